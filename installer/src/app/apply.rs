@@ -1,4 +1,4 @@
-//! Turning the node document into files, for `installer apply`; a running node is told what waits for its next boot.
+//! Turning the node document into files, for `installer apply`; on a running node with advice on what waits for its next boot.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use base::program::{Context, Format, print};
 
 /// Applies the document `config` to the files below `root`, and prints what was done.
 pub(crate) fn apply_document(config: &Path, root: &Path, context: &Context) -> Result<()> {
-    // A trial ends with the files as they were; what is written meanwhile would be lost or left behind.
+    // A trial ends with the files as they were; files written meanwhile would be lost or left behind.
     trial::refuse_during(root)?;
     let running = root == Path::new("/");
     let outcome = if running && config == Path::new(DOCUMENT) {
@@ -47,7 +47,7 @@ fn tell(outcome: &ApplyOutcome, running: bool) -> String {
     text
 }
 
-/// What takes effect when, by the beginning of a path.
+/// When a change takes effect, by the beginning of its path.
 const ADVICE: &[(&str, &str)] = &[
     ("etc/hostname", "The host name takes effect at the next boot."),
     ("etc/machine-id", "The machine id takes effect at the next boot."),

@@ -1,4 +1,4 @@
-//! Who hears of an install from afar: the server of a fleet.
+//! The fleet server that an install reports to.
 
 use crate::inventory::read_identity;
 use std::path::Path;
@@ -10,7 +10,7 @@ use crate::fleet::{self, ReportRetry, Reporter, Setup};
 use base::progress::Progress;
 use model::config::text::HttpUrl;
 
-/// The server, if there is one, and the tokens on the command line of the kernel, which no text may show.
+/// The server, if there is one, and the tokens on the kernel command line, which must not appear in any text.
 #[derive(Default)]
 pub(crate) struct Audience {
     pub(crate) url: Option<HttpUrl>,
@@ -27,7 +27,7 @@ impl Audience {
         Ok(Self { url, tokens })
     }
 
-    /// Tells the server of one run from now on.
+    /// Reports one run to the server from now on.
     pub(crate) fn reporter(&self, progress: &Progress) -> Option<Reporter> {
         let (machine, retry) = (read_identity(Path::new("/")), ReportRetry::default());
         let begin = |url| Reporter::begin(Setup { url, machine, retry, progress: progress.clone() });

@@ -1,4 +1,3 @@
-//! The page of an installed node on a terminal, for `installer console`.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -15,16 +14,15 @@ use crate::ui::toolkit::Console;
 use base::failure::{Class, Failure};
 use base::program::print;
 
-/// How the page is shown.
 pub(crate) struct ConsolePage {
-    /// Nobody has logged in yet: it only shows, and lets somebody log in.
+    /// Before a login: only show, and offer the login.
     pub(crate) login: bool,
-    /// It ends after so long without a key.
+    /// End after this many minutes without a key.
     pub(crate) idle_minutes: Option<u16>,
 }
 
 impl ConsolePage {
-    /// Shows the page until somebody leaves it, or wants to log in.
+    /// Shows the page until the user leaves it, or wants to log in.
     pub(crate) fn run(self) -> Result<()> {
         if !self.login {
             if !nix::unistd::geteuid().is_root() {
@@ -32,7 +30,7 @@ impl ConsolePage {
                     .hint("Start it with: sudo installer console")
                     .into());
             }
-            // Elsewhere than on a node there is nothing to show.
+            // This page is only for installed nodes.
             release::read("/".as_ref())?;
         }
         let idle = self.idle_minutes.map(|minutes| Duration::from_secs(u64::from(minutes) * 60));
@@ -43,7 +41,7 @@ impl ConsolePage {
     }
 
     fn terminal(&self) -> Result<Console> {
-        // What a console's device can show is known better than from the environment of a unit.
+        // The name of a console's device says more about its capabilities than the environment of a unit.
         match nix::unistd::ttyname(io::stdin()) {
             Ok(path) if self.login => Console::open(&path),
             _ => Console::standard(),
@@ -51,8 +49,7 @@ impl ConsolePage {
     }
 }
 
-/// Becomes login(1), which asks for name and password and knows what to do with them. When it ends, the unit starts
-/// this program again.
+/// Replaces this process by login(1), which asks for name and password. When it ends, the unit starts this program again.
 fn log_in() -> Result<()> {
     print(
         "To administer this node, log in within a minute.\n\

@@ -1,4 +1,4 @@
-//! `--consoles`: an unattended machine tells every screen and serial line that somebody may look at.
+//! `--consoles`: an unattended machine shows progress on every screen and serial line.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -16,35 +16,33 @@ use base::progress::plain::PlainLines;
 /// The kernel's consoles, in one line.
 const ACTIVE: &str = "/sys/class/tty/console/active";
 
-/// Does `work` with progress on every console, and its failure too.
+/// Runs `work` with progress and its failure on every console.
 pub(crate) fn with(wanted: bool, progress: &Progress, work: impl FnOnce() -> Result<()>) -> Result<()> {
     if !wanted {
         return work();
     }
     let active = read_text(Path::new(ACTIVE)).unwrap_or_default();
     let consoles: Vec<File> = names(&active).iter().filter_map(|name| open(name)).collect();
-    // A console that takes nothing must not hold up an install.
+    // A stuck console must not hold up an install.
     let outlets = || consoles.iter().filter_map(|console| Some(Outlet::new(console.try_clone().ok()?)));
     outlets().for_each(|outlet| progress.add(Box::new(PlainLines::console(outlet))));
     let result = work();
     if let Err(error) = &result {
         let text = render(error).replace('\n', "\r\n");
         for mut outlet in outlets() {
-            // A console that cannot be written to is nobody's.
+            // Errors of a console are ignored.
             let _ = outlet.write_all(text.as_bytes()).and_then(|()| outlet.flush());
         }
     }
     result
 }
 
-/// The devices of the kernel's consoles that there are.
+/// The existing devices of the kernel's consoles.
 pub(crate) fn devices() -> Vec<PathBuf> {
     let active = read_text(Path::new(ACTIVE)).unwrap_or_default();
     names(&active).iter().map(|name| Path::new("/dev").join(name)).filter(|path| path.exists()).collect()
 }
 
-/// The consoles to write to: the active ones, and the first virtual terminal, of which `tty0` is an alias
-/// while it is in front.
 fn names(active: &str) -> Vec<&str> {
     let mut names = vec!["tty1"];
     names.extend(active.split_whitespace().filter(|name| !matches!(*name, "tty0" | "tty1")));

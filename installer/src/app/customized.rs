@@ -1,8 +1,8 @@
-//! What a medium was customised with (`custom.img`), and whether it counts.
+//! The customization of a medium (`custom.img`), and whether it is trusted.
 //!
-//! The file has no digest in the release manifest, and it can make configurations, files of root and trusted authorities.
-//! So that of a medium on a server counts only if nobody on the way could have changed it: over https, or with the digest
-//! that the kernel parameter `nqrust.custom` gives. `gather` asks here, for `plan`, `preflight` and `install`.
+//! The file has no digest in the release manifest, and it can contain configurations, files for root and trusted authorities. So
+//! the one of a medium on a server is used only if it cannot have been changed on the way: over https, or with the digest of the
+//! kernel parameter `nqrust.custom`. `gather` calls this, for `plan`, `preflight` and `install`.
 
 use std::io::{self, Read};
 
@@ -14,18 +14,17 @@ use medium::customization::area::{self, Damage};
 use medium::customization::{Content, FILE};
 use medium::sources::{PayloadSource, Transport};
 
-/// What there is.
+/// The result of reading a customization.
 #[derive(Debug)]
 pub(crate) enum Customized {
-    /// Nothing: the medium is as it was built.
+    /// There is none: the medium is as it was built.
     Not,
-    /// Something that does not count; why, and what to do about it.
+    /// It is not trusted; why, and what to do about it.
     LeftOut(String),
-    /// This.
     With(Content),
 }
 
-/// Reads what `source` was customised with. `expected` is the SHA-256 of the whole file, for a medium on a server.
+/// Reads the customization of `source`. `expected` is the SHA-256 of the whole file, for a medium on a server.
 pub(crate) fn read(source: &dyn PayloadSource, expected: Option<Digest>) -> Result<Customized> {
     let transport = source.transport();
     let expected = expected.filter(|_| transport != Transport::Local);
@@ -42,7 +41,7 @@ pub(crate) fn read(source: &dyn PayloadSource, expected: Option<Digest>) -> Resu
     };
     match content {
         Ok(content) => Ok(content.map_or(Customized::Not, Customized::With)),
-        // A server that fails, or a disk, is no damage of the file.
+        // An error of a server or a disk is no damage of the file.
         Err(Damage::Read(error)) if error.kind() != io::ErrorKind::UnexpectedEof => {
             Err(error).class(Class::Verification, || reading(source))
         }
@@ -103,7 +102,7 @@ mod tests {
         Content { nodes, authorities, ..Content::default() }
     }
 
-    /// The file of a medium, with zeros to its end.
+    /// The file of a medium, padded with zeros.
     fn file(content: &Content) -> Vec<u8> {
         let mut bytes = area::bytes(content).unwrap();
         bytes.resize(usize::try_from(area::LENGTH).unwrap(), 0);
@@ -129,7 +128,7 @@ mod tests {
         {
             assert!(why.contains(part), "{part} in {why}");
         }
-        // Damage does not matter in what does not count.
+        // Damage does not matter in an untrusted file.
         let (_fake, medium) = server(Some(b"GARBAGE".to_vec()), false);
         assert!(matches!(read(&medium, None).unwrap(), Customized::LeftOut(_)));
     }

@@ -1,4 +1,4 @@
-//! What an install would do, for `installer plan`. Nothing is touched.
+//! What an install would do, for `installer plan`. Changes nothing.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,6 @@ use base::command::{Runner, SystemRunner};
 use base::program::{Context, Format, print};
 use model::config::sources::Gathering;
 
-/// What is planned for. The fields are the arguments of `installer plan`.
 pub(crate) struct DryRun {
     pub(crate) config: Option<PathBuf>,
     pub(crate) inventory: Option<PathBuf>,
@@ -21,7 +20,7 @@ pub(crate) struct DryRun {
 }
 
 impl DryRun {
-    /// Prints the plan, what becomes of finished nodes on its disks, and where the values come from if that is wanted.
+    /// Prints the plan, what happens to finished nodes on its disks, and on request where the values come from.
     pub(crate) fn run(self, context: &Context) -> Result<()> {
         let command_line = self.cmdline.as_deref().map(gather::command_line).transpose()?;
         let gathering = Gathering {

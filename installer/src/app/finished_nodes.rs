@@ -1,4 +1,4 @@
-//! A finished node that is on a disk already: what an install, a dry run and the questions at the console make of it.
+//! Finished nodes on the disks: what an install, a dry run and the questions on the console do about them.
 
 use anyhow::Result;
 
@@ -20,7 +20,7 @@ pub(crate) struct UntouchedNodes {
 }
 
 impl UntouchedNodes {
-    /// Tells everybody who listens which nodes stay, and why.
+    /// Reports which nodes are left as they are, and why.
     pub(crate) fn tell(&self, progress: &Progress) {
         for node in &self.nodes {
             node.describe().lines().for_each(|line| progress.note("reinstall", line));
@@ -33,7 +33,7 @@ impl UntouchedNodes {
         format!("Nothing is written: {}.", self.reason.text())
     }
 
-    /// The same for somebody who has asked for an install and does not get it.
+    /// The error for a user who has asked for an install.
     pub(crate) fn failure(&self) -> Failure {
         let heads: Vec<_> = self.nodes.iter().map(FinishedNode::headline).collect();
         let what = format!("{}, and nothing was installed", heads.join("; "));
@@ -42,15 +42,15 @@ impl UntouchedNodes {
     }
 }
 
-/// The finished nodes on the disks that an install with this configuration would write. Where it does not choose disks there
-/// are none: the plan says why.
+/// The finished nodes on the disks that an install with this configuration would write. Empty if it does not choose disks: the
+/// plan says why.
 pub(crate) fn look(config: &InstallConfig, inventory: &Inventory, runner: &dyn Runner) -> Vec<FinishedNode> {
     written_disks(config, inventory).map(|disks| read(find(&disks), runner)).unwrap_or_default()
 }
 
-/// The finished node of a machine whose configuration cannot be had because of `error`, where there is one and no other.
-/// After a power failure the server that has the configuration can come back later than this machine, or not at all, and the
-/// node must not wait for it.
+/// The finished node of a machine whose configuration cannot be loaded because of `error`, if there is exactly one. After a power
+/// failure the server that has the configuration can come back later than this machine, or not at all, and the node must not wait
+/// for it.
 pub(crate) fn without_configuration(
     error: &anyhow::Error,
     inventory: &Inventory,
@@ -64,10 +64,10 @@ pub(crate) fn without_configuration(
     (nodes.len() == 1).then_some(UntouchedNodes { nodes, reason })
 }
 
-/// What an install from this medium with this configuration would bring.
+/// The install from this medium with this configuration, for comparison.
 pub(crate) fn offer(media: &Media, config: &InstallConfig) -> Result<Offer> {
     let mut sources: Vec<String> = Vec::new();
-    // The version of the scheme is no setting; some documents say nothing else.
+    // The version of the scheme is no setting; some documents contain nothing else.
     for entry in media.combined.entries.iter().filter(|entry| entry.path != "scheme_version") {
         let source = format!("{} ({})", entry.source, entry.file);
         if !sources.contains(&source) {
@@ -77,14 +77,14 @@ pub(crate) fn offer(media: &Media, config: &InstallConfig) -> Result<Offer> {
     Offer::of(&media.release, media.customization, config, sources)
 }
 
-/// Nodes as the questions at the console show them.
+/// Nodes as the questions on the console show them.
 pub(crate) fn present(nodes: &[FinishedNode]) -> Vec<ShownNode> {
     nodes.iter().map(|node| ShownNode { headline: node.headline(), facts: node.facts() }).collect()
 }
 
-/// What an automatic install would make of the nodes on its disks, for a dry run; empty where there is none.
+/// What an automatic install would do with the nodes on its disks, for a dry run; empty if there are none.
 ///
-/// `runner` is none where the disks are those of another machine, of which only the inventory is known.
+/// `runner` is `None` if the disks are those of another machine, of which only the inventory is known.
 pub(crate) fn foretell(
     config: &InstallConfig,
     inventory: &Inventory,
@@ -178,7 +178,7 @@ mod tests {
             why,
             "Nothing is written: the configuration cannot be had: fetching http://192.0.2.1/node.yaml: connection refused."
         );
-        // A configuration with mistakes wants somebody to look at it, and of two nodes nobody knows which is meant.
+        // A configuration with mistakes needs a person, and one of two nodes cannot be chosen.
         assert!(left(Class::Invalid, std::slice::from_ref(&one)).is_none());
         assert!(left(Class::Network, &[one, node("vdc", true)]).is_none());
         assert!(left(Class::Network, &[empty, node("vda", false)]).is_none());

@@ -19,13 +19,13 @@ use medium::sources::is_medium;
 use model::config::sources::Gathering;
 use model::config::{self, InstallConfig};
 
-/// Judges this machine, or the one whose disks and network cards `file` has.
+/// Judges this machine, or the one whose disks and network cards are in `file`.
 pub(crate) fn judge(intent: Intent, file: Option<&Path>) -> Result<PreflightReport> {
     let Some(path) = file else { return check(intent) };
     Ok(run(&MachineFacts::of_inventory(read_inventory(path)?), &intent, &Offline))
 }
 
-/// The step of an install: tells every finding, and is an error where the install must not begin.
+/// The step of an install: reports every finding, and is an error if the install must not begin.
 pub(crate) fn step(config: &InstallConfig, not_before: u64, progress: &Progress) -> Result<PreflightReport> {
     let intent = Intent { not_before: Some(not_before), ..Intent::of(config) };
     progress.within("preflight", "Checking the machine", || {
@@ -36,7 +36,7 @@ pub(crate) fn step(config: &InstallConfig, not_before: u64, progress: &Progress)
     })
 }
 
-/// Looks at this machine, its network and the cluster to join, and judges what it finds.
+/// Gathers the facts about this machine, its network and the cluster to join, and judges them.
 pub(crate) fn check(mut intent: Intent) -> Result<PreflightReport> {
     if let Some(join) = &mut intent.join {
         join.version = version::of_program(&SystemRunner, join.distribution);

@@ -1,4 +1,4 @@
-//! What `plan` and `install` begin with: a medium, its manifest, and a configuration from all of its sources.
+//! The input of `plan` and `install`: a medium, its manifest, and a configuration from all of its sources.
 
 use crate::inventory::read_identity;
 use std::io::Read;
@@ -27,7 +27,6 @@ use model::machine::Identity;
 use model::release::{Payload, Purpose, Release};
 use transfer::download::proxies::{Proxies, choose};
 
-/// Where the kernel tells its command line.
 const COMMAND_LINE: &str = "/proc/cmdline";
 
 /// Everything that a plan needs beside the machine.
@@ -35,15 +34,15 @@ pub(crate) struct Media {
     pub(crate) source: Box<dyn PayloadSource>,
     pub(crate) release: Release,
     pub(crate) combined: Combined,
-    /// SHA-256 of what the medium was customised with.
+    /// SHA-256 of the medium's customization.
     pub(crate) customization: Option<Digest>,
 }
 
 impl Media {
-    /// Tells what of the configuration is legal but unwise.
+    /// Reports parts of the configuration that are valid and not recommended.
     pub(crate) fn tell_warnings(&self, progress: &Progress) {
         for warning in &self.combined.warnings {
-            // Its first line says it all; the excerpt is for who checks a document.
+            // Its first line is enough; the excerpt is for checking a document.
             progress.note("configuration", warning.to_string().lines().next().unwrap_or_default());
         }
     }
@@ -51,12 +50,11 @@ impl Media {
 
 /// Opens the medium, reads its manifest, and gathers the configuration.
 ///
-/// The medium of the live system comes first if there is one; the one that `--medium`, `install.medium` or
-/// `install.iso_url` names provides what it does not hold; blobs of images that neither has come from the images'
-/// own registries.
+/// The medium of the live system comes first if there is one; the one that `--medium`, `install.medium` or `install.iso_url`
+/// names provides what it does not hold; blobs of images that neither has come from the images' own registries.
 ///
-/// `read` hears of the configuration as soon as there is one, or of what can be used of one that has mistakes:
-/// what can be told then is told even if the rest fails.
+/// `read` is called with the configuration as soon as there is one, or with the usable part of one that has mistakes: so what
+/// follows from it can be reported even if the rest fails.
 pub(crate) fn prepare(
     medium: Option<&str>,
     gathering: Gathering,
@@ -98,27 +96,26 @@ pub(crate) fn prepare(
     Ok(Media { source, release, combined, customization: customization.map(|bytes| Digest::of(&bytes)) })
 }
 
-/// The medium, with a configuration that says nothing.
 pub(crate) fn without_configuration(medium: Option<&str>) -> Result<Media> {
     let (source, release) = opened(source(medium)?)?;
     let combined = combine(&[]).map_err(refusal)?;
     Ok(Media { source, release, combined, customization: None })
 }
 
-/// Lets what is asked from now on go through the proxies of a configuration.
+/// Sends further requests through the proxies of a configuration.
 pub(crate) fn take_proxies(config: &InstallConfig) -> Result<()> {
     let named = config.proxies();
     choose(Proxies::new(named.http.as_deref(), named.https.as_deref(), named.none.as_deref())?);
     Ok(())
 }
 
-/// Whether images are wanted whose blobs are not on this machine.
+/// Whether images are needed whose blobs are not on this machine.
 fn needs_registries(config: &InstallConfig, release: &Release, first: &dyn PayloadSource) -> bool {
     let mut blobs = release.payloads(Purpose::ImageBlob);
     config.install.images() == Images::Preload && blobs.any(|blob| first.place(blob) != Some(Place::Here))
 }
 
-/// The medium that a configuration names: a URL or a directory. `local` is the one that is there anyway.
+/// The medium that a configuration names: a URL or a directory. `local` is the one that the system runs from.
 fn configured(config: &InstallConfig) -> Option<String> {
     let install = &config.install;
     let iso_url = install.iso_url.as_deref().filter(|place| *place != "local").map(str::to_owned);
@@ -150,12 +147,11 @@ pub(crate) fn command_line(argument: &str) -> Result<String> {
     }
 }
 
-/// The command line that the kernel was started with.
 pub(crate) fn kernel_command_line() -> Result<String> {
     read_text(Path::new(COMMAND_LINE))
 }
 
-/// The digest that the kernel command line of this boot demands of a manifest.
+/// The digest that the kernel command line requires of a manifest.
 pub(crate) fn expected() -> Result<Option<Digest>> {
     expected_manifest(&kernel_command_line()?)
 }
@@ -172,9 +168,8 @@ struct ThisMachine<'a> {
     medium: Option<&'a str>,
     live: bool,
     opened: Option<Opened>,
-    /// What somebody put into the medium after it was built.
     custom: Content,
-    /// The SHA-256 that a kernel parameter demands of `custom.img` on a server.
+    /// The SHA-256 that a kernel parameter requires of `custom.img` on a server.
     custom_sha256: Option<Digest>,
     identity: Option<Identity>,
     progress: &'a Progress,
@@ -186,7 +181,7 @@ impl ThisMachine<'_> {
         self.identity.get_or_insert_with(|| read_identity(Path::new("/")))
     }
 
-    /// The configuration that a customised medium has for this machine. What is chosen is told, and why.
+    /// The configuration that a customized medium has for this machine. The choice is reported with its reason.
     fn customized(&mut self, source: &dyn PayloadSource) -> Result<Option<Document>> {
         let custom = match customized::read(source, self.custom_sha256)? {
             Customized::Not => return Ok(None),
@@ -222,7 +217,7 @@ impl Effects for ThisMachine<'_> {
         let (source, release) = opened(source)?;
         let custom = self.customized(source.as_ref())?;
         let mut kinds = vec![(Purpose::InstallDefaults, Kind::Defaults)];
-        // What was put into a finished medium stands in place of what it was built with.
+        // A customization replaces the configuration that the medium was built with.
         if custom.is_none() {
             kinds.push((Purpose::InstallConfig, Kind::Embedded));
         }
@@ -310,7 +305,7 @@ mod tests {
         }
     }
 
-    /// A medium that was built with a configuration, and what it was customised with.
+    /// A medium that was built with a configuration, and its customization.
     fn medium(area: Option<&[u8]>) -> tempfile::TempDir {
         let directory = tempfile::tempdir().unwrap();
         let put = |path: &str, bytes: &[u8]| {

@@ -1,4 +1,4 @@
-//! Whether the container images of this node are whole, for `installer images check`.
+//! Whether the container images of this node are intact, for `installer images check`.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use base::failure::{Class, Failure};
 use base::program::{Context, Format, print};
 use model::config;
 
-/// Reads every blob of the node below `root`, prints what was found; an error where a blob is missing or damaged.
+/// Reads every blob of the node below `root` and prints the result; an error if a blob is missing or damaged.
 pub(crate) fn check_images(root: &Path, context: &Context) -> Result<()> {
     let report = check(root, context)?;
     match context.format {

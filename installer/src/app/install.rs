@@ -1,6 +1,6 @@
-//! One install on this machine, from a configuration that is whole to the end of the executor.
+//! One install on this machine, from a complete configuration to the end of the executor.
 //!
-//! [`super::run`] calls it for an unattended install, [`super::questions`] for one whose answers somebody has given.
+//! [`super::run`] calls it for an unattended install, [`super::questions`] for one with answers from the console.
 
 use std::path::Path;
 
@@ -27,26 +27,26 @@ use base::progress::Progress;
 use model::config::{self, InstallConfig, Secret};
 use transfer::download::RetryPolicy;
 
-/// How a run ended that did not fail.
+/// How a run without a failure ended.
 #[allow(clippy::large_enum_variant)]
 pub(crate) enum InstallEnd {
-    /// The node is installed; what is to become of the machine.
+    /// The node is installed; what the machine does next.
     Installed(Finish, Inventory),
-    /// Nothing was written, for a finished node is there.
+    /// Nothing was written, because of a finished node.
     Untouched(UntouchedNodes),
 }
 
-/// Whether finished nodes may go.
+/// Whether finished nodes may be overwritten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReinstallConsent {
-    /// `install.reinstall` says so.
+    /// As `install.reinstall` says.
     ByRule,
-    /// Somebody has seen them and said yes.
+    /// The user has seen them and agreed.
     Given,
 }
 
-/// Installs what the configuration says, unless a finished node is in the way that must not go. That is found out before
-/// anybody hears of an install, and before the network is set up.
+/// Installs the configuration, unless a finished node must not be overwritten. That is decided before the install is reported to
+/// anyone, and before the network is set up.
 pub(crate) fn carry_out(
     (config, consent): (&InstallConfig, ReinstallConsent),
     media: &Media,
@@ -78,7 +78,7 @@ pub(crate) fn carry_out(
     let plan = draft(uuid::Uuid::new_v4())?;
     let preflight = fitness::step(config, media.release.epoch, progress)?;
     record.plan(&plan);
-    // From here on a signal is heard where it is safe to stop.
+    // From here on signals are handled only where it is safe to stop.
     let cancel = cancel()?;
     let host = SystemHost::new()?;
     take_down(&plan.taken_down, &roots.sys, &SystemRunner, progress)?;
@@ -91,7 +91,7 @@ pub(crate) fn carry_out(
         Some(_) => record.kept_by_node()?,
         None => None,
     };
-    // Made before the first write: a document that cannot be made must not cost a disk.
+    // Made before the first write: an error here must not cost a disk.
     let document =
         node_document(&plan.document).class(Class::Invalid, || "making the node document".into())?;
     let preflight = preflight.to_text();
@@ -110,7 +110,7 @@ pub(crate) fn carry_out(
     Ok(InstallEnd::Installed(sealed.plan().finish, inventory))
 }
 
-/// The text of the node document. The node reads it at every boot: one that it would refuse must not cost a disk.
+/// The text of the node document. The node reads it at every boot: an invalid one must not cost a disk.
 fn node_document(config: &InstallConfig) -> Result<Secret> {
     let text = config.for_node()?.to_yaml();
     config::parse(&text, DOCUMENT)?;

@@ -1,4 +1,4 @@
-//! The disks and network cards of a machine, from a file that `installer inventory` has printed.
+//! The disks and network cards of a machine, from a file printed by `installer inventory`.
 
 use std::path::Path;
 
@@ -8,10 +8,8 @@ use crate::inventory::Inventory;
 use base::failure::{Class, Classify};
 use base::files::read_text;
 
-/// Reads the file.
-///
 /// # Errors
-/// `Class::Invalid` for a file that cannot be read, or that is none.
+/// `Class::Invalid` for a file that cannot be read, or has another format.
 pub(crate) fn read_inventory(path: &Path) -> Result<Inventory> {
     let what = || format!("reading the inventory {}", path.display());
     serde_json::from_str(&read_text(path).class(Class::Invalid, what)?).class(Class::Invalid, what)

@@ -1,7 +1,7 @@
 //! What the commands do: they bring configuration, machine, executor, user interface and reports together.
 //!
-//! `cli` calls one function of it for each command. `run` is `installer install` as a whole: it calls `questions` where
-//! somebody can be asked, and both call `install`. `gather` finds medium and configuration for all of them.
+//! `cli` calls one function of it for each command. `run` is `installer install` as a whole: it calls `questions` if there is a
+//! console for them, and both call `install`. `gather` finds medium and configuration for all of them.
 
 pub(crate) mod apply;
 pub(crate) mod audience;

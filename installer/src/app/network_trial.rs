@@ -17,22 +17,19 @@ use base::files;
 use base::program::{Context, Format, print};
 use model::config::Diagnostic;
 
-/// Between two looks at a trial that is being set up.
+/// Between two checks of a trial that is being set up.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// What is to be done with the networks.
+/// The subcommands of `installer network`.
 pub(crate) enum NetworkAction {
-    /// Print those of the node document.
+    /// Print the networks of the node document.
     Show,
-    /// Set up others for a while.
     Try(NetworkTrial),
-    /// Keep those on trial.
     Confirm,
-    /// Bring the old ones back; if `expired`, only when the time of the trial is over.
+    /// Restore the old ones; with `expired`, only if the trial has reached its time limit.
     Revert { expired: bool },
     /// Find the cards that the node document names.
     Settle,
-    /// Set up the networks on trial.
     SetUp,
 }
 
@@ -43,10 +40,10 @@ pub(crate) struct NetworkTrial {
     pub(crate) accept_address_change: bool,
 }
 
-/// Does it, on the node that this process runs on.
+/// Runs it on this node.
 ///
 /// # Errors
-/// `Class::Invalid` for somebody else than root, and elsewhere than on a node; what the trial says.
+/// `Class::Invalid` for users other than root, and on a machine that is no node; errors of the trial.
 pub(crate) fn act(action: NetworkAction, context: &Context) -> Result<()> {
     if !nix::unistd::geteuid().is_root() {
         return Err(Failure::new(Class::Invalid, "the networks of a node are for root")
@@ -54,7 +51,7 @@ pub(crate) fn act(action: NetworkAction, context: &Context) -> Result<()> {
             .into());
     }
     let root = Path::new("/");
-    // Elsewhere than on a node there is nothing to change.
+    // Only a node has something to change.
     release::read(root)?;
     let trials = Trials::new(root, &SystemRunner);
     match action {
@@ -97,7 +94,7 @@ fn show(trials: &Trials<'_>, root: &Path, context: &Context) -> Result<()> {
     }
 }
 
-/// The networks as a document; what there is to know about it stands in comments, so that it can be tried as it is.
+/// The networks as a document; remarks are in comments, so that it can be tried as it is.
 fn shown(networks: &Networks, standing: &Standing) -> String {
     let told = match standing {
         Standing::None => String::new(),
@@ -151,7 +148,7 @@ impl NetworkTrial {
         Ok((text, name))
     }
 
-    /// Waits until the new network is set up, or the trial is over. The trial does not need this program.
+    /// Waits until the new network is set up, or the trial has ended. The trial does not need this program.
     fn wait(&self, root: &Path) -> Result<Standing> {
         loop {
             let standing = standing(root)?;
@@ -163,7 +160,7 @@ impl NetworkTrial {
     }
 }
 
-/// What is told when a trial has begun.
+/// The message when a trial has begun.
 fn begun(change: &Change, concerns: &[Concern], span: Span) -> String {
     let changes: String =
         change.differences().iter().map(|change: &Difference| format!("{change}\n")).collect();

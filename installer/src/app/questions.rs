@@ -1,4 +1,4 @@
-//! The questions of an install where somebody can be asked: the machine behind the screens of [`crate::ui::questions`].
+//! The questions of an install on a console: the machine behind the screens of [`crate::ui::questions`].
 //!
 //! [`super::run`] calls it.
 
@@ -49,7 +49,7 @@ use model::config::sources::{combine, state::refusal};
 use model::config::{Install, InstallConfig, Secret};
 use transfer::download::RetryPolicy;
 
-/// Whether somebody has ended the program while it installed.
+/// Whether the user has ended the program during the install.
 static STOP: AtomicBool = AtomicBool::new(false);
 
 /// How the questions are asked.
@@ -59,17 +59,17 @@ pub(crate) struct QuestionSettings {
     pub(crate) consoles: bool,
     /// Where the answers are kept.
     pub(crate) answers: Option<PathBuf>,
-    /// Whether nothing is done in the end; and the machine that is played, where it is not this one.
+    /// `Some` for a rehearsal, which writes nothing; the inner path is the inventory of another machine.
     pub(crate) rehearsal: Option<Option<PathBuf>>,
 }
 
 impl QuestionSettings {
-    /// Whether there is anybody to ask.
+    /// Whether there is a console or a terminal for questions.
     pub(crate) fn can_ask(&self) -> bool {
         self.consoles || (std::io::stdin().is_terminal() && std::io::stdout().is_terminal())
     }
 
-    /// A document that says nothing new: somebody who can be asked needs no configuration to begin with.
+    /// An empty document: with questions, no configuration is needed to begin with.
     pub(crate) fn nothing_yet() -> Document {
         Document::answers(&json!({ "scheme_version": 1 }))
     }
@@ -88,15 +88,15 @@ impl QuestionSettings {
     }
 }
 
-/// Asks, and installs what is answered. The audience hears of each install.
+/// Asks, and installs the answers. Each install is reported to the audience.
 pub(crate) fn ask(media: &Media, settings: &QuestionSettings, audience: Audience) -> Result<()> {
     let player = Player::new(media, settings, audience)?;
     let facts = player.conversation(None)?;
     run::run(settings.open()?, facts, Answers::on(&media.combined), &player).map(drop)
 }
 
-/// Tells on every console which finished node an automatic install has left as it is, and starts it when nobody wants
-/// anything else for a while. Without a console the while passes all the same: a machine that restarts can be stopped.
+/// Shows on every console which finished node an automatic install has left as it is, and starts it after a countdown without
+/// input. Without a console the countdown runs too: until then the machine can be stopped.
 pub(crate) fn leave(
     media: &Media,
     settings: &QuestionSettings,
@@ -115,7 +115,7 @@ pub(crate) fn leave(
     }
     let facts = player.conversation(Some(left))?;
     match run::run(consoles, facts, Answers::on(&media.combined), &player) {
-        // The last console is gone: nobody can want anything else.
+        // The last console is gone: there can be no more input.
         Err(error) if class_of(&error) == Class::Cancelled => player.start_node(),
         ended => ended.map(drop),
     }
@@ -127,11 +127,9 @@ struct Player<'a> {
     settings: &'a QuestionSettings,
     audience: Audience,
     live: bool,
-    /// The disks of the last plan.
     spared: Mutex<Vec<PathBuf>>,
-    /// What is known of the install that failed last.
+    /// The evidence of the last failed install.
     evidence: Mutex<Option<Evidence>>,
-    /// The finished nodes that were found last.
     nodes: Mutex<Vec<FinishedNode>>,
 }
 
@@ -142,7 +140,7 @@ impl<'a> Player<'a> {
         Ok(Self { media, settings, audience, live, spared, evidence, nodes })
     }
 
-    /// What is known before the first question.
+    /// The facts before the first question.
     fn conversation(&self, left: Option<&UntouchedNodes>) -> Result<ConversationFacts> {
         let (machine, settings) = (self.facts()?, self.settings);
         Ok(ConversationFacts {
@@ -152,7 +150,7 @@ impl<'a> Player<'a> {
             rehearsal: settings.rehearsal.is_some(),
             can_quit: !settings.consoles,
             can_help: self.live && settings.consoles && settings.rehearsal.is_none(),
-            // 244 random bits as text that survives every file and header.
+            // 244 random bits as text that is safe in every file and header.
             fresh_token: Secret::new(format!("{}{}", Uuid::new_v4().simple(), Uuid::new_v4().simple())),
             left: left.map(|left| questions::ShownNodes {
                 nodes: finished_nodes::present(&left.nodes),
@@ -161,7 +159,7 @@ impl<'a> Player<'a> {
         })
     }
 
-    /// What the machine is like; of one that is played only the inventory is known.
+    /// The facts about the machine; in a rehearsal on another one only its inventory is known.
     fn facts(&self) -> Result<crate::preflight::MachineFacts> {
         let inventory = self.inventory()?;
         Ok(match self.settings.rehearsal {
@@ -170,7 +168,7 @@ impl<'a> Player<'a> {
         })
     }
 
-    /// Who vouches for servers (PEM): those of what was found, and of the answers.
+    /// Trusted certificate authorities (PEM): those of what was found, and of the answers.
     fn authorities(&self, config: &InstallConfig) -> Vec<String> {
         let answered = config.install.ca_certificates.iter().map(ToString::to_string);
         let mut all: Vec<_> = self.media.combined.authorities.iter().cloned().chain(answered).collect();
@@ -179,7 +177,7 @@ impl<'a> Player<'a> {
         all
     }
 
-    /// What somebody has brought along, on top of `below`. A volume can name a URL, which is stronger.
+    /// The configuration of a volume or a URL, on top of `below`. A volume can name a URL, which has precedence.
     fn bring(&self, from: &ConfigOrigin, below: Document) -> Result<Combined> {
         let mut documents = vec![below];
         let (url, named_by, sha256, trusted) = match from {
@@ -201,13 +199,13 @@ impl<'a> Player<'a> {
             }
         };
         let request = Request { url, named_by, sha256, authorities: trusted };
-        // Somebody waits for it.
+        // The user is waiting.
         let retry = RetryPolicy { attempts: 2, limit: Some(Duration::from_secs(30)), ..url::retry() };
         documents.push(url::fetch(&request, retry)?);
         Ok(combine(&documents).map_err(refusal)?)
     }
 
-    /// Writes a file to a stick; says where it is.
+    /// Writes a file to a stick; returns its place in words.
     fn write(&self, volume: &Volume, name: &str, content: &[u8]) -> Result<String> {
         usb_stick::write(volume, name, content, &self.inventory()?, &locked(&self.spared))?;
         Ok(format!("{name} is on {}. The stick can be pulled out.", volume.describe()))
@@ -226,7 +224,7 @@ impl InstallMachine for Player<'_> {
         let found = &self.media.combined;
         let below = Document::yaml(Kind::Embedded, "what was found before", found.config.to_yaml());
         let mut combined = self.bring(from, below)?;
-        // What was found before keeps the source that it had.
+        // Values found before keep their source.
         let before = |entry: &Entry| found.entries.iter().find(|known| known.path == entry.path).cloned();
         combined.entries = combined
             .entries
@@ -281,7 +279,7 @@ impl InstallMachine for Player<'_> {
     }
 
     fn present(&self, config: &InstallConfig) -> Result<Vec<ShownNode>> {
-        // The disks of a machine that is played are not here.
+        // The disks of another machine are not here.
         let nodes = match self.settings.rehearsal {
             Some(Some(_)) => Vec::new(),
             _ => finished_nodes::look(config, &self.inventory()?, &SystemRunner),
@@ -307,7 +305,7 @@ impl InstallMachine for Player<'_> {
 
     fn install(&self, config: &InstallConfig, progress: &Progress) -> Result<()> {
         if self.settings.consoles {
-            // The journal of the live system keeps what the screen shows.
+            // The journal of the live system gets what the screen shows.
             progress.add(Box::new(PlainLines::new(std::io::stderr())));
         }
         let reporter = self.audience.reporter(progress);
@@ -316,7 +314,7 @@ impl InstallMachine for Player<'_> {
         record.trust(&self.authorities(config));
         let cancel = || Ok(Cancel::new(&STOP));
         let result = gather::take_proxies(config).and_then(|()| {
-            // Whoever answers has seen the nodes that are there.
+            // The user has seen the existing nodes.
             let consent = (config, ReinstallConsent::Given);
             carry_out(consent, self.media, progress, &mut record, &cancel)
         });
@@ -387,7 +385,7 @@ impl InstallMachine for Player<'_> {
     }
 }
 
-/// Whether a source of this kind says this value.
+/// Whether a source of this kind has this value.
 fn says(combined: &Combined, path: &str, kind: Kind) -> bool {
     combined.entries.iter().any(|entry| entry.path == path && entry.source == kind)
 }
@@ -397,7 +395,6 @@ fn no_volume() -> Failure {
         .hint("Plug it in, wait a moment, and try again.")
 }
 
-/// What is told beside the steps.
 #[derive(Clone, Default)]
 struct Notes(Arc<Mutex<Vec<String>>>);
 
@@ -439,7 +436,7 @@ mod tests {
             Destination::Url(url, UploadMethod::Put)
         };
         assert_eq!(class_of(&player.save_logs(&destination("early")).unwrap_err()), Class::Invalid);
-        // A disk that is not there: the install ends before anything is written.
+        // A missing disk: the install ends before anything is written.
         let text = format!(
             "{{token: MARK-cluster-token, os: {{hostname: node-1}}, install: {{device: /dev/disk/by-id/nothing-of-that-name, \
              webhooks: [{{event: FAILED, method: POST, url: '{}/hook', payload: 'ended'}}]}}}}",

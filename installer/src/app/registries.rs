@@ -1,4 +1,4 @@
-//! The registries that an install asks for the blobs of images, as its configuration describes them.
+//! The registries from which an install downloads the blobs of images, as its configuration describes them.
 
 use std::io::Read;
 
@@ -16,7 +16,7 @@ use transfer::registry::{Client, Settings};
 /// The cluster's setting with further authorities, as PEM.
 const AUTHORITIES: &str = "additional-ca";
 
-/// The registries of the images of `release`. Nobody is asked anything yet.
+/// The registries of the images of `release`. Sends no request yet.
 pub(crate) fn source(
     config: &InstallConfig,
     authorities: &[String],
@@ -36,7 +36,6 @@ pub(crate) fn source(
     Ok(Box::new(RegistryMedium::new(Box::new(Configured { client, registries }), release)?))
 }
 
-/// A client, and what it was told of mirrors.
 struct Configured {
     client: Client,
     registries: Registries,
@@ -69,7 +68,7 @@ mod tests {
     use std::net::TcpListener;
     use std::sync::{Arc, Mutex};
 
-    /// A registry that has one blob under every name; the paths that it was asked for.
+    /// A registry that has one blob under every name; the paths of its requests.
     fn registry(blob: &'static [u8]) -> (String, Arc<Mutex<Vec<String>>>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());

@@ -8,7 +8,7 @@ use base::failure::{Class, Failure};
 use base::program::{Format, print};
 use model::cluster_file::{self, Checked, Report};
 
-/// Writes the document of each node below `directory`, and prints what became of each file.
+/// Writes the document of each node below `directory`, and prints the result for each file.
 pub(crate) fn write(cluster: &Checked, directory: &Path, format: Format) -> Result<()> {
     let report = cluster_file::write(cluster, directory)?;
     match format {

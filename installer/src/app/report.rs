@@ -1,6 +1,7 @@
-//! What an install tells when it ends: webhooks, the report of a failure, the last event, the server of the fleet.
+//! What an install reports when it ends: webhooks, the report of a failure, the last event, the fleet server.
 //!
-//! [`super::run`] and [`super::questions`] begin a record and end it. It learns what there is to know while the install goes on, because a failure can come at any time.
+//! [`super::run`] and [`super::questions`] begin a record and end it. It is filled during the install, because a failure can come
+//! at any time.
 
 use std::path::PathBuf;
 
@@ -22,7 +23,7 @@ use model::config::{InstallConfig, Secret};
 use model::fleet::Failed;
 use model::release::Release;
 
-/// What is known of a run.
+/// The record of a run.
 pub(crate) struct RunRecord<'a> {
     progress: &'a Progress,
     runner: &'a dyn Runner,
@@ -64,7 +65,7 @@ impl<'a> RunRecord<'a> {
         }
     }
 
-    /// The configuration, or what of it can be used although it has mistakes. Nothing is sent yet.
+    /// The configuration, or the usable part of one with mistakes. Nothing is sent yet.
     pub(crate) fn config(&mut self, config: &InstallConfig) {
         self.learn(config);
         self.trust(&config.install.ca_certificates.iter().map(ToString::to_string).collect::<Vec<_>>());
@@ -72,7 +73,7 @@ impl<'a> RunRecord<'a> {
         self.config = Some(config.clone());
     }
 
-    /// Authorities (PEM) that are trusted beside the usual ones.
+    /// Further trusted authorities (PEM).
     pub(crate) fn trust(&self, authorities: &[String]) {
         self.reporter.iter().for_each(|reporter| reporter.trust(authorities));
     }
@@ -82,7 +83,7 @@ impl<'a> RunRecord<'a> {
         self.reporter.iter().for_each(|reporter| reporter.hide(&self.secrets));
     }
 
-    /// The configuration is whole, and the install begins.
+    /// The configuration is complete, and the install begins.
     pub(crate) fn started(&mut self, release: &Release) {
         self.product = format!("{} {}", release.name, release.version);
         self.reporter.iter().for_each(|reporter| reporter.product(&self.product));
@@ -90,30 +91,29 @@ impl<'a> RunRecord<'a> {
         self.hooks.iter().for_each(Hooks::started);
     }
 
-    /// What has been fetched since.
+    /// The configuration with resolved references.
     pub(crate) fn resolved(&mut self, config: &InstallConfig) {
         self.learn(config);
     }
 
-    /// The machine.
     pub(crate) fn inventory(&mut self, inventory: &Inventory) {
         self.inventory = Some(inventory.clone());
     }
 
-    /// The plan. From now on its steps are told.
+    /// The plan. From now on its steps are reported.
     pub(crate) fn plan(&mut self, plan: &Plan) {
         self.plan = Some(plan.to_string());
         let ids = || plan.steps.iter().map(|step| step.id());
         self.hooks.iter().for_each(|hooks| hooks.follow(self.progress, ids()));
     }
 
-    /// What the node keeps for the server of the fleet, if there is one.
+    /// What the node keeps for the fleet server, if there is one.
     pub(crate) fn kept_by_node(&self) -> Result<Option<Secret>> {
         self.reporter.as_ref().map(Reporter::kept).transpose()
     }
 
-    /// The end. Calls the webhooks, writes the report if one is wanted, tells the last event, and the server of the
-    /// fleet why.
+    /// The end. Calls the webhooks, writes the report if one is configured, sends the last event, and reports the error to the
+    /// fleet server.
     pub(crate) fn end<T>(mut self, result: Result<T>) -> Result<T> {
         let result = result.map_err(|error| self.report(error));
         let failure = result.as_ref().err().map(|error| self.secrets.hide(&causes(error).join(": ")));
@@ -131,8 +131,8 @@ impl<'a> RunRecord<'a> {
         result
     }
 
-    /// The end of a run that has left a node on the disk as it is. No webhook hears of it, for no install has begun; the
-    /// server of the fleet, which wanted one, does.
+    /// The end of a run that has left a node as it is. Webhooks are not called, because no install has begun; the fleet server,
+    /// which asked for one, gets a report.
     pub(crate) fn leave(mut self, left: &anyhow::Error) {
         self.reporter.iter().for_each(Reporter::fall_silent);
         self.progress.finish("Nothing was installed", 0);
@@ -141,7 +141,7 @@ impl<'a> RunRecord<'a> {
         }
     }
 
-    /// Why the run failed, and what there is to read about it.
+    /// Why the run failed, and its log for people.
     fn told(&self, error: &anyhow::Error) -> (Failed, String) {
         let failed = Failed {
             causes: causes(error),
@@ -166,7 +166,7 @@ impl<'a> RunRecord<'a> {
         }))
     }
 
-    /// What there is to know about why the run failed; none without a configuration.
+    /// The evidence of a failure; `None` without a configuration.
     pub(crate) fn evidence(&self, error: &anyhow::Error) -> Option<Evidence> {
         Some(Evidence {
             config: self.config.clone()?,
@@ -178,7 +178,7 @@ impl<'a> RunRecord<'a> {
         })
     }
 
-    /// Adds to the error where its report is, if there is one.
+    /// Adds the place of the report to the error, if there is one.
     fn report(&self, error: anyhow::Error) -> anyhow::Error {
         let wanted = self.config.as_ref().is_some_and(|config| config.install.debug);
         let Some(evidence) = self.evidence(&error).filter(|_| wanted) else { return error };
@@ -200,7 +200,7 @@ impl<'a> RunRecord<'a> {
     }
 }
 
-/// What is known of a run that has failed. Holds secrets, which its report has not.
+/// What is known of a failed run. Contains secrets; its report does not.
 pub(crate) struct Evidence {
     pub(crate) config: InstallConfig,
     inventory: Option<Inventory>,
@@ -222,7 +222,7 @@ impl Evidence {
         }
     }
 
-    /// The report, without secrets. What kernel and system say is collected now.
+    /// The report, without secrets. The logs of kernel and system are collected now.
     pub(crate) fn archive(&self, runner: &dyn Runner) -> Result<Archive> {
         report::archive(&self.known(), runner)
     }
@@ -238,7 +238,6 @@ mod tests {
     use testing::progress::Recorder;
     use testing::reports::{Manner, Server};
 
-    /// A machine without programs.
     struct Bare;
 
     impl Runner for Bare {

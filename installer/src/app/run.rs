@@ -33,7 +33,7 @@ pub(crate) struct RunOptions {
 }
 
 impl RunOptions {
-    /// Installs, asks, or leaves the machine as it is, as medium, configuration and disks demand.
+    /// Installs, asks, or leaves the machine as it is, depending on medium, configuration and disks.
     pub(crate) fn run(self, context: &Context) -> Result<()> {
         let rehearsal = self.rehearse.then(|| self.inventory.clone());
         let settings = QuestionSettings { consoles: self.consoles, answers: self.answers.clone(), rehearsal };
@@ -61,7 +61,7 @@ impl RunOptions {
             };
             match ended {
                 Ok(InstallEnd::Installed(end, inventory)) => {
-                    // The end of the machine's run is told of before it comes.
+                    // Reported before the machine goes down.
                     record.end(Ok(()))?;
                     if self.reboot { finish(end, &inventory, &SystemRunner) } else { Ok(()) }
                 }
@@ -87,14 +87,13 @@ impl RunOptions {
         }
     }
 
-    /// The node that is there, and the medium, where the configuration cannot be had and a machine starts by itself.
+    /// The existing node and the medium, if the configuration cannot be loaded and the machine starts unattended.
     fn without_configuration(&self, error: &anyhow::Error) -> Option<(UntouchedNodes, Media)> {
         let inventory = self.reboot.then(|| Inventory::scan(&Roots::default()))?.ok()?;
         let left = finished_nodes::without_configuration(error, &inventory, &SystemRunner)?;
         Some((left, gather::without_configuration(self.medium.as_deref()).ok()?))
     }
 
-    /// The medium, and the configuration that there is.
     fn media(
         &self,
         progress: &Progress,
@@ -111,13 +110,12 @@ impl RunOptions {
 /// What follows when the consoles are free again.
 enum AfterRun {
     Nothing,
-    /// The questions are asked.
     Ask(Media, Audience),
-    /// The node that is there starts, unless somebody wants something else.
+    /// Start the existing node, unless the user decides otherwise.
     Start(Media, Audience, UntouchedNodes),
 }
 
-/// Installs what the configuration says, if it says that nobody is asked.
+/// Installs the configuration, if it is an automatic one.
 fn install(media: &Media, progress: &Progress, record: &mut RunRecord<'_>) -> Result<InstallEnd> {
     record.trust(&media.combined.authorities);
     let config = &media.combined.config;

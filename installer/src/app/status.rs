@@ -1,4 +1,4 @@
-//! What this node is and which stage it is in, for `installer status`; also waits for it to be ready.
+//! The status and the stage of this node, for `installer status`; also waits for it to be ready.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -24,7 +24,7 @@ pub(crate) struct StatusQuery {
 }
 
 impl StatusQuery {
-    /// Waits if that is wanted, and prints the status.
+    /// Waits if requested, and prints the status.
     pub(crate) fn run(self, context: &Context) -> Result<()> {
         if self.wait {
             self.wait(context)?;
@@ -66,7 +66,7 @@ impl StatusQuery {
         stages::current(&stages).map_or(Ok(()), |stage| Err(not_ready(stage).into()))
     }
 
-    /// Only the unit that watches speaks to the server of a fleet, and trouble there is no trouble of the node.
+    /// Only the watching unit reports to a fleet server, and an error there is no error of the node.
     fn reporter(&self, subject: &ObservedNode, context: &Context) -> Option<NodeReporter> {
         if !self.record {
             return None;
@@ -81,7 +81,7 @@ impl StatusQuery {
     }
 }
 
-/// The end of a wait that has taken too long.
+/// The error of a wait that took too long.
 fn not_ready(stage: &Stage) -> Failure {
     let hint = stage.next.clone().unwrap_or_else(|| "Wait longer, or see: installer status".into());
     let what = "the node is not ready in its cluster in the time that was given";

@@ -22,7 +22,7 @@ pub(crate) struct Validation {
 }
 
 impl Validation {
-    /// Prints what was found; an error where the files do not pass.
+    /// Prints the result; an error if the files do not pass.
     pub(crate) fn run(self, context: &Context) -> Result<()> {
         if self.show_sources {
             return self.merge(context);
@@ -34,7 +34,7 @@ impl Validation {
         result
     }
 
-    /// What goes to standard output, and whether the files pass.
+    /// The text for standard output, and whether the files pass.
     fn judge(&self, format: Format) -> Result<(String, Result<()>)> {
         let (mut found, mut report) = (Vec::new(), String::new());
         let check = if self.cluster.is_some() { diagnose_cluster } else { diagnose };
@@ -49,7 +49,7 @@ impl Validation {
         let found = Invalid(found);
         Ok(match (self.fails(&found), format) {
             (false, Format::Text) => (report, Ok(())),
-            // Beside mistakes the warnings go where they go, to standard error.
+            // If there are mistakes too, the warnings go to standard error with them.
             (true, Format::Text) => (String::new(), Err(refuse(format!("{}\n{found}", count(&found))))),
             (failed, Format::Json) => {
                 let result = if failed { Err(refuse(count(&found))) } else { Ok(()) };
@@ -99,7 +99,7 @@ fn refuse(what: String) -> anyhow::Error {
     Failure::new(Class::Invalid, what).into()
 }
 
-/// How many mistakes and warnings there are, in words.
+/// The numbers of mistakes and warnings, in words.
 fn count(found: &Invalid) -> String {
     let words = |count: usize, noun: &str| match count {
         0 => None,
@@ -114,7 +114,7 @@ fn unreadable_file(name: &str, error: &anyhow::Error) -> Diagnostic {
     Diagnostic::of_file(name, "unreadable-file", format!("{error:#}"))
 }
 
-/// What is to be told of an install configuration, and nothing more about it.
+/// The diagnostics of an install configuration, and a summary of it.
 fn diagnose(path: &Path) -> (Vec<Diagnostic>, String) {
     let name = path.display().to_string();
     let told = match files::read_text(path) {
@@ -127,7 +127,7 @@ fn diagnose(path: &Path) -> (Vec<Diagnostic>, String) {
     (told, String::new())
 }
 
-/// What is to be told of a cluster file, and what cluster that is.
+/// The diagnostics of a cluster file, and a summary of it.
 fn diagnose_cluster(path: &Path) -> (Vec<Diagnostic>, String) {
     let name = path.display().to_string();
     match files::read_text(path) {

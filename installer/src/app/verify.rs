@@ -1,4 +1,4 @@
-//! Comparing a medium with what it was when it was built, for `installer verify`.
+//! Comparing a medium with its state when it was built, for `installer verify`.
 
 use std::io::{self, Read};
 
@@ -13,8 +13,8 @@ use medium::iso::Scope;
 use medium::sources::{Compared, PayloadSource, Place, Verified, changed, compare, read_release, source};
 use model::release::{Payload, Release};
 
-/// Verifies the medium that `named` names, or the one that this system runs from; with `on_consoles` progress and failures
-/// are shown on every console of the machine too.
+/// Verifies the medium at `named`, or the one that this system runs from; with `on_consoles` progress and failures are shown on
+/// every console of the machine too.
 pub(crate) fn verify_medium(named: Option<&str>, on_consoles: bool, context: &Context) -> Result<()> {
     consoles::with(on_consoles, &context.progress, || {
         let source = source(named)?;
@@ -30,8 +30,8 @@ pub(crate) fn verify_medium(named: Option<&str>, on_consoles: bool, context: &Co
     })
 }
 
-/// Compares everything that the medium is to hold: every byte of an ISO, every payload of anything else. Damage does not
-/// end the search; a server that fails does.
+/// Compares everything that the medium must hold: every byte of an ISO, every payload of anything else. Damage does not end the
+/// comparison; an error of a server does.
 fn verify(source: &dyn PayloadSource, release: &Release, progress: &Progress) -> Result<()> {
     match compare(source, release, Scope::Whole, Some((progress, "verify")), &|| Ok(()))? {
         Compared::Image(differences) if differences.is_empty() => Ok(()),
@@ -46,10 +46,9 @@ fn verify(source: &dyn PayloadSource, release: &Release, progress: &Progress) ->
     }
 }
 
-/// Hashes every payload.
 fn verify_files(source: &dyn PayloadSource, release: &Release, progress: &Progress) -> Result<()> {
     let here = |payload: &&Payload| {
-        // A net-install medium leaves some payloads to a server; on a server all are to be there.
+        // A net-install medium leaves some payloads to a server; on a server all must be there.
         !payload.is_remote_on(release.medium) || source.place(payload) == Some(Place::Here)
     };
     let payloads: Vec<_> = release.payloads.iter().filter(here).collect();
@@ -90,7 +89,7 @@ fn verify_files(source: &dyn PayloadSource, release: &Release, progress: &Progre
         .into())
 }
 
-/// Whether this is the medium's own doing. Whatever else happens on the way to it is not.
+/// Whether the medium itself is damaged, not the access to it.
 fn is_damage(error: &anyhow::Error) -> bool {
     matches!(class_of(error), Class::Verification | Class::DiskIo)
 }
@@ -99,8 +98,7 @@ fn named(path: &str, error: &anyhow::Error) -> String {
     format!("{path} ({})", error.root_cause())
 }
 
-/// What is wrong with what somebody put into the finished medium, which has a digest of its own, and with the kernel
-/// arguments that GRUB reads beside it.
+/// The damage in the customization, which has a digest of its own, and in the kernel arguments that GRUB reads beside it.
 fn check_customisation(source: &dyn PayloadSource) -> Result<Vec<String>> {
     let Some(area) = source.beside(FILE)? else { return Ok(Vec::new()) };
     let content = match area::read(area) {

@@ -1,5 +1,5 @@
-//! The command line: one file per command, each with the arguments of the command as a struct with
-//! `fn run(self, context: &Context) -> anyhow::Result<()>`, which calls one function of `app`.
+//! The command line: one file per command, each with the arguments of the command as a struct with `fn run(self, context:
+//! &Context) -> anyhow::Result<()>`, which calls one function of `app`.
 
 mod apply;
 mod boot;
@@ -72,7 +72,7 @@ enum Command {
     },
 }
 
-/// Parses the arguments of this process, runs the command, reports a failure; returns the exit code.
+/// Parses the arguments of this process, runs the command, prints its error; returns the exit code.
 #[must_use]
 pub fn main() -> u8 {
     let cli = match Cli::try_parse() {

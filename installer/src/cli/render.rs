@@ -27,7 +27,7 @@ impl RenderArgs {
     pub(super) fn run(self, context: &Context) -> Result<()> {
         let cluster = cluster_file::load(&self.cluster)?;
         for warning in &cluster.warnings {
-            // Its first line says it all; the excerpt is for `validate`.
+            // Its first line is enough; the excerpt is for `validate`.
             context.progress.note("cluster", warning.to_string().lines().next().unwrap_or_default());
         }
         match (&self.output, &self.node) {

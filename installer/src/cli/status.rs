@@ -1,4 +1,4 @@
-//! `installer status`: what this node is and whether it is whole.
+//! `installer status`: the status of this node.
 
 use std::path::PathBuf;
 

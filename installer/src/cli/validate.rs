@@ -1,4 +1,4 @@
-//! `installer validate`: checks install configurations and tells all mistakes and warnings at once.
+//! `installer validate`: checks install configurations and reports all mistakes and warnings at once.
 
 use std::path::PathBuf;
 
