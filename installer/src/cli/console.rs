@@ -5,13 +5,13 @@ use anyhow::Result;
 use crate::app::console::ConsolePage;
 use base::program::Context;
 
-/// Show this node, its cluster and how it does on the terminal, with what its administrator may do.
+/// Show this node, its cluster and its state on the terminal, with actions for its administrator.
 #[derive(Debug, clap::Args)]
 pub(super) struct ConsoleArgs {
-    /// Nobody has logged in on this terminal yet: only show, and let somebody log in. For the units of the consoles.
+    /// Only show the page and offer a login. For the units of the consoles.
     #[arg(long)]
     login: bool,
-    /// End after so many minutes without a key, so that a terminal somebody has left can be logged in on again.
+    /// End after this many minutes without a key, so that an abandoned terminal returns to the login.
     #[arg(long, value_name = "MINUTES", value_parser = clap::value_parser!(u16).range(1..))]
     idle_limit: Option<u16>,
 }

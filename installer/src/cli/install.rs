@@ -11,7 +11,7 @@ use base::program::Context;
 #[derive(Debug, clap::Args)]
 pub(super) struct InstallArgs {
     /// The install configuration, in place of those of the medium, of a volume and of install.config_url.
-    /// Kernel parameters are stronger.
+    /// Kernel parameters have precedence.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// The medium to install from: a directory or a URL.
@@ -23,14 +23,14 @@ pub(super) struct InstallArgs {
     /// Show progress and failures on every console of the machine too.
     #[arg(long)]
     consoles: bool,
-    /// Tell the server of a fleet how the install goes, in place of the kernel parameter nqrust.report.
+    /// Report the install to this fleet server, in place of the one in the kernel parameter nqrust.report.
     #[arg(long, value_name = "URL")]
     report: Option<String>,
-    /// Keep the answers that are given on the console, as a configuration that installs the next machine unattended. It
-    /// holds secrets, and gets mode 0600.
+    /// Keep the answers that are given on the console, as a configuration that installs the next machine unattended.
+    /// It contains secrets, and gets mode 0600.
     #[arg(long, value_name = "FILE")]
     answers: Option<PathBuf>,
-    /// Ask everything and show the plan, and write nothing.
+    /// Ask all questions and show the plan, but write nothing.
     #[arg(long, conflicts_with_all = ["reboot", "report"])]
     rehearse: bool,
     /// Rehearse on the disks and network cards of another machine, as `installer inventory` prints them.

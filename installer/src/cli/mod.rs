@@ -28,7 +28,7 @@ use model::config;
 #[derive(Debug, Parser)]
 #[command(name = "installer", version, max_term_width = 100)]
 struct Cli {
-    /// How to print what is for reading.
+    /// The format of what is printed.
     #[arg(long, global = true, value_enum, default_value_t)]
     format: Format,
     /// How to show progress.
@@ -45,23 +45,23 @@ enum Command {
     Inventory(inventory::InventoryArgs),
     Preflight(preflight::PreflightArgs),
     Verify(verify::VerifyArgs),
-    /// Check install configurations, or a cluster file; tells all mistakes at once.
+    /// Check install configurations, or a cluster file; reports all mistakes at once.
     Validate(validate::ValidateArgs),
     Render(render::RenderArgs),
     /// Turn the node document into files below a root directory.
     Apply(apply::ApplyArgs),
-    /// Say what this node is, which slot runs, and what is pending.
+    /// Show what this node is, which slot runs, and what is pending.
     Status(status::StatusArgs),
     Console(console::ConsoleArgs),
     Network(network::NetworkArgs),
-    /// The container images that came with this node.
+    /// Check the container images that came with this node.
     Images(images::ImagesArgs),
     /// Mount and configure an installed node in its initrd.
     #[command(hide = true)]
     Boot(boot::BootArgs),
     /// Print the JSON Schema of the install configuration.
     Schema {
-        /// That of the cluster file instead.
+        /// Print the schema of the cluster file instead.
         #[arg(long)]
         cluster: bool,
     },

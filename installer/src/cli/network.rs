@@ -8,7 +8,8 @@ use crate::app::network_trial::{NetworkAction, NetworkTrial, act};
 use crate::node::network_trial::Span;
 use base::program::Context;
 
-/// Show the networks of this node, or change them on trial: unless they are confirmed in time, the old ones come back.
+/// Show the networks of this node, or change them on trial: unless they are confirmed in time, the old ones come
+/// back.
 #[derive(Debug, clap::Args)]
 pub(super) struct NetworkArgs {
     #[command(subcommand)]
@@ -17,15 +18,15 @@ pub(super) struct NetworkArgs {
 
 #[derive(Debug, clap::Subcommand)]
 enum NetworkCommand {
-    /// Print the networks of the node document as YAML, to be changed and tried; says whether a trial is under way.
+    /// Print the networks of the node document as YAML, to be changed and tried, and whether a trial is running.
     Show,
-    /// Set up other networks for a while.
+    /// Set up other networks on trial.
     Try(TryArgs),
     /// Keep the networks on trial: they become part of the node document.
     Confirm,
     /// Bring the old networks back now.
     Revert {
-        /// Only if the time of the trial is over; for the timer of a trial.
+        /// Only if the trial has reached its time limit; for the timer of a trial.
         #[arg(long, hide = true)]
         expired: bool,
     },
@@ -40,13 +41,13 @@ enum NetworkCommand {
 #[derive(Debug, clap::Args)]
 struct TryArgs {
     /// A document with any of `install.management_interface`, `install.networks` and `os.dns_nameservers`, each of
-    /// which takes the place of what the node document says; `-` reads it from standard input.
+    /// which replaces that of the node document; `-` reads it from standard input.
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// After so long the old networks come back, unless the new ones are confirmed; 30 to 3600.
+    /// Time until the old networks come back unless the new ones are confirmed; 30 to 3600.
     #[arg(long, value_name = "SECONDS", default_value_t = Span::USUAL)]
     seconds: Span,
-    /// Change the address of this node although it is a server of its cluster.
+    /// Change the address of this node even if it is a server of its cluster.
     #[arg(long)]
     accept_address_change: bool,
 }

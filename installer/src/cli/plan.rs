@@ -7,7 +7,7 @@ use anyhow::Result;
 use crate::app::dry_run::DryRun;
 use base::program::Context;
 
-/// Print what an install would do. Touches nothing.
+/// Print what an install would do; changes nothing.
 #[derive(Debug, clap::Args)]
 pub(super) struct PlanArgs {
     /// The install configuration, in place of those of the medium, of a volume, of install.config_url and of
@@ -23,7 +23,7 @@ pub(super) struct PlanArgs {
     /// Kernel parameters, in place of those that this machine was started with; @FILE reads them from a file.
     #[arg(long, value_name = "TEXT or @FILE")]
     cmdline: Option<String>,
-    /// Tell for each value of the configuration where it came from.
+    /// Show where each value of the configuration comes from.
     #[arg(long)]
     show_sources: bool,
 }

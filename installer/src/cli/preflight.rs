@@ -14,11 +14,11 @@ pub(super) struct PreflightArgs {
     /// The install configuration; by default the one on the medium, and without one that of a production node.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Disks and network cards of another machine, as `installer inventory` prints them; what only the machine
-    /// itself can tell could then not be checked.
+    /// Disks and network cards of another machine, as `installer inventory` prints them; checks that need the machine
+    /// itself cannot run then.
     #[arg(long, value_name = "FILE")]
     inventory: Option<PathBuf>,
-    /// List the checks and what a finding of each means.
+    /// List the checks and the severity of their findings.
     #[arg(long, conflicts_with_all = ["config", "inventory"])]
     list: bool,
 }

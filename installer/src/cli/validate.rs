@@ -16,13 +16,13 @@ pub(super) struct ValidateArgs {
     /// A cluster file, checked as a whole, in place of install configurations.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["files", "show_sources"])]
     cluster: Option<PathBuf>,
-    /// Let warnings count as mistakes.
+    /// Count warnings as mistakes.
     #[arg(long)]
     strict: bool,
-    /// Take the files for sources of one configuration, the weakest first, and tell where each value comes from.
+    /// Treat the files as sources of one configuration, the weakest first, and show where each value comes from.
     #[arg(long)]
     show_sources: bool,
-    /// Kernel parameters, stronger than the files; @FILE reads them from a file.
+    /// Kernel parameters, with precedence over the files; @FILE reads them from a file.
     #[arg(long, value_name = "TEXT or @FILE", requires = "show_sources")]
     cmdline: Option<String>,
 }

@@ -5,8 +5,8 @@ use anyhow::Result;
 use crate::app::verify::verify_medium;
 use base::program::Context;
 
-/// Compare a medium with what it was when it was built, and name everything that is not as it was: every byte of an ISO,
-/// every payload of a directory or a server.
+/// Compare a medium with its state when it was built, and name every difference: every byte of an ISO, every payload
+/// of a directory or a server.
 #[derive(Debug, clap::Args)]
 pub(super) struct VerifyArgs {
     /// The medium: a directory or a URL; by default the one that this system runs from.
