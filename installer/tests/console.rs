@@ -7,47 +7,16 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-use base::digest::Digest;
-use model::release::{Containerd, FORMAT, MANIFEST, MediumKind, Payload, Purpose, Release};
+use model::release::MANIFEST;
 
 /// How long a picture may take on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The manifest of a medium, which is all that a rehearsal reads of one.
 fn medium(at: &Path) {
-    let all = [
-        ("EFI/BOOT/BOOTX64.EFI", Purpose::Shim),
-        ("EFI/BOOT/grubx64.efi", Purpose::GrubEfi),
-        ("EFI/BOOT/mmx64.efi", Purpose::MokManager),
-        ("live/vmlinuz", Purpose::Kernel),
-        ("live/initrd", Purpose::Initrd),
-        ("live/rootfs.squashfs", Purpose::Rootfs),
-        ("boot/boot.img", Purpose::GrubBoot),
-        ("boot/core.img", Purpose::GrubCore),
-    ];
-    // GRUB's boot sector is one sector, and its core some more.
-    let length = |purpose| if purpose == Purpose::GrubCore { 40_000 } else { 512 };
-    let payload = |(path, purpose): (&str, Purpose)| Payload {
-        path: path.into(),
-        purpose,
-        size: length(purpose),
-        sha256: Digest::of(path.as_bytes()),
-    };
-    let release = Release {
-        format: FORMAT,
-        id: "nqrust".into(),
-        name: "NQRust Hypervisor".into(),
-        version: "0.1.0".into(),
-        architecture: "amd64".into(),
-        epoch: 1_700_000_000,
-        medium: MediumKind::Full,
-        kernel: "6.1.0".into(),
-        kernel_arguments: Vec::new(),
-        payloads: all.into_iter().map(payload).collect(),
-        images: Vec::new(),
-        containerd: Containerd::default(),
-        iso: None,
-    };
+    let mut release = testing::release::release();
+    release.payloads.retain(|payload| !payload.path.starts_with("images/"));
+    release.images.clear();
     fs::write(at.join(MANIFEST), release.to_bytes()).unwrap();
 }
 

@@ -136,7 +136,7 @@ fn users(release: &Release, role: Role, digest: &Digest) -> Vec<String> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use model::release::{Containerd, FORMAT, Image, MediumKind};
+    use model::release::Image;
     use std::fs;
 
     /// Two images that share a blob, the second for management nodes only.
@@ -148,24 +148,11 @@ pub(crate) mod tests {
             blobs: blobs.iter().map(|blob| Digest::of(blob)).collect(),
             documents: 1,
         };
-        Release {
-            format: FORMAT,
-            id: "nqrust".into(),
-            name: "NQRust Hypervisor".into(),
-            version: "1.0".into(),
-            architecture: "amd64".into(),
-            epoch: 0,
-            medium: MediumKind::Full,
-            kernel: "6.1.0".into(),
-            kernel_arguments: vec![],
-            payloads: vec![],
-            images: vec![
-                image("localhost/tools:1", &[], &[b"one", b"shared"]),
-                image("localhost/control:1", &["management"], &[b"two", b"shared"]),
-            ],
-            containerd: Containerd::default(),
-            iso: None,
-        }
+        let images = vec![
+            image("localhost/tools:1", &[], &[b"one", b"shared"]),
+            image("localhost/control:1", &["management"], &[b"two", b"shared"]),
+        ];
+        Release { version: "1.0".into(), payloads: vec![], images, ..testing::release::release() }
     }
 
     pub(in crate::node) fn store(root: &Path, blobs: &[&[u8]]) {
