@@ -17,6 +17,7 @@ use crate::node::network::activate::{Changes, activate, address_of};
 use base::command::Runner;
 use base::files::Root;
 use base::progress::Progress;
+use model::boot::parameter;
 use model::config::InstallConfig;
 
 /// How long the management network may take to get an address.
@@ -25,7 +26,7 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// Whether this is a live system, which may be changed: `command_line` is that of its kernel.
 #[must_use]
 pub fn is_live(command_line: &str) -> bool {
-    command_line.split_whitespace().any(|word| word == "nqrust.mode=install")
+    command_line.split_whitespace().any(|word| word.strip_prefix(parameter::MODE) == Some("=install"))
 }
 
 /// Makes the networks of the configuration, if it names cards, and waits for the address of the management network.

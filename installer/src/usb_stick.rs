@@ -192,7 +192,7 @@ pub fn write(
     let what = || format!("saving {name} to {} of {}", volume.describe(), volume.disk);
     if !Survey::of(inventory, spared).volumes.contains(volume) {
         return Err(Failure::new(Class::DiskIo, what())
-            .because(anyhow::anyhow!("the volume is not there any more, or is in use"))
+            .because(anyhow::anyhow!("the volume is no longer there, or is in use"))
             .hint("Look again, and choose a volume that is listed.")
             .into());
     }
@@ -237,7 +237,7 @@ fn mounted<T>(volume: &Volume, work: impl FnOnce(&Path) -> Result<T>) -> Result<
     let written = File::open(point).and_then(|root| Ok(nix::unistd::syncfs(root)?));
     let gone = umount2(point, MntFlags::empty());
     let value = result?;
-    written.class(Class::DiskIo, || format!("writing out {}", volume.node.display()))?;
+    written.class(Class::DiskIo, || format!("flushing {}", volume.node.display()))?;
     gone.class(Class::DiskIo, || format!("unmounting {}", volume.node.display()))?;
     Ok(value)
 }
@@ -245,12 +245,12 @@ fn mounted<T>(volume: &Volume, work: impl FnOnce(&Path) -> Result<T>) -> Result<
 /// Writes the file below the root of a mounted volume, if it has room.
 fn put(root: &Path, name: &str, content: &[u8]) -> Result<()> {
     let room = nix::sys::statvfs::statvfs(root)
-        .class(Class::DiskIo, || "asking for the room on the volume".into())?;
+        .class(Class::DiskIo, || "reading the free space of the volume".into())?;
     let free = ByteSize::bytes(room.blocks_available().saturating_mul(room.fragment_size()));
     let needed = ByteSize::bytes(content.len() as u64) + SPARE;
     if free < needed {
-        let what = format!("the volume has {free} of room, and {needed} are needed");
-        return Err(Failure::new(Class::DiskIo, what).hint("Take another stick, or make room on it.").into());
+        let what = format!("the volume has {free} free, and {needed} are needed");
+        return Err(Failure::new(Class::DiskIo, what).hint("Use another stick, or make room on it.").into());
     }
     write_atomically(&root.join(name), content, 0o600)
 }
@@ -394,9 +394,7 @@ mod tests {
         // A full file system in memory: proc(5) takes no file.
         let error = put(Path::new("/proc/self"), "report", b"one").unwrap_err();
         assert_eq!(class_of(&error), Class::DiskIo);
-        assert!(
-            render(&error).contains("of room, and") && render(&error).contains("next: Take another stick")
-        );
+        assert!(render(&error).contains("free, and") && render(&error).contains("next: Use another stick"));
     }
     #[test]
     #[ignore = "needs root and loop devices"]
@@ -422,7 +420,7 @@ mod tests {
         let large = write(&volume, "large", &vec![0; 32 << 20], &inventory, &[]);
         run("losetup", &["--detach", &device]);
         written.unwrap();
-        assert!(render(&large.unwrap_err()).contains("of room, and 33 MiB are needed"));
+        assert!(render(&large.unwrap_err()).contains("free, and 33 MiB are needed"));
         assert_eq!(run("debugfs", &["-R", "cat /report", &image]), "what has failed");
         assert!(run("debugfs", &["-R", "stat /report", &image]).contains("Mode:  0600"));
         assert!(run("debugfs", &["-R", "stat /large", &image]).is_empty());

@@ -61,7 +61,7 @@ const ADVICE: &[(&str, &str)] = &[
         "etc/ssh/sshd_config.d/",
         "The SSH server takes effect at the next boot, or now with: systemctl reload ssh",
     ),
-    ("etc/rancher/", "What the node is in its cluster takes effect at the next boot."),
+    ("etc/rancher/", "The node's part in its cluster takes effect at the next boot."),
     ("etc/systemd/system/", "Another service of Kubernetes is started at the next boot."),
     (
         "etc/systemd/timesyncd.conf.d/",

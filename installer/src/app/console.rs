@@ -1,4 +1,3 @@
-
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -26,7 +25,7 @@ impl ConsolePage {
     pub(crate) fn run(self) -> Result<()> {
         if !self.login {
             if !nix::unistd::geteuid().is_root() {
-                return Err(Failure::new(Class::Invalid, "the node's console is for root")
+                return Err(Failure::new(Class::Invalid, "the node's console needs root")
                     .hint("Start it with: sudo installer console")
                     .into());
             }

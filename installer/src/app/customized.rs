@@ -13,6 +13,7 @@ use base::failure::{Class, Classify, Failure};
 use medium::customization::area::{self, Damage};
 use medium::customization::{Content, FILE};
 use medium::sources::{PayloadSource, Transport};
+use model::boot::parameter::CUSTOM;
 
 /// The result of reading a customization.
 #[derive(Debug)]
@@ -58,7 +59,7 @@ fn checked(source: &dyn PayloadSource, file: impl Read, expected: Digest) -> Res
     let why = match bytes.len() as u64 > area::LENGTH {
         true => format!("it has more than {} bytes", area::LENGTH),
         false if found == expected => return Ok(bytes),
-        false => format!("its SHA-256 is {found}, and the kernel parameter nqrust.custom says {expected}"),
+        false => format!("its SHA-256 is {found}, and the kernel parameter {CUSTOM} says {expected}"),
     };
     let hint =
         "Serve the file that is meant, or correct the parameter: `sha256sum custom.img` prints the digest.";
@@ -69,23 +70,22 @@ fn checked(source: &dyn PayloadSource, file: impl Read, expected: Digest) -> Res
 }
 
 fn absent(source: &dyn PayloadSource) -> Failure {
-    let what =
-        format!("{} has no {FILE}, and the kernel parameter nqrust.custom demands it", source.describe());
+    let what = format!("{} has no {FILE}, and the kernel parameter {CUSTOM} requires it", source.describe());
     Failure::new(Class::Network, what)
         .hint("Put the file beside release.json on the server, or leave the parameter out.")
 }
 
 fn left_out(source: &dyn PayloadSource) -> String {
     format!(
-        "{FILE} of {} is left out, with the configurations, files and certificates in it: it came without TLS, so others \
-         on the way could have changed it; serve the medium over https://, or give the digest of the file with the \
-         kernel parameter nqrust.custom=sha256:HEX",
+        "{FILE} of {} is left out, with the configurations, files and certificates in it: it was read \
+            without TLS, so it could have been changed on the way; serve the medium over https://, or give \
+            the digest of the file with the kernel parameter {CUSTOM}=sha256:HEX",
         source.describe()
     )
 }
 
 fn reading(source: &dyn PayloadSource) -> String {
-    format!("reading {FILE}, what {} was customised with", source.describe())
+    format!("reading {FILE}, the customization of {}", source.describe())
 }
 
 #[cfg(test)]
@@ -168,7 +168,7 @@ mod tests {
         let (_fake, medium) = server(None, false);
         let error = read(&medium, Some(demanded)).unwrap_err();
         assert_eq!(class_of(&error), Class::Network);
-        assert!(render(&error).contains("nqrust.custom demands it"), "{}", render(&error));
+        assert!(render(&error).contains("nqrust.custom requires it"), "{}", render(&error));
     }
 
     #[test]

@@ -104,10 +104,10 @@ pub(crate) fn foretell(
     let rule = &config.install.reinstall;
     let would = match (decide(rule, &nodes, &offer(media, config)?)?, runner) {
         (Decision::Install, _) => {
-            format!("An automatic install goes over it, for install.reinstall is {rule}.")
+            format!("An automatic install overwrites it: install.reinstall is {rule}.")
         }
         (Decision::Leave(Reason::Unknown), None) => format!(
-            "Whether an automatic install goes over it depends on what it has recorded: install.reinstall is {rule}."
+            "Whether an automatic install overwrites it depends on its record: install.reinstall is {rule}."
         ),
         (Decision::Leave(reason), _) => {
             format!("An automatic install leaves it as it is and starts it: {}.", reason.text())
@@ -151,7 +151,7 @@ mod tests {
         assert!(text.contains("/dev/vda holds a finished node"), "{text}");
         assert!(text.contains("leaves it as it is and starts it: install.reinstall is false."), "{text}");
         let text = told("true", &[node("vda", true)], |_| ());
-        assert!(text.contains("depends on what it has recorded: install.reinstall is true."), "{text}");
+        assert!(text.contains("depends on its record: install.reinstall is true."), "{text}");
         assert_eq!(told("false", &[node("vda", false)], |_| ()), "", "an install was interrupted there");
     }
 
@@ -176,7 +176,7 @@ mod tests {
         let why = left(Class::Network, &[empty.clone(), one.clone()]).unwrap().why();
         assert_eq!(
             why,
-            "Nothing is written: the configuration cannot be had: fetching http://192.0.2.1/node.yaml: connection refused."
+            "Nothing is written: the configuration could not be loaded: fetching http://192.0.2.1/node.yaml: connection refused."
         );
         // A configuration with mistakes needs a person, and one of two nodes cannot be chosen.
         assert!(left(Class::Invalid, std::slice::from_ref(&one)).is_none());

@@ -92,7 +92,7 @@ pub(crate) fn prepare(
     }
     let source = if others.is_empty() { first } else { Box::new(Chain::new(first, others)) };
     let customization = (!machine.custom.is_empty()).then(|| area::bytes(&machine.custom)).transpose();
-    let customization = customization.class(Class::Unexpected, || "packing the customisation".into())?;
+    let customization = customization.class(Class::Unexpected, || "packing the customization".into())?;
     Ok(Media { source, release, combined, customization: customization.map(|bytes| Digest::of(&bytes)) })
 }
 

@@ -63,7 +63,7 @@ pub(crate) fn carry_out(
         return Ok(InstallEnd::Untouched(UntouchedNodes { nodes, reason }));
     }
     for node in &nodes {
-        progress.note("reinstall", format!("{}; the install goes over it", node.headline()));
+        progress.note("reinstall", format!("{}; the install overwrites it", node.headline()));
     }
     let installed = InstallRecord::begin(&offer, &words(rule, &nodes))?.to_json()?;
     if is_live(&kernel_command_line()?) {

@@ -27,7 +27,9 @@ pub(crate) enum NetworkAction {
     Try(NetworkTrial),
     Confirm,
     /// Restore the old ones; with `expired`, only if the trial has reached its time limit.
-    Revert { expired: bool },
+    Revert {
+        expired: bool,
+    },
     /// Find the cards that the node document names.
     Settle,
     SetUp,
@@ -46,7 +48,7 @@ pub(crate) struct NetworkTrial {
 /// `Class::Invalid` for users other than root, and on a machine that is no node; errors of the trial.
 pub(crate) fn act(action: NetworkAction, context: &Context) -> Result<()> {
     if !nix::unistd::geteuid().is_root() {
-        return Err(Failure::new(Class::Invalid, "the networks of a node are for root")
+        return Err(Failure::new(Class::Invalid, "`installer network` needs root")
             .hint("Start it with: sudo installer network")
             .into());
     }

@@ -247,7 +247,7 @@ impl InstallMachine for Player<'_> {
         let notes = locked(&notes.0).clone();
         let warnings: Vec<_> = notes.iter().filter_map(|note| note.strip_prefix("warning: ")).collect();
         match warnings[..] {
-            [] => Ok(notes.last().cloned().unwrap_or_else(|| "The network is as it was.".into())),
+            [] => Ok(notes.last().cloned().unwrap_or_else(|| "The network is unchanged.".into())),
             _ => Err(Failure::new(Class::Network, warnings.join("\n"))
                 .hint("Check cables, switch, VLAN and DHCP server.")
                 .into()),
@@ -261,7 +261,7 @@ impl InstallMachine for Player<'_> {
         let report = fitness::check(Intent::of(config))?;
         let refused: Vec<_> = report.stops().filter(|verdict| verdict.class == Class::Join).collect();
         match refused.first() {
-            None => Ok("The cluster would take this machine.".into()),
+            None => Ok("The cluster would accept this machine.".into()),
             Some(first) => {
                 let told: Vec<_> = refused.iter().map(|verdict| verdict.text()).collect();
                 let failure = Failure::new(Class::Join, told.join("\n"));
@@ -358,7 +358,7 @@ impl InstallMachine for Player<'_> {
             Destination::Volume(volume) => self.write(volume, &archive.name, &archive.bytes),
             Destination::Url(url, method) => {
                 report::send(&archive, url, *method, &self.authorities(&evidence.config))?;
-                Ok(format!("The server has taken {}.", archive.name))
+                Ok(format!("The server has accepted {}.", archive.name))
             }
         }
     }
@@ -391,7 +391,7 @@ fn says(combined: &Combined, path: &str, kind: Kind) -> bool {
 }
 
 fn no_volume() -> Failure {
-    Failure::new(Class::Invalid, "no volume with a label for configurations has one")
+    Failure::new(Class::Invalid, "no volume with a label for configurations contains one")
         .hint("Plug it in, wait a moment, and try again.")
 }
 
@@ -445,7 +445,7 @@ mod tests {
         let config = model::config::parse(&text, "f").unwrap();
         player.install(&config, &Progress::silent()).unwrap_err();
         let told = player.save_logs(&destination("logs")).unwrap();
-        assert!(told.starts_with("The server has taken report-"), "{told}");
+        assert!(told.starts_with("The server has accepted report-"), "{told}");
         let requests = server.requests();
         let body = |path: &str| -> String {
             let of = requests

@@ -192,7 +192,7 @@ impl<'a> RunRecord<'a> {
         };
         let class = class_of(&error);
         let hint = format!(
-            "A report for those who help is in {}, in memory; copy it before the machine restarts.",
+            "A report for support is in {}, in memory; copy it before the machine restarts.",
             path.display()
         );
         let source = error.reallocate_into_boxed_dyn_error_without_backtrace();

@@ -75,7 +75,7 @@ impl StatusQuery {
         result.unwrap_or_else(|error| {
             context
                 .progress
-                .note("report", format!("warning: the fleet hears nothing of this node: {error:#}"));
+                .note("report", format!("warning: this node does not report to its fleet server: {error:#}"));
             None
         })
     }
@@ -84,7 +84,7 @@ impl StatusQuery {
 /// The error of a wait that took too long.
 fn not_ready(stage: &Stage) -> Failure {
     let hint = stage.next.clone().unwrap_or_else(|| "Wait longer, or see: installer status".into());
-    let what = "the node is not ready in its cluster in the time that was given";
+    let what = "the node did not become ready in its cluster within the time limit";
     Failure::new(Class::Join, what).because(told(stage)).hint(hint)
 }
 

@@ -38,9 +38,8 @@ fn verify(source: &dyn PayloadSource, release: &Release, progress: &Progress) ->
         Compared::Image(differences) => Err(changed(source, &differences).into()),
         Compared::NoImage => verify_files(source, release, progress),
         Compared::OtherRecipe => {
-            let text =
-                "another version of iso-builder made the medium; of what it boots from nothing is checked";
-            progress.note("verify", format!("Warning: {text}"));
+            let text = "another version of iso-builder made the medium; its boot files are not checked";
+            progress.note("verify", format!("warning: {text}"));
             verify_files(source, release, progress)
         }
     }
@@ -74,7 +73,7 @@ fn verify_files(source: &dyn PayloadSource, release: &Release, progress: &Progre
     drop(step);
     let (what, hint) = match damaged.len() {
         0 => (
-            "what the medium was customised with is damaged".to_owned(),
+            "the customization of the medium is damaged".to_owned(),
             "Run `iso-builder customize` on the medium again, or with --reset.",
         ),
         count => (

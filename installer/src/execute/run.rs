@@ -46,7 +46,7 @@ pub fn execute(sealed: &SealedPlan, effects: &RunEffects<'_>) -> Result<()> {
         other_disks::spare(plan, device, &data.disk)?;
     }
     let keeper = keep::rehearse(plan, effects.device, others.kept())?;
-    plan.warnings.iter().for_each(|warning| effects.progress.note("run", format!("Warning: {warning}")));
+    plan.warnings.iter().for_each(|warning| effects.progress.note("run", format!("warning: {warning}")));
     let (seen, nodes, members) = (Seen::default(), BTreeMap::new(), Vec::new());
     let identity = NodeFiles::new(texts, &plan.release, &plan.cards);
     let mut run = Run {
@@ -122,7 +122,7 @@ impl Run<'_, '_> {
         // The log on the node ends with the commit.
         let stored = self.mounted(PartitionName::Persistent, MountAccess::Write, |root| self.log.store(root));
         if let Err(error) = stored {
-            progress.note("run", format!("The end of the log is not on the node: {error:#}"));
+            progress.note("run", format!("The end of the log could not be stored on the node: {error:#}"));
         }
         if let Err(error) = self.arrays.stop() {
             progress.note("run", format!("{error:#}"));

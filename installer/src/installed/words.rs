@@ -93,7 +93,7 @@ impl Reason {
             Self::Unknown => {
                 "it is not known whether the node was installed from this medium with this configuration".into()
             }
-            Self::NoConfiguration(why) => format!("the configuration cannot be had: {why}"),
+            Self::NoConfiguration(why) => format!("the configuration could not be loaded: {why}"),
         }
     }
 
@@ -101,14 +101,14 @@ impl Reason {
     #[must_use]
     pub fn hint(&self) -> &'static str {
         match self {
-            Self::Unknown => "To install over it, do so at the console.",
+            Self::Unknown => "To install over it, use the console.",
             Self::NoConfiguration(_) => {
-                "To install over it, start the medium again when its configuration can be had and has install.reinstall, or do \
-                 so at the console."
+                "To install over it, start the medium again when its configuration can be loaded and has \
+                    install.reinstall, or use the console."
             }
             _ => {
-                "To install over it once, start the medium with nqrust.install.reinstall=once:WORD, with a WORD that was \
-                 not used before, or do so at the console."
+                "To install over it once, start the medium with nqrust.install.reinstall=once:WORD, with a \
+                    WORD that was not used before, or use the console."
             }
         }
     }

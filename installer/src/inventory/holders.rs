@@ -62,7 +62,7 @@ impl fmt::Display for Holder {
             HolderKind::Multipath => write!(f, "{on} is a path of the multipath device {name}"),
             HolderKind::Partition => write!(f, "{on} has the partition {name}"),
             HolderKind::Zfs => write!(f, "{on} is part of the ZFS pool {name}"),
-            HolderKind::Target => write!(f, "{on} is offered to other machines as {name}"),
+            HolderKind::Target => write!(f, "{on} is exported to other machines as {name}"),
             HolderKind::Loop => write!(f, "{on} is behind the loop device {device}"),
             HolderKind::Mapper | HolderKind::Bcache | HolderKind::Drbd | HolderKind::Other => {
                 write!(f, "{on} is part of {device}{}", mapped(self.name.as_deref()))

@@ -53,7 +53,7 @@ pub struct Access {
 /// It is no live system, or the password cannot be set. A server that does not start is reported in [`Access::trouble`].
 pub fn open(command_line: &str, runner: &dyn Runner) -> Result<Access> {
     if !is_live(command_line) {
-        return Err(Failure::new(Class::Invalid, "help access is only for the system of a medium")
+        return Err(Failure::new(Class::Invalid, "help access is only possible on a live system")
             .hint("Log in to an installed node as its administrator.")
             .into());
     }
@@ -90,7 +90,7 @@ pub fn close(runner: &dyn Runner) -> Result<()> {
     let stopped = runner.run(&systemctl("stop"));
     // An error means that nobody is logged in.
     let _ = runner.run(&Invocation::new("loginctl").args(["terminate-user", ACCOUNT]).limit(LIMIT));
-    locked.class(Class::Unexpected, || format!("taking the password of {ACCOUNT} away"))?;
+    locked.class(Class::Unexpected, || format!("removing the password of {ACCOUNT}"))?;
     stopped.class(Class::Unexpected, || "stopping the SSH server".into()).map(drop)
 }
 

@@ -28,7 +28,7 @@ pub fn settle(root: &Path, runner: &dyn Runner) -> Result<Vec<String>> {
     let present = nics::scan(&root.join("sys"));
     let mut notes = Vec::new();
     let before = Remembered::beside(&document).unwrap_or_else(|error| {
-        notes.push(format!("warning: what is known of the network cards is made anew: {error:#}"));
+        notes.push(format!("warning: the record of the network cards is made again: {error:#}"));
         Remembered::default()
     });
     let remembered = before.completed(&config, &present);

@@ -16,8 +16,8 @@ pub const RELEASE: &str = "/oem/release.json";
 pub fn read(root: &Path) -> Result<Release> {
     let path = below(root, RELEASE);
     if !path.exists() {
-        return Err(Failure::new(Class::Hardware, format!("{} is not there", path.display()))
-            .hint("This works on an installed node, as root.")
+        return Err(Failure::new(Class::Hardware, format!("{} does not exist", path.display()))
+            .hint("Run this on an installed node, as root.")
             .into());
     }
     let bytes = files::read_at_most(&path, 64 << 20)?;

@@ -124,7 +124,7 @@ impl fmt::Display for Status {
         writeln!(f, "hostname  {}", self.hostname)?;
         writeln!(f, "role      {} (mode {})", self.role, self.mode)?;
         writeln!(f, "slot      {slot}")?;
-        let deferred = if self.images.deferred { ", the rest deferred: pulled when wanted" } else { "" };
+        let deferred = if self.images.deferred { ", the rest deferred: pulled on demand" } else { "" };
         let BlobCount { present, expected, .. } = self.images;
         writeln!(f, "images    {present} of {expected} blobs present{deferred}")?;
         writeln!(f, "pending   {pending}")?;
@@ -263,7 +263,7 @@ mod tests {
         fs::write(root.path().join("oem/node.yaml"), document).unwrap();
         let text = Status::gather(root.path()).unwrap().to_string();
         assert!(
-            text.contains("images    2 of 3 blobs present, the rest deferred: pulled when wanted\n"),
+            text.contains("images    2 of 3 blobs present, the rest deferred: pulled on demand\n"),
             "{text}"
         );
     }

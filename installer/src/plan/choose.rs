@@ -168,7 +168,7 @@ fn matching<'a>(inventory: &'a Inventory, clauses: &DiskClauses, key: &str) -> R
     }
 }
 
-const ALIKE: &str = "Nothing that they tell is different: detach all but one.";
+const ALIKE: &str = "They report nothing that differs: detach all but one.";
 
 /// A clause that the first of several disks meets and no other; preferably one by a property that stays with the disk.
 fn difference(disks: &[&Disk]) -> Option<String> {
@@ -265,7 +265,7 @@ fn only<'a>(inventory: &'a Inventory, data: Option<&Disk>) -> Result<&'a Disk, F
             .hint(format!("Attach a disk, or name one in install.device. {}", listing(inventory)))),
         _ => {
             let clause =
-                difference(&candidates).map_or(ALIKE.into(), |clause| format!("For instance {clause}."));
+                difference(&candidates).map_or(ALIKE.into(), |clause| format!("For example {clause}."));
             Err(refuse(format!("{} disks match", candidates.len()))
                 .hint(format!("Set install.device. {} {clause}", listing(inventory))))
         }

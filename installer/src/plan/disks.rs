@@ -123,7 +123,7 @@ pub(super) fn unread<'a>(disks: impl Iterator<Item = &'a Disk>) -> Vec<String> {
     unread.map(|(path, why)| format!("{path} may hold more than is listed here: {why}.")).collect()
 }
 
-const EMPTY: &str = "Choose an empty disk, or set install.wipe to selected to lose what is on this one.";
+const EMPTY: &str = "Choose an empty disk, or set install.wipe to selected to erase this one.";
 
 /// The other disks to wipe, and warnings about those that are not.
 pub(super) fn wiped(
@@ -181,9 +181,9 @@ fn stays(inventory: &Inventory, disk: &Disk) -> Option<String> {
 /// Refuses a listed disk that the install is for.
 fn other(disk: &Disk, chosen: &[&Disk]) -> Result<(), Failure> {
     if chosen.iter().any(|chosen| chosen.name == disk.name) {
-        let what = format!("{LIST} names {}, which the install is for", disk.path.display());
+        let what = format!("{LIST} names {}, a disk of the install", disk.path.display());
         return Err(Failure::new(Class::Invalid, what)
-            .hint(format!("Take it out of {LIST}; it is erased anyway, unless install.wipe is none.")));
+            .hint(format!("Remove it from {LIST}; it is erased anyway, unless install.wipe is none.")));
     }
     Ok(())
 }

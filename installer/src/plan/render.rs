@@ -68,7 +68,9 @@ impl fmt::Display for Plan {
                     "no container images are stored; the node pulls them when it runs (deferred)".into()
                 }
                 Step::Wipe if self.kept_here().is_some() => {
-                    "erase the old boot code, and the start and end of each new place but the kept one".into()
+                    "erase the old boot code, and the start and end of each new partition except the kept \
+                        one"
+                    .into()
                 }
                 Step::Partition if self.kept_here().is_some() => {
                     "write the partition table over the old one, a copy at a time, and read it back".into()
@@ -96,10 +98,7 @@ impl fmt::Display for Losses<'_> {
         let plan = self.0;
         lost(f, &plan.disk, &plan.erased, plan.kept_here())?;
         if plan.continued {
-            writeln!(
-                f,
-                "But what an unfinished install of the same content has left there stays, where it is whole."
-            )?;
+            writeln!(f, "Intact parts of an unfinished install of the same content are kept.")?;
         }
         if let Some(mirror) = &plan.mirror {
             lost(f, &mirror.disk, &mirror.erased, None)?;
@@ -128,7 +127,7 @@ fn lost(
     erased: &[FoundPartition],
     kept: Option<&Kept>,
 ) -> fmt::Result {
-    let but = if kept.is_some() { " but what is kept" } else { "" };
+    let but = if kept.is_some() { " except what is kept" } else { "" };
     writeln!(f, "EVERYTHING on {} is erased{but}.", disk.path.display())?;
     if let Some(kept) = kept {
         writeln!(f, "  kept    {}", kept.partition.describe())?;
@@ -165,7 +164,9 @@ fn describe(step: &Step) -> String {
         Step::VerifyMedium { payloads } => {
             format!("check {} payloads, {}, before anything is written", payloads.len(), sum(payloads))
         }
-        Step::Wipe => "erase the old boot code, the old table and the start and end of each new place".into(),
+        Step::Wipe => {
+            "erase the old boot code, the old table and the start and end of each new partition".into()
+        }
         Step::WipeDisks => "erase tables, ends and partition starts of the other disks to wipe".into(),
         Step::DataDisk { filesystem } => format!(
             "write the table of the data disk, read it back, make ext4 on {} ({})",

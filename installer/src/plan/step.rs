@@ -14,29 +14,50 @@ use model::release::Payload;
 #[allow(missing_docs)]
 pub enum Step {
     /// Hash every payload that the medium holds, ask the server for the others.
-    VerifyMedium { payloads: Vec<Payload> },
+    VerifyMedium {
+        payloads: Vec<Payload>,
+    },
     /// Erase the signatures on other disks.
     WipeDisks,
     /// Make the disk unbootable, and its new partitions empty.
     Wipe,
     Partition,
     /// Write the partition table and the file system of the disk for data.
-    DataDisk { filesystem: Filesystem },
+    DataDisk {
+        filesystem: Filesystem,
+    },
     /// Write the EFI system partition, with its first sector held back.
-    Esp { volume_id: u32, epoch: u64, files: Vec<EspFile> },
+    Esp {
+        volume_id: u32,
+        epoch: u64,
+        files: Vec<EspFile>,
+    },
     /// Stream the OS image to a partition and read it back.
-    Image { payload: Payload, partition: PartitionName },
+    Image {
+        payload: Payload,
+        partition: PartitionName,
+    },
     /// Join the partitions of two disks into arrays.
     Mirror,
-    Filesystems { filesystems: Vec<Filesystem> },
+    Filesystems {
+        filesystems: Vec<Filesystem>,
+    },
     /// Put the container images into containerd's store.
-    Images { blobs: Vec<Payload>, metadata: Option<Payload> },
+    Images {
+        blobs: Vec<Payload>,
+        metadata: Option<Payload>,
+    },
     /// Unpack images of that store into snapshots by containerd.
-    Unpack { images: Vec<UnpackedImage> },
+    Unpack {
+        images: Vec<UnpackedImage>,
+    },
     /// Write the node document and the log.
     Node,
     /// Write GRUB for BIOS.
-    BootCode { boot: Payload, core: Payload },
+    BootCode {
+        boot: Payload,
+        core: Payload,
+    },
     /// Check everything again.
     Prove,
     /// Write the sector that makes the disk bootable.

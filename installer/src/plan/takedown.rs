@@ -33,7 +33,7 @@ pub(super) fn order(
     let apart = kept.and_then(|kept| inventory.find(&kept.disk.path));
     match apart.filter(|disk| erased.iter().all(|other| other.name != disk.name)) {
         Some(Disk { holders, .. }) if holders.is_empty() => Ok(order),
-        Some(disk) => Err(refuse(disk, &disk.holders[0], "nothing of the disk is to change")),
+        Some(disk) => Err(refuse(disk, &disk.holders[0], "the disk must not be changed")),
         None => Ok(order),
     }
 }
@@ -49,7 +49,7 @@ fn obstacle(
         return Some("install.wipe is none".into());
     }
     if kept.is_some_and(|kept| kept.partition.path == holder.on) {
-        return Some("that is to be kept".into());
+        return Some("its data is to be kept".into());
     }
     let device = holder.device.as_deref()?;
     let stays = |disk: &&Disk| erased.iter().all(|other| other.name != disk.name);
@@ -57,7 +57,7 @@ fn obstacle(
     let others: Vec<_> = inventory.disks.iter().filter(stays).filter(rests).collect();
     let others: Vec<_> = others.iter().map(|disk| disk.path.display().to_string()).collect();
     (!others.is_empty())
-        .then(|| format!("it rests on {} too, which the install does not erase", others.join(", ")))
+        .then(|| format!("it is also on {}, which the install does not erase", others.join(", ")))
 }
 
 fn refuse(disk: &Disk, holder: &Holder, why: &str) -> Failure {

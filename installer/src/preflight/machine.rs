@@ -83,7 +83,7 @@ impl MachineFacts {
     #[must_use]
     pub fn of_inventory(inventory: Inventory) -> Self {
         fn unknown<T>() -> Fact<T> {
-            Err("an inventory file does not tell it; run the check on the machine itself".into())
+            Err("an inventory file does not contain it; run the check on the machine itself".into())
         }
         Self {
             cpus: unknown(),

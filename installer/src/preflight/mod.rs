@@ -121,7 +121,7 @@ fn not_asked(check: &Check, subject: &CheckSubject<'_>) -> Option<CheckOutcome> 
     }
     if check.severity(intent.role, intent.profile) == Severity::Off {
         let (role, profile) = (intent.role.name(), profile_name(intent.profile));
-        return Some(CheckOutcome::skipped(format!("nothing is asked of role {role} in profile {profile}")));
+        return Some(CheckOutcome::skipped(format!("does not apply to role {role} in profile {profile}")));
     }
     let linked = subject.facts.inventory.nics.iter().any(|nic| nic.carrier == Some(true));
     (check.asks_network && !linked).then(|| CheckOutcome::could_not_run("no network card has a link"))

@@ -124,8 +124,8 @@ impl Network for SystemNetwork {
         // An answer with another number is dropped, so any number that changes will do.
         let clock = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let id = u16::try_from(clock.subsec_nanos() >> 8 & 0xffff).unwrap_or_default();
-        let query =
-            dns::query(id, name).ok_or_else(|| NetworkTrouble::Unable(format!("{name} is no name")))?;
+        let query = dns::query(id, name)
+            .ok_or_else(|| NetworkTrouble::Unable(format!("{name} is not a valid name")))?;
         let server = (server, self.dns_port).into();
         ask(server, until, || query.clone(), dns::answer)
     }

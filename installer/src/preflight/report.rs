@@ -129,8 +129,8 @@ impl PreflightReport {
         );
         let waivable: Vec<_> = stops.iter().filter(|stop| stop.waivable).map(|stop| stop.check).collect();
         let hint = match waivable.is_empty() {
-            true => "Put it right; an install cannot do without.".to_owned(),
-            false => format!("To leave them out, set install.skip_checks: [{}].", waivable.join(", ")),
+            true => "Correct this first: an install is not possible without it.".to_owned(),
+            false => format!("To skip them, set install.skip_checks: [{}].", waivable.join(", ")),
         };
         let join = stops.iter().any(|stop| stop.class == Class::Join);
         let class = if join { Class::Join } else { Class::Hardware };
@@ -157,7 +157,7 @@ const PROFILES: [Profile; 2] = [Profile::Production, Profile::Trial];
 /// The registry for people.
 #[must_use]
 pub fn list_text() -> String {
-    let mut text = format!("{:<16}  {:<10}  {:<10}  {}\n", "NAME", "PRODUCTION", "TRIAL", "ASKS FOR");
+    let mut text = format!("{:<16}  {:<10}  {:<10}  {}\n", "NAME", "PRODUCTION", "TRIAL", "CONDITION");
     for check in CHECKS {
         let [production, trial] = [check.levels.production, check.levels.trial].map(Severity::name);
         let off = match check.levels.off_for {

@@ -26,6 +26,9 @@ pub struct FetchedContent {
 pub(super) fn plain_http(key: &str, url: &str, warn: &mut dyn FnMut(String)) {
     if url.starts_with("http://") {
         let url = transfer::download::shown(url);
-        warn(format!("{key} comes from {url} without TLS; whoever is on the way can read and change it"));
+        warn(format!(
+            "{key} is fetched from {url} without TLS; anyone on the network path can read and \
+            change it"
+        ));
     }
 }

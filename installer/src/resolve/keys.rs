@@ -67,17 +67,17 @@ fn obtain(entry: &str, url: &str, fetch: &dyn Fetch) -> Result<Vec<SshKey>> {
         Failure::new(Class::Network, format!("{} {why}", shown(url)))
             .hint("Check the name or the URL in the configuration, or write the keys themselves there.")
     };
-    let text = String::from_utf8(fetch.url(url)?).map_err(|_| refuse("does not give text".into()))?;
+    let text = String::from_utf8(fetch.url(url)?).map_err(|_| refuse("does not return text".into()))?;
     let mut keys = Vec::new();
     for (number, line) in (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty()) {
         let wrong =
-            |message: String| refuse(format!("gives no list of public keys: line {number} {message}"));
+            |message: String| refuse(format!("returns no list of public keys: line {number} {message}"));
         access::literal_key(line.trim()).map_err(|fault| wrong(fault.message))?;
         let noted = format!("{} {}", line.trim(), source(entry));
         keys.push(noted.parse().map_err(|_| wrong("is not a key".into()))?);
     }
     if keys.is_empty() {
-        return Err(refuse("gives no public key".into()).into());
+        return Err(refuse("returns no public key".into()).into());
     }
     Ok(keys)
 }
@@ -123,7 +123,7 @@ mod tests {
     #[test]
     fn what_is_not_a_list_of_keys_is_refused_whole() {
         for (content, told) in [
-            ("", "gives no public key"),
+            ("", "returns no public key"),
             ("<html>not found</html>", "line 1 does not begin with a type of key"),
             ("\nssh-ed25519 !!!", "line 2 is damaged"),
             ("command=\"rm\" ssh-ed25519 AAAA", "line 1 does not begin"),

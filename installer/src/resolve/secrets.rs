@@ -67,7 +67,7 @@ fn one_of(keys: &[(&str, bool)]) -> Result<(), Failure> {
     if given.len() < 2 {
         return Ok(());
     }
-    let what = format!("{} say the same thing twice", given.join(" and "));
+    let what = format!("{} are both set", given.join(" and "));
     Err(Failure::new(Class::Invalid, what).hint("Keep one of them."))
 }
 
@@ -82,7 +82,7 @@ fn obtain(
         SecretSource::File(path) => {
             let content = fetch.file(Path::new(path)).class(Class::Invalid, || format!("getting `{key}`"))?;
             if content.readable_by_others {
-                warn(format!("{path} holds `{key}`, and every user can read it; chmod 600 {path} helps"));
+                warn(format!("{path} holds `{key}`, and every user can read it; use chmod 600 {path}"));
             }
             content.bytes
         }
@@ -92,8 +92,8 @@ fn obtain(
         }
     };
     let refuse = |why: &str| {
-        Failure::new(Class::Invalid, format!("what {place} holds for `{key}` {why}"))
-            .hint("Put the bare value there; a line end after it does no harm.")
+        Failure::new(Class::Invalid, format!("the content of {place}, for `{key}`, {why}"))
+            .hint("Put only the value there; a final line end is allowed.")
     };
     let text = String::from_utf8(bytes).map_err(|_| refuse("is not text"))?;
     let text = text.strip_suffix('\n').map_or(&*text, |line| line.strip_suffix('\r').unwrap_or(line));

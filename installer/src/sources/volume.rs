@@ -171,9 +171,11 @@ fn document(
     match present.as_slice() {
         [file] if !many => found(file, files::read_text(&root.join(file))?),
         [] if many => of_many(volume, root, &identity()),
-        [] if own => {
-            Err(nothing(volume, "there is neither install.yaml nor config.yaml nor nodes at its top"))
-        }
+        [] if own => Err(nothing(
+            volume,
+            "there is neither install.yaml nor config.yaml nor nodes in its root \
+                directory",
+        )),
         [] if root.join(USER_DATA).exists() => {
             let text = files::read_text(&root.join(USER_DATA))?;
             if ours(&text) { found(USER_DATA, text) } else { Ok(None) }

@@ -299,7 +299,7 @@ fn first_boot(
     let document = ssh.run(&format!("sudo -n grep -c 10.0.2.77 {NODE_DOCUMENT}"))?;
     checks.that("the node's document has the address of the cluster", document != "0");
     let logs = ssh.run(&format!("sudo -n sh -c 'cat {INSTALL_LOGS}/*'"))?;
-    checks.contains("the log of the install", &logs, "The OS image is there, and is not written again");
+    checks.contains("the log of the install", &logs, "The OS image is already there, and is not written again");
     steps::collect_logs(&ssh, artifacts, "first-boot")?;
     drop(ssh);
     vm.power_off(steps::SHUTDOWN_LIMIT)

@@ -70,7 +70,7 @@ pub(in crate::execute) fn verify(
         let EspContent::Text(text) = &file.content else { continue };
         let missing = files_of_slot_a(text).into_iter().find(|path| files.iter().all(|f| f.path != **path));
         if let Some(path) = missing {
-            let what = format!("{} names {path}, which is not there", file.path);
+            let what = format!("{} names {path}, which does not exist", file.path);
             return Err(Failure::new(Class::Unexpected, what).into());
         }
     }

@@ -87,7 +87,7 @@ pub(in crate::execute) fn enter_each(
             Ok(()) if disk.target.name == plan.disk.name => {
                 format!("The firmware starts {path} first, as {}", release.name)
             }
-            Ok(()) => format!("The firmware starts {path} where the first disk is gone, as {}", release.name),
+            Ok(()) => format!("The firmware starts {path} if the first disk is missing, as {}", release.name),
             Err(error) => format!("The firmware has no entry for {path}: {error:#}"),
         };
         progress.note("run", told);
@@ -121,7 +121,7 @@ pub(in crate::execute) fn start_next(
     };
     variables.write("BootNext", &number.to_le_bytes())?;
     let kept = variables.read("BootNext")?;
-    ensure!(kept == number.to_le_bytes(), "the firmware does not keep its variable BootNext");
+    ensure!(kept == number.to_le_bytes(), "the firmware does not store its variable BootNext");
     Ok(number)
 }
 

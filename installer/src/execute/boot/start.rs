@@ -45,13 +45,13 @@ pub fn start_node(place: &NodePlace, title: &str, runner: &dyn Runner, note: &dy
                     Err(error) => troubles.push(error),
                 }
             }
-            Ok(None) => note("The firmware was told to start the disk, and started the medium again".into()),
-            Err(error) => troubles.push(error.context("telling the firmware to start the disk")),
+            Ok(None) => note("The firmware was asked to start the disk and started the medium again".into()),
+            Err(error) => troubles.push(error.context("asking the firmware to start the disk")),
         }
     }
     match by_kernel(place, runner) {
         Ok(slot) => {
-            note(format!("The kernel of {disk}, slot {slot}, takes the place of this one"));
+            note(format!("Starting the kernel of {disk}, slot {slot}, in place of this one"));
             return Ok(());
         }
         Err(error) => troubles.push(error.context("starting the kernel of the disk")),

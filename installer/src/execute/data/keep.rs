@@ -47,7 +47,7 @@ impl Layer for KeptGuard<'_> {
         let end = offset.saturating_add(bytes.len() as u64);
         if offset < self.kept.end && self.kept.start < end {
             let what =
-                format!("a write of {} bytes at byte {offset} would reach into what is kept", bytes.len());
+                format!("a write of {} bytes at byte {offset} would overwrite what is kept", bytes.len());
             return Err(io::Error::other(Failure::new(Class::Unexpected, what)));
         }
         self.inner.write_at(offset, bytes)
@@ -86,7 +86,7 @@ impl<'p> KeptCheck<'p> {
             keeper.check(&stage)
         })();
         rehearsed.map_err(|error| {
-            let what = format!("keeping {} does not work out", kept.partition.describe());
+            let what = format!("the rehearsal of keeping {} failed", kept.partition.describe());
             Failure::new(Class::Hardware, what).because(anyhow!("{error:#}"))
         })?;
         Ok(keeper)
@@ -119,7 +119,10 @@ impl<'p> KeptCheck<'p> {
         }
         let what = format!("{} has changed since the install began", self.kept.partition.describe());
         Err(Failure::new(Class::DiskIo, what)
-            .hint("Another program may be at work on the disk, or the disk is not reliable.")
+            .hint(
+                "Stop any other program that uses the disk. If there is none, the disk is unreliable: \
+                replace it.",
+            )
             .into())
     }
 
@@ -132,7 +135,7 @@ impl<'p> KeptCheck<'p> {
         }
         let path = self.kept.disk.path.display();
         let what = format!("the partition table on {path} does not name {}", self.kept.partition.describe());
-        Err(Failure::new(Class::Hardware, what).hint("Start again.").into())
+        Err(Failure::new(Class::Hardware, what).hint("Start the install again.").into())
     }
 }
 
@@ -222,7 +225,7 @@ fn fingerprint(kept: &Kept, device: &dyn BlockDevice) -> Result<Digest> {
     if superblock.get(0x38..0x3a) != Some(&[0x53, 0xef]) || !labelled {
         let what =
             format!("{} has no ext4 file system with the label {DATA_LABEL}", kept.partition.describe());
-        return Err(Failure::new(Class::Hardware, what).hint("Start again.").into());
+        return Err(Failure::new(Class::Hardware, what).hint("Start the install again.").into());
     }
     Ok(Digest::of(&bytes))
 }

@@ -71,7 +71,7 @@ fn tolerated<T>(plan: &Plan, effects: &RunEffects<'_>, disk: &Target, done: Resu
     match done {
         Err(error) if plan.document.install.wipe_failure == WipeFailure::Warn => {
             let path = disk.path.display();
-            effects.progress.note("wipe-disks", format!("Warning: {path} is not wiped: {error:#}"));
+            effects.progress.note("wipe-disks", format!("warning: {path} is not wiped: {error:#}"));
             Ok(None)
         }
         done => done.map(Some),
@@ -86,7 +86,7 @@ pub(in crate::execute) fn spare(plan: &Plan, device: &dyn BlockDevice, disk: &Ta
     }
     let what = format!("{} is not empty, and install.wipe is none", disk.path.display());
     Err(Failure::new(Class::Hardware, what)
-        .hint("Choose an empty disk, or set install.wipe to selected to lose what is on it.")
+        .hint("Choose an empty disk, or set install.wipe to selected to erase this one.")
         .into())
 }
 

@@ -106,8 +106,8 @@ pub(in crate::execute) fn differs(what: &str, offset: u64, device: &dyn BlockDev
 }
 
 /// The hint for a disk that returns wrong data without an error.
-pub(in crate::execute) const UNRELIABLE: &str = "The disk, its cable or its controller loses data without saying so. \
-    Try another port, then another disk.";
+pub(in crate::execute) const UNRELIABLE: &str = "The disk, its cable or its controller loses data without \
+    reporting an error. Try another port, then another disk.";
 
 /// The first byte in which `found` differs from `expected`, which is as long.
 pub(in crate::execute) fn first_difference(found: &[u8], expected: &[u8]) -> Option<u64> {
@@ -118,22 +118,22 @@ pub(in crate::execute) fn first_difference(found: &[u8], expected: &[u8]) -> Opt
 pub(in crate::execute) fn advice(error: &io::Error) -> &'static str {
     match error.raw_os_error() {
         Some(libc::ENXIO | libc::ENODEV | libc::ENOMEDIUM | libc::ESHUTDOWN) => {
-            "The disk went away. Check its cable and its power, then start again."
+            "The disk disappeared. Check its cable and its power, then start the install again."
         }
         Some(libc::EROFS | libc::EACCES | libc::EPERM) => {
-            "The disk refuses to be written. Look for a write protection, at the disk or in its controller."
+            "The disk refuses writes. Remove the write protection of the disk or its controller."
         }
-        Some(libc::ENOSPC) => "The disk ends before its own size says. Replace it.",
+        Some(libc::ENOSPC) => "The disk is smaller than the size that it reports. Replace it.",
         None if error.kind() == io::ErrorKind::UnexpectedEof => {
-            "The disk ends before its own size says. Replace it."
+            "The disk is smaller than the size that it reports. Replace it."
         }
         _ => WORN,
     }
 }
 
 /// The hint for a disk that reports errors.
-pub(in crate::execute) const WORN: &str = "Check the disk's cable and try another port; look at its own record of errors (SMART). \
-    Replace it if errors go on.";
+pub(in crate::execute) const WORN: &str = "Check the disk's cable, try another port, and read the disk's \
+    error log (SMART). Replace the disk if the errors continue.";
 
 /// An error of work on the file system of a partition; if its disk is the cause, with the disk and a hint.
 pub(in crate::execute) fn in_filesystem(

@@ -59,7 +59,7 @@ pub(in crate::execute) fn check(
     let superblock = &start[SUPERBLOCK];
     let mut label = [0; 16];
     label[..filesystem.label.len()].copy_from_slice(filesystem.label.as_bytes());
-    ensure!(superblock[0x38..0x3a] == [0x53, 0xef], "there is no ext4");
+    ensure!(superblock[0x38..0x3a] == [0x53, 0xef], "it has no ext4 file system");
     ensure!(superblock[0x68..0x78] == *partition.uuid.as_bytes(), "it is another file system");
     ensure!(superblock[0x78..0x88] == label, "it has another label");
     let check = Invocation::new("e2fsck").args(["-f", "-p"]).arg(node).limit(LIMIT);

@@ -35,7 +35,7 @@ impl<'a> HeldSector<'a> {
             && let Err(error) = self.take_back(held.len())
         {
             let disk = self.inner.describe();
-            return committed.with_context(|| format!("{disk} may boot all the same ({error:#})"));
+            return committed.with_context(|| format!("{disk} may still boot ({error:#})"));
         }
         committed
     }

@@ -116,7 +116,7 @@ impl Host for SystemHost {
                     let what = format!("the new partitions of {} do not appear", path.display());
                     return Err(Failure::new(Class::DiskIo, what)
                         .because(anyhow::anyhow!("{error:#}"))
-                        .hint("Restart the machine and start again.")
+                        .hint("Restart the machine and start the install again.")
                         .into());
                 }
                 Err(_) => std::thread::sleep(Duration::from_millis(100)),
@@ -135,7 +135,7 @@ impl Host for SystemHost {
             // blocks, which are cached for the device.
             File::open(node)
                 .and_then(|file| Ok(kernel_calls::drop_buffers(&file)?))
-                .class(Class::DiskIo, || format!("emptying the buffers of {}", node.display()))?;
+                .class(Class::DiskIo, || format!("dropping the cached blocks of {}", node.display()))?;
         }
         let name = node.file_name().context("a partition's node has no name")?;
         let point = self.mounts.join(name);
@@ -151,7 +151,7 @@ impl Host for SystemHost {
 
     fn array_node(&self, _: PartitionName) -> Result<PathBuf> {
         let free = |number: &u32| !self.sys.join(format!("block/md{number}")).exists();
-        let number = (0..MD_NUMBERS).find(free).context("every number of an array is taken")?;
+        let number = (0..MD_NUMBERS).find(free).context("every device number for arrays is in use")?;
         Ok(Path::new("/dev").join(format!("md{number}")))
     }
 
@@ -186,9 +186,9 @@ fn find_nodes(sys: &Path, disk: &str, partitions: &[Partition]) -> Result<BTreeM
     }
     let node = |partition: &Partition| {
         let name = by_place.get(&(partition.start.get(), partition.size.get()));
-        let name = name.with_context(|| format!("partition {} is not there", partition.name.as_str()))?;
+        let name = name.with_context(|| format!("partition {} does not exist", partition.name.as_str()))?;
         let node = Path::new("/dev").join(name);
-        ensure!(node.exists(), "{} is not there", node.display());
+        ensure!(node.exists(), "{} does not exist", node.display());
         Ok((partition.name, node))
     };
     partitions.iter().map(node).collect()
@@ -207,7 +207,7 @@ impl Mounted for Mount {
     fn unmount(mut self: Box<Self>) -> Result<()> {
         // Unmounting writes everything too, but only this reports errors.
         let written = File::open(&self.point).and_then(|root| Ok(nix::unistd::syncfs(root)?));
-        written.class(Class::DiskIo, || format!("writing out {}", self.point.display()))?;
+        written.class(Class::DiskIo, || format!("flushing {}", self.point.display()))?;
         umount2(&self.point, MntFlags::empty())
             .class(Class::DiskIo, || format!("unmounting {}", self.point.display()))?;
         self.open = false;
@@ -244,7 +244,7 @@ mod tests {
             fs::write(place.join("size"), format!("{}\n", partition.size.get() / 512)).unwrap();
         }
         let error = find_nodes(directory.path(), "vda", &plan.partitions).unwrap_err();
-        assert!(format!("{error:#}").contains("partition bios is not there"), "{error:#}");
+        assert!(format!("{error:#}").contains("partition bios does not exist"), "{error:#}");
     }
 
     #[test]

@@ -113,7 +113,7 @@ pub(in crate::execute) fn verify(
     };
     let short = |at: usize| number(at) & u64::from(u32::MAX);
     let checked = (|| {
-        ensure!(short(0) == 0xa92b_4efc && short(4) == 1, "there is none of version 1");
+        ensure!(short(0) == 0xa92b_4efc && short(4) == 1, "it has none of version 1");
         ensure!(bytes[16..32] == *array.uuid.as_bytes(), "it is of another array");
         ensure!(short(72) == 1 && short(92) == 2, "it is not of a mirror of two");
         ensure!(number(128) == 0, "the content does not begin at the first byte");

@@ -28,7 +28,7 @@ pub(in crate::execute) fn partition_nodes(
     let path = disk.path.display();
     // Update, wait for udev, and use the names of Debian's udev rules.
     let make = Invocation::new("kpartx").args(["-u", "-s", "-p", "-part"]).arg(&disk.path).limit(LIMIT);
-    runner.run(&make).class(Class::DiskIo, || format!("making the partitions of {path} known"))?;
+    runner.run(&make).class(Class::DiskIo, || format!("making the partition devices of {path}"))?;
     let node = |partition: &Partition| (partition.name, format!("{path}-part{}", partition.number).into());
     Ok(partitions.iter().map(node).collect())
 }
@@ -58,6 +58,6 @@ mod tests {
         let error = partition_nodes(&TestRunner { fail: true, ..TestRunner::default() }, &plan.disk, &[])
             .unwrap_err();
         assert_eq!(class_of(&error), Class::DiskIo);
-        assert!(render(&error).contains("making the partitions of /dev/mapper/mpatha known"), "{error:#}");
+        assert!(render(&error).contains("making the partition devices of /dev/mapper/mpatha"), "{error:#}");
     }
 }

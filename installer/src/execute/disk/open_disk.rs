@@ -44,11 +44,11 @@ impl OpenDisk {
         let size = ByteSize::bytes(size);
         if size != target.size {
             let what = format!("{} has {size}, and the plan was made for {}", path.display(), target.size);
-            return Err(Failure::new(Class::Hardware, what).hint("Start again.").into());
+            return Err(Failure::new(Class::Hardware, what).hint("Start the install again.").into());
         }
         // Leftovers of earlier buffered access must not be written over what comes now.
         kernel_calls::drop_buffers(&file)
-            .class(Class::DiskIo, || format!("emptying the buffers of {}", path.display()))?;
+            .class(Class::DiskIo, || format!("dropping the cached blocks of {}", path.display()))?;
         Ok(Self { file, description: target.description.clone(), size, sector: target.sector })
     }
 }
@@ -61,7 +61,7 @@ fn busy(target: &Target, error: io::Error) -> anyhow::Error {
     let failure = match error.raw_os_error() {
         Some(nix::libc::EBUSY) => {
             Failure::new(Class::Hardware, format!("{} is in use", target.path.display()))
-                .hint("Unmount what is on it; another installer may be at work.")
+                .hint("Unmount what is on it, and check that no other installer is running.")
         }
         _ => Failure::new(Class::DiskIo, format!("opening {}", target.description)).hint(advice(&error)),
     };
@@ -78,7 +78,7 @@ fn lock(mut file: File, path: &Path) -> Result<Flock<File>> {
             Err((file, Errno::EWOULDBLOCK)) if Instant::now() < deadline => file,
             Err((_, errno)) => {
                 let failure = Failure::new(Class::Hardware, format!("{} is locked", path.display()));
-                return Err(failure.because(errno).hint("Is another installer at work?").into());
+                return Err(failure.because(errno).hint("Check that no other installer is running.").into());
             }
         };
         std::thread::sleep(Duration::from_millis(100));

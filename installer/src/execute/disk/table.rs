@@ -68,7 +68,7 @@ pub(in crate::execute) fn verify(
         ensure!(array(device, &disk, true)? == array(device, &disk, false)?, "its two copies differ");
         let mut start = AlignedBuffer::new(usize::try_from(sector.bytes())?);
         device::read(device, 0, &mut start)?;
-        ensure!(start[450] == 0xee && start[510..512] == [0x55, 0xaa], "its protective MBR is not there");
+        ensure!(start[450] == 0xee && start[510..512] == [0x55, 0xaa], "its protective MBR is missing");
         Ok(())
     })();
     checked.class(Class::DiskIo, || format!("reading the new partition table of {} back", device.describe()))

@@ -18,7 +18,8 @@ pub fn take_down(holders: &[Holder], sys: &Path, runner: &dyn Runner, progress: 
         progress.note("run", format!("Taking down {name}"));
         one(holder, sys, runner).map_err(|error| {
             Failure::new(Class::Hardware, format!("taking down {name}")).because(anyhow!("{error:#}")).hint(
-                "Something may use it still. Nothing was written; take it down by hand and start again.",
+                "Something may still use it. Nothing was written; take it down by hand and start the \
+                    install again.",
             )
         })?;
     }
@@ -38,7 +39,7 @@ fn one(holder: &Holder, sys: &Path, runner: &dyn Runner) -> Result<()> {
             // udev probes new devices for moments, and keeps them busy.
             runner.run(&Invocation::new("dmsetup").args(["remove", "--retry", name])).map(drop)
         }
-        _ => Err(anyhow!("nobody knows how to")),
+        _ => Err(anyhow!("there is no way to take it down")),
     }
 }
 

@@ -70,7 +70,7 @@ impl Unpacking {
         for program in [containerd, ctr] {
             let answered = runner.run(&Invocation::new(program).arg("--version"));
             answered.map_err(|error| {
-                let what = format!("this release wants its images unpacked, and {} does not run", program.display());
+                let what = format!("this release needs its images unpacked, and {} does not run", program.display());
                 Failure::new(Class::Hardware, what).because(anyhow::anyhow!("{error:#}")).hint(
                     "Build the medium with the package containerd in the OS image, or without images.unpack. Nothing was written.",
                 )

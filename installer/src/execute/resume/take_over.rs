@@ -44,7 +44,7 @@ pub(in crate::execute) fn take_over(
     match taken {
         Err(error) if class_of(&error) == Class::Cancelled => Err(error),
         Err(error) => {
-            let told = format!("The file system {} is made anew: {error:#}", name.as_str());
+            let told = format!("The file system {} is made again: {error:#}", name.as_str());
             effects.progress.note("filesystems", told);
             Ok(false)
         }

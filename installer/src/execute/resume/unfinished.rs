@@ -51,11 +51,12 @@ fn unfinished(
     let Some(table) = tables.valid() else { return Ok(None) };
     let Some(config) = configuration_partition(table) else { return Ok(None) };
     let mut nodes = host.partition_nodes(&plan.disk, &[config])?;
-    let node = nodes.remove(&PartitionName::Config).context("its configuration partition has no node")?;
+    let node =
+        nodes.remove(&PartitionName::Config).context("its configuration partition has no device node")?;
     let Some(journal) = with_mount(host, &node, MountAccess::Look, Journal::read)? else { return Ok(None) };
     let mut continued = again(table.guid)?;
     if journal.product != continued.product {
-        bail!("it was one of {}", journal.product);
+        bail!("it was an install of {}", journal.product);
     }
     if journal != Journal::of(&continued)? {
         bail!("it was for other partitions or other content");

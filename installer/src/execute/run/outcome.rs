@@ -49,14 +49,15 @@ fn state(plan: &Plan, touched: DiskTouched, begun: bool) -> String {
             format!("{wiped} may be erased by now; nothing was written to {system}.")
         }
         DiskTouched::System => {
-            let kept = if plan.kept.is_some() { " What install.keep names is as it was." } else { "" };
+            let kept =
+                if plan.kept.is_some() { " The data that install.keep names is unchanged." } else { "" };
             let are = if system.len() == 1 { "is" } else { "are" };
-            let again = if begun { "goes on where this one ended" } else { "does it over" };
+            let again = if begun { "continues where this one ended" } else { "starts over" };
             let names = names(system.into_iter());
             format!("{names} {are} not bootable now; starting the install again {again}.{kept}")
         }
         DiskTouched::Committed => format!(
-            "The node starts from {} now, and from no other disk; starting the install again does it over.",
+            "The node starts from {} now, and from no other disk; starting the install again starts over.",
             plan.disk.path.display()
         ),
     }

@@ -28,7 +28,7 @@ impl Run<'_, '_> {
             }
             Compared::OtherRecipe => progress.note(
                 id,
-                "Warning: another version of iso-builder made the medium; of what it boots from nothing is checked",
+                "warning: another version of iso-builder made the medium; its boot files are not checked",
             ),
             Compared::Image(_) | Compared::NoImage => {}
         }
@@ -67,13 +67,13 @@ impl Run<'_, '_> {
         let RunEffects { cancel, progress, .. } = *self.effects;
         let partition = needed(self.plan, name)?;
         let mut shown =
-            progress.step("image-check", "Reading the OS image that is there", Some(payload.size));
+            progress.step("image-check", "Reading the OS image that is already there", Some(payload.size));
         let there = image::is_there(&self.system, partition, payload, &mut shown, cancel)?;
         shown.done();
         if there {
-            progress.within(id, "The OS image is there, and is not written again", || Ok(()))?;
+            progress.within(id, "The OS image is already there, and is not written again", || Ok(()))?;
         } else {
-            progress.note(id, "The OS image that is there is not whole, and is written again");
+            progress.note(id, "The OS image that is already there is incomplete, and is written again");
         }
         Ok(there)
     }
@@ -120,7 +120,13 @@ impl Run<'_, '_> {
             if self.plan.continued {
                 let [there, all] = [seeding.there(root, blobs), blobs.iter().map(|blob| blob.size).sum()];
                 let [there, all] = [there, all].map(ByteSize::bytes);
-                progress.note(id, format!("{there} of {all} are there; each blob is read before it is kept"));
+                progress.note(
+                    id,
+                    format!(
+                        "{there} of {all} are already there; each blob is read before it \
+                    is kept"
+                    ),
+                );
             }
             seeding.seed(root, blobs, metadata, &mut shown)
         })?;

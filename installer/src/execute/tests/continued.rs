@@ -74,9 +74,13 @@ fn what_an_interrupted_install_has_left_is_read_and_only_what_is_missing_or_dama
     let superblock = |name| start(name) + 1024;
     let cases: [(Damage<'_>, [usize; 3], &str); 11] = [
         (Box::new(|_| {}), [0, 0, 0], "Continuing the install on /dev/vda that was interrupted"),
-        (flipped(start(PartitionName::RootA) + 5_000_001), [1, 0, 0], "not whole, and is written again"),
+        (flipped(start(PartitionName::RootA) + 5_000_001), [1, 0, 0], "is incomplete, and is written again"),
         (flipped(blob + 1), [0, 1, 0], "Continuing the install on /dev/vda"),
-        (write(&[0; 64], superblock(PartitionName::Persistent) + 0x20), [0, 1, 1], "persistent is made anew"),
+        (
+            write(&[0; 64], superblock(PartitionName::Persistent) + 0x20),
+            [0, 1, 1],
+            "persistent is made again",
+        ),
         (flipped(superblock(PartitionName::Persistent) + 0x68), [0, 1, 1], "it is another file system"),
         (write(&[0; 64], superblock(PartitionName::Config) + 0x20), [1, 1, 1], "is not continued: mounting"),
         (write(&[0xff; 12], journal), [1, 1, 1], "is not continued: its journal is damaged"),
@@ -120,7 +124,9 @@ fn another_release_begins_anew_and_says_of_which_the_other_was() {
     later.version = "99.1".into();
     let again = cut.again_with(before_the_node(&cut), |_| {}, &later);
     assert!(!again.bench.plan.continued && again.bench.plan.disk_guid != cut.bench.plan.disk_guid);
-    assert!(again.said(&format!("An earlier install on /dev/vda is not continued: it was one of {old}")));
+    assert!(
+        again.said(&format!("An earlier install on /dev/vda is not continued: it was an install of {old}"))
+    );
     again.install().unwrap();
     assert_eq!(again.fetched_all(), [1, 1, 1]);
     assert_eq!(verdict(&again), Verdict::Complete);
@@ -165,9 +171,9 @@ fn an_interrupted_install_that_keeps_data_is_continued_and_the_data_is_as_it_was
 #[test]
 fn a_failure_says_whether_the_next_run_goes_on_or_begins_anew() {
     let cases = [
-        (IMAGE, "starting the install again does it over"),
-        (BLOBS[1], "starting the install again goes on where this one ended"),
-        ("boot/core.img", "starting the install again does it over"),
+        (IMAGE, "starting the install again starts over"),
+        (BLOBS[1], "starting the install again continues where this one ended"),
+        ("boot/core.img", "starting the install again starts over"),
     ];
     for (path, told) in cases {
         let mut bench = Bench::new();

@@ -124,7 +124,7 @@ fn a_disk_that_cannot_be_wiped_is_told_and_passed_over_where_that_is_wanted() {
         assert!(bench.disk.committed());
         let events = bench.recorder.0.lock().unwrap();
         let told = |text: &str| events.iter().any(|event| event.message.contains(text));
-        assert!(told("Warning: /dev/vdc is not wiped: "));
+        assert!(told("warning: /dev/vdc is not wiped: "));
     };
     tolerant(|bench| drop(bench.others.remove("vdc")));
     let whole = bench();

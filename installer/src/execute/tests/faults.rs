@@ -39,7 +39,8 @@ fn a_request_that_fails_at_any_step_is_disk_io_that_names_disk_and_place_and_nev
     type Make = fn(usize, i32) -> Fault;
     let kinds: [(Make, &str); 3] =
         [(Fault::Read, "reading "), (Fault::Write, "writing "), (Fault::Flush, "flushing the cache of ")];
-    let advice = [(EIO, "SMART"), (ENXIO, "went away"), (EACCES, "write protection"), (ENOSPC, "Replace it")];
+    let advice =
+        [(EIO, "SMART"), (ENXIO, "disappeared"), (EACCES, "write protection"), (ENOSPC, "Replace it")];
     for ((make, told), count) in kinds.into_iter().zip(counts()) {
         assert!(count > 10, "{told}: {count}");
         for (number, (errno, hint)) in some(count).into_iter().zip(advice.into_iter().cycle()) {

@@ -127,7 +127,7 @@ fn a_write_that_fails_leaves_the_data_to_the_next_run() {
         bench.disk.fail_write = Some(number);
         let (class, text) = failed(&bench);
         assert_eq!(class, Class::DiskIo, "write {number} of {count}: {text}");
-        assert!(text.contains("What install.keep names is as it was."), "{text}");
+        assert!(text.contains("The data that install.keep names is unchanged."), "{text}");
         assert!(number < 2 || !bench.disk.committed(), "write {number} of {count}");
         let next = continued(bench.disk, keeping());
         next.run().unwrap();

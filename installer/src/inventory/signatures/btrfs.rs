@@ -1,4 +1,3 @@
-
 use super::signature::{Signature, SignatureKind};
 use super::volume::{ProbeResult, ProbedVolume};
 

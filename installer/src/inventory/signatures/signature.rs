@@ -129,7 +129,7 @@ impl SignatureKind {
             HfsPlus => "HFS+",
             Bcachefs => "bcachefs",
             Swap => "swap space",
-            Hibernation => "swap space of a sleeping machine",
+            Hibernation => "swap space of a hibernated machine",
             LvmVolume => "LVM volume",
             MdMember => "member of a Linux RAID",
             Luks1 => "LUKS1 encryption",

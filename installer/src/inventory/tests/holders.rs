@@ -78,7 +78,7 @@ fn loop_devices_targets_and_pools_are_seen_too() {
     assert_eq!(
         told(&machine),
         [
-            "/dev/sda is offered to other machines as store",
+            "/dev/sda is exported to other machines as store",
             "/dev/sda is behind the loop device /dev/loop0",
             "/dev/loop0 is mounted at /mnt",
             "/dev/sda is part of the ZFS pool tank",

@@ -92,8 +92,8 @@ impl Change {
         let devices = [&self.before, &self.after].map(management_device);
         let answers = member.server && self.before.install.own_role() != Role::Witness;
         if answers && devices[0] != devices[1] {
-            let text = "the virtual address of the cluster stays on the old device while the trial lasts: another server \
-                        takes it over, or nobody";
+            let text = "the virtual address of the cluster stays on the old device during the trial: \
+                another server takes it over, or it is unreachable";
             add(false, text.to_owned());
         }
         concerns

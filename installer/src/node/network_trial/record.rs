@@ -183,7 +183,7 @@ impl fmt::Display for Ended {
         f.write_str(match self.how {
             How::Confirmed => "The new network stays: the node document has it.",
             How::Reverted => "The old network is back.",
-            How::Expired => "Nobody has confirmed the new network in time: the old one is back.",
+            How::Expired => "The new network was not confirmed in time: the old one is back.",
             How::Failed => "The new network could not be set up: the old one is back.",
         })?;
         self.notes.iter().try_for_each(|note| write!(f, "\n{note}"))

@@ -89,11 +89,11 @@ impl<'a> Trials<'a> {
         let _lock = self.lock()?;
         refuse_during(self.root)?;
         if change.differences().is_empty() {
-            return Err(invalid("the networks of this node are as that says already").into());
+            return Err(invalid("this node has these networks already").into());
         }
         let concerns = change.concerns(&self.present());
         if let Some(grave) = concerns.iter().find(|concern| concern.grave).filter(|_| !accepted) {
-            let hint = "If that is meant, say so: installer network try --accept-address-change";
+            let hint = "To accept it, use: installer network try --accept-address-change";
             return Err(invalid(grave.text.clone()).hint(hint).into());
         }
         let trial = self.plan(change, span)?;
@@ -219,7 +219,7 @@ impl<'a> Trials<'a> {
         }
         let old = self.text()?;
         if Digest::of(old.as_bytes()) != trial.document {
-            let hint = "Take the trial back (installer network revert), apply the document, and try again.";
+            let hint = "Revert the trial (installer network revert), apply the document, and try again.";
             return Err(invalid("the node document has changed since the trial began").hint(hint).into());
         }
         let (before, after) = (config::parse(&old, DOCUMENT)?, self.composed(&trial)?);
@@ -326,7 +326,7 @@ impl<'a> Trials<'a> {
 pub fn refuse_during(root: &Path) -> Result<()> {
     let Some(trial) = Trial::read(root)? else { return Ok(()) };
     let what = format!("a change of the network is on trial, for another {} seconds", trial.left(root)?);
-    let hint = "Keep it with `installer network confirm`, or take it back with `installer network revert`.";
+    let hint = "Keep it with `installer network confirm`, or revert it with `installer network revert`.";
     Err(invalid(what).hint(hint).into())
 }
 
@@ -348,7 +348,7 @@ fn restart(before: &InstallConfig, trial: &Trial) -> Option<String> {
     let [old, new] = [&trial.before, &trial.after].map(|side| side.networks.management_interface.clone());
     (old != new).then(|| {
         format!(
-            "the cluster learns of another address with a restart of {unit}: systemctl restart {unit}",
+            "the cluster gets the new address when {unit} is restarted: systemctl restart {unit}",
             unit = member.unit
         )
     })

@@ -296,7 +296,7 @@ fn a_network_that_cannot_be_set_up_is_taken_back_at_once() {
 fn a_trial_needs_a_document_that_is_applied_and_a_change() {
     let node = Node::new(DOCUMENT);
     let same = node.begin("os: {dns_nameservers: [192.0.2.53]}").unwrap_err();
-    assert!(render(&same).contains("as that says already"), "{same:#}");
+    assert!(render(&same).contains("has these networks already"), "{same:#}");
     fs::write(node.document(), DOCUMENT.replace("kernel.panic: 5", "kernel.panic: 6")).unwrap();
     let error = node.begin(MOVED).unwrap_err();
     assert!(render(&error).contains("changes that are not applied"), "{error:#}");

@@ -59,9 +59,10 @@ fn get(url: &str) -> reqwest::Result<Response> {
 pub(super) fn ping(url: &str) -> Result<(), String> {
     match get(&format!("{url}/ping")) {
         Ok(answer) if answer.status() == StatusCode::OK => Ok(()),
-        Ok(answer) => {
-            Err(format!("{url} answers {}, as another service or one that begins", answer.status()))
-        }
+        Ok(answer) => Err(format!(
+            "{url} answers {}, like another service or one that is still starting",
+            answer.status()
+        )),
         Err(error) if error.is_timeout() => Err(format!("{url} does not answer in time")),
         Err(error) => Err(format!("{url} does not answer: {}", reason(&error))),
     }
@@ -84,7 +85,7 @@ pub(super) fn node(root: &Path, kubeconfig: &str, name: &str) -> Registration {
 fn ask(root: &Path, kubeconfig: &Path, name: &str) -> Result<Registration, String> {
     let text = fs::read_to_string(kubeconfig).map_err(|error| told(kubeconfig, &error))?;
     let config: Kubeconfig = serde_saphyr::from_str(&text)
-        .map_err(|_| format!("{} is not what a kubelet uses", kubeconfig.display()))?;
+        .map_err(|_| format!("{} is not a kubelet's kubeconfig", kubeconfig.display()))?;
     let (cluster, user) = config.first().ok_or_else(|| format!("{} is empty", kubeconfig.display()))?;
     let read = |path: &Path| {
         let path = below(root, &path.to_string_lossy());
@@ -117,7 +118,7 @@ fn ask_server(client: &Client, server: &str, name: &str) -> Result<Registration,
     let read = std::io::Read::read_to_end(&mut std::io::Read::take(answer, MOST), &mut bytes);
     read.map_err(|error| format!("the API at {server} broke off: {error}"))?;
     let node: Node = serde_json::from_slice(&bytes)
-        .map_err(|_| format!("what the API at {server} answers is not a node"))?;
+        .map_err(|_| format!("the API at {server} returned something other than a node"))?;
     Ok(node.registration(name))
 }
 

@@ -46,7 +46,7 @@ fn service(member: &ClusterMember, service: Option<&ServiceFacts>, said: Option<
     let stage = |state, text: String| Stage::new(StageName::Service, state, text);
     let unit = member.unit;
     let Some(service) = service else {
-        return stage(StageState::Waiting, format!("systemd does not tell of {unit}"));
+        return stage(StageState::Waiting, format!("systemd does not report {unit}"));
     };
     match (service.load.as_str(), service.active.as_str()) {
         ("not-found" | "masked", _) => Stage {
@@ -83,7 +83,7 @@ fn images(blobs: BlobCount) -> Stage {
     match (present >= expected, deferred) {
         (true, _) => Stage::new(StageName::Images, StageState::Done, text),
         (false, true) => {
-            Stage::new(StageName::Images, StageState::Done, text + ", the rest is pulled when wanted")
+            Stage::new(StageName::Images, StageState::Done, text + ", the rest is pulled on demand")
         }
         (false, false) => Stage {
             next: Some("See which with: installer images check".into()),

@@ -51,7 +51,7 @@ const TOKEN: &str = "Correct `token` in /oem/node.yaml (it is server/node-token 
 const SAME_NAME: &str = "Give the node a name of its own in `os.hostname`. If it is the same machine installed again: \
                          kubectl delete node NAME, on a node of the cluster.";
 const OLD_DATA: &str = "Install the node again: its data belongs to another cluster.";
-const CLOCK: &str = "Set the clock right, on this node and on the servers; see `os.ntp_servers`.";
+const CLOCK: &str = "Correct the clock, on this node and on the servers; see `os.ntp_servers`.";
 const REACH: &str =
     "Check `server_url`, that a server runs, and that the network lets the node through to it.";
 
@@ -64,7 +64,7 @@ const KNOWN: &[Known] = &[
     ),
     lasting(&["not authorized"], "the cluster refuses the token", TOKEN),
     lasting(&["/v1-", "401 Unauthorized"], "the cluster refuses the token", TOKEN),
-    lasting(&["invalid token"], "the token has not the form of one", TOKEN),
+    lasting(&["invalid token"], "the token has the wrong format", TOKEN),
     lasting(&["token must not be empty"], "there is no token", TOKEN),
     lasting(&["Node password rejected"], "the cluster has another node of this name", SAME_NAME),
     lasting(&["duplicate node name"], "etcd has another member of this name", SAME_NAME),
@@ -109,24 +109,24 @@ const KNOWN: &[Known] = &[
     ),
     passing(
         &["failed to get runtime image"],
-        "the programs of the distribution are neither on the node nor to be had from a registry",
+        "the programs of the distribution are neither on the node nor available from a registry",
         "Install from a full medium, or let the node through to the registry.",
     ),
     passing(
         &["failed to pull"],
-        "an image is neither in the store nor to be had from its registry",
+        "an image is neither in the store nor available from its registry",
         "Install from a full medium, or let the node through to the registry.",
     ),
     passing(
         &["no default routes found"],
         "the node has no default route",
-        "Set install.management_interface.gateway, or let the DHCP server tell one.",
+        "Set install.management_interface.gateway, or let the DHCP server announce one.",
     ),
     passing(&["cni plugin not initialized"], "the network of the pods is not set up yet (CNI)", ""),
     passing(&["cni config uninitialized"], "the network of the pods is not set up yet (CNI)", ""),
     passing(
         &["certificate signed by unknown authority"],
-        "the certificate of the server is of another authority than the node was given",
+        "the certificate of the server is not from the authority that the node knows",
         "Check `server_url`; a proxy in between must pass TLS through.",
     ),
     passing(&["no such host"], "the name of the server cannot be looked up", REACH),

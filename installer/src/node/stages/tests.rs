@@ -94,7 +94,7 @@ fn each_trouble_is_told_in_the_stage_that_it_belongs_to() {
     let cases: [(NodeFacts, N, S, &str); 13] = [
         (facts(&|f| f.network = Err("no link".into())), N::Network, S::Waiting, "no link"),
         (facts(&|f| f.server = Err("refused".into())), N::Server, S::Waiting, "refused"),
-        (facts(&|f| f.service = None), N::Service, S::Waiting, "systemd does not tell"),
+        (facts(&|f| f.service = None), N::Service, S::Waiting, "systemd does not report"),
         (facts(&|f| f.service = Some(gone.clone())), N::Service, S::Failed, "not in the OS image"),
         (facts(&|f| f.service = Some(starting.clone())), N::Service, S::Waiting, "activating (start)"),
         (
@@ -243,7 +243,7 @@ fn the_kubelets_credentials_are_enough_to_ask_for_the_node() {
     let bare = ask("200 OK", "{\"status\": {}}");
     assert!(matches!(bare, Registration::NotReady { why, .. } if why.contains("has not reported")));
     for (status, body, text) in
-        [("403 Forbidden", "{}", "answers 403"), ("200 OK", "<html>", "is not a node")]
+        [("403 Forbidden", "{}", "answers 403"), ("200 OK", "<html>", "something other than a node")]
     {
         assert!(matches!(ask(status, body), Registration::Unknown(why) if why.contains(text)), "{text}");
     }

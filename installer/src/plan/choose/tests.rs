@@ -154,7 +154,7 @@ fn several_disks_are_told_with_a_clause_that_tells_them_apart() {
     });
     assert!(text.contains("such as by_path: pci-nvme0n1."), "{text}");
     let text = two(|disk| (disk.serial, disk.links) = (None, vec![]));
-    assert!(text.contains("Nothing that they tell is different: detach all but one."), "{text}");
+    assert!(text.contains("They report nothing that differs: detach all but one."), "{text}");
 }
 
 #[test]

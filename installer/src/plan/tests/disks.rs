@@ -182,8 +182,8 @@ fn a_listed_disk_that_must_stay_is_refused_with_the_reason() {
         ("/dev/vdc", Class::Hardware, "in use: /dev/vdc is mounted at /srv", |disk| {
             disk.holders = vec![mounted("/dev/vdc", "/srv")];
         }),
-        ("/dev/vda", Class::Invalid, "names /dev/vda, which the install is for", |_| ()),
-        ("/dev/disk/by-id/virtio-serial-vdb", Class::Invalid, "names /dev/vdb, which", |_| ()),
+        ("/dev/vda", Class::Invalid, "names /dev/vda, a disk of the install", |_| ()),
+        ("/dev/disk/by-id/virtio-serial-vdb", Class::Invalid, "names /dev/vdb, a disk", |_| ()),
     ];
     for (path, class, told, change) in cases {
         let mut config = listed(&[path]);

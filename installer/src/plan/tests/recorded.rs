@@ -41,7 +41,7 @@ fn refused(config: &InstallConfig, inventory: &Inventory) -> String {
 fn of_two_nvme_disks_neither_is_taken_unasked_and_each_by_name() {
     let text = refused(&on(serde_json::Value::Null), &two_nvme());
     assert!(text.contains("2 disks match") && !text.contains("sr0"), "{text}");
-    assert!(text.contains("For instance serial: S64FNE0R801234."), "{text}");
+    assert!(text.contains("For example serial: S64FNE0R801234."), "{text}");
     for (selector, name) in [
         (serde_json::json!("/dev/disk/by-path/pci-0000:01:00.0-nvme-1"), "nvme0n1"),
         (serde_json::json!({ "serial": "S64FNE0R805678" }), "nvme1n1"),
@@ -88,7 +88,7 @@ fn an_old_array_that_came_up_is_taken_down_with_what_rests_on_it_where_all_its_d
     let mut config = on(serde_json::json!("/dev/sda"));
     let text = refused(&config, &old_raid());
     assert!(text.contains("/dev/sda is in use: /dev/md127 is part of the LVM volume vg0-root"), "{text}");
-    assert!(text.contains("it rests on /dev/sdb too, which the install does not erase"), "{text}");
+    assert!(text.contains("it is also on /dev/sdb, which the install does not erase"), "{text}");
     config.install.wipe_disks_list = vec!["/dev/sdb".parse().unwrap()];
     let text = planned(&config, &old_raid()).to_string();
     let told = "Taken down\n  vg0-root (LVM) on /dev/md127\n  /dev/md127 (RAID) on /dev/sda2\n";

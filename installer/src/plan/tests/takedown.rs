@@ -47,7 +47,7 @@ fn what_holds_the_disks_is_taken_down_from_the_top_and_once() {
 fn what_cannot_be_taken_down_is_refused_by_name() {
     type Change = fn(&mut Vec<Disk>, &mut InstallConfig);
     let cases: [(&str, Change); 6] = [
-        ("and it rests on /dev/vdb too, which the install does not erase", |_, c| {
+        ("and it is also on /dev/vdb, which the install does not erase", |_, c| {
             c.install.wipe_disks_list.clear();
         }),
         ("/dev/dm-0 is mounted at /srv", |d, _| {
@@ -64,7 +64,7 @@ fn what_cannot_be_taken_down_is_refused_by_name() {
             c.install.wipe_disks_list.clear();
             c.install.wipe = Wipe::None;
         }),
-        ("and that is to be kept", |d, c| {
+        ("and its data is to be kept", |d, c| {
             c.install.keep = vec![Keep::Data];
             let entry = FoundEntry { number: 2, kind: PartitionName::Data.type_guid(), uuid: GUID };
             let place = |number| FoundPartition {

@@ -23,7 +23,7 @@ pub(super) fn disk_size(subject: &CheckSubject<'_>) -> CheckOutcome {
     }
     let found = |least| {
         let message = format!("{}; {} should have {least}", disk.describe(), node(subject));
-        CheckOutcome::found(message, "Use a larger disk; install.device says which.")
+        CheckOutcome::found(message, "Use a larger disk, and select it with install.device.")
     };
     if disk.size < limits.disk {
         found(limits.disk)
@@ -38,20 +38,20 @@ pub(super) fn disk_speed(subject: &CheckSubject<'_>) -> CheckOutcome {
     let disk = match target(subject) {
         Ok(disk) => disk,
         // The disk check reports it already.
-        Err(_) => return CheckOutcome::could_not_run("which disk it is about is not known; see disk-size"),
+        Err(_) => return CheckOutcome::could_not_run("the disk is not known; see disk-size"),
     };
     let path = disk.path.display();
     let slow = match disk.transport {
         Transport::Usb => Some("is attached by USB"),
         Transport::Mmc => Some("is a memory card"),
-        _ if disk.rotational => Some("says that it spins, as hard disks and some RAID controllers do"),
+        _ if disk.rotational => Some("reports that it spins, as hard disks and some RAID controllers do"),
         _ => None,
     };
     match slow {
         None => CheckOutcome::passed(format!("{path} is no spinning disk")),
         Some(how) => CheckOutcome::found(
             format!(
-                "{path} {how}; etcd and the storage of virtual machines want thousands of writes a second"
+                "{path} {how}; etcd and the storage of virtual machines need thousands of writes a second"
             ),
             "Use an SSD or NVMe disk.",
         ),
@@ -142,7 +142,7 @@ pub(super) fn nic_speed(subject: &CheckSubject<'_>) -> CheckOutcome {
             let message = format!("has {}, and {} should have {}", speed(found), node(subject), speed(least));
             Err(NetworkTrouble::Silent(message))
         }
-        Some(None) => Err(NetworkTrouble::Unable("does not tell its speed".into())),
+        Some(None) => Err(NetworkTrouble::Unable("does not report its speed".into())),
         None => Err(NetworkTrouble::Unable("is no card of this machine; see nic-link".into())),
     };
     if !wanted.is_empty() {

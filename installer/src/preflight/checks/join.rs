@@ -142,7 +142,7 @@ pub(super) fn clock(subject: &CheckSubject<'_>) -> CheckOutcome {
         (Err(_), _) => {
             CheckOutcome::could_not_run("the cluster's clock cannot be asked for; see join-server")
         }
-        (Ok(()), None) => CheckOutcome::could_not_run(format!("{} does not tell its clock", seen.place)),
+        (Ok(()), None) => CheckOutcome::could_not_run(format!("{} does not report its time", seen.place)),
         (Ok(()), Some(offset)) => {
             let text = servers::told(&seen.place, offset);
             let next =

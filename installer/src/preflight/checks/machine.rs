@@ -26,7 +26,7 @@ pub(super) fn cpu(subject: &CheckSubject<'_>) -> CheckOutcome {
         true => CheckOutcome::passed(told),
         false => CheckOutcome::found(
             format!("{told}, and {} should have {least}", node(subject)),
-            "Use a machine with more processors, or turn on those that the firmware keeps off.",
+            "Use a machine with more processors, or enable those that are disabled in the firmware.",
         ),
     }
 }
@@ -51,7 +51,7 @@ pub(super) fn kvm(subject: &CheckSubject<'_>) -> CheckOutcome {
     }
     let next = match &subject.facts.processor {
         Ok(processor) if processor.virtualises => {
-            "The processor can; see the kernel's messages about kvm for why it does not."
+            "See the kernel's messages about kvm: the processor supports it."
         }
         Ok(processor) if processor.hypervisor => "Turn on nested virtualisation in the hypervisor below.",
         _ => "Turn on VT-x or AMD-V (SVM) in the firmware's setup.",
@@ -88,7 +88,7 @@ pub(super) fn dmi_uuid(subject: &CheckSubject<'_>) -> CheckOutcome {
         return CheckOutcome::found("the firmware has no product UUID", NEXT);
     };
     let Ok(uuid) = Uuid::parse_str(text) else {
-        return CheckOutcome::found(format!("the product UUID {text:?} is none"), NEXT);
+        return CheckOutcome::found(format!("the product UUID {text:?} is not valid"), NEXT);
     };
     match is_shared(uuid) {
         true => CheckOutcome::found(format!("the product UUID {uuid} is one that many machines have"), NEXT),

@@ -38,7 +38,8 @@ pub static CHECKS: &[Check] = &[
     Check {
         name: "memory",
         title: "enough memory",
-        looks_at: "modules and ranges of the DMI tables, or the kernel's MemTotal with a tenth for what it keeps",
+        looks_at: "modules and ranges of the DMI tables, or the kernel's MemTotal with a tenth for what it \
+            reserves",
         levels: levels(Error, Warning),
         class: Class::Hardware,
         waivable: true,
@@ -88,7 +89,8 @@ pub static CHECKS: &[Check] = &[
     Check {
         name: "disk-size",
         title: "room on the disk",
-        looks_at: "the disk to install on; what the layout cannot do without is an error, what it should have a warning",
+        looks_at: "the disk to install on; too small for the layout is an error, smaller than recommended a \
+            warning",
         levels: levels(Error, Error),
         class: Class::Hardware,
         waivable: false,
@@ -98,7 +100,7 @@ pub static CHECKS: &[Check] = &[
     Check {
         name: "disk-speed",
         title: "a fast disk",
-        looks_at: "whether the disk says that it spins, and how it is attached",
+        looks_at: "whether the disk reports that it spins, and how it is attached",
         levels: levels(Warning, Off),
         class: Class::Hardware,
         waivable: true,
@@ -108,7 +110,7 @@ pub static CHECKS: &[Check] = &[
     Check {
         name: "nic-link",
         title: "management cards have a link",
-        looks_at: "the carrier of each management card; of any card where none is named",
+        looks_at: "the carrier of each management card; of any card if none is named",
         levels: levels(Error, Warning),
         class: Class::Hardware,
         waivable: true,
@@ -118,7 +120,7 @@ pub static CHECKS: &[Check] = &[
     Check {
         name: "nic-speed",
         title: "management cards are fast",
-        looks_at: "the speed of each management card; of the fastest where none is named",
+        looks_at: "the speed of each management card; of the fastest if none is named",
         levels: levels(Error, Warning),
         class: Class::Hardware,
         waivable: true,
@@ -187,8 +189,9 @@ pub static CHECKS: &[Check] = &[
     },
     Check {
         name: "join-authority",
-        title: "it is the cluster that is meant",
-        looks_at: "/cacerts against the hash in a full token; what its server proves to have, where the token is short",
+        title: "the cluster is the intended one",
+        looks_at: "/cacerts against the hash in a full token; with a short token, the authority that its \
+            server proves to have",
         levels: levels(Error, Error),
         class: Class::Join,
         waivable: true,

@@ -14,7 +14,7 @@ use crate::preflight::trouble::NetworkTrouble;
 const TOLERANCE: Duration = Duration::from_secs(60);
 
 pub(super) fn clock(subject: &CheckSubject<'_>) -> CheckOutcome {
-    const NEXT: &str = "Set the clock in the firmware's setup; a battery that is empty loses it again.";
+    const NEXT: &str = "Set the clock in the firmware's setup; with an empty battery it is lost again.";
     let since = subject.now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
     if subject.intent.not_before.is_some_and(|release| since < release) {
         let now = i64::try_from(since).ok().and_then(|since| jiff::Timestamp::from_second(since).ok());
@@ -86,7 +86,10 @@ pub(super) fn dns(subject: &CheckSubject<'_>) -> CheckOutcome {
     let servers = servers(subject);
     if servers.is_empty() {
         return match (subject.intent.dhcp, names.is_empty()) {
-            (true, _) => CheckOutcome::could_not_run("the network has given this system no name server"),
+            (true, _) => CheckOutcome::could_not_run(
+                "the network has announced no name server to this \
+                system",
+            ),
             (false, true) => CheckOutcome::skipped("the configuration has no name server, and needs none"),
             (false, false) => CheckOutcome::found(
                 format!("the configuration has no name server to look up {}", names.join(", ")),
@@ -110,7 +113,7 @@ fn asked_for(subject: &CheckSubject<'_>, server: Ipv4Addr, names: &[&str]) -> Re
     for name in names {
         match subject.network.lookup(server, name, subject.until)? {
             DnsAnswer::Addresses(_) => {}
-            DnsAnswer::NoSuchName => return Err(NetworkTrouble::Silent(format!("knows no {name}"))),
+            DnsAnswer::NoSuchName => return Err(NetworkTrouble::Silent(format!("does not know {name}"))),
             DnsAnswer::Unwilling(reason) => {
                 return Err(NetworkTrouble::Silent(format!("answers {reason} for {name}")));
             }

@@ -124,7 +124,7 @@ fn the_uuid_of_the_machine() {
         expect(&of(&machine, "dmi-uuid"), "found", "many machines have");
     }
     machine.file(file, "Not Settable\n");
-    expect(&of(&machine, "dmi-uuid"), "found", "is none");
+    expect(&of(&machine, "dmi-uuid"), "found", "is not valid");
     machine.remove(file);
     expect(&of(&machine, "dmi-uuid"), "found", "has no product UUID");
     machine.remove("sys/class/dmi");
@@ -215,9 +215,9 @@ fn the_speed_of_cards() {
     expect(&slow, "found", "ens1 has 1 Gbit/s, and a node in production should have 10 Gbit/s");
     expect(&with("nic-speed", &trial(), speed(Some(1000))), "passed", "1 Gbit/s");
     expect(&with("nic-speed", &trial(), speed(Some(100))), "found", "100 Mbit/s");
-    expect(&with("nic-speed", &any, speed(None)), "could not run", "does not tell its speed");
+    expect(&with("nic-speed", &any, speed(None)), "could not run", "does not report its speed");
     let both = Intent { cards: named(&["ens1", "ens2"]), ..Intent::default() };
-    expect(&with("nic-speed", &both, |_| ()), "could not run", "ens2 does not tell its speed");
+    expect(&with("nic-speed", &both, |_| ()), "could not run", "ens2 does not report its speed");
     expect(&with("nic-speed", &both, speed(Some(10))), "found", "ens1 has 10 Mbit/s");
     let absent = Intent { cards: named(&["eth9"]), ..Intent::default() };
     expect(
@@ -300,7 +300,7 @@ fn name_servers() {
     let intent = time_servers(&["ntp.example.org", "192.0.2.1"]);
     let good = known(Ok(DnsAnswer::Addresses(vec![HOST])));
     expect(&on("dns", &good, &intent), "passed", "192.0.2.53 knows ntp.example.org");
-    expect(&on("dns", &known(Ok(DnsAnswer::NoSuchName)), &intent), "found", "knows no ntp.example.org");
+    expect(&on("dns", &known(Ok(DnsAnswer::NoSuchName)), &intent), "found", "does not know ntp.example.org");
     let refused = DnsAnswer::Unwilling("SERVFAIL".into());
     expect(&on("dns", &known(Ok(refused)), &intent), "found", "answers SERVFAIL for ntp.example.org");
     expect(&on("dns", &known(silent()), &intent), "found", "192.0.2.53 does not answer");
@@ -312,7 +312,7 @@ fn name_servers() {
     expect(
         &on("dns", &good, &Intent { dhcp: true, ..none.clone() }),
         "could not run",
-        "has given this system no name server",
+        "has announced no name server to this system",
     );
     let leased = Answers { resolvers: vec![SERVER], ..known(Ok(DnsAnswer::Addresses(vec![HOST]))) };
     expect(&on("dns", &leased, &Intent { dhcp: true, ..none }), "passed", "192.0.2.53");

@@ -165,14 +165,14 @@ fn progress_hears_of_findings_and_of_what_is_not_known() {
     let told: Vec<_> = events.iter().map(|event| event.message.as_str()).collect();
     assert_eq!(told.len(), 6, "{told:?}");
     assert!(told[0].starts_with("warning: cpu: 2 processors, and a node for a trial"), "{told:?}");
-    assert!(told.contains(&"could not run: nic-speed: ens3 does not tell its speed"), "{told:?}");
+    assert!(told.contains(&"could not run: nic-speed: ens3 does not report its speed"), "{told:?}");
 }
 
 #[test]
 fn a_report_reads_the_same_for_people_and_programs() {
     let report = small(&trial());
     let text = report.to_text();
-    assert!(text.contains("could not run  nic-speed         ens3 does not tell its speed\n"), "{text}");
+    assert!(text.contains("could not run  nic-speed         ens3 does not report its speed\n"), "{text}");
     assert!(
         text.contains("                                next: Use a machine with more memory.\n"),
         "{text}"

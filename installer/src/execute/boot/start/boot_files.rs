@@ -49,7 +49,7 @@ impl BootFiles {
             slot,
             kernel: file(&format!("nqrust/{slot}/vmlinuz"))?,
             initrd: file(&format!("nqrust/{slot}/initrd"))?,
-            line: CString::new(line).context("the kernel's command line has a zero in it")?,
+            line: CString::new(line).context("the kernel's command line contains a zero byte")?,
         })
     }
 }
