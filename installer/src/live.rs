@@ -21,7 +21,7 @@ use model::boot::parameter;
 use model::config::InstallConfig;
 
 /// How long the management network may take to get an address.
-const TIMEOUT: Duration = Duration::from_secs(60);
+const ADDRESS_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Whether this is a live system, which may be changed: `command_line` is that of its kernel.
 #[must_use]
@@ -51,7 +51,7 @@ pub fn set_up_network(
     // The live system's own profiles hold the cards until others are requested by name.
     changes.every_card(config);
     activate(config, &changes, runner, &mut |note| progress.note("network", note))?;
-    match address_of(&device, runner, TIMEOUT) {
+    match address_of(&device, runner, ADDRESS_TIMEOUT) {
         Some(address) => progress.note("network", format!("{device} has the address {address}")),
         None => {
             progress.note("network", format!("warning: {device} has no address: check cables, VLAN and DHCP"))

@@ -19,7 +19,7 @@ use base::files::write_atomically;
 use base::size::ByteSize;
 
 /// Room that a file system may need beside the content of a file, for its tables and directories.
-const SPARE: ByteSize = ByteSize::mib(1);
+const SPARE_ROOM: ByteSize = ByteSize::mib(1);
 
 /// MS_NOSYMFOLLOW of mount(2): a symbolic link on a stick is not followed.
 const NO_LINKS: nix::libc::c_ulong = 0x100;
@@ -247,7 +247,7 @@ fn put(root: &Path, name: &str, content: &[u8]) -> Result<()> {
     let room = nix::sys::statvfs::statvfs(root)
         .class(Class::DiskIo, || "reading the free space of the volume".into())?;
     let free = ByteSize::bytes(room.blocks_available().saturating_mul(room.fragment_size()));
-    let needed = ByteSize::bytes(content.len() as u64) + SPARE;
+    let needed = ByteSize::bytes(content.len() as u64) + SPARE_ROOM;
     if free < needed {
         let what = format!("the volume has {free} free, and {needed} are needed");
         return Err(Failure::new(Class::DiskIo, what).hint("Use another stick, or make room on it.").into());

@@ -14,14 +14,14 @@ use base::progress::Progress;
 use base::progress::plain::PlainLines;
 
 /// The kernel's consoles, in one line.
-const ACTIVE: &str = "/sys/class/tty/console/active";
+const ACTIVE_CONSOLES: &str = "/sys/class/tty/console/active";
 
 /// Runs `work` with progress and its failure on every console.
 pub(crate) fn with(wanted: bool, progress: &Progress, work: impl FnOnce() -> Result<()>) -> Result<()> {
     if !wanted {
         return work();
     }
-    let active = read_text(Path::new(ACTIVE)).unwrap_or_default();
+    let active = read_text(Path::new(ACTIVE_CONSOLES)).unwrap_or_default();
     let consoles: Vec<File> = names(&active).iter().filter_map(|name| open(name)).collect();
     // A stuck console must not hold up an install.
     let outlets = || consoles.iter().filter_map(|console| Some(Outlet::new(console.try_clone().ok()?)));
@@ -39,7 +39,7 @@ pub(crate) fn with(wanted: bool, progress: &Progress, work: impl FnOnce() -> Res
 
 /// The existing devices of the kernel's consoles.
 pub(crate) fn devices() -> Vec<PathBuf> {
-    let active = read_text(Path::new(ACTIVE)).unwrap_or_default();
+    let active = read_text(Path::new(ACTIVE_CONSOLES)).unwrap_or_default();
     names(&active).iter().map(|name| Path::new("/dev").join(name)).filter(|path| path.exists()).collect()
 }
 

@@ -18,7 +18,7 @@ use base::program::{Context, Format, print};
 use model::config::Diagnostic;
 
 /// Between two checks of a trial that is being set up.
-const PAUSE: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The subcommands of `installer network`.
 pub(crate) enum NetworkAction {
@@ -157,7 +157,7 @@ impl NetworkTrial {
             if !matches!(standing, Standing::Now(Now { state: TrialState::SettingUp, left: 1.., .. })) {
                 return Ok(standing);
             }
-            std::thread::sleep(PAUSE);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 }

@@ -22,9 +22,9 @@ const DOCUMENT: &str = "node.yaml";
 /// The node's machine id there.
 const MACHINE_ID: &str = "machine-id";
 /// No file that is read here is longer.
-const LONGEST: usize = 4 << 20;
+const FILE_BYTES_MAX: usize = 4 << 20;
 /// For one file, on a disk that may be broken.
-const LIMIT: Duration = Duration::from_secs(30);
+const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[derive(Clone, Debug)]
 pub struct FinishedNode {
@@ -112,7 +112,7 @@ fn file(place: &NodePlace, name: &str, runner: &dyn Runner) -> Result<Option<Str
     disk.push(format!("?offset={}", place.config.get()));
     // -c: not even the bitmaps are read, which a damaged file system may have lost.
     let cat = Invocation::new("debugfs").args(["-c", "-R"]).arg(format!("cat /{name}")).arg(disk);
-    let bytes = runner.run(&cat.output(LONGEST).limit(LIMIT))?;
+    let bytes = runner.run(&cat.output(FILE_BYTES_MAX).limit(READ_TIMEOUT))?;
     // A missing file is reported on standard error, with exit code 0.
     let text = String::from_utf8(bytes).map_err(|_| anyhow!("{name} is not text"))?;
     Ok((!text.is_empty()).then_some(text))

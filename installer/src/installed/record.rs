@@ -23,10 +23,11 @@ pub const FILE: &str = "installed.json";
 const VERSION: u32 = 1;
 
 /// The number of words that are kept, the newest.
-const WORDS: usize = 32;
+const WORDS_MAX: usize = 32;
 
 /// Keys that say how an install begins, or where it gets things from, and nothing of the node that it makes.
-const APART: [&str; 6] = ["automatic", "reinstall", "config_url", "config_sha256", "medium", "iso_url"];
+const KEYS_LEFT_OUT: [&str; 6] =
+    ["automatic", "reinstall", "config_url", "config_sha256", "medium", "iso_url"];
 
 /// The install that is about to begin, to be compared with a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,7 +65,7 @@ impl Offer {
 fn canonical(config: &InstallConfig) -> Result<Digest> {
     let mut value = serde_json::to_value(config)?;
     if let Some(install) = value.get_mut("install").and_then(Value::as_object_mut) {
-        APART.iter().for_each(|key| drop(install.remove(*key)));
+        KEYS_LEFT_OUT.iter().for_each(|key| drop(install.remove(*key)));
     }
     Ok(Digest::of(&serde_json::to_vec(&Sorted::from(value))?))
 }
@@ -124,7 +125,7 @@ impl InstallRecord {
             kept.retain(|known| known != word);
             kept.push(word.clone());
         }
-        kept.drain(..kept.len().saturating_sub(WORDS));
+        kept.drain(..kept.len().saturating_sub(WORDS_MAX));
         Ok(Self {
             version: VERSION,
             installed: format!("{:.0}", Timestamp::now()),
@@ -254,7 +255,7 @@ pub(crate) mod tests {
     fn words_are_kept_once_each_and_the_oldest_go() {
         let words: Vec<OnceWord> = (0..40).map(|n| format!("w{}", n % 35).parse().unwrap()).collect();
         let kept = InstallRecord::begin(&offer("{}"), &words).unwrap().words;
-        assert_eq!(kept.len(), WORDS);
+        assert_eq!(kept.len(), WORDS_MAX);
         assert_eq!(kept.last().unwrap().as_str(), "w4");
         assert!(!kept.contains(&words[5]));
     }

@@ -21,7 +21,7 @@ use base::size::ByteSize;
 
 /// The kernel counts `size` and `start` in units of 512 bytes whatever the sector size
 /// (Documentation/ABI/stable/sysfs-block).
-const UNIT: u64 = 512;
+const SYSFS_UNIT_BYTES: u64 = 512;
 
 /// Devices that are made of others, or of memory, and so are never a machine's own disk. Multipath maps are the exception
 /// ([`multipath`]).
@@ -220,7 +220,7 @@ fn printable(text: String) -> String {
 }
 
 fn length(path: &Path, file: &str) -> ByteSize {
-    ByteSize::bytes(number(&path.join(file)).unwrap_or(0).saturating_mul(UNIT))
+    ByteSize::bytes(number(&path.join(file)).unwrap_or(0).saturating_mul(SYSFS_UNIT_BYTES))
 }
 
 fn transport(path: &Path, name: &str) -> Transport {

@@ -25,15 +25,15 @@ const UNIT: &str = "nqrust-help.service";
 /// The public part of its host key.
 const HOST_KEY: &str = "/run/nqrust-help/ssh_host_ed25519_key.pub";
 /// For one program.
-const LIMIT: Duration = Duration::from_secs(30);
+const PROGRAM_TIMEOUT: Duration = Duration::from_secs(30);
 /// No password opens the account (crypt(5): no hash has these characters).
 const NO_PASSWORD: &str = "!*";
 /// Lower-case letters without those that look alike (`i`, `l`, `o`) or are at different places on keyboards (`y`, `z`).
 const LETTERS: &[u8; 21] = b"abcdefghjkmnpqrstuvwx";
 /// Letters of a password: 70 bits.
-const LENGTH: usize = 16;
+const PASSWORD_LETTERS: usize = 16;
 /// Letters between dots, which help to read it and have the same key on most keyboards.
-const GROUP: usize = 4;
+const GROUP_LETTERS: usize = 4;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Access {
@@ -61,14 +61,15 @@ pub fn open(command_line: &str, runner: &dyn Runner) -> Result<Access> {
     let line = format!("{ACCOUNT}:{}\n", password.expose());
     // Standard input: everyone can read the arguments of a program.
     runner
-        .run(&Invocation::new("chpasswd").stdin(line).limit(LIMIT))
+        .run(&Invocation::new("chpasswd").stdin(line).limit(PROGRAM_TIMEOUT))
         .class(Class::Unexpected, || format!("giving {ACCOUNT} a password"))?;
     let started = runner.run(&systemctl("restart"));
     let trouble =
         started.err().map(|error| format!("the SSH server did not start: {}", causes(&error).join(": ")));
-    let ip = runner.run(&Invocation::new("ip").args(["-json", "-details", "address"]).limit(LIMIT));
+    let ip = runner.run(&Invocation::new("ip").args(["-json", "-details", "address"]).limit(PROGRAM_TIMEOUT));
     let addresses = ip.map(|json| addresses(&[MANAGEMENT], &json)).unwrap_or_default();
-    let host_key = runner.run(&Invocation::new("ssh-keygen").args(["-l", "-f", HOST_KEY]).limit(LIMIT));
+    let host_key =
+        runner.run(&Invocation::new("ssh-keygen").args(["-l", "-f", HOST_KEY]).limit(PROGRAM_TIMEOUT));
     let host_key = host_key.ok().filter(|_| trouble.is_none());
     // Its second word: `256 SHA256:... root@host (ED25519)`.
     let host_key =
@@ -85,17 +86,17 @@ pub fn close(runner: &dyn Runner) -> Result<()> {
         &Invocation::new("chpasswd")
             .arg("--encrypted")
             .stdin(format!("{ACCOUNT}:{NO_PASSWORD}\n"))
-            .limit(LIMIT),
+            .limit(PROGRAM_TIMEOUT),
     );
     let stopped = runner.run(&systemctl("stop"));
     // An error means that nobody is logged in.
-    let _ = runner.run(&Invocation::new("loginctl").args(["terminate-user", ACCOUNT]).limit(LIMIT));
+    let _ = runner.run(&Invocation::new("loginctl").args(["terminate-user", ACCOUNT]).limit(PROGRAM_TIMEOUT));
     locked.class(Class::Unexpected, || format!("removing the password of {ACCOUNT}"))?;
     stopped.class(Class::Unexpected, || "stopping the SSH server".into()).map(drop)
 }
 
 fn systemctl(verb: &str) -> Invocation {
-    Invocation::new("systemctl").args([verb, UNIT]).limit(LIMIT)
+    Invocation::new("systemctl").args([verb, UNIT]).limit(PROGRAM_TIMEOUT)
 }
 
 /// Runs a login on a terminal, and returns after the logout, or if there was no login for a minute (login(1)). `term` is the type
@@ -123,12 +124,13 @@ pub fn shell(mut terminal: File, term: &str, password: &Secret) -> Result<()> {
 fn password() -> Result<Secret> {
     let mut random = File::open("/dev/urandom").class(Class::Unexpected, || "making a password".into())?;
     let mut letters = Vec::new();
-    while letters.len() < LENGTH {
+    while letters.len() < PASSWORD_LETTERS {
         let mut bytes = [0; 32];
         random.read_exact(&mut bytes).class(Class::Unexpected, || "making a password".into())?;
         letters.extend(bytes.iter().filter_map(|byte| letter(*byte)));
     }
-    let groups: Vec<String> = letters[..LENGTH].chunks(GROUP).map(|group| group.iter().collect()).collect();
+    let groups: Vec<String> =
+        letters[..PASSWORD_LETTERS].chunks(GROUP_LETTERS).map(|group| group.iter().collect()).collect();
     Ok(Secret::new(groups.join(".")))
 }
 

@@ -10,9 +10,9 @@ use nix::mount::MsFlags;
 use base::failure::{Class, Failure};
 
 /// How long a device may take to appear.
-const LIMIT: Duration = Duration::from_secs(60);
+const DEVICE_TIMEOUT: Duration = Duration::from_secs(60);
 /// How often to look for it.
-const INTERVAL: Duration = Duration::from_millis(50);
+const DEVICE_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
@@ -36,7 +36,7 @@ pub struct SystemMounter;
 
 impl Mounter for SystemMounter {
     fn wait_for(&mut self, device: &Path) -> Result<()> {
-        wait(device, LIMIT)
+        wait(device, DEVICE_TIMEOUT)
     }
 
     fn mount(&mut self, source: &Source, target: &Path) -> Result<()> {
@@ -62,7 +62,7 @@ fn wait(device: &Path, limit: Duration) -> Result<()> {
                 .hint("Check that the disk of the installation is connected, or boot the recovery system.")
                 .into());
         }
-        thread::sleep(INTERVAL);
+        thread::sleep(DEVICE_POLL_INTERVAL);
     }
     Ok(())
 }

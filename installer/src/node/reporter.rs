@@ -19,7 +19,7 @@ use model::config::text::HttpUrl;
 use model::fleet::Node;
 
 /// The longest time between two reports of a waiting node.
-const SIGN_OF_LIFE: Duration = Duration::from_secs(60);
+const REPORT_INTERVAL_MAX: Duration = Duration::from_secs(60);
 
 /// What a node reports of itself.
 #[derive(Debug)]
@@ -91,8 +91,10 @@ impl NodeReporter {
     /// Reports the state of the node, if it has changed or the last report was a while ago. Never waits.
     pub fn tell(&mut self, stages: &[Stage]) {
         let node = node(stages);
-        let known =
-            self.last.as_ref().is_some_and(|(last, told)| *last == node && told.elapsed() < SIGN_OF_LIFE);
+        let known = self
+            .last
+            .as_ref()
+            .is_some_and(|(last, told)| *last == node && told.elapsed() < REPORT_INTERVAL_MAX);
         if !known {
             self.reporter.tell(node.clone());
             self.last = Some((node, Instant::now()));

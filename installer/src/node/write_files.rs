@@ -10,7 +10,7 @@ use model::config::WriteFile;
 use model::config::encoding;
 
 /// The default mode: its owner reads and writes.
-const MODE: u32 = 0o600;
+const DEFAULT_MODE: u32 = 0o600;
 
 /// Writes one file below `root` unless it is there already, and returns whether it wrote. Names of owners are those of
 /// `accounts`; without an owner the file belongs to the user whose home it is in, else to root.
@@ -18,7 +18,7 @@ pub(super) fn write(root: &Root, file: &WriteFile, accounts: &Accounts) -> Resul
     let bytes = encoding::decode(file).map_err(anyhow::Error::msg)?;
     let mode = match &file.permissions {
         Some(mode) => u32::from_str_radix(mode, 8).context("reading the permissions")? & 0o7777,
-        None => MODE,
+        None => DEFAULT_MODE,
     };
     let owner = file.owner.as_deref().map(|owner| owner_of(owner, accounts)).transpose()?;
     root.write(&*file.path, &bytes, Attributes { mode, owner })

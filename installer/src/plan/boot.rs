@@ -9,11 +9,11 @@ use model::config::formats::kernel;
 use model::release::Release;
 
 /// The length of GRUB's environment block in bytes; GRUB writes it in place and never changes its size.
-const ENVIRONMENT: usize = 1024;
+const ENVIRONMENT_BYTES: usize = 1024;
 
 /// How long the initrd waits for disks, in seconds; an array with a missing disk is started without it after two thirds of that
 /// (dracut.cmdline(7), `rd.retry`).
-const DISKS_LIMIT: u32 = 60;
+const DISKS_TIMEOUT_SECONDS: u32 = 60;
 
 /// The file systems and arrays that a kernel command line names.
 #[derive(Clone, Debug)]
@@ -30,7 +30,7 @@ pub(super) struct Volumes {
 /// An empty environment block.
 pub(super) fn environment() -> String {
     let head = "# GRUB Environment Block\n";
-    format!("{head}{}", "#".repeat(ENVIRONMENT - head.len()))
+    format!("{head}{}", "#".repeat(ENVIRONMENT_BYTES - head.len()))
 }
 
 /// The configuration that Debian's signed GRUB finds at its built-in place. It runs with `root` on the volume that GRUB was
@@ -48,7 +48,7 @@ pub(super) fn stub(esp_id: u32) -> String {
 }
 
 /// The serial line of a node whose configuration names none.
-const SERIAL: &str = "ttyS0,115200";
+const DEFAULT_SERIAL: &str = "ttyS0,115200";
 
 /// The kernel command line of a slot: what the node needs, then `arguments` of the image, then those of the configuration.
 pub(super) fn command_line(
@@ -78,7 +78,7 @@ pub(super) fn command_line(
     words.extend(volumes.data.map(|data| format!("{}={data}", parameter::DATA)));
     if !volumes.arrays.is_empty() {
         words.extend(volumes.arrays.iter().map(|array| format!("rd.md.uuid={}", array_id(*array))));
-        words.push(format!("rd.retry={DISKS_LIMIT}"));
+        words.push(format!("rd.retry={DISKS_TIMEOUT_SECONDS}"));
     }
     words.extend(consoles(config.install.tty.as_deref()).map(|console| format!("console={console}")));
     words.extend(arguments.iter().map(|argument| quote(argument)));
@@ -95,14 +95,14 @@ pub(super) fn command_line(
 fn consoles(tty: Option<&str>) -> [&str; 2] {
     let screen = |tty: &str| tty.strip_prefix("tty").is_some_and(|rest| rest.parse::<u8>().is_ok());
     match tty {
-        Some(tty) if screen(tty) => [SERIAL, tty],
-        tty => ["tty0", tty.unwrap_or(SERIAL)],
+        Some(tty) if screen(tty) => [DEFAULT_SERIAL, tty],
+        tty => ["tty0", tty.unwrap_or(DEFAULT_SERIAL)],
     }
 }
 
 /// The number and the speed of the serial port for GRUB. For ports that GRUB does not know, the first one.
 fn port(tty: Option<&str>) -> (u8, u32) {
-    let line = tty.unwrap_or(SERIAL);
+    let line = tty.unwrap_or(DEFAULT_SERIAL);
     let (device, options) = line.split_once(',').unwrap_or((line, ""));
     let unit = device.strip_prefix("ttyS").and_then(|unit| unit.parse().ok()).filter(|unit| *unit < 4);
     let digits = options.find(|c: char| !c.is_ascii_digit()).unwrap_or(options.len());

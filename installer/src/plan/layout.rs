@@ -10,7 +10,7 @@ use base::size::ByteSize;
 pub const ALIGNMENT: ByteSize = ByteSize::mib(1);
 
 /// The partition entries of a table at either end of a disk, in bytes, whatever the sector size (UEFI 2.10, 5.3).
-const TABLE: u64 = 16 << 10;
+const TABLE_BYTES: u64 = 16 << 10;
 
 /// The logical sector size of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -189,7 +189,8 @@ pub fn arrange_before(wish: Wish, kept: Stays, disk_guid: Uuid) -> Result<Vec<Pa
     if disk < sizes.disk_minimum {
         return Err(LayoutError::Disk { needed: sizes.disk_minimum, found: disk });
     }
-    let (end, most) = (kept.start + kept.size, disk.saturating_sub(ByteSize::bytes(TABLE + sector.bytes())));
+    let (end, most) =
+        (kept.start + kept.size, disk.saturating_sub(ByteSize::bytes(TABLE_BYTES + sector.bytes())));
     if end > most {
         return Err(LayoutError::NoRoomForTable { found: end, most });
     }
@@ -263,7 +264,7 @@ pub fn arrange_data(
 /// Where the last partition ends: the table's second copy is at the end of the disk; a remainder shorter than the alignment is
 /// unused.
 fn end(disk: ByteSize, sector: SectorSize) -> ByteSize {
-    disk.saturating_sub(ByteSize::bytes(TABLE + sector.bytes())).align_down(ALIGNMENT.get())
+    disk.saturating_sub(ByteSize::bytes(TABLE_BYTES + sector.bytes())).align_down(ALIGNMENT.get())
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ pub(super) const MIRROR: &str = "install.mirror";
 
 /// The end of a member that an array does not use for content: the superblock, the bitmap, whose size follows from the array's,
 /// and the list of bad blocks. They need 200 KiB at most.
-const RESERVED: ByteSize = ByteSize::mib(1);
+const ARRAY_METADATA_ROOM: ByteSize = ByteSize::mib(1);
 
 /// The second disk of a mirrored system, and the arrays over both.
 #[derive(Clone, Debug, Serialize)]
@@ -121,7 +121,7 @@ fn is_mirrored(name: PartitionName) -> bool {
 }
 
 fn usable(partition: &Partition) -> ByteSize {
-    partition.size.saturating_sub(RESERVED)
+    partition.size.saturating_sub(ARRAY_METADATA_ROOM)
 }
 
 pub(super) fn within_arrays(partitions: &[Partition]) -> Vec<Partition> {

@@ -13,7 +13,7 @@ use model::config::Role;
 use model::release::{Payload, Purpose, Release};
 
 /// GRUB counts the sectors of its core in 16 bits, and its partition has 1 MiB.
-const CORE_LIMIT: ByteSize = ByteSize::mib(1);
+const CORE_SIZE_MAX: ByteSize = ByteSize::mib(1);
 
 pub(super) struct Needed {
     pub(super) kernel: Payload,
@@ -71,7 +71,7 @@ impl Needed {
         // The rest is for the file system's own tables and for the unpacked images.
         let room = ByteSize::bytes(size(PartitionName::Persistent).get() / 2);
         check("the container images", bytes(&blobs), "half of the persistent partition", room)?;
-        check("GRUB's core", bytes(&[&self.core]), "its partition", CORE_LIMIT)?;
+        check("GRUB's core", bytes(&[&self.core]), "its partition", CORE_SIZE_MAX)?;
         if self.boot.size != 512 || self.core.size <= 512 {
             let what = "the boot code for BIOS on this medium does not have the length of GRUB's";
             return Err(Failure::new(Class::Verification, what).into());

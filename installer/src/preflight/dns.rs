@@ -14,7 +14,7 @@ pub enum DnsAnswer {
     Unwilling(String),
 }
 
-const HEADER: usize = 12;
+const HEADER_BYTES: usize = 12;
 const TYPE_A: u16 = 1;
 const CLASS_IN: u16 = 1;
 
@@ -35,7 +35,7 @@ pub(super) fn query(id: u16, name: &str) -> Option<Vec<u8>> {
 /// Reads the answer to the query `asked`; `None` for any other datagram.
 pub(super) fn answer(asked: &[u8], datagram: &[u8]) -> Option<DnsAnswer> {
     let is_answer = datagram.get(..2)? == asked.get(..2)? && datagram.get(2)? & 0x80 != 0;
-    let header = datagram.get(..HEADER).filter(|_| is_answer)?;
+    let header = datagram.get(..HEADER_BYTES).filter(|_| is_answer)?;
     match header[3] & 0x0f {
         0 => {}
         3 => return Some(DnsAnswer::NoSuchName),
@@ -43,7 +43,7 @@ pub(super) fn answer(asked: &[u8], datagram: &[u8]) -> Option<DnsAnswer> {
     }
     let questions = u16::from_be_bytes([header[4], header[5]]);
     let answers = u16::from_be_bytes([header[6], header[7]]);
-    let mut place = HEADER;
+    let mut place = HEADER_BYTES;
     for _ in 0..questions {
         place = after_name(datagram, place)? + 4;
     }

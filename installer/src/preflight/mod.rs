@@ -36,7 +36,7 @@ pub use report::{PreflightReport, Verdict};
 pub use trouble::NetworkTrouble;
 
 /// All checks together end within this.
-pub const LIMIT: Duration = Duration::from_secs(30);
+pub const TIME_LIMIT: Duration = Duration::from_secs(30);
 
 /// How long a card may take to get a link.
 pub const LINK_TIMEOUT: Duration = Duration::from_secs(10);
@@ -62,11 +62,11 @@ pub fn inventory(roots: &Roots, intent: &Intent, timeout: Duration) -> anyhow::R
     }
 }
 
-/// Makes every check that `intent` asks for. Those that ask the network run in parallel, and end within [`LIMIT`].
+/// Makes every check that `intent` asks for. Those that ask the network run in parallel, and end within [`TIME_LIMIT`].
 #[must_use]
 pub fn run(facts: &MachineFacts, intent: &Intent, network: &dyn Network) -> PreflightReport {
     let cluster = OnceLock::new();
-    let (now, until) = (SystemTime::now(), Instant::now() + LIMIT);
+    let (now, until) = (SystemTime::now(), Instant::now() + TIME_LIMIT);
     let subject = CheckSubject { facts, intent, network, cluster: &cluster, now, until };
     let outcomes = std::thread::scope(|scope| {
         let begun: Vec<_> = CHECKS

@@ -86,7 +86,7 @@ impl Network for Offline {
 }
 
 /// How long one datagram is waited for; it is sent twice.
-const TIMEOUT: Duration = Duration::from_secs(2);
+const DATAGRAM_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a proxy may take to answer.
 const TCP_TIMEOUT: Duration = Duration::from_secs(5);
 /// The kernel asks for a neighbour three times, a second apart (arp(7), `mcast_solicit` and `retrans_time_ms`).
@@ -242,7 +242,7 @@ fn ask<T>(
     for _ in 0..2 {
         let asked = query();
         socket.send(&asked).map_err(trouble)?;
-        let until = until.min(Instant::now() + TIMEOUT);
+        let until = until.min(Instant::now() + DATAGRAM_TIMEOUT);
         while Instant::now() < until {
             socket.set_read_timeout(Some(left(until))).map_err(trouble)?;
             match socket.recv(&mut buffer) {

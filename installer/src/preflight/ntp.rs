@@ -18,15 +18,15 @@ pub struct Offset {
     pub behind: bool,
 }
 
-const LENGTH: usize = 48;
+const DATAGRAM_BYTES: usize = 48;
 /// Seconds from 1900, where NTP begins to count, to 1970.
-const EPOCH: u64 = 2_208_988_800;
+const NTP_EPOCH_SECONDS: u64 = 2_208_988_800;
 /// NTP counts seconds in 32 bits, the first time until 2036.
-const ERA: u64 = 1 << 32;
+const NTP_ERA_SECONDS: u64 = 1 << 32;
 
 /// The datagram that asks for the time; `sent` comes back in the answer.
-pub(super) fn query(sent: SystemTime) -> [u8; LENGTH] {
-    let mut bytes = [0; LENGTH];
+pub(super) fn query(sent: SystemTime) -> [u8; DATAGRAM_BYTES] {
+    let mut bytes = [0; DATAGRAM_BYTES];
     // No warning, version 4, client.
     bytes[0] = 4 << 3 | 3;
     bytes[40..].copy_from_slice(&stamp(sent));
@@ -36,7 +36,7 @@ pub(super) fn query(sent: SystemTime) -> [u8; LENGTH] {
 /// Reads the answer to the query `asked`, which was sent and answered at these times by this machine's clock; `None` for any
 /// other datagram.
 pub(super) fn answer(asked: &[u8], datagram: &[u8], sent: SystemTime, got: SystemTime) -> Option<Time> {
-    let bytes: &[u8; LENGTH] = datagram.first_chunk()?;
+    let bytes: &[u8; DATAGRAM_BYTES] = datagram.first_chunk()?;
     if bytes[0] & 7 != 4 || bytes.get(24..32)? != asked.get(40..48)? {
         return None;
     }
@@ -59,7 +59,7 @@ fn nanos(time: SystemTime) -> i128 {
 
 fn stamp(time: SystemTime) -> [u8; 8] {
     let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let seconds = (since.as_secs() + EPOCH) % ERA;
+    let seconds = (since.as_secs() + NTP_EPOCH_SECONDS) % NTP_ERA_SECONDS;
     let fraction = (u64::from(since.subsec_nanos()) << 32) / 1_000_000_000;
     (seconds << 32 | fraction).to_be_bytes()
 }
@@ -69,8 +69,8 @@ fn stamp(time: SystemTime) -> [u8; 8] {
 fn received(bytes: &[u8], offset: usize) -> Option<i128> {
     let stamp = u64::from_be_bytes(bytes.get(offset..)?.first_chunk().copied()?);
     let (count, fraction) = (stamp >> 32, stamp & 0xffff_ffff);
-    let era = if count < 3_155_673_600 { ERA } else { 0 };
-    let seconds = i128::from(count + era) - i128::from(EPOCH);
+    let era = if count < 3_155_673_600 { NTP_ERA_SECONDS } else { 0 };
+    let seconds = i128::from(count + era) - i128::from(NTP_EPOCH_SECONDS);
     Some(seconds * 1_000_000_000 + i128::from((fraction * 1_000_000_000) >> 32))
 }
 
@@ -80,7 +80,7 @@ pub(super) mod tests {
 
     /// The answer of a server of this stratum to `asked` when its own clock says `now`.
     pub(crate) fn reply(asked: &[u8], stratum: u8, now: SystemTime) -> Vec<u8> {
-        let mut bytes = vec![0; LENGTH];
+        let mut bytes = vec![0; DATAGRAM_BYTES];
         (bytes[0], bytes[1]) = (4 << 3 | 4, stratum);
         bytes[24..32].copy_from_slice(&asked[40..48]);
         bytes[32..40].copy_from_slice(&stamp(now));

@@ -5,13 +5,13 @@ use std::path::Path;
 use anyhow::Result;
 
 /// The largest content of a reference, in bytes: far more than a token or an account's keys have.
-pub const LIMIT: u64 = 64 << 10;
+pub const CONTENT_BYTES_MAX: u64 = 64 << 10;
 
 /// Reads references; tests have their own.
 pub trait Fetch {
-    /// A file of the live system, of at most [`LIMIT`] bytes.
+    /// A file of the live system, of at most [`CONTENT_BYTES_MAX`] bytes.
     fn file(&self, path: &Path) -> Result<FetchedContent>;
-    /// A server's answer, of at most [`LIMIT`] bytes.
+    /// A server's answer, of at most [`CONTENT_BYTES_MAX`] bytes.
     fn url(&self, url: &str) -> Result<Vec<u8>>;
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Result, bail};
 
-use super::fetch::{Fetch, FetchedContent, LIMIT};
+use super::fetch::{CONTENT_BYTES_MAX, Fetch, FetchedContent};
 use base::failure::{Class, Classify};
 use base::files::read_at_most;
 use transfer::download::{Downloader, RetryPolicy};
@@ -33,7 +33,7 @@ impl Fetch for SystemFetch {
                 bail!("it is not a regular file");
             }
             let readable_by_others = metadata.permissions().mode() & 0o004 != 0;
-            Ok(FetchedContent { bytes: read_at_most(path, LIMIT)?, readable_by_others })
+            Ok(FetchedContent { bytes: read_at_most(path, CONTENT_BYTES_MAX)?, readable_by_others })
         };
         read().class(Class::Invalid, || format!("reading {}", path.display()))
     }
@@ -41,7 +41,7 @@ impl Fetch for SystemFetch {
     fn url(&self, url: &str) -> Result<Vec<u8>> {
         let hint = "Check the URL in the configuration and that this machine can reach the server.";
         let downloader = Downloader::trusting(url, self.retry, hint, &self.authorities)?;
-        Ok(downloader.document(url, LIMIT)?)
+        Ok(downloader.document(url, CONTENT_BYTES_MAX)?)
     }
 }
 

@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use model::config::InstallConfig;
 
-pub use fetch::{Fetch, FetchedContent, LIMIT};
+pub use fetch::{CONTENT_BYTES_MAX, Fetch, FetchedContent};
 pub use machine::SystemFetch;
 
 /// A key of a document whose value is elsewhere.

@@ -11,11 +11,11 @@ use model::config::sources::{Document, Kind, Request};
 use transfer::download::{Downloader, RetryPolicy, TooLarge, shown};
 
 /// The longest document in bytes, as for a file.
-const MOST: u64 = 1 << 20;
+const DOCUMENT_BYTES_MAX: u64 = 1 << 20;
 
 /// How long to try, all attempts together: a machine that starts with all others of its rack waits for the switch and for the
 /// server.
-const LIMIT: Duration = Duration::from_secs(300);
+const TIME_LIMIT: Duration = Duration::from_secs(300);
 
 #[cfg(test)]
 mod tests;
@@ -29,7 +29,7 @@ pub fn retry() -> RetryPolicy {
         connect: Duration::from_secs(15),
         read: Duration::from_secs(15),
         attempts: 31,
-        limit: Some(LIMIT),
+        limit: Some(TIME_LIMIT),
         ..RetryPolicy::default()
     }
 }
@@ -44,7 +44,7 @@ pub fn fetch(request: &Request, retry: RetryPolicy) -> Result<Document> {
         Downloader::trusting(&request.url, retry, HINT, &request.authorities).class(Class::Network, what)?;
     let invalid =
         |why: String| Failure::new(Class::Invalid, what()).because(anyhow::anyhow!("{why}")).hint(HINT);
-    let bytes = match downloader.document(&request.url, MOST) {
+    let bytes = match downloader.document(&request.url, DOCUMENT_BYTES_MAX) {
         Err(failure) if failure.source().is_some_and(|cause| cause.is::<TooLarge>()) => {
             return Err(invalid("it is longer than 1 MiB".into()).into());
         }

@@ -21,7 +21,7 @@ use base::files::read_at_most;
 use base::progress::Progress;
 
 /// The vendor GUID of the specification's own variables (EFI_GLOBAL_VARIABLE).
-const GLOBAL: &str = "8be4df61-93ca-11d2-aa0d-00e098032b8c";
+const GLOBAL_VENDOR: &str = "8be4df61-93ca-11d2-aa0d-00e098032b8c";
 
 /// Non-volatile, with access by boot services and at run time.
 const ATTRIBUTES: u32 = 7;
@@ -33,7 +33,7 @@ const ACTIVE: u32 = 1;
 const LOADER: &str = r"\EFI\BOOT\BOOTX64.EFI";
 
 /// No variable that is read here is longer.
-const LONGEST: u64 = 64 << 10;
+const VARIABLE_BYTES_MAX: u64 = 64 << 10;
 
 /// Types and lengths of parts of a device path (UEFI 2.10, 10.3).
 const HARD_DRIVE: [u8; 4] = [4, 1, 42, 0];
@@ -127,29 +127,30 @@ pub(in crate::execute) fn start_next(
 
 /// A variable of this product: the firmware was asked to start a node at this moment (seconds since 1970). It shows that the
 /// firmware started the medium again instead.
-const TOLD: &str = "NqrustStart-5a0f0c1e-7d5c-4c59-9b41-3f6ad7c1f0b2";
+const START_REQUEST: &str = "NqrustStart-5a0f0c1e-7d5c-4c59-9b41-3f6ad7c1f0b2";
 
 /// After this many seconds, the medium was started again on purpose.
-const SOON: u64 = 15 * 60;
+const SOON_SECONDS: u64 = 15 * 60;
 
 /// Notes in the firmware that it was asked to start the node at `now`; returns whether it had been asked just before, and had
 /// started something else.
 pub(in crate::execute) fn was_told(variables: &Path, now: u64, runner: &dyn Runner) -> Result<bool> {
-    let path = variables.join(TOLD);
-    let before = match read_at_most(&path, LONGEST) {
+    let path = variables.join(START_REQUEST);
+    let before = match read_at_most(&path, VARIABLE_BYTES_MAX) {
         Ok(bytes) => bytes.get(4..12).and_then(|moment| moment.try_into().ok()).map(u64::from_le_bytes),
         Err(_) => None,
     };
     if path.exists() {
         // The kernel protects variables that it does not know; an error here shows in the removal.
         let _ = runner.run(&Invocation::new("chattr").arg("-i").arg(&path));
-        fs::remove_file(&path).with_context(|| format!("removing the firmware's variable {TOLD}"))?;
+        fs::remove_file(&path)
+            .with_context(|| format!("removing the firmware's variable {START_REQUEST}"))?;
     }
-    if before.is_some_and(|before| now.checked_sub(before).is_some_and(|passed| passed < SOON)) {
+    if before.is_some_and(|before| now.checked_sub(before).is_some_and(|passed| passed < SOON_SECONDS)) {
         return Ok(true);
     }
     let bytes = [ATTRIBUTES.to_le_bytes().as_slice(), &now.to_le_bytes()].concat();
-    fs::write(&path, bytes).with_context(|| format!("writing the firmware's variable {TOLD}"))?;
+    fs::write(&path, bytes).with_context(|| format!("writing the firmware's variable {START_REQUEST}"))?;
     Ok(false)
 }
 
@@ -161,7 +162,7 @@ struct Variables<'a>(&'a Path);
 
 impl Variables<'_> {
     fn path(&self, name: &str) -> PathBuf {
-        self.0.join(format!("{name}-{GLOBAL}"))
+        self.0.join(format!("{name}-{GLOBAL_VENDOR}"))
     }
 
     /// The value of each `Boot####`, by its number.
@@ -169,7 +170,8 @@ impl Variables<'_> {
         let mut options = BTreeMap::new();
         for entry in fs::read_dir(self.0).with_context(|| format!("listing {}", self.0.display()))? {
             let entry = entry?.file_name();
-            let digits = entry.to_str().and_then(|name| name.strip_prefix("Boot")?.strip_suffix(GLOBAL));
+            let digits =
+                entry.to_str().and_then(|name| name.strip_prefix("Boot")?.strip_suffix(GLOBAL_VENDOR));
             let digits =
                 digits.and_then(|digits| digits.strip_suffix('-')).filter(|digits| digits.len() == 4);
             if let Some(number) = digits.and_then(|digits| u16::from_str_radix(digits, 16).ok()) {
@@ -190,7 +192,7 @@ impl Variables<'_> {
 
     /// The value, without the attributes.
     fn read(&self, name: &str) -> Result<Vec<u8>> {
-        let mut bytes = read_at_most(&self.path(name), LONGEST)?;
+        let mut bytes = read_at_most(&self.path(name), VARIABLE_BYTES_MAX)?;
         bytes.drain(..bytes.len().min(4));
         Ok(bytes)
     }
@@ -347,10 +349,10 @@ mod tests {
     #[test]
     fn a_firmware_without_entries_gets_its_first() {
         let directory = tempfile::tempdir().unwrap();
-        fs::write(directory.path().join(format!("BootCurrent-{GLOBAL}")), [6, 0, 0, 0, 1, 0]).unwrap();
+        fs::write(directory.path().join(format!("BootCurrent-{GLOBAL_VENDOR}")), [6, 0, 0, 0, 1, 0]).unwrap();
         enter(directory.path(), TITLE, (&esp(NEW), SectorSize::B512), &[]).unwrap();
         assert_eq!(tried(&directory), [(0, TITLE.into(), Some(NEW))]);
-        let order = fs::read(directory.path().join(format!("BootOrder-{GLOBAL}"))).unwrap();
+        let order = fs::read(directory.path().join(format!("BootOrder-{GLOBAL_VENDOR}"))).unwrap();
         assert_eq!(order, [7, 0, 0, 0, 0, 0]);
     }
 
@@ -360,7 +362,7 @@ mod tests {
         let before = tried(&firmware);
         let disk = esp(NEW);
         let number = start_next(firmware.path(), TITLE, (&disk, SectorSize::B512)).unwrap();
-        let next = || fs::read(firmware.path().join(format!("BootNext-{GLOBAL}"))).unwrap();
+        let next = || fs::read(firmware.path().join(format!("BootNext-{GLOBAL_VENDOR}"))).unwrap();
         assert_eq!((number, next()), (7, vec![7, 0, 0, 0, 7, 0]));
         assert_eq!(tried(&firmware), before);
     }
@@ -383,7 +385,7 @@ mod tests {
         assert!(!told(1_000_000));
         assert!(told(1_000_100), "it came back at once");
         assert!(!told(1_000_200), "and is told again after that");
-        assert!(!told(1_000_200 + SOON), "a node that ran for a while is another matter");
+        assert!(!told(1_000_200 + SOON_SECONDS), "a node that ran for a while is another matter");
         assert!(!told(500), "a clock that went backwards tells nothing");
     }
 

@@ -23,7 +23,7 @@ use formats::partition_table::{self, Entry, Tables};
 
 /// The bytes at either end of a file system that show that it is untouched: the superblock and the first of its structures, and
 /// what other formats keep at the end.
-const EDGE: u64 = 1 << 20;
+const EDGE_BYTES: u64 = 1 << 20;
 
 /// A disk with a range that cannot be written.
 pub(in crate::execute) struct KeptGuard<'a> {
@@ -179,8 +179,8 @@ pub(in crate::execute) fn erase(plan: &Plan, device: &dyn BlockDevice) -> Result
     let kept = plan.kept_here().map(range).unwrap_or_default();
     let table = table::length(sector);
     let end = device.size().get();
-    wipe::erase(device, table..EDGE)?;
-    wipe::erase(device, kept.end.max(end - EDGE)..end - (table - sector.bytes()))?;
+    wipe::erase(device, table..EDGE_BYTES)?;
+    wipe::erase(device, kept.end.max(end - EDGE_BYTES)..end - (table - sector.bytes()))?;
     device::barrier(device)
 }
 
@@ -212,7 +212,7 @@ fn tables(device: &dyn BlockDevice) -> Tables {
 /// The hash of both ends of what is kept. Refuses anything but a file system for data.
 fn fingerprint(kept: &Kept, device: &dyn BlockDevice) -> Result<Digest> {
     let Range { start, end } = range(kept);
-    let length = EDGE.min(end - start);
+    let length = EDGE_BYTES.min(end - start);
     let mut bytes = AlignedBuffer::new(usize::try_from(length)? * 2);
     let (first, last) = bytes.split_at_mut(usize::try_from(length)?);
     device::read(device, start, first)?;

@@ -9,10 +9,10 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use super::device::{self, AlignedBuffer, BlockDevice};
 
 /// The unit in which the cache reads and writes.
-const BLOCK: u64 = 256 << 10;
+const BLOCK_BYTES: u64 = 256 << 10;
 
 /// The number of blocks that are kept in memory.
-const KEEP: usize = 32;
+const BLOCKS_MAX: usize = 32;
 
 struct Block {
     bytes: AlignedBuffer,
@@ -51,8 +51,8 @@ impl<'a> Cached<'a> {
         self.clock += 1;
         if !self.blocks.contains_key(&index) {
             self.make_room()?;
-            let offset = index * BLOCK;
-            let length = usize::try_from(BLOCK.min(self.length - offset)).map_err(io::Error::other)?;
+            let offset = index * BLOCK_BYTES;
+            let length = usize::try_from(BLOCK_BYTES.min(self.length - offset)).map_err(io::Error::other)?;
             let mut bytes = AlignedBuffer::new(length);
             let known_zero = self.fresh.as_ref().is_some_and(|written| !written.contains(&index));
             if !known_zero {
@@ -67,7 +67,7 @@ impl<'a> Cached<'a> {
     }
 
     fn make_room(&mut self) -> io::Result<()> {
-        while self.blocks.len() >= KEEP {
+        while self.blocks.len() >= BLOCKS_MAX {
             let oldest = self.blocks.iter().min_by_key(|(_, block)| block.used).map(|(index, _)| *index);
             let Some(oldest) = oldest else { break };
             self.write_back(oldest)?;
@@ -81,7 +81,7 @@ impl<'a> Cached<'a> {
             return Err(broken.told(self.device));
         }
         if let Some(block) = self.blocks.get_mut(&index).filter(|block| block.dirty) {
-            let offset = self.start + index * BLOCK;
+            let offset = self.start + index * BLOCK_BYTES;
             if let Err(error) = self.device.write_at(offset, &block.bytes) {
                 let (length, kind, code) = (block.bytes.len(), error.kind(), error.raw_os_error());
                 self.broken = Some(Broken { offset, length, kind, code });
@@ -97,8 +97,8 @@ impl<'a> Cached<'a> {
 
     /// The block at the position, the place in it, and how many of `wanted` bytes it has from there.
     fn here(&self, wanted: usize) -> (u64, usize, usize) {
-        let (index, within) = (self.position / BLOCK, self.position % BLOCK);
-        let left = self.length.saturating_sub(self.position).min(BLOCK - within);
+        let (index, within) = (self.position / BLOCK_BYTES, self.position % BLOCK_BYTES);
+        let left = self.length.saturating_sub(self.position).min(BLOCK_BYTES - within);
         let count = wanted.min(usize::try_from(left).unwrap_or(usize::MAX));
         (index, usize::try_from(within).unwrap_or(usize::MAX), count)
     }

@@ -10,10 +10,10 @@ use base::failure::{Class, Failure, class_of};
 use base::size::ByteSize;
 
 /// The bytes of one read or write.
-pub(in crate::execute) const CHUNK: usize = 4 << 20;
+pub(in crate::execute) const CHUNK_BYTES: usize = 4 << 20;
 
 /// Memory for direct I/O begins at a multiple of this; no disk needs more than a page.
-const PAGE: usize = 4096;
+const PAGE_BYTES: usize = 4096;
 
 /// A disk. Offsets and lengths are multiples of its sector size; reads and writes are whole or an error.
 pub trait BlockDevice: Send + Sync {
@@ -167,13 +167,13 @@ pub(in crate::execute) struct AlignedBuffer {
 
 impl AlignedBuffer {
     pub(in crate::execute) fn new(length: usize) -> Self {
-        let memory = vec![0; length + PAGE];
-        let start = memory.as_ptr().align_offset(PAGE).min(PAGE);
+        let memory = vec![0; length + PAGE_BYTES];
+        let start = memory.as_ptr().align_offset(PAGE_BYTES).min(PAGE_BYTES);
         Self { memory, start, length }
     }
 
     pub(in crate::execute) fn suits(bytes: &[u8]) -> bool {
-        bytes.as_ptr().align_offset(PAGE) == 0
+        bytes.as_ptr().align_offset(PAGE_BYTES) == 0
     }
 }
 

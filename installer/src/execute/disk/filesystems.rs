@@ -13,7 +13,7 @@ use base::command::{Invocation, Runner};
 use base::failure::{Class, Failure, class_of};
 
 /// Making or checking a file system on a slow, large disk.
-const LIMIT: Duration = Duration::from_secs(900);
+const E2FSPROGS_TIMEOUT: Duration = Duration::from_secs(900);
 
 /// Where the superblock is (Documentation/filesystems/ext4/super.rst).
 const SUPERBLOCK: Range<usize> = 1024..2048;
@@ -31,7 +31,7 @@ pub(in crate::execute) fn make(
         .args(["-q", "-F", "-b", "4096", "-L", filesystem.label, "-U", &uuid.to_string()])
         .args(["-E", "lazy_itable_init=1,lazy_journal_init=1"])
         .arg(node)
-        .limit(LIMIT);
+        .limit(E2FSPROGS_TIMEOUT);
     let what = || {
         let name = filesystem.partition.as_str();
         format!("making a file system on {} ({name}) of {disk}", node.display())
@@ -62,7 +62,7 @@ pub(in crate::execute) fn check(
     ensure!(superblock[0x38..0x3a] == [0x53, 0xef], "it has no ext4 file system");
     ensure!(superblock[0x68..0x78] == *partition.uuid.as_bytes(), "it is another file system");
     ensure!(superblock[0x78..0x88] == label, "it has another label");
-    let check = Invocation::new("e2fsck").args(["-f", "-p"]).arg(node).limit(LIMIT);
+    let check = Invocation::new("e2fsck").args(["-f", "-p"]).arg(node).limit(E2FSPROGS_TIMEOUT);
     // The exit status is 0 only if nothing had to be repaired: after a repair, the second run succeeds.
     runner.run(&check).or_else(|_| runner.run(&check)).map(drop)
 }

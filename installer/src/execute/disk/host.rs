@@ -72,7 +72,7 @@ pub(in crate::execute) fn with_mount<T>(
 }
 
 /// How long the kernel may take to show new partitions.
-const TIMEOUT: Duration = Duration::from_secs(20);
+const NODES_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The minor numbers of arrays.
 const MD_NUMBERS: u32 = 1 << 20;
@@ -105,7 +105,7 @@ impl Host for SystemHost {
         }
         let path = &disk.path;
         let file = File::open(path).class(Class::DiskIo, || format!("opening {}", path.display()))?;
-        let deadline = Instant::now() + TIMEOUT;
+        let deadline = Instant::now() + NODES_TIMEOUT;
         loop {
             // The kernel refuses while another program reads an old partition.
             let told = kernel_calls::reread_partitions(&file).context("the kernel refused the new table");

@@ -10,7 +10,7 @@ use crate::plan::{Array, Partition};
 use base::command::{Invocation, Runner};
 use base::failure::{Class, Classify, Failure, class_of};
 
-const LIMIT: Duration = Duration::from_secs(120);
+const MDADM_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A running array, and the devices of its members.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ impl<'a> Arrays<'a> {
 
     /// Fails if `mdadm` is missing: before a disk is erased for nothing.
     pub(in crate::execute) fn check(&self) -> Result<()> {
-        let asked = self.runner.run(&Invocation::new("mdadm").arg("--version").limit(LIMIT));
+        let asked = self.runner.run(&Invocation::new("mdadm").arg("--version").limit(MDADM_TIMEOUT));
         asked.map(drop).context("looking for what install.mirror needs")
     }
 
@@ -54,7 +54,7 @@ impl<'a> Arrays<'a> {
             .arg(format!("--uuid={}", array.id()))
             .arg(format!("--size={kib}"))
             .args(&members)
-            .limit(LIMIT);
+            .limit(MDADM_TIMEOUT);
         let [first, second] = members.each_ref().map(|member| member.display());
         let what = format!("joining {first} and {second} into an array ({})", array.partition.as_str());
         self.run(&make, what)?;
@@ -69,7 +69,7 @@ impl<'a> Arrays<'a> {
     /// Stops them, the last one first, which writes their state to the members.
     pub(in crate::execute) fn stop(&mut self) -> Result<()> {
         while let Some(MadeArray { node, .. }) = self.made.pop() {
-            let stop = Invocation::new("mdadm").arg("--stop").arg(&node).limit(LIMIT);
+            let stop = Invocation::new("mdadm").arg("--stop").arg(&node).limit(MDADM_TIMEOUT);
             self.run(&stop, format!("stopping the array {}", node.display()))?;
         }
         Ok(())
@@ -96,7 +96,7 @@ impl Drop for Arrays<'_> {
 }
 
 /// The bytes of a superblock that are read.
-const SUPERBLOCK: usize = 4096;
+const SUPERBLOCK_BYTES: usize = 4096;
 
 /// Checks that `partition` is a member of `array`, by its superblock (linux/raid/md_p.h, `mdp_superblock_1`): version 1.0 has it
 /// 8 KiB before the end, at a multiple of 4 KiB.
@@ -105,8 +105,8 @@ pub(in crate::execute) fn verify(
     partition: &Partition,
     array: &Array,
 ) -> Result<()> {
-    let place = (partition.size.get() - (8 << 10)) & !(SUPERBLOCK as u64 - 1);
-    let mut bytes = AlignedBuffer::new(SUPERBLOCK);
+    let place = (partition.size.get() - (8 << 10)) & !(SUPERBLOCK_BYTES as u64 - 1);
+    let mut bytes = AlignedBuffer::new(SUPERBLOCK_BYTES);
     device::read(device, partition.start.get() + place, &mut bytes)?;
     let number = |at: usize| -> u64 {
         bytes[at..at + 8].iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))

@@ -12,7 +12,7 @@ use base::command::{Invocation, Runner};
 use base::failure::{Class, Classify};
 
 /// udev has to see each device before the next.
-const LIMIT: Duration = Duration::from_secs(60);
+const KPARTX_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Whether the disk is a multipath map: its node is a name of the device mapper.
 pub(in crate::execute) fn is_map(disk: &Target) -> bool {
@@ -27,7 +27,8 @@ pub(in crate::execute) fn partition_nodes(
 ) -> Result<BTreeMap<PartitionName, PathBuf>> {
     let path = disk.path.display();
     // Update, wait for udev, and use the names of Debian's udev rules.
-    let make = Invocation::new("kpartx").args(["-u", "-s", "-p", "-part"]).arg(&disk.path).limit(LIMIT);
+    let make =
+        Invocation::new("kpartx").args(["-u", "-s", "-p", "-part"]).arg(&disk.path).limit(KPARTX_TIMEOUT);
     runner.run(&make).class(Class::DiskIo, || format!("making the partition devices of {path}"))?;
     let node = |partition: &Partition| (partition.name, format!("{path}-part{}", partition.number).into());
     Ok(partitions.iter().map(node).collect())

@@ -11,7 +11,7 @@ use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use nix::libc::{O_CLOEXEC, O_DIRECT, O_EXCL};
 
-use super::device::{AlignedBuffer, BlockDevice, CHUNK, advice};
+use super::device::{AlignedBuffer, BlockDevice, CHUNK_BYTES, advice};
 use crate::execute::kernel_calls;
 use crate::plan::{SectorSize, Target};
 use base::failure::{Class, Classify, Failure};
@@ -102,8 +102,8 @@ impl BlockDevice for OpenDisk {
         if AlignedBuffer::suits(buffer) {
             return self.file.read_exact_at(buffer, offset);
         }
-        let mut aligned = AlignedBuffer::new(buffer.len().min(CHUNK));
-        for (piece, at) in buffer.chunks_mut(CHUNK).zip((offset..).step_by(CHUNK)) {
+        let mut aligned = AlignedBuffer::new(buffer.len().min(CHUNK_BYTES));
+        for (piece, at) in buffer.chunks_mut(CHUNK_BYTES).zip((offset..).step_by(CHUNK_BYTES)) {
             self.file.read_exact_at(&mut aligned[..piece.len()], at)?;
             piece.copy_from_slice(&aligned[..piece.len()]);
         }
@@ -114,8 +114,8 @@ impl BlockDevice for OpenDisk {
         if AlignedBuffer::suits(bytes) {
             return self.file.write_all_at(bytes, offset);
         }
-        let mut aligned = AlignedBuffer::new(bytes.len().min(CHUNK));
-        for (piece, at) in bytes.chunks(CHUNK).zip((offset..).step_by(CHUNK)) {
+        let mut aligned = AlignedBuffer::new(bytes.len().min(CHUNK_BYTES));
+        for (piece, at) in bytes.chunks(CHUNK_BYTES).zip((offset..).step_by(CHUNK_BYTES)) {
             aligned[..piece.len()].copy_from_slice(piece);
             self.file.write_all_at(&aligned[..piece.len()], at)?;
         }

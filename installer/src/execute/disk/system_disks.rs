@@ -99,7 +99,7 @@ impl<'a> SystemDisks<'a> {
 }
 
 /// From this length on the disks write in parallel.
-const LONG: usize = 256 << 10;
+const PARALLEL_BYTES_MIN: usize = 256 << 10;
 
 impl BlockDevice for SystemDisks<'_> {
     fn describe(&self) -> String {
@@ -125,7 +125,7 @@ impl BlockDevice for SystemDisks<'_> {
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         let write =
             |(place, disk): (usize, &SystemDisk<'_>)| self.heard(place, disk.device.write_at(offset, bytes));
-        if bytes.len() < LONG || self.disks.len() < 2 {
+        if bytes.len() < PARALLEL_BYTES_MIN || self.disks.len() < 2 {
             return self.disks.iter().enumerate().try_for_each(write);
         }
         std::thread::scope(|scope| {

@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use anyhow::Result;
 
 use crate::execute::cancel::Cancel;
-use crate::execute::disk::device::{self, AlignedBuffer, BlockDevice, CHUNK};
+use crate::execute::disk::device::{self, AlignedBuffer, BlockDevice, CHUNK_BYTES};
 use crate::plan::Partition;
 use base::digest::Hasher;
 use base::failure::{Class, Failure, class_of};
@@ -15,7 +15,7 @@ use medium::sources::{PayloadSource, Recheck, Verified};
 use model::release::Payload;
 
 /// The number of chunks on their way from the reader to the disk.
-const IN_FLIGHT: usize = 3;
+const CHUNKS_IN_FLIGHT: usize = 3;
 
 struct Chunk {
     buffer: AlignedBuffer,
@@ -53,23 +53,23 @@ pub(in crate::execute) fn write(
     )
 }
 
-/// Passes buffers of [`CHUNK`] bytes from `give`, on a thread of its own, to `take`, so that both work in parallel. `give`
+/// Passes buffers of [`CHUNK_BYTES`] bytes from `give`, on a thread of its own, to `take`, so that both work in parallel. `give`
 /// returns the number of bytes that it has filled; a buffer that is not full is the last.
 fn in_flight(
     mut give: impl FnMut(&mut [u8]) -> Result<usize> + Send,
     mut take: impl FnMut(&mut [u8], usize) -> Result<()>,
 ) -> Result<()> {
     let (give_back, empty) = mpsc::channel();
-    let (hand_over, full) = mpsc::sync_channel(IN_FLIGHT);
-    for _ in 0..IN_FLIGHT {
-        let _ = give_back.send(AlignedBuffer::new(CHUNK));
+    let (hand_over, full) = mpsc::sync_channel(CHUNKS_IN_FLIGHT);
+    for _ in 0..CHUNKS_IN_FLIGHT {
+        let _ = give_back.send(AlignedBuffer::new(CHUNK_BYTES));
     }
     std::thread::scope(|scope| {
         // Ends after the last bytes, after an error, or when the receiver has stopped.
         scope.spawn(move || {
             for mut buffer in empty {
                 let filled = give(&mut buffer);
-                let last = !matches!(filled, Ok(CHUNK));
+                let last = !matches!(filled, Ok(CHUNK_BYTES));
                 let sent = hand_over.send(filled.map(|filled| Chunk { buffer, filled }));
                 if last || sent.is_err() {
                     break;
@@ -169,7 +169,7 @@ fn first_difference(
     cancel: &Cancel,
 ) -> Result<Option<u64>> {
     let mut good = source.open(payload)?;
-    let mut expected = vec![0; CHUNK];
+    let mut expected = vec![0; CHUNK_BYTES];
     let mut place = None;
     each_chunk(device, partition, payload, cancel, |offset, bytes| {
         let expected = &mut expected[..bytes.len()];
@@ -192,7 +192,7 @@ fn each_chunk(
     let (mut read, mut visited) = (0, 0);
     in_flight(
         move |buffer| {
-            let count = usize::try_from((payload.size - read).min(CHUNK as u64))?;
+            let count = usize::try_from((payload.size - read).min(CHUNK_BYTES as u64))?;
             let padded = count.next_multiple_of(sector);
             device::read(device, partition.start.get() + read, &mut buffer[..padded])?;
             read += count as u64;

@@ -10,13 +10,13 @@ use std::sync::Mutex;
 use anyhow::Result;
 
 use super::image::fill;
-use super::store::AT_ONCE;
+use super::store::PARALLEL_FILES;
 use crate::execute::disk::device;
 use base::digest::{Digest, Hasher};
 use base::failure::{Class, Classify, Failure};
 use base::parallel::{for_each_interruptible, locked};
 
-const PIECE: usize = 1 << 20;
+const PIECE_BYTES: usize = 1 << 20;
 
 /// A file as it was written.
 pub(in crate::execute) struct WrittenFile<'a> {
@@ -36,7 +36,7 @@ pub(in crate::execute) fn check(
     advance: &mut (dyn FnMut(u64) + Send),
 ) -> Result<()> {
     let advance = Mutex::new(advance);
-    for_each_interruptible(written, AT_ONCE, |file, others_go_on| {
+    for_each_interruptible(written, PARALLEL_FILES, |file, others_go_on| {
         one(root, file, &mut |bytes| {
             go_on()?;
             others_go_on()?;
@@ -50,7 +50,7 @@ fn one(root: &Path, file: &WrittenFile<'_>, heard: &mut dyn FnMut(u64) -> Result
     let path = root.join(&file.path);
     let told = |at: u64| format!("reading {} back, {}, at byte {at}", file.name, file.path.display());
     let mut found = File::open(&path).class(Class::DiskIo, || told(0))?;
-    let (mut hasher, mut buffer, mut size) = (Hasher::default(), vec![0; PIECE], 0);
+    let (mut hasher, mut buffer, mut size) = (Hasher::default(), vec![0; PIECE_BYTES], 0);
     loop {
         let count = fill(&mut found, &mut buffer).class(Class::DiskIo, || told(size))?;
         hasher.update(&buffer[..count]);
@@ -76,7 +76,7 @@ fn one(root: &Path, file: &WrittenFile<'_>, heard: &mut dyn FnMut(u64) -> Result
 fn first_difference(path: &Path, file: &WrittenFile<'_>) -> Result<Option<u64>> {
     let mut found = File::open(path).class(Class::DiskIo, || format!("opening {}", path.display()))?;
     let mut good = (file.again)()?;
-    let (mut here, mut there, mut done) = (vec![0; PIECE], vec![0; PIECE], 0);
+    let (mut here, mut there, mut done) = (vec![0; PIECE_BYTES], vec![0; PIECE_BYTES], 0);
     loop {
         let (count, wanted) = (fill(&mut found, &mut here)?, fill(&mut good, &mut there)?);
         let length = count.min(wanted);
@@ -86,7 +86,7 @@ fn first_difference(path: &Path, file: &WrittenFile<'_>) -> Result<Option<u64>> 
         done += length as u64;
         match (count == wanted, count) {
             (false, _) => return Ok(Some(done)),
-            (true, PIECE) => {}
+            (true, PIECE_BYTES) => {}
             (true, _) => return Ok(None),
         }
     }
@@ -107,18 +107,18 @@ mod tests {
         }
     }
 
-    static GOOD: [u8; 2 * PIECE + 5] = [7; 2 * PIECE + 5];
+    static GOOD: [u8; 2 * PIECE_BYTES + 5] = [7; 2 * PIECE_BYTES + 5];
 
     #[test]
     fn what_differs_is_named_with_the_first_byte_and_what_is_missing_too() {
         let root = tempfile::tempdir().unwrap();
         let good = || vec![written("a", b"one"), written("b", &GOOD), written("c", b"")];
         let mut wrong = GOOD.to_vec();
-        wrong[PIECE + 3] = 8;
+        wrong[PIECE_BYTES + 3] = 8;
         let cases: [(&str, Option<&[u8]>, &str); 6] = [
             ("b", Some(&GOOD), ""),
             ("b", Some(&wrong), "the file b, from its byte 1048579 on, does not read back as written (b)"),
-            ("b", Some(&GOOD[..PIECE]), "from its byte 1048576 on"),
+            ("b", Some(&GOOD[..PIECE_BYTES]), "from its byte 1048576 on"),
             ("c", Some(b"more"), "the file c, from its byte 0 on"),
             ("a", Some(b"onE"), "from its byte 2 on"),
             ("a", None, "reading the file a back, a, at byte 0"),

@@ -19,7 +19,7 @@ use anyhow::{Context, Result};
 
 use super::image::fill;
 use super::readback::{self, WrittenFile};
-use super::store::{AT_ONCE, Store, UnfinishedFile};
+use super::store::{PARALLEL_FILES, Store, UnfinishedFile};
 use crate::execute::cancel::Cancel;
 use crate::plan::images_of;
 use base::digest::{Digest, HashingReader};
@@ -31,11 +31,11 @@ use model::config::Role;
 use model::release::{Payload, Release};
 
 /// The bytes read and written at once from this machine.
-const CHUNK: usize = 1 << 20;
+const CHUNK_BYTES: usize = 1 << 20;
 /// The number of chunks between the reader and the writer.
-const IN_FLIGHT: usize = 6;
+const CHUNKS_IN_FLIGHT: usize = 6;
 /// The bytes read and written at once from a server.
-const PIECE: usize = 256 << 10;
+const PIECE_BYTES: usize = 256 << 10;
 
 /// Puts the images that `role` needs into the store below `root`, which is the `/var` of a node.
 pub fn seed_store(
@@ -206,7 +206,7 @@ impl Work<'_> {
         copied: &Cell<u64>,
     ) -> Result<()> {
         let mut reader = self.seeding.open(payload)?;
-        let mut buffer = vec![0; PIECE];
+        let mut buffer = vec![0; PIECE_BYTES];
         loop {
             self.seeding.cancel.check()?;
             go_on()?;
@@ -230,9 +230,9 @@ impl Work<'_> {
             }
         }
         let (give_back, empty) = mpsc::channel();
-        let (hand_over, full) = mpsc::sync_channel(IN_FLIGHT);
-        for _ in 0..IN_FLIGHT {
-            let _ = give_back.send(vec![0; CHUNK]);
+        let (hand_over, full) = mpsc::sync_channel(CHUNKS_IN_FLIGHT);
+        for _ in 0..CHUNKS_IN_FLIGHT {
+            let _ = give_back.send(vec![0; CHUNK_BYTES]);
         }
         let (seeding, to_read) = (self.seeding, missing.clone());
         thread::scope(|scope| {
@@ -274,7 +274,7 @@ impl Work<'_> {
     /// Blobs of servers: several at a time. The first failure is the one that is reported; it stops the others.
     fn at_once(&self, mut blobs: Vec<&Payload>) -> Result<()> {
         blobs.sort_by_key(|blob| std::cmp::Reverse(blob.size));
-        for_each_interruptible(&blobs, AT_ONCE, |blob, go_on| {
+        for_each_interruptible(&blobs, PARALLEL_FILES, |blob, go_on| {
             let stored = || {
                 if self.has(blob)? {
                     return Ok(());
@@ -314,7 +314,7 @@ fn read(
 
 fn digest(file: File, cancel: &Cancel) -> Result<Digest> {
     let mut hashing = HashingReader::new(file);
-    let mut buffer = vec![0; PIECE];
+    let mut buffer = vec![0; PIECE_BYTES];
     while hashing.read(&mut buffer).class(Class::DiskIo, || "reading what is stored".into())? > 0 {
         cancel.check()?;
     }

@@ -17,7 +17,7 @@ use model::release::Containerd;
 
 /// The number of blobs that are downloaded in parallel from servers, and of files that are read back in parallel. More do not
 /// make a busy link faster, and registries limit them.
-pub(in crate::execute) const AT_ONCE: usize = 5;
+pub(in crate::execute) const PARALLEL_FILES: usize = 5;
 /// containerd's directories below its root, parents first, with their modes.
 const DIRECTORIES: [(&str, u32); 5] = [
     ("io.containerd.content.v1.content", 0o755),
@@ -32,7 +32,7 @@ const DIRECTORIES: [(&str, u32); 5] = [
 const UNFINISHED: &str = "nqrust-unfinished";
 
 /// The mode that containerd gives a blob when it commits it: read-only.
-const BLOB: u32 = 0o444;
+const BLOB_MODE: u32 = 0o444;
 
 #[derive(Debug)]
 pub(in crate::execute) struct Store {
@@ -71,7 +71,11 @@ impl Store {
     }
 
     pub(in crate::execute) fn begin_blob(&self, digest: &Digest) -> Result<UnfinishedFile> {
-        UnfinishedFile::begin(self.root.join(UNFINISHED).join(digest.to_string()), self.blob(digest), BLOB)
+        UnfinishedFile::begin(
+            self.root.join(UNFINISHED).join(digest.to_string()),
+            self.blob(digest),
+            BLOB_MODE,
+        )
     }
 
     pub(in crate::execute) fn begin_metadata(&self) -> Result<UnfinishedFile> {

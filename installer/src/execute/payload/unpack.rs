@@ -18,7 +18,7 @@ use base::progress::Progress;
 use model::release::Containerd;
 
 /// For the start, each image, and the stop. Gigabytes of small files take minutes on a slow disk.
-const LIMIT: Duration = Duration::from_secs(1800);
+const CTR_TIMEOUT: Duration = Duration::from_secs(1800);
 
 /// The default snapshotter of kubelets.
 const SNAPSHOTTER: &str = "overlayfs";
@@ -59,7 +59,7 @@ impl Unpacking {
             prefix: ["setpriv", "--pdeathsig", "KILL"].map(Into::into).into(),
             containerd: "containerd".into(),
             ctr: "ctr".into(),
-            limit: LIMIT,
+            limit: CTR_TIMEOUT,
         };
         Self { programs, run: "/run".into() }
     }

@@ -24,7 +24,7 @@ pub(in crate::execute) const JOURNAL: &str = "install-journal.json";
 const VERSION: u32 = 1;
 
 /// The largest journal that is read; real ones are much smaller.
-const LONGEST: u64 = 64 << 10;
+const JOURNAL_BYTES_MAX: u64 = 64 << 10;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::execute) struct Journal {
@@ -92,7 +92,7 @@ impl Journal {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             found => ensure!(found.context("looking for its journal")?.is_file(), "its journal is no file"),
         }
-        let bytes = read_at_most(&path, LONGEST).context("reading its journal")?;
+        let bytes = read_at_most(&path, JOURNAL_BYTES_MAX).context("reading its journal")?;
         let Versioned { version } = serde_json::from_slice(&bytes).context("its journal is damaged")?;
         ensure!(
             version == VERSION,

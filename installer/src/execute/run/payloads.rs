@@ -10,7 +10,7 @@ use crate::execute::disk::host::MountAccess;
 use crate::execute::effects::RunEffects;
 use crate::execute::payload::image;
 use crate::execute::payload::seed::Seeding;
-use crate::execute::payload::store::AT_ONCE;
+use crate::execute::payload::store::PARALLEL_FILES;
 use crate::plan::{PartitionName, UnpackedImage};
 use base::parallel::for_each;
 use base::size::ByteSize;
@@ -49,7 +49,7 @@ impl Run<'_, '_> {
             let learned = self.seen.learn(reader, payload, source.describe());
             learned.with_context(|| format!("checking {}", payload.path))?;
         }
-        for_each(&away, AT_ONCE, |payload| {
+        for_each(&away, PARALLEL_FILES, |payload| {
             cancel.check()?;
             source
                 .probe(payload)

@@ -44,13 +44,13 @@ pub(in crate::inventory) struct ProbedVolume<'a> {
 }
 
 /// In bytes, enough for the signature of Btrfs, which is the last one at the start.
-pub(super) const HEAD: u64 = 68 << 10;
+pub(super) const HEAD_BYTES: u64 = 68 << 10;
 
 impl<'a> ProbedVolume<'a> {
     /// # Errors
     /// The start cannot be read.
     pub(in crate::inventory) fn new(source: &'a dyn ReadAt, size: ByteSize, sector: u32) -> io::Result<Self> {
-        let mut head = vec![0; usize::try_from(size.get().min(HEAD)).unwrap_or(0)];
+        let mut head = vec![0; usize::try_from(size.get().min(HEAD_BYTES)).unwrap_or(0)];
         source.read_exact_at(&mut head, 0)?;
         Ok(Self { source, size: size.get(), sector: u64::from(sector.max(512)), head })
     }

@@ -7,7 +7,7 @@ pub(super) const PODS: u32 = 200;
 /// Above this number of pods, the kubelet needs a fixed share on top.
 const MANY_PODS: u32 = 110;
 /// Memory in MiB is reserved in steps, so that a kernel with a few pages more changes nothing.
-const STEP: u64 = 256;
+const MEMORY_STEP_MIB: u64 = 256;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Share {
@@ -30,7 +30,7 @@ impl Share {
 /// Neither is more than half of the machine.
 pub(super) fn reserved(size: MachineSize, pods: u32) -> (Share, Share) {
     let cpu = cpu(size.cpus, pods).min(size.cpus.saturating_mul(500));
-    let memory = memory(size.memory / STEP * STEP).min(size.memory / 2);
+    let memory = memory(size.memory / MEMORY_STEP_MIB * MEMORY_STEP_MIB).min(size.memory / 2);
     let system = Share { cpu: cpu * 2 / 5, memory: memory * 2 / 5 };
     (system, Share { cpu: cpu - system.cpu, memory: memory - system.memory })
 }

@@ -15,7 +15,7 @@ use model::os_image::SHIPPED_MANIFESTS;
 /// prefixes.
 const PREFIX: &str = "image-";
 /// In bytes; larger than any file there.
-const LARGEST: u64 = 64 << 20;
+const FILE_BYTES_MAX: u64 = 64 << 20;
 
 /// The files by which the first server applies what the image below `root` ships, sorted. Empty for other nodes.
 pub fn shipped(config: &InstallConfig, root: &Path) -> Result<Vec<NodeFile>> {
@@ -31,7 +31,7 @@ pub fn shipped(config: &InstallConfig, root: &Path) -> Result<Vec<NodeFile>> {
         if !entry.path().is_file() || !name.ends_with(".yaml") || name.starts_with('.') {
             continue;
         }
-        let bytes = files::read_at_most(&entry.path(), LARGEST)?;
+        let bytes = files::read_at_most(&entry.path(), FILE_BYTES_MAX)?;
         let path = format!("var/lib/rancher/{distribution}/server/manifests/{PREFIX}{name}");
         made.push(NodeFile { bytes, ..NodeFile::new(&path, 0o600, "") });
     }

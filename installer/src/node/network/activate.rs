@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use super::{ANY, Chain, PROFILES, chains, profile_id};
+use super::{ANY_CARD, Chain, PROFILES, chains, profile_id};
 use base::command::{Invocation, Runner};
 use model::config::InstallConfig;
 
 /// How long a card may take: link, and the negotiation of 802.3ad.
-const CARD: Duration = Duration::from_secs(30);
+const CARD_TIMEOUT: Duration = Duration::from_secs(30);
 /// Between two checks of a device.
-const PAUSE: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// nmcli's message after NetworkManager has not answered for the 25 s of a D-Bus call, and the number of attempts. A virtual
 /// machine may get no processor time for so long, and an install must not fail because of it.
 const NO_ANSWER: &str = "Timeout was reached";
@@ -85,7 +85,7 @@ pub fn address_of(device: &str, runner: &dyn Runner, timeout: Duration) -> Optio
         if Instant::now() >= until {
             return None;
         }
-        std::thread::sleep(PAUSE);
+        std::thread::sleep(POLL_INTERVAL);
     }
 }
 
@@ -147,7 +147,7 @@ impl Work<'_> {
     }
 
     fn up(&mut self, which: &[&str]) {
-        let wait = CARD.as_secs().to_string();
+        let wait = CARD_TIMEOUT.as_secs().to_string();
         let arguments: Vec<&str> =
             ["--wait", &wait, "connection", "up", "id"].into_iter().chain(which.iter().copied()).collect();
         if let Err(error) = nmcli(self.runner, &arguments) {
@@ -157,7 +157,7 @@ impl Work<'_> {
 
     /// The one profile of all cards, if the document names none.
     fn any_card(&mut self) {
-        let profile = profile_id(super::MANAGEMENT, ANY);
+        let profile = profile_id(super::MANAGEMENT, ANY_CARD);
         if !self.changes.changed.contains(&profile) {
             return;
         }

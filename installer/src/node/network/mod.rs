@@ -23,11 +23,11 @@ use model::config::{BondOptions, InstallConfig, Interface, ManagementInterface, 
 const NAMESPACE: Uuid = Uuid::from_u128(0x6f0d_3a52_8f1b_4c7e_9d64_1b0c_57a2_e83d);
 
 /// The name of the profile of every wired card in its network.
-const ANY: &str = "any";
+const ANY_CARD: &str = "any";
 /// Where NetworkManager reads profiles, from the root.
 const PROFILES: &str = "etc/NetworkManager/system-connections";
 /// The interval of a bond's link monitoring in milliseconds.
-const MIIMON: u32 = 100;
+const MIIMON_MS: u32 = 100;
 /// NetworkManager's value for waiting for a DHCP server without end.
 const FOREVER: &str = "2147483647";
 
@@ -249,7 +249,7 @@ fn bond(plan: &Plan<'_>, cards: &Cards) -> NodeFile {
     let options = plan.bond.unwrap_or(&default);
     keyfile.section("bond");
     keyfile.text("mode", options.mode.name());
-    keyfile.text("miimon", &options.miimon.unwrap_or(MIIMON).to_string());
+    keyfile.text("miimon", &options.miimon.unwrap_or(MIIMON_MS).to_string());
     for (name, value) in [("updelay", options.updelay), ("downdelay", options.downdelay)] {
         if let Some(value) = value {
             keyfile.text(name, &value.to_string());
@@ -318,12 +318,12 @@ fn vlan(plan: &Plan<'_>, id: u32) -> NodeFile {
 
 /// One profile for every wired card, if the document names none.
 fn any_card(plan: &Plan<'_>) -> NodeFile {
-    let mut keyfile = begin(plan, ANY, "ethernet", None, None);
+    let mut keyfile = begin(plan, ANY_CARD, "ethernet", None, None);
     // NM_CONNECTION_MULTI_CONNECT_MULTIPLE: every wired card may use the profile at the same time.
     keyfile.text("multi-connect", "3");
     ethernet(&mut keyfile, plan.mtu, None);
     addresses(&mut keyfile, plan);
-    end(plan, ANY, keyfile)
+    end(plan, ANY_CARD, keyfile)
 }
 
 fn ethernet(keyfile: &mut Keyfile, mtu: u32, card: Option<&str>) {

@@ -34,14 +34,14 @@ use model::config::{self, InstallConfig};
 /// The document that was replaced by the last confirmed change.
 pub const PREVIOUS: &str = "/oem/node.previous.yaml";
 /// The lock of every change, from the root.
-const LOCK: &str = "run/nqrust/network-trial.lock";
+const LOCK_FILE: &str = "run/nqrust/network-trial.lock";
 /// The unit that restores the old network, and the one that sets up the new one.
-const TIMER: &str = "nqrust-network-trial";
+const TIMER_UNIT: &str = "nqrust-network-trial";
 const SET_UP: &str = "nqrust-network-set-up";
 /// The path of this program in units.
 const PROGRAM: &str = "/usr/bin/installer";
 /// How long the new network may take to get an address.
-const TIMEOUT: Duration = Duration::from_secs(45);
+const ADDRESS_TIMEOUT: Duration = Duration::from_secs(45);
 
 #[allow(missing_debug_implementations)]
 pub struct Trials<'a> {
@@ -99,7 +99,7 @@ impl<'a> Trials<'a> {
         let trial = self.plan(change, span)?;
         trial.write(self.root)?;
         if let Err(error) = self.start(span) {
-            self.stop(&format!("{TIMER}.timer"));
+            self.stop(&format!("{TIMER_UNIT}.timer"));
             Trial::forget(self.root)?;
             return Err(error).context("beginning the trial; nothing has been changed");
         }
@@ -155,12 +155,12 @@ impl<'a> Trials<'a> {
 
     fn start(&self, span: Span) -> Result<()> {
         // A leftover timer has nothing more to do.
-        self.stop(&format!("{TIMER}.timer"));
+        self.stop(&format!("{TIMER_UNIT}.timer"));
         let unit = |name: &str| {
             let unit = format!("--unit={name}");
             Invocation::new("systemd-run").args(["--quiet", "--collect"]).arg(unit)
         };
-        let back = unit(TIMER)
+        let back = unit(TIMER_UNIT)
             .args(["--description=Bring the old network back", "--timer-property=AccuracySec=1s"])
             .args(["--property=Restart=on-failure", "--property=RestartSec=10s"])
             .arg(format!("--on-active={span}s"))
@@ -198,7 +198,7 @@ impl<'a> Trials<'a> {
     fn address(&self, trial: &Trial) -> Option<String> {
         let device = management_device(&trial.after.networks.alone())?;
         let left = Duration::from_secs(trial.span.seconds() / 2);
-        Some(match address_of(&device, self.runner, TIMEOUT.min(left)) {
+        Some(match address_of(&device, self.runner, ADDRESS_TIMEOUT.min(left)) {
             Some(address) => format!("{device} has the address {address}"),
             None => format!("warning: {device} has no address: check cables, VLAN and DHCP"),
         })
@@ -226,7 +226,7 @@ impl<'a> Trials<'a> {
         keep(self.root, PREVIOUS, &old)
             .and_then(|()| keep(self.root, DOCUMENT, &after))
             .class(Class::DiskIo, || "keeping the new network in the node document".to_owned())?;
-        self.stop(&format!("{TIMER}.timer"));
+        self.stop(&format!("{TIMER_UNIT}.timer"));
         Trial::end(self.root, &Ended { how: How::Confirmed, notes: Vec::new() })?;
         let mut outcome = nic_setup::apply_running(&self.document(), self.root, self.runner)
             .context("the new network stays; applying the rest of the node document")?;
@@ -266,7 +266,7 @@ impl<'a> Trials<'a> {
             return Ok(ended);
         }
         if !expired {
-            self.stop(&format!("{TIMER}.timer"));
+            self.stop(&format!("{TIMER_UNIT}.timer"));
         }
         self.bring_back(&trial, if expired { How::Expired } else { How::Reverted }, Vec::new())
     }
@@ -316,8 +316,8 @@ impl<'a> Trials<'a> {
 
     /// Waits for other processes that change something.
     fn lock(&self) -> Result<File> {
-        let file = Root::open(self.root)?.lock_file(LOCK)?;
-        file.lock().with_context(|| format!("locking /{LOCK}"))?;
+        let file = Root::open(self.root)?.lock_file(LOCK_FILE)?;
+        file.lock().with_context(|| format!("locking /{LOCK_FILE}"))?;
         Ok(file)
     }
 }

@@ -17,9 +17,9 @@ use crate::node::paths::below;
 use transfer::download::reason;
 
 /// For one question, in all.
-const LIMIT: Duration = Duration::from_secs(5);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// The largest answer in bytes; a node with thousands of images in its status has some hundred kilobytes.
-const MOST: u64 = 8 << 20;
+const ANSWER_BYTES_MAX: u64 = 8 << 20;
 
 /// The state of the node in its cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -115,7 +115,7 @@ fn ask_server(client: &Client, server: &str, name: &str) -> Result<Registration,
         status => return Err(format!("the API at {server} answers {status}")),
     }
     let mut bytes = Vec::new();
-    let read = std::io::Read::read_to_end(&mut std::io::Read::take(answer, MOST), &mut bytes);
+    let read = std::io::Read::read_to_end(&mut std::io::Read::take(answer, ANSWER_BYTES_MAX), &mut bytes);
     read.map_err(|error| format!("the API at {server} broke off: {error}"))?;
     let node: Node = serde_json::from_slice(&bytes)
         .map_err(|_| format!("the API at {server} returned something other than a node"))?;
@@ -130,7 +130,7 @@ fn told(path: &Path, error: &std::io::Error) -> String {
 fn builder() -> ClientBuilder {
     // The provider is global to the process; it does not matter if it is set already.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    Client::builder().no_proxy().timeout(LIMIT).redirect(Policy::none())
+    Client::builder().no_proxy().timeout(REQUEST_TIMEOUT).redirect(Policy::none())
 }
 
 /// The part of a kubeconfig that the distributions write for the kubelet.

@@ -8,7 +8,7 @@ use serde_json::Value;
 use model::config::diagnostic::HIDDEN;
 
 /// The longest message that is shown as it is, in characters.
-const LONGEST: usize = 300;
+const MESSAGE_CHARS_MAX: usize = 300;
 
 /// A problem that keeps a node from joining its cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -191,7 +191,7 @@ impl Said {
 fn shortened(message: &str) -> String {
     let line = message.lines().map(str::trim).collect::<Vec<_>>().join(" ");
     let line = without_tokens(&line);
-    match line.char_indices().nth(LONGEST) {
+    match line.char_indices().nth(MESSAGE_CHARS_MAX) {
         Some((end, _)) => format!("{}...", &line[..end]),
         None => line,
     }
@@ -294,7 +294,7 @@ mod tests {
         #[test]
         fn no_line_is_too_odd_and_none_is_told_at_length(line in "\\PC{0,400}") {
             if let Some(trouble) = last_error(std::slice::from_ref(&line)) {
-                prop_assert!(trouble.text.chars().count() < 2 * LONGEST);
+                prop_assert!(trouble.text.chars().count() < 2 * MESSAGE_CHARS_MAX);
             }
             without_tokens(&line);
         }

@@ -26,11 +26,11 @@ use model::config::{self, Images, InstallConfig, Method};
 use model::release::Release;
 
 /// For one program.
-const LIMIT: Duration = Duration::from_secs(10);
+const PROGRAM_TIMEOUT: Duration = Duration::from_secs(10);
 /// The number of journal lines that are read.
-const LINES: &str = "300";
+const JOURNAL_LINES_MAX: &str = "300";
 /// Older errors belong to problems that have passed.
-const RECENT: &str = "-5min";
+const JOURNAL_SINCE: &str = "-5min";
 
 pub struct ObservedNode {
     /// The node as one of its cluster.
@@ -125,7 +125,7 @@ impl ObservedNode {
             device,
             dhcp: management.is_none_or(|management| management.method == Method::Dhcp),
         };
-        let ip = Invocation::new("ip").args(["-json", "-details", "address"]).limit(LIMIT);
+        let ip = Invocation::new("ip").args(["-json", "-details", "address"]).limit(PROGRAM_TIMEOUT);
         let json = runner.run(&ip).map_err(|error| format!("{error:#}"))?;
         network::judge(&wanted, &json)
     }
@@ -149,7 +149,7 @@ impl ObservedNode {
     }
 
     fn service(&self, runner: &dyn Runner, node: &Registration) -> Option<ServiceFacts> {
-        let show = Invocation::new("systemctl").limit(LIMIT).args([
+        let show = Invocation::new("systemctl").limit(PROGRAM_TIMEOUT).args([
             "show",
             "--property=LoadState,ActiveState,SubState,Result,NRestarts",
             self.member.unit,
@@ -159,19 +159,19 @@ impl ObservedNode {
             // Nothing keeps the node from its cluster, and reading the journal is the most expensive part.
             return Some(service);
         }
-        let mut journal = Invocation::new("journalctl").limit(LIMIT).args([
+        let mut journal = Invocation::new("journalctl").limit(PROGRAM_TIMEOUT).args([
             "--unit",
             self.member.unit,
             "--boot",
             "--lines",
-            LINES,
+            JOURNAL_LINES_MAX,
             "--output",
             "cat",
             "--no-pager",
             "--quiet",
         ]);
         if service.active != "failed" {
-            journal = journal.args(["--since", RECENT]);
+            journal = journal.args(["--since", JOURNAL_SINCE]);
         }
         // Without a journal the state of the unit is used anyway.
         let said = runner.run(&journal).unwrap_or_default();

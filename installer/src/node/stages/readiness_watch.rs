@@ -24,9 +24,9 @@ pub const READY: &str = "/var/lib/nqrust/ready.json";
 /// if there is an `/etc/issue`.
 pub const ISSUE: &str = "/run/nqrust/issue";
 /// Between two observations, at first and when the node takes long.
-const PAUSES: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(20)];
+const OBSERVATION_PAUSES: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(20)];
 /// The number of observations with the shorter pause.
-const EAGER: u32 = 120;
+const FREQUENT_OBSERVATIONS: u32 = 120;
 
 /// When a node was ready in its cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -121,7 +121,7 @@ impl Watch<'_> {
                 self.keep(runner, &stages, &now)?;
             }
             last = stages;
-            let pause = PAUSES[usize::from(look >= EAGER)];
+            let pause = OBSERVATION_PAUSES[usize::from(look >= FREQUENT_OBSERVATIONS)];
             if all_done(&last) || limit.is_some_and(|limit| begin.elapsed() + pause > limit) {
                 break;
             }

@@ -99,7 +99,7 @@ proptest! {
         let (data, system) = layout.split_last().unwrap();
         prop_assert_eq!(stays(data.start, data.size), kept);
         prop_assert_eq!((data.number, data.name, data.uuid), (8, PartitionName::Data, GUID));
-        prop_assert!(data.end().get() + TABLE + sector.bytes() <= wish.disk.get());
+        prop_assert!(data.end().get() + TABLE_BYTES + sector.bytes() <= wish.disk.get());
         let mut end = ALIGNMENT;
         for partition in system {
             prop_assert_eq!(partition.start, end);
@@ -122,7 +122,7 @@ proptest! {
         prop_assert_eq!((layout[0].start, layout[0].name), (ALIGNMENT, PartitionName::Data));
         prop_assert!(layout[0].size.get().is_multiple_of(ALIGNMENT.get()));
         let after = disk.get() - layout[0].end().get();
-        let table = TABLE + sector.bytes();
+        let table = TABLE_BYTES + sector.bytes();
         prop_assert!((table..ALIGNMENT.get() + table).contains(&after), "{}", after);
     }
 
@@ -151,7 +151,7 @@ proptest! {
             prop_assert!(partition.size >= ALIGNMENT);
             end = partition.end();
         }
-        prop_assert!(end.get() + TABLE + sector.bytes() <= disk.get());
+        prop_assert!(end.get() + TABLE_BYTES + sector.bytes() <= disk.get());
         let size = |name| layout.iter().find(|p| p.name == name).map(|p| p.size);
         prop_assert!(size(PartitionName::Persistent) >= Some(sizes.persistent_minimum));
         prop_assert_eq!(size(PartitionName::Data).is_some(), data);

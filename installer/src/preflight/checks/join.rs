@@ -10,7 +10,7 @@ use crate::preflight::trouble::NetworkTrouble;
 
 /// An API server accepts a service account token up to a minute before its issue time, and no earlier. Half of that leaves room
 /// for the clocks to drift before they are set, and for a Date in whole seconds.
-const TOLERANCE: Duration = Duration::from_secs(30);
+const CLOCK_TOLERANCE: Duration = Duration::from_secs(30);
 
 /// The cluster to join and its answers; otherwise the outcome of the check.
 fn seen<'a>(subject: &'a CheckSubject<'_>) -> Result<(&'a Join, &'a Seen), CheckOutcome> {
@@ -147,7 +147,11 @@ pub(super) fn clock(subject: &CheckSubject<'_>) -> CheckOutcome {
             let text = servers::told(&seen.place, offset);
             let next =
                 "Set the clock that is wrong: in this machine's firmware, or by time servers on all nodes.";
-            if offset.by <= TOLERANCE { CheckOutcome::passed(text) } else { CheckOutcome::found(text, next) }
+            if offset.by <= CLOCK_TOLERANCE {
+                CheckOutcome::passed(text)
+            } else {
+                CheckOutcome::found(text, next)
+            }
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::preflight::network::{DnsAnswer, Offset, Time};
 use crate::preflight::trouble::NetworkTrouble;
 
 /// A clock that is further off than this breaks certificates and leases before the node sets it.
-const TOLERANCE: Duration = Duration::from_secs(60);
+const CLOCK_TOLERANCE: Duration = Duration::from_secs(60);
 
 pub(super) fn clock(subject: &CheckSubject<'_>) -> CheckOutcome {
     const NEXT: &str = "Set the clock in the firmware's setup; with an empty battery it is lost again.";
@@ -35,7 +35,7 @@ pub(super) fn clock(subject: &CheckSubject<'_>) -> CheckOutcome {
     });
     match offset {
         None => CheckOutcome::could_not_run("no time server gave the time; see ntp"),
-        Some((server, offset)) if offset.by <= TOLERANCE => CheckOutcome::passed(told(&server, offset)),
+        Some((server, offset)) if offset.by <= CLOCK_TOLERANCE => CheckOutcome::passed(told(&server, offset)),
         Some((server, offset)) => CheckOutcome::found(told(&server, offset), NEXT),
     }
 }

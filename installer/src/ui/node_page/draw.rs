@@ -17,11 +17,11 @@ use crate::ui::toolkit::page::{Page, Tone};
 use crate::ui::toolkit::qr::Code;
 use crate::ui::toolkit::text::{self, wrapped};
 
-const NAMES: usize = 10;
+const NAME_COLUMNS: usize = 10;
 /// A no-break space.
 const UNBROKEN: &str = "\u{a0}";
 /// A code is drawn only if this many columns remain beside it.
-const LEAST: u16 = 48;
+const TEXT_COLUMNS_MIN: u16 = 48;
 
 /// The keys of the node's page, before and after a login.
 const LOCKED: &[(&str, &str)] = &[("L", "log in"), ("F5", "look again"), ("Up/Down", "scroll")];
@@ -107,7 +107,7 @@ fn code(facts: &NodePageFacts, frame: &mut Frame<'_>, body: Rect, theme: Theme) 
     let Some(code) = url.and_then(Code::of) else { return body };
     let size = code.size(theme);
     let left = body.width.saturating_sub(size.width + 1);
-    if left < LEAST {
+    if left < TEXT_COLUMNS_MIN {
         return body;
     }
     let place = Rect { x: body.x + left + 1, width: size.width, ..body };
@@ -158,9 +158,9 @@ struct Table {
 
 impl Table {
     fn row(&mut self, name: &str, text: &str, style: Style) {
-        for (index, row) in wrapped(text, self.width.saturating_sub(NAMES)).into_iter().enumerate() {
+        for (index, row) in wrapped(text, self.width.saturating_sub(NAME_COLUMNS)).into_iter().enumerate() {
             let name = if index == 0 { name } else { "" };
-            self.rows.push((format!("{name:NAMES$}{}", row.replace(UNBROKEN, " ")), style));
+            self.rows.push((format!("{name:NAME_COLUMNS$}{}", row.replace(UNBROKEN, " ")), style));
         }
     }
 

@@ -32,11 +32,11 @@ pub const BUNDLES: &str = "/var/lib/nqrust/support";
 /// The name of the typed networks in messages.
 const ANSWERS: &str = "the answers";
 /// The largest support bundle that is kept in memory, in bytes.
-const LARGEST: u64 = 256 << 20;
+const BUNDLE_BYTES_MAX: u64 = 256 << 20;
 /// For one program.
-const LIMIT: Duration = Duration::from_secs(20);
+const PROGRAM_TIMEOUT: Duration = Duration::from_secs(20);
 /// The number of journal lines that are shown.
-const LINES: &str = "1000";
+const JOURNAL_LINES_MAX: &str = "1000";
 
 #[allow(missing_debug_implementations)]
 pub struct ThisNode {
@@ -109,7 +109,7 @@ impl ThisNode {
     fn addresses(&self, config: &InstallConfig) -> Vec<String> {
         let networks = config.install.networks.iter().map(|network| &*network.name);
         let names: Vec<_> = std::iter::once(MANAGEMENT).chain(networks).collect();
-        let ip = Invocation::new("ip").args(["-json", "-details", "address"]).limit(LIMIT);
+        let ip = Invocation::new("ip").args(["-json", "-details", "address"]).limit(PROGRAM_TIMEOUT);
         match self.runner.run(&ip) {
             Ok(json) => stages::addresses(&names, &json),
             Err(error) => vec![format!("not known: {error}")],
@@ -138,7 +138,7 @@ impl ThisNode {
     fn journal(&self, lines: &str) -> Result<String> {
         let journal = Invocation::new("journalctl")
             .args(["--boot", "--no-pager", "--quiet", "--output=short-iso", "--lines", lines])
-            .limit(LIMIT);
+            .limit(PROGRAM_TIMEOUT);
         let text = self.runner.run(&journal)?;
         Ok(stages::without_tokens(&self.secrets().hide(&String::from_utf8_lossy(&text))))
     }
@@ -163,7 +163,7 @@ impl NodeControl for ThisNode {
     }
 
     fn logs(&self) -> Result<Vec<String>> {
-        Ok(self.journal(LINES)?.lines().map(str::to_owned).collect())
+        Ok(self.journal(JOURNAL_LINES_MAX)?.lines().map(str::to_owned).collect())
     }
 
     fn sticks(&self) -> Result<Survey> {
@@ -177,7 +177,7 @@ impl NodeControl for ThisNode {
         };
         // The disks of the node may be broken: nothing here touches them.
         let path = self.collect(report::DIRECTORY)?;
-        let content = files::read_at_most(&path, LARGEST);
+        let content = files::read_at_most(&path, BUNDLE_BYTES_MAX);
         let _ = fs::remove_file(&path);
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         usb_stick::write(volume, &name, &content?, &Inventory::scan(&self.roots())?, &[])?;
@@ -189,7 +189,7 @@ impl NodeControl for ThisNode {
             Power::Restart => "reboot",
             Power::Off => "poweroff",
         };
-        self.runner.run(&Invocation::new("systemctl").arg(what).limit(LIMIT)).map(drop)
+        self.runner.run(&Invocation::new("systemctl").arg(what).limit(PROGRAM_TIMEOUT)).map(drop)
     }
 
     fn network(&self) -> Result<PresentNetwork> {

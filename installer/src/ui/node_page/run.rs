@@ -14,15 +14,15 @@ use crate::ui::toolkit::Console;
 use base::failure::causes;
 
 /// How long to wait for keys before other news is handled.
-const TICK: Duration = Duration::from_secs(1);
+const KEY_TIMEOUT: Duration = Duration::from_secs(1);
 /// The same while a slow terminal still takes the picture.
-const BEHIND: Duration = Duration::from_millis(50);
+const SLOW_TERMINAL_TIMEOUT: Duration = Duration::from_millis(50);
 /// The interval of checking for signs of something new.
-const SIGNS: Duration = Duration::from_secs(5);
+const SIGNS_INTERVAL: Duration = Duration::from_secs(5);
 /// The interval of observing the node, signs or not: an address can change, and a cluster can lose a node.
-const LOOK: Duration = Duration::from_secs(60);
+const OBSERVATION_INTERVAL: Duration = Duration::from_secs(60);
 /// The interval of sending the whole picture. The kernel writes its messages over it.
-const REDRAW: Duration = Duration::from_secs(600);
+const REDRAW_INTERVAL: Duration = Duration::from_secs(600);
 
 /// Shows the node until the user ends it, or for `idle` after the last key. An `administrator` gets further actions.
 ///
@@ -47,7 +47,7 @@ pub fn run(
         if page.has_news(&time) | screen.is_outdated() {
             screen.draw(|frame| draw::state(&mut page.state, &time, frame, theme))?;
         }
-        let keys = keyboard.wait(if screen.is_behind() { BEHIND } else { TICK })?;
+        let keys = keyboard.wait(if screen.is_behind() { SLOW_TERMINAL_TIMEOUT } else { KEY_TIMEOUT })?;
         if !keys.is_empty() {
             touched = Instant::now();
         } else if idle.is_some_and(|idle| touched.elapsed() >= idle) {
@@ -109,8 +109,8 @@ impl Loop {
     /// Observes the node if it is time to; returns whether the picture is to be sent as a whole.
     fn watch(&mut self, now: Duration) -> bool {
         self.now = now;
-        let mut due = self.looked.is_none_or(|looked| now - looked >= LOOK);
-        if now - self.signs.0 >= SIGNS {
+        let mut due = self.looked.is_none_or(|looked| now - looked >= OBSERVATION_INTERVAL);
+        if now - self.signs.0 >= SIGNS_INTERVAL {
             let signs = self.node.signs();
             due = due || signs != self.signs.1;
             self.signs = (now, signs);
@@ -123,7 +123,7 @@ impl Loop {
         if due {
             self.look();
         }
-        let whole = now - self.drawn >= REDRAW;
+        let whole = now - self.drawn >= REDRAW_INTERVAL;
         if whole {
             self.drawn = now;
         }

@@ -25,9 +25,9 @@ use heard::Heard;
 use seat::Seat;
 
 /// The interval of drawing without news: clocks run.
-const TICK: Duration = Duration::from_millis(500);
+const TICK_INTERVAL: Duration = Duration::from_millis(500);
 /// The same while a slow terminal still takes a picture.
-const BEHIND: Duration = Duration::from_millis(50);
+const SLOW_TERMINAL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Asks, shows and installs until the user ends it; returns how it ended.
 pub fn run(
@@ -85,11 +85,12 @@ impl<'scope> Stage<'scope, '_> {
         loop {
             self.draw();
             let behind = self.seats.iter_mut().any(|seat| seat.screen().is_some_and(Screen::is_behind));
-            let first = match receiver.recv_timeout(if behind { BEHIND } else { TICK }) {
-                Ok(heard) => heard,
-                Err(RecvTimeoutError::Timeout) => Heard::Input(ConversationInput::Tick),
-                Err(RecvTimeoutError::Disconnected) => return Ok(ConversationEnd::Quit),
-            };
+            let first =
+                match receiver.recv_timeout(if behind { SLOW_TERMINAL_INTERVAL } else { TICK_INTERVAL }) {
+                    Ok(heard) => heard,
+                    Err(RecvTimeoutError::Timeout) => Heard::Input(ConversationInput::Tick),
+                    Err(RecvTimeoutError::Disconnected) => return Ok(ConversationEnd::Quit),
+                };
             // All news that has arrived makes one picture.
             for heard in std::iter::once(first).chain(receiver.try_iter().take(256)) {
                 if let Some(end) = self.hear(heard)? {

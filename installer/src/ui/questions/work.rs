@@ -6,7 +6,7 @@ use base::progress::measure::{per_second, percent};
 use base::progress::{Event, State};
 use base::size::ByteSize;
 
-const LOG: usize = 2000;
+const LOG_LINES_MAX: usize = 2000;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
@@ -70,7 +70,7 @@ impl Work {
 
     fn log_line(&mut self, text: &str) {
         self.log.extend(text.lines().map(str::to_owned));
-        let more = self.log.len().saturating_sub(LOG);
+        let more = self.log.len().saturating_sub(LOG_LINES_MAX);
         self.log.drain(..more);
     }
 

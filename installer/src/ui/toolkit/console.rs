@@ -26,7 +26,7 @@ use super::{Capabilities, Theme};
 use base::failure::{Class, Classify, Failure};
 
 /// How long a terminal may take for the sequences that restore it.
-const FAREWELL: Duration = Duration::from_secs(1);
+const RESTORE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A terminal that is open and unchanged.
 #[derive(Debug)]
@@ -101,7 +101,7 @@ impl Restore {
     fn now(&mut self) {
         if self.taken.swap(false, Ordering::Relaxed) {
             // An error here cannot be reported. Pending output is not waited for: a stuck line would never be restored.
-            let _ = outlet::push(&self.output, ending(self.capabilities).as_bytes(), FAREWELL);
+            let _ = outlet::push(&self.output, ending(self.capabilities).as_bytes(), RESTORE_TIMEOUT);
             let _ = termios::tcsetattr(&self.output, SetArg::TCSANOW, &self.found);
         }
     }

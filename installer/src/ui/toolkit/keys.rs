@@ -11,7 +11,7 @@ use std::time::Duration;
 pub const ESCAPE_TIMEOUT: Duration = Duration::from_millis(60);
 
 /// No sequence of a key is longer, in bytes.
-const LONGEST: usize = 24;
+const SEQUENCE_BYTES_MAX: usize = 24;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
@@ -156,7 +156,7 @@ fn control_sequence(rest: &[u8]) -> Found {
     }
     let middle = rest.iter().take_while(|byte| (0x20..=0x3f).contains(*byte)).count();
     match rest.get(middle) {
-        None if middle < LONGEST => Found::Beginning,
+        None if middle < SEQUENCE_BYTES_MAX => Found::Beginning,
         None => Found::Bytes(2 + middle, None),
         Some(last @ 0x40..=0x7e) => Found::Bytes(3 + middle, in_sequence(&rest[..middle], *last)),
         // A byte that breaks a sequence off begins something new.
@@ -290,7 +290,7 @@ mod tests {
             let mut parts = pieces.feed(&bytes[..cut]);
             parts.extend(pieces.feed(&bytes[cut..]));
             prop_assert_eq!(&at_once, &parts);
-            prop_assert!(whole.pending.len() <= LONGEST + 2);
+            prop_assert!(whole.pending.len() <= SEQUENCE_BYTES_MAX + 2);
             for key in at_once {
                 if let Key::Char(c) = key {
                     prop_assert!(!c.is_control());

@@ -5,7 +5,7 @@ use std::fmt;
 use super::Key;
 
 /// The longest answer in characters; what is pasted beyond is dropped.
-const LONGEST: usize = 4096;
+const LINE_CHARS_MAX: usize = 4096;
 
 /// A line and the position of the next character. Its `Debug` does not show it: it may be a password.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -24,7 +24,7 @@ impl TypedLine {
     /// A line that holds a text, with the cursor at its end. Control characters are left out.
     #[must_use]
     pub fn new(text: &str) -> Self {
-        let text: Vec<char> = text.chars().filter(|c| !c.is_control()).take(LONGEST).collect();
+        let text: Vec<char> = text.chars().filter(|c| !c.is_control()).take(LINE_CHARS_MAX).collect();
         Self { cursor: text.len(), text }
     }
 
@@ -42,7 +42,7 @@ impl TypedLine {
     /// without the other keys.
     pub fn key(&mut self, key: Key) -> bool {
         match key {
-            Key::Char(c) if self.text.len() < LONGEST => {
+            Key::Char(c) if self.text.len() < LINE_CHARS_MAX => {
                 self.text.insert(self.cursor, c);
                 self.cursor += 1;
             }

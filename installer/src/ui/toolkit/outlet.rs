@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 /// How long a flush waits for a slow terminal. A serial line with 115200 baud takes a picture meanwhile.
-const TIMEOUT: Duration = Duration::from_millis(250);
+const FLUSH_TIMEOUT: Duration = Duration::from_millis(250);
 /// A terminal that has taken nothing for this long is stuck, and no flush waits for it any more.
-const STUCK: Duration = Duration::from_secs(2);
+const STUCK_AFTER: Duration = Duration::from_secs(2);
 
 /// The most bytes that wait for a terminal; more are lost. A picture is far smaller.
-const MOST: usize = 256 << 10;
+const PENDING_BYTES_MAX: usize = 256 << 10;
 
 /// A terminal, and the bytes that it has not taken yet.
 #[derive(Debug)]
@@ -54,7 +54,7 @@ impl Outlet {
     /// Whether it has taken nothing for a long time.
     #[must_use]
     pub fn is_stuck(&self) -> bool {
-        self.halted.is_some_and(|since| since.elapsed() >= STUCK)
+        self.halted.is_some_and(|since| since.elapsed() >= STUCK_AFTER)
     }
 
     /// Whether it was stuck and takes bytes again; returns true once. A reader there now may not have seen the beginning.
@@ -70,7 +70,7 @@ impl Outlet {
 
 impl Write for Outlet {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.waiting.len().saturating_add(bytes.len()) <= MOST {
+        if self.waiting.len().saturating_add(bytes.len()) <= PENDING_BYTES_MAX {
             self.waiting.extend_from_slice(bytes);
         }
         Ok(bytes.len())
@@ -82,7 +82,7 @@ impl Write for Outlet {
             return Ok(());
         }
         let stuck = self.is_stuck();
-        let taken = push(&self.file, &self.waiting, if stuck { Duration::ZERO } else { TIMEOUT })?;
+        let taken = push(&self.file, &self.waiting, if stuck { Duration::ZERO } else { FLUSH_TIMEOUT })?;
         self.waiting.drain(..taken);
         if taken > 0 {
             self.recovered |= stuck;
@@ -141,7 +141,7 @@ mod tests {
         let begun = Instant::now();
         outlet.write_all(&sent).unwrap();
         outlet.flush().unwrap();
-        assert!(outlet.is_waiting() && begun.elapsed() < STUCK, "{:?}", begun.elapsed());
+        assert!(outlet.is_waiting() && begun.elapsed() < STUCK_AFTER, "{:?}", begun.elapsed());
         let reader = std::thread::spawn(move || {
             let mut seen = vec![0; 200_000];
             other.read_exact(&mut seen).unwrap();
@@ -159,11 +159,11 @@ mod tests {
         let (mut outlet, mut other) = terminal();
         outlet.write_all(&[b'x'; 200_000]).unwrap();
         outlet.flush().unwrap();
-        outlet.halted = Instant::now().checked_sub(STUCK);
+        outlet.halted = Instant::now().checked_sub(STUCK_AFTER);
         assert!(outlet.is_stuck() && !outlet.has_recovered());
         let begun = Instant::now();
         (0..100).for_each(|_| outlet.flush().unwrap());
-        assert!(begun.elapsed() < TIMEOUT * 50, "{:?}", begun.elapsed());
+        assert!(begun.elapsed() < FLUSH_TIMEOUT * 50, "{:?}", begun.elapsed());
         let mut some = [0; 4096];
         assert!(other.read(&mut some).unwrap() > 0);
         // The room becomes visible at this end after a moment.
@@ -180,7 +180,7 @@ mod tests {
         for _ in 0..1000 {
             outlet.write_all(&[b'x'; 1000]).unwrap();
         }
-        assert!(outlet.waiting.len() <= MOST);
+        assert!(outlet.waiting.len() <= PENDING_BYTES_MAX);
     }
 
     #[test]

@@ -46,7 +46,7 @@ pub struct Page<'a> {
 }
 
 /// The largest number of rows of a message.
-const MESSAGES: u16 = 3;
+const MESSAGE_ROWS_MAX: u16 = 3;
 
 impl Page<'_> {
     /// Draws the frame; returns the area of the body, which can be empty on a tiny terminal.
@@ -62,7 +62,7 @@ impl Page<'_> {
         let mut end = last;
         if let Some((tone, text)) = self.message {
             let inner = area.width.saturating_sub(2);
-            let height = rows(text, inner).min(MESSAGES).min(last.saturating_sub(1));
+            let height = rows(text, inner).min(MESSAGE_ROWS_MAX).min(last.saturating_sub(1));
             end = last - height;
             let place = Rect { x: area.x + 1.min(area.width), width: inner, ..row(end, height) };
             let text = Paragraph::new(text.to_owned()).style(tone.style(theme)).wrap(Wrap { trim: false });

@@ -9,10 +9,10 @@ use ratatui::text::Line;
 use super::Theme;
 
 /// Light modules around the code (ISO/IEC 18004 asks for four; readers need two).
-const QUIET: usize = 2;
+const QUIET_ZONE_MODULES: usize = 2;
 
 /// The bytes that codes of the versions 1 to 20 hold at the lowest level of error correction (ISO/IEC 18004, table 7).
-const BYTES: [usize; 20] =
+const VERSION_BYTES: [usize; 20] =
     [17, 32, 53, 78, 106, 134, 154, 192, 230, 271, 321, 367, 425, 458, 520, 586, 644, 718, 792, 858];
 
 /// The bytes that a code drawn in `size` can hold; `None` if there is no room for any code.
@@ -23,9 +23,9 @@ pub fn room(size: Size, theme: Theme) -> Option<usize> {
         false => (size.width / 2).min(size.height),
     };
     // A code of version 1 has 21 modules a side, and each further version four more.
-    let modules = usize::from(side).checked_sub(2 * QUIET)?;
+    let modules = usize::from(side).checked_sub(2 * QUIET_ZONE_MODULES)?;
     let version = modules.checked_sub(17)? / 4;
-    BYTES.get(version.checked_sub(1)?.min(BYTES.len() - 1)).copied()
+    VERSION_BYTES.get(version.checked_sub(1)?.min(VERSION_BYTES.len() - 1)).copied()
 }
 
 /// A code that can be drawn.
@@ -45,7 +45,7 @@ impl Code {
     }
 
     fn is_dark(&self, x: usize, y: usize) -> bool {
-        let inside = |at: usize| at.checked_sub(QUIET).filter(|at| *at < self.width);
+        let inside = |at: usize| at.checked_sub(QUIET_ZONE_MODULES).filter(|at| *at < self.width);
         match (inside(x), inside(y)) {
             (Some(x), Some(y)) => self.dark.get(y * self.width + x).copied().unwrap_or(false),
             _ => false,
@@ -55,7 +55,7 @@ impl Code {
     /// The rows and columns of the code: two modules a character with half blocks, else two characters a module.
     #[must_use]
     pub fn size(&self, theme: Theme) -> Size {
-        let side = u16::try_from(self.width + 2 * QUIET).unwrap_or(u16::MAX);
+        let side = u16::try_from(self.width + 2 * QUIET_ZONE_MODULES).unwrap_or(u16::MAX);
         if theme.has_lines() {
             Size::new(side, side.div_ceil(2))
         } else {
@@ -65,7 +65,7 @@ impl Code {
 
     /// Draws it at the upper left of `area` if it fits there as a whole; returns whether it did.
     pub fn draw(&self, frame: &mut Frame<'_>, area: Rect, theme: Theme) -> bool {
-        let (size, side) = (self.size(theme), self.width + 2 * QUIET);
+        let (size, side) = (self.size(theme), self.width + 2 * QUIET_ZONE_MODULES);
         if size.width > area.width || size.height > area.height {
             return false;
         }
@@ -135,7 +135,7 @@ mod tests {
                         let taken = Code::of(&"a/b ".repeat(300)[..count]).unwrap().size(theme);
                         taken.width <= size.width && taken.height <= size.height
                     };
-                    assert!(fits(room) && (room == BYTES[19] || !fits(room + 1)), "{size}: {room}");
+                    assert!(fits(room) && (room == VERSION_BYTES[19] || !fits(room + 1)), "{size}: {room}");
                 }
             }
         }

@@ -10,9 +10,9 @@ use anyhow::{Context, Result, ensure};
 use crate::plan::Partition;
 
 /// No file that is read here is longer.
-const LONGEST: u64 = 1 << 30;
+const FILE_BYTES_MAX: u64 = 1 << 30;
 /// COMMAND_LINE_SIZE of x86.
-const LINE: usize = 2048;
+const COMMAND_LINE_BYTES: usize = 2048;
 
 /// Kernel, initrd and command line of a node.
 #[derive(Debug)]
@@ -31,8 +31,10 @@ impl BootFiles {
             fatfs::FileSystem::new(part, fatfs::FsOptions::new()).context("opening its file system")?;
         let file = |path: &str| -> Result<Vec<u8>> {
             let mut bytes = Vec::new();
-            let opened =
-                volume.root_dir().open_file(path).and_then(|file| file.take(LONGEST).read_to_end(&mut bytes));
+            let opened = volume
+                .root_dir()
+                .open_file(path)
+                .and_then(|file| file.take(FILE_BYTES_MAX).read_to_end(&mut bytes));
             opened.with_context(|| format!("reading {path}"))?;
             Ok(bytes)
         };
@@ -44,7 +46,7 @@ impl BootFiles {
             _ => 'a',
         };
         let line = line(&grub_cfg, slot).with_context(|| format!("grub/grub.cfg starts no slot {slot}"))?;
-        ensure!(line.len() < LINE, "the kernel's command line has {} bytes", line.len());
+        ensure!(line.len() < COMMAND_LINE_BYTES, "the kernel's command line has {} bytes", line.len());
         Ok(Self {
             slot,
             kernel: file(&format!("nqrust/{slot}/vmlinuz"))?,

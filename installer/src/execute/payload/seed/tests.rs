@@ -224,7 +224,7 @@ fn digests(blobs: &Blobs) -> Vec<Digest> {
 }
 
 /// Sizes round the limits of chunks, and small ones.
-const SIZES: [usize; 6] = [70_000, CHUNK, 0, 2 * CHUNK + 1, CHUNK - 1, 500];
+const SIZES: [usize; 6] = [70_000, CHUNK_BYTES, 0, 2 * CHUNK_BYTES + 1, CHUNK_BYTES - 1, 500];
 
 #[test]
 fn every_blob_is_where_containerd_looks_with_the_modes_that_it_gives() {
@@ -256,10 +256,11 @@ fn what_is_on_this_machine_is_read_once_and_in_the_order_of_the_manifest() {
 fn servers_are_asked_for_a_few_blobs_at_once_and_the_largest_first() {
     let partition = tempfile::tempdir().unwrap();
     let sizes: Vec<_> = (1..=20).map(|number| number * 30_000).collect();
-    let blobs: &Blobs = Box::leak(Box::new(Blobs { gate: AT_ONCE, ..Blobs::of(&sizes, Place::Network) }));
+    let blobs: &Blobs =
+        Box::leak(Box::new(Blobs { gate: PARALLEL_FILES, ..Blobs::of(&sizes, Place::Network) }));
     blobs.seed(partition.path()).unwrap();
-    assert_eq!(blobs.most_open.load(Ordering::SeqCst), AT_ONCE);
-    assert!(blobs.opened()[..AT_ONCE].contains(&blobs.content[19].0.sha256));
+    assert_eq!(blobs.most_open.load(Ordering::SeqCst), PARALLEL_FILES);
+    assert!(blobs.opened()[..PARALLEL_FILES].contains(&blobs.content[19].0.sha256));
 }
 
 #[test]
@@ -332,7 +333,7 @@ fn the_first_failure_stops_what_is_under_way_elsewhere() {
         Blobs { manner: Some((2, Manner::Refuses)), held: true, ..Blobs::of(&sizes, Place::Network) };
     let blobs: &Blobs = Box::leak(Box::new(refusing));
     blobs.seed(partition.path()).unwrap_err();
-    assert!(blobs.opened().len() <= AT_ONCE, "another blob was begun after a failure");
+    assert!(blobs.opened().len() <= PARALLEL_FILES, "another blob was begun after a failure");
     assert_eq!(stored(&partition.path().join("lib/containerd")), [], "blobs that were finished all the same");
 }
 
@@ -384,7 +385,7 @@ fn a_full_disk_is_disk_io_with_the_image_and_the_reader_ends() {
         let partition = tempfile::tempdir().unwrap();
         let flags = nix::mount::MsFlags::empty();
         nix::mount::mount(none, partition.path(), Some("tmpfs"), flags, Some("size=2m")).unwrap();
-        let error = Blobs::new(&[400, 20 * CHUNK], place).seed(partition.path());
+        let error = Blobs::new(&[400, 20 * CHUNK_BYTES], place).seed(partition.path());
         nix::mount::umount(partition.path()).unwrap();
         let error = error.unwrap_err();
         assert_eq!(class_of(&error), Class::DiskIo);

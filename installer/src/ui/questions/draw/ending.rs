@@ -15,15 +15,15 @@ use base::progress;
 use model::config::Secret;
 
 /// Rows of the choices after a failure: a heading, the choices, and an empty one.
-const CHOICES: u16 = 9;
+const CHOICE_ROWS: u16 = 9;
 /// Rows of the choices for an unfit machine: the same with words below, and a name that is wrapped.
-const WAYS: u16 = 8;
+const UNFIT_ROWS: u16 = 8;
 /// Columns beside a code, for its text.
-const BESIDE: u16 = 30;
+const TEXT_COLUMNS: u16 = 30;
 /// In bytes; a code with less text is not worth its room.
-const LEAST: usize = 40;
+const CODE_BYTES_MIN: usize = 40;
 /// In bytes; a larger code is hard to read from a screen.
-const MOST: usize = 400;
+const CODE_BYTES_MAX: usize = 400;
 
 pub(super) fn failed(
     trouble: &ShownTrouble,
@@ -40,7 +40,7 @@ pub(super) fn failed(
     for hint in &trouble.hints {
         rows.extend(styled(&format!("What to try: {hint}"), Style::new()));
     }
-    above(&rows, scroll, CHOICES, form, frame, body, theme);
+    above(&rows, scroll, CHOICE_ROWS, form, frame, body, theme);
 }
 
 /// The findings for which an install would refuse the machine.
@@ -52,7 +52,7 @@ pub(super) fn unfit(review: &mut Review, form: &mut Form, frame: &mut Frame<'_>,
         rows.extend(styled(&format!("{}: {}", finding.check, finding.text), theme.error()));
         rows.extend(styled(&format!("  {}", finding.next), Style::new()));
     }
-    above(&rows, &mut review.scroll, WAYS, form, frame, body, theme);
+    above(&rows, &mut review.scroll, UNFIT_ROWS, form, frame, body, theme);
 }
 
 pub(super) fn done(
@@ -95,12 +95,12 @@ pub(super) fn code(state: &Conversation, frame: &mut Frame<'_>, body: Rect, them
     let failed = state.work.rows.iter().rev().find(|row| row.state == Some(progress::State::Failed));
     let step = failed.or(state.work.current()).map(|row| &*row.id);
     let report = |room| brief(&state.facts.product, step, trouble, room);
-    let beside = body.width.saturating_sub(BESIDE);
-    let room = qr::room(Size::new(beside, body.height), theme).filter(|room| *room >= LEAST);
-    let code = room.and_then(|room| Code::of(&report(room.min(MOST))));
+    let beside = body.width.saturating_sub(TEXT_COLUMNS);
+    let room = qr::room(Size::new(beside, body.height), theme).filter(|room| *room >= CODE_BYTES_MIN);
+    let code = room.and_then(|room| Code::of(&report(room.min(CODE_BYTES_MAX))));
     let Some(code) = code else {
         let rest = paragraph(NO_ROOM, theme.warning(), frame, body);
-        paragraph(&format!("\n{}", report(MOST)), Style::new(), frame, rest);
+        paragraph(&format!("\n{}", report(CODE_BYTES_MAX)), Style::new(), frame, rest);
         return;
     };
     code.draw(frame, body, theme);
@@ -108,7 +108,7 @@ pub(super) fn code(state: &Conversation, frame: &mut Frame<'_>, body: Rect, them
     let right = Rect { x: body.x + width, width: body.width.saturating_sub(width), ..body };
     let rest =
         paragraph("For whoever helps, as much of this as fits into the code:", theme.heading(), frame, right);
-    paragraph(&format!("\n{}", report(MOST)), Style::new(), frame, rest);
+    paragraph(&format!("\n{}", report(CODE_BYTES_MAX)), Style::new(), frame, rest);
 }
 
 const NO_ROOM: &str = "This console has no room for a QR code that says enough: it takes more rows, or the screen of the machine. In \

@@ -11,8 +11,8 @@ use crate::ui::toolkit::text::{self, Scroll};
 use crate::ui::toolkit::{Theme, form::Form};
 
 /// Rows of the choices: a heading, the choices with words below, and an empty one.
-const WAYS: u16 = 9;
-const NAMES: usize = 14;
+const CHOICE_ROWS: u16 = 9;
+const NAME_COLUMNS: usize = 14;
 
 pub(super) fn standing(
     standing: &mut StandingNodes,
@@ -35,13 +35,13 @@ pub(super) fn standing(
         let facts = node
             .facts
             .iter()
-            .flat_map(|(name, value)| styled(&format!("{name:<NAMES$} {value}"), Style::new()));
+            .flat_map(|(name, value)| styled(&format!("{name:<NAME_COLUMNS$} {value}"), Style::new()));
         rows.extend(facts);
     }
     rows.extend(standing.why.iter().flat_map(|why| styled(why, Style::new())));
     match standing.left {
         Some(_) => text::draw(frame, body, &rows, &mut standing.scroll),
-        None => above(&rows, &mut standing.scroll, WAYS, form, frame, body, theme),
+        None => above(&rows, &mut standing.scroll, CHOICE_ROWS, form, frame, body, theme),
     }
 }
 

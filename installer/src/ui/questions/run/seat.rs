@@ -14,7 +14,7 @@ use crate::ui::toolkit::{Console, Keyboard, Screen};
 use model::config::Secret;
 
 /// How soon a thread that waits for keys notices the end, or that a shell wants the console.
-const TIMEOUT: Duration = Duration::from_millis(200);
+const KEY_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// A console as the loop has it.
 pub(super) struct Seat {
@@ -79,7 +79,7 @@ impl Listener {
         while !over.load(Ordering::Relaxed) {
             let heard = match self.shell.try_recv() {
                 Ok(password) => self.shell(machine, &password),
-                Err(_) => match self.keyboard.wait(TIMEOUT) {
+                Err(_) => match self.keyboard.wait(KEY_TIMEOUT) {
                     Ok(keys) if keys.is_empty() => continue,
                     Ok(keys) => Heard::Keys(self.number, keys),
                     Err(_) => Heard::Gone(self.number),

@@ -132,7 +132,7 @@ impl Other {
     }
 
     fn wait(&self, text: &str) {
-        let until = Instant::now() + LIMIT;
+        let until = Instant::now() + PICTURE_TIMEOUT;
         while !self.has(text) {
             assert!(Instant::now() < until, "{text} does not come");
             std::thread::sleep(Duration::from_millis(10));
@@ -141,7 +141,7 @@ impl Other {
 
     /// Waits for a title or a word in whole pictures: otherwise only changes are sent.
     fn look(&mut self, text: &str) {
-        let until = Instant::now() + LIMIT;
+        let until = Instant::now() + PICTURE_TIMEOUT;
         while !self.has(text) {
             assert!(Instant::now() < until, "{text} does not come");
             self.press(REDRAW);
@@ -163,7 +163,7 @@ const LEAVE: &str = "\x07";
 const HELP: &str = "\x10";
 const REDRAW: &str = "\x0c";
 /// How long anything may take on a busy machine.
-const LIMIT: Duration = Duration::from_secs(60);
+const PICTURE_TIMEOUT: Duration = Duration::from_secs(60);
 
 #[test]
 fn a_console_that_nobody_reads_holds_up_no_other() {

@@ -14,7 +14,7 @@ use crate::ui::toolkit::text::Scroll;
 
 /// After this long without a key the countdown begins again: the key may have been noise on a serial line, and an unattended node
 /// has to come back.
-const IDLE: Duration = Duration::from_secs(600);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// A choice about a finished node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +67,7 @@ impl Conversation {
         if busy || standing.why.is_none() || standing.tried {
             return Vec::new();
         }
-        let rest = standing.ends.get_or_insert(now + IDLE + COUNTDOWN).saturating_sub(now);
+        let rest = standing.ends.get_or_insert(now + IDLE_TIMEOUT + COUNTDOWN).saturating_sub(now);
         if rest > COUNTDOWN {
             return Vec::new();
         }

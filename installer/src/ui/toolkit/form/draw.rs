@@ -9,9 +9,9 @@ use super::super::text::wrapped;
 use super::super::{Theme, line::TypedLine};
 use super::{Choice, Field, FieldKind, Form};
 
-const LABELS: usize = 20;
+const LABEL_COLUMNS: usize = 20;
 /// The least and the most columns of a text field.
-const LINE: (usize, usize) = (8, 54);
+const LINE_COLUMNS: (usize, usize) = (8, 54);
 
 /// The rows of a form, and the focus in them.
 struct Rows<'t> {
@@ -101,7 +101,7 @@ impl Rows<'_> {
     }
 
     fn labels(&self) -> usize {
-        LABELS.min(self.width / 3)
+        LABEL_COLUMNS.min(self.width / 3)
     }
 
     fn heading(&mut self, field: &Field) {
@@ -121,7 +121,7 @@ impl Rows<'_> {
         let free = self.width.saturating_sub(label + remark.chars().count());
         // A remark that leaves no room for the text field goes below it.
         let (width, below) = if free < 24 { (self.width.saturating_sub(label), true) } else { (free, false) };
-        let width = width.clamp(LINE.0, LINE.1);
+        let width = width.clamp(LINE_COLUMNS.0, LINE_COLUMNS.1);
         let (text, column) = line.window(width, mask);
         let style = if focused { self.theme.focus() } else { Style::new() };
         let padding = if focused { ' ' } else { '_' };
