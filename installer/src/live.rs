@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::nics::Cards;
+use crate::nics::CardSelectors;
 use crate::node::files::{NodeFile, write};
 use crate::node::network;
-use crate::node::network::activate::{Changes, activate, address_of};
+use crate::node::network::activate::{ProfileChanges, activate, address_of};
 use base::command::Runner;
 use base::files::Root;
 use base::progress::Progress;
@@ -40,9 +40,9 @@ pub fn set_up_network(
 ) -> Result<()> {
     let Some(device) = network::management_device(config) else { return Ok(()) };
     let step = progress.step("network", format!("Setting up the network {device}"), None);
-    let mut changes = Changes::default();
+    let mut changes = ProfileChanges::default();
     let root = Root::open(root)?;
-    for file in network::files(config, &Cards::default()).into_iter().chain([careful()]) {
+    for file in network::files(config, &CardSelectors::default()).into_iter().chain([careful()]) {
         let existed = root.status(&file.path)?.is_some();
         if write(&root, &file)? {
             changes.wrote(&file.path, existed);

@@ -55,7 +55,7 @@ impl StickFormat {
 
 /// A volume that can take a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Volume {
+pub struct StickVolume {
     /// A partition, or a whole disk.
     pub node: PathBuf,
     pub format: StickFormat,
@@ -67,7 +67,7 @@ pub struct Volume {
     pub disk: String,
 }
 
-impl Volume {
+impl StickVolume {
     /// Node, size, file system and label, for choosing; its disk is shown separately.
     #[must_use]
     pub fn describe(&self) -> String {
@@ -83,13 +83,13 @@ impl Volume {
 
 /// The volumes of removable disks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Survey {
-    pub volumes: Vec<Volume>,
+pub struct StickSurvey {
+    pub volumes: Vec<StickVolume>,
     /// Why other volumes cannot take a file, a sentence each.
     pub others: Vec<String>,
 }
 
-impl Survey {
+impl StickSurvey {
     /// Surveys an inventory. Disks at `spared` are never written to, nor is a medium, a disk that is in use, or one that holds a
     /// node.
     #[must_use]
@@ -98,7 +98,7 @@ impl Survey {
         let removable = |disk: &&Disk| disk.removable || disk.transport == Transport::Usb;
         for disk in inventory.disks.iter().filter(removable).filter(|disk| !disk.optical) {
             match obstacle(disk, spared) {
-                Some(why) => survey.others.push(format!("{}: {why}", told(disk))),
+                Some(why) => survey.others.push(format!("{}: {why}", describe_disk(disk))),
                 None => survey.look(disk),
             }
         }
@@ -127,13 +127,13 @@ impl Survey {
             None
         };
         match only {
-            Some((signature, format)) => self.volumes.push(Volume {
+            Some((signature, format)) => self.volumes.push(StickVolume {
                 node: node.to_owned(),
                 format,
                 size,
                 label: signature.label.clone(),
                 uuid: signature.uuid.clone(),
-                disk: told(disk),
+                disk: describe_disk(disk),
             }),
             None => {
                 let names: Vec<_> = found.iter().map(|found| found.kind.name()).collect();
@@ -172,7 +172,7 @@ fn is_esp(partition: &FoundPartition) -> bool {
 }
 
 /// Node, size, model and serial number.
-fn told(disk: &Disk) -> String {
+fn describe_disk(disk: &Disk) -> String {
     Disk { signatures: Vec::new(), ..disk.clone() }.identify()
 }
 
@@ -180,17 +180,17 @@ fn told(disk: &Disk) -> String {
 /// returns it is on the stick, and the stick can be pulled out.
 ///
 /// # Errors
-/// The volume is not in `inventory` any more or may not be written to ([`Survey::of`]); it cannot be mounted; it has no room;
+/// The volume is not in `inventory` any more or may not be written to ([`StickSurvey::of`]); it cannot be mounted; it has no room;
 /// writing fails. Each names the device, model and serial number.
 pub fn write(
-    volume: &Volume,
+    volume: &StickVolume,
     name: &str,
     content: &[u8],
     inventory: &Inventory,
     spared: &[PathBuf],
 ) -> Result<()> {
     let what = || format!("saving {name} to {} of {}", volume.describe(), volume.disk);
-    if !Survey::of(inventory, spared).volumes.contains(volume) {
+    if !StickSurvey::of(inventory, spared).volumes.contains(volume) {
         return Err(Failure::new(Class::DiskIo, what())
             .because(anyhow::anyhow!("the volume is no longer there, or is in use"))
             .hint("Look again, and choose a volume that is listed.")
@@ -219,7 +219,7 @@ fn is_read_only(error: &anyhow::Error) -> bool {
 }
 
 /// Runs `work` on the mounted volume and unmounts it in any case.
-fn mounted<T>(volume: &Volume, work: impl FnOnce(&Path) -> Result<T>) -> Result<T> {
+fn mounted<T>(volume: &StickVolume, work: impl FnOnce(&Path) -> Result<T>) -> Result<T> {
     let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
     unshare(CloneFlags::CLONE_NEWNS)
         .and_then(|()| mount(None::<&str>, "/", None::<&str>, private, None::<&str>))
@@ -286,11 +286,11 @@ mod tests {
         Disk { transport: Transport::Usb, partitions, ..disk(name, ByteSize::gib(8)) }
     }
 
-    fn survey(disks: Vec<Disk>) -> Survey {
-        Survey::of(&Inventory { disks, nics: vec![] }, &["/dev/sdx".into()])
+    fn survey(disks: Vec<Disk>) -> StickSurvey {
+        StickSurvey::of(&Inventory { disks, nics: vec![] }, &["/dev/sdx".into()])
     }
 
-    fn nodes(survey: &Survey) -> Vec<&str> {
+    fn nodes(survey: &StickSurvey) -> Vec<&str> {
         survey.volumes.iter().filter_map(|volume| volume.node.to_str()).collect()
     }
 
@@ -360,7 +360,7 @@ mod tests {
     #[test]
     fn a_volume_that_has_gone_is_not_written_to_and_is_named() {
         let inventory = Inventory { disks: vec![stick("sda", Some(SignatureKind::Vfat))], nics: vec![] };
-        let volume = Survey::of(&inventory, &[]).volumes.remove(0);
+        let volume = StickSurvey::of(&inventory, &[]).volumes.remove(0);
         for (now, spared) in [(Inventory::default(), vec![]), (inventory, vec!["/dev/sda".into()])] {
             let error = write(&volume, "a.txt", b"a", &now, &spared).unwrap_err();
             assert_eq!(class_of(&error), Class::DiskIo);
@@ -377,7 +377,7 @@ mod tests {
     fn a_volume_that_cannot_be_mounted_is_named_with_its_disk() {
         let inventory =
             Inventory { disks: vec![stick("nothing-of-that-name", Some(SignatureKind::Vfat))], nics: vec![] };
-        let volume = Survey::of(&inventory, &[]).volumes.remove(0);
+        let volume = StickSurvey::of(&inventory, &[]).volumes.remove(0);
         let text = render(&write(&volume, "a.txt", b"a", &inventory, &[]).unwrap_err());
         assert!(text.contains("model QEMU HARDDISK, serial serial-nothing"), "{text}");
     }
@@ -415,7 +415,7 @@ mod tests {
             ..disk("loop", ByteSize::mib(16))
         };
         let inventory = Inventory { disks: vec![disk], nics: vec![] };
-        let volume = Survey::of(&inventory, &[]).volumes.remove(0);
+        let volume = StickSurvey::of(&inventory, &[]).volumes.remove(0);
         let written = write(&volume, "report", b"what has failed", &inventory, &[]);
         let large = write(&volume, "large", &vec![0; 32 << 20], &inventory, &[]);
         run("losetup", &["--detach", &device]);

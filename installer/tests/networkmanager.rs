@@ -10,7 +10,7 @@ use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt;
 use std::process::{Command, Stdio};
 
-use installer::nics::Cards;
+use installer::nics::CardSelectors;
 use installer::node::network;
 use model::config::{InstallConfig, parse};
 
@@ -101,7 +101,7 @@ fn run(profiles: &[(String, Vec<u8>)], networking: bool, script: &str) -> tempfi
         let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).unwrap();
         file.write_all(bytes).unwrap();
     }
-    let files = network::files(&InstallConfig::default(), &Cards::default());
+    let files = network::files(&InstallConfig::default(), &CardSelectors::default());
     let settings = files.iter().find(|file| file.path == "etc/NetworkManager/conf.d/10-nqrust.conf").unwrap();
     fs::write(path.join("conf.d/10-nqrust.conf"), &settings.bytes).unwrap();
     fs::write(path.join("bus.conf"), BUS.replace("DIR", &path.display().to_string())).unwrap();
@@ -152,7 +152,7 @@ fn complaints(profiles: &[(String, Vec<u8>)]) -> Vec<String> {
 /// NetworkManager.
 fn profiles(case: &str, document: &str) -> Vec<(String, Vec<u8>)> {
     let config = parse(document, case).unwrap_or_else(|error| panic!("{case}: {error}\n{document}"));
-    let files = network::files(&config, &Cards::default());
+    let files = network::files(&config, &CardSelectors::default());
     let files = files.iter().filter(|file| file.path.ends_with(".nmconnection"));
     files
         .map(|file| {

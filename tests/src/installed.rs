@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use base::digest::Digest;
 use base::size::ByteSize;
 use installer::plan::SectorSize;
-use installer::plan::layout::{Wish, arrange};
+use installer::plan::layout::{LayoutRequest, arrange};
 use model::config::sizes::PartitionSizes;
 use model::config::{Profile, Role};
 use model::release::{MANIFEST, Payload, Purpose, Release, metadata_path};
@@ -20,7 +20,7 @@ use crate::programs;
 pub fn expected(medium: &Medium, role: Role, size: ByteSize) -> Result<Expected> {
     let release = medium.release()?;
     let payload = |purpose| release.payload(purpose).with_context(|| format!("no payload for {purpose:?}"));
-    let wish = Wish {
+    let request = LayoutRequest {
         disk: size,
         sector: SectorSize::B512,
         sizes: PartitionSizes::of(Profile::Trial),
@@ -28,7 +28,7 @@ pub fn expected(medium: &Medium, role: Role, size: ByteSize) -> Result<Expected>
         data: true,
     };
     // The offsets do not depend on the GUID of the disk.
-    let parts = arrange(wish, uuid::Uuid::nil())?.into_iter().map(|part| Part {
+    let parts = arrange(request, uuid::Uuid::nil())?.into_iter().map(|part| Part {
         name: part.name.as_str().to_owned(),
         start: part.start.get(),
         size: part.size.get(),

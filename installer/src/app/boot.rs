@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use crate::node::boot::{self, Places};
+use crate::node::boot::{self, BootRoots};
 use crate::node::mount::SystemMounter;
 use base::files;
 use base::program::print;
@@ -12,7 +12,7 @@ use base::program::print;
 /// Mounts the node below `root`, the root of the new system, and prints what was done.
 pub(crate) fn boot_node(root: &Path) -> Result<()> {
     let cmdline = files::read_text(Path::new("/proc/cmdline"))?;
-    let places = Places { root, run: Path::new("/run") };
+    let places = BootRoots { root, run: Path::new("/run") };
     let text = match boot::boot(&places, &cmdline, &mut SystemMounter)? {
         Some(boot) => {
             let applied = format!("The node document is applied: {} files.", boot.outcome.written.len());

@@ -3,7 +3,9 @@
 use anyhow::Result;
 
 use super::gather::Media;
-use crate::installed::{Decision, FinishedNode, NodeOrigin, Offer, Reason, decide, find, read};
+use crate::installed::{
+    FinishedNode, InstallOffer, LeaveReason, NodeOrigin, ReinstallDecision, decide, find, read,
+};
 use crate::inventory::Inventory;
 use crate::plan::written_disks;
 use crate::ui::questions::ShownNode;
@@ -16,7 +18,7 @@ use model::config::InstallConfig;
 #[derive(Clone, Debug)]
 pub(crate) struct UntouchedNodes {
     pub(crate) nodes: Vec<FinishedNode>,
-    pub(crate) reason: Reason,
+    pub(crate) reason: LeaveReason,
 }
 
 impl UntouchedNodes {
@@ -60,12 +62,12 @@ pub(crate) fn without_configuration(
         return None;
     }
     let nodes = read(find(&inventory.disks.iter().collect::<Vec<_>>()), runner);
-    let reason = Reason::NoConfiguration(causes(error).join(": "));
+    let reason = LeaveReason::NoConfiguration(causes(error).join(": "));
     (nodes.len() == 1).then_some(UntouchedNodes { nodes, reason })
 }
 
 /// The install from this medium with this configuration, for comparison.
-pub(crate) fn offer(media: &Media, config: &InstallConfig) -> Result<Offer> {
+pub(crate) fn offer(media: &Media, config: &InstallConfig) -> Result<InstallOffer> {
     let mut sources: Vec<String> = Vec::new();
     // The version of the scheme is no setting; some documents contain nothing else.
     for entry in media.combined.entries.iter().filter(|entry| entry.path != "scheme_version") {
@@ -74,7 +76,7 @@ pub(crate) fn offer(media: &Media, config: &InstallConfig) -> Result<Offer> {
             sources.push(source);
         }
     }
-    Offer::of(&media.release, media.customization, config, sources)
+    InstallOffer::of(&media.release, media.customization, config, sources)
 }
 
 /// Nodes as the questions on the console show them.
@@ -103,13 +105,13 @@ pub(crate) fn foretell(
     }
     let rule = &config.install.reinstall;
     let would = match (decide(rule, &nodes, &offer(media, config)?)?, runner) {
-        (Decision::Install, _) => {
+        (ReinstallDecision::Install, _) => {
             format!("An automatic install overwrites it: install.reinstall is {rule}.")
         }
-        (Decision::Leave(Reason::Unknown), None) => format!(
+        (ReinstallDecision::Leave(LeaveReason::Unknown), None) => format!(
             "Whether an automatic install overwrites it depends on its record: install.reinstall is {rule}."
         ),
-        (Decision::Leave(reason), _) => {
+        (ReinstallDecision::Leave(reason), _) => {
             format!("An automatic install leaves it as it is and starts it: {}.", reason.text())
         }
     };

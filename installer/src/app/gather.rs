@@ -80,7 +80,7 @@ pub(crate) fn prepare(
     take_proxies(&combined.config)?;
     let named = medium.filter(|medium| is_url(medium)).map(str::to_owned);
     let named = named.or_else(|| configured(&combined.config));
-    let second = || named.as_deref().map(|named| place(named, &combined.authorities)).transpose();
+    let second = || named.as_deref().map(|named| open_medium(named, &combined.authorities)).transpose();
     let (first, release) = match machine.opened {
         Some(opened) => opened,
         None => opened(second()?.map_or_else(|| source(None), Ok)?)?,
@@ -122,7 +122,7 @@ fn configured(config: &InstallConfig) -> Option<String> {
     install.medium.clone().or(iso_url)
 }
 
-fn place(named: &str, authorities: &[String]) -> Result<Box<dyn PayloadSource>> {
+fn open_medium(named: &str, authorities: &[String]) -> Result<Box<dyn PayloadSource>> {
     match is_url(named) {
         true => Ok(Box::new(HttpMedium::trusting(named, authorities)?)),
         false => Ok(Box::new(LocalMedium::new(named))),
@@ -156,9 +156,9 @@ pub(crate) fn expected() -> Result<Option<Digest>> {
     expected_manifest(&kernel_command_line()?)
 }
 
-type Opened = (Box<dyn PayloadSource>, Release);
+type OpenedMedium = (Box<dyn PayloadSource>, Release);
 
-fn opened(source: Box<dyn PayloadSource>) -> Result<Opened> {
+fn opened(source: Box<dyn PayloadSource>) -> Result<OpenedMedium> {
     let release = read_release(source.as_ref(), expected()?)?;
     Ok((source, release))
 }
@@ -167,7 +167,7 @@ fn opened(source: Box<dyn PayloadSource>) -> Result<Opened> {
 struct ThisMachine<'a> {
     medium: Option<&'a str>,
     live: bool,
-    opened: Option<Opened>,
+    opened: Option<OpenedMedium>,
     custom: Content,
     /// The SHA-256 that a kernel parameter requires of `custom.img` on a server.
     custom_sha256: Option<Digest>,

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use crate::node::images::{self, BlobState, Report};
+use crate::node::images::{self, BlobState, ImagesReport};
 use crate::node::paths::DOCUMENT;
 use crate::node::paths::below;
 use crate::node::release;
@@ -28,13 +28,13 @@ pub(crate) fn check_images(root: &Path, context: &Context) -> Result<()> {
         .into())
 }
 
-fn check(root: &Path, context: &Context) -> Result<Report> {
+fn check(root: &Path, context: &Context) -> Result<ImagesReport> {
     let release = release::read(root)?;
     let install = config::load(&below(root, DOCUMENT))?.install;
     images::check(&release, install.own_role(), install.images(), root, &context.progress)
 }
 
-fn tell(report: &Report) -> String {
+fn tell(report: &ImagesReport) -> String {
     let mut text: String = report
         .faults
         .iter()
@@ -46,7 +46,7 @@ fn tell(report: &Report) -> String {
             format!("{state} {} of {}\n", fault.digest.oci(), fault.images.join(", "))
         })
         .collect();
-    let Report { images, blobs, present, .. } = report;
+    let ImagesReport { images, blobs, present, .. } = report;
     let verdict = match (report.faults.is_empty(), report.complete, report.deferred) {
         (true, false, true) => {
             format!("deferred: {images} images, {present} of {blobs} blobs here; the node pulls the others")
@@ -66,16 +66,17 @@ mod tests {
 
     #[test]
     fn the_last_line_is_the_verdict() {
-        let report = Report { images: 2, blobs: 3, present: 1, deferred: true, ..Report::default() };
+        let report =
+            ImagesReport { images: 2, blobs: 3, present: 1, deferred: true, ..ImagesReport::default() };
         assert_eq!(tell(&report), "deferred: 2 images, 1 of 3 blobs here; the node pulls the others\n");
-        let whole = Report { complete: true, present: 3, ..report.clone() };
+        let whole = ImagesReport { complete: true, present: 3, ..report.clone() };
         assert_eq!(tell(&whole), "complete: 2 images, 3 blobs\n");
         let fault = BlobFault {
             digest: Digest::of(b"x"),
             state: BlobState::Damaged,
             images: vec!["a.example.org/b:1".into()],
         };
-        let text = tell(&Report { faults: vec![fault], ..report });
+        let text = tell(&ImagesReport { faults: vec![fault], ..report });
         assert!(text.starts_with("damaged sha256:"), "{text}");
         assert!(text.ends_with("of a.example.org/b:1\nNOT complete: 2 images, 3 blobs\n"), "{text}");
     }

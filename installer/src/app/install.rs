@@ -14,11 +14,11 @@ use crate::execute::{
     Cancel, DOCUMENT, OpenDisk, RunEffects, SystemHost, Unpacking, execute, take_down, take_up,
 };
 use crate::installed::decide::words;
-use crate::installed::{Decision, InstallRecord, decide};
+use crate::installed::{InstallRecord, ReinstallDecision, decide};
 use crate::inventory::{Inventory, Roots};
 use crate::live::{is_live, set_up_network};
 use crate::node::cluster::ClusterMember;
-use crate::plan::{Finish, NodeTexts, SealedPlan};
+use crate::plan::{AfterInstall, NodeTexts, SealedPlan};
 use crate::preflight::join::pin;
 use crate::resolve::{SystemFetch, resolve};
 use base::command::SystemRunner;
@@ -31,7 +31,7 @@ use transfer::download::RetryPolicy;
 #[allow(clippy::large_enum_variant)]
 pub(crate) enum InstallEnd {
     /// The node is installed; what the machine does next.
-    Installed(Finish, Inventory),
+    Installed(AfterInstall, Inventory),
     /// Nothing was written, because of a finished node.
     Untouched(UntouchedNodes),
 }
@@ -59,7 +59,9 @@ pub(crate) fn carry_out(
     record.inventory(&inventory);
     let (rule, offer) = (&config.install.reinstall, finished_nodes::offer(media, config)?);
     let nodes = finished_nodes::look(config, &inventory, &SystemRunner);
-    if let (ReinstallConsent::ByRule, Decision::Leave(reason)) = (consent, decide(rule, &nodes, &offer)?) {
+    if let (ReinstallConsent::ByRule, ReinstallDecision::Leave(reason)) =
+        (consent, decide(rule, &nodes, &offer)?)
+    {
         return Ok(InstallEnd::Untouched(UntouchedNodes { nodes, reason }));
     }
     for node in &nodes {

@@ -4,7 +4,6 @@
 //! console for them, and both call `install`. `gather` finds medium and configuration for all of them.
 
 pub(crate) mod apply;
-pub(crate) mod audience;
 pub(crate) mod boot;
 pub(crate) mod console;
 pub(crate) mod consoles;
@@ -21,6 +20,7 @@ pub(crate) mod questions;
 pub(crate) mod registries;
 pub(crate) mod render;
 pub(crate) mod report;
+pub(crate) mod report_target;
 pub(crate) mod run;
 pub(crate) mod status;
 pub(crate) mod validate;

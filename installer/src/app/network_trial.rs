@@ -6,7 +6,8 @@ use std::time::Duration;
 use anyhow::Result;
 
 use crate::node::network_trial::{
-    Change, Concern, Difference, Ended, How, Networks, Now, Span, Standing, TrialState,
+    ClusterConcern, CurrentTrial, EndedTrial, NetworkChange, NetworkDifference, Networks, TrialEnding,
+    TrialSpan, TrialState, TrialStatus,
 };
 use crate::node::network_trial::{Trials, standing};
 use crate::node::nic_setup;
@@ -38,7 +39,7 @@ pub(crate) enum NetworkAction {
 /// The networks to try: a document, or `-` for standard input; for how long; whether a server may change its address.
 pub(crate) struct NetworkTrial {
     pub(crate) file: PathBuf,
-    pub(crate) seconds: Span,
+    pub(crate) seconds: TrialSpan,
     pub(crate) accept_address_change: bool,
 }
 
@@ -61,7 +62,7 @@ pub(crate) fn act(action: NetworkAction, context: &Context) -> Result<()> {
         NetworkAction::Try(trial) => trial.run(&trials, root, context),
         NetworkAction::Confirm => {
             let warnings = trials.confirm()?.warnings;
-            tell(&Ended { how: How::Confirmed, notes: warned(&warnings) }, context)
+            tell(&EndedTrial { how: TrialEnding::Confirmed, notes: warned(&warnings) }, context)
         }
         NetworkAction::Revert { expired } => tell(&trials.revert(expired)?, context),
         NetworkAction::SetUp => trials.set_up(),
@@ -77,7 +78,7 @@ fn warned(warnings: &[String]) -> Vec<String> {
     warnings.iter().map(|warning| format!("warning: {warning}")).collect()
 }
 
-fn tell(ended: &Ended, context: &Context) -> Result<()> {
+fn tell(ended: &EndedTrial, context: &Context) -> Result<()> {
     match context.format {
         Format::Json => print(&serde_json::to_string_pretty(ended)?),
         Format::Text => print(&ended.to_string()),
@@ -97,11 +98,11 @@ fn show(trials: &Trials<'_>, root: &Path, context: &Context) -> Result<()> {
 }
 
 /// The networks as a document; remarks are in comments, so that it can be tried as it is.
-fn shown(networks: &Networks, standing: &Standing) -> String {
+fn shown(networks: &Networks, standing: &TrialStatus) -> String {
     let told = match standing {
-        Standing::None => String::new(),
-        Standing::Ended(ended) => ended.to_string(),
-        Standing::Now(now) => {
+        TrialStatus::None => String::new(),
+        TrialStatus::Ended(ended) => ended.to_string(),
+        TrialStatus::Now(now) => {
             let changes: String = now.differences.iter().map(|change| format!("\n{change}")).collect();
             format!("On trial for another {} seconds:{changes}", now.left)
         }
@@ -126,10 +127,10 @@ impl NetworkTrial {
                     serde_json::json!({ "trial": standing, "remarks": change.remarks, "concerns": concerns });
                 print(&serde_json::to_string_pretty(&all)?)?;
             }
-            Format::Text => print(&came_of(&standing))?,
+            Format::Text => print(&trial_state(&standing))?,
         }
         match standing {
-            Standing::Ended(Ended { how: How::Failed, .. }) => {
+            TrialStatus::Ended(EndedTrial { how: TrialEnding::Failed, .. }) => {
                 let what = "the new network could not be set up, and the old one is back";
                 Err(Failure::new(Class::Network, what)
                     .hint("See: journalctl -u nqrust-network-set-up")
@@ -151,10 +152,13 @@ impl NetworkTrial {
     }
 
     /// Waits until the new network is set up, or the trial has ended. The trial does not need this program.
-    fn wait(&self, root: &Path) -> Result<Standing> {
+    fn wait(&self, root: &Path) -> Result<TrialStatus> {
         loop {
             let standing = standing(root)?;
-            if !matches!(standing, Standing::Now(Now { state: TrialState::SettingUp, left: 1.., .. })) {
+            if !matches!(
+                standing,
+                TrialStatus::Now(CurrentTrial { state: TrialState::SettingUp, left: 1.., .. })
+            ) {
                 return Ok(standing);
             }
             std::thread::sleep(POLL_INTERVAL);
@@ -163,9 +167,9 @@ impl NetworkTrial {
 }
 
 /// The message when a trial has begun.
-fn begun(change: &Change, concerns: &[Concern], span: Span) -> String {
+fn begun(change: &NetworkChange, concerns: &[ClusterConcern], span: TrialSpan) -> String {
     let changes: String =
-        change.differences().iter().map(|change: &Difference| format!("{change}\n")).collect();
+        change.differences().iter().map(|change: &NetworkDifference| format!("{change}\n")).collect();
     let remarks = change.remarks.iter().map(|remark: &Diagnostic| format!("{remark}\n"));
     let concerns = concerns.iter().map(|concern| format!("warning: {}\n", concern.text));
     let warnings: String = remarks.chain(concerns).collect();
@@ -175,14 +179,14 @@ fn begun(change: &Change, concerns: &[Concern], span: Span) -> String {
     )
 }
 
-fn came_of(standing: &Standing) -> String {
+fn trial_state(standing: &TrialStatus) -> String {
     match standing {
-        Standing::Now(now) => {
+        TrialStatus::Now(now) => {
             let notes: String = now.notes.iter().map(|note| format!("{note}\n")).collect();
             format!("{notes}Set up. {} seconds are left.", now.left)
         }
-        Standing::Ended(ended) => ended.to_string(),
-        Standing::None => String::new(),
+        TrialStatus::Ended(ended) => ended.to_string(),
+        TrialStatus::None => String::new(),
     }
 }
 
@@ -196,14 +200,14 @@ mod tests {
         let text = "install: {management_interface: {interfaces: [{name: a}], vlan_id: 7}}";
         let networks = Networks::of(&parse(text, "f").unwrap());
         let changes = networks.differences(&Networks::default());
-        let now = Now {
+        let now = CurrentTrial {
             left: 9,
-            span: Span::USUAL,
+            span: TrialSpan::USUAL,
             state: TrialState::Running,
             notes: vec![],
             differences: changes,
         };
-        let shown = shown(&networks, &Standing::Now(now));
+        let shown = shown(&networks, &TrialStatus::Now(now));
         assert!(
             shown.starts_with("# On trial for another 9 seconds:\n# install.management_interface."),
             "{shown}"
@@ -215,8 +219,8 @@ mod tests {
     fn who_begins_a_trial_is_told_what_changes_and_what_to_do() {
         let document = "install: {mode: install, management_interface: {interfaces: [{name: a}]}}";
         let part = "install: {management_interface: {interfaces: [{name: a}], mtu: 9000}}";
-        let change = Change::read(document, part, ("node.yaml", "new.yaml")).unwrap();
-        let text = begun(&change, &[], Span::USUAL);
+        let change = NetworkChange::read(document, part, ("node.yaml", "new.yaml")).unwrap();
+        let text = begun(&change, &[], TrialSpan::USUAL);
         assert!(text.starts_with("install.management_interface.mtu: 0 -> 9000\nnew.yaml:1:"), "{text}");
         assert!(text.contains("warning: ") && text.contains("On trial for 120 seconds"), "{text}");
     }

@@ -14,19 +14,19 @@ use anyhow::Result;
 use serde_json::json;
 use uuid::Uuid;
 
-use super::audience::Audience;
 use super::finished_nodes::{self, UntouchedNodes};
 use super::gather::{self, Media};
 use super::install::{ReinstallConsent, carry_out};
 use super::inventory_file::read_inventory;
 use super::report::{Evidence, RunRecord};
+use super::report_target::ReportTarget;
 use super::{consoles, fitness};
 use crate::execute::{Cancel, finish, start_node};
 use crate::installed::FinishedNode;
 use crate::inventory::{Inventory, Roots};
-use crate::live::help::{self, Access};
+use crate::live::help::{self, HelpAccess};
 use crate::live::{is_live, set_up_network};
-use crate::plan::{Finish, Plan};
+use crate::plan::{AfterInstall, Plan};
 use crate::preflight::network::Offline;
 use crate::preflight::{Intent, PreflightReport};
 use crate::report;
@@ -37,7 +37,7 @@ use crate::ui::questions::{
     self, ConfigOrigin, ConversationEnd, ConversationFacts, Destination, InstallMachine, ShownNode, run,
 };
 use crate::ui::toolkit::Console;
-use crate::usb_stick::{self, Survey, Volume};
+use crate::usb_stick::{self, StickSurvey, StickVolume};
 use base::command::SystemRunner;
 use base::failure::{Class, Classify, Failure, class_of};
 use base::files::write_atomically;
@@ -88,9 +88,9 @@ impl QuestionSettings {
     }
 }
 
-/// Asks, and installs the answers. Each install is reported to the audience.
-pub(crate) fn ask(media: &Media, settings: &QuestionSettings, audience: Audience) -> Result<()> {
-    let player = Player::new(media, settings, audience)?;
+/// Asks, and installs the answers. Each install is reported to the target.
+pub(crate) fn ask(media: &Media, settings: &QuestionSettings, report_target: ReportTarget) -> Result<()> {
+    let player = QuestionedMachine::new(media, settings, report_target)?;
     let facts = player.conversation(None)?;
     run::run(settings.open()?, facts, Answers::on(&media.combined), &player).map(drop)
 }
@@ -100,11 +100,11 @@ pub(crate) fn ask(media: &Media, settings: &QuestionSettings, audience: Audience
 pub(crate) fn leave(
     media: &Media,
     settings: &QuestionSettings,
-    audience: Audience,
+    report_target: ReportTarget,
     left: &UntouchedNodes,
     progress: &Progress,
 ) -> Result<()> {
-    let player = Player::new(media, settings, audience)?;
+    let player = QuestionedMachine::new(media, settings, report_target)?;
     *locked(&player.nodes) = left.nodes.clone();
     let consoles = settings.open().unwrap_or_default();
     if consoles.is_empty() {
@@ -122,10 +122,10 @@ pub(crate) fn leave(
 }
 
 /// This machine, or in a rehearsal none.
-struct Player<'a> {
+struct QuestionedMachine<'a> {
     media: &'a Media,
     settings: &'a QuestionSettings,
-    audience: Audience,
+    report_target: ReportTarget,
     live: bool,
     spared: Mutex<Vec<PathBuf>>,
     /// The evidence of the last failed install.
@@ -133,11 +133,11 @@ struct Player<'a> {
     nodes: Mutex<Vec<FinishedNode>>,
 }
 
-impl<'a> Player<'a> {
-    fn new(media: &'a Media, settings: &'a QuestionSettings, audience: Audience) -> Result<Self> {
+impl<'a> QuestionedMachine<'a> {
+    fn new(media: &'a Media, settings: &'a QuestionSettings, report_target: ReportTarget) -> Result<Self> {
         let live = is_live(&gather::kernel_command_line()?);
         let (spared, evidence, nodes) = (Mutex::default(), Mutex::default(), Mutex::default());
-        Ok(Self { media, settings, audience, live, spared, evidence, nodes })
+        Ok(Self { media, settings, report_target, live, spared, evidence, nodes })
     }
 
     /// The facts before the first question.
@@ -206,13 +206,13 @@ impl<'a> Player<'a> {
     }
 
     /// Writes a file to a stick; returns its place in words.
-    fn write(&self, volume: &Volume, name: &str, content: &[u8]) -> Result<String> {
+    fn write(&self, volume: &StickVolume, name: &str, content: &[u8]) -> Result<String> {
         usb_stick::write(volume, name, content, &self.inventory()?, &locked(&self.spared))?;
         Ok(format!("{name} is on {}. The stick can be pulled out.", volume.describe()))
     }
 }
 
-impl InstallMachine for Player<'_> {
+impl InstallMachine for QuestionedMachine<'_> {
     fn inventory(&self) -> Result<Inventory> {
         match &self.settings.rehearsal {
             Some(Some(path)) => read_inventory(path),
@@ -240,7 +240,7 @@ impl InstallMachine for Player<'_> {
         if self.settings.rehearsal.is_some() || !self.live {
             return Ok("The network was not tried: this is not the system of the medium.".into());
         }
-        let notes = Notes::default();
+        let notes = NoteCollector::default();
         let progress = Progress::new(vec![Box::new(notes.clone())]);
         set_up_network(config, Path::new("/"), &SystemRunner, &progress)
             .class(Class::Network, || "setting up the network".into())?;
@@ -308,8 +308,8 @@ impl InstallMachine for Player<'_> {
             // The journal of the live system gets what the screen shows.
             progress.add(Box::new(PlainLines::new(std::io::stderr())));
         }
-        let reporter = self.audience.reporter(progress);
-        let mut record = RunRecord::begin(progress, reporter, &self.audience.tokens);
+        let reporter = self.report_target.reporter(progress);
+        let mut record = RunRecord::begin(progress, reporter, &self.report_target.tokens);
         record.config(config);
         record.trust(&self.authorities(config));
         let cancel = || Ok(Cancel::new(&STOP));
@@ -336,11 +336,11 @@ impl InstallMachine for Player<'_> {
         Ok(Secret::new(recorded(&config.for_node()?)))
     }
 
-    fn volumes(&self) -> Result<Survey> {
-        Ok(Survey::of(&self.inventory()?, &locked(&self.spared)))
+    fn volumes(&self) -> Result<StickSurvey> {
+        Ok(StickSurvey::of(&self.inventory()?, &locked(&self.spared)))
     }
 
-    fn save_configuration(&self, config: &InstallConfig, volume: &Volume) -> Result<String> {
+    fn save_configuration(&self, config: &InstallConfig, volume: &StickVolume) -> Result<String> {
         let host = config.os.hostname.as_deref().map(|host| format!("-{host}")).unwrap_or_default();
         let name = format!("nqrust-config{host}.yaml");
         self.write(volume, &name, self.configuration(config)?.expose().as_bytes())
@@ -363,7 +363,7 @@ impl InstallMachine for Player<'_> {
         }
     }
 
-    fn open_access(&self) -> Result<Access> {
+    fn open_access(&self) -> Result<HelpAccess> {
         help::open(&gather::kernel_command_line()?, &SystemRunner)
     }
 
@@ -377,8 +377,8 @@ impl InstallMachine for Player<'_> {
 
     fn end(&self, how: ConversationEnd) -> Result<()> {
         let how = match how {
-            ConversationEnd::Restart => Finish::Reboot,
-            ConversationEnd::PowerOff => Finish::Poweroff,
+            ConversationEnd::Restart => AfterInstall::Reboot,
+            ConversationEnd::PowerOff => AfterInstall::Poweroff,
             ConversationEnd::Quit => return Ok(()),
         };
         finish(how, &self.inventory()?, &SystemRunner)
@@ -396,9 +396,9 @@ fn no_volume() -> Failure {
 }
 
 #[derive(Clone, Default)]
-struct Notes(Arc<Mutex<Vec<String>>>);
+struct NoteCollector(Arc<Mutex<Vec<String>>>);
 
-impl Sink for Notes {
+impl Sink for NoteCollector {
     fn show(&mut self, event: &Event) {
         if event.state == base::progress::State::Progress && event.bytes.is_none() {
             locked(&self.0).push(event.message.clone());
@@ -420,8 +420,12 @@ mod tests {
         Media { source, release: release(), combined, customization: None }
     }
 
-    fn player<'a>(media: &'a Media, settings: &'a QuestionSettings, audience: Audience) -> Player<'a> {
-        Player { live: false, ..Player::new(media, settings, audience).unwrap() }
+    fn player<'a>(
+        media: &'a Media,
+        settings: &'a QuestionSettings,
+        report_target: ReportTarget,
+    ) -> QuestionedMachine<'a> {
+        QuestionedMachine { live: false, ..QuestionedMachine::new(media, settings, report_target).unwrap() }
     }
 
     #[test]
@@ -429,8 +433,8 @@ mod tests {
         let server = Server::new(&[Manner::Status(204)]);
         let (media, settings) = (media(), QuestionSettings::default());
         let url = format!("{}/MARK-path", server.url).parse().unwrap();
-        let audience = Audience { url: Some(url), tokens: vec!["MARK-path".into()] };
-        let player = player(&media, &settings, audience);
+        let report_target = ReportTarget { url: Some(url), tokens: vec!["MARK-path".into()] };
+        let player = player(&media, &settings, report_target);
         let destination = |path: &str| {
             let url = format!("{}/{path}/", server.url).parse().unwrap();
             Destination::Url(url, UploadMethod::Put)
@@ -463,7 +467,7 @@ mod tests {
     #[test]
     fn nobody_is_let_in_on_a_system_that_is_not_live() {
         let (media, settings) = (media(), QuestionSettings::default());
-        let error = player(&media, &settings, Audience::default()).open_access().unwrap_err();
+        let error = player(&media, &settings, ReportTarget::default()).open_access().unwrap_err();
         assert_eq!(class_of(&error), Class::Invalid);
     }
 }

@@ -4,13 +4,13 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 
-use super::audience::Audience;
 use super::consoles;
 use super::finished_nodes::{self, UntouchedNodes};
 use super::gather::{self, Media};
 use super::install::{InstallEnd, ReinstallConsent, carry_out};
 use super::questions::{self, QuestionSettings};
 use super::report::RunRecord;
+use super::report_target::ReportTarget;
 use crate::execute::{Cancel, finish};
 use crate::inventory::{Inventory, Roots};
 use base::command::SystemRunner;
@@ -39,18 +39,18 @@ impl RunOptions {
         let settings = QuestionSettings { consoles: self.consoles, answers: self.answers.clone(), rehearsal };
         if self.rehearse {
             let media = self.media(&context.progress, &settings, &mut |_| {})?;
-            return questions::ask(&media, &settings, Audience::default());
+            return questions::ask(&media, &settings, ReportTarget::default());
         }
         let mut after = AfterRun::Nothing;
         consoles::with(self.consoles, &context.progress, || {
-            let audience = Audience::of(self.report.as_deref())?;
-            let reporter = audience.reporter(&context.progress);
-            let mut record = RunRecord::begin(&context.progress, reporter, &audience.tokens);
+            let report_target = ReportTarget::of(self.report.as_deref())?;
+            let reporter = report_target.reporter(&context.progress);
+            let mut record = RunRecord::begin(&context.progress, reporter, &report_target.tokens);
             let media = self.media(&context.progress, &settings, &mut |config| record.config(config));
             let (ended, media) = match media {
                 Ok(media) if !media.combined.config.install.automatic && settings.can_ask() => {
                     context.progress.note("console", "The questions are asked on the console");
-                    after = AfterRun::Ask(media, audience);
+                    after = AfterRun::Ask(media, report_target);
                     return Ok(());
                 }
                 Ok(media) => (install(&media, &context.progress, &mut record), media),
@@ -72,7 +72,7 @@ impl RunOptions {
                     if !self.reboot {
                         return Err(failure);
                     }
-                    after = AfterRun::Start(media, audience, left);
+                    after = AfterRun::Start(media, report_target, left);
                     Ok(())
                 }
                 Err(error) => record.end(Err(error)),
@@ -80,9 +80,9 @@ impl RunOptions {
         })?;
         match after {
             AfterRun::Nothing => Ok(()),
-            AfterRun::Ask(media, audience) => questions::ask(&media, &settings, audience),
-            AfterRun::Start(media, audience, left) => {
-                questions::leave(&media, &settings, audience, &left, &context.progress)
+            AfterRun::Ask(media, report_target) => questions::ask(&media, &settings, report_target),
+            AfterRun::Start(media, report_target, left) => {
+                questions::leave(&media, &settings, report_target, &left, &context.progress)
             }
         }
     }
@@ -110,9 +110,9 @@ impl RunOptions {
 /// What follows when the consoles are free again.
 enum AfterRun {
     Nothing,
-    Ask(Media, Audience),
+    Ask(Media, ReportTarget),
     /// Start the existing node, unless the user decides otherwise.
-    Start(Media, Audience, UntouchedNodes),
+    Start(Media, ReportTarget, UntouchedNodes),
 }
 
 /// Installs the configuration, if it is an automatic one.

@@ -7,7 +7,7 @@ use anyhow::Result;
 
 use crate::node::reporter::NodeReporter;
 use crate::node::stages::observed_node::ObservedNode;
-use crate::node::stages::readiness_watch::Watch;
+use crate::node::stages::readiness_watch::ReadinessWatch;
 use crate::node::stages::{self, Stage};
 use crate::node::status::Status;
 use base::command::SystemRunner;
@@ -49,12 +49,12 @@ impl StatusQuery {
         let Some(subject) = ObservedNode::read(&self.root)? else {
             return if text { print("This node has no cluster to wait for.") } else { Ok(()) };
         };
-        let watch = Watch { root: &self.root, subject: &subject, record: self.record };
+        let watch = ReadinessWatch { root: &self.root, subject: &subject, record: self.record };
         let mut reporter = self.reporter(&subject, context);
         let mut tell = |stages: &[Stage], news: bool| {
             reporter.iter_mut().for_each(|reporter| reporter.tell(stages));
             match stages::current(stages).filter(|_| news) {
-                Some(stage) if text => print(&told(stage)),
+                Some(stage) if text => print(&stage_line(stage)),
                 None if text && news => print("The node is ready in its cluster."),
                 _ => Ok(()),
             }
@@ -85,11 +85,11 @@ impl StatusQuery {
 fn not_ready(stage: &Stage) -> Failure {
     let hint = stage.next.clone().unwrap_or_else(|| "Wait longer, or see: installer status".into());
     let what = "the node did not become ready in its cluster within the time limit";
-    Failure::new(Class::Join, what).because(told(stage)).hint(hint)
+    Failure::new(Class::Join, what).because(stage_line(stage)).hint(hint)
 }
 
 /// A stage in one line.
-fn told(stage: &Stage) -> String {
+fn stage_line(stage: &Stage) -> String {
     stage.to_string().split_whitespace().collect::<Vec<_>>().join(" ")
 }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 
 use crate::app::network_trial::{NetworkAction, NetworkTrial, act};
-use crate::node::network_trial::Span;
+use crate::node::network_trial::TrialSpan;
 use base::program::Context;
 
 /// Show the networks of this node, or change them on trial: unless they are confirmed in time, the old ones come
@@ -45,8 +45,8 @@ struct TryArgs {
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// Time until the old networks come back unless the new ones are confirmed; 30 to 3600.
-    #[arg(long, value_name = "SECONDS", default_value_t = Span::USUAL)]
-    seconds: Span,
+    #[arg(long, value_name = "SECONDS", default_value_t = TrialSpan::USUAL)]
+    seconds: TrialSpan,
     /// Change the address of this node even if it is a server of its cluster.
     #[arg(long)]
     accept_address_change: bool,

@@ -22,7 +22,7 @@ pub use boot::finish::finish;
 pub use boot::start::start_node;
 pub use cancel::Cancel;
 pub use disk::device::BlockDevice;
-pub use disk::host::{Host, MountAccess, Mounted, SystemHost};
+pub use disk::host::{Host, MountAccess, MountedFilesystem, SystemHost};
 pub use disk::mirror::MadeArray;
 pub use disk::open_disk::OpenDisk;
 pub use disk::takedown::take_down;

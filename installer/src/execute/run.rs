@@ -28,7 +28,7 @@ use crate::plan::{EspFile, Filesystem, Partition, PartitionName, Plan, SealedPla
 use base::size::ByteSize;
 use medium::sources::Seen;
 use model::release::Payload;
-use outcome::{DiskTouched, told};
+use outcome::{DiskTouched, disks_state};
 
 /// Carries out the plan, which says everything that is written. After an error the disk is unchanged if nothing had been written
 /// yet, and otherwise does not boot; the error says which.
@@ -41,9 +41,9 @@ pub fn execute(sealed: &SealedPlan, effects: &RunEffects<'_>) -> Result<()> {
     let second = plan.mirror.as_ref().map(|mirror| (effects.open)(&mirror.disk)).transpose()?;
     let others = OtherDisks::open(plan, effects)?;
     let system = SystemDisks::new(plan, &guard, second.as_deref())?;
-    system.each(|disk| other_disks::spare(plan, &disk.device, disk.target))?;
+    system.each(|disk| other_disks::refuse_protected(plan, &disk.device, disk.target))?;
     if let Some((device, data)) = others.data(plan) {
-        other_disks::spare(plan, device, &data.disk)?;
+        other_disks::refuse_protected(plan, device, &data.disk)?;
     }
     let keeper = keep::rehearse(plan, effects.device, others.kept())?;
     plan.warnings.iter().for_each(|warning| effects.progress.note("run", format!("warning: {warning}")));
@@ -108,7 +108,7 @@ impl Run<'_, '_> {
             if self.system.committed() {
                 touched = DiskTouched::Committed;
             }
-            done.map_err(|error| told(error, step, self.plan, (touched, self.begun)))?;
+            done.map_err(|error| disks_state(error, step, self.plan, (touched, self.begun)))?;
         }
         Ok(())
     }

@@ -3,20 +3,20 @@
 use anyhow::Result;
 
 use super::read::{FinishedNode, NodeOrigin};
-use super::record::Offer;
+use super::record::InstallOffer;
 use model::config::{OnceWord, Reinstall};
 
 /// What an automatic install does.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Decision {
+pub enum ReinstallDecision {
     Install,
     /// It writes nothing, for this reason.
-    Leave(Reason),
+    Leave(LeaveReason),
 }
 
 /// Why a node is left as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reason {
+pub enum LeaveReason {
     /// The rule does not ask for a reinstall.
     NotAsked,
     /// It was installed from this medium with this configuration.
@@ -35,34 +35,40 @@ pub enum Reason {
 ///
 /// # Errors
 /// The configurations could not be compared.
-pub fn decide(rule: &Reinstall, nodes: &[FinishedNode], offer: &Offer) -> Result<Decision> {
+pub fn decide(rule: &Reinstall, nodes: &[FinishedNode], offer: &InstallOffer) -> Result<ReinstallDecision> {
     if nodes.is_empty() {
-        return Ok(Decision::Install);
+        return Ok(ReinstallDecision::Install);
     }
     if *rule == Reinstall::Never {
-        return Ok(Decision::Leave(Reason::NotAsked));
+        return Ok(ReinstallDecision::Leave(LeaveReason::NotAsked));
     }
     for node in nodes {
-        if let Some(reason) = stays(rule, node, offer)? {
-            return Ok(Decision::Leave(reason));
+        if let Some(reason) = reason_to_leave(rule, node, offer)? {
+            return Ok(ReinstallDecision::Leave(reason));
         }
     }
-    Ok(Decision::Install)
+    Ok(ReinstallDecision::Install)
 }
 
-fn stays(rule: &Reinstall, node: &FinishedNode, offer: &Offer) -> Result<Option<Reason>> {
+fn reason_to_leave(
+    rule: &Reinstall,
+    node: &FinishedNode,
+    offer: &InstallOffer,
+) -> Result<Option<LeaveReason>> {
     Ok(match (rule, &node.origin) {
-        (Reinstall::Never, _) => Some(Reason::NotAsked),
-        (_, NodeOrigin::Unreadable(_)) => Some(Reason::Unknown),
+        (Reinstall::Never, _) => Some(LeaveReason::NotAsked),
+        (_, NodeOrigin::Unreadable(_)) => Some(LeaveReason::Unknown),
         (Reinstall::Once(word), NodeOrigin::Recorded(record)) => {
-            record.words.contains(word).then(|| Reason::Used(word.clone()))
+            record.words.contains(word).then(|| LeaveReason::Used(word.clone()))
         }
         (Reinstall::Once(_), NodeOrigin::Unrecorded(_)) => None,
-        (Reinstall::Changed, NodeOrigin::Recorded(record)) => record.is_of(offer)?.then_some(Reason::Same),
+        (Reinstall::Changed, NodeOrigin::Recorded(record)) => {
+            record.is_of(offer)?.then_some(LeaveReason::Same)
+        }
         // Its configuration is unknown; another manifest is enough.
         (Reinstall::Changed, NodeOrigin::Unrecorded(known)) => match known {
             Some(known) if known.release != offer.release => None,
-            _ => Some(Reason::Unknown),
+            _ => Some(LeaveReason::Unknown),
         },
     })
 }
@@ -100,7 +106,7 @@ pub(crate) mod tests {
         FinishedNode { place, twin: None, identity: Some(identity), origin }
     }
 
-    pub(crate) fn recorded(offer: &Offer, words: &[&str]) -> FinishedNode {
+    pub(crate) fn recorded(offer: &InstallOffer, words: &[&str]) -> FinishedNode {
         let words: Vec<OnceWord> = words.iter().map(|word| word.parse().unwrap()).collect();
         node(NodeOrigin::Recorded(Box::new(InstallRecord::begin(offer, &words).unwrap())))
     }
@@ -112,7 +118,7 @@ pub(crate) mod tests {
     #[test]
     fn a_disk_without_a_node_is_installed_on_whatever_the_rule() {
         for rule in [Reinstall::Never, Reinstall::Changed, once("a")] {
-            assert_eq!(decide(&rule, &[], &offer("{}")).unwrap(), Decision::Install);
+            assert_eq!(decide(&rule, &[], &offer("{}")).unwrap(), ReinstallDecision::Install);
         }
     }
 
@@ -121,37 +127,43 @@ pub(crate) mod tests {
         let (here, other) = (offer("{os: {hostname: a}}"), offer("{os: {hostname: b}}"));
         for nodes in [vec![recorded(&here, &[])], vec![recorded(&other, &[])]] {
             let decision = decide(&Reinstall::default(), &nodes, &here).unwrap();
-            assert_eq!(decision, Decision::Leave(Reason::NotAsked));
+            assert_eq!(decision, ReinstallDecision::Leave(LeaveReason::NotAsked));
         }
     }
 
     #[test]
     fn the_same_medium_never_installs_twice_with_the_same_configuration() {
         let (here, other) = (offer("{os: {hostname: a}}"), offer("{os: {hostname: b}}"));
-        let newer = Offer { release: Digest::of(b"newer"), ..here.clone() };
+        let newer = InstallOffer { release: Digest::of(b"newer"), ..here.clone() };
         let rule = Reinstall::Changed;
-        assert_eq!(decide(&rule, &[recorded(&here, &[])], &here).unwrap(), Decision::Leave(Reason::Same));
-        assert_eq!(decide(&rule, &[recorded(&here, &[])], &other).unwrap(), Decision::Install);
-        assert_eq!(decide(&rule, &[recorded(&here, &[])], &newer).unwrap(), Decision::Install);
+        assert_eq!(
+            decide(&rule, &[recorded(&here, &[])], &here).unwrap(),
+            ReinstallDecision::Leave(LeaveReason::Same)
+        );
+        assert_eq!(decide(&rule, &[recorded(&here, &[])], &other).unwrap(), ReinstallDecision::Install);
+        assert_eq!(decide(&rule, &[recorded(&here, &[])], &newer).unwrap(), ReinstallDecision::Install);
         // After that install the rule does not apply again.
-        assert_eq!(decide(&rule, &[recorded(&newer, &[])], &newer).unwrap(), Decision::Leave(Reason::Same));
+        assert_eq!(
+            decide(&rule, &[recorded(&newer, &[])], &newer).unwrap(),
+            ReinstallDecision::Leave(LeaveReason::Same)
+        );
         // One of two nodes is enough.
         let both = [recorded(&other, &[]), recorded(&here, &[])];
-        assert_eq!(decide(&rule, &both, &here).unwrap(), Decision::Leave(Reason::Same));
+        assert_eq!(decide(&rule, &both, &here).unwrap(), ReinstallDecision::Leave(LeaveReason::Same));
     }
 
     #[test]
     fn a_word_forces_one_install_and_is_recorded() {
         let here = offer("{os: {hostname: a}}");
         let before = [recorded(&here, &["first"])];
-        assert_eq!(decide(&once("second"), &before, &here).unwrap(), Decision::Install);
+        assert_eq!(decide(&once("second"), &before, &here).unwrap(), ReinstallDecision::Install);
         let words: Vec<_> =
             words(&once("second"), &before).iter().map(|word| word.as_str().to_owned()).collect();
         assert_eq!(words, ["first", "second"]);
         let after = [recorded(&here, &["first", "second"])];
         for word in ["first", "second"] {
-            let used = Reason::Used(word.parse().unwrap());
-            assert_eq!(decide(&once(word), &after, &here).unwrap(), Decision::Leave(used));
+            let used = LeaveReason::Used(word.parse().unwrap());
+            assert_eq!(decide(&once(word), &after, &here).unwrap(), ReinstallDecision::Leave(used));
         }
     }
 
@@ -160,7 +172,7 @@ pub(crate) mod tests {
         let here = offer("{}");
         let nodes = [node(NodeOrigin::Unreadable("Input/output error".into()))];
         for rule in [Reinstall::Changed, once("a")] {
-            assert_eq!(decide(&rule, &nodes, &here).unwrap(), Decision::Leave(Reason::Unknown));
+            assert_eq!(decide(&rule, &nodes, &here).unwrap(), ReinstallDecision::Leave(LeaveReason::Unknown));
         }
     }
 
@@ -171,8 +183,11 @@ pub(crate) mod tests {
             node(NodeOrigin::Unrecorded(Some(KnownRelease { product: "NQRust 0.9".into(), release })))
         };
         let decided = |rule: &Reinstall, node| decide(rule, &[node], &here).unwrap();
-        assert_eq!(decided(&Reinstall::Changed, known(Digest::of(b"older"))), Decision::Install);
-        assert_eq!(decided(&Reinstall::Changed, known(here.release)), Decision::Leave(Reason::Unknown));
-        assert_eq!(decided(&once("a"), known(here.release)), Decision::Install);
+        assert_eq!(decided(&Reinstall::Changed, known(Digest::of(b"older"))), ReinstallDecision::Install);
+        assert_eq!(
+            decided(&Reinstall::Changed, known(here.release)),
+            ReinstallDecision::Leave(LeaveReason::Unknown)
+        );
+        assert_eq!(decided(&once("a"), known(here.release)), ReinstallDecision::Install);
     }
 }

@@ -25,10 +25,10 @@ pub struct NodePlace {
 /// is the last write of an install. If that partition could not be read, the names are enough.
 #[must_use]
 pub fn find(disks: &[&Disk]) -> Vec<NodePlace> {
-    disks.iter().filter_map(|disk| place(disk)).collect()
+    disks.iter().filter_map(|disk| node_place(disk)).collect()
 }
 
-fn place(disk: &Disk) -> Option<NodePlace> {
+fn node_place(disk: &Disk) -> Option<NodePlace> {
     let named = |name: PartitionName| {
         disk.partitions.iter().find(|partition| partition.label.as_deref() == Some(name.as_str()))
     };

@@ -16,7 +16,7 @@ pub mod read;
 pub mod record;
 pub mod words;
 
-pub use decide::{Decision, Reason, decide};
+pub use decide::{LeaveReason, ReinstallDecision, decide};
 pub use find::{NodePlace, find};
 pub use read::{FinishedNode, KnownRelease, NodeOrigin, read};
-pub use record::{FILE, InstallRecord, Offer};
+pub use record::{FILE, InstallOffer, InstallRecord};

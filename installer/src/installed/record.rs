@@ -31,7 +31,7 @@ const KEYS_LEFT_OUT: [&str; 6] =
 
 /// The install that is about to begin, to be compared with a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Offer {
+pub struct InstallOffer {
     pub product: String,
     pub version: String,
     /// SHA-256 of the release manifest.
@@ -42,7 +42,7 @@ pub struct Offer {
     pub sources: Vec<String>,
 }
 
-impl Offer {
+impl InstallOffer {
     /// The offer of a medium with this manifest and this customization.
     pub fn of(
         release: &Release,
@@ -67,19 +67,19 @@ fn canonical(config: &InstallConfig) -> Result<Digest> {
     if let Some(install) = value.get_mut("install").and_then(Value::as_object_mut) {
         KEYS_LEFT_OUT.iter().for_each(|key| drop(install.remove(*key)));
     }
-    Ok(Digest::of(&serde_json::to_vec(&Sorted::from(value))?))
+    Ok(Digest::of(&serde_json::to_vec(&SortedJson::from(value))?))
 }
 
 /// JSON with its keys in order, whatever features of serde_json the rest of the program uses.
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Sorted {
-    Map(BTreeMap<String, Sorted>),
-    List(Vec<Sorted>),
+enum SortedJson {
+    Map(BTreeMap<String, SortedJson>),
+    List(Vec<SortedJson>),
     Single(Value),
 }
 
-impl From<Value> for Sorted {
+impl From<Value> for SortedJson {
     fn from(value: Value) -> Self {
         match value {
             Value::Object(map) => {
@@ -96,7 +96,7 @@ pub struct InstallRecord {
     version: u32,
     /// When the install began (RFC 3339).
     installed: String,
-    pub medium: Medium,
+    pub medium: RecordedMedium,
     /// A hash of the configuration.
     configuration: String,
     /// Where the configuration came from.
@@ -108,7 +108,7 @@ pub struct InstallRecord {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Medium {
+pub struct RecordedMedium {
     pub product: String,
     pub version: String,
     pub release: Digest,
@@ -118,7 +118,7 @@ pub struct Medium {
 
 impl InstallRecord {
     /// The record of an install that begins now. `words` are those of the nodes that it overwrites, and its own.
-    pub fn begin(offer: &Offer, words: &[OnceWord]) -> Result<Self> {
+    pub fn begin(offer: &InstallOffer, words: &[OnceWord]) -> Result<Self> {
         let salt = Uuid::new_v4();
         let mut kept: Vec<OnceWord> = Vec::new();
         for word in words {
@@ -129,7 +129,7 @@ impl InstallRecord {
         Ok(Self {
             version: VERSION,
             installed: format!("{:.0}", Timestamp::now()),
-            medium: Medium {
+            medium: RecordedMedium {
                 product: offer.product.clone(),
                 version: offer.version.clone(),
                 release: offer.release,
@@ -185,7 +185,7 @@ impl InstallRecord {
     ///
     /// # Errors
     /// No hash could be made.
-    pub fn is_of(&self, offer: &Offer) -> Result<bool> {
+    pub fn is_of(&self, offer: &InstallOffer) -> Result<bool> {
         let customization = offer.customization.map(|digest| hash(digest, self.salt)).transpose()?;
         Ok(self.medium.release == offer.release
             && self.medium.customization == customization
@@ -203,9 +203,9 @@ pub(crate) mod tests {
     use model::config::parse;
     use testing::release::release;
 
-    pub(crate) fn offer(document: &str) -> Offer {
+    pub(crate) fn offer(document: &str) -> InstallOffer {
         let sources = vec!["embedded configuration (config/install.yaml)".into()];
-        Offer::of(&release(), None, &parse(document, "f").unwrap(), sources).unwrap()
+        InstallOffer::of(&release(), None, &parse(document, "f").unwrap(), sources).unwrap()
     }
 
     const DOCUMENT: &str =
@@ -218,9 +218,9 @@ pub(crate) mod tests {
         let record = InstallRecord::parse(record.to_json().unwrap().expose()).unwrap();
         assert!(record.is_of(&offer).unwrap());
         let others = [
-            Offer { configuration: Digest::of(b"another"), ..offer.clone() },
-            Offer { release: Digest::of(b"another"), ..offer.clone() },
-            Offer { customization: Some(Digest::of(b"something")), ..offer.clone() },
+            InstallOffer { configuration: Digest::of(b"another"), ..offer.clone() },
+            InstallOffer { release: Digest::of(b"another"), ..offer.clone() },
+            InstallOffer { customization: Some(Digest::of(b"something")), ..offer.clone() },
         ];
         assert!(others.iter().all(|other| !record.is_of(other).unwrap()));
     }

@@ -1,6 +1,6 @@
 //! A finished node, and why it is left as it is, in words.
 
-use super::decide::Reason;
+use super::decide::LeaveReason;
 use super::read::{FinishedNode, NodeOrigin};
 use base::digest::Digest;
 
@@ -78,7 +78,7 @@ fn short(release: Digest) -> String {
     format!("release {}", digits.get(..16).unwrap_or(&digits))
 }
 
-impl Reason {
+impl LeaveReason {
     /// Why nothing is installed.
     #[must_use]
     pub fn text(&self) -> String {

@@ -11,12 +11,12 @@ use anyhow::{Context, Result};
 
 use super::disk::{Disk, FoundPartition};
 use super::holders::{self, Holder, HolderKind};
-use super::multipath::{self, Map};
+use super::multipath::{self, MultipathMap};
 use super::signatures::{ProbedContent, ProbedVolume, SignatureKind, Window};
 use super::sysfs::{Roots, attribute, names, node, number};
 use super::table;
 use super::udev::UdevRecord;
-use super::usage::Usage;
+use super::usage::DeviceUsage;
 use base::size::ByteSize;
 
 /// The kernel counts `size` and `start` in units of 512 bytes whatever the sector size
@@ -30,9 +30,9 @@ const SYNTHETIC: [&str; 8] = ["loop", "ram", "zram", "dm-", "md", "nbd", "fd", "
 pub(super) fn scan(roots: &Roots) -> Result<Vec<Disk>> {
     let block = roots.sys.join("block");
     std::fs::read_dir(&block).with_context(|| format!("listing {}", block.display()))?;
-    let usage = Usage::read(roots)?;
+    let usage = DeviceUsage::read(roots)?;
     let links = links(&roots.dev.join("disk"));
-    let scan = Scan { roots, usage: &usage, links: &links };
+    let scan = DiskScan { roots, usage: &usage, links: &links };
     let maps = multipath::maps(&roots.sys);
     let own = names(&block).into_iter().filter(|name| {
         let synthetic = SYNTHETIC.iter().any(|prefix| name.starts_with(prefix));
@@ -48,13 +48,13 @@ fn hidden(path: &Path) -> bool {
 }
 
 /// What the disks of one scan share.
-struct Scan<'a> {
+struct DiskScan<'a> {
     roots: &'a Roots,
-    usage: &'a Usage,
+    usage: &'a DeviceUsage,
     links: &'a BTreeMap<String, Vec<PathBuf>>,
 }
 
-impl Scan<'_> {
+impl DiskScan<'_> {
     fn disk(&self, name: &str) -> Disk {
         let path = self.roots.sys.join("block").join(name);
         let children = names(&path).into_iter().filter(|child| path.join(child).join("partition").exists());
@@ -67,7 +67,7 @@ impl Scan<'_> {
     }
 
     /// The disk of a multipath map. Its identity is that of the first path.
-    fn mapped(&self, map: &Map) -> Disk {
+    fn mapped(&self, map: &MultipathMap) -> Disk {
         let mut disk = self.facts(&map.name, self.partitions_of(map));
         disk.path = map.node.clone();
         table::complete(&mut disk, &self.device(&map.name));
@@ -75,7 +75,7 @@ impl Scan<'_> {
             (disk.transport, disk.model) = (first.transport, first.model);
             (disk.serial, disk.wwn) = (first.serial, first.wwn);
         }
-        disk.paths = map.paths.iter().map(|name| multipath::way(name, self.links(name))).collect();
+        disk.paths = map.paths.iter().map(|name| multipath::disk_path(name, self.links(name))).collect();
         disk.boot_medium |= map.paths.iter().any(|name| self.usage.is_boot_medium(name));
         disk.holders = self.holders(&disk);
         // Its partitions are devices of their own, not users of it.
@@ -88,7 +88,7 @@ impl Scan<'_> {
         disk
     }
 
-    fn partitions_of(&self, map: &Map) -> Vec<FoundPartition> {
+    fn partitions_of(&self, map: &MultipathMap) -> Vec<FoundPartition> {
         let found = multipath::partitions(&self.roots.sys, map).into_iter();
         found
             .map(|part| FoundPartition { path: part.node, ..self.partition(&part.on_path, part.name) })

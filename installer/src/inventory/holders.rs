@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::sysfs::{attribute, names, node};
-use super::usage::Usage;
+use super::usage::DeviceUsage;
 
 /// One use of a disk, a partition, or a device on top of them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -76,7 +76,7 @@ fn mapped(name: Option<&str>) -> String {
 }
 
 /// Everything that uses the devices `names` or is made of them, each after what it is made of.
-pub(super) fn of(sys: &Path, usage: &Usage, names: &[String]) -> Vec<Holder> {
+pub(super) fn of(sys: &Path, usage: &DeviceUsage, names: &[String]) -> Vec<Holder> {
     let mut levels: BTreeMap<String, usize> = BTreeMap::new();
     for name in names {
         climb(sys, usage, name, 0, &mut levels);
@@ -89,28 +89,28 @@ pub(super) fn of(sys: &Path, usage: &Usage, names: &[String]) -> Vec<Holder> {
 
 /// Gives each device above `name` the length of the longest way to it. The kernel has no loops of devices; a limit keeps a
 /// fabricated one from hanging.
-fn climb(sys: &Path, usage: &Usage, name: &str, level: usize, levels: &mut BTreeMap<String, usize>) {
+fn climb(sys: &Path, usage: &DeviceUsage, name: &str, level: usize, levels: &mut BTreeMap<String, usize>) {
     const HIGHEST: usize = 16;
     let known = levels.entry(name.to_owned()).or_insert(level);
     *known = level.max(*known);
     if level < HIGHEST {
-        for above in above(sys, usage, name) {
+        for above in devices_on_top(sys, usage, name) {
             climb(sys, usage, &above, level + 1, levels);
         }
     }
 }
 
 /// The kernel names of the devices that are made of `name`.
-fn above(sys: &Path, usage: &Usage, name: &str) -> Vec<String> {
-    let mut above = names(&place(sys, name).join("holders"));
+fn devices_on_top(sys: &Path, usage: &DeviceUsage, name: &str) -> Vec<String> {
+    let mut above = names(&device_directory(sys, name).join("holders"));
     above.extend(usage.loops_over(name));
     above
 }
 
 /// What uses `name` itself.
-fn on(sys: &Path, usage: &Usage, name: &str) -> Vec<Holder> {
+fn on(sys: &Path, usage: &DeviceUsage, name: &str) -> Vec<Holder> {
     let used = node(name);
-    let place = place(sys, name);
+    let place = device_directory(sys, name);
     let holder = |kind, name| Holder { on: used.clone(), kind, name, device: None };
     let mapper = attribute(&place.join("dm/name")).map(|name| format!("/dev/mapper/{name}"));
     let mut holders: Vec<_> = usage
@@ -122,8 +122,8 @@ fn on(sys: &Path, usage: &Usage, name: &str) -> Vec<Holder> {
         holders.push(holder(HolderKind::Swap, None));
     }
     holders.extend(usage.exports_of(&used).map(|name| holder(HolderKind::Target, Some(name.to_owned()))));
-    holders.extend(above(sys, usage, name).into_iter().map(|above| {
-        let (kind, name) = told(sys, &above);
+    holders.extend(devices_on_top(sys, usage, name).into_iter().map(|above| {
+        let (kind, name) = kind_and_name(sys, &above);
         Holder { device: Some(node(&above)), ..holder(kind, name) }
     }));
     holders
@@ -131,8 +131,8 @@ fn on(sys: &Path, usage: &Usage, name: &str) -> Vec<Holder> {
 
 /// The kind of a device, and its name if it has one beside the kernel's. The device mapper's users put their name before the
 /// identities of their devices (Documentation/admin-guide/device-mapper, and each tool's source).
-fn told(sys: &Path, name: &str) -> (HolderKind, Option<String>) {
-    let place = place(sys, name);
+fn kind_and_name(sys: &Path, name: &str) -> (HolderKind, Option<String>) {
+    let place = device_directory(sys, name);
     if let Some(mapped) = attribute(&place.join("dm/name")) {
         let uuid = attribute(&place.join("dm/uuid")).unwrap_or_default();
         let kind = match uuid.split_once('-').map_or("", |(user, _)| user) {
@@ -155,6 +155,6 @@ fn told(sys: &Path, name: &str) -> (HolderKind, Option<String>) {
 }
 
 /// The directory of a device in sysfs; partitions have theirs below their disk's, and a link here.
-fn place(sys: &Path, name: &str) -> PathBuf {
+fn device_directory(sys: &Path, name: &str) -> PathBuf {
     sys.join("class/block").join(name)
 }

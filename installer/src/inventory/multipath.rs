@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use super::disk::DiskPath;
 use super::sysfs::{attribute, names, node, number};
 
-pub(super) struct Map {
+pub(super) struct MultipathMap {
     /// The kernel's name, such as `dm-0`.
     pub(super) name: String,
     /// Its stable node, `/dev/mapper/NAME`.
@@ -25,13 +25,13 @@ pub(super) struct MapPartition {
     pub(super) on_path: PathBuf,
 }
 
-pub(super) fn maps(sys: &Path) -> Vec<Map> {
+pub(super) fn maps(sys: &Path) -> Vec<MultipathMap> {
     let block = sys.join("block");
     let maps = names(&block).into_iter().filter(|name| name.starts_with("dm-")).filter_map(|name| {
         let place = block.join(&name);
         let mapped = attribute(&place.join("dm/uuid")).is_some_and(|uuid| uuid.starts_with("mpath-"));
         let node = mapper(&place).filter(|_| mapped)?;
-        Some(Map { node, paths: names(&place.join("slaves")), name })
+        Some(MultipathMap { node, paths: names(&place.join("slaves")), name })
     });
     maps.collect()
 }
@@ -42,13 +42,13 @@ fn mapper(place: &Path) -> Option<PathBuf> {
 }
 
 /// A path to the disk.
-pub(super) fn way(name: &str, links: Vec<PathBuf>) -> DiskPath {
+pub(super) fn disk_path(name: &str, links: Vec<PathBuf>) -> DiskPath {
     DiskPath { name: name.to_owned(), path: node(name), links }
 }
 
 /// The partitions of a map. sysfs does not have their starts, but the kernel has read the same table on a path; a partition that
 /// no path has is only one of the map's holders.
-pub(super) fn partitions(sys: &Path, map: &Map) -> Vec<MapPartition> {
+pub(super) fn partitions(sys: &Path, map: &MultipathMap) -> Vec<MapPartition> {
     let block = sys.join("block");
     let holders = names(&block.join(&map.name).join("holders"));
     let found = holders.into_iter().filter_map(|name| {

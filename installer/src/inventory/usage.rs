@@ -18,7 +18,7 @@ struct Mount {
     source: String,
 }
 
-pub(super) struct Usage {
+pub(super) struct DeviceUsage {
     mounts: Vec<Mount>,
     swaps: Vec<String>,
     /// Loop devices and their backing files or devices.
@@ -29,7 +29,7 @@ pub(super) struct Usage {
     boot_medium: BTreeSet<String>,
 }
 
-impl Usage {
+impl DeviceUsage {
     pub(super) fn read(roots: &Roots) -> Result<Self> {
         let mountinfo = read_at_most(&roots.proc.join("self/mountinfo"), 4 << 20)?;
         let mounts: Vec<_> = String::from_utf8_lossy(&mountinfo).lines().filter_map(mount).collect();

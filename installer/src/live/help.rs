@@ -36,7 +36,7 @@ const PASSWORD_LETTERS: usize = 16;
 const GROUP_LETTERS: usize = 4;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Access {
+pub struct HelpAccess {
     /// The password of [`ACCOUNT`].
     pub password: Secret,
     /// Where the SSH server answers: a device and its addresses, one device a text.
@@ -50,8 +50,8 @@ pub struct Access {
 /// Opens the system that has this kernel command line.
 ///
 /// # Errors
-/// It is no live system, or the password cannot be set. A server that does not start is reported in [`Access::trouble`].
-pub fn open(command_line: &str, runner: &dyn Runner) -> Result<Access> {
+/// It is no live system, or the password cannot be set. A server that does not start is reported in [`HelpAccess::trouble`].
+pub fn open(command_line: &str, runner: &dyn Runner) -> Result<HelpAccess> {
     if !is_live(command_line) {
         return Err(Failure::new(Class::Invalid, "help access is only possible on a live system")
             .hint("Log in to an installed node as its administrator.")
@@ -74,7 +74,7 @@ pub fn open(command_line: &str, runner: &dyn Runner) -> Result<Access> {
     // Its second word: `256 SHA256:... root@host (ED25519)`.
     let host_key =
         host_key.and_then(|text| String::from_utf8_lossy(&text).split_whitespace().nth(1).map(str::to_owned));
-    Ok(Access { password, addresses, host_key, trouble })
+    Ok(HelpAccess { password, addresses, host_key, trouble })
 }
 
 /// Removes the password and the server, and ends the sessions of users who have logged in.

@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde::Serialize;
 
-use super::remembered::{FoundCard, Remembered, find};
+use super::remembered::{FoundCard, RememberedCards, find};
 use crate::inventory::{Nic, nics};
 use base::files;
 use model::config::InstallConfig;
@@ -18,7 +18,7 @@ pub const ISSUE: &str = "run/nqrust/cards.issue";
 
 /// Cards of the document that are not in the machine, and those that are.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Missing {
+pub struct MissingCards {
     /// At least one.
     pub cards: Vec<MissingCard>,
     pub present: Vec<PresentCard>,
@@ -46,10 +46,10 @@ pub struct PresentCard {
     pub link: Option<bool>,
 }
 
-impl Missing {
+impl MissingCards {
     /// The cards of `config` that are missing among `present`; `None` if there are none.
     #[must_use]
-    pub fn of(config: &InstallConfig, remembered: &Remembered, present: &[Nic]) -> Option<Self> {
+    pub fn of(config: &InstallConfig, remembered: &RememberedCards, present: &[Nic]) -> Option<Self> {
         let found = find(config, remembered, present).into_iter();
         let cards: Vec<_> = found
             .filter(|(_, found)| *found == FoundCard::Missing)
@@ -76,7 +76,7 @@ impl Missing {
         if !sys.join("class/net").is_dir() {
             return None;
         }
-        Self::of(config, &Remembered::beside(document).unwrap_or_default(), &nics::scan(&sys))
+        Self::of(config, &RememberedCards::beside(document).unwrap_or_default(), &nics::scan(&sys))
     }
 
     /// The missing cards of one network, as a clause; `None` if there are none.
@@ -149,7 +149,11 @@ impl PresentCard {
 
 /// Writes the missing cards where logins show them, below the directory `root`, or removes that. Returns whether that changed
 /// anything; then the caller makes the consoles read it again.
-pub fn tell(root: &Path, missing: Option<&Missing>, shown: impl Fn(&[String]) -> String) -> Result<bool> {
+pub fn tell(
+    root: &Path,
+    missing: Option<&MissingCards>,
+    shown: impl Fn(&[String]) -> String,
+) -> Result<bool> {
     let path = root.join(ISSUE);
     let before = fs::read(&path).ok();
     let Some(missing) = missing else {

@@ -2,7 +2,7 @@
 //! is.
 //!
 //! Kernel and firmware name a card after its slot, and the name changes with the board, the slot or the firmware. So a node
-//! remembers the hardware address of each card that its document names ([`Remembered`], beside the document), and looks for the
+//! remembers the hardware address of each card that its document names ([`RememberedCards`], beside the document), and looks for the
 //! address first. A replaced card has another address, and is found by the name.
 //!
 //! Everything here is a function of values except [`record`] and [`missing::tell`]. The planner makes the first record; the node
@@ -16,6 +16,6 @@ mod selectors;
 #[cfg(test)]
 mod tests;
 
-pub use missing::Missing;
-pub use remembered::{FoundCard, MANAGEMENT, Remembered, WantedCard, find, wanted};
-pub use selectors::Cards;
+pub use missing::MissingCards;
+pub use remembered::{FoundCard, MANAGEMENT, RememberedCards, WantedCard, find, wanted};
+pub use selectors::CardSelectors;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
-use super::remembered::Remembered;
+use super::remembered::RememberedCards;
 use base::files;
 
 /// The name of the file beside the node document.
@@ -18,23 +18,23 @@ const VERSION: u32 = 1;
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Record {
+struct CardRecord {
     version: u32,
     /// Name in the document to hardware address.
-    cards: Remembered,
+    cards: RememberedCards,
 }
 
-impl Remembered {
+impl RememberedCards {
     #[must_use]
     pub fn to_text(&self) -> String {
-        let record = Record { version: VERSION, cards: self.clone() };
+        let record = CardRecord { version: VERSION, cards: self.clone() };
         #[expect(clippy::expect_used, reason = "a number and a map of texts always serialise")]
         let text = serde_json::to_string_pretty(&record).expect("JSON of texts");
         text + "\n"
     }
 
     fn parse(text: &str) -> Result<Self> {
-        let record: Record = serde_json::from_str(text)?;
+        let record: CardRecord = serde_json::from_str(text)?;
         anyhow::ensure!(record.version == VERSION, "it has version {} and not {VERSION}", record.version);
         Ok(record.cards)
     }

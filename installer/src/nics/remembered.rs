@@ -14,7 +14,7 @@ pub const MANAGEMENT: &str = "mgmt";
 /// The hardware addresses of the cards that a document names, by the names in the document.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Remembered(BTreeMap<String, Mac>);
+pub struct RememberedCards(BTreeMap<String, Mac>);
 
 /// One card of a network of the document.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -53,7 +53,7 @@ impl WantedCard<'_> {
 
     /// The card's address, from the document or from the record.
     #[must_use]
-    pub fn address(&self, remembered: &Remembered) -> Option<Mac> {
+    pub fn address(&self, remembered: &RememberedCards) -> Option<Mac> {
         match &self.card.hw_addr {
             Some(address) => address.parse().ok(),
             None => remembered.address(self.card.name.as_deref()?),
@@ -66,7 +66,7 @@ impl WantedCard<'_> {
 #[must_use]
 pub fn find<'a, 'c>(
     config: &'c InstallConfig,
-    remembered: &Remembered,
+    remembered: &RememberedCards,
     present: &'a [Nic],
 ) -> Vec<(WantedCard<'c>, FoundCard<'a>)> {
     let wanted = wanted(config);
@@ -107,7 +107,7 @@ pub(super) fn lasting_address(nic: &Nic, present: &[Nic]) -> Option<Mac> {
     (!shared).then_some(address)
 }
 
-impl Remembered {
+impl RememberedCards {
     /// The address of the card that the document calls `name`.
     #[must_use]
     pub fn address(&self, name: &str) -> Option<Mac> {

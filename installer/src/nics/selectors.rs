@@ -2,37 +2,37 @@
 
 use std::collections::BTreeMap;
 
-use super::remembered::{FoundCard, Remembered, WantedCard, find, lasting_address};
+use super::remembered::{FoundCard, RememberedCards, WantedCard, find, lasting_address};
 use crate::inventory::Nic;
 use model::config::InstallConfig;
 use model::machine::Mac;
 
 /// The selector of each card that the document names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Cards(BTreeMap<String, Selector>);
+pub struct CardSelectors(BTreeMap<String, CardSelector>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Selector {
+struct CardSelector {
     address: Option<Mac>,
     name: String,
 }
 
-impl Cards {
+impl CardSelectors {
     /// The selectors of a document on a machine with these cards. Without any cards (in the initrd, where names are not final,
     /// and below another root), every card has the remembered address.
     #[must_use]
-    pub fn of(config: &InstallConfig, remembered: &Remembered, present: &[Nic]) -> Self {
+    pub fn of(config: &InstallConfig, remembered: &RememberedCards, present: &[Nic]) -> Self {
         let entry = |(wanted, found): (WantedCard<'_>, FoundCard<'_>)| {
             let given = wanted.name()?;
             let remembered = remembered.address(given);
             let selector = match found {
-                FoundCard::ByAddress(nic) => Selector {
+                FoundCard::ByAddress(nic) => CardSelector {
                     address: remembered.filter(|address| lasting_address(nic, present) == Some(*address)),
                     name: nic.name.clone(),
                 },
-                FoundCard::ByName(nic) => Selector { address: None, name: nic.name.clone() },
+                FoundCard::ByName(nic) => CardSelector { address: None, name: nic.name.clone() },
                 // It is found as soon as it appears.
-                FoundCard::Missing => Selector { address: remembered, name: given.to_owned() },
+                FoundCard::Missing => CardSelector { address: remembered, name: given.to_owned() },
             };
             Some((given.to_owned(), selector))
         };

@@ -25,7 +25,7 @@ fn nic(name: &str, last: u8) -> Nic {
 }
 
 /// The kernel's names of the cards that are found; `-` for a missing one.
-fn names(config: &InstallConfig, remembered: &Remembered, present: &[Nic]) -> Vec<String> {
+fn names(config: &InstallConfig, remembered: &RememberedCards, present: &[Nic]) -> Vec<String> {
     let name = |found| match found {
         FoundCard::ByAddress(nic) | FoundCard::ByName(nic) => nic.name.clone(),
         FoundCard::Missing => "-".to_owned(),
@@ -35,8 +35,8 @@ fn names(config: &InstallConfig, remembered: &Remembered, present: &[Nic]) -> Ve
 
 const TWO: &str = "{name: ens3}, {name: ens4}";
 
-fn installed(config: &InstallConfig) -> Remembered {
-    Remembered::default().after(config, &[nic("ens3", 3), nic("ens4", 4), nic("ens5", 5)])
+fn installed(config: &InstallConfig) -> RememberedCards {
+    RememberedCards::default().after(config, &[nic("ens3", 3), nic("ens4", 4), nic("ens5", 5)])
 }
 
 #[test]
@@ -62,8 +62,8 @@ fn the_remembered_address_finds_a_card_under_its_new_name_and_a_replaced_card_is
 fn without_a_record_names_count_and_no_card_that_is_given_by_its_address() {
     let config = config("{name: ens3}, {hw_addr: '52:54:00:00:00:04'}");
     let present = [nic("ens3", 4), nic("ens4", 5)];
-    assert_eq!(names(&config, &Remembered::default(), &present), ["-", "ens3"]);
-    assert_eq!(names(&config, &Remembered::default(), &[nic("ens3", 3), nic("x", 4)]), ["ens3", "x"]);
+    assert_eq!(names(&config, &RememberedCards::default(), &present), ["-", "ens3"]);
+    assert_eq!(names(&config, &RememberedCards::default(), &[nic("ens3", 3), nic("x", 4)]), ["ens3", "x"]);
 }
 
 #[test]
@@ -72,16 +72,16 @@ fn only_an_address_that_is_the_cards_own_is_remembered() {
     let drawn = Nic { temporary_mac: true, ..nic("ens3", 3) };
     // On some hypervisors a virtual function has the address of the card in front of it.
     let present = [drawn, nic("ens4", 4), nic("enP1p0s2", 4)];
-    assert!(Remembered::default().after(&config, &present).is_empty());
+    assert!(RememberedCards::default().after(&config, &present).is_empty());
     assert_eq!(names(&config, &installed(&config), &present), ["ens3", "ens4"]);
-    let cards = Cards::of(&config, &installed(&config), &present);
+    let cards = CardSelectors::of(&config, &installed(&config), &present);
     assert_eq!((cards.address("ens4"), cards.name("ens4")), (None, "ens4"), "the address would mean both");
 }
 
 #[test]
 fn a_boot_adds_to_the_record_only_when_every_named_card_is_there_and_a_person_replaces_it() {
     let config = config(TWO);
-    let none = Remembered::default();
+    let none = RememberedCards::default();
     assert_eq!(none.completed(&config, &[nic("ens3", 3)]), none);
     let whole = [nic("ens3", 3), nic("ens4", 4)];
     assert_eq!(none.completed(&config, &whole), installed(&config));
@@ -103,11 +103,11 @@ fn a_boot_adds_to_the_record_only_when_every_named_card_is_there_and_a_person_re
 fn the_record_is_read_as_it_was_written_and_another_version_refused() {
     let directory = tempfile::tempdir().unwrap();
     let document = directory.path().join("node.yaml");
-    assert_eq!(Remembered::beside(&document).unwrap(), Remembered::default());
+    assert_eq!(RememberedCards::beside(&document).unwrap(), RememberedCards::default());
     let remembered = installed(&config(TWO));
     assert!(remembered.keep_beside(&document).unwrap());
     assert!(!remembered.keep_beside(&document).unwrap());
-    assert_eq!(Remembered::beside(&document).unwrap(), remembered);
+    assert_eq!(RememberedCards::beside(&document).unwrap(), remembered);
     let path = directory.path().join(record::FILE);
     let text = std::fs::read_to_string(&path).unwrap();
     assert_eq!(
@@ -115,7 +115,7 @@ fn the_record_is_read_as_it_was_written_and_another_version_refused() {
         "{\n  \"version\": 1,\n  \"cards\": {\n    \"ens3\": \"52:54:00:00:00:03\",\n    \"ens4\": \"52:54:00:00:00:04\"\n  }\n}\n"
     );
     std::fs::write(&path, text.replace(": 1,", ": 2,")).unwrap();
-    assert!(format!("{:#}", Remembered::beside(&document).unwrap_err()).contains("version 2"));
+    assert!(format!("{:#}", RememberedCards::beside(&document).unwrap_err()).contains("version 2"));
 }
 
 #[test]
@@ -124,9 +124,9 @@ fn what_is_missing_is_told_with_its_address_and_network_and_with_the_cards_that_
                 networks: [{name: storage, interfaces: [{hw_addr: '52:54:00:00:00:05'}]}]}";
     let config = parse(text, "f").unwrap();
     let remembered = installed(&config);
-    assert_eq!(Missing::of(&config, &remembered, &[nic("a", 3), nic("b", 5)]), None);
+    assert_eq!(MissingCards::of(&config, &remembered, &[nic("a", 3), nic("b", 5)]), None);
     let idle = Nic { carrier: None, driver: None, ..nic("enp1s0", 9) };
-    let missing = Missing::of(&config, &remembered, &[idle]).unwrap();
+    let missing = MissingCards::of(&config, &remembered, &[idle]).unwrap();
     assert_eq!(
         missing.lines()[..3],
         [
@@ -137,7 +137,7 @@ fn what_is_missing_is_told_with_its_address_and_network_and_with_the_cards_that_
     );
     assert!(missing.of_network("mgmt").unwrap().contains("ens3 (52:54:00:00:00:03)"));
     assert_eq!(missing.of_network("vms"), None);
-    let none = Missing::of(&config, &remembered, &[]).unwrap();
+    let none = MissingCards::of(&config, &remembered, &[]).unwrap();
     assert_eq!(none.there(), ["none that the kernel has a driver for"]);
 }
 
@@ -145,7 +145,7 @@ proptest! {
     #[test]
     fn no_card_is_found_twice(before in arrangement(), after in arrangement()) {
         let config = config("{name: n0}, {name: n1}, {hw_addr: '52:54:00:00:00:02'}, {name: n3}");
-        let remembered = Remembered::default().after(&config, &before);
+        let remembered = RememberedCards::default().after(&config, &before);
         let found: Vec<_> = names(&config, &remembered, &after).into_iter().filter(|name| name != "-").collect();
         let unique: BTreeSet<_> = found.iter().collect();
         prop_assert_eq!(unique.len(), found.len(), "{:?} {:?}", remembered, found);

@@ -24,14 +24,14 @@ const RECORDS: [&str; 2] = [LASTING, MANIFEST];
 /// The record of an apply. Contains no values.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Applied {
+pub struct AppliedRecord {
     /// Digest of the document and of the machine id beside it, in the record of `/etc` once an apply is complete.
     pub document: Option<Digest>,
     /// The files, from the root, sorted. Account files are edited, not owned, and not included.
     pub files: Vec<String>,
 }
 
-impl Applied {
+impl AppliedRecord {
     /// The record of `/etc` below `root`; `None` if nothing has been applied since the boot.
     pub fn read(root: &Path) -> Result<Option<Self>> {
         Self::read_at(root, MANIFEST)
@@ -80,7 +80,7 @@ impl Applied {
 pub(super) fn before(root: &Path) -> Result<Vec<String>> {
     let mut files = Vec::new();
     for record in RECORDS {
-        files.extend(Applied::read_at(root, record)?.unwrap_or_default().files);
+        files.extend(AppliedRecord::read_at(root, record)?.unwrap_or_default().files);
     }
     Ok(files)
 }
@@ -92,7 +92,7 @@ pub(super) fn announce(root: &Root, before: &[String], owned: &[String]) -> Resu
         let files: BTreeSet<&String> = known.union(&told_by(record, owned)).copied().collect();
         if files != known {
             let files = files.into_iter().cloned().collect();
-            Applied { document: None, files }.write_at(root, record)?;
+            AppliedRecord { document: None, files }.write_at(root, record)?;
         }
     }
     Ok(())
@@ -103,7 +103,7 @@ pub(super) fn finish(root: &Root, document: Digest, owned: &[String]) -> Result<
     for record in RECORDS {
         let document = (record == MANIFEST).then_some(document);
         let files = told_by(record, owned).into_iter().cloned().collect();
-        Applied { document, files }.write_at(root, record)?;
+        AppliedRecord { document, files }.write_at(root, record)?;
     }
     Ok(())
 }

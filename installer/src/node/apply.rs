@@ -17,7 +17,7 @@ use super::paths::below;
 use super::render::{USER, hostname, render};
 use super::{applied, seed, write_files};
 use crate::inventory::Nic;
-use crate::nics::{Cards, Remembered};
+use crate::nics::{CardSelectors, RememberedCards};
 use base::digest::{Digest, Hasher};
 use base::files::{self, Owner, Root};
 use model::config::password::{self, PasswordKind};
@@ -45,10 +45,10 @@ pub fn apply_on(document: &Path, root: &Path, size: MachineSize, present: &[Nic]
     let config = config::load(document)?;
     let machine = MachineId::beside(document)?;
     let digest = digest_of(document)?;
-    let remembered = Remembered::beside(document);
+    let remembered = RememberedCards::beside(document);
     let unread =
         remembered.as_ref().err().map(|error| format!("network cards are found by their names: {error:#}"));
-    let cards = Cards::of(&config, &remembered.unwrap_or_default(), present);
+    let cards = CardSelectors::of(&config, &remembered.unwrap_or_default(), present);
     let mut files = render(&config, machine.as_ref(), &cards);
     files.extend(cluster::files(&config, hostname(&config, machine.as_ref()).as_deref(), size));
     files.extend(cluster::shipped(&config, root)?);

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 
 use super::apply;
-use super::mount::{Mounter, Source};
+use super::mount::{MountSource, Mounter};
 use super::paths::{CONFIG, DATA, DOCUMENT, KEPT, PERSISTENT, below};
 use super::seed;
 use base::failure::{Class, Classify};
@@ -22,7 +22,7 @@ const FACTORY: &str = "/usr/share/factory/var";
 
 /// The directories that a boot works on; tests have their own.
 #[derive(Debug)]
-pub struct Places<'a> {
+pub struct BootRoots<'a> {
     pub root: &'a Path,
     /// A directory in memory for the changes to `/etc`.
     pub run: &'a Path,
@@ -37,7 +37,7 @@ pub struct BootOutcome {
 
 /// Mounts what the command line names and applies the node document. Returns the result, or `None` on a live or netboot system,
 /// where there is nothing to do.
-pub fn boot(places: &Places<'_>, cmdline: &str, machine: &mut dyn Mounter) -> Result<Option<BootOutcome>> {
+pub fn boot(places: &BootRoots<'_>, cmdline: &str, machine: &mut dyn Mounter) -> Result<Option<BootOutcome>> {
     let Some(installed) = Installed::parse(cmdline)? else { return Ok(None) };
     let root = places.root;
     mount_ext4(machine, &installed.persistent, &below(root, "/var"), false)?;
@@ -65,11 +65,11 @@ pub fn boot(places: &Places<'_>, cmdline: &str, machine: &mut dyn Mounter) -> Re
 fn mount_ext4(machine: &mut dyn Mounter, volume: &Volume, target: &Path, plain: bool) -> Result<()> {
     let device = volume.device();
     machine.wait_for(&device)?;
-    machine.mount(&Source::Ext4 { device, plain }, target)
+    machine.mount(&MountSource::Ext4 { device, plain }, target)
 }
 
 /// `/etc` is the image's, with changes that are lost when the machine stops.
-fn mount_etc(places: &Places<'_>, machine: &mut dyn Mounter) -> Result<()> {
+fn mount_etc(places: &BootRoots<'_>, machine: &mut dyn Mounter) -> Result<()> {
     let etc = below(places.root, "/etc");
     let base = places.run.join("nqrust/etc");
     // Only root may read below the overlay; the overlay itself takes its mode from `upper`.
@@ -77,20 +77,20 @@ fn mount_etc(places: &Places<'_>, machine: &mut dyn Mounter) -> Result<()> {
     let tree = Root::open(&base)?;
     let upper = base.join(tree.make_directory("upper")?);
     let work = base.join(tree.make_directory("work")?);
-    machine.mount(&Source::Overlay { lower: etc.clone(), upper, work }, &etc)
+    machine.mount(&MountSource::Overlay { lower: etc.clone(), upper, work }, &etc)
 }
 
 /// Mounts a kept directory over the image's.
 fn keep(root: &Path, tree: &Root, directory: &str, machine: &mut dyn Mounter) -> Result<()> {
     let lacks = || format!("finding {directory}, which the image should have");
     let target = root.join(tree.make_directory(directory).with_context(lacks)?);
-    let kept = kept(root, directory);
+    let kept = kept_directory(root, directory);
     if !kept.exists() {
         let what = || format!("filling {} from the image", kept.display());
         let mode = fs::metadata(&target).with_context(what)?.permissions().mode();
         seed::whole(&target, &kept, None, mode).class(Class::DiskIo, what)?;
     }
-    machine.mount(&Source::Bind(kept), &target)
+    machine.mount(&MountSource::Bind(kept), &target)
 }
 
 /// Mounts the directories of `os.persistent_state_paths`. One that the image lacks, in a read-only part of it, cannot be made:
@@ -115,7 +115,7 @@ fn keep_further(
     Ok(notes)
 }
 
-fn kept(root: &Path, directory: &str) -> PathBuf {
+fn kept_directory(root: &Path, directory: &str) -> PathBuf {
     below(root, KEPT).join(directory.trim_start_matches('/'))
 }
 
@@ -143,20 +143,20 @@ mod tests {
             Ok(())
         }
 
-        fn mount(&mut self, source: &Source, target: &Path) -> Result<()> {
+        fn mount(&mut self, source: &MountSource, target: &Path) -> Result<()> {
             assert!(target.is_dir(), "{}", target.display());
             let target = format!("/{}", target.strip_prefix(&self.root).unwrap().display());
             if self.failing == Some(&*target) {
                 return Err(Failure::new(Class::DiskIo, format!("mounting at {target}")).into());
             }
             let kind = match source {
-                Source::Ext4 { plain: true, .. } => "ext4 plain",
-                Source::Ext4 { .. } => "ext4",
-                Source::Bind(from) => {
+                MountSource::Ext4 { plain: true, .. } => "ext4 plain",
+                MountSource::Ext4 { .. } => "ext4",
+                MountSource::Bind(from) => {
                     assert!(from.is_dir());
                     "bind"
                 }
-                Source::Overlay { upper, work, .. } => {
+                MountSource::Overlay { upper, work, .. } => {
                     assert!(upper.is_dir() && work.is_dir());
                     "overlay"
                 }
@@ -169,7 +169,7 @@ mod tests {
     fn run(root: &Path, cmdline: &str, fake: &mut Fake) -> Result<Option<BootOutcome>> {
         fake.root = root.to_owned();
         let memory = tempfile::tempdir().unwrap();
-        boot(&Places { root, run: memory.path() }, cmdline, fake)
+        boot(&BootRoots { root, run: memory.path() }, cmdline, fake)
     }
 
     /// The image's root, with a document where the configuration partition would be mounted.
@@ -213,7 +213,7 @@ mod tests {
     fn kept_directories_are_filled_once_and_keep_their_modes() {
         let root = root();
         run(root.path(), CMDLINE, &mut Fake::default()).unwrap();
-        let kept = kept(root.path(), "/root");
+        let kept = kept_directory(root.path(), "/root");
         assert_eq!(fs::metadata(&kept).unwrap().permissions().mode() & 0o7777, 0o700);
         fs::remove_file(kept.join(".bashrc")).unwrap();
         run(root.path(), CMDLINE, &mut Fake::default()).unwrap();

@@ -28,7 +28,7 @@ pub struct BlobCount {
 
 /// The result of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Report {
+pub struct ImagesReport {
     /// Whether every blob is there, and none is damaged.
     pub complete: bool,
     /// Whether the node pulls its images on demand: then blobs may be missing.
@@ -92,16 +92,16 @@ pub fn check(
     images: Images,
     root: &Path,
     progress: &Progress,
-) -> Result<Report> {
+) -> Result<ImagesReport> {
     let (blobs, store) = (blobs(release, role), Blobs::of(release, root));
     let length = |digest: &Digest| store.path(digest).metadata().map_or(0, |metadata| metadata.len());
     let total = blobs.iter().map(length).sum();
     let mut step = progress.step("images", "checking the container images", Some(total));
-    let mut report = Report {
+    let mut report = ImagesReport {
         deferred: images == Images::Defer,
         images: release.images_for(role).count(),
         blobs: blobs.len(),
-        ..Report::default()
+        ..ImagesReport::default()
     };
     for digest in &blobs {
         let path = store.path(digest);
@@ -163,7 +163,7 @@ pub(crate) mod tests {
         }
     }
 
-    fn look(images: Images, role: Role, root: &Path) -> Report {
+    fn look(images: Images, role: Role, root: &Path) -> ImagesReport {
         check(&release(), role, images, root, &Progress::silent()).unwrap()
     }
 
@@ -172,7 +172,8 @@ pub(crate) mod tests {
         let root = tempfile::tempdir().unwrap();
         store(root.path(), &[b"one", b"shared"]);
         let report = look(Images::Preload, Role::Worker, root.path());
-        let whole = Report { complete: true, images: 1, blobs: 2, present: 2, ..Report::default() };
+        let whole =
+            ImagesReport { complete: true, images: 1, blobs: 2, present: 2, ..ImagesReport::default() };
         assert_eq!(report, whole);
         assert_eq!(count(&release(), Role::Management, root.path()), (3, 2));
     }

@@ -15,7 +15,7 @@ const DEVICE_TIMEOUT: Duration = Duration::from_secs(60);
 const DEVICE_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum MountSource {
     /// An ext4 file system; `plain` if programs and devices on it must have no effect.
     Ext4 { device: PathBuf, plain: bool },
     /// A directory that appears at a second place.
@@ -28,7 +28,7 @@ pub enum Source {
 pub trait Mounter {
     /// Waits until the device exists; an error if it does not appear.
     fn wait_for(&mut self, device: &Path) -> Result<()>;
-    fn mount(&mut self, source: &Source, target: &Path) -> Result<()>;
+    fn mount(&mut self, source: &MountSource, target: &Path) -> Result<()>;
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -39,7 +39,7 @@ impl Mounter for SystemMounter {
         wait(device, DEVICE_TIMEOUT)
     }
 
-    fn mount(&mut self, source: &Source, target: &Path) -> Result<()> {
+    fn mount(&mut self, source: &MountSource, target: &Path) -> Result<()> {
         let (what, kind, flags, options) = arguments(source);
         // The kernel shows the source as it was given; the device itself says more than a link to it.
         let given = what.canonicalize().ok().filter(|_| kind == Some("ext4"));
@@ -69,17 +69,17 @@ fn wait(device: &Path, limit: Duration) -> Result<()> {
 
 type Arguments = (PathBuf, Option<&'static str>, MsFlags, Option<String>);
 
-fn arguments(source: &Source) -> Arguments {
+fn arguments(source: &MountSource) -> Arguments {
     match source {
-        Source::Ext4 { device, plain } => {
+        MountSource::Ext4 { device, plain } => {
             let mut flags = MsFlags::MS_NOATIME;
             if *plain {
                 flags |= MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
             }
             (device.clone(), Some("ext4"), flags, None)
         }
-        Source::Bind(directory) => (directory.clone(), None, MsFlags::MS_BIND, None),
-        Source::Overlay { lower, upper, work } => {
+        MountSource::Bind(directory) => (directory.clone(), None, MsFlags::MS_BIND, None),
+        MountSource::Overlay { lower, upper, work } => {
             let options = format!(
                 "lowerdir={},upperdir={},workdir={}",
                 lower.display(),
@@ -91,12 +91,12 @@ fn arguments(source: &Source) -> Arguments {
     }
 }
 
-fn hint(source: &Source) -> &'static str {
+fn hint(source: &MountSource) -> &'static str {
     match source {
-        Source::Ext4 { .. } => {
+        MountSource::Ext4 { .. } => {
             "The file system may be damaged: boot the recovery system and run e2fsck on it."
         }
-        Source::Bind(_) | Source::Overlay { .. } => {
+        MountSource::Bind(_) | MountSource::Overlay { .. } => {
             "The OS image may lack the directory or the kernel module."
         }
     }
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn a_mount_that_fails_names_both_ends() {
-        let source = Source::Ext4 { device: "/nonexistent/device".into(), plain: true };
+        let source = MountSource::Ext4 { device: "/nonexistent/device".into(), plain: true };
         let error = SystemMounter.mount(&source, Path::new("/nonexistent/target")).unwrap_err();
         assert_eq!(class_of(&error), Class::DiskIo);
         assert!(error.to_string().contains("/nonexistent/device at /nonexistent/target"));
@@ -125,9 +125,9 @@ mod tests {
 
     #[test]
     fn nothing_on_the_configuration_partition_can_run() {
-        let (_, _, plain, _) = arguments(&Source::Ext4 { device: "d".into(), plain: true });
+        let (_, _, plain, _) = arguments(&MountSource::Ext4 { device: "d".into(), plain: true });
         assert!(plain.contains(MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC));
-        let (_, _, full, _) = arguments(&Source::Ext4 { device: "d".into(), plain: false });
+        let (_, _, full, _) = arguments(&MountSource::Ext4 { device: "d".into(), plain: false });
         assert_eq!(full, MsFlags::MS_NOATIME);
     }
 }

@@ -15,7 +15,7 @@ use super::files::write;
 use super::network;
 use super::paths::{DOCUMENT, below};
 use crate::inventory::nics;
-use crate::nics::{Cards, FoundCard, Missing, Remembered, find, missing};
+use crate::nics::{CardSelectors, FoundCard, MissingCards, RememberedCards, find, missing};
 use base::command::Runner;
 use base::files::Root;
 use model::config::{self, InstallConfig};
@@ -27,9 +27,9 @@ pub fn settle(root: &Path, runner: &dyn Runner) -> Result<Vec<String>> {
     let config = config::load(&document)?;
     let present = nics::scan(&root.join("sys"));
     let mut notes = Vec::new();
-    let before = Remembered::beside(&document).unwrap_or_else(|error| {
+    let before = RememberedCards::beside(&document).unwrap_or_else(|error| {
         notes.push(format!("warning: the record of the network cards is made again: {error:#}"));
-        Remembered::default()
+        RememberedCards::default()
     });
     let remembered = before.completed(&config, &present);
     match remembered.keep_beside(&document) {
@@ -52,7 +52,7 @@ pub fn settle(root: &Path, runner: &dyn Runner) -> Result<Vec<String>> {
         }
     }));
     let tree = Root::open(root)?;
-    for file in network::own_files(&config, &Cards::of(&config, &remembered, &present)) {
+    for file in network::own_files(&config, &CardSelectors::of(&config, &remembered, &present)) {
         if write(&tree, &file)? {
             notes.push(format!("wrote /{}", file.path));
         }
@@ -63,7 +63,7 @@ pub fn settle(root: &Path, runner: &dyn Runner) -> Result<Vec<String>> {
 
 /// Shows at every login of the node at `root` which cards of its document are missing, or removes that. Returns the lines.
 pub fn show_missing(root: &Path, config: &InstallConfig, runner: &dyn Runner) -> Result<Vec<String>> {
-    let missing_cards = Missing::on(root, config, &below(root, DOCUMENT));
+    let missing_cards = MissingCards::on(root, config, &below(root, DOCUMENT));
     if missing::tell(root, missing_cards.as_ref(), for_console)? {
         show_again(runner);
     }
@@ -75,7 +75,7 @@ pub fn show_missing(root: &Path, config: &InstallConfig, runner: &dyn Runner) ->
 pub fn apply_running(document: &Path, root: &Path, runner: &dyn Runner) -> Result<ApplyOutcome> {
     let config = config::load(document)?;
     let present = nics::scan(&root.join("sys"));
-    Remembered::beside(document).unwrap_or_default().after(&config, &present).keep_beside(document)?;
+    RememberedCards::beside(document).unwrap_or_default().after(&config, &present).keep_beside(document)?;
     let outcome = apply_on(document, root, MachineSize::read(Path::new("/proc"))?, &present)?;
     show_missing(root, &config, runner)?;
     Ok(outcome)

@@ -4,7 +4,7 @@
 use super::files::{NOTE, NodeFile};
 use super::identity::MachineId;
 use super::{multipath, network};
-use crate::nics::Cards;
+use crate::nics::CardSelectors;
 use model::config::InstallConfig;
 use model::config::formats::access;
 
@@ -13,7 +13,7 @@ pub const USER: &str = "rancher";
 
 /// The files of a document, in a fixed order. The same arguments give the same bytes.
 #[must_use]
-pub fn render(config: &InstallConfig, machine: Option<&MachineId>, cards: &Cards) -> Vec<NodeFile> {
+pub fn render(config: &InstallConfig, machine: Option<&MachineId>, cards: &CardSelectors) -> Vec<NodeFile> {
     let os = &config.os;
     let name = hostname(config, machine);
     let mut files = vec![hosts(name.as_deref()), sudo_rule(config), login(config)];
@@ -107,7 +107,7 @@ mod tests {
             let example = format!("{}/../configs/nodes/{name}.yaml", env!("CARGO_MANIFEST_DIR"));
             let text = if name == "bare" { String::new() } else { std::fs::read_to_string(example).unwrap() };
             let config = parse(&text, name).unwrap();
-            let rendered: String = render(&config, Some(&machine), &Cards::default())
+            let rendered: String = render(&config, Some(&machine), &CardSelectors::default())
                 .iter()
                 .map(|file| {
                     let text = String::from_utf8_lossy(&file.bytes);
@@ -130,14 +130,14 @@ mod tests {
 
     #[test]
     fn without_name_and_machine_id_the_image_keeps_its_own() {
-        let files = render(&InstallConfig::default(), None, &Cards::default());
+        let files = render(&InstallConfig::default(), None, &CardSelectors::default());
         assert!(!files.iter().any(|file| file.path == "etc/hostname" || file.path == "etc/machine-id"));
     }
 
     #[test]
     fn debug_output_does_not_show_content() {
         let config = parse("os: {sysctls: {a.b: marked}}", "f").unwrap();
-        assert!(!format!("{:?}", render(&config, None, &Cards::default())).contains("marked"));
+        assert!(!format!("{:?}", render(&config, None, &CardSelectors::default())).contains("marked"));
     }
 
     proptest! {
@@ -145,7 +145,7 @@ mod tests {
         fn a_setting_stays_on_its_line(value in "[!-~]([ -~]{0,40}[!-~])?") {
             let mut config = InstallConfig::default();
             config.os.sysctls.insert("a.b".into(), value.parse().unwrap());
-            let files = render(&config, None, &Cards::default());
+            let files = render(&config, None, &CardSelectors::default());
             let file = files.iter().find(|file| file.path.contains("sysctl")).unwrap();
             let text = String::from_utf8(file.bytes.clone()).unwrap();
             prop_assert_eq!(text.lines().skip(1).collect::<Vec<_>>(), [format!("a.b = {value}")]);

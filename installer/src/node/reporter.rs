@@ -23,7 +23,7 @@ const REPORT_INTERVAL_MAX: Duration = Duration::from_secs(60);
 
 /// What a node reports of itself.
 #[derive(Debug)]
-pub struct About<'a> {
+pub struct ReportedNode<'a> {
     pub hostname: Option<&'a str>,
     pub product: String,
     /// What is removed from its reports.
@@ -44,7 +44,7 @@ impl NodeReporter {
     /// # Errors
     /// The file cannot be read, or has another format.
     pub fn of_observed(observed: &ObservedNode, root: &Path, progress: &Progress) -> Result<Option<Self>> {
-        let about = About {
+        let about = ReportedNode {
             hostname: observed.name.as_deref(),
             product: observed.product(),
             secrets: observed.secrets(),
@@ -57,7 +57,7 @@ impl NodeReporter {
     ///
     /// # Errors
     /// The file cannot be read, or has another format.
-    pub fn of_node(root: &Path, about: &About<'_>, progress: &Progress) -> Result<Option<Self>> {
+    pub fn of_node(root: &Path, about: &ReportedNode<'_>, progress: &Progress) -> Result<Option<Self>> {
         // Reports are sent until the node is ready, and a server may be away for long.
         let retry = ReportRetry {
             longest: Duration::from_secs(60),
@@ -67,7 +67,12 @@ impl NodeReporter {
         Self::read(root, about, progress, retry)
     }
 
-    fn read(root: &Path, about: &About<'_>, progress: &Progress, retry: ReportRetry) -> Result<Option<Self>> {
+    fn read(
+        root: &Path,
+        about: &ReportedNode<'_>,
+        progress: &Progress,
+        retry: ReportRetry,
+    ) -> Result<Option<Self>> {
         let file = below(root, CONFIG).join(FILE);
         if !file.exists() {
             return Ok(None);

@@ -6,16 +6,16 @@ use std::path::Path;
 use anyhow::Result;
 use serde::Serialize;
 
-use super::applied::Applied;
+use super::applied::AppliedRecord;
 use super::apply;
 use super::arrays::{self, ArrayStatus};
 use super::images::{self, BlobCount};
 use super::paths::{CONFIG, DATA, DOCUMENT, PERSISTENT, below};
 use super::release;
 use super::stages::observed_node::ObservedNode;
-use super::stages::readiness_watch::{self, Ready};
+use super::stages::readiness_watch::{self, ReadyRecord};
 use super::stages::{self, Stage};
-use crate::nics::Missing;
+use crate::nics::MissingCards;
 use base::command::Runner;
 use base::files;
 use model::boot::{Installed, Slot};
@@ -39,11 +39,11 @@ pub struct Status {
     pub images: BlobCount,
     /// Network cards of the document that are missing; only for a running node.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub missing_cards: Option<Missing>,
+    pub missing_cards: Option<MissingCards>,
     /// The stages of joining its cluster; empty for a node without a cluster or one that is not running.
     pub stages: Vec<Stage>,
     /// When it was ready in its cluster.
-    pub ready: Option<Ready>,
+    pub ready: Option<ReadyRecord>,
 }
 
 /// One directory of the persistent layout.
@@ -62,7 +62,7 @@ impl Status {
         let config = config::load(&document)?;
         let deferred = config.install.images() == Images::Defer;
         let (expected, present) = images::count(&release, config.install.own_role(), root);
-        let applied = Applied::read(root)?.unwrap_or_default();
+        let applied = AppliedRecord::read(root)?.unwrap_or_default();
         Ok(Self {
             product: release.name,
             version: release.version,
@@ -76,22 +76,22 @@ impl Status {
             images: BlobCount { expected, present, deferred },
             missing_cards: None,
             stages: Vec::new(),
-            ready: Ready::read(root)?,
+            ready: ReadyRecord::read(root)?,
         })
     }
 
     /// Adds what only a running node has: missing network cards, and the stages of joining its cluster.
     pub fn look(&mut self, root: &Path, runner: &dyn Runner) -> Result<()> {
         let document = below(root, DOCUMENT);
-        self.missing_cards = Missing::on(root, &config::load(&document)?, &document);
+        self.missing_cards = MissingCards::on(root, &config::load(&document)?, &document);
         if let Some(subject) = ObservedNode::read(root)? {
             let stages = subject.look(root, runner);
             // Only stages that the watching unit recorded have a time.
-            let before = readiness_watch::seen(root);
+            let before = readiness_watch::recorded_stages(root);
             self.stages = if before.is_empty() {
                 stages
             } else {
-                readiness_watch::carried(&before, stages, &readiness_watch::time())
+                readiness_watch::with_times(&before, stages, &readiness_watch::time())
             };
         }
         Ok(())
@@ -117,7 +117,7 @@ impl fmt::Display for Status {
         let slot = self.slot.map_or("none (not an installed system)".to_owned(), |slot| slot.to_string());
         let pending =
             if self.pending { "the node document has changes that are not applied" } else { "nothing" };
-        for line in self.missing_cards.iter().flat_map(Missing::lines) {
+        for line in self.missing_cards.iter().flat_map(MissingCards::lines) {
             writeln!(f, "{line}")?;
         }
         writeln!(f, "product   {} {}", self.product, self.version)?;
@@ -147,7 +147,7 @@ impl Status {
         } else if !self.stages.is_empty() {
             writeln!(f, "cluster   ready")?;
         }
-        if let Some(Ready { first, last, .. }) = &self.ready {
+        if let Some(ReadyRecord { first, last, .. }) = &self.ready {
             writeln!(f, "ready     first at {first}, last at {last}")?;
         }
         for (index, stage) in self.stages.iter().enumerate() {
@@ -231,7 +231,7 @@ mod tests {
         let stages = r#"[{"name": "network", "state": "done", "since": "1", "detail": "there", "next": null},
                          {"name": "service", "state": "failed", "since": "2", "detail": "odd", "next": "Do it."}]"#;
         status.stages = serde_json::from_str(stages).unwrap();
-        status.ready = Ready::read(root.path()).unwrap();
+        status.ready = ReadyRecord::read(root.path()).unwrap();
         let text = status.to_string();
         let expected = "cluster   not ready: in stage service\n\
                         ready     first at 1, last at 2\n\

@@ -3,7 +3,7 @@
 
 use super::choose;
 use super::disks::{self, WipedDisk};
-use super::keep::{self, Kept};
+use super::keep::{self, KeptPartition};
 use super::mirror;
 use super::takedown;
 use super::target::{Target, target};
@@ -46,7 +46,7 @@ pub(super) struct DiskRoles<'a> {
     /// The disk of the system as the executor needs it.
     pub(super) target: Target,
     /// The data that is kept: on the data disk if that is a separate one, else on that of the system.
-    pub(super) kept: Option<Kept>,
+    pub(super) kept: Option<KeptPartition>,
     /// The disks that are wiped and have no part in the node.
     pub(super) wiped: Vec<WipedDisk>,
     /// What holds the disks that are written or wiped, each before what it is made of.
@@ -64,7 +64,7 @@ impl<'a> DiskRoles<'a> {
         let target = target(chosen.system)?;
         let kept = keep::find(install, install.own_role(), inventory, chosen.system, chosen.data)?;
         let written = chosen.written(kept.is_some());
-        disks::spare(install, &written)?;
+        disks::refuse_protected(install, &written)?;
         let all = chosen.all();
         let (wiped, mut warnings) = disks::wiped(install, inventory, &all)?;
         let erased = disks::written_or_wiped(inventory, &written, &wiped);
@@ -80,7 +80,7 @@ impl<'a> DiskRoles<'a> {
     }
 
     /// The data that is kept on the disk of the system.
-    pub(super) fn kept_beside_system(&self) -> Option<&Kept> {
+    pub(super) fn kept_beside_system(&self) -> Option<&KeptPartition> {
         self.kept.as_ref().filter(|_| self.chosen.data.is_none())
     }
 }

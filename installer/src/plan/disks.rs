@@ -79,7 +79,7 @@ pub(super) fn arrange(disk: &Disk, sizes: PartitionSizes, system_guid: Uuid) -> 
 }
 
 /// Refuses what `install.wipe: none` protects.
-pub(super) fn spare(install: &Install, chosen: &[&Disk]) -> Result<(), Failure> {
+pub(super) fn refuse_protected(install: &Install, chosen: &[&Disk]) -> Result<(), Failure> {
     if install.wipe != Wipe::None {
         return Ok(());
     }
@@ -139,7 +139,7 @@ pub(super) fn wiped(
                 warnings.push(format!("{LIST}: there is no disk {path}; the install goes on without it."))
             }
             Some(disk) => {
-                other(disk, chosen)?;
+                refuse_install_disk(disk, chosen)?;
                 deliberate(disk, Path::new(&**path), LIST)?;
                 match usable(inventory, disk, LIST).and_then(|disk| add(disk, LIST, &mut wiped)) {
                     // If the machine runs from the disk, this is not a failure to wipe: the list is wrong.
@@ -157,7 +157,7 @@ pub(super) fn wiped(
             if disk.boot_medium || chosen.iter().any(|chosen| chosen.name == disk.name) {
                 continue;
             }
-            match stays(inventory, disk) {
+            match why_not_wiped(inventory, disk) {
                 Some(reason) => {
                     warnings.push(format!("{ALL}: {} stays, it is {reason}.", disk.path.display()))
                 }
@@ -169,7 +169,7 @@ pub(super) fn wiped(
 }
 
 /// Why a disk that is not named is not wiped, whatever is on it.
-fn stays(inventory: &Inventory, disk: &Disk) -> Option<String> {
+fn why_not_wiped(inventory: &Inventory, disk: &Disk) -> Option<String> {
     let reason = disk.in_use().map(|reason| format!("in use: {reason}"));
     let reason = reason.or_else(|| disk.read_only.then(|| "read-only".into()));
     let reason = reason.or_else(|| disk.removable.then(|| "removable".into()));
@@ -179,7 +179,7 @@ fn stays(inventory: &Inventory, disk: &Disk) -> Option<String> {
 }
 
 /// Refuses a listed disk that the install is for.
-fn other(disk: &Disk, chosen: &[&Disk]) -> Result<(), Failure> {
+fn refuse_install_disk(disk: &Disk, chosen: &[&Disk]) -> Result<(), Failure> {
     if chosen.iter().any(|chosen| chosen.name == disk.name) {
         let what = format!("{LIST} names {}, a disk of the install", disk.path.display());
         return Err(Failure::new(Class::Invalid, what)

@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::choose::DATA;
 use super::labels::DATA as LABEL;
-use super::layout::Stays;
+use super::layout::KeptPlace;
 use super::target::{Target, target};
 use crate::inventory::{Disk, FoundPartition, Inventory, Signature, SignatureKind};
 use base::failure::{Class, Failure};
@@ -19,18 +19,18 @@ const KEY: &str = "install.keep";
 
 /// A data partition that is kept.
 #[derive(Clone, Debug, Serialize)]
-pub struct Kept {
+pub struct KeptPartition {
     /// The disk with the partition.
     pub disk: Target,
     pub partition: FoundPartition,
     pub uuid: Uuid,
 }
 
-impl Kept {
+impl KeptPartition {
     /// The place and identity of the partition.
-    pub(super) fn stays(&self) -> Stays {
+    pub(super) fn stays(&self) -> KeptPlace {
         let FoundPartition { start, size, .. } = self.partition;
-        Stays { uuid: self.uuid, start, size }
+        KeptPlace { uuid: self.uuid, start, size }
     }
 }
 
@@ -41,7 +41,7 @@ pub(super) fn find(
     inventory: &Inventory,
     system: &Disk,
     data: Option<&Disk>,
-) -> Result<Option<Kept>, Failure> {
+) -> Result<Option<KeptPartition>, Failure> {
     if !install.keep.contains(&Keep::Data) {
         return Ok(None);
     }
@@ -61,7 +61,7 @@ pub(super) fn find(
                 .because(anyhow!("{}; {}", first.describe(), second.describe()))
                 .hint(format!("Change the label {LABEL} of the one that is not meant, with e2label.")))
         }
-        (None, _) => Err(nothing(inventory, disk)),
+        (None, _) => Err(nothing_to_keep(inventory, disk)),
     }
 }
 
@@ -76,7 +76,7 @@ fn is_data(signatures: &[Signature]) -> bool {
     signatures.iter().filter(ext).any(|found| found.label.as_deref() == Some(LABEL))
 }
 
-fn keep(disk: &Disk, partition: &FoundPartition) -> Result<Kept, Failure> {
+fn keep(disk: &Disk, partition: &FoundPartition) -> Result<KeptPartition, Failure> {
     let refuse = |why: String, hint: &str| {
         let what = format!("{} cannot be kept", partition.describe());
         Err(Failure::new(Class::Hardware, what).because(anyhow!(why)).hint(hint))
@@ -92,11 +92,11 @@ fn keep(disk: &Disk, partition: &FoundPartition) -> Result<Kept, Failure> {
     if let Some(other) = disk.partitions.iter().find(overlaps) {
         return refuse(format!("it overlaps with {}", other.describe()), &elsewhere);
     }
-    Ok(Kept { disk: target(disk)?, partition: partition.clone(), uuid: entry.uuid })
+    Ok(KeptPartition { disk: target(disk)?, partition: partition.clone(), uuid: entry.uuid })
 }
 
 /// The error for a disk without data, which names what there is, and where else there is data.
-fn nothing(inventory: &Inventory, disk: &Disk) -> Failure {
+fn nothing_to_keep(inventory: &Inventory, disk: &Disk) -> Failure {
     let path = disk.path.display();
     let what = format!("there is nothing on {path} that {KEY} could keep");
     if disk.partitions.is_empty() && is_data(&disk.signatures) {

@@ -127,7 +127,7 @@ impl Partition {
 
 /// What a layout depends on.
 #[derive(Clone, Copy, Debug)]
-pub struct Wish {
+pub struct LayoutRequest {
     pub disk: ByteSize,
     pub sector: SectorSize,
     pub sizes: PartitionSizes,
@@ -154,38 +154,42 @@ pub enum LayoutError {
 
 /// A data partition that is kept at its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stays {
+pub struct KeptPlace {
     pub uuid: Uuid,
     /// The first byte.
     pub start: ByteSize,
     pub size: ByteSize,
 }
 
-/// The partitions of a node on one disk, in order. The same wish and `disk_guid` give the same layout.
-pub fn arrange(wish: Wish, disk_guid: Uuid) -> Result<Vec<Partition>, LayoutError> {
+/// The partitions of a node on one disk, in order. The same request and `disk_guid` give the same layout.
+pub fn arrange(request: LayoutRequest, disk_guid: Uuid) -> Result<Vec<Partition>, LayoutError> {
     use PartitionName::{Data, Persistent};
-    let Wish { disk, sizes, .. } = wish;
+    let LayoutRequest { disk, sizes, .. } = request;
     let fixed = fixed(sizes);
     let before = fixed.iter().fold(ALIGNMENT, |sum, (_, size)| sum + *size);
-    let data_minimum = if wish.data { sizes.data_minimum } else { ByteSize::default() };
-    let minimum = if wish.data { sizes.disk_minimum } else { sizes.witness_minimum };
+    let data_minimum = if request.data { sizes.data_minimum } else { ByteSize::default() };
+    let minimum = if request.data { sizes.disk_minimum } else { sizes.witness_minimum };
     let needed = minimum.max(before + sizes.persistent_minimum + data_minimum + ALIGNMENT);
     if disk < needed {
         return Err(LayoutError::Disk { needed, found: disk });
     }
-    let rest = end(disk, wish.sector).saturating_sub(before);
+    let rest = end(disk, request.sector).saturating_sub(before);
     let most = rest.saturating_sub(data_minimum);
-    let usual = if wish.data { sizes.persistent.min(most) } else { most };
-    let persistent = persistent(wish, usual, most)?;
-    let data = wish.data.then(|| (Data, rest.saturating_sub(persistent)));
-    Ok(place(fixed.into_iter().chain([(Persistent, persistent)]).chain(data), disk_guid))
+    let usual = if request.data { sizes.persistent.min(most) } else { most };
+    let persistent = persistent(request, usual, most)?;
+    let data = request.data.then(|| (Data, rest.saturating_sub(persistent)));
+    Ok(placed_in_order(fixed.into_iter().chain([(Persistent, persistent)]).chain(data), disk_guid))
 }
 
 /// The partitions of a node before a data partition that is kept. If the configuration gives no size, the persistent partition
 /// takes all the room there is.
-pub fn arrange_before(wish: Wish, kept: Stays, disk_guid: Uuid) -> Result<Vec<Partition>, LayoutError> {
+pub fn arrange_before(
+    request: LayoutRequest,
+    kept: KeptPlace,
+    disk_guid: Uuid,
+) -> Result<Vec<Partition>, LayoutError> {
     use PartitionName::{Data, Persistent};
-    let Wish { disk, sizes, sector, .. } = wish;
+    let LayoutRequest { disk, sizes, sector, .. } = request;
     if disk < sizes.disk_minimum {
         return Err(LayoutError::Disk { needed: sizes.disk_minimum, found: disk });
     }
@@ -201,8 +205,8 @@ pub fn arrange_before(wish: Wish, kept: Stays, disk_guid: Uuid) -> Result<Vec<Pa
         return Err(LayoutError::NoRoomBefore { needed, found: kept.start });
     }
     let most = (kept.start - before).align_down(ALIGNMENT.get());
-    let persistent = persistent(wish, most, most)?;
-    let mut all = place(fixed.into_iter().chain([(Persistent, persistent)]), disk_guid);
+    let persistent = persistent(request, most, most)?;
+    let mut all = placed_in_order(fixed.into_iter().chain([(Persistent, persistent)]), disk_guid);
     let number = all.last().map_or(1, |last| last.number + 1);
     all.push(Partition { number, name: Data, uuid: kept.uuid, start: kept.start, size: kept.size });
     Ok(all)
@@ -223,9 +227,9 @@ fn fixed(sizes: PartitionSizes) -> [(PartitionName, ByteSize); 6] {
 }
 
 /// The size of the persistent partition: as configured, within the bounds, or the default.
-fn persistent(wish: Wish, usual: ByteSize, most: ByteSize) -> Result<ByteSize, LayoutError> {
-    let least = wish.sizes.persistent_minimum;
-    match wish.persistent.map(|size| size.align_up(ALIGNMENT.get())) {
+fn persistent(request: LayoutRequest, usual: ByteSize, most: ByteSize) -> Result<ByteSize, LayoutError> {
+    let least = request.sizes.persistent_minimum;
+    match request.persistent.map(|size| size.align_up(ALIGNMENT.get())) {
         Some(wanted) if wanted < least => Err(LayoutError::PersistentTooSmall { wanted, least }),
         Some(wanted) if wanted > most => Err(LayoutError::PersistentTooLarge { wanted, most }),
         wanted => Ok(wanted.unwrap_or(usual)),
@@ -233,7 +237,7 @@ fn persistent(wish: Wish, usual: ByteSize, most: ByteSize) -> Result<ByteSize, L
 }
 
 /// One partition after the other.
-fn place(all: impl Iterator<Item = (PartitionName, ByteSize)>, disk_guid: Uuid) -> Vec<Partition> {
+fn placed_in_order(all: impl Iterator<Item = (PartitionName, ByteSize)>, disk_guid: Uuid) -> Vec<Partition> {
     let mut start = ALIGNMENT;
     let place = |(number, (name, size)): (u32, (PartitionName, ByteSize))| {
         let uuid = name.uuid_in(disk_guid);

@@ -8,7 +8,7 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use super::choose::chosen;
-use super::layout::{self, Partition, PartitionName, Wish};
+use super::layout::{self, LayoutRequest, Partition, PartitionName};
 use super::target::{Target, refuse, target};
 use crate::inventory::{Disk, FoundPartition, Inventory};
 use base::failure::{Class, Failure};
@@ -102,10 +102,10 @@ fn named_both(device: Option<&DiskSelector>) -> Result<(), Failure> {
         .hint("Set install.device to the first disk of the mirror."))
 }
 
-/// The layout of the second disk. `wish` is that of the first one, for the smaller of the two.
-pub(super) fn arrange(disk: &Disk, wish: Wish, system_guid: Uuid) -> Result<Mirror, Failure> {
+/// The layout of the second disk. `request` is that of the first one, for the smaller of the two.
+pub(super) fn arrange(disk: &Disk, request: LayoutRequest, system_guid: Uuid) -> Result<Mirror, Failure> {
     let disk_guid = Uuid::new_v5(&system_guid, b"mirror");
-    let partitions = layout::arrange(wish, disk_guid).map_err(|error| refuse(disk, error, MIRROR))?;
+    let partitions = layout::arrange(request, disk_guid).map_err(|error| refuse(disk, error, MIRROR))?;
     let arrays = partitions.iter().filter(|partition| is_mirrored(partition.name)).map(|partition| Array {
         partition: partition.name,
         uuid: Uuid::new_v5(&system_guid, format!("array {}", partition.name.as_str()).as_bytes()),

@@ -28,7 +28,7 @@ pub use boot::files_of_slot_a;
 pub(crate) use choose::{blocking, system as choose_disk};
 pub use disk_roles::written_disks;
 pub use disks::{DataDisk, WipedDisk};
-pub use keep::Kept;
+pub use keep::KeptPartition;
 pub(crate) use labels::DATA as DATA_LABEL;
 pub use layout::{Partition, PartitionName, SectorSize};
 pub(crate) use leftover::describe_holder;
@@ -40,14 +40,14 @@ pub use step::{EspContent, EspFile, Filesystem, Step, UnpackedImage};
 pub use target::Target;
 
 use crate::inventory::{FoundPartition, Holder, Inventory};
-use crate::nics::Remembered;
+use crate::nics::RememberedCards;
 use crate::resolve::Reference;
 use base::failure::{Class, Failure};
 use disk_roles::DiskRoles;
 use model::config::{Images, InstallConfig, Mode, Role};
 use model::release::Release;
 use new_layout::NewLayout;
-use payloads::Needed;
+use payloads::NeededPayloads;
 use steps::steps;
 
 /// What an install will do.
@@ -73,7 +73,7 @@ pub struct Plan {
     pub data_disk: Option<DataDisk>,
     /// The data partition that is kept.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub kept: Option<Kept>,
+    pub kept: Option<KeptPartition>,
     /// Other disks that are wiped.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub wiped: Vec<WipedDisk>,
@@ -84,13 +84,13 @@ pub struct Plan {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
     /// The hardware addresses of the network cards that the configuration names, which the node remembers.
-    #[serde(skip_serializing_if = "Remembered::is_empty")]
-    pub cards: Remembered,
+    #[serde(skip_serializing_if = "RememberedCards::is_empty")]
+    pub cards: RememberedCards,
     pub steps: Vec<Step>,
     /// What is downloaded or read before the plan of an install is made.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub fetched: Vec<Reference>,
-    pub finish: Finish,
+    pub finish: AfterInstall,
     /// What the node keeps as its node document.
     #[serde(skip)]
     pub document: Box<InstallConfig>,
@@ -102,7 +102,7 @@ pub struct Plan {
 /// What the machine does after an install.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Finish {
+pub enum AfterInstall {
     Reboot,
     Poweroff,
 }
@@ -132,13 +132,13 @@ impl Plan {
 
     /// The data that is kept on the disk of the system.
     #[must_use]
-    pub fn kept_here(&self) -> Option<&Kept> {
+    pub fn kept_here(&self) -> Option<&KeptPartition> {
         self.kept.as_ref().filter(|kept| kept.disk.name == self.disk.name)
     }
 
     /// The data that is kept on another disk, which is not changed at all.
     #[must_use]
-    pub fn kept_apart(&self) -> Option<&Kept> {
+    pub fn kept_apart(&self) -> Option<&KeptPartition> {
         self.kept.as_ref().filter(|kept| kept.disk.name != self.disk.name)
     }
 
@@ -167,7 +167,7 @@ pub fn plan(
     let role = install.own_role();
     let roles = DiskRoles::of(config, inventory)?;
     let layout = NewLayout::of(install, &roles, disk_guid)?;
-    let needed = Needed::of(release, role, install.images() == Images::Preload)?;
+    let needed = NeededPayloads::of(release, role, install.images() == Images::Preload)?;
     needed.fit(&layout.storable())?;
     let steps = steps(config, release, &roles, &layout, &needed)?;
     Ok(Plan {
@@ -185,10 +185,10 @@ pub fn plan(
         wiped: roles.wiped,
         taken_down: roles.taken_down,
         warnings: roles.warnings,
-        cards: Remembered::default().after(config, &inventory.nics),
+        cards: RememberedCards::default().after(config, &inventory.nics),
         steps,
         fetched: crate::resolve::references(config),
-        finish: if install.poweroff { Finish::Poweroff } else { Finish::Reboot },
+        finish: if install.poweroff { AfterInstall::Poweroff } else { AfterInstall::Reboot },
         document: Box::new(config.clone()),
         release: Box::new(release.clone()),
     })

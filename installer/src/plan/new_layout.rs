@@ -5,7 +5,7 @@ use uuid::Uuid;
 use super::choose::SYSTEM;
 use super::disk_roles::DiskRoles;
 use super::disks::{self, DataDisk};
-use super::layout::{self, Partition, PartitionName, Wish};
+use super::layout::{self, LayoutRequest, Partition, PartitionName};
 use super::mirror::{self, Mirror};
 use super::target::refuse;
 use crate::inventory::FoundPartition;
@@ -31,7 +31,7 @@ impl NewLayout {
         let disks = &roles.chosen;
         let (system, mirror) = (disks.system, disks.mirror);
         let sizes = PartitionSizes::of(install.profile);
-        let wish = Wish {
+        let request = LayoutRequest {
             disk: mirror.map_or(system.size, |mirror| mirror.size.min(system.size)),
             sector: roles.target.sector,
             sizes,
@@ -40,13 +40,13 @@ impl NewLayout {
         };
         let kept = roles.kept_beside_system();
         let arranged = match kept {
-            Some(kept) => layout::arrange_before(wish, kept.stays(), disk_guid),
-            None => layout::arrange(wish, disk_guid),
+            Some(kept) => layout::arrange_before(request, kept.stays(), disk_guid),
+            None => layout::arrange(request, disk_guid),
         };
         let partitions = arranged.map_err(|error| refuse(system, error, SYSTEM))?;
         let lost = |part: &&FoundPartition| kept.is_none_or(|kept| kept.partition != **part);
         let erased = system.partitions.iter().filter(lost).cloned().collect();
-        let mirror = mirror.map(|mirror| mirror::arrange(mirror, wish, disk_guid)).transpose()?;
+        let mirror = mirror.map(|mirror| mirror::arrange(mirror, request, disk_guid)).transpose()?;
         let data_disk = roles.new_data_disk();
         let data_disk = data_disk.map(|data| disks::arrange(data, sizes, disk_guid)).transpose()?;
         Ok(Self { disk_guid, partitions, erased, mirror, data_disk })

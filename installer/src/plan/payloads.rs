@@ -15,7 +15,7 @@ use model::release::{Payload, Purpose, Release};
 /// GRUB counts the sectors of its core in 16 bits, and its partition has 1 MiB.
 const CORE_SIZE_MAX: ByteSize = ByteSize::mib(1);
 
-pub(super) struct Needed {
+pub(super) struct NeededPayloads {
     pub(super) kernel: Payload,
     pub(super) initrd: Payload,
     pub(super) rootfs: Payload,
@@ -29,7 +29,7 @@ pub(super) struct Needed {
     pub(super) metadata: Option<Payload>,
 }
 
-impl Needed {
+impl NeededPayloads {
     /// With `images` false the node pulls its container images itself.
     pub(super) fn of(release: &Release, role: Role, images: bool) -> Result<Self> {
         let one = |purpose| release.payload(purpose).cloned().ok_or_else(|| missing(purpose));

@@ -4,7 +4,10 @@ use std::fmt;
 
 use uuid::Uuid;
 
-use super::{EspContent, EspFile, Finish, Kept, Partition, Plan, SectorSize, Step, Target, describe_holder};
+use super::{
+    AfterInstall, EspContent, EspFile, KeptPartition, Partition, Plan, SectorSize, Step, Target,
+    describe_holder,
+};
 use crate::inventory::FoundPartition;
 use base::size::ByteSize;
 use model::config::Images;
@@ -83,8 +86,8 @@ impl fmt::Display for Plan {
             }
         }
         let finish = match self.finish {
-            Finish::Reboot => "restarts",
-            Finish::Poweroff => "is powered off",
+            AfterInstall::Reboot => "restarts",
+            AfterInstall::Poweroff => "is powered off",
         };
         writeln!(f, "\nThen the machine {finish}.")
     }
@@ -125,7 +128,7 @@ fn lost(
     f: &mut fmt::Formatter<'_>,
     disk: &Target,
     erased: &[FoundPartition],
-    kept: Option<&Kept>,
+    kept: Option<&KeptPartition>,
 ) -> fmt::Result {
     let but = if kept.is_some() { " except what is kept" } else { "" };
     writeln!(f, "EVERYTHING on {} is erased{but}.", disk.path.display())?;

@@ -8,7 +8,7 @@ use super::labels;
 use super::layout::{PartitionName, SectorSize};
 use super::mirror::Array;
 use super::new_layout::NewLayout;
-use super::payloads::{Needed, unpacked};
+use super::payloads::{NeededPayloads, unpacked};
 use super::step::{EspContent, EspFile, Filesystem, Step};
 use model::boot::{Slot, Volume};
 use model::config::{InstallConfig, Secret};
@@ -23,7 +23,7 @@ pub(super) fn steps(
     release: &Release,
     roles: &DiskRoles<'_>,
     layout: &NewLayout,
-    needed: &Needed,
+    needed: &NeededPayloads,
 ) -> Result<Vec<Step>> {
     use PartitionName::{Config, Data, Persistent, RootA};
     let filesystem = |partition, label| Filesystem { partition, label };
@@ -100,7 +100,7 @@ fn esp(
     config: &InstallConfig,
     release: &Release,
     volumes: &Volumes,
-    needed: &Needed,
+    needed: &NeededPayloads,
     volume_id: u32,
 ) -> Vec<EspFile> {
     let line = |slot: Slot| boot::command_line(slot, volumes, &release.kernel_arguments, config);

@@ -1,7 +1,7 @@
 //! Leftovers of earlier systems that this one has started by itself: swap, arrays, volumes. They are taken down before their
 //! disks are erased. What a person did, such as a mount, is a reason to refuse.
 
-use super::keep::Kept;
+use super::keep::KeptPartition;
 use crate::inventory::{Disk, Holder, Inventory};
 use base::failure::{Class, Failure};
 use model::config::{Install, Wipe};
@@ -12,7 +12,7 @@ pub(super) fn order(
     install: &Install,
     inventory: &Inventory,
     erased: &[&Disk],
-    kept: Option<&Kept>,
+    kept: Option<&KeptPartition>,
 ) -> Result<Vec<Holder>, Failure> {
     let mut order: Vec<Holder> = Vec::new();
     for disk in erased {
@@ -42,7 +42,7 @@ fn obstacle(
     install: &Install,
     inventory: &Inventory,
     erased: &[&Disk],
-    kept: Option<&Kept>,
+    kept: Option<&KeptPartition>,
     holder: &Holder,
 ) -> Option<String> {
     if install.wipe == Wipe::None {

@@ -20,7 +20,7 @@ pub struct Check {
     pub title: &'static str,
     /// The source of the answer.
     pub looks_at: &'static str,
-    pub levels: Levels,
+    pub levels: SeverityLevels,
     /// The class of the failure if it stops an install.
     pub class: Class,
     /// Whether an install can begin without it. What the plan itself needs cannot be skipped.
@@ -32,7 +32,7 @@ pub struct Check {
 
 /// The severity of a finding by profile; a check is off for the roles that it does not apply to.
 #[derive(Clone, Copy, Debug)]
-pub struct Levels {
+pub struct SeverityLevels {
     pub production: Severity,
     pub trial: Severity,
     /// The roles that it is off for.

@@ -25,7 +25,7 @@ pub struct Intent {
     /// The cards of the management network; empty if the configuration names none.
     pub cards: Vec<Interface>,
     /// Addresses that no other machine may have.
-    pub claims: Vec<Claim>,
+    pub claims: Vec<AddressClaim>,
     /// Whether the node gets its name servers by DHCP.
     pub dhcp: bool,
     pub name_servers: Vec<Ipv4Addr>,
@@ -86,7 +86,7 @@ impl Join {
 
 /// An address that the node, or the cluster, takes.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Claim {
+pub struct AddressClaim {
     pub address: Ipv4Addr,
     /// The key of the configuration.
     pub key: String,
@@ -140,14 +140,14 @@ pub(super) fn is_name(host: &str) -> bool {
     host.parse::<IpAddr>().is_err()
 }
 
-fn claims(config: &InstallConfig) -> Vec<Claim> {
+fn claims(config: &InstallConfig) -> Vec<AddressClaim> {
     let install = &config.install;
     let mut claims = Vec::new();
     if let Some(management) = &install.management_interface {
         let claim = |address: Option<Ipv4Addr>, key: &str| {
             let (key, cards) = (key.to_owned(), management.interfaces.clone());
             let device = network::device(network::MANAGEMENT, management.vlan_id);
-            address.map(|address| Claim { address, key, cards, vlan: management.vlan_id, device })
+            address.map(|address| AddressClaim { address, key, cards, vlan: management.vlan_id, device })
         };
         claims.extend(claim(management.ip, "install.management_interface.ip"));
         // A cluster to join has its virtual address already.
@@ -158,7 +158,13 @@ fn claims(config: &InstallConfig) -> Vec<Claim> {
     claims.extend(install.networks.iter().filter(fixed).filter_map(|network| {
         let key = format!("install.networks, {}", network.name);
         let (cards, vlan) = (network.interfaces.clone(), network.vlan_id);
-        Some(Claim { address: network.ip?, key, cards, vlan, device: network::device(&network.name, vlan) })
+        Some(AddressClaim {
+            address: network.ip?,
+            key,
+            cards,
+            vlan,
+            device: network::device(&network.name, vlan),
+        })
     }));
     claims
 }
@@ -189,14 +195,14 @@ fn proxy(url: &str) -> Option<Proxy> {
     let url = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
     let url = reqwest::Url::parse(&url).ok()?;
     let port = url.port_or_known_default()?;
-    Some(Proxy { host: bare(url.host_str()?), port, tls: url.scheme() == "https" })
+    Some(Proxy { host: without_brackets(url.host_str()?), port, tls: url.scheme() == "https" })
 }
 
 fn host(url: &str) -> Option<String> {
-    reqwest::Url::parse(url).ok()?.host_str().map(bare)
+    reqwest::Url::parse(url).ok()?.host_str().map(without_brackets)
 }
 
 /// URLs have brackets round IPv6 addresses.
-fn bare(host: &str) -> String {
+fn without_brackets(host: &str) -> String {
     host.trim_matches(['[', ']']).to_owned()
 }

@@ -10,7 +10,7 @@ use model::config::{Profile, Role};
 
 /// The least that a machine should have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct MachineLimits {
     pub cpus: u32,
     pub memory: ByteSize,
     /// Speed of a management card in megabits per second.
@@ -21,7 +21,7 @@ pub struct Limits {
     pub roomy_disk: ByteSize,
 }
 
-impl Limits {
+impl MachineLimits {
     #[must_use]
     pub const fn of(role: Role, profile: Profile) -> Self {
         let sizes = PartitionSizes::of(profile);

@@ -17,7 +17,7 @@ pub type Fact<T> = Result<T, String>;
 #[derive(Clone, Debug)]
 pub struct MachineFacts {
     pub cpus: Fact<u32>,
-    pub memory: Fact<Memory>,
+    pub memory: Fact<MemorySize>,
     pub kvm: Fact<bool>,
     /// What the processor's flags say.
     pub processor: Fact<Processor>,
@@ -32,7 +32,7 @@ pub struct MachineFacts {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Memory {
+pub struct MemorySize {
     pub size: ByteSize,
     /// Whether that is all installed memory. The kernel's own number lacks what firmware and kernel reserve.
     pub fitted: bool,
@@ -120,7 +120,7 @@ fn cpus(sys: &Path) -> Fact<u32> {
 
 /// The installed memory, if the firmware's tables are plausible: no less than the kernel has, and not so much more that the
 /// kernel must have been limited.
-fn memory(roots: &Roots) -> Fact<Memory> {
+fn memory(roots: &Roots) -> Fact<MemorySize> {
     let table = read_at_most(&roots.sys.join("firmware/dmi/tables/DMI"), 1 << 20).ok();
     let fitted = table.and_then(|table| dmi::memory(&table));
     let path = roots.proc.join("meminfo");
@@ -132,10 +132,10 @@ fn memory(roots: &Roots) -> Fact<Memory> {
     });
     match (fitted, usable) {
         (Some(fitted), Ok(usable)) if fitted >= usable && fitted.get() / 4 * 3 <= usable.get() => {
-            Ok(Memory { size: fitted, fitted: true })
+            Ok(MemorySize { size: fitted, fitted: true })
         }
-        (_, Ok(usable)) => Ok(Memory { size: usable, fitted: false }),
-        (Some(fitted), Err(_)) => Ok(Memory { size: fitted, fitted: true }),
+        (_, Ok(usable)) => Ok(MemorySize { size: usable, fitted: false }),
+        (Some(fitted), Err(_)) => Ok(MemorySize { size: fitted, fitted: true }),
         (None, Err(why)) => Err(why),
     }
 }

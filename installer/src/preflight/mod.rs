@@ -27,7 +27,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crate::inventory::{Inventory, Nic, Roots};
 use check::profile_name;
-pub use check::{Check, CheckFinding, CheckOutcome, CheckSubject, Levels, Severity};
+pub use check::{Check, CheckFinding, CheckOutcome, CheckSubject, Severity, SeverityLevels};
 pub use checks::CHECKS;
 pub use intent::Intent;
 pub use machine::MachineFacts;

@@ -15,7 +15,7 @@ use nix::sys::socket::{setsockopt, sockopt};
 
 pub use super::dns::DnsAnswer;
 use super::join::{Question, Seen};
-pub use super::ntp::{Offset, Time};
+pub use super::ntp::{ClockOffset, TimeAnswer};
 use super::trouble::NetworkTrouble;
 use super::{dns, join, ntp};
 use base::files::read_text;
@@ -36,7 +36,7 @@ pub trait Network: Sync {
     /// The name servers from DHCP.
     fn resolvers(&self) -> Vec<Ipv4Addr>;
     fn lookup(&self, server: Ipv4Addr, name: &str, until: Instant) -> Result<DnsAnswer, NetworkTrouble>;
-    fn time(&self, server: Ipv4Addr, until: Instant) -> Result<Time, NetworkTrouble>;
+    fn time(&self, server: Ipv4Addr, until: Instant) -> Result<TimeAnswer, NetworkTrouble>;
     /// Connects to a proxy, and unless it uses TLS, waits for an answer in HTTP.
     fn proxy(&self, address: SocketAddr, tls: bool, until: Instant) -> Result<(), NetworkTrouble>;
     /// Asks the machines behind a card who has an address.
@@ -68,7 +68,7 @@ impl Network for Offline {
         Self::unable()
     }
 
-    fn time(&self, _: Ipv4Addr, _: Instant) -> Result<Time, NetworkTrouble> {
+    fn time(&self, _: Ipv4Addr, _: Instant) -> Result<TimeAnswer, NetworkTrouble> {
         Self::unable()
     }
 
@@ -130,7 +130,7 @@ impl Network for SystemNetwork {
         ask(server, until, || query.clone(), dns::answer)
     }
 
-    fn time(&self, server: Ipv4Addr, until: Instant) -> Result<Time, NetworkTrouble> {
+    fn time(&self, server: Ipv4Addr, until: Instant) -> Result<TimeAnswer, NetworkTrouble> {
         let sent = std::cell::Cell::new(SystemTime::now());
         let query = || {
             sent.set(SystemTime::now());

@@ -3,16 +3,16 @@
 use std::time::{Duration, SystemTime};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Time {
+pub enum TimeAnswer {
     /// How far this machine's clock is from the server's.
-    Offset(Offset),
+    Offset(ClockOffset),
     /// It does not know the time, or refuses to answer.
     Unsynchronised,
 }
 
 /// How far a clock is off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Offset {
+pub struct ClockOffset {
     pub by: Duration,
     /// Whether this machine's clock is behind.
     pub behind: bool,
@@ -35,20 +35,20 @@ pub(super) fn query(sent: SystemTime) -> [u8; DATAGRAM_BYTES] {
 
 /// Reads the answer to the query `asked`, which was sent and answered at these times by this machine's clock; `None` for any
 /// other datagram.
-pub(super) fn answer(asked: &[u8], datagram: &[u8], sent: SystemTime, got: SystemTime) -> Option<Time> {
+pub(super) fn answer(asked: &[u8], datagram: &[u8], sent: SystemTime, got: SystemTime) -> Option<TimeAnswer> {
     let bytes: &[u8; DATAGRAM_BYTES] = datagram.first_chunk()?;
     if bytes[0] & 7 != 4 || bytes.get(24..32)? != asked.get(40..48)? {
         return None;
     }
     let (warning, stratum) = (bytes[0] >> 6, bytes[1]);
     if warning == 3 || !(1..16).contains(&stratum) {
-        return Some(Time::Unsynchronised);
+        return Some(TimeAnswer::Unsynchronised);
     }
     // Half of the round-trip time is subtracted.
     let (sent, got) = (nanos(sent), nanos(got));
     let offset = ((received(bytes, 32)? - sent) + (received(bytes, 40)? - got)) / 2;
     let by = Duration::from_nanos(u64::try_from(offset.unsigned_abs()).ok()?);
-    Some(Time::Offset(Offset { by, behind: offset > 0 }))
+    Some(TimeAnswer::Offset(ClockOffset { by, behind: offset > 0 }))
 }
 
 /// Nanoseconds since 1970; clocks before that are at 1970.
@@ -96,7 +96,7 @@ pub(super) mod tests {
     fn told(here: u64, there: u64) -> (u64, bool) {
         let asked = query(at(here));
         match answer(&asked, &reply(&asked, 2, at(there)), at(here), at(here)) {
-            Some(Time::Offset(offset)) => (offset.by.as_secs_f64().round() as u64, offset.behind),
+            Some(TimeAnswer::Offset(offset)) => (offset.by.as_secs_f64().round() as u64, offset.behind),
             other => panic!("{other:?}"),
         }
     }
@@ -115,7 +115,8 @@ pub(super) mod tests {
     fn half_of_the_way_is_taken_off() {
         let asked = query(at(100));
         let reply = reply(&asked, 2, at(2_000_000_002));
-        let Some(Time::Offset(offset)) = answer(&asked, &reply, at(2_000_000_000), at(2_000_000_004)) else {
+        let Some(TimeAnswer::Offset(offset)) = answer(&asked, &reply, at(2_000_000_000), at(2_000_000_004))
+        else {
             panic!("no offset");
         };
         assert_eq!(offset.by, Duration::ZERO);
@@ -127,11 +128,11 @@ pub(super) mod tests {
         let now = at(1_800_000_000);
         for stratum in [0, 16] {
             let reply = reply(&asked, stratum, now);
-            assert_eq!(answer(&asked, &reply, now, now), Some(Time::Unsynchronised));
+            assert_eq!(answer(&asked, &reply, now, now), Some(TimeAnswer::Unsynchronised));
         }
         let mut alarm = reply(&asked, 2, now);
         alarm[0] |= 0xc0;
-        assert_eq!(answer(&asked, &alarm, now, now), Some(Time::Unsynchronised));
+        assert_eq!(answer(&asked, &alarm, now, now), Some(TimeAnswer::Unsynchronised));
         let strangers = reply(&query(at(1_800_000_001)), 2, now);
         assert_eq!(answer(&asked, &strangers, now, now), None);
         assert_eq!(answer(&asked, &asked, now, now), None);

@@ -171,7 +171,7 @@ fn document(
     match present.as_slice() {
         [file] if !many => found(file, files::read_text(&root.join(file))?),
         [] if many => of_many(volume, root, &identity()),
-        [] if own => Err(nothing(
+        [] if own => Err(nothing_for_this_machine(
             volume,
             "there is neither install.yaml nor config.yaml nor nodes in its root \
                 directory",
@@ -195,7 +195,7 @@ fn of_many(volume: &LabelledVolume, root: &Path, identity: &Identity) -> Result<
     let place = format!("{}:/{NODES}", volume.label);
     let nodes = Nodes::open(&directory).class(Class::Invalid, || format!("reading {place}"))?;
     let Some(chosen) = nodes.choose(identity)? else {
-        return Err(nothing(
+        return Err(nothing_for_this_machine(
             volume,
             &format!("nothing in {NODES} is for this machine, which has {identity}"),
         ));
@@ -206,7 +206,7 @@ fn of_many(volume: &LabelledVolume, root: &Path, identity: &Identity) -> Result<
 }
 
 /// An error if a volume that is only for this purpose has nothing for this machine.
-fn nothing(volume: &LabelledVolume, why: &str) -> anyhow::Error {
+fn nothing_for_this_machine(volume: &LabelledVolume, why: &str) -> anyhow::Error {
     let what = format!("the volume {} ({}) has no configuration", volume.label, volume.device.display());
     Failure::new(Class::Invalid, what)
         .because(anyhow::anyhow!("{why}"))

@@ -41,7 +41,7 @@ pub enum AnswerOrigin {
 }
 
 #[derive(Clone, Debug)]
-pub struct Checked {
+pub struct CheckedAnswers {
     pub config: Option<InstallConfig>,
     pub diagnostics: Vec<Diagnostic>,
 }
@@ -135,20 +135,20 @@ impl Answers {
 
     /// Checks the document against all rules. `whole`: there are no more questions, so missing values are mistakes too.
     #[must_use]
-    pub fn check(&self, whole: bool) -> Checked {
+    pub fn check(&self, whole: bool) -> CheckedAnswers {
         let mut document = self.document();
         if whole {
             put(&mut document, "install.automatic", Some(Value::Bool(true)));
         }
         let text = encode::yaml(&prune(document));
         match config::check(&text, NAME) {
-            Ok(accepted) => Checked { config: Some(accepted.config), diagnostics: accepted.warnings },
-            Err(invalid) => Checked { config: None, diagnostics: invalid.0 },
+            Ok(accepted) => CheckedAnswers { config: Some(accepted.config), diagnostics: accepted.warnings },
+            Err(invalid) => CheckedAnswers { config: None, diagnostics: invalid.0 },
         }
     }
 }
 
-impl Checked {
+impl CheckedAnswers {
     /// The diagnostics of the value at a path, or below it, or of the group `also`.
     pub fn about<'a>(&'a self, path: &'a str) -> impl Iterator<Item = &'a Diagnostic> {
         let about = move |diagnostic: &&Diagnostic| {

@@ -6,7 +6,7 @@ use std::io::{self, Read};
 use anyhow::{Context, Result};
 
 use crate::execute::cancel::Cancel;
-use crate::execute::disk::cache::Cached;
+use crate::execute::disk::cache::BlockCache;
 use crate::execute::disk::device::{self, BlockDevice};
 use crate::plan::{EspContent, EspFile, Partition, files_of_slot_a};
 use base::digest::Digest;
@@ -36,10 +36,10 @@ pub(in crate::execute) fn write(
     let volume = Volume { label: LABEL, id, sector, epoch, kind: Kind::Fat32 };
     let step = RefCell::new(step);
     let contents = files.iter().map(|file| {
-        let content = Content { file, source, inner: None, step: &step, cancel };
+        let content = LazyContent { file, source, inner: None, step: &step, cancel };
         FatFile::new(&file.path, content)
     });
-    let mut cached = Cached::fresh(device, partition.start.get(), partition.size.get());
+    let mut cached = BlockCache::fresh(device, partition.start.get(), partition.size.get());
     write_volume(&mut cached, volume, contents.collect())
         .class(Class::DiskIo, || "writing the EFI system partition".into())
 }
@@ -50,7 +50,7 @@ pub(in crate::execute) fn verify(
     partition: &Partition,
     files: &[EspFile],
 ) -> Result<()> {
-    let cached = Cached::new(device, partition.start.get(), partition.size.get());
+    let cached = BlockCache::new(device, partition.start.get(), partition.size.get());
     let what = || format!("checking the EFI system partition of {}", device.describe());
     let checked = (|| {
         let volume = fatfs::FileSystem::new(cached, fatfs::FsOptions::new())?;
@@ -86,7 +86,7 @@ fn expected(file: &EspFile) -> (Digest, u64) {
 }
 
 /// The content of a file, opened when it is first read, so that no connection waits idle.
-struct Content<'a> {
+struct LazyContent<'a> {
     file: &'a EspFile,
     source: &'a dyn PayloadSource,
     inner: Option<Box<dyn Read + 'a>>,
@@ -94,7 +94,7 @@ struct Content<'a> {
     cancel: &'a Cancel,
 }
 
-impl<'a> Content<'a> {
+impl<'a> LazyContent<'a> {
     fn open(&self) -> io::Result<Box<dyn Read + 'a>> {
         match &self.file.content {
             EspContent::Text(text) => Ok(Box::new(text.as_bytes())),
@@ -107,7 +107,7 @@ impl<'a> Content<'a> {
     }
 }
 
-impl Read for Content<'_> {
+impl Read for LazyContent<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.cancel.check().map_err(io::Error::other)?;
         if self.inner.is_none() {

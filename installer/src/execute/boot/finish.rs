@@ -8,19 +8,19 @@ use anyhow::Result;
 
 use crate::execute::kernel_calls;
 use crate::inventory::Inventory;
-use crate::plan::Finish;
+use crate::plan::AfterInstall;
 use base::command::{Invocation, Runner};
 
 /// Ejects an optical boot medium if the drive allows it, and asks the service manager to restart the machine or power it off.
-pub fn finish(how: Finish, inventory: &Inventory, runner: &dyn Runner) -> Result<()> {
+pub fn finish(how: AfterInstall, inventory: &Inventory, runner: &dyn Runner) -> Result<()> {
     for drive in inventory.disks.iter().filter(|disk| disk.optical && disk.boot_medium) {
         // A drive whose medium is mounted stays locked; then the boot order decides, as it does for a stick.
         let opened = OpenOptions::new().read(true).custom_flags(nix::libc::O_NONBLOCK).open(&drive.path);
         let _ = opened.map(|drive: File| kernel_calls::eject(&drive));
     }
     let verb = match how {
-        Finish::Reboot => "reboot",
-        Finish::Poweroff => "poweroff",
+        AfterInstall::Reboot => "reboot",
+        AfterInstall::Poweroff => "poweroff",
     };
     let request = Invocation::new("systemctl").args(["--no-block", verb]).limit(Duration::from_secs(60));
     runner.run(&request).map(drop)

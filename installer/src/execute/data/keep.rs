@@ -16,7 +16,7 @@ use crate::execute::disk::overlay::Overlay;
 use crate::execute::disk::table;
 use crate::execute::disk::wipe;
 use crate::inventory::FoundPartition;
-use crate::plan::{DATA_LABEL, Kept, Partition, PartitionName, Plan};
+use crate::plan::{DATA_LABEL, KeptPartition, Partition, PartitionName, Plan};
 use base::digest::Digest;
 use base::failure::{Class, Failure};
 use formats::partition_table::{self, Entry, Tables};
@@ -33,7 +33,7 @@ pub(in crate::execute) struct KeptGuard<'a> {
 
 impl<'a> KeptGuard<'a> {
     /// Protects what the plan keeps on this disk.
-    pub(in crate::execute) fn new(inner: &'a dyn BlockDevice, kept: Option<&Kept>) -> Self {
+    pub(in crate::execute) fn new(inner: &'a dyn BlockDevice, kept: Option<&KeptPartition>) -> Self {
         Self { inner, kept: kept.map(range).unwrap_or_default() }
     }
 }
@@ -58,14 +58,14 @@ impl Layer for KeptGuard<'_> {
     }
 }
 
-fn range(kept: &Kept) -> Range<u64> {
+fn range(kept: &KeptPartition) -> Range<u64> {
     let FoundPartition { start, size, .. } = kept.partition;
     start.get()..(start + size).get()
 }
 
 /// What is kept, and its fingerprint before the first write.
 pub(in crate::execute) struct KeptCheck<'p> {
-    kept: &'p Kept,
+    kept: &'p KeptPartition,
     fingerprint: Digest,
 }
 
@@ -73,7 +73,7 @@ impl<'p> KeptCheck<'p> {
     /// Fingerprints what is kept on `device`, the system's disk, and makes the new table in memory. Writes nothing.
     pub(in crate::execute) fn rehearse(
         plan: &'p Plan,
-        kept: &'p Kept,
+        kept: &'p KeptPartition,
         device: &dyn BlockDevice,
     ) -> Result<Self> {
         let keeper = Self::look(kept, device)?;
@@ -93,7 +93,7 @@ impl<'p> KeptCheck<'p> {
     }
 
     /// Fingerprints what is kept on a disk of its own, which is not changed.
-    pub(in crate::execute) fn apart(kept: &'p Kept, device: &dyn BlockDevice) -> Result<Self> {
+    pub(in crate::execute) fn apart(kept: &'p KeptPartition, device: &dyn BlockDevice) -> Result<Self> {
         let keeper = Self::look(kept, device)?;
         if tables(device).primary.is_none() {
             let path = kept.disk.path.display();
@@ -104,7 +104,7 @@ impl<'p> KeptCheck<'p> {
         Ok(keeper)
     }
 
-    fn look(kept: &'p Kept, device: &dyn BlockDevice) -> Result<Self> {
+    fn look(kept: &'p KeptPartition, device: &dyn BlockDevice) -> Result<Self> {
         let fingerprint = fingerprint(kept, device)?;
         let keeper = Self { kept, fingerprint };
         keeper.entry(tables(device).valid().map(|table| table.entries.as_slice()))?;
@@ -210,7 +210,7 @@ fn tables(device: &dyn BlockDevice) -> Tables {
 }
 
 /// The hash of both ends of what is kept. Refuses anything but a file system for data.
-fn fingerprint(kept: &Kept, device: &dyn BlockDevice) -> Result<Digest> {
+fn fingerprint(kept: &KeptPartition, device: &dyn BlockDevice) -> Result<Digest> {
     let Range { start, end } = range(kept);
     let length = EDGE_BYTES.min(end - start);
     let mut bytes = AlignedBuffer::new(usize::try_from(length)? * 2);

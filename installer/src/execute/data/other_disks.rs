@@ -80,7 +80,11 @@ fn tolerated<T>(plan: &Plan, effects: &RunEffects<'_>, disk: &Target, done: Resu
 
 /// Under `install.wipe: none`, refuses a disk of the install that has content without partitions, such as a file system on the
 /// whole disk. The plan has refused disks with partitions already.
-pub(in crate::execute) fn spare(plan: &Plan, device: &dyn BlockDevice, disk: &Target) -> Result<()> {
+pub(in crate::execute) fn refuse_protected(
+    plan: &Plan,
+    device: &dyn BlockDevice,
+    disk: &Target,
+) -> Result<()> {
     if plan.document.install.wipe != Wipe::None || wipe::is_blank(device)? {
         return Ok(());
     }

@@ -20,7 +20,7 @@ struct Block {
     used: u64,
 }
 
-pub(in crate::execute) struct Cached<'a> {
+pub(in crate::execute) struct BlockCache<'a> {
     device: &'a dyn BlockDevice,
     start: u64,
     length: u64,
@@ -31,17 +31,17 @@ pub(in crate::execute) struct Cached<'a> {
     fresh: Option<BTreeSet<u64>>,
     /// The first error of a write. It stays: `fatfs` drops errors when it closes files, and a later flush that succeeds must not
     /// hide them.
-    broken: Option<Broken>,
+    broken: Option<WriteFault>,
 }
 
-impl<'a> Cached<'a> {
+impl<'a> BlockCache<'a> {
     /// The bytes `start .. start + length`; multiples of the sector size.
     pub(in crate::execute) fn new(device: &'a dyn BlockDevice, start: u64, length: u64) -> Self {
         let (position, blocks, clock) = (0, BTreeMap::new(), 0);
         Self { device, start, length, position, blocks, clock, fresh: None, broken: None }
     }
 
-    /// Like [`Cached::new`], with the old content taken for zeros: never read, and overwritten by zeros in the blocks that are
+    /// Like [`BlockCache::new`], with the old content taken for zeros: never read, and overwritten by zeros in the blocks that are
     /// touched.
     pub(in crate::execute) fn fresh(device: &'a dyn BlockDevice, start: u64, length: u64) -> Self {
         Self { fresh: Some(BTreeSet::new()), ..Self::new(device, start, length) }
@@ -56,7 +56,7 @@ impl<'a> Cached<'a> {
             let mut bytes = AlignedBuffer::new(length);
             let known_zero = self.fresh.as_ref().is_some_and(|written| !written.contains(&index));
             if !known_zero {
-                device::read(self.device, self.start + offset, &mut bytes).map_err(carried)?;
+                device::read(self.device, self.start + offset, &mut bytes).map_err(as_io_error)?;
             }
             self.blocks.insert(index, Block { bytes, dirty: false, used: 0 });
         }
@@ -78,13 +78,13 @@ impl<'a> Cached<'a> {
 
     fn write_back(&mut self, index: u64) -> io::Result<()> {
         if let Some(broken) = &self.broken {
-            return Err(broken.told(self.device));
+            return Err(broken.to_io_error(self.device));
         }
         if let Some(block) = self.blocks.get_mut(&index).filter(|block| block.dirty) {
             let offset = self.start + index * BLOCK_BYTES;
             if let Err(error) = self.device.write_at(offset, &block.bytes) {
                 let (length, kind, code) = (block.bytes.len(), error.kind(), error.raw_os_error());
-                self.broken = Some(Broken { offset, length, kind, code });
+                self.broken = Some(WriteFault { offset, length, kind, code });
                 return Err(io::Error::other(device::cannot_write(self.device, offset, length, error)));
             }
             block.dirty = false;
@@ -96,7 +96,7 @@ impl<'a> Cached<'a> {
     }
 
     /// The block at the position, the place in it, and how many of `wanted` bytes it has from there.
-    fn here(&self, wanted: usize) -> (u64, usize, usize) {
+    fn block_at_position(&self, wanted: usize) -> (u64, usize, usize) {
         let (index, within) = (self.position / BLOCK_BYTES, self.position % BLOCK_BYTES);
         let left = self.length.saturating_sub(self.position).min(BLOCK_BYTES - within);
         let count = wanted.min(usize::try_from(left).unwrap_or(usize::MAX));
@@ -105,35 +105,35 @@ impl<'a> Cached<'a> {
 }
 
 #[derive(Clone, Copy)]
-struct Broken {
+struct WriteFault {
     offset: u64,
     length: usize,
     kind: io::ErrorKind,
     code: Option<i32>,
 }
 
-impl Broken {
+impl WriteFault {
     /// The same error once more.
-    fn told(self, device: &dyn BlockDevice) -> io::Error {
+    fn to_io_error(self, device: &dyn BlockDevice) -> io::Error {
         let error = self.code.map_or(io::Error::from(self.kind), io::Error::from_raw_os_error);
         io::Error::other(device::cannot_write(device, self.offset, self.length, error))
     }
 }
 
 /// The error as an `io::Error`, for code that reads streams; the failure can be found in it again.
-fn carried(error: anyhow::Error) -> io::Error {
+fn as_io_error(error: anyhow::Error) -> io::Error {
     io::Error::other(error.reallocate_into_boxed_dyn_error_without_backtrace())
 }
 
-impl fmt::Debug for Cached<'_> {
+impl fmt::Debug for BlockCache<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Cached").field("start", &self.start).field("length", &self.length).finish()
     }
 }
 
-impl Read for Cached<'_> {
+impl Read for BlockCache<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let (index, within, count) = self.here(buffer.len());
+        let (index, within, count) = self.block_at_position(buffer.len());
         if count > 0 {
             let block = self.block(index)?;
             buffer[..count].copy_from_slice(&block.bytes[within..within + count]);
@@ -143,9 +143,9 @@ impl Read for Cached<'_> {
     }
 }
 
-impl Write for Cached<'_> {
+impl Write for BlockCache<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let (index, within, count) = self.here(bytes.len());
+        let (index, within, count) = self.block_at_position(bytes.len());
         if count > 0 {
             let block = self.block(index)?;
             block.bytes[within..within + count].copy_from_slice(&bytes[..count]);
@@ -163,7 +163,7 @@ impl Write for Cached<'_> {
     }
 }
 
-impl Seek for Cached<'_> {
+impl Seek for BlockCache<'_> {
     fn seek(&mut self, target: SeekFrom) -> io::Result<u64> {
         self.position = formats::fat::seek_to(target, self.position, self.length)?;
         Ok(self.position)

@@ -40,7 +40,7 @@ pub trait Host {
     /// The directory with the firmware's variables; `None` if the machine was not started by UEFI.
     fn firmware_variables(&self) -> Option<PathBuf>;
 
-    fn mount(&self, node: &Path, access: MountAccess) -> Result<Box<dyn Mounted>>;
+    fn mount(&self, node: &Path, access: MountAccess) -> Result<Box<dyn MountedFilesystem>>;
 
     /// An unused device name for an array of the partitions `name`.
     fn array_node(&self, name: PartitionName) -> Result<PathBuf>;
@@ -49,8 +49,8 @@ pub trait Host {
     fn read_from(&self, array: &MadeArray, which: Option<usize>) -> Result<()>;
 }
 
-/// A mounted file system. When dropped without [`Mounted::unmount`], it is unmounted and errors are lost.
-pub trait Mounted {
+/// A mounted file system. When dropped without [`MountedFilesystem::unmount`], it is unmounted and errors are lost.
+pub trait MountedFilesystem {
     fn path(&self) -> &Path;
     /// Unmounts it after everything is written to the disk.
     fn unmount(self: Box<Self>) -> Result<()>;
@@ -129,7 +129,7 @@ impl Host for SystemHost {
         efi.exists().then(|| efi.join("efivars"))
     }
 
-    fn mount(&self, node: &Path, access: MountAccess) -> Result<Box<dyn Mounted>> {
+    fn mount(&self, node: &Path, access: MountAccess) -> Result<Box<dyn MountedFilesystem>> {
         if access != MountAccess::Write {
             // The last unmount dropped the cached content of files (evict_inodes in the kernel); this drops the file system's own
             // blocks, which are cached for the device.
@@ -199,7 +199,7 @@ struct Mount {
     open: bool,
 }
 
-impl Mounted for Mount {
+impl MountedFilesystem for Mount {
     fn path(&self) -> &Path {
         &self.point
     }

@@ -76,7 +76,7 @@ impl<'a> SystemDisks<'a> {
     }
 
     /// Remembers which disk failed.
-    fn heard(&self, place: usize, done: io::Result<()>) -> io::Result<()> {
+    fn note_failure(&self, place: usize, done: io::Result<()>) -> io::Result<()> {
         if done.is_err() {
             self.failed.store(place, Ordering::Relaxed);
         }
@@ -119,12 +119,13 @@ impl BlockDevice for SystemDisks<'_> {
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-        self.disks.first().map_or(Ok(()), |disk| self.heard(0, disk.device.read_at(offset, buffer)))
+        self.disks.first().map_or(Ok(()), |disk| self.note_failure(0, disk.device.read_at(offset, buffer)))
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        let write =
-            |(place, disk): (usize, &SystemDisk<'_>)| self.heard(place, disk.device.write_at(offset, bytes));
+        let write = |(place, disk): (usize, &SystemDisk<'_>)| {
+            self.note_failure(place, disk.device.write_at(offset, bytes))
+        };
         if bytes.len() < PARALLEL_BYTES_MIN || self.disks.len() < 2 {
             return self.disks.iter().enumerate().try_for_each(write);
         }
@@ -138,6 +139,9 @@ impl BlockDevice for SystemDisks<'_> {
     }
 
     fn flush(&self) -> io::Result<()> {
-        self.disks.iter().enumerate().try_for_each(|(place, disk)| self.heard(place, disk.device.flush()))
+        self.disks
+            .iter()
+            .enumerate()
+            .try_for_each(|(place, disk)| self.note_failure(place, disk.device.flush()))
     }
 }

@@ -17,7 +17,7 @@ use gpt::{GptConfig, GptDisk, GptError};
 use uuid::Uuid;
 
 use super::boot_code::NEXT_DEVICE;
-use super::cache::Cached;
+use super::cache::BlockCache;
 use super::device::{self, AlignedBuffer, BlockDevice};
 use crate::plan::{Partition, SectorSize};
 use base::failure::{Class, Classify};
@@ -30,7 +30,7 @@ pub(in crate::execute) fn write(
 ) -> Result<()> {
     let sector = device.sector();
     let written = (|| {
-        let mut cached = Cached::new(device, 0, device.size().get());
+        let mut cached = BlockCache::new(device, 0, device.size().get());
         // A disk with more sectors than fit the field has the largest number there (UEFI 2.10, 5.2.3).
         let sectors = u32::try_from(device.size().get() / sector.bytes() - 1).unwrap_or(u32::MAX);
         let mut first = ProtectiveMBR::with_lb_size(sectors);
@@ -61,7 +61,7 @@ pub(in crate::execute) fn verify(
 ) -> Result<()> {
     let sector = device.sector();
     let checked = (|| {
-        let cached = Cached::new(device, 0, device.size().get());
+        let cached = BlockCache::new(device, 0, device.size().get());
         let disk = config(sector).only_valid_headers(true).open_from_device(cached).map_err(of_table)?;
         ensure!(*disk.guid() == guid, "it has the GUID {}", disk.guid());
         ensure!(*disk.partitions() == entries(partitions, sector)?, "its partitions are not the plan's");
@@ -98,7 +98,7 @@ fn config(sector: SectorSize) -> GptConfig {
 }
 
 /// The bytes of one copy of the array of entries.
-fn array(device: &dyn BlockDevice, disk: &GptDisk<Cached<'_>>, primary: bool) -> Result<Vec<u8>> {
+fn array(device: &dyn BlockDevice, disk: &GptDisk<BlockCache<'_>>, primary: bool) -> Result<Vec<u8>> {
     let header = if primary { disk.primary_header() } else { disk.backup_header() };
     let header = header.map_err(|error| anyhow::anyhow!("{error}"))?;
     let sector = device.sector().bytes();

@@ -10,7 +10,7 @@ use super::readback::{self, WrittenFile};
 use super::store::directory;
 use crate::fleet::handover;
 use crate::installed;
-use crate::nics::{Remembered, record};
+use crate::nics::{RememberedCards, record};
 use crate::plan::NodeTexts;
 use base::digest::Digest;
 use base::failure::{Class, Classify};
@@ -38,7 +38,7 @@ pub(in crate::execute) struct NodeFiles {
 
 impl NodeFiles {
     /// Generates the node's identity.
-    pub(in crate::execute) fn new(texts: &NodeTexts, release: &Release, cards: &Remembered) -> Self {
+    pub(in crate::execute) fn new(texts: &NodeTexts, release: &Release, cards: &RememberedCards) -> Self {
         let NodeTexts { document, fleet, installed, .. } = texts.clone();
         // The format of machine-id(5).
         let machine_id = format!("{}\n", Uuid::new_v4().simple());

@@ -79,7 +79,7 @@ impl Seeding<'_> {
         // Opened before the first write: syncfs(2) reports write errors since then.
         let filesystem = File::open(root).class(Class::DiskIo, || format!("opening {}", root.display()))?;
         let store = Store::prepare(root, &self.release.containerd)?;
-        let work = Work { seeding: self, store: &store, step: Mutex::new(step) };
+        let work = SeedingRun { seeding: self, store: &store, step: Mutex::new(step) };
         let (here, away): (Vec<_>, Vec<_>) =
             blobs.iter().partition(|blob| self.source.place(blob) == Some(Place::Here));
         work.in_order(&here)?;
@@ -134,7 +134,7 @@ impl Seeding<'_> {
     }
 }
 
-struct Work<'a> {
+struct SeedingRun<'a> {
     seeding: Seeding<'a>,
     store: &'a Store,
     step: Mutex<&'a mut Step>,
@@ -146,7 +146,7 @@ struct Chunk {
     filled: usize,
 }
 
-impl Work<'_> {
+impl SeedingRun<'_> {
     fn advance(&self, bytes: u64) {
         locked(&self.step).advance(bytes);
     }

@@ -37,14 +37,14 @@ pub(in crate::execute) struct Journal {
 
 /// The fields that every version has.
 #[derive(Deserialize)]
-struct Versioned {
+struct JournalVersion {
     version: u32,
 }
 
 /// What the fingerprint covers. The identities of the partitions follow from that of the table, which a continued install takes
 /// over; what is written elsewhere or anew each time, such as the node document, is left out.
 #[derive(Serialize)]
-struct Content<'a> {
+struct FingerprintContent<'a> {
     product: &'a str,
     disk: (ByteSize, SectorSize),
     partitions: &'a [Partition],
@@ -64,7 +64,7 @@ impl Journal {
             }
             _ => Vec::new(),
         });
-        let content = Content {
+        let content = FingerprintContent {
             product: &plan.product,
             disk: (plan.disk.size, plan.disk.sector),
             partitions: &plan.partitions,
@@ -93,7 +93,7 @@ impl Journal {
             found => ensure!(found.context("looking for its journal")?.is_file(), "its journal is no file"),
         }
         let bytes = read_at_most(&path, JOURNAL_BYTES_MAX).context("reading its journal")?;
-        let Versioned { version } = serde_json::from_slice(&bytes).context("its journal is damaged")?;
+        let JournalVersion { version } = serde_json::from_slice(&bytes).context("its journal is damaged")?;
         ensure!(
             version == VERSION,
             "its journal has the version {version}, and this installer has {VERSION}"

@@ -24,7 +24,7 @@ impl DiskTouched {
 }
 
 /// Says in which state the failure of `step` leaves the disks. `begun`: the next run continues this one.
-pub(super) fn told(
+pub(super) fn disks_state(
     error: anyhow::Error,
     step: &Step,
     plan: &Plan,

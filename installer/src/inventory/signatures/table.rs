@@ -12,7 +12,7 @@ const SECTORS: [u64; 2] = [512, 4096];
 /// Every table on a disk. `taken` says that the boot sector belongs to a file system, and so holds no table.
 pub(super) fn probe(volume: &ProbedVolume<'_>, taken: bool) -> std::io::Result<Vec<Signature>> {
     let sector = volume.at(0, 512)?;
-    let old = if taken { None } else { Old::read(&sector) };
+    let old = if taken { None } else { MbrTable::read(&sector) };
     let mut found: Vec<_> = gpt(volume, old.as_ref())?.into_iter().collect();
     if let Some(old) = old
         && (old.foreign > 0 || found.is_empty())
@@ -21,18 +21,18 @@ pub(super) fn probe(volume: &ProbedVolume<'_>, taken: bool) -> std::io::Result<V
         let identity = Some(sector.le32(440)).filter(|identity| *identity != 0);
         found.push(Signature::new(kind, 510).uuid(identity.map(|identity| format!("{identity:08x}"))));
     }
-    found.extend(other(volume, &sector)?);
+    found.extend(foreign_table(volume, &sector)?);
     Ok(found)
 }
 
-struct Old {
+struct MbrTable {
     /// Entries that announce a GPT.
     protective: usize,
     /// Other entries in use.
     foreign: usize,
 }
 
-impl Old {
+impl MbrTable {
     /// `None` without the boot signature, or if the entries are impossible.
     fn read(sector: &Bytes) -> Option<Self> {
         let entries = [446, 462, 478, 494];
@@ -47,7 +47,7 @@ impl Old {
     }
 }
 
-fn gpt(volume: &ProbedVolume<'_>, old: Option<&Old>) -> std::io::Result<Option<Signature>> {
+fn gpt(volume: &ProbedVolume<'_>, old: Option<&MbrTable>) -> std::io::Result<Option<Signature>> {
     let own = |kind, table: &Table, lba| {
         Signature::new(kind, lba * volume.sector).uuid(Some(table.guid.to_string()))
     };
@@ -82,7 +82,7 @@ fn tables(volume: &ProbedVolume<'_>, sector: u64) -> Tables {
 
 /// Tables of other systems: Sun's label (its words add up to zero by exclusive or), BSD's disklabel in the second sector (its
 /// magic is there twice), and Apple's map.
-fn other(volume: &ProbedVolume<'_>, sector: &Bytes) -> std::io::Result<Option<Signature>> {
+fn foreign_table(volume: &ProbedVolume<'_>, sector: &Bytes) -> std::io::Result<Option<Signature>> {
     let second = volume.at(512, 512)?;
     let words = (0..512).step_by(2).fold(0, |sum, at| sum ^ sector.be16(at));
     let bsd = 0x8256_4557;

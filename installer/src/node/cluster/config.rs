@@ -20,7 +20,8 @@ pub(super) fn files(node: &ClusterNode<'_>) -> Vec<NodeFile> {
     let part = |name: &str, keys: Map<String, Value>| {
         NodeFile::new(&node.etc(&format!("config.yaml.d/{name}.yaml")), 0o600, text(&Value::Object(keys)))
     };
-    let mut files = vec![part("90-nqrust-cluster", cluster(node)), part("91-nqrust-node", own(node))];
+    let mut files =
+        vec![part("90-nqrust-cluster", cluster(node)), part("91-nqrust-node", own_settings(node))];
     if node.controls() {
         files.push(NodeFile::new(&node.etc(AUDIT), 0o600, text(&audit_policy())));
     }
@@ -129,7 +130,7 @@ fn names(node: &ClusterNode<'_>) -> Vec<String> {
     names
 }
 
-fn own(node: &ClusterNode<'_>) -> Map<String, Value> {
+fn own_settings(node: &ClusterNode<'_>) -> Map<String, Value> {
     let config = node.config;
     let mut keys = Map::new();
     let mut put = |key: &str, value: Value| keys.insert(key.to_owned(), value);

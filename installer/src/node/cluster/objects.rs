@@ -21,9 +21,9 @@ const ANY_VERSION: &str = ">=0.0.0-0";
 const EARLY: [&str; 2] = ["harvester-system", "kube-system"];
 
 /// An addon: its key in documents, its name, its namespace and its chart.
-type Known = (&'static str, &'static str, &'static str, &'static str);
+type KnownAddon = (&'static str, &'static str, &'static str, &'static str);
 
-const ADDONS: &[Known] = &[
+const ADDONS: &[KnownAddon] = &[
     ("descheduler", "descheduler", "kube-system", "descheduler"),
     (
         "harvester_pcidevices_controller",
@@ -89,7 +89,7 @@ fn setting(name: &str, value: &str) -> Value {
 }
 
 /// An addon, and its namespace if that does not exist yet.
-fn objects((_, name, namespace, chart): &Known, addon: &Addon) -> String {
+fn objects((_, name, namespace, chart): &KnownAddon, addon: &Addon) -> String {
     let object = json!({
         "apiVersion": "harvesterhci.io/v1beta1",
         "kind": "Addon",

@@ -25,12 +25,12 @@ const ATTEMPTS: usize = 4;
 
 /// The changed profiles of a system, by their names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Changes {
+pub struct ProfileChanges {
     fresh: BTreeSet<String>,
     changed: BTreeSet<String>,
 }
 
-impl Changes {
+impl ProfileChanges {
     /// Notes that the file at `path`, from the root, was written; `existed`: it replaced another one. Only profiles count.
     pub fn wrote(&mut self, path: &str, existed: bool) {
         let profile = Path::new(path).strip_prefix(PROFILES).ok().and_then(Path::file_stem);
@@ -53,7 +53,7 @@ impl Changes {
 /// NetworkManager cannot be asked to read its profiles.
 pub fn activate(
     config: &InstallConfig,
-    changes: &Changes,
+    changes: &ProfileChanges,
     runner: &dyn Runner,
     note: &mut dyn FnMut(String),
 ) -> Result<()> {
@@ -103,7 +103,7 @@ fn nmcli(runner: &dyn Runner, arguments: &[&str]) -> Result<Vec<u8>> {
 }
 
 struct Work<'a> {
-    changes: &'a Changes,
+    changes: &'a ProfileChanges,
     /// The active profiles and their devices, `PROFILE:DEVICE` a line.
     active: String,
     runner: &'a dyn Runner,
@@ -184,7 +184,7 @@ impl Work<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nics::Cards;
+    use crate::nics::CardSelectors;
     use crate::node::network::files;
     use model::config::parse;
     use std::sync::Mutex;
@@ -212,9 +212,9 @@ mod tests {
     /// The requests to NetworkManager, without the reloads at the beginning, when one document follows another.
     fn asked(before: &str, after: &str, refuses: &'static str) -> (Vec<String>, Vec<String>) {
         let [before, after] = [before, after].map(|text| parse(text, "f").unwrap());
-        let known = files(&before, &Cards::default());
-        let mut changes = Changes::default();
-        for file in files(&after, &Cards::default()) {
+        let known = files(&before, &CardSelectors::default());
+        let mut changes = ProfileChanges::default();
+        for file in files(&after, &CardSelectors::default()) {
             match known.iter().find(|known| known.path == file.path) {
                 None => changes.wrote(&file.path, false),
                 Some(known) if *known != file => changes.wrote(&file.path, true),

@@ -12,7 +12,7 @@ use std::net::Ipv4Addr;
 use uuid::Uuid;
 
 use super::files::NodeFile;
-use crate::nics::Cards;
+use crate::nics::CardSelectors;
 pub use crate::nics::MANAGEMENT;
 use keyfile::Keyfile;
 use model::config::network::{HashPolicy, LacpRate, NetworkMethod};
@@ -53,7 +53,7 @@ enum Address {
 /// The profiles of the document's networks, and the files that they need. `cards` has the selector of each card that the document
 /// names.
 #[must_use]
-pub fn files(config: &InstallConfig, cards: &Cards) -> Vec<NodeFile> {
+pub fn files(config: &InstallConfig, cards: &CardSelectors) -> Vec<NodeFile> {
     let default = ManagementInterface::default();
     let management = config.install.management_interface.as_ref().unwrap_or(&default);
     let management = of_management(config, management);
@@ -69,7 +69,7 @@ pub fn files(config: &InstallConfig, cards: &Cards) -> Vec<NodeFile> {
 
 /// Like [`files`], without those that the document writes itself.
 #[must_use]
-pub fn own_files(config: &InstallConfig, cards: &Cards) -> Vec<NodeFile> {
+pub fn own_files(config: &InstallConfig, cards: &CardSelectors) -> Vec<NodeFile> {
     let written = |file: &NodeFile| {
         config.os.write_files.iter().any(|further| further.path.trim_start_matches('/') == file.path)
     };
@@ -189,7 +189,7 @@ impl Plan<'_> {
     }
 }
 
-fn profiles(plan: &Plan<'_>, cards: &Cards) -> Vec<NodeFile> {
+fn profiles(plan: &Plan<'_>, cards: &CardSelectors) -> Vec<NodeFile> {
     let mut files: Vec<_> =
         plan.cards.iter().enumerate().map(|(index, card)| port(plan, index, card, cards)).collect();
     files.push(bond(plan, cards));
@@ -230,7 +230,7 @@ fn end(plan: &Plan<'_>, role: &str, keyfile: Keyfile) -> NodeFile {
     NodeFile::new(&path, 0o600, keyfile.0)
 }
 
-fn port(plan: &Plan<'_>, index: usize, card: &Interface, cards: &Cards) -> NodeFile {
+fn port(plan: &Plan<'_>, index: usize, card: &Interface, cards: &CardSelectors) -> NodeFile {
     let role = port_role(index);
     let name = card.name.as_deref();
     // A name follows board, slot and firmware; the permanent address stays with the card.
@@ -242,7 +242,7 @@ fn port(plan: &Plan<'_>, index: usize, card: &Interface, cards: &Cards) -> NodeF
     end(plan, &role, keyfile)
 }
 
-fn bond(plan: &Plan<'_>, cards: &Cards) -> NodeFile {
+fn bond(plan: &Plan<'_>, cards: &CardSelectors) -> NodeFile {
     let mut keyfile = begin(plan, "bond", "bond", Some(&plan.bond()), Some((&plan.bridge(), "bridge")));
     ethernet(&mut keyfile, plan.mtu, None);
     let default = BondOptions::default();
@@ -386,15 +386,15 @@ fn inherit_hardware_addresses() -> NodeFile {
 mod tests {
     use super::*;
     use crate::inventory::Nic;
-    use crate::nics::Remembered;
+    use crate::nics::RememberedCards;
     use model::config::parse;
 
     /// The text of the profile `nqrust-NAME` of a document.
     fn profile(document: &str, name: &str) -> String {
-        profile_with(document, name, &Cards::default())
+        profile_with(document, name, &CardSelectors::default())
     }
 
-    fn profile_with(document: &str, name: &str, cards: &Cards) -> String {
+    fn profile_with(document: &str, name: &str, cards: &CardSelectors) -> String {
         let path = format!("etc/NetworkManager/system-connections/nqrust-{name}.nmconnection");
         let files = files(&parse(document, "f").unwrap(), cards);
         let file = files.iter().find(|file| file.path == path);
@@ -403,7 +403,7 @@ mod tests {
     }
 
     fn count(document: &str) -> usize {
-        let files = files(&parse(document, "f").unwrap(), &Cards::default());
+        let files = files(&parse(document, "f").unwrap(), &CardSelectors::default());
         files.iter().filter(|file| file.path.ends_with(".nmconnection")).count()
     }
 
@@ -437,9 +437,9 @@ mod tests {
             temporary_mac: false,
         };
         let config = parse(document, "f").unwrap();
-        let remembered = Remembered::default().after(&config, &[nic("ens3", 3), nic("ens4", 4)]);
+        let remembered = RememberedCards::default().after(&config, &[nic("ens3", 3), nic("ens4", 4)]);
         // Another board: the second card has another name, the first was replaced by one of the same name.
-        let cards = Cards::of(&config, &remembered, &[nic("ens3", 7), nic("enp9s0", 4)]);
+        let cards = CardSelectors::of(&config, &remembered, &[nic("ens3", 7), nic("enp9s0", 4)]);
         let replaced = profile_with(document, "mgmt-port0", &cards);
         assert!(
             replaced.contains("interface-name=ens3\n") && !replaced.contains("mac-address"),
@@ -452,7 +452,7 @@ mod tests {
         );
         assert!(profile_with(document, "mgmt-bond", &cards).contains("primary=enp9s0\n"));
         // In the initrd, names are unknown.
-        let early = Cards::of(&config, &remembered, &[]);
+        let early = CardSelectors::of(&config, &remembered, &[]);
         let port = profile_with(document, "mgmt-port0", &early);
         assert!(
             port.contains("mac-address=52:54:00:00:00:03\n") && !port.contains("interface-name"),

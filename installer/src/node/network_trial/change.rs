@@ -3,7 +3,7 @@
 
 use std::net::Ipv4Addr;
 
-use super::networks::{Difference, KEYS, Networks};
+use super::networks::{KEYS, NetworkDifference, Networks};
 use crate::node::cluster::ClusterMember;
 use crate::node::network::management_device;
 use base::failure::{Class, Failure};
@@ -15,7 +15,7 @@ const OTHERS: &str = "only `install.management_interface`, `install.networks` an
                       other keys are changed in the node document and applied";
 
 #[derive(Clone, Debug)]
-pub struct Change {
+pub struct NetworkChange {
     pub before: InstallConfig,
     pub after: InstallConfig,
     /// Warnings of the checks.
@@ -33,14 +33,14 @@ pub struct AffectedNode {
 
 /// A problem that a change makes in a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct Concern {
+pub struct ClusterConcern {
     /// The problem and its consequence.
     pub text: String,
     /// Whether the user has to accept it explicitly.
     pub grave: bool,
 }
 
-impl Change {
+impl NetworkChange {
     /// The change of the document `text` by `part`, which has keys of the networks only, each replaced as a whole. `names` are
     /// the names of the two in messages. All mistakes are in one error ([`Class::Invalid`]).
     pub fn read(text: &str, part: &str, names: (&str, &str)) -> anyhow::Result<Self> {
@@ -59,16 +59,16 @@ impl Change {
 
     /// What becomes different.
     #[must_use]
-    pub fn differences(&self) -> Vec<Difference> {
+    pub fn differences(&self) -> Vec<NetworkDifference> {
         Networks::of(&self.before).differences(&Networks::of(&self.after))
     }
 
     /// The problems for the node's cluster; empty for a node without one.
     #[must_use]
-    pub fn concerns(&self, present: &AffectedNode) -> Vec<Concern> {
+    pub fn concerns(&self, present: &AffectedNode) -> Vec<ClusterConcern> {
         let Some(member) = ClusterMember::of(&self.before) else { return Vec::new() };
         let mut concerns = Vec::new();
-        let mut add = |grave, text: String| concerns.push(Concern { text, grave });
+        let mut add = |grave, text: String| concerns.push(ClusterConcern { text, grave });
         let servers = member.server || present.keeps_etcd;
         match (self.moves(present), servers) {
             (true, true) => add(
@@ -124,8 +124,8 @@ mod tests {
         install:\n  mode: join\n  role: worker\n  management_interface: {interfaces: [{name: a}], method: static, ip: 192.0.2.12, \
         subnet_mask: 255.255.255.0, gateway: 192.0.2.1, mtu: 9000}\n";
 
-    fn read(document: &str, part: &str) -> anyhow::Result<Change> {
-        Change::read(document, part, ("/oem/node.yaml", "new.yaml"))
+    fn read(document: &str, part: &str) -> anyhow::Result<NetworkChange> {
+        NetworkChange::read(document, part, ("/oem/node.yaml", "new.yaml"))
     }
 
     #[test]

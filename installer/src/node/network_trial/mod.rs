@@ -20,7 +20,7 @@ pub mod run;
 #[cfg(test)]
 mod tests;
 
-pub use change::{AffectedNode, Change, Concern};
-pub use networks::{Difference, Networks};
-pub use record::{Ended, How, Now, Span, Standing, TrialState, standing};
+pub use change::{AffectedNode, ClusterConcern, NetworkChange};
+pub use networks::{NetworkDifference, Networks};
+pub use record::{CurrentTrial, EndedTrial, TrialEnding, TrialSpan, TrialState, TrialStatus, standing};
 pub use run::Trials;

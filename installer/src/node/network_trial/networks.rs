@@ -67,7 +67,7 @@ impl Networks {
 
     /// The values that differ in another document, in the order of its keys.
     #[must_use]
-    pub fn differences(&self, after: &Self) -> Vec<Difference> {
+    pub fn differences(&self, after: &Self) -> Vec<NetworkDifference> {
         // A missing management network is one of defaults.
         let whole = |networks: &Self| {
             let management_interface = Some(networks.management_interface.clone().unwrap_or_default());
@@ -81,7 +81,7 @@ impl Networks {
         let mut paths: Vec<&String> = before.iter().chain(&after).map(|(path, ..)| path).collect();
         paths.sort();
         paths.dedup();
-        let both = paths.into_iter().map(|path| Difference {
+        let both = paths.into_iter().map(|path| NetworkDifference {
             path: path.clone(),
             before: find(&before, path),
             after: find(&after, path),
@@ -103,7 +103,7 @@ fn text(value: &Value) -> Option<String> {
 
 /// A value that differs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Difference {
+pub struct NetworkDifference {
     /// Dotted path.
     pub path: String,
     /// The old value, if there was one.
@@ -112,7 +112,7 @@ pub struct Difference {
     pub after: Option<String>,
 }
 
-impl std::fmt::Display for Difference {
+impl std::fmt::Display for NetworkDifference {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let shown = |value: &Option<String>| value.clone().unwrap_or_else(|| "none".to_owned());
         write!(f, "{}: {} -> {}", self.path, shown(&self.before), shown(&self.after))

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
-use super::networks::{Difference, Networks};
+use super::networks::{NetworkDifference, Networks};
 use base::digest::Digest;
 use base::failure::{Class, Failure};
 use base::files::{self, Attributes, Root};
@@ -19,9 +19,9 @@ const LAST: &str = "run/nqrust/network-trial-last.json";
 
 /// How long a trial lasts: 30 seconds to an hour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Span(u64);
+pub struct TrialSpan(u64);
 
-impl Span {
+impl TrialSpan {
     /// The default.
     pub const USUAL: Self = Self(120);
 
@@ -32,7 +32,7 @@ impl Span {
     }
 }
 
-impl FromStr for Span {
+impl FromStr for TrialSpan {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -41,7 +41,7 @@ impl FromStr for Span {
     }
 }
 
-impl fmt::Display for Span {
+impl fmt::Display for TrialSpan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
@@ -70,7 +70,7 @@ pub(super) struct TrialFile {
 /// The networks before a trial, or those on trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Side {
+pub(super) struct NetworkSide {
     pub(super) networks: Networks,
     pub(super) files: Vec<TrialFile>,
 }
@@ -80,13 +80,13 @@ pub(super) struct Side {
 pub(super) struct Trial {
     /// When it ends, in seconds since the machine started: the time of day may be set meanwhile.
     pub(super) until: u64,
-    pub(super) span: Span,
+    pub(super) span: TrialSpan,
     /// Digest of the document when the trial began.
     pub(super) document: Digest,
     /// Digest of the document that confirming writes.
     pub(super) confirmed: Digest,
-    pub(super) before: Side,
-    pub(super) after: Side,
+    pub(super) before: NetworkSide,
+    pub(super) after: NetworkSide,
     pub(super) state: TrialState,
     /// Messages of setting up the new network.
     pub(super) notes: Vec<String>,
@@ -101,7 +101,7 @@ impl Trial {
         keep(root, TRIAL, &serde_json::to_string(self)?)
     }
 
-    pub(super) fn end(root: &Path, ended: &Ended) -> Result<()> {
+    pub(super) fn end(root: &Path, ended: &EndedTrial) -> Result<()> {
         keep(root, LAST, &serde_json::to_string(ended)?)?;
         Self::forget(root)
     }
@@ -115,10 +115,10 @@ impl Trial {
         Ok(self.until.saturating_sub(uptime(root)?))
     }
 
-    fn now(&self, root: &Path) -> Result<Now> {
+    fn now(&self, root: &Path) -> Result<CurrentTrial> {
         let differences = self.before.networks.differences(&self.after.networks);
         let (span, state, notes) = (self.span, self.state, self.notes.clone());
-        Ok(Now { left: self.left(root)?, span, state, notes, differences })
+        Ok(CurrentTrial { left: self.left(root)?, span, state, notes, differences })
     }
 }
 
@@ -148,20 +148,20 @@ pub(super) fn uptime(root: &Path) -> Result<u64> {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Now {
+pub struct CurrentTrial {
     /// Seconds until the old network is restored.
     pub left: u64,
-    pub span: Span,
+    pub span: TrialSpan,
     pub state: TrialState,
     /// Messages of setting up the new network; warnings are marked.
     pub notes: Vec<String>,
     /// The values on trial.
-    pub differences: Vec<Difference>,
+    pub differences: Vec<NetworkDifference>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum How {
+pub enum TrialEnding {
     Confirmed,
     Reverted,
     /// It was not confirmed in time.
@@ -172,19 +172,19 @@ pub enum How {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Ended {
-    pub how: How,
+pub struct EndedTrial {
+    pub how: TrialEnding,
     /// Its messages; warnings are marked.
     pub notes: Vec<String>,
 }
 
-impl fmt::Display for Ended {
+impl fmt::Display for EndedTrial {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.how {
-            How::Confirmed => "The new network stays: the node document has it.",
-            How::Reverted => "The old network is back.",
-            How::Expired => "The new network was not confirmed in time: the old one is back.",
-            How::Failed => "The new network could not be set up: the old one is back.",
+            TrialEnding::Confirmed => "The new network stays: the node document has it.",
+            TrialEnding::Reverted => "The old network is back.",
+            TrialEnding::Expired => "The new network was not confirmed in time: the old one is back.",
+            TrialEnding::Failed => "The new network could not be set up: the old one is back.",
         })?;
         self.notes.iter().try_for_each(|note| write!(f, "\n{note}"))
     }
@@ -192,18 +192,18 @@ impl fmt::Display for Ended {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Standing {
+pub enum TrialStatus {
     /// There was none since the machine started.
     #[default]
     None,
-    Now(Now),
-    Ended(Ended),
+    Now(CurrentTrial),
+    Ended(EndedTrial),
 }
 
 /// The state of the trials of the node at `root`. Cheap.
-pub fn standing(root: &Path) -> Result<Standing> {
+pub fn standing(root: &Path) -> Result<TrialStatus> {
     if let Some(trial) = Trial::read(root)? {
-        return trial.now(root).map(Standing::Now);
+        return trial.now(root).map(TrialStatus::Now);
     }
-    Ok(read(&root.join(LAST))?.map_or(Standing::None, Standing::Ended))
+    Ok(read(&root.join(LAST))?.map_or(TrialStatus::None, TrialStatus::Ended))
 }

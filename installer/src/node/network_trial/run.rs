@@ -11,17 +11,19 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use super::change::{AffectedNode, Change};
+use super::change::{AffectedNode, NetworkChange};
 use super::networks::Networks;
-use super::record::{Ended, How, Side, Span, Trial, TrialFile, TrialState, keep, uptime};
+use super::record::{
+    EndedTrial, NetworkSide, Trial, TrialEnding, TrialFile, TrialSpan, TrialState, keep, uptime,
+};
 use crate::inventory::nics;
-use crate::nics::{Cards, Remembered};
-use crate::node::applied::Applied;
+use crate::nics::{CardSelectors, RememberedCards};
+use crate::node::applied::AppliedRecord;
 use crate::node::apply::{self, ApplyOutcome};
 use crate::node::cluster::ClusterMember;
 use crate::node::files::NodeFile;
 use crate::node::files::write;
-use crate::node::network::activate::{Changes, activate, address_of};
+use crate::node::network::activate::{ProfileChanges, activate, address_of};
 use crate::node::network::{self, management_device};
 use crate::node::nic_setup;
 use crate::node::paths::{DOCUMENT, below};
@@ -57,8 +59,8 @@ impl<'a> Trials<'a> {
     }
 
     /// The change of this node's document by `part`, which messages call `name`.
-    pub fn change(&self, part: &str, name: &str) -> Result<Change> {
-        Change::read(&self.text()?, part, (DOCUMENT, name))
+    pub fn change(&self, part: &str, name: &str) -> Result<NetworkChange> {
+        NetworkChange::read(&self.text()?, part, (DOCUMENT, name))
     }
 
     pub fn config(&self) -> Result<InstallConfig> {
@@ -85,7 +87,7 @@ impl<'a> Trials<'a> {
     /// # Errors
     /// [`Class::Invalid`] during another trial, if nothing would change, if the document has changes that are not applied, and
     /// for an address that was not accepted. Then nothing has been changed.
-    pub fn begin(&self, change: &Change, span: Span, accepted: bool) -> Result<()> {
+    pub fn begin(&self, change: &NetworkChange, span: TrialSpan, accepted: bool) -> Result<()> {
         let _lock = self.lock()?;
         refuse_during(self.root)?;
         if change.differences().is_empty() {
@@ -106,44 +108,44 @@ impl<'a> Trials<'a> {
         Ok(())
     }
 
-    fn plan(&self, change: &Change, span: Span) -> Result<Trial> {
+    fn plan(&self, change: &NetworkChange, span: TrialSpan) -> Result<Trial> {
         let text = self.text()?;
-        let applied = Applied::read(self.root)?.unwrap_or_default();
+        let applied = AppliedRecord::read(self.root)?.unwrap_or_default();
         if applied.document != Some(apply::digest_of(&self.document())?) {
             let hint = "Apply them first: installer apply";
             return Err(invalid("the node document has changes that are not applied").hint(hint).into());
         }
-        let remembered = Remembered::beside(&self.document()).unwrap_or_default();
+        let remembered = RememberedCards::beside(&self.document()).unwrap_or_default();
         let present = nics::scan(&self.root.join("sys"));
-        let rendered = |config: &InstallConfig, remembered: &Remembered| {
-            network::own_files(config, &Cards::of(config, remembered, &present))
+        let rendered = |config: &InstallConfig, remembered: &RememberedCards| {
+            network::own_files(config, &CardSelectors::of(config, remembered, &present))
         };
         let old = rendered(&change.before, &remembered);
         let new = rendered(&change.after, &remembered.after(&change.after, &present));
         let mut before = Vec::new();
         for file in new.iter().chain(old.iter().filter(|file| !holds(&new, &file.path))) {
-            before.push(self.kept(file)?);
+            before.push(self.current_file(file)?);
         }
         let gone = before.iter().filter(|kept| !holds(&new, &kept.path));
         let gone: Vec<_> = gone.map(|kept| TrialFile { text: None, ..kept.clone() }).collect();
         // A later apply, however the trial ends, has to know the files.
         let record = applied.with(new.iter().map(|file| file.path.clone()))?;
-        before.push(self.kept(&record)?);
+        before.push(self.current_file(&record)?);
         let after = new.into_iter().chain([record]).map(side).chain(gone).collect();
         Ok(Trial {
             until: uptime(self.root)? + span.seconds(),
             span,
             document: Digest::of(text.as_bytes()),
             confirmed: Digest::of(change.after.to_yaml().as_bytes()),
-            before: Side { networks: Networks::of(&change.before), files: before },
-            after: Side { networks: Networks::of(&change.after), files: after },
+            before: NetworkSide { networks: Networks::of(&change.before), files: before },
+            after: NetworkSide { networks: Networks::of(&change.after), files: after },
             state: TrialState::SettingUp,
             notes: Vec::new(),
         })
     }
 
     /// The current content at the place of `file`.
-    fn kept(&self, file: &NodeFile) -> Result<TrialFile> {
+    fn current_file(&self, file: &NodeFile) -> Result<TrialFile> {
         let path = self.root.join(&file.path);
         if !path.exists() {
             return Ok(TrialFile { path: file.path.clone(), mode: file.mode, text: None });
@@ -153,7 +155,7 @@ impl<'a> Trials<'a> {
         Ok(TrialFile { path: file.path.clone(), mode, text })
     }
 
-    fn start(&self, span: Span) -> Result<()> {
+    fn start(&self, span: TrialSpan) -> Result<()> {
         // A leftover timer has nothing more to do.
         self.stop(&format!("{TIMER_UNIT}.timer"));
         let unit = |name: &str| {
@@ -181,7 +183,7 @@ impl<'a> Trials<'a> {
         let mut notes = Vec::new();
         if let Err(error) = self.switch(&trial.after, &mut notes) {
             notes.push(format!("error: {}", causes(&error).join(": ")));
-            self.bring_back(&trial, How::Failed, notes)?;
+            self.bring_back(&trial, TrialEnding::Failed, notes)?;
             return Err(error).context("setting up the network on trial; the old one is back");
         }
         drop(lock);
@@ -227,7 +229,7 @@ impl<'a> Trials<'a> {
             .and_then(|()| keep(self.root, DOCUMENT, &after))
             .class(Class::DiskIo, || "keeping the new network in the node document".to_owned())?;
         self.stop(&format!("{TIMER_UNIT}.timer"));
-        Trial::end(self.root, &Ended { how: How::Confirmed, notes: Vec::new() })?;
+        Trial::end(self.root, &EndedTrial { how: TrialEnding::Confirmed, notes: Vec::new() })?;
         let mut outcome = nic_setup::apply_running(&self.document(), self.root, self.runner)
             .context("the new network stays; applying the rest of the node document")?;
         outcome.warnings.extend(restart(&before, &trial));
@@ -247,12 +249,12 @@ impl<'a> Trials<'a> {
 
     /// Restores the old network. `expired` is for the timer: the trial has reached its time limit. The timer of an earlier trial
     /// changes nothing.
-    pub fn revert(&self, expired: bool) -> Result<Ended> {
+    pub fn revert(&self, expired: bool) -> Result<EndedTrial> {
         if !expired && Trial::read(self.root)?.is_some() {
             self.stop(&format!("{SET_UP}.service"));
         }
         let _lock = self.lock()?;
-        let nothing = Ended { how: How::Reverted, notes: Vec::new() };
+        let nothing = EndedTrial { how: TrialEnding::Reverted, notes: Vec::new() };
         let Some(trial) = Trial::read(self.root)? else {
             return if expired { Ok(nothing) } else { Err(none_under_way(self.root)) };
         };
@@ -261,29 +263,33 @@ impl<'a> Trials<'a> {
         }
         if Digest::of(self.text()?.as_bytes()) == trial.confirmed {
             // Confirming was interrupted after the document had been replaced.
-            let ended = Ended { how: How::Confirmed, notes: Vec::new() };
+            let ended = EndedTrial { how: TrialEnding::Confirmed, notes: Vec::new() };
             Trial::end(self.root, &ended)?;
             return Ok(ended);
         }
         if !expired {
             self.stop(&format!("{TIMER_UNIT}.timer"));
         }
-        self.bring_back(&trial, if expired { How::Expired } else { How::Reverted }, Vec::new())
+        self.bring_back(
+            &trial,
+            if expired { TrialEnding::Expired } else { TrialEnding::Reverted },
+            Vec::new(),
+        )
     }
 
-    fn bring_back(&self, trial: &Trial, how: How, mut notes: Vec<String>) -> Result<Ended> {
+    fn bring_back(&self, trial: &Trial, how: TrialEnding, mut notes: Vec<String>) -> Result<EndedTrial> {
         self.switch(&trial.before, &mut notes).context("bringing the old network back").map_err(|error| {
             let hint = "Restart the machine: it comes up with the network of its node document.";
             Failure::new(Class::Network, "the old network is not back").because(error).hint(hint)
         })?;
-        let ended = Ended { how, notes };
+        let ended = EndedTrial { how, notes };
         Trial::end(self.root, &ended)?;
         Ok(ended)
     }
 
     /// Puts the files of one side in place and makes NetworkManager apply them.
-    fn switch(&self, side: &Side, notes: &mut Vec<String>) -> Result<()> {
-        let mut changes = Changes::default();
+    fn switch(&self, side: &NetworkSide, notes: &mut Vec<String>) -> Result<()> {
+        let mut changes = ProfileChanges::default();
         let root = Root::open(self.root)?;
         for TrialFile { path, mode, text } in &side.files {
             let existed = root.status(path)?.is_some();
@@ -361,7 +367,7 @@ fn invalid(what: impl Into<String>) -> Failure {
 fn none_under_way(root: &Path) -> anyhow::Error {
     let failure = invalid("no change of the network is on trial");
     match super::record::standing(root) {
-        Ok(super::record::Standing::Ended(ended)) => failure.because(anyhow::anyhow!("{ended}")).into(),
+        Ok(super::record::TrialStatus::Ended(ended)) => failure.because(anyhow::anyhow!("{ended}")).into(),
         _ => failure.hint("Begin one with: installer network try FILE").into(),
     }
 }

@@ -83,7 +83,7 @@ impl Node {
 
     fn begin(&self, part: &str) -> Result<()> {
         let change = self.trials().change(part, "new.yaml")?;
-        self.trials().begin(&change, Span::USUAL, false)
+        self.trials().begin(&change, TrialSpan::USUAL, false)
     }
 
     /// Every file below `/etc` and `/oem`.
@@ -104,13 +104,13 @@ impl Node {
         fs::read_to_string(self.root.path().join(path)).ok()
     }
 
-    fn standing(&self) -> Standing {
+    fn standing(&self) -> TrialStatus {
         standing(self.root.path()).unwrap()
     }
 
-    fn now(&self) -> Now {
+    fn now(&self) -> CurrentTrial {
         match self.standing() {
-            Standing::Now(now) => now,
+            TrialStatus::Now(now) => now,
             other => panic!("{other:?}"),
         }
     }
@@ -150,12 +150,12 @@ fn a_trial_nobody_confirms_leaves_everything_as_it_was() {
     node.programs.asked();
     node.at(220);
     let ended = node.trials().revert(true).unwrap();
-    assert_eq!(ended.how, How::Expired);
+    assert_eq!(ended.how, TrialEnding::Expired);
     assert_eq!(node.files(), before);
     let asked = node.programs.asked();
     let place = |command: &str| asked.iter().position(|line| line == command).unwrap();
     assert!(place("nmcli connection reload") < place("nmcli device reapply mgmt-br"), "{asked:?}");
-    assert_eq!(node.standing(), Standing::Ended(ended));
+    assert_eq!(node.standing(), TrialStatus::Ended(ended));
 }
 
 #[test]
@@ -190,7 +190,9 @@ fn a_confirmed_network_is_the_document_s_and_what_was_there_is_kept() {
         assert_eq!(mode & 0o777, 0o600, "{path}");
     }
     assert!(node.programs.asked().contains(&"systemctl stop nqrust-network-trial.timer".to_owned()));
-    let Standing::Ended(Ended { how: How::Confirmed, .. }) = node.standing() else { panic!() };
+    let TrialStatus::Ended(EndedTrial { how: TrialEnding::Confirmed, .. }) = node.standing() else {
+        panic!()
+    };
     let files = node.files();
     assert_eq!(
         apply(&node.document(), node.root.path()).unwrap().written,
@@ -213,7 +215,7 @@ fn confirming_that_was_cut_short_after_the_document_was_replaced_stays_confirmed
     let files = node.files();
     fs::write(&record, kept).unwrap();
     node.at(230);
-    assert_eq!(node.trials().revert(true).unwrap().how, How::Confirmed);
+    assert_eq!(node.trials().revert(true).unwrap().how, TrialEnding::Confirmed);
     assert_eq!(node.files(), files);
 }
 
@@ -227,7 +229,7 @@ fn what_a_session_that_was_cut_off_left_half_done_is_put_back() {
     fs::write(profiles.join("nqrust-mgmt-bridge.nmconnection"), "half").unwrap();
     fs::write(profiles.join("nqrust-store-bond.nmconnection"), "half").unwrap();
     node.at(221);
-    assert_eq!(node.trials().revert(true).unwrap().how, How::Expired);
+    assert_eq!(node.trials().revert(true).unwrap().how, TrialEnding::Expired);
     assert_eq!(node.files(), before);
 }
 
@@ -244,7 +246,7 @@ fn a_machine_that_restarts_has_its_old_network_and_knows_of_no_trial() {
     fs::rename(fresh.path().join("etc"), node.root.path().join("etc")).unwrap();
     apply(&node.document(), node.root.path()).unwrap();
     assert_eq!(node.files(), before);
-    assert_eq!(node.standing(), Standing::None);
+    assert_eq!(node.standing(), TrialStatus::None);
 }
 
 #[test]
@@ -256,7 +258,7 @@ fn a_second_trial_and_an_apply_are_refused_while_one_is_under_way() {
     assert_eq!(class_of(&error), Class::Invalid);
     assert!(render(&error).contains("on trial, for another 110 seconds"), "{error:#}");
     assert!(run::refuse_during(node.root.path()).is_err());
-    assert_eq!(node.trials().revert(false).unwrap().how, How::Reverted);
+    assert_eq!(node.trials().revert(false).unwrap().how, TrialEnding::Reverted);
     run::refuse_during(node.root.path()).unwrap();
     assert!(
         render(&node.trials().revert(false).unwrap_err()).contains("no change of the network is on trial")
@@ -271,7 +273,7 @@ fn nothing_changes_where_the_way_back_cannot_be_prepared() {
     for refused in ["revert --expired", "network set-up"] {
         node.programs.refuse(refused);
         assert!(node.begin(MOVED).is_err(), "{refused}");
-        assert_eq!(node.standing(), Standing::None);
+        assert_eq!(node.standing(), TrialStatus::None);
         assert_eq!(node.files(), before);
     }
     let asked = node.programs.asked();
@@ -285,11 +287,11 @@ fn a_network_that_cannot_be_set_up_is_taken_back_at_once() {
     node.begin(MOVED).unwrap();
     node.programs.refuse("connection reload");
     assert!(node.trials().set_up().is_err());
-    assert!(matches!(node.standing(), Standing::Now(_)), "the timer tries again");
+    assert!(matches!(node.standing(), TrialStatus::Now(_)), "the timer tries again");
     assert_eq!(node.files(), before);
     node.programs.refuse("");
     node.at(220);
-    assert_eq!(node.trials().revert(true).unwrap().how, How::Expired);
+    assert_eq!(node.trials().revert(true).unwrap().how, TrialEnding::Expired);
 }
 
 #[test]
@@ -300,7 +302,7 @@ fn a_trial_needs_a_document_that_is_applied_and_a_change() {
     fs::write(node.document(), DOCUMENT.replace("kernel.panic: 5", "kernel.panic: 6")).unwrap();
     let error = node.begin(MOVED).unwrap_err();
     assert!(render(&error).contains("changes that are not applied"), "{error:#}");
-    assert_eq!(node.standing(), Standing::None);
+    assert_eq!(node.standing(), TrialStatus::None);
 }
 
 #[test]
@@ -322,7 +324,7 @@ fn the_address_of_a_server_needs_a_word() {
     let error = node.begin(MOVED).unwrap_err();
     assert_eq!(class_of(&error), Class::Invalid);
     assert!(render(&error).contains("--accept-address-change"), "{error:#}");
-    assert_eq!(node.standing(), Standing::None);
+    assert_eq!(node.standing(), TrialStatus::None);
     let change = node.trials().change(MOVED, "new.yaml").unwrap();
     node.trials().begin(&change, "30".parse().unwrap(), true).unwrap();
     assert_eq!(node.now().left, 30);
@@ -347,6 +349,6 @@ fn a_trial_lasts_no_longer_than_somebody_can_wait() {
     for (text, valid) in
         [("30", true), ("3600", true), ("29", false), ("3601", false), ("x", false), ("-1", false)]
     {
-        assert_eq!(text.parse::<Span>().is_ok(), valid, "{text}");
+        assert_eq!(text.parse::<TrialSpan>().is_ok(), valid, "{text}");
     }
 }

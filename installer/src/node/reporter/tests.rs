@@ -30,7 +30,7 @@ fn reporter_of(root: &Path, last: Duration) -> Option<NodeReporter> {
     let millis = Duration::from_millis;
     let mut secrets = Secrets::default();
     secrets.add_texts(["MARK-cluster"]);
-    let about = About { hostname: Some("node-1"), product: "Product 1".into(), secrets: &secrets };
+    let about = ReportedNode { hostname: Some("node-1"), product: "Product 1".into(), secrets: &secrets };
     let retry =
         ReportRetry { timeout: millis(2000), rate: millis(5), pause: millis(5), longest: millis(20), last };
     NodeReporter::read(root, &about, &Progress::silent(), retry).unwrap()
@@ -102,7 +102,7 @@ fn a_node_goes_on_with_the_story_of_its_install_until_it_is_ready() {
     assert!(
         NodeReporter::read(
             root.path(),
-            &About { hostname: None, product: String::new(), secrets: &Secrets::default() },
+            &ReportedNode { hostname: None, product: String::new(), secrets: &Secrets::default() },
             &Progress::silent(),
             ReportRetry::default()
         )
@@ -141,7 +141,7 @@ fn a_server_that_has_begun_another_deployment_is_left_alone() {
 
 #[test]
 fn a_file_that_is_none_of_ours_is_named_without_its_content() {
-    let about = About { hostname: None, product: String::new(), secrets: &Secrets::default() };
+    let about = ReportedNode { hostname: None, product: String::new(), secrets: &Secrets::default() };
     for text in [
         "MARK",
         "{}",

@@ -83,13 +83,13 @@ pub(super) fn node(root: &Path, kubeconfig: &str, name: &str) -> Registration {
 }
 
 fn ask(root: &Path, kubeconfig: &Path, name: &str) -> Result<Registration, String> {
-    let text = fs::read_to_string(kubeconfig).map_err(|error| told(kubeconfig, &error))?;
+    let text = fs::read_to_string(kubeconfig).map_err(|error| unreadable(kubeconfig, &error))?;
     let config: Kubeconfig = serde_saphyr::from_str(&text)
         .map_err(|_| format!("{} is not a kubelet's kubeconfig", kubeconfig.display()))?;
     let (cluster, user) = config.first().ok_or_else(|| format!("{} is empty", kubeconfig.display()))?;
     let read = |path: &Path| {
         let path = below(root, &path.to_string_lossy());
-        fs::read(&path).map_err(|error| told(&path, &error))
+        fs::read(&path).map_err(|error| unreadable(&path, &error))
     };
     let authorities = Certificate::from_pem_bundle(&read(&cluster.certificate_authority)?);
     let mut pem = read(&user.client_certificate)?;
@@ -122,7 +122,7 @@ fn ask_server(client: &Client, server: &str, name: &str) -> Result<Registration,
     Ok(node.registration(name))
 }
 
-fn told(path: &Path, error: &std::io::Error) -> String {
+fn unreadable(path: &Path, error: &std::io::Error) -> String {
     format!("reading {}: {error}", path.display())
 }
 

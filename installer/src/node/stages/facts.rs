@@ -1,7 +1,7 @@
 //! The observed facts about a node, from which its stages are judged.
 
 use super::api::Registration;
-use crate::nics::Missing;
+use crate::nics::MissingCards;
 use crate::node::images::BlobCount;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub struct NodeFacts {
     /// The address of the management network, or why there is none.
     pub network: Result<String, String>,
     /// Network cards of the document that are missing.
-    pub missing: Option<Missing>,
+    pub missing: Option<MissingCards>,
     /// The addresses at which the cluster answers, or the error.
     pub server: Result<String, String>,
     /// The service; `None` if systemd does not answer.

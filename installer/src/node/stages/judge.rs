@@ -4,7 +4,7 @@ use super::api::Registration;
 use super::facts::{NodeFacts, ServiceFacts};
 use super::known_errors::{self, JoinTrouble};
 use super::stage::{Stage, StageName, StageState};
-use crate::nics::{MANAGEMENT, Missing};
+use crate::nics::{MANAGEMENT, MissingCards};
 use crate::node::cluster::ClusterMember;
 use crate::node::images::BlobCount;
 
@@ -32,10 +32,10 @@ pub fn stages(member: &ClusterMember, facts: &NodeFacts) -> Vec<Stage> {
 }
 
 /// A node without an address. Waiting does not help if a card of the management network is missing.
-fn no_address(why: &str, missing: Option<&Missing>) -> Stage {
+fn no_address(why: &str, missing: Option<&MissingCards>) -> Stage {
     match missing.and_then(|missing| missing.of_network(MANAGEMENT)) {
         Some(cards) => Stage {
-            next: Some(Missing::next().to_owned()),
+            next: Some(MissingCards::next().to_owned()),
             ..Stage::new(StageName::Network, StageState::Failed, format!("{cards}; {why}"))
         },
         None => Stage::new(StageName::Network, StageState::Waiting, why),

@@ -28,7 +28,7 @@ impl JoinTrouble {
     }
 }
 
-struct Known {
+struct KnownError {
     /// All of these are in the message.
     parts: &'static [&'static str],
     text: &'static str,
@@ -38,12 +38,12 @@ struct Known {
     lasting: bool,
 }
 
-const fn lasting(parts: &'static [&'static str], text: &'static str, next: &'static str) -> Known {
-    Known { parts, text, next, lasting: true }
+const fn lasting(parts: &'static [&'static str], text: &'static str, next: &'static str) -> KnownError {
+    KnownError { parts, text, next, lasting: true }
 }
 
-const fn passing(parts: &'static [&'static str], text: &'static str, next: &'static str) -> Known {
-    Known { parts, text, next, lasting: false }
+const fn passing(parts: &'static [&'static str], text: &'static str, next: &'static str) -> KnownError {
+    KnownError { parts, text, next, lasting: false }
 }
 
 const TOKEN: &str = "Correct `token` in /oem/node.yaml (it is server/node-token below the distribution's directory \
@@ -56,7 +56,7 @@ const REACH: &str =
     "Check `server_url`, that a server runs, and that the network lets the node through to it.";
 
 /// The first match counts: specific messages come before general ones.
-const KNOWN: &[Known] = &[
+const KNOWN: &[KnownError] = &[
     lasting(
         &["token CA hash does not match"],
         "the cluster at server_url is not the one that the token was made for",
@@ -150,7 +150,7 @@ pub(super) fn known(message: &str) -> Option<JoinTrouble> {
 /// The most useful error in the lines of a journal, oldest first: the last one that needs a person's action, else the last known
 /// one, else the last line of level error.
 pub(super) fn last_error(lines: &[String]) -> Option<JoinTrouble> {
-    let said: Vec<Said> = lines.iter().map(|line| Said::parse(line)).collect();
+    let said: Vec<JournalLine> = lines.iter().map(|line| JournalLine::parse(line)).collect();
     let known: Vec<JoinTrouble> = said.iter().rev().filter_map(|said| known(&said.message)).collect();
     let lasting = known.iter().find(|trouble| trouble.lasting).or(known.first());
     lasting.cloned().or_else(|| {
@@ -159,12 +159,12 @@ pub(super) fn last_error(lines: &[String]) -> Option<JoinTrouble> {
     })
 }
 
-struct Said {
+struct JournalLine {
     message: String,
     error: bool,
 }
 
-impl Said {
+impl JournalLine {
     fn parse(line: &str) -> Self {
         if let Some((_, rest)) = line.split_once(" msg=") {
             let level = |level: &str| line.contains(&format!("level={level} "));

@@ -11,7 +11,7 @@ use super::facts::{NodeFacts, ServiceFacts};
 use super::judge::stages;
 use super::network::{self, WantedNetwork};
 use super::stage::Stage;
-use crate::nics::Missing;
+use crate::nics::MissingCards;
 use crate::node::cluster::{ClusterMember, vip_in_words};
 use crate::node::identity::MachineId;
 use crate::node::images::{self, BlobCount};
@@ -102,7 +102,7 @@ impl ObservedNode {
             let node = node.join().unwrap_or_else(|_| Registration::Unknown(unasked()));
             NodeFacts {
                 network,
-                missing: Missing::on(root, &self.config, &below(root, DOCUMENT)),
+                missing: MissingCards::on(root, &self.config, &below(root, DOCUMENT)),
                 service: self.service(runner, &node),
                 server: server.join().unwrap_or_else(|_| Err(unasked())),
                 images: BlobCount { expected, present, deferred: install.images() == Images::Defer },

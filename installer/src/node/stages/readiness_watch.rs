@@ -31,7 +31,7 @@ const FREQUENT_OBSERVATIONS: u32 = 120;
 /// When a node was ready in its cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Ready {
+pub struct ReadyRecord {
     pub name: String,
     /// The cluster's address, if the document gives one.
     pub cluster: Option<String>,
@@ -42,7 +42,7 @@ pub struct Ready {
     pub last: String,
 }
 
-impl Ready {
+impl ReadyRecord {
     pub fn read(root: &Path) -> Result<Option<Self>> {
         let path = below(root, READY);
         if !path.exists() {
@@ -75,14 +75,14 @@ impl Ready {
 
 /// The stages that the watching unit recorded last; empty if it has not run since the machine started.
 #[must_use]
-pub fn seen(root: &Path) -> Vec<Stage> {
+pub fn recorded_stages(root: &Path) -> Vec<Stage> {
     let text = files::read_text(&below(root, SEEN)).unwrap_or_default();
     serde_json::from_str(&text).unwrap_or_default()
 }
 
 /// The stages, each with the time of its last change: as before, or `now`.
 #[must_use]
-pub fn carried(before: &[Stage], mut stages: Vec<Stage>, now: &str) -> Vec<Stage> {
+pub fn with_times(before: &[Stage], mut stages: Vec<Stage>, now: &str) -> Vec<Stage> {
     for stage in &mut stages {
         let same = before.iter().find(|other| other.name == stage.name && other.state == stage.state);
         stage.since = same.and_then(|same| same.since.clone()).or_else(|| Some(now.to_owned()));
@@ -91,14 +91,14 @@ pub fn carried(before: &[Stage], mut stages: Vec<Stage>, now: &str) -> Vec<Stage
 }
 
 #[derive(Debug)]
-pub struct Watch<'a> {
+pub struct ReadinessWatch<'a> {
     pub root: &'a Path,
     pub subject: &'a ObservedNode,
     /// Whether to record the stages, for `status` and the consoles.
     pub record: bool,
 }
 
-impl Watch<'_> {
+impl ReadinessWatch<'_> {
     /// Observes until everything is done or `limit` has passed; calls `tell` with each result, and whether it is new. Returns the
     /// last result.
     pub fn run(
@@ -108,10 +108,10 @@ impl Watch<'_> {
         tell: &mut dyn FnMut(&[Stage], bool) -> Result<()>,
     ) -> Result<Vec<Stage>> {
         let begin = Instant::now();
-        let mut last = seen(self.root);
+        let mut last = recorded_stages(self.root);
         for look in 0_u32.. {
             let now = time();
-            let stages = carried(&last, self.subject.look(self.root, runner), &now);
+            let stages = with_times(&last, self.subject.look(self.root, runner), &now);
             let news = look == 0 || stages != last;
             tell(&stages, news)?;
             if self.record {
@@ -134,7 +134,7 @@ impl Watch<'_> {
         let text = serde_json::to_string_pretty(stages)? + "\n";
         keep(self.root, SEEN, &text)?;
         if all_done(stages) {
-            Ready::write(self.root, self.subject, now)?;
+            ReadyRecord::write(self.root, self.subject, now)?;
         }
         let issue = issue(self.subject, stages, now);
         keep(self.root, ISSUE, &issue)?;
@@ -190,9 +190,9 @@ mod tests {
 
     #[test]
     fn a_stage_keeps_its_time_until_it_changes() {
-        let first = carried(&[], vec![stage(StageName::Network, StageState::Waiting, "a")], "1");
-        let second = carried(&first, vec![stage(StageName::Network, StageState::Waiting, "b")], "2");
-        let third = carried(&second, vec![stage(StageName::Network, StageState::Done, "c")], "3");
+        let first = with_times(&[], vec![stage(StageName::Network, StageState::Waiting, "a")], "1");
+        let second = with_times(&first, vec![stage(StageName::Network, StageState::Waiting, "b")], "2");
+        let third = with_times(&second, vec![stage(StageName::Network, StageState::Done, "c")], "3");
         let since = [&first, &second, &third].map(|stages| stages[0].since.clone().unwrap());
         assert_eq!(since, ["1", "1", "3"]);
     }
@@ -242,7 +242,7 @@ mod tests {
         let subject = ObservedNode::read(root.path()).unwrap().unwrap();
         let mut told = 0;
         for record in [false, true] {
-            let watch = Watch { root: root.path(), subject: &subject, record };
+            let watch = ReadinessWatch { root: root.path(), subject: &subject, record };
             let mut tell = |_: &[Stage], news: bool| {
                 assert!(news);
                 told += 1;
@@ -250,10 +250,10 @@ mod tests {
             };
             let stages = watch.run(&programs, Some(Duration::ZERO), &mut tell).unwrap();
             assert_eq!(below(root.path(), ISSUE).exists(), record);
-            assert_eq!(seen(root.path()), if record { stages } else { Vec::new() });
+            assert_eq!(recorded_stages(root.path()), if record { stages } else { Vec::new() });
         }
         assert_eq!(told, 2);
-        assert_eq!(Ready::read(root.path()).unwrap(), None);
+        assert_eq!(ReadyRecord::read(root.path()).unwrap(), None);
         assert_eq!(programs.asked.lock().unwrap().last().unwrap(), "agetty --reload");
     }
 
@@ -264,9 +264,9 @@ mod tests {
         let subject = || ObservedNode::read(root.path()).unwrap().unwrap();
         let ready = |now: &str| {
             let subject = subject();
-            let watch = Watch { root: root.path(), subject: &subject, record: true };
+            let watch = ReadinessWatch { root: root.path(), subject: &subject, record: true };
             watch.keep(&Programs::default(), &done, now).unwrap();
-            let ready = Ready::read(root.path()).unwrap().unwrap();
+            let ready = ReadyRecord::read(root.path()).unwrap().unwrap();
             (ready.first, ready.last)
         };
         let times = |first: &str, last: &str| (first.to_owned(), last.to_owned());

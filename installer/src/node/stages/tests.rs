@@ -11,8 +11,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::api::{Registration, node, ping};
 use super::*;
-use crate::nics::Missing;
-use crate::nics::Remembered;
+use crate::nics::MissingCards;
+use crate::nics::RememberedCards;
 use crate::node::cluster::ClusterMember;
 use crate::node::images::BlobCount;
 use model::config::{Distribution, parse};
@@ -141,7 +141,7 @@ fn a_missing_card_is_told_before_a_service_that_is_not_in_the_image() {
     };
     let why = "there is no device mgmt-br".to_owned();
     assert_eq!(said(&facts), (StageName::Network, StageState::Waiting, why, false));
-    facts.missing = Missing::of(&config, &Remembered::default(), &[]);
+    facts.missing = MissingCards::of(&config, &RememberedCards::default(), &[]);
     let why = "a network card is not in this machine: ens3; there is no device mgmt-br".to_owned();
     assert_eq!(said(&facts), (StageName::Network, StageState::Failed, why, true));
     // A bond that has lost one of two cards has an address.

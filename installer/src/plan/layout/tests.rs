@@ -4,13 +4,19 @@ use proptest::prelude::*;
 
 const GUID: Uuid = uuid::uuid!("6d0e4a52-8c2c-4a4f-9d55-8e1f3c6b7a90");
 
-fn wish(disk: ByteSize, profile: Profile) -> Wish {
-    Wish { disk, sector: SectorSize::B512, sizes: PartitionSizes::of(profile), persistent: None, data: true }
+fn request(disk: ByteSize, profile: Profile) -> LayoutRequest {
+    LayoutRequest {
+        disk,
+        sector: SectorSize::B512,
+        sizes: PartitionSizes::of(profile),
+        persistent: None,
+        data: true,
+    }
 }
 
 #[test]
 fn production_follows_the_architecture() {
-    let layout = arrange(wish(ByteSize::gib(500), Profile::Production), GUID).unwrap();
+    let layout = arrange(request(ByteSize::gib(500), Profile::Production), GUID).unwrap();
     let told: Vec<_> = layout.iter().map(|p| format!("{} {}", p.name.as_str(), p.size)).collect();
     assert_eq!(
         told,
@@ -30,46 +36,46 @@ fn production_follows_the_architecture() {
 
 #[test]
 fn a_trial_fits_a_disk_of_16_gib() {
-    let layout = arrange(wish(ByteSize::gib(16), Profile::Trial), GUID).unwrap();
+    let layout = arrange(request(ByteSize::gib(16), Profile::Trial), GUID).unwrap();
     assert_eq!(layout[6].size, ByteSize::gib(6));
     assert_eq!(layout.len(), 8);
 }
 
 #[test]
 fn a_witness_has_no_data_and_all_the_rest_for_what_lasts() {
-    let wish = Wish { data: false, ..wish(ByteSize::gib(180), Profile::Production) };
-    let layout = arrange(wish, GUID).unwrap();
+    let request = LayoutRequest { data: false, ..request(ByteSize::gib(180), Profile::Production) };
+    let layout = arrange(request, GUID).unwrap();
     assert_eq!(layout.len(), 7);
     assert!(layout[6].size > ByteSize::gib(160));
 }
 
 #[test]
 fn bounds_are_told_with_both_numbers() {
-    let small = arrange(wish(ByteSize::gib(249), Profile::Production), GUID).unwrap_err();
+    let small = arrange(request(ByteSize::gib(249), Profile::Production), GUID).unwrap_err();
     assert_eq!(small, LayoutError::Disk { needed: ByteSize::gib(250), found: ByteSize::gib(249) });
     let with = |size| {
-        let wish = wish(ByteSize::gib(250), Profile::Production);
-        arrange(Wish { persistent: Some(size), ..wish }, GUID)
+        let request = request(ByteSize::gib(250), Profile::Production);
+        arrange(LayoutRequest { persistent: Some(size), ..request }, GUID)
     };
     assert!(matches!(with(ByteSize::gib(149)), Err(LayoutError::PersistentTooSmall { .. })));
     assert!(matches!(with(ByteSize::gib(200)), Err(LayoutError::PersistentTooLarge { .. })));
     assert_eq!(with(ByteSize::gib(160)).unwrap()[6].size, ByteSize::gib(160));
 }
 
-fn stays(start: ByteSize, size: ByteSize) -> Stays {
-    Stays { uuid: GUID, start, size }
+fn stays(start: ByteSize, size: ByteSize) -> KeptPlace {
+    KeptPlace { uuid: GUID, start, size }
 }
 
 #[test]
 fn what_is_kept_has_to_leave_room_for_the_system_and_for_the_table() {
-    let wish = wish(ByteSize::gib(500), Profile::Production);
+    let request = request(ByteSize::gib(500), Profile::Production);
     let needed = ByteSize::mib(1 + 1 + 1024 + 256 + 3 * 6144) + ByteSize::gib(150);
-    let before = |start| arrange_before(wish, stays(start, ByteSize::gib(300)), GUID);
+    let before = |start| arrange_before(request, stays(start, ByteSize::gib(300)), GUID);
     let layout = before(needed).unwrap();
     assert_eq!((layout[6].size, layout[6].end()), (ByteSize::gib(150), needed));
     let found = needed - ByteSize::bytes(512);
     assert_eq!(before(found).unwrap_err(), LayoutError::NoRoomBefore { needed, found });
-    let reaching = |end: ByteSize| arrange_before(wish, stays(needed, end - needed), GUID);
+    let reaching = |end: ByteSize| arrange_before(request, stays(needed, end - needed), GUID);
     let most = ByteSize::gib(500) - ByteSize::bytes((16 << 10) + 512);
     assert!(reaching(most).is_ok());
     let found = most + ByteSize::bytes(512);
@@ -87,7 +93,7 @@ proptest! {
     ) {
         let sector = if four_k { SectorSize::B4096 } else { SectorSize::B512 };
         let whole = |bytes: u64| ByteSize::bytes(bytes.next_multiple_of(sector.bytes()));
-        let wish = Wish {
+        let request = LayoutRequest {
             disk: whole(disk),
             sector,
             sizes: PartitionSizes::of(Profile::Trial),
@@ -95,11 +101,11 @@ proptest! {
             data: true,
         };
         let kept = stays(whole(start), whole(size));
-        let Ok(layout) = arrange_before(wish, kept, GUID) else { return Ok(()) };
+        let Ok(layout) = arrange_before(request, kept, GUID) else { return Ok(()) };
         let (data, system) = layout.split_last().unwrap();
         prop_assert_eq!(stays(data.start, data.size), kept);
         prop_assert_eq!((data.number, data.name, data.uuid), (8, PartitionName::Data, GUID));
-        prop_assert!(data.end().get() + TABLE_BYTES + sector.bytes() <= wish.disk.get());
+        prop_assert!(data.end().get() + TABLE_BYTES + sector.bytes() <= request.disk.get());
         let mut end = ALIGNMENT;
         for partition in system {
             prop_assert_eq!(partition.start, end);
@@ -139,7 +145,7 @@ proptest! {
         let disk = ByteSize::bytes(disk / sector.bytes() * sector.bytes());
         let sizes = PartitionSizes::of(profile);
         let persistent = persistent.map(ByteSize::bytes);
-        let Ok(layout) = arrange(Wish { disk, sector, sizes, persistent, data }, GUID) else {
+        let Ok(layout) = arrange(LayoutRequest { disk, sector, sizes, persistent, data }, GUID) else {
             return Ok(());
         };
         let mut end = ALIGNMENT;

@@ -1,10 +1,10 @@
 //! Whether another machine has the addresses that the node takes (RFC 5227, section 2.1.1).
 
-use super::devices::{card, told};
+use super::devices::{card, card_text};
 use super::judge::judge;
 use crate::inventory::Nic;
 use crate::preflight::check::{CheckOutcome, CheckSubject};
-use crate::preflight::intent::Claim;
+use crate::preflight::intent::AddressClaim;
 use crate::preflight::network::AddressHolder;
 use crate::preflight::trouble::NetworkTrouble;
 
@@ -27,7 +27,7 @@ pub(super) fn address_conflict(subject: &CheckSubject<'_>) -> CheckOutcome {
 }
 
 /// Asks for the address on its own device, and if that does not exist yet, behind each card that it may be behind later.
-fn free(subject: &CheckSubject<'_>, claim: &Claim) -> Result<String, NetworkTrouble> {
+fn free(subject: &CheckSubject<'_>, claim: &AddressClaim) -> Result<String, NetworkTrouble> {
     match subject.network.holder(claim.address, &claim.device, subject.until) {
         Err(_) => free_on_cards(subject, claim),
         Ok(holder) => judged(subject, holder, &claim.device)
@@ -49,7 +49,7 @@ fn judged(subject: &CheckSubject<'_>, holder: AddressHolder, device: &str) -> Re
     }
 }
 
-fn free_on_cards(subject: &CheckSubject<'_>, claim: &Claim) -> Result<String, NetworkTrouble> {
+fn free_on_cards(subject: &CheckSubject<'_>, claim: &AddressClaim) -> Result<String, NetworkTrouble> {
     if claim.vlan > 1 {
         return Err(NetworkTrouble::Unable(format!(
             "is for VLAN {}, which this system is not on",
@@ -77,14 +77,14 @@ fn free_on_cards(subject: &CheckSubject<'_>, claim: &Claim) -> Result<String, Ne
 }
 
 /// The cards that the configuration names and that have a link; if it names none, all that have.
-fn cards<'a>(subject: &'a CheckSubject<'_>, claim: &'a Claim) -> Vec<Result<&'a Nic, NetworkTrouble>> {
+fn cards<'a>(subject: &'a CheckSubject<'_>, claim: &'a AddressClaim) -> Vec<Result<&'a Nic, NetworkTrouble>> {
     let inventory = &subject.facts.inventory;
     if claim.cards.is_empty() {
         return inventory.nics.iter().filter(|nic| nic.carrier == Some(true)).map(Ok).collect();
     }
     let named = claim.cards.iter().map(|wanted| match card(inventory, wanted) {
         Some(nic) if nic.carrier == Some(true) => Ok(nic),
-        _ => Err(NetworkTrouble::Unable(format!("was not asked for: {} has no link", told(wanted)))),
+        _ => Err(NetworkTrouble::Unable(format!("was not asked for: {} has no link", card_text(wanted)))),
     });
     named.collect()
 }

@@ -6,7 +6,7 @@ use crate::inventory::{Disk, Inventory, Nic};
 use crate::plan::choose_disk;
 use crate::preflight::check::{CheckOutcome, CheckSubject};
 use crate::preflight::intent::Intent;
-use crate::preflight::limits::{Limits, speed};
+use crate::preflight::limits::{MachineLimits, speed};
 use crate::preflight::trouble::NetworkTrouble;
 use base::failure::Failure;
 use model::config::Interface;
@@ -17,8 +17,8 @@ pub(super) fn disk_size(subject: &CheckSubject<'_>) -> CheckOutcome {
         Ok(disk) => disk,
         Err(outcome) => return outcome,
     };
-    let mut limits = Limits::of(subject.intent.role, subject.intent.profile);
-    if apart(subject, disk) {
+    let mut limits = MachineLimits::of(subject.intent.role, subject.intent.profile);
+    if has_data_disk(subject, disk) {
         limits = limits.without_data(subject.intent.profile);
     }
     let found = |least| {
@@ -59,7 +59,7 @@ pub(super) fn disk_speed(subject: &CheckSubject<'_>) -> CheckOutcome {
 }
 
 /// Whether data gets a disk of its own. Errors of that disk are reported by the plan.
-fn apart(subject: &CheckSubject<'_>, system: &Disk) -> bool {
+fn has_data_disk(subject: &CheckSubject<'_>, system: &Disk) -> bool {
     let selector = subject.intent.data_disk.as_ref();
     selector.is_some_and(|selector| {
         let data = choose_disk(&subject.facts.inventory, Some(selector), None);
@@ -133,7 +133,7 @@ fn any_link(nics: &[Nic], next: &str) -> CheckOutcome {
 }
 
 pub(super) fn nic_speed(subject: &CheckSubject<'_>) -> CheckOutcome {
-    let least = Limits::of(subject.intent.role, subject.intent.profile).nic;
+    let least = MachineLimits::of(subject.intent.role, subject.intent.profile).nic;
     let next = format!("Use a card, a cable and a switch port of {}.", speed(least));
     let (inventory, wanted) = (&subject.facts.inventory, &subject.intent.cards);
     let fast = |nic: Option<&Nic>| match nic.map(|nic| nic.speed) {
@@ -162,7 +162,7 @@ fn each(
 ) -> Vec<(String, Result<String, NetworkTrouble>)> {
     let one = |wanted: &Interface| {
         let nic = card(inventory, wanted);
-        (nic.map_or_else(|| told(wanted), |nic| nic.name.clone()), judge(nic))
+        (nic.map_or_else(|| card_text(wanted), |nic| nic.name.clone()), judge(nic))
     };
     wanted.iter().map(one).collect()
 }
@@ -176,7 +176,7 @@ pub(in crate::preflight) fn card<'a>(inventory: &'a Inventory, wanted: &Interfac
 }
 
 /// The card as the configuration has it.
-pub(super) fn told(wanted: &Interface) -> String {
+pub(super) fn card_text(wanted: &Interface) -> String {
     let words = [wanted.name.as_deref(), wanted.hw_addr.as_deref()];
     words.into_iter().flatten().collect::<Vec<_>>().join(" ")
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::servers::{self, Unknown};
+use super::servers::{self, LookupFailure};
 use crate::preflight::check::{CheckOutcome, CheckSubject};
 use crate::preflight::intent::Join;
 use crate::preflight::join::{ClusterPeer, Question, Seen, Token, is_server, other};
@@ -39,8 +39,8 @@ fn conversation(subject: &CheckSubject<'_>, join: &Join) -> Seen {
             question.addresses = addresses;
             subject.network.cluster(&question, subject.until)
         }
-        Err(Unknown::NoSuchName(what)) => Seen::nothing(&question, NetworkTrouble::Silent(what)),
-        Err(Unknown::NoAnswer(trouble)) => Seen::nothing(&question, trouble),
+        Err(LookupFailure::NoSuchName(what)) => Seen::nothing(&question, NetworkTrouble::Silent(what)),
+        Err(LookupFailure::NoAnswer(trouble)) => Seen::nothing(&question, trouble),
     }
 }
 
@@ -144,7 +144,7 @@ pub(super) fn clock(subject: &CheckSubject<'_>) -> CheckOutcome {
         }
         (Ok(()), None) => CheckOutcome::could_not_run(format!("{} does not report its time", seen.place)),
         (Ok(()), Some(offset)) => {
-            let text = servers::told(&seen.place, offset);
+            let text = servers::offset_text(&seen.place, offset);
             let next =
                 "Set the clock that is wrong: in this machine's firmware, or by time servers on all nodes.";
             if offset.by <= CLOCK_TOLERANCE {

@@ -3,7 +3,7 @@
 use uuid::Uuid;
 
 use crate::preflight::check::{CheckOutcome, CheckSubject};
-use crate::preflight::limits::Limits;
+use crate::preflight::limits::MachineLimits;
 use base::size::ByteSize;
 use model::config::Role;
 use model::machine::identity::is_shared;
@@ -20,7 +20,7 @@ macro_rules! known {
 
 pub(super) fn cpu(subject: &CheckSubject<'_>) -> CheckOutcome {
     let cpus = *known!(subject.facts.cpus);
-    let least = Limits::of(subject.intent.role, subject.intent.profile).cpus;
+    let least = MachineLimits::of(subject.intent.role, subject.intent.profile).cpus;
     let told = if cpus == 1 { "1 processor".to_owned() } else { format!("{cpus} processors") };
     match cpus >= least {
         true => CheckOutcome::passed(told),
@@ -33,7 +33,7 @@ pub(super) fn cpu(subject: &CheckSubject<'_>) -> CheckOutcome {
 
 pub(super) fn memory(subject: &CheckSubject<'_>) -> CheckOutcome {
     let memory = *known!(subject.facts.memory);
-    let least = Limits::of(subject.intent.role, subject.intent.profile).memory;
+    let least = MachineLimits::of(subject.intent.role, subject.intent.profile).memory;
     // The kernel's number lacks what the firmware and the kernel itself have reserved.
     let enough = if memory.fitted { least } else { ByteSize::bytes(least.get() / 10 * 9) };
     match memory.size >= enough {

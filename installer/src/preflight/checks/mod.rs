@@ -10,17 +10,17 @@ mod machine;
 mod servers;
 
 use super::check::Severity::{self, Error, Off, Warning};
-use super::check::{Check, Levels};
+use super::check::{Check, SeverityLevels};
 use base::failure::Class;
 use model::config::Role;
 
-const fn levels(production: Severity, trial: Severity) -> Levels {
-    Levels { production, trial, off_for: &[] }
+const fn levels(production: Severity, trial: Severity) -> SeverityLevels {
+    SeverityLevels { production, trial, off_for: &[] }
 }
 
 /// For what only nodes that run virtual machines need.
-const fn levels_of_hosts(production: Severity, trial: Severity) -> Levels {
-    Levels { production, trial, off_for: &[Role::Witness] }
+const fn levels_of_hosts(production: Severity, trial: Severity) -> SeverityLevels {
+    SeverityLevels { production, trial, off_for: &[Role::Witness] }
 }
 
 /// Every check.
@@ -232,7 +232,7 @@ pub static CHECKS: &[Check] = &[
         name: "join-witness",
         title: "there is no witness yet",
         looks_at: "the labels of the nodes",
-        levels: Levels {
+        levels: SeverityLevels {
             production: Error,
             trial: Error,
             off_for: &[Role::Default, Role::Management, Role::Worker],

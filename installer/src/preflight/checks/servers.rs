@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use super::judge::judge;
 use crate::preflight::check::{CheckOutcome, CheckSubject};
 use crate::preflight::intent::is_name;
-use crate::preflight::network::{DnsAnswer, Offset, Time};
+use crate::preflight::network::{ClockOffset, DnsAnswer, TimeAnswer};
 use crate::preflight::trouble::NetworkTrouble;
 
 /// A clock that is further off than this breaks certificates and leases before the node sets it.
@@ -30,17 +30,19 @@ pub(super) fn clock(subject: &CheckSubject<'_>) -> CheckOutcome {
     }
     let answers = times(subject);
     let offset = answers.into_iter().find_map(|(server, time)| match time {
-        Ok(Time::Offset(offset)) => Some((server, offset)),
+        Ok(TimeAnswer::Offset(offset)) => Some((server, offset)),
         _ => None,
     });
     match offset {
         None => CheckOutcome::could_not_run("no time server gave the time; see ntp"),
-        Some((server, offset)) if offset.by <= CLOCK_TOLERANCE => CheckOutcome::passed(told(&server, offset)),
-        Some((server, offset)) => CheckOutcome::found(told(&server, offset), NEXT),
+        Some((server, offset)) if offset.by <= CLOCK_TOLERANCE => {
+            CheckOutcome::passed(offset_text(&server, offset))
+        }
+        Some((server, offset)) => CheckOutcome::found(offset_text(&server, offset), NEXT),
     }
 }
 
-pub(super) fn told(server: &str, offset: Offset) -> String {
+pub(super) fn offset_text(server: &str, offset: ClockOffset) -> String {
     let seconds = offset.by.as_secs();
     let by = match seconds {
         0 => return format!("within a second of {server}"),
@@ -57,8 +59,10 @@ pub(super) fn ntp(subject: &CheckSubject<'_>) -> CheckOutcome {
         return CheckOutcome::skipped("the configuration has no time server");
     }
     let answer = |time| match time {
-        Ok(Time::Offset(_)) => Ok("gives the time".to_owned()),
-        Ok(Time::Unsynchronised) => Err(NetworkTrouble::Silent("answers, and does not know the time".into())),
+        Ok(TimeAnswer::Offset(_)) => Ok("gives the time".to_owned()),
+        Ok(TimeAnswer::Unsynchronised) => {
+            Err(NetworkTrouble::Silent("answers, and does not know the time".into()))
+        }
         Err(trouble) => Err(trouble),
     };
     let answers = times(subject).into_iter().map(|(server, time)| (server, answer(time)));
@@ -67,7 +71,7 @@ pub(super) fn ntp(subject: &CheckSubject<'_>) -> CheckOutcome {
 }
 
 /// The answer of each time server, all asked in parallel.
-fn times(subject: &CheckSubject<'_>) -> Vec<(String, Result<Time, NetworkTrouble>)> {
+fn times(subject: &CheckSubject<'_>) -> Vec<(String, Result<TimeAnswer, NetworkTrouble>)> {
     at_once(&subject.intent.time_servers, |server| {
         let addresses = resolve(subject, server)?;
         let ask = |address: &Ipv4Addr| subject.network.time(*address, subject.until);
@@ -160,7 +164,7 @@ pub(super) fn proxy(subject: &CheckSubject<'_>) -> CheckOutcome {
 }
 
 /// Why a host has no address.
-pub(super) enum Unknown {
+pub(super) enum LookupFailure {
     /// There is no such name, a clause that follows it.
     NoSuchName(String),
     /// No name server answered.
@@ -170,16 +174,16 @@ pub(super) enum Unknown {
 /// The addresses of a host. Failing name servers are reported by another check.
 fn resolve(subject: &CheckSubject<'_>, host: &str) -> Result<Vec<Ipv4Addr>, NetworkTrouble> {
     look_up(subject, host).map_err(|unknown| match unknown {
-        Unknown::NoSuchName(what) => NetworkTrouble::Silent(what),
-        Unknown::NoAnswer(NetworkTrouble::Silent(what) | NetworkTrouble::Unable(what)) => {
+        LookupFailure::NoSuchName(what) => NetworkTrouble::Silent(what),
+        LookupFailure::NoAnswer(NetworkTrouble::Silent(what) | NetworkTrouble::Unable(what)) => {
             NetworkTrouble::Unable(what)
         }
     })
 }
 
 /// The addresses of a host, by the name servers that the node will have.
-pub(super) fn look_up(subject: &CheckSubject<'_>, host: &str) -> Result<Vec<Ipv4Addr>, Unknown> {
-    let unable = |why: &str| Err(Unknown::NoAnswer(NetworkTrouble::Unable(why.into())));
+pub(super) fn look_up(subject: &CheckSubject<'_>, host: &str) -> Result<Vec<Ipv4Addr>, LookupFailure> {
+    let unable = |why: &str| Err(LookupFailure::NoAnswer(NetworkTrouble::Unable(why.into())));
     match host.parse() {
         Ok(IpAddr::V4(address)) => return Ok(vec![address]),
         Ok(IpAddr::V6(_)) => return unable("is an IPv6 address, which is not tried"),
@@ -189,21 +193,23 @@ pub(super) fn look_up(subject: &CheckSubject<'_>, host: &str) -> Result<Vec<Ipv4
         return unable("has no domain, so that only the node itself can find it");
     }
     let mut last = NetworkTrouble::Unable("cannot be looked up: there is no name server".into());
-    let told = |what: String| format!("cannot be looked up: {what}");
+    let unanswered = |what: String| format!("cannot be looked up: {what}");
     for server in servers(subject) {
         last = match subject.network.lookup(server, host, subject.until) {
             Ok(DnsAnswer::Addresses(addresses)) => return Ok(addresses),
             Ok(DnsAnswer::NoSuchName) => {
-                return Err(Unknown::NoSuchName(format!("is a name that {server} does not know")));
+                return Err(LookupFailure::NoSuchName(format!("is a name that {server} does not know")));
             }
             Ok(DnsAnswer::Unwilling(reason)) => {
-                NetworkTrouble::Silent(told(format!("{server} answers {reason}")))
+                NetworkTrouble::Silent(unanswered(format!("{server} answers {reason}")))
             }
-            Err(NetworkTrouble::Silent(what)) => NetworkTrouble::Silent(told(format!("{server} {what}"))),
-            Err(NetworkTrouble::Unable(why)) => NetworkTrouble::Unable(told(format!("{server} {why}"))),
+            Err(NetworkTrouble::Silent(what)) => {
+                NetworkTrouble::Silent(unanswered(format!("{server} {what}")))
+            }
+            Err(NetworkTrouble::Unable(why)) => NetworkTrouble::Unable(unanswered(format!("{server} {why}"))),
         };
     }
-    Err(Unknown::NoAnswer(last))
+    Err(LookupFailure::NoAnswer(last))
 }
 
 /// Asks about each subject in parallel.

@@ -7,7 +7,7 @@ use super::authority::Authority;
 use super::members::ClusterPeer;
 use super::token::Token;
 use super::version::Version;
-use crate::preflight::ntp::Offset;
+use crate::preflight::ntp::ClockOffset;
 use crate::preflight::trouble::NetworkTrouble;
 use model::config::{Distribution, Role};
 
@@ -78,7 +78,7 @@ pub struct Seen {
     /// Whether a supervisor answers there.
     pub server: Result<(), NetworkTrouble>,
     /// How far this machine's clock is from the server's.
-    pub clock: Option<Offset>,
+    pub clock: Option<ClockOffset>,
     /// The cluster's authority, and whether the token names it.
     pub authority: Result<(Authority, bool), NetworkTrouble>,
     /// The token.

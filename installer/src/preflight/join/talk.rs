@@ -14,7 +14,7 @@ use super::members::{self, ClusterPeer};
 use super::question::{Question, Seen, other, see};
 use super::token::{Login, Token};
 use super::version::{self, Version};
-use crate::preflight::ntp::Offset;
+use crate::preflight::ntp::ClockOffset;
 use crate::preflight::trouble::NetworkTrouble;
 
 /// Holds the conversation. It ends by `until`.
@@ -70,11 +70,11 @@ impl Talk<'_> {
         ServerAddress { host: self.question.host.clone(), addresses: addresses.collect() }
     }
 
-    fn offset(&self, date: SystemTime) -> Offset {
+    fn offset(&self, date: SystemTime) -> ClockOffset {
         let now = self.now();
         match date.duration_since(now) {
-            Ok(by) => Offset { by, behind: true },
-            Err(error) => Offset { by: error.duration(), behind: false },
+            Ok(by) => ClockOffset { by, behind: true },
+            Err(error) => ClockOffset { by: error.duration(), behind: false },
         }
     }
 

@@ -1,7 +1,7 @@
 //! Every check: passes, finds, cannot run.
 
 use super::*;
-use crate::preflight::intent::{Claim, Proxy};
+use crate::preflight::intent::{AddressClaim, Proxy};
 use model::config::Role;
 use model::config::disk::Transport;
 
@@ -237,7 +237,7 @@ fn time_servers(servers: &[&str]) -> Intent {
     Intent { time_servers, name_servers: vec![SERVER], ..Intent::default() }
 }
 
-fn telling(time: Result<Time, NetworkTrouble>) -> Answers {
+fn telling(time: Result<TimeAnswer, NetworkTrouble>) -> Answers {
     Answers { time: [(HOST, time)].into(), ..Answers::default() }
 }
 
@@ -264,7 +264,7 @@ fn the_clock() {
 fn time_servers_by_address_and_by_name() {
     let intent = time_servers(&["192.0.2.1"]);
     expect(&on("ntp", &telling(offset(5, true)), &intent), "passed", "192.0.2.1 gives the time");
-    expect(&on("ntp", &telling(Ok(Time::Unsynchronised)), &intent), "found", "does not know the time");
+    expect(&on("ntp", &telling(Ok(TimeAnswer::Unsynchronised)), &intent), "found", "does not know the time");
     expect(&on("ntp", &telling(silent()), &intent), "found", "192.0.2.1 does not answer");
     expect(&on("ntp", &telling(unable()), &intent), "could not run", "192.0.2.1 cannot be reached");
     expect(&on("ntp", &telling(silent()), &Intent::default()), "skipped", "no time server");
@@ -346,7 +346,7 @@ fn proxies() {
 fn claim(cards: &[&str], vlan: u32) -> Intent {
     let device = if vlan > 1 { "mgmt-br.20" } else { "mgmt-br" };
     let cards = named(cards);
-    let claim = Claim { address: HOST, key: "install.vip".into(), cards, vlan, device: device.into() };
+    let claim = AddressClaim { address: HOST, key: "install.vip".into(), cards, vlan, device: device.into() };
     Intent { claims: vec![claim], ..Intent::default() }
 }
 

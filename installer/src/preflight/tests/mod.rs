@@ -13,7 +13,7 @@ use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use super::join::{Question, Seen};
-use super::network::{AddressHolder, DnsAnswer, Network, Offset, Time};
+use super::network::{AddressHolder, ClockOffset, DnsAnswer, Network, TimeAnswer};
 use super::trouble::NetworkTrouble;
 use super::{CHECKS, Check, CheckOutcome, CheckSubject, Intent, MachineFacts};
 use crate::inventory::{Inventory, Nic, Roots};
@@ -84,7 +84,7 @@ fn nic(name: &str, number: u8, carrier: Option<bool>, speed: Option<u32>) -> Nic
 struct Answers {
     resolvers: Vec<Ipv4Addr>,
     lookup: BTreeMap<(Ipv4Addr, String), Result<DnsAnswer, NetworkTrouble>>,
-    time: BTreeMap<Ipv4Addr, Result<Time, NetworkTrouble>>,
+    time: BTreeMap<Ipv4Addr, Result<TimeAnswer, NetworkTrouble>>,
     proxy: Option<Result<(), NetworkTrouble>>,
     holder: BTreeMap<(Ipv4Addr, String), Result<AddressHolder, NetworkTrouble>>,
     /// The questions, in words.
@@ -109,7 +109,7 @@ impl Network for Answers {
         self.lookup.get(&(server, name.to_owned())).cloned().unwrap_or_else(silent)
     }
 
-    fn time(&self, server: Ipv4Addr, _: Instant) -> Result<Time, NetworkTrouble> {
+    fn time(&self, server: Ipv4Addr, _: Instant) -> Result<TimeAnswer, NetworkTrouble> {
         self.time.get(&server).cloned().unwrap_or_else(silent)
     }
 
@@ -137,8 +137,8 @@ fn now() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(1_814_400_000)
 }
 
-fn offset(seconds: u64, behind: bool) -> Result<Time, NetworkTrouble> {
-    Ok(Time::Offset(Offset { by: Duration::from_secs(seconds), behind }))
+fn offset(seconds: u64, behind: bool) -> Result<TimeAnswer, NetworkTrouble> {
+    Ok(TimeAnswer::Offset(ClockOffset { by: Duration::from_secs(seconds), behind }))
 }
 
 fn check(name: &str) -> &'static Check {

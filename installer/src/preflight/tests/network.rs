@@ -87,10 +87,10 @@ fn a_time_server_is_asked_for_the_offset() {
     let port = serve(1, |asked| {
         vec![vec![0; 48], ntp::tests::reply(asked, 2, SystemTime::now() + Duration::from_secs(3600))]
     });
-    let Ok(Time::Offset(offset)) = network(0, port).time(HERE, soon()) else { panic!("no offset") };
+    let Ok(TimeAnswer::Offset(offset)) = network(0, port).time(HERE, soon()) else { panic!("no offset") };
     assert!(offset.behind && offset.by.as_secs().abs_diff(3600) <= 2, "{offset:?}");
     let port = serve(1, |asked| vec![ntp::tests::reply(asked, 0, SystemTime::now())]);
-    assert_eq!(network(0, port).time(HERE, soon()), Ok(Time::Unsynchronised));
+    assert_eq!(network(0, port).time(HERE, soon()), Ok(TimeAnswer::Unsynchronised));
     assert_eq!(network(0, serve(2, |_| vec![])).time(HERE, soon()), silent());
 }
 

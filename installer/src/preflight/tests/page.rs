@@ -1,6 +1,6 @@
 //! The tables of `docs/installing.md` are made from the registry and the limits; `UPDATE_GOLDEN=1` writes them anew.
 
-use crate::preflight::limits::{Limits, speed};
+use crate::preflight::limits::{MachineLimits, speed};
 use crate::preflight::{CHECKS, Severity, profile_name};
 use model::config::{Profile, Role};
 
@@ -27,7 +27,7 @@ fn tables() -> String {
     text.push_str("|---|---|---|---|---|---|\n");
     for (role, word) in [(Role::Default, "any role but witness"), (Role::Witness, "witness")] {
         for profile in [Profile::Production, Profile::Trial] {
-            let Limits { cpus, memory, nic, disk, roomy_disk } = Limits::of(role, profile);
+            let MachineLimits { cpus, memory, nic, disk, roomy_disk } = MachineLimits::of(role, profile);
             let (profile, nic) = (profile_name(profile), speed(nic));
             let row = format!("| {profile}, {word} | {cpus} | {memory} | {nic} | {disk} | {roomy_disk} |\n");
             text.push_str(&row);

@@ -1,7 +1,7 @@
 //! The registry as a whole: what is run, what is left out, what stops an install, and the report.
 
 use super::*;
-use crate::preflight::intent::{Claim, Proxy};
+use crate::preflight::intent::{AddressClaim, Proxy};
 use crate::preflight::{PreflightReport, Severity, checks::CHECKS, report, run};
 use base::failure::{Class, render};
 use base::progress::Progress;
@@ -129,7 +129,7 @@ fn a_witness_needs_no_kvm() {
 fn without_a_link_nothing_is_asked() {
     let mut facts = Machine::fit().facts();
     facts.inventory.nics[0].carrier = Some(false);
-    let claim = Claim {
+    let claim = AddressClaim {
         address: [192, 0, 2, 1].into(),
         key: "install.vip".into(),
         cards: vec![],

@@ -8,7 +8,7 @@ use ratatui::style::Style;
 
 use super::state::{NodePage, View};
 use super::{Cluster, NodePageFacts, Power};
-use crate::nics::Missing;
+use crate::nics::MissingCards;
 use crate::node::arrays;
 use crate::node::images::BlobCount;
 use crate::node::stages::{self, Stage, StageState as Standing};
@@ -174,7 +174,7 @@ impl Table {
     }
 
     /// Missing network cards, and the present ones: first of all, because nothing works without them.
-    fn missing(&mut self, missing: &Missing, theme: Theme) {
+    fn missing(&mut self, missing: &MissingCards, theme: Theme) {
         self.row(
             "MISSING",
             "Network cards that the node document has are not in this machine:",
@@ -182,7 +182,7 @@ impl Table {
         );
         missing.missing().iter().for_each(|card| self.row("", card, theme.error()));
         self.list("Cards", &missing.there(), "none", Style::new());
-        self.row("", &format!("next: {}", Missing::next()), Style::new());
+        self.row("", &format!("next: {}", MissingCards::next()), Style::new());
         self.blank();
     }
 

@@ -14,13 +14,15 @@ use crate::inventory::{Inventory, Roots, nics};
 use crate::node::arrays;
 use crate::node::cluster::{ClusterMember, vip_in_words};
 use crate::node::network::MANAGEMENT;
-use crate::node::network_trial::{Ended, How, Networks, Span, Standing, Trials, standing};
+use crate::node::network_trial::{
+    EndedTrial, Networks, TrialEnding, TrialSpan, TrialStatus, Trials, standing,
+};
 use crate::node::paths::{DOCUMENT, below};
 use crate::node::stages::{self, readiness_watch};
 use crate::node::status::Status;
 use crate::report;
 use crate::ui::answers::Answers;
-use crate::usb_stick::{self, Survey, Volume};
+use crate::usb_stick::{self, StickSurvey, StickVolume};
 use base::command::{Invocation, Runner, SystemRunner};
 use base::files;
 use model::config::redact::{Secrets, without_secrets};
@@ -166,11 +168,11 @@ impl NodeControl for ThisNode {
         Ok(self.journal(JOURNAL_LINES_MAX)?.lines().map(str::to_owned).collect())
     }
 
-    fn sticks(&self) -> Result<Survey> {
-        Ok(Survey::of(&Inventory::scan(&self.roots())?, &[]))
+    fn sticks(&self) -> Result<StickSurvey> {
+        Ok(StickSurvey::of(&Inventory::scan(&self.roots())?, &[]))
     }
 
-    fn bundle(&self, volume: Option<&Volume>) -> Result<String> {
+    fn bundle(&self, volume: Option<&StickVolume>) -> Result<String> {
         let Some(volume) = volume else {
             let path = self.collect(BUNDLES)?;
             return Ok(format!("It is in {}, for root alone.", path.display()));
@@ -214,10 +216,10 @@ impl NodeControl for ThisNode {
 
     fn try_networks(&self, networks: &Networks, accepted: bool) -> Result<()> {
         let trials = self.trials();
-        trials.begin(&trials.change(&networks.to_yaml(), ANSWERS)?, Span::USUAL, accepted)
+        trials.begin(&trials.change(&networks.to_yaml(), ANSWERS)?, TrialSpan::USUAL, accepted)
     }
 
-    fn trial(&self) -> Standing {
+    fn trial(&self) -> TrialStatus {
         // An unreadable record is no trial that this console could end.
         standing(&self.root).unwrap_or_default()
     }
@@ -225,7 +227,7 @@ impl NodeControl for ThisNode {
     fn confirm(&self) -> Result<String> {
         let warnings = self.trials().confirm()?.warnings;
         let notes = warnings.iter().map(|warning| format!("warning: {warning}")).collect();
-        Ok(Ended { how: How::Confirmed, notes }.to_string())
+        Ok(EndedTrial { how: TrialEnding::Confirmed, notes }.to_string())
     }
 
     fn revert(&self) -> Result<String> {

@@ -22,9 +22,9 @@ mod tests;
 
 use anyhow::Result;
 
-use crate::node::network_trial::{Networks, Standing};
+use crate::node::network_trial::{Networks, TrialStatus};
 use crate::node::status::Status;
-use crate::usb_stick::{Survey, Volume};
+use crate::usb_stick::{StickSurvey, StickVolume};
 use network::{PresentNetwork, Proposal};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,7 +62,7 @@ pub enum Action {
     /// Shut the machine down in an orderly way.
     Power(Power),
     /// Collect a support bundle: on a volume of a stick, or on the node.
-    Bundle(Option<Volume>),
+    Bundle(Option<StickVolume>),
     /// The networks on trial become those of the node.
     Confirm,
     Revert,
@@ -77,9 +77,9 @@ pub trait NodeControl: Send + Sync {
     /// The last lines of its journal, without its secrets.
     fn logs(&self) -> Result<Vec<String>>;
     /// The volumes of sticks that can take a file, and why others cannot.
-    fn sticks(&self) -> Result<Survey>;
+    fn sticks(&self) -> Result<StickSurvey>;
     /// Collects a support bundle, on a volume of a stick or on the node; returns its place in words.
-    fn bundle(&self, volume: Option<&Volume>) -> Result<String>;
+    fn bundle(&self, volume: Option<&StickVolume>) -> Result<String>;
     fn power(&self, power: Power) -> Result<()>;
     /// The present networks, to begin the questions with.
     fn network(&self) -> Result<PresentNetwork>;
@@ -88,7 +88,7 @@ pub trait NodeControl: Send + Sync {
     /// Begins a trial of other networks. `accepted`: the user has accepted a grave problem.
     fn try_networks(&self, networks: &Networks, accepted: bool) -> Result<()>;
     /// The state of its trials; cheap.
-    fn trial(&self) -> Standing;
+    fn trial(&self) -> TrialStatus;
     /// Keeps the networks on trial; returns the result in words.
     fn confirm(&self) -> Result<String>;
     /// Reverts the networks on trial; returns the result in words.

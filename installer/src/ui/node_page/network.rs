@@ -8,7 +8,7 @@ use crate::node::network_trial::Networks;
 use crate::ui::answers::{Answers, is_mistake};
 use crate::ui::network_fields as screen;
 use crate::ui::toolkit::Key;
-use crate::ui::toolkit::form::{Did, Field, FieldKind, Form};
+use crate::ui::toolkit::form::{Field, FieldKind, Form, KeyEffect};
 use crate::ui::toolkit::page::Tone;
 use crate::ui::toolkit::text::Scroll;
 
@@ -105,15 +105,15 @@ impl NetworkPage {
             _ => {}
         }
         match self.form.key(key) {
-            Did::Left(field) => self.take(field),
-            Did::Changed if !self.types() => {
+            KeyEffect::Left(field) => self.take(field),
+            KeyEffect::Changed if !self.types() => {
                 self.take(self.form.focus());
                 // Enter takes an option and goes on.
                 if key == Key::Enter {
                     return self.question_key(Key::Enter);
                 }
             }
-            Did::Accepted => return self.propose(),
+            KeyEffect::Accepted => return self.propose(),
             _ => {}
         }
         NetworkStep::Stay
@@ -184,8 +184,8 @@ impl NetworkPage {
             return NetworkStep::Stay;
         }
         match (self.form.key(key), proposal.grave) {
-            (Did::Accepted, false) => NetworkStep::Try(Box::new(proposal.networks), false),
-            (Did::Accepted, true) => {
+            (KeyEffect::Accepted, false) => NetworkStep::Try(Box::new(proposal.networks), false),
+            (KeyEffect::Accepted, true) => {
                 let typed = self.form.field("word").and_then(Field::typed).unwrap_or_default();
                 if typed.trim().eq_ignore_ascii_case(WORD) {
                     return NetworkStep::Try(Box::new(proposal.networks), true);

@@ -37,7 +37,7 @@ pub fn run(
     let (mut screen, mut keyboard) = console.take()?;
     let begin = Instant::now();
     let mut touched = begin;
-    let mut page = Loop::new(node, NodePage::new(administrator));
+    let mut page = NodePageLoop::new(node, NodePage::new(administrator));
     let theme = screen.theme();
     loop {
         if page.watch(begin.elapsed()) {
@@ -56,23 +56,23 @@ pub fn run(
         for input in keys.into_iter().map(NodePageInput::Key).chain(page.heard.try_iter().collect::<Vec<_>>())
         {
             match page.take(input) {
-                Next::Stay => {}
-                Next::Redraw => screen.forget(),
-                Next::End(end) => return Ok(end),
+                NextPicture::Stay => {}
+                NextPicture::Redraw => screen.forget(),
+                NextPicture::End(end) => return Ok(end),
             }
         }
     }
 }
 
 /// What an input leads to on the screen.
-enum Next {
+enum NextPicture {
     Stay,
     Redraw,
     End(NodePageEnd),
 }
 
 /// The work of a console without its terminal. Times are since its beginning.
-struct Loop {
+struct NodePageLoop {
     node: Arc<dyn NodeControl>,
     state: NodePage,
     tell: Sender<NodePageInput>,
@@ -88,7 +88,7 @@ struct Loop {
     news: (bool, String),
 }
 
-impl Loop {
+impl NodePageLoop {
     fn new(node: Arc<dyn NodeControl>, state: NodePage) -> Self {
         let (tell, heard) = channel();
         let (now, signs) = (Duration::ZERO, (Duration::ZERO, node.signs()));
@@ -141,7 +141,9 @@ impl Loop {
     fn look(&mut self) {
         if !self.looking {
             (self.looking, self.looked) = (true, Some(self.now));
-            self.begin(|node| NodePageInput::Seen(node.look().map(Box::new).map_err(|error| told(&error))));
+            self.begin(|node| {
+                NodePageInput::Seen(node.look().map(Box::new).map_err(|error| one_line(&error)))
+            });
         }
     }
 
@@ -153,43 +155,43 @@ impl Loop {
         });
     }
 
-    fn take(&mut self, input: NodePageInput) -> Next {
+    fn take(&mut self, input: NodePageInput) -> NextPicture {
         self.news.0 = true;
         if matches!(input, NodePageInput::Seen(_)) {
             self.looking = false;
         }
         match self.state.take(input) {
             None => {}
-            Some(NodePageEffect::LogIn) => return Next::End(NodePageEnd::LogIn),
-            Some(NodePageEffect::Quit) => return Next::End(NodePageEnd::Quit),
-            Some(NodePageEffect::Redraw) => return Next::Redraw,
+            Some(NodePageEffect::LogIn) => return NextPicture::End(NodePageEnd::LogIn),
+            Some(NodePageEffect::Quit) => return NextPicture::End(NodePageEnd::Quit),
+            Some(NodePageEffect::Redraw) => return NextPicture::Redraw,
             Some(NodePageEffect::Look) => {
                 self.look();
-                return Next::Redraw;
+                return NextPicture::Redraw;
             }
             Some(NodePageEffect::Logs) => {
-                self.begin(|node| NodePageInput::Logs(node.logs().map_err(|error| told(&error))))
+                self.begin(|node| NodePageInput::Logs(node.logs().map_err(|error| one_line(&error))))
             }
             Some(NodePageEffect::Act(action)) => {
                 self.begin(move |node| NodePageInput::Done(act(node, action)))
             }
             Some(NodePageEffect::Sticks) => {
-                self.begin(|node| NodePageInput::Sticks(node.sticks().map_err(|error| told(&error))));
+                self.begin(|node| NodePageInput::Sticks(node.sticks().map_err(|error| one_line(&error))));
             }
             Some(NodePageEffect::Network) => self.begin(|node| NodePageInput::Network(boxed(node.network()))),
             Some(NodePageEffect::Propose(networks)) => {
                 self.begin(move |node| NodePageInput::Proposed(boxed(node.propose(&networks))));
             }
             Some(NodePageEffect::Try(networks, accepted)) => self.begin(move |node| {
-                NodePageInput::Began(node.try_networks(&networks, accepted).map_err(|error| told(&error)))
+                NodePageInput::Began(node.try_networks(&networks, accepted).map_err(|error| one_line(&error)))
             }),
         }
-        Next::Stay
+        NextPicture::Stay
     }
 }
 
 fn boxed<T>(result: Result<T>) -> Result<Box<T>, String> {
-    result.map(Box::new).map_err(|error| told(&error))
+    result.map(Box::new).map_err(|error| one_line(&error))
 }
 
 fn act(node: &dyn NodeControl, action: Action) -> Result<String, String> {
@@ -199,11 +201,11 @@ fn act(node: &dyn NodeControl, action: Action) -> Result<String, String> {
         Action::Revert => node.revert(),
         Action::Bundle(volume) => node.bundle(volume.as_ref()),
     }
-    .map_err(|error| told(&error))
+    .map_err(|error| one_line(&error))
 }
 
 /// An error in one line.
-fn told(error: &anyhow::Error) -> String {
+fn one_line(error: &anyhow::Error) -> String {
     causes(error).join(": ")
 }
 
@@ -213,10 +215,10 @@ mod tests {
     use super::super::tests::ready;
     use super::super::{NodePageFacts, Power};
     use super::*;
-    use crate::node::network_trial::{Networks, Standing};
+    use crate::node::network_trial::{Networks, TrialStatus};
     use crate::ui::toolkit::output::{Output, USUAL};
     use crate::ui::toolkit::{Capabilities, Theme};
-    use crate::usb_stick::{Survey, Volume};
+    use crate::usb_stick::{StickSurvey, StickVolume};
     use ratatui::Terminal;
     use std::io::Write;
     use std::sync::atomic::{AtomicUsize, Ordering};
@@ -239,19 +241,19 @@ mod tests {
             Ok(ready())
         }
 
-        fn trial(&self) -> Standing {
-            Standing::None
+        fn trial(&self) -> TrialStatus {
+            TrialStatus::None
         }
 
         fn logs(&self) -> Result<Vec<String>> {
             anyhow::bail!("nobody asks")
         }
 
-        fn sticks(&self) -> Result<Survey> {
+        fn sticks(&self) -> Result<StickSurvey> {
             anyhow::bail!("nobody asks")
         }
 
-        fn bundle(&self, _: Option<&Volume>) -> Result<String> {
+        fn bundle(&self, _: Option<&StickVolume>) -> Result<String> {
             anyhow::bail!("nobody asks")
         }
 
@@ -301,7 +303,7 @@ mod tests {
         let capabilities = Capabilities::of_term("vt220", true);
         let output = Output::new(sent.clone(), capabilities, || Some(USUAL));
         let mut terminal = Terminal::new(output).unwrap();
-        let mut page = Loop::new(Arc::clone(&node) as Arc<dyn NodeControl>, NodePage::new(false));
+        let mut page = NodePageLoop::new(Arc::clone(&node) as Arc<dyn NodeControl>, NodePage::new(false));
         let (mut first, mut pictures) = (0, 0);
         for second in 0..3600 {
             if page.watch(Duration::from_secs(second)) {
@@ -309,7 +311,7 @@ mod tests {
             }
             if page.looking {
                 let seen = page.heard.recv().unwrap();
-                assert!(matches!(page.take(seen), Next::Stay));
+                assert!(matches!(page.take(seen), NextPicture::Stay));
             }
             let time = format!("2026-03-02 10:{:02} UTC", second / 60);
             let theme = Theme::of(capabilities);

@@ -3,12 +3,12 @@
 use super::look::BUNDLES;
 use super::network::{self, NetworkStep, PresentNetwork, Proposal};
 use super::{Action, NodePageFacts, Power};
-use crate::node::network_trial::{Networks, Now, Standing, TrialState as Stage};
+use crate::node::network_trial::{CurrentTrial, Networks, TrialState as Stage, TrialStatus};
 use crate::ui::toolkit::Key;
-use crate::ui::toolkit::form::{Choice, Did, Field, Form};
+use crate::ui::toolkit::form::{Choice, Field, Form, KeyEffect};
 use crate::ui::toolkit::page::Tone;
 use crate::ui::toolkit::text::Scroll;
-use crate::usb_stick::{Survey, Volume};
+use crate::usb_stick::{StickSurvey, StickVolume};
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum View {
@@ -27,13 +27,13 @@ pub enum View {
 pub struct BundlePlaces {
     /// The choice among them: the node, then the volumes.
     pub form: Form,
-    volumes: Vec<Volume>,
+    volumes: Vec<StickVolume>,
 }
 
 impl BundlePlaces {
-    fn new(survey: Survey) -> Self {
+    fn new(survey: StickSurvey) -> Self {
         let node = Choice::new(format!("This node, in {BUNDLES}"));
-        let volume = |volume: &Volume| Choice::new(volume.describe()).with(volume.disk.clone());
+        let volume = |volume: &StickVolume| Choice::new(volume.describe()).with(volume.disk.clone());
         let places = std::iter::once(node).chain(survey.volumes.iter().map(volume)).collect();
         let mut fields = vec![Field::choice("place", "Where to", places, Some(0))];
         if !survey.others.is_empty() {
@@ -43,7 +43,7 @@ impl BundlePlaces {
     }
 
     /// The chosen volume; `None` for the node.
-    fn volume(&self) -> Option<Volume> {
+    fn volume(&self) -> Option<StickVolume> {
         let place = self.form.field("place").and_then(Field::chosen)?;
         place.checked_sub(1).and_then(|at| self.volumes.get(at)).cloned()
     }
@@ -60,14 +60,14 @@ pub enum NodePageInput {
     /// The result of an action, in a sentence.
     Done(Result<String, String>),
     /// The sticks, or the error.
-    Sticks(Result<Survey, String>),
+    Sticks(Result<StickSurvey, String>),
     /// The present networks, or the error.
     Network(Result<Box<PresentNetwork>, String>),
     /// The change of the network, or the error.
     Proposed(Result<Box<Proposal>, String>),
     Began(Result<(), String>),
     /// The state of the node's trials.
-    Trial(Standing),
+    Trial(TrialStatus),
 }
 
 /// What is to be done outside.
@@ -100,7 +100,7 @@ pub struct NodePage {
     /// The error of the last observation.
     pub trouble: Option<String>,
     /// The state of the node's trials.
-    pub trial: Standing,
+    pub trial: TrialStatus,
     /// Whether the trial is being confirmed or reverted.
     ending: bool,
     /// The result of the last action.
@@ -120,7 +120,7 @@ impl NodePage {
             view: View::Node,
             facts: None,
             trouble: None,
-            trial: Standing::None,
+            trial: TrialStatus::None,
             ending: false,
             message: None,
             node: Scroll::default(),
@@ -173,10 +173,10 @@ impl NodePage {
     }
 
     /// Asks where a bundle goes if there is a choice, or something to say about sticks.
-    fn found_sticks(&mut self, found: Result<Survey, String>) -> Option<NodePageEffect> {
+    fn found_sticks(&mut self, found: Result<StickSurvey, String>) -> Option<NodePageEffect> {
         let View::Bundle(places @ None) = &mut self.view else { return None };
         match found {
-            Ok(survey) if survey != Survey::default() => {
+            Ok(survey) if survey != StickSurvey::default() => {
                 *places = Some(Box::new(BundlePlaces::new(survey)));
                 None
             }
@@ -196,7 +196,7 @@ impl NodePage {
             (_, Some(places)) => {
                 let did = places.form.key(key);
                 // Enter takes the option under the cursor, and that is the only answer.
-                if did == Did::Accepted || (did == Did::Changed && key == Key::Enter) {
+                if did == KeyEffect::Accepted || (did == KeyEffect::Changed && key == Key::Enter) {
                     let volume = places.volume();
                     self.view = View::Node;
                     return Some(self.act(Action::Bundle(volume)));
@@ -213,9 +213,9 @@ impl NodePage {
     }
 
     #[must_use]
-    pub fn now(&self) -> Option<&Now> {
+    pub fn now(&self) -> Option<&CurrentTrial> {
         match &self.trial {
-            Standing::Now(now) => Some(now),
+            TrialStatus::Now(now) => Some(now),
             _ => None,
         }
     }
@@ -223,7 +223,7 @@ impl NodePage {
     fn done(&mut self, came: Result<String, String>) {
         if std::mem::take(&mut self.ending) && came.is_ok() {
             // The result is shown here, and need not be shown again by the next state.
-            self.trial = Standing::None;
+            self.trial = TrialStatus::None;
             if self.view == View::Trial {
                 self.view = View::Node;
             }
@@ -235,15 +235,15 @@ impl NodePage {
     }
 
     /// Follows a trial, which may be that of another console, and shows how it ended.
-    fn tried(&mut self, standing: Standing) {
+    fn tried(&mut self, standing: TrialStatus) {
         let before = std::mem::replace(&mut self.trial, standing);
         if self.ending {
             return;
         }
-        if let (Standing::Now(_), Standing::Ended(ended)) = (before, &self.trial) {
+        if let (TrialStatus::Now(_), TrialStatus::Ended(ended)) = (before, &self.trial) {
             self.message = Some((Tone::Plain, ended.to_string()));
         }
-        if self.view == View::Trial && matches!(self.trial, Standing::Ended(_)) {
+        if self.view == View::Trial && matches!(self.trial, TrialStatus::Ended(_)) {
             self.view = View::Node;
         }
     }

@@ -12,7 +12,7 @@ use ratatui::layout::Size;
 use super::look::{BUNDLES, ThisNode};
 use super::state::{NodePage, NodePageEffect, NodePageInput, View};
 use super::{Action, Cluster, NodeControl, NodePageFacts, Power, draw};
-use crate::nics::Missing;
+use crate::nics::MissingCards;
 use crate::nics::missing::{MissingCard, PresentCard};
 use crate::node::arrays::{ArrayState as Health, ArrayStatus};
 use crate::node::images::BlobCount;
@@ -21,7 +21,7 @@ use crate::node::stages::{Stage, StageName as Name, StageState as Standing};
 use crate::node::status::Status;
 use crate::ui::toolkit::testing::shown;
 use crate::ui::toolkit::{Capabilities, Key, Theme};
-use crate::usb_stick::{StickFormat, Survey, Volume};
+use crate::usb_stick::{StickFormat, StickSurvey, StickVolume};
 use base::command::{Invocation, Runner};
 use base::size::ByteSize;
 use model::boot::Slot;
@@ -174,12 +174,12 @@ fn without_card() -> NodePageFacts {
         address: Some("52:54:00:00:00:03".into()),
         network: "mgmt".into(),
     };
-    let missing = Missing {
+    let missing = MissingCards {
         cards: vec![missing],
         present: vec![card("enp1s0f0", "10", true), card("enp1s0f1", "11", false)],
     };
     facts.status.stages[0] = Stage {
-        next: Some(Missing::next().to_owned()),
+        next: Some(MissingCards::next().to_owned()),
         ..stage(Name::Network, Standing::Failed, &missing.of_network("mgmt").unwrap())
     };
     facts.status.missing_cards = Some(missing);
@@ -225,8 +225,8 @@ fn what_cannot_be_undone_needs_two_keys() {
     assert_eq!(keys("s"), [NodePageEffect::Sticks]);
 }
 
-fn stick() -> Volume {
-    Volume {
+fn stick() -> StickVolume {
+    StickVolume {
         node: "/dev/sdc1".into(),
         format: StickFormat::Vfat,
         size: ByteSize::gib(8),
@@ -239,7 +239,7 @@ fn stick() -> Volume {
 #[test]
 fn a_support_bundle_goes_to_a_stick_where_there_is_one() {
     let mut state = state(true, Some(ready()));
-    let found = |volumes: &[Volume]| Survey {
+    let found = |volumes: &[StickVolume]| StickSurvey {
         volumes: volumes.to_vec(),
         others: vec!["/dev/sdd1: it has NTFS; FAT, exFAT and ext4 can take files".into()],
     };
@@ -258,7 +258,7 @@ fn a_support_bundle_goes_to_a_stick_where_there_is_one() {
 
 #[test]
 fn a_support_bundle_stays_on_the_node_where_there_is_no_stick() {
-    for found in [Ok(Survey::default()), Err("reading /sys/block: Input/output error".to_owned())] {
+    for found in [Ok(StickSurvey::default()), Err("reading /sys/block: Input/output error".to_owned())] {
         let mut state = state(true, Some(ready()));
         state.take(NodePageInput::Key(Key::Char('s')));
         assert_eq!(state.take(NodePageInput::Sticks(found)), Some(NodePageEffect::Act(Action::Bundle(None))));
@@ -437,7 +437,7 @@ fn a_node_that_never_had_a_trial_fills_in_its_present_network_and_tells_what_wou
     fs::create_dir_all(card.join("bonding_slave")).unwrap();
     fs::write(card.join("address"), "52:54:00:00:00:99\n").unwrap();
     fs::write(card.join("bonding_slave/perm_hwaddr"), "52:54:00:00:00:03\n").unwrap();
-    assert_eq!(node.trial(), crate::node::network_trial::Standing::None);
+    assert_eq!(node.trial(), crate::node::network_trial::TrialStatus::None);
     let present = node.network().unwrap();
     assert_eq!(present.nics[0].mac, "52:54:00:00:00:03", "a card in a bond has its own address");
     let text = "install: {management_interface: {interfaces: [{name: ens3}]}}";

@@ -10,7 +10,7 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
 use super::screens::{QuestionScreen, order};
-use super::state::{Conversation, ConversationPlace, Keepsake, Review, StandingNodes};
+use super::state::{Conversation, ConversationPlace, Review, SavedFile, StandingNodes};
 use super::work::{Row, Work};
 use crate::ui::toolkit::page::{Page, Tone};
 use crate::ui::toolkit::text::{self, Scroll, wrapped};
@@ -35,7 +35,7 @@ pub fn state(state: &mut Conversation, frame: &mut Frame<'_>, theme: Theme) {
     {
         keys.push(("F9", "help access"));
     }
-    let place = place(state, mode);
+    let place = progress_text(state, mode);
     let rehearsal = if state.facts.rehearsal { "REHEARSAL  " } else { "" };
     let place = format!("{rehearsal}{}  {place}", state.facts.product);
     let message = match (&state.busy, &state.message) {
@@ -161,8 +161,8 @@ fn head(state: &Conversation, mode: Mode) -> (&'static str, Keys) {
         ),
         ConversationPlace::Save(saving, _) => (
             match saving.what {
-                Keepsake::Logs => "Install: save the logs",
-                Keepsake::Configuration => "Install: the next node",
+                SavedFile::Logs => "Install: save the logs",
+                SavedFile::Configuration => "Install: the next node",
             },
             &[
                 ("Up/Down", "choose"),
@@ -236,7 +236,7 @@ fn asking_keys(screen: QuestionScreen, mode: Mode) -> Keys {
 }
 
 /// The progress through the screens.
-fn place(state: &Conversation, mode: Mode) -> String {
+fn progress_text(state: &Conversation, mode: Mode) -> String {
     let order = order(mode);
     let at = match &state.place {
         ConversationPlace::Asking(screen) => order.iter().position(|one| one == screen),

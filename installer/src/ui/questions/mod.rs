@@ -27,11 +27,11 @@ use std::fs::File;
 use anyhow::Result;
 
 use crate::inventory::Inventory;
-use crate::live::help::Access;
+use crate::live::help::HelpAccess;
 use crate::plan::Plan;
 use crate::preflight::PreflightReport;
 use crate::report::UploadMethod;
-use crate::usb_stick::{Survey, Volume};
+use crate::usb_stick::{StickSurvey, StickVolume};
 use base::failure::{Class, causes, class_of, hints};
 use base::progress::Progress;
 use model::config::redact::Secrets;
@@ -64,13 +64,13 @@ pub trait InstallMachine: Sync {
     /// The answers as a configuration that installs a machine unattended.
     fn configuration(&self, config: &InstallConfig) -> Result<Secret>;
     /// Volumes on sticks that can take a file now.
-    fn volumes(&self) -> Result<Survey>;
+    fn volumes(&self) -> Result<StickSurvey>;
     /// Saves the answers as a configuration; returns its place in words.
-    fn save_configuration(&self, config: &InstallConfig, volume: &Volume) -> Result<String>;
+    fn save_configuration(&self, config: &InstallConfig, volume: &StickVolume) -> Result<String>;
     /// Saves the logs of the failed install, without secrets; returns their place in words.
     fn save_logs(&self, destination: &Destination) -> Result<String>;
     /// Opens help access to this system.
-    fn open_access(&self) -> Result<Access>;
+    fn open_access(&self) -> Result<HelpAccess>;
     /// Closes help access.
     fn close_access(&self) -> Result<()>;
     /// Runs a login on a terminal with this password, and returns after the logout. `term` is the type of the terminal (`TERM`).
@@ -88,7 +88,7 @@ pub enum ConfigOrigin {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Destination {
-    Volume(Volume),
+    Volume(StickVolume),
     Url(HttpUrl, UploadMethod),
 }
 

@@ -4,8 +4,8 @@
 //! which alone draws. One console leads: keys of the others only count when they ask for the lead.
 
 mod effects;
-mod heard;
-mod seat;
+mod loop_console;
+mod loop_event;
 #[cfg(test)]
 mod tests;
 
@@ -21,8 +21,8 @@ use super::{ConversationEnd, ConversationFacts, InstallMachine, draw};
 use crate::ui::answers::Answers;
 use crate::ui::toolkit::{Console, Key, Screen};
 use base::failure::{Class, Failure};
-use heard::Heard;
-use seat::Seat;
+use loop_console::LoopConsole;
+use loop_event::LoopEvent;
 
 /// The interval of drawing without news: clocks run.
 const TICK_INTERVAL: Duration = Duration::from_millis(500);
@@ -39,11 +39,11 @@ pub fn run(
     let (sender, receiver) = channel();
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let (mut seats, mut trouble) = (Vec::new(), None);
+        let (mut taken, mut trouble) = (Vec::new(), None);
         for console in consoles {
-            match Seat::take(console, seats.len()) {
-                Ok((seat, listener)) => {
-                    seats.push(seat);
+            match LoopConsole::take(console, taken.len()) {
+                Ok((console, listener)) => {
+                    taken.push(console);
                     let (sender, over) = (sender.clone(), &over);
                     scope.spawn(move || listener.listen(&sender, over, machine));
                 }
@@ -51,11 +51,11 @@ pub fn run(
                 Err(error) => trouble = Some(error),
             }
         }
-        if seats.is_empty() {
-            return Err(trouble.unwrap_or_else(|| gone().into()));
+        if taken.is_empty() {
+            return Err(trouble.unwrap_or_else(|| consoles_gone().into()));
         }
-        let mut stage = Stage {
-            seats,
+        let mut console_loop = ConsoleLoop {
+            consoles: taken,
             lead: None,
             state: Conversation::new(facts, answers),
             begun: Instant::now(),
@@ -63,32 +63,33 @@ pub fn run(
             sender,
             machine,
         };
-        let end = stage.play(&receiver);
+        let end = console_loop.play(&receiver);
         over.store(true, Ordering::Relaxed);
         end
     })
 }
 
-struct Stage<'scope, 'env> {
+struct ConsoleLoop<'scope, 'env> {
     /// Consoles by number.
-    seats: Vec<Seat>,
+    consoles: Vec<LoopConsole>,
     lead: Option<usize>,
     state: Conversation,
     begun: Instant,
     scope: &'scope Scope<'scope, 'env>,
-    sender: Sender<Heard>,
+    sender: Sender<LoopEvent>,
     machine: &'env dyn InstallMachine,
 }
 
-impl<'scope> Stage<'scope, '_> {
-    fn play(&mut self, receiver: &Receiver<Heard>) -> Result<ConversationEnd> {
+impl<'scope> ConsoleLoop<'scope, '_> {
+    fn play(&mut self, receiver: &Receiver<LoopEvent>) -> Result<ConversationEnd> {
         loop {
             self.draw();
-            let behind = self.seats.iter_mut().any(|seat| seat.screen().is_some_and(Screen::is_behind));
+            let behind =
+                self.consoles.iter_mut().any(|console| console.screen().is_some_and(Screen::is_behind));
             let first =
                 match receiver.recv_timeout(if behind { SLOW_TERMINAL_INTERVAL } else { TICK_INTERVAL }) {
                     Ok(heard) => heard,
-                    Err(RecvTimeoutError::Timeout) => Heard::Input(ConversationInput::Tick),
+                    Err(RecvTimeoutError::Timeout) => LoopEvent::Input(ConversationInput::Tick),
                     Err(RecvTimeoutError::Disconnected) => return Ok(ConversationEnd::Quit),
                 };
             // All news that has arrived makes one picture.
@@ -101,10 +102,11 @@ impl<'scope> Stage<'scope, '_> {
     }
 
     fn draw(&mut self) {
-        let several = self.seats.iter().filter(|seat| !seat.is_gone()).count() > 1;
-        let leader = self.lead.and_then(|lead| self.seats.get(lead)).map(|seat| seat.name().to_owned());
-        for (number, seat) in self.seats.iter_mut().enumerate() {
-            let Some(screen) = seat.screen() else { continue };
+        let several = self.consoles.iter().filter(|console| !console.is_gone()).count() > 1;
+        let leader =
+            self.lead.and_then(|lead| self.consoles.get(lead)).map(|console| console.name().to_owned());
+        for (number, console) in self.consoles.iter_mut().enumerate() {
+            let Some(screen) = console.screen() else { continue };
             let theme = screen.theme();
             let follows = several && self.lead.is_some_and(|lead| lead != number);
             let state = &mut self.state;
@@ -113,26 +115,26 @@ impl<'scope> Stage<'scope, '_> {
                 None => screen.draw(|frame| draw::state(state, frame, theme)),
             };
             if drawn.is_err() {
-                seat.lose();
+                console.lose();
             }
         }
     }
 
-    fn hear(&mut self, heard: Heard) -> Result<Option<ConversationEnd>> {
+    fn hear(&mut self, heard: LoopEvent) -> Result<Option<ConversationEnd>> {
         let inputs = match heard {
-            Heard::Gone(number) => {
+            LoopEvent::Gone(number) => {
                 self.lose(number)?;
                 return Ok(None);
             }
-            Heard::Back(number, screen, came) => {
+            LoopEvent::Back(number, screen, came) => {
                 match screen {
-                    Some(screen) => self.seats[number].come_back(*screen),
+                    Some(screen) => self.consoles[number].come_back(*screen),
                     None => self.lose(number)?,
                 }
                 vec![ConversationInput::Ended(EffectOutcome::Returned(came))]
             }
-            Heard::Keys(number, keys) => self.lead_with(number, keys),
-            Heard::Input(input) => vec![input],
+            LoopEvent::Keys(number, keys) => self.lead_with(number, keys),
+            LoopEvent::Input(input) => vec![input],
         };
         for input in inputs {
             for effect in self.state.step(input, self.begun.elapsed()) {
@@ -163,7 +165,7 @@ impl<'scope> Stage<'scope, '_> {
         for key in keys {
             match key {
                 Key::Control('l') => {
-                    self.seats.iter_mut().filter_map(Seat::screen).for_each(Screen::forget);
+                    self.consoles.iter_mut().filter_map(LoopConsole::screen).for_each(Screen::forget);
                 }
                 key => inputs.push(ConversationInput::Key(key)),
             }
@@ -173,19 +175,19 @@ impl<'scope> Stage<'scope, '_> {
 
     /// A console that is gone no longer leads, and with the last one everything ends.
     fn lose(&mut self, number: usize) -> Result<()> {
-        self.seats[number].lose();
+        self.consoles[number].lose();
         if self.lead == Some(number) {
             self.lead = None;
         }
-        let nobody = self.seats.iter().all(Seat::is_gone);
-        if nobody { Err(gone().into()) } else { Ok(()) }
+        let nobody = self.consoles.iter().all(LoopConsole::is_gone);
+        if nobody { Err(consoles_gone().into()) } else { Ok(()) }
     }
 
     /// Lends the console that leads to a shell.
     fn lend(&mut self) {
-        let seat = self.lead.and_then(|lead| self.seats.get_mut(lead));
+        let console = self.lead.and_then(|lead| self.consoles.get_mut(lead));
         let password = self.state.access.as_ref().map(|access| access.password.clone());
-        if !seat.zip(password).is_some_and(|(seat, password)| seat.lend(password)) {
+        if !console.zip(password).is_some_and(|(console, password)| console.lend(password)) {
             self.state.step(ConversationInput::Ended(EffectOutcome::Returned(Ok(()))), self.begun.elapsed());
         }
     }
@@ -198,11 +200,11 @@ impl<'scope> Stage<'scope, '_> {
             // The loop may have ended.
             outcome
                 .into_iter()
-                .for_each(|outcome| drop(sender.send(Heard::Input(ConversationInput::Ended(outcome)))));
+                .for_each(|outcome| drop(sender.send(LoopEvent::Input(ConversationInput::Ended(outcome)))));
         });
     }
 }
 
-fn gone() -> Failure {
+fn consoles_gone() -> Failure {
     Failure::new(Class::Cancelled, "the console is gone")
 }

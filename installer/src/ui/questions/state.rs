@@ -15,17 +15,17 @@ use std::time::Duration;
 use super::screens::{QuestionScreen, REPETITION, order, suggest};
 use super::work::Work;
 use super::{ConversationFacts, ShownNode, ShownTrouble};
-use crate::live::help::Access;
+use crate::live::help::HelpAccess;
 use crate::plan::choose_disk;
 use crate::ui::answers::{Answers, is_mistake};
 use crate::ui::toolkit::Key;
-use crate::ui::toolkit::form::{Did, Field, FieldKind, Form};
+use crate::ui::toolkit::form::{Field, FieldKind, Form, KeyEffect};
 use crate::ui::toolkit::page::Tone;
 use crate::ui::toolkit::text::Scroll;
 use leaving::leaving;
 use model::config::{InstallConfig, Mode};
 pub use types::{
-    COUNTDOWN, ConversationEffect, ConversationInput, ConversationPlace, EffectOutcome, Keepsake, Review,
+    COUNTDOWN, ConversationEffect, ConversationInput, ConversationPlace, EffectOutcome, Review, SavedFile,
     Saving, ShownFinding, StandingNodes,
 };
 
@@ -39,7 +39,7 @@ pub struct Conversation {
     /// What the conversation waits for.
     pub busy: Option<String>,
     pub work: Work,
-    pub access: Option<Access>,
+    pub access: Option<HelpAccess>,
     visited: BTreeSet<String>,
     /// The answers that were tried last.
     tried: Option<(QuestionScreen, Box<InstallConfig>)>,
@@ -243,11 +243,11 @@ impl Conversation {
                 return self.forward(screen);
             }
             _ => match self.form.key(key) {
-                Did::Left(field) => {
+                KeyEffect::Left(field) => {
                     self.message = None;
                     self.take(screen, field);
                 }
-                Did::Changed
+                KeyEffect::Changed
                     if !matches!(
                         self.form.focused().map(|field| &field.kind),
                         Some(FieldKind::Line(_) | FieldKind::Secret(_))
@@ -259,7 +259,7 @@ impl Conversation {
                         return self.asking_key(screen, Key::Enter);
                     }
                 }
-                Did::Accepted => {
+                KeyEffect::Accepted => {
                     self.take(screen, self.form.focus());
                     return self.forward(screen);
                 }

@@ -14,11 +14,11 @@ use super::state::{
     ShownFinding,
 };
 use super::{ConversationFacts, Destination, draw};
-use crate::live::help::Access;
+use crate::live::help::HelpAccess;
 use crate::ui::answers::Answers;
 use crate::ui::toolkit::Key;
 use crate::ui::toolkit::testing::{shown, theme};
-use crate::usb_stick::{StickFormat, Survey, Volume};
+use crate::usb_stick::{StickFormat, StickSurvey, StickVolume};
 use model::config::Secret;
 use model::config::sources::{Document, Kind, combine};
 
@@ -120,8 +120,8 @@ fn unfit(state: &mut Conversation, waivable: bool) {
 }
 
 /// Two sticks, one of them with an unsupported file system.
-fn sticks() -> Survey {
-    let volume = Volume {
+fn sticks() -> StickSurvey {
+    let volume = StickVolume {
         node: "/dev/sdc1".into(),
         format: StickFormat::Vfat,
         size: base::size::ByteSize::gib(16),
@@ -130,11 +130,11 @@ fn sticks() -> Survey {
         disk: "/dev/sdc: 16 GiB, model Ultra Fit, serial 4C530001".into(),
     };
     let other = "/dev/sdd1: it has NTFS; FAT, exFAT and ext4 can take files".to_owned();
-    Survey { volumes: vec![volume], others: vec![other] }
+    StickSurvey { volumes: vec![volume], others: vec![other] }
 }
 
-fn access() -> Access {
-    Access {
+fn access() -> HelpAccess {
+    HelpAccess {
         password: Secret::new("kfmt.nbpq.rsuv.wxah"),
         addresses: vec!["ens3 192.0.2.21/24, 2001:db8::21/64".into()],
         host_key: Some("SHA256:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU".into()),

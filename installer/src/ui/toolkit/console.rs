@@ -80,7 +80,7 @@ impl Console {
         };
         let outlet = Outlet::new(output);
         let output = outlet.file().try_clone()?;
-        let restore = Restore { output, found, capabilities, taken: Arc::default() };
+        let restore = TerminalRestore { output, found, capabilities, taken: Arc::default() };
         let terminal = Terminal::new(Output::new(outlet, capabilities, measure))?;
         let mut screen = Screen { terminal, restore, theme: Theme::of(capabilities), stale: false };
         screen.enter().class(Class::Unexpected, what)?;
@@ -90,14 +90,14 @@ impl Console {
 
 /// Restores a terminal, once.
 #[derive(Debug)]
-struct Restore {
+struct TerminalRestore {
     output: File,
     found: Termios,
     capabilities: Capabilities,
     taken: Arc<AtomicBool>,
 }
 
-impl Restore {
+impl TerminalRestore {
     fn now(&mut self) {
         if self.taken.swap(false, Ordering::Relaxed) {
             // An error here cannot be reported. Pending output is not waited for: a stuck line would never be restored.
@@ -107,7 +107,7 @@ impl Restore {
     }
 }
 
-impl Drop for Restore {
+impl Drop for TerminalRestore {
     fn drop(&mut self) {
         self.now();
     }
@@ -117,7 +117,7 @@ impl Drop for Restore {
 #[allow(missing_debug_implementations)]
 pub struct Screen {
     terminal: Terminal<Output<Outlet>>,
-    restore: Restore,
+    restore: TerminalRestore,
     theme: Theme,
     /// Whether something else has written on it.
     stale: bool,

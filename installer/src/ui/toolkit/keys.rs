@@ -46,7 +46,7 @@ pub struct Decoder {
 }
 
 /// What the first bytes of a stream are.
-enum Found {
+enum Decoded {
     /// This many bytes are a key, or an unknown one.
     Bytes(usize, Option<Key>),
     /// More bytes are needed.
@@ -59,7 +59,7 @@ impl Decoder {
         self.pending.extend_from_slice(bytes);
         let mut keys = Vec::new();
         while let Some(found) = (!self.pending.is_empty()).then(|| first(&self.pending)) {
-            let Found::Bytes(length, key) = found else { break };
+            let Decoded::Bytes(length, key) = found else { break };
             let taken: Vec<u8> = self.pending.drain(..length).collect();
             // CR and LF together are one press of Enter.
             let second_half = taken == b"\n" && self.after_return;
@@ -87,10 +87,10 @@ impl Decoder {
 
 const ESC: u8 = 0x1b;
 
-fn first(bytes: &[u8]) -> Found {
+fn first(bytes: &[u8]) -> Decoded {
     match bytes {
         [ESC, rest @ ..] => escaped(rest),
-        [byte @ ..=0x7f, ..] => Found::Bytes(1, ascii(*byte)),
+        [byte @ ..=0x7f, ..] => Decoded::Bytes(1, ascii(*byte)),
         _ => multibyte(bytes),
     }
 }
@@ -107,60 +107,60 @@ fn ascii(byte: u8) -> Option<Key> {
 }
 
 /// A character of more than one byte in UTF-8. Invalid bytes are dropped one by one.
-fn multibyte(bytes: &[u8]) -> Found {
+fn multibyte(bytes: &[u8]) -> Decoded {
     let length = match bytes[0] {
         0xc2..=0xdf => 2,
         0xe0..=0xef => 3,
         0xf0..=0xf4 => 4,
-        _ => return Found::Bytes(1, None),
+        _ => return Decoded::Bytes(1, None),
     };
     let there = &bytes[..length.min(bytes.len())];
     match std::str::from_utf8(there) {
         Ok(text) => {
             let key = text.chars().next().filter(|c| !c.is_control()).map(Key::Char);
-            Found::Bytes(length, key)
+            Decoded::Bytes(length, key)
         }
-        Err(error) if error.error_len().is_none() && there.len() < length => Found::Beginning,
-        Err(_) => Found::Bytes(1, None),
+        Err(error) if error.error_len().is_none() && there.len() < length => Decoded::Beginning,
+        Err(_) => Decoded::Bytes(1, None),
     }
 }
 
 /// The rest of a sequence after ESC.
-fn escaped(rest: &[u8]) -> Found {
+fn escaped(rest: &[u8]) -> Decoded {
     match rest {
-        [] => Found::Beginning,
-        [ESC, ..] => Found::Bytes(1, Some(Key::Escape)),
+        [] => Decoded::Beginning,
+        [ESC, ..] => Decoded::Bytes(1, Some(Key::Escape)),
         [b'[', rest @ ..] => control_sequence(rest),
         [b'O', rest @ ..] => match rest.first() {
-            None => Found::Beginning,
-            Some(&ESC) => Found::Bytes(2, None),
-            Some(last) => Found::Bytes(3, application(*last)),
+            None => Decoded::Beginning,
+            Some(&ESC) => Decoded::Bytes(2, None),
+            Some(last) => Decoded::Bytes(3, application(*last)),
         },
         [digit @ b'0'..=b'9', ..] => {
-            Found::Bytes(2, Some(Key::Function(if *digit == b'0' { 10 } else { digit - b'0' })))
+            Decoded::Bytes(2, Some(Key::Function(if *digit == b'0' { 10 } else { digit - b'0' })))
         }
         // Alt and another key.
-        [_, ..] => Found::Bytes(2, None),
+        [_, ..] => Decoded::Bytes(2, None),
     }
 }
 
 /// `ESC [`, parameters, a last byte (ECMA-48 section 5.4); or, on the Linux console, a second `[` and a letter.
-fn control_sequence(rest: &[u8]) -> Found {
+fn control_sequence(rest: &[u8]) -> Decoded {
     if let [b'[', after @ ..] = rest {
         return match after.first() {
-            None => Found::Beginning,
-            Some(letter @ b'A'..=b'E') => Found::Bytes(4, Some(Key::Function(letter - b'A' + 1))),
-            Some(&ESC) => Found::Bytes(3, None),
-            Some(_) => Found::Bytes(4, None),
+            None => Decoded::Beginning,
+            Some(letter @ b'A'..=b'E') => Decoded::Bytes(4, Some(Key::Function(letter - b'A' + 1))),
+            Some(&ESC) => Decoded::Bytes(3, None),
+            Some(_) => Decoded::Bytes(4, None),
         };
     }
     let middle = rest.iter().take_while(|byte| (0x20..=0x3f).contains(*byte)).count();
     match rest.get(middle) {
-        None if middle < SEQUENCE_BYTES_MAX => Found::Beginning,
-        None => Found::Bytes(2 + middle, None),
-        Some(last @ 0x40..=0x7e) => Found::Bytes(3 + middle, in_sequence(&rest[..middle], *last)),
+        None if middle < SEQUENCE_BYTES_MAX => Decoded::Beginning,
+        None => Decoded::Bytes(2 + middle, None),
+        Some(last @ 0x40..=0x7e) => Decoded::Bytes(3 + middle, in_sequence(&rest[..middle], *last)),
         // A byte that breaks a sequence off begins something new.
-        Some(_) => Found::Bytes(2 + middle, None),
+        Some(_) => Decoded::Bytes(2 + middle, None),
     }
 }
 

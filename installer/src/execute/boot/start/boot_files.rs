@@ -26,7 +26,7 @@ pub(super) struct BootFiles {
 impl BootFiles {
     /// Reads the files of the slot that is to start, from the partition `esp` of `disk`.
     pub(super) fn read(disk: &File, esp: &Partition) -> Result<Self> {
-        let part = Part { disk, start: esp.start.get(), length: esp.size.get(), position: 0 };
+        let part = DiskPart { disk, start: esp.start.get(), length: esp.size.get(), position: 0 };
         let volume =
             fatfs::FileSystem::new(part, fatfs::FsOptions::new()).context("opening its file system")?;
         let file = |path: &str| -> Result<Vec<u8>> {
@@ -107,14 +107,14 @@ fn quoted(word: &str) -> String {
 }
 
 /// A read-only stream of a part of a disk.
-struct Part<'a> {
+struct DiskPart<'a> {
     disk: &'a File,
     start: u64,
     length: u64,
     position: u64,
 }
 
-impl Read for Part<'_> {
+impl Read for DiskPart<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let left = self.length.saturating_sub(self.position);
         let wanted = buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX));
@@ -124,7 +124,7 @@ impl Read for Part<'_> {
     }
 }
 
-impl Write for Part<'_> {
+impl Write for DiskPart<'_> {
     fn write(&mut self, _: &[u8]) -> io::Result<usize> {
         Err(io::Error::from(io::ErrorKind::ReadOnlyFilesystem))
     }
@@ -134,7 +134,7 @@ impl Write for Part<'_> {
     }
 }
 
-impl Seek for Part<'_> {
+impl Seek for DiskPart<'_> {
     fn seek(&mut self, target: SeekFrom) -> io::Result<u64> {
         self.position = formats::fat::seek_to(target, self.position, self.length)?;
         Ok(self.position)

@@ -14,7 +14,7 @@ const RKE2: &str = "/var/lib/rancher/rke2/agent/containerd";
 
 /// What a source does with one payload of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Manner {
+enum ReadFault {
     Good,
     /// Ends after this many bytes.
     Cut(u64),
@@ -28,7 +28,7 @@ struct Blobs {
     content: Vec<(Payload, Vec<u8>)>,
     place: Place,
     /// The fault of one blob, by its number; the others are good.
-    manner: Option<(usize, Manner)>,
+    manner: Option<(usize, ReadFault)>,
     /// After this many bytes of all blobs together, nothing more is given: as if the process were killed then.
     end: Option<AtomicUsize>,
     opened: Mutex<Vec<Digest>>,
@@ -72,7 +72,7 @@ impl Blobs {
         }
     }
 
-    fn with(sizes: &[usize], place: Place, number: usize, manner: Manner) -> &'static Self {
+    fn with(sizes: &[usize], place: Place, number: usize, manner: ReadFault) -> &'static Self {
         Box::leak(Box::new(Self { manner: Some((number, manner)), ..Self::of(sizes, place) }))
     }
 
@@ -166,8 +166,8 @@ impl PayloadSource for Source {
         let chosen = from.manner.filter(|(one, _)| *one == number);
         let bad =
             || from.bad.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok();
-        let manner = chosen.filter(|_| bad()).map_or(Manner::Good, |(_, manner)| manner);
-        if manner == Manner::Refuses {
+        let manner = chosen.filter(|_| bad()).map_or(ReadFault::Good, |(_, manner)| manner);
+        if manner == ReadFault::Refuses {
             from.refused.store(true, Ordering::SeqCst);
             return Err(Failure::new(Class::Network, "the server does not answer").into());
         }
@@ -175,9 +175,9 @@ impl PayloadSource for Source {
         from.most_open.fetch_max(open, Ordering::SeqCst);
         let bytes = &from.content[number].1;
         let cut =
-            if let Manner::Cut(length) = manner { usize::try_from(length).unwrap() } else { bytes.len() };
-        let sip = if manner == Manner::Drips { 7 } else { 64 << 10 };
-        let wrong = (manner == Manner::Lies).then_some(bytes.len() / 2);
+            if let ReadFault::Cut(length) = manner { usize::try_from(length).unwrap() } else { bytes.len() };
+        let sip = if manner == ReadFault::Drips { 7 } else { 64 << 10 };
+        let wrong = (manner == ReadFault::Lies).then_some(bytes.len() / 2);
         Ok(Box::new(Stream { from, bytes: &bytes[..cut], wrong, sip, given: 0 }))
     }
 
@@ -291,9 +291,9 @@ fn a_second_run_keeps_what_is_whole_and_replaces_what_is_not() {
 #[test]
 fn a_blob_that_does_not_come_right_is_named_with_its_image_and_never_lands() {
     let cases = [
-        (Manner::Cut(60_000), Class::Verification, "60000 bytes instead of 70000"),
-        (Manner::Lies, Class::Verification, "SHA-256"),
-        (Manner::Refuses, Class::Network, "the server does not answer"),
+        (ReadFault::Cut(60_000), Class::Verification, "60000 bytes instead of 70000"),
+        (ReadFault::Lies, Class::Verification, "SHA-256"),
+        (ReadFault::Refuses, Class::Network, "the server does not answer"),
     ];
     for (place, (manner, class, told)) in
         [Place::Here, Place::Network].into_iter().flat_map(|place| cases.map(|case| (place, case)))
@@ -319,7 +319,7 @@ fn a_blob_that_does_not_come_right_is_named_with_its_image_and_never_lands() {
 fn a_source_that_gives_a_few_bytes_at_a_time_is_read_to_the_end() {
     for place in [Place::Here, Place::Network] {
         let partition = tempfile::tempdir().unwrap();
-        let blobs = Blobs::with(&[2_000, 9_000], place, 1, Manner::Drips);
+        let blobs = Blobs::with(&[2_000, 9_000], place, 1, ReadFault::Drips);
         blobs.seed(partition.path()).unwrap();
         assert_eq!(stored(&partition.path().join("lib/containerd")), digests(blobs));
     }
@@ -330,7 +330,7 @@ fn the_first_failure_stops_what_is_under_way_elsewhere() {
     let partition = tempfile::tempdir().unwrap();
     let sizes: Vec<_> = (1..=60).map(|number| 3_000_000 - number).collect();
     let refusing =
-        Blobs { manner: Some((2, Manner::Refuses)), held: true, ..Blobs::of(&sizes, Place::Network) };
+        Blobs { manner: Some((2, ReadFault::Refuses)), held: true, ..Blobs::of(&sizes, Place::Network) };
     let blobs: &Blobs = Box::leak(Box::new(refusing));
     blobs.seed(partition.path()).unwrap_err();
     assert!(blobs.opened().len() <= PARALLEL_FILES, "another blob was begun after a failure");
@@ -346,7 +346,7 @@ fn a_blob_that_a_server_damages_is_fetched_again_and_counted_once() {
         // What is wrong on a medium stays wrong.
         (Place::Here, 1, 1, false),
     ] {
-        for manner in [Manner::Lies, Manner::Cut(60_000)] {
+        for manner in [ReadFault::Lies, ReadFault::Cut(60_000)] {
             let partition = tempfile::tempdir().unwrap();
             let blobs = Blobs { manner: Some((1, manner)), ..Blobs::of(&[400, 300_000, 90_000], place) };
             blobs.bad.store(damaged, Ordering::SeqCst);

@@ -12,7 +12,7 @@ use anyhow::{Context, Result};
 use nix::unistd::{Whence, lseek};
 
 use super::TestDisk;
-use crate::execute::{BlockDevice, Host, MadeArray, MountAccess, Mounted};
+use crate::execute::{BlockDevice, Host, MadeArray, MountAccess, MountedFilesystem};
 use crate::plan::{Partition, PartitionName, Plan, Target};
 use base::command::{Invocation, Runner, SystemRunner};
 use base::digest::Digest;
@@ -211,7 +211,7 @@ impl Host for Ext4Machine {
         None
     }
 
-    fn mount(&self, node: &Path, access: MountAccess) -> Result<Box<dyn Mounted>> {
+    fn mount(&self, node: &Path, access: MountAccess) -> Result<Box<dyn MountedFilesystem>> {
         let name = node.file_name().context("no name")?.to_str().context("no text")?.to_owned();
         let point = match access {
             MountAccess::Write => self.0.root(&name),
@@ -236,7 +236,7 @@ struct Ext4Mount {
     access: MountAccess,
 }
 
-impl Mounted for Ext4Mount {
+impl MountedFilesystem for Ext4Mount {
     fn path(&self) -> &Path {
         &self.point
     }

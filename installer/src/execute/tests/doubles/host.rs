@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::Result;
 
-use crate::execute::{Host, MadeArray, MountAccess, Mounted};
+use crate::execute::{Host, MadeArray, MountAccess, MountedFilesystem};
 use crate::plan::{Partition, PartitionName, Target};
 use base::command::{Invocation, Runner};
 
@@ -23,7 +23,7 @@ pub(in crate::execute) struct TestHost {
 
 pub(in crate::execute) struct TestMount<'a>(PathBuf, &'a AtomicUsize);
 
-impl Mounted for TestMount<'_> {
+impl MountedFilesystem for TestMount<'_> {
     fn path(&self) -> &Path {
         &self.0
     }
@@ -65,7 +65,7 @@ impl Host for &'static TestHost {
         Some(self.path("efivars")).filter(|path| path.exists())
     }
 
-    fn mount(&self, node: &Path, _: MountAccess) -> Result<Box<dyn Mounted>> {
+    fn mount(&self, node: &Path, _: MountAccess) -> Result<Box<dyn MountedFilesystem>> {
         let path = self.path(node.file_name().unwrap().to_str().unwrap());
         std::fs::create_dir_all(&path).unwrap();
         self.mounted.fetch_add(1, Ordering::Relaxed);

@@ -6,7 +6,7 @@ use ratatui::style::Style;
 
 use super::super::network::{self, Proposal};
 use super::super::state::{NodePage, View};
-use crate::node::network_trial::{Now, Span, TrialState as Stage};
+use crate::node::network_trial::{CurrentTrial, TrialSpan, TrialState as Stage};
 use crate::ui::toolkit::Theme;
 use crate::ui::toolkit::page::{Page, Tone};
 use crate::ui::toolkit::text::{self, wrapped};
@@ -64,7 +64,7 @@ fn review(
     let text = format!(
         "The new network is set up at once, and for {} seconds: unless you keep it, the old one comes back by itself, \
          also when this console is cut off or the machine restarts.",
-        Span::USUAL
+        TrialSpan::USUAL
     );
     rows.add(&text, Style::new());
     let below = u16::from(proposal.grave) * 2;
@@ -89,7 +89,7 @@ pub(super) fn trial(state: &NodePage, time: &str, frame: &mut Frame<'_>, theme: 
     text::draw(frame, body, &rows.rows, &mut text::Scroll::default());
 }
 
-fn on_trial(now: &Now, rows: &mut Rows, theme: Theme) {
+fn on_trial(now: &CurrentTrial, rows: &mut Rows, theme: Theme) {
     let left = format!("{} seconds until the old network comes back by itself.", now.left);
     rows.add(&left, theme.heading());
     rows.blank();

@@ -4,7 +4,8 @@ use super::super::network::{NetworkPage, PresentNetwork, Proposal};
 use super::*;
 use crate::inventory::Nic;
 use crate::node::network_trial::{
-    Difference, Ended, How, Networks, Now, Span, Standing, TrialState as Stage,
+    CurrentTrial, EndedTrial, NetworkDifference, Networks, TrialEnding, TrialSpan, TrialState as Stage,
+    TrialStatus,
 };
 use crate::ui::answers::Answers;
 use crate::ui::toolkit::page::Tone;
@@ -72,7 +73,7 @@ fn proposal(grave: bool) -> Box<Proposal> {
 }
 
 fn now(left: u64, state: Stage) -> NodePageInput {
-    let difference = Difference {
+    let difference = NetworkDifference {
         path: "install.management_interface.ip".into(),
         before: Some("192.0.2.12".into()),
         after: Some("192.0.2.13".into()),
@@ -84,17 +85,17 @@ fn now(left: u64, state: Stage) -> NodePageInput {
             "mgmt-br has the address 192.0.2.13/24".into(),
         ],
     };
-    NodePageInput::Trial(Standing::Now(Now {
+    NodePageInput::Trial(TrialStatus::Now(CurrentTrial {
         left,
-        span: Span::USUAL,
+        span: TrialSpan::USUAL,
         state,
         notes,
         differences: vec![difference],
     }))
 }
 
-fn ended(how: How) -> NodePageInput {
-    NodePageInput::Trial(Standing::Ended(Ended { how, notes: Vec::new() }))
+fn ended(how: TrialEnding) -> NodePageInput {
+    NodePageInput::Trial(TrialStatus::Ended(EndedTrial { how, notes: Vec::new() }))
 }
 
 fn on_trial() -> NodePage {
@@ -198,10 +199,10 @@ fn a_trial_counts_down_and_is_kept_by_a_key() {
     golden("trial", state.clone());
     assert_eq!(key(&mut state, Key::Char('k')), Some(NodePageEffect::Act(Action::Confirm)));
     assert_eq!(key(&mut state, Key::Escape), None, "it is being kept");
-    state.take(ended(How::Confirmed));
+    state.take(ended(TrialEnding::Confirmed));
     state.take(NodePageInput::Done(Ok("The new network stays.\nwarning: restart rke2-agent.service".into())));
     assert_eq!(state.view, View::Node);
-    state.take(ended(How::Confirmed));
+    state.take(ended(TrialEnding::Confirmed));
     let (tone, text) = state.message.clone().unwrap();
     assert!(tone == Tone::Good && text.contains("restart rke2-agent.service"), "{text}");
 }
@@ -223,7 +224,7 @@ fn escape_takes_a_trial_back_and_a_failure_of_that_is_told() {
 fn a_trial_that_nobody_keeps_ends_by_itself_and_says_so() {
     let mut state = on_trial();
     state.take(now(0, Stage::Running));
-    state.take(ended(How::Expired));
+    state.take(ended(TrialEnding::Expired));
     assert_eq!(state.view, View::Node);
     assert!(state.message.clone().unwrap().1.contains("the old one is back"));
     assert_eq!(key(&mut state, Key::Char('n')), Some(NodePageEffect::Network), "another one can begin");

@@ -2,7 +2,7 @@
 
 use std::sync::mpsc::Sender;
 
-use super::heard::Heard;
+use super::loop_event::LoopEvent;
 use crate::plan::{Losses, Plan};
 use crate::preflight::PreflightReport;
 use crate::preflight::report::Verdict;
@@ -19,7 +19,7 @@ use model::config::redact::Secrets;
 pub(super) fn carry_out(
     machine: &dyn InstallMachine,
     effect: ConversationEffect,
-    sender: &Sender<Heard>,
+    sender: &Sender<LoopEvent>,
 ) -> Option<EffectOutcome> {
     let plain = |error: anyhow::Error| ShownTrouble::of(&error, None);
     let about = |config: &InstallConfig| {
@@ -41,12 +41,12 @@ pub(super) fn carry_out(
         ConversationEffect::Plan(config) => {
             let planned = machine.plan(&config).and_then(|plan| {
                 let report = machine.check(&config)?;
-                Ok(Review { present: machine.present(&config)?, ..shown(&plan, &report, &config) })
+                Ok(Review { present: machine.present(&config)?, ..review(&plan, &report, &config) })
             });
             EffectOutcome::Planned(planned.map_err(about(&config)))
         }
         ConversationEffect::Install(config) => {
-            let progress = Progress::new(vec![Box::new(Teller(sender.clone()))]);
+            let progress = Progress::new(vec![Box::new(EventSender(sender.clone()))]);
             let installed = machine.install(&config, &progress).and_then(|()| machine.record(&config));
             EffectOutcome::Installed(installed.map_err(about(&config)))
         }
@@ -72,7 +72,7 @@ pub(super) fn carry_out(
 }
 
 /// A plan for review, with the findings of the checks that an install makes first.
-fn shown(plan: &Plan, report: &PreflightReport, config: &InstallConfig) -> Review {
+fn review(plan: &Plan, report: &PreflightReport, config: &InstallConfig) -> Review {
     let mut secrets = Secrets::default();
     secrets.add(config);
     let finding = |verdict: &Verdict| {
@@ -91,10 +91,10 @@ fn shown(plan: &Plan, report: &PreflightReport, config: &InstallConfig) -> Revie
 }
 
 /// Sends the events of an install to the loop.
-struct Teller(Sender<Heard>);
+struct EventSender(Sender<LoopEvent>);
 
-impl Sink for Teller {
+impl Sink for EventSender {
     fn show(&mut self, event: &Event) {
-        let _ = self.0.send(Heard::Input(ConversationInput::Event(event.clone())));
+        let _ = self.0.send(LoopEvent::Input(ConversationInput::Event(event.clone())));
     }
 }

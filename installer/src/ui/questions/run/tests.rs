@@ -7,13 +7,13 @@ use std::sync::{Arc, Mutex};
 
 use super::*;
 use crate::inventory::Inventory;
-use crate::live::help::Access;
+use crate::live::help::HelpAccess;
 use crate::plan::Plan;
 use crate::preflight::PreflightReport;
 use crate::ui::questions::tests::facts;
 use crate::ui::questions::{ConfigOrigin, Destination};
 use crate::ui::toolkit::outlet::Outlet;
-use crate::usb_stick::{Survey, Volume};
+use crate::usb_stick::{StickSurvey, StickVolume};
 use base::progress::Progress;
 use model::config::sources::Combined;
 use model::config::{InstallConfig, Secret};
@@ -50,18 +50,18 @@ impl InstallMachine for Hut {
     fn configuration(&self, _: &InstallConfig) -> Result<Secret> {
         anyhow::bail!("there are no answers")
     }
-    fn volumes(&self) -> Result<Survey> {
-        Ok(Survey::default())
+    fn volumes(&self) -> Result<StickSurvey> {
+        Ok(StickSurvey::default())
     }
-    fn save_configuration(&self, _: &InstallConfig, _: &Volume) -> Result<String> {
+    fn save_configuration(&self, _: &InstallConfig, _: &StickVolume) -> Result<String> {
         anyhow::bail!("there is no stick")
     }
     fn save_logs(&self, _: &Destination) -> Result<String> {
         anyhow::bail!("there is no stick")
     }
-    fn open_access(&self) -> Result<Access> {
+    fn open_access(&self) -> Result<HelpAccess> {
         let (addresses, host_key, trouble) = (vec![], None, None);
-        Ok(Access { password: Secret::new("a-password"), addresses, host_key, trouble })
+        Ok(HelpAccess { password: Secret::new("a-password"), addresses, host_key, trouble })
     }
     fn close_access(&self) -> Result<()> {
         Ok(())

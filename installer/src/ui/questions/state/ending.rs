@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use super::leaving::ways_out;
-use super::{Conversation, ConversationEffect, ConversationPlace, Keepsake, Review};
+use super::{Conversation, ConversationEffect, ConversationPlace, Review, SavedFile};
 use crate::ui::answers::is_mistake;
 use crate::ui::questions::screens::{QuestionScreen, order};
 use crate::ui::questions::work::Work;
 use crate::ui::questions::{ConversationEnd, ConversationFacts, ShownTrouble};
 use crate::ui::toolkit::Key;
-use crate::ui::toolkit::form::{Choice, Did, Field, Form};
+use crate::ui::toolkit::form::{Choice, Field, Form, KeyEffect};
 use crate::ui::toolkit::page::Tone;
 use crate::ui::toolkit::text::Scroll;
 use model::config::Mode;
@@ -115,7 +115,7 @@ impl Conversation {
                 self.message = None;
                 self.place = ConversationPlace::Review(review.clone());
             }
-            (_, Did::Accepted) => {
+            (_, KeyEffect::Accepted) => {
                 let word = self.form.field("word").and_then(Field::typed).unwrap_or_default();
                 if word.trim().eq_ignore_ascii_case("yes") {
                     self.review = review.clone();
@@ -148,22 +148,24 @@ impl Conversation {
             return Vec::new();
         }
         let did = self.form.key(key);
-        let took = did == Did::Accepted || (did == Did::Changed && key == Key::Enter);
+        let took = did == KeyEffect::Accepted || (did == KeyEffect::Changed && key == Key::Enter);
         let chosen = self.form.field("next").and_then(Field::chosen).filter(|_| took);
         match chosen.and_then(|at| after_failure(&self.facts).get(at).copied()) {
-            Some((Next::Again, _)) => return self.install(now),
-            Some((Next::Change, _)) => self.ask(QuestionScreen::Welcome),
-            Some((Next::Log, _)) => self.place = ConversationPlace::Working { log: Some(Scroll::at_end()) },
-            Some((Next::Save, _)) => return self.keep(Keepsake::Logs),
-            Some((Next::Code, _)) => {
+            Some((FailureChoice::Again, _)) => return self.install(now),
+            Some((FailureChoice::Change, _)) => self.ask(QuestionScreen::Welcome),
+            Some((FailureChoice::Log, _)) => {
+                self.place = ConversationPlace::Working { log: Some(Scroll::at_end()) }
+            }
+            Some((FailureChoice::Save, _)) => return self.keep(SavedFile::Logs),
+            Some((FailureChoice::Code, _)) => {
                 let back = std::mem::replace(&mut self.place, ConversationPlace::Load);
                 self.place = ConversationPlace::Code(Box::new(back));
             }
-            Some((Next::Help, _)) => return self.help(),
-            Some((Next::PowerOff, _)) if self.facts.can_quit => {
+            Some((FailureChoice::Help, _)) => return self.help(),
+            Some((FailureChoice::PowerOff, _)) if self.facts.can_quit => {
                 return self.wait("Ending", ConversationEffect::End(ConversationEnd::Quit));
             }
-            Some((Next::PowerOff, _)) => {
+            Some((FailureChoice::PowerOff, _)) => {
                 return self.wait("Ending", ConversationEffect::End(ConversationEnd::PowerOff));
             }
             None => {}
@@ -202,7 +204,7 @@ impl Conversation {
             (Key::Function(4), Some(config)) if !self.facts.rehearsal => {
                 self.wait("Making a configuration of the answers", ConversationEffect::Show(config))
             }
-            (Key::Function(6), Some(_)) if !self.facts.rehearsal => self.keep(Keepsake::Configuration),
+            (Key::Function(6), Some(_)) if !self.facts.rehearsal => self.keep(SavedFile::Configuration),
             _ => Vec::new(),
         }
     }
@@ -220,7 +222,7 @@ impl Conversation {
     pub(super) fn leave_key(&mut self, key: Key) -> Vec<ConversationEffect> {
         let did = self.form.key(key);
         let chosen = self.form.field("leave").and_then(Field::chosen);
-        let took = did == Did::Accepted || (did == Did::Changed && key == Key::Enter);
+        let took = did == KeyEffect::Accepted || (did == KeyEffect::Changed && key == Key::Enter);
         let back = matches!(key, Key::Escape | Key::Function(10)) || (took && chosen == Some(0));
         if back {
             return self.back_from();
@@ -235,7 +237,7 @@ impl Conversation {
 
 /// A choice after a failure.
 #[derive(Clone, Copy, Debug)]
-enum Next {
+enum FailureChoice {
     Again,
     Change,
     Log,
@@ -246,15 +248,15 @@ enum Next {
 }
 
 /// The choices after a failure, with their texts.
-fn after_failure(facts: &ConversationFacts) -> Vec<(Next, &'static str)> {
+fn after_failure(facts: &ConversationFacts) -> Vec<(FailureChoice, &'static str)> {
     let all = [
-        (Next::Again, "Try again with the same answers"),
-        (Next::Change, "Change the answers"),
-        (Next::Log, "Read the log"),
-        (Next::Save, "Save the logs on a stick, or send them to a server"),
-        (Next::Code, "Show a short report as a QR code"),
-        (Next::Help, "Let somebody log in to this system, to help"),
-        (Next::PowerOff, if facts.can_quit { "End the program" } else { "Power off" }),
+        (FailureChoice::Again, "Try again with the same answers"),
+        (FailureChoice::Change, "Change the answers"),
+        (FailureChoice::Log, "Read the log"),
+        (FailureChoice::Save, "Save the logs on a stick, or send them to a server"),
+        (FailureChoice::Code, "Show a short report as a QR code"),
+        (FailureChoice::Help, "Let somebody log in to this system, to help"),
+        (FailureChoice::PowerOff, if facts.can_quit { "End the program" } else { "Power off" }),
     ];
-    all.into_iter().filter(|(next, _)| facts.can_help || !matches!(next, Next::Help)).collect()
+    all.into_iter().filter(|(next, _)| facts.can_help || !matches!(next, FailureChoice::Help)).collect()
 }

@@ -5,14 +5,14 @@ use serde_json::Value;
 use super::{Conversation, ConversationEffect, ConversationPlace, Review};
 use crate::ui::questions::screens::{QuestionScreen, order};
 use crate::ui::toolkit::Key;
-use crate::ui::toolkit::form::{Choice, Did, Field, Form};
+use crate::ui::toolkit::form::{Choice, Field, Form, KeyEffect};
 
 /// The key with the checks that are left out.
 const SKIP: &str = "install.skip_checks";
 
 /// What can be done about it.
 #[derive(Clone, Copy, Debug)]
-enum Next {
+enum UnfitChoice {
     Change,
     Again,
     Without,
@@ -53,13 +53,13 @@ impl Conversation {
             _ => {}
         }
         let did = self.form.key(key);
-        let took = did == Did::Accepted || (did == Did::Changed && key == Key::Enter);
+        let took = did == KeyEffect::Accepted || (did == KeyEffect::Changed && key == Key::Enter);
         let chosen = self.form.field("next").and_then(Field::chosen).filter(|_| took);
         let next = chosen.and_then(|at| options(review).get(at).map(|(next, _)| *next));
         match next {
-            Some(Next::Change) => self.ask(QuestionScreen::Welcome),
-            Some(Next::Again) => return self.review(),
-            Some(Next::Without) => {
+            Some(UnfitChoice::Change) => self.ask(QuestionScreen::Welcome),
+            Some(UnfitChoice::Again) => return self.review(),
+            Some(UnfitChoice::Without) => {
                 let stops: Vec<_> = review.stops().map(|finding| Value::from(finding.check)).collect();
                 let before = self.answers.value(SKIP).and_then(|value| value.as_array().cloned());
                 let all = before.unwrap_or_default().into_iter().chain(stops).collect();
@@ -73,16 +73,19 @@ impl Conversation {
 }
 
 /// The choices with their texts. A check that is needed cannot be left out.
-fn options(review: &Review) -> Vec<(Next, Choice)> {
+fn options(review: &Review) -> Vec<(UnfitChoice, Choice)> {
     let mut all = vec![
-        (Next::Change, Choice::new("Change the answers").with("A trial asks for less than production.")),
-        (Next::Again, Choice::new("Look at the machine again")),
+        (
+            UnfitChoice::Change,
+            Choice::new("Change the answers").with("A trial asks for less than production."),
+        ),
+        (UnfitChoice::Again, Choice::new("Look at the machine again")),
     ];
     if review.stops().all(|finding| finding.waivable) {
         let names: Vec<_> = review.stops().map(|finding| finding.check).collect();
         let option = Choice::new(format!("Install all the same, without the checks {}", names.join(", ")));
         all.push((
-            Next::Without,
+            UnfitChoice::Without,
             option.with("The machine stays as it is. The recorded answers say so too."),
         ));
     }

@@ -1,25 +1,26 @@
 //! Opening and closing help access.
 
 use super::{Conversation, ConversationEffect, ConversationPlace};
-use crate::live::help::{ACCOUNT, Access};
+use crate::live::help::{ACCOUNT, HelpAccess};
 use crate::ui::questions::ShownTrouble;
 use crate::ui::toolkit::Key;
-use crate::ui::toolkit::form::{Choice, Did, Field, Form};
+use crate::ui::toolkit::form::{Choice, Field, Form, KeyEffect};
 use crate::ui::toolkit::page::Tone;
 
 #[derive(Clone, Copy, Debug)]
-enum Next {
+enum HelpChoice {
     Open,
     Shell,
     Close,
     Back,
 }
 
-const CLOSED: [(Next, &str); 2] = [(Next::Open, "Let somebody log in"), (Next::Back, "Go back")];
-const OPEN: [(Next, &str); 3] = [
-    (Next::Shell, "Open a shell on this console"),
-    (Next::Close, "Let nobody log in any more"),
-    (Next::Back, "Go back, and leave it open"),
+const CLOSED: [(HelpChoice, &str); 2] =
+    [(HelpChoice::Open, "Let somebody log in"), (HelpChoice::Back, "Go back")];
+const OPEN: [(HelpChoice, &str); 3] = [
+    (HelpChoice::Shell, "Open a shell on this console"),
+    (HelpChoice::Close, "Let nobody log in any more"),
+    (HelpChoice::Back, "Go back, and leave it open"),
 ];
 
 impl Conversation {
@@ -48,24 +49,24 @@ impl Conversation {
             return self.back_from();
         }
         let did = self.form.key(key);
-        let took = did == Did::Accepted || (did == Did::Changed && key == Key::Enter);
+        let took = did == KeyEffect::Accepted || (did == KeyEffect::Changed && key == Key::Enter);
         let chosen = self.form.field(NEXT).and_then(Field::chosen).filter(|_| took);
         match chosen.and_then(|at| choices(self.access.as_ref()).get(at)) {
-            Some((Next::Open, _)) => {
+            Some((HelpChoice::Open, _)) => {
                 self.message = None;
                 self.wait("Making a password and starting the SSH server", ConversationEffect::OpenAccess)
             }
-            Some((Next::Close, _)) => {
+            Some((HelpChoice::Close, _)) => {
                 self.message = None;
                 self.wait("Closing", ConversationEffect::CloseAccess)
             }
-            Some((Next::Shell, _)) => self.wait("A shell has the console", ConversationEffect::Shell),
-            Some((Next::Back, _)) => self.back_from(),
+            Some((HelpChoice::Shell, _)) => self.wait("A shell has the console", ConversationEffect::Shell),
+            Some((HelpChoice::Back, _)) => self.back_from(),
             None => Vec::new(),
         }
     }
 
-    pub(super) fn opened(&mut self, opened: Result<Box<Access>, ShownTrouble>) {
+    pub(super) fn opened(&mut self, opened: Result<Box<HelpAccess>, ShownTrouble>) {
         match opened {
             Ok(access) => self.access = Some(*access),
             Err(trouble) => self.message = Some((Tone::Error, trouble.text())),
@@ -94,11 +95,11 @@ impl Conversation {
 
 const NEXT: &str = "access";
 
-fn choices(access: Option<&Access>) -> &'static [(Next, &'static str)] {
+fn choices(access: Option<&HelpAccess>) -> &'static [(HelpChoice, &'static str)] {
     if access.is_some() { &OPEN } else { &CLOSED }
 }
 
-fn fields(access: Option<&Access>) -> Vec<Field> {
+fn fields(access: Option<&HelpAccess>) -> Vec<Field> {
     let options = choices(access).iter().map(|(_, name)| Choice::new(*name)).collect();
     let choice = Field::choice(NEXT, "What now?", options, Some(0));
     let Some(access) = access else { return vec![Field::text("", SHUT), choice] };

@@ -4,7 +4,7 @@ use super::{Conversation, ConversationEffect, ConversationPlace};
 use crate::ui::questions::ConfigOrigin;
 use crate::ui::questions::screens::QuestionScreen;
 use crate::ui::toolkit::Key;
-use crate::ui::toolkit::form::{Choice, Did, Field, Form};
+use crate::ui::toolkit::form::{Choice, Field, Form, KeyEffect};
 use crate::ui::toolkit::page::Tone;
 
 const FROM: &str = "from";
@@ -36,12 +36,12 @@ impl Conversation {
         }
         let enters = key == Key::Enter && at == FROM;
         match did {
-            Did::Changed | Did::Left(_) if enters && from == BEHIND_URL => {
+            KeyEffect::Changed | KeyEffect::Left(_) if enters && from == BEHIND_URL => {
                 self.form.focus_on(URL);
                 Vec::new()
             }
-            Did::Changed if enters => self.fetch(from),
-            Did::Accepted => self.fetch(from),
+            KeyEffect::Changed if enters => self.fetch(from),
+            KeyEffect::Accepted => self.fetch(from),
             _ => Vec::new(),
         }
     }

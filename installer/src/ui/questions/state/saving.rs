@@ -1,12 +1,12 @@
 //! Saving logs, or the answers, on a stick or a server.
 
-use super::{Conversation, ConversationEffect, ConversationPlace, Keepsake, Saving};
+use super::{Conversation, ConversationEffect, ConversationPlace, SavedFile, Saving};
 use crate::report::UploadMethod;
 use crate::ui::questions::{Destination, ShownTrouble};
 use crate::ui::toolkit::Key;
-use crate::ui::toolkit::form::{Choice, Did, Field, Form};
+use crate::ui::toolkit::form::{Choice, Field, Form, KeyEffect};
 use crate::ui::toolkit::page::Tone;
-use crate::usb_stick::Survey;
+use crate::usb_stick::StickSurvey;
 use model::config::InstallConfig;
 use model::config::text::HttpUrl;
 
@@ -22,7 +22,7 @@ const METHODS: [(UploadMethod, &str); 2] = [
 
 impl Conversation {
     /// Asks where to save something.
-    pub(super) fn keep(&mut self, what: Keepsake) -> Vec<ConversationEffect> {
+    pub(super) fn keep(&mut self, what: SavedFile) -> Vec<ConversationEffect> {
         let back = Box::new(std::mem::replace(&mut self.place, ConversationPlace::Load));
         self.message = None;
         let (url, method) = (String::new(), UploadMethod::default());
@@ -36,7 +36,7 @@ impl Conversation {
         self.place = ConversationPlace::Save(saving, back);
     }
 
-    pub(super) fn surveyed(&mut self, found: Result<Survey, ShownTrouble>) {
+    pub(super) fn surveyed(&mut self, found: Result<StickSurvey, ShownTrouble>) {
         let ConversationPlace::Save(saving, _) = &mut self.place else { return };
         match found {
             Ok(found) => {
@@ -47,7 +47,7 @@ impl Conversation {
                 saving.trouble = None;
             }
             Err(trouble) => {
-                saving.found = Some(Survey::default());
+                saving.found = Some(StickSurvey::default());
                 saving.trouble = Some(trouble);
             }
         }
@@ -90,12 +90,12 @@ impl Conversation {
         }
         match did {
             // Enter takes a volume and saves; a URL has still to be typed.
-            Did::Changed if key == Key::Enter && at == WHERE && !saving.wants_url() => self.save(),
-            Did::Changed | Did::Left(_) if key == Key::Enter && at == WHERE => {
+            KeyEffect::Changed if key == Key::Enter && at == WHERE && !saving.wants_url() => self.save(),
+            KeyEffect::Changed | KeyEffect::Left(_) if key == Key::Enter && at == WHERE => {
                 self.form.focus_on(URL);
                 Vec::new()
             }
-            Did::Accepted => self.save(),
+            KeyEffect::Accepted => self.save(),
             _ => Vec::new(),
         }
     }
@@ -116,12 +116,12 @@ impl Conversation {
         let what = saving.what;
         self.form.replace(fields(saving, self.config.as_deref()));
         match (what, destination, self.config.clone()) {
-            (Keepsake::Logs, destination, _) => self
+            (SavedFile::Logs, destination, _) => self
                 .wait("Collecting and saving the logs", ConversationEffect::SaveLogs(Box::new(destination))),
-            (Keepsake::Configuration, Destination::Volume(volume), Some(config)) => {
+            (SavedFile::Configuration, Destination::Volume(volume), Some(config)) => {
                 self.wait("Saving", ConversationEffect::SaveConfiguration(config, Box::new(volume)))
             }
-            (Keepsake::Configuration, ..) => Vec::new(),
+            (SavedFile::Configuration, ..) => Vec::new(),
         }
     }
 }
@@ -133,7 +133,7 @@ impl Saving {
 
     /// The index of the URL among the choices; only logs are sent to servers.
     fn url_at(&self) -> Option<usize> {
-        (self.what == Keepsake::Logs).then(|| self.count())
+        (self.what == SavedFile::Logs).then(|| self.count())
     }
 
     fn wants_url(&self) -> bool {
@@ -171,16 +171,16 @@ impl Saving {
 
 fn fields(saving: &Saving, config: Option<&InstallConfig>) -> Vec<Field> {
     let mut fields = match saving.what {
-        Keepsake::Logs => vec![Field::text("", LOGS)],
-        Keepsake::Configuration if config.is_some_and(|config| config.token.is_some()) => {
+        SavedFile::Logs => vec![Field::text("", LOGS)],
+        SavedFile::Configuration if config.is_some_and(|config| config.token.is_some()) => {
             vec![Field::text("Keep it as safe as the cluster", TOKEN), Field::text("", NEXT_NODE)]
         }
-        Keepsake::Configuration => vec![Field::text("", NEXT_NODE)],
+        SavedFile::Configuration => vec![Field::text("", NEXT_NODE)],
     };
     let Some(found) = &saving.found else { return fields };
-    let volume = |volume: &crate::usb_stick::Volume| Choice::new(volume.describe()).with(&*volume.disk);
+    let volume = |volume: &crate::usb_stick::StickVolume| Choice::new(volume.describe()).with(&*volume.disk);
     let mut options: Vec<_> = found.volumes.iter().map(volume).collect();
-    if saving.what == Keepsake::Logs {
+    if saving.what == SavedFile::Logs {
         options.push(Choice::new("A server, over HTTP or HTTPS"));
     }
     let mut choice = Field::choice(WHERE, "Where to?", options, saving.chosen);

@@ -9,7 +9,7 @@ use super::{Conversation, ConversationEffect, ConversationPlace, Review};
 use crate::ui::questions::screens::QuestionScreen;
 use crate::ui::questions::{ConversationEnd, ShownNodes};
 use crate::ui::toolkit::Key;
-use crate::ui::toolkit::form::{Choice, Did, Field, Form};
+use crate::ui::toolkit::form::{Choice, Field, Form, KeyEffect};
 use crate::ui::toolkit::text::Scroll;
 
 /// After this long without a key the countdown begins again: the key may have been noise on a serial line, and an unattended node
@@ -18,7 +18,7 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// A choice about a finished node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Next {
+enum NodeChoice {
     Start,
     Disks,
     Over,
@@ -55,7 +55,7 @@ impl Conversation {
     }
 
     pub(super) fn show_standing(&mut self, standing: StandingNodes) {
-        let options = self.ways(&standing).into_iter().map(|(_, option)| option).collect();
+        let options = self.choices(&standing).into_iter().map(|(_, option)| option).collect();
         self.form = Form::new(vec![Field::choice("next", "What now?", options, Some(0))]);
         self.place = ConversationPlace::Standing(StandingNodes { left: None, ends: None, ..standing });
     }
@@ -115,27 +115,27 @@ impl Conversation {
         }
         let standing = standing.clone();
         let did = self.form.key(key);
-        let took = did == Did::Accepted || (did == Did::Changed && key == Key::Enter);
+        let took = did == KeyEffect::Accepted || (did == KeyEffect::Changed && key == Key::Enter);
         let chosen = self.form.field("next").and_then(Field::chosen).filter(|_| took);
-        let next = chosen.and_then(|at| self.ways(&standing).get(at).map(|(next, _)| *next));
+        let next = chosen.and_then(|at| self.choices(&standing).get(at).map(|(next, _)| *next));
         self.message = if next.is_some() { None } else { self.message.take() };
         match next {
-            Some(Next::Start) => return self.start_node(),
-            Some(Next::Disks) => {
+            Some(NodeChoice::Start) => return self.start_node(),
+            Some(NodeChoice::Disks) => {
                 self.place = ConversationPlace::Disks(
                     Scroll::default(),
                     Box::new(ConversationPlace::Standing(standing)),
                 )
             }
-            Some(Next::Over) => {
+            Some(NodeChoice::Over) => {
                 self.accepted = standing.nodes;
                 match standing.review {
                     Some(review) => self.place = ConversationPlace::Review(*review),
                     None => return self.review(),
                 }
             }
-            Some(Next::Change) => self.ask(QuestionScreen::Welcome),
-            Some(Next::PowerOff) => {
+            Some(NodeChoice::Change) => self.ask(QuestionScreen::Welcome),
+            Some(NodeChoice::PowerOff) => {
                 return self.wait("Ending", ConversationEffect::End(ConversationEnd::PowerOff));
             }
             None => {}
@@ -144,20 +144,20 @@ impl Conversation {
     }
 
     /// The choices with their texts.
-    fn ways(&self, standing: &StandingNodes) -> Vec<(Next, Choice)> {
+    fn choices(&self, standing: &StandingNodes) -> Vec<(NodeChoice, Choice)> {
         let quits = self.facts.can_quit || self.facts.rehearsal;
         let start = if quits { "Leave it as it is, and end" } else { "Start the node from its disk" };
         let over = Choice::new("Install over it").with("The plan comes first, and then the last question.");
         let all = [
-            (Next::Start, Choice::new(start).with("Nothing is written.")),
-            (Next::Disks, Choice::new("Look at the disks of this machine")),
-            (Next::Over, over),
-            (Next::Change, Choice::new("Change the answers")),
-            (Next::PowerOff, Choice::new("Power off")),
+            (NodeChoice::Start, Choice::new(start).with("Nothing is written.")),
+            (NodeChoice::Disks, Choice::new("Look at the disks of this machine")),
+            (NodeChoice::Over, over),
+            (NodeChoice::Change, Choice::new("Change the answers")),
+            (NodeChoice::PowerOff, Choice::new("Power off")),
         ];
-        let wanted = |next: Next| match next {
-            Next::Change => standing.review.is_some(),
-            Next::PowerOff => !quits,
+        let wanted = |next: NodeChoice| match next {
+            NodeChoice::Change => standing.review.is_some(),
+            NodeChoice::PowerOff => !quits,
             _ => true,
         };
         all.into_iter().filter(|(next, _)| wanted(*next)).collect()

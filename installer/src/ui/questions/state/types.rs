@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use crate::inventory::Inventory;
-use crate::live::help::Access;
+use crate::live::help::HelpAccess;
 use crate::report::UploadMethod;
 use crate::ui::questions::screens::QuestionScreen;
 use crate::ui::questions::{ConfigOrigin, ConversationEnd, Destination, ShownNode, ShownTrouble};
 use crate::ui::toolkit::Key;
 use crate::ui::toolkit::text::Scroll;
-use crate::usb_stick::{Survey, Volume};
+use crate::usb_stick::{StickSurvey, StickVolume};
 use base::progress::Event;
 use model::config::sources::Combined;
 use model::config::{InstallConfig, Secret};
@@ -83,16 +83,16 @@ pub struct StandingNodes {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Keepsake {
+pub enum SavedFile {
     Logs,
     Configuration,
 }
 
 #[derive(Clone, Debug)]
 pub struct Saving {
-    pub what: Keepsake,
+    pub what: SavedFile,
     /// The sticks; `None` while they are looked for.
-    pub found: Option<Survey>,
+    pub found: Option<StickSurvey>,
     /// The chosen volume; the number after the last is a URL.
     pub chosen: Option<usize>,
     /// The URL as it is typed.
@@ -162,13 +162,13 @@ pub enum EffectOutcome {
     /// Of [`ConversationEffect::Install`]; where the answers are recorded.
     Installed(Result<Option<String>, ShownTrouble>),
     /// Of [`ConversationEffect::Survey`].
-    Surveyed(Result<Survey, ShownTrouble>),
+    Surveyed(Result<StickSurvey, ShownTrouble>),
     /// Of [`ConversationEffect::SaveLogs`] and [`ConversationEffect::SaveConfiguration`]; where it is.
     Saved(Result<String, ShownTrouble>),
     /// Of [`ConversationEffect::Show`].
     Shown(Result<Secret, ShownTrouble>),
     /// Of [`ConversationEffect::OpenAccess`].
-    Opened(Result<Box<Access>, ShownTrouble>),
+    Opened(Result<Box<HelpAccess>, ShownTrouble>),
     /// Of [`ConversationEffect::CloseAccess`].
     Closed(Result<(), ShownTrouble>),
     /// Of [`ConversationEffect::Shell`].
@@ -188,7 +188,7 @@ pub enum ConversationEffect {
     Install(Box<InstallConfig>),
     Survey,
     SaveLogs(Box<Destination>),
-    SaveConfiguration(Box<InstallConfig>, Box<Volume>),
+    SaveConfiguration(Box<InstallConfig>, Box<StickVolume>),
     /// Make a configuration of the answers, to show it.
     Show(Box<InstallConfig>),
     OpenAccess,

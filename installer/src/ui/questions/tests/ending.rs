@@ -100,7 +100,7 @@ fn a_stick_that_does_not_take_it_is_told_and_another_one_can_be_plugged_in() {
         "{seen}"
     );
     state.step(ConversationInput::Key(Key::Function(5)), Duration::ZERO);
-    state.step(ConversationInput::Ended(EffectOutcome::Surveyed(Ok(Survey::default()))), Duration::ZERO);
+    state.step(ConversationInput::Ended(EffectOutcome::Surveyed(Ok(StickSurvey::default()))), Duration::ZERO);
     let seen = picture(&mut state, SIZE);
     assert!(seen.contains("there is no stick with FAT") && !seen.contains("1 KiB"), "{seen}");
     press(&mut state, &[Key::Escape]);
@@ -216,7 +216,8 @@ fn a_server_that_did_not_start_is_told_and_the_password_is_shown_all_the_same() 
     let mut state = begun("");
     press(&mut state, &[Key::Function(9)]);
     state.step(ConversationInput::Key(Key::Enter), Duration::ZERO);
-    let access = Access { trouble: Some("the SSH server did not start: it is missing".into()), ..access() };
+    let access =
+        HelpAccess { trouble: Some("the SSH server did not start: it is missing".into()), ..access() };
     state.step(ConversationInput::Ended(EffectOutcome::Opened(Ok(Box::new(access)))), Duration::ZERO);
     let seen = picture(&mut state, SIZE);
     assert!(

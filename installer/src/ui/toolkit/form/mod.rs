@@ -140,7 +140,7 @@ impl Field {
 
 /// The effect of a key on a form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Did {
+pub enum KeyEffect {
     /// The key is not for forms.
     Nothing,
     /// Something inside a field, or nothing although the key is one for forms.
@@ -208,21 +208,21 @@ impl Form {
         self.focus_on(&id);
     }
 
-    pub fn key(&mut self, key: Key) -> Did {
+    pub fn key(&mut self, key: Key) -> KeyEffect {
         let Some(field) = self.fields.get_mut(self.focus).filter(|field| field.takes_focus()) else {
-            return if key == Key::Enter { Did::Accepted } else { Did::Nothing };
+            return if key == Key::Enter { KeyEffect::Accepted } else { KeyEffect::Nothing };
         };
         match field.key(key) {
-            Taken::No => {}
-            Taken::Moved => return Did::Stayed,
-            Taken::Changed => return Did::Changed,
+            FieldEffect::No => {}
+            FieldEffect::Moved => return KeyEffect::Stayed,
+            FieldEffect::Changed => return KeyEffect::Changed,
         }
         match key {
             Key::Tab | Key::Down => self.go(1),
             Key::BackTab | Key::Up => self.go(-1),
-            Key::Enter if self.is_last() => Did::Accepted,
+            Key::Enter if self.is_last() => KeyEffect::Accepted,
             Key::Enter => self.go(1),
-            _ => Did::Nothing,
+            _ => KeyEffect::Nothing,
         }
     }
 
@@ -231,7 +231,7 @@ impl Form {
     }
 
     /// Moves to the next field, or to the one before; at an end the focus stays.
-    fn go(&mut self, step: isize) -> Did {
+    fn go(&mut self, step: isize) -> KeyEffect {
         let left = self.focus;
         let mut at = left;
         while let Some(next) = at.checked_add_signed(step).filter(|next| *next < self.fields.len()) {
@@ -239,29 +239,29 @@ impl Form {
             if self.fields[at].takes_focus() {
                 self.focus = at;
                 self.fields[at].enter(step);
-                return Did::Left(left);
+                return KeyEffect::Left(left);
             }
         }
-        Did::Stayed
+        KeyEffect::Stayed
     }
 }
 
 /// The effect of a key on a field.
-enum Taken {
+enum FieldEffect {
     No,
     Moved,
     Changed,
 }
 
 impl Field {
-    fn key(&mut self, key: Key) -> Taken {
+    fn key(&mut self, key: Key) -> FieldEffect {
         match &mut self.kind {
             FieldKind::Line(line) | FieldKind::Secret(line) => {
                 let before = line.clone();
                 match line.key(key) {
-                    false => Taken::No,
-                    true if line.text() == before.text() => Taken::Moved,
-                    true => Taken::Changed,
+                    false => FieldEffect::No,
+                    true if line.text() == before.text() => FieldEffect::Moved,
+                    true => FieldEffect::Changed,
                 }
             }
             FieldKind::Choice { options, chosen, cursor } => match key {
@@ -274,25 +274,25 @@ impl Field {
                     }
                     match (key, usable, changed) {
                         // Enter goes on with the option that is taken already.
-                        (Key::Enter, true, false) => Taken::No,
-                        (_, _, true) => Taken::Changed,
-                        _ => Taken::Moved,
+                        (Key::Enter, true, false) => FieldEffect::No,
+                        (_, _, true) => FieldEffect::Changed,
+                        _ => FieldEffect::Moved,
                     }
                 }
-                _ => Taken::No,
+                _ => FieldEffect::No,
             },
             FieldKind::Marks { options, cursor } => match key {
                 Key::Up | Key::Down | Key::Home | Key::End => moved(cursor, options.len(), key),
                 Key::Char(' ') => match options.get_mut(*cursor) {
                     Some((option, marked)) if option.barred.is_none() => {
                         *marked = !*marked;
-                        Taken::Changed
+                        FieldEffect::Changed
                     }
-                    _ => Taken::Moved,
+                    _ => FieldEffect::Moved,
                 },
-                _ => Taken::No,
+                _ => FieldEffect::No,
             },
-            FieldKind::Text => Taken::No,
+            FieldKind::Text => FieldEffect::No,
         }
     }
 
@@ -327,7 +327,7 @@ impl Field {
 }
 
 /// Moves a cursor among options; at their ends the key is for the form.
-fn moved(cursor: &mut usize, count: usize, key: Key) -> Taken {
+fn moved(cursor: &mut usize, count: usize, key: Key) -> FieldEffect {
     let next = match key {
         Key::Up => cursor.checked_sub(1),
         Key::Down => Some(*cursor + 1),
@@ -337,8 +337,8 @@ fn moved(cursor: &mut usize, count: usize, key: Key) -> Taken {
     match next.filter(|next| *next < count) {
         Some(next) => {
             *cursor = next;
-            Taken::Moved
+            FieldEffect::Moved
         }
-        None => Taken::No,
+        None => FieldEffect::No,
     }
 }

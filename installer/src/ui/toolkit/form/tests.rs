@@ -22,18 +22,18 @@ fn form() -> Form {
     ])
 }
 
-fn press(form: &mut Form, keys: &[Key]) -> Vec<Did> {
+fn press(form: &mut Form, keys: &[Key]) -> Vec<KeyEffect> {
     keys.iter().map(|key| form.key(*key)).collect()
 }
 
 #[test]
 fn moving_changes_nothing_and_enter_takes_what_is_under_the_cursor() {
     let mut form = form();
-    assert_eq!(press(&mut form, &[Key::Down, Key::Down]), [Did::Stayed, Did::Left(1)]);
+    assert_eq!(press(&mut form, &[Key::Down, Key::Down]), [KeyEffect::Stayed, KeyEffect::Left(1)]);
     assert_eq!(form.field("mode").unwrap().chosen(), Some(0));
-    assert_eq!(press(&mut form, &[Key::Up]), [Did::Left(2)]);
+    assert_eq!(press(&mut form, &[Key::Up]), [KeyEffect::Left(2)]);
     press(&mut form, &[Key::Down]);
-    assert_eq!(press(&mut form, &[Key::Enter, Key::Enter]), [Did::Changed, Did::Left(1)]);
+    assert_eq!(press(&mut form, &[Key::Enter, Key::Enter]), [KeyEffect::Changed, KeyEffect::Left(1)]);
     assert_eq!(form.field("mode").unwrap().chosen(), Some(1));
 }
 
@@ -45,17 +45,17 @@ fn text_goes_into_the_line_in_focus_and_enter_on_the_last_field_accepts() {
     assert_eq!(form.field("token").unwrap().typed().as_deref(), Some("xy"));
     assert_eq!(
         press(&mut form, &[Key::Enter, Key::Down, Key::Char(' '), Key::Enter]),
-        [Did::Left(3), Did::Stayed, Did::Changed, Did::Accepted]
+        [KeyEffect::Left(3), KeyEffect::Stayed, KeyEffect::Changed, KeyEffect::Accepted]
     );
     assert_eq!(form.field("cards").unwrap().marked(), [1]);
-    assert_eq!(press(&mut form, &[Key::Escape, Key::Function(5)]), [Did::Nothing, Did::Nothing]);
+    assert_eq!(press(&mut form, &[Key::Escape, Key::Function(5)]), [KeyEffect::Nothing, KeyEffect::Nothing]);
 }
 
 #[test]
 fn what_is_barred_cannot_be_taken_and_says_why() {
     let barred = Choice { barred: Some("it holds the medium".into()), ..Choice::new("/dev/sr0") };
     let mut form = Form::new(vec![Field::choice("disk", "Disk", vec![barred], None)]);
-    assert_eq!(press(&mut form, &[Key::Enter, Key::Char(' ')]), [Did::Stayed, Did::Stayed]);
+    assert_eq!(press(&mut form, &[Key::Enter, Key::Char(' ')]), [KeyEffect::Stayed, KeyEffect::Stayed]);
     assert_eq!(form.fields[0].chosen(), None);
     let picture = shown(Size::new(60, 4), |frame| form.draw(frame, frame.area(), theme()));
     assert_eq!(picture, "Disk\n  ( ) /dev/sr0\n      cannot be taken: it holds the medium\n\n");

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::heard::Heard;
+use super::loop_event::LoopEvent;
 use crate::ui::questions::{InstallMachine, ShownTrouble};
 use crate::ui::toolkit::capabilities::term_of_device;
 use crate::ui::toolkit::{Console, Keyboard, Screen};
@@ -17,7 +17,7 @@ use model::config::Secret;
 const KEY_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// A console as the loop has it.
-pub(super) struct Seat {
+pub(super) struct LoopConsole {
     name: String,
     /// `None` while a shell has the console, and after it is gone.
     screen: Option<Screen>,
@@ -33,7 +33,7 @@ pub(super) struct Listener {
     shell: Receiver<Secret>,
 }
 
-impl Seat {
+impl LoopConsole {
     /// Takes a console; its news carries the number.
     pub(super) fn take(console: Console, number: usize) -> Result<(Self, Listener)> {
         let device = console.name().to_owned();
@@ -60,7 +60,7 @@ impl Seat {
         (self.screen, self.gone) = (None, true);
     }
 
-    /// Lends the console to a shell, if it exists; returns whether it did. It comes back with [`Heard::Back`].
+    /// Lends the console to a shell, if it exists; returns whether it did. It comes back with [`LoopEvent::Back`].
     pub(super) fn lend(&mut self, password: Secret) -> bool {
         let Some(mut screen) = self.screen.take() else { return false };
         screen.leave();
@@ -75,17 +75,22 @@ impl Seat {
 
 impl Listener {
     /// Sends the keys until the end.
-    pub(super) fn listen(mut self, sender: &Sender<Heard>, over: &AtomicBool, machine: &dyn InstallMachine) {
+    pub(super) fn listen(
+        mut self,
+        sender: &Sender<LoopEvent>,
+        over: &AtomicBool,
+        machine: &dyn InstallMachine,
+    ) {
         while !over.load(Ordering::Relaxed) {
             let heard = match self.shell.try_recv() {
                 Ok(password) => self.shell(machine, &password),
                 Err(_) => match self.keyboard.wait(KEY_TIMEOUT) {
                     Ok(keys) if keys.is_empty() => continue,
-                    Ok(keys) => Heard::Keys(self.number, keys),
-                    Err(_) => Heard::Gone(self.number),
+                    Ok(keys) => LoopEvent::Keys(self.number, keys),
+                    Err(_) => LoopEvent::Gone(self.number),
                 },
             };
-            let gone = matches!(heard, Heard::Gone(_) | Heard::Back(_, None, _));
+            let gone = matches!(heard, LoopEvent::Gone(_) | LoopEvent::Back(_, None, _));
             if sender.send(heard).is_err() || gone {
                 return;
             }
@@ -93,7 +98,7 @@ impl Listener {
     }
 
     /// Lends the console to a shell, and takes it again.
-    fn shell(&mut self, machine: &dyn InstallMachine, password: &Secret) -> Heard {
+    fn shell(&mut self, machine: &dyn InstallMachine, password: &Secret) -> LoopEvent {
         let lent = self.keyboard.lend().map_err(anyhow::Error::from);
         let came = lent.and_then(|terminal| machine.shell(terminal, term_of_device(&self.device), password));
         let came = came.map_err(|error| ShownTrouble::of(&error, None));
@@ -105,6 +110,6 @@ impl Listener {
             }
             Err(_) => None,
         };
-        Heard::Back(self.number, screen, came)
+        LoopEvent::Back(self.number, screen, came)
     }
 }

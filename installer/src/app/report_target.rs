@@ -12,12 +12,12 @@ use model::config::text::HttpUrl;
 
 /// The server, if there is one, and the tokens on the kernel command line, which must not appear in any text.
 #[derive(Default)]
-pub(crate) struct Audience {
+pub(crate) struct ReportTarget {
     pub(crate) url: Option<HttpUrl>,
     pub(crate) tokens: Vec<String>,
 }
 
-impl Audience {
+impl ReportTarget {
     /// The server that `--report` or else the kernel parameter names.
     pub(crate) fn of(given: Option<&str>) -> Result<Self> {
         let line = gather::kernel_command_line()?;

@@ -4,7 +4,7 @@ use crate::ui::questions::ShownTrouble;
 use crate::ui::questions::state::ConversationInput;
 use crate::ui::toolkit::{Key, Screen};
 
-pub(super) enum Heard {
+pub(super) enum LoopEvent {
     /// Keys of the console of this number.
     Keys(usize, Vec<Key>),
     Gone(usize),
