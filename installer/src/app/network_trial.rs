@@ -99,7 +99,7 @@ fn show(trials: &Trials<'_>, root: &Path, context: &Context) -> Result<()> {
 
 /// The networks as a document; remarks are in comments, so that it can be tried as it is.
 fn shown(networks: &Networks, standing: &TrialStatus) -> String {
-    let told = match standing {
+    let remarks = match standing {
         TrialStatus::None => String::new(),
         TrialStatus::Ended(ended) => ended.to_string(),
         TrialStatus::Now(now) => {
@@ -107,7 +107,7 @@ fn shown(networks: &Networks, standing: &TrialStatus) -> String {
             format!("On trial for another {} seconds:{changes}", now.left)
         }
     };
-    let comment: String = told.lines().map(|line| format!("# {line}\n")).collect();
+    let comment: String = remarks.lines().map(|line| format!("# {line}\n")).collect();
     format!("{comment}{}", networks.to_yaml())
 }
 

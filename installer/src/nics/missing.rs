@@ -115,8 +115,8 @@ impl MissingCards {
     pub fn lines(&self) -> Vec<String> {
         let head = if self.cards.len() == 1 { "NETWORK CARD MISSING" } else { "NETWORK CARDS MISSING" };
         let missing = self.missing().into_iter().map(|line| format!("{head}: {line}"));
-        let there = self.there().into_iter().map(|line| format!("Card in this machine: {line}"));
-        missing.chain(there).chain([Self::next().to_owned()]).collect()
+        let present = self.there().into_iter().map(|line| format!("Card in this machine: {line}"));
+        missing.chain(present).chain([Self::next().to_owned()]).collect()
     }
 }
 

@@ -58,7 +58,7 @@ pub(crate) fn write(root: &Root, file: &NodeFile) -> Result<bool> {
         return root.link(&file.path, Path::new(OsStr::from_bytes(&file.bytes)));
     }
     // Files of the node belong to root. The group is the image's: `shadow` has its own.
-    let there = root.status(&file.path)?.filter(|there| there.owner.user == 0);
-    let owner = Owner { user: 0, group: there.map_or(0, |there| there.owner.group) };
+    let existing = root.status(&file.path)?.filter(|existing| existing.owner.user == 0);
+    let owner = Owner { user: 0, group: existing.map_or(0, |existing| existing.owner.group) };
     root.write(&file.path, &file.bytes, Attributes { mode: file.mode, owner: Some(owner) })
 }

@@ -116,8 +116,8 @@ pub fn check(
             }
         };
         report.present += usize::from(state != Some(BlobState::Missing));
-        let told = state.filter(|state| *state != BlobState::Missing || !report.deferred);
-        report.faults.extend(told.map(|state| BlobFault {
+        let fault = state.filter(|state| *state != BlobState::Missing || !report.deferred);
+        report.faults.extend(fault.map(|state| BlobFault {
             digest: *digest,
             state,
             images: users(release, role, digest),

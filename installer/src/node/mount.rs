@@ -42,9 +42,9 @@ impl Mounter for SystemMounter {
     fn mount(&mut self, source: &MountSource, target: &Path) -> Result<()> {
         let (what, kind, flags, options) = arguments(source);
         // The kernel shows the source as it was given; the device itself says more than a link to it.
-        let given = what.canonicalize().ok().filter(|_| kind == Some("ext4"));
-        let given = given.as_ref().unwrap_or(&what);
-        let result = nix::mount::mount(Some(given), target, kind, flags, options.as_deref());
+        let device = what.canonicalize().ok().filter(|_| kind == Some("ext4"));
+        let device = device.as_ref().unwrap_or(&what);
+        let result = nix::mount::mount(Some(device), target, kind, flags, options.as_deref());
         result.map_err(|error| {
             let text = format!("mounting {} at {}", what.display(), target.display());
             Failure::new(Class::DiskIo, text).because(error).hint(hint(source)).into()

@@ -75,15 +75,15 @@ fn copy_children(from: &Path, to: &Directory, owner: Option<Owner>) -> Result<()
 fn copy(from: &Path, to: &Directory, name: &OsStr, owner: Option<Owner>) -> Result<()> {
     let metadata = fs::symlink_metadata(from).with_context(|| format!("reading {}", from.display()))?;
     let what = || format!("copying {}", from.display());
-    let there = to.entry(name).with_context(what)?;
+    let existing = to.entry(name).with_context(what)?;
     let image = Owner { user: metadata.uid(), group: metadata.gid() };
     let owner_there = Some(owner.unwrap_or(image));
     let attributes = Attributes { mode: metadata.permissions().mode() & 0o7777, owner: owner_there };
     let kind = metadata.file_type();
     if kind.is_dir() {
-        match there {
+        match existing {
             // A link or file in the place of a directory was put there on the node.
-            Some(there) if there.kind != EntryKind::Directory => return Ok(()),
+            Some(existing) if existing.kind != EntryKind::Directory => return Ok(()),
             Some(_) => {}
             None => {
                 to.make(name, 0o700).with_context(what)?;
@@ -92,7 +92,7 @@ fn copy(from: &Path, to: &Directory, name: &OsStr, owner: Option<Owner>) -> Resu
         }
         return copy_children(from, &to.child(name).with_context(what)?, owner);
     }
-    if there.is_some() {
+    if existing.is_some() {
         return Ok(());
     }
     if kind.is_symlink() {

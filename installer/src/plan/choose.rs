@@ -52,11 +52,11 @@ pub(super) fn deliberate(disk: &Disk, path: &Path, key: &str) -> Result<(), Fail
     let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
     let by_id = path.parent().is_some_and(|parent| parent.ends_with("by-id"));
     // udev replaces characters that it does not allow in names by underscores.
-    let told = disk.serial.as_ref().is_some_and(|serial| {
+    let names_serial = disk.serial.as_ref().is_some_and(|serial| {
         let known: String = serial.chars().map(|c| if c.is_whitespace() { '_' } else { c }).collect();
         !known.is_empty() && name.contains(&known)
     });
-    if !disk.removable || disk.boot_medium || (by_id && told) {
+    if !disk.removable || disk.boot_medium || (by_id && names_serial) {
         return Ok(());
     }
     let what = format!("{} is removable, and {} does not say which it is", disk.describe(), path.display());
@@ -146,23 +146,23 @@ fn matching<'a>(inventory: &'a Inventory, clauses: &DiskClauses, key: &str) -> R
     match met[..] {
         [disk] => Ok(disk),
         [] => {
-            let told: Vec<_> = judged
+            let reasons: Vec<_> = judged
                 .iter()
                 .map(|(disk, failed)| format!("{}: {}", disk.path.display(), failed.join(", ")))
                 .collect();
-            let told = if told.is_empty() { "no disk was found".into() } else { told.join("; ") };
+            let reasons = if reasons.is_empty() { "no disk was found".into() } else { reasons.join("; ") };
             Err(refuse(format!("no disk meets the clauses of {key}"))
-                .because(anyhow::anyhow!("{told}"))
+                .because(anyhow::anyhow!("{reasons}"))
                 .hint(listing(inventory)))
         }
         _ => {
-            let told: Vec<_> = met.iter().map(|disk| disk.describe()).collect();
+            let descriptions: Vec<_> = met.iter().map(|disk| disk.describe()).collect();
             let hint = match difference(&met) {
                 Some(clause) => format!("Add a clause that only one of them meets, such as {clause}."),
                 None => ALIKE.into(),
             };
             Err(refuse(format!("{} disks meet the clauses of {key}", met.len()))
-                .because(anyhow::anyhow!("{}", told.join("; ")))
+                .because(anyhow::anyhow!("{}", descriptions.join("; ")))
                 .hint(hint))
         }
     }

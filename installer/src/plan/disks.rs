@@ -96,10 +96,12 @@ pub(super) fn refuse_protected(install: &Install, chosen: &[&Disk]) -> Result<()
 fn empty(disk: &Disk) -> Result<(), Failure> {
     let content = disk.signatures.iter().filter(|found| found.kind.holds_content());
     let content = content.map(|found| format!("{}  {found}", disk.path.display()));
-    let told: Vec<_> = content.chain(disk.partitions.iter().map(FoundPartition::describe)).collect();
+    let described: Vec<_> = content.chain(disk.partitions.iter().map(FoundPartition::describe)).collect();
     let path = disk.path.display();
     let (what, why) = match &disk.unread {
-        _ if !told.is_empty() => (format!("{path} is not empty, and install.wipe is none"), told.join("; ")),
+        _ if !described.is_empty() => {
+            (format!("{path} is not empty, and install.wipe is none"), described.join("; "))
+        }
         Some(why) => (format!("what is on {path} is not known, and install.wipe is none"), why.clone()),
         None => return Ok(()),
     };

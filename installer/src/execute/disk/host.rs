@@ -108,8 +108,8 @@ impl Host for SystemHost {
         let deadline = Instant::now() + NODES_TIMEOUT;
         loop {
             // The kernel refuses while another program reads an old partition.
-            let told = kernel_calls::reread_partitions(&file).context("the kernel refused the new table");
-            let found = told.and_then(|()| find_nodes(&self.sys, &disk.name, partitions));
+            let reread = kernel_calls::reread_partitions(&file).context("the kernel refused the new table");
+            let found = reread.and_then(|()| find_nodes(&self.sys, &disk.name, partitions));
             match found {
                 Ok(nodes) => return Ok(nodes),
                 Err(error) if Instant::now() >= deadline => {

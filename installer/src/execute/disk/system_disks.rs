@@ -103,10 +103,10 @@ const PARALLEL_BYTES_MIN: usize = 256 << 10;
 
 impl BlockDevice for SystemDisks<'_> {
     fn describe(&self) -> String {
-        let told = |disk: &SystemDisk<'_>| disk.device.describe();
+        let name = |disk: &SystemDisk<'_>| disk.device.describe();
         match self.disks.get(self.failed.load(Ordering::Relaxed)) {
-            Some(failed) => told(failed),
-            None => self.disks.iter().map(told).collect::<Vec<_>>().join(" and "),
+            Some(failed) => name(failed),
+            None => self.disks.iter().map(name).collect::<Vec<_>>().join(" and "),
         }
     }
 

@@ -114,7 +114,7 @@ pub(in crate::execute) fn read_back(
     }
     let place = first_difference(device, partition, payload, source, cancel)?;
     let what = format!("{} on {}", payload.path, partition.name.as_str());
-    let told = anyhow::anyhow!("the disk returned other bytes than those of SHA-256 {}", payload.sha256);
+    let cause = anyhow::anyhow!("the disk returned other bytes than those of SHA-256 {}", payload.sha256);
     let failure = match place {
         Some(place) => {
             let what = format!("{what}, from its byte {place} on,");
@@ -126,7 +126,7 @@ pub(in crate::execute) fn read_back(
             Failure::new(Class::DiskIo, what).hint(device::UNRELIABLE)
         }
     };
-    Err(failure.because(told).into())
+    Err(failure.because(cause).into())
 }
 
 /// Whether the disk has `payload` in `partition` already, read as [`read_back`] does. A read error counts as no.

@@ -44,8 +44,8 @@ pub(in crate::execute) fn take_over(
     match taken {
         Err(error) if class_of(&error) == Class::Cancelled => Err(error),
         Err(error) => {
-            let told = format!("The file system {} is made again: {error:#}", name.as_str());
-            effects.progress.note("filesystems", told);
+            let message = format!("The file system {} is made again: {error:#}", name.as_str());
+            effects.progress.note("filesystems", message);
             Ok(false)
         }
         Ok(()) => Ok(true),

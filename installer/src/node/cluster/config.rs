@@ -119,10 +119,10 @@ fn networks(node: &ClusterNode<'_>) -> (Cidr, Cidr, Option<Ipv4Addr>) {
 
 /// Names of the API server beside its own.
 fn names(node: &ClusterNode<'_>) -> Vec<String> {
-    let given = node.config.install.vip.as_ref().map(Ipv4Addr::to_string);
+    let configured = node.config.install.vip.as_ref().map(Ipv4Addr::to_string);
     let sans = node.config.sans.iter().map(ToString::to_string);
     let mut names: Vec<String> = Vec::new();
-    for name in given.into_iter().chain(node.host.clone()).chain(sans) {
+    for name in configured.into_iter().chain(node.host.clone()).chain(sans) {
         if !names.contains(&name) {
             names.push(name);
         }
@@ -143,9 +143,9 @@ fn own_settings(node: &ClusterNode<'_>) -> Map<String, Value> {
     }
     put("node-label", json!(labels(node)));
     let witness = (node.part == ClusterPart::Witness).then_some(WITNESS);
-    let given = config.kubernetes.node_taints.iter().map(|taint| &**taint);
+    let configured = config.kubernetes.node_taints.iter().map(|taint| &**taint);
     let taints: Vec<&str> =
-        witness.into_iter().chain(given.filter(|taint| Some(*taint) != witness)).collect();
+        witness.into_iter().chain(configured.filter(|taint| Some(*taint) != witness)).collect();
     if !taints.is_empty() {
         put("node-taint", json!(taints));
     }
@@ -171,18 +171,18 @@ fn labels(node: &ClusterNode<'_>) -> Vec<String> {
 
 /// Computed arguments, each replaced by the document's of the same name, and then those.
 fn kubelet(node: &ClusterNode<'_>) -> Vec<String> {
-    let given: Vec<&str> = node.config.kubernetes.kubelet_args.iter().map(|line| &**line).collect();
+    let configured: Vec<&str> = node.config.kubernetes.kubelet_args.iter().map(|line| &**line).collect();
     let name = |argument: &str| argument.split('=').next().unwrap_or_default().to_owned();
-    let pods = given.iter().rev().find_map(|argument| argument.strip_prefix("max-pods=")?.parse().ok());
+    let pods = configured.iter().rev().find_map(|argument| argument.strip_prefix("max-pods=")?.parse().ok());
     let (system, kubelet) = reserved(node.size, pods.unwrap_or(PODS));
     let own = [
         format!("max-pods={PODS}"),
         format!("system-reserved={}", system.option()),
         format!("kube-reserved={}", kubelet.option()),
     ];
-    let replaced = |argument: &String| given.iter().any(|other| name(other) == name(argument));
+    let replaced = |argument: &String| configured.iter().any(|other| name(other) == name(argument));
     let own = own.into_iter().filter(|argument| !replaced(argument));
-    own.chain(given.iter().map(|argument| (*argument).to_owned())).collect()
+    own.chain(configured.iter().map(|argument| (*argument).to_owned())).collect()
 }
 
 /// Who did what to which object, without the content of any request, which could be a secret; and without the requests that

@@ -116,10 +116,10 @@ fn hypervisor(node: &ClusterNode<'_>) -> Value {
     let install = &node.config.install;
     let mut storage = Map::new();
     storage.insert("defaultDataPath".to_owned(), json!(DATA));
-    let given = &install.harvester.longhorn.default_settings;
+    let configured = &install.harvester.longhorn.default_settings;
     for (key, percent) in [
-        ("guaranteedInstanceManagerCPU", given.guaranteed_instance_manager_cpu),
-        ("storageReservedPercentageForDefaultDisk", given.storage_reserved_percentage_for_default_disk),
+        ("guaranteedInstanceManagerCPU", configured.guaranteed_instance_manager_cpu),
+        ("storageReservedPercentageForDefaultDisk", configured.storage_reserved_percentage_for_default_disk),
     ] {
         storage.extend(percent.map(|percent| (key.to_owned(), json!(percent))));
     }

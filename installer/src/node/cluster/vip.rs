@@ -35,11 +35,11 @@ enum Vip<'a> {
 /// the cluster.
 fn vip_of<'a>(node: &'a ClusterNode<'_>) -> Option<Vip<'a>> {
     let install = &node.config.install;
-    let given = install.vip.as_ref().map(Ipv4Addr::to_string);
+    let configured = install.vip.as_ref().map(Ipv4Addr::to_string);
     if install.vip_mode == Some(VipMode::Dhcp) {
-        return Some(Vip::Dhcp { address: given, mac: install.vip_hw_addr.as_deref() });
+        return Some(Vip::Dhcp { address: configured, mac: install.vip_hw_addr.as_deref() });
     }
-    given.or_else(|| node.host.clone()).map(Vip::Static)
+    configured.or_else(|| node.host.clone()).map(Vip::Static)
 }
 
 pub(super) fn files(node: &ClusterNode<'_>) -> Vec<NodeFile> {

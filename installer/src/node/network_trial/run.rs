@@ -71,8 +71,8 @@ impl<'a> Trials<'a> {
     #[must_use]
     pub fn present(&self) -> AffectedNode {
         let ip = Invocation::new("ip").args(["-json", "-details", "address"]);
-        let told = self.runner.run(&ip).unwrap_or_default();
-        let devices: Vec<serde_json::Value> = serde_json::from_slice(&told).unwrap_or_default();
+        let output = self.runner.run(&ip).unwrap_or_default();
+        let devices: Vec<serde_json::Value> = serde_json::from_slice(&output).unwrap_or_default();
         let lists = devices.iter().filter_map(|device| device["addr_info"].as_array()).flatten();
         let addresses: Vec<Ipv4Addr> =
             lists.filter_map(|address| address["local"].as_str()?.parse().ok()).collect();

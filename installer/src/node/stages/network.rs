@@ -67,14 +67,14 @@ pub(crate) fn addresses(networks: &[&str], json: &[u8]) -> Vec<String> {
         let made = |name: &&str| device.ifname.strip_prefix(name).is_some_and(|rest| rest.starts_with("-b"));
         device.is_card() || networks.iter().any(made)
     };
-    let told = devices.iter().filter(own).filter_map(|device| {
+    let addresses = devices.iter().filter(own).filter_map(|device| {
         let global = device.addr_info.iter().filter(|address| address.scope == "global");
         let all: Vec<_> = global
             .filter_map(|address| Some(format!("{}/{}", address.local.as_ref()?, address.prefixlen?)))
             .collect();
         (!all.is_empty()).then(|| format!("{} {}", device.ifname, all.join(", ")))
     });
-    told.collect()
+    addresses.collect()
 }
 
 /// The address as `DEVICE has ADDRESS`, or why there is none.

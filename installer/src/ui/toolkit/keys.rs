@@ -114,13 +114,13 @@ fn multibyte(bytes: &[u8]) -> Decoded {
         0xf0..=0xf4 => 4,
         _ => return Decoded::Bytes(1, None),
     };
-    let there = &bytes[..length.min(bytes.len())];
-    match std::str::from_utf8(there) {
+    let available = &bytes[..length.min(bytes.len())];
+    match std::str::from_utf8(available) {
         Ok(text) => {
             let key = text.chars().next().filter(|c| !c.is_control()).map(Key::Char);
             Decoded::Bytes(length, key)
         }
-        Err(error) if error.error_len().is_none() && there.len() < length => Decoded::Beginning,
+        Err(error) if error.error_len().is_none() && available.len() < length => Decoded::Beginning,
         Err(_) => Decoded::Bytes(1, None),
     }
 }

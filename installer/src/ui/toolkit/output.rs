@@ -223,8 +223,8 @@ impl<W: Write> Backend for Output<W> {
     }
 
     fn size(&self) -> io::Result<Size> {
-        let told = (self.measure)().filter(|size| size.width > 0 && size.height > 0);
-        Ok(told.unwrap_or(USUAL))
+        let measured = (self.measure)().filter(|size| size.width > 0 && size.height > 0);
+        Ok(measured.unwrap_or(USUAL))
     }
 
     fn window_size(&mut self) -> io::Result<WindowSize> {
