@@ -41,7 +41,7 @@ pub(crate) fn fields(answers: &Answers, nics: &[Nic]) -> Vec<Field> {
     if marked.iter().filter(|marked| **marked).count() > 1 {
         let policies = [
             "active-backup: one card works, another takes over",
-            "802.3ad: LACP, which the switch has to know",
+            "802.3ad: LACP, which the switch must support",
             "balance-rr",
             "balance-xor",
             "broadcast",
@@ -49,7 +49,7 @@ pub(crate) fn fields(answers: &Answers, nics: &[Nic]) -> Vec<Field> {
             "balance-alb",
         ];
         let policies = policies.into_iter().map(Choice::new).collect();
-        fields.push(choice(answers, &at("bond_options.mode"), "How they work together", policies));
+        fields.push(choice(answers, &at("bond_options.mode"), "Bond mode", policies));
     }
     let methods = vec![Choice::new("From a DHCP server"), Choice::new("Fixed")];
     fields.push(choice(answers, &at("method"), "Address", methods));

@@ -153,7 +153,7 @@ fn let_somebody_in(vm: &mut Vm, artifacts: &Artifacts) -> Result<()> {
     let come = |password: &str| Ssh::by_password(port, "root", password, "cat /proc/cmdline");
     checks.that("nobody comes in by SSH before", come("x")?.code != 0);
     vm.serial.keys(&CTRL_P.to_string())?;
-    screen(vm, &["Nobody can log in to this system"], SCREEN_LIMIT, artifacts)?;
+    screen(vm, &["Help access is closed. Opening it"], SCREEN_LIMIT, artifacts)?;
     vm.serial.keys("\r")?;
     screen(vm, &["Host key SHA256:"], SCREEN_LIMIT, artifacts)?;
     let shown = vm.serial.screen();
@@ -163,9 +163,9 @@ fn let_somebody_in(vm: &mut Vm, artifacts: &Artifacts) -> Result<()> {
     checks.contains("what root sees over SSH", &came.said(), "nqrust.mode=install");
     checks.that("another password lets nobody in", come("abcd.efgh.jkmn.pqrs")?.code != 0);
     shell(vm, &password)?;
-    screen(vm, &["Let nobody log in any more"], SCREEN_LIMIT, artifacts)?;
+    screen(vm, &["Close help access"], SCREEN_LIMIT, artifacts)?;
     vm.serial.keys(&format!("{DOWN}\r"))?;
-    screen(vm, &["Nobody can log in any more"], SCREEN_LIMIT, artifacts)?;
+    screen(vm, &["Help access is closed."], SCREEN_LIMIT, artifacts)?;
     checks.that("nobody comes in by SSH afterwards", come(&password)?.code != 0);
     vm.serial.keys(&ESCAPE.to_string())?;
     screen(vm, &["names and servers"], SCREEN_LIMIT, artifacts)?;
@@ -299,7 +299,11 @@ fn first_boot(
     let document = ssh.run(&format!("sudo -n grep -c 10.0.2.77 {NODE_DOCUMENT}"))?;
     checks.that("the node's document has the address of the cluster", document != "0");
     let logs = ssh.run(&format!("sudo -n sh -c 'cat {INSTALL_LOGS}/*'"))?;
-    checks.contains("the log of the install", &logs, "The OS image is already there, and is not written again");
+    checks.contains(
+        "the log of the install",
+        &logs,
+        "The OS image is already there, and is not written again",
+    );
     steps::collect_logs(&ssh, artifacts, "first-boot")?;
     drop(ssh);
     vm.power_off(steps::SHUTDOWN_LIMIT)

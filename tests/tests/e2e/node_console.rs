@@ -195,7 +195,7 @@ fn administer(
     shows(ssh, MAC)?;
     picture(vm, "node-network", artifacts)?;
     press(vm, &format!("{ESCAPE}s"))?;
-    shows(ssh, "for root alone")?;
+    shows(ssh, "readable by root only")?;
     let bundles = ssh.run("sudo -n sh -c 'ls -l /var/lib/nqrust/support'")?;
     checks.contains("the support bundle", &bundles, "-rw-------");
     press(vm, "q")?;

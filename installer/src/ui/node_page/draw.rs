@@ -86,7 +86,7 @@ fn node(state: &mut NodePage, time: &str, frame: &mut Frame<'_>, theme: Theme) {
     let page = Page { title: &title, place: time, keys, message: said.or(trouble) };
     let body = page.draw(frame, theme);
     let Some(facts) = &state.facts else {
-        let rows = [("Looking at the node.".to_owned(), Style::new())];
+        let rows = [("Reading the state of the node.".to_owned(), Style::new())];
         let rows = if state.trouble.is_some() { &[][..] } else { &rows[..] };
         return text::draw(frame, body, rows, &mut state.node);
     };

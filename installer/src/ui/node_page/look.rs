@@ -96,14 +96,14 @@ impl ThisNode {
         let devices = self.devices();
         let Ok(mut known) = self.disks.lock() else { return Vec::new() };
         if known.0 != devices {
-            let told = match Inventory::scan(&self.roots()) {
+            let described = match Inventory::scan(&self.roots()) {
                 Ok(found) => {
                     let disks = found.disks.iter().filter(|disk| !disk.optical);
                     disks.map(|disk| disk.describe()).collect()
                 }
                 Err(error) => vec![format!("could not be looked at: {error}")],
             };
-            *known = (devices, told);
+            *known = (devices, described);
         }
         known.1.clone()
     }
@@ -120,7 +120,8 @@ impl ThisNode {
 
     /// Writes a support bundle to a directory.
     fn collect(&self, directory: &str) -> Result<PathBuf> {
-        let told = |text: Result<String>| text.unwrap_or_else(|error| format!("not known: {error:#}\n"));
+        let or_unknown =
+            |text: Result<String>| text.unwrap_or_else(|error| format!("not known: {error:#}\n"));
         let status = Status::gather(&self.root).and_then(|mut status| {
             status.look(&self.root, &*self.runner)?;
             Ok(status.to_string())
@@ -128,8 +129,8 @@ impl ThisNode {
         let configuration = self.config().map(|config| without_secrets(&config));
         let inventory = serde_json::to_string_pretty(&Inventory::scan(&self.roots())?)?;
         let files = vec![
-            ("status.txt", told(status)),
-            ("configuration.yaml", told(configuration)),
+            ("status.txt", or_unknown(status)),
+            ("configuration.yaml", or_unknown(configuration)),
             ("inventory.json", inventory),
         ];
         let secrets = self.secrets();
@@ -175,7 +176,7 @@ impl NodeControl for ThisNode {
     fn bundle(&self, volume: Option<&StickVolume>) -> Result<String> {
         let Some(volume) = volume else {
             let path = self.collect(BUNDLES)?;
-            return Ok(format!("It is in {}, for root alone.", path.display()));
+            return Ok(format!("It is in {}, readable by root only.", path.display()));
         };
         // The disks of the node may be broken: nothing here touches them.
         let path = self.collect(report::DIRECTORY)?;

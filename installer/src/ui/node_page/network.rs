@@ -154,7 +154,7 @@ impl NetworkPage {
         self.renew();
         if let Some(field) = self.form.fields.iter().find(|field| !field.errors.is_empty()) {
             let (id, label) = (field.id.clone(), field.label.clone());
-            self.message = Some((Tone::Error, format!("Put right what is marked with ! under \"{label}\".")));
+            self.message = Some((Tone::Error, format!("Correct what is marked with ! under \"{label}\".")));
             self.form.focus_on(&id);
             return NetworkStep::Stay;
         }

@@ -37,7 +37,7 @@ impl BundlePlaces {
         let places = std::iter::once(node).chain(survey.volumes.iter().map(volume)).collect();
         let mut fields = vec![Field::choice("place", "Where to", places, Some(0))];
         if !survey.others.is_empty() {
-            fields.push(Field::text("Others cannot be taken", &survey.others.join("\n")));
+            fields.push(Field::text("Other volumes cannot be used", &survey.others.join("\n")));
         }
         Self { form: Form::new(fields), volumes: survey.volumes }
     }
@@ -338,9 +338,9 @@ impl NodePage {
 
     fn act(&mut self, action: Action) -> NodePageEffect {
         let begun = match &action {
-            Action::Power(Power::Restart) => "The machine starts again.",
-            Action::Power(Power::Off) => "The machine goes off.",
-            Action::Bundle(_) => "Collecting what there is; this can take a minute.",
+            Action::Power(Power::Restart) => "The machine restarts.",
+            Action::Power(Power::Off) => "The machine is powered off.",
+            Action::Bundle(_) => "Collecting the support bundle; this can take a minute.",
             Action::Confirm => "Keeping the new network.",
             Action::Revert => "Bringing the old network back.",
         };

@@ -199,7 +199,9 @@ fn a_node_whose_network_card_is_missing_says_so_before_anything_else() {
 #[test]
 fn an_administrator_is_offered_actions_and_asked_before_a_restart() {
     let mut state = state(true, Some(ready()));
-    state.take(NodePageInput::Done(Ok("It is in /var/lib/nqrust/support/a.tar.gz, for root alone.".into())));
+    state.take(NodePageInput::Done(Ok(
+        "It is in /var/lib/nqrust/support/a.tar.gz, readable by root only.".into()
+    )));
     golden("administrator", state.clone());
     assert_eq!(state.take(NodePageInput::Key(Key::Char('r'))), None);
     golden("restart", state);
@@ -391,7 +393,7 @@ fn neither_the_journal_nor_a_support_bundle_tells_secrets() {
     assert_eq!(lines.len(), 1);
     assert!(lines[0].ends_with("token [hidden], [hidden] and more"), "{lines:?}");
     let told = node.bundle(None).unwrap();
-    let told = told.strip_prefix("It is in ").and_then(|told| told.strip_suffix(", for root alone."));
+    let told = told.strip_prefix("It is in ").and_then(|told| told.strip_suffix(", readable by root only."));
     let path = PathBuf::from(told.unwrap());
     assert_eq!(path.parent().unwrap(), root.path().join(BUNDLES.trim_start_matches('/')));
     let mut archive = tar::Archive::new(flate2::read::GzDecoder::new(fs::File::open(path).unwrap()));

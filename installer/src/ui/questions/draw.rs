@@ -119,7 +119,7 @@ fn head(state: &Conversation, mode: Mode) -> (&'static str, Keys) {
             &[("Enter", "go on"), ("Esc", "back"), ("Up/Down/PgUp/PgDn", "read"), ("F10", "leave")],
         ),
         ConversationPlace::Review(_) => {
-            ("Install: the plan", &[("Enter", "put it right"), ("Esc", "back"), ("F10", "leave")])
+            ("Install: the plan", &[("Enter", "correct it"), ("Esc", "back"), ("F10", "leave")])
         }
         ConversationPlace::Unfit(_) => (
             "Install: this machine",

@@ -221,7 +221,7 @@ impl Conversation {
             Key::Function(4) => self.form.shows_secrets = !self.form.shows_secrets,
             Key::Function(5) if matches!(screen, QuestionScreen::Welcome | QuestionScreen::Disks) => {
                 self.take(screen, self.form.focus());
-                return self.wait("Looking at disks and network cards", ConversationEffect::LookAgain);
+                return self.wait("Reading disks and network cards", ConversationEffect::LookAgain);
             }
             Key::Function(5) if is_tried(screen, self.mode()) => {
                 self.take(screen, self.form.focus());
@@ -318,10 +318,8 @@ impl Conversation {
         }
         if let Some(field) = self.form.fields.iter().find(|field| !field.errors.is_empty()) {
             let id = field.id.clone();
-            let text = format!(
-                "Put right what is marked with ! under \"{}\", or press Esc to go back.",
-                field.label
-            );
+            let text =
+                format!("Correct what is marked with ! under \"{}\", or press Esc to go back.", field.label);
             self.message = Some((Tone::Error, text));
             self.form.focus_on(&id);
             return false;
@@ -393,7 +391,7 @@ impl Conversation {
                     self.form.replace(self.kept_fields(screen));
                     self.say_mistakes(screen);
                 }
-                self.message = Some((Tone::Good, "The machine has been looked at again.".into()));
+                self.message = Some((Tone::Good, "Disks and network cards have been read again.".into()));
             }
             EffectOutcome::Fetched(Ok(found)) => {
                 self.answers.found(&found);
@@ -408,7 +406,7 @@ impl Conversation {
                 return effects;
             }
             EffectOutcome::Tried(_, Err(trouble)) => {
-                let text = format!("{}\nChange the answers, or press F8 to go on without.", trouble.text());
+                let text = format!("{}\nChange the answers, or press F8 to go on anyway.", trouble.text());
                 self.message = Some((Tone::Error, text));
             }
             EffectOutcome::Planned(Ok(plan)) => self.planned(plan),
@@ -443,7 +441,7 @@ impl Conversation {
     }
 }
 
-const NOTE_TOKEN: &str = "This token is new. Whoever adds nodes to the cluster needs it: write it down.";
+const NOTE_TOKEN: &str = "This token is new. Write it down: it is needed to add nodes to the cluster.";
 
 /// Whether the answers of a screen are tried before the next one.
 fn is_tried(screen: QuestionScreen, mode: Mode) -> bool {

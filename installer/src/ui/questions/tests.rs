@@ -71,7 +71,7 @@ fn works(effect: &ConversationEffect) -> Option<EffectOutcome> {
         ConversationEffect::Survey => EffectOutcome::Surveyed(Ok(sticks())),
         ConversationEffect::SaveLogs(destination) => EffectOutcome::Saved(Ok(match &**destination {
             Destination::Volume(volume) => format!("report.tar.gz is on {}.", volume.describe()),
-            Destination::Url(..) => "The server has taken report.tar.gz.".into(),
+            Destination::Url(..) => "The server has accepted report.tar.gz.".into(),
         })),
         ConversationEffect::SaveConfiguration(_, volume) => {
             EffectOutcome::Saved(Ok(format!("nqrust-config.yaml is on {}.", volume.describe())))
@@ -102,7 +102,7 @@ fn unfit(state: &mut Conversation, waivable: bool) {
             "cpu",
             true,
             "2 processors, and a node in production should have 16",
-            "Use a machine with more processors, or turn on those that the firmware keeps off.",
+            "Use a machine with more processors, or enable those that are disabled in the firmware.",
         ),
         finding(
             "memory",

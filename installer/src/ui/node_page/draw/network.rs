@@ -106,7 +106,7 @@ fn on_trial(now: &CurrentTrial, rows: &mut Rows, theme: Theme) {
     }
     if now.state == Stage::Running {
         rows.blank();
-        rows.add("Does everything work that has to? Then press K.", Style::new());
+        rows.add("If everything works, press K.", Style::new());
     }
 }
 

@@ -107,12 +107,12 @@ pub(super) fn code(state: &Conversation, frame: &mut Frame<'_>, body: Rect, them
     let width = code.size(theme).width + 2;
     let right = Rect { x: body.x + width, width: body.width.saturating_sub(width), ..body };
     let rest =
-        paragraph("For whoever helps, as much of this as fits into the code:", theme.heading(), frame, right);
+        paragraph("For support, as much of this as fits into the code:", theme.heading(), frame, right);
     paragraph(&format!("\n{}", report(CODE_BYTES_MAX)), Style::new(), frame, rest);
 }
 
-const NO_ROOM: &str = "This console has no room for a QR code that says enough: it takes more rows, or the screen of the machine. In \
-                       words:";
+const NO_ROOM: &str = "This console is too small for a useful QR code: use more rows, or the screen of the \
+    machine. In words:";
 
 pub(super) fn recorded(text: &Secret, scroll: &mut Scroll, frame: &mut Frame<'_>, body: Rect, theme: Theme) {
     let width = usize::from(body.width);
@@ -124,4 +124,4 @@ pub(super) fn recorded(text: &Secret, scroll: &mut Scroll, frame: &mut Frame<'_>
 }
 
 const SECRETS: &str =
-    "This holds secrets, in a cluster its token: whoever reads it can add machines to the cluster.";
+    "This contains secrets, in a cluster its token: anyone who reads it can add machines to the cluster.";

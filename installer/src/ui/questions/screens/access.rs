@@ -14,7 +14,7 @@ pub(super) fn fields(answers: &Answers) -> Vec<Field> {
         _ => String::new(),
     };
     vec![
-        Field::text("", "Somebody has to be able to log in: with a password, with SSH keys, or with both."),
+        Field::text("", "At least one login is needed: with a password, with SSH keys, or with both."),
         secret(answers, id, "Password of rancher", "8 characters or more"),
         Field::secret(REPETITION, "Again", &text),
         line(answers, "os.ssh_authorized_keys", "SSH keys", "a key, github:NAME or a URL"),

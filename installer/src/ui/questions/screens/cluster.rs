@@ -21,7 +21,7 @@ pub(super) fn fields(answers: &Answers) -> Vec<Field> {
                 answers,
                 "install.vip_hw_addr",
                 "Hardware address",
-                "that DHCP knows the VIP by",
+                "by which DHCP knows the VIP",
             ));
         }
         _ => fields.push(line(answers, "install.vip", "VIP", "free, in the nodes' network")),

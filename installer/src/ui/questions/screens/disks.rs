@@ -99,16 +99,16 @@ fn content(disk: &Disk) -> String {
         .collect();
     let bare = !disk.signatures.iter().any(|found| found.kind != Content::Gpt && found.kind.holds_content());
     let used = disk.in_use().map(|used| format!("It is in use: {used}"));
-    let unread = disk.unread.as_ref().map(|why| format!("What it holds could not be read: {why}"));
-    let mut told: Vec<_> = used.into_iter().chain(unread).collect();
+    let unread = disk.unread.as_ref().map(|why| format!("Its content could not be read: {why}"));
+    let mut content: Vec<_> = used.into_iter().chain(unread).collect();
     match parts.len() {
-        0 if bare && told.is_empty() => return "It is empty.".to_owned(),
+        0 if bare && content.is_empty() => return "It is empty.".to_owned(),
         0 if bare => {}
-        0 => told.push("It holds data.".to_owned()),
-        1 => told.push(format!("It holds a partition: {}", parts[0])),
-        count => told.push(format!("It holds {count} partitions: {}", parts.join(", "))),
+        0 => content.push("It holds data.".to_owned()),
+        1 => content.push(format!("It holds a partition: {}", parts[0])),
+        count => content.push(format!("It holds {count} partitions: {}", parts.join(", "))),
     }
-    told.join(". ")
+    content.join(". ")
 }
 
 pub(super) fn take(field: &Field, answers: &mut Answers, facts: &ConversationFacts) {
@@ -166,7 +166,7 @@ mod tests {
         };
         assert!(content(&facts.inventory.disks[0]).contains("It is empty.") && proposed(&facts));
         facts.inventory.disks[0].unread = Some("/dev/sdb: Input/output error (os error 5)".into());
-        let told = "What it holds could not be read: /dev/sdb: Input/output error (os error 5)";
+        let told = "Its content could not be read: /dev/sdb: Input/output error (os error 5)";
         assert_eq!(content(&facts.inventory.disks[0]), told);
         assert!(!proposed(&facts) && barred(&facts.inventory.disks[0]).is_none());
     }

@@ -13,7 +13,7 @@ const PROXY: [&str; 2] = ["os.environment.HTTP_PROXY", "os.environment.HTTPS_PRO
 pub(super) fn fields(answers: &Answers) -> Vec<Field> {
     let management = answers.understood().install.management_interface;
     let dhcp = management.is_none_or(|management| management.method == Method::Dhcp);
-    let mut fields = vec![line(answers, "os.hostname", "Host name", "empty: one is made up")];
+    let mut fields = vec![line(answers, "os.hostname", "Host name", "empty: a name is generated")];
     if dhcp {
         fields.push(line(answers, "os.dns_nameservers", "Name servers", "empty: from DHCP"));
     }

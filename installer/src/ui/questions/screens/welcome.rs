@@ -10,11 +10,11 @@ pub(super) fn fields(answers: &Answers, facts: &ConversationFacts) -> Vec<Field>
     let modes = vec![
         Choice::new("Create a new cluster").with("This machine becomes its first node."),
         Choice::new("Join a cluster").with("You need the cluster's address and its token."),
-        Choice::new("Install the operating system only").with("It joins nothing and starts no cluster."),
+        Choice::new("Install the operating system only").with("It does not join or start a cluster."),
     ];
     let mut fields = vec![
         Field::text("This machine", &machine(facts)),
-        choice(answers, "install.mode", "What shall it become?", modes),
+        choice(answers, "install.mode", "What should it become?", modes),
     ];
     if answers.understood().install.mode == Mode::Join {
         let roles = vec![
@@ -23,7 +23,7 @@ pub(super) fn fields(answers: &Answers, facts: &ConversationFacts) -> Vec<Field>
             Choice::new("Worker: runs virtual machines, never the control plane"),
             Choice::new("Witness: votes in etcd and runs nothing else; needs no data disk"),
         ];
-        fields.push(choice(answers, "install.role", "Which part does it play?", roles));
+        fields.push(choice(answers, "install.role", "Role of the node", roles));
     }
     let help = if facts.can_help { format!("{KEYS}\n{HELP}") } else { KEYS.to_owned() };
     fields.push(Field::text("", &help));
@@ -32,7 +32,7 @@ pub(super) fn fields(answers: &Answers, facts: &ConversationFacts) -> Vec<Field>
 
 const KEYS: &str =
     "No function keys? Ctrl and a letter do the same: F3 D, F4 T, F5 R, F6 F, F7 O, F8 N, F9 P, F10 G.";
-const HELP: &str = "F9 lets somebody log in to this system who helps.";
+const HELP: &str = "F9 opens help access: a login to this system, for support.";
 
 /// Disks and network cards, and problems for an install.
 fn machine(facts: &ConversationFacts) -> String {

@@ -255,7 +255,7 @@ fn after_failure(facts: &ConversationFacts) -> Vec<(FailureChoice, &'static str)
         (FailureChoice::Log, "Read the log"),
         (FailureChoice::Save, "Save the logs on a stick, or send them to a server"),
         (FailureChoice::Code, "Show a short report as a QR code"),
-        (FailureChoice::Help, "Let somebody log in to this system, to help"),
+        (FailureChoice::Help, "Open help access: a login to this system"),
         (FailureChoice::PowerOff, if facts.can_quit { "End the program" } else { "Power off" }),
     ];
     all.into_iter().filter(|(next, _)| facts.can_help || !matches!(next, FailureChoice::Help)).collect()

@@ -79,11 +79,11 @@ fn options(review: &Review) -> Vec<(UnfitChoice, Choice)> {
             UnfitChoice::Change,
             Choice::new("Change the answers").with("A trial asks for less than production."),
         ),
-        (UnfitChoice::Again, Choice::new("Look at the machine again")),
+        (UnfitChoice::Again, Choice::new("Check the machine again")),
     ];
     if review.stops().all(|finding| finding.waivable) {
         let names: Vec<_> = review.stops().map(|finding| finding.check).collect();
-        let option = Choice::new(format!("Install all the same, without the checks {}", names.join(", ")));
+        let option = Choice::new(format!("Install anyway, without the checks {}", names.join(", ")));
         all.push((
             UnfitChoice::Without,
             option.with("The machine stays as it is. The recorded answers say so too."),

@@ -16,10 +16,10 @@ enum HelpChoice {
 }
 
 const CLOSED: [(HelpChoice, &str); 2] =
-    [(HelpChoice::Open, "Let somebody log in"), (HelpChoice::Back, "Go back")];
+    [(HelpChoice::Open, "Open help access"), (HelpChoice::Back, "Go back")];
 const OPEN: [(HelpChoice, &str); 3] = [
     (HelpChoice::Shell, "Open a shell on this console"),
-    (HelpChoice::Close, "Let nobody log in any more"),
+    (HelpChoice::Close, "Close help access"),
     (HelpChoice::Back, "Go back, and leave it open"),
 ];
 
@@ -79,7 +79,7 @@ impl Conversation {
         self.message = match closed {
             Ok(()) => {
                 self.access = None;
-                Some((Tone::Good, "Nobody can log in any more.".into()))
+                Some((Tone::Good, "Help access is closed.".into()))
             }
             Err(trouble) => Some((Tone::Error, trouble.text())),
         };
@@ -104,7 +104,7 @@ fn fields(access: Option<&HelpAccess>) -> Vec<Field> {
     let choice = Field::choice(NEXT, "What now?", options, Some(0));
     let Some(access) = access else { return vec![Field::text("", SHUT), choice] };
     let way_in = format!("User      {ACCOUNT}\nPassword  {}", access.password.expose());
-    let mut fields = vec![Field::text("Somebody can log in to this system", &way_in)];
+    let mut fields = vec![Field::text("Help access is open", &way_in)];
     match &access.trouble {
         Some(why) => fields.push(Field::text("Only on this machine's consoles", why)),
         None => {
@@ -119,8 +119,8 @@ fn fields(access: Option<&HelpAccess>) -> Vec<Field> {
 }
 
 const NOT_HERE: &str =
-    "Nobody can be let in from here: this is for the consoles of a system that runs from a medium.";
-const SHUT: &str = "Nobody can log in to this system. For somebody who helps, root gets a password that is made now and shown \
-                    here, and an SSH server starts. Both are gone after a restart, and nothing of them gets onto the installed node.";
+    "Help access is not possible here: it is for the consoles of a system that runs from a medium.";
+const SHUT: &str = "Help access is closed. Opening it gives root a new password, which is shown here, and \
+    starts an SSH server. Both are gone after a restart, and nothing of them gets onto the installed node.";
 const CAN: &str =
-    "Whoever logs in can do everything to this machine and see all answers, secrets among them.";
+    "Anyone who logs in has full control of this machine and can see all answers, including secrets.";

@@ -18,9 +18,7 @@ pub(super) fn ways_out(facts: &ConversationFacts) -> Vec<(ConversationEnd, &'sta
 pub(super) fn leaving(facts: &ConversationFacts, working: bool) -> Field {
     let back = if working { "Go on with the installation" } else { "Go back to the questions" };
     let ways = ways_out(facts).into_iter().map(|(_, name)| match working {
-        true => {
-            Choice::new(name).with("The installation ends in the middle; starting it again does it over.")
-        }
+        true => Choice::new(name).with("The installation is interrupted; starting it again starts over."),
         false => Choice::new(name),
     });
     let options = [Choice::new(back)].into_iter().chain(ways).collect();

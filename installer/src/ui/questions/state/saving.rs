@@ -204,8 +204,8 @@ fn fields(saving: &Saving, config: Option<&InstallConfig>) -> Vec<Field> {
 
 const LOGS: &str = "The report has the error, the plan, the events, and the messages of kernel and system. Secrets are taken out \
                     of it; names and addresses are in it.";
-const TOKEN: &str = "The file holds the cluster\'s token in clear text: whoever has it can add machines to the cluster. Of the \
-                     password it holds a hash.";
+const TOKEN: &str = "The file contains the cluster\'s token in clear text: anyone who has it can add \
+    machines to the cluster. Of the password it contains a hash.";
 const NEXT_NODE: &str = "It answers every question as you have, and installs the next machine without asking. Give each machine a name \
                          of its own in os.hostname, its own disk, and its own addresses where they are fixed.";
 const NO_STICK: &str = "there is no stick with FAT, exFAT or ext4. Plug one in, and press F5.";

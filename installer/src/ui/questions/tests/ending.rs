@@ -80,7 +80,7 @@ fn the_logs_go_to_a_url_by_put_or_post_and_what_is_no_url_is_told() {
     let effects = press(&mut state, &[Key::Enter, Key::Enter]);
     let url = "https://logs.example.org/in/".parse().unwrap();
     assert_eq!(effects, [ConversationEffect::SaveLogs(Box::new(Destination::Url(url, UploadMethod::Post)))]);
-    assert!(picture(&mut state, SIZE).contains("The server has taken report.tar.gz."));
+    assert!(picture(&mut state, SIZE).contains("The server has accepted report.tar.gz."));
 }
 
 #[test]
@@ -125,9 +125,9 @@ fn a_short_report_is_a_code_where_there_is_room_and_words_where_there_is_none() 
     choose(&mut state, "Show a short report");
     assert_eq!(title(&mut state), "Install: short report");
     let small = picture(&mut state, SIZE);
-    assert!(small.contains("no room for a QR code") && small.contains("/dev/sda exit 6"), "{small}");
+    assert!(small.contains("too small for a useful QR code") && small.contains("/dev/sda exit 6"), "{small}");
     let large = picture(&mut state, Size::new(120, 40));
-    assert!(large.contains("For whoever helps") && large.contains("/dev/sda exit 6"), "{large}");
+    assert!(large.contains("For support, as much") && large.contains("/dev/sda exit 6"), "{large}");
     press(&mut state, &[Key::Escape]);
     assert_eq!(title(&mut state), "Install: it has failed");
 }
@@ -152,7 +152,7 @@ fn the_configuration_is_shown_only_when_somebody_asks() {
     assert!(!picture(&mut state, SIZE).contains("MARK"));
     assert!(matches!(press(&mut state, &[Key::Function(4)])[..], [ConversationEffect::Show(_)]));
     let seen = picture(&mut state, SIZE);
-    assert!(seen.contains("MARK-token") && seen.contains("This holds secrets"), "{seen}");
+    assert!(seen.contains("MARK-token") && seen.contains("This contains secrets"), "{seen}");
     assert!(!format!("{state:?}").contains("MARK"));
     press(&mut state, &[Key::Escape]);
     assert_eq!(title(&mut state), "Install: complete");
@@ -173,9 +173,9 @@ fn somebody_is_let_in_from_any_screen_and_what_was_typed_is_kept() {
     assert_eq!(title(&mut state), "Install: names and servers");
     assert_eq!(state.answers.text("os.hostname"), "node-7");
     press(&mut state, &[Key::Function(9)]);
-    assert_eq!(choose(&mut state, "Let nobody"), [ConversationEffect::CloseAccess]);
+    assert_eq!(choose(&mut state, "Close help access"), [ConversationEffect::CloseAccess]);
     let seen = picture(&mut state, SIZE);
-    assert!(seen.contains("Nobody can log in any more.") && !seen.contains("kfmt.nbpq.rsuv.wxah"), "{seen}");
+    assert!(seen.contains("Help access is closed.") && !seen.contains("kfmt.nbpq.rsuv.wxah"), "{seen}");
 }
 
 #[test]
@@ -185,15 +185,16 @@ fn nobody_is_let_in_outside_the_system_of_a_medium() {
     assert!(press(&mut state, &[Key::Function(9)]).is_empty());
     let seen = picture(&mut state, SIZE);
     assert!(
-        seen.starts_with(" Install: what this machine becomes") && seen.contains("Nobody can be let in"),
+        seen.starts_with(" Install: what this machine becomes")
+            && seen.contains("Help access is not possible here"),
         "{seen}"
     );
     let large = picture(&mut state, Size::new(120, 40));
-    assert!(!large.contains("F9 lets") && !large.contains("F9 help"), "{large}");
+    assert!(!large.contains("F9 opens") && !large.contains("F9 help"), "{large}");
     let mut state = failed();
     state.facts.can_help = false;
     state.step(ConversationInput::Ended(EffectOutcome::Installed(Err(trouble()))), Duration::ZERO);
-    assert!(!picture(&mut state, SIZE).contains("Let somebody log in"));
+    assert!(!picture(&mut state, SIZE).contains("Open help access"));
 }
 
 #[test]

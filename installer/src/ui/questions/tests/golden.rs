@@ -101,7 +101,7 @@ fn every_screen_of_a_new_cluster_is_drawn_as_recorded() {
     compare("log", &mut state);
     let failure = Failure::new(Class::DiskIo, "installing, step image")
         .because(anyhow::anyhow!("writing to /dev/sda: Input/output error (os error 5)"))
-        .hint("/dev/sda is not bootable now; starting the install again does it over.");
+        .hint("/dev/sda is not bootable now; starting the install again starts over.");
     let trouble = ShownTrouble::of(&failure.into(), None);
     state.step(ConversationInput::Ended(EffectOutcome::Installed(Err(trouble))), Duration::from_secs(20));
     compare("failed", &mut state);
