@@ -13,7 +13,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{DigitallySignedStruct, RootCertStore, SignatureScheme};
 
-use super::der;
+use super::certificate::is_self_issued;
 use base::digest::Digest;
 
 /// What a cluster shows as its authority.
@@ -53,7 +53,7 @@ impl AuthorityBundle {
             links: self.certificates.clone(),
         };
         // The first of several signs the servers' certificates and is no root.
-        let roots = self.certificates.iter().skip(1).filter(|certificate| der::is_self_issued(certificate));
+        let roots = self.certificates.iter().skip(1).filter(|certificate| is_self_issued(certificate));
         let roots = roots
             .map(move |root| authority(Digest::of(root), std::slice::from_ref(root)))
             .collect::<Vec<_>>();

@@ -7,8 +7,8 @@
 //! judges what it brought. [`Token`] and [`Authority`] say what of the answers can be believed.
 
 mod authority;
+mod certificate;
 mod client;
-mod der;
 mod members;
 mod question;
 mod talk;
