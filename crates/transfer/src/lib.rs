@@ -1,5 +1,7 @@
-//! Bytes over the network: downloads that resume, and container registries; one backoff for whoever tries again.
+//! Bytes over the network: downloads that resume, container registries, messages that are sent in the background; one
+//! backoff for whoever tries again.
 
 pub mod backoff;
 pub mod download;
+pub mod outbox;
 pub mod registry;

@@ -11,7 +11,7 @@ use crate::fleet::Reporter;
 use crate::inventory::{Inventory, Roots};
 use crate::plan::Plan;
 use crate::report::{self, Archive, FailedRun};
-use crate::webhook::{Hooks, WebhookFacts, WebhookRetry, WebhookSetup};
+use crate::webhook::{self, Hooks, WebhookFacts, WebhookSetup};
 use base::command::{Runner, SystemRunner};
 use base::failure::{Failure, causes, class_of, hints, render};
 use base::progress::Progress;
@@ -28,7 +28,6 @@ pub(crate) struct RunRecord<'a> {
     progress: &'a Progress,
     runner: &'a dyn Runner,
     directory: PathBuf,
-    retry: WebhookRetry,
     events: Book,
     lines: Book,
     reporter: Option<Reporter>,
@@ -52,7 +51,6 @@ impl<'a> RunRecord<'a> {
             progress,
             runner: &SystemRunner,
             directory: report::DIRECTORY.into(),
-            retry: WebhookRetry::default(),
             events,
             lines,
             reporter,
@@ -159,7 +157,8 @@ impl<'a> RunRecord<'a> {
         Some(Hooks::new(WebhookSetup {
             hooks: config.install.webhooks.clone(),
             authorities: config.install.ca_certificates.iter().map(ToString::to_string).collect(),
-            retry: self.retry,
+            policy: webhook::policy(),
+            flush_end: webhook::FLUSH_END,
             facts: Box::new(move || WebhookFacts::gather(&Roots::default(), hostname.as_deref())),
             product: self.product.clone(),
             progress: self.progress.clone(),
@@ -280,8 +279,8 @@ mod tests {
         let server = Server::new(&[Manner::Status(204)]);
         let progress = Progress::silent();
         let url = format!("{}/MARK-path", server.url).parse().unwrap();
-        let (machine, retry) = (Identity::default(), fleet::ReportRetry::default());
-        let reporter = Reporter::begin(Setup { url, machine, retry, progress: progress.clone() });
+        let (machine, policy) = (Identity::default(), fleet::policy());
+        let reporter = Reporter::begin(Setup { url, machine, policy, progress: progress.clone() });
         let tokens = ["MARK-path".to_owned()];
         let mut record = RunRecord { runner: &Bare, ..RunRecord::begin(&progress, Some(reporter), &tokens) };
         record.config(&model::config::parse("{token: MARK-cluster, os: {hostname: node-1}}", "f").unwrap());

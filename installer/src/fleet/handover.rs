@@ -31,10 +31,10 @@ pub(crate) struct Handover {
 impl Reporter {
     /// The content of [`FILE`] for the node that this run installs.
     pub fn kept(&self) -> Result<Secret> {
-        let known = self.0.known();
+        let known = self.run.known();
         let kept = Handover {
             v: VERSION,
-            url: self.0.url.to_string(),
+            url: self.run.url.to_string(),
             run: known.hello.run,
             authorities: known.authorities.clone(),
         };
@@ -60,7 +60,7 @@ impl Handover {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{ReportRetry, Setup};
+    use super::super::{Setup, policy};
     use super::*;
     use base::progress::Progress;
     use model::machine::Identity;
@@ -69,8 +69,8 @@ mod tests {
     fn the_node_goes_on_with_the_run_of_its_install() {
         let url = "http://127.0.0.1:9/v1/report/MARK-token".parse().unwrap();
         let (machine, progress) = (Identity::default(), Progress::silent());
-        let reporter = Reporter::begin(Setup { url, machine, retry: ReportRetry::default(), progress });
+        let reporter = Reporter::begin(Setup { url, machine, policy: policy(), progress });
         let handover: Handover = serde_json::from_str(reporter.kept().unwrap().expose()).unwrap();
-        assert_eq!(handover.run, reporter.0.known().hello.run);
+        assert_eq!(handover.run, reporter.run.known().hello.run);
     }
 }

@@ -8,21 +8,17 @@
 
 pub(crate) mod handover;
 mod post;
-mod queue;
-mod retry;
-mod shared;
 #[cfg(test)]
 mod tests;
 
 use std::fmt;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::Instant;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use anyhow::Result;
 use uuid::Uuid;
 
 use base::failure::{Class, Failure};
-use base::parallel::locked;
 use base::progress::{Event, Progress, Sink};
 use model::boot::parameter;
 use model::config::redact::Secrets;
@@ -30,8 +26,8 @@ use model::config::sources::words::words;
 use model::config::text::HttpUrl;
 use model::fleet::{Failed, Hello, Line, Node};
 use model::machine::Identity;
-pub use retry::ReportRetry;
-use shared::{KnownOfRun, SharedRun};
+use post::{FleetServer, KnownOfRun, SharedRun};
+use transfer::outbox::{DeliveryWarnings, Outbox, OutboxPolicy, OutboxResult};
 
 /// Kernel parameters whose URLs may carry tokens.
 const URLS: [&str; 5] = [
@@ -49,24 +45,34 @@ pub struct Setup {
     pub url: HttpUrl,
     /// What this machine is known by.
     pub machine: Identity,
-    /// Limits.
-    pub retry: ReportRetry,
+    /// Limits; those of [`policy`] in an install.
+    pub policy: OutboxPolicy,
     /// The run; hears of trouble too.
     pub progress: Progress,
 }
 
 /// Tells of one run. Dropped without [`Reporter::conclude`], it goes on sending while the process lives.
-pub struct Reporter(Arc<SharedRun>);
+pub struct Reporter {
+    run: Arc<SharedRun>,
+    outbox: Outbox<FleetServer>,
+}
 
-/// What became of what there was to tell.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told {
-    /// The server has all of it.
-    Everything,
-    /// The server did not want it.
-    Refused,
-    /// The server did not answer in time.
-    NotAll,
+/// The limits of an install's reports. A server that is away for long costs what happened in between, never what came of
+/// it.
+#[must_use]
+pub fn policy() -> OutboxPolicy {
+    let seconds = Duration::from_secs;
+    OutboxPolicy {
+        capacity: 4096,
+        batch: 100,
+        timeout: seconds(10),
+        rate: seconds(1),
+        attempts: None,
+        pause: seconds(1),
+        longest_pause: seconds(15),
+        closing_pause: Duration::from_millis(300),
+        flush: seconds(5),
+    }
 }
 
 impl fmt::Debug for Reporter {
@@ -81,87 +87,66 @@ impl Reporter {
     pub fn begin(setup: Setup) -> Self {
         let progress = setup.progress.clone();
         let reporter = Self::resume(setup, Uuid::new_v4());
-        progress.add(Box::new(Listener(reporter.0.clone())));
+        progress.add(Box::new(Listener(reporter.outbox.clone())));
         reporter
     }
 
     /// Goes on telling of the run `run`, and listens to nothing.
     pub(crate) fn resume(setup: Setup, run: Uuid) -> Self {
-        let Setup { url, machine, retry, progress } = setup;
+        let Setup { url, machine, policy, progress } = setup;
         let hello = Hello { v: model::fleet::VERSION, run, machine, hostname: None, product: None };
         let known = KnownOfRun { hello, authorities: Vec::new(), secrets: Secrets::default() };
-        let shared = Arc::new(SharedRun {
+        let run = Arc::new(SharedRun {
             url,
-            retry,
-            progress,
+            timeout: policy.timeout,
             known: Mutex::new(known),
-            queue: Mutex::default(),
-            changed: Condvar::new(),
-            may_tell: Mutex::new(true),
+            warnings: DeliveryWarnings::new(progress, "report"),
         });
-        let worker = shared.clone();
-        std::thread::spawn(move || post::work(&worker));
-        Self(shared)
+        let outbox = Outbox::new(FleetServer::new(run.clone()), policy);
+        Self { run, outbox }
     }
 
     /// Authorities (PEM) to trust beside the usual ones, as soon as they are known.
     pub fn trust(&self, authorities: &[String]) {
-        self.0.known().authorities = authorities.to_vec();
+        self.run.known().authorities = authorities.to_vec();
     }
 
     /// What is taken out of everything that is sent from now on.
     pub fn hide(&self, secrets: &Secrets) {
-        self.0.known().secrets = secrets.clone();
+        self.run.known().secrets = secrets.clone();
     }
 
     /// The name that the node will have.
     pub fn hostname(&self, hostname: Option<&str>) {
-        self.0.known().hello.hostname = hostname.map(str::to_owned);
+        self.run.known().hello.hostname = hostname.map(str::to_owned);
     }
 
     /// What is installed.
     pub fn product(&self, product: &str) {
-        self.0.known().hello.product = Some(product.to_owned());
+        self.run.known().hello.product = Some(product.to_owned());
     }
 
     /// How far the installed node has come; takes the place of what was to be told of that before.
     pub(crate) fn tell(&self, node: Node) {
-        self.0.push(Line::Node(node));
+        self.outbox.push(Line::Node(node));
     }
 
     /// Tells of no more trouble: the next event is the last one.
     pub fn fall_silent(&self) {
-        *locked(&self.0.may_tell) = false;
+        self.run.warnings.fall_silent();
     }
 
     /// Tells why the run failed, if it did, and waits a moment for what is still to be sent.
-    pub fn conclude(self, failure: Option<(Failed, String)>) -> Told {
+    pub fn conclude(self, failure: Option<(Failed, String)>) -> OutboxResult {
         if let Some((failed, log)) = failure {
-            self.0.push(Line::Failure(failed));
-            self.0.push(Line::Log(log));
+            self.outbox.push(Line::Failure(failed));
+            self.outbox.push(Line::Log(log));
         }
-        let end = Instant::now() + self.0.retry.last;
-        let mut queue = self.0.queue();
-        queue.closed = true;
-        self.0.changed.notify_all();
-        while queue.busy || !queue.lines.is_empty() {
-            let left = end.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                break;
-            }
-            queue = self.0.changed.wait_timeout(queue, left).unwrap_or_else(PoisonError::into_inner).0;
-        }
-        queue.over = true;
-        self.0.changed.notify_all();
-        match (queue.refused, queue.busy || !queue.lines.is_empty()) {
-            (true, _) => Told::Refused,
-            (false, true) => Told::NotAll,
-            (false, false) => Told::Everything,
-        }
+        self.outbox.close()
     }
 }
 
-struct Listener(Arc<SharedRun>);
+struct Listener(Outbox<FleetServer>);
 
 impl Sink for Listener {
     fn show(&mut self, event: &Event) {

@@ -1,103 +1,134 @@
-//! The thread that sends.
+//! The server of a fleet as the destination of an outbox: what a request holds, which answers are final, and which lines
+//! give way to newer ones.
 
-use std::sync::PoisonError;
-use std::time::{Duration, Instant};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use reqwest::StatusCode;
 use reqwest::blocking::Client;
 use reqwest::header::CONTENT_TYPE;
-use reqwest::redirect::Policy;
 
-use super::shared::{KnownOfRun, SharedRun};
-use base::failure::causes;
+use base::parallel::locked;
+use base::progress::State;
 use model::config::redact::Secrets;
-use model::fleet::{self, Failed, Line, Node, beginning, end};
-use transfer::backoff::backoff;
-use transfer::download::{client, is_passing, reason};
+use model::config::text::HttpUrl;
+use model::fleet::{self, Failed, Hello, Line, Node, beginning, end};
+use transfer::download::is_passing;
+use transfer::outbox::{AfterFailure, DeliveryWarnings, Destination, SendError, request};
 
-/// So many lines go into one request.
-const LINES: usize = 100;
-/// After so many failures in a row the consoles are told, once.
+/// After how many failures in a row the consoles are told, once.
 const PATIENT: u32 = 3;
-/// Between two attempts when the run is at its end.
-const HURRY: Duration = Duration::from_millis(300);
 
-/// Why a request did not succeed.
-enum Trouble {
-    /// It may be over soon.
-    Passing(String),
-    /// The server does not want what is sent.
-    Refused(String),
+/// One run, as the thread that sends has it in common with those that tell.
+pub(super) struct SharedRun {
+    pub(super) url: HttpUrl,
+    pub(super) timeout: Duration,
+    pub(super) known: Mutex<KnownOfRun>,
+    pub(super) warnings: DeliveryWarnings,
 }
 
-/// Sends until the run is over.
-pub(super) fn work(shared: &SharedRun) {
-    let mut failed = 0;
-    let mut connection = Connection::default();
-    while let Some(batch) = next(shared) {
-        let begun = Instant::now();
-        let body = body(&shared.known(), &batch);
-        let result = connection.post(shared, body);
-        let mut queue = shared.queue();
-        queue.busy = false;
-        let pause = match &result {
-            Ok(()) => shared.retry.rate.saturating_sub(begun.elapsed()),
-            Err(Trouble::Passing(_)) => {
-                queue.lines.put_back(batch);
-                failed += 1;
-                backoff(shared.retry.pause, failed, shared.retry.longest)
-            }
-            Err(Trouble::Refused(_)) => {
-                queue.closed = true;
-                queue.refused = true;
-                queue.lines.clear();
-                Duration::ZERO
-            }
-        };
-        shared.changed.notify_all();
-        drop(queue);
-        match result {
-            Ok(()) => failed = 0,
-            Err(Trouble::Passing(why)) if failed == PATIENT => {
-                shared.warn(&format!("{why}; the install goes on, and so do the attempts"));
-            }
-            Err(Trouble::Passing(_)) => {}
-            Err(Trouble::Refused(why)) => return shared.warn(&format!("{why}; nothing more is sent there")),
-        }
-        rest(shared, pause, failed > 0);
+/// What is learned on the way.
+pub(super) struct KnownOfRun {
+    pub(super) hello: Hello,
+    /// PEM.
+    pub(super) authorities: Vec<String>,
+    pub(super) secrets: Secrets,
+}
+
+impl SharedRun {
+    pub(super) fn known(&self) -> MutexGuard<'_, KnownOfRun> {
+        locked(&self.known)
+    }
+
+    /// Tells the run of trouble, unless its last event has been told.
+    fn warn(&self, why: &str) {
+        self.warnings.warn(&format!("reporting to {}: {why}", request::origin(&self.url)));
     }
 }
 
-/// The next lines, as soon as there are any; none when the run is over.
-fn next(shared: &SharedRun) -> Option<Vec<Line>> {
-    let mut queue = shared.queue();
-    loop {
-        if queue.over || queue.closed && queue.lines.is_empty() {
-            return None;
+/// Sends the lines of a run to its server.
+pub(super) struct FleetServer {
+    run: Arc<SharedRun>,
+    client: Option<Client>,
+    /// Those that the client trusts.
+    authorities: Vec<String>,
+}
+
+impl Destination for FleetServer {
+    type Message = Line;
+
+    fn send(&mut self, lines: &[Line]) -> Result<(), SendError> {
+        // What is trusted may change when the configuration is known.
+        let client = self.client().map_err(SendError::Passing)?;
+        let body = body(&self.run.known(), lines);
+        let request = client.post(&*self.run.url).header(CONTENT_TYPE, fleet::CONTENT_TYPE).body(body);
+        let status = request::send(request)?;
+        let why = format!("the server answered {status}");
+        match status {
+            _ if status.is_success() => Ok(()),
+            _ if is_passing(status) => Err(SendError::Passing(why)),
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::GONE => {
+                Err(SendError::Refused(format!("{why}: it does not expect this machine")))
+            }
+            _ => Err(SendError::Refused(why)),
         }
-        if !queue.lines.is_empty() {
-            queue.busy = true;
-            return Some(queue.lines.take(LINES));
+    }
+
+    fn failed(&mut self, why: &str, failed: u32, next: AfterFailure) {
+        match next {
+            AfterFailure::Close => self.run.warn(&format!("{why}; nothing more is sent there")),
+            _ if failed == PATIENT => {
+                self.run.warn(&format!("{why}; the install goes on, and so do the attempts"));
+            }
+            _ => {}
         }
-        queue = shared.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
+    }
+
+    /// The newest count of a step's bytes takes the place of the one before, and so does the newest word of a node.
+    fn replaces(newer: &Line, waiting: &Line) -> bool {
+        match (newer, waiting) {
+            (Line::Node(_), Line::Node(_)) => true,
+            _ => count(newer).is_some() && count(newer) == count(waiting),
+        }
+    }
+
+    /// What happened within a step gives way; the beginnings and ends of steps stay.
+    fn make_room(newer: &Line, waiting: &mut VecDeque<Line>) -> bool {
+        match waiting.iter().position(is_progress) {
+            Some(at) => waiting.remove(at).is_some(),
+            None => !is_progress(newer),
+        }
     }
 }
 
-/// Waits; at the end of the run no longer than it must.
-fn rest(shared: &SharedRun, pause: Duration, failed: bool) {
-    let begun = Instant::now();
-    let mut queue = shared.queue();
-    loop {
-        let pause = match (queue.closed, failed) {
-            (false, _) => pause,
-            (true, true) => pause.min(HURRY),
-            (true, false) => Duration::ZERO,
-        };
-        let left = pause.saturating_sub(begun.elapsed());
-        if left.is_zero() || queue.over {
-            return;
+/// Of which step a line tells how many bytes are done, if it does.
+fn count(line: &Line) -> Option<&str> {
+    match line {
+        Line::Event(event) if event.state == State::Progress && event.bytes.is_some() => Some(&event.step),
+        _ => None,
+    }
+}
+
+fn is_progress(line: &Line) -> bool {
+    matches!(line, Line::Event(event) if event.state == State::Progress)
+}
+
+impl FleetServer {
+    pub(super) fn new(run: Arc<SharedRun>) -> Self {
+        Self { run, client: None, authorities: Vec::new() }
+    }
+
+    /// The client, made anew when other authorities are trusted.
+    fn client(&mut self) -> Result<Client, String> {
+        let authorities = self.run.known().authorities.clone();
+        if let Some(client) = self.client.as_ref().filter(|_| authorities == self.authorities) {
+            return Ok(client.clone());
         }
-        queue = shared.changed.wait_timeout(queue, left).unwrap_or_else(PoisonError::into_inner).0;
+        let builder = || Client::builder().timeout(self.run.timeout);
+        let client = request::client(&self.run.url, &authorities, builder)?;
+        (self.client, self.authorities) = (Some(client.clone()), authorities);
+        Ok(client)
     }
 }
 
@@ -145,54 +176,86 @@ fn printable(text: &str) -> String {
     text.chars().map(plain).collect()
 }
 
-/// The client, made anew when other authorities are trusted.
-#[derive(Default)]
-struct Connection {
-    client: Option<Client>,
-    authorities: Vec<String>,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Instant;
 
-impl Connection {
-    fn post(&mut self, shared: &SharedRun, body: Vec<u8>) -> Result<(), Trouble> {
-        let client = self.client(shared).map_err(|error| {
-            // What is trusted may change when the configuration is known.
-            Trouble::Passing(causes(&error).pop().unwrap_or_default())
-        })?;
-        let request = client.post(&*shared.url).header(CONTENT_TYPE, fleet::CONTENT_TYPE).body(body);
-        let status = match request.send() {
-            Ok(answer) => answer.status(),
-            Err(error) if error.is_timeout() => {
-                return Err(Trouble::Passing("the server did not answer in time".into()));
-            }
-            Err(error) => return Err(Trouble::Passing(reason(&error))),
-        };
-        let why = || format!("the server answered {status}");
-        match status {
-            _ if status.is_success() => Ok(()),
-            _ if is_passing(status) => Err(Trouble::Passing(why())),
-            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::GONE => {
-                Err(Trouble::Refused(format!("{}: it does not expect this machine", why())))
-            }
-            _ => Err(Trouble::Refused(why())),
+    use super::super::policy;
+    use base::progress::Event;
+    use transfer::outbox::{NextAttempt, OutboxPolicy, OutboxQueue};
+
+    fn queue() -> OutboxQueue<FleetServer> {
+        OutboxQueue::new(OutboxPolicy { batch: usize::MAX, ..policy() })
+    }
+
+    fn take(queue: &mut OutboxQueue<FleetServer>) -> Vec<Line> {
+        match queue.next(Instant::now()) {
+            NextAttempt::Send(lines) => lines,
+            other => panic!("{other:?}"),
         }
     }
 
-    fn client(&mut self, shared: &SharedRun) -> anyhow::Result<&Client> {
-        let authorities = shared.known().authorities.clone();
-        if authorities != self.authorities {
-            (self.client, self.authorities) = (None, authorities);
+    fn line(seq: u64, step: &str, state: State, bytes: Option<u64>) -> Line {
+        let (time, message) = (String::new(), String::new());
+        let step = step.to_owned();
+        Line::Event(Event {
+            v: 1,
+            seq,
+            time,
+            step,
+            state,
+            bytes,
+            total: bytes,
+            message,
+            result: None,
+            exit_code: None,
+        })
+    }
+
+    fn numbers(lines: &[Line]) -> Vec<u64> {
+        let number = |line: &Line| match line {
+            Line::Event(event) => event.seq,
+            _ => 0,
+        };
+        lines.iter().map(number).collect()
+    }
+
+    #[test]
+    fn only_the_newest_count_of_a_step_waits() {
+        let mut queue = queue();
+        queue.push(line(1, "a", State::Started, Some(0)));
+        queue.push(line(2, "a", State::Progress, Some(1)));
+        queue.push(line(3, "a", State::Progress, None));
+        queue.push(line(4, "b", State::Progress, Some(1)));
+        queue.push(line(5, "a", State::Progress, Some(2)));
+        queue.push(line(6, "a", State::Done, Some(3)));
+        assert_eq!(numbers(&take(&mut queue)), [1, 3, 4, 5, 6]);
+        assert_eq!(queue.result().unsent, 5);
+        assert_eq!(queue.next(Instant::now()), NextAttempt::Wait(None));
+    }
+
+    #[test]
+    fn only_the_newest_word_of_a_node_waits() {
+        let node = |detail: &str| Line::Node(Node { detail: detail.into(), ..Node::default() });
+        let mut queue = queue();
+        queue.push(node("before"));
+        queue.push(line(1, "a", State::Done, None));
+        queue.push(node("now"));
+        assert_eq!(take(&mut queue), [line(1, "a", State::Done, None), node("now")]);
+    }
+
+    #[test]
+    fn a_full_queue_forgets_what_happened_within_steps_and_nothing_else() {
+        let mut queue = queue();
+        queue.push(line(0, "a", State::Progress, None));
+        for seq in 1..=policy().capacity as u64 {
+            queue.push(line(seq, "a", State::Done, None));
         }
-        if self.client.is_none() {
-            let timeout = shared.retry.timeout;
-            // What is told is for the server that was named, and for no other.
-            let builder = || {
-                Client::builder()
-                    .timeout(timeout)
-                    .redirect(Policy::none())
-                    .user_agent(concat!("nqrust/", env!("CARGO_PKG_VERSION")))
-            };
-            self.client = Some(client(&shared.url, &self.authorities, builder)?);
-        }
-        self.client.as_ref().ok_or_else(|| anyhow::anyhow!("there is no client"))
+        queue.push(line(1 << 20, "a", State::Progress, None));
+        queue.push(line(1 << 21, "a", State::Failed, None));
+        let left = numbers(&take(&mut queue));
+        assert_eq!(left.len(), policy().capacity + 1);
+        assert_eq!((left[0], left[policy().capacity]), (1, 1 << 21));
     }
 }

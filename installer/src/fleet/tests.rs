@@ -1,6 +1,6 @@
 //! Runs that report to a server on the loopback interface.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::*;
 use base::progress::State;
@@ -13,27 +13,28 @@ fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-fn retry() -> ReportRetry {
-    ReportRetry {
+fn quick() -> OutboxPolicy {
+    OutboxPolicy {
         timeout: millis(2000),
         rate: millis(20),
         pause: millis(10),
-        longest: millis(20),
-        last: millis(20_000),
+        longest_pause: millis(20),
+        flush: millis(20_000),
+        ..policy()
     }
 }
 
-fn run_with(server: &Server, retry: ReportRetry) -> (Reporter, Progress, Recorder) {
+fn run_with(server: &Server, policy: OutboxPolicy) -> (Reporter, Progress, Recorder) {
     let recorder = Recorder::default();
     let progress = Progress::new(vec![Box::new(recorder.clone())]);
     let url = format!("{}/v1/report/MARK-token", server.url).parse().unwrap();
     let machine = Identity { serial: Some("CZ12".into()), ..Identity::default() };
-    let reporter = Reporter::begin(Setup { url, machine, retry, progress: progress.clone() });
+    let reporter = Reporter::begin(Setup { url, machine, policy, progress: progress.clone() });
     (reporter, progress, recorder)
 }
 
 fn run(server: &Server) -> (Reporter, Progress, Recorder) {
-    run_with(server, retry())
+    run_with(server, quick())
 }
 
 /// The lines of each request that came.
@@ -178,9 +179,9 @@ fn a_server_that_does_not_want_to_know_is_asked_once() {
 #[test]
 fn a_server_that_hangs_holds_up_neither_the_run_nor_its_end() {
     let server = Server::new(&[Manner::Hang]);
-    let retry = ReportRetry { timeout: Duration::from_secs(600), last: millis(300), ..retry() };
+    let policy = OutboxPolicy { timeout: Duration::from_secs(600), flush: millis(300), ..quick() };
     let begun = Instant::now();
-    let (reporter, progress, recorder) = run_with(&server, retry);
+    let (reporter, progress, recorder) = run_with(&server, policy);
     for _ in 0..500 {
         progress.step("image", "Writing", Some(9)).done();
     }

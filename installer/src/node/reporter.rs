@@ -11,12 +11,13 @@ use super::paths::{CONFIG, below};
 use super::stages::observed_node::ObservedNode;
 use super::stages::{self, Stage, StageName, StageState};
 use crate::fleet::handover::{FILE, Handover};
-use crate::fleet::{ReportRetry, Reporter, Setup, Told, token};
+use crate::fleet::{Reporter, Setup, policy, token};
 use anyhow::{Context, Result};
 use base::progress::Progress;
 use model::config::redact::Secrets;
 use model::config::text::HttpUrl;
 use model::fleet::Node;
+use transfer::outbox::OutboxPolicy;
 
 /// The longest time between two reports of a waiting node.
 const REPORT_INTERVAL_MAX: Duration = Duration::from_secs(60);
@@ -59,19 +60,19 @@ impl NodeReporter {
     /// The file cannot be read, or has another format.
     pub fn of_node(root: &Path, about: &ReportedNode<'_>, progress: &Progress) -> Result<Option<Self>> {
         // Reports are sent until the node is ready, and a server may be away for long.
-        let retry = ReportRetry {
-            longest: Duration::from_secs(60),
-            last: Duration::from_secs(600),
-            ..ReportRetry::default()
+        let policy = OutboxPolicy {
+            longest_pause: Duration::from_secs(60),
+            flush: Duration::from_secs(600),
+            ..policy()
         };
-        Self::read(root, about, progress, retry)
+        Self::read(root, about, progress, policy)
     }
 
     fn read(
         root: &Path,
         about: &ReportedNode<'_>,
         progress: &Progress,
-        retry: ReportRetry,
+        policy: OutboxPolicy,
     ) -> Result<Option<Self>> {
         let file = below(root, CONFIG).join(FILE);
         if !file.exists() {
@@ -84,7 +85,7 @@ impl NodeReporter {
             kept.url.parse::<HttpUrl>().map_err(|_| anyhow::anyhow!("it names no URL")).with_context(what)?;
         let mut secrets = about.secrets.clone();
         secrets.add_texts(token(&kept.url));
-        let setup = Setup { url, machine: read_identity(root), retry, progress: progress.clone() };
+        let setup = Setup { url, machine: read_identity(root), policy, progress: progress.clone() };
         let reporter = Reporter::resume(setup, kept.run);
         reporter.trust(&kept.authorities);
         reporter.hide(&secrets);
@@ -113,13 +114,12 @@ impl NodeReporter {
     /// The file cannot be removed.
     pub fn conclude(self) -> Result<()> {
         let ready = self.last.is_some_and(|(node, _)| node.ready);
-        match (self.reporter.conclude(None), ready) {
-            (Told::Refused, _) | (Told::Everything, true) => {
-                let what = || format!("removing {}", self.file.display());
-                std::fs::remove_file(&self.file).with_context(what)
-            }
-            (Told::NotAll | Told::Everything, _) => Ok(()),
+        let result = self.reporter.conclude(None);
+        if result.refused || ready && result.unsent == 0 {
+            let what = || format!("removing {}", self.file.display());
+            std::fs::remove_file(&self.file).with_context(what)?;
         }
+        Ok(())
     }
 }
 

@@ -6,12 +6,11 @@ use anyhow::{Result, anyhow};
 use reqwest::StatusCode;
 use reqwest::blocking::Client;
 use reqwest::header::CONTENT_TYPE;
-use reqwest::redirect::Policy;
 
 use super::Archive;
 use base::failure::{Class, Classify, Failure};
 use model::config::text::HttpUrl;
-use transfer::download::{client, reason};
+use transfer::outbox::request;
 
 /// How long the server may take to be reached.
 const CONNECT: Duration = Duration::from_secs(15);
@@ -36,39 +35,25 @@ pub enum UploadMethod {
 /// paths of such URLs are often secrets.
 pub fn send(archive: &Archive, url: &HttpUrl, method: UploadMethod, authorities: &[String]) -> Result<()> {
     let parsed = reqwest::Url::parse(url).class(Class::Invalid, || "reading the URL".into())?;
-    let what = || format!("sending {} to {}", archive.name, parsed.origin().ascii_serialization());
-    let builder = || {
-        Client::builder()
-            .connect_timeout(CONNECT)
-            .timeout(LIMIT)
-            .redirect(Policy::none())
-            .user_agent(concat!("nqrust/", env!("CARGO_PKG_VERSION")))
-    };
-    let client = client(url, authorities, builder).map_err(|error| {
-        let why = base::failure::causes(&error).pop().unwrap_or_default();
-        Failure::new(Class::Network, what()).because(anyhow!("{why}"))
-    })?;
+    let what = || format!("sending {} to {}", archive.name, request::origin(url));
+    let failed = |why: String| Failure::new(Class::Network, what()).because(anyhow!("{why}"));
+    let builder = || Client::builder().connect_timeout(CONNECT).timeout(LIMIT);
+    let client = request::client(url, authorities, builder).map_err(failed)?;
     let request = match method {
         UploadMethod::Put if parsed.path().ends_with('/') => {
             client.put(parsed.join(&archive.name).class(Class::Invalid, what)?)
         }
-        UploadMethod::Put => client.put(parsed.clone()),
-        UploadMethod::Post => client.post(parsed.clone()),
+        UploadMethod::Put => client.put(parsed),
+        UploadMethod::Post => client.post(parsed),
     };
-    let answer = request.header(CONTENT_TYPE, "application/gzip").body(archive.bytes.clone()).send();
-    let answer = answer.map_err(|error| {
-        let why =
-            if error.is_timeout() { "the server did not answer in time".into() } else { reason(&error) };
-        Failure::new(Class::Network, what())
-            .because(anyhow!("{why}"))
-            .hint("Check the URL, the network of this system, and the proxy of the answers.")
+    let request = request.header(CONTENT_TYPE, "application/gzip").body(archive.bytes.clone());
+    let status = request::send(request).map_err(|error| {
+        let hint = "Check the URL, the network of this system, and the proxy of the answers.";
+        failed(error.why().to_owned()).hint(hint)
     })?;
-    match answer.status() {
-        status if status.is_success() => Ok(()),
-        status => Err(Failure::new(Class::Network, what())
-            .because(anyhow!("the server answered {status}"))
-            .hint(advice(status, method))
-            .into()),
+    match status.is_success() {
+        true => Ok(()),
+        false => Err(failed(format!("the server answered {status}")).hint(advice(status, method)).into()),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Deliveries to a server on the loopback interface.
 
 use std::net::TcpListener;
+use std::time::{Duration, Instant};
 
 use super::*;
 use model::config::parse;
@@ -11,22 +12,17 @@ fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// A run with these webhooks, in JSON-like YAML; `URL` stands for the server.
-fn run(hooks: &str, server: &Server) -> (Hooks, Progress, Recorder) {
-    run_with(
-        hooks,
-        server,
-        WebhookRetry {
-            timeout: millis(2000),
-            tries: 4,
-            pause: millis(10),
-            flush: millis(5000),
-            last: millis(5000),
-        },
-    )
+/// Limits in milliseconds; `flush` for the calls before the end and for those of the end.
+fn quick(timeout: u64, pause: u64, flush: u64) -> OutboxPolicy {
+    OutboxPolicy { timeout: millis(timeout), pause: millis(pause), flush: millis(flush), ..policy() }
 }
 
-fn run_with(hooks: &str, server: &Server, retry: WebhookRetry) -> (Hooks, Progress, Recorder) {
+/// A run with these webhooks, in JSON-like YAML; `URL` stands for the server.
+fn run(hooks: &str, server: &Server) -> (Hooks, Progress, Recorder) {
+    run_with(hooks, server, quick(2000, 10, 5000))
+}
+
+fn run_with(hooks: &str, server: &Server, policy: OutboxPolicy) -> (Hooks, Progress, Recorder) {
     let text = format!("install: {{webhooks: [{}]}}", hooks.replace("URL", &server.url));
     let recorder = Recorder::default();
     let progress = Progress::new(vec![Box::new(recorder.clone())]);
@@ -39,7 +35,8 @@ fn run_with(hooks: &str, server: &Server, retry: WebhookRetry) -> (Hooks, Progre
     let hooks = Hooks::new(WebhookSetup {
         hooks: parse(&text, "test").unwrap().install.webhooks,
         authorities: Vec::new(),
-        retry,
+        policy,
+        flush_end: policy.flush,
         facts: Box::new(move || facts.clone()),
         product: "Product 1".into(),
         progress: progress.clone(),
@@ -129,14 +126,7 @@ fn only_what_can_pass_is_tried_again() {
         (&[Manner::Status(302)][..], 1, true),
     ] {
         let server = Server::new(manners);
-        let retry = WebhookRetry {
-            timeout: millis(300),
-            tries: 4,
-            pause: millis(5),
-            flush: millis(5000),
-            last: millis(5000),
-        };
-        let (hooks, _, recorder) = run_with(&hook("SUCCEEDED", ""), &server, retry);
+        let (hooks, _, recorder) = run_with(&hook("SUCCEEDED", ""), &server, quick(300, 5, 5000));
         hooks.conclude(None);
         assert_eq!(server.paths(), vec!["/SUCCEEDED/"; tries], "{manners:?}");
         assert_eq!(warnings(&recorder).is_empty(), good, "{manners:?}: {:?}", warnings(&recorder));
@@ -144,18 +134,26 @@ fn only_what_can_pass_is_tried_again() {
 }
 
 #[test]
+fn only_the_calls_of_an_event_that_did_not_arrive_are_tried_again() {
+    let (good, refusing) = (Server::new(&[Manner::Status(200)]), Server::new(&[Manner::Status(404)]));
+    let late = Server::new(&[Manner::Status(503), Manner::Close, Manner::Status(200)]);
+    let event = |server: &Server| hook("STARTED", "").replace("URL", &server.url);
+    let all = [event(&good), event(&refusing), event(&late)].join(", ");
+    let (hooks, _, recorder) = run(&all, &good);
+    hooks.started();
+    hooks.conclude(None);
+    assert_eq!([&good, &refusing, &late].map(|server| server.paths().len()), [1, 1, 3]);
+    let [warning] = &warnings(&recorder)[..] else { panic!("{:?}", warnings(&recorder)) };
+    assert!(warning.contains(&refusing.url) && warning.contains("404"), "{warning}");
+}
+
+#[test]
 fn a_server_that_hangs_holds_up_neither_the_install_nor_its_end_nor_other_hooks() {
     let (hanging, good) = (Server::new(&[Manner::Hang]), Server::new(&[Manner::Status(200)]));
     let all = ["STARTED", "STEP", "SUCCEEDED"].map(|event| hook(event, ""));
     let both = all.clone().map(|hook| hook.replace("URL", &good.url)).into_iter().chain(all);
-    let retry = WebhookRetry {
-        timeout: Duration::from_secs(600),
-        tries: 4,
-        pause: millis(10),
-        flush: millis(1500),
-        last: millis(1500),
-    };
-    let (hooks, progress, recorder) = run_with(&both.collect::<Vec<_>>().join(", "), &hanging, retry);
+    let (hooks, progress, recorder) =
+        run_with(&both.collect::<Vec<_>>().join(", "), &hanging, quick(600_000, 10, 1500));
     let begun = Instant::now();
     hooks.started();
     hooks.follow(&progress, ["wipe"]);

@@ -9,9 +9,11 @@ use super::cause::shown;
 use super::proxies;
 use base::failure::{Class, Classify};
 
+const AGENT: &str = concat!("nqrust/", env!("CARGO_PKG_VERSION"));
+
 /// A client for URLs that begin like `url`, for servers that the authorities of these certificates (PEM) vouch
 /// for too. Proxies are those of the configuration ([`proxies`]) or else of the environment. The client follows no
-/// redirect; [`redirect::get`](super::redirect::get) does.
+/// redirect; [`redirect::get`](super::redirect::get) does. All name the project to servers (`User-Agent`).
 pub fn client(url: &str, authorities: &[String], builder: impl Fn() -> ClientBuilder) -> Result<Client> {
     let extra = authorities.iter().map(|pem| Certificate::from_pem_bundle(pem.as_bytes()));
     let extra = extra
@@ -20,7 +22,7 @@ pub fn client(url: &str, authorities: &[String], builder: impl Fn() -> ClientBui
     let extra = extra.concat();
     // The provider is the process's; that it is set already is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let builder = || proxies::apply(builder().redirect(Policy::none()));
+    let builder = || proxies::apply(builder().redirect(Policy::none()).user_agent(AGENT));
     let built = match extra.is_empty() {
         true => builder().build(),
         false => builder().tls_certs_merge(extra.clone()).build(),

@@ -41,12 +41,8 @@ impl Downloader {
         hint: &'static str,
         authorities: &[String],
     ) -> Result<Self> {
-        let client = client(url, authorities, || {
-            Client::builder()
-                .connect_timeout(retry.connect)
-                .timeout(retry.read)
-                .user_agent(concat!("nqrust/", env!("CARGO_PKG_VERSION")))
-        })?;
+        let builder = || Client::builder().connect_timeout(retry.connect).timeout(retry.read);
+        let client = client(url, authorities, builder)?;
         Ok(Self::over(client, retry, hint))
     }
 

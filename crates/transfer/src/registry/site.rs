@@ -29,9 +29,6 @@ use base::failure::{Class, Failure};
 use formats::oci::{ImageReference, media_types};
 use model::config::registries::Tls;
 
-/// How we call ourselves.
-const AGENT: &str = concat!("nqrust/", env!("CARGO_PKG_VERSION"));
-
 /// What we can read, for `Accept`. Registries convert to what is accepted, or refuse.
 const ACCEPTED: [&str; 4] = [
     media_types::OCI_INDEX,
@@ -77,7 +74,6 @@ impl Site {
                 .connect_timeout(retry.connect)
                 .timeout(retry.read)
                 .tls_danger_accept_invalid_certs(tls.insecure_skip_verify)
-                .user_agent(AGENT)
         };
         let base = server.to_string();
         let prepared =

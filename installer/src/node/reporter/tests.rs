@@ -14,7 +14,7 @@ use testing::reports::{Manner, Server};
 fn node_of(server: &Server) -> (tempfile::TempDir, Uuid) {
     let url = format!("{}/v1/report/MARK-token", server.url).parse().unwrap();
     let (machine, progress) = (Identity::default(), Progress::silent());
-    let setup = Setup { url, machine, retry: ReportRetry::default(), progress };
+    let setup = Setup { url, machine, policy: policy(), progress };
     let reporter = Reporter::begin(setup);
     let root = tempfile::tempdir().unwrap();
     std::fs::create_dir(root.path().join("oem")).unwrap();
@@ -26,14 +26,20 @@ fn node_of(server: &Server) -> (tempfile::TempDir, Uuid) {
     (root, run)
 }
 
-fn reporter_of(root: &Path, last: Duration) -> Option<NodeReporter> {
+fn reporter_of(root: &Path, flush: Duration) -> Option<NodeReporter> {
     let millis = Duration::from_millis;
     let mut secrets = Secrets::default();
     secrets.add_texts(["MARK-cluster"]);
     let about = ReportedNode { hostname: Some("node-1"), product: "Product 1".into(), secrets: &secrets };
-    let retry =
-        ReportRetry { timeout: millis(2000), rate: millis(5), pause: millis(5), longest: millis(20), last };
-    NodeReporter::read(root, &about, &Progress::silent(), retry).unwrap()
+    let policy = OutboxPolicy {
+        timeout: millis(2000),
+        rate: millis(5),
+        pause: millis(5),
+        longest_pause: millis(20),
+        flush,
+        ..policy()
+    };
+    NodeReporter::read(root, &about, &Progress::silent(), policy).unwrap()
 }
 
 fn stages(state: StageState, detail: &str) -> Vec<Stage> {
@@ -104,7 +110,7 @@ fn a_node_goes_on_with_the_story_of_its_install_until_it_is_ready() {
             root.path(),
             &ReportedNode { hostname: None, product: String::new(), secrets: &Secrets::default() },
             &Progress::silent(),
-            ReportRetry::default()
+            policy()
         )
         .unwrap()
         .is_none()

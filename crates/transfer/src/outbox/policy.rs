@@ -1,0 +1,44 @@
+//! How much waits in an outbox, how often it tries, and how long.
+
+use std::time::Duration;
+
+use super::destination::{AfterFailure, SendError};
+use crate::backoff::backoff;
+
+/// The limits of one outbox.
+#[derive(Clone, Copy, Debug)]
+pub struct OutboxPolicy {
+    /// How many messages wait at most.
+    pub capacity: usize,
+    /// How many messages are sent in one attempt at most.
+    pub batch: usize,
+    /// How long one request may take. It is the destination that keeps to it.
+    pub timeout: Duration,
+    /// The least time from the beginning of an attempt that succeeds to the beginning of the next.
+    pub rate: Duration,
+    /// After how many attempts that failed in a row messages are given up; never, where there is no limit.
+    pub attempts: Option<u32>,
+    /// The pause after the first failure in a row; it doubles with each further one.
+    pub pause: Duration,
+    pub longest_pause: Duration,
+    /// The longest pause while the outbox is being closed.
+    pub closing_pause: Duration,
+    /// How long closing waits for what is not sent yet.
+    pub flush: Duration,
+}
+
+impl OutboxPolicy {
+    /// What follows an error after `failed` attempts that failed in a row.
+    pub(super) fn after(&self, error: &SendError, failed: u32) -> AfterFailure {
+        match error {
+            SendError::Refused(_) => AfterFailure::Close,
+            SendError::Passing(_) if self.attempts.is_some_and(|most| failed >= most) => AfterFailure::GiveUp,
+            SendError::Passing(_) => AfterFailure::Retry,
+        }
+    }
+
+    /// The pause before the next attempt.
+    pub(super) fn pause_after(&self, failed: u32) -> Duration {
+        backoff(self.pause, failed, self.longest_pause)
+    }
+}

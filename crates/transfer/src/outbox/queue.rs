@@ -1,0 +1,159 @@
+//! The state of an outbox, without threads and without a clock: callers say what time it is.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use super::destination::{AfterFailure, Destination, SendError};
+use super::policy::OutboxPolicy;
+
+/// What waits, what is under way, and when the next attempt is due.
+pub struct OutboxQueue<D: Destination> {
+    policy: OutboxPolicy,
+    waiting: VecDeque<D::Message>,
+    /// How many messages are under way.
+    sending: usize,
+    /// Attempts in a row.
+    failed: u32,
+    /// The beginning and the length of the pause before the next attempt.
+    pause: Option<(Instant, Duration)>,
+    dropped: usize,
+    refused: bool,
+    /// No message is accepted any more.
+    closing: bool,
+    /// No attempt is begun any more.
+    ended: bool,
+}
+
+/// What the thread of an outbox does next.
+#[derive(Debug, PartialEq, Eq)]
+pub enum NextAttempt<M> {
+    Send(Vec<M>),
+    /// Nothing before so long, or before something changes.
+    Wait(Option<Duration>),
+    End,
+}
+
+/// What became of the messages of an outbox.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutboxResult {
+    /// Messages that still wait or are under way.
+    pub unsent: usize,
+    /// Messages that gave way because the queue was full.
+    pub dropped: usize,
+    /// Whether the destination refused to hear more.
+    pub refused: bool,
+}
+
+impl<D: Destination> OutboxQueue<D> {
+    #[must_use]
+    pub fn new(policy: OutboxPolicy) -> Self {
+        Self {
+            policy,
+            waiting: VecDeque::new(),
+            sending: 0,
+            failed: 0,
+            pause: None,
+            dropped: 0,
+            refused: false,
+            closing: false,
+            ended: false,
+        }
+    }
+
+    /// Adds a message, unless the queue is being closed.
+    pub fn push(&mut self, message: D::Message) {
+        if self.closing {
+            return;
+        }
+        if let Some(at) = self.waiting.iter().rposition(|waiting| D::replaces(&message, waiting)) {
+            self.waiting.remove(at);
+        }
+        if self.waiting.len() >= self.policy.capacity && !D::make_room(&message, &mut self.waiting) {
+            self.dropped += 1;
+            return;
+        }
+        self.waiting.push_back(message);
+    }
+
+    /// What there is to do at `now`. What is to be sent is under way from then on.
+    pub fn next(&mut self, now: Instant) -> NextAttempt<D::Message> {
+        if self.ended || self.closing && self.waiting.is_empty() {
+            return NextAttempt::End;
+        }
+        if self.waiting.is_empty() {
+            return NextAttempt::Wait(None);
+        }
+        match self.pause_left(now) {
+            left if !left.is_zero() => NextAttempt::Wait(Some(left)),
+            _ => {
+                self.sending = self.waiting.len().min(self.policy.batch);
+                NextAttempt::Send(self.waiting.drain(..self.sending).collect())
+            }
+        }
+    }
+
+    fn pause_left(&self, now: Instant) -> Duration {
+        let Some((since, pause)) = self.pause else { return Duration::ZERO };
+        let pause = match (self.closing, self.failed) {
+            (false, _) => pause,
+            (true, 0) => Duration::ZERO,
+            (true, _) => pause.min(self.policy.closing_pause),
+        };
+        pause.saturating_sub(now.saturating_duration_since(since))
+    }
+
+    /// How many attempts have failed in a row with one that failed with `error`, and what follows from that.
+    pub(super) fn after(&self, error: &SendError) -> (u32, AfterFailure) {
+        let failed = self.failed.saturating_add(1);
+        (failed, self.policy.after(error, failed))
+    }
+
+    /// Takes note of how an attempt with these messages went, that lasted from `begun` to `now`.
+    pub fn settle(
+        &mut self,
+        messages: Vec<D::Message>,
+        failure: Option<AfterFailure>,
+        begun: Instant,
+        now: Instant,
+    ) {
+        self.sending = 0;
+        match failure {
+            None | Some(AfterFailure::GiveUp) => {
+                self.failed = 0;
+                self.pause = Some((begun, self.policy.rate));
+            }
+            Some(AfterFailure::Retry) => {
+                messages.into_iter().rev().for_each(|message| self.waiting.push_front(message));
+                self.failed = self.failed.saturating_add(1);
+                self.pause = Some((now, self.policy.pause_after(self.failed)));
+            }
+            Some(AfterFailure::Close) => {
+                self.waiting.clear();
+                (self.closing, self.refused) = (true, true);
+            }
+        }
+    }
+
+    /// Accepts no message any more; those that wait are sent.
+    pub fn close(&mut self) {
+        self.closing = true;
+    }
+
+    /// Begins no attempt any more.
+    pub fn end(&mut self) {
+        self.ended = true;
+    }
+
+    pub fn result(&self) -> OutboxResult {
+        let unsent = self.waiting.len() + self.sending;
+        OutboxResult { unsent, dropped: self.dropped, refused: self.refused }
+    }
+}
+
+impl<D: Destination> fmt::Debug for OutboxQueue<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Messages may be secret.
+        self.result().fmt(f)
+    }
+}

@@ -1,0 +1,36 @@
+//! Requests to a server that a person named. No redirect is followed: what is sent is for that server and for no other.
+//! Errors do not show the URL, whose path is often a secret.
+
+use reqwest::blocking::{Client, ClientBuilder, RequestBuilder};
+use reqwest::{StatusCode, Url};
+
+use super::destination::SendError;
+use crate::download;
+use base::failure::causes;
+
+/// A client as [`download::client`] makes it. The error is its cause alone.
+pub fn client(
+    url: &str,
+    authorities: &[String],
+    builder: impl Fn() -> ClientBuilder,
+) -> Result<Client, String> {
+    download::client(url, authorities, builder).map_err(|error| causes(&error).pop().unwrap_or_default())
+}
+
+/// Sends a request; what its status means is for the caller to judge.
+pub fn send(request: RequestBuilder) -> Result<StatusCode, SendError> {
+    match request.send() {
+        Ok(answer) => Ok(answer.status()),
+        Err(error) if error.is_builder() => Err(SendError::Refused(download::reason(&error))),
+        Err(error) if error.is_timeout() => {
+            Err(SendError::Passing("the server did not answer in time".into()))
+        }
+        Err(error) => Err(SendError::Passing(download::reason(&error))),
+    }
+}
+
+/// Scheme, host and port of a URL: what may be shown of it.
+#[must_use]
+pub fn origin(url: &str) -> String {
+    Url::parse(url).map(|url| url.origin().ascii_serialization()).unwrap_or_default()
+}

@@ -1,0 +1,139 @@
+//! The webhooks of a run as the destination of an outbox: which are called, and again, and what is told of them.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use super::call::{Call, name};
+use super::facts::WebhookFacts;
+use base::parallel::locked;
+use base::progress::Progress;
+use model::config::formats::webhook::Values;
+use model::config::webhook::{Event, Webhook};
+use transfer::outbox::{AfterFailure, DeliveryWarnings, Destination, OutboxPolicy, SendError};
+
+/// What to call, and how.
+#[allow(missing_debug_implementations)]
+pub struct WebhookSetup {
+    pub hooks: Vec<Webhook>,
+    /// Authorities to trust beside the usual ones, each as PEM.
+    pub authorities: Vec<String>,
+    /// Limits; those of [`policy`] in an install.
+    pub policy: OutboxPolicy,
+    /// How long the end of an install waits for its own calls, after those of the events before.
+    pub flush_end: Duration,
+    /// Looks at the machine.
+    pub facts: Box<dyn Fn() -> WebhookFacts + Send + Sync>,
+    /// Name and version of what is installed.
+    pub product: String,
+    /// Hears of trouble.
+    pub progress: Progress,
+}
+
+/// The time for the calls of the end: four attempts of 15 seconds with pauses of 5, and a little more.
+pub const FLUSH_END: Duration = Duration::from_secs(80);
+
+/// The limits of an install's webhooks. An install has about a dozen steps, so that the queue is never full unless a
+/// server hangs.
+#[must_use]
+pub fn policy() -> OutboxPolicy {
+    let pause = Duration::from_secs(5);
+    OutboxPolicy {
+        capacity: 64,
+        batch: 1,
+        timeout: Duration::from_secs(15),
+        rate: Duration::ZERO,
+        attempts: Some(4),
+        pause,
+        longest_pause: pause,
+        closing_pause: pause,
+        flush: Duration::from_secs(30),
+    }
+}
+
+/// An event that webhooks are told of.
+#[derive(Clone, Debug)]
+pub(super) struct Occurrence {
+    pub(super) event: Event,
+    /// The step that is done or that failed, or nothing.
+    pub(super) step: String,
+    /// Why the install failed, or nothing.
+    pub(super) error: String,
+}
+
+/// The calls of the event that is being told.
+pub(super) struct EventCalls {
+    setup: Arc<WebhookSetup>,
+    warnings: DeliveryWarnings,
+    /// Those that have not arrived and may still arrive.
+    open: Mutex<Vec<Arc<Call>>>,
+}
+
+/// Calls all webhooks of an event side by side, so that one that hangs is nothing to the others, and again those that
+/// did not succeed.
+pub(super) struct HookCaller(pub(super) Arc<EventCalls>);
+
+impl EventCalls {
+    pub(super) fn new(setup: Arc<WebhookSetup>) -> Self {
+        let warnings = DeliveryWarnings::new(setup.progress.clone(), "webhook");
+        Self { setup, warnings, open: Mutex::default() }
+    }
+
+    /// Ends all warnings. Returns which calls are still open.
+    pub(super) fn abandon(&self) -> Vec<String> {
+        self.warnings.fall_silent();
+        self.open().iter().map(|call| call.shown()).collect()
+    }
+
+    fn open(&self) -> MutexGuard<'_, Vec<Arc<Call>>> {
+        locked(&self.open)
+    }
+
+    fn prepare(&self, occurrence: &Occurrence) {
+        let Occurrence { event, step, error } = occurrence.clone();
+        let WebhookFacts { hostname, mac, ipv4, ipv6 } = (self.setup.facts)();
+        let (product, event_name) = (self.setup.product.clone(), name(event).to_owned());
+        let values = Values { hostname, mac, ipv4, ipv6, step, error, event: event_name, product };
+        let (timeout, authorities) = (self.setup.policy.timeout, &self.setup.authorities);
+        let hooks = self.setup.hooks.iter().filter(|hook| hook.event == event);
+        let calls = hooks.map(|hook| Arc::new(Call::new(hook, &values, timeout, authorities)));
+        *self.open() = calls.collect();
+    }
+
+    fn attempt(&self, call: &Arc<Call>) {
+        let result = call.send();
+        if !matches!(result, Err(SendError::Passing(_))) {
+            self.open().retain(|open| !Arc::ptr_eq(open, call));
+        }
+        if let Err(SendError::Refused(why)) = result {
+            self.warnings.warn(&format!("{}: {why}", call.shown()));
+        }
+    }
+}
+
+impl Destination for HookCaller {
+    type Message = Occurrence;
+
+    fn send(&mut self, occurrences: &[Occurrence]) -> Result<(), SendError> {
+        // Calls that are open are of the same event, at another attempt.
+        if self.0.open().is_empty() {
+            occurrences.iter().for_each(|occurrence| self.0.prepare(occurrence));
+        }
+        let open = self.0.open().clone();
+        std::thread::scope(|scope| {
+            for call in &open {
+                scope.spawn(|| self.0.attempt(call));
+            }
+        });
+        let trouble = self.0.open().first().map(|call| SendError::Passing(call.trouble()));
+        trouble.map_or(Ok(()), Err)
+    }
+
+    fn failed(&mut self, _: &str, failed: u32, next: AfterFailure) {
+        if next != AfterFailure::Retry {
+            for call in std::mem::take(&mut *self.0.open()) {
+                let (shown, trouble) = (call.shown(), call.trouble());
+                self.0.warnings.warn(&format!("{shown}: {trouble}; gave up after {failed} attempts"));
+            }
+        }
+    }
+}
