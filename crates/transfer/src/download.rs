@@ -9,7 +9,7 @@
 //! | [`redirect`] | where a redirect may lead, and who hears credentials |
 //! | [`retry`] | how long to wait, and how often to try |
 //! | [`proxies`] | proxies that a configuration names |
-//! | `cause`, `trouble` | why something was not fetched, and whether trying again can help |
+//! | `cause`, `trouble` | why something was not fetched, and whether another attempt can help |
 //!
 //! Digests are checked by who reads.
 

@@ -5,11 +5,11 @@ use std::time::Duration;
 use base::command::{Invocation, Runner};
 use base::failure::causes;
 
-/// The most that is kept of each, from its end.
+/// How many bytes of each log are kept, from its end.
 const KEPT: usize = 8 << 20;
 
-/// The messages of the kernel alone: those of a broken disk or card are among them. What the boot loader said to the
-/// kernel is not, since it may hold tokens.
+/// The messages of the kernel, which tell of a broken disk or card. The kernel's command line is left out, since it may
+/// hold tokens.
 pub(super) fn kernel(runner: &dyn Runner) -> String {
     let messages = text(runner, &Invocation::new("dmesg").limit(Duration::from_secs(5)));
     let shown = messages.lines().filter(|line| !line.to_ascii_lowercase().contains("command line:"));

@@ -1,8 +1,8 @@
 //! A report of a failed install, for `install.debug`, and a support bundle of a node: one archive with what helps to
-//! find the reason of a trouble.
+//! find the cause of a failure.
 //!
-//! Everything in it goes through [`Secrets::hide`]. What cannot be collected is told in the report itself: a
-//! report that lacks something is better than none.
+//! Everything in it goes through [`Secrets::hide`]. The report itself says what could not be collected: an incomplete
+//! report is better than none.
 
 mod collect;
 mod send;
@@ -23,7 +23,7 @@ use model::fleet;
 
 pub use send::{UploadMethod, send};
 
-/// Where reports are kept. It is in memory: the disks may be what is broken.
+/// In memory: the disks may be what is broken.
 pub const DIRECTORY: &str = "/run/nqrust";
 
 /// How much of the kernel's messages a log has, in bytes.
@@ -32,7 +32,6 @@ const KERNEL: usize = 64 << 10;
 /// What is known of a run.
 #[allow(missing_debug_implementations)]
 pub struct FailedRun<'a> {
-    /// The configuration.
     pub config: &'a InstallConfig,
     /// Disks and network cards, if they have been looked at.
     pub inventory: Option<&'a Inventory>,
@@ -40,27 +39,26 @@ pub struct FailedRun<'a> {
     pub plan: Option<&'a str>,
     /// The events of the run, one JSON object a line.
     pub events: &'a str,
-    /// The error as it is told.
+    /// The error as users read it.
     pub error: &'a str,
-    /// What is taken out of all texts.
+    /// Removed from all texts.
     pub secrets: &'a Secrets,
 }
 
-/// A report or a bundle that is packed: a `tar` archive, compressed with gzip.
+/// A packed report or support bundle: a `tar` archive, compressed with gzip.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Archive {
-    /// The name of its file, with the time in it.
+    /// The file name, with the time in it.
     pub name: String,
-    /// Its content. Secrets have been taken out.
+    /// Without secrets.
     pub bytes: Vec<u8>,
 }
 
-/// Collects the report.
 pub fn archive(known: &FailedRun<'_>, runner: &dyn Runner) -> Result<Archive> {
     packed("report", &files(known, runner))
 }
 
-/// Collects the report and writes it below `directory` with mode 0600. Returns its path.
+/// Writes the report below `directory` with mode 0600. Returns its path.
 pub fn write(known: &FailedRun<'_>, runner: &dyn Runner, directory: &Path) -> Result<PathBuf> {
     archive(known, runner)?.put(directory)
 }
@@ -94,7 +92,7 @@ impl Archive {
     }
 }
 
-/// What is to be read about a failed run from afar: the plan, what happened as `lines`, the messages of the kernel.
+/// The log that the server of the fleet gets: messages of the kernel, the plan, what happened as `lines`.
 /// Secrets are still in it.
 #[must_use]
 pub fn log(plan: Option<&str>, lines: &str, runner: &dyn Runner) -> String {
@@ -102,7 +100,6 @@ pub fn log(plan: Option<&str>, lines: &str, runner: &dyn Runner) -> String {
     format!("{}\n\n{plan}\n{lines}", fleet::end(&collect::kernel(runner), KERNEL).trim_end())
 }
 
-/// The files of the report with their content.
 fn files(known: &FailedRun<'_>, runner: &dyn Runner) -> Vec<(&'static str, String)> {
     let inventory = match known.inventory {
         Some(inventory) => base::encode::json_text(inventory),

@@ -1,4 +1,4 @@
-//! A report on its way to a server that takes files over HTTP.
+//! Sends a report to a server that takes files over HTTP.
 
 use std::time::Duration;
 
@@ -12,9 +12,9 @@ use base::failure::{Class, Classify, Failure};
 use model::config::text::HttpUrl;
 use transfer::outbox::request;
 
-/// How long the server may take to be reached.
+/// For the connection.
 const CONNECT: Duration = Duration::from_secs(15);
-/// How long the whole may take.
+/// For the whole request.
 const LIMIT: Duration = Duration::from_secs(180);
 
 /// How a server takes a file (RFC 9110).
@@ -31,7 +31,7 @@ pub enum UploadMethod {
 /// authorities or these (PEM) vouch for. A redirect is not followed: what is sent is for the server that was named.
 ///
 /// # Errors
-/// The server cannot be reached, or does not say that it has taken the archive. Of the URL only the server is told:
+/// The server cannot be reached, or does not confirm that it has the archive. Of the URL only the server is shown:
 /// paths of such URLs are often secrets.
 pub fn send(archive: &Archive, url: &HttpUrl, method: UploadMethod, authorities: &[String]) -> Result<()> {
     let parsed = reqwest::Url::parse(url).class(Class::Invalid, || "reading the URL".into())?;

@@ -6,16 +6,13 @@ use std::path::Path;
 use crate::inventory::Roots;
 use base::files::read_text;
 
-/// Name and addresses; empty where the machine has none.
+/// Name and addresses of the machine; empty where it has none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WebhookFacts {
-    /// The machine's name.
     pub hostname: String,
-    /// Hardware address of the interface with the default route.
+    /// Of the interface with the default route.
     pub mac: String,
-    /// Its IPv4 address.
     pub ipv4: String,
-    /// Its IPv6 address.
     pub ipv6: String,
 }
 

@@ -18,7 +18,6 @@ pub fn shown(url: &str) -> String {
 #[error("it does not exist (404)")]
 pub struct Absent;
 
-/// Whether a server said that it does not have the thing.
 #[must_use]
 pub fn is_absent(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| cause.is::<Absent>())
@@ -31,17 +30,16 @@ pub fn reason(error: &(dyn std::error::Error + 'static)) -> String {
     last.unwrap_or_default()
 }
 
-/// Whether an answer with this status may be another one later.
+/// Whether another attempt may get another status.
 pub fn is_passing(status: StatusCode) -> bool {
     matches!(status, StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS) || status.is_server_error()
 }
 
-/// The certificate of a server is not trusted.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Distrusted(pub(super) String);
 
-/// Whether a server's certificate is one that trying again does not make better. Dates may still become right: a
+/// Whether a server's certificate is one that another attempt does not mend. Dates may still become right: a
 /// machine's clock is set late.
 pub fn is_distrusted(error: &(dyn std::error::Error + 'static)) -> bool {
     use rustls::CertificateError as Certificate;

@@ -1,4 +1,4 @@
-//! Documents: read whole into memory, with a limit, before anybody sees them.
+//! Documents: read whole into memory, with a limit, before they are used.
 //!
 //! A document without a known digest is of one version only if it came by one answer. So a transfer that breaks off
 //! begins again from the first byte, and nothing of the earlier attempt is kept.
@@ -17,7 +17,7 @@ use super::retry::Attempts;
 use super::trouble::{self, TransferTrouble};
 use base::failure::{Class, Failure};
 
-/// What is read at once, in bytes.
+/// Bytes in one read.
 const PIECE: usize = 16 << 10;
 
 /// The cause of a failure where a server has more to send than a document may have.
@@ -28,11 +28,9 @@ pub struct TooLarge(pub u64);
 /// Why the body of an answer was not read to its end.
 #[derive(Debug)]
 pub enum BodyError {
-    /// It is larger than it may be.
     TooLarge(TooLarge),
     /// The time for all attempts is over.
     Late,
-    /// The connection failed.
     Read(io::Error),
 }
 

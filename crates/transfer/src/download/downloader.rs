@@ -8,7 +8,7 @@ use super::client::client;
 use super::retry::RetryPolicy;
 use base::failure::Failure;
 
-/// What a server that wants to know who asks is told.
+/// Gives the `Authorization` header for a server.
 ///
 /// The header goes with requests to the origin that was named; no server that it redirects to gets it ([`redirect`](super::redirect)).
 pub trait Authoriser: Send + Sync {
@@ -46,7 +46,6 @@ impl Downloader {
         Ok(Self::over(client, retry, hint))
     }
 
-    /// Over a client that is there already.
     pub fn over(client: Client, retry: RetryPolicy, hint: &'static str) -> Self {
         Self { client, retry, hint }
     }

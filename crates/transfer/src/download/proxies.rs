@@ -19,7 +19,7 @@ static CHOSEN: RwLock<Option<Proxies>> = RwLock::new(None);
 pub struct Proxies {
     http: Option<String>,
     https: Option<String>,
-    /// What is reached without them.
+    /// Hosts, domains and networks that are reached without them, joined by commas.
     none: Option<String>,
 }
 
@@ -47,7 +47,6 @@ impl Proxies {
         Ok([http, https].into_iter().flatten().map(|proxy| proxy.no_proxy(none.clone())).collect())
     }
 
-    /// Lets a client use them.
     fn apply(&self, builder: ClientBuilder) -> ClientBuilder {
         // What is no URL was refused when they were made.
         let list = self.list().unwrap_or_default();
@@ -62,7 +61,6 @@ pub fn choose(proxies: Proxies) {
     *CHOSEN.write().unwrap_or_else(PoisonError::into_inner) = chosen;
 }
 
-/// Lets a client use the chosen proxies.
 pub(super) fn apply(builder: ClientBuilder) -> ClientBuilder {
     match &*CHOSEN.read().unwrap_or_else(PoisonError::into_inner) {
         Some(proxies) => proxies.apply(builder),

@@ -27,12 +27,7 @@ pub enum RedirectError {
     #[error(
         "{from} redirects to {to}, an address without TLS, where others could read and change the transfer"
     )]
-    Downgrade {
-        /// Who redirects.
-        from: String,
-        /// Where to.
-        to: String,
-    },
+    Downgrade { from: String, to: String },
     /// To an address that was asked already.
     #[error("{0} redirects in a circle")]
     Circle(String),
@@ -59,12 +54,10 @@ impl RedirectError {
     }
 }
 
-/// Why there is no answer.
 #[derive(Debug)]
 pub enum Unanswered {
     /// The connection, TLS or the protocol failed. Names no address.
     Request(reqwest::Error),
-    /// A redirect is not followed.
     Redirect(RedirectError),
     /// The address that was to be asked is no URL.
     Address,

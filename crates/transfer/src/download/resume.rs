@@ -100,7 +100,7 @@ impl Download {
         self
     }
 
-    /// From a server that wants to know who asks.
+    /// Sends the header that `authoriser` gives.
     #[must_use]
     pub fn authorised(mut self, authoriser: Arc<dyn Authoriser>) -> Self {
         self.authoriser = Some(authoriser);
@@ -117,7 +117,7 @@ impl Download {
         self.status
     }
 
-    /// Connects now, however often that has to be tried.
+    /// Connects now, with as many attempts as the policy allows.
     pub fn connect_patiently(&mut self) -> Result<(), Failure> {
         loop {
             match self.connect() {
@@ -127,7 +127,7 @@ impl Download {
         }
     }
 
-    /// Waits after passing trouble; gives up on lasting trouble, and on passing trouble that does not pass.
+    /// Waits before the next attempt; fails where another attempt does not help, and after the last attempt.
     fn bear(&mut self, trouble: TransferTrouble) -> Result<(), Failure> {
         self.body = None;
         match trouble {
@@ -186,7 +186,6 @@ impl Download {
         Ok(())
     }
 
-    /// Asks for the rest of the file.
     fn ask(&self, header: Option<&HeaderValue>) -> Result<Response, TransferTrouble> {
         let mut headers = HeaderMap::new();
         // The bytes of the file are wanted, not a compressed form whose ranges mean something else.
@@ -209,7 +208,8 @@ impl Download {
                 self.check_length(response.content_length())?;
                 // The server ignores ranges, or the file has changed; the digest decides about the latter.
                 if self.needs_confirmation() {
-                    let why = "the server began anew, as one does whose file has changed";
+                    let why =
+                        "the server sent the file from its beginning, as it does when the file has changed";
                     return Err(TransferTrouble::Lasting(self.not_the_same(why)));
                 }
                 Ok(self.position)

@@ -15,18 +15,18 @@ const LONGEST_WAIT: Duration = Duration::from_secs(120);
 /// now and then does not hold up a program for ever.
 const DOCUMENT: Duration = Duration::from_secs(600);
 
-/// How long to wait, and how often to try.
+/// The limits of a transfer.
 #[derive(Clone, Copy, Debug)]
 pub struct RetryPolicy {
-    /// For a connection.
+    /// How long connecting may take.
     pub connect: Duration,
-    /// For the next bytes.
+    /// How long the next bytes may take.
     pub read: Duration,
     /// Attempts in a row that bring no byte, before giving up.
     pub attempts: u32,
     /// The pause after the first failed attempt; each further one is twice as long, up to 30 seconds.
     pub pause: Duration,
-    /// For a whole file, all attempts together.
+    /// How long a whole file may take, all attempts together.
     pub limit: Option<Duration>,
 }
 
@@ -54,7 +54,7 @@ impl RetryPolicy {
     }
 }
 
-/// Trouble that trying again may mend.
+/// An error that another attempt may mend.
 #[derive(Debug)]
 pub struct Passing {
     why: String,
@@ -63,7 +63,6 @@ pub struct Passing {
 }
 
 impl Passing {
-    /// Trouble that may be over soon.
     pub fn new(why: impl Into<String>) -> Self {
         Self { why: why.into(), wait: None }
     }
@@ -86,24 +85,23 @@ fn retry_after(value: &str) -> Option<Duration> {
     Some(wait.min(LONGEST_WAIT))
 }
 
-/// The attempts at one thing.
+/// Counts the attempts at one transfer.
 #[derive(Debug)]
 pub struct Attempts {
     retry: RetryPolicy,
-    /// In a row, without success.
+    /// Failed attempts in a row.
     failed: u32,
-    /// When to give up whatever comes.
     deadline: Option<Instant>,
 }
 
 impl Attempts {
-    /// None yet; the time for the whole begins now.
+    /// The time for the whole begins now.
     pub fn new(retry: RetryPolicy) -> Self {
         let deadline = retry.limit.map(|limit| Instant::now() + limit);
         Self { retry, failed: 0, deadline }
     }
 
-    /// Something came; further trouble starts anew.
+    /// Begins to count anew, because bytes came.
     pub fn succeeded(&mut self) {
         self.failed = 0;
     }

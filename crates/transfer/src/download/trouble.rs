@@ -1,4 +1,4 @@
-//! What keeps a transfer from its end, and whether trying again can help.
+//! Errors of a transfer, and whether another attempt can help.
 
 use std::error::Error;
 
@@ -10,7 +10,6 @@ use super::redirect::Unanswered;
 use super::retry::Passing;
 use base::failure::{Class, Failure};
 
-/// Whether trying again can help.
 pub(super) enum TransferTrouble {
     Passing(Passing),
     Lasting(Failure),
@@ -22,7 +21,7 @@ impl TransferTrouble {
     }
 }
 
-/// A failure of downloading `url` that trying again does not mend.
+/// A failure of downloading `url` that another attempt does not mend.
 pub(super) fn lasting(
     url: &str,
     hint: &str,
@@ -40,7 +39,6 @@ pub(super) fn given_up(what: String, why: &str) -> Failure {
         .hint("Check the network and the server, then start again.")
 }
 
-/// What to make of a request without an answer.
 pub(super) fn of_no_answer(url: &str, hint: &str, why: Unanswered) -> TransferTrouble {
     match why {
         Unanswered::Request(error) if is_distrusted(&error) => {
@@ -52,7 +50,6 @@ pub(super) fn of_no_answer(url: &str, hint: &str, why: Unanswered) -> TransferTr
     }
 }
 
-/// What to make of an answer that is not the file.
 pub(super) fn of_status(url: &str, hint: &str, response: &Response) -> TransferTrouble {
     match response.status() {
         StatusCode::NOT_FOUND | StatusCode::GONE => {

@@ -1,4 +1,4 @@
-//! One blob on its way, from whichever endpoint has it.
+//! One blob while it is read, from whichever endpoint has it.
 
 use std::collections::VecDeque;
 use std::io::{self, Read};
@@ -20,14 +20,14 @@ pub(super) struct Blob {
     digest: Digest,
     size: u64,
     position: u64,
-    /// The places that have not been asked yet.
+    /// Endpoints that have not been tried.
     left: VecDeque<Endpoint>,
     problems: Vec<(Server, Problem)>,
     current: Option<(Arc<Site>, Download)>,
 }
 
 impl Blob {
-    /// Asks nobody yet.
+    /// Makes no request yet.
     pub(super) fn new(
         sites: Arc<KnownSites>,
         repository: &Repository,
@@ -66,7 +66,6 @@ impl Blob {
         site.downloader().open(&url, Some(self.size)).starting_at(self.position).authorised(pass)
     }
 
-    /// Remembers why an endpoint did not give the blob.
     fn blame(&mut self, site: &Site, download: &Download, failure: &Failure) {
         let problem = Problem::of_download(download, failure, site.has_login());
         let result: Result<(), _> = Err(problem.clone());

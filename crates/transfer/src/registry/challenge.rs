@@ -1,17 +1,16 @@
-//! How a registry wants to be told who asks (RFC 9110, 11.6.1; distribution's token specification).
+//! How a registry asks clients to log in (RFC 9110, 11.6.1; distribution's token specification).
 
 /// What a registry answers when it is asked without a login.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Challenge {
-    /// Nothing is wanted.
+    /// No login.
     None,
     /// User name and password with every request.
     Basic,
     /// A token, which another service gives.
     Bearer {
-        /// The address of that service.
         realm: String,
-        /// What it is told to give a token for.
+        /// The name of the registry, which the service wants to know.
         service: Option<String>,
     },
 }

@@ -1,4 +1,4 @@
-//! Who to be for a registry: what `registries.yaml` says, then what docker has been told.
+//! Logins for registries: those of `registries.yaml`, then those that docker keeps.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,6 @@ use model::config::secret::Secret;
 /// The name under which docker keeps the login to its own registry.
 const HUB: &str = "https://index.docker.io/v1/";
 
-/// A user name and its password.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Credential {
     pub(super) user: String,

@@ -85,7 +85,6 @@ pub(super) fn endpoints(registries: &Registries, repository: &Repository) -> Res
     Ok(list)
 }
 
-/// Checks the addresses and the rewrites of all mirrors.
 pub(super) fn check(registries: &Registries) -> Result<(), Failure> {
     for mirror in registries.mirrors.values() {
         mirror.endpoints.iter().try_for_each(|url| address(url).map(drop))?;
@@ -99,7 +98,6 @@ fn reached(registry: &str) -> &str {
     if is_hub(registry) { HUB } else { registry }
 }
 
-/// Whether a host is one of the names of Docker's registry.
 pub(super) fn is_hub(host: &str) -> bool {
     matches!(host, "docker.io" | "index.docker.io" | HUB)
 }

@@ -1,7 +1,7 @@
 //! Pulling from registries of container images (distribution-spec 1.1), for `iso-builder` and for a net-install.
 //!
-//! A [`Client`] knows where to look ([`endpoint`]: mirrors and rewrites as in `registries.yaml`), who to be there
-//! ([`credentials`]), and asks one place after the other. What it hands out:
+//! A [`Client`] knows the endpoints ([`endpoint`]: mirrors and rewrites as in `registries.yaml`) and the logins
+//! ([`credentials`]), and tries one endpoint after the other. What it hands out:
 //!
 //! - documents (manifests and indexes) of at most 4 MiB; their bytes are kept as they came, and checked ([`site`]);
 //! - blobs: read through [`download`](crate::download), which goes on over broken connections. Whoever reads a blob
@@ -40,14 +40,13 @@ use rate::Limited;
 use site::Site;
 use sites::KnownSites;
 
-/// A manifest or an index as it came.
+/// A manifest or an index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fetched {
-    /// The document, byte by byte.
+    /// As the registry sent them.
     pub bytes: Vec<u8>,
-    /// What it is, by its own word or else by its shape; empty where it is neither manifest nor index.
+    /// As the document says or else as its fields show; empty where it is neither manifest nor index.
     pub media_type: String,
-    /// The digest of the bytes.
     pub digest: Digest,
 }
 
@@ -63,13 +62,12 @@ impl fmt::Debug for Client {
 }
 
 impl Client {
-    /// Checks the settings; asks nobody yet.
+    /// Checks the settings; makes no request.
     pub fn new(settings: Settings) -> Result<Self> {
         let docker = settings.docker_config.then(credentials::docker_directory).flatten();
         Self::with_docker(settings, docker)
     }
 
-    /// As [`Client::new`], with docker's configuration in another directory.
     fn with_docker(mut settings: Settings, docker: Option<PathBuf>) -> Result<Self> {
         settings.registries.merge_auths();
         endpoint::check(&settings.registries)?;
@@ -111,7 +109,7 @@ impl Client {
         Ok(Box::new(Limited::new(blob, self.0.limiter())))
     }
 
-    /// Whether a blob is there in full length. Its last byte is asked for: what a server has sent already when the
+    /// Checks that a blob exists with this size. Only its last byte is requested: what a server has sent already when the
     /// connection is closed may be megabytes.
     pub fn probe(&self, repository: &Repository, digest: Digest, size: u64) -> Result<()> {
         Ok(Blob::new(Arc::clone(&self.0), repository, digest, size, size.saturating_sub(1))?.open()?)
@@ -141,7 +139,7 @@ impl Client {
     }
 }
 
-/// What a document is, by its own word or by its shape. OCI lets a document say nothing; Docker's always say it.
+/// The media type that a document states or that its fields show. OCI lets a document state none; Docker's always do.
 fn media_type(bytes: &[u8]) -> String {
     #[derive(serde::Deserialize)]
     #[serde(rename_all = "camelCase")]

@@ -12,26 +12,22 @@ use crate::download::{BodyError, Distrusted, Download, Passing, is_distrusted, i
 use base::digest::Digest;
 use base::failure::{Class, Failure};
 
-/// What kind of trouble, as far as it decides what to do next.
+/// What decides how to go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ProblemKind {
-    /// It is not there.
     Missing,
-    /// A login is wanted, or the one that was given is not good for it.
+    /// A login is required, or the one that was sent does not suffice.
     Refused,
     /// No answer, or none that helps, however often it was tried.
     Silent,
-    /// The certificate is not trusted.
     Distrusted,
-    /// Something else than was asked for.
+    /// Other bytes than the digest names.
     Damaged,
-    /// An answer that nothing can be done with.
+    /// An answer that cannot be interpreted.
     Strange,
-    /// A redirect that is not followed.
     Redirect,
 }
 
-/// Why one endpoint did not give what was wanted.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{why}")]
 pub(super) struct Problem {
@@ -39,7 +35,6 @@ pub(super) struct Problem {
     pub(super) why: String,
 }
 
-/// Whether trying again can help.
 pub(super) enum RequestTrouble {
     Passing(Passing),
     Lasting(Problem),
@@ -61,7 +56,6 @@ impl Problem {
         Self::new(ProblemKind::Refused, why)
     }
 
-    /// What a status means.
     pub(super) fn of_status(status: StatusCode, login: bool) -> Self {
         match status.as_u16() {
             code @ (401 | 403 | 407) => Self::refused(code, login),
@@ -70,7 +64,6 @@ impl Problem {
         }
     }
 
-    /// Something else than was asked for.
     pub(super) fn other_digest(found: Digest, wanted: Digest) -> Self {
         Self::new(
             ProblemKind::Damaged,
@@ -78,7 +71,7 @@ impl Problem {
         )
     }
 
-    /// What a refusal means whose body may explain it (distribution-spec 1.1, error codes).
+    /// For a refusal whose body may explain it (distribution-spec 1.1, error codes).
     pub(super) fn told(status: StatusCode, body: &[u8], login: bool) -> Self {
         let Ok(Refusal { errors }) = serde_json::from_slice(body) else {
             return Self::of_status(status, login);
@@ -105,7 +98,6 @@ impl Problem {
         }
     }
 
-    /// Why a download ended.
     pub(super) fn of_download(download: &Download, failure: &Failure, login: bool) -> Self {
         let cause = failure.source();
         if let Some(problem) = cause.and_then(|cause| cause.downcast_ref::<Self>()) {
@@ -140,7 +132,6 @@ struct Reason {
 }
 
 impl RequestTrouble {
-    /// What to make of a request without an answer.
     pub(super) fn of_no_answer(why: Unanswered) -> Self {
         let (kind, why) = match why {
             Unanswered::Request(error) if is_distrusted(&error) => (ProblemKind::Distrusted, reason(&error)),
@@ -151,7 +142,7 @@ impl RequestTrouble {
         Self::Lasting(Problem::new(kind, why))
     }
 
-    /// What to make of an answer whose status is not the one that was hoped for.
+    /// For an answer with another status than the one that means success.
     pub(super) fn of_status(response: &Response, login: bool) -> Self {
         let status = response.status();
         match is_passing(status) {
@@ -160,7 +151,7 @@ impl RequestTrouble {
         }
     }
 
-    /// What to make of an answer that cannot be read to its end; `what` names it.
+    /// For an answer that cannot be read to its end; `what` names it.
     pub(super) fn of_body(what: &str, error: &BodyError) -> Self {
         match error {
             BodyError::TooLarge(limit) => {

@@ -9,7 +9,7 @@ use base::size::ByteSize;
 /// How long a single read may keep the line for itself; small enough that no server takes a slow reader for a dead one.
 const SLICE: Duration = Duration::from_millis(100);
 
-/// Shared by everything that is to stay below the limit together.
+/// A limit that all clones keep to together.
 #[derive(Clone, Debug)]
 pub(super) struct Limiter {
     rate: u64,
@@ -18,18 +18,18 @@ pub(super) struct Limiter {
 }
 
 impl Limiter {
-    /// So many bytes a second.
+    /// `rate` is in bytes a second.
     pub(super) fn new(rate: ByteSize) -> Self {
         Self { rate: rate.get().max(1), paid: Arc::new(Mutex::new(Instant::now())) }
     }
 
-    /// The most that one read takes.
+    /// The most bytes that one read takes.
     fn slice(&self) -> usize {
         let bytes = u128::from(self.rate) * SLICE.as_millis() / 1000;
         usize::try_from(bytes).unwrap_or(usize::MAX).max(1)
     }
 
-    /// Waits until so many bytes more are paid for. Time in which nothing was read is not saved up.
+    /// Waits as long as `bytes` take at the limit. Time in which nothing was read is not saved up.
     fn pay(&self, bytes: usize) {
         #[allow(clippy::cast_precision_loss)]
         let price = Duration::from_secs_f64(bytes as f64 / self.rate as f64);

@@ -1,4 +1,4 @@
-//! What a client is told when it is made.
+//! The settings of a client.
 
 use base::size::ByteSize;
 use model::config::registries::Registries;
@@ -14,7 +14,6 @@ pub struct Settings {
     pub authorities: Vec<String>,
     /// Whether to use the logins of docker (`$DOCKER_CONFIG` or `~/.docker`), where `registries` has none.
     pub docker_config: bool,
-    /// How long to wait, and how often to try.
     pub retry: RetryPolicy,
     /// Bytes a second, all transfers together.
     pub rate: Option<ByteSize>,

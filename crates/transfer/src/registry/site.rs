@@ -1,4 +1,4 @@
-//! One server that speaks the interface of a registry: how to reach it, and who to be for it.
+//! One server with the interface of a registry: how to reach it, and how to log in.
 //!
 //! Manifests and tokens are read here, with a limit for each and with retries. Blobs go through [`Downloader`], which
 //! asks here for the `Authorization` header. Redirects of all of them are followed by [`redirect`], which sends the login
@@ -49,7 +49,6 @@ const TOKEN: u64 = 1 << 20;
 /// The largest explanation of a refusal that is read, in bytes.
 const REFUSAL: u64 = 64 << 10;
 
-/// One server.
 pub(super) struct Site {
     server: Server,
     downloader: Downloader,
@@ -113,7 +112,6 @@ impl Site {
         self.silent.load(Ordering::Relaxed)
     }
 
-    /// Remembers whether it answers.
     pub(super) fn remember<T>(&self, result: &Result<T, Problem>) {
         let silent = matches!(result, Err(problem) if problem.kind == ProblemKind::Silent);
         self.silent.store(silent, Ordering::Relaxed);
@@ -161,7 +159,6 @@ impl Site {
         }
     }
 
-    /// Why there is no manifest, as far as the answer tells it.
     fn refusal(&self, response: Response, attempts: &Attempts) -> RequestTrouble {
         let status = response.status();
         let login = self.has_login();
@@ -195,7 +192,7 @@ impl Site {
         }
     }
 
-    /// Another header than the one that was refused, unless somebody else got one in the meantime.
+    /// Another header than the one that was refused: a new one, unless another thread got one in the meantime.
     fn renew(&self, path: &str, refused: Option<&HeaderValue>) -> Result<Option<HeaderValue>, Problem> {
         let known = self.grants.lock().unwrap_or_else(PoisonError::into_inner).get(path).cloned();
         match known {
@@ -227,7 +224,7 @@ impl Site {
         }
     }
 
-    /// Asks how the server wants to be told who asks, and obeys. `refused` tells that reading has been refused already.
+    /// Finds out which login the server requires, and gets the header for it. `refused`: a request without login has been refused.
     fn ask(
         &self,
         path: &str,
@@ -304,7 +301,7 @@ fn is_safe(realm: &Url, plain: bool) -> bool {
     realm.scheme() == "https" || (plain && realm.scheme() == "http")
 }
 
-/// The token in the answer of a token service; older services call it otherwise.
+/// The token in the answer of a token service; older services call it `access_token`.
 fn token_in(answer: &[u8]) -> Option<String> {
     #[derive(serde::Deserialize)]
     struct Answer {
@@ -315,7 +312,7 @@ fn token_in(answer: &[u8]) -> Option<String> {
     token.or(access_token).filter(|token| !token.is_empty())
 }
 
-/// A header that no log shows.
+/// Marked as sensitive, so that no log shows it.
 fn header(value: &str) -> Result<Option<HeaderValue>, RequestTrouble> {
     let Ok(mut header) = HeaderValue::from_str(value) else {
         let why = "its token is not one that a request can carry";
@@ -325,7 +322,6 @@ fn header(value: &str) -> Result<Option<HeaderValue>, RequestTrouble> {
     Ok(Some(header))
 }
 
-/// Lets us read at one path of a site.
 pub(super) struct Pass {
     pub(super) site: Arc<Site>,
     pub(super) path: String,

@@ -1,5 +1,5 @@
 //! The servers that one client knows: in which order they are asked, and which of them had a repository or did not answer.
-//! The client asks them for documents, a blob on its way for the rest of itself.
+//! The client requests documents from them, and a blob that is being read the rest of its bytes.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -15,7 +15,6 @@ use super::rate::Limiter;
 use super::settings::Settings;
 use super::site::Site;
 
-/// The servers that a client has asked, and what it has learnt of them.
 pub(super) struct KnownSites {
     settings: Settings,
     docker: Option<PathBuf>,
@@ -26,7 +25,7 @@ pub(super) struct KnownSites {
 }
 
 impl KnownSites {
-    /// None yet. `docker` is the directory with docker's configuration.
+    /// `docker` is the directory with Docker's configuration.
     pub(super) fn new(settings: Settings, docker: Option<PathBuf>) -> Self {
         Self {
             limiter: settings.rate.map(Limiter::new),
@@ -49,7 +48,7 @@ impl KnownSites {
         problem::summary(what, problems, self.docker.is_some())
     }
 
-    /// The places for a repository, at last those that did not answer. Where it does not matter which place it is
+    /// The endpoints for a repository; those that did not answer come last. Where any endpoint will do
     /// (`anywhere`), the one where the repository was found before comes first.
     pub(super) fn endpoints(
         &self,

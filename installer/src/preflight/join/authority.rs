@@ -16,7 +16,7 @@ use rustls::{DigitallySignedStruct, RootCertStore, SignatureScheme};
 use super::certificate::is_self_issued;
 use base::digest::Digest;
 
-/// What a cluster shows as its authority.
+/// The certificates that a cluster presents as its authority.
 #[derive(Clone, Debug)]
 pub(super) struct AuthorityBundle {
     certificates: Vec<CertificateDer<'static>>,
@@ -26,14 +26,14 @@ pub(super) struct AuthorityBundle {
 /// An authority, and the certificates that may link a server's certificate to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Authority {
-    /// How tokens name it.
+    /// The digest by which tokens name it.
     pub digest: Digest,
     anchors: Vec<CertificateDer<'static>>,
     links: Vec<CertificateDer<'static>>,
 }
 
 impl AuthorityBundle {
-    /// Reads what `/cacerts` gives; none if that is not certificates.
+    /// Reads the answer of `/cacerts`; none if it holds no certificates.
     pub(super) fn read(pem: &[u8]) -> Option<Self> {
         let certificates = CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>().ok()?;
         (!certificates.is_empty()).then(|| Self { certificates, whole: Digest::of(pem) })
@@ -44,7 +44,7 @@ impl AuthorityBundle {
         self.authorities().find(|authority| authority.digest == digest)
     }
 
-    /// Whatever a token could name of this, the likeliest first. Which of them a server's certificate really leads to,
+    /// The authorities that a token could name, the likeliest first. Which of them a server's certificate really leads to,
     /// the server has to show.
     pub(super) fn authorities(&self) -> impl Iterator<Item = Authority> {
         let authority = |digest, anchors: &[CertificateDer<'static>]| Authority {
@@ -62,7 +62,7 @@ impl AuthorityBundle {
 }
 
 impl Authority {
-    /// A verifier of servers by this authority alone, to whom it is `now`.
+    /// A verifier that trusts this authority alone and takes `now` for the time.
     pub(super) fn verifier(&self, now: SystemTime) -> Option<Arc<dyn ServerCertVerifier>> {
         let mut roots = RootCertStore::empty();
         roots.add_parsable_certificates(self.anchors.iter().cloned());
@@ -73,7 +73,7 @@ impl Authority {
     }
 }
 
-/// Judges by one authority, and knows the links that a server may leave out.
+/// Verifies by one authority, and adds the intermediate certificates that a server may leave out.
 #[derive(Debug)]
 struct Verifier {
     judge: Arc<WebPkiServerVerifier>,

@@ -23,35 +23,33 @@ use transfer::download::{carried, reason};
 
 /// How long a server may take for an answer.
 const TIMEOUT: Duration = Duration::from_secs(7);
-/// Who gets less time than this has not been asked.
+/// With less time left than this, no request is made.
 const LEAST: Duration = Duration::from_secs(1);
-/// A list of nodes has about 20 KiB for each.
+/// The largest answer in bytes. A list of nodes has about 20 KiB for each.
 const MOST: u64 = 64 << 20;
 
-/// Where a server is.
 #[derive(Clone, Debug)]
 pub(super) struct ServerAddress {
     /// As the configuration names it.
     pub(super) host: String,
-    /// Where that is.
     pub(super) addresses: Vec<SocketAddr>,
 }
 
 impl ServerAddress {
-    /// The place as people name it.
+    /// As messages name it, `https://HOST:PORT`.
     pub(super) fn name(&self) -> String {
         let port = self.addresses.first().map_or(443, SocketAddr::port);
         format!("https://{}:{port}", self.host)
     }
 }
 
-/// Whom to believe.
+/// Which servers are trusted.
 pub(super) enum Trust<'a> {
-    /// Anybody: for what says by itself whether it is right.
+    /// All: for answers that prove themselves.
     Anybody,
-    /// Who shows a certificate of the authority, at this time.
+    /// Those with a certificate of the authority that is valid at this time.
     Authority(&'a Authority, SystemTime),
-    /// The same, and be somebody oneself.
+    /// The same, with a client certificate of our own.
     Mutual(&'a Authority, SystemTime, ClientIdentity),
 }
 
@@ -62,7 +60,7 @@ pub(super) struct ClientIdentity {
     pub(super) key: PrivateKeyDer<'static>,
 }
 
-/// Who to be.
+/// The login of a request.
 #[derive(Clone, Copy)]
 pub(super) enum As<'a> {
     Nobody,
@@ -70,7 +68,6 @@ pub(super) enum As<'a> {
     Bearer(&'a Secret),
 }
 
-/// What came back.
 pub(super) struct ServerAnswer {
     pub(super) status: StatusCode,
     /// The server's clock.
@@ -80,10 +77,8 @@ pub(super) struct ServerAnswer {
     pub(super) body: Vec<u8>,
 }
 
-/// Why nothing came back.
 #[derive(Debug)]
 pub(super) enum RequestProblem {
-    /// The server's certificate is not good.
     Certificate(CertificateError),
     /// As a clause that follows the server's name.
     Other(NetworkTrouble),
@@ -94,13 +89,12 @@ impl From<RequestProblem> for NetworkTrouble {
         match problem {
             RequestProblem::Other(trouble) => trouble,
             RequestProblem::Certificate(error) => {
-                Self::Silent(format!("shows a certificate that is no good: {error}"))
+                Self::Silent(format!("presents an invalid certificate: {error}"))
             }
         }
     }
 }
 
-/// Asks one server.
 pub(super) struct Client {
     place: ServerAddress,
     http: Http,
@@ -136,7 +130,6 @@ impl Client {
         self.ask(Method::GET, path, who)
     }
 
-    /// What [`Self::get`] would say, without its content.
     pub(super) fn head(&self, path: &str, who: As<'_>) -> Result<ServerAnswer, RequestProblem> {
         self.ask(Method::HEAD, path, who)
     }
@@ -168,7 +161,7 @@ impl ServerAnswer {
         self.status == StatusCode::OK
     }
 
-    /// The status, and who says so where that is told.
+    /// The status, and the name of the server software where the answer has it.
     pub(super) fn told(&self) -> String {
         match &self.server {
             Some(server) => format!("{} (Server: {server})", self.status),

@@ -1,19 +1,16 @@
-//! The nodes of a cluster, as far as one that joins cares.
+//! The nodes of a cluster, with what matters to one that joins.
 
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
-/// A node of the cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClusterPeer {
-    /// Its name.
     pub name: String,
     /// Whether it votes in etcd and runs no control plane.
     pub witness: bool,
-    /// Its addresses.
     pub addresses: Vec<Ipv4Addr>,
-    /// The UUID of the machine, as its firmware tells it.
+    /// The system UUID of the firmware.
     pub uuid: String,
 }
 

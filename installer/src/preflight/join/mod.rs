@@ -1,10 +1,10 @@
-//! Asks the cluster that a node shall join, before anything is written: whether it answers, whether it is the one that
+//! Asks the cluster that a node will join, before anything is written: whether it answers, whether it is the one that
 //! is meant, and whether it will take the node.
 //!
 //! RKE2 and K3s have the same supervisor on each server, on different ports (k3s `pkg/server/handlers`). It is asked
 //! what a node that joins would ask, in the same order, but only what changes nothing: no certificate for a kubelet,
-//! which would register the node's password, and nothing of etcd. [`ask`] holds the conversation, `checks/join.rs`
-//! judges what it brought. [`Token`] and [`Authority`] say what of the answers can be believed.
+//! which would register the node's password, and nothing of etcd. [`ask`] makes the requests, `checks/join.rs` judges
+//! the answers. [`Token`] and [`Authority`] decide which answers can be trusted.
 
 mod authority;
 mod certificate;

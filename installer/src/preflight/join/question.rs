@@ -1,4 +1,4 @@
-//! What the cluster to join is asked, and what a conversation with it brings.
+//! What to ask the cluster that a node will join, and the result.
 
 use std::net::Ipv4Addr;
 use std::time::SystemTime;
@@ -11,22 +11,17 @@ use crate::preflight::ntp::ClockOffset;
 use crate::preflight::trouble::NetworkTrouble;
 use model::config::{Distribution, Role};
 
-/// What to ask, and where.
 #[derive(Clone, Debug)]
 pub struct Question {
     /// Host of the cluster, as the configuration names it.
     pub host: String,
-    /// Where that is.
     pub addresses: Vec<Ipv4Addr>,
-    /// Ports of its servers.
     pub ports: Ports,
-    /// What the node runs.
     pub distribution: Distribution,
-    /// What the node shows to its cluster, if that is known.
+    /// The token that the node joins with, if it is known.
     pub token: Option<Token>,
-    /// What the nodes that a server takes in will have to show, where that is something else.
+    /// The token that agents will join with, where a server sets another one for them.
     pub agent_token: Option<Token>,
-    /// Whether the node becomes a server.
     pub server: bool,
     /// This machine's clock.
     pub now: SystemTime,
@@ -39,19 +34,15 @@ impl Question {
     }
 }
 
-/// Ports of a cluster's servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ports {
-    /// The supervisor.
     pub supervisor: u16,
     /// The supervisor of the other distribution.
     pub other: u16,
-    /// The Kubernetes API.
     pub api: u16,
 }
 
 impl Ports {
-    /// The ports of a distribution.
     #[must_use]
     pub fn of(distribution: Distribution) -> Self {
         let (supervisor, other) = (distribution.supervisor_port(), other(distribution).supervisor_port());
@@ -59,7 +50,6 @@ impl Ports {
     }
 }
 
-/// The distribution that it is not.
 pub(in crate::preflight) fn other(distribution: Distribution) -> Distribution {
     match distribution {
         Distribution::Rke2 => Distribution::K3s,
@@ -67,13 +57,12 @@ pub(in crate::preflight) fn other(distribution: Distribution) -> Distribution {
     }
 }
 
-/// What a conversation brought. Troubles are clauses that follow the name of whom they are about: for the server
+/// What the cluster answered. Errors are clauses that follow the name of their subject: for the server
 /// [`Question`]'s host and port, for the rest what the field says.
 #[derive(Clone, Debug)]
 pub struct Seen {
     /// How the supervisor is called here, `https://HOST:PORT`.
     pub place: String,
-    /// Where that is.
     pub addresses: Vec<Ipv4Addr>,
     /// Whether a supervisor answers there.
     pub server: Result<(), NetworkTrouble>,
@@ -81,18 +70,16 @@ pub struct Seen {
     pub clock: Option<ClockOffset>,
     /// The cluster's authority, and whether the token names it.
     pub authority: Result<(Authority, bool), NetworkTrouble>,
-    /// The token.
+    /// Whether the token is accepted.
     pub token: Result<(), NetworkTrouble>,
-    /// The agent token that a server brings along.
+    /// Whether the agent token of a server is accepted.
     pub agent_token: Option<Result<(), NetworkTrouble>>,
-    /// The version of the cluster's API.
     pub version: Result<Version, NetworkTrouble>,
-    /// The nodes.
     pub members: Result<Vec<ClusterPeer>, NetworkTrouble>,
 }
 
 impl Seen {
-    /// Nothing, for this reason.
+    /// Nothing was asked, for this reason.
     #[must_use]
     pub fn nothing(question: &Question, why: NetworkTrouble) -> Self {
         Self {
@@ -109,7 +96,7 @@ impl Seen {
     }
 }
 
-/// What is not known because something else is not as it should be.
+/// For what is unknown because another check failed.
 pub(super) fn see(check: &str) -> NetworkTrouble {
     NetworkTrouble::Unable(format!("cannot be asked for; see {check}"))
 }

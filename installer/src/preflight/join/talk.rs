@@ -1,4 +1,4 @@
-//! The conversation with a cluster: who is asked what, in which order, and what an answer means.
+//! The requests to a cluster: which, in which order, and what the answers mean.
 
 use std::net::SocketAddr;
 use std::time::{Instant, SystemTime};
@@ -60,7 +60,6 @@ struct Talk<'a> {
 }
 
 impl Talk<'_> {
-    /// This machine's clock.
     fn now(&self) -> SystemTime {
         self.question.now + self.begun.elapsed()
     }
@@ -82,7 +81,7 @@ impl Talk<'_> {
         format!("/v1-{}/{file}", self.question.distribution.name())
     }
 
-    /// Says hello, as both distributions let anybody do.
+    /// Asks for `/ping`, which both distributions answer without a login.
     fn greet(&self, client: &Client) -> Result<ServerAnswer, NetworkTrouble> {
         let name = self.question.distribution.name();
         let why = match client.get("/ping", As::Nobody) {
@@ -111,7 +110,7 @@ impl Talk<'_> {
     }
 
     /// The cluster's authority: what it says that it is, if that is what the token names, and what its server proves to
-    /// have. Everything after this is believed to a server of that authority only.
+    /// have. After this, only servers of that authority are trusted.
     fn authority(&self, anybody: &Client) -> Result<(Authority, bool), NetworkTrouble> {
         let answer = anybody.get("/cacerts", As::Nobody)?;
         let bundle = AuthorityBundle::read(&answer.body).filter(|_| answer.is_ok());
@@ -208,12 +207,12 @@ impl Talk<'_> {
         }))
     }
 
-    /// What the server says to an agent with this token that asks for its configuration.
+    /// The status for an agent with this token that asks for its configuration.
     fn agent(&self, client: &Client, token: &Token) -> Result<StatusCode, NetworkTrouble> {
         Ok(client.head(&self.path("config"), agent(token))?.status)
     }
 
-    /// What the server says to a server with this token that asks for the keys of the cluster. They are not sent: this
+    /// The status for a server with this token that asks for the keys of the cluster. They are not sent: this
     /// is the head of the answer alone.
     fn server(&self, client: &Client, token: &Token) -> Result<StatusCode, NetworkTrouble> {
         let Login::Password(password) = &token.login else { return Ok(StatusCode::UNAUTHORIZED) };
@@ -264,7 +263,7 @@ impl Talk<'_> {
     }
 }
 
-/// What the API says at `path`. That it says nothing is no reason not to join.
+/// The answer of the API at `path`. No answer is no reason not to join.
 fn said(api: &Client, path: &str) -> Result<Vec<u8>, NetworkTrouble> {
     let answer = api.get(path, As::Nobody).map_err(out_of_reach)?;
     match answer.is_ok() {
@@ -295,10 +294,10 @@ fn refuses(status: StatusCode) -> bool {
     matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
 }
 
-/// A server that cannot say now may say yes later, when it has started or etcd has its quorum.
+/// A server that cannot decide now may accept later, when it has started or etcd has its quorum.
 fn refused(status: StatusCode, to_be: &str) -> Result<(), NetworkTrouble> {
     match refuses(status) {
-        true => silent(format!("is refused: the server answered {status} to {to_be} with it")),
+        true => silent(format!("is refused: the server answered {status} to the login of {to_be}")),
         false => {
             unable(format!("could not be tried: the server answered {status}, as it does while it starts"))
         }

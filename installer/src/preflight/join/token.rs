@@ -8,19 +8,17 @@ use model::config::Secret;
 
 const PREFIX: &str = "K10";
 
-/// What a token says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Token {
     /// The authority that the cluster must have.
     pub authority: Option<Digest>,
-    /// How to log in.
     pub login: Login,
 }
 
 /// How a token logs in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Login {
-    /// With a password, whose user follows from what is asked.
+    /// With a password; the user name depends on the request.
     Password(Secret),
     /// With a bootstrap token, which lets agents in and no servers.
     Bootstrap(Secret),

@@ -14,7 +14,7 @@ pub struct Version {
 }
 
 impl Version {
-    /// Reads one; none for what has no three numbers.
+    /// None where the text has no three numbers.
     #[must_use]
     pub fn read(text: &str) -> Option<Self> {
         let rest = text.strip_prefix('v').unwrap_or(text);

@@ -31,9 +31,14 @@ fn each_role_needs_its_token() {
             Management,
             "hushed",
             "found",
-            "is refused: the server answered 401 Unauthorized to a server with it",
+            "is refused: the server answered 401 Unauthorized to the login of a server",
         ),
-        (Worker, "hushed", "found", "is refused: the server answered 401 Unauthorized to an agent with it"),
+        (
+            Worker,
+            "hushed",
+            "found",
+            "is refused: the server answered 401 Unauthorized to the login of an agent",
+        ),
     ];
     for (role, token, word, part) in cases {
         let talk = Talk::begin(joining(role, server.port(), token));
