@@ -275,12 +275,12 @@ mod tests {
 
     #[test]
     fn the_server_of_the_fleet_hears_why_a_run_failed_and_no_secret() {
-        use crate::fleet::{self, Setup};
+        use crate::fleet::{self, ReporterSetup};
         let server = Server::new(&[Manner::Status(204)]);
         let progress = Progress::silent();
         let url = format!("{}/MARK-path", server.url).parse().unwrap();
         let (machine, policy) = (Identity::default(), fleet::policy());
-        let reporter = Reporter::begin(Setup { url, machine, policy, progress: progress.clone() });
+        let reporter = Reporter::begin(ReporterSetup { url, machine, policy, progress: progress.clone() });
         let tokens = ["MARK-path".to_owned()];
         let mut record = RunRecord { runner: &Bare, ..RunRecord::begin(&progress, Some(reporter), &tokens) };
         record.config(&model::config::parse("{token: MARK-cluster, os: {hostname: node-1}}", "f").unwrap());

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::Result;
 
 use super::gather;
-use crate::fleet::{self, Reporter, Setup};
+use crate::fleet::{self, Reporter, ReporterSetup};
 use base::progress::Progress;
 use model::config::text::HttpUrl;
 
@@ -30,7 +30,7 @@ impl ReportTarget {
     /// Reports one run to the server from now on.
     pub(crate) fn reporter(&self, progress: &Progress) -> Option<Reporter> {
         let (machine, policy) = (read_identity(Path::new("/")), fleet::policy());
-        let begin = |url| Reporter::begin(Setup { url, machine, policy, progress: progress.clone() });
+        let begin = |url| Reporter::begin(ReporterSetup { url, machine, policy, progress: progress.clone() });
         self.url.clone().map(begin)
     }
 }

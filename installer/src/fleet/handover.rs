@@ -13,11 +13,10 @@ use model::config::Secret;
 /// The name of the file on the configuration partition; its mode is 0600.
 pub(crate) const FILE: &str = "fleet.json";
 
-/// The version of the file.
 const VERSION: u32 = 1;
 
-/// What the file holds: the URL, which is a secret, and the run, so that the server takes what comes for the rest of that
-/// story.
+/// The content of the file. The URL is a secret. With the run, the server adds what the node reports to what the install
+/// has reported.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Handover {
@@ -44,7 +43,7 @@ impl Reporter {
 
 impl Handover {
     /// # Errors
-    /// The file cannot be read, or is none of ours.
+    /// The file cannot be read, or is not of this format and version.
     pub(crate) fn read(file: &Path) -> Result<Self> {
         let handover: Self = serde_json::from_str(&files::read_text(file)?)
             .with_context(|| format!("reading {}", file.display()))?;
@@ -60,7 +59,7 @@ impl Handover {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Setup, policy};
+    use super::super::{ReporterSetup, policy};
     use super::*;
     use base::progress::Progress;
     use model::machine::Identity;
@@ -69,7 +68,7 @@ mod tests {
     fn the_node_goes_on_with_the_run_of_its_install() {
         let url = "http://127.0.0.1:9/v1/report/MARK-token".parse().unwrap();
         let (machine, progress) = (Identity::default(), Progress::silent());
-        let reporter = Reporter::begin(Setup { url, machine, policy: policy(), progress });
+        let reporter = Reporter::begin(ReporterSetup { url, machine, policy: policy(), progress });
         let handover: Handover = serde_json::from_str(reporter.kept().unwrap().expose()).unwrap();
         assert_eq!(handover.run, reporter.run.known().hello.run);
     }

@@ -38,20 +38,19 @@ const URLS: [&str; 5] = [
     "harvester.install.configUrl",
 ];
 
-/// What has to be known at the beginning of a run.
+/// What a reporter needs to know at the beginning of a run.
 #[derive(Debug)]
-pub struct Setup {
+pub struct ReporterSetup {
     /// Where to send to. Its path may be a secret.
     pub url: HttpUrl,
-    /// What this machine is known by.
     pub machine: Identity,
     /// Limits; those of [`policy`] in an install.
     pub policy: OutboxPolicy,
-    /// The run; hears of trouble too.
+    /// The progress of the run; gets warnings too.
     pub progress: Progress,
 }
 
-/// Tells of one run. Dropped without [`Reporter::conclude`], it goes on sending while the process lives.
+/// Reports one run. Dropped without [`Reporter::conclude`], it goes on sending while the process lives.
 pub struct Reporter {
     run: Arc<SharedRun>,
     outbox: Outbox<FleetServer>,
@@ -82,18 +81,18 @@ impl fmt::Debug for Reporter {
 }
 
 impl Reporter {
-    /// Listens and sends from now on.
+    /// Reports the progress of a new run from now on.
     #[must_use]
-    pub fn begin(setup: Setup) -> Self {
+    pub fn begin(setup: ReporterSetup) -> Self {
         let progress = setup.progress.clone();
         let reporter = Self::resume(setup, Uuid::new_v4());
         progress.add(Box::new(Listener(reporter.outbox.clone())));
         reporter
     }
 
-    /// Goes on telling of the run `run`, and listens to nothing.
-    pub(crate) fn resume(setup: Setup, run: Uuid) -> Self {
-        let Setup { url, machine, policy, progress } = setup;
+    /// Goes on reporting the run `run`, but not its progress.
+    pub(crate) fn resume(setup: ReporterSetup, run: Uuid) -> Self {
+        let ReporterSetup { url, machine, policy, progress } = setup;
         let hello = Hello { v: model::fleet::VERSION, run, machine, hostname: None, product: None };
         let known = KnownOfRun { hello, authorities: Vec::new(), secrets: Secrets::default() };
         let run = Arc::new(SharedRun {
@@ -111,7 +110,7 @@ impl Reporter {
         self.run.known().authorities = authorities.to_vec();
     }
 
-    /// What is taken out of everything that is sent from now on.
+    /// Removes these from everything that is sent from now on.
     pub fn hide(&self, secrets: &Secrets) {
         self.run.known().secrets = secrets.clone();
     }
@@ -121,22 +120,22 @@ impl Reporter {
         self.run.known().hello.hostname = hostname.map(str::to_owned);
     }
 
-    /// What is installed.
+    /// Name and version of what is installed.
     pub fn product(&self, product: &str) {
         self.run.known().hello.product = Some(product.to_owned());
     }
 
-    /// How far the installed node has come; takes the place of what was to be told of that before.
+    /// Reports how far the installed node has come, in place of an earlier report that still waits.
     pub(crate) fn tell(&self, node: Node) {
         self.outbox.push(Line::Node(node));
     }
 
-    /// Tells of no more trouble: the next event is the last one.
+    /// Ends all warnings: the next event is the last one.
     pub fn fall_silent(&self) {
         self.run.warnings.fall_silent();
     }
 
-    /// Tells why the run failed, if it did, and waits a moment for what is still to be sent.
+    /// Reports why the run failed, if it did, and waits as long as the policy says for what is not sent yet.
     pub fn conclude(self, failure: Option<(Failed, String)>) -> OutboxResult {
         if let Some((failed, log)) = failure {
             self.outbox.push(Line::Failure(failed));
@@ -154,10 +153,10 @@ impl Sink for Listener {
     }
 }
 
-/// The URL to report to: `given` on the command line of the program, or that of the kernel's.
+/// The URL to report to: `given` on the command line of the program, or else that on the kernel's.
 ///
 /// # Errors
-/// `Class::Invalid` where it is not an `http` or `https` URL, or stands there twice.
+/// `Class::Invalid` where it is not an `http` or `https` URL, or is given twice.
 pub fn destination(given: Option<&str>, command_line: &str) -> Result<Option<HttpUrl>> {
     let words = words(command_line);
     let mut values = words.iter().filter(|word| word.key == parameter::REPORT);

@@ -17,10 +17,10 @@ use model::fleet::{self, Failed, Hello, Line, Node, beginning, end};
 use transfer::download::is_passing;
 use transfer::outbox::{AfterFailure, DeliveryWarnings, Destination, SendError, request};
 
-/// After how many failures in a row the consoles are told, once.
+/// After how many failures in a row there is a warning.
 const PATIENT: u32 = 3;
 
-/// One run, as the thread that sends has it in common with those that tell.
+/// What the `Reporter` of a run and the thread that sends share.
 pub(super) struct SharedRun {
     pub(super) url: HttpUrl,
     pub(super) timeout: Duration,
@@ -28,7 +28,7 @@ pub(super) struct SharedRun {
     pub(super) warnings: DeliveryWarnings,
 }
 
-/// What is learned on the way.
+/// What becomes known during the run.
 pub(super) struct KnownOfRun {
     pub(super) hello: Hello,
     /// PEM.
@@ -41,7 +41,6 @@ impl SharedRun {
         locked(&self.known)
     }
 
-    /// Tells the run of trouble, unless its last event has been told.
     fn warn(&self, why: &str) {
         self.warnings.warn(&format!("reporting to {}: {why}", request::origin(&self.url)));
     }
@@ -85,7 +84,7 @@ impl Destination for FleetServer {
         }
     }
 
-    /// The newest count of a step's bytes takes the place of the one before, and so does the newest word of a node.
+    /// The newest count of a step's bytes takes the place of the one before, and so does the newest report of a node.
     fn replaces(newer: &Line, waiting: &Line) -> bool {
         match (newer, waiting) {
             (Line::Node(_), Line::Node(_)) => true,
@@ -102,7 +101,7 @@ impl Destination for FleetServer {
     }
 }
 
-/// Of which step a line tells how many bytes are done, if it does.
+/// The step whose bytes a line counts, if it does.
 fn count(line: &Line) -> Option<&str> {
     match line {
         Line::Event(event) if event.state == State::Progress && event.bytes.is_some() => Some(&event.step),
@@ -132,7 +131,7 @@ impl FleetServer {
     }
 }
 
-/// The lines as they are sent: after a greeting, without secrets, no longer than the server takes them.
+/// The lines as they are sent: after a `hello`, without secrets, no longer than servers accept.
 fn body(known: &KnownOfRun, batch: &[Line]) -> Vec<u8> {
     let mut body = Vec::new();
     let hello = Line::Hello(known.hello.clone());
@@ -169,7 +168,7 @@ fn presentable(line: &Line, secrets: &Secrets) -> Line {
     }
 }
 
-/// Words of other programs may hold what a terminal would obey; a server refuses such text.
+/// Output of other programs may hold control characters; a server refuses such text.
 fn printable(text: &str) -> String {
     let plain =
         |c: char| if c.is_control() && !"\n\r\t".contains(c) { char::REPLACEMENT_CHARACTER } else { c };

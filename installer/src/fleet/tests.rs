@@ -29,7 +29,7 @@ fn run_with(server: &Server, policy: OutboxPolicy) -> (Reporter, Progress, Recor
     let progress = Progress::new(vec![Box::new(recorder.clone())]);
     let url = format!("{}/v1/report/MARK-token", server.url).parse().unwrap();
     let machine = Identity { serial: Some("CZ12".into()), ..Identity::default() };
-    let reporter = Reporter::begin(Setup { url, machine, policy, progress: progress.clone() });
+    let reporter = Reporter::begin(ReporterSetup { url, machine, policy, progress: progress.clone() });
     (reporter, progress, recorder)
 }
 

@@ -11,7 +11,7 @@ use super::paths::{CONFIG, below};
 use super::stages::observed_node::ObservedNode;
 use super::stages::{self, Stage, StageName, StageState};
 use crate::fleet::handover::{FILE, Handover};
-use crate::fleet::{Reporter, Setup, policy, token};
+use crate::fleet::{Reporter, ReporterSetup, policy, token};
 use anyhow::{Context, Result};
 use base::progress::Progress;
 use model::config::redact::Secrets;
@@ -31,7 +31,7 @@ pub struct ReportedNode<'a> {
     pub secrets: &'a Secrets,
 }
 
-/// Reports for one node.
+/// Reports for a node.
 #[derive(Debug)]
 pub struct NodeReporter {
     reporter: Reporter,
@@ -85,7 +85,7 @@ impl NodeReporter {
             kept.url.parse::<HttpUrl>().map_err(|_| anyhow::anyhow!("it names no URL")).with_context(what)?;
         let mut secrets = about.secrets.clone();
         secrets.add_texts(token(&kept.url));
-        let setup = Setup { url, machine: read_identity(root), policy, progress: progress.clone() };
+        let setup = ReporterSetup { url, machine: read_identity(root), policy, progress: progress.clone() };
         let reporter = Reporter::resume(setup, kept.run);
         reporter.trust(&kept.authorities);
         reporter.hide(&secrets);

@@ -25,7 +25,7 @@ pub struct WebhookSetup {
     pub facts: Box<dyn Fn() -> WebhookFacts + Send + Sync>,
     /// Name and version of what is installed.
     pub product: String,
-    /// Hears of trouble.
+    /// Gets warnings.
     pub progress: Progress,
 }
 

@@ -41,24 +41,23 @@ impl fmt::Debug for Hooks {
 }
 
 impl Hooks {
-    /// Gets ready; nothing is sent yet.
+    /// Sends nothing yet.
     #[must_use]
     pub fn new(setup: WebhookSetup) -> Self {
         let policy = setup.policy;
         Self(Arc::new(HookRun::new(Arc::new(setup), policy)))
     }
 
-    /// Tells that the install begins.
     pub fn started(&self) {
         self.0.push(Event::Started, "", "");
     }
 
-    /// Tells of every step of `ids` that the progress says is done.
+    /// Calls the webhooks whenever the progress shows that a step of `ids` is done.
     pub fn follow(&self, progress: &Progress, ids: impl IntoIterator<Item = &'static str>) {
         progress.add(Box::new(Follower { run: self.0.clone(), ids: ids.into_iter().collect() }));
     }
 
-    /// Tells of the end: success, or why not. Waits for what is still on its way, and for its own calls.
+    /// Tells of the end: success, or why not. Waits for the calls of earlier events, then for its own.
     pub fn conclude(self, failure: Option<&str>) {
         let HookRun { setup, calls, outbox, failed } = &*self.0;
         let result = outbox.close();

@@ -14,7 +14,7 @@ use testing::reports::{Manner, Server};
 fn node_of(server: &Server) -> (tempfile::TempDir, Uuid) {
     let url = format!("{}/v1/report/MARK-token", server.url).parse().unwrap();
     let (machine, progress) = (Identity::default(), Progress::silent());
-    let setup = Setup { url, machine, policy: policy(), progress };
+    let setup = ReporterSetup { url, machine, policy: policy(), progress };
     let reporter = Reporter::begin(setup);
     let root = tempfile::tempdir().unwrap();
     std::fs::create_dir(root.path().join("oem")).unwrap();

@@ -46,7 +46,7 @@ impl ServerAddress {
 /// Which servers are trusted.
 pub(super) enum Trust<'a> {
     /// All: for answers that prove themselves.
-    Anybody,
+    All,
     /// Those with a certificate of the authority that is valid at this time.
     Authority(&'a Authority, SystemTime),
     /// The same, with a client certificate of our own.
@@ -62,8 +62,8 @@ pub(super) struct ClientIdentity {
 
 /// The login of a request.
 #[derive(Clone, Copy)]
-pub(super) enum As<'a> {
-    Nobody,
+pub(super) enum RequestLogin<'a> {
+    None,
     User(&'static str, &'a Secret),
     Bearer(&'a Secret),
 }
@@ -126,25 +126,30 @@ impl Client {
         &self.place
     }
 
-    pub(super) fn get(&self, path: &str, who: As<'_>) -> Result<ServerAnswer, RequestProblem> {
-        self.ask(Method::GET, path, who)
+    pub(super) fn get(&self, path: &str, login: RequestLogin<'_>) -> Result<ServerAnswer, RequestProblem> {
+        self.ask(Method::GET, path, login)
     }
 
-    pub(super) fn head(&self, path: &str, who: As<'_>) -> Result<ServerAnswer, RequestProblem> {
-        self.ask(Method::HEAD, path, who)
+    pub(super) fn head(&self, path: &str, login: RequestLogin<'_>) -> Result<ServerAnswer, RequestProblem> {
+        self.ask(Method::HEAD, path, login)
     }
 
-    fn ask(&self, method: Method, path: &str, who: As<'_>) -> Result<ServerAnswer, RequestProblem> {
+    fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        login: RequestLogin<'_>,
+    ) -> Result<ServerAnswer, RequestProblem> {
         let timeout = TIMEOUT.min(self.until.saturating_duration_since(Instant::now()));
         if timeout < LEAST {
             let why = "was not asked: the time for all checks was over";
             return Err(RequestProblem::Other(NetworkTrouble::Unable(why.into())));
         }
         let request = self.http.request(method, format!("{}{path}", self.place.name())).timeout(timeout);
-        let request = match who {
-            As::Nobody => request,
-            As::User(user, password) => request.basic_auth(user, Some(password.expose())),
-            As::Bearer(token) => request.bearer_auth(token.expose()),
+        let request = match login {
+            RequestLogin::None => request,
+            RequestLogin::User(user, password) => request.basic_auth(user, Some(password.expose())),
+            RequestLogin::Bearer(token) => request.bearer_auth(token.expose()),
         };
         let problem = |error: &(dyn std::error::Error + 'static)| problem(error, timeout);
         let response = request.send().map_err(|error| problem(&error.without_url()))?;
@@ -172,7 +177,7 @@ impl ServerAnswer {
 
 fn trusting(builder: ClientBuilder, trust: Trust<'_>) -> Result<ClientBuilder, rustls::Error> {
     let (authority, now, identity) = match trust {
-        Trust::Anybody => return Ok(builder.tls_danger_accept_invalid_certs(true)),
+        Trust::All => return Ok(builder.tls_danger_accept_invalid_certs(true)),
         Trust::Authority(authority, now) => (authority, now, None),
         Trust::Mutual(authority, now, identity) => (authority, now, Some(identity)),
     };

@@ -9,7 +9,9 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::authority::{Authority, AuthorityBundle};
-use super::client::{As, Client, ClientIdentity, RequestProblem, ServerAddress, ServerAnswer, Trust};
+use super::client::{
+    Client, ClientIdentity, RequestLogin, RequestProblem, ServerAddress, ServerAnswer, Trust,
+};
 use super::members::{self, ClusterPeer};
 use super::question::{Question, Seen, other, see};
 use super::token::{Login, Token};
@@ -23,7 +25,7 @@ pub fn ask(question: &Question, until: Instant) -> Seen {
     let talk = Talk { question, until, begun: Instant::now() };
     let place = talk.place(question.ports.supervisor);
     let mut seen = Seen::nothing(question, see("join-server"));
-    let anybody = match Client::new(&place, Trust::Anybody, until) {
+    let anybody = match Client::new(&place, Trust::All, until) {
         Ok(client) => client,
         Err(trouble) => return Seen::nothing(question, trouble),
     };
@@ -84,7 +86,7 @@ impl Talk<'_> {
     /// Asks for `/ping`, which both distributions answer without a login.
     fn greet(&self, client: &Client) -> Result<ServerAnswer, NetworkTrouble> {
         let name = self.question.distribution.name();
-        let why = match client.get("/ping", As::Nobody) {
+        let why = match client.get("/ping", RequestLogin::None) {
             Ok(answer) if is_pong(&answer) => return Ok(answer),
             Ok(answer) => NetworkTrouble::Silent(format!(
                 "answers as another service than the supervisor of {name}: GET /ping gave {}",
@@ -103,8 +105,9 @@ impl Talk<'_> {
 
     fn hint_of_the_other(&self) -> String {
         let Question { ports, distribution, .. } = self.question;
-        let client = Client::new(&self.place(ports.other), Trust::Anybody, self.until);
-        let there = client.is_ok_and(|client| client.get("/ping", As::Nobody).is_ok_and(|a| is_pong(&a)));
+        let client = Client::new(&self.place(ports.other), Trust::All, self.until);
+        let there =
+            client.is_ok_and(|client| client.get("/ping", RequestLogin::None).is_ok_and(|a| is_pong(&a)));
         let name = other(*distribution).name();
         if there { format!("; on port {} a server of {name} answers", ports.other) } else { String::new() }
     }
@@ -112,7 +115,7 @@ impl Talk<'_> {
     /// The cluster's authority: what it says that it is, if that is what the token names, and what its server proves to
     /// have. After this, only servers of that authority are trusted.
     fn authority(&self, anybody: &Client) -> Result<(Authority, bool), NetworkTrouble> {
-        let answer = anybody.get("/cacerts", As::Nobody)?;
+        let answer = anybody.get("/cacerts", RequestLogin::None)?;
         let bundle = AuthorityBundle::read(&answer.body).filter(|_| answer.is_ok());
         let Some(bundle) = bundle else {
             return silent(format!("shows no certificates: GET /cacerts gave {}", answer.told()));
@@ -147,7 +150,7 @@ impl Talk<'_> {
             Expired, ExpiredContext, NotValidForName, NotValidForNameContext, NotValidYet, NotValidYetContext,
         };
         let client = Client::new(place, Trust::Authority(authority, self.now()), self.until)?;
-        let why = match client.get("/ping", As::Nobody) {
+        let why = match client.get("/ping", RequestLogin::None) {
             Ok(_) => return Ok(()),
             Err(RequestProblem::Certificate(why)) => why,
             Err(RequestProblem::Other(trouble)) => return Err(trouble),
@@ -216,7 +219,7 @@ impl Talk<'_> {
     /// is the head of the answer alone.
     fn server(&self, client: &Client, token: &Token) -> Result<StatusCode, NetworkTrouble> {
         let Login::Password(password) = &token.login else { return Ok(StatusCode::UNAUTHORIZED) };
-        Ok(client.head(&self.path("server-bootstrap"), As::User("server", password))?.status)
+        Ok(client.head(&self.path("server-bootstrap"), RequestLogin::User("server", password))?.status)
     }
 
     fn is_of_servers(&self, client: &Client, token: &Token) -> bool {
@@ -265,7 +268,7 @@ impl Talk<'_> {
 
 /// The answer of the API at `path`. No answer is no reason not to join.
 fn said(api: &Client, path: &str) -> Result<Vec<u8>, NetworkTrouble> {
-    let answer = api.get(path, As::Nobody).map_err(out_of_reach)?;
+    let answer = api.get(path, RequestLogin::None).map_err(out_of_reach)?;
     match answer.is_ok() {
         true => Ok(answer.body),
         false => {
@@ -283,10 +286,10 @@ fn is_pong(answer: &ServerAnswer) -> bool {
     answer.is_ok() && answer.body.trim_ascii() == b"pong"
 }
 
-fn agent(token: &Token) -> As<'_> {
+fn agent(token: &Token) -> RequestLogin<'_> {
     match &token.login {
-        Login::Password(password) => As::User("node", password),
-        Login::Bootstrap(token) => As::Bearer(token),
+        Login::Password(password) => RequestLogin::User("node", password),
+        Login::Bootstrap(token) => RequestLogin::Bearer(token),
     }
 }
 

@@ -14,7 +14,7 @@ use crate::machine_registry::MachineRegistry;
 use crate::net::{ServerLimits, listen, serve};
 use crate::test_support::{NODE, medium};
 use base::progress::Progress;
-use installer::fleet::{self, Reporter, Setup};
+use installer::fleet::{self, Reporter, ReporterSetup};
 use model::config::Secret;
 use model::fleet::Failed;
 use model::machine::Identity;
@@ -81,7 +81,7 @@ fn an_installer_that_was_booted_reports_and_is_seen() {
     let (url, machine) = (word("nqrust.report=").parse().unwrap(), Identity::default());
     let mut policy = fleet::policy();
     policy.flush = Duration::from_secs(60);
-    let reporter = Reporter::begin(Setup { url, machine, policy, progress: progress.clone() });
+    let reporter = Reporter::begin(ReporterSetup { url, machine, policy, progress: progress.clone() });
     reporter.hostname(Some("node-1"));
     drop(progress.step("image", "Writing the OS image", Some(9)));
     reporter.fall_silent();
