@@ -9,7 +9,8 @@ use base::failure::{Class, Failure};
 use base::size::ByteSize;
 use formats::iso9660::write::RegionOwner;
 use medium::iso::{self, Difference};
-use medium::opened::{COPY_AGAIN, NamedReleaseDifference, OpenedMedium, RELEASE_ARGUMENT};
+use medium::opened::{COPY_AGAIN, NamedReleaseDifference, OpenedMedium};
+use model::boot::parameter;
 use model::release::{MANIFEST, MediumKind};
 use serde::Serialize;
 
@@ -144,7 +145,7 @@ impl fmt::Display for MediumFault {
             }
             Self::Unreadable { reason } => write!(f, "cannot be read: {}", printable(reason)),
             Self::Customisation { reason } => write!(f, "damaged: {}", printable(reason)),
-            Self::UnnamedRelease => write!(f, "does not name the release ({RELEASE_ARGUMENT}sha256:…)"),
+            Self::UnnamedRelease => write!(f, "does not name the release ({}=sha256:…)", parameter::RELEASE),
             Self::OtherRelease { found, .. } => {
                 write!(f, "names the release {}, which is not the digest of {MANIFEST}", printable(found))
             }

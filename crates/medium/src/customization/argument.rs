@@ -8,6 +8,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use model::boot::parameter;
 use model::config::BootPassword;
 use model::config::boot_password::PROTECT;
 
@@ -20,7 +21,7 @@ const MOST: usize = 1024;
 
 const HEAD: &str = "# Kernel arguments from `iso-builder customize`. This file keeps its length.\n";
 /// What the boot menu says itself; another value would boot something else.
-const OWN: [&str; 5] = ["root", "nqrust.mode", "nqrust.release", "initrd", "BOOT_IMAGE"];
+const OWN: [&str; 5] = ["root", parameter::MODE, parameter::RELEASE, "initrd", "BOOT_IMAGE"];
 
 /// One word of a kernel command line, which means the same to GRUB, to iPXE and to the kernel.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]

@@ -2,6 +2,7 @@
 
 use crate::customization::{GRUB_FILE, argument};
 use base::digest::Digest;
+use model::boot::parameter::{MODE, RELEASE};
 use model::config::boot_password::PROTECT;
 
 /// What the menu has to know.
@@ -82,7 +83,7 @@ impl Menu<'_> {
         format!(
             "menuentry \"{title}\" --id {id} --unrestricted {{\n\
              \x20   echo \"Loading the kernel ...\"\n\
-             \x20   linux /boot/vmlinuz {live} nqrust.mode={mode} nqrust.release={release} {consoles}{arguments} ${custom}\n\
+             \x20   linux /boot/vmlinuz {live} {MODE}={mode} {RELEASE}={release} {consoles}{arguments} ${custom}\n\
              \x20   echo \"Loading the initial RAM disk ...\"\n\
              \x20   initrd /boot/initrd\n\
              }}\n",

@@ -1,9 +1,8 @@
 //! Which release the entries of an ISO's boot menu name.
 
 use base::digest::Digest;
+use model::boot::parameter;
 
-/// The kernel argument that names the release.
-pub const RELEASE_ARGUMENT: &str = "nqrust.release=";
 /// The longest boot menu that is read, in bytes.
 pub const MAX_BOOT_MENU: u64 = 1 << 20;
 
@@ -24,12 +23,12 @@ pub enum NamedReleaseDifference {
 /// What is wrong with the releases that `menu` names, given the digest of the manifest.
 #[must_use]
 pub fn named_release_difference(menu: &str, digest: Digest) -> Option<NamedReleaseDifference> {
-    let expected = digest.oci();
+    let (expected, argument) = (digest.oci(), format!("{}=", parameter::RELEASE));
     let ends = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | ';');
     let mut named = menu
         .lines()
         .filter(|line| !line.trim_start().starts_with('#'))
-        .flat_map(|line| line.split(RELEASE_ARGUMENT).skip(1))
+        .flat_map(|line| line.split(argument.as_str()).skip(1))
         .map(|rest| rest.split(ends).next().unwrap_or_default())
         .peekable();
     if named.peek().is_none() {

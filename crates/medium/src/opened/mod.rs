@@ -5,5 +5,5 @@
 mod boot_menu;
 mod medium;
 
-pub use boot_menu::{MAX_BOOT_MENU, NamedReleaseDifference, RELEASE_ARGUMENT, named_release_difference};
+pub use boot_menu::{MAX_BOOT_MENU, NamedReleaseDifference, named_release_difference};
 pub use medium::{COPY_AGAIN, OpenedMedium};

@@ -8,39 +8,35 @@ use anyhow::Result;
 use super::payload_source::PayloadSource;
 use base::digest::Digest;
 use base::failure::{Class, Classify, Failure};
+use model::boot::parameter;
 use model::release::Release;
 
 /// The largest release manifest that is read.
 pub(super) const MANIFEST_LIMIT: u64 = 16 << 20;
 
-/// The kernel parameter with the digest of the manifest that belongs to the running system.
-const MANIFEST: &str = "nqrust.release=";
-
-/// The kernel parameter with the digest of the `custom.img` of a medium on a server.
-const CUSTOMIZATION: &str = "nqrust.custom=";
-
 /// The digest that the kernel command line `cmdline` demands of the manifest, if any. Two that differ are refused: one of
 /// them was added to a boot menu that already had one.
 pub fn expected_manifest(cmdline: &str) -> Result<Option<Digest>> {
-    expected(cmdline, MANIFEST)
+    expected(cmdline, parameter::RELEASE)
 }
 
 /// The digest that the kernel command line `cmdline` demands of what a medium on a server was customised with, if any.
 /// Two that differ are refused as well.
 pub fn expected_customization(cmdline: &str) -> Result<Option<Digest>> {
-    expected(cmdline, CUSTOMIZATION)
+    expected(cmdline, parameter::CUSTOM)
 }
 
 fn expected(cmdline: &str, parameter: &str) -> Result<Option<Digest>> {
-    let mut named =
-        cmdline.split_whitespace().filter_map(|word| word.strip_prefix(parameter)).map(|digest| {
-            digest.parse::<Digest>().class(Class::Invalid, || format!("reading {parameter}{digest}"))
-        });
+    let values =
+        cmdline.split_whitespace().filter_map(|word| word.strip_prefix(parameter)?.strip_prefix('='));
+    let mut named = values.map(|digest| {
+        digest.parse::<Digest>().class(Class::Invalid, || format!("reading {parameter}={digest}"))
+    });
     let Some(first) = named.next().transpose()? else { return Ok(None) };
     for other in named {
         let other = other?;
         if other != first {
-            let what = format!("the kernel command line has {parameter} twice");
+            let what = format!("the kernel command line has {parameter}= twice");
             let why = anyhow::anyhow!("it names {first} and {other}");
             let hint = "Boot with one of them, or write the medium again.";
             return Err(Failure::new(Class::Verification, what).because(why).hint(hint).into());
@@ -72,7 +68,7 @@ mod tests {
     #[test]
     fn a_command_line_that_names_two_releases_is_refused() {
         let [one, other] = [b"one", b"two"].map(|bytes| Digest::of(bytes.as_slice()));
-        let word = |digest: Digest| format!("{MANIFEST}{}", digest.oci());
+        let word = |digest: Digest| format!("{}={}", parameter::RELEASE, digest.oci());
         assert_eq!(expected_manifest("quiet").unwrap(), None);
         for line in [word(one), format!("{0} quiet {0}", word(one))] {
             assert_eq!(expected_manifest(&line).unwrap(), Some(one));
@@ -81,7 +77,7 @@ mod tests {
         {
             assert_eq!(class_of(&expected_manifest(&line).unwrap_err()), Class::Verification);
         }
-        let garbled = format!("{} {MANIFEST}nonsense", word(one));
+        let garbled = format!("{} {}=nonsense", word(one), parameter::RELEASE);
         assert_eq!(class_of(&expected_manifest(&garbled).unwrap_err()), Class::Invalid);
     }
 }
