@@ -8,6 +8,7 @@ use std::path::Path;
 
 use medium::customization::{Content, File, area};
 use model::config::Secret;
+use testing::cases;
 
 /// Mutations of each seed.
 const MUTATIONS: u64 = 40;
@@ -41,6 +42,13 @@ fn seeds(directories: &[&str]) -> Vec<String> {
     seeds
 }
 
+/// The documents of the configuration's tests.
+fn corpus() -> Vec<String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests/corpus");
+    let tables = ["broken", "valid", "warned"].into_iter().flat_map(|name| cases::tables(&root.join(name)));
+    tables.flat_map(|table| table.cases).map(|case| case.document).collect()
+}
+
 /// A text that is a little different: characters changed, taken out, put in, or lines from elsewhere.
 fn mutate(text: &str, others: &[String], numbers: &mut Numbers) -> String {
     const INSERTS: [&str; 12] = [":", "- ", "  ", "\n", "\"", "'", "{", "]", "#", "&a ", "é", "\u{0}"];
@@ -71,8 +79,9 @@ fn mutate(text: &str, others: &[String], numbers: &mut Numbers) -> String {
 
 #[test]
 fn no_mutation_of_a_document_breaks_the_reader() {
-    let seeds = seeds(&["../model/tests/corpus", "../../configs/nodes"]);
+    let mut seeds = seeds(&["../../configs/nodes"]);
     assert!(!seeds.is_empty());
+    seeds.extend(corpus());
     let mut numbers = Numbers(0x9e37_79b9_7f4a_7c15);
     for seed in &seeds {
         exercise::document(seed);

@@ -1,8 +1,8 @@
-//! Documents as people write them: `corpus/valid` is accepted without a word, `corpus/warned` is accepted with
-//! warnings, `corpus/broken` is refused. What is told of the latter two stands beside each document as text;
-//! `UPDATE_GOLDEN=1` writes it anew.
+//! Documents as people write them: those of `corpus/valid` are accepted without a word, those of `corpus/warned` are
+//! accepted with warnings, those of `corpus/broken` are refused. What is told of the latter two stands in the tables
+//! below each document; `UPDATE_GOLDEN=1` writes it anew.
 
-#![allow(clippy::unwrap_used, reason = "a test ends where it cannot go on, helpers included")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test ends where it cannot go on, helpers included")]
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,43 +10,71 @@ use std::path::{Path, PathBuf};
 
 use model::config::{self, Diagnostic, Severity, shape};
 use serde_json::Value;
+use testing::cases::{self, Case, Table};
 
-/// The documents of a directory with their names, in order.
-fn documents(directory: &str) -> Vec<(String, PathBuf, String)> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus").join(directory);
-    let mut found = Vec::new();
-    for entry in fs::read_dir(path).unwrap() {
-        let path = entry.unwrap().path();
-        if path.extension().is_some_and(|extension| extension == "yaml") {
-            let name = path.file_name().unwrap().to_string_lossy().into_owned();
-            let text = fs::read_to_string(&path).unwrap();
-            found.push((name, path, text));
-        }
-    }
-    found.sort();
-    found
+fn tables(directory: &str) -> Vec<Table> {
+    cases::tables(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus").join(directory))
 }
 
-fn diagnose(text: &str, name: &str) -> Vec<Diagnostic> {
-    match config::check(text, name) {
+/// One document of the corpus.
+struct Document {
+    /// Table, line and name of the case, for messages of the test.
+    place: String,
+    /// What the configuration is told as its file.
+    file: String,
+    text: String,
+}
+
+/// The documents of a directory, in the order of their tables.
+fn documents(directory: &str) -> Vec<Document> {
+    let mut documents = Vec::new();
+    for table in tables(directory) {
+        for case in &table.cases {
+            let (place, text) = (table.place(case), case.document.clone());
+            documents.push(Document { place, file: file(case), text });
+        }
+    }
+    documents
+}
+
+fn file(case: &Case) -> String {
+    format!("{}.yaml", case.name)
+}
+
+fn diagnose(text: &str, file: &str) -> Vec<Diagnostic> {
+    match config::check(text, file) {
         Ok(accepted) => accepted.warnings,
         Err(invalid) => invalid.0,
     }
 }
 
-/// Compares what is told of every document with the text beside it.
-fn told_as_before(directory: &str) {
+/// What is told of a document, without the name of the file at the beginning of each diagnostic.
+fn told(case: &Case) -> String {
+    let file = file(case);
+    let mut told = String::new();
+    for diagnostic in diagnose(&case.document, &file) {
+        let text = diagnostic.to_string();
+        let text = text.strip_prefix(&file).and_then(|text| text.strip_prefix(':'));
+        told.push_str(text.unwrap_or_else(|| panic!("{diagnostic} does not begin with {file}")));
+        told.push('\n');
+    }
+    told
+}
+
+/// Compares what is told of every document with the expectation below it.
+fn told_as_expected(directory: &str) {
     let mut different = Vec::new();
-    for (name, path, text) in documents(directory) {
-        let told: String =
-            diagnose(&text, &name).iter().map(|diagnostic| format!("{diagnostic}\n")).collect();
-        let golden = path.with_extension("txt");
+    for mut table in tables(directory) {
         if std::env::var_os("UPDATE_GOLDEN").is_some() {
-            fs::write(&golden, &told).unwrap();
+            table.cases.iter_mut().for_each(|case| case.expected = Some(told(case)));
+            fs::write(&table.path, cases::text(&table.cases)).unwrap();
         }
-        let expected = fs::read_to_string(&golden).unwrap_or_default();
-        if told != expected {
-            different.push(format!("{}\n--- told\n{told}--- expected\n{expected}", golden.display()));
+        for case in &table.cases {
+            let (told, expected) = (told(case), case.expected.as_deref().unwrap_or_default());
+            if told != expected {
+                let place = table.place(case);
+                different.push(format!("{place}\n--- told\n{told}--- expected\n{expected}"));
+            }
         }
     }
     assert!(different.is_empty(), "{}", different.join("\n"));
@@ -55,41 +83,89 @@ fn told_as_before(directory: &str) {
 #[test]
 fn valid_documents_are_accepted_without_a_word() {
     let documents = documents("valid");
-    assert!(documents.len() >= 60, "{}", documents.len());
-    for (name, _, text) in documents {
-        let found = diagnose(&text, &name);
-        assert!(found.is_empty(), "{name}: {found:#?}");
+    assert!(documents.len() >= 80, "{}", documents.len());
+    for Document { place, file, text } in documents {
+        let found = diagnose(&text, &file);
+        assert!(found.is_empty(), "{place}: {found:#?}");
+    }
+    for table in tables("valid") {
+        for case in &table.cases {
+            assert!(case.expected.is_none(), "{}: nothing can be expected", table.place(case));
+        }
     }
 }
 
 #[test]
 fn warned_documents_are_accepted_and_say_why() {
-    for (name, _, text) in documents("warned") {
-        let found = diagnose(&text, &name);
-        assert!(!found.is_empty(), "{name}");
+    let documents = documents("warned");
+    assert!(documents.len() >= 29, "{}", documents.len());
+    for Document { place, file, text } in documents {
+        let found = diagnose(&text, &file);
+        assert!(!found.is_empty(), "{place}");
         assert!(
             found.iter().all(|diagnostic| diagnostic.severity == Severity::Warning),
-            "{name}: {found:#?}"
+            "{place}: {found:#?}"
         );
     }
-    told_as_before("warned");
+    told_as_expected("warned");
 }
 
 #[test]
 fn broken_documents_are_refused_and_say_why() {
     let documents = documents("broken");
-    assert!(documents.len() >= 120, "{}", documents.len());
-    for (name, _, text) in documents {
-        assert!(config::check(&text, &name).is_err(), "{name} is accepted");
+    assert!(documents.len() >= 224, "{}", documents.len());
+    for Document { place, file, text } in documents {
+        assert!(config::check(&text, &file).is_err(), "{place} is accepted");
     }
-    told_as_before("broken");
+    told_as_expected("broken");
+}
+
+#[test]
+fn a_table_is_written_as_it_was_read() {
+    for directory in ["valid", "warned", "broken"] {
+        for table in tables(directory) {
+            let text = fs::read_to_string(&table.path).unwrap();
+            assert!(cases::text(&table.cases) == text, "{}", table.path.display());
+        }
+    }
+}
+
+#[test]
+fn a_table_that_is_not_as_tables_are_is_refused_with_the_line() {
+    for (text, line) in [
+        ("", 1),
+        ("os: {}\n", 1),
+        ("=== \nos: {}\n", 1),
+        ("=== A b\nos: {}\n", 1),
+        ("===a\nos: {}\n", 1),
+        ("=== a\n", 1),
+        ("=== a\nos: {}", 2),
+        ("=== a\nos: {}\n\n", 3),
+        ("=== a\nos: {}\n=== b\nos: {}\n", 3),
+        ("=== a\n\n=== b\nos: {}\n", 2),
+        ("=== a\nos: {}\n\n=== a\nos: {}\n", 4),
+        ("=== a\nos: {}\n--- expected\n", 3),
+        ("=== a\nos: {}\n--- expected\n\n=== b\nos: {}\n", 4),
+        ("=== a\n--- expected\n1:1: b\n", 3),
+        ("=== a\nos: {}\n--- expcted\n1:1: b\n", 3),
+        ("=== a\nos: {}\n--- expected \n1:1: b\n", 3),
+        ("=== a\nos: {}\n--- expected\n1:1: b\n--- expected\n1:1: b\n", 5),
+    ] {
+        let refused = cases::parse(text).map_err(|(line, _)| line);
+        assert_eq!(refused, Err(line), "{text:?}");
+    }
+    let parsed = cases::parse("=== a\n---\nos: {}\n\n\n=== b-1\n\tb\r\n--- expected\n1:1: c\n").unwrap();
+    let [first, second] = &parsed[..] else { panic!("{parsed:?}") };
+    assert_eq!((&*first.document, &first.expected, first.line), ("---\nos: {}\n\n", &None, 1));
+    assert_eq!((&*second.document, second.expected.as_deref()), ("\tb\r\n", Some("1:1: c\n")));
+    assert_eq!((&*second.name, second.line), ("b-1", 6));
 }
 
 #[test]
 fn every_document_that_is_accepted_survives_being_written() {
-    for (name, _, text) in documents("valid") {
-        let config = config::parse(&text, &name).unwrap();
-        assert_eq!(config::parse(&config.to_yaml(), &name).unwrap(), config, "{name}");
+    for Document { place, file, text } in documents("valid") {
+        let config = config::parse(&text, &file).unwrap();
+        assert_eq!(config::parse(&config.to_yaml(), &file).unwrap(), config, "{place}");
     }
 }
 
@@ -98,7 +174,7 @@ fn every_code_of_the_source_is_told_of_some_document() {
     let told: BTreeSet<_> = ["warned", "broken"]
         .into_iter()
         .flat_map(documents)
-        .flat_map(|(name, _, text)| diagnose(&text, &name))
+        .flat_map(|document| diagnose(&document.text, &document.file))
         .map(|diagnostic| diagnostic.code.to_owned())
         .collect();
     let codes = codes();
@@ -153,7 +229,7 @@ fn every_key_of_the_reference_stands_in_some_valid_document() {
     let page = fs::read_to_string(page).unwrap();
     let keys = page.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
     let mut used = BTreeSet::new();
-    for (_, _, text) in documents("valid") {
+    for Document { text, .. } in documents("valid") {
         if let Ok(value) = serde_saphyr::from_str::<Value>(&text) {
             gather(&value, "", &mut used);
         }

@@ -9,6 +9,7 @@
     missing_debug_implementations
 )]
 
+pub mod cases;
 pub mod documents;
 pub mod elf;
 pub mod http;
