@@ -1,24 +1,18 @@
-//! Every screen as text, at the size of a serial console and at a larger one. `UPDATE_GOLDEN=1` writes the files anew.
+//! Every screen as text, at the size of a serial console and, where it says more there, at a larger one.
+//! `UPDATE_GOLDEN=1` writes the files anew.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::*;
 use crate::ui::questions::ShownTrouble;
+use crate::ui::toolkit::testing;
 use base::failure::{Class, Failure};
 use base::progress::{Event, State as Stage};
 
 fn compare(name: &str, state: &mut Conversation) {
-    for (width, height) in [(80, 24), (120, 40)] {
-        let path: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join(format!("src/ui/questions/tests/screens/{name}-{width}x{height}.txt"));
-        let seen = picture(state, Size::new(width, height));
-        if std::env::var_os("UPDATE_GOLDEN").is_some() {
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(&path, &seen).unwrap();
-        }
-        let wanted = std::fs::read_to_string(&path).unwrap_or_default();
-        assert!(wanted == seen, "{} is not what is drawn now:\n{seen}", path.display());
-    }
+    let forms = [("80x24", Size::new(80, 24)), ("120x40", Size::new(120, 40))];
+    let pictures = forms.map(|(form, size)| (form, picture(state, size)));
+    testing::compare("questions/tests/screens", name, &pictures);
 }
 
 fn event(step: &str, state: Stage, bytes: Option<(u64, u64)>, message: &str) -> ConversationInput {
