@@ -49,42 +49,36 @@ impl Invocation {
         }
     }
 
-    /// Adds one argument.
     #[must_use]
     pub fn arg(mut self, arg: impl Into<OsString>) -> Self {
         self.args.push(arg.into());
         self
     }
 
-    /// Adds arguments.
     #[must_use]
     pub fn args<S: Into<OsString>>(mut self, args: impl IntoIterator<Item = S>) -> Self {
         self.args.extend(args.into_iter().map(Into::into));
         self
     }
 
-    /// Sets an environment variable.
     #[must_use]
     pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         self.env.push((name.into(), value.into()));
         self
     }
 
-    /// Gives standard input.
     #[must_use]
     pub fn stdin(mut self, bytes: impl Into<Vec<u8>>) -> Self {
         self.stdin = bytes.into();
         self
     }
 
-    /// Sets the working directory.
     #[must_use]
     pub fn directory(mut self, path: impl Into<PathBuf>) -> Self {
         self.directory = Some(path.into());
         self
     }
 
-    /// Sets the time limit.
     #[must_use]
     pub fn limit(mut self, limit: Duration) -> Self {
         self.limit = limit;
@@ -106,7 +100,6 @@ impl Invocation {
     }
 }
 
-/// Performs invocations.
 pub trait Runner: Send + Sync {
     /// Runs to the end and returns standard output. An exit status other than 0, a signal, a missing program
     /// and an exceeded limit are errors that carry the end of standard error.

@@ -30,7 +30,7 @@ pub const NAMESPACE: &str = "k8s.io";
 
 /// The longest path of a socket (`sun_path` of unix(7), less the final zero).
 const MAX_SOCKET_PATH: usize = 107;
-/// How long one look at a process that has not ended is worth.
+/// The interval between two checks of whether a process has ended.
 const POLL: Duration = Duration::from_millis(10);
 /// The most that `ctr` may print; a list of thousands of images has some hundred kilobytes.
 const MAX_OUTPUT: u64 = 16 << 20;

@@ -10,19 +10,16 @@ use sha2::{Digest as _, Sha256};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest([u8; 32]);
 
-/// Text that is not a SHA-256 digest.
 #[derive(Debug, thiserror::Error)]
 #[error("{0:?} is not a SHA-256 digest (64 hexadecimal digits)")]
 pub struct ParseDigestError(String);
 
 impl Digest {
-    /// The digest with these bytes.
     #[must_use]
     pub const fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
 
-    /// The digest of `bytes`.
     #[must_use]
     pub fn of(bytes: &[u8]) -> Self {
         Self(Sha256::digest(bytes).into())
@@ -48,7 +45,6 @@ impl Digest {
         std::array::from_fn(|at| self.0[at])
     }
 
-    /// The 32 bytes.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0
@@ -101,7 +97,6 @@ pub struct HashingReader<R> {
 }
 
 impl<R: Read> HashingReader<R> {
-    /// Hashes everything that is read through it.
     pub fn new(inner: R) -> Self {
         Self { inner, hasher: Sha256::new() }
     }
@@ -126,12 +121,10 @@ impl<R: Read> Read for HashingReader<R> {
 pub struct Hasher(Sha256);
 
 impl Hasher {
-    /// Adds bytes.
     pub fn update(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }
 
-    /// The digest of everything added.
     #[must_use]
     pub fn finish(self) -> Digest {
         Digest(self.0.finalize().into())

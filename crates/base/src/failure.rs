@@ -8,12 +8,12 @@ use std::error::Error;
 use std::fmt;
 use std::io::Write;
 
-/// What kind of thing went wrong. The discriminant is the exit code of the process.
+/// The kind of a failure. The discriminant is the exit code of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[repr(u8)]
 pub enum Class {
-    /// A defect of this program, or something nobody has thought of.
+    /// A defect of this program, or an error without a class of its own.
     Unexpected = 1,
     /// Invalid configuration or usage.
     Invalid = 2,
@@ -27,7 +27,7 @@ pub enum Class {
     DiskIo = 6,
     /// The cluster to join refused or did not answer.
     Join = 7,
-    /// Somebody said stop.
+    /// The user cancelled, or a signal did.
     Cancelled = 130,
 }
 
@@ -69,7 +69,6 @@ impl Failure {
         self
     }
 
-    /// Adds the cause.
     #[must_use]
     pub fn because(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         self.source = Some(source.into());
@@ -155,7 +154,7 @@ pub fn hints(error: &anyhow::Error) -> impl Iterator<Item = &str> {
     given(error).chain(own)
 }
 
-/// What failed and why, outermost first. One cause is told once.
+/// What failed and why, outermost first, each cause once.
 #[must_use]
 pub fn causes(error: &anyhow::Error) -> Vec<String> {
     let mut told: Vec<String> = Vec::new();

@@ -18,8 +18,7 @@ pub fn for_each<'a, T: Sync>(
     for_each_interruptible(items, threads, |item, _| work(item))
 }
 
-/// Does the same with work that can end early: it is handed a question whether to go on, whose answer is an error after a
-/// failure elsewhere.
+/// Does the same with work that can end early: it gets a function that returns an error after a failure elsewhere.
 pub fn for_each_interruptible<'a, T: Sync>(
     items: &'a [T],
     threads: usize,
@@ -49,7 +48,7 @@ pub fn for_each_interruptible<'a, T: Sync>(
     failure.map_or(Ok(()), Err)
 }
 
-/// The content of a mutex, whatever became of a thread that held it.
+/// The content of a mutex, even where a thread panicked while it held it.
 pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -26,7 +26,6 @@ pub enum Format {
 pub struct Context {
     /// How to print what is for reading.
     pub format: Format,
-    /// Where progress goes.
     pub progress: Progress,
 }
 

@@ -8,7 +8,6 @@ use std::str::FromStr;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct ByteSize(u64);
 
-/// Text that is not a size.
 #[derive(Debug, thiserror::Error)]
 #[error("{0:?} is not a size; write a whole number with Ki, Mi, Gi or Ti, such as 150Gi")]
 pub struct ParseSizeError(String);
@@ -16,25 +15,22 @@ pub struct ParseSizeError(String);
 const UNITS: [(&str, u32); 5] = [("", 0), ("Ki", 10), ("Mi", 20), ("Gi", 30), ("Ti", 40)];
 
 impl ByteSize {
-    /// So many bytes.
     #[must_use]
     pub const fn bytes(count: u64) -> Self {
         Self(count)
     }
 
-    /// So many mebibytes.
     #[must_use]
     pub const fn mib(count: u64) -> Self {
         Self(count << 20)
     }
 
-    /// So many gibibytes.
     #[must_use]
     pub const fn gib(count: u64) -> Self {
         Self(count << 30)
     }
 
-    /// The number of bytes.
+    /// In bytes.
     #[must_use]
     pub const fn get(self) -> u64 {
         self.0

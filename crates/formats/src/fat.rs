@@ -27,7 +27,6 @@ pub struct Volume {
     pub sector: u16,
     /// Time stamp of every entry, in seconds since 1970.
     pub epoch: u64,
-    /// Which FAT.
     pub kind: Kind,
 }
 
@@ -51,7 +50,6 @@ pub struct FatFile<'a> {
 }
 
 impl<'a> FatFile<'a> {
-    /// A file with `content`.
     pub fn new(path: impl Into<String>, content: impl Read + 'a) -> Self {
         Self { path: path.into(), content: Box::new(content) }
     }

@@ -19,7 +19,6 @@ pub struct Tables {
     pub backup: Option<Table>,
 }
 
-/// One copy of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Table {
     /// The identity of the disk.
@@ -28,20 +27,16 @@ pub struct Table {
     pub entries: Vec<Entry>,
 }
 
-/// One partition of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// Its place in the table, from 1.
     pub number: u32,
-    /// Its type.
+    /// The GUID of its type.
     pub kind: Uuid,
     /// Its own identity, PARTUUID.
     pub uuid: Uuid,
-    /// Where it begins.
     pub start: ByteSize,
-    /// Its length.
     pub size: ByteSize,
-    /// Its name.
     pub name: String,
 }
 
@@ -86,7 +81,7 @@ struct Disk<'a> {
     sector: u64,
 }
 
-/// What of a header matters for reading. Addresses are in sectors.
+/// The fields of a header that reading needs. Addresses are in sectors.
 struct Header {
     guid: Uuid,
     entries: u64,

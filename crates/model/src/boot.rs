@@ -30,7 +30,6 @@ pub mod parameter {
     /// The URL that an install reports to.
     pub const REPORT: &str = "nqrust.report";
 
-    /// All of them.
     pub const ALL: [&str; 9] = [MODE, RELEASE, CUSTOM, ROOTFS, SLOT, CONFIG, PERSISTENT, DATA, REPORT];
 }
 
@@ -109,7 +108,6 @@ fn read_array_id(text: &str) -> Option<Uuid> {
 /// What the command line of an installed node says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Installed {
-    /// Which slot runs.
     pub slot: Slot,
     /// Where the configuration is.
     pub config: Volume,

@@ -24,7 +24,6 @@ pub const MESSAGE: usize = 4 << 10;
 pub enum Line {
     /// Who speaks; the first line of every request, and no other.
     Hello(Hello),
-    /// An event of the progress.
     Event(Event),
     /// Why the run failed; after its last event.
     Failure(Failed),
@@ -34,7 +33,7 @@ pub enum Line {
     Node(Node),
 }
 
-/// Who speaks.
+/// The first line of a stream: the machine that reports.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Hello {
     /// [`VERSION`].
@@ -67,7 +66,7 @@ pub struct Failed {
 pub struct Node {
     /// The cluster says that it is ready.
     pub ready: bool,
-    /// It does not become ready unless somebody does something.
+    /// It does not become ready without intervention.
     pub failed: bool,
     /// The stage that it is in, as `installer status` calls it; the last one where it is ready.
     pub stage: String,

@@ -28,13 +28,11 @@ pub struct Release {
     pub id: String,
     /// The product's name for people.
     pub name: String,
-    /// The product's version.
     pub version: String,
     /// Debian's name of the architecture, `amd64`.
     pub architecture: String,
     /// The moment that all timestamps of the build carry, in seconds since 1970.
     pub epoch: u64,
-    /// Which kind of medium this is.
     pub medium: MediumKind,
     /// The kernel's release, as `uname -r` prints it.
     pub kernel: String,
@@ -110,7 +108,6 @@ impl Containerd {
     }
 }
 
-/// The kinds of media.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MediumKind {
@@ -126,7 +123,6 @@ pub enum MediumKind {
 pub struct Payload {
     /// Path from the root of the medium, without a leading slash.
     pub path: String,
-    /// What the file is for.
     pub purpose: Purpose,
     /// Length in bytes.
     pub size: u64,
@@ -134,11 +130,9 @@ pub struct Payload {
     pub sha256: Digest,
 }
 
-/// What a payload is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Purpose {
-    /// The Linux kernel.
     Kernel,
     /// The initial RAM file system for live, netboot and installed boots.
     Initrd,
@@ -175,7 +169,6 @@ pub fn metadata_path(role: &str) -> String {
     format!("images/metadata/{role}.db")
 }
 
-/// One container image.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Image {
@@ -278,7 +271,6 @@ impl Release {
         self.payloads(Purpose::ImageMetadata).find(|payload| payload.path == path)
     }
 
-    /// All payloads with this purpose.
     pub fn payloads(&self, purpose: Purpose) -> impl Iterator<Item = &Payload> {
         self.payloads.iter().filter(move |payload| payload.purpose == purpose)
     }

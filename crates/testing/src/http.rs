@@ -19,7 +19,6 @@ pub const KEY: &str = include_str!("../fixtures/server.key");
 /// Bytes after which an endless answer ends all the same, so that a client without a limit ends too.
 const ENDLESS: u64 = 256 << 20;
 
-/// What came in.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
     /// With the query.
@@ -153,7 +152,7 @@ impl Fake {
     }
 }
 
-/// A host at which nobody listens.
+/// A host, with its port, on which no server listens.
 pub fn nobody() -> String {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
 }

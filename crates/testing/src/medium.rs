@@ -12,7 +12,6 @@ use crate::xorriso::make_iso;
 /// A medium that is being made.
 pub struct SampleMedium {
     pub directory: tempfile::TempDir,
-    /// What the manifest says.
     pub release: Release,
 }
 
@@ -88,7 +87,6 @@ impl SampleMedium {
         self
     }
 
-    /// The directory.
     pub fn tree(&self) -> PathBuf {
         self.directory.path().join("tree")
     }

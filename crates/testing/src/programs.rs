@@ -24,7 +24,8 @@ pub fn find(program: &str) -> Option<PathBuf> {
     directories().into_iter().map(|directory| directory.join(program)).find(|file| file.is_file())
 }
 
-/// Says that `test` cannot be made here. Where `CI` is set that is a failure: nobody reads what is left out there.
+/// Reports that `test` is skipped on this machine. Where `CI` is set that is a failure, because a skipped test would go
+/// unnoticed there.
 pub fn leave_out(test: &str, why: &str) {
     let ci = std::env::var_os("CI").is_some_and(|value| !value.is_empty() && value != "false");
     assert!(!ci, "{test} cannot be made here: {why}; `make setup` brings what tests need");

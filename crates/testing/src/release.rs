@@ -43,7 +43,6 @@ fn make() -> Vec<(Payload, Vec<u8>)> {
     made.collect()
 }
 
-/// The manifest.
 pub fn release() -> Release {
     let payloads: Vec<_> = contents().iter().map(|(payload, _)| payload.clone()).collect();
     let blob = |name: &str| payloads.iter().find(|p| p.path.ends_with(name)).unwrap().sha256;

@@ -22,10 +22,10 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig, ServerConnection, StreamOwned};
 use serde_json::{Value, json};
 
-/// Longer than anybody waits in a test.
+/// Longer than any test waits.
 const STALL: Duration = Duration::from_secs(60);
 
-/// How a server behaves. The default is a good RKE2 server that has etcd and no nodes, and takes nobody in.
+/// How a server behaves. The default is a good RKE2 server that has etcd and no nodes, and lets no node join.
 #[derive(Clone, Debug)]
 pub struct Manner {
     /// `rke2` or `k3s`.

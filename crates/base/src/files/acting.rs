@@ -15,7 +15,7 @@ use super::owner::Owner;
 /// No identity: the kernel refuses it and answers with the present one.
 const ASK: u32 = u32::MAX;
 
-/// This thread acts as somebody else until this is dropped.
+/// Another user's identity for what this thread does with files, until the value is dropped.
 pub(super) struct Acting {
     before: Owner,
     /// The identity is the thread's; the value must not leave it.

@@ -25,8 +25,8 @@ use super::owner::Owner;
 
 /// The permission bits of a mode, set-user-id and sticky included.
 const PERMISSIONS: u32 = 0o7777;
-/// What of a mode lets others than the owner change a directory. The mask of an access control list shows as the bits of
-/// the group, acl(5).
+/// The bits of a mode with which users other than the owner can change a directory. The mask of an access control list
+/// shows as the bits of the group, acl(5).
 const OTHERS_WRITE: u32 = 0o022;
 
 /// What a file gets beside its content.
@@ -34,18 +34,16 @@ const OTHERS_WRITE: u32 = 0o022;
 pub struct Attributes {
     /// Permission bits, whatever the umask.
     pub mode: u32,
-    /// None: whoever runs this program. Only root can give files to others; for everybody else this says nothing.
+    /// `None`: the user of this process. Only root can give files to other users; for all others the field has no
+    /// effect.
     pub owner: Option<Owner>,
 }
 
 /// What kind of thing has a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryKind {
-    /// A regular file.
     File,
-    /// A directory.
     Directory,
-    /// A symbolic link.
     Link,
     /// Anything else, in words: `a FIFO`.
     Special(&'static str),
@@ -67,11 +65,9 @@ impl EntryKind {
 /// What is known of a file, directory or link without following anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status {
-    /// What it is.
     pub kind: EntryKind,
     /// Permission bits.
     pub mode: u32,
-    /// To whom it belongs.
     pub owner: Owner,
     /// In bytes.
     pub length: u64,
@@ -96,13 +92,13 @@ impl Status {
         })
     }
 
-    /// Whether it belongs to root, or to whoever runs this program.
+    /// Whether it belongs to root or to the user of this process.
     #[must_use]
     pub fn is_ours(&self) -> bool {
         self.owner.user == 0 || self.owner.user == Uid::effective().as_raw()
     }
 
-    /// Whether nobody but root, or whoever runs this program, can change this directory.
+    /// Whether only root and the user of this process can change this directory.
     #[must_use]
     pub fn is_private(&self) -> bool {
         self.is_ours() && self.mode & OTHERS_WRITE == 0
@@ -160,8 +156,8 @@ impl Directory {
         openat2(&self.descriptor, name, how)
     }
 
-    /// Whether nobody but root, or whoever runs this program, can change what is in this directory, or could have moved
-    /// it here: that holds for every directory through which it was reached, too.
+    /// Whether only root and the user of this process can change what is in this directory, or could have moved it
+    /// here: that holds for every directory through which it was reached, too.
     #[must_use]
     pub fn is_trusted(&self) -> bool {
         self.trusted
@@ -261,7 +257,6 @@ impl Directory {
         Ok(mkdirat(&self.descriptor, name, Mode::from_bits_truncate(mode))?)
     }
 
-    /// Sets mode and owner of this directory.
     pub fn set(&self, attributes: &Attributes) -> io::Result<()> {
         set(&self.readable()?, attributes)
     }
@@ -285,7 +280,7 @@ impl Directory {
         user.map(Acting::like).transpose()
     }
 
-    /// Makes something under a name that nothing has, and that nobody can foresee.
+    /// Makes a file, directory or link under a name that is not in use and cannot be predicted.
     fn temporary<T>(&self, make: impl Fn(&str) -> nix::Result<T>) -> io::Result<(Temporary<'_>, T)> {
         loop {
             let name = format!(".nqrust.{}.new", Uuid::new_v4().simple());

@@ -1,6 +1,5 @@
-//! To whom files belong.
+//! Owners of files.
 
-/// To whom a file belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner {
     /// User id.
@@ -10,6 +9,5 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// root and its group.
     pub const ROOT: Self = Self { user: 0, group: 0 };
 }

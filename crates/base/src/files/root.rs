@@ -28,9 +28,9 @@ use super::acting::Acting;
 use super::directory::{Attributes, Directory, EntryKind, Status, root_runs};
 use super::owner::Owner;
 
-/// So many links are followed on one way, as by the kernel, path_resolution(7).
+/// The most symbolic links on the way to one file, as in the kernel, path_resolution(7).
 const LINKS: usize = 40;
-/// So many steps are made on one way. More are needed only where somebody changes it all the time.
+/// The most steps on the way to one file. Only a path that is changed all the time needs more.
 const STEPS: usize = 4096;
 /// The mode of directories that are missing.
 const DIRECTORY: u32 = 0o755;

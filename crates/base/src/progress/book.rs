@@ -8,7 +8,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub struct Book(Arc<Mutex<Vec<u8>>>);
 
 impl Book {
-    /// What has been written so far.
     #[must_use]
     pub fn bytes(&self) -> Vec<u8> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()

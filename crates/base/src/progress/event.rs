@@ -18,7 +18,6 @@ pub struct Event {
     pub time: String,
     /// Stable name of the step; `run` for the whole.
     pub step: String,
-    /// Where the step is.
     pub state: State,
     /// Bytes done.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -40,17 +39,13 @@ pub struct Event {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
-    /// It has begun.
     Started,
     /// Bytes have moved.
     Progress,
-    /// It came to its end.
     Done,
-    /// It did not.
     Failed,
 }
 
-/// Shows events.
 pub trait Sink: Send {
     /// Shows one event. Errors of the terminal or pipe are the sink's to swallow: progress never fails work.
     fn show(&mut self, event: &Event);

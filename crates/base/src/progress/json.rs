@@ -9,7 +9,6 @@ use super::event::{Event, Sink};
 pub struct JsonLines<W>(W);
 
 impl<W: Write> JsonLines<W> {
-    /// Lines on `out`.
     pub fn new(out: W) -> Self {
         Self(out)
     }

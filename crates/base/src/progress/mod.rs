@@ -65,13 +65,12 @@ impl fmt::Debug for Progress {
 }
 
 impl Progress {
-    /// Progress shown by `sinks`.
     #[must_use]
     pub fn new(sinks: Vec<Box<dyn Sink>>) -> Self {
         Self(Arc::new(Mutex::new(Run { sinks, seq: 0, finished: false })))
     }
 
-    /// Progress that nobody sees.
+    /// Progress without sinks.
     #[must_use]
     pub fn silent() -> Self {
         Self::new(Vec::new())
@@ -111,12 +110,12 @@ impl Progress {
         Ok(value)
     }
 
-    /// Tells something that is not a step of its own.
+    /// Reports a message about `step` that is not a step of its own.
     pub fn note(&self, step: &str, message: impl Into<String>) {
         self.emit(step, State::Progress, None, None, message.into(), None);
     }
 
-    /// Ends a run that has told of steps and not of its end, so that every stream of events has a last one.
+    /// Ends a run that has reported steps and not its end, so that every stream of events has a last one.
     pub fn conclude(&self, exit_code: u8) {
         let open = {
             let run = self.lock();
@@ -187,7 +186,7 @@ pub struct Step {
 }
 
 impl Step {
-    /// So many more bytes are done.
+    /// Adds to the bytes that are done.
     pub fn advance(&mut self, bytes: u64) {
         self.bytes += bytes;
         if self.shown.elapsed() >= RATE {
@@ -196,7 +195,6 @@ impl Step {
         }
     }
 
-    /// How many bytes are done.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes
@@ -207,7 +205,6 @@ impl Step {
         self.bytes = self.bytes.min(bytes);
     }
 
-    /// The step came to its end.
     pub fn done(mut self) {
         self.open = false;
         self.emit(State::Done);

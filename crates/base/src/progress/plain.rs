@@ -8,7 +8,7 @@ use super::event::{Event, Sink, State};
 use super::measure::{per_second, percent};
 use crate::size::ByteSize;
 
-/// A running step is told about at most this often.
+/// The shortest time between two lines about a running step.
 const EVERY: Duration = Duration::from_secs(5);
 
 /// Writes lines to any writer.
@@ -26,7 +26,6 @@ struct Running {
 }
 
 impl<W: Write> PlainLines<W> {
-    /// Lines on `out`.
     pub fn new(out: W) -> Self {
         Self { out, running: HashMap::new(), end: "\n" }
     }

@@ -13,7 +13,6 @@ pub const BLOCK_SIZE: u32 = 2048;
 pub struct Block(pub u32);
 
 impl Block {
-    /// Where the block begins.
     #[must_use]
     pub fn offset(self) -> Offset {
         Offset(u64::from(self.0) * u64::from(BLOCK_SIZE))
@@ -25,7 +24,6 @@ impl Block {
 pub struct Offset(pub u64);
 
 impl Offset {
-    /// The position `bytes` further on.
     #[must_use]
     pub fn plus(self, bytes: u64) -> Self {
         Self(self.0.saturating_add(bytes))
@@ -41,7 +39,6 @@ impl fmt::Display for Offset {
 /// A run of consecutive bytes that begins with a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// The first block.
     pub start: Block,
     /// Length in bytes.
     pub length: u32,
@@ -52,7 +49,7 @@ pub trait Source: Send + Sync {
     /// Reads some bytes at `offset`; 0 at the end. As [`FileExt::read_at`].
     fn read_at(&self, buffer: &mut [u8], offset: Offset) -> io::Result<usize>;
 
-    /// Number of bytes there are.
+    /// In bytes.
     fn length(&self) -> io::Result<u64>;
 }
 

@@ -18,7 +18,6 @@ const INDEXES: [&str; 2] = [media_types::OCI_INDEX, media_types::DOCKER_INDEX];
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Descriptor {
-    /// What the blob is.
     #[serde(default)]
     pub media_type: String,
     /// SHA-256 of the blob; other algorithms are not read.
@@ -62,14 +61,12 @@ pub struct Platform {
     pub variant: Option<String>,
 }
 
-/// The manifest of one image.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ImageManifest {
     /// Its own media type; that of OCI where it does not say.
     #[serde(default = "oci_manifest")]
     pub media_type: String,
-    /// The configuration.
     pub config: Descriptor,
     /// The layers, lowest first.
     pub layers: Vec<Descriptor>,
@@ -97,13 +94,10 @@ fn oci_index() -> String {
 /// What a reference leads to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Document {
-    /// One image.
     Manifest(ImageManifest),
-    /// An image for several platforms.
     Index(ImageIndex),
 }
 
-/// Why a document cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ParseDocumentError {
     /// Not JSON, or not of either shape.
@@ -177,13 +171,11 @@ impl std::fmt::Display for Platform {
 }
 
 impl Descriptor {
-    /// Whether it names an index.
     #[must_use]
     pub fn is_index(&self) -> bool {
         INDEXES.contains(&self.media_type.as_str())
     }
 
-    /// Whether it names the manifest of an image.
     #[must_use]
     pub fn is_manifest(&self) -> bool {
         MANIFESTS.contains(&self.media_type.as_str())

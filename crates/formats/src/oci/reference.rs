@@ -74,7 +74,6 @@ impl fmt::Display for Repository {
 }
 
 impl ImageReference {
-    /// Where the image is.
     #[must_use]
     pub fn repository(&self) -> &Repository {
         &self.repository

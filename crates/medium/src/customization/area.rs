@@ -23,7 +23,7 @@ use base::digest::Digest;
 const MAGIC: [u8; 16] = *b"NQRUST-CUSTOM\0\0\0";
 const VERSION: u32 = 1;
 const FINISHED: u32 = 1;
-/// How many bytes of the header say something.
+/// How many bytes of the header are used; the others are zero.
 const USED: usize = 64;
 
 /// Why content cannot be in an area, a clause.

@@ -54,13 +54,11 @@ impl Argument {
         self.0.split('=').next().unwrap_or_default()
     }
 
-    /// Whether it has a value.
     #[must_use]
     pub fn has_value(&self) -> bool {
         self.0.contains('=')
     }
 
-    /// The word.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

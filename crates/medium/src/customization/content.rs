@@ -30,7 +30,6 @@ const PRIVATE: u32 = 0o600;
 /// Nothing that runs as another user.
 const PERMISSIONS: u32 = 0o777;
 
-/// The content of an area.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Content {
     /// Install configurations, by the names of their files.
@@ -41,8 +40,8 @@ pub struct Content {
     pub files: BTreeMap<String, File>,
     /// Kernel arguments, in their order.
     pub arguments: Vec<Argument>,
-    /// The password of the boot menu, which the configurations have. It is here a second time so that whoever compares the
-    /// menu with the area need not read configurations.
+    /// The password of the boot menu, which the configurations have. It is here a second time so that the check of the
+    /// menu need not read configurations.
     pub boot_password: Option<BootPassword>,
 }
 
@@ -51,7 +50,6 @@ pub struct Content {
 pub struct File {
     /// Its permissions, at most `0o777`.
     pub mode: u32,
-    /// Its content.
     pub bytes: Vec<u8>,
 }
 
@@ -75,7 +73,6 @@ impl fmt::Debug for Content {
 }
 
 impl Content {
-    /// Whether there is nothing in it.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()

@@ -22,7 +22,7 @@ pub enum Damage {
     /// Made by another program than this one.
     #[error("it is of version {0}, which this program does not know")]
     Version(u32),
-    /// Somebody is writing it, or was when the power went.
+    /// It is being written, or power was lost while it was.
     #[error("writing it was begun and not finished")]
     Unfinished,
     /// The header contradicts itself.

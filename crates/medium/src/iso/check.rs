@@ -35,9 +35,7 @@ pub enum Scope {
 /// Something in an image that is not as it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// What it belongs to.
     pub owner: RegionOwner,
-    /// What is wrong with it.
     pub fault: Fault,
 }
 
@@ -65,9 +63,9 @@ pub enum Fault {
     },
     /// They cannot be read.
     Unreadable(String),
-    /// What somebody customised the medium with contradicts itself.
+    /// What the medium was customised with contradicts itself.
     Customization(String),
-    /// They could not be compared, because what they are made of is damaged.
+    /// They could not be compared, because the bytes that they are made of are damaged.
     Unknown(String),
     /// A release manifest whose digest nothing else on the medium names.
     Stranger,
@@ -97,8 +95,8 @@ impl fmt::Display for Difference {
     }
 }
 
-/// Compares the image in `source` with `map`, which it may be longer than. `read` hears of bytes that were read and ends the
-/// check with an error; whatever is wrong with the image is no error.
+/// Compares the image in `source` with `map`, which it may be longer than. `read` is called with the number of bytes
+/// that were read, and its error ends the check; a fault of the image is no error.
 pub fn check(
     source: &dyn Source,
     map: &Map<'_>,
@@ -159,7 +157,7 @@ impl Check<'_> {
         }
     }
 
-    /// Reads `length` bytes at `at` piece by piece; `each` says with `false` that it has seen enough.
+    /// Reads `length` bytes at `at` piece by piece, until `each` returns `false`.
     fn pieces(
         &mut self,
         at: Offset,
@@ -290,8 +288,8 @@ impl Check<'_> {
         self.zeros(rest.0, rest.1)
     }
 
-    /// The file that GRUB reads has the arguments of the area. One of a damaged area cannot be judged; that is told of the
-    /// area.
+    /// Compares the file that GRUB reads with the arguments of the area. Where the area is damaged, only the fault of
+    /// the area is reported.
     fn arguments(&mut self, region: &Region<'_>) -> Result<Option<Fault>> {
         let content = match area::read(Reader::new(self.source, self.map.area, area::LENGTH)) {
             Ok(content) => content.unwrap_or_default(),

@@ -17,11 +17,8 @@ const MAX_ELTORITO: u64 = 16 << 20;
 /// What bytes have to be.
 #[derive(Clone, Debug)]
 pub enum Wanted<'a> {
-    /// These.
     Bytes(Cow<'a, [u8]>),
-    /// Zeros.
     Zeros,
-    /// Those of a payload.
     Payload(&'a Payload),
     /// GRUB's boot sector for sticks, which goes on at the El Torito image, and a protective partition table.
     BootSector,

@@ -28,13 +28,11 @@ const STUB: &str = "EFI/debian/grub.cfg";
 /// What a file holds.
 #[derive(Clone, Debug)]
 pub enum FileContent<'a> {
-    /// These bytes.
     Bytes(Cow<'a, [u8]>),
-    /// The kernel arguments that GRUB adds: none, until somebody customises the medium.
+    /// The kernel arguments that GRUB adds: none, until the medium is customised.
     Arguments,
     /// The area for customising: zeros likewise.
     Area,
-    /// A payload.
     Payload(&'a Payload),
 }
 
@@ -54,7 +52,6 @@ impl FileContent<'_> {
 /// How the ISO of one release is made.
 #[derive(Clone, Copy, Debug)]
 pub struct Recipe<'a> {
-    /// The release.
     pub release: &'a Release,
     manifest: &'a [u8],
     digest: Digest,
@@ -67,7 +64,6 @@ impl<'a> Recipe<'a> {
         Self { release, manifest, digest: Digest::of(manifest) }
     }
 
-    /// The boot menu.
     #[must_use]
     pub fn menu(&self) -> Menu<'a> {
         let Release { id, name, version, kernel_arguments, .. } = self.release;
@@ -80,7 +76,6 @@ impl<'a> Recipe<'a> {
         }
     }
 
-    /// The GUID of the partition table.
     #[must_use]
     pub fn guid(&self) -> Uuid {
         Uuid::new_v5(&Uuid::NAMESPACE_OID, self.digest.as_bytes())

@@ -99,7 +99,6 @@ impl OpenedMedium {
         Ok(medium)
     }
 
-    /// Where the medium is.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -138,7 +137,6 @@ impl OpenedMedium {
         Digest::of(&self.manifest)
     }
 
-    /// The bytes of the release manifest.
     #[must_use]
     pub fn manifest(&self) -> &[u8] {
         &self.manifest

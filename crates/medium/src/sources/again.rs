@@ -7,8 +7,8 @@ use base::failure::{Class, class_of};
 /// So often something is fetched whose content is wrong, before that is an error.
 const ATTEMPTS: usize = 3;
 
-/// Does `fetch` again where what came was damaged on its way: proxies cut bodies short, and the checksum of TCP misses one
-/// damaged packet in some ten thousand. `told` hears of each failure that is not the last.
+/// Retries `fetch` where what came was damaged on its way: proxies cut bodies short, and the checksum of TCP misses one
+/// damaged packet in some ten thousand. `told` is called with each failure that is not the last.
 pub fn fetch_again<T>(
     mut fetch: impl FnMut() -> Result<T>,
     mut told: impl FnMut(&anyhow::Error),

@@ -14,7 +14,6 @@ use base::files::read_at_most;
 use formats::iso9660::address::Source;
 use model::release::{MANIFEST, Payload};
 
-/// Where the kernel tells of devices.
 const SYS: &str = "/sys";
 
 /// A mounted medium, or any directory with the content of one.

@@ -16,18 +16,17 @@ pub enum Place {
     Network,
 }
 
-/// The way on which bytes of a medium come: it decides about those that have no digest.
+/// How bytes of a medium come to this machine, which decides whether those without a digest are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
     /// They are on this machine.
     Local,
-    /// From a server that has proved who it is (TLS).
+    /// From a server with TLS, whose certificate has been checked.
     Encrypted,
-    /// From a server without TLS: others on the way can change them.
+    /// From a server without TLS: others on the network can change them.
     Clear,
 }
 
-/// Hands out payloads.
 pub trait PayloadSource: Send + Sync {
     /// The payload's bytes from the beginning. The reader ends early or fails where the source does; it
     /// does not check the digest.
@@ -39,7 +38,6 @@ pub trait PayloadSource: Send + Sync {
     /// Asks whether the payload is there in its full length, without reading it.
     fn probe(&self, payload: &Payload) -> Result<()>;
 
-    /// The bytes of the release manifest.
     fn manifest(&self) -> Result<Vec<u8>>;
 
     /// A file of the medium that is no payload, from its beginning; `None` if the source has none of this name.
@@ -47,7 +45,6 @@ pub trait PayloadSource: Send + Sync {
         Ok(None)
     }
 
-    /// The way on which its bytes come to this machine.
     fn transport(&self) -> Transport {
         Transport::Local
     }
@@ -57,7 +54,7 @@ pub trait PayloadSource: Send + Sync {
         Ok(None)
     }
 
-    /// The source as a person would name it.
+    /// For messages.
     fn describe(&self) -> String;
 
     /// Where this payload comes from, where that is a part of the source.

@@ -15,13 +15,11 @@ use model::release::{Payload, Purpose, Release};
 /// The registry of images that the builder made itself: none.
 const NOWHERE: &str = "localhost";
 
-/// What is asked of registries; mirrors and logins are its business.
+/// Requests to registries; implementations handle mirrors and logins.
 pub trait Registry: Send + Sync {
     /// Whether a blob is there in full length.
     fn probe(&self, repository: &Repository, digest: Digest, size: u64) -> Result<()>;
-    /// An index or a manifest.
     fn document(&self, repository: &Repository, digest: Digest) -> Result<Vec<u8>>;
-    /// The bytes of a blob.
     fn blob(&self, repository: &Repository, digest: Digest, size: u64) -> Result<Box<dyn Read + Send>>;
     /// Whether something else is asked in the place of this host.
     fn has_mirror(&self, host: &str) -> bool;

@@ -27,7 +27,7 @@ impl Seen {
         Ok(())
     }
 
-    /// Checks `inner` against what was learned of `payload`, and by SHA-256 if that is nothing.
+    /// Checks `inner` against what was learned of `payload`, or by SHA-256 if nothing was.
     pub fn verified<R: Read>(&self, inner: R, payload: &Payload, source: String) -> Verified<R> {
         match self.fingerprints.get(&payload.sha256) {
             Some(known) => Verified::again(inner, payload, source, self.key.build_hasher(), *known),
@@ -35,8 +35,8 @@ impl Seen {
         }
     }
 
-    /// What tells whether bytes from elsewhere, such as those that a disk gives back, are `payload`: by what was learned,
-    /// and by SHA-256 if that is nothing.
+    /// A check of whether bytes from elsewhere, such as those read back from a disk, are `payload`: by what was
+    /// learned, or by SHA-256 if nothing was.
     #[must_use]
     pub fn check(&self, payload: &Payload) -> Recheck {
         match self.fingerprints.get(&payload.sha256) {
@@ -46,7 +46,7 @@ impl Seen {
     }
 }
 
-/// Takes the bytes of a payload in their order and tells whether they are right.
+/// Takes the bytes of a payload in their order and says whether they are right.
 #[allow(missing_debug_implementations)]
 pub enum Recheck {
     /// By the short hash of a payload that was learned.
@@ -56,7 +56,6 @@ pub enum Recheck {
 }
 
 impl Recheck {
-    /// The next bytes.
     pub fn update(&mut self, bytes: &[u8]) {
         match self {
             Self::Short(hasher, _) => hasher.write(bytes),
@@ -64,7 +63,6 @@ impl Recheck {
         }
     }
 
-    /// Whether all bytes together are the payload.
     #[must_use]
     pub fn is_right(self) -> bool {
         match self {
@@ -101,7 +99,7 @@ mod tests {
     use model::release::Purpose;
     use testing::release::contents;
 
-    /// Gives out so many bytes at once.
+    /// A reader that gives at most so many bytes at once.
     struct Sips<'a>(&'a [u8], usize);
 
     impl Read for Sips<'_> {

@@ -46,9 +46,8 @@ pub(super) struct ClusterNode {
     pub(super) template: Option<String>,
     /// Its part in the cluster; none where the pool says none.
     pub(super) role: Option<Role>,
-    /// Whether it creates the cluster.
     pub(super) creates: bool,
-    /// What it shall be, with only what the file says.
+    /// The node document as far as the file gives it, without defaults.
     pub(super) merged: Piece,
     /// The same with its defaults; none where a mistake in the file has left something that cannot be used.
     pub(super) config: Option<InstallConfig>,

@@ -142,7 +142,7 @@ fn same_templates(cluster: &Checked, old: &Record) -> Result<(), Failure> {
     Err(Failure::new(Class::Invalid, what).hint(hint))
 }
 
-/// No file that somebody else has written, or changed, is lost.
+/// Refuses a directory with files that `render` did not write, or that were changed since.
 fn only_ours(cluster: &Checked, old: &[DocumentRecord], directory: &Path) -> Result<()> {
     let new = cluster.documents.iter().map(|document| &document.entry);
     let mut foreign = Vec::new();

@@ -21,7 +21,6 @@ use base::files;
 /// A cluster file without mistakes.
 #[derive(Debug)]
 pub struct Checked {
-    /// The name of the cluster.
     pub name: String,
     /// How many nodes of which role it has.
     pub counts: Counts,
@@ -29,7 +28,7 @@ pub struct Checked {
     pub documents: Vec<render::Rendered>,
     /// The digest of each template that a node is made from, by name.
     pub templates: std::collections::BTreeMap<String, String>,
-    /// What somebody should know about it, in the order of its lines.
+    /// In the order of its lines.
     pub warnings: Vec<Diagnostic>,
 }
 

@@ -33,17 +33,13 @@ impl fmt::Debug for Rendered {
 /// What is recorded of a document.
 #[derive(Clone, Debug, PartialEq, Serialize, serde::Deserialize)]
 pub struct DocumentRecord {
-    /// The name of the node.
     pub hostname: String,
-    /// The name of its file.
     pub file: String,
     /// SHA-256 of the file; fits `install.config_sha256`.
     pub sha256: String,
     /// Whether it creates the cluster or joins it.
     pub mode: Mode,
-    /// Its part in the cluster.
     pub role: Role,
-    /// Its pool.
     pub pool: Option<String>,
     /// The template that it is made from.
     pub template: Option<String>,

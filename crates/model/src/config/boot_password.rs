@@ -32,7 +32,7 @@ pub struct BootPassword(String);
 pub struct NotHash(String);
 
 impl BootPassword {
-    /// The hash. Whoever calls this answers for where it goes.
+    /// The hash in the clear: the caller answers for where it goes.
     #[must_use]
     pub fn expose(&self) -> &str {
         &self.0

@@ -15,7 +15,6 @@ pub struct Cidr {
     length: u8,
 }
 
-/// Text that is not an IPv4 network.
 #[derive(Debug, thiserror::Error)]
 pub enum ParseCidrError {
     /// Not an address, a slash and a length.
@@ -34,7 +33,6 @@ impl Cidr {
         Self { address: Ipv4Addr::from_bits(address.to_bits() & mask), length: length.min(32) }
     }
 
-    /// Its first address.
     #[must_use]
     pub fn address(self) -> Ipv4Addr {
         self.address
@@ -46,13 +44,11 @@ impl Cidr {
         self.length
     }
 
-    /// Whether `address` is in it.
     #[must_use]
     pub fn contains(self, address: Ipv4Addr) -> bool {
         Self::containing(address, self.length) == self
     }
 
-    /// Whether an address is in both.
     #[must_use]
     pub fn overlaps(self, other: Self) -> bool {
         let length = self.length.min(other.length);

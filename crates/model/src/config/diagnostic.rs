@@ -25,18 +25,14 @@ pub const HIDDEN: &str = "[hidden]";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// It cannot.
     Error,
-    /// It can, but somebody should know.
     Warning,
 }
 
 /// One mistake, before it is tied to a file.
 #[derive(Clone, Debug)]
 pub struct Problem {
-    /// Whether it is one.
     pub severity: Severity,
-    /// Where it is.
     pub span: Span,
     /// Dotted key, such as `install.device`; empty for the document.
     pub path: String,
@@ -61,7 +57,6 @@ impl Problem {
         Self::new(span, "", "invalid-value", "the document holds a value that cannot be used")
     }
 
-    /// Adds what to write instead.
     #[must_use]
     pub fn suggest(mut self, suggestion: Option<impl Into<String>>) -> Self {
         self.suggestion = suggestion.map(Into::into);
@@ -72,7 +67,6 @@ impl Problem {
 /// One mistake in one file. Serialises to the contract of `installer validate --format json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Diagnostic {
-    /// Whether it is an error or a warning.
     pub severity: Severity,
     /// The file, as the caller named it.
     pub file: String,
@@ -209,7 +203,6 @@ impl Ranges {
         Self(apart)
     }
 
-    /// Whether a range has `offset`.
     pub fn contains(&self, offset: usize) -> bool {
         let after = self.0.partition_point(|range| range.start <= offset);
         after.checked_sub(1).is_some_and(|at| self.0[at].contains(&offset))
@@ -235,7 +228,7 @@ impl<'a> Source<'a> {
         Self { name, text, secrets: Ranges::new(secrets), comments, blind: false }
     }
 
-    /// A document that could not be read, so that nobody knows where its secrets are: no value is shown.
+    /// A document that could not be read, so that its secrets are not known: no value is shown.
     pub fn unread(name: &'a str, text: &'a str) -> Self {
         Self { name, text, secrets: Ranges::default(), comments: Vec::new(), blind: true }
     }

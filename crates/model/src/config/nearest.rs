@@ -1,4 +1,4 @@
-//! Guesses the word that was meant where a document has one that nobody knows.
+//! Guesses the word that was meant where a document has an unknown one.
 
 /// The word that was probably meant: the fewest slips away, and not too many for its length.
 pub fn nearest<'w>(text: &str, words: impl Iterator<Item = &'w str>) -> Option<&'w str> {

@@ -15,7 +15,7 @@ pub enum PasswordKind {
     Unsupported(&'static str),
 }
 
-/// Tells what `text` is. Methods and their strength are those of crypt(5) on Debian 12.
+/// What `text` is. Methods and their strength are those of crypt(5) on Debian 12.
 #[must_use]
 pub fn kind(text: &str) -> PasswordKind {
     let plain = text.bytes().all(|b| b.is_ascii_alphanumeric() || b"./$,=*!".contains(&b));
@@ -35,7 +35,7 @@ pub fn kind(text: &str) -> PasswordKind {
     }
 }
 
-/// Whether the salt and a hash of the method's length are there, so that a cut-off hash locks nobody out.
+/// Whether the salt and a hash of the method's length are there: no password matches a hash that was cut off.
 fn is_complete(method: &str, rest: &str) -> bool {
     let last = rest.rsplit('$').next().unwrap_or_default();
     let length = match method {

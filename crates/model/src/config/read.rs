@@ -14,9 +14,8 @@ use base::files;
 /// A document without mistakes.
 #[derive(Debug)]
 pub struct Accepted {
-    /// What it says.
     pub config: InstallConfig,
-    /// What somebody should know about it, in the order of its lines.
+    /// In the order of its lines.
     pub warnings: Vec<Diagnostic>,
 }
 

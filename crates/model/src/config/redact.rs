@@ -73,7 +73,6 @@ impl Secrets {
         self.0.extend(lines.map(str::to_owned));
     }
 
-    /// The text without any of them.
     #[must_use]
     pub fn hide(&self, text: &str) -> String {
         self.0.iter().fold(text.to_owned(), |text, secret| text.replace(secret.as_str(), HIDDEN))

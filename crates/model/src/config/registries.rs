@@ -10,7 +10,6 @@ use serde::{Deserialize, Serialize};
 
 use super::secret::Secret;
 
-/// The name of the setting.
 pub const SETTING: &str = "containerd-registry";
 
 /// Mirrors of registries, and how to talk to registries. Holds secrets.
@@ -128,8 +127,8 @@ where
 }
 
 impl Registries {
-    /// Reads the value of the setting; `None` where it is not one. An empty text asks for nothing. The reason is not
-    /// told, for it could quote a password.
+    /// Reads the value of the setting; `None` where it is not one. An empty text asks for nothing. The reason is left
+    /// out, for it could quote a password.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         if text.trim().is_empty() {

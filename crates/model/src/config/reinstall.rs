@@ -36,7 +36,6 @@ pub struct OnceWord(String);
 pub struct ParseReinstallError;
 
 impl OnceWord {
-    /// The word.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

@@ -13,12 +13,11 @@ use serde::{Deserialize, Serialize};
 pub struct Secret(String);
 
 impl Secret {
-    /// Hides `text`.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
 
-    /// The text. Whoever calls this answers for where it goes.
+    /// The text in the clear: the caller answers for where it goes.
     #[must_use]
     pub fn expose(&self) -> &str {
         &self.0
@@ -36,7 +35,7 @@ impl JsonSchema for Secret {
         "Secret".into()
     }
 
-    /// `writeOnly` is what tells the checks of a document, and other programs, not to show the value.
+    /// `writeOnly` marks the value as one that the checks of a document, and other programs, must not show.
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({ "type": "string", "format": "secret", "writeOnly": true })
     }

@@ -12,9 +12,9 @@ use base::size::ByteSize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct SizeClause {
-    /// At least so much.
+    /// `None`: no lower limit.
     pub least: Option<ByteSize>,
-    /// At most so much.
+    /// `None`: no upper limit.
     pub most: Option<ByteSize>,
 }
 

@@ -6,9 +6,7 @@ use base::size::ByteSize;
 /// How large each partition is, by profile.
 #[derive(Clone, Copy, Debug)]
 pub struct PartitionSizes {
-    /// EFI system partition.
     pub esp: ByteSize,
-    /// Configuration partition.
     pub config: ByteSize,
     /// Each slot, recovery included.
     pub slot: ByteSize,
@@ -25,7 +23,6 @@ pub struct PartitionSizes {
 }
 
 impl PartitionSizes {
-    /// The sizes of a profile.
     #[must_use]
     pub const fn of(profile: Profile) -> Self {
         match profile {

@@ -23,7 +23,7 @@ impl Span {
         Self { start: mark.index(), end: mark.index(), line: mark.line(), column: mark.col() + 1 }
     }
 
-    /// As a range of character offsets.
+    /// In characters.
     #[must_use]
     pub fn range(self) -> Range<usize> {
         self.start..self.end

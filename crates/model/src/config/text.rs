@@ -37,7 +37,6 @@ macro_rules! checked_text {
         pub struct $name(String);
 
         impl $name {
-            /// The text.
             #[must_use]
             pub fn as_str(&self) -> &str {
                 &self.0

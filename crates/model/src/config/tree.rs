@@ -17,16 +17,12 @@ const DEPTH: usize = 32;
 /// How many nodes the aliases of a document may stand for, all together.
 const LINKED: usize = 10_000;
 
-/// One node.
 #[derive(Clone, Debug)]
 pub struct TreeNode {
-    /// Where it stands.
     pub span: Span,
-    /// What it is.
     pub kind: NodeKind,
 }
 
-/// What a node is.
 #[derive(Clone, Debug)]
 pub enum NodeKind {
     /// Text; `plain` where it was written without quotes and could mean a number, a truth value or nothing.
@@ -42,7 +38,6 @@ pub enum NodeKind {
 pub struct Key {
     /// As written.
     pub text: String,
-    /// Where it stands.
     pub span: Span,
 }
 
@@ -51,7 +46,6 @@ pub struct Key {
 pub struct Tree {
     /// The top node; none in an empty document.
     pub root: Option<TreeNode>,
-    /// Where the comments stand.
     pub comments: Vec<Span>,
 }
 

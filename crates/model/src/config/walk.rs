@@ -19,7 +19,6 @@ use super::tree::{Key, NodeKind, TreeNode};
 /// What the walk has found so far.
 #[derive(Debug, Default)]
 pub struct Walk {
-    /// The mistakes.
     pub problems: Vec<Problem>,
     /// Character offsets that must not be shown: secrets, and whatever stands below unknown keys.
     pub hidden: Vec<Range<usize>>,

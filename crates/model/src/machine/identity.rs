@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::Mac;
 
-/// What firmware says where nobody has filled in anything.
+/// Placeholders in fields of the firmware that the maker has not filled in.
 const JUNK: [&str; 20] = [
     "0",
     "asset tag",

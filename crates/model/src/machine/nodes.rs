@@ -26,7 +26,6 @@ pub struct Nodes {
 /// The file that is for a machine, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chosen<'a> {
-    /// The name of the file.
     pub file: &'a str,
     /// The mark of the machine that it is for; none for the fallback.
     pub selector: Option<&'a Selector>,
@@ -85,7 +84,6 @@ impl Nodes {
         own.chain(self.fallback.as_deref().map(|file| Chosen { file, selector: None }))
     }
 
-    /// Whether there is no configuration at all.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.files.is_empty() && self.fallback.is_none()

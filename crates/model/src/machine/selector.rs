@@ -14,18 +14,15 @@ use base::percent;
 /// The longest serial number or tag; SMBIOS has 64 characters for each string of its own making.
 const LONGEST: usize = 128;
 
-/// What tells one machine from the others. Serial numbers and tags that differ in upper and lower case alone are the
-/// same: people copy them from labels.
+/// A mark that identifies one machine. Serial numbers and tags that differ in upper and lower case alone are the same:
+/// people copy them from labels.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Selector {
     /// A card of the machine has this address.
     Mac(Mac),
-    /// Its serial number.
     Serial(Mark),
-    /// Its system UUID.
     Uuid(Uuid),
-    /// The owner's tag on it.
     AssetTag(Mark),
 }
 

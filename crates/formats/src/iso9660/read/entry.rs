@@ -5,9 +5,7 @@ use crate::iso9660::address::Extent;
 /// What an entry of a directory is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryKind {
-    /// A file with content.
     File,
-    /// A directory.
     Directory,
     /// A symbolic link. Links are not followed.
     Symlink,
@@ -15,12 +13,10 @@ pub enum EntryKind {
     Special,
 }
 
-/// One entry of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DirectoryEntry {
     /// The name, by Rock Ridge if the image has it.
     pub name: String,
-    /// What it is.
     pub kind: EntryKind,
     /// Where the content is, in order.
     pub extents: Vec<Extent>,

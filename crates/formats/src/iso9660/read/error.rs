@@ -24,26 +24,18 @@ pub enum Error {
         /// Where the image ends, in bytes.
         length: u64,
     },
-    /// There is no such file or directory.
     #[error("{0} is not in the image")]
     NotFound(String),
     /// A directory, a link or a device where a file is needed.
     #[error("{0} is not a regular file")]
     NotAFile(String),
-    /// Something else where a directory is needed.
     #[error("{0} is not a directory")]
     NotADirectory(String),
     /// The file or device that holds the image.
     #[error("reading the image at byte {offset}")]
-    Io {
-        /// Where.
-        offset: Offset,
-        /// Why.
-        source: io::Error,
-    },
+    Io { offset: Offset, source: io::Error },
 }
 
-/// A result of this module.
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// A missing file keeps its kind, so that callers can treat images and directories alike.

@@ -51,12 +51,10 @@ impl<S: Source> Iso<S> {
         Ok(Self { source: Arc::new(source), length, volume, skip, listings: Mutex::default() })
     }
 
-    /// Where its bytes are.
     pub fn source(&self) -> &S {
         &self.source
     }
 
-    /// What the image says about itself.
     #[must_use]
     pub fn volume(&self) -> &VolumeDescriptor {
         &self.volume
@@ -86,7 +84,6 @@ impl<S: Source> Iso<S> {
         Ok(directory)
     }
 
-    /// The entry at `path`.
     pub fn entry(&self, path: &str) -> Result<DirectoryEntry> {
         let path = path.trim_matches('/');
         let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
@@ -112,7 +109,6 @@ impl<S: Source> Iso<S> {
         Ok(entry)
     }
 
-    /// The content of the file at `path`.
     pub fn open_file(&self, path: &str) -> Result<FileReader<S>> {
         Ok(FileReader::new(Arc::clone(&self.source), self.plain_file(path)?.extents))
     }

@@ -31,7 +31,7 @@ pub(super) struct Attributes {
 }
 
 impl Attributes {
-    /// Reads the entries of `system_use`, of which the first `skip` bytes are somebody else's.
+    /// Reads the entries of `system_use` after the first `skip` bytes, which belong to another extension.
     pub(super) fn read(source: &impl Source, image_length: u64, system_use: &[u8], skip: u8) -> Result<Self> {
         let mut attributes = Self::default();
         let mut next = attributes.take(system_use.get(usize::from(skip)..).unwrap_or_default())?;
@@ -54,7 +54,6 @@ impl Attributes {
         !self.symlink && self.mode.is_none_or(|mode| mode & TYPE_MASK == REGULAR)
     }
 
-    /// Whether the record is a symbolic link.
     pub(super) fn is_symlink(&self) -> bool {
         self.symlink || self.mode.is_some_and(|mode| mode & TYPE_MASK == SYMLINK)
     }

@@ -8,9 +8,7 @@ use crate::iso9660::address::{Offset, Source};
 /// What lies behind the beginning of something else, as a partition does.
 #[derive(Debug)]
 pub struct Behind<S> {
-    /// The whole.
     pub source: S,
-    /// Where this begins.
     pub start: Offset,
 }
 

@@ -43,7 +43,6 @@ pub struct Outline<'a> {
     pub volume: &'a str,
     /// Who made the image, in its volume descriptors: up to 128 of A-Z, 0-9, space and a few signs (ECMA-119, 7.4.1).
     pub preparer: &'a str,
-    /// The GUID of the partition table.
     pub guid: Uuid,
     /// The time of the volume and of every file, in seconds since 1970.
     pub epoch: u64,
@@ -60,20 +59,15 @@ pub struct Layout {
     pub parts: Vec<Part>,
     /// The extents of each file, one behind the other without a gap; one of length 0 for an empty file.
     pub files: Vec<Vec<Extent>>,
-    /// The EFI system partition.
     pub esp: Extent,
-    /// Length of the whole.
     pub size: ByteSize,
 }
 
 /// Some bytes of an ISO.
 #[derive(Debug)]
 pub struct Part {
-    /// What they belong to.
     pub owner: RegionOwner,
-    /// Where they begin.
     pub at: Offset,
-    /// Themselves.
     pub bytes: Vec<u8>,
 }
 
@@ -100,7 +94,6 @@ struct Directories {
 }
 
 impl Layout {
-    /// The layout of what `outline` says.
     pub fn new(outline: &Outline<'_>) -> Result<Self> {
         let time =
             Timestamp::from_second(i64::try_from(outline.epoch)?).context("reading the build's time")?;

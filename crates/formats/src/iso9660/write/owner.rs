@@ -36,7 +36,7 @@ pub enum RegionOwner {
     File(String),
     /// The image of the EFI system partition.
     Esp,
-    /// Nothing; behind this.
+    /// Zeros behind the bytes of this owner.
     Padding(Box<RegionOwner>),
 }
 

@@ -19,7 +19,7 @@ pub(super) fn is_known(file: &ClusterFile, nodes: &[ClusterNode]) -> Vec<Finding
     vec![Finding::new(VIP, "missing-value", message)]
 }
 
-/// The address moves from machine to machine, so that it is none's own.
+/// The address moves from machine to machine, so no machine has it as its own.
 pub(super) fn is_nobodys(file: &ClusterFile, nodes: &[ClusterNode]) -> Vec<Finding> {
     let shared = file.shared_config();
     let owner = |ip: Ipv4Addr| {
@@ -45,7 +45,7 @@ pub(super) fn is_nobodys(file: &ClusterFile, nodes: &[ClusterNode]) -> Vec<Findi
     findings
 }
 
-/// Machines that join check the certificate for the name that they were told.
+/// Machines that join check the certificate for the name in `server_url`.
 pub(super) fn is_certified(file: &ClusterFile, nodes: &[ClusterNode]) -> Vec<Finding> {
     let shared = file.shared_config();
     let Some(url) = &shared.server_url else { return Vec::new() };

@@ -77,8 +77,8 @@ pub fn password(text: &str) -> FormatResult {
 const BOOT_ROUNDS: std::ops::RangeInclusive<u32> = 1_000..=10_000_000;
 /// The length of its salt, in bytes.
 const BOOT_SALT: std::ops::RangeInclusive<usize> = 8..=128;
-/// The length of its hash, in bytes: what the program makes unless told otherwise. GRUB would take any, and a hash that was
-/// cut off would lock everybody out.
+/// The length of its hash, in bytes: the default of the program. GRUB would take any, and no password matches a hash
+/// that was cut off.
 const BOOT_HASH: usize = 64;
 
 /// A hash as grub-mkpasswd-pbkdf2(1) prints it: `grub.pbkdf2.sha512.ROUNDS.SALT.HASH`, the last two in hexadecimal. GRUB

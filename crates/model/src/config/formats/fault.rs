@@ -12,7 +12,6 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// A fault without a suggestion.
     pub fn new(message: impl Into<String>) -> Self {
         Self { message: message.into(), suggestion: None, sensitive: false }
     }
@@ -24,7 +23,6 @@ impl Fault {
     }
 }
 
-/// The outcome of a check.
 pub type FormatResult = Result<(), Fault>;
 
 /// The fault of a text that is not `ok`.

@@ -20,7 +20,6 @@ pub struct Format {
     pub name: &'static str,
     /// The stable code of a diagnostic.
     pub code: &'static str,
-    /// The check.
     pub check: fn(&str) -> FormatResult,
 }
 
@@ -75,7 +74,6 @@ static FORMATS: &[Format] = &[
     Format { name: "user-name", code: "invalid-user-name", check: access::user_name },
 ];
 
-/// The format of this name.
 #[must_use]
 pub fn named(name: &str) -> Option<&'static Format> {
     FORMATS.iter().find(|format| format.name == name)

@@ -32,7 +32,7 @@ const TAKEN: [&str; 22] = [
     "etcd",
 ];
 
-/// A node that installs itself and that nobody can log in to would have to be installed again.
+/// A node that installs itself and has no login would have to be installed again.
 pub(super) fn somebody_can_log_in(config: &InstallConfig) -> Vec<Finding> {
     let os = &config.os;
     let rancher = os.password.is_some() || os.password_file.is_some() || !os.ssh_authorized_keys.is_empty();
@@ -99,7 +99,7 @@ pub(super) fn users_are_further_ones(config: &InstallConfig) -> Vec<Finding> {
     findings
 }
 
-/// Without passwords somebody needs a key.
+/// Where passwords are turned off, at least one user needs a key.
 pub(super) fn keys_before_passwords_go(config: &InstallConfig) -> Vec<Finding> {
     let os = &config.os;
     let keys = !os.ssh_authorized_keys.is_empty()

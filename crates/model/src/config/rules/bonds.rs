@@ -37,7 +37,7 @@ pub(super) fn options_fit_the_mode(config: &InstallConfig) -> Vec<Finding> {
     findings
 }
 
-/// The preferred card is one of the bond's. Where a card is given by its address, nobody knows its name yet.
+/// The preferred card is one of the bond's. Where a card is given by its address, its name is not known yet.
 pub(super) fn primary_is_a_card(config: &InstallConfig) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (view, bond) in bonds(config) {

@@ -4,7 +4,7 @@ use super::finding::Finding;
 use super::network::{NetworkView, views};
 use crate::config::{InstallConfig, Interface};
 
-/// The size of packets in bytes that every network carries, and what drivers take unless told.
+/// The size of packets in bytes that every network carries, and the default of drivers.
 pub(crate) const USUAL_PACKETS: u32 = 1500;
 
 /// Each network has cards, and each card a name or a hardware address.

@@ -40,7 +40,7 @@ pub(super) fn token_is_given_once(config: &InstallConfig) -> Vec<Finding> {
     further.collect()
 }
 
-/// Whoever guesses a token can add nodes to the cluster.
+/// A guessed token is enough to add nodes to the cluster.
 pub(super) fn tokens_are_strong(config: &InstallConfig) -> Vec<Finding> {
     let tokens = [("token", &config.token), ("kubernetes.agent_token", &config.kubernetes.agent_token)];
     let given = tokens.into_iter().filter_map(|(path, token)| token.as_ref().map(|token| (path, token)));

@@ -81,7 +81,7 @@ pub(super) fn content_decodes(config: &InstallConfig) -> Vec<Finding> {
     files.filter_map(fault).collect()
 }
 
-/// What is in `/etc/environment` is for everybody: each session has it, whatever the mode of the file.
+/// What is in `/etc/environment` is public: each session has it, whatever the mode of the file.
 pub(super) fn environment_is_public(config: &InstallConfig) -> Vec<Finding> {
     let message = "every user and every program of the node can read `/etc/environment`, and this has a password; use a \
                    proxy that asks for none, or a password that opens nothing else";

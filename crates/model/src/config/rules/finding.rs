@@ -36,7 +36,7 @@ impl Finding {
     }
 }
 
-/// Whether nobody can be asked for what the document leaves out, and the node becomes part of a cluster.
+/// Whether the node becomes part of a cluster and no console asks for what the document leaves out.
 pub(super) fn is_unattended(config: &InstallConfig) -> bool {
     config.install.automatic && config.install.mode != Mode::Install
 }

@@ -97,7 +97,6 @@ const RULES: &[Rule] = &[
     webhook::each_once,
 ];
 
-/// What all rules find.
 #[must_use]
 pub fn check(config: &InstallConfig) -> Vec<Finding> {
     RULES.iter().flat_map(|rule| rule(config)).collect()

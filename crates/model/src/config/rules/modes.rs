@@ -1,4 +1,4 @@
-//! Keys that work in some modes and roles only. In another they would do nothing, which nobody would notice.
+//! Keys that work in some modes and roles only. In another they would do nothing, without notice.
 
 use super::finding::Finding;
 use crate::config::registries::SETTING as REGISTRIES;

@@ -18,7 +18,7 @@ pub(super) fn servers_are_given_once(config: &InstallConfig) -> Vec<Finding> {
     repeated.chain(conflict).collect()
 }
 
-/// One server that is wrong cannot be told from one that is right.
+/// With one server alone, a wrong time cannot be recognised.
 pub(super) fn enough_servers(config: &InstallConfig) -> Vec<Finding> {
     let path = "os.ntp_servers";
     let finding = match config.os.ntp_servers.len() {

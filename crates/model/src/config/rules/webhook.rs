@@ -3,7 +3,7 @@
 use super::finding::Finding;
 use crate::config::InstallConfig;
 
-/// Nobody is called twice for one event.
+/// No server is called twice for one event.
 pub(super) fn each_once(config: &InstallConfig) -> Vec<Finding> {
     let hooks: Vec<_> = config
         .install

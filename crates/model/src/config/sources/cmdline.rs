@@ -32,7 +32,7 @@ pub struct Parameters {
     pub root: Option<TreeNode>,
     /// What is wrong beyond what the walk will find.
     pub problems: Vec<Problem>,
-    /// Character offsets that must not be shown: parameters of others, and values that nobody knows.
+    /// Character offsets that must not be shown: parameters of other programs, and values of unknown keys.
     pub hidden: Vec<Range<usize>>,
 }
 

@@ -26,13 +26,12 @@ const WIDTH: usize = 60;
 /// A configuration and where it came from.
 #[derive(Debug, Default)]
 pub struct Combined {
-    /// The configuration.
     pub config: InstallConfig,
     /// Where each value came from, by path. What no source gives is not listed.
     pub entries: Vec<Entry>,
     /// Certificates (PEM) of authorities to trust beside the usual ones.
     pub authorities: Vec<String>,
-    /// What somebody should know about it, document by document.
+    /// Document by document.
     pub warnings: Vec<Diagnostic>,
 }
 
@@ -42,7 +41,6 @@ pub struct Entry {
     /// Dotted key.
     #[serde(skip)]
     pub path: String,
-    /// Which source.
     pub source: Kind,
     /// The document, as diagnostics name it.
     pub file: String,

@@ -85,7 +85,7 @@ impl Document {
         Self { kind, name, text, content, refused: Vec::new(), part: None }
     }
 
-    /// What somebody answered on the console: a part of a configuration with canonical keys.
+    /// The answers from the console: a part of a configuration with canonical keys.
     #[must_use]
     pub fn answers(answers: &Value) -> Self {
         Self::yaml(Kind::Console, "answers on the console", base::encode::yaml(answers))
@@ -106,7 +106,6 @@ impl Document {
         self
     }
 
-    /// Which source it is.
     #[must_use]
     pub fn kind(&self) -> Kind {
         self.kind

@@ -12,7 +12,6 @@ use crate::config::shape::join;
 pub struct Piece {
     /// The strongest source that says something here.
     pub source: usize,
-    /// What it is.
     pub content: PieceContent,
 }
 
@@ -23,7 +22,6 @@ pub enum PieceContent {
     Whole(Value),
     /// A group, whose keys may have several.
     Group {
-        /// Its keys.
         keys: BTreeMap<String, Piece>,
         /// Whether it has replaced something that was not a group, and so replaces what is weaker still. Without
         /// this the result would depend on which two of three sources are merged first.

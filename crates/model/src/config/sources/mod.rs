@@ -45,7 +45,7 @@ pub enum Kind {
     File,
     /// The kernel command line.
     KernelParameters,
-    /// What somebody answered.
+    /// The answers on the console.
     Console,
 }
 

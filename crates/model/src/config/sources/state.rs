@@ -38,7 +38,6 @@ pub trait Effects {
 /// Something to fetch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Where it is.
     pub url: String,
     /// Which document says so.
     pub named_by: String,
@@ -51,7 +50,7 @@ pub struct Request {
 /// How far a source has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Stage {
-    /// Not asked yet; a source that is optional and that nobody names stays like this.
+    /// Not asked yet; an optional source that no document names stays pending.
     #[default]
     Pending,
     /// It has been asked, and has said what it has, perhaps nothing.
@@ -105,7 +104,6 @@ pub struct GatheringMachine<'s> {
 }
 
 impl<'s> GatheringMachine<'s> {
-    /// The beginning.
     #[must_use]
     pub fn new(gathering: Gathering, shape: &'s Shape) -> Self {
         let Gathering { medium_at_hand, file, command_line, ignore_command_line, answers } = gathering;
@@ -159,7 +157,7 @@ impl<'s> GatheringMachine<'s> {
         }
     }
 
-    /// What came of a want.
+    /// Takes the documents that `want` led to.
     pub fn take(&mut self, want: &Want, documents: Vec<Document>) {
         match want {
             Want::Medium(_) => self.medium = Stage::Asked,

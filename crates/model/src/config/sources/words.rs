@@ -22,7 +22,6 @@ pub fn place(start: usize, end: usize) -> Span {
     Span { start, end, line: 1, column: start + 1 }
 }
 
-/// The words of `line`.
 #[must_use]
 pub fn words(line: &str) -> Vec<Word> {
     let line: Vec<char> = line.chars().collect();
