@@ -150,7 +150,10 @@ impl Runner for SystemRunner {
         match status {
             Some(status) if status.success() => Ok(stdout),
             Some(status) => Err(Failure::new(Class::Unexpected, format!("{name} ended with {status}"))
-                .because(anyhow::anyhow!("{}", if stderr.is_empty() { "it said nothing" } else { &stderr }))
+                .because(anyhow::anyhow!(
+                    "{}",
+                    if stderr.is_empty() { "it printed no error" } else { &stderr }
+                ))
                 .into()),
             None => Err(Failure::new(
                 Class::Unexpected,

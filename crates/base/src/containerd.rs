@@ -282,7 +282,7 @@ impl Process {
         let log = fs::read(&self.log).unwrap_or_default();
         let tail = log.get(log.len().saturating_sub(STDERR_TAIL)..).unwrap_or_default();
         let tail = String::from_utf8_lossy(tail).trim().to_owned();
-        let said = if tail.is_empty() { "it said nothing".to_owned() } else { tail };
+        let said = if tail.is_empty() { "it printed no error".to_owned() } else { tail };
         Failure::new(Class::Unexpected, what).because(anyhow!(said)).into()
     }
 

@@ -77,6 +77,6 @@ mod tests {
     fn a_machine_that_tells_nothing_has_no_identity() {
         let nobody = read_identity(tempfile::tempdir().unwrap().path());
         assert!(nobody.is_empty());
-        assert_eq!(nobody.to_string(), "nothing that tells it from others");
+        assert_eq!(nobody.to_string(), "nothing that identifies it");
     }
 }

@@ -323,7 +323,7 @@ fn what_an_install_would_refuse_does_not_get_onto_a_medium() {
         ("a b", "has blanks"),
         ("nqrust.install.automatc=true", "automatic"),
         ("nqrust.os.password=\"very secret\"", "has blanks"),
-        ("root=/dev/sda", "for the boot menu to say"),
+        ("root=/dev/sda", "set by the boot menu"),
     ] {
         let text = refused(&argument(word));
         assert!(text.contains(words) && !text.contains("very secret"), "{text}");

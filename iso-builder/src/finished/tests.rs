@@ -137,7 +137,7 @@ fn what_is_not_a_medium_is_named_with_what_was_expected() {
         (write("notes.txt", b"hello\n"), "a text file"),
         (write("rootfs", b"hsqs\0\0"), "a squashfs image"),
         (write("noise", &[0x80; 50_000]), "unknown data"),
-        (iso, "an ISO of something else (volume \"SAMPLE\")"),
+        (iso, "an ISO of another product (volume \"SAMPLE\")"),
         (other, "a directory without release.json"),
         (directory.path().join("absent"), "opening the medium"),
         ("/dev/null".into(), "neither a file nor a drive nor a directory"),

@@ -288,7 +288,7 @@ fn refuse_link(above: &Directory, link: Status, here: &Here<'_>) -> Result<()> {
 
 fn user(status: Status) -> String {
     match status.owner.user {
-        0 => "others than root".to_owned(),
+        0 => "users other than root".to_owned(),
         user => format!("user {user}"),
     }
 }

@@ -152,7 +152,7 @@ mod tests {
             area[at] = byte;
             read(&*area).unwrap_err().to_string()
         };
-        assert_eq!(changed(0, b'n'), "it does not begin like one");
+        assert_eq!(changed(0, b'n'), "it begins with neither a header nor zeros");
         assert_eq!(changed(16, 9), "it is of version 9, which this program does not know");
         assert_eq!(changed(20, 0), "writing it was begun and not finished");
         assert_eq!(changed(20, 7), "its header is damaged");

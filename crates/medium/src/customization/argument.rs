@@ -38,7 +38,7 @@ pub enum NotArgument {
     #[error("has blanks, quotes, backslashes or other characters that boot loaders do not pass on unchanged")]
     Characters,
     /// The boot menu's own.
-    #[error("is for the boot menu to say")]
+    #[error("is set by the boot menu")]
     Own,
 }
 

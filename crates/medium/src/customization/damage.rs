@@ -17,7 +17,7 @@ pub const LENGTH: u64 = (HEADER + CAPACITY) as u64;
 #[derive(Debug, thiserror::Error)]
 pub enum Damage {
     /// Neither zeros nor a header.
-    #[error("it does not begin like one")]
+    #[error("it begins with neither a header nor zeros")]
     NotOne,
     /// Made by another program than this one.
     #[error("it is of version {0}, which this program does not know")]

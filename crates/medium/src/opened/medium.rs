@@ -90,7 +90,7 @@ impl OpenedMedium {
             match &medium.content {
                 OpenedContent::Iso(iso) if missing => {
                     let id = &iso.volume().id;
-                    let what = format!("{} is an ISO of something else (volume {id:?})", path.display());
+                    let what = format!("{} is an ISO of another product (volume {id:?})", path.display());
                     not_ours(what).because(anyhow::anyhow!("it has no {MANIFEST}")).into()
                 }
                 _ => damaged_image(path, error),

@@ -48,7 +48,7 @@ pub fn compare(
     let Some(image) = source.image()? else { return Ok(Compared::NoImage) };
     let manifest = source.manifest()?;
     let map = Map::of(release, &manifest)
-        .class(Class::Verification, || format!("understanding {MANIFEST} of {}", source.describe()))?;
+        .class(Class::Verification, || format!("reading {MANIFEST} of {}", source.describe()))?;
     let Some(map) = map else { return Ok(Compared::OtherRecipe) };
     let begin = |(progress, id): (&Progress, &str)| {
         progress.step(id, format!("Checking {}", source.describe()), Some(map.size))

@@ -137,8 +137,8 @@ fn same_templates(cluster: &Checked, old: &Record) -> Result<(), Failure> {
         return Ok(());
     }
     let what = format!("a template that nodes were made from has changed: {}", changed.join(", "));
-    let hint = "Templates do not change. Leave it as it was, add what is new under another name, and name that in the \
-                pools that shall have it.";
+    let hint = "Restore the template, add the changed one under another name, and use that name in the pools that \
+                are to have it.";
     Err(Failure::new(Class::Invalid, what).hint(hint))
 }
 

@@ -108,7 +108,7 @@ fn misplaced(walk: &mut Walk) {
             continue;
         }
         if let Some((key, why, instead)) = MOVED.iter().find(|(key, ..)| *key == inner) {
-            let message = format!("`{key}` has no place here: {why}");
+            let message = format!("`{key}` is not allowed here: {why}");
             let suggestion = (!instead.is_empty()).then(|| (*instead).to_owned());
             problems.push(Problem::new(*span, path, "misplaced-key", message).suggest(suggestion));
         } else if !is_within(path, "cluster") && SHARED_ONLY.contains(&inner) {

@@ -200,7 +200,7 @@ impl<'a> Reader<'a> {
         };
         links.linked += size;
         if links.linked > LINKED {
-            return Err(unsupported(span, "so much behind aliases"));
+            return Err(unsupported(span, "so much content behind aliases"));
         }
         let mut node = node.clone();
         node.move_to(span);
@@ -238,7 +238,7 @@ impl<'a> Reader<'a> {
             }
             let key = self.node(depth + 1)?;
             if self.links.is_some() && key.is_nothing() {
-                return Err(unsupported(key.span, "a key that is nothing"));
+                return Err(unsupported(key.span, "an empty key"));
             }
             let NodeKind::Scalar { text, .. } = key.kind else {
                 return Err(unsupported(key.span, "a key that is not a single word"));
@@ -277,7 +277,7 @@ fn syntax(error: &ScanError) -> Problem {
 }
 
 fn unsupported(span: Span, what: &str) -> Problem {
-    Problem::new(span, "", "yaml-unsupported", format!("{what} has no place in a configuration"))
+    Problem::new(span, "", "yaml-unsupported", format!("{what} is not allowed in a configuration"))
 }
 
 #[cfg(test)]

@@ -321,7 +321,7 @@ impl Walk {
         }
         let line = first.span.line;
         let problem = if key.text == first.text {
-            let message = format!("the key stands here a second time; the first is in line {line}");
+            let message = format!("the key is given a second time; the first is in line {line}");
             Problem::new(key.span, path, "duplicate-key", message)
         } else {
             let message = format!("line {line} says the same in another spelling; keep one");

@@ -75,7 +75,7 @@ impl fmt::Display for Identity {
             marks("asset-tag", self.asset_tag.clone()),
         ];
         let all: Vec<_> = macs.chain(others.into_iter().flatten()).collect();
-        f.write_str(if all.is_empty() { "nothing that tells it from others" } else { "" })?;
+        f.write_str(if all.is_empty() { "nothing that identifies it" } else { "" })?;
         // Texts of the firmware are shown on consoles.
         f.write_str(&all.join(", ").replace(char::is_control, " "))
     }

@@ -98,9 +98,11 @@ impl Mark {
     fn new(text: &str) -> Result<Self, String> {
         let text = text.trim();
         if text.is_empty() || text.len() > LONGEST || text.chars().any(char::is_control) {
-            return Err(format!("has not 1 to {LONGEST} printable characters"));
+            return Err(format!("does not have 1 to {LONGEST} printable characters"));
         }
-        super::identity::real_text(text).map(Self).ok_or_else(|| "is what makers write for none".into())
+        super::identity::real_text(text)
+            .map(Self)
+            .ok_or_else(|| "is a placeholder that makers use for no value".into())
     }
 
     /// The number or tag as it was written.
@@ -206,9 +208,9 @@ mod tests {
             ("mac:ff:ff:ff:ff:ff:ff", "is the address of a group of cards"),
             ("uuid:7", "is not a UUID"),
             ("uuid:00000000-0000-0000-0000-000000000000", "that many machines have"),
-            ("serial:", "has not 1 to 128 printable characters"),
-            ("serial:a\nb", "has not 1 to 128 printable characters"),
-            ("asset-tag:To be filled by O.E.M.", "is what makers write for none"),
+            ("serial:", "does not have 1 to 128 printable characters"),
+            ("serial:a\nb", "does not have 1 to 128 printable characters"),
+            ("asset-tag:To be filled by O.E.M.", "is a placeholder that makers use for no value"),
         ] {
             let error = text.parse::<Selector>().unwrap_err().to_string();
             assert!(error.contains(why), "{error}");

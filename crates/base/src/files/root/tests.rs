@@ -86,7 +86,10 @@ fn a_link_in_a_directory_that_others_can_change_is_not_followed() {
     fs::set_permissions(&open, fs::Permissions::from_mode(0o1777)).unwrap();
     symlink("../../etc", open.join("x")).unwrap();
     let text = error(root.write("/var/tmp/x/secret", b"", FILE));
-    assert!(text.contains("/var/tmp/x is a link in a directory that others than root can change"), "{text}");
+    assert!(
+        text.contains("/var/tmp/x is a link in a directory that users other than root can change"),
+        "{text}"
+    );
     assert!(root.remove("/var/tmp/x/secret").is_err() && root.link("/var/tmp/x/l", Path::new("a")).is_err());
     assert_eq!(fs::read(place.path().join("etc/secret")).unwrap(), b"secret");
 }

@@ -98,7 +98,7 @@ impl Layout {
         let time =
             Timestamp::from_second(i64::try_from(outline.epoch)?).context("reading the build's time")?;
         let time = time.to_zoned(TimeZone::UTC).datetime();
-        ensure!((1901..2155).contains(&time.year()), "an ISO cannot tell the year {}", time.year());
+        ensure!((1901..2155).contains(&time.year()), "an ISO cannot have the year {}", time.year());
         let tree = Tree::new(outline.files.iter().map(|(path, _)| *path))?;
         let mut free = Allocator(u64::from(DESCRIPTORS.0 + PARTITION.0 + 16));
         let catalogue = free.take(1, 1)?;

@@ -101,7 +101,7 @@ pub(super) fn witness_fits(_: &ClusterFile, nodes: &[ClusterNode]) -> Vec<Findin
         }
         more => {
             let message = format!(
-                "{more} management machines decide without a witness, which is of use beside two only"
+                "a witness is useful beside two management machines only, and the cluster has {more}"
             );
             findings.push(Finding::warning(role, "misfit-witness", message));
         }

@@ -21,7 +21,7 @@ pub(super) fn pools(file: &ClusterFile, _: &[ClusterNode]) -> Vec<Finding> {
     let mut names = HashSet::new();
     for (later, group) in file.pools.iter().enumerate() {
         if group.name.as_ref().is_some_and(|name| !names.insert(name)) {
-            let message = "a pool of this name stands here already";
+            let message = "a pool of this name is listed already";
             findings.push(Finding::new(join(&pool(later), "name"), "duplicate-name", message));
         }
     }

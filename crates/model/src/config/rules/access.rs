@@ -69,7 +69,7 @@ fn weakness(path: String, password: &Secret) -> Option<Finding> {
         let message = format!("the password has fewer than {PASSWORD} characters");
         Finding::warning(path, "weak-password", message)
     } else {
-        let message = "whoever reads this document knows the password; a hash made by \
+        let message = "everyone who can read this document knows the password; a hash made by \
                        `mkpasswd --method=yescrypt` does as well";
         Finding::warning(path, "clear-text-password", message)
     })
@@ -94,7 +94,7 @@ pub(super) fn users_are_further_ones(config: &InstallConfig) -> Vec<Finding> {
         }
     }
     let names: Vec<_> = users.iter().map(|user| &user.name).collect();
-    let again = "a user of this name stands here already";
+    let again = "a user of this name is listed already";
     findings.extend(repeated(&names).map(|(later, _)| Finding::new(path(later), "duplicate-name", again)));
     findings
 }

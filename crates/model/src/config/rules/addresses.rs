@@ -85,7 +85,7 @@ pub(super) fn name_servers(config: &InstallConfig) -> Vec<Finding> {
     let message = "no name server can have this address";
     let mut findings: Vec<_> =
         unusable.map(|(index, _)| Finding::new(path(index), "unusable-address", message)).collect();
-    let again = "this name server stands here already";
+    let again = "this name server is listed already";
     findings
         .extend(repeated(servers).map(|(later, _)| Finding::warning(path(later), "repeated-entry", again)));
     findings

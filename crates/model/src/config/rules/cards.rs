@@ -46,7 +46,7 @@ pub(super) fn each_card_once(config: &InstallConfig) -> Vec<Finding> {
     for (later, earlier) in super::finding::repeated(&identities) {
         let ((network, path, _), (other, ..)) = (&all[later], &all[earlier]);
         let message = if other == network {
-            "the same network card stands here a second time".to_owned()
+            "the same network card is listed a second time".to_owned()
         } else {
             format!("the network card already belongs to {}", views[*other].title())
         };

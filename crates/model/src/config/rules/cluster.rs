@@ -61,7 +61,7 @@ fn weakness(token: &Secret) -> Option<String> {
         Some(format!("the token has fewer than {TOKEN} characters; `openssl rand -hex 24` makes a good one"))
     } else if common {
         Some(
-            "the token holds a word that everybody tries first; `openssl rand -hex 24` makes a good one"
+            "the token contains a word that is easy to guess; `openssl rand -hex 24` makes a good one"
                 .to_owned(),
         )
     } else {

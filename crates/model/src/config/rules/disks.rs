@@ -35,7 +35,7 @@ pub(super) fn different_disks(config: &InstallConfig) -> Vec<Finding> {
             findings.push(Finding::new(format!("{LIST}[{index}]"), "same-disk", message));
         }
     }
-    let again = "this disk stands here already";
+    let again = "this disk is listed already";
     let twice = repeated(&install.wipe_disks_list);
     findings.extend(
         twice.map(|(later, _)| Finding::warning(format!("{LIST}[{later}]"), "repeated-entry", again)),
@@ -89,7 +89,7 @@ pub(super) fn keeping_is_possible(config: &InstallConfig) -> Vec<Finding> {
     let install = &config.install;
     let mut findings: Vec<_> = repeated(&install.keep)
         .map(|(later, _)| {
-            Finding::warning(format!("{KEEP}[{later}]"), "repeated-entry", "this stands here already")
+            Finding::warning(format!("{KEEP}[{later}]"), "repeated-entry", "this is listed already")
         })
         .collect();
     if !install.keep.contains(&Keep::Data) {
@@ -121,7 +121,7 @@ pub(super) fn clauses_can_match(config: &InstallConfig) -> Vec<Finding> {
 
 fn contradictions(path: &str, clauses: &DiskClauses) -> Vec<Finding> {
     if *clauses == DiskClauses::default() {
-        let message = "the group says nothing of the disk, so that any would do";
+        let message = "the group is empty, so any disk would match";
         return vec![Finding::new(path, "unclear-disk", message)];
     }
     let mut findings = Vec::new();
@@ -141,7 +141,7 @@ fn contradictions(path: &str, clauses: &DiskClauses) -> Vec<Finding> {
         let Some(text) = text else { continue };
         let path = format!("{path}.{key}");
         if text.trim().is_empty() || &**text == "*" {
-            findings.push(Finding::new(path, "unclear-disk", "the text says nothing of the disk"));
+            findings.push(Finding::new(path, "unclear-disk", "the text would match any disk"));
         } else if key.starts_with("by_") && text.contains('/') {
             let message = "this is the name of the link only, without the directory";
             let name = text.rsplit('/').next().unwrap_or_default();

@@ -34,7 +34,8 @@ pub(super) fn nothing_in_the_clear(config: &InstallConfig) -> Vec<Finding> {
     let clear = urls(config).into_iter().filter(|(_, url, _)| url.starts_with("http://"));
     clear
         .map(|(path, _, what)| {
-            let message = format!("over http:// others on the way can read and change {what}; use https://");
+            let message =
+                format!("over http:// others on the network can read and change {what}; use https://");
             Finding::warning(path, "unencrypted-url", message)
         })
         .collect()
@@ -46,8 +47,8 @@ pub(super) fn a_medium_in_the_clear(config: &InstallConfig) -> Vec<Finding> {
     let medium = install.medium.iter().map(|url| ("install.medium", &**url));
     let named = medium.chain(install.iso_url.iter().map(|url| ("install.iso_url", &**url)));
     let clear = named.filter(|(_, url)| url.starts_with("http://"));
-    let message = "over http:// others on the way can change the medium, so what it was customised with (custom.img) \
-                   is left out unless the kernel parameter nqrust.custom gives its digest; use https://";
+    let message = "over http:// others on the network can change the medium, so what it was customised with \
+                   (custom.img) is left out unless the kernel parameter nqrust.custom gives its digest; use https://";
     clear.map(|(path, _)| Finding::warning(path, "unencrypted-url", message)).collect()
 }
 
@@ -72,8 +73,8 @@ fn urls(config: &InstallConfig) -> Vec<(String, &str, &'static str)> {
 
 /// Servers prove who they are.
 pub(super) fn certificates_are_checked(config: &InstallConfig) -> Vec<Finding> {
-    let message = "without a check of the certificate anybody on the way can answer in the server's place; \
-                   `install.ca_certificates` lets one of your own pass the check";
+    let message = "without a check of the certificate anyone on the network can pose as the server; trust an \
+                   authority of your own with `install.ca_certificates`";
     let hooks = config.install.webhooks.iter().enumerate().filter(|(_, hook)| hook.insecure);
     let path = |index: usize| format!("install.webhooks[{index}].insecure");
     hooks.map(|(index, _)| Finding::warning(path(index), "unchecked-certificate", message)).collect()

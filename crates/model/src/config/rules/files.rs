@@ -44,7 +44,7 @@ pub(super) fn kept_directories(config: &InstallConfig) -> Vec<Finding> {
             let message = format!("what is in {tree} lasts anyway");
             findings.push(Finding::warning(place, "already-persistent", message));
         } else if again {
-            findings.push(Finding::warning(place, "repeated-entry", "this directory stands here already"));
+            findings.push(Finding::warning(place, "repeated-entry", "this directory is listed already"));
         } else if let Some(outer) = outer(path, &all) {
             let message =
                 format!("{outer} is kept with all that is in it; one of the two would hide the other");
@@ -59,7 +59,7 @@ pub(super) fn each_file_once(config: &InstallConfig) -> Vec<Finding> {
     let paths: Vec<_> = config.os.write_files.iter().map(|file| &*file.path).collect();
     let place = |index: usize| format!("os.write_files[{index}].path");
     let mut findings: Vec<_> = repeated(&paths)
-        .map(|(later, _)| Finding::new(place(later), "duplicate-path", "the same file stands here already"))
+        .map(|(later, _)| Finding::new(place(later), "duplicate-path", "the same file is listed already"))
         .collect();
     let all: BTreeSet<&str> = paths.iter().copied().collect();
     for (index, path) in paths.iter().enumerate() {

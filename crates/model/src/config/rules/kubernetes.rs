@@ -49,7 +49,7 @@ fn refusal(key: &str) -> Option<&'static str> {
 pub(super) fn taints_and_arguments(config: &InstallConfig) -> Vec<Finding> {
     let kubernetes = &config.kubernetes;
     let taints: Vec<_> = kubernetes.node_taints.iter().map(|taint| identity(taint)).collect();
-    let again = "a taint of this key and effect stands here already";
+    let again = "a taint of this key and effect is listed already";
     let mut findings: Vec<_> = repeated(&taints)
         .map(|(later, _)| Finding::new(format!("kubernetes.node_taints[{later}]"), "duplicate-name", again))
         .collect();
@@ -59,13 +59,13 @@ pub(super) fn taints_and_arguments(config: &InstallConfig) -> Vec<Finding> {
         let (name, value) = argument.split_once('=').unwrap_or((argument, ""));
         let body = name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
         if let Some(bare) = argument.strip_prefix("--") {
-            let message = "the name of an argument stands here without `--`";
+            let message = "the name of an argument is written without `--`";
             findings.push(Finding::new(path, "invalid-argument", message).suggest(bare));
         } else if name.is_empty() || value.is_empty() || !body || name.starts_with('-') {
             let message = "this is not an argument of the kubelet, NAME=VALUE";
             findings.push(Finding::new(path, "invalid-argument", message));
         } else if !names.insert(name) {
-            let message = "this argument stands here already";
+            let message = "this argument is listed already";
             findings.push(Finding::new(path, "duplicate-name", message));
         }
     }
@@ -82,7 +82,7 @@ fn identity(taint: &str) -> (&str, &str) {
 pub(super) fn manifests_are_objects(config: &InstallConfig) -> Vec<Finding> {
     let manifests = &config.kubernetes.manifests;
     let names: Vec<_> = manifests.iter().map(|manifest| &manifest.name).collect();
-    let again = "a manifest of this name stands here already";
+    let again = "a manifest of this name is listed already";
     let mut findings: Vec<_> = repeated(&names)
         .map(|(later, _)| {
             Finding::new(format!("kubernetes.manifests[{later}].name"), "duplicate-name", again)
@@ -132,7 +132,7 @@ pub(super) fn values_are_yaml(config: &InstallConfig) -> Vec<Finding> {
                 "the values of a chart are a group of keys in YAML",
             ));
         } else if !addon.enabled {
-            let message = "the addon is not enabled, so that its values wait until somebody enables it";
+            let message = "the addon is not enabled, so its values have no effect yet";
             findings.push(Finding::warning(path, "no-effect", message));
         }
     }

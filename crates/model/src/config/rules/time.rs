@@ -8,7 +8,7 @@ const SETTING: &str = "ntp-servers";
 /// Time servers stand in one place, each once.
 pub(super) fn servers_are_given_once(config: &InstallConfig) -> Vec<Finding> {
     let servers = &config.os.ntp_servers;
-    let again = "this time server stands here already";
+    let again = "this time server is listed already";
     let repeated = repeated(servers)
         .map(|(later, _)| Finding::warning(format!("os.ntp_servers[{later}]"), "repeated-entry", again));
     let both = !servers.is_empty() && config.system_settings.contains_key(SETTING);

@@ -11,7 +11,7 @@ pub(super) fn each_once(config: &InstallConfig) -> Vec<Finding> {
         .iter()
         .map(|hook| (hook.event, hook.method, &hook.url, &hook.payload))
         .collect();
-    let message = "the same call stands here already";
+    let message = "the same call is listed already";
     let repeated = super::finding::repeated(&hooks);
     repeated
         .map(|(later, _)| Finding::new(format!("install.webhooks[{later}]"), "duplicate-webhook", message))

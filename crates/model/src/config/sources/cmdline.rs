@@ -316,11 +316,11 @@ fn insert(branch: &mut Branch, steps: &[Step], given: Given, repeats: bool) -> R
 /// Whether a key may be given again.
 fn again(first: &Given, given: &Given, repeats: bool) -> Result<(), (&'static str, &'static str)> {
     if first.prefix != given.prefix {
-        Err(("both-prefixes", "the parameter stands here with `nqrust.` and with `harvester.`; keep one"))
+        Err(("both-prefixes", "the parameter is given with `nqrust.` and with `harvester.`; keep one"))
     } else if first.spelling != given.spelling {
         Err(("both-spellings", "another parameter says the same in another spelling; keep one"))
     } else if !repeats {
-        Err(("duplicate-key", "the parameter stands here a second time; only lists repeat it"))
+        Err(("duplicate-key", "the parameter is given a second time; only lists can be repeated"))
     } else {
         Ok(())
     }
