@@ -37,7 +37,7 @@ const MAX_OUTPUT: u64 = 16 << 20;
 
 /// Which containerd, and how to call it.
 #[derive(Clone, Debug)]
-pub struct Programs {
+pub struct ContainerdPrograms {
     /// Words in front of every command: none for root or inside a user namespace; or for instance
     /// `unshare --user --map-root-user --mount`, followed by `chroot DIR` for the containerd of another tree.
     /// The last of them must become the program (exec), for it is stopped by a signal.
@@ -52,7 +52,7 @@ pub struct Programs {
 
 /// Where one containerd keeps its things.
 #[derive(Clone, Debug)]
-pub struct Places {
+pub struct ContainerdPaths {
     /// An existing directory for the configuration, the socket, the state and what the programs say.
     pub work: PathBuf,
     /// The same directory as it is called behind the prefix. A socket is made in it: keep it short.
@@ -61,7 +61,7 @@ pub struct Places {
     pub root_inside: PathBuf,
 }
 
-impl Places {
+impl ContainerdPaths {
     /// Everything in `work`, which has the same name behind the prefix; the root is `work/root`.
     #[must_use]
     pub fn within(work: &Path) -> Self {
@@ -69,11 +69,11 @@ impl Places {
     }
 }
 
-/// A containerd that runs. Dropped without [`Daemon::stop`], it is killed, and its database may need repair.
+/// A containerd that runs. Dropped without [`ContainerdDaemon::stop`], it is killed, and its database may need repair.
 #[derive(Debug)]
-pub struct Daemon<'a> {
-    programs: &'a Programs,
-    places: Places,
+pub struct ContainerdDaemon<'a> {
+    programs: &'a ContainerdPrograms,
+    places: ContainerdPaths,
     process: Process,
     /// How many calls of `ctr` there were: calls side by side do not share files.
     calls: AtomicU64,
@@ -82,9 +82,9 @@ pub struct Daemon<'a> {
 /// Writes what `ctr` reads on standard input. The pipe is closed when it returns.
 pub type Feed<'f> = dyn FnOnce(ChildStdin) -> Result<()> + Send + 'f;
 
-impl<'a> Daemon<'a> {
+impl<'a> ContainerdDaemon<'a> {
     /// Starts a containerd with the configuration `config` (TOML, version 2) and waits until it answers.
-    pub fn start(programs: &'a Programs, places: Places, config: &str) -> Result<Self> {
+    pub fn start(programs: &'a ContainerdPrograms, places: ContainerdPaths, config: &str) -> Result<Self> {
         let file = places.work.join("config.toml");
         fs::write(&file, config).with_context(|| format!("writing {}", file.display()))?;
         let process = Session { programs, places: &places }.start()?;
@@ -98,7 +98,7 @@ impl<'a> Daemon<'a> {
         self.ctr_while(args, None, &mut || Ok(()))
     }
 
-    /// As [`Daemon::ctr`], with `input` as standard input, in which `ctr` can seek.
+    /// As [`ContainerdDaemon::ctr`], with `input` as standard input, in which `ctr` can seek.
     pub fn ctr_reading<S: AsRef<OsStr>>(
         &self,
         args: impl IntoIterator<Item = S>,
@@ -109,7 +109,7 @@ impl<'a> Daemon<'a> {
         self.call(command, None, &mut || Ok(()))
     }
 
-    /// As [`Daemon::ctr`], fed by `feed`. `go_on` is asked many times a second; its error ends the call.
+    /// As [`ContainerdDaemon::ctr`], fed by `feed`. `go_on` is asked many times a second; its error ends the call.
     pub fn ctr_while<S: AsRef<OsStr>>(
         &self,
         args: impl IntoIterator<Item = S>,
@@ -196,8 +196,8 @@ impl<'a> Daemon<'a> {
 
 /// Makes the commands that belong to one containerd.
 struct Session<'a> {
-    programs: &'a Programs,
-    places: &'a Places,
+    programs: &'a ContainerdPrograms,
+    places: &'a ContainerdPaths,
 }
 
 impl Session<'_> {
@@ -322,10 +322,10 @@ mod tests {
             Self(directory)
         }
 
-        fn programs(&self, limit: Duration) -> Programs {
+        fn programs(&self, limit: Duration) -> ContainerdPrograms {
             let program = |name: &str| self.0.path().join(name);
             // Through a shell: a script that was just written may still be open in another test's child.
-            Programs {
+            ContainerdPrograms {
                 prefix: ["sh".into()].into(),
                 containerd: program("containerd"),
                 ctr: program("ctr"),
@@ -333,8 +333,8 @@ mod tests {
             }
         }
 
-        fn places(&self) -> Places {
-            Places::within(self.0.path())
+        fn places(&self) -> ContainerdPaths {
+            ContainerdPaths::within(self.0.path())
         }
     }
 
@@ -345,7 +345,7 @@ mod tests {
     fn what_ctr_is_fed_and_what_it_prints_go_through() {
         let scripts = Scripts::new(RUNS, "case $* in *import*) cat;; esac");
         let programs = scripts.programs(LONG);
-        let daemon = Daemon::start(&programs, scripts.places(), "version = 2\n").unwrap();
+        let daemon = ContainerdDaemon::start(&programs, scripts.places(), "version = 2\n").unwrap();
         let feed: Box<Feed<'_>> = Box::new(|mut pipe| Ok(pipe.write_all(b"archive")?));
         let output = daemon.ctr_while(["images", "import", "-"], Some(feed), &mut || Ok(())).unwrap();
         assert_eq!(output, b"archive");
@@ -357,7 +357,7 @@ mod tests {
     fn calls_side_by_side_keep_their_files_apart() {
         let scripts = Scripts::new(RUNS, "case $* in *content*) sleep 0.2; cat;; esac");
         let programs = scripts.programs(LONG);
-        let daemon = Daemon::start(&programs, scripts.places(), "").unwrap();
+        let daemon = ContainerdDaemon::start(&programs, scripts.places(), "").unwrap();
         thread::scope(|scope| {
             for text in ["one", "another"] {
                 let daemon = &daemon;
@@ -376,7 +376,7 @@ mod tests {
     fn a_failure_names_the_call_and_quotes_what_it_said() {
         let scripts = Scripts::new(RUNS, "case $* in *images*) echo no such thing >&2; exit 3;; esac");
         let programs = scripts.programs(LONG);
-        let daemon = Daemon::start(&programs, scripts.places(), "").unwrap();
+        let daemon = ContainerdDaemon::start(&programs, scripts.places(), "").unwrap();
         let text = render(&daemon.ctr(["--namespace", "k8s.io", "images", "ls"]).unwrap_err());
         assert!(text.contains("ctr images ls ended with exit status: 3"), "{text}");
         assert!(text.contains("no such thing"), "{text}");
@@ -390,7 +390,7 @@ mod tests {
         ] {
             let scripts = Scripts::new(script, "exit 1");
             let programs = scripts.programs(limit);
-            let text = render(&Daemon::start(&programs, scripts.places(), "").unwrap_err());
+            let text = render(&ContainerdDaemon::start(&programs, scripts.places(), "").unwrap_err());
             assert!(text.contains(told), "{text}");
         }
     }
@@ -399,7 +399,7 @@ mod tests {
     fn a_call_ends_when_its_caller_says_so() {
         let scripts = Scripts::new(RUNS, "case $* in *unpack*) exec sleep 60;; esac");
         let programs = scripts.programs(LONG);
-        let daemon = Daemon::start(&programs, scripts.places(), "").unwrap();
+        let daemon = ContainerdDaemon::start(&programs, scripts.places(), "").unwrap();
         let mut stop = || Err(Failure::new(Class::Cancelled, "stopped by a signal").into());
         let error = daemon.ctr_while(["snapshots", "unpack"], None, &mut stop).unwrap_err();
         assert_eq!(class_of(&error), Class::Cancelled);

@@ -400,7 +400,7 @@ struct NoteCollector(Arc<Mutex<Vec<String>>>);
 
 impl Sink for NoteCollector {
     fn show(&mut self, event: &Event) {
-        if event.state == base::progress::State::Progress && event.bytes.is_none() {
+        if event.state == base::progress::StepState::Progress && event.bytes.is_none() {
             locked(&self.0).push(event.message.clone());
         }
     }

@@ -20,7 +20,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use base::failure::Class;
 use base::program::{Context, Format, print};
-use base::progress::{Progress, Style};
+use base::progress::{Progress, ProgressStyle};
 use model::cluster_file;
 use model::config;
 
@@ -33,7 +33,7 @@ struct Cli {
     format: Format,
     /// How to show progress.
     #[arg(long, global = true, value_enum, default_value_t)]
-    progress: Style,
+    progress: ProgressStyle,
     #[command(subcommand)]
     command: Command,
 }

@@ -11,7 +11,7 @@ use crate::plan::tests::{GUID, contents, disk, trial};
 use crate::plan::{PartitionName, Plan};
 use base::command::{Invocation, Runner};
 use base::failure::{Class, class_of};
-use base::progress::State;
+use base::progress::StepState;
 use base::size::ByteSize;
 use doubles::{Act, Bench, TestDisk};
 use medium::sources::Place;
@@ -90,7 +90,8 @@ fn the_log_on_the_node_tells_every_step_and_no_secret() {
         assert_eq!(text.contains("passed  cpu  a test"), name == "install.log", "{name}");
     }
     let events = bench.recorder.0.lock().unwrap();
-    let done: Vec<_> = events.iter().filter(|e| e.state == State::Done).map(|e| e.step.as_str()).collect();
+    let done: Vec<_> =
+        events.iter().filter(|e| e.state == StepState::Done).map(|e| e.step.as_str()).collect();
     let mut expected: Vec<_> = bench.plan.steps.iter().map(crate::plan::Step::id).collect();
     expected.insert(5, "read-back");
     expected.insert(8, "images-read-back");

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::*;
-use base::progress::State;
+use base::progress::StepState;
 use model::config::parse;
 use model::fleet;
 use testing::progress::Recorder;
@@ -47,7 +47,7 @@ fn requests(server: &Server) -> Vec<Vec<Line>> {
 }
 
 /// All events that came, without repetition, as step and state.
-fn events(server: &Server) -> Vec<(String, State)> {
+fn events(server: &Server) -> Vec<(String, StepState)> {
     let mut events: Vec<_> = requests(server)
         .into_iter()
         .flatten()
@@ -91,11 +91,11 @@ fn every_request_says_who_speaks_and_all_events_come_in_order() {
     );
     assert_eq!((last.hostname.as_deref(), last.product.as_deref()), (Some("node-1"), Some("Product 1")));
     let expected = [
-        ("preflight", State::Started),
-        ("preflight", State::Done),
-        ("image", State::Started),
-        ("image", State::Done),
-        ("run", State::Done),
+        ("preflight", StepState::Started),
+        ("preflight", StepState::Done),
+        ("image", StepState::Started),
+        ("image", StepState::Done),
+        ("run", StepState::Done),
     ];
     assert_eq!(events(&server), expected.map(|(step, state)| (step.to_owned(), state)));
     assert!(server.requests()[0].contains("content-type: application/x-ndjson\r\n"));
@@ -155,7 +155,7 @@ fn what_a_server_misses_it_is_told_again() {
     }
     reporter.conclude(None);
     let told = events(&server);
-    assert_eq!(told[..2], [("preflight".into(), State::Started), ("preflight".into(), State::Done)]);
+    assert_eq!(told[..2], [("preflight".into(), StepState::Started), ("preflight".into(), StepState::Done)]);
     let [warning] = &warnings(&recorder)[..] else { panic!("{:?}", warnings(&recorder)) };
     let expected = format!("warning: reporting to {}: the server answered 500", server.url);
     assert!(warning.starts_with(&expected) && !warning.contains("MARK"), "{warning}");

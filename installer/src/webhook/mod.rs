@@ -16,7 +16,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 
 use base::parallel::locked;
-use base::progress::{self, Progress, Sink, State};
+use base::progress::{self, Progress, Sink, StepState};
 use event_calls::{EventCalls, HookCaller, Occurrence};
 pub use event_calls::{FLUSH_END, WebhookSetup, policy};
 pub use facts::WebhookFacts;
@@ -106,8 +106,8 @@ struct Follower {
 impl Sink for Follower {
     fn show(&mut self, event: &progress::Event) {
         match event.state {
-            State::Done if self.ids.contains(&*event.step) => self.run.push(Event::Step, &event.step, ""),
-            State::Failed if event.step != "run" => (*locked(&self.run.failed)).clone_from(&event.step),
+            StepState::Done if self.ids.contains(&*event.step) => self.run.push(Event::Step, &event.step, ""),
+            StepState::Failed if event.step != "run" => (*locked(&self.run.failed)).clone_from(&event.step),
             _ => {}
         }
     }

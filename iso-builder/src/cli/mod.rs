@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use base::failure::Class;
 use base::program::{Context, Format, print};
-use base::progress::{Progress, Style};
+use base::progress::{Progress, ProgressStyle};
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::definition::Definition;
@@ -28,7 +28,7 @@ struct Cli {
     format: Format,
     /// How to show progress.
     #[arg(long, global = true, value_enum, default_value_t)]
-    progress: Style,
+    progress: ProgressStyle,
     #[command(subcommand)]
     command: Command,
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use base::digest::Digest;
 use base::failure::{Class, class_of, render};
 use base::program::{Context, Format};
-use base::progress::{Event, Progress, Sink, State};
+use base::progress::{Event, Progress, Sink, StepState};
 use medium::opened::OpenedMedium;
 use model::release::{MANIFEST, MediumKind, Purpose};
 use testing::medium::{CONFIG, SampleMedium, damage};
@@ -217,9 +217,9 @@ fn progress_counts_every_byte_and_a_fault_fails_the_step() {
         (last.step, last.state, last.bytes, last.total)
     };
     let total = sample.release.payloads.iter().map(|payload| payload.size).sum();
-    assert_eq!(last_event(), ("verify".into(), State::Done, Some(total), Some(total)));
+    assert_eq!(last_event(), ("verify".into(), StepState::Done, Some(total), Some(total)));
     damage(&sample.tree().join("live/vmlinuz"), b"kernel");
-    assert_eq!(last_event(), ("verify".into(), State::Failed, Some(total), Some(total)));
+    assert_eq!(last_event(), ("verify".into(), StepState::Failed, Some(total), Some(total)));
 }
 
 #[test]

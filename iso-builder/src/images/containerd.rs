@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use base::command::{Invocation, Runner, SystemRunner};
-use base::containerd::{BLOBS, Daemon, METADATA, NAMESPACE, Places, Programs};
+use base::containerd::{BLOBS, ContainerdDaemon, ContainerdPaths, ContainerdPrograms, METADATA, NAMESPACE};
 use base::failure::{Class, Failure};
 use base::files::{make_directory, read_at_most};
 use tempfile::TempDir;
@@ -72,7 +72,7 @@ const NO_COLLECTION: &str = r#"
 /// Where containerd is, how to start it, and where it may work.
 #[derive(Clone, Debug)]
 pub struct Containerd {
-    pub programs: Programs,
+    pub programs: ContainerdPrograms,
     /// An existing directory for containerd's files; best on the file system of the store, so that blobs are linked and
     /// not copied.
     pub scratch: PathBuf,
@@ -88,7 +88,7 @@ impl Containerd {
     #[must_use]
     pub fn of_host(scratch: &Path, architecture: &str) -> Self {
         let namespace = ["unshare", "--user", "--map-root-user", "--mount"].map(OsString::from);
-        let programs = Programs {
+        let programs = ContainerdPrograms {
             prefix: if nix::unistd::geteuid().is_root() { Vec::new() } else { namespace.into() },
             containerd: "containerd".into(),
             ctr: "ctr".into(),
@@ -126,7 +126,7 @@ impl Containerd {
         images: &[StoredImage],
     ) -> Result<Vec<u8>> {
         let room = ContainerdDirectory::new(self, store, images)?;
-        let daemon = Daemon::start(&self.programs, room.places(), &format!("{CONFIG}{NO_COLLECTION}"))?;
+        let daemon = ContainerdDaemon::start(&self.programs, room.places(), &format!("{CONFIG}{NO_COLLECTION}"))?;
         announce(&daemon, store, images)?;
         self.import(&daemon, version, store, images)?;
         daemon.stop()?;
@@ -142,7 +142,7 @@ impl Containerd {
         let place = room.path(METADATA);
         make_directory(place.parent().unwrap_or(&place), 0o711)?;
         fs::write(&place, database).with_context(|| format!("writing {}", place.display()))?;
-        let daemon = Daemon::start(&self.programs, room.places(), CONFIG)?;
+        let daemon = ContainerdDaemon::start(&self.programs, room.places(), CONFIG)?;
         containerd_check::has_exactly(&daemon, images)?;
         containerd_check::collect(&daemon)?;
         containerd_check::has_exactly(&daemon, images).context("after containerd's collector ran")?;
@@ -154,7 +154,7 @@ impl Containerd {
     /// Sends indexes, manifests and other small blobs through a pipe; containerd makes the images.
     fn import(
         &self,
-        daemon: &Daemon<'_>,
+        daemon: &ContainerdDaemon<'_>,
         version: &ContainerdVersion,
         store: &Store,
         images: &[StoredImage],
@@ -177,7 +177,7 @@ impl Containerd {
 
 /// Announces the larger blobs to containerd. Its content store has them; with the digest known, it takes them over
 /// without reading them (`content_sharing_policy = "shared"`, the default).
-fn announce(daemon: &Daemon<'_>, store: &Store, images: &[StoredImage]) -> Result<()> {
+fn announce(daemon: &ContainerdDaemon<'_>, store: &Store, images: &[StoredImage]) -> Result<()> {
     let large = |blob: &Blob| blob.size > MAX_SENT_BYTES;
     let blobs: BTreeSet<Blob> = images.iter().flat_map(StoredImage::blobs).filter(large).collect();
     let queue = Mutex::new(blobs.into_iter());
@@ -194,7 +194,7 @@ fn announce(daemon: &Daemon<'_>, store: &Store, images: &[StoredImage]) -> Resul
 
 /// `ctr` gets the blob as standard input. It seeks to where containerd has stopped, which is the end, and reads
 /// nothing.
-fn announce_one(daemon: &Daemon<'_>, store: &Store, blob: Blob) -> Result<()> {
+fn announce_one(daemon: &ContainerdDaemon<'_>, store: &Store, blob: Blob) -> Result<()> {
     let path = store.blob_path(blob.digest);
     let reading = || format!("reading {}", path.display());
     let file = File::open(&path).with_context(reading)?;
@@ -230,9 +230,13 @@ impl ContainerdDirectory {
         Ok(room)
     }
 
-    fn places(&self) -> Places {
+    fn places(&self) -> ContainerdPaths {
         let root_inside = self.inside.join("root");
-        Places { work: self.directory.path().to_owned(), work_inside: self.inside.clone(), root_inside }
+        ContainerdPaths {
+            work: self.directory.path().to_owned(),
+            work_inside: self.inside.clone(),
+            root_inside,
+        }
     }
 
     /// A path below containerd's root directory.

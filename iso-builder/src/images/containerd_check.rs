@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use base::containerd::{Daemon, NAMESPACE};
+use base::containerd::{ContainerdDaemon, NAMESPACE};
 use base::failure::{Class, Failure};
 
 use super::stored_image::StoredImage;
@@ -17,7 +17,7 @@ pub(super) const PINNED: (&str, &str) = ("io.cri-containerd.pinned", "pinned");
 const CHECK_LEASE: &str = "check";
 
 /// Requires that containerd has `images`, each complete, under all their names, and no other images or blobs.
-pub(super) fn has_exactly(daemon: &Daemon<'_>, images: &[StoredImage]) -> Result<()> {
+pub(super) fn has_exactly(daemon: &ContainerdDaemon<'_>, images: &[StoredImage]) -> Result<()> {
     // With the snapshotter that runs here; whether images are unpacked does not matter.
     let words = ["--namespace", NAMESPACE, "images", "check", "--snapshotter", "native"];
     // An image without its configuration is not a row of the table, but an error that names it.
@@ -31,7 +31,7 @@ pub(super) fn has_exactly(daemon: &Daemon<'_>, images: &[StoredImage]) -> Result
 }
 
 /// Runs containerd's garbage collector to its end.
-pub(super) fn collect(daemon: &Daemon<'_>) -> Result<()> {
+pub(super) fn collect(daemon: &ContainerdDaemon<'_>) -> Result<()> {
     let leases = ["--namespace", NAMESPACE, "leases"];
     daemon.ctr(leases.into_iter().chain(["create", "--id", CHECK_LEASE]))?;
     daemon.ctr(leases.into_iter().chain(["delete", "--sync", CHECK_LEASE]))?;
@@ -48,7 +48,7 @@ pub(super) fn lie_in(directory: &Path, images: &[StoredImage]) -> Result<()> {
     compare_blobs(found.iter().map(String::as_str), images)
 }
 
-fn text<'a>(daemon: &Daemon<'_>, words: impl IntoIterator<Item = &'a str>) -> Result<String> {
+fn text<'a>(daemon: &ContainerdDaemon<'_>, words: impl IntoIterator<Item = &'a str>) -> Result<String> {
     String::from_utf8(daemon.ctr(words)?).context("reading what ctr prints")
 }
 

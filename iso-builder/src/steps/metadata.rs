@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use base::containerd::Programs;
+use base::containerd::ContainerdPrograms;
 use base::failure::{Class, Failure};
 use base::files;
 use model::config::Role;
@@ -64,7 +64,7 @@ fn containerd_of(tree: &Tree, architecture: &str) -> Result<Containerd> {
     }
     tree.mount_kernel_file_systems()?;
     files::make_directory(&tree.path("tmp"), 0o1777)?;
-    let programs = Programs {
+    let programs = ContainerdPrograms {
         prefix: tree.enter(),
         containerd: "/usr/bin/containerd".into(),
         ctr: "/usr/bin/ctr".into(),

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use ::medium::sources::source;
 use anyhow::{Context, Result, bail};
-use base::containerd::{Daemon, Places, Programs};
+use base::containerd::{ContainerdDaemon, ContainerdPaths, ContainerdPrograms};
 use base::digest::{Digest, Hasher};
 use base::progress::Progress;
 use installer::execute::seed_store;
@@ -386,7 +386,7 @@ fn copy_and_hash(medium: &Path, release: &Release, to: &Path) -> Result<f64> {
 /// Seconds that an empty containerd takes to import the store from a pipe, with the flush.
 fn ctr_import(medium: &Path, artifacts: &Artifacts) -> Result<f64> {
     let work = tempfile::Builder::new().prefix("c").tempdir_in(artifacts.disk(""))?;
-    let programs = Programs {
+    let programs = ContainerdPrograms {
         prefix: Vec::new(),
         containerd: "containerd".into(),
         ctr: "ctr".into(),
@@ -394,7 +394,7 @@ fn ctr_import(medium: &Path, artifacts: &Artifacts) -> Result<f64> {
     };
     let config =
         "version = 2\ndisabled_plugins = ['io.containerd.grpc.v1.cri', 'io.containerd.internal.v1.opt']\n";
-    let daemon = Daemon::start(&programs, Places::within(work.path()), config)?;
+    let daemon = ContainerdDaemon::start(&programs, ContainerdPaths::within(work.path()), config)?;
     let began = Instant::now();
     let arguments = ["--namespace", "k8s.io", "images", "import", "--no-unpack", "-"];
     let images = medium.join("images");

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
-use super::event::{Event, RATE, Sink, State};
+use super::event::{Event, RATE, Sink, StepState};
 
 /// One bar for each step with a length, a spinner for the others; ended steps stay as lines.
 #[derive(Debug, Default)]
@@ -36,13 +36,13 @@ impl Bars {
 impl Sink for Bars {
     fn show(&mut self, event: &Event) {
         match event.state {
-            State::Started => self.begin(event),
-            State::Progress => match (self.running.get(&event.step), event.bytes) {
+            StepState::Started => self.begin(event),
+            StepState::Progress => match (self.running.get(&event.step), event.bytes) {
                 (Some(bar), Some(bytes)) => bar.set_position(bytes),
                 _ => self.line(&format!("  {}", event.message)),
             },
-            State::Done | State::Failed => {
-                let mark = if event.state == State::Done { "ok  " } else { "FAIL" };
+            StepState::Done | StepState::Failed => {
+                let mark = if event.state == StepState::Done { "ok  " } else { "FAIL" };
                 let seconds = self.running.remove(&event.step).map(|bar| {
                     bar.finish_and_clear();
                     format!("  {:.1} s", bar.elapsed().as_secs_f64())

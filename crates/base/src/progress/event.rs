@@ -18,7 +18,7 @@ pub struct Event {
     pub time: String,
     /// Stable name of the step; `run` for the whole.
     pub step: String,
-    pub state: State,
+    pub state: StepState,
     /// Bytes done.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
@@ -29,7 +29,7 @@ pub struct Event {
     pub message: String,
     /// Only on the last event: `done` or `failed`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub result: Option<State>,
+    pub result: Option<StepState>,
     /// Only on the last event.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<u8>,
@@ -38,7 +38,7 @@ pub struct Event {
 /// Where a step is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum State {
+pub enum StepState {
     Started,
     /// Bytes have moved.
     Progress,

@@ -15,7 +15,7 @@ pub mod measure;
 pub mod plain;
 mod step_times;
 
-pub use event::{Event, RATE, Sink, State};
+pub use event::{Event, RATE, Sink, StepState};
 pub use step_times::StepTimes;
 
 use std::fmt;
@@ -25,7 +25,7 @@ use std::time::Instant;
 
 /// How `--progress` is to be shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum Style {
+pub enum ProgressStyle {
     /// Bars on a terminal, lines elsewhere.
     #[default]
     Auto,
@@ -35,7 +35,7 @@ pub enum Style {
     Json,
 }
 
-impl Style {
+impl ProgressStyle {
     /// The sink for standard error (`plain`, bars) or standard output (`json`).
     #[must_use]
     pub fn sink(self) -> Box<dyn Sink> {
@@ -93,7 +93,7 @@ impl Progress {
             shown: Instant::now(),
             open: true,
         };
-        step.emit(State::Started);
+        step.emit(StepState::Started);
         step
     }
 
@@ -112,7 +112,7 @@ impl Progress {
 
     /// Reports a message about `step` that is not a step of its own.
     pub fn note(&self, step: &str, message: impl Into<String>) {
-        self.emit(step, State::Progress, None, None, message.into(), None);
+        self.emit(step, StepState::Progress, None, None, message.into(), None);
     }
 
     /// Ends a run that has reported steps and not its end, so that every stream of events has a last one.
@@ -129,14 +129,14 @@ impl Progress {
     /// The last event of a run.
     pub fn finish(&self, message: impl Into<String>, exit_code: u8) {
         self.lock().finished = true;
-        let state = if exit_code == 0 { State::Done } else { State::Failed };
+        let state = if exit_code == 0 { StepState::Done } else { StepState::Failed };
         self.emit("run", state, None, None, message.into(), Some(exit_code));
     }
 
     fn emit(
         &self,
         step: &str,
-        state: State,
+        state: StepState,
         bytes: Option<u64>,
         total: Option<u64>,
         message: String,
@@ -191,7 +191,7 @@ impl Step {
         self.bytes += bytes;
         if self.shown.elapsed() >= RATE {
             self.shown = Instant::now();
-            self.emit(State::Progress);
+            self.emit(StepState::Progress);
         }
     }
 
@@ -207,7 +207,7 @@ impl Step {
 
     pub fn done(mut self) {
         self.open = false;
-        self.emit(State::Done);
+        self.emit(StepState::Done);
     }
 
     /// Counts what is read through `inner` on this step.
@@ -223,7 +223,7 @@ impl Step {
         Counting(self, inner)
     }
 
-    fn emit(&self, state: State) {
+    fn emit(&self, state: StepState) {
         let bytes = self.total.map(|_| self.bytes);
         self.progress.emit(&self.id, state, bytes, self.total, self.message.clone(), None);
     }
@@ -232,7 +232,7 @@ impl Step {
 impl Drop for Step {
     fn drop(&mut self) {
         if self.open {
-            self.emit(State::Failed);
+            self.emit(StepState::Failed);
         }
     }
 }
@@ -279,11 +279,11 @@ mod tests {
         assert_eq!(
             told,
             [
-                (1, "copy", State::Started, Some(0)),
-                (2, "copy", State::Done, Some(10)),
-                (3, "format", State::Started, None),
-                (4, "format", State::Failed, None),
-                (5, "run", State::Failed, None),
+                (1, "copy", StepState::Started, Some(0)),
+                (2, "copy", StepState::Done, Some(10)),
+                (3, "format", StepState::Started, None),
+                (4, "format", StepState::Failed, None),
+                (5, "run", StepState::Failed, None),
             ]
         );
         assert_eq!(events.last().unwrap().exit_code, Some(6));

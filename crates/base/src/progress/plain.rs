@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-use super::event::{Event, Sink, State};
+use super::event::{Event, Sink, StepState};
 use super::measure::{per_second, percent};
 use crate::size::ByteSize;
 
@@ -44,12 +44,12 @@ impl<W: Write + Send> Sink for PlainLines<W> {
     fn show(&mut self, event: &Event) {
         let now = Instant::now();
         match event.state {
-            State::Started => {
+            StepState::Started => {
                 self.running.insert(event.step.clone(), Running { since: now, told: now });
                 let total = event.total.map(|total| format!(" ({})", ByteSize::bytes(total)));
                 self.line(&format!("[....] {}{}", event.message, total.unwrap_or_default()));
             }
-            State::Progress => match self.running.get_mut(&event.step) {
+            StepState::Progress => match self.running.get_mut(&event.step) {
                 Some(running) if event.total.is_some() => {
                     if now - running.told >= EVERY {
                         running.told = now;
@@ -59,8 +59,8 @@ impl<W: Write + Send> Sink for PlainLines<W> {
                 }
                 _ => self.line(&format!("       {}", event.message)),
             },
-            State::Done | State::Failed => {
-                let mark = if event.state == State::Done { "[ ok ]" } else { "[FAIL]" };
+            StepState::Done | StepState::Failed => {
+                let mark = if event.state == StepState::Done { "[ ok ]" } else { "[FAIL]" };
                 let running = self.running.remove(&event.step);
                 let rate = running.map(|running| rate(event, now - running.since)).unwrap_or_default();
                 self.line(&format!("{mark} {}{rate}", event.message));
@@ -108,7 +108,7 @@ mod tests {
             seq: 1,
             time: String::new(),
             step: "write".into(),
-            state: State::Started,
+            state: StepState::Started,
             bytes: Some(0),
             total: Some(2 << 20),
             message: "Writing the OS image".into(),
@@ -116,9 +116,9 @@ mod tests {
             exit_code: None,
         };
         lines.show(&event);
-        event.state = State::Progress;
+        event.state = StepState::Progress;
         lines.show(&event);
-        event.state = State::Failed;
+        event.state = StepState::Failed;
         lines.show(&event);
         let text = String::from_utf8(out).unwrap();
         assert_eq!(text, "[....] Writing the OS image (2 MiB)\n[FAIL] Writing the OS image\n");

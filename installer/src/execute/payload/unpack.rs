@@ -12,7 +12,7 @@ use anyhow::{Context, Result};
 use crate::execute::cancel::Cancel;
 use crate::plan::UnpackedImage;
 use base::command::{Invocation, Runner};
-use base::containerd::{Daemon, NAMESPACE, Places, Programs};
+use base::containerd::{ContainerdDaemon, ContainerdPaths, ContainerdPrograms, NAMESPACE};
 use base::failure::{Class, Classify, Failure};
 use base::progress::Progress;
 use model::release::Containerd;
@@ -46,7 +46,7 @@ disabled_plugins = [
 /// The containerd that unpacks, and a directory for its files while it runs.
 #[derive(Clone, Debug)]
 pub struct Unpacking {
-    pub programs: Programs,
+    pub programs: ContainerdPrograms,
     /// An existing directory; its path is short because it holds a socket.
     pub run: PathBuf,
 }
@@ -55,7 +55,7 @@ impl Unpacking {
     /// The containerd of the live system. It ends when this process ends, in any way.
     #[must_use]
     pub fn of_live_system() -> Self {
-        let programs = Programs {
+        let programs = ContainerdPrograms {
             prefix: ["setpriv", "--pdeathsig", "KILL"].map(Into::into).into(),
             containerd: "containerd".into(),
             ctr: "ctr".into(),
@@ -66,7 +66,7 @@ impl Unpacking {
 
     /// Fails if a program is missing; called before anything is written.
     pub(in crate::execute) fn check(&self, runner: &dyn Runner) -> Result<()> {
-        let Programs { containerd, ctr, .. } = &self.programs;
+        let ContainerdPrograms { containerd, ctr, .. } = &self.programs;
         for program in [containerd, ctr] {
             let answered = runner.run(&Invocation::new(program).arg("--version"));
             answered.map_err(|error| {
@@ -90,12 +90,12 @@ impl Unpacking {
     ) -> Result<()> {
         let work = tempfile::Builder::new().prefix("nq").tempdir_in(&self.run);
         let work = work.with_context(|| format!("making a directory in {}", self.run.display()))?;
-        let places = Places {
+        let places = ContainerdPaths {
             work: work.path().into(),
             work_inside: work.path().into(),
             root_inside: partition.join(containerd.on_partition()),
         };
-        let daemon = Daemon::start(&self.programs, places, CONFIG)
+        let daemon = ContainerdDaemon::start(&self.programs, places, CONFIG)
             .class(Class::DiskIo, || "starting containerd on the new node's images".into())?;
         for (number, image) in (1..).zip(images) {
             progress.note("unpack", format!("Unpacking image {number} of {}: {}", images.len(), image.name));

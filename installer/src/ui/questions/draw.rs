@@ -321,12 +321,12 @@ fn work(work: &Work, frame: &mut Frame<'_>, body: Rect, theme: Theme) {
 /// The rows of one step.
 fn step(work: &Work, row: &Row, theme: Theme) -> Vec<Line<'static>> {
     let (mark, style) = match row.state {
-        Some(progress::State::Done) => ("[ ok ]", theme.good()),
-        Some(progress::State::Failed) => ("[FAIL]", theme.error()),
+        Some(progress::StepState::Done) => ("[ ok ]", theme.good()),
+        Some(progress::StepState::Failed) => ("[FAIL]", theme.error()),
         _ => ("[....]", theme.heading()),
     };
     let mut rows = vec![Line::from(vec![Span::styled(mark, style), Span::raw(format!(" {}", row.message))])];
-    let running = matches!(row.state, Some(progress::State::Started | progress::State::Progress));
+    let running = matches!(row.state, Some(progress::StepState::Started | progress::StepState::Progress));
     let measure = work.measure(row);
     if running && !measure.is_empty() {
         rows.push(Line::raw(format!("       {measure}")));

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use base::progress::measure::{per_second, percent};
-use base::progress::{Event, State};
+use base::progress::{Event, StepState};
 use base::size::ByteSize;
 
 const LOG_LINES_MAX: usize = 2000;
@@ -14,7 +14,7 @@ pub struct Row {
     /// Its action in words.
     pub message: String,
     /// `None` before it begins.
-    pub state: Option<State>,
+    pub state: Option<StepState>,
     /// Bytes done and to do.
     pub bytes: Option<(u64, u64)>,
     since: Duration,
@@ -44,24 +44,24 @@ impl Work {
     pub fn event(&mut self, event: &Event, now: Duration) {
         self.times.1 = now;
         let bytes = event.bytes.zip(event.total);
-        let open = |row: &&mut Row| row.id == event.step && row.state != Some(State::Done);
+        let open = |row: &&mut Row| row.id == event.step && row.state != Some(StepState::Done);
         match event.state {
-            State::Started => {
+            StepState::Started => {
                 self.log_line(&format!("[....] {}", event.message));
                 let (id, message) = (event.step.clone(), event.message.clone());
-                self.rows.push(Row { id, message, state: Some(State::Started), bytes, since: now });
+                self.rows.push(Row { id, message, state: Some(StepState::Started), bytes, since: now });
             }
-            State::Progress => match self.rows.iter_mut().rev().find(open).filter(|_| bytes.is_some()) {
-                Some(row) => (row.state, row.bytes) = (Some(State::Progress), bytes),
+            StepState::Progress => match self.rows.iter_mut().rev().find(open).filter(|_| bytes.is_some()) {
+                Some(row) => (row.state, row.bytes) = (Some(StepState::Progress), bytes),
                 None => self.log_line(&format!("       {}", event.message)),
             },
-            State::Done | State::Failed => {
-                let mark = if event.state == State::Done { "[ ok ]" } else { "[FAIL]" };
+            StepState::Done | StepState::Failed => {
+                let mark = if event.state == StepState::Done { "[ ok ]" } else { "[FAIL]" };
                 self.log_line(&format!("{mark} {}", event.message));
                 if let Some(row) = self.rows.iter_mut().rev().find(open) {
                     (row.state, row.bytes) = (Some(event.state), bytes.or(row.bytes));
                 }
-                if event.state == State::Done && self.planned.contains(&event.step) {
+                if event.state == StepState::Done && self.planned.contains(&event.step) {
                     self.steps.1 = (self.steps.1 + 1).min(self.steps.0);
                 }
             }
@@ -80,7 +80,7 @@ impl Work {
 
     #[must_use]
     pub fn current(&self) -> Option<&Row> {
-        self.rows.iter().rev().find(|row| matches!(row.state, Some(State::Started | State::Progress)))
+        self.rows.iter().rev().find(|row| matches!(row.state, Some(StepState::Started | StepState::Progress)))
     }
 
     #[must_use]
@@ -141,7 +141,7 @@ mod tests {
         let row = Row {
             id: "image".into(),
             message: "Writing".into(),
-            state: Some(State::Progress),
+            state: Some(StepState::Progress),
             bytes: Some((1 << 30, 4 << 30)),
             since: Duration::from_secs(10),
         };

@@ -36,7 +36,7 @@ pub struct InstallStep {
     /// The step's stable name.
     pub id: String,
     pub message: String,
-    pub state: progress::State,
+    pub state: progress::StepState,
     /// When it began, by the server's clock.
     pub since: Moment,
     /// When it ended, by the server's clock.
@@ -208,9 +208,9 @@ impl InstallRun {
             self.message.clone_from(&event.message);
         }
         match event.state {
-            progress::State::Started => self.begin(event, now),
-            progress::State::Progress => self.count(event),
-            progress::State::Done | progress::State::Failed => self.end(event, now),
+            progress::StepState::Started => self.begin(event, now),
+            progress::StepState::Progress => self.count(event),
+            progress::StepState::Done | progress::StepState::Failed => self.end(event, now),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use base::progress::State;
+use base::progress::StepState;
 use maud::{Markup, html};
 
 use super::card;

@@ -224,7 +224,7 @@ fn is_about(run: &InstallRun, machine: &Machine) -> bool {
 }
 
 fn failed_in(run: &InstallRun) -> Option<MachineStage> {
-    let failed = |step: &&InstallStep| step.state == base::progress::State::Failed;
+    let failed = |step: &&InstallStep| step.state == base::progress::StepState::Failed;
     let step = run.steps.iter().rev().find(failed).or(run.steps.last())?;
     MachineStage::of_step(&step.id)
 }

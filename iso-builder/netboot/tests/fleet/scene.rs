@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use base::progress::{Event as Told, State};
+use base::progress::{Event as Told, StepState};
 use model::config::Secret;
 use model::fleet::{Failed, Hello, Line, Node};
 use model::machine::{Identity, Selector};
@@ -222,7 +222,7 @@ impl Run<'_> {
                     2,
                     &[("images", "Writing the container images"), ("node", "Writing the node document")],
                 );
-                self.step("prove", "Checking the installed disk", State::Started);
+                self.step("prove", "Checking the installed disk", StepState::Started);
             }
             Come::Rebooting => self.done(25),
             Come::Installed => self.done(700),
@@ -259,14 +259,14 @@ impl Run<'_> {
 
     fn begin(&mut self, ago: u64) {
         self.at = NOW.0 - ago;
-        self.step("network", "Setting up the network mgmt-br", State::Started);
-        self.step("network", "Setting up the network mgmt-br", State::Done);
-        self.step("preflight", "Checking the machine", State::Started);
+        self.step("network", "Setting up the network mgmt-br", StepState::Started);
+        self.step("network", "Setting up the network mgmt-br", StepState::Done);
+        self.step("preflight", "Checking the machine", StepState::Started);
     }
 
     fn whole(&mut self, ago: u64) {
         self.begin(ago);
-        self.step("preflight", "Checking the machine", State::Done);
+        self.step("preflight", "Checking the machine", StepState::Done);
         self.steps(
             1,
             &[
@@ -283,7 +283,7 @@ impl Run<'_> {
 
     fn writing(&mut self, part: u64, ago: u64) {
         self.begin(ago + 12);
-        self.step("preflight", "Checking the machine", State::Done);
+        self.step("preflight", "Checking the machine", StepState::Done);
         self.steps(
             1,
             &[
@@ -297,16 +297,19 @@ impl Run<'_> {
 
     fn steps(&mut self, seconds: u64, steps: &[(&str, &str)]) {
         for (step, message) in steps {
-            self.step(step, message, State::Started);
+            self.step(step, message, StepState::Started);
             self.at += seconds;
-            self.step(step, message, State::Done);
+            self.step(step, message, StepState::Done);
         }
     }
 
     /// A step of `total` bytes that is `part` percent done, `ago` seconds before now.
     fn count(&mut self, step: &str, message: &str, total: u64, part: u64, ago: u64) {
-        let counts =
-            [(State::Started, 0), (State::Progress, part.saturating_sub(12)), (State::Progress, part)];
+        let counts = [
+            (StepState::Started, 0),
+            (StepState::Progress, part.saturating_sub(12)),
+            (StepState::Progress, part),
+        ];
         for (index, (state, part)) in counts.into_iter().enumerate() {
             self.at = NOW.0 - ago - 2 * (2 - index as u64);
             let (bytes, total) = (Some(total / 100 * part), Some(total));
@@ -328,7 +331,7 @@ impl Run<'_> {
             ],
         );
         self.at = NOW.0 - ago;
-        let end = Told { exit_code: Some(0), ..self.event("run", "Installation complete", State::Done) };
+        let end = Told { exit_code: Some(0), ..self.event("run", "Installation complete", StepState::Done) };
         self.send(&[Line::Event(end)]);
     }
 
@@ -341,15 +344,15 @@ impl Run<'_> {
 
     fn failed(&mut self, causes: &[&str], hints: &[&str]) {
         self.begin(100);
-        self.step("preflight", "Checking the machine", State::Done);
+        self.step("preflight", "Checking the machine", StepState::Done);
         self.steps(
             1,
             &[("verify-medium", "Checking http://192.0.2.1:8080/medium"), ("wipe", "Erasing the disk")],
         );
-        self.step("image", "Writing the OS image", State::Started);
+        self.step("image", "Writing the OS image", StepState::Started);
         self.at += 9;
-        self.step("image", "Writing the OS image", State::Failed);
-        let end = Told { exit_code: Some(6), ..self.event("run", "Installation failed", State::Failed) };
+        self.step("image", "Writing the OS image", StepState::Failed);
+        let end = Told { exit_code: Some(6), ..self.event("run", "Installation failed", StepState::Failed) };
         let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
         let failure = Failed { causes: texts(causes), hints: texts(hints), exit_code: 6 };
         let log = format!(
@@ -367,12 +370,12 @@ impl Run<'_> {
         self.send(&[Line::Event(end), Line::Failure(failure), Line::Log(log)]);
     }
 
-    fn step(&mut self, step: &str, message: &str, state: State) {
+    fn step(&mut self, step: &str, message: &str, state: StepState) {
         let event = self.event(step, message, state);
         self.send(&[Line::Event(event)]);
     }
 
-    fn event(&mut self, step: &str, message: &str, state: State) -> Told {
+    fn event(&mut self, step: &str, message: &str, state: StepState) -> Told {
         self.seq += 1;
         let (time, step, message) = (Moment(self.at).to_string(), step.to_owned(), message.to_owned());
         Told {
@@ -421,7 +424,7 @@ impl Scene {
     /// Lets a machine report the end of its install.
     pub(crate) fn finish(&self, name: &str) {
         let mut run = Run { scene: self, name, seq: 1000, at: NOW.0 };
-        let end = Told { exit_code: Some(0), ..run.event("run", "Installation complete", State::Done) };
+        let end = Told { exit_code: Some(0), ..run.event("run", "Installation complete", StepState::Done) };
         run.send(&[Line::Event(end)]);
     }
 }

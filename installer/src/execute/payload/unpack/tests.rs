@@ -26,7 +26,7 @@ fn scripted(directory: &Path, ctr: &str) -> Unpacking {
         fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     }
-    let programs = Programs {
+    let programs = ContainerdPrograms {
         prefix: ["sh".into()].into(),
         containerd: directory.join("containerd"),
         ctr: directory.join("ctr"),
@@ -141,10 +141,10 @@ fn a_real_containerd_leaves_snapshots_that_the_next_one_starts_containers_from()
     let work = directory.path().join("node");
     fs::create_dir(&work).unwrap();
     let root = partition.join(containerd.on_partition());
-    let places = Places { work: work.clone(), work_inside: work, root_inside: root.clone() };
+    let places = ContainerdPaths { work: work.clone(), work_inside: work, root_inside: root.clone() };
     let (bytes, digest) = archive();
-    let start = || Daemon::start(&unpacking.programs, places.clone(), CONFIG).unwrap();
-    let ctr = |daemon: &Daemon<'_>, words: &[&str]| {
+    let start = || ContainerdDaemon::start(&unpacking.programs, places.clone(), CONFIG).unwrap();
+    let ctr = |daemon: &ContainerdDaemon<'_>, words: &[&str]| {
         let args = ["--namespace", NAMESPACE].into_iter().chain(words.iter().copied());
         String::from_utf8(daemon.ctr(args).unwrap()).unwrap()
     };

@@ -92,7 +92,7 @@ const NEXT: &str = "\nInstall the next node unattended with your answers: F6 sav
 /// The short report of the failure, as a code and in words.
 pub(super) fn code(state: &Conversation, frame: &mut Frame<'_>, body: Rect, theme: Theme) {
     let Some(trouble) = state.trouble() else { return };
-    let failed = state.work.rows.iter().rev().find(|row| row.state == Some(progress::State::Failed));
+    let failed = state.work.rows.iter().rev().find(|row| row.state == Some(progress::StepState::Failed));
     let step = failed.or(state.work.current()).map(|row| &*row.id);
     let report = |room| brief(&state.facts.product, step, trouble, room);
     let beside = body.width.saturating_sub(TEXT_COLUMNS);

@@ -7,7 +7,7 @@ use super::*;
 use crate::ui::questions::ShownTrouble;
 use crate::ui::toolkit::testing;
 use base::failure::{Class, Failure};
-use base::progress::{Event, State as Stage};
+use base::progress::{Event, StepState as Stage};
 
 fn compare(name: &str, state: &mut Conversation) {
     let forms = [("80x24", Size::new(80, 24)), ("120x40", Size::new(120, 40))];

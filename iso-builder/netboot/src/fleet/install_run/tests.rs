@@ -1,5 +1,5 @@
 use super::*;
-use base::progress::State;
+use base::progress::StepState;
 use model::machine::Identity;
 use proptest::prelude::*;
 
@@ -15,18 +15,18 @@ pub(crate) fn hello(run: u128) -> Hello {
     }
 }
 
-fn event(seq: u64, step: &str, state: State) -> Event {
+fn event(seq: u64, step: &str, state: StepState) -> Event {
     let time = format!("2026-11-21T10:00:{:02}.000Z", seq % 60);
     let (step, message) = (step.to_owned(), format!("doing {step}"));
     Event { v: 1, seq, time, step, state, bytes: None, total: None, message, result: None, exit_code: None }
 }
 
-fn counted(seq: u64, state: State, bytes: u64) -> Event {
+fn counted(seq: u64, state: StepState, bytes: u64) -> Event {
     Event { bytes: Some(bytes), total: Some(1000), ..event(seq, "image", state) }
 }
 
 fn end(seq: u64, code: u8) -> Event {
-    Event { exit_code: Some(code), message: "over".into(), ..event(seq, "run", State::Done) }
+    Event { exit_code: Some(code), message: "over".into(), ..event(seq, "run", StepState::Done) }
 }
 
 pub(crate) fn told(lines: impl IntoIterator<Item = Line>) -> InstallRun {
@@ -44,38 +44,38 @@ fn events(events: impl IntoIterator<Item = Event>) -> InstallRun {
 #[test]
 fn a_step_with_a_length_has_a_percentage_a_rate_and_an_end_in_sight() {
     let run = events([
-        counted(1, State::Started, 0),
-        counted(2, State::Progress, 100),
-        counted(4, State::Progress, 300),
+        counted(1, StepState::Started, 0),
+        counted(2, StepState::Progress, 100),
+        counted(4, StepState::Progress, 300),
     ]);
     let work = run.work.as_ref().unwrap();
     assert_eq!((work.percent(), work.rate(), work.left()), (30, Some(100), Some(7)));
     assert_eq!((run.stage, run.since, run.last_report), (MachineStage::Writing, NOW, NOW.plus(2)));
     let mut run = run;
-    run.receive(&hello(1), &[Line::Event(counted(5, State::Done, 1000))], NOW.plus(9));
+    run.receive(&hello(1), &[Line::Event(counted(5, StepState::Done, 1000))], NOW.plus(9));
     assert_eq!((run.work, run.steps[0].until), (None, Some(NOW.plus(9))));
 }
 
 #[test]
 fn clocks_that_jump_and_counts_that_cannot_be_make_no_rate() {
-    let mut back = counted(3, State::Progress, 500);
+    let mut back = counted(3, StepState::Progress, 500);
     back.time = "2020-01-01T00:00:00Z".into();
-    let run = events([counted(1, State::Started, 0), back]);
+    let run = events([counted(1, StepState::Started, 0), back]);
     assert_eq!(run.work.as_ref().unwrap().rate(), None);
-    let run = events([counted(1, State::Started, 900), counted(2, State::Progress, 400)]);
+    let run = events([counted(1, StepState::Started, 900), counted(2, StepState::Progress, 400)]);
     assert_eq!(run.work.as_ref().unwrap().rate(), None);
-    let run = events([counted(1, State::Started, 0), counted(2, State::Progress, 5000)]);
+    let run = events([counted(1, StepState::Started, 0), counted(2, StepState::Progress, 5000)]);
     assert_eq!(run.work.as_ref().unwrap().percent(), 100);
-    let nothing = Event { total: Some(0), bytes: Some(0), ..event(1, "image", State::Started) };
+    let nothing = Event { total: Some(0), bytes: Some(0), ..event(1, "image", StepState::Started) };
     assert_eq!(events([nothing]).work.unwrap().percent(), 100);
 }
 
 #[test]
 fn what_comes_twice_or_late_changes_nothing() {
     let all = [
-        event(1, "preflight", State::Started),
-        event(2, "preflight", State::Done),
-        event(3, "image", State::Started),
+        event(1, "preflight", StepState::Started),
+        event(2, "preflight", StepState::Done),
+        event(3, "image", StepState::Started),
     ];
     let once = events(all.clone());
     let twice = told(all.clone().into_iter().chain(all).map(Line::Event));
@@ -85,15 +85,15 @@ fn what_comes_twice_or_late_changes_nothing() {
 
 #[test]
 fn the_stage_begins_with_a_step_and_the_run_ends_it() {
-    let mut all = vec![event(1, "webhook", State::Progress), event(2, "preflight", State::Started)];
+    let mut all = vec![event(1, "webhook", StepState::Progress), event(2, "preflight", StepState::Started)];
     assert_eq!(events(all.clone()).stage, MachineStage::Preflight);
-    all.push(event(3, "webhook", State::Progress));
+    all.push(event(3, "webhook", StepState::Progress));
     assert_eq!(events(all.clone()).stage, MachineStage::Preflight);
-    all.push(event(4, "images", State::Started));
+    all.push(event(4, "images", StepState::Started));
     assert_eq!(events(all.clone()).stage, MachineStage::Seeding);
     let done = events(all.iter().cloned().chain([end(5, 0)]));
     assert_eq!((done.stage, done.ended), (MachineStage::Rebooting, Some(0)));
-    all.push(event(5, "images", State::Failed));
+    all.push(event(5, "images", StepState::Failed));
     let failed = events(all.into_iter().chain([end(6, 6)]));
     assert_eq!((failed.stage, failed.ended), (MachineStage::Failed, Some(6)));
     assert_eq!(failed.message, "doing images");
@@ -114,7 +114,7 @@ fn why_it_failed_and_the_log_come_after_the_last_event() {
 #[test]
 fn lines_that_no_installer_makes_are_refused() {
     let greeting = serde_json::to_string(&Line::Hello(hello(1))).unwrap();
-    let good = serde_json::to_value(Line::Event(event(1, "image", State::Started))).unwrap();
+    let good = serde_json::to_value(Line::Event(event(1, "image", StepState::Started))).unwrap();
     let with = |key: &str, value: serde_json::Value| {
         let mut line = good.clone();
         line["event"][key] = value;
@@ -160,14 +160,18 @@ fn lines_that_no_installer_makes_are_refused() {
 
 #[test]
 fn a_run_with_endless_steps_is_remembered_in_part() {
-    let run = events((1..1000).map(|seq| event(seq, "image", State::Started)));
+    let run = events((1..1000).map(|seq| event(seq, "image", StepState::Started)));
     assert_eq!(run.steps.len(), STEPS);
 }
 
 fn any_line() -> impl Strategy<Value = Line> {
     let steps = prop_oneof![Just("image"), Just("run"), Just("images"), Just("preflight"), Just("x")];
-    let states =
-        prop_oneof![Just(State::Started), Just(State::Progress), Just(State::Done), Just(State::Failed)];
+    let states = prop_oneof![
+        Just(StepState::Started),
+        Just(StepState::Progress),
+        Just(StepState::Done),
+        Just(StepState::Failed)
+    ];
     let counts = prop::option::of(prop_oneof![0..2000_u64, Just(MOST), Just(u64::MAX)]);
     let event = (
         any::<u64>(),

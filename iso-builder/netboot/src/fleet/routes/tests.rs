@@ -81,7 +81,7 @@ fn body(lines: &[Line]) -> Vec<u8> {
 
 fn end(exit_code: u8) -> Line {
     let (time, step, message) = ("2026-11-21T10:00:00Z".into(), "run".into(), "over".into());
-    let state = progress::State::Done;
+    let state = progress::StepState::Done;
     let (bytes, total, result, exit_code) = (None, None, None, Some(exit_code));
     Line::Event(progress::Event { v: 1, seq: 1, time, step, state, bytes, total, message, result, exit_code })
 }

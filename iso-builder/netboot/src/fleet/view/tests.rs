@@ -1,7 +1,7 @@
 use super::*;
 use crate::fleet::install_run::tests::{hello, told};
 use crate::machine::DeploymentEvent;
-use base::progress::{self, State as StepState};
+use base::progress::{self, StepState};
 use model::fleet::{Line, Node};
 
 const NOW: Moment = Moment(1_700_000_000);
