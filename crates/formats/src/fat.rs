@@ -18,7 +18,7 @@ pub const MINIMUM: ByteSize = ByteSize::mib(260);
 
 /// What identifies a volume.
 #[derive(Clone, Copy, Debug)]
-pub struct Volume {
+pub struct FatVolume {
     /// Up to 11 upper-case ASCII characters.
     pub label: &'static str,
     /// Serial number.
@@ -27,12 +27,12 @@ pub struct Volume {
     pub sector: u16,
     /// Time stamp of every entry, in seconds since 1970.
     pub epoch: u64,
-    pub kind: Kind,
+    pub kind: FatKind,
 }
 
 /// Which FAT a volume has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Kind {
+pub enum FatKind {
     /// FAT32, which every firmware reads on a disk. Needs at least [`MINIMUM`].
     #[default]
     Fat32,
@@ -59,7 +59,7 @@ impl<'a> FatFile<'a> {
 /// The caller flushes the device afterwards.
 pub fn write_volume(
     device: &mut (impl Read + Write + Seek),
-    volume: Volume,
+    volume: FatVolume,
     files: Vec<FatFile<'_>>,
 ) -> Result<()> {
     ensure!(volume.label.len() <= 11, "the volume label {:?} is longer than 11 characters", volume.label);
@@ -70,7 +70,7 @@ pub fn write_volume(
         .volume_id(volume.id)
         .bytes_per_sector(volume.sector)
         .bytes_per_cluster(u32::from(volume.sector).max(4096));
-    if volume.kind == Kind::Fat32 {
+    if volume.kind == FatKind::Fat32 {
         options = options.fat_type(FatType::Fat32);
     }
     device.rewind()?;
@@ -155,14 +155,14 @@ impl TimeProvider for FixedTime {
 
 /// A window of `length` bytes at `start` of a larger device, which behaves like a device of its own.
 #[derive(Debug)]
-pub struct Region<D> {
+pub struct DeviceRegion<D> {
     device: D,
     start: u64,
     length: u64,
     position: u64,
 }
 
-impl<D> Region<D> {
+impl<D> DeviceRegion<D> {
     /// The bytes `start .. start + length` of `device`.
     pub fn new(device: D, start: u64, length: u64) -> Self {
         Self { device, start, length, position: 0 }
@@ -174,7 +174,7 @@ impl<D> Region<D> {
     }
 }
 
-impl<D: Read + Seek> Read for Region<D> {
+impl<D: Read + Seek> Read for DeviceRegion<D> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let length = self.clip(buffer.len());
         self.device.seek(SeekFrom::Start(self.start + self.position))?;
@@ -184,7 +184,7 @@ impl<D: Read + Seek> Read for Region<D> {
     }
 }
 
-impl<D: Write + Seek> Write for Region<D> {
+impl<D: Write + Seek> Write for DeviceRegion<D> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let length = self.clip(bytes.len());
         self.device.seek(SeekFrom::Start(self.start + self.position))?;
@@ -208,7 +208,7 @@ pub fn seek_to(target: SeekFrom, position: u64, length: u64) -> io::Result<u64> 
     place.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))
 }
 
-impl<D> Seek for Region<D> {
+impl<D> Seek for DeviceRegion<D> {
     fn seek(&mut self, target: SeekFrom) -> io::Result<u64> {
         self.position = seek_to(target, self.position, self.length)?;
         Ok(self.position)
@@ -220,8 +220,8 @@ mod tests {
     use super::*;
     use std::fs::File;
 
-    fn volume() -> Volume {
-        Volume { label: "ESP", id: 0x1234_5678, sector: 512, epoch: 1_700_000_001, kind: Kind::Fat32 }
+    fn volume() -> FatVolume {
+        FatVolume { label: "ESP", id: 0x1234_5678, sector: 512, epoch: 1_700_000_001, kind: FatKind::Fat32 }
     }
 
     fn image(content: &'static [u8]) -> Vec<u8> {
@@ -255,7 +255,7 @@ mod tests {
     fn a_region_does_not_write_past_its_end() {
         let mut file: File = tempfile::tempfile().unwrap();
         file.write_all(&[1; 30]).unwrap();
-        let mut region = Region::new(&mut file, 10, 10);
+        let mut region = DeviceRegion::new(&mut file, 10, 10);
         assert!(region.write_all(&[2; 11]).is_err());
         let mut bytes = Vec::new();
         file.rewind().unwrap();

@@ -12,23 +12,23 @@ use base::size::ByteSize;
 
 /// Both copies; one that is absent, damaged, unreadable or not whole is `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Tables {
+pub struct PartitionTables {
     /// The copy at the start of the disk.
-    pub primary: Option<Table>,
+    pub primary: Option<PartitionTable>,
     /// The copy at the end of the disk.
-    pub backup: Option<Table>,
+    pub backup: Option<PartitionTable>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Table {
+pub struct PartitionTable {
     /// The identity of the disk.
     pub guid: Uuid,
     /// The entries in use, by their numbers.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<PartitionEntry>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct PartitionEntry {
     /// Its place in the table, from 1.
     pub number: u32,
     /// The GUID of its type.
@@ -40,15 +40,15 @@ pub struct Entry {
     pub name: String,
 }
 
-impl Tables {
+impl PartitionTables {
     /// The copy that counts: the first, unless only the second is whole.
     #[must_use]
-    pub fn valid(&self) -> Option<&Table> {
+    pub fn valid(&self) -> Option<&PartitionTable> {
         self.primary.as_ref().or(self.backup.as_ref())
     }
 }
 
-impl Entry {
+impl PartitionEntry {
     /// The first byte after it.
     #[must_use]
     pub fn end(&self) -> ByteSize {
@@ -67,12 +67,12 @@ const HEADER: usize = 92;
 
 /// Reads both copies of the table of a disk of `size` with sectors of `sector` bytes.
 #[must_use]
-pub fn read(read: &ReadAt<'_>, size: ByteSize, sector: u64) -> Tables {
+pub fn read(read: &ReadAt<'_>, size: ByteSize, sector: u64) -> PartitionTables {
     let disk = Disk { read, sectors: size.get() / sector, sector };
     if disk.sectors < 4 {
-        return Tables::default();
+        return PartitionTables::default();
     }
-    Tables { primary: disk.copy(1), backup: disk.copy(disk.sectors - 1) }
+    PartitionTables { primary: disk.copy(1), backup: disk.copy(disk.sectors - 1) }
 }
 
 struct Disk<'a> {
@@ -92,7 +92,7 @@ struct Header {
 
 impl Disk<'_> {
     /// The copy whose header is in sector `place`.
-    fn copy(&self, place: u64) -> Option<Table> {
+    fn copy(&self, place: u64) -> Option<PartitionTable> {
         let mut sector = vec![0; usize::try_from(self.sector).ok()?];
         (self.read)(place * self.sector, &mut sector).ok()?;
         let header = self.header(&sector, place)?;
@@ -109,7 +109,7 @@ impl Disk<'_> {
         }
         let size = usize::try_from(header.length).ok()?;
         let entries = (1..).zip(bytes.chunks(size)).filter_map(|(number, entry)| self.entry(number, entry));
-        Some(Table { guid: header.guid, entries: entries.collect() })
+        Some(PartitionTable { guid: header.guid, entries: entries.collect() })
     }
 
     /// The header in the bytes of sector `place`, if there is a whole one that belongs there.
@@ -136,7 +136,7 @@ impl Disk<'_> {
     }
 
     /// The entry, if it is in use and lies on the disk.
-    fn entry(&self, place: u32, bytes: &[u8]) -> Option<Entry> {
+    fn entry(&self, place: u32, bytes: &[u8]) -> Option<PartitionEntry> {
         let kind = guid(bytes, 0)?;
         let (first, last) = (number(bytes, 32, 8), number(bytes, 40, 8));
         if kind.is_nil() || last < first || last >= self.sectors {
@@ -147,7 +147,7 @@ impl Disk<'_> {
             .map(|unit| u16::from_le_bytes([unit[0], unit[1]]))
             .take_while(|unit| *unit != 0)
             .collect();
-        Some(Entry {
+        Some(PartitionEntry {
             number: place,
             kind,
             uuid: guid(bytes, 16)?,
@@ -186,7 +186,7 @@ mod tests {
     const SIZE: u64 = 64 << 20;
     const DATA: Uuid = uuid::uuid!("6d0e4a52-8c2c-4a4f-9d55-8e1f3c6b7a90");
 
-    fn from(file: &File, sector: u64) -> Tables {
+    fn from(file: &File, sector: u64) -> PartitionTables {
         let size = ByteSize::bytes(file.metadata().unwrap().len());
         read(&|offset, buffer| file.read_exact_at(buffer, offset), size, sector)
     }
@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn a_table_for_other_sectors_is_none() {
-        assert_eq!(from(disk().as_file(), 4096), Tables::default());
+        assert_eq!(from(disk().as_file(), 4096), PartitionTables::default());
     }
 
     proptest! {

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::disk::{Disk, FoundEntry, FoundPartition};
 use super::sysfs::node;
-use formats::partition_table::{self, Entry};
+use formats::partition_table::{self, PartitionEntry};
 
 /// Gives each partition of `disk` its entry in the GUID partition table on `device`. If the kernel shows none, because the first
 /// copy of the table is damaged, they come from the second copy.
@@ -16,7 +16,7 @@ pub(super) fn complete(disk: &mut Disk, device: &Path) {
     let tables = partition_table::read(&read, disk.size, disk.logical_sector.into());
     let Some(table) = tables.valid() else { return };
     for partition in &mut disk.partitions {
-        let same = |entry: &&Entry| (entry.start, entry.size) == (partition.start, partition.size);
+        let same = |entry: &&PartitionEntry| (entry.start, entry.size) == (partition.start, partition.size);
         partition.entry = table.entries.iter().find(same).map(found_entry);
     }
     if disk.partitions.is_empty() {
@@ -24,12 +24,12 @@ pub(super) fn complete(disk: &mut Disk, device: &Path) {
     }
 }
 
-fn found_entry(entry: &Entry) -> FoundEntry {
+fn found_entry(entry: &PartitionEntry) -> FoundEntry {
     FoundEntry { number: entry.number, kind: entry.kind, uuid: entry.uuid }
 }
 
 /// A partition that the kernel does not show, with the name that it would have.
-fn unseen(disk: &Disk, entry: &Entry) -> FoundPartition {
+fn unseen(disk: &Disk, entry: &PartitionEntry) -> FoundPartition {
     let between = if disk.name.ends_with(|c: char| c.is_ascii_digit()) { "p" } else { "" };
     let name = format!("{}{between}{}", disk.name, entry.number);
     FoundPartition {

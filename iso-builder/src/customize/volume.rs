@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use base::digest::Digest;
 use base::failure::{Class, Classify};
 use base::size::ByteSize;
-use formats::fat::{self, FatFile, Kind, Volume};
+use formats::fat::{self, FatFile, FatKind, FatVolume};
 use medium::customization::Content;
 use model::config::Secret;
 
@@ -42,7 +42,7 @@ fn write(content: &Content, image: &mut std::fs::File) -> Result<()> {
     let all: Vec<u8> =
         files.iter().flat_map(|(path, text)| [path.as_bytes(), text.expose().as_bytes()].concat()).collect();
     let id = u32::from_le_bytes(Digest::of(&all).first_bytes());
-    let volume = Volume { label: VOLUME_LABEL, id, sector: 512, epoch: FILE_TIME, kind: Kind::BySize };
+    let volume = FatVolume { label: VOLUME_LABEL, id, sector: 512, epoch: FILE_TIME, kind: FatKind::BySize };
     let files =
         files.iter().map(|(path, text)| FatFile::new(path.as_str(), text.expose().as_bytes())).collect();
     fat::write_volume(image, volume, files)?;

@@ -104,7 +104,7 @@ fn word(bytes: &[u8], at: usize) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use crate::fat::{FatFile, Kind, MINIMUM, Volume, write_volume};
+    use crate::fat::{FatFile, FatKind, FatVolume, MINIMUM, write_volume};
     use base::command::{Invocation, Runner, SystemRunner};
 
     #[test]
@@ -114,7 +114,8 @@ mod tests {
             volume.as_file().set_len(MINIMUM.get()).unwrap();
             let paths = ["EFI/BOOT/BOOTX64.EFI", "EFI/debian/grub.cfg", "a/b/c/d", "a/b/a long name.text"];
             let files = paths.map(|path| FatFile::new(path, path.as_bytes())).into_iter().collect();
-            let identity = Volume { label: "ESP", id: 7, sector, epoch: 1_700_000_000, kind: Kind::Fat32 };
+            let identity =
+                FatVolume { label: "ESP", id: 7, sector, epoch: 1_700_000_000, kind: FatKind::Fat32 };
             write_volume(volume.as_file_mut(), identity, files).unwrap();
             let check = Invocation::new("sh").args(["-c", "fsck.vfat -n -v \"$0\" >&2"]).arg(volume.path());
             SystemRunner.run(&check).unwrap();

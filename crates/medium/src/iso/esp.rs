@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 
 use super::menu::Menu;
 use base::size::ByteSize;
-use formats::fat::{self, FatFile, Kind, Volume};
+use formats::fat::{self, FatFile, FatKind, FatVolume};
 use model::release::Purpose;
 
 /// The loaders, which are payloads of every medium, and where on the partition firmware and shim look for them.
@@ -39,7 +39,7 @@ pub fn image(menu: &Menu<'_>, epoch: u64, loaders: [&Vec<u8>; 3]) -> Result<Vec<
     let mut image = Cursor::new(vec![0; usize::try_from(length)?]);
     let [first, second, third, fourth, ..] = *menu.release.as_bytes();
     let id = u32::from_le_bytes([first, second, third, fourth]);
-    let volume = Volume { label: "ESP", id, sector: 512, epoch, kind: Kind::BySize };
+    let volume = FatVolume { label: "ESP", id, sector: 512, epoch, kind: FatKind::BySize };
     fat::write_volume(&mut image, volume, files).context("making the EFI system partition of the ISO")?;
     Ok(image.into_inner())
 }

@@ -12,7 +12,7 @@ use crate::plan::{EspContent, EspFile, Partition, files_of_slot_a};
 use base::digest::Digest;
 use base::failure::{Class, Classify, Failure};
 use base::progress::Step;
-use formats::fat::{FatFile, Kind, Volume, write_volume};
+use formats::fat::{FatFile, FatKind, FatVolume, write_volume};
 use medium::sources::{PayloadSource, Verified};
 
 const LABEL: &str = "NQRUST_ESP";
@@ -33,7 +33,7 @@ pub(in crate::execute) fn write(
     cancel: &Cancel,
 ) -> Result<()> {
     let sector = u16::try_from(device.sector().bytes())?;
-    let volume = Volume { label: LABEL, id, sector, epoch, kind: Kind::Fat32 };
+    let volume = FatVolume { label: LABEL, id, sector, epoch, kind: FatKind::Fat32 };
     let step = RefCell::new(step);
     let contents = files.iter().map(|file| {
         let content = LazyContent { file, source, inner: None, step: &step, cancel };

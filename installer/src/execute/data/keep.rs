@@ -19,7 +19,7 @@ use crate::inventory::FoundPartition;
 use crate::plan::{DATA_LABEL, KeptPartition, Partition, PartitionName, Plan};
 use base::digest::Digest;
 use base::failure::{Class, Failure};
-use formats::partition_table::{self, Entry, Tables};
+use formats::partition_table::{self, PartitionEntry, PartitionTables};
 
 /// The bytes at either end of a file system that show that it is untouched: the superblock and the first of its structures, and
 /// what other formats keep at the end.
@@ -127,9 +127,10 @@ impl<'p> KeptCheck<'p> {
     }
 
     /// Fails if the entry of what is kept is missing.
-    fn entry(&self, entries: Option<&[Entry]>) -> Result<()> {
+    fn entry(&self, entries: Option<&[PartitionEntry]>) -> Result<()> {
         let FoundPartition { start, size, .. } = self.kept.partition;
-        let same = |entry: &&Entry| (entry.uuid, entry.start, entry.size) == (self.kept.uuid, start, size);
+        let same =
+            |entry: &&PartitionEntry| (entry.uuid, entry.start, entry.size) == (self.kept.uuid, start, size);
         if entries.and_then(|entries| entries.iter().find(same)).is_some() {
             return Ok(());
         }
@@ -204,7 +205,7 @@ pub(in crate::execute) fn replace_table(plan: &Plan, device: &dyn BlockDevice) -
     Ok(())
 }
 
-fn tables(device: &dyn BlockDevice) -> Tables {
+fn tables(device: &dyn BlockDevice) -> PartitionTables {
     let read = |offset: u64, buffer: &mut [u8]| device.read_at(offset, buffer);
     partition_table::read(&read, device.size(), device.sector().bytes())
 }

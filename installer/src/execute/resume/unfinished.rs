@@ -11,7 +11,7 @@ use crate::execute::disk::device::BlockDevice;
 use crate::execute::disk::host::{Host, MountAccess, with_mount};
 use crate::plan::{Partition, PartitionName, Plan};
 use base::progress::Progress;
-use formats::partition_table::{self, Table};
+use formats::partition_table::{self, PartitionTable};
 
 /// The plan to carry out on `device`, the disk of `plan`: that plan, or if the disk holds an unfinished install of the same
 /// content, the plan that continues it. `again` makes the same plan for another identity of the partition table.
@@ -66,7 +66,7 @@ fn unfinished(
 }
 
 /// The configuration partition of a table that an install has made: its identity follows from that of the table.
-fn configuration_partition(table: &Table) -> Option<Partition> {
+fn configuration_partition(table: &PartitionTable) -> Option<Partition> {
     let name = PartitionName::Config;
     let uuid = name.uuid_in(table.guid);
     let entry = table.entries.iter().find(|entry| entry.uuid == uuid)?;

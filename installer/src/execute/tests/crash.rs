@@ -333,13 +333,13 @@ fn foreign(disk: &TestDisk) {
     let make = Invocation::new("sgdisk").args(["-n", "1:4196352:+300M", "-t", "1:ef00", "-n", "2:0:0"]);
     base::command::SystemRunner.run(&make.arg(path)).unwrap();
     disk.file().write_all_at(&[0xfa; 440], 0).unwrap();
-    let mut esp = formats::fat::Region::new(disk.file(), 4_196_352 * 512, 300 << 20);
-    let volume = formats::fat::Volume {
+    let mut esp = formats::fat::DeviceRegion::new(disk.file(), 4_196_352 * 512, 300 << 20);
+    let volume = formats::fat::FatVolume {
         label: "OTHER",
         id: 7,
         sector: 512,
         epoch: 1_700_000_000,
-        kind: formats::fat::Kind::Fat32,
+        kind: formats::fat::FatKind::Fat32,
     };
     let loader = formats::fat::FatFile::new("EFI/BOOT/BOOTX64.EFI", &b"another loader"[..]);
     formats::fat::write_volume(&mut esp, volume, vec![loader]).unwrap();

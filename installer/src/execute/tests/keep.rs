@@ -14,7 +14,7 @@ use crate::inventory::{Disk, FoundEntry, FoundPartition};
 use crate::plan::Partition;
 use crate::plan::tests::found;
 use base::failure::{class_of, render};
-use formats::partition_table::{self, Tables};
+use formats::partition_table::{self, PartitionTables};
 use model::config::{InstallConfig, Keep};
 
 const NEW: Uuid = uuid::uuid!("0f7c8f57-5f39-4f6a-8f7f-4b0d5d1b2c3d");
@@ -25,7 +25,7 @@ pub(super) fn keeping() -> InstallConfig {
     config
 }
 
-fn tables(device: &dyn BlockDevice) -> Tables {
+fn tables(device: &dyn BlockDevice) -> PartitionTables {
     let read = |offset: u64, buffer: &mut [u8]| device.read_at(offset, buffer);
     partition_table::read(&read, device.size(), device.sector().bytes())
 }
@@ -34,7 +34,7 @@ pub(super) fn scan(device: &dyn BlockDevice, name: &str) -> Disk {
     let mut disk = disk(name, device.size());
     disk.logical_sector = device.sector().into();
     let entries = tables(device).valid().map(|table| table.entries.clone()).unwrap_or_default();
-    let partition = |entry: &partition_table::Entry| {
+    let partition = |entry: &partition_table::PartitionEntry| {
         let mut superblock = vec![0; 8192];
         device.read_at(entry.start.get(), &mut superblock).unwrap();
         let labelled = superblock[1024..].get(0x78..0x87) == Some(b"HARV_LH_DEFAULT");

@@ -4,7 +4,7 @@ use super::bytes::Bytes;
 use super::signature::{Signature, SignatureKind};
 use super::volume::ProbedVolume;
 use base::size::ByteSize;
-use formats::partition_table::{self, Table, Tables};
+use formats::partition_table::{self, PartitionTable, PartitionTables};
 
 /// Sizes of sectors that a table may be made for.
 const SECTORS: [u64; 2] = [512, 4096];
@@ -48,7 +48,7 @@ impl MbrTable {
 }
 
 fn gpt(volume: &ProbedVolume<'_>, old: Option<&MbrTable>) -> std::io::Result<Option<Signature>> {
-    let own = |kind, table: &Table, lba| {
+    let own = |kind, table: &PartitionTable, lba| {
         Signature::new(kind, lba * volume.sector).uuid(Some(table.guid.to_string()))
     };
     let last = (volume.size / volume.sector).saturating_sub(1);
@@ -75,7 +75,7 @@ fn gpt(volume: &ProbedVolume<'_>, old: Option<&MbrTable>) -> std::io::Result<Opt
 }
 
 /// Both copies of a table for sectors of that size.
-fn tables(volume: &ProbedVolume<'_>, sector: u64) -> Tables {
+fn tables(volume: &ProbedVolume<'_>, sector: u64) -> PartitionTables {
     let read = |offset: u64, buffer: &mut [u8]| volume.source.read_exact_at(buffer, offset);
     partition_table::read(&read, ByteSize::bytes(volume.size), sector)
 }

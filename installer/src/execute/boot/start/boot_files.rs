@@ -148,7 +148,7 @@ mod tests {
     use crate::plan::tests::{GUID, disk, release, trial};
     use crate::plan::{EspContent, PartitionName, Step};
     use base::size::ByteSize;
-    use formats::fat::{FatFile, Kind, MINIMUM, Volume, write_volume};
+    use formats::fat::{FatFile, FatKind, FatVolume, MINIMUM, write_volume};
 
     /// The `grub.cfg` that an install with these kernel arguments writes.
     fn grub_cfg(arguments: &str) -> String {
@@ -169,7 +169,7 @@ mod tests {
         let file = tempfile::tempfile().unwrap();
         let start = ByteSize::mib(2);
         file.set_len((start + MINIMUM).get()).unwrap();
-        let volume = Volume { label: "ESP", id: 7, sector: 512, epoch: 0, kind: Kind::Fat32 };
+        let volume = FatVolume { label: "ESP", id: 7, sector: 512, epoch: 0, kind: FatKind::Fat32 };
         let files = files.iter().map(|(path, text)| FatFile::new(*path, text.as_bytes())).collect();
         let mut image = tempfile::tempfile().unwrap();
         image.set_len(MINIMUM.get()).unwrap();
