@@ -58,12 +58,12 @@ const ARRAYS: &str = "/dev/disk/by-id/md-uuid-";
 /// Where a file system lies: a partition by the unique id in its GPT entry, or an array by its identity. Written and read
 /// as `PARTUUID=` and the id, or as the link that udev makes for an array which runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Volume {
+pub enum BootVolume {
     Partition(Uuid),
     Array(Uuid),
 }
 
-impl Volume {
+impl BootVolume {
     /// Where udev puts the link to its device.
     #[must_use]
     pub fn device(&self) -> PathBuf {
@@ -83,7 +83,7 @@ impl Volume {
     }
 }
 
-impl fmt::Display for Volume {
+impl fmt::Display for BootVolume {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Partition(uuid) => write!(f, "PARTUUID={uuid}"),
@@ -110,11 +110,11 @@ fn read_array_id(text: &str) -> Option<Uuid> {
 pub struct Installed {
     pub slot: Slot,
     /// Where the configuration is.
-    pub config: Volume,
+    pub config: BootVolume,
     /// Where that is which lasts.
-    pub persistent: Volume,
+    pub persistent: BootVolume,
     /// Where the data of virtual machines is, if anywhere.
-    pub data: Option<Volume>,
+    pub data: Option<BootVolume>,
 }
 
 impl Installed {
@@ -139,11 +139,11 @@ impl Installed {
             }
         };
         let persistent = value(parameter::PERSISTENT).unwrap_or_default();
-        let data = value(parameter::DATA).map(|value| Volume::parse(parameter::DATA, value));
+        let data = value(parameter::DATA).map(|value| BootVolume::parse(parameter::DATA, value));
         Ok(Some(Self {
             slot,
-            config: Volume::parse(parameter::CONFIG, config)?,
-            persistent: Volume::parse(parameter::PERSISTENT, persistent)?,
+            config: BootVolume::parse(parameter::CONFIG, config)?,
+            persistent: BootVolume::parse(parameter::PERSISTENT, persistent)?,
             data: data.transpose()?,
         }))
     }
@@ -208,7 +208,8 @@ mod tests {
 
     #[test]
     fn what_the_installer_writes_is_what_the_node_reads() {
-        let (partition, array) = (Volume::Partition(A.parse().unwrap()), Volume::Array(B.parse().unwrap()));
+        let (partition, array) =
+            (BootVolume::Partition(A.parse().unwrap()), BootVolume::Array(B.parse().unwrap()));
         let line = format!(
             "{}={} {}={partition} {}={array} {}={array}",
             parameter::SLOT,

@@ -1,5 +1,5 @@
 //! What is said to the server of a fleet: the body of a request is a few JSON objects, one a line, each with one key
-//! that says what it is. The first is a [`Line::Hello`].
+//! that says what it is. The first is a [`ReportLine::Hello`].
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -21,16 +21,16 @@ pub const MESSAGE: usize = 4 << 10;
 /// One line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Line {
+pub enum ReportLine {
     /// Who speaks; the first line of every request, and no other.
     Hello(Hello),
     Event(Event),
     /// Why the run failed; after its last event.
-    Failure(Failed),
+    Failure(RunFailure),
     /// What there is to read about a failure; the latest counts.
     Log(String),
     /// How far the installed node has come into its cluster; the latest counts.
-    Node(Node),
+    Node(NodeReport),
 }
 
 /// The first line of a stream: the machine that reports.
@@ -52,7 +52,7 @@ pub struct Hello {
 
 /// Why a run failed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Failed {
+pub struct RunFailure {
     /// What failed and why, outermost first.
     pub causes: Vec<String>,
     /// What to do next, each a sentence.
@@ -63,7 +63,7 @@ pub struct Failed {
 
 /// How far an installed node has come into its cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Node {
+pub struct NodeReport {
     /// The cluster says that it is ready.
     pub ready: bool,
     /// It does not become ready without intervention.

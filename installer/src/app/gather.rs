@@ -20,7 +20,7 @@ use medium::sources::{
     expected_manifest, is_medium, is_url, read_release, source,
 };
 use model::config::sources::{
-    Combined, Document, Effects, Gathering, Kind, Request, combine, gather, state::refusal,
+    Combined, Document, Effects, Gathering, Request, SourceKind, combine, gather, state::refusal,
 };
 use model::config::{Images, InstallConfig};
 use model::machine::Identity;
@@ -134,7 +134,7 @@ pub(crate) fn file(path: Option<&Path>) -> Result<Option<Document>> {
     let document = |path: &Path| {
         let name = path.display().to_string();
         let text = read_text(path).class(Class::Invalid, || format!("reading the configuration {name}"))?;
-        Ok(Document::yaml(Kind::File, name, text))
+        Ok(Document::yaml(SourceKind::File, name, text))
     };
     path.map(document).transpose()
 }
@@ -216,10 +216,10 @@ impl Effects for ThisMachine<'_> {
         };
         let (source, release) = opened(source)?;
         let custom = self.customized(source.as_ref())?;
-        let mut kinds = vec![(Purpose::InstallDefaults, Kind::Defaults)];
+        let mut kinds = vec![(Purpose::InstallDefaults, SourceKind::Defaults)];
         // A customization replaces the configuration that the medium was built with.
         if custom.is_none() {
-            kinds.push((Purpose::InstallConfig, Kind::Embedded));
+            kinds.push((Purpose::InstallConfig, SourceKind::Embedded));
         }
         let mut documents: Vec<_> = custom.into_iter().collect();
         for (purpose, kind) in kinds {
@@ -257,7 +257,7 @@ impl Effects for ThisMachine<'_> {
     }
 }
 
-fn document(source: &dyn PayloadSource, payload: &Payload, kind: Kind) -> Result<Document> {
+fn document(source: &dyn PayloadSource, payload: &Payload, kind: SourceKind) -> Result<Document> {
     let mut text = String::new();
     let mut reader = Verified::new(source.open(payload)?, payload, source.describe());
     reader.read_to_string(&mut text).class(Class::Verification, || format!("reading {}", payload.path))?;
@@ -293,7 +293,7 @@ mod tests {
                 "os: {{hostname: node-1, moduls: [x]}}\ninstall: {{webhooks: [{broken}, {hook}, {{event: X}}]}}"
             ),
         ] {
-            let file = Document::yaml(Kind::File, "node.yaml", text);
+            let file = Document::yaml(SourceKind::File, "node.yaml", text);
             let gathering = Gathering { file: Some(file), ignore_command_line: true, ..Gathering::default() };
             let mut told = Vec::new();
             let read = &mut |config: &InstallConfig| told.push(config.clone());
@@ -416,7 +416,7 @@ mod tests {
         for (line, files, warnings) in [("quiet", 0, 1), (&*digest, 1, 0)] {
             let recorder = Recorder::default();
             let progress = Progress::new(vec![Box::new(recorder.clone())]);
-            let document = Document::yaml(Kind::File, "node.yaml", "os: {hostname: node-1}".to_owned());
+            let document = Document::yaml(SourceKind::File, "node.yaml", "os: {hostname: node-1}".to_owned());
             let (file, command_line) = (Some(document), Some(line.to_owned()));
             let gathering = Gathering { file, command_line, ..Gathering::default() };
             let media = prepare(Some(&server.url()), gathering, &progress, &mut |_| {}).unwrap();

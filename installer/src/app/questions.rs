@@ -44,7 +44,7 @@ use base::files::write_atomically;
 use base::parallel::locked;
 use base::progress::plain::PlainLines;
 use base::progress::{Event, Progress, Sink};
-use model::config::sources::{Combined, Document, Entry, Kind, Request};
+use model::config::sources::{Combined, CombinedEntry, Document, Request, SourceKind};
 use model::config::sources::{combine, state::refusal};
 use model::config::{Install, InstallConfig, Secret};
 use transfer::download::RetryPolicy;
@@ -193,7 +193,7 @@ impl<'a> QuestionedMachine<'a> {
                 let combined = combine(&documents).map_err(refusal)?;
                 let Install { config_url, config_sha256, .. } = &combined.config.install;
                 let named =
-                    config_url.as_ref().filter(|_| says(&combined, "install.config_url", Kind::Volume));
+                    config_url.as_ref().filter(|_| says(&combined, "install.config_url", SourceKind::Volume));
                 let Some(url) = named else { return Ok(combined) };
                 (url.to_string(), name, config_sha256.as_ref().map(ToString::to_string), combined.authorities)
             }
@@ -222,16 +222,16 @@ impl InstallMachine for QuestionedMachine<'_> {
 
     fn fetch(&self, from: &ConfigOrigin) -> Result<Combined> {
         let found = &self.media.combined;
-        let below = Document::yaml(Kind::Embedded, "what was found before", found.config.to_yaml());
+        let below = Document::yaml(SourceKind::Embedded, "what was found before", found.config.to_yaml());
         let mut combined = self.bring(from, below)?;
         // Values found before keep their source.
-        let before = |entry: &Entry| found.entries.iter().find(|known| known.path == entry.path).cloned();
+        let before = |entry: &CombinedEntry| found.entries.iter().find(|known| known.path == entry.path).cloned();
         combined.entries = combined
             .entries
             .iter()
-            .filter_map(
-                |entry| if entry.source == Kind::Embedded { before(entry) } else { Some(entry.clone()) },
-            )
+            .filter_map(|entry| {
+                if entry.source == SourceKind::Embedded { before(entry) } else { Some(entry.clone()) }
+            })
             .collect();
         Ok(combined)
     }
@@ -386,7 +386,7 @@ impl InstallMachine for QuestionedMachine<'_> {
 }
 
 /// Whether a source of this kind has this value.
-fn says(combined: &Combined, path: &str, kind: Kind) -> bool {
+fn says(combined: &Combined, path: &str, kind: SourceKind) -> bool {
     combined.entries.iter().any(|entry| entry.path == path && entry.source == kind)
 }
 

@@ -20,7 +20,7 @@ use base::progress::json::JsonLines;
 use base::progress::plain::PlainLines;
 use model::config::redact::Secrets;
 use model::config::{InstallConfig, Secret};
-use model::fleet::Failed;
+use model::fleet::RunFailure;
 use model::release::Release;
 
 /// The record of a run.
@@ -140,8 +140,8 @@ impl<'a> RunRecord<'a> {
     }
 
     /// Why the run failed, and its log for people.
-    fn told(&self, error: &anyhow::Error) -> (Failed, String) {
-        let failed = Failed {
+    fn told(&self, error: &anyhow::Error) -> (RunFailure, String) {
+        let failed = RunFailure {
             causes: causes(error),
             hints: hints(error).map(str::to_owned).collect(),
             exit_code: class_of(error).exit_code(),

@@ -9,7 +9,7 @@ use base::failure::{Class, Failure};
 use base::files;
 use base::program::{Context, Format, print};
 use model::cluster_file;
-use model::config::sources::{Combined, Document, Kind, combine};
+use model::config::sources::{Combined, Document, SourceKind, combine};
 use model::config::{self, Diagnostic, Invalid, shape};
 
 /// What is checked, and how. The fields are the arguments of `installer validate`.
@@ -69,7 +69,7 @@ impl Validation {
         for path in &self.files {
             let name = path.display().to_string();
             match files::read_text(path) {
-                Ok(text) => documents.push(Document::yaml(Kind::File, name, text)),
+                Ok(text) => documents.push(Document::yaml(SourceKind::File, name, text)),
                 Err(error) => unreadable.push(unreadable_file(&name, &error)),
             }
         }

@@ -24,7 +24,7 @@ use model::boot::parameter;
 use model::config::redact::Secrets;
 use model::config::sources::words::words;
 use model::config::text::HttpUrl;
-use model::fleet::{Failed, Hello, Line, Node};
+use model::fleet::{Hello, NodeReport, ReportLine, RunFailure};
 use model::machine::Identity;
 use post::{FleetServer, KnownOfRun, SharedRun};
 use transfer::outbox::{DeliveryWarnings, Outbox, OutboxPolicy, OutboxResult};
@@ -126,8 +126,8 @@ impl Reporter {
     }
 
     /// Reports how far the installed node has come, in place of an earlier report that still waits.
-    pub(crate) fn tell(&self, node: Node) {
-        self.outbox.push(Line::Node(node));
+    pub(crate) fn tell(&self, node: NodeReport) {
+        self.outbox.push(ReportLine::Node(node));
     }
 
     /// Ends all warnings: the next event is the last one.
@@ -136,10 +136,10 @@ impl Reporter {
     }
 
     /// Reports why the run failed, if it did, and waits as long as the policy says for what is not sent yet.
-    pub fn conclude(self, failure: Option<(Failed, String)>) -> OutboxResult {
+    pub fn conclude(self, failure: Option<(RunFailure, String)>) -> OutboxResult {
         if let Some((failed, log)) = failure {
-            self.outbox.push(Line::Failure(failed));
-            self.outbox.push(Line::Log(log));
+            self.outbox.push(ReportLine::Failure(failed));
+            self.outbox.push(ReportLine::Log(log));
         }
         self.outbox.close()
     }
@@ -149,7 +149,7 @@ struct Listener(Outbox<FleetServer>);
 
 impl Sink for Listener {
     fn show(&mut self, event: &Event) {
-        self.0.push(Line::Event(event.clone()));
+        self.0.push(ReportLine::Event(event.clone()));
     }
 }
 

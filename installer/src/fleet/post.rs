@@ -13,7 +13,7 @@ use base::parallel::locked;
 use base::progress::State;
 use model::config::redact::Secrets;
 use model::config::text::HttpUrl;
-use model::fleet::{self, Failed, Hello, Line, Node, beginning, end};
+use model::fleet::{self, RunFailure, Hello, ReportLine, NodeReport, beginning, end};
 use transfer::download::is_passing;
 use transfer::outbox::{AfterFailure, DeliveryWarnings, Destination, SendError, request};
 
@@ -55,9 +55,9 @@ pub(super) struct FleetServer {
 }
 
 impl Destination for FleetServer {
-    type Message = Line;
+    type Message = ReportLine;
 
-    fn send(&mut self, lines: &[Line]) -> Result<(), SendError> {
+    fn send(&mut self, lines: &[ReportLine]) -> Result<(), SendError> {
         // What is trusted may change when the configuration is known.
         let client = self.client().map_err(SendError::Passing)?;
         let body = body(&self.run.known(), lines);
@@ -109,8 +109,8 @@ fn count(line: &Line) -> Option<&str> {
     }
 }
 
-fn is_progress(line: &Line) -> bool {
-    matches!(line, Line::Event(event) if event.state == State::Progress)
+fn is_progress(line: &ReportLine) -> bool {
+    matches!(line, ReportLine::Event(event) if event.state == State::Progress)
 }
 
 impl FleetServer {
@@ -132,9 +132,9 @@ impl FleetServer {
 }
 
 /// The lines as they are sent: after a `hello`, without secrets, no longer than servers accept.
-fn body(known: &KnownOfRun, batch: &[Line]) -> Vec<u8> {
+fn body(known: &KnownOfRun, batch: &[ReportLine]) -> Vec<u8> {
     let mut body = Vec::new();
-    let hello = Line::Hello(known.hello.clone());
+    let hello = ReportLine::Hello(known.hello.clone());
     for line in [hello].into_iter().chain(batch.iter().map(|line| presentable(line, &known.secrets))) {
         let bytes = base::encode::json_line(&line);
         if body.len() + bytes.len() < fleet::BODY {
@@ -145,26 +145,26 @@ fn body(known: &KnownOfRun, batch: &[Line]) -> Vec<u8> {
     body
 }
 
-fn presentable(line: &Line, secrets: &Secrets) -> Line {
+fn presentable(line: &ReportLine, secrets: &Secrets) -> ReportLine {
     let short = |text: &str| beginning(&printable(&secrets.hide(text)), fleet::MESSAGE);
     match line {
-        Line::Hello(hello) => Line::Hello(hello.clone()),
-        Line::Event(event) => {
+        ReportLine::Hello(hello) => ReportLine::Hello(hello.clone()),
+        ReportLine::Event(event) => {
             let mut event = event.clone();
             event.message = short(&event.message);
-            Line::Event(event)
+            ReportLine::Event(event)
         }
-        Line::Failure(Failed { causes, hints, exit_code }) => Line::Failure(Failed {
+        ReportLine::Failure(RunFailure { causes, hints, exit_code }) => ReportLine::Failure(RunFailure {
             causes: causes.iter().map(|cause| short(cause)).collect(),
             hints: hints.iter().map(|hint| short(hint)).collect(),
             exit_code: *exit_code,
         }),
-        Line::Node(node) => Line::Node(Node {
+        ReportLine::Node(node) => ReportLine::Node(NodeReport {
             detail: short(&node.detail),
             next: node.next.as_deref().map(short),
             ..node.clone()
         }),
-        Line::Log(log) => Line::Log(end(&secrets.hide(log), fleet::LOG).to_owned()),
+        ReportLine::Log(log) => ReportLine::Log(end(&secrets.hide(log), fleet::LOG).to_owned()),
     }
 }
 

@@ -38,7 +38,7 @@ fn run(server: &Server) -> (Reporter, Progress, Recorder) {
 }
 
 /// The lines of each request that came.
-fn requests(server: &Server) -> Vec<Vec<Line>> {
+fn requests(server: &Server) -> Vec<Vec<ReportLine>> {
     let lines = |request: &String| {
         let body = request.split_once("\r\n\r\n").unwrap().1;
         body.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
@@ -52,7 +52,7 @@ fn events(server: &Server) -> Vec<(String, StepState)> {
         .into_iter()
         .flatten()
         .filter_map(|line| match line {
-            Line::Event(event) => Some((event.seq, (event.step, event.state))),
+            ReportLine::Event(event) => Some((event.seq, (event.step, event.state))),
             _ => None,
         })
         .collect();
@@ -81,7 +81,7 @@ fn every_request_says_who_speaks_and_all_events_come_in_order() {
     let hellos: Vec<_> = requests
         .iter()
         .map(|lines| match &lines[0] {
-            Line::Hello(hello) => hello.clone(),
+            ReportLine::Hello(hello) => hello.clone(),
             other => panic!("{other:?}"),
         })
         .collect();
@@ -112,7 +112,7 @@ fn a_failure_comes_with_its_log_and_without_secrets() {
     reporter.hide(&secrets);
     drop(progress.step("wipe", "erasing for MARK-cluster", None));
     progress.finish("Installation failed", 6);
-    let failed = Failed {
+    let failed = RunFailure {
         causes: vec!["\u{1b}disk vda, MARK-cluster".into()],
         hints: vec!["Replace MARK-cluster.".into()],
         exit_code: 6,
@@ -128,13 +128,13 @@ fn a_failure_comes_with_its_log_and_without_secrets() {
     assert!(!told.contains("MARK") && !told.contains("dropped"), "{}", &told[..2000]);
     let lines: Vec<_> = requests(&server).into_iter().flatten().collect();
     let failed = lines.iter().find_map(|line| match line {
-        Line::Failure(failed) => Some(failed.clone()),
+        ReportLine::Failure(failed) => Some(failed.clone()),
         _ => None,
     });
     let failed = failed.unwrap();
     assert_eq!((failed.causes.concat().as_str(), failed.exit_code), ("\u{fffd}disk vda, [hidden]", 6));
     assert!(
-        matches!(lines.last(), Some(Line::Log(log)) if log.ends_with(&format!("[hidden] {}/[hidden]\n", server.url)))
+        matches!(lines.last(), Some(ReportLine::Log(log)) if log.ends_with(&format!("[hidden] {}/[hidden]\n", server.url)))
     );
 }
 
@@ -171,7 +171,7 @@ fn a_server_that_does_not_want_to_know_is_asked_once() {
             std::thread::sleep(millis(5));
         }
         progress.step("image", "", None).done();
-        reporter.conclude(Some((Failed::default(), String::new())));
+        reporter.conclude(Some((RunFailure::default(), String::new())));
         assert_eq!(server.paths(), ["/v1/report/MARK-token"], "{status}");
     }
 }

@@ -15,7 +15,7 @@ use super::paths::{CONFIG, DATA, DOCUMENT, KEPT, PERSISTENT, below};
 use super::seed;
 use base::failure::{Class, Classify};
 use base::files::{self, Root};
-use model::boot::{Installed, Volume};
+use model::boot::{BootVolume, Installed};
 use model::config::{self, InstallConfig};
 
 const FACTORY: &str = "/usr/share/factory/var";
@@ -62,7 +62,7 @@ pub fn boot(places: &BootRoots<'_>, cmdline: &str, machine: &mut dyn Mounter) ->
     Ok(Some(BootOutcome { outcome, notes }))
 }
 
-fn mount_ext4(machine: &mut dyn Mounter, volume: &Volume, target: &Path, plain: bool) -> Result<()> {
+fn mount_ext4(machine: &mut dyn Mounter, volume: &BootVolume, target: &Path, plain: bool) -> Result<()> {
     let device = volume.device();
     machine.wait_for(&device)?;
     machine.mount(&MountSource::Ext4 { device, plain }, target)

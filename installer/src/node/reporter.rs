@@ -16,7 +16,7 @@ use anyhow::{Context, Result};
 use base::progress::Progress;
 use model::config::redact::Secrets;
 use model::config::text::HttpUrl;
-use model::fleet::Node;
+use model::fleet::NodeReport;
 use transfer::outbox::OutboxPolicy;
 
 /// The longest time between two reports of a waiting node.
@@ -36,7 +36,7 @@ pub struct ReportedNode<'a> {
 pub struct NodeReporter {
     reporter: Reporter,
     file: PathBuf,
-    last: Option<(Node, Instant)>,
+    last: Option<(NodeReport, Instant)>,
 }
 
 impl NodeReporter {
@@ -123,20 +123,20 @@ impl NodeReporter {
     }
 }
 
-fn node(stages: &[Stage]) -> Node {
+fn node(stages: &[Stage]) -> NodeReport {
     match stages::current(stages) {
-        Some(stage) => Node {
+        Some(stage) => NodeReport {
             ready: false,
             failed: stage.state == StageState::Failed,
             stage: stage.name.text().into(),
             detail: stage.detail.clone(),
             next: stage.next.clone(),
         },
-        None => Node {
+        None => NodeReport {
             ready: true,
             stage: StageName::Ready.text().into(),
             detail: stages.last().map(|stage| stage.detail.clone()).unwrap_or_default(),
-            ..Node::default()
+            ..NodeReport::default()
         },
     }
 }

@@ -2,7 +2,7 @@
 
 use uuid::Uuid;
 
-use model::boot::{Slot, Volume, array_id, parameter};
+use model::boot::{BootVolume, Slot, array_id, parameter};
 use model::config::InstallConfig;
 use model::config::boot_password::PROTECT;
 use model::config::formats::kernel;
@@ -18,11 +18,11 @@ const DISKS_TIMEOUT_SECONDS: u32 = 60;
 /// The file systems and arrays that a kernel command line names.
 #[derive(Clone, Debug)]
 pub(super) struct Volumes {
-    pub(super) root_a: Volume,
-    pub(super) root_b: Volume,
-    pub(super) config: Volume,
-    pub(super) persistent: Volume,
-    pub(super) data: Option<Volume>,
+    pub(super) root_a: BootVolume,
+    pub(super) root_b: BootVolume,
+    pub(super) config: BootVolume,
+    pub(super) persistent: BootVolume,
+    pub(super) data: Option<BootVolume>,
     /// Every array of the node. The initrd starts these and no others.
     pub(super) arrays: Vec<Uuid>,
 }
@@ -232,7 +232,7 @@ mod tests {
     }
 
     fn volumes() -> Volumes {
-        let [root_a, root_b, config, persistent] = [Volume::Partition(Uuid::nil()); 4];
+        let [root_a, root_b, config, persistent] = [BootVolume::Partition(Uuid::nil()); 4];
         Volumes { root_a, root_b, config, persistent, data: None, arrays: Vec::new() }
     }
 

@@ -10,7 +10,7 @@ use super::mirror::Array;
 use super::new_layout::NewLayout;
 use super::payloads::{NeededPayloads, unpacked};
 use super::step::{EspContent, EspFile, Filesystem, Step};
-use model::boot::{Slot, Volume};
+use model::boot::{BootVolume, Slot};
 use model::config::{InstallConfig, Secret};
 use model::release::{Payload, Release};
 
@@ -79,8 +79,8 @@ fn volumes(roles: &DiskRoles<'_>, layout: &NewLayout) -> Result<Volumes> {
     let arrays: &[Array] = layout.mirror.as_ref().map_or(&[], |mirror| &mirror.arrays);
     let find = |name| {
         let array =
-            arrays.iter().find(|array| array.partition == name).map(|array| Volume::Array(array.uuid));
-        array.or_else(|| layout.partition(name).map(|partition| Volume::Partition(partition.uuid)))
+            arrays.iter().find(|array| array.partition == name).map(|array| BootVolume::Array(array.uuid));
+        array.or_else(|| layout.partition(name).map(|partition| BootVolume::Partition(partition.uuid)))
     };
     let needed = |name: PartitionName| {
         find(name).ok_or_else(|| anyhow::anyhow!("the layout has no partition {}", name.as_str()))
@@ -90,7 +90,7 @@ fn volumes(roles: &DiskRoles<'_>, layout: &NewLayout) -> Result<Volumes> {
         root_b: needed(PartitionName::RootB)?,
         config: needed(PartitionName::Config)?,
         persistent: needed(PartitionName::Persistent)?,
-        data: find(PartitionName::Data).or(roles.kept.as_ref().map(|kept| Volume::Partition(kept.uuid))),
+        data: find(PartitionName::Data).or(roles.kept.as_ref().map(|kept| BootVolume::Partition(kept.uuid))),
         arrays: arrays.iter().map(|array| array.uuid).collect(),
     })
 }

@@ -7,7 +7,7 @@ use anyhow::Result;
 
 use base::digest::Digest;
 use base::failure::{Class, Classify, Failure};
-use model::config::sources::{Document, Kind, Request};
+use model::config::sources::{Document, Request, SourceKind};
 use transfer::download::{Downloader, RetryPolicy, TooLarge, shown};
 
 /// The longest document in bytes, as for a file.
@@ -59,5 +59,5 @@ pub fn fetch(request: &Request, retry: RetryPolicy) -> Result<Document> {
             .into());
     }
     let text = String::from_utf8(bytes).map_err(|_| invalid("it is not text in UTF-8".into()))?;
-    Ok(Document::yaml(Kind::Url, url, text))
+    Ok(Document::yaml(SourceKind::Url, url, text))
 }

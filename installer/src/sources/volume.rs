@@ -14,7 +14,7 @@ use nix::mount::{MntFlags, MsFlags, mount, umount2};
 
 use base::failure::{Class, Classify, Failure};
 use base::files;
-use model::config::sources::{Document, Kind};
+use model::config::sources::{Document, SourceKind};
 use model::machine::{Identity, Nodes};
 
 /// The label of a volume that is only for this purpose.
@@ -164,7 +164,7 @@ fn document(
     let present: Vec<_> = NAMES.into_iter().filter(|name| root.join(name).exists()).collect();
     let many = root.join(NODES).is_dir();
     let found = |file: &str, text: String| {
-        let document = Document::yaml(Kind::Volume, format!("{}:/{file}", volume.label), text);
+        let document = Document::yaml(SourceKind::Volume, format!("{}:/{file}", volume.label), text);
         Ok(Some(FoundDocument { document, chosen: None }))
     };
     let own = [OWN, OWN_ON_FAT].contains(&&*volume.label);
@@ -201,7 +201,7 @@ fn of_many(volume: &LabelledVolume, root: &Path, identity: &Identity) -> Result<
         ));
     };
     let text = files::read_text(&directory.join(chosen.file))?;
-    let document = Document::yaml(Kind::Volume, format!("{place}/{}", chosen.file), text);
+    let document = Document::yaml(SourceKind::Volume, format!("{place}/{}", chosen.file), text);
     Ok(Some(FoundDocument { document, chosen: Some(chosen.to_string()) }))
 }
 
@@ -291,7 +291,7 @@ mod tests {
     fn two_volumes_with_a_configuration_are_refused() {
         let volumes = BTreeSet::from([volume(OWN, "/dev/sda1"), volume("cidata", "/dev/sdb1")]);
         let document = |_: &LabelledVolume| {
-            Ok(Some(FoundDocument { document: Document::yaml(Kind::Volume, "x", ""), chosen: None }))
+            Ok(Some(FoundDocument { document: Document::yaml(SourceKind::Volume, "x", ""), chosen: None }))
         };
         let error = choose(&volumes, document).unwrap_err();
         assert_eq!(class_of(&error), Class::Invalid);
@@ -308,7 +308,7 @@ mod tests {
             assert_eq!(class_of(&reading(OWN, files).unwrap_err()), Class::Invalid, "{files:?}");
         }
         let found = reading(OWN, &[("config.yaml", "os: {}")]).unwrap().unwrap();
-        assert_eq!((found.kind(), found.name()), (Kind::Volume, "NQRUST-CONFIG:/config.yaml"));
+        assert_eq!((found.kind(), found.name()), (SourceKind::Volume, "NQRUST-CONFIG:/config.yaml"));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use crate::ui::toolkit::form::Field;
 use base::encode;
 use model::config::rules::idle;
-use model::config::sources::{Combined, Entry, Kind};
+use model::config::sources::{Combined, CombinedEntry, SourceKind};
 use model::config::{self, Diagnostic, InstallConfig, Method, Mode, Role, Severity};
 
 /// The name of the document in diagnostics.
@@ -21,7 +21,7 @@ pub const NAME: &str = "answers on the console";
 #[derive(Clone, Default, PartialEq)]
 pub struct Answers {
     found: Value,
-    origins: BTreeMap<String, Kind>,
+    origins: BTreeMap<String, SourceKind>,
     given: BTreeMap<String, Option<Value>>,
 }
 
@@ -37,7 +37,7 @@ pub enum AnswerOrigin {
     /// The user answered.
     Answered,
     /// A source of the machine.
-    Found(Kind),
+    Found(SourceKind),
 }
 
 #[derive(Clone, Debug)]
@@ -51,7 +51,7 @@ impl Answers {
     #[must_use]
     pub fn on(found: &Combined) -> Self {
         let value = encode::json(&found.config);
-        let origin = |entry: &Entry| (entry.path.clone(), entry.source);
+        let origin = |entry: &CombinedEntry| (entry.path.clone(), entry.source);
         Self { found: value, origins: found.entries.iter().map(origin).collect(), given: BTreeMap::new() }
     }
 
@@ -262,19 +262,19 @@ mod tests {
     use serde_json::json;
 
     fn found(text: &str) -> Answers {
-        Answers::on(&combine(&[Document::yaml(Kind::Volume, "cidata", text)]).unwrap())
+        Answers::on(&combine(&[Document::yaml(SourceKind::Volume, "cidata", text)]).unwrap())
     }
 
     #[test]
     fn an_answer_is_stronger_than_what_was_found_and_both_know_where_they_come_from() {
         let mut answers = found("os: {hostname: node-1, dns_nameservers: [192.0.2.1, 192.0.2.2]}");
         assert_eq!(answers.text("os.dns_nameservers"), "192.0.2.1, 192.0.2.2");
-        assert_eq!(answers.origin("os.dns_nameservers"), Some(AnswerOrigin::Found(Kind::Volume)));
+        assert_eq!(answers.origin("os.dns_nameservers"), Some(AnswerOrigin::Found(SourceKind::Volume)));
         assert_eq!(answers.origin("token"), None);
         answers.give("os.hostname", Some(json!("node-1")));
         assert_eq!(
             answers.origin("os.hostname"),
-            Some(AnswerOrigin::Found(Kind::Volume)),
+            Some(AnswerOrigin::Found(SourceKind::Volume)),
             "nothing was changed"
         );
         answers.give("os.hostname", Some(json!("node-2")));

@@ -13,7 +13,7 @@ use base::failure::{Class, Classify, Failure, causes};
 use base::files;
 use model::cluster_file;
 use model::config::Secret;
-use model::config::sources::{Document, Effects, Gathering, Kind, Request, gather};
+use model::config::sources::{Document, Effects, Gathering, Request, SourceKind, gather};
 use model::machine::{Nodes, Selector};
 
 use super::boot;
@@ -185,8 +185,9 @@ struct Rehearsal<'a> {
 
 impl Effects for Rehearsal<'_> {
     fn medium(&mut self, _: Option<&Request>) -> Result<Vec<Document>> {
-        let one =
-            |(name, text): &(String, String)| Document::yaml(Kind::Defaults, name.clone(), text.clone());
+        let one = |(name, text): &(String, String)| {
+            Document::yaml(SourceKind::Defaults, name.clone(), text.clone())
+        };
         Ok(self.defaults.iter().map(one).collect())
     }
 
@@ -199,7 +200,7 @@ impl Effects for Rehearsal<'_> {
     }
 
     fn fetch(&mut self, _: &Request) -> Result<Document> {
-        Ok(Document::yaml(Kind::Url, self.name, self.text))
+        Ok(Document::yaml(SourceKind::Url, self.name, self.text))
     }
 }
 

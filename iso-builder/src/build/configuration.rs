@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use base::failure::{Class, Classify, Failure};
 use base::files;
-use model::config::sources::{Document, Kind, check_partial, combine};
+use model::config::sources::{Document, SourceKind, check_partial, combine};
 use model::config::{BootPassword, Distribution};
 use model::release::{Payload, Purpose};
 
@@ -24,8 +24,13 @@ const MENU_PASSWORD_FILE: &str = "boot/grub/password.cfg";
 pub(super) fn payloads(loaded: &Loaded, scratch: &Path) -> Result<Vec<(Payload, PathBuf)>> {
     let definition = &loaded.definition;
     let wanted = [
-        (&definition.install_defaults, "config/defaults.yaml", Purpose::InstallDefaults, Kind::Defaults),
-        (&definition.install_config, "config/install.yaml", Purpose::InstallConfig, Kind::Embedded),
+        (
+            &definition.install_defaults,
+            "config/defaults.yaml",
+            Purpose::InstallDefaults,
+            SourceKind::Defaults,
+        ),
+        (&definition.install_config, "config/install.yaml", Purpose::InstallConfig, SourceKind::Embedded),
     ];
     let (mut documents, mut payloads, mut texts) = (Vec::new(), Vec::new(), Vec::new());
     for (file, path, purpose, kind) in wanted {
@@ -56,7 +61,7 @@ pub(super) fn manifests(loaded: &Loaded) -> Result<Vec<(PathBuf, String)>> {
     let Some(embedded) = &definition.install_config else { return Ok(Vec::new()) };
     let mut documents = Vec::new();
     for (file, kind) in
-        [(definition.install_defaults.as_ref(), Kind::Defaults), (Some(embedded), Kind::Embedded)]
+        [(definition.install_defaults.as_ref(), SourceKind::Defaults), (Some(embedded), SourceKind::Embedded)]
     {
         documents.extend(file.map(|file| document(&loaded.resolve(file), kind)).transpose()?);
     }
@@ -72,7 +77,7 @@ pub(super) fn manifests(loaded: &Loaded) -> Result<Vec<(PathBuf, String)>> {
     Ok(combined.config.kubernetes.manifests.into_iter().map(named).collect())
 }
 
-fn document(path: &Path, kind: Kind) -> Result<Document> {
+fn document(path: &Path, kind: SourceKind) -> Result<Document> {
     let name = path.display().to_string();
     let text =
         files::read_text(path).class(Class::Invalid, || format!("reading the configuration {name}"))?;
@@ -110,7 +115,7 @@ fn check_distribution(definition: &Definition, texts: &[String]) -> Result<()> {
 /// Returns the password of the boot menu of a medium with these configurations: a menu has one only if a complete
 /// configuration is on the medium.
 fn check(mut documents: Vec<Document>) -> Result<Option<BootPassword>> {
-    let whole = documents.iter().any(|document| document.kind() == Kind::Embedded);
+    let whole = documents.iter().any(|document| document.kind() == SourceKind::Embedded);
     let checked = match documents.pop() {
         None => Ok(None),
         Some(only) if !whole => check_partial(only).map(|()| None),
@@ -130,7 +135,7 @@ mod tests {
     use super::*;
 
     fn told(defaults: Option<&str>, config: Option<&str>) -> Option<String> {
-        let parts = [(defaults, Kind::Defaults), (config, Kind::Embedded)];
+        let parts = [(defaults, SourceKind::Defaults), (config, SourceKind::Embedded)];
         let documents = parts
             .into_iter()
             .filter_map(|(text, kind)| text.map(|text| Document::yaml(kind, format!("{kind:?}"), text)));

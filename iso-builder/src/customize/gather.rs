@@ -11,7 +11,7 @@ use base::failure::{Class, Classify, Failure};
 use base::files::{read_at_most, read_text};
 use medium::customization::content::is_inner;
 use medium::customization::{Argument, Content, File, argument};
-use model::config::sources::{Document, Kind, combine, state};
+use model::config::sources::{Document, SourceKind, combine, state};
 use model::config::{BootPassword, InstallConfig, Invalid, Pem, Secret, rules, shape};
 use model::machine::{Nodes, Selector};
 
@@ -155,9 +155,11 @@ impl GatheredCustomisation {
         let mut passwords = Passwords::default();
         for (name, text) in &content.nodes {
             let file = self.origins.get(name).map_or_else(|| name.clone(), |path| path.display().to_string());
-            let mut documents: Vec<_> =
-                defaults.map(|(name, text)| Document::yaml(Kind::Defaults, name, text)).into_iter().collect();
-            documents.push(Document::yaml(Kind::Embedded, &file, text.expose()));
+            let mut documents: Vec<_> = defaults
+                .map(|(name, text)| Document::yaml(SourceKind::Defaults, name, text))
+                .into_iter()
+                .collect();
+            documents.push(Document::yaml(SourceKind::Embedded, &file, text.expose()));
             documents.push(parameters());
             match combine(&documents) {
                 Err(Invalid(found)) => mistakes.extend(found),

@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::{Content, FILE};
 use model::config::os::{Encoding, WriteFile};
-use model::config::sources::{Document, Kind};
+use model::config::sources::{Document, SourceKind};
 use model::config::{InstallConfig, Secret};
 use model::machine::{Identity, Nodes};
 
@@ -24,7 +24,7 @@ impl Content {
         let Some(chosen) = nodes.choose(identity)? else { return Ok(None) };
         let told = format!("the medium was customised and has {chosen}");
         let text = self.nodes.get(chosen.file).map_or("", Secret::expose);
-        Ok(Some((told, Document::yaml(Kind::Embedded, format!("{FILE}:/nodes/{}", chosen.file), text))))
+        Ok(Some((told, Document::yaml(SourceKind::Embedded, format!("{FILE}:/nodes/{}", chosen.file), text))))
     }
 
     /// Adds the medium's files to those that the node writes. A file that the configuration has too is the
@@ -74,7 +74,7 @@ mod tests {
         );
         assert_eq!(
             (document.kind(), document.name()),
-            (Kind::Embedded, "custom.img:/nodes/serial-CZ12.yaml")
+            (SourceKind::Embedded, "custom.img:/nodes/serial-CZ12.yaml")
         );
         assert!(content(&["serial-other.yaml"]).document(&identity()).unwrap().is_none());
         let error = content(&["node.yaml"]).document(&identity()).unwrap_err();

@@ -13,7 +13,7 @@ use crate::config::shape::join;
 use crate::config::{Cidr, InstallConfig, Role};
 
 /// What a rule of single nodes has found, and on which of them.
-struct Told {
+struct NodeFinding {
     /// Which layer has the value and where the file has it; none where no layer has it.
     place: Option<(Layer, String)>,
     finding: Finding,
@@ -22,7 +22,7 @@ struct Told {
 
 /// What the rules of single nodes find, in the places of the cluster file. `mistakes` are those that are known already.
 pub(super) fn check(file: &ClusterFile, nodes: &[ClusterNode], mistakes: &Mistakes) -> Vec<Finding> {
-    let mut all: Vec<Told> = Vec::new();
+    let mut all: Vec<NodeFinding> = Vec::new();
     let mut known: HashMap<_, usize> = HashMap::new();
     for (index, node) in nodes.iter().enumerate() {
         // Without its template half of a machine is missing, and every rule would say so.
@@ -39,7 +39,7 @@ pub(super) fn check(file: &ClusterFile, nodes: &[ClusterNode], mistakes: &Mistak
                 Entry::Occupied(at) => all[*at.get()].nodes.push(index),
                 Entry::Vacant(new) => {
                     new.insert(all.len());
-                    all.push(Told { place, finding, nodes: vec![index] });
+                    all.push(NodeFinding { place, finding, nodes: vec![index] });
                 }
             }
         }
@@ -70,7 +70,7 @@ fn told_the_ranges(file: &ClusterFile, config: &InstallConfig) -> InstallConfig 
     told
 }
 
-impl Told {
+impl NodeFinding {
     /// The finding where the file has what it is about, or could have it.
     fn placed(self, nodes: &[ClusterNode]) -> Vec<Finding> {
         let Self { place, finding, nodes: found } = self;

@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::Result;
 
 use super::diagnostic::{Diagnostic, Invalid};
-use super::sources::{self, Document, Kind};
+use super::sources::{self, Document, SourceKind};
 use super::{InstallConfig, Secret, password};
 use base::encode;
 use base::failure::{Class, Classify, Failure};
@@ -37,7 +37,7 @@ pub fn parse(text: &str, name: &str) -> Result<InstallConfig> {
 
 /// Reads and checks a document; every mistake and every warning with its place.
 pub fn check(text: &str, name: &str) -> Result<Accepted, Invalid> {
-    let combined = sources::combine(&[Document::yaml(Kind::File, name, text)])?;
+    let combined = sources::combine(&[Document::yaml(SourceKind::File, name, text)])?;
     Ok(Accepted { config: combined.config, warnings: combined.warnings })
 }
 

@@ -7,7 +7,7 @@ use super::networks::{KEYS, NetworkDifference, Networks};
 use crate::node::cluster::ClusterMember;
 use crate::node::network::management_device;
 use base::failure::{Class, Failure};
-use model::config::sources::{Document, Kind, combine};
+use model::config::sources::{Document, SourceKind, combine};
 use model::config::{Diagnostic, InstallConfig, Invalid, Method, Role};
 
 /// The message for keys that are no networks.
@@ -44,13 +44,13 @@ impl NetworkChange {
     /// The change of the document `text` by `part`, which has keys of the networks only, each replaced as a whole. `names` are
     /// the names of the two in messages. All mistakes are in one error ([`Class::Invalid`]).
     pub fn read(text: &str, part: &str, names: (&str, &str)) -> anyhow::Result<Self> {
-        let document = Document::yaml(Kind::File, names.0, text);
-        let part = Document::yaml(Kind::File, names.1, part).part(&KEYS, OTHERS);
+        let document = Document::yaml(SourceKind::File, names.0, text);
+        let part = Document::yaml(SourceKind::File, names.1, part).part(&KEYS, OTHERS);
         let refused = |invalid: Invalid| {
             let what = format!("the networks in {} cannot be those of this node\n{invalid}", names.1);
             anyhow::Error::from(Failure::new(Class::Invalid, what).because(invalid))
         };
-        let before = combine(&[Document::yaml(Kind::File, names.0, text)]).map_err(refused)?.config;
+        let before = combine(&[Document::yaml(SourceKind::File, names.0, text)]).map_err(refused)?.config;
         let after = combine(&[document, part]).map_err(refused)?;
         let about = |said: &Diagnostic| KEYS.iter().any(|key| said.path.starts_with(key));
         let remarks = after.warnings.into_iter().filter(about).collect();

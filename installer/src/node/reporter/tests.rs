@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use super::*;
 use base::files;
-use model::fleet::Line;
+use model::fleet::ReportLine;
 use model::machine::Identity;
 use uuid::Uuid;
 
@@ -54,18 +54,18 @@ fn stages(state: StageState, detail: &str) -> Vec<Stage> {
 }
 
 /// The reports about the node, with their runs.
-fn told(server: &Server) -> Vec<(Uuid, Node)> {
+fn told(server: &Server) -> Vec<(Uuid, NodeReport)> {
     let mut told = Vec::new();
     for request in server.requests() {
         assert!(!request.split_once("\r\n\r\n").unwrap().1.contains("MARK"), "{request}");
         let mut run = Uuid::nil();
         for line in request.split_once("\r\n\r\n").unwrap().1.lines() {
             match serde_json::from_str(line).unwrap() {
-                Line::Hello(hello) => {
+                ReportLine::Hello(hello) => {
                     assert_eq!(hello.hostname.as_deref(), Some("node-1"));
                     run = hello.run;
                 }
-                Line::Node(node) => told.push((run, node)),
+                ReportLine::Node(node) => told.push((run, node)),
                 other => panic!("{other:?}"),
             }
         }
@@ -90,18 +90,18 @@ fn a_node_goes_on_with_the_story_of_its_install_until_it_is_ready() {
     }
     reporter.tell(&stages(StageState::Done, "the cluster has begun"));
     reporter.conclude().unwrap();
-    let failed = Node {
+    let failed = NodeReport {
         ready: false,
         failed: true,
         stage: "ready".into(),
         detail: "refused: [hidden]".into(),
         next: Some("Do it.".into()),
     };
-    let ready = Node {
+    let ready = NodeReport {
         ready: true,
         stage: "ready".into(),
         detail: "the cluster has begun".into(),
-        ..Node::default()
+        ..NodeReport::default()
     };
     assert_eq!(told(&server), [(run, failed), (run, ready)]);
     assert!(!file.exists());

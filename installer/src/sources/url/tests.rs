@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::{fetch, retry};
 use base::digest::Digest;
 use base::failure::{Class, class_of, render};
-use model::config::sources::{Kind, Request};
+use model::config::sources::{Request, SourceKind};
 use testing::http::{AUTHORITY, Answer, Fake, Manner, encrypted};
 use transfer::download::RetryPolicy;
 
@@ -68,7 +68,7 @@ fn a_document_comes_however_late_the_server_is_ready() {
     let request =
         Request { sha256: Some(Digest::of(DOCUMENT.as_bytes()).to_string()), ..request(url.clone()) };
     let document = fetch(&request, quick()).unwrap();
-    assert_eq!((document.kind(), document.name()), (Kind::Url, url.as_str()));
+    assert_eq!((document.kind(), document.name()), (SourceKind::Url, url.as_str()));
     let combined = model::config::sources::combine(&[document]).unwrap();
     assert_eq!(combined.config.os.hostname.as_deref(), Some("fetched"));
 }
@@ -108,7 +108,7 @@ fn an_authority_that_is_given_is_trusted_and_nobody_else() {
     let error = fetch(&request(url.clone()), quick()).unwrap_err();
     assert_eq!(class_of(&error), Class::Network);
     let trusting = Request { authorities: vec![AUTHORITY.to_owned()], ..request(url) };
-    assert_eq!(fetch(&trusting, quick()).unwrap().kind(), Kind::Url);
+    assert_eq!(fetch(&trusting, quick()).unwrap().kind(), SourceKind::Url);
 }
 
 #[test]

@@ -26,7 +26,7 @@ use crate::usb_stick::{self, StickSurvey, StickVolume};
 use base::command::{Invocation, Runner, SystemRunner};
 use base::files;
 use model::config::redact::{Secrets, without_secrets};
-use model::config::sources::{Combined, Document, Kind, combine};
+use model::config::sources::{Combined, Document, SourceKind, combine};
 use model::config::{self, InstallConfig};
 
 /// Where support bundles are kept; readable by root only.
@@ -197,7 +197,7 @@ impl NodeControl for ThisNode {
 
     fn network(&self) -> Result<PresentNetwork> {
         let text = files::read_text(&below(&self.root, DOCUMENT))?;
-        let found = combine(&[Document::yaml(Kind::File, DOCUMENT, text)])?;
+        let found = combine(&[Document::yaml(SourceKind::File, DOCUMENT, text)])?;
         // Every value is from the document, which need not be shown at each.
         let answers = Answers::on(&Combined { entries: Vec::new(), ..found });
         Ok(PresentNetwork { answers, nics: Inventory::scan(&self.roots())?.nics })

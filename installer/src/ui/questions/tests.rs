@@ -20,7 +20,7 @@ use crate::ui::toolkit::Key;
 use crate::ui::toolkit::testing::{shown, theme};
 use crate::usb_stick::{StickFormat, StickSurvey, StickVolume};
 use model::config::Secret;
-use model::config::sources::{Document, Kind, combine};
+use model::config::sources::{Document, SourceKind, combine};
 
 /// A machine with two disks and two cards.
 pub(super) fn facts() -> ConversationFacts {
@@ -39,7 +39,7 @@ pub(super) fn facts() -> ConversationFacts {
 
 /// A conversation that begins, on top of what was found.
 fn begun(found: &str) -> Conversation {
-    let found = combine(&[Document::yaml(Kind::Volume, "cidata", found)]).unwrap();
+    let found = combine(&[Document::yaml(SourceKind::Volume, "cidata", found)]).unwrap();
     Conversation::new(facts(), Answers::on(&found))
 }
 

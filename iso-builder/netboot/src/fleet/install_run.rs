@@ -6,7 +6,7 @@ use std::time::Duration;
 use base::failure::Class;
 use base::progress::{self, Event, measure};
 use jiff::Timestamp;
-use model::fleet::{self, Failed, Hello, Line, Node};
+use model::fleet::{self, Hello, NodeReport, ReportLine, RunFailure};
 use uuid::Uuid;
 
 use super::stage::MachineStage;
@@ -72,7 +72,7 @@ pub struct InstallRun {
     /// While a step whose length is known runs.
     pub work: Option<StepProgress>,
     pub message: String,
-    pub failure: Option<Failed>,
+    pub failure: Option<RunFailure>,
     pub log: String,
     /// The exit code, once the run has ended.
     pub ended: Option<u8>,
@@ -89,10 +89,10 @@ pub enum RunOutcome {
 }
 
 /// Parses and checks the lines of a report. Lines of an unknown kind are ignored: a newer installer may send more.
-pub fn read(body: &[u8]) -> Result<(Hello, Vec<Line>), InvalidReport> {
+pub fn read(body: &[u8]) -> Result<(Hello, Vec<ReportLine>), InvalidReport> {
     let text = std::str::from_utf8(body).map_err(|_| InvalidReport::Text)?;
     let mut lines = text.lines();
-    let Some(Line::Hello(hello)) = lines.next().and_then(|line| serde_json::from_str(line).ok()) else {
+    let Some(ReportLine::Hello(hello)) = lines.next().and_then(|line| serde_json::from_str(line).ok()) else {
         return Err(InvalidReport::Format);
     };
     if hello.v != fleet::VERSION {
@@ -112,10 +112,10 @@ pub fn read(body: &[u8]) -> Result<(Hello, Vec<Line>), InvalidReport> {
     Ok((hello, found))
 }
 
-fn check(line: &Line) -> Result<(), InvalidReport> {
+fn check(line: &ReportLine) -> Result<(), InvalidReport> {
     match line {
-        Line::Hello(_) => Err(InvalidReport::Format),
-        Line::Event(event) => {
+        ReportLine::Hello(_) => Err(InvalidReport::Format),
+        ReportLine::Event(event) => {
             let name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
             if event.step.is_empty() || event.step.len() > 64 || !event.step.chars().all(name) {
                 return Err(InvalidReport::Text);
@@ -127,18 +127,18 @@ fn check(line: &Line) -> Result<(), InvalidReport> {
             }
             long(&event.message)
         }
-        Line::Failure(Failed { causes, hints, .. }) => {
+        ReportLine::Failure(RunFailure { causes, hints, .. }) => {
             if causes.len() > 64 || hints.len() > 64 {
                 return Err(InvalidReport::Number);
             }
             causes.iter().chain(hints).try_for_each(|text| long(text))
         }
-        Line::Node(Node { stage, detail, next, .. }) => {
+        ReportLine::Node(NodeReport { stage, detail, next, .. }) => {
             short(stage, 64)?;
             [Some(detail), next.as_ref()].into_iter().flatten().try_for_each(|text| long(text))
         }
-        Line::Log(log) if log.len() > LOG => Err(InvalidReport::Text),
-        Line::Log(_) => Ok(()),
+        ReportLine::Log(log) if log.len() > LOG => Err(InvalidReport::Text),
+        ReportLine::Log(_) => Ok(()),
     }
 }
 
@@ -179,20 +179,20 @@ impl InstallRun {
     }
 
     /// Applies the checked lines of one report. Events that were applied before change nothing.
-    pub fn receive(&mut self, hello: &Hello, lines: &[Line], now: Moment) {
+    pub fn receive(&mut self, hello: &Hello, lines: &[ReportLine], now: Moment) {
         self.last_report = now;
         self.hostname = hello.hostname.clone().or(self.hostname.take());
         self.product = hello.product.clone().or(self.product.take());
         for line in lines {
             match line {
-                Line::Event(event) if event.seq > self.seq => {
+                ReportLine::Event(event) if event.seq > self.seq => {
                     self.seq = event.seq;
                     self.event(event, now);
                 }
-                Line::Failure(failed) => self.failure = Some(failed.clone()),
-                Line::Log(log) => self.log.clone_from(log),
-                Line::Node(node) => self.node(node, now),
-                Line::Hello(_) | Line::Event(_) => {}
+                ReportLine::Failure(failed) => self.failure = Some(failed.clone()),
+                ReportLine::Log(log) => self.log.clone_from(log),
+                ReportLine::Node(node) => self.node(node, now),
+                ReportLine::Hello(_) | ReportLine::Event(_) => {}
             }
         }
     }
@@ -215,17 +215,17 @@ impl InstallRun {
     }
 
     /// Applies a report of the installed node, even if the end of its install was never reported.
-    fn node(&mut self, node: &Node, now: Moment) {
+    fn node(&mut self, node: &NodeReport, now: Moment) {
         (self.ended, self.work) = (Some(0), None);
         self.message = format!("{}: {}", node.stage, node.detail);
-        self.failure = node.failed.then(|| Failed {
+        self.failure = node.failed.then(|| RunFailure {
             causes: vec![self.message.clone()],
             hints: node.next.iter().cloned().collect(),
             exit_code: Class::Join.exit_code(),
         });
         let stage = match node {
-            Node { ready: true, .. } => MachineStage::Joined,
-            Node { failed: true, .. } => MachineStage::NotJoined,
+            NodeReport { ready: true, .. } => MachineStage::Joined,
+            NodeReport { failed: true, .. } => MachineStage::NotJoined,
             _ => MachineStage::Joining,
         };
         self.enter(stage, now);

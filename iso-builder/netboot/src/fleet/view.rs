@@ -1,6 +1,6 @@
 //! The fleet as it is shown: what the page and the JSON of `/v1/fleet` are made of. Times are RFC 3339.
 
-use model::fleet::Failed;
+use model::fleet::RunFailure;
 use model::machine::{Identity, Selector};
 use serde::Serialize;
 
@@ -116,7 +116,7 @@ pub struct MachineRow {
     pub message: Option<String>,
     /// The progress of the present step.
     pub progress: Option<InstallProgress>,
-    pub error: Option<Failed>,
+    pub error: Option<RunFailure>,
     /// What an operator has to do.
     pub next: Option<String>,
     /// Whether there is a log.

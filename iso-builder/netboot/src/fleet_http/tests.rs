@@ -16,7 +16,7 @@ use crate::test_support::{NODE, medium};
 use base::progress::Progress;
 use installer::fleet::{self, Reporter, ReporterSetup};
 use model::config::Secret;
-use model::fleet::Failed;
+use model::fleet::RunFailure;
 use model::machine::Identity;
 use model::release::MediumKind;
 
@@ -86,7 +86,7 @@ fn an_installer_that_was_booted_reports_and_is_seen() {
     drop(progress.step("image", "Writing the OS image", Some(9)));
     reporter.fall_silent();
     progress.finish("Installation failed", 6);
-    let failed = Failed { causes: vec!["the disk is gone".into()], hints: Vec::new(), exit_code: 6 };
+    let failed = RunFailure { causes: vec!["the disk is gone".into()], hints: Vec::new(), exit_code: 6 };
     reporter.conclude(Some((failed, "all of it\n".into())));
     let json = json();
     let machines = json["machines"].as_array().unwrap();

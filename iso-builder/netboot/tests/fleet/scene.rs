@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use base::progress::{Event as Told, StepState};
 use model::config::Secret;
-use model::fleet::{Failed, Hello, Line, Node};
+use model::fleet::{Hello, NodeReport, ReportLine, RunFailure};
 use model::machine::{Identity, Selector};
 use netboot::configurations::Configurations;
 use netboot::fleet::routes::{Fleet, FleetReply, FleetRequest, FleetSources};
@@ -226,18 +226,20 @@ impl Run<'_> {
             }
             Come::Rebooting => self.done(25),
             Come::Installed => self.done(700),
-            Come::Joining => self.node(Node {
+            Come::Joining => self.node(NodeReport {
                 stage: "server".into(),
                 detail: "https://192.0.2.10:9345 does not answer: connection refused".into(),
-                ..Node::default()
+                ..NodeReport::default()
             }),
-            Come::Joined => self.node(Node { ready: true, stage: "ready".into(), ..Node::default() }),
-            Come::NotJoined => self.node(Node {
+            Come::Joined => {
+                self.node(NodeReport { ready: true, stage: "ready".into(), ..NodeReport::default() })
+            }
+            Come::NotJoined => self.node(NodeReport {
                 failed: true,
                 stage: "registered".into(),
                 detail: "the cluster has another node of this name".into(),
                 next: Some("Give the node a name of its own in `os.hostname`.".into()),
-                ..Node::default()
+                ..NodeReport::default()
             }),
             Come::Failed => self.failed(
                 &[
@@ -314,7 +316,7 @@ impl Run<'_> {
             self.at = NOW.0 - ago - 2 * (2 - index as u64);
             let (bytes, total) = (Some(total / 100 * part), Some(total));
             let event = Told { bytes, total, ..self.event(step, message, state) };
-            self.send(&[Line::Event(event)]);
+            self.send(&[ReportLine::Event(event)]);
         }
     }
 
@@ -332,14 +334,14 @@ impl Run<'_> {
         );
         self.at = NOW.0 - ago;
         let end = Told { exit_code: Some(0), ..self.event("run", "Installation complete", StepState::Done) };
-        self.send(&[Line::Event(end)]);
+        self.send(&[ReportLine::Event(end)]);
     }
 
     /// An install, and a report of its node.
-    fn node(&mut self, node: Node) {
+    fn node(&mut self, node: NodeReport) {
         self.done(700);
         self.at = NOW.0 - 80;
-        self.send(&[Line::Node(node)]);
+        self.send(&[ReportLine::Node(node)]);
     }
 
     fn failed(&mut self, causes: &[&str], hints: &[&str]) {
@@ -354,7 +356,7 @@ impl Run<'_> {
         self.step("image", "Writing the OS image", StepState::Failed);
         let end = Told { exit_code: Some(6), ..self.event("run", "Installation failed", StepState::Failed) };
         let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
-        let failure = Failed { causes: texts(causes), hints: texts(hints), exit_code: 6 };
+        let failure = RunFailure { causes: texts(causes), hints: texts(hints), exit_code: 6 };
         let log = format!(
             "[  214.882113] nvme0n1: I/O Cmd(0x1) @ LBA 12582912, 2048 blocks, I/O Error (sct 0x2 / sc 0x80)\n\
              [  214.882117] critical medium error, dev nvme0n1, sector 12582912 op 0x1:(WRITE)\n\n\
@@ -367,12 +369,12 @@ impl Run<'_> {
              error: {}\n",
             causes.join("\n  because: ")
         );
-        self.send(&[Line::Event(end), Line::Failure(failure), Line::Log(log)]);
+        self.send(&[ReportLine::Event(end), ReportLine::Failure(failure), ReportLine::Log(log)]);
     }
 
     fn step(&mut self, step: &str, message: &str, state: StepState) {
         let event = self.event(step, message, state);
-        self.send(&[Line::Event(event)]);
+        self.send(&[ReportLine::Event(event)]);
     }
 
     fn event(&mut self, step: &str, message: &str, state: StepState) -> Told {
@@ -392,11 +394,11 @@ impl Run<'_> {
         }
     }
 
-    fn send(&self, lines: &[Line]) {
+    fn send(&self, lines: &[ReportLine]) {
         let hostname = Some(self.name.to_owned()).filter(|name| !name.starts_with('<'));
         let product = Some("NQRust Hypervisor 0.1.0".to_owned());
         let hello = Hello { v: 1, run: Uuid::from_u128(7), machine: Identity::default(), hostname, product };
-        let lines = [Line::Hello(hello)].into_iter().chain(lines.iter().cloned());
+        let lines = [ReportLine::Hello(hello)].into_iter().chain(lines.iter().cloned());
         let body: String = lines.map(|line| serde_json::to_string(&line).unwrap() + "\n").collect();
         let path = format!("/v1/report/{}", self.scene.tokens[self.name]);
         let request =
@@ -425,6 +427,6 @@ impl Scene {
     pub(crate) fn finish(&self, name: &str) {
         let mut run = Run { scene: self, name, seq: 1000, at: NOW.0 };
         let end = Told { exit_code: Some(0), ..run.event("run", "Installation complete", StepState::Done) };
-        run.send(&[Line::Event(end)]);
+        run.send(&[ReportLine::Event(end)]);
     }
 }

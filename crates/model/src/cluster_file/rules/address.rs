@@ -20,7 +20,7 @@ pub(super) fn is_known(file: &ClusterFile, nodes: &[ClusterNode]) -> Vec<Finding
 }
 
 /// The address moves from machine to machine, so no machine has it as its own.
-pub(super) fn is_nobodys(file: &ClusterFile, nodes: &[ClusterNode]) -> Vec<Finding> {
+pub(super) fn is_no_nodes_own(file: &ClusterFile, nodes: &[ClusterNode]) -> Vec<Finding> {
     let shared = file.shared_config();
     let owner = |ip: Ipv4Addr| {
         let has = |node: &&ClusterNode| {
@@ -50,7 +50,7 @@ pub(super) fn is_certified(file: &ClusterFile, nodes: &[ClusterNode]) -> Vec<Fin
     let shared = file.shared_config();
     let Some(url) = &shared.server_url else { return Vec::new() };
     // An address that the cluster should not have at all needs no certificate.
-    if is_nobodys(file, nodes).iter().any(|finding| finding.path == URL) {
+    if is_no_nodes_own(file, nodes).iter().any(|finding| finding.path == URL) {
         return Vec::new();
     }
     let host = host(url);

@@ -30,7 +30,7 @@ const RULES: &[Rule] = &[
     counts::witness_fits,
     counts::copies_have_room,
     address::is_known,
-    address::is_nobodys,
+    address::is_no_nodes_own,
     address::is_certified,
     plan::one_subnet,
     plan::one_packet_size,

@@ -33,7 +33,7 @@ const TAKEN: [&str; 22] = [
 ];
 
 /// A node that installs itself and has no login would have to be installed again.
-pub(super) fn somebody_can_log_in(config: &InstallConfig) -> Vec<Finding> {
+pub(super) fn a_login_is_possible(config: &InstallConfig) -> Vec<Finding> {
     let os = &config.os;
     let rancher = os.password.is_some() || os.password_file.is_some() || !os.ssh_authorized_keys.is_empty();
     let further = os.users.iter().any(|user| user.password.is_some() || !user.ssh_authorized_keys.is_empty());

@@ -41,7 +41,7 @@ type Rule = fn(&InstallConfig) -> Vec<Finding>;
 const RULES: &[Rule] = &[
     document::scheme_version,
     document::superfluous_keys,
-    access::somebody_can_log_in,
+    access::a_login_is_possible,
     access::one_password,
     access::passwords_are_strong,
     access::users_are_further_ones,

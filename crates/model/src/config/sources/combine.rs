@@ -7,7 +7,7 @@ use std::fmt;
 
 use serde_json::{Map, Value};
 
-use super::Kind;
+use super::SourceKind;
 use super::document::{Document, Part};
 use super::merge::Piece;
 use crate::config::diagnostic::{Diagnostic, Invalid, Problem, Ranges, Severity};
@@ -28,7 +28,7 @@ const WIDTH: usize = 60;
 pub struct Combined {
     pub config: InstallConfig,
     /// Where each value came from, by path. What no source gives is not listed.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<CombinedEntry>,
     /// Certificates (PEM) of authorities to trust beside the usual ones.
     pub authorities: Vec<String>,
     /// Document by document.
@@ -37,11 +37,11 @@ pub struct Combined {
 
 /// One value and its place.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct Entry {
+pub struct CombinedEntry {
     /// Dotted key.
     #[serde(skip)]
     pub path: String,
-    pub source: Kind,
+    pub source: SourceKind,
     /// The document, as diagnostics name it.
     pub file: String,
     /// From 1.
@@ -52,7 +52,7 @@ pub struct Entry {
     pub value: Option<String>,
 }
 
-impl fmt::Display for Entry {
+impl fmt::Display for CombinedEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { path, source, file, line, column, value } = self;
         let value = value.as_deref().unwrap_or("[hidden]");
@@ -255,10 +255,13 @@ impl Examined {
     fn lacking(&self, documents: &[Document], nearest: usize, at: &str) -> usize {
         let written = |(document, walk): (&Document, &Walk)| {
             let kind = document.kind();
-            let written = matches!(kind, Kind::Embedded | Kind::Volume | Kind::Url | Kind::File);
+            let written = matches!(
+                kind,
+                SourceKind::Embedded | SourceKind::Volume | SourceKind::Url | SourceKind::File
+            );
             written && walk.places.contains_key(at)
         };
-        let given = documents[nearest].kind() == Kind::KernelParameters;
+        let given = documents[nearest].kind() == SourceKind::KernelParameters;
         let having = || documents.iter().zip(&self.walks).rposition(written);
         given.then(having).flatten().unwrap_or(nearest)
     }
@@ -276,12 +279,12 @@ impl Examined {
         }
     }
 
-    fn entries(&self, documents: &[Document], merged: &Piece) -> Vec<Entry> {
+    fn entries(&self, documents: &[Document], merged: &Piece) -> Vec<CombinedEntry> {
         let hidden: Vec<_> = self.walks.iter().map(|walk| Ranges::new(walk.hidden.clone())).collect();
         let entry = |(path, source, value): (String, usize, Value)| {
             let span = self.place(source, &path);
             let hidden = hidden[source].contains(span.start);
-            Entry {
+            CombinedEntry {
                 source: documents[source].kind(),
                 file: documents[source].name().to_owned(),
                 line: span.line,

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use serde_json::Value;
 
-use super::{Kind, cmdline};
+use super::{SourceKind, cmdline};
 use crate::config::diagnostic::{Problem, Source};
 use crate::config::shape::Shape;
 use crate::config::span::Span;
@@ -16,7 +16,7 @@ pub const COMMAND_LINE: &str = "kernel command line";
 /// A document with the name that diagnostics give it.
 #[derive(Debug)]
 pub struct Document {
-    kind: Kind,
+    kind: SourceKind,
     name: String,
     text: String,
     content: Result<DocumentContent, Problem>,
@@ -63,7 +63,7 @@ pub(super) struct Refused {
 impl Document {
     /// A YAML document. That it is none comes to light when it is checked.
     #[must_use]
-    pub fn yaml(kind: Kind, name: impl Into<String>, text: impl Into<String>) -> Self {
+    pub fn yaml(kind: SourceKind, name: impl Into<String>, text: impl Into<String>) -> Self {
         let text = text.into();
         let content = tree::read(&text).map(|tree| DocumentContent {
             root: tree.root,
@@ -81,14 +81,14 @@ impl Document {
         let text = line.trim_end().replace(['\n', '\r'], " ");
         let cmdline::Parameters { root, problems, hidden } = cmdline::parse(&text, shape);
         let content = Ok(DocumentContent { root, comments: Vec::new(), problems, hidden });
-        let (kind, name) = (Kind::KernelParameters, COMMAND_LINE.to_owned());
+        let (kind, name) = (SourceKind::KernelParameters, COMMAND_LINE.to_owned());
         Self { kind, name, text, content, refused: Vec::new(), part: None }
     }
 
     /// The answers from the console: a part of a configuration with canonical keys.
     #[must_use]
     pub fn answers(answers: &Value) -> Self {
-        Self::yaml(Kind::Console, "answers on the console", base::encode::yaml(answers))
+        Self::yaml(SourceKind::Console, "answers on the console", base::encode::yaml(answers))
     }
 
     /// Makes the key at `path` a mistake in this document.
@@ -107,7 +107,7 @@ impl Document {
     }
 
     #[must_use]
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> SourceKind {
         self.kind
     }
 

@@ -25,14 +25,14 @@ mod tests;
 
 use std::fmt;
 
-pub use combine::{Combined, Entry, check_partial, combine};
+pub use combine::{Combined, CombinedEntry, check_partial, combine};
 pub use document::Document;
 pub use state::{Effects, Gathering, Request, gather};
 
 /// A source, the weakest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Kind {
+pub enum SourceKind {
     /// What the image definition gives every machine.
     Defaults,
     /// What was embedded in the medium.
@@ -49,7 +49,7 @@ pub enum Kind {
     Console,
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for SourceKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Defaults => "image defaults",

@@ -12,7 +12,7 @@
 use anyhow::Result;
 
 use super::combine::{Combined, Examined, authorities, combine, salvage};
-use super::{Document, Kind};
+use super::{Document, SourceKind};
 use crate::config::shape::{self, Shape};
 use crate::config::{InstallConfig, Invalid};
 use base::failure::{Class, Failure};
@@ -166,10 +166,13 @@ impl<'s> GatheringMachine<'s> {
             Want::Fetch(_) => self.url = Stage::Asked,
             Want::Nothing => {}
         }
-        let kept = documents.into_iter().filter(|document| !(self.file && document.kind() == Kind::Embedded));
+        let kept =
+            documents.into_iter().filter(|document| !(self.file && document.kind() == SourceKind::Embedded));
         let message = "a document that was fetched does not name another one";
         let chained = |document: Document| match document.kind() {
-            Kind::Url => CHAIN.iter().fold(document, |d, path| d.refuse(path, "chained-config-url", message)),
+            SourceKind::Url => {
+                CHAIN.iter().fold(document, |d, path| d.refuse(path, "chained-config-url", message))
+            }
             _ => document,
         };
         let kept: Vec<_> = kept.map(chained).collect();
@@ -241,7 +244,7 @@ fn trust(config: &mut InstallConfig, authorities: &[String]) {
 }
 
 fn put_together(documents: &[Document]) -> Result<Combined> {
-    if documents.iter().all(|document| document.kind() == Kind::Defaults || document.is_empty()) {
+    if documents.iter().all(|document| document.kind() == SourceKind::Defaults || document.is_empty()) {
         return Err(Failure::new(Class::Invalid, "there is no install configuration")
             .hint("Give one with --config, or by one of the sources in docs/configuration.md.")
             .into());

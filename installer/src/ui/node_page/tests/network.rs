@@ -9,7 +9,7 @@ use crate::node::network_trial::{
 };
 use crate::ui::answers::Answers;
 use crate::ui::toolkit::page::Tone;
-use model::config::sources::{Combined, Document, Kind, combine};
+use model::config::sources::{Combined, Document, SourceKind, combine};
 
 const DOCUMENT: &str = "server_url: https://192.0.2.110\ntoken: a-long-and-random-shared-text\n\
     os: {hostname: node-2, dns_nameservers: [192.0.2.53]}\ninstall:\n  mode: join\n  role: worker\n  management_interface:\n    \
@@ -17,7 +17,7 @@ const DOCUMENT: &str = "server_url: https://192.0.2.110\ntoken: a-long-and-rando
     gateway: 192.0.2.1\n  networks: [{name: storage, interfaces: [{name: ens5}]}]\n";
 
 fn present() -> PresentNetwork {
-    let found = combine(&[Document::yaml(Kind::File, "/oem/node.yaml", DOCUMENT)]).unwrap();
+    let found = combine(&[Document::yaml(SourceKind::File, "/oem/node.yaml", DOCUMENT)]).unwrap();
     let nic = |name: &str, mac: &str, carrier| Nic {
         name: name.into(),
         mac: mac.into(),

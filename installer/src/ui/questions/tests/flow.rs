@@ -180,7 +180,7 @@ fn a_configuration_is_read_from_a_volume_that_came_later_or_fetched_from_a_url()
         press(&mut state, &[Key::Enter]),
         [ConversationEffect::Fetch(ConfigOrigin::Url("http://a/b.yaml".into()))]
     );
-    let found = combine(&[Document::yaml(Kind::Url, "u", "os: {hostname: node-9}")]).unwrap();
+    let found = combine(&[Document::yaml(SourceKind::Url, "u", "os: {hostname: node-9}")]).unwrap();
     state.step(ConversationInput::Ended(EffectOutcome::Fetched(Ok(Box::new(found)))), Duration::ZERO);
     assert_eq!(title(&mut state), "Install: what this machine becomes");
     assert_eq!(state.answers.text("os.hostname"), "node-9");

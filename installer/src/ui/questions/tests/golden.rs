@@ -41,7 +41,7 @@ fn disks_that_are_in_use_or_cannot_be_read_are_drawn_as_recorded() {
     };
     facts.inventory.disks[0].holders.push(root);
     facts.inventory.disks[1].unread = Some("/dev/sdb: Input/output error (os error 5)".into());
-    let found = combine(&[Document::yaml(Kind::Volume, "cidata", "os: {}")]).unwrap();
+    let found = combine(&[Document::yaml(SourceKind::Volume, "cidata", "os: {}")]).unwrap();
     let mut state = Conversation::new(facts, Answers::on(&found));
     press(&mut state, &[Key::Function(8)]);
     compare("disks-trouble", &mut state);

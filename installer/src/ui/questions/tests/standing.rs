@@ -24,7 +24,7 @@ fn present() -> ShownNode {
 /// The conversation of an automatic install that has left a node as it is.
 pub(super) fn left() -> Conversation {
     let answers = "{install: {automatic: true, device: /dev/sda, mode: install}, os: {hostname: node-1, password: correct horse}}";
-    let found = combine(&[Document::yaml(Kind::Volume, "cidata", answers)]).unwrap();
+    let found = combine(&[Document::yaml(SourceKind::Volume, "cidata", answers)]).unwrap();
     let left =
         ShownNodes { nodes: vec![present()], why: "Nothing is written: install.reinstall is false.".into() };
     Conversation::new(ConversationFacts { left: Some(left), ..facts() }, Answers::on(&found))

@@ -29,7 +29,7 @@ fn end(seq: u64, code: u8) -> Event {
     Event { exit_code: Some(code), message: "over".into(), ..event(seq, "run", StepState::Done) }
 }
 
-pub(crate) fn told(lines: impl IntoIterator<Item = Line>) -> InstallRun {
+pub(crate) fn told(lines: impl IntoIterator<Item = ReportLine>) -> InstallRun {
     let mut run = InstallRun::new(Uuid::from_u128(1), NOW);
     for (seconds, line) in lines.into_iter().enumerate() {
         run.receive(&hello(1), &[line], NOW.plus(seconds as u64));
@@ -38,7 +38,7 @@ pub(crate) fn told(lines: impl IntoIterator<Item = Line>) -> InstallRun {
 }
 
 fn events(events: impl IntoIterator<Item = Event>) -> InstallRun {
-    told(events.into_iter().map(Line::Event))
+    told(events.into_iter().map(ReportLine::Event))
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn a_step_with_a_length_has_a_percentage_a_rate_and_an_end_in_sight() {
     assert_eq!((work.percent(), work.rate(), work.left()), (30, Some(100), Some(7)));
     assert_eq!((run.stage, run.since, run.last_report), (MachineStage::Writing, NOW, NOW.plus(2)));
     let mut run = run;
-    run.receive(&hello(1), &[Line::Event(counted(5, StepState::Done, 1000))], NOW.plus(9));
+    run.receive(&hello(1), &[ReportLine::Event(counted(5, StepState::Done, 1000))], NOW.plus(9));
     assert_eq!((run.work, run.steps[0].until), (None, Some(NOW.plus(9))));
 }
 
@@ -78,7 +78,7 @@ fn what_comes_twice_or_late_changes_nothing() {
         event(3, "image", StepState::Started),
     ];
     let once = events(all.clone());
-    let twice = told(all.clone().into_iter().chain(all).map(Line::Event));
+    let twice = told(all.clone().into_iter().chain(all).map(ReportLine::Event));
     assert_eq!(once.steps, twice.steps);
     assert_eq!((once.stage, once.since), (twice.stage, twice.since));
 }
@@ -101,20 +101,20 @@ fn the_stage_begins_with_a_step_and_the_run_ends_it() {
 
 #[test]
 fn why_it_failed_and_the_log_come_after_the_last_event() {
-    let failed = Failed { causes: vec!["a".into(), "b".into()], hints: vec!["c".into()], exit_code: 6 };
+    let failed = RunFailure { causes: vec!["a".into(), "b".into()], hints: vec!["c".into()], exit_code: 6 };
     let run = told([
-        Line::Event(end(1, 6)),
-        Line::Failure(failed.clone()),
-        Line::Log("one".into()),
-        Line::Log("two".into()),
+        ReportLine::Event(end(1, 6)),
+        ReportLine::Failure(failed.clone()),
+        ReportLine::Log("one".into()),
+        ReportLine::Log("two".into()),
     ]);
     assert_eq!((run.failure, run.log.as_str()), (Some(failed), "two"));
 }
 
 #[test]
 fn lines_that_no_installer_makes_are_refused() {
-    let greeting = serde_json::to_string(&Line::Hello(hello(1))).unwrap();
-    let good = serde_json::to_value(Line::Event(event(1, "image", StepState::Started))).unwrap();
+    let greeting = serde_json::to_string(&ReportLine::Hello(hello(1))).unwrap();
+    let good = serde_json::to_value(ReportLine::Event(event(1, "image", StepState::Started))).unwrap();
     let with = |key: &str, value: serde_json::Value| {
         let mut line = good.clone();
         line["event"][key] = value;
@@ -154,7 +154,7 @@ fn lines_that_no_installer_makes_are_refused() {
     }
     assert_eq!(read(b"\xff").unwrap_err(), InvalidReport::Text);
     let shouted = Hello { hostname: Some("a\nb".into()), ..hello(1) };
-    let shouted = serde_json::to_vec(&Line::Hello(shouted)).unwrap();
+    let shouted = serde_json::to_vec(&ReportLine::Hello(shouted)).unwrap();
     assert_eq!(read(&shouted).unwrap_err(), InvalidReport::Text);
 }
 
@@ -164,7 +164,7 @@ fn a_run_with_endless_steps_is_remembered_in_part() {
     assert_eq!(run.steps.len(), STEPS);
 }
 
-fn any_line() -> impl Strategy<Value = Line> {
+fn any_line() -> impl Strategy<Value = ReportLine> {
     let steps = prop_oneof![Just("image"), Just("run"), Just("images"), Just("preflight"), Just("x")];
     let states = prop_oneof![
         Just(StepState::Started),
@@ -186,7 +186,7 @@ fn any_line() -> impl Strategy<Value = Line> {
     let event = event.prop_map(|(seq, time, step, state, bytes, total, exit_code, message)| {
         let time = Timestamp::from_millisecond(time).unwrap().to_string();
         let step = step.to_owned();
-        Line::Event(Event {
+        ReportLine::Event(Event {
             v: 1,
             seq: seq % 64,
             time,
@@ -199,9 +199,10 @@ fn any_line() -> impl Strategy<Value = Line> {
             exit_code,
         })
     });
-    let failure = (prop::collection::vec(".{0,20}", 0..3), any::<u8>())
-        .prop_map(|(causes, exit_code)| Line::Failure(Failed { hints: causes.clone(), causes, exit_code }));
-    prop_oneof![8 => event, 1 => failure, 1 => ".{0,40}".prop_map(Line::Log)]
+    let failure = (prop::collection::vec(".{0,20}", 0..3), any::<u8>()).prop_map(|(causes, exit_code)| {
+        ReportLine::Failure(RunFailure { hints: causes.clone(), causes, exit_code })
+    });
+    prop_oneof![8 => event, 1 => failure, 1 => ".{0,40}".prop_map(ReportLine::Log)]
 }
 
 proptest! {
@@ -219,7 +220,7 @@ proptest! {
     #[test]
     fn no_body_makes_the_reader_panic(body in prop::collection::vec(any::<u8>(), 0..200)) {
         let _ = read(&body);
-        let mut greeted = serde_json::to_vec(&Line::Hello(hello(1))).unwrap();
+        let mut greeted = serde_json::to_vec(&ReportLine::Hello(hello(1))).unwrap();
         greeted.push(b'\n');
         greeted.extend(body);
         let _ = read(&greeted);

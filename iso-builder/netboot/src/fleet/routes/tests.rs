@@ -2,7 +2,7 @@ use super::*;
 use crate::machine::{DeploymentState, InstallPermission, Machine};
 use crate::test_support::{configurations, told};
 use base::progress;
-use model::fleet::{Failed, Line, Node};
+use model::fleet::{NodeReport, ReportLine, RunFailure};
 use model::machine::Identity;
 use uuid::Uuid;
 
@@ -73,17 +73,28 @@ fn header<'a>(reply: &'a FleetReply, name: &str) -> Option<&'a str> {
     reply.headers.iter().find(|(known, _)| *known == name).map(|(_, value)| value.as_str())
 }
 
-fn body(lines: &[Line]) -> Vec<u8> {
+fn body(lines: &[ReportLine]) -> Vec<u8> {
     let hello = Hello { v: 1, run: Uuid::nil(), machine: Identity::default(), hostname: None, product: None };
-    let lines = [Line::Hello(hello)].into_iter().chain(lines.iter().cloned());
+    let lines = [ReportLine::Hello(hello)].into_iter().chain(lines.iter().cloned());
     lines.map(|line| serde_json::to_string(&line).unwrap() + "\n").collect::<String>().into_bytes()
 }
 
-fn end(exit_code: u8) -> Line {
+fn end(exit_code: u8) -> ReportLine {
     let (time, step, message) = ("2026-11-21T10:00:00Z".into(), "run".into(), "over".into());
     let state = progress::StepState::Done;
     let (bytes, total, result, exit_code) = (None, None, None, Some(exit_code));
-    Line::Event(progress::Event { v: 1, seq: 1, time, step, state, bytes, total, message, result, exit_code })
+    ReportLine::Event(progress::Event {
+        v: 1,
+        seq: 1,
+        time,
+        step,
+        state,
+        bytes,
+        total,
+        message,
+        result,
+        exit_code,
+    })
 }
 
 fn report<'a>(path: &'a str, body: &'a [u8]) -> FleetRequest<'a> {
@@ -143,9 +154,12 @@ fn a_page_that_has_not_changed_is_not_sent_again() {
 fn what_a_machine_reports_decides_whether_it_boots_the_installer_again() {
     for (code, state) in [(0, DeploymentState::Installed), (6, DeploymentState::Failed)] {
         let (_directory, fleet, id) = fleet();
-        let failed =
-            Line::Failure(Failed { causes: vec!["no <disk>".into()], hints: vec![], exit_code: code });
-        let told = body(&[end(code), failed, Line::Log("the <log>".into())]);
+        let failed = ReportLine::Failure(RunFailure {
+            causes: vec!["no <disk>".into()],
+            hints: vec![],
+            exit_code: code,
+        });
+        let told = body(&[end(code), failed, ReportLine::Log("the <log>".into())]);
         for _ in 0..2 {
             assert_eq!(fleet.answer(&report(&fleet.reports, &told), NOW.plus(5)).unwrap().status, 204);
         }
@@ -163,7 +177,7 @@ fn what_a_machine_reports_decides_whether_it_boots_the_installer_again() {
 #[test]
 fn a_node_that_tells_that_it_is_ready_has_joined_and_stays_so() {
     let (_directory, fleet, _) = fleet();
-    let node = |ready| Line::Node(Node { ready, stage: "ready".into(), ..Node::default() });
+    let node = |ready| ReportLine::Node(NodeReport { ready, stage: "ready".into(), ..NodeReport::default() });
     // A restarted server has not received the end of the install.
     for (line, expected) in [
         (node(false), DeploymentState::Installed),
@@ -174,7 +188,7 @@ fn a_node_that_tells_that_it_is_ready_has_joined_and_stays_so() {
         assert_eq!(fleet.answer(&report(&fleet.reports, &body(&[line])), NOW).unwrap().status, 204);
         assert_eq!(fleet.state(), expected);
     }
-    let strange = Line::Node(Node { detail: "\u{1b}[2J".into(), ..Node::default() });
+    let strange = ReportLine::Node(NodeReport { detail: "\u{1b}[2J".into(), ..NodeReport::default() });
     assert_eq!(fleet.answer(&report(&fleet.reports, &body(&[strange])), NOW).unwrap().status, 400);
 }
 

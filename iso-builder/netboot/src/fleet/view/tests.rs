@@ -2,7 +2,7 @@ use super::*;
 use crate::fleet::install_run::tests::{hello, told};
 use crate::machine::DeploymentEvent;
 use base::progress::{self, StepState};
-use model::fleet::{Line, Node};
+use model::fleet::{NodeReport, ReportLine};
 
 const NOW: Moment = Moment(1_700_000_000);
 
@@ -13,9 +13,9 @@ fn machine(mac: &str, events: &[DeploymentEvent]) -> Machine {
     machine
 }
 
-fn line(seq: u64, step: &str, state: StepState, exit_code: Option<u8>) -> Line {
+fn line(seq: u64, step: &str, state: StepState, exit_code: Option<u8>) -> ReportLine {
     let (time, step, message) = ("2026-11-21T10:00:00Z".into(), step.to_owned(), "m".into());
-    Line::Event(progress::Event {
+    ReportLine::Event(progress::Event {
         v: 1,
         seq,
         time,
@@ -72,15 +72,21 @@ fn a_machine_that_restarts_is_installed_after_a_while() {
     assert_eq!((stage(RESTART - 1), stage(RESTART)), (MachineStage::Rebooting, MachineStage::Installed));
 }
 
-fn node(ready: bool, failed: bool) -> Line {
+fn node(ready: bool, failed: bool) -> ReportLine {
     let next = failed.then(|| "Set the clock.".to_owned());
-    Line::Node(Node { ready, failed, stage: "registered".into(), detail: "a <word>".into(), next })
+    ReportLine::Node(NodeReport {
+        ready,
+        failed,
+        stage: "registered".into(),
+        detail: "a <word>".into(),
+        next,
+    })
 }
 
 #[test]
 fn a_node_is_on_its_way_until_it_is_ready_and_a_redeployment_is_offered_all_the_while() {
     let installed = [DeploymentEvent::Booted, DeploymentEvent::Took, DeploymentEvent::Finished];
-    let look = |machine: &Machine, line: Line, after: u64| {
+    let look = |machine: &Machine, line: ReportLine, after: u64| {
         let run = told([line]);
         row(machine, Some(&run), ConfigurationFit::Own, NOW.plus(after))
     };

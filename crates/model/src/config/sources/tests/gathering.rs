@@ -47,14 +47,14 @@ impl Fakes {
 impl Effects for Fakes {
     fn medium(&mut self, url: Option<&Request>) -> Result<Vec<Document>> {
         self.ask("medium", url.map_or("", |request| &request.url))?;
-        let embedded = self.medium.map(|text| yaml(Kind::Embedded, text));
-        let defaults = yaml(Kind::Defaults, "install: {device: default}\n");
+        let embedded = self.medium.map(|text| yaml(SourceKind::Embedded, text));
+        let defaults = yaml(SourceKind::Defaults, "install: {device: default}\n");
         Ok([defaults].into_iter().chain(embedded).collect())
     }
 
     fn volume(&mut self) -> Result<Option<Document>> {
         self.ask("volume", "")?;
-        Ok(self.volume.map(|text| yaml(Kind::Volume, text)))
+        Ok(self.volume.map(|text| yaml(SourceKind::Volume, text)))
     }
 
     fn command_line(&mut self) -> Result<String> {
@@ -65,7 +65,7 @@ impl Effects for Fakes {
     fn fetch(&mut self, request: &Request) -> Result<Document> {
         self.ask("url", &request.url)?;
         match self.url {
-            Some(text) => Ok(yaml(Kind::Url, text)),
+            Some(text) => Ok(yaml(SourceKind::Url, text)),
             None => bail!("nothing there"),
         }
     }
@@ -75,7 +75,7 @@ fn at_hand() -> Gathering {
     Gathering { medium_at_hand: true, ..Gathering::default() }
 }
 
-fn order(gathering: Gathering, mut fakes: Fakes) -> (Vec<String>, Vec<Kind>) {
+fn order(gathering: Gathering, mut fakes: Fakes) -> (Vec<String>, Vec<SourceKind>) {
     let mut machine = GatheringMachine::new(gathering, &SHAPE);
     run(&mut machine, &mut fakes).unwrap();
     (fakes.asked, machine.documents().iter().map(Document::kind).collect())
@@ -92,7 +92,13 @@ fn sources_are_asked_in_order_and_documents_come_by_strength() {
     };
     let (asked, kinds) = order(at_hand(), fakes);
     assert_eq!(asked, ["medium", "volume", "line", "url http://strong/"]);
-    let expected = [Kind::Defaults, Kind::Embedded, Kind::Volume, Kind::Url, Kind::KernelParameters];
+    let expected = [
+        SourceKind::Defaults,
+        SourceKind::Embedded,
+        SourceKind::Volume,
+        SourceKind::Url,
+        SourceKind::KernelParameters,
+    ];
     assert_eq!(kinds, expected);
 }
 
@@ -100,7 +106,7 @@ fn sources_are_asked_in_order_and_documents_come_by_strength() {
 fn absent_sources_are_no_error_and_nothing_is_fetched_that_nobody_names() {
     let (asked, kinds) = order(at_hand(), Fakes::default());
     assert_eq!(asked, ["medium", "volume", "line"]);
-    assert_eq!(kinds, [Kind::Defaults, Kind::KernelParameters]);
+    assert_eq!(kinds, [SourceKind::Defaults, SourceKind::KernelParameters]);
     let (asked, _) = order(Gathering::default(), Fakes::default());
     assert_eq!(asked, ["volume", "line"], "no medium is asked that is neither there nor named");
 }
@@ -126,7 +132,8 @@ fn a_machine_without_a_medium_finds_it_and_then_what_it_names() {
 
 #[test]
 fn a_file_stands_in_place_of_three_sources_and_a_given_line_of_the_kernels_own() {
-    let gathering = || Gathering { file: Some(yaml(Kind::File, "install: {device: file}")), ..at_hand() };
+    let gathering =
+        || Gathering { file: Some(yaml(SourceKind::File, "install: {device: file}")), ..at_hand() };
     let fakes = || Fakes {
         medium: Some("install: {device: embedded}"),
         line: "nqrust.install.config_url=http://x/",
@@ -134,11 +141,11 @@ fn a_file_stands_in_place_of_three_sources_and_a_given_line_of_the_kernels_own()
     };
     let (asked, kinds) = order(gathering(), fakes());
     assert_eq!(asked, ["medium", "line"]);
-    assert_eq!(kinds, [Kind::Defaults, Kind::File, Kind::KernelParameters]);
+    assert_eq!(kinds, [SourceKind::Defaults, SourceKind::File, SourceKind::KernelParameters]);
     let given = Gathering { command_line: Some("nqrust.install.device=x".into()), ..gathering() };
     assert_eq!(order(given, fakes()).0, ["medium"]);
     let ignoring = Gathering { ignore_command_line: true, ..gathering() };
-    assert_eq!(order(ignoring, fakes()).1, [Kind::Defaults, Kind::File]);
+    assert_eq!(order(ignoring, fakes()).1, [SourceKind::Defaults, SourceKind::File]);
 }
 
 #[test]
@@ -176,7 +183,7 @@ fn the_request_says_who_names_it_and_what_to_trust() {
     let mut machine = GatheringMachine::new(Gathering::default(), &SHAPE);
     machine.take(
         &Want::Volume,
-        vec![yaml(Kind::Volume, "install: {config_sha256: ab, ca_certificates: [pem]}")],
+        vec![yaml(SourceKind::Volume, "install: {config_sha256: ab, ca_certificates: [pem]}")],
     );
     let line = Document::command_line("nqrust.install.config_url=http://x/", &SHAPE);
     machine.take(&Want::CommandLine, vec![line]);
@@ -195,7 +202,7 @@ fn authorities_that_came_with_the_medium_are_trusted_whatever_documents_name() {
     struct Customised(Vec<String>);
     impl Effects for Customised {
         fn medium(&mut self, _: Option<&Request>) -> Result<Vec<Document>> {
-            Ok(vec![yaml(Kind::Embedded, "install: {config_url: 'http://x/'}\n")])
+            Ok(vec![yaml(SourceKind::Embedded, "install: {config_url: 'http://x/'}\n")])
         }
         fn authorities(&self) -> Vec<String> {
             vec![AUTHORITY.to_owned()]
@@ -208,7 +215,7 @@ fn authorities_that_came_with_the_medium_are_trusted_whatever_documents_name() {
         }
         fn fetch(&mut self, request: &Request) -> Result<Document> {
             self.0.clone_from(&request.authorities);
-            Ok(yaml(Kind::Url, "os: {hostname: a}\n"))
+            Ok(yaml(SourceKind::Url, "os: {hostname: a}\n"))
         }
     }
     let mut customised = Customised(Vec::new());
@@ -223,7 +230,7 @@ fn neither_a_fetched_document_nor_a_file_leads_to_another_url() {
     use super::super::combine::Examined;
     let text = "install: {config_url: http://next/}";
     let fetched = Fakes { line: "nqrust.install.config_url=http://x/", url: Some(text), ..Fakes::default() };
-    let filed = Gathering { file: Some(yaml(Kind::File, text)), ..Gathering::default() };
+    let filed = Gathering { file: Some(yaml(SourceKind::File, text)), ..Gathering::default() };
     for (gathering, mut fakes, code) in
         [(at_hand(), fetched, "chained-config-url"), (filed, Fakes::default(), "url-not-followed")]
     {
@@ -241,7 +248,7 @@ fn defaults_alone_are_no_configuration() {
     struct Nothing;
     impl Effects for Nothing {
         fn medium(&mut self, _: Option<&Request>) -> Result<Vec<Document>> {
-            Ok(vec![yaml(Kind::Defaults, "os: {modules: [kvm]}\n")])
+            Ok(vec![yaml(SourceKind::Defaults, "os: {modules: [kvm]}\n")])
         }
         fn volume(&mut self) -> Result<Option<Document>> {
             Ok(None)

@@ -4,11 +4,11 @@ mod documents;
 mod gathering;
 mod parameters;
 
-use super::{Document, Kind, combine};
+use super::{Document, SourceKind, combine};
 use crate::config::{Diagnostic, shape};
 
 /// A YAML document of a source.
-fn yaml(kind: Kind, text: &str) -> Document {
+fn yaml(kind: SourceKind, text: &str) -> Document {
     Document::yaml(kind, kind.to_string(), text)
 }
 
