@@ -12,7 +12,7 @@ use base::digest::Digest;
 use base::failure::{Class, Classify, Failure};
 use medium::customization::area::{self, Damage};
 use medium::customization::{Content, FILE};
-use medium::sources::{PayloadSource, Transport};
+use medium::sources::{PayloadSource, PayloadTransport};
 use model::boot::parameter::CUSTOM;
 
 /// The result of reading a customization.
@@ -28,13 +28,13 @@ pub(crate) enum Customized {
 /// Reads the customization of `source`. `expected` is the SHA-256 of the whole file, for a medium on a server.
 pub(crate) fn read(source: &dyn PayloadSource, expected: Option<Digest>) -> Result<Customized> {
     let transport = source.transport();
-    let expected = expected.filter(|_| transport != Transport::Local);
+    let expected = expected.filter(|_| transport != PayloadTransport::Local);
     let area = source.beside(FILE)?;
     let content = match (area, expected) {
         (None, Some(_)) => return Err(absent(source).into()),
         (None, None) => return Ok(Customized::Not),
         (Some(area), Some(expected)) => area::read(&*checked(source, area, expected)?),
-        (Some(area), None) if transport == Transport::Clear => {
+        (Some(area), None) if transport == PayloadTransport::Clear => {
             let used = area::is_used(area).class(Class::Network, || reading(source))?;
             return Ok(if used { Customized::LeftOut(left_out(source)) } else { Customized::Not });
         }

@@ -16,7 +16,7 @@ use base::progress::Progress;
 use medium::customization::{self, Content, area};
 use medium::sources::BOOT_MEDIUM;
 use medium::sources::{
-    Chain, HttpMedium, LocalMedium, PayloadSource, Place, Verified, expected_customization,
+    Chain, HttpMedium, LocalMedium, PayloadPlace, PayloadSource, Verified, expected_customization,
     expected_manifest, is_medium, is_url, read_release, source,
 };
 use model::config::sources::{
@@ -112,7 +112,8 @@ pub(crate) fn take_proxies(config: &InstallConfig) -> Result<()> {
 /// Whether images are needed whose blobs are not on this machine.
 fn needs_registries(config: &InstallConfig, release: &Release, first: &dyn PayloadSource) -> bool {
     let mut blobs = release.payloads(Purpose::ImageBlob);
-    config.install.images() == Images::Preload && blobs.any(|blob| first.place(blob) != Some(Place::Here))
+    config.install.images() == Images::Preload
+        && blobs.any(|blob| first.place(blob) != Some(PayloadPlace::Here))
 }
 
 /// The medium that a configuration names: a URL or a directory. `local` is the one that the system runs from.

@@ -10,7 +10,9 @@ use base::program::Context;
 use base::progress::Progress;
 use medium::customization::{Damage, FILE, GRUB_FILE, area, argument};
 use medium::iso::Scope;
-use medium::sources::{Compared, PayloadSource, Place, Verified, changed, compare, read_release, source};
+use medium::sources::{
+    Compared, PayloadPlace, PayloadSource, Verified, changed, compare, read_release, source,
+};
 use model::release::{Payload, Release};
 
 /// Verifies the medium at `named`, or the one that this system runs from; with `on_consoles` progress and failures are shown on
@@ -48,7 +50,7 @@ fn verify(source: &dyn PayloadSource, release: &Release, progress: &Progress) ->
 fn verify_files(source: &dyn PayloadSource, release: &Release, progress: &Progress) -> Result<()> {
     let here = |payload: &&Payload| {
         // A net-install medium leaves some payloads to a server; on a server all must be there.
-        !payload.is_remote_on(release.medium) || source.place(payload) == Some(Place::Here)
+        !payload.is_remote_on(release.medium) || source.place(payload) == Some(PayloadPlace::Here)
     };
     let payloads: Vec<_> = release.payloads.iter().filter(here).collect();
     let total = payloads.iter().map(|payload| payload.size).sum();

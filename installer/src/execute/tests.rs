@@ -14,7 +14,7 @@ use base::failure::{Class, class_of};
 use base::progress::StepState;
 use base::size::ByteSize;
 use doubles::{Act, Bench, TestDisk};
-use medium::sources::Place;
+use medium::sources::PayloadPlace;
 
 mod continued;
 mod crash;
@@ -188,7 +188,7 @@ fn what_a_server_damages_is_fetched_again() {
         for (damaged, installs) in [(1, true), (2, true), (3, false)] {
             let mut bench = Bench::new();
             (bench.medium.damaged, bench.medium.bad_openings) = (Some(path), damaged);
-            bench.medium.place = Place::Network;
+            bench.medium.place = PayloadPlace::Network;
             match bench.run() {
                 Ok(()) => assert!(installs && bench.disk.committed()),
                 Err(error) => {

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Result, anyhow};
 
-use super::payload_source::{PayloadSource, Place};
+use super::payload_source::{PayloadPlace, PayloadSource};
 use base::digest::Digest;
 use base::failure::{Class, Failure, class_of};
 use formats::iso9660::address::Source;
@@ -94,7 +94,7 @@ impl PayloadSource for Chain {
         self.first(payload, |source| source.open(payload))
     }
 
-    fn place(&self, payload: &Payload) -> Option<Place> {
+    fn place(&self, payload: &Payload) -> Option<PayloadPlace> {
         self.holder(payload)?.place(payload)
     }
 
@@ -151,8 +151,8 @@ mod tests {
         fn open(&self, _: &Payload) -> Result<Box<dyn Read + Send>> {
             self.answer().map(|()| Box::new(self.0.as_bytes()) as Box<dyn Read + Send>)
         }
-        fn place(&self, _: &Payload) -> Option<Place> {
-            Some(Place::Network)
+        fn place(&self, _: &Payload) -> Option<PayloadPlace> {
+            Some(PayloadPlace::Network)
         }
         fn probe(&self, _: &Payload) -> Result<()> {
             self.answer()

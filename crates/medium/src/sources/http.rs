@@ -5,7 +5,7 @@ use std::io::Read;
 use anyhow::Result;
 
 use super::manifest::MANIFEST_LIMIT;
-use super::payload_source::{PayloadSource, Place, Transport};
+use super::payload_source::{PayloadPlace, PayloadSource, PayloadTransport};
 use model::release::{MANIFEST, Payload};
 use transfer::download::{Download, Downloader, RetryPolicy, is_absent, shown};
 
@@ -58,8 +58,8 @@ impl PayloadSource for HttpMedium {
         Ok(Box::new(download))
     }
 
-    fn place(&self, _: &Payload) -> Option<Place> {
-        Some(Place::Network)
+    fn place(&self, _: &Payload) -> Option<PayloadPlace> {
+        Some(PayloadPlace::Network)
     }
 
     fn probe(&self, payload: &Payload) -> Result<()> {
@@ -82,11 +82,11 @@ impl PayloadSource for HttpMedium {
         }
     }
 
-    fn transport(&self) -> Transport {
+    fn transport(&self) -> PayloadTransport {
         // What begins with https stays there over every redirect.
         match self.base.starts_with("https://") {
-            true => Transport::Encrypted,
-            false => Transport::Clear,
+            true => PayloadTransport::Encrypted,
+            false => PayloadTransport::Clear,
         }
     }
 

@@ -8,7 +8,7 @@ use anyhow::Result;
 
 use super::image;
 use super::manifest::MANIFEST_LIMIT;
-use super::payload_source::{PayloadSource, Place};
+use super::payload_source::{PayloadPlace, PayloadSource};
 use base::failure::{Class, Classify, Failure};
 use base::files::read_at_most;
 use formats::iso9660::address::Source;
@@ -56,8 +56,8 @@ impl PayloadSource for LocalMedium {
         }
     }
 
-    fn place(&self, payload: &Payload) -> Option<Place> {
-        self.path(payload).exists().then_some(Place::Here)
+    fn place(&self, payload: &Payload) -> Option<PayloadPlace> {
+        self.path(payload).exists().then_some(PayloadPlace::Here)
     }
 
     fn probe(&self, payload: &Payload) -> Result<()> {

@@ -26,7 +26,7 @@ pub use http::HttpMedium;
 pub use image::{Compared, changed, compare};
 pub use local::LocalMedium;
 pub use manifest::{expected_customization, expected_manifest, read_release};
-pub use payload_source::{PayloadSource, Place, Transport};
+pub use payload_source::{PayloadPlace, PayloadSource, PayloadTransport};
 pub use registry::{Registry, RegistryMedium};
 pub use seen::{Recheck, Seen};
 pub use verify::{Verified, damaged};

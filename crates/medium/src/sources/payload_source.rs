@@ -9,7 +9,7 @@ use model::release::Payload;
 
 /// Where a source has a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum PayloadPlace {
     /// On this machine: reading it twice costs little.
     Here,
     /// On a server.
@@ -18,7 +18,7 @@ pub enum Place {
 
 /// How bytes of a medium come to this machine, which decides whether those without a digest are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Transport {
+pub enum PayloadTransport {
     /// They are on this machine.
     Local,
     /// From a server with TLS, whose certificate has been checked.
@@ -33,7 +33,7 @@ pub trait PayloadSource: Send + Sync {
     fn open(&self, payload: &Payload) -> Result<Box<dyn Read + Send>>;
 
     /// Where the payload is; `None` if this source does not have it. A server is not asked.
-    fn place(&self, payload: &Payload) -> Option<Place>;
+    fn place(&self, payload: &Payload) -> Option<PayloadPlace>;
 
     /// Asks whether the payload is there in its full length, without reading it.
     fn probe(&self, payload: &Payload) -> Result<()>;
@@ -45,8 +45,8 @@ pub trait PayloadSource: Send + Sync {
         Ok(None)
     }
 
-    fn transport(&self) -> Transport {
-        Transport::Local
+    fn transport(&self) -> PayloadTransport {
+        PayloadTransport::Local
     }
 
     /// The bytes of the ISO that the source is; none for a directory or a server.

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Result, anyhow};
 
-use super::payload_source::{PayloadSource, Place};
+use super::payload_source::{PayloadPlace, PayloadSource};
 use base::digest::Digest;
 use base::failure::{Class, Classify, Failure, class_of};
 use formats::oci::{ImageReference, Repository};
@@ -70,7 +70,7 @@ impl RegistryMedium {
         let mut refusals = Vec::new();
         for repository in self.candidates(&payload.sha256) {
             let answer = match repository.registry() == NOWHERE && !self.registry.has_mirror(NOWHERE) {
-                true => Err(homeless(&repository).into()),
+                true => Err(only_on_a_medium(&repository).into()),
                 false => ask(&repository),
             };
             match answer {
@@ -87,7 +87,7 @@ impl RegistryMedium {
 }
 
 /// The failure of an image that only a medium has.
-fn homeless(repository: &Repository) -> Failure {
+fn only_on_a_medium(repository: &Repository) -> Failure {
     Failure::new(Class::Network, format!("{repository} is in no registry: it was made with the medium")).hint(
         "Set install.medium to the URL of a full medium of this release, or give localhost a mirror in the setting containerd-registry.",
     )
@@ -121,8 +121,8 @@ impl PayloadSource for RegistryMedium {
         })
     }
 
-    fn place(&self, payload: &Payload) -> Option<Place> {
-        (payload.purpose == Purpose::ImageBlob).then_some(Place::Network)
+    fn place(&self, payload: &Payload) -> Option<PayloadPlace> {
+        (payload.purpose == Purpose::ImageBlob).then_some(PayloadPlace::Network)
     }
 
     fn probe(&self, payload: &Payload) -> Result<()> {
@@ -274,7 +274,7 @@ mod tests {
     #[test]
     fn registries_have_blobs_and_nothing_else() {
         let medium = medium(Registries::default());
-        assert_eq!(medium.place(&payload(b"web")), Some(Place::Network));
+        assert_eq!(medium.place(&payload(b"web")), Some(PayloadPlace::Network));
         assert_eq!(medium.place(&Payload { purpose: Purpose::Rootfs, ..payload(b"web") }), None);
     }
 }

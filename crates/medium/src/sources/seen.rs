@@ -100,9 +100,9 @@ mod tests {
     use testing::release::contents;
 
     /// A reader that gives at most so many bytes at once.
-    struct Sips<'a>(&'a [u8], usize);
+    struct SmallReads<'a>(&'a [u8], usize);
 
-    impl Read for Sips<'_> {
+    impl Read for SmallReads<'_> {
         fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
             let limit = buffer.len().min(self.1);
             self.0.read(&mut buffer[..limit])
@@ -129,7 +129,7 @@ mod tests {
         let seen = learned();
         let (_, bytes) = image();
         for sip in [1, 7, 4096, usize::MAX] {
-            assert_eq!(read(&seen, Sips(bytes, sip)).unwrap(), bytes.len() as u64, "{sip}");
+            assert_eq!(read(&seen, SmallReads(bytes, sip)).unwrap(), bytes.len() as u64, "{sip}");
         }
     }
 

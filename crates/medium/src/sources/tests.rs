@@ -231,8 +231,8 @@ fn what_the_medium_lacks_comes_from_the_server() {
     let held = Payload { path: "held".into(), ..payload(b"here") };
     let remote = HttpMedium::new(&server.url).unwrap();
     let chain = Chain::new(Box::new(medium), vec![Box::new(remote)]);
-    assert_eq!(chain.place(&held), Some(Place::Here));
-    assert_eq!(chain.place(&payload(&bytes)), Some(Place::Network));
+    assert_eq!(chain.place(&held), Some(PayloadPlace::Here));
+    assert_eq!(chain.place(&payload(&bytes)), Some(PayloadPlace::Network));
     let read = |payload: &Payload| {
         let mut got = Vec::new();
         chain.open(payload).unwrap().read_to_end(&mut got).unwrap();

@@ -26,7 +26,7 @@ use base::digest::{Digest, HashingReader};
 use base::failure::{Class, Classify, Failure, class_of};
 use base::parallel::{for_each_interruptible, locked};
 use base::progress::{Progress, Step};
-use medium::sources::{PayloadSource, Place, Seen, Verified, fetch_again};
+use medium::sources::{PayloadPlace, PayloadSource, Seen, Verified, fetch_again};
 use model::config::Role;
 use model::release::{Payload, Release};
 
@@ -81,7 +81,7 @@ impl Seeding<'_> {
         let store = Store::prepare(root, &self.release.containerd)?;
         let work = SeedingRun { seeding: self, store: &store, step: Mutex::new(step) };
         let (here, away): (Vec<_>, Vec<_>) =
-            blobs.iter().partition(|blob| self.source.place(blob) == Some(Place::Here));
+            blobs.iter().partition(|blob| self.source.place(blob) == Some(PayloadPlace::Here));
         work.in_order(&here)?;
         work.at_once(away)?;
         if let Some(metadata) = metadata {
@@ -191,7 +191,7 @@ impl SeedingRun<'_> {
     ) -> Result<()> {
         let copied = Cell::new(0);
         let copy = || self.copy(payload, begin()?, go_on, &copied);
-        if self.seeding.source.place(payload) == Some(Place::Here) {
+        if self.seeding.source.place(payload) == Some(PayloadPlace::Here) {
             return copy();
         }
         fetch_again(copy, |_| self.take_back(copied.take()))

@@ -15,7 +15,7 @@ use crate::plan::{PartitionName, UnpackedImage};
 use base::parallel::for_each;
 use base::size::ByteSize;
 use medium::iso::Scope;
-use medium::sources::{Compared, Place, changed, compare, fetch_again};
+use medium::sources::{Compared, PayloadPlace, changed, compare, fetch_again};
 use model::release::Payload;
 
 impl Run<'_, '_> {
@@ -40,7 +40,7 @@ impl Run<'_, '_> {
         self.verify_boot_parts(id)?;
         let RunEffects { source, cancel, progress, .. } = *self.effects;
         let (here, away): (Vec<_>, Vec<_>) =
-            payloads.iter().partition(|payload| source.place(payload) == Some(Place::Here));
+            payloads.iter().partition(|payload| source.place(payload) == Some(PayloadPlace::Here));
         let total = here.iter().map(|payload| payload.size).sum();
         let mut shown = progress.step(id, format!("Checking {}", source.describe()), Some(total));
         for payload in here {
@@ -92,7 +92,7 @@ impl Run<'_, '_> {
             image::write(&self.system, partition, payload, reader, &mut shown, cancel)
         };
         match source.place(payload) {
-            Some(Place::Network) => fetch_again(write, |error| {
+            Some(PayloadPlace::Network) => fetch_again(write, |error| {
                 progress.note(id, format!("Fetching the OS image again: {error:#}"));
             }),
             _ => write(),

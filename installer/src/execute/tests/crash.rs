@@ -60,7 +60,7 @@ impl Crash {
         let recording = self.disk.recording.as_ref().unwrap().lock().unwrap();
         let mut bench = Bench::with_sector(self.disk.sector.into());
         bench.plan = self.bench.plan.clone();
-        bench.medium.place = Place::Network;
+        bench.medium.place = PayloadPlace::Network;
         let mut next = Self::of(bench, |_, disk| {
             copy_data(self.old.as_file(), 0..disk.size.get(), disk.file());
             for entry in &recording.entries[..stop] {

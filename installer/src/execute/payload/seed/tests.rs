@@ -26,7 +26,7 @@ enum ReadFault {
 
 struct Blobs {
     content: Vec<(Payload, Vec<u8>)>,
-    place: Place,
+    place: PayloadPlace,
     /// The fault of one blob, by its number; the others are good.
     manner: Option<(usize, ReadFault)>,
     /// After this many bytes of all blobs together, nothing more is given: as if the process were killed then.
@@ -44,11 +44,11 @@ struct Blobs {
 }
 
 impl Blobs {
-    fn new(sizes: &[usize], place: Place) -> &'static Self {
+    fn new(sizes: &[usize], place: PayloadPlace) -> &'static Self {
         Box::leak(Box::new(Self::of(sizes, place)))
     }
 
-    fn of(sizes: &[usize], place: Place) -> Self {
+    fn of(sizes: &[usize], place: PayloadPlace) -> Self {
         let bytes = |seed: usize, size: usize| (0..size).map(|i| (i * 7 + seed + (i >> 9)) as u8).collect();
         let blobs = sizes.iter().enumerate().map(|(number, size)| -> Vec<u8> { bytes(number + 1, *size) });
         let paths = (0..sizes.len()).map(|number| (format!("images/{number}"), Purpose::ImageBlob));
@@ -72,7 +72,7 @@ impl Blobs {
         }
     }
 
-    fn with(sizes: &[usize], place: Place, number: usize, manner: ReadFault) -> &'static Self {
+    fn with(sizes: &[usize], place: PayloadPlace, number: usize, manner: ReadFault) -> &'static Self {
         Box::leak(Box::new(Self { manner: Some((number, manner)), ..Self::of(sizes, place) }))
     }
 
@@ -181,7 +181,7 @@ impl PayloadSource for Source {
         Ok(Box::new(Stream { from, bytes: &bytes[..cut], wrong, sip, given: 0 }))
     }
 
-    fn place(&self, _: &Payload) -> Option<Place> {
+    fn place(&self, _: &Payload) -> Option<PayloadPlace> {
         Some(self.0.place)
     }
 
@@ -228,7 +228,7 @@ const SIZES: [usize; 6] = [70_000, CHUNK_BYTES, 0, 2 * CHUNK_BYTES + 1, CHUNK_BY
 
 #[test]
 fn every_blob_is_where_containerd_looks_with_the_modes_that_it_gives() {
-    for place in [Place::Here, Place::Network] {
+    for place in [PayloadPlace::Here, PayloadPlace::Network] {
         let partition = tempfile::tempdir().unwrap();
         let blobs = Blobs::new(&SIZES, place);
         blobs.seed_at(RKE2, partition.path()).unwrap();
@@ -245,7 +245,7 @@ fn every_blob_is_where_containerd_looks_with_the_modes_that_it_gives() {
 #[test]
 fn what_is_on_this_machine_is_read_once_and_in_the_order_of_the_manifest() {
     let partition = tempfile::tempdir().unwrap();
-    let blobs = Blobs::new(&SIZES, Place::Here);
+    let blobs = Blobs::new(&SIZES, PayloadPlace::Here);
     blobs.seed(partition.path()).unwrap();
     let order: Vec<_> = blobs.content.iter().map(|(payload, _)| payload.sha256).collect();
     assert_eq!(blobs.opened(), order);
@@ -257,7 +257,7 @@ fn servers_are_asked_for_a_few_blobs_at_once_and_the_largest_first() {
     let partition = tempfile::tempdir().unwrap();
     let sizes: Vec<_> = (1..=20).map(|number| number * 30_000).collect();
     let blobs: &Blobs =
-        Box::leak(Box::new(Blobs { gate: PARALLEL_FILES, ..Blobs::of(&sizes, Place::Network) }));
+        Box::leak(Box::new(Blobs { gate: PARALLEL_FILES, ..Blobs::of(&sizes, PayloadPlace::Network) }));
     blobs.seed(partition.path()).unwrap();
     assert_eq!(blobs.most_open.load(Ordering::SeqCst), PARALLEL_FILES);
     assert!(blobs.opened()[..PARALLEL_FILES].contains(&blobs.content[19].0.sha256));
@@ -265,7 +265,7 @@ fn servers_are_asked_for_a_few_blobs_at_once_and_the_largest_first() {
 
 #[test]
 fn a_second_run_keeps_what_is_whole_and_replaces_what_is_not() {
-    for place in [Place::Here, Place::Network] {
+    for place in [PayloadPlace::Here, PayloadPlace::Network] {
         let partition = tempfile::tempdir().unwrap();
         let blobs = Blobs::new(&SIZES, place);
         blobs.seed(partition.path()).unwrap();
@@ -295,8 +295,9 @@ fn a_blob_that_does_not_come_right_is_named_with_its_image_and_never_lands() {
         (ReadFault::Lies, Class::Verification, "SHA-256"),
         (ReadFault::Refuses, Class::Network, "the server does not answer"),
     ];
-    for (place, (manner, class, told)) in
-        [Place::Here, Place::Network].into_iter().flat_map(|place| cases.map(|case| (place, case)))
+    for (place, (manner, class, told)) in [PayloadPlace::Here, PayloadPlace::Network]
+        .into_iter()
+        .flat_map(|place| cases.map(|case| (place, case)))
     {
         let partition = tempfile::tempdir().unwrap();
         let blobs = Blobs::with(&[400, 70_000, 90_000], place, 1, manner);
@@ -317,7 +318,7 @@ fn a_blob_that_does_not_come_right_is_named_with_its_image_and_never_lands() {
 
 #[test]
 fn a_source_that_gives_a_few_bytes_at_a_time_is_read_to_the_end() {
-    for place in [Place::Here, Place::Network] {
+    for place in [PayloadPlace::Here, PayloadPlace::Network] {
         let partition = tempfile::tempdir().unwrap();
         let blobs = Blobs::with(&[2_000, 9_000], place, 1, ReadFault::Drips);
         blobs.seed(partition.path()).unwrap();
@@ -330,7 +331,7 @@ fn the_first_failure_stops_what_is_under_way_elsewhere() {
     let partition = tempfile::tempdir().unwrap();
     let sizes: Vec<_> = (1..=60).map(|number| 3_000_000 - number).collect();
     let refusing =
-        Blobs { manner: Some((2, ReadFault::Refuses)), held: true, ..Blobs::of(&sizes, Place::Network) };
+        Blobs { manner: Some((2, ReadFault::Refuses)), held: true, ..Blobs::of(&sizes, PayloadPlace::Network) };
     let blobs: &Blobs = Box::leak(Box::new(refusing));
     blobs.seed(partition.path()).unwrap_err();
     assert!(blobs.opened().len() <= PARALLEL_FILES, "another blob was begun after a failure");
@@ -340,11 +341,11 @@ fn the_first_failure_stops_what_is_under_way_elsewhere() {
 #[test]
 fn a_blob_that_a_server_damages_is_fetched_again_and_counted_once() {
     for (place, damaged, times, stores) in [
-        (Place::Network, 1, 2, true),
-        (Place::Network, 2, 3, true),
-        (Place::Network, 3, 3, false),
+        (PayloadPlace::Network, 1, 2, true),
+        (PayloadPlace::Network, 2, 3, true),
+        (PayloadPlace::Network, 3, 3, false),
         // What is wrong on a medium stays wrong.
-        (Place::Here, 1, 1, false),
+        (PayloadPlace::Here, 1, 1, false),
     ] {
         for manner in [ReadFault::Lies, ReadFault::Cut(60_000)] {
             let partition = tempfile::tempdir().unwrap();
@@ -367,7 +368,7 @@ fn a_blob_that_a_server_damages_is_fetched_again_and_counted_once() {
 #[test]
 fn a_disk_that_cannot_be_written_is_disk_io_with_the_image() {
     let partition = tempfile::tempdir().unwrap();
-    let blobs = Blobs::new(&[400, 500], Place::Network);
+    let blobs = Blobs::new(&[400, 500], PayloadPlace::Network);
     let place =
         partition.path().join("lib/containerd").join(BLOBS).join(blobs.content[0].0.sha256.to_string());
     fs::create_dir_all(place.join("in-the-way")).unwrap();
@@ -381,7 +382,7 @@ fn a_disk_that_cannot_be_written_is_disk_io_with_the_image() {
 fn a_full_disk_is_disk_io_with_the_image_and_the_reader_ends() {
     let _namespace = crate::execute::SystemHost::new().unwrap();
     let none: Option<&str> = None;
-    for place in [Place::Here, Place::Network] {
+    for place in [PayloadPlace::Here, PayloadPlace::Network] {
         let partition = tempfile::tempdir().unwrap();
         let flags = nix::mount::MsFlags::empty();
         nix::mount::mount(none, partition.path(), Some("tmpfs"), flags, Some("size=2m")).unwrap();
@@ -406,7 +407,7 @@ proptest! {
         network in any::<bool>(),
     ) {
         let sizes = [70_000, 300_000, 0, 65_536, 500];
-        let place = if network { Place::Network } else { Place::Here };
+        let place = if network { PayloadPlace::Network } else { PayloadPlace::Here };
         let partition = tempfile::tempdir().unwrap();
         let root = partition.path().join("lib/containerd");
         let killed = Blobs { end: Some(AtomicUsize::new(end)), ..Blobs::of(&sizes, place) };

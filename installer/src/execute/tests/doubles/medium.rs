@@ -9,7 +9,7 @@ use anyhow::Result;
 
 use crate::plan::tests::{contents, release};
 use formats::iso9660::address::Source;
-use medium::sources::{PayloadSource, Place};
+use medium::sources::{PayloadPlace, PayloadSource};
 use model::release::Payload;
 
 /// The small medium of the plan's tests, in memory; one payload may be damaged, after a number of good openings, and a number of
@@ -18,7 +18,7 @@ pub(in crate::execute) struct TestMedium {
     pub(in crate::execute) damaged: Option<&'static str>,
     pub(in crate::execute) good_openings: usize,
     pub(in crate::execute) bad_openings: usize,
-    pub(in crate::execute) place: Place,
+    pub(in crate::execute) place: PayloadPlace,
     pub(in crate::execute) openings: Mutex<BTreeMap<String, usize>>,
     pub(in crate::execute) stop_at: Option<(&'static str, &'static AtomicBool)>,
     /// The release manifest and the ISO of the medium.
@@ -31,7 +31,7 @@ impl Default for TestMedium {
             damaged: None,
             good_openings: 0,
             bad_openings: usize::MAX,
-            place: Place::Here,
+            place: PayloadPlace::Here,
             openings: Mutex::default(),
             stop_at: None,
             image: None,
@@ -60,7 +60,7 @@ impl PayloadSource for TestMedium {
         Ok(Box::new(bytes.as_slice()))
     }
 
-    fn place(&self, _: &Payload) -> Option<Place> {
+    fn place(&self, _: &Payload) -> Option<PayloadPlace> {
         Some(self.place)
     }
 
