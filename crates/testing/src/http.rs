@@ -40,7 +40,7 @@ impl Request {
 
 /// How the body goes out.
 #[derive(Clone, Copy, Debug)]
-pub enum Manner {
+pub enum BodyDelivery {
     Whole,
     /// Breaks off after so many bytes.
     Cut(usize),
@@ -55,12 +55,12 @@ pub struct Answer {
     status: u16,
     headers: Vec<String>,
     body: Vec<u8>,
-    manner: Manner,
+    manner: BodyDelivery,
 }
 
 impl Answer {
     pub fn new(status: u16, body: &[u8]) -> Self {
-        Self { status, headers: Vec::new(), body: body.to_vec(), manner: Manner::Whole }
+        Self { status, headers: Vec::new(), body: body.to_vec(), manner: BodyDelivery::Whole }
     }
 
     pub fn ok(body: &[u8]) -> Self {
@@ -92,7 +92,7 @@ impl Answer {
         self
     }
 
-    pub fn in_manner(mut self, manner: Manner) -> Self {
+    pub fn in_manner(mut self, manner: BodyDelivery) -> Self {
         self.manner = manner;
         self
     }
@@ -198,7 +198,7 @@ fn serve(
     }
     let Answer { status, headers, body, manner } = answer(&request);
     let mut headers: String = headers.iter().map(|header| format!("{header}\r\n")).collect();
-    if !matches!(manner, Manner::Endless) && !headers.to_lowercase().contains("content-length:") {
+    if !matches!(manner, BodyDelivery::Endless) && !headers.to_lowercase().contains("content-length:") {
         headers.push_str(&format!("Content-Length: {}\r\n", body.len()));
     }
     write!(stream, "HTTP/1.1 {status} X\r\n{headers}Connection: close\r\n\r\n")?;
@@ -208,13 +208,13 @@ fn serve(
         io::Result::Ok(sent.fetch_add(bytes.len() as u64, Ordering::SeqCst) + bytes.len() as u64)
     };
     match manner {
-        Manner::Whole => put(&body).map(drop),
-        Manner::Cut(count) => put(&body[..count.min(body.len())]).map(drop),
-        Manner::Endless => {
+        BodyDelivery::Whole => put(&body).map(drop),
+        BodyDelivery::Cut(count) => put(&body[..count.min(body.len())]).map(drop),
+        BodyDelivery::Endless => {
             while put(&body)? < ENDLESS {}
             Ok(())
         }
-        Manner::Stall(count) => {
+        BodyDelivery::Stall(count) => {
             put(&body[..count.min(body.len())])?;
             // Until the client hangs up.
             stream.read_to_end(&mut Vec::new()).map(drop)

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 /// How the server treats one request.
 #[derive(Clone, Copy, Debug)]
-pub enum Manner {
+pub enum ServerReaction {
     Status(u16),
     /// Says nothing until the client goes away.
     Hang,
@@ -16,14 +16,14 @@ pub enum Manner {
 
 /// A server that keeps every request as text.
 #[derive(Clone)]
-pub struct Server {
+pub struct ReportServer {
     pub url: String,
     pub requests: Arc<Mutex<Vec<String>>>,
 }
 
-impl Server {
+impl ReportServer {
     /// The manner of each request in turn, the last for all further ones.
-    pub fn new(manners: &[Manner]) -> Self {
+    pub fn new(manners: &[ServerReaction]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let server = Self { url, requests: Arc::default() };
@@ -48,7 +48,11 @@ impl Server {
     }
 }
 
-fn answer(mut stream: TcpStream, manner: Manner, requests: &Mutex<Vec<String>>) -> std::io::Result<()> {
+fn answer(
+    mut stream: TcpStream,
+    manner: ServerReaction,
+    requests: &Mutex<Vec<String>>,
+) -> std::io::Result<()> {
     let mut reader = BufReader::new(stream.try_clone()?);
     let mut request = String::new();
     let mut length = 0;
@@ -68,11 +72,11 @@ fn answer(mut stream: TcpStream, manner: Manner, requests: &Mutex<Vec<String>>) 
     request.push_str(&String::from_utf8_lossy(&body));
     requests.lock().unwrap().push(request);
     match manner {
-        Manner::Status(status) => write!(
+        ServerReaction::Status(status) => write!(
             stream,
             "HTTP/1.1 {status} X\r\nLocation: /elsewhere\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
         ),
-        Manner::Hang => std::io::copy(&mut reader, &mut std::io::sink()).map(drop),
-        Manner::Close => Ok(()),
+        ServerReaction::Hang => std::io::copy(&mut reader, &mut std::io::sink()).map(drop),
+        ServerReaction::Close => Ok(()),
     }
 }

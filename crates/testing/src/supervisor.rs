@@ -27,7 +27,7 @@ const STALL: Duration = Duration::from_secs(60);
 
 /// How a server behaves. The default is a good RKE2 server that has etcd and no nodes, and lets no node join.
 #[derive(Clone, Debug)]
-pub struct Manner {
+pub struct SupervisorBehaviour {
     /// `rke2` or `k3s`.
     pub distribution: &'static str,
     /// The password of servers.
@@ -65,7 +65,7 @@ pub enum Fault {
     Liar,
 }
 
-impl Default for Manner {
+impl Default for SupervisorBehaviour {
     fn default() -> Self {
         Self {
             distribution: "rke2",
@@ -187,7 +187,7 @@ pub struct Supervisor {
 
 #[derive(Debug)]
 struct Shared {
-    manner: Manner,
+    manner: SupervisorBehaviour,
     authorities: Authorities,
     asked: Mutex<Vec<String>>,
     ended: AtomicBool,
@@ -195,12 +195,16 @@ struct Shared {
 
 impl Supervisor {
     /// Starts a server with these keys on any free port.
-    pub fn start(authorities: &Authorities, manner: Manner) -> Result<Self> {
+    pub fn start(authorities: &Authorities, manner: SupervisorBehaviour) -> Result<Self> {
         Self::start_on(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), authorities, manner)
     }
 
     /// As [`Supervisor::start`], at this address.
-    pub fn start_on(address: SocketAddr, authorities: &Authorities, manner: Manner) -> Result<Self> {
+    pub fn start_on(
+        address: SocketAddr,
+        authorities: &Authorities,
+        manner: SupervisorBehaviour,
+    ) -> Result<Self> {
         let listener = TcpListener::bind(address)?;
         let address = listener.local_addr()?;
         let tls = Arc::new(tls(authorities)?);

@@ -412,7 +412,7 @@ mod tests {
     use crate::report::UploadMethod;
     use medium::sources::LocalMedium;
     use testing::release::release;
-    use testing::reports::{Manner, Server};
+    use testing::reports::{ReportServer, ServerReaction};
 
     fn media() -> Media {
         let combined = combine(&[]).unwrap();
@@ -430,7 +430,7 @@ mod tests {
 
     #[test]
     fn an_install_at_the_console_is_told_to_fleet_and_webhooks_and_leaves_logs_without_secrets() {
-        let server = Server::new(&[Manner::Status(204)]);
+        let server = ReportServer::new(&[ServerReaction::Status(204)]);
         let (media, settings) = (media(), QuestionSettings::default());
         let url = format!("{}/MARK-path", server.url).parse().unwrap();
         let report_target = ReportTarget { url: Some(url), tokens: vec!["MARK-path".into()] };

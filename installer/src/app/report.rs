@@ -235,7 +235,7 @@ mod tests {
     use model::machine::Identity;
     use std::path::Path;
     use testing::progress::Recorder;
-    use testing::reports::{Manner, Server};
+    use testing::reports::{ReportServer, ServerReaction};
 
     struct Bare;
 
@@ -276,7 +276,7 @@ mod tests {
     #[test]
     fn the_server_of_the_fleet_hears_why_a_run_failed_and_no_secret() {
         use crate::fleet::{self, ReporterSetup};
-        let server = Server::new(&[Manner::Status(204)]);
+        let server = ReportServer::new(&[ServerReaction::Status(204)]);
         let progress = Progress::silent();
         let url = format!("{}/MARK-path", server.url).parse().unwrap();
         let (machine, policy) = (Identity::default(), fleet::policy());

@@ -7,7 +7,7 @@ use base::progress::StepState;
 use model::config::parse;
 use model::fleet;
 use testing::progress::Recorder;
-use testing::reports::{Manner, Server};
+use testing::reports::{ReportServer, ServerReaction};
 
 fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
@@ -24,7 +24,7 @@ fn quick() -> OutboxPolicy {
     }
 }
 
-fn run_with(server: &Server, policy: OutboxPolicy) -> (Reporter, Progress, Recorder) {
+fn run_with(server: &ReportServer, policy: OutboxPolicy) -> (Reporter, Progress, Recorder) {
     let recorder = Recorder::default();
     let progress = Progress::new(vec![Box::new(recorder.clone())]);
     let url = format!("{}/v1/report/MARK-token", server.url).parse().unwrap();
@@ -33,12 +33,12 @@ fn run_with(server: &Server, policy: OutboxPolicy) -> (Reporter, Progress, Recor
     (reporter, progress, recorder)
 }
 
-fn run(server: &Server) -> (Reporter, Progress, Recorder) {
+fn run(server: &ReportServer) -> (Reporter, Progress, Recorder) {
     run_with(server, quick())
 }
 
 /// The lines of each request that came.
-fn requests(server: &Server) -> Vec<Vec<ReportLine>> {
+fn requests(server: &ReportServer) -> Vec<Vec<ReportLine>> {
     let lines = |request: &String| {
         let body = request.split_once("\r\n\r\n").unwrap().1;
         body.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
@@ -47,7 +47,7 @@ fn requests(server: &Server) -> Vec<Vec<ReportLine>> {
 }
 
 /// All events that came, without repetition, as step and state.
-fn events(server: &Server) -> Vec<(String, StepState)> {
+fn events(server: &ReportServer) -> Vec<(String, StepState)> {
     let mut events: Vec<_> = requests(server)
         .into_iter()
         .flatten()
@@ -68,7 +68,7 @@ fn warnings(recorder: &Recorder) -> Vec<String> {
 
 #[test]
 fn every_request_says_who_speaks_and_all_events_come_in_order() {
-    let server = Server::new(&[Manner::Status(204)]);
+    let server = ReportServer::new(&[ServerReaction::Status(204)]);
     let (reporter, progress, recorder) = run(&server);
     progress.step("preflight", "Checking the machine", None).done();
     reporter.hostname(Some("node-1"));
@@ -104,7 +104,7 @@ fn every_request_says_who_speaks_and_all_events_come_in_order() {
 
 #[test]
 fn a_failure_comes_with_its_log_and_without_secrets() {
-    let server = Server::new(&[Manner::Status(204)]);
+    let server = ReportServer::new(&[ServerReaction::Status(204)]);
     let (reporter, progress, _) = run(&server);
     let mut secrets = Secrets::default();
     secrets.add(&parse("token: MARK-cluster", "f").unwrap());
@@ -140,12 +140,12 @@ fn a_failure_comes_with_its_log_and_without_secrets() {
 
 #[test]
 fn what_a_server_misses_it_is_told_again() {
-    let server = Server::new(&[
-        Manner::Close,
-        Manner::Status(503),
-        Manner::Status(500),
-        Manner::Status(429),
-        Manner::Status(200),
+    let server = ReportServer::new(&[
+        ServerReaction::Close,
+        ServerReaction::Status(503),
+        ServerReaction::Status(500),
+        ServerReaction::Status(429),
+        ServerReaction::Status(200),
     ]);
     let (reporter, progress, recorder) = run(&server);
     progress.step("preflight", "", None).done();
@@ -164,7 +164,7 @@ fn what_a_server_misses_it_is_told_again() {
 #[test]
 fn a_server_that_does_not_want_to_know_is_asked_once() {
     for status in [403, 404, 302, 400] {
-        let server = Server::new(&[Manner::Status(status)]);
+        let server = ReportServer::new(&[ServerReaction::Status(status)]);
         let (reporter, progress, recorder) = run(&server);
         progress.step("preflight", "", None).done();
         while warnings(&recorder).is_empty() {
@@ -178,7 +178,7 @@ fn a_server_that_does_not_want_to_know_is_asked_once() {
 
 #[test]
 fn a_server_that_hangs_holds_up_neither_the_run_nor_its_end() {
-    let server = Server::new(&[Manner::Hang]);
+    let server = ReportServer::new(&[ServerReaction::Hang]);
     let policy = OutboxPolicy { timeout: Duration::from_secs(600), flush: millis(300), ..quick() };
     let begun = Instant::now();
     let (reporter, progress, recorder) = run_with(&server, policy);
@@ -195,7 +195,7 @@ fn a_server_that_hangs_holds_up_neither_the_run_nor_its_end() {
 
 #[test]
 fn nothing_is_told_to_the_consoles_after_the_last_event() {
-    let server = Server::new(&[Manner::Status(403)]);
+    let server = ReportServer::new(&[ServerReaction::Status(403)]);
     let (reporter, progress, recorder) = run(&server);
     reporter.fall_silent();
     progress.finish("Installation complete", 0);

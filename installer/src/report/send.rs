@@ -78,10 +78,10 @@ fn advice(status: StatusCode, method: UploadMethod) -> &'static str {
 mod tests {
     use super::*;
     use base::failure::{class_of, render};
-    use testing::reports::{Manner, Server};
+    use testing::reports::{ReportServer, ServerReaction};
 
-    fn sent(path: &str, method: UploadMethod, manner: Manner) -> (Result<()>, Vec<String>) {
-        let server = Server::new(&[manner]);
+    fn sent(path: &str, method: UploadMethod, manner: ServerReaction) -> (Result<()>, Vec<String>) {
+        let server = ReportServer::new(&[manner]);
         let archive = Archive { name: "report-1.tar.gz".into(), bytes: b"PACKED".to_vec() };
         let url = format!("{}{path}", server.url).parse().unwrap();
         let result = send(&archive, &url, method, &[]);
@@ -95,7 +95,7 @@ mod tests {
             ("/logs/mine?key=a", UploadMethod::Put, "PUT /logs/mine?key=a HTTP/1.1"),
             ("/take/", UploadMethod::Post, "POST /take/ HTTP/1.1"),
         ] {
-            let (result, requests) = sent(path, method, Manner::Status(201));
+            let (result, requests) = sent(path, method, ServerReaction::Status(201));
             result.unwrap();
             let [request] = &requests[..] else { panic!("{requests:?}") };
             assert!(request.starts_with(line) && request.ends_with("\r\n\r\nPACKED"), "{request}");
@@ -108,7 +108,7 @@ mod tests {
         for (status, next) in
             [(405, "try POST"), (403, "name and password"), (307, "redirects to"), (500, "Try again")]
         {
-            let (result, _) = sent("/MARK-path/", UploadMethod::Put, Manner::Status(status));
+            let (result, _) = sent("/MARK-path/", UploadMethod::Put, ServerReaction::Status(status));
             let error = result.unwrap_err();
             assert_eq!(class_of(&error), Class::Network);
             let text = render(&error);

@@ -52,7 +52,7 @@ mod tests {
     use std::fs::{self, Permissions};
     use std::io::{Read, Write};
     use std::time::Duration;
-    use testing::http::{AUTHORITY, Answer, Fake, Manner};
+    use testing::http::{AUTHORITY, Answer, BodyDelivery, Fake};
 
     #[test]
     fn a_file_that_everybody_can_read_is_noticed() {
@@ -100,7 +100,7 @@ mod tests {
     #[test]
     fn a_token_that_changes_while_its_transfer_breaks_is_never_a_mixture() {
         let server = Fake::start(|request| match request.before {
-            0 => Answer::ok(b"old-token-old-token").with("ETag: \"1\"").in_manner(Manner::Cut(4)),
+            0 => Answer::ok(b"old-token-old-token").with("ETag: \"1\"").in_manner(BodyDelivery::Cut(4)),
             _ => Answer::ok(b"new-token-new-token").with("ETag: \"2\""),
         });
         let retry = RetryPolicy { pause: Duration::from_millis(1), ..RetryPolicy::default() };

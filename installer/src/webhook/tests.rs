@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::*;
 use model::config::parse;
 use testing::progress::Recorder;
-use testing::reports::{Manner, Server};
+use testing::reports::{ReportServer, ServerReaction};
 
 fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
@@ -18,11 +18,11 @@ fn quick(timeout: u64, pause: u64, flush: u64) -> OutboxPolicy {
 }
 
 /// A run with these webhooks, in JSON-like YAML; `URL` stands for the server.
-fn run(hooks: &str, server: &Server) -> (Hooks, Progress, Recorder) {
+fn run(hooks: &str, server: &ReportServer) -> (Hooks, Progress, Recorder) {
     run_with(hooks, server, quick(2000, 10, 5000))
 }
 
-fn run_with(hooks: &str, server: &Server, policy: OutboxPolicy) -> (Hooks, Progress, Recorder) {
+fn run_with(hooks: &str, server: &ReportServer, policy: OutboxPolicy) -> (Hooks, Progress, Recorder) {
     let text = format!("install: {{webhooks: [{}]}}", hooks.replace("URL", &server.url));
     let recorder = Recorder::default();
     let progress = Progress::new(vec![Box::new(recorder.clone())]);
@@ -55,7 +55,7 @@ fn hook(event: &str, rest: &str) -> String {
 
 #[test]
 fn events_come_in_order_and_only_steps_of_the_plan_are_told() {
-    let server = Server::new(&[Manner::Status(200)]);
+    let server = ReportServer::new(&[ServerReaction::Status(200)]);
     let all = ["STARTED", "STEP", "SUCCEEDED", "FAILED"].map(|event| hook(event, "")).join(", ");
     let (hooks, progress, recorder) = run(&all, &server);
     hooks.started();
@@ -74,7 +74,7 @@ fn events_come_in_order_and_only_steps_of_the_plan_are_told() {
 
 #[test]
 fn a_failure_is_told_once_with_its_step_and_reason_escaped_for_json() {
-    let server = Server::new(&[Manner::Status(204)]);
+    let server = ReportServer::new(&[ServerReaction::Status(204)]);
     let payload = r#", payload: '{"step": "{{.Step}}", "why": "{{ .Error }}", "on": {{.Hostname}}, "a": ["{{.MACAddr}} {{.IPAddrV4}} {{.IPAddrV6}}", {{.Event}}, {{.Product}}]}'"#;
     let all = [hook("FAILED", payload), hook("SUCCEEDED", "")].join(", ");
     let (hooks, progress, _) = run(&all, &server);
@@ -94,7 +94,7 @@ fn a_failure_is_told_once_with_its_step_and_reason_escaped_for_json() {
 
 #[test]
 fn headers_and_basic_auth_are_sent_and_never_told() {
-    let server = Server::new(&[Manner::Status(500)]);
+    let server = ReportServer::new(&[ServerReaction::Status(500)]);
     let rest = ", headers: {X-Key: [MARK-one, MARK-two], Content-Type: [text/plain]}, payload: MARK-body, \
                 basic_auth: {user: me, password: MARK-password}";
     let marked = hook("STARTED", rest).replace("/STARTED/", "/MARK-path/");
@@ -121,11 +121,20 @@ fn headers_and_basic_auth_are_sent_and_never_told() {
 #[test]
 fn only_what_can_pass_is_tried_again() {
     for (manners, tries, good) in [
-        (&[Manner::Status(503), Manner::Close, Manner::Hang, Manner::Status(200)][..], 4, true),
-        (&[Manner::Status(404)][..], 1, false),
-        (&[Manner::Status(302)][..], 1, true),
+        (
+            &[
+                ServerReaction::Status(503),
+                ServerReaction::Close,
+                ServerReaction::Hang,
+                ServerReaction::Status(200),
+            ][..],
+            4,
+            true,
+        ),
+        (&[ServerReaction::Status(404)][..], 1, false),
+        (&[ServerReaction::Status(302)][..], 1, true),
     ] {
-        let server = Server::new(manners);
+        let server = ReportServer::new(manners);
         let (hooks, _, recorder) = run_with(&hook("SUCCEEDED", ""), &server, quick(300, 5, 5000));
         hooks.conclude(None);
         assert_eq!(server.paths(), vec!["/SUCCEEDED/"; tries], "{manners:?}");
@@ -149,7 +158,8 @@ fn only_the_calls_of_an_event_that_did_not_arrive_are_tried_again() {
 
 #[test]
 fn a_server_that_hangs_holds_up_neither_the_install_nor_its_end_nor_other_hooks() {
-    let (hanging, good) = (Server::new(&[Manner::Hang]), Server::new(&[Manner::Status(200)]));
+    let (hanging, good) =
+        (ReportServer::new(&[ServerReaction::Hang]), ReportServer::new(&[ServerReaction::Status(200)]));
     let all = ["STARTED", "STEP", "SUCCEEDED"].map(|event| hook(event, ""));
     let both = all.clone().map(|hook| hook.replace("URL", &good.url)).into_iter().chain(all);
     let (hooks, progress, recorder) =
@@ -178,7 +188,7 @@ fn a_server_that_is_not_there_is_told_by_its_name_alone() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);
-    let server = Server { url: url.clone(), requests: Arc::default() };
+    let server = ReportServer { url: url.clone(), requests: Arc::default() };
     let (hooks, _, recorder) = run(&hook("FAILED", "").replace("/FAILED/", "/MARK/"), &server);
     hooks.conclude(Some("why"));
     let [warning] = &warnings(&recorder)[..] else { panic!("{:?}", warnings(&recorder)) };

@@ -29,7 +29,7 @@ use nqrust_tests::ssh::Ssh;
 use nqrust_tests::wire::Wire;
 use nqrust_tests::{paths, programs, secrets, steps};
 use serde_json::{Value, json};
-use testing::supervisor::{Authorities, Manner, Supervisor};
+use testing::supervisor::{Authorities, Supervisor, SupervisorBehaviour};
 
 use crate::bad_input::refused_in_vm;
 
@@ -206,8 +206,11 @@ fn a_token_that_the_cluster_refuses_ends_an_install_before_the_disk_is_touched()
         let identity = Identity::load()?;
         let medium = steps::medium(&identity)?;
         let authorities = Authorities::make(&artifacts.disk("authorities"))?;
-        let manner =
-            Manner { server_token: "another".into(), agent_token: "another".into(), ..Manner::default() };
+        let manner = SupervisorBehaviour {
+            server_token: "another".into(),
+            agent_token: "another".into(),
+            ..SupervisorBehaviour::default()
+        };
         let address = SocketAddr::from(([127, 0, 0, 1], Distribution::Rke2.supervisor_port()));
         let cluster = Supervisor::start_on(address, &authorities, manner)?;
         let mut document = Document { role: "worker", ..Document::new("node-b") }.to_json(&identity);

@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use testing::http::{AUTHORITY, Answer as FakeAnswer, Fake, Manner as FakeManner};
+use testing::http::{AUTHORITY, Answer as FakeAnswer, BodyDelivery as FakeManner, Fake};
 use transfer::download::RetryPolicy;
 
 /// How the server treats one request.

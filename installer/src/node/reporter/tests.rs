@@ -8,10 +8,10 @@ use model::fleet::ReportLine;
 use model::machine::Identity;
 use uuid::Uuid;
 
-use testing::reports::{Manner, Server};
+use testing::reports::{ReportServer, ServerReaction};
 
 /// What an install leaves on a node that reports to `server`; and its run.
-fn node_of(server: &Server) -> (tempfile::TempDir, Uuid) {
+fn node_of(server: &ReportServer) -> (tempfile::TempDir, Uuid) {
     let url = format!("{}/v1/report/MARK-token", server.url).parse().unwrap();
     let (machine, progress) = (Identity::default(), Progress::silent());
     let setup = ReporterSetup { url, machine, policy: policy(), progress };
@@ -54,7 +54,7 @@ fn stages(state: StageState, detail: &str) -> Vec<Stage> {
 }
 
 /// The reports about the node, with their runs.
-fn told(server: &Server) -> Vec<(Uuid, NodeReport)> {
+fn told(server: &ReportServer) -> Vec<(Uuid, NodeReport)> {
     let mut told = Vec::new();
     for request in server.requests() {
         assert!(!request.split_once("\r\n\r\n").unwrap().1.contains("MARK"), "{request}");
@@ -77,7 +77,7 @@ const LONG: Duration = Duration::from_secs(20);
 
 #[test]
 fn a_node_goes_on_with_the_story_of_its_install_until_it_is_ready() {
-    let server = Server::new(&[Manner::Status(204)]);
+    let server = ReportServer::new(&[ServerReaction::Status(204)]);
     let (root, run) = node_of(&server);
     let file = root.path().join("oem/fleet.json");
     assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
@@ -119,14 +119,14 @@ fn a_node_goes_on_with_the_story_of_its_install_until_it_is_ready() {
 
 #[test]
 fn a_node_speaks_again_after_its_next_start_where_its_server_was_away() {
-    let server = Server::new(&[Manner::Close]);
+    let server = ReportServer::new(&[ServerReaction::Close]);
     let (root, _) = node_of(&server);
     let mut first = reporter_of(root.path(), Duration::from_millis(50)).unwrap();
     first.tell(&stages(StageState::Done, "ready"));
     first.conclude().unwrap();
     assert!(reporter_of(root.path(), LONG).is_some());
     // A node that has not become ready has more to report.
-    let server = Server::new(&[Manner::Status(204)]);
+    let server = ReportServer::new(&[ServerReaction::Status(204)]);
     let (root, _) = node_of(&server);
     let mut waiting = reporter_of(root.path(), LONG).unwrap();
     waiting.tell(&stages(StageState::Waiting, "not yet"));
@@ -137,7 +137,7 @@ fn a_node_speaks_again_after_its_next_start_where_its_server_was_away() {
 
 #[test]
 fn a_server_that_has_begun_another_deployment_is_left_alone() {
-    let server = Server::new(&[Manner::Status(403)]);
+    let server = ReportServer::new(&[ServerReaction::Status(403)]);
     let (root, _) = node_of(&server);
     let mut speaker = reporter_of(root.path(), LONG).unwrap();
     speaker.tell(&stages(StageState::Waiting, "not yet"));

@@ -8,7 +8,7 @@ use super::{fetch, retry};
 use base::digest::Digest;
 use base::failure::{Class, class_of, render};
 use model::config::sources::{Request, SourceKind};
-use testing::http::{AUTHORITY, Answer, Fake, Manner, encrypted};
+use testing::http::{AUTHORITY, Answer, BodyDelivery, Fake, encrypted};
 use transfer::download::RetryPolicy;
 
 const DOCUMENT: &str = "os: {hostname: fetched}\n";
@@ -118,8 +118,10 @@ fn a_document_that_changes_while_its_transfer_breaks_is_never_a_mixture() {
     // What the server answers for the second version when it is asked for the rest of the first one.
     for second in ["200", "206", "206 without a validator", "206 weak"] {
         let server = Fake::start(move |request| match (request.before, second) {
-            (0, "206 weak") => Answer::ok(old.as_bytes()).with("ETag: W/\"1\"").in_manner(Manner::Cut(45)),
-            (0, _) => Answer::ok(old.as_bytes()).with("ETag: \"1\"").in_manner(Manner::Cut(45)),
+            (0, "206 weak") => {
+                Answer::ok(old.as_bytes()).with("ETag: W/\"1\"").in_manner(BodyDelivery::Cut(45))
+            }
+            (0, _) => Answer::ok(old.as_bytes()).with("ETag: \"1\"").in_manner(BodyDelivery::Cut(45)),
             (_, "200") => Answer::ok(new.as_bytes()).with("ETag: \"2\""),
             (_, "206") => Answer::range(new.as_bytes(), request).with("ETag: \"2\""),
             (_, "206 weak") => Answer::range(new.as_bytes(), request).with("ETag: W/\"1\""),

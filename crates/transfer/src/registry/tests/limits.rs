@@ -1,7 +1,7 @@
 //! Answers that are larger than anything a registry has to say.
 
 use super::*;
-use fake::Manner;
+use fake::BodyDelivery;
 
 /// More than any limit for documents, with room for what is in the buffers of sockets.
 const BOUND: u64 = 24 << 20;
@@ -10,7 +10,7 @@ const BOUND: u64 = 24 << 20;
 fn a_manifest_of_any_announced_length_is_read_up_to_4_mib() {
     let more = vec![b' '; (4 << 20) + 1];
     for (answer, told) in [
-        (Answer::ok(&[b' '; 65536]).in_manner(Manner::Endless), "more than 4194304 bytes"),
+        (Answer::ok(&[b' '; 65536]).in_manner(BodyDelivery::Endless), "more than 4194304 bytes"),
         (Answer::ok(b" ").with("Content-Length: 1500000000"), "more than 4194304 bytes"),
         (Answer::ok(&more), "more than 4194304 bytes"),
     ] {
@@ -45,7 +45,8 @@ fn a_manifest_of_exactly_4_mib_is_taken() {
 
 #[test]
 fn an_endless_answer_of_a_token_service_is_read_up_to_a_limit() {
-    let service = Fake::at("127.0.0.2", false, |_| Answer::ok(&[b' '; 65536]).in_manner(Manner::Endless));
+    let service =
+        Fake::at("127.0.0.2", false, |_| Answer::ok(&[b' '; 65536]).in_manner(BodyDelivery::Endless));
     let challenge = format!("WWW-Authenticate: Bearer realm=\"{}/token\"", service.url());
     let fake = Fake::start(move |_| Answer::error(401, "UNAUTHORIZED").with(&challenge));
     let error = client_of(&fake, "").document(&image(&format!("{}/app/web:1", fake.host))).unwrap_err();
@@ -59,7 +60,7 @@ fn an_endless_answer_of_a_token_service_is_read_up_to_a_limit() {
 fn an_endless_reason_for_a_refusal_is_not_read_to_its_end() {
     let fake = Fake::start(|request| match request.path.as_str() {
         "/v2/" => Answer::ok(b"{}"),
-        _ => Answer::new(404, &[b' '; 65536]).in_manner(Manner::Endless),
+        _ => Answer::new(404, &[b' '; 65536]).in_manner(BodyDelivery::Endless),
     });
     let error = client_of(&fake, "").document(&image(&format!("{}/app/web:1", fake.host))).unwrap_err();
     assert!(render(&error).contains("404"), "{}", render(&error));

@@ -1,6 +1,6 @@
 //! Several places for one image.
 
-use super::fake::{Manner, nobody};
+use super::fake::{BodyDelivery, nobody};
 use super::*;
 
 /// A client for `example.org`, whose images are looked for at `endpoints` and at last at a server of nobody.
@@ -54,7 +54,7 @@ fn when_all_fail_each_is_named_with_its_reason() {
 fn a_blob_goes_on_at_the_next_endpoint_when_one_goes_away_in_the_middle() {
     let failing = Fake::start(|request| match (request.path.contains("/blobs/"), request.before) {
         (false, _) => plain(request),
-        (true, 0) => plain(request).in_manner(Manner::Cut(50_000)),
+        (true, 0) => plain(request).in_manner(BodyDelivery::Cut(50_000)),
         (true, _) => Answer::new(502, b""),
     });
     let good = Fake::start(plain);

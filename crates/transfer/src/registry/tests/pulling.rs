@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::fake::{Manner, nobody};
+use super::fake::{BodyDelivery, nobody};
 use super::*;
 use base::size::ByteSize;
 
@@ -109,7 +109,7 @@ fn a_blob_is_read_whole_or_from_where_a_reader_stands() {
 
 #[test]
 fn a_blob_is_read_whole_however_the_connection_fails() {
-    for manner in [Manner::Cut(70_000), Manner::Stall(70_000), Manner::Cut(0)] {
+    for manner in [BodyDelivery::Cut(70_000), BodyDelivery::Stall(70_000), BodyDelivery::Cut(0)] {
         let fake = Fake::start(move |request| match request.before {
             0 if request.path.contains("/blobs/") => plain(request).in_manner(manner),
             _ => plain(request),
@@ -122,7 +122,7 @@ fn a_blob_is_read_whole_however_the_connection_fails() {
 
 #[test]
 fn a_document_comes_whole_however_the_connection_fails() {
-    for manner in [Manner::Cut(20), Manner::Stall(20), Manner::Cut(0)] {
+    for manner in [BodyDelivery::Cut(20), BodyDelivery::Stall(20), BodyDelivery::Cut(0)] {
         let fake = Fake::start(move |request| match request.before {
             0 if request.path.contains("/manifests/") => plain(request).in_manner(manner),
             _ => plain(request),

@@ -5,9 +5,14 @@ use super::*;
 const BOOTSTRAP: &str = "abcdef.hush456789abcdef";
 
 /// A server with a token of its own for agents.
-fn parted() -> Manner {
+fn parted() -> SupervisorBehaviour {
     let bootstrap_token = Some(BOOTSTRAP.to_owned());
-    Manner { server_token: SERVER.into(), agent_token: AGENT.into(), bootstrap_token, ..Manner::default() }
+    SupervisorBehaviour {
+        server_token: SERVER.into(),
+        agent_token: AGENT.into(),
+        bootstrap_token,
+        ..SupervisorBehaviour::default()
+    }
 }
 
 #[test]
@@ -82,7 +87,7 @@ fn the_agent_token_that_a_server_brings_along_has_to_be_the_cluster_s() {
 #[test]
 fn a_cluster_without_etcd_takes_no_second_server() {
     let keys = Keys::make();
-    let server = keys.start(Manner { etcd: false, ..good() });
+    let server = keys.start(SupervisorBehaviour { etcd: false, ..good() });
     let talk = Talk::begin(joining(Role::Management, server.port(), SERVER));
     talk.expect("join-token", "found", "the cluster has no etcd that another server could join");
     let talk = Talk::begin(joining(Role::Worker, server.port(), SERVER));
@@ -98,7 +103,11 @@ fn a_server_that_cannot_tell_now_has_not_refused() {
             (403, "found", "answered 403 Forbidden"),
         ] {
             let statuses = [(path.to_owned(), status)].into();
-            let server = keys.start(Manner { server_token: SERVER.into(), statuses, ..Manner::default() });
+            let server = keys.start(SupervisorBehaviour {
+                server_token: SERVER.into(),
+                statuses,
+                ..SupervisorBehaviour::default()
+            });
             // The other user has another password, so that nothing but the status speaks.
             let talk =
                 Talk::begin(joining(role, server.port(), if role == Role::Worker { AGENT } else { SERVER }));

@@ -8,7 +8,7 @@ mod trust;
 use std::os::fd::{AsRawFd, IntoRawFd};
 
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrIn, bind, getsockname, socket};
-use testing::supervisor::{Authorities, Manner, Supervisor};
+use testing::supervisor::{Authorities, Supervisor, SupervisorBehaviour};
 
 use super::*;
 use crate::preflight::SystemNetwork;
@@ -36,7 +36,7 @@ impl Keys {
         Self { _directory: directory, authorities }
     }
 
-    fn start(&self, manner: Manner) -> Supervisor {
+    fn start(&self, manner: SupervisorBehaviour) -> Supervisor {
         Supervisor::start(&self.authorities, manner).unwrap()
     }
 
@@ -51,8 +51,12 @@ impl Keys {
 }
 
 /// A server whose agents have the same token as its servers.
-fn good() -> Manner {
-    Manner { server_token: SERVER.into(), agent_token: SERVER.into(), ..Manner::default() }
+fn good() -> SupervisorBehaviour {
+    SupervisorBehaviour {
+        server_token: SERVER.into(),
+        agent_token: SERVER.into(),
+        ..SupervisorBehaviour::default()
+    }
 }
 
 /// A node of this role that joins at the port.
