@@ -1,8 +1,14 @@
-//! Files over plain HTTP, from the page cache to the socket by sendfile(2): this program has none of their bytes in its
-//! memory, which more than doubles what it sends to many clients at once.
+//! Files over plain HTTP, from the page cache to the socket by sendfile(2), so that their bytes never pass through this
+//! program's memory.
+//!
+//! This is a second reader of requests beside hyper, and kept for one figure. 200 clients that fetch a file of 64 MiB at
+//! once over the loopback interface get 5.0 GB/s by sendfile(2) and 2.1 GB/s by hyper, 2.4 times as much; the server takes
+//! 0.10 s and 0.64 s of CPU time for 1 GB. Measured in one run with a release build, on two cores that the clients share,
+//! with the file in the page cache; medians of three rounds. `make bench PARTS=serve` measures the factor and misses its
+//! limit below 1.3.
 //!
 //! It knows no more of HTTP than that needs: a whole request for one of the medium's files, as loaders and installers
-//! make it. Whatever else comes is left in the stream for hyper, which serves the same files too.
+//! make it. Anything else is left in the stream for hyper, which serves the same files too.
 
 use std::io;
 use std::net::IpAddr;
