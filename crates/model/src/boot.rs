@@ -17,7 +17,7 @@ pub mod parameter {
     pub const RELEASE: &str = "nqrust.release";
     /// The digest of the customization area.
     pub const CUSTOM: &str = "nqrust.custom";
-    /// The URL of the OS image, for a machine that booted over the network.
+    /// The digest of the OS image, for a machine that booted over the network: the initrd checks it.
     pub const ROOTFS: &str = "nqrust.rootfs";
     /// The slot that runs, `a` or `b`.
     pub const SLOT: &str = "nqrust.slot";

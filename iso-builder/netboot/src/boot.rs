@@ -9,6 +9,7 @@ use std::fmt::Write as _;
 use anyhow::Result;
 use base::digest::Digest;
 use medium::iso::menu::SCREEN_FIRST;
+use model::boot::parameter;
 use model::release::Purpose;
 
 use super::files::MediumFiles;
@@ -80,16 +81,16 @@ impl BootSystem {
         let medium = format!("{base}{MEDIUM}");
         let mut arguments = vec![
             format!("root=live:{medium}{}", self.rootfs),
-            format!("nqrust.rootfs={}", self.rootfs_sha256.oci()),
+            format!("{}={}", parameter::ROOTFS, self.rootfs_sha256.oci()),
         ];
-        let fixed =
-            "rd.live.image rd.live.overlay.overlayfs=1 rd.neednet=1 ip=dhcp rd.shell=0 nqrust.mode=install";
+        let fixed = "rd.live.image rd.live.overlay.overlayfs=1 rd.neednet=1 ip=dhcp rd.shell=0";
         arguments.extend(fixed.split(' ').map(str::to_owned));
-        arguments.push(format!("nqrust.release={}", self.release.oci()));
+        arguments.push(format!("{}=install", parameter::MODE));
+        arguments.push(format!("{}={}", parameter::RELEASE, self.release.oci()));
         arguments.extend(SCREEN_FIRST.split(' ').map(str::to_owned));
         arguments.extend(self.arguments.iter().cloned());
         arguments.extend(parameters(base, deployment.configuration));
-        arguments.push(format!("nqrust.report={base}{REPORT}{}", deployment.report));
+        arguments.push(format!("{}={base}{REPORT}{}", parameter::REPORT, deployment.report));
         arguments
     }
 
