@@ -225,7 +225,8 @@ impl InstallMachine for QuestionedMachine<'_> {
         let below = Document::yaml(SourceKind::Embedded, "what was found before", found.config.to_yaml());
         let mut combined = self.bring(from, below)?;
         // Values found before keep their source.
-        let before = |entry: &CombinedEntry| found.entries.iter().find(|known| known.path == entry.path).cloned();
+        let before =
+            |entry: &CombinedEntry| found.entries.iter().find(|known| known.path == entry.path).cloned();
         combined.entries = combined
             .entries
             .iter()

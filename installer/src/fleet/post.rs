@@ -10,10 +10,10 @@ use reqwest::blocking::Client;
 use reqwest::header::CONTENT_TYPE;
 
 use base::parallel::locked;
-use base::progress::State;
+use base::progress::StepState;
 use model::config::redact::Secrets;
 use model::config::text::HttpUrl;
-use model::fleet::{self, RunFailure, Hello, ReportLine, NodeReport, beginning, end};
+use model::fleet::{self, Hello, NodeReport, ReportLine, RunFailure, beginning, end};
 use transfer::download::is_passing;
 use transfer::outbox::{AfterFailure, DeliveryWarnings, Destination, SendError, request};
 
@@ -85,15 +85,15 @@ impl Destination for FleetServer {
     }
 
     /// The newest count of a step's bytes takes the place of the one before, and so does the newest report of a node.
-    fn replaces(newer: &Line, waiting: &Line) -> bool {
+    fn replaces(newer: &ReportLine, waiting: &ReportLine) -> bool {
         match (newer, waiting) {
-            (Line::Node(_), Line::Node(_)) => true,
+            (ReportLine::Node(_), ReportLine::Node(_)) => true,
             _ => count(newer).is_some() && count(newer) == count(waiting),
         }
     }
 
     /// What happened within a step gives way; the beginnings and ends of steps stay.
-    fn make_room(newer: &Line, waiting: &mut VecDeque<Line>) -> bool {
+    fn make_room(newer: &ReportLine, waiting: &mut VecDeque<ReportLine>) -> bool {
         match waiting.iter().position(is_progress) {
             Some(at) => waiting.remove(at).is_some(),
             None => !is_progress(newer),
@@ -102,15 +102,17 @@ impl Destination for FleetServer {
 }
 
 /// The step whose bytes a line counts, if it does.
-fn count(line: &Line) -> Option<&str> {
+fn count(line: &ReportLine) -> Option<&str> {
     match line {
-        Line::Event(event) if event.state == State::Progress && event.bytes.is_some() => Some(&event.step),
+        ReportLine::Event(event) if event.state == StepState::Progress && event.bytes.is_some() => {
+            Some(&event.step)
+        }
         _ => None,
     }
 }
 
 fn is_progress(line: &ReportLine) -> bool {
-    matches!(line, ReportLine::Event(event) if event.state == State::Progress)
+    matches!(line, ReportLine::Event(event) if event.state == StepState::Progress)
 }
 
 impl FleetServer {
@@ -188,17 +190,17 @@ mod tests {
         OutboxQueue::new(OutboxPolicy { batch: usize::MAX, ..policy() })
     }
 
-    fn take(queue: &mut OutboxQueue<FleetServer>) -> Vec<Line> {
+    fn take(queue: &mut OutboxQueue<FleetServer>) -> Vec<ReportLine> {
         match queue.next(Instant::now()) {
             NextAttempt::Send(lines) => lines,
             other => panic!("{other:?}"),
         }
     }
 
-    fn line(seq: u64, step: &str, state: State, bytes: Option<u64>) -> Line {
+    fn line(seq: u64, step: &str, state: StepState, bytes: Option<u64>) -> ReportLine {
         let (time, message) = (String::new(), String::new());
         let step = step.to_owned();
-        Line::Event(Event {
+        ReportLine::Event(Event {
             v: 1,
             seq,
             time,
@@ -212,9 +214,9 @@ mod tests {
         })
     }
 
-    fn numbers(lines: &[Line]) -> Vec<u64> {
-        let number = |line: &Line| match line {
-            Line::Event(event) => event.seq,
+    fn numbers(lines: &[ReportLine]) -> Vec<u64> {
+        let number = |line: &ReportLine| match line {
+            ReportLine::Event(event) => event.seq,
             _ => 0,
         };
         lines.iter().map(number).collect()
@@ -223,12 +225,12 @@ mod tests {
     #[test]
     fn only_the_newest_count_of_a_step_waits() {
         let mut queue = queue();
-        queue.push(line(1, "a", State::Started, Some(0)));
-        queue.push(line(2, "a", State::Progress, Some(1)));
-        queue.push(line(3, "a", State::Progress, None));
-        queue.push(line(4, "b", State::Progress, Some(1)));
-        queue.push(line(5, "a", State::Progress, Some(2)));
-        queue.push(line(6, "a", State::Done, Some(3)));
+        queue.push(line(1, "a", StepState::Started, Some(0)));
+        queue.push(line(2, "a", StepState::Progress, Some(1)));
+        queue.push(line(3, "a", StepState::Progress, None));
+        queue.push(line(4, "b", StepState::Progress, Some(1)));
+        queue.push(line(5, "a", StepState::Progress, Some(2)));
+        queue.push(line(6, "a", StepState::Done, Some(3)));
         assert_eq!(numbers(&take(&mut queue)), [1, 3, 4, 5, 6]);
         assert_eq!(queue.result().unsent, 5);
         assert_eq!(queue.next(Instant::now()), NextAttempt::Wait(None));
@@ -236,23 +238,24 @@ mod tests {
 
     #[test]
     fn only_the_newest_word_of_a_node_waits() {
-        let node = |detail: &str| Line::Node(Node { detail: detail.into(), ..Node::default() });
+        let node =
+            |detail: &str| ReportLine::Node(NodeReport { detail: detail.into(), ..NodeReport::default() });
         let mut queue = queue();
         queue.push(node("before"));
-        queue.push(line(1, "a", State::Done, None));
+        queue.push(line(1, "a", StepState::Done, None));
         queue.push(node("now"));
-        assert_eq!(take(&mut queue), [line(1, "a", State::Done, None), node("now")]);
+        assert_eq!(take(&mut queue), [line(1, "a", StepState::Done, None), node("now")]);
     }
 
     #[test]
     fn a_full_queue_forgets_what_happened_within_steps_and_nothing_else() {
         let mut queue = queue();
-        queue.push(line(0, "a", State::Progress, None));
+        queue.push(line(0, "a", StepState::Progress, None));
         for seq in 1..=policy().capacity as u64 {
-            queue.push(line(seq, "a", State::Done, None));
+            queue.push(line(seq, "a", StepState::Done, None));
         }
-        queue.push(line(1 << 20, "a", State::Progress, None));
-        queue.push(line(1 << 21, "a", State::Failed, None));
+        queue.push(line(1 << 20, "a", StepState::Progress, None));
+        queue.push(line(1 << 21, "a", StepState::Failed, None));
         let left = numbers(&take(&mut queue));
         assert_eq!(left.len(), policy().capacity + 1);
         assert_eq!((left[0], left[policy().capacity]), (1, 1 << 21));

@@ -144,9 +144,13 @@ fn only_what_can_pass_is_tried_again() {
 
 #[test]
 fn only_the_calls_of_an_event_that_did_not_arrive_are_tried_again() {
-    let (good, refusing) = (Server::new(&[Manner::Status(200)]), Server::new(&[Manner::Status(404)]));
-    let late = Server::new(&[Manner::Status(503), Manner::Close, Manner::Status(200)]);
-    let event = |server: &Server| hook("STARTED", "").replace("URL", &server.url);
+    let (good, refusing) = (
+        ReportServer::new(&[ServerReaction::Status(200)]),
+        ReportServer::new(&[ServerReaction::Status(404)]),
+    );
+    let late =
+        ReportServer::new(&[ServerReaction::Status(503), ServerReaction::Close, ServerReaction::Status(200)]);
+    let event = |server: &ReportServer| hook("STARTED", "").replace("URL", &server.url);
     let all = [event(&good), event(&refusing), event(&late)].join(", ");
     let (hooks, _, recorder) = run(&all, &good);
     hooks.started();

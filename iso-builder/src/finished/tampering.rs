@@ -12,7 +12,8 @@ use base::progress::Progress;
 use formats::iso9660::write::{HybridVolume, RegionOwner};
 use medium::customization::{Content, FILE, area, argument};
 use medium::iso::Map;
-use medium::opened::{OpenedMedium, RELEASE_ARGUMENT};
+use medium::opened::OpenedMedium;
+use model::boot::parameter;
 use model::config::Secret;
 use model::release::{MANIFEST, MediumKind};
 use proptest::prelude::*;
@@ -193,7 +194,7 @@ fn a_shell_on_the_kernel_command_line_of_the_boot_menu_is_found() {
 #[test]
 fn a_second_release_on_a_kernel_line_is_found() {
     let built = TamperedIso::new(MediumKind::Full);
-    let other = format!("linux /boot/vmlinuz {RELEASE_ARGUMENT}{} ", Digest::of(b"another").oci());
+    let other = format!("linux /boot/vmlinuz {}={} ", parameter::RELEASE, Digest::of(b"another").oci());
     let at = built.find("menuentry \"Boot from local disk\"");
     assert_eq!(built.with(at, other.as_bytes()).paths(), ["boot/grub/grub.cfg"]);
 }

@@ -126,7 +126,8 @@ impl Containerd {
         images: &[StoredImage],
     ) -> Result<Vec<u8>> {
         let room = ContainerdDirectory::new(self, store, images)?;
-        let daemon = ContainerdDaemon::start(&self.programs, room.places(), &format!("{CONFIG}{NO_COLLECTION}"))?;
+        let daemon =
+            ContainerdDaemon::start(&self.programs, room.places(), &format!("{CONFIG}{NO_COLLECTION}"))?;
         announce(&daemon, store, images)?;
         self.import(&daemon, version, store, images)?;
         daemon.stop()?;

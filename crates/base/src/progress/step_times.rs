@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::event::{Event, Sink, State};
+use super::event::{Event, Sink, StepState};
 
 /// Measures the steps of a run. Clones share what is measured: one is a sink, another is asked at the end.
 #[derive(Clone, Debug, Default)]
@@ -32,9 +32,9 @@ impl Sink for StepTimes {
     fn show(&mut self, event: &Event) {
         let mut measured = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match event.state {
-            State::Started => drop(measured.running.insert(event.step.clone(), Instant::now())),
-            State::Progress => {}
-            State::Done | State::Failed => {
+            StepState::Started => drop(measured.running.insert(event.step.clone(), Instant::now())),
+            StepState::Progress => {}
+            StepState::Done | StepState::Failed => {
                 if let Some(begin) = measured.running.remove(&event.step) {
                     measured.ended.push((event.message.clone(), begin.elapsed()));
                 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use testing::progress::Recorder;
-use testing::reports::{Manner, Server};
+use testing::reports::{ReportServer, ServerReaction};
 
 use super::*;
 use base::progress::Progress;
@@ -241,7 +241,8 @@ fn a_request_is_made_once_and_its_errors_do_not_show_the_path() {
         let client = request::client(url, &[], || reqwest::blocking::Client::builder().timeout(millis(300)));
         request::send(client.unwrap().post(format!("{url}/MARK")))
     };
-    let server = Server::new(&[Manner::Status(302), Manner::Hang, Manner::Close]);
+    let server =
+        ReportServer::new(&[ServerReaction::Status(302), ServerReaction::Hang, ServerReaction::Close]);
     assert_eq!(ask(&server.url).unwrap(), 302);
     assert!(server.requests()[0].contains(concat!("user-agent: nqrust/", env!("CARGO_PKG_VERSION"))));
     assert_eq!(ask(&server.url), Err(SendError::Passing("the server did not answer in time".into())));

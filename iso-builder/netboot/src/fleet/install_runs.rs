@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use model::fleet::{Hello, Line};
+use model::fleet::{Hello, ReportLine};
 
 use crate::machine_id::MachineId;
 use crate::moment::Moment;
@@ -31,7 +31,7 @@ impl InstallRuns {
         &mut self,
         id: MachineId,
         has_taken: bool,
-        (hello, lines): (&Hello, &[Line]),
+        (hello, lines): (&Hello, &[ReportLine]),
         now: Moment,
     ) -> (bool, Option<RunOutcome>) {
         let same = |run: &InstallRun| run.id == hello.run && run.has_taken == has_taken;

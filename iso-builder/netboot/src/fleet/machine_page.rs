@@ -87,8 +87,8 @@ fn steps(run: &InstallRun, now: Moment) -> Markup {
 
 fn step_row(step: &InstallStep, run: &InstallRun, now: Moment) -> Markup {
     let (class, state) = match step.state {
-        State::Failed => ("failed", "failed"),
-        State::Done => ("installed", "done"),
+        StepState::Failed => ("failed", "failed"),
+        StepState::Done => ("installed", "done"),
         _ if run.ended.is_some() => ("denied", "unfinished"),
         _ => ("installing", "under way"),
     };

@@ -330,8 +330,11 @@ fn a_source_that_gives_a_few_bytes_at_a_time_is_read_to_the_end() {
 fn the_first_failure_stops_what_is_under_way_elsewhere() {
     let partition = tempfile::tempdir().unwrap();
     let sizes: Vec<_> = (1..=60).map(|number| 3_000_000 - number).collect();
-    let refusing =
-        Blobs { manner: Some((2, ReadFault::Refuses)), held: true, ..Blobs::of(&sizes, PayloadPlace::Network) };
+    let refusing = Blobs {
+        manner: Some((2, ReadFault::Refuses)),
+        held: true,
+        ..Blobs::of(&sizes, PayloadPlace::Network)
+    };
     let blobs: &Blobs = Box::leak(Box::new(refusing));
     blobs.seed(partition.path()).unwrap_err();
     assert!(blobs.opened().len() <= PARALLEL_FILES, "another blob was begun after a failure");
