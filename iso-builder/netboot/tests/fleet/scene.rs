@@ -248,7 +248,7 @@ impl Run<'_> {
                     "Input/output error (os error 5)",
                 ],
                 &[
-                    "/dev/nvme0n1 is not bootable now; starting the install again does it over.",
+                    "/dev/nvme0n1 is not bootable now; starting the install again starts over.",
                     "Look at the kernel's messages in the log; replace the disk if it tells of errors.",
                 ],
             ),
