@@ -11,7 +11,7 @@ use clap::ValueEnum;
 use crate::failure;
 use crate::progress::Progress;
 
-/// How to print what is for reading.
+/// The format of what is printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// For people.
@@ -24,7 +24,7 @@ pub enum Format {
 /// What every command gets.
 #[derive(Debug)]
 pub struct Context {
-    /// How to print what is for reading.
+    /// The format of what is printed.
     pub format: Format,
     pub progress: Progress,
 }

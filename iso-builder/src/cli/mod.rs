@@ -23,7 +23,7 @@ use crate::finished;
 #[derive(Debug, Parser)]
 #[command(name = "iso-builder", version, max_term_width = 100)]
 struct Cli {
-    /// How to print what is for reading.
+    /// The format of what is printed.
     #[arg(long, global = true, value_enum, default_value_t)]
     format: Format,
     /// How to show progress.
