@@ -8,9 +8,10 @@ SHELL := /bin/bash
 # What building needs beside Rust, on Debian 12; `make run` needs QEMU.
 HOST_PACKAGES := gcc libc6-dev mmdebstrap uidmap bzip2 xz-utils zstd squashfs-tools e2fsprogs dosfstools fdisk mtools \
 	grub-common grub-pc-bin containerd runc qemu-system-x86 qemu-utils ovmf openssh-client curl dnsmasq-base ipxe
-# What tests need beside that. The libraries are those of NetworkManager, whose own package is only unpacked.
+# What tests need beside that. The libraries are those of NetworkManager and keepalived, whose own packages are only unpacked.
 TEST_PACKAGES := xorriso gdisk docker-registry apache2-utils openssl skopeo umoci tmux nbdkit systemd iproute2 \
-	chromium dbus-daemon libbluetooth3 libcurl3-gnutls libjansson4 libmm-glib0 libndp0 libnewt0.52 libnm0 libpsl5 libteamdctl0
+	chromium dbus-daemon libbluetooth3 libcurl3-gnutls libjansson4 libmm-glib0 libndp0 libnewt0.52 libnm0 libpsl5 libteamdctl0 \
+	libnl-genl-3-200 libsnmp40
 
 DEFINITION ?= configs/images/default.yaml
 OUTPUT ?= dist
@@ -19,12 +20,19 @@ CARGO ?= cargo
 # stands still for minutes where a kernel uses memory that GRUB has run in.
 ACCEL ?= tcg,thread=multi,tb-size=128
 TARGET := $(or $(CARGO_TARGET_DIR),target)
+CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/nqrust
+# The release of Kubernetes, from Go modules that need Go 1.26: by version, by what its packages are of, and by all that is
+# said about how it is built. Definitions find it at target/kubernetes.
+KUBERNETES_SUITE := trixie
+KUBERNETES_BUILD := $(wildcard configs/kubernetes/build.sh configs/kubernetes/*/go.*)
+KUBERNETES := $(CACHE)/kubernetes/$(shell sed -n 's|.*k8s.io/kubernetes ||p' configs/kubernetes/kubernetes/go.mod \
+	)-$(KUBERNETES_SUITE)-$(shell cat $(KUBERNETES_BUILD) | sha256sum | head -c 12)
 # Programs that Debian does not have, built once from their Go modules. Debian's Go builds this helm.
-TOOLS := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/nqrust/tools
+TOOLS := $(CACHE)/tools
 HELM_VERSION := v3.11.3
 HELM := $(TOOLS)/helm-$(HELM_VERSION)/helm
-# NetworkManager's program and its command line, without the service that would take over the network of this host.
-NETWORK_MANAGER := $(TOOLS)/network-manager/usr/sbin/NetworkManager
+# Programs of packages whose services would take over the network of this host.
+UNPACKED := $(TOOLS)/network-manager/usr/sbin/NetworkManager $(TOOLS)/keepalived/usr/sbin/keepalived
 export PATH := $(PATH):$(patsubst %/,%,$(dir $(HELM)))
 # What `binaries` builds: `dev` is what tests run too and is compiled once for both; `release` takes three times as long.
 PROFILE ?= dev
@@ -44,7 +52,8 @@ help: ## List the targets.
 setup: ## Install what building and all tests need, or name it; check Rust.
 	@go=""; command -v helm >/dev/null || command -v go >/dev/null || go=golang-go; \
 	$(MAKE) --no-print-directory host HOST_PACKAGES="$(HOST_PACKAGES) $(TEST_PACKAGES) $$go"
-	@$(MAKE) --no-print-directory helm $(NETWORK_MANAGER)
+	@$(MAKE) --no-print-directory helm $(UNPACKED)
+	@[ -e $(KUBERNETES) ] || configs/kubernetes/build.sh --check-go
 
 .PHONY: helm
 helm: ## Build helm, which definitions with charts need, where there is none.
@@ -77,13 +86,14 @@ $(HELM):
 	  go install -trimpath -ldflags='-s -w' helm.sh/helm/v3/cmd/helm@$(HELM_VERSION)
 	@mv $(@D).new/helm $@; rm -rf $(@D).new
 
-$(NETWORK_MANAGER):
-	@rm -rf $(TOOLS)/network-manager $(TOOLS)/network-manager.new; mkdir -p $(TOOLS)/network-manager.new/packages
-	@cd $(TOOLS)/network-manager.new/packages; \
-	apt-get download -q network-manager || { \
-	  printf 'error: the package network-manager cannot be downloaded\n  next: As root, run: apt-get update\n' >&2; exit 1; }
-	@cd $(TOOLS)/network-manager.new; dpkg-deb --extract packages/network-manager_*.deb .; rm -r packages
-	@mv $(TOOLS)/network-manager.new $(TOOLS)/network-manager; touch $@
+$(UNPACKED): package = $(firstword $(subst /, ,$(@:$(TOOLS)/%=%)))
+$(UNPACKED):
+	@rm -rf $(TOOLS)/$(package) $(TOOLS)/$(package).new; mkdir -p $(TOOLS)/$(package).new/packages
+	@cd $(TOOLS)/$(package).new/packages; \
+	apt-get download -q $(package) || { \
+	  printf 'error: the package $(package) cannot be downloaded\n  next: As root, run: apt-get update\n' >&2; exit 1; }
+	@cd $(TOOLS)/$(package).new; dpkg-deb --extract packages/$(package)_*.deb .; rm -r packages
+	@mv $(TOOLS)/$(package).new $(TOOLS)/$(package); touch $@
 
 # The installer is static: it runs in any image. Only its last step is told so, so that both programs share what is compiled;
 # other programs are not, because the C library loads what looks up names and users, which static ones do not survive.
@@ -96,13 +106,23 @@ binaries: host ## Build installer and iso-builder into target/bin.
 	  cmp -s $(BUILT)/$$program $(PROGRAMS)/$$program || install $(BUILT)/$$program $(PROGRAMS)/$$program; \
 	done
 
+.PHONY: kubernetes
+kubernetes: ## Build Kubernetes from its Go modules where it is not there; links it to target/kubernetes.
+	@[ -e $(KUBERNETES) ] || $(MAKE) --no-print-directory host $(KUBERNETES)
+	@for link in target $(TARGET); do mkdir -p $$link; ln -sfn $(KUBERNETES) $$link/kubernetes; done
+
+$(KUBERNETES):
+	@configs/kubernetes/build.sh $@ $(KUBERNETES_SUITE)
+
 .PHONY: iso
 iso: ## Build the media of DEFINITION into OUTPUT.
 	@start=$$SECONDS; \
-	$(MAKE) --no-print-directory binaries; programs=$$((SECONDS - start)); \
-	$(BUILD) $(DEFINITION) -o $(OUTPUT); media=$$((SECONDS - start - programs)); \
-	printf 'programs %d:%02d min, media %d:%02d min\n' \
-	  $$((programs / 60)) $$((programs % 60)) $$((media / 60)) $$((media % 60))
+	if grep -qs '^ *artifacts: .*target/kubernetes' $(DEFINITION); then $(MAKE) --no-print-directory kubernetes; fi; \
+	kubernetes=$$((SECONDS - start)); \
+	$(MAKE) --no-print-directory binaries; programs=$$((SECONDS - start - kubernetes)); \
+	$(BUILD) $(DEFINITION) -o $(OUTPUT); media=$$((SECONDS - start - kubernetes - programs)); \
+	printf 'Kubernetes %d:%02d min, programs %d:%02d min, media %d:%02d min\n' \
+	  $$((kubernetes / 60)) $$((kubernetes % 60)) $$((programs / 60)) $$((programs % 60)) $$((media / 60)) $$((media % 60))
 
 .PHONY: release
 release: ## Build the media as they are released: programs optimised as a whole; takes minutes more.

@@ -17,6 +17,7 @@
 //! | `usb_stick`, `sources` | files on a stick; where a configuration comes from |
 //! | `nics` | the network cards that a node remembers |
 //! | `inventory`, `resolve` | what the machine has; what a configuration refers to |
+//! | `kubeadm` | what a cluster of upstream Kubernetes has from its token |
 
 mod app;
 pub mod cli;
@@ -24,6 +25,7 @@ pub mod execute;
 pub mod fleet;
 pub mod installed;
 pub mod inventory;
+pub mod kubeadm;
 pub mod live;
 pub mod nics;
 pub mod node;

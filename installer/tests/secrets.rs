@@ -73,6 +73,7 @@ fn medium(directory: &Path) {
         payloads,
         images: vec![],
         containerd: Containerd::default(),
+        distribution: None,
         iso: None,
     };
     fs::write(directory.join(MANIFEST), release.to_bytes()).unwrap();

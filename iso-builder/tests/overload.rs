@@ -190,6 +190,7 @@ fn medium(directory: &Path) {
         ],
         images: Vec::new(),
         containerd: Containerd::default(),
+        distribution: None,
         iso: None,
     };
     fs::write(directory.join(MANIFEST), serde_json::to_vec(&release).unwrap()).unwrap();

@@ -24,7 +24,7 @@ use crate::paths;
 use crate::programs;
 
 /// The path of the definition, relative to the workspace.
-pub const DEFINITION: &str = "configs/images/default.yaml";
+pub const DEFINITION: &str = "configs/images/minimal.yaml";
 
 /// The other inputs of a build, relative to the workspace.
 const BUILD_INPUTS: [&str; 2] = ["configs", "overlays"];

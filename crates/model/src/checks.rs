@@ -1,7 +1,7 @@
 //! The names of the checks of a machine, which configurations may skip; the installer makes them.
 
 /// Every check, in the order in which they are made and shown.
-pub const NAMES: [&str; 23] = [
+pub const NAMES: [&str; 25] = [
     "cpu",
     "memory",
     "kvm",
@@ -17,6 +17,8 @@ pub const NAMES: [&str; 23] = [
     "ntp",
     "proxy",
     "address-conflict",
+    "cluster-networks",
+    "etcd-address",
     "join-server",
     "join-authority",
     "join-token",

@@ -45,6 +45,10 @@ pub struct Release {
     /// The containerd that runs them on a node. Manifests of older builders do not say it.
     #[serde(default)]
     pub containerd: Containerd,
+    /// The distribution of Kubernetes in the OS image; none where the image has none. Manifests of older builders say it
+    /// only by the containerd.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub distribution: Option<Distribution>,
     /// How ISOs of this release are written, so that every byte of one can be checked. Manifests of older builders do
     /// not say it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -82,10 +86,10 @@ impl Default for Containerd {
 }
 
 impl Containerd {
-    /// The distribution of Kubernetes whose containerd it is; none for the OS image's own.
-    #[must_use]
-    pub fn distribution(&self) -> Option<Distribution> {
-        Distribution::ALL.into_iter().find(|distribution| distribution.containerd_root() == self.root)
+    /// The distribution of Kubernetes that brings this containerd; none for the OS image's own.
+    fn distribution(&self) -> Option<Distribution> {
+        let theirs = [Distribution::Rke2, Distribution::K3s];
+        theirs.into_iter().find(|distribution| distribution.containerd_root() == self.root)
     }
 
     /// The root directory as a path on the persistent partition, which is `/var` of the node.
@@ -236,6 +240,12 @@ impl Release {
         bytes
     }
 
+    /// The distribution of Kubernetes that nodes of this release run, if it has one.
+    #[must_use]
+    pub fn distribution(&self) -> Option<Distribution> {
+        self.distribution.or_else(|| self.containerd.distribution())
+    }
+
     /// The images that a node of `role` has.
     pub fn images_for(&self, role: Role) -> impl Iterator<Item = &Image> {
         let needed = move |name: &String| name == role.name();
@@ -326,6 +336,7 @@ mod tests {
             }],
             images: vec![],
             containerd: Containerd::default(),
+            distribution: None,
             iso: None,
         }
     }

@@ -159,12 +159,17 @@ pub fn nobody() -> String {
 
 /// The server's side of TLS.
 pub fn encrypted(stream: TcpStream) -> impl Read + Write {
-    let chain = CertificateDer::pem_slice_iter(CERTIFICATE.as_bytes()).map(Result::unwrap).collect();
+    encrypted_as(stream, CERTIFICATE, KEY)
+}
+
+/// The same with another certificate and its key (PEM).
+pub fn encrypted_as(stream: TcpStream, certificate: &str, key: &str) -> impl Read + Write + use<> {
+    let chain = CertificateDer::pem_slice_iter(certificate.as_bytes()).map(Result::unwrap).collect();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = rustls::ServerConfig::builder_with_provider(provider);
     let config = config.with_safe_default_protocol_versions().unwrap().with_no_client_auth();
     let config =
-        config.with_single_cert(chain, PrivateKeyDer::from_pem_slice(KEY.as_bytes()).unwrap()).unwrap();
+        config.with_single_cert(chain, PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap()).unwrap();
     rustls::StreamOwned::new(rustls::ServerConnection::new(Arc::new(config)).unwrap(), stream)
 }
 

@@ -14,6 +14,7 @@ pub mod documents;
 pub mod elf;
 pub mod http;
 pub mod iso;
+pub mod kubeadm_cluster;
 pub mod medium;
 pub mod privileges;
 pub mod programs;

@@ -43,6 +43,7 @@ impl SampleMedium {
                 documents: 1,
             }],
             containerd: Containerd::default(),
+            distribution: None,
             iso: None,
         };
         let directory = tempfile::tempdir().unwrap();

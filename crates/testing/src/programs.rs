@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-/// Where NetworkManager is when `make setup` has unpacked it: its package would take over the network of the host.
-const UNPACKED: &str = "nqrust/tools/network-manager";
+/// Where `make setup` unpacks packages whose services would take over the network of the host.
+const UNPACKED: [&str; 2] = ["nqrust/tools/network-manager", "nqrust/tools/keepalived"];
 
 /// The directories to look for programs in: those of the user and of administrators, and what `make setup` unpacks.
 pub fn directories() -> Vec<PathBuf> {
@@ -14,7 +14,9 @@ pub fn directories() -> Vec<PathBuf> {
     let cache = variable("XDG_CACHE_HOME").map(PathBuf::from);
     let cache = cache.or_else(|| variable("HOME").map(|home| Path::new(&home).join(".cache")));
     if let Some(cache) = cache {
-        found.extend([cache.join(UNPACKED).join("usr/sbin"), cache.join(UNPACKED).join("usr/bin")]);
+        for package in UNPACKED {
+            found.extend(["usr/sbin", "usr/bin"].map(|programs| cache.join(package).join(programs)));
+        }
     }
     found
 }

@@ -70,6 +70,7 @@ pub fn release() -> Release {
         payloads,
         images,
         containerd: Containerd::default(),
+        distribution: None,
         iso: None,
     }
 }

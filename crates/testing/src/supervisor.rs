@@ -1,6 +1,6 @@
-//! A double of the supervisor and the API of an RKE2 or K3s server, over TLS on 127.0.0.1: it answers what a real
-//! server answers to those who ask before they join (k3s `pkg/server/handlers`, `pkg/server/auth`), and misbehaves on
-//! demand. It is test equipment only.
+//! A double of the supervisor and the API of an RKE2 or K3s server, or of the API of one of kubeadm
+//! ([`crate::kubeadm_cluster`]), over TLS on 127.0.0.1: it answers what a real server answers to those who ask before they join
+//! (k3s `pkg/server/handlers`, `pkg/server/auth`), and misbehaves on demand. It is test equipment only.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,6 +21,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig, ServerConnection, StreamOwned};
 use serde_json::{Value, json};
+
+use crate::kubeadm_cluster::KubeadmCluster;
 
 /// Longer than any test waits.
 const STALL: Duration = Duration::from_secs(60);
@@ -46,6 +48,8 @@ pub struct SupervisorBehaviour {
     pub ahead: i64,
     /// The paths that get this status instead of an answer.
     pub statuses: BTreeMap<String, u16>,
+    /// The cluster, if kubeadm made it; then there is no supervisor.
+    pub kubeadm: Option<KubeadmCluster>,
     /// What is wrong with it.
     pub fault: Option<Fault>,
 }
@@ -77,6 +81,7 @@ impl Default for SupervisorBehaviour {
             nodes: Vec::new(),
             ahead: 0,
             statuses: BTreeMap::new(),
+            kubeadm: None,
             fault: None,
         }
     }
@@ -269,31 +274,33 @@ fn chain(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>> {
 }
 
 /// What is asked, and by whom.
-struct Request {
-    method: String,
-    path: String,
-    authorization: String,
+pub(crate) struct Request {
+    pub(crate) method: String,
+    pub(crate) path: String,
+    pub(crate) authorization: String,
+    /// The kind of answer that is wanted.
+    pub(crate) accept: String,
     /// Whether a client certificate came along.
     certified: bool,
 }
 
-struct Reply {
+pub(crate) struct Reply {
     status: u16,
     kind: &'static str,
     body: Vec<u8>,
 }
 
 impl Reply {
-    fn text(status: u16, body: impl Into<Vec<u8>>) -> Self {
+    pub(crate) fn text(status: u16, body: impl Into<Vec<u8>>) -> Self {
         Self { status, kind: "text/plain", body: body.into() }
     }
 
-    fn json(value: &Value) -> Self {
+    pub(crate) fn json(value: &Value) -> Self {
         Self { status: 200, kind: "application/json", body: value.to_string().into_bytes() }
     }
 
     /// As Kubernetes writes errors.
-    fn error(status: u16, message: &str) -> Self {
+    pub(crate) fn error(status: u16, message: &str) -> Self {
         let value = json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "message": message, "code": status });
         Self { status, ..Self::json(&value) }
     }
@@ -352,6 +359,13 @@ impl Shared {
         }
         if let Some(status) = manner.statuses.get(&request.path) {
             return Ok(Reply::error(*status, "told to"));
+        }
+        if let Some(cluster) = &manner.kubeadm {
+            let authority = match manner.fault {
+                Some(Fault::Liar) => self.authorities.other()?,
+                _ => self.authorities.bundle()?,
+            };
+            return Ok(cluster.reply(request, &authority, &manner.version, &manner.nodes));
         }
         let own = format!("/v1-{}/", manner.distribution);
         Ok(match request.path.as_str() {
@@ -413,6 +427,7 @@ fn read(stream: &mut StreamOwned<ServerConnection, TcpStream>) -> Result<Request
         method: String::new(),
         path: String::new(),
         authorization: String::new(),
+        accept: String::new(),
         certified: false,
     };
     let mut reader = BufReader::new(&mut *stream);
@@ -428,6 +443,7 @@ fn read(stream: &mut StreamOwned<ServerConnection, TcpStream>) -> Result<Request
             Some((name, value)) if name.eq_ignore_ascii_case("authorization") => {
                 request.authorization = value.to_owned();
             }
+            Some((name, value)) if name.eq_ignore_ascii_case("accept") => request.accept = value.to_owned(),
             Some(_) => {}
             None => break,
         }

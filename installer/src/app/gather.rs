@@ -222,7 +222,7 @@ impl Effects for ThisMachine<'_> {
         if custom.is_none() {
             kinds.push((Purpose::InstallConfig, SourceKind::Embedded));
         }
-        let mut documents: Vec<_> = custom.into_iter().collect();
+        let mut documents: Vec<_> = own_distribution(&release).into_iter().chain(custom).collect();
         for (purpose, kind) in kinds {
             for payload in release.payloads(purpose) {
                 documents.push(document(source.as_ref(), payload, kind)?);
@@ -256,6 +256,13 @@ impl Effects for ThisMachine<'_> {
     fn fetch(&mut self, request: &Request) -> Result<Document> {
         url::fetch(request, url::retry())
     }
+}
+
+/// What a node runs where no document says it: what the medium brings.
+fn own_distribution(release: &Release) -> Option<Document> {
+    let name = release.distribution()?.name();
+    let text = format!("kubernetes: {{distribution: {name}}}\n");
+    Some(Document::yaml(SourceKind::Defaults, "the medium's distribution", text))
 }
 
 fn document(source: &dyn PayloadSource, payload: &Payload, kind: SourceKind) -> Result<Document> {
@@ -332,6 +339,7 @@ mod tests {
             payloads: vec![payload],
             images: Vec::new(),
             containerd: model::release::Containerd::default(),
+            distribution: None,
             iso: None,
         };
         put("config/install.yaml", text);
@@ -380,6 +388,23 @@ mod tests {
         ] {
             let found = asked(&medium(area.as_deref())).unwrap();
             assert_eq!(found, (vec![name.to_owned()], authorities));
+        }
+    }
+
+    #[test]
+    fn a_node_runs_the_distribution_of_its_medium_unless_a_document_says_otherwise() {
+        use model::config::Distribution::{K3s, Kubeadm};
+        for (text, runs) in [("token: a", Kubeadm), ("kubernetes: {distribution: k3s}", K3s)] {
+            let directory = medium(None);
+            let manifest = directory.path().join(model::release::MANIFEST);
+            let mut release = Release::parse(&std::fs::read(&manifest).unwrap()).unwrap();
+            release.distribution = Some(Kubeadm);
+            std::fs::write(&manifest, release.to_bytes()).unwrap();
+            let file = Document::yaml(SourceKind::File, "node.yaml", text.to_owned());
+            let gathering = Gathering { file: Some(file), ignore_command_line: true, ..Gathering::default() };
+            let media =
+                prepare(directory.path().to_str(), gathering, &Progress::silent(), &mut |_| {}).unwrap();
+            assert_eq!(media.combined.config.kubernetes.distribution, runs, "{text}");
         }
     }
 

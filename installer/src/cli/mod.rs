@@ -7,8 +7,10 @@ mod console;
 mod images;
 mod install;
 mod inventory;
+mod kubeadm;
 mod network;
 mod plan;
+mod pod_network;
 mod preflight;
 mod render;
 mod status;
@@ -59,6 +61,8 @@ enum Command {
     /// Mount and configure an installed node in its initrd.
     #[command(hide = true)]
     Boot(boot::BootArgs),
+    Kubeadm(kubeadm::KubeadmArgs),
+    PodNetwork(pod_network::PodNetworkArgs),
     /// Print the JSON Schema of the install configuration.
     Schema {
         /// Print the schema of the cluster file instead.
@@ -103,6 +107,8 @@ impl Command {
             Self::Network(args) => args.run(context),
             Self::Images(command) => command.run(context),
             Self::Boot(command) => command.run(context),
+            Self::Kubeadm(args) => args.run(context),
+            Self::PodNetwork(args) => args.run(context),
             Self::Schema { cluster: false } => print(&config::json_schema()),
             Self::Schema { cluster: true } => print(&cluster_file::json_schema()),
             Self::Completions { shell } => {

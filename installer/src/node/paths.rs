@@ -14,6 +14,18 @@ pub const DOCUMENT: &str = "/oem/node.yaml";
 
 pub const DATA: &str = "/var/lib/harvester/defaultdisk";
 
+/// What kubeadm gets: its documents, patches and the audit policy.
+pub const KUBEADM: &str = "/etc/nqrust/kubeadm";
+
+/// The access of the kubelet of kubeadm to its cluster, once it has a certificate of its own.
+pub const KUBELET_ACCESS: &str = "/etc/kubernetes/kubelet.conf";
+
+/// Arguments of the kubelet beside kubeadm's.
+pub const KUBELET_SETTINGS: &str = "/etc/default/kubelet";
+
+/// The lasting state of a node that kubeadm joins.
+pub const KUBERNETES: &str = "/var/lib/nqrust/kubernetes";
+
 /// `path`, which is absolute, below `root`.
 pub fn below(root: &Path, path: &str) -> PathBuf {
     root.join(path.trim_start_matches('/'))

@@ -197,7 +197,7 @@ pub fn plan(
 /// Refuses a node whose configured distribution is not the medium's. A medium whose images are for the OS image's own containerd
 /// has none.
 fn check_distribution(config: &InstallConfig, release: &Release) -> Result<(), Failure> {
-    let Some(brought) = release.containerd.distribution() else { return Ok(()) };
+    let Some(brought) = release.distribution() else { return Ok(()) };
     let wanted = config.kubernetes.distribution;
     if config.install.mode == Mode::Install || brought == wanted {
         return Ok(());

@@ -289,8 +289,10 @@ fn an_os_image_larger_than_a_slot_is_refused() {
 fn a_node_of_another_distribution_than_the_medium_brings_is_refused() {
     let inventory = machine(&[disk("vda", ByteSize::gib(64))]);
     for brought in Distribution::ALL {
-        let root = format!("/var/lib/rancher/{}/agent/containerd", brought.name());
-        let release = Release { containerd: Containerd { root, unpack: false }, ..release() };
+        // The containerd of RKE2 and K3s tells them; that of kubeadm is the OS image's.
+        let containerd = Containerd { root: brought.containerd_root().to_owned(), unpack: false };
+        let distribution = (brought == Distribution::Kubeadm).then_some(brought);
+        let release = Release { containerd, distribution, ..release() };
         for wanted in Distribution::ALL {
             let mut config = trial();
             config.kubernetes.distribution = wanted;

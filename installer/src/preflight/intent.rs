@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use super::join::{Ports, Version, is_server};
+use super::join::{ClusterNetworks, Ports, Version, is_server};
 use crate::node::network;
 use model::config::network::NetworkMethod;
 use model::config::{
@@ -35,11 +35,33 @@ pub struct Intent {
     pub names: Vec<String>,
     pub proxies: Vec<Proxy>,
     pub join: Option<Join>,
+    /// The cluster that the node will be a part of.
+    pub cluster: Option<PlannedCluster>,
     pub skip: Vec<String>,
     /// Report everything and stop for nothing: the reference product's `skipchecks`.
     pub stop_for_nothing: bool,
     /// The release time in seconds since 1970; a correct clock is not before it.
     pub not_before: Option<u64>,
+}
+
+/// The cluster of a node, as its document has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlannedCluster {
+    pub distribution: Distribution,
+    pub networks: ClusterNetworks,
+    /// Whether the node will be a member of etcd.
+    pub keeps_etcd: bool,
+}
+
+impl PlannedCluster {
+    fn of(config: &InstallConfig) -> Option<Self> {
+        let install = &config.install;
+        (install.mode != Mode::Install).then(|| Self {
+            distribution: config.kubernetes.distribution,
+            networks: ClusterNetworks { pods: install.pods(), services: install.services() },
+            keeps_etcd: is_server(install.own_role()),
+        })
+    }
 }
 
 /// The cluster to join, and what the node brings along.
@@ -128,6 +150,7 @@ impl Intent {
             names: cluster.into_iter().chain(medium).filter(|host| is_name(host)).collect(),
             proxies: proxies(config),
             join: Join::of(config),
+            cluster: PlannedCluster::of(config),
             skip: install.skip_checks.iter().map(ToString::to_string).collect(),
             stop_for_nothing: install.skipchecks,
             not_before: None,

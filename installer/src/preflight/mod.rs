@@ -88,7 +88,7 @@ pub fn run(facts: &MachineFacts, intent: &Intent, network: &dyn Network) -> Pref
         outcome,
     });
     let checks: Vec<_> = verdicts.collect();
-    let authority = cluster.into_inner().and_then(|seen| seen.authority.ok()).map(|(authority, _)| authority);
+    let authority = cluster.into_inner().and_then(|seen| seen.authority.ok()).map(|found| found.authority);
     // A skipped check is not counted as passed.
     let told = |verdict: &Verdict| {
         verdict.check == "join-authority" && !matches!(verdict.outcome, CheckOutcome::Skipped { .. })

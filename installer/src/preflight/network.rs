@@ -11,6 +11,8 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
+use nix::ifaddrs::InterfaceAddress;
+use nix::net::if_::InterfaceFlags;
 use nix::sys::socket::{setsockopt, sockopt};
 
 pub use super::dns::DnsAnswer;
@@ -19,6 +21,7 @@ pub use super::ntp::{ClockOffset, TimeAnswer};
 use super::trouble::NetworkTrouble;
 use super::{dns, join, ntp};
 use base::files::read_text;
+use model::config::Cidr;
 
 /// The machine that has an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,6 +38,8 @@ pub enum AddressHolder {
 pub trait Network: Sync {
     /// The name servers from DHCP.
     fn resolvers(&self) -> Vec<Ipv4Addr>;
+    /// The networks that this system is in, each with its device.
+    fn networks(&self) -> Vec<(String, Cidr)>;
     fn lookup(&self, server: Ipv4Addr, name: &str, until: Instant) -> Result<DnsAnswer, NetworkTrouble>;
     fn time(&self, server: Ipv4Addr, until: Instant) -> Result<TimeAnswer, NetworkTrouble>;
     /// Connects to a proxy, and unless it uses TLS, waits for an answer in HTTP.
@@ -61,6 +66,10 @@ impl Offline {
 
 impl Network for Offline {
     fn resolvers(&self) -> Vec<Ipv4Addr> {
+        Vec::new()
+    }
+
+    fn networks(&self) -> Vec<(String, Cidr)> {
         Vec::new()
     }
 
@@ -118,6 +127,18 @@ impl Network for SystemNetwork {
         let text = read_text(&self.resolv_conf).unwrap_or_default();
         let servers = text.lines().filter_map(|line| line.strip_prefix("nameserver")?.trim().parse().ok());
         servers.collect()
+    }
+
+    fn networks(&self) -> Vec<(String, Cidr)> {
+        let cards = nix::ifaddrs::getifaddrs().into_iter().flatten();
+        let cards = cards.filter(|card| !card.flags.contains(InterfaceFlags::IFF_LOOPBACK));
+        let network = |card: InterfaceAddress| {
+            let (address, mask) =
+                (card.address?.as_sockaddr_in()?.ip(), card.netmask?.as_sockaddr_in()?.ip());
+            let length = u8::try_from(u32::from(mask).leading_ones()).ok()?;
+            Some((card.interface_name, Cidr::containing(address, length)))
+        };
+        cards.filter_map(network).collect()
     }
 
     fn lookup(&self, server: Ipv4Addr, name: &str, until: Instant) -> Result<DnsAnswer, NetworkTrouble> {

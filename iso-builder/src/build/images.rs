@@ -119,7 +119,7 @@ impl Build<'_> {
             "architecture": definition.architecture,
             "packages": self.lock.packages.iter().map(|package| package.sha256).collect::<Vec<_>>(),
         });
-        let outputs = self.inputs.cache.step(&StepKey::new("images-built", 1, inputs), |out| {
+        let outputs = self.inputs.cache.step(&StepKey::new("images-built", 2, inputs), |out| {
             let message = format!("Building {} container images", built.len());
             self.progress.within("images", message, || self.build_images(&built, out))
         })?;

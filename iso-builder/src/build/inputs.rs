@@ -85,6 +85,7 @@ impl BuildInputs {
         let mut needed = preload::named(&loaded.definition.images, &|path| loaded.resolve(path))?;
         let included = workloads::included(&found).into_iter();
         needed.extend(included.map(|(reference, roles)| NeededImage { reference, roles }));
+        needed.extend(release.iter().flat_map(|release| release.pulled.clone()));
         let preload = PreloadPlan::new(&present, &needed);
         Ok(Self { loaded, cache, blobs, registry, pull: *pull, preload, release, local, workloads, found })
     }

@@ -156,6 +156,7 @@ impl Build<'_> {
                 root: definition.runtime().root().into(),
                 unpack: definition.images.unpack,
             },
+            distribution: definition.kubernetes.as_ref().map(|kubernetes| kubernetes.distribution),
             iso: Some(parts.iso.clone()),
         }
     }

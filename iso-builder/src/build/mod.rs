@@ -47,6 +47,7 @@ pub fn build(options: &BuildOptions, progress: &Progress) -> Result<Vec<BuiltFil
     files::make_directory(&options.output, 0o755)?;
     let distribution = build.distribution()?;
     let base = build.base()?;
+    build.check_base(&base)?;
     let kernel = build.kernel(&base)?;
     let rootfs = build.rootfs(&base, distribution.as_ref(), &installer)?;
     let images = build.images(&base)?;

@@ -1,17 +1,24 @@
 //! The images of the Kubernetes distribution's release.
 
 use anyhow::{Context, Result};
+use base::files;
 use base::progress::Progress;
+use formats::oci::ImageReference;
 use model::config::Distribution;
+use serde_json::json;
 
 use super::image_outputs::{STORE_OUTPUT, imported, stored};
-use crate::cache::{Cache, StepOutputs};
+use crate::cache::{Cache, StepKey, StepOutputs};
 use crate::definition::Loaded;
 use crate::images::Store;
 use crate::images::import::ImageImport;
+use crate::images::preload::NeededImage;
 use crate::images::stored_image::StoredImage;
 use crate::kubernetes::runtime;
+use crate::kubernetes::upstream::{self, UpstreamImages};
 use crate::obtain::ObtainedRelease;
+use crate::sandbox;
+use crate::steps::{IMAGE_NAMES_OUTPUT, StepRequest, StepWork};
 
 /// A release, with those of its images that do not go into the image store.
 #[derive(Debug)]
@@ -19,13 +26,18 @@ pub(super) struct ReleaseImages {
     pub(super) release: ObtainedRelease,
     /// RKE2's runtime image, and the store that it is in.
     pub(super) runtime: Option<(Store, StoredImage)>,
+    /// The images of upstream Kubernetes that nodes ask for by name.
+    pub(super) upstream: Option<UpstreamImages>,
+    /// The images that come from a registry, because the release has no archives.
+    pub(super) pulled: Vec<NeededImage>,
 }
 
 /// Images, with the store that has them.
 type StepImages = Vec<(StepOutputs, Vec<StoredImage>)>;
 
-/// Reads the release's archives of images. All roles get all of them: a release does not say which role runs which
-/// image, and the first node of a cluster runs the control plane whatever its role is.
+/// Reads the release's archives of images, or asks its kubeadm for their names. All roles get all images of RKE2 and K3s:
+/// their releases do not say which role runs which image, and the first node of a cluster runs the control plane whatever
+/// its role is.
 pub(super) fn bring(
     release: ObtainedRelease,
     loaded: &Loaded,
@@ -42,11 +54,52 @@ pub(super) fn bring(
         let stored = stored(&outputs)?;
         images.push((outputs, stored));
     }
-    let runtime = match spec.distribution {
-        Distribution::Rke2 => Some(take_runtime(&mut images, &release)?),
-        Distribution::K3s => None,
+    let mut brought = ReleaseImages { release, runtime: None, upstream: None, pulled: Vec::new() };
+    match spec.distribution {
+        Distribution::Rke2 => brought.runtime = Some(take_runtime(&mut images, &brought.release)?),
+        Distribution::K3s => {}
+        Distribution::Kubeadm => brought.add_upstream(&mut images, spec.has_archives(), cache)?,
+    }
+    Ok((brought, images))
+}
+
+impl ReleaseImages {
+    /// The images of upstream Kubernetes, each for the roles that run it.
+    fn add_upstream(&mut self, stored: &mut StepImages, archives: bool, cache: &Cache) -> Result<()> {
+        let names = if archives {
+            let images = || stored.iter().flat_map(|(_, images)| images);
+            images().map(|image| image.name.clone()).collect()
+        } else {
+            names_of(&self.release, cache)?
+        };
+        self.upstream = Some(UpstreamImages::among(&names, &self.release.locked.version)?);
+        for image in stored.iter_mut().flat_map(|(_, images)| images) {
+            image.roles = upstream::roles(&image.name);
+        }
+        if !archives {
+            let needed =
+                |reference: ImageReference| NeededImage { roles: upstream::roles(&reference), reference };
+            self.pulled = names.into_iter().map(needed).collect();
+        }
+        Ok(())
+    }
+}
+
+/// What kubeadm of the release says its images are called.
+fn names_of(release: &ObtainedRelease, cache: &Cache) -> Result<Vec<ImageReference>> {
+    let version = &release.locked.version;
+    let inputs = json!({ "kubeadm": release.digest("kubeadm")?, "version": version });
+    let outputs = cache.step(&StepKey::new("kubernetes-images", 1, inputs), |out| {
+        let scratch = tempfile::tempdir_in(cache.scratch()).context("making a scratch directory")?;
+        let work = StepWork::ImageNames(release.path("kubeadm"), version.clone());
+        let (out, directory) = (out.to_owned(), scratch.path().to_owned());
+        sandbox::run(&StepRequest { work, out, scratch: directory, epoch: 0 }, scratch.path())
+    })?;
+    let text = files::read_text(&outputs.path(IMAGE_NAMES_OUTPUT))?;
+    let name = |line: &str| {
+        line.parse().with_context(|| format!("reading {line:?} among the images of Kubernetes {version}"))
     };
-    Ok((ReleaseImages { release, runtime }, images))
+    text.lines().map(str::trim).filter(|line| !line.is_empty()).map(name).collect()
 }
 
 /// Takes RKE2's runtime image out of the archives.

@@ -74,6 +74,7 @@ mod tests {
         for (text, purl) in [
             ("{distribution: rke2, version: v1.33.1+rke2r1}", "pkg:github/rancher/rke2@v1.33.1%2Brke2r1"),
             ("{distribution: k3s, version: v1.33.1+k3s1}", "pkg:github/k3s-io/k3s@v1.33.1%2Bk3s1"),
+            ("{distribution: kubeadm, version: v1.37.2}", "pkg:github/kubernetes/kubernetes@v1.37.2"),
         ] {
             assert_eq!(released(&serde_saphyr::from_str(text).unwrap()).purl(), purl);
         }

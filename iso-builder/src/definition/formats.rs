@@ -5,7 +5,7 @@ use model::config::formats::{Fault, Format, FormatResult};
 use model::release::is_boot_menu_word;
 
 use crate::images::spec as images;
-use crate::kubernetes::spec::{self as kubernetes, ArchiveName, Artifacts, Version};
+use crate::kubernetes::texts::{self as kubernetes, ArchiveName, Artifacts, Version};
 use crate::workloads::spec as workloads;
 
 /// The formats of texts, by the path of their key with `[]` for the elements of a list.

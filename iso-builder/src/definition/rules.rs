@@ -15,7 +15,7 @@ use super::shape::shape;
 use crate::images::Runtime;
 use crate::images::spec::{misfits, without_layers};
 use crate::kubernetes::Kubernetes;
-use crate::kubernetes::spec::Artifacts;
+use crate::kubernetes::texts::Artifacts;
 
 /// What a path of the definition must lead to.
 #[derive(Clone, Copy, Debug)]

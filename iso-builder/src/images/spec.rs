@@ -64,6 +64,7 @@ impl From<Distribution> for Runtime {
         match distribution {
             Distribution::Rke2 => Self::Rke2,
             Distribution::K3s => Self::K3s,
+            Distribution::Kubeadm => Self::Containerd,
         }
     }
 }

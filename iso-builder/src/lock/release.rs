@@ -6,7 +6,7 @@ use base::digest::Digest;
 use model::config::Distribution;
 use serde::{Deserialize, Serialize};
 
-use crate::kubernetes::spec::Artifacts;
+use crate::kubernetes::texts::Artifacts;
 use crate::kubernetes::{Kubernetes, Version};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

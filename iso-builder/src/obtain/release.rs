@@ -1,7 +1,7 @@
 //! Obtains the files of a release and checks them.
 //!
-//! A release publishes a list of checksums with its files. Its digests go into the lock, and from then on the lock
-//! counts, whatever the server has. Files of a directory stay there; others are downloaded into the cache, below the
+//! A release publishes a list of checksums with its files, that of upstream Kubernetes one beside each. The digests go into
+//! the lock, and from then on the lock counts, whatever the server has. Files of a directory stay there; others are downloaded into the cache, below the
 //! name of the release, and read each time: a file that is damaged there is downloaded again.
 
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use base::digest::Digest;
 use base::failure::{Class, Failure};
 use base::files;
 use base::progress::Progress;
-use transfer::download::{Downloader, RetryPolicy};
+use transfer::download::{Downloader, RetryPolicy, shown};
 
 use super::download::{self, Download};
 use crate::cache::Cache;
@@ -20,7 +20,8 @@ use crate::definition::Loaded;
 use crate::files::digest_of_file;
 use crate::images::import::checksum_of;
 use crate::kubernetes::Kubernetes;
-use crate::kubernetes::spec::{Artifacts, checksums};
+use crate::kubernetes::spec::{Checksums, checksums};
+use crate::kubernetes::texts::Artifacts;
 use crate::lock::{self, Lock, LockPolicy, LockedRelease, ReleaseFile};
 
 /// In bytes; lists of checksums are smaller.
@@ -67,7 +68,7 @@ impl ReleaseQuery<'_> {
         let Some(spec) = &self.loaded.definition.kubernetes else { return Ok(None) };
         let architecture = self.loaded.definition.architecture.debian();
         let mut names = spec.archives(architecture);
-        names.push(spec.program(architecture));
+        names.extend(spec.programs(architecture));
         names.sort();
         let message = format!("Checking the files of {} {}", spec.distribution.name(), spec.version);
         match spec.artifacts() {
@@ -131,10 +132,13 @@ impl ReleaseQuery<'_> {
             };
             return Err(lock::unfit(&path, self.policy, &why));
         }
-        let list = format!("{url}/{}", checksums(self.loaded.definition.architecture.debian()));
-        let text = Downloader::new(&list, RetryPolicy::default(), RELEASE_HINT)?
-            .document(&list, MAX_CHECKSUMS_BYTES)?;
-        let digests = read_list(&String::from_utf8_lossy(&text), names, &transfer::download::shown(&list))?;
+        let digests = match spec.checksums() {
+            Checksums::List => {
+                let list = format!("{url}/{}", checksums(self.loaded.definition.architecture.debian()));
+                read_list(&document(&list)?, names, &shown(&list))?
+            }
+            Checksums::Beside => beside(url, names)?,
+        };
         Ok(LockedRelease::new(spec, digests))
     }
 
@@ -159,7 +163,7 @@ impl ReleaseQuery<'_> {
                 missing.len()
             );
             return Err(Failure::new(Class::Network, what)
-                .because(anyhow::anyhow!("the first is {}", transfer::download::shown(&first.url)))
+                .because(anyhow::anyhow!("the first is {}", shown(&first.url)))
                 .hint("Build once without --offline.")
                 .into());
         }
@@ -167,6 +171,27 @@ impl ReleaseQuery<'_> {
         download::download_all(&missing, RELEASE_HINT, self.progress)?;
         Ok(ObtainedRelease { locked, directory })
     }
+}
+
+/// A small text of a server.
+fn document(url: &str) -> Result<String> {
+    let bytes =
+        Downloader::new(url, RetryPolicy::default(), RELEASE_HINT)?.document(url, MAX_CHECKSUMS_BYTES)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// The digests of `names` from the files beside them, below `url`.
+fn beside(url: &str, names: &[String]) -> Result<BTreeMap<String, Digest>> {
+    let one = |name: &String| {
+        let url = format!("{url}/{name}.sha256");
+        let digest = document(&url)?.trim().parse().map_err(|error| {
+            Failure::new(Class::Invalid, format!("{} is not a SHA-256", shown(&url)))
+                .because(error)
+                .hint(RELEASE_HINT)
+        })?;
+        Ok((name.clone(), digest))
+    };
+    names.iter().map(one).collect()
 }
 
 /// The digests of `names` in the release's list.
@@ -186,4 +211,26 @@ fn read_list(text: &str, names: &[String], list: &str) -> Result<BTreeMap<String
         .because(anyhow::anyhow!("{}", wrong.join("\n  because: ")))
         .hint("Check kubernetes.version, kubernetes.artifacts and kubernetes.images: not every release has every archive.")
         .into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use testing::http::{Answer, Fake};
+
+    #[test]
+    fn digests_beside_the_files_are_read_and_other_pages_are_refused() {
+        let digest = Digest::of(b"kubeadm");
+        let server = Fake::start(move |request| match request.path.as_str() {
+            "/release/v1.37.2/bin/linux/amd64/kubeadm.sha256" => Answer::ok(digest.to_string().as_bytes()),
+            "/release/v1.37.2/bin/linux/amd64/kubectl.sha256" => Answer::ok(b"<html>"),
+            _ => Answer::new(404, b""),
+        });
+        let url = format!("{}/release/v1.37.2/bin/linux/amd64", server.url());
+        let read = |name: &str| beside(&url, &[name.to_owned()]);
+        assert_eq!(read("kubeadm").unwrap(), [("kubeadm".to_owned(), digest)].into());
+        let told = base::failure::render(&read("kubectl").unwrap_err());
+        assert!(told.contains("kubectl.sha256 is not a SHA-256"), "{told}");
+        assert_eq!(base::failure::class_of(&read("kubelet").unwrap_err()), Class::Network);
+    }
 }

@@ -33,6 +33,11 @@ pub(super) fn mmdebstrap(
         .args(mirrors)
 }
 
+/// Since Debian 13 no package of a program has the links beside /usr: not the one to the loader, which programs name, nor
+/// the one that leads /bin to what older packages had there.
+const LINKS_BESIDE_USR: &str = "--setup-hook=for directory in bin lib lib64 sbin; do \
+    mkdir -p \"$1/usr/$directory\" && ln -s \"usr/$directory\" \"$1/$directory\"; done";
+
 /// Makes `base.tar`.
 pub(super) fn bootstrap(
     request: &StepRequest,
@@ -40,7 +45,7 @@ pub(super) fn bootstrap(
     repository: &PackageRepository,
     include: &[String],
 ) -> Result<()> {
-    run(request, "essential", suite, repository, include, "base.tar")
+    run(request, "essential", suite, repository, include, &[], "base.tar")
 }
 
 /// Makes `layer.tar`.
@@ -50,7 +55,7 @@ pub(super) fn extract(
     repository: &PackageRepository,
     include: &[String],
 ) -> Result<()> {
-    run(request, "extract", suite, repository, include, "layer.tar")
+    run(request, "extract", suite, repository, include, &[LINKS_BESIDE_USR], "layer.tar")
 }
 
 fn run(
@@ -59,6 +64,7 @@ fn run(
     suite: &str,
     repository: &PackageRepository,
     include: &[String],
+    hooks: &[&str],
     output: &str,
 ) -> Result<()> {
     let directory = request.scratch.join("repository");
@@ -66,7 +72,7 @@ fn run(
     let mirror = repository.lay_out(&directory, suite)?;
     let include = (!include.is_empty()).then(|| format!("--include={}", include.join(",")));
     let output = request.out.join(output);
-    let options = include.into_iter().collect();
+    let options = include.into_iter().chain(hooks.iter().map(|hook| (*hook).to_owned())).collect();
     SystemRunner.run(&mmdebstrap(request, variant, suite, &output, &[mirror], options))?;
     Ok(())
 }

@@ -3,9 +3,11 @@
 use std::fs::{self, File};
 use std::io::Read;
 use std::os::unix::fs::symlink;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
+use base::command::{Invocation, Runner, SystemRunner};
 use base::failure::{Class, Failure};
 use base::files;
 use model::config::Distribution;
@@ -18,9 +20,15 @@ use crate::kubernetes::system::{self, RKE2_RUNTIME, SystemFileContent};
 
 /// The output: a directory with every file in its place.
 pub const OVERLAY_OUTPUT: &str = "tree";
+/// The output: the images of a release of upstream Kubernetes, one in each line.
+pub const IMAGE_NAMES_OUTPUT: &str = "images.txt";
 
 /// RKE2's archive is unpacked below this directory, as upstream's installer does: its units name the program there.
 const INSTALLATION_PREFIX: &str = "usr/local";
+/// In bytes; versions of distributions are shorter.
+const VERSION_BYTES_MAX: usize = 64;
+/// kubeadm prints what is compiled in.
+const LIST_LIMIT: Duration = Duration::from_secs(60);
 /// The directory where systemd, and the links on a node, look for the units.
 const UNIT_DIRECTORY: &str = "usr/lib/systemd/system";
 
@@ -30,30 +38,59 @@ pub(super) fn make(request: &StepRequest, from: &DistributionSource) -> Result<(
     files::make_directory(&stage.join("usr"), 0o755)?;
     match from.version.distribution() {
         Distribution::Rke2 => {
-            unpack_installation(request, from, &stage)?;
+            unpack_installation(request, program(from)?, &stage)?;
             unpack_runtime(request, from, &stage)?;
+            check_version(&stage.join("usr/local/bin/rke2"), program(from)?, &from.version)?;
         }
-        Distribution::K3s => {
-            files::make_directory(&stage.join(INSTALLATION_PREFIX).join("bin"), 0o755)?;
-            place_file(&from.program, &stage.join("usr/local/bin/k3s"), 0o755)?;
+        Distribution::K3s => place_program(program(from)?, "k3s", &stage, &from.version)?,
+        Distribution::Kubeadm => {
+            for program in &from.programs {
+                let name = program.file_name().context("a program has a name")?.to_string_lossy();
+                place_program(program, &name, &stage, &from.version)?;
+            }
         }
     }
-    check_version(&stage.join("usr/local/bin").join(from.version.distribution().name()), from)?;
-    for file in system::files(&from.version) {
+    for file in system::files(&from.version, from.images.as_ref()) {
         write(&stage.join(&file.path), &file.content)?;
     }
     Tree::empty(&request.out)?.overlay(&stage)
 }
 
+/// The images that this kubeadm would run for its release.
+pub(super) fn image_names(request: &StepRequest, kubeadm: &Path, version: &Version) -> Result<()> {
+    let program = request.scratch.join("kubeadm");
+    place_file(kubeadm, &program, 0o755)?;
+    // Without the version it would ask the internet for the newest one.
+    let list = Invocation::new(&program)
+        .args(["config", "images", "list", "--kubernetes-version", version.as_str()])
+        .limit(LIST_LIMIT);
+    let listed =
+        SystemRunner.run(&list).with_context(|| format!("asking {} for its images", kubeadm.display()))?;
+    files::write_atomically(&request.out.join(IMAGE_NAMES_OUTPUT), &listed, 0o644)
+}
+
+/// The one file with the program of RKE2 or K3s.
+fn program(from: &DistributionSource) -> Result<&Path> {
+    from.programs.first().map(PathBuf::as_path).context("a release has a program")
+}
+
+/// Puts a program into its directory, if it is of the release.
+fn place_program(program: &Path, name: &str, stage: &Path, version: &Version) -> Result<()> {
+    let target = stage.join(INSTALLATION_PREFIX).join("bin").join(name);
+    files::make_directory(&stage.join(INSTALLATION_PREFIX).join("bin"), 0o755)?;
+    place_file(program, &target, 0o755)?;
+    check_version(&target, program, version)
+}
+
 /// RKE2's `bin`, `lib` and `share` below [`INSTALLATION_PREFIX`], and its units in [`UNIT_DIRECTORY`].
-fn unpack_installation(request: &StepRequest, from: &DistributionSource, stage: &Path) -> Result<()> {
+fn unpack_installation(request: &StepRequest, program: &Path, stage: &Path) -> Result<()> {
     let tree = scratch_tree(request, "installation")?;
-    archive::unpack(&from.program, &tree, &request.scratch, archive::ArchiveUse::Whole)?;
+    archive::unpack(program, &tree, &request.scratch, archive::ArchiveUse::Whole)?;
     for name in
         ["bin/rke2", "lib/systemd/system/rke2-server.service", "lib/systemd/system/rke2-agent.service"]
     {
         if !tree.path(name).symlink_metadata().is_ok_and(|metadata| metadata.is_file()) {
-            let what = format!("{} is not RKE2's archive of an installation", from.program.display());
+            let what = format!("{} is not RKE2's archive of an installation", program.display());
             return Err(Failure::new(Class::Invalid, what)
                 .because(anyhow::anyhow!("it has no {name}"))
                 .into());
@@ -92,15 +129,16 @@ fn unpack_runtime(request: &StepRequest, from: &DistributionSource, stage: &Path
 }
 
 /// Fails unless the program is of the release: otherwise nodes would look for images that the media do not have.
-fn check_version(program: &Path, from: &DistributionSource) -> Result<()> {
+/// `from` is the file of the release that it is from.
+fn check_version(program: &Path, from: &Path, version: &Version) -> Result<()> {
     let file = File::open(program).with_context(|| format!("opening {}", program.display()))?;
-    let versions = versions(file, from.version.distribution())
-        .with_context(|| format!("reading {}", program.display()))?;
-    if versions.iter().any(|version| version == from.version.as_str()) {
+    let versions =
+        versions(file, version.distribution()).with_context(|| format!("reading {}", program.display()))?;
+    if versions.iter().any(|found| found == version.as_str()) {
         return Ok(());
     }
     let found = if versions.is_empty() { "none".to_owned() } else { versions.join(", ") };
-    Err(Failure::new(Class::Invalid, format!("{} is not of {}", from.program.display(), from.version))
+    Err(Failure::new(Class::Invalid, format!("{} is not of {version}", from.display()))
         .because(anyhow::anyhow!("its program contains these versions: {found}"))
         .hint("Take all files from one release, the one that kubernetes.version names.")
         .into())
@@ -110,7 +148,6 @@ fn check_version(program: &Path, from: &DistributionSource) -> Result<()> {
 /// linker writes it there, followed by a byte that cannot be part of a version.
 fn versions(mut program: impl Read, distribution: Distribution) -> Result<Vec<String>> {
     const PIECE_BYTES: usize = 1 << 20;
-    const MAX_VERSION_BYTES: usize = 64;
     let mut found: Vec<String> = Vec::new();
     let mut bytes = Vec::new();
     loop {
@@ -121,11 +158,11 @@ fn versions(mut program: impl Read, distribution: Distribution) -> Result<Vec<St
                 found.push(version);
             }
         }
-        if count == 0 && kept <= MAX_VERSION_BYTES {
+        if count == 0 && kept <= VERSION_BYTES_MAX {
             return Ok(found);
         }
         // A version that begins at the end of a piece ends in the next.
-        bytes.drain(..bytes.len().saturating_sub(MAX_VERSION_BYTES));
+        bytes.drain(..bytes.len().saturating_sub(VERSION_BYTES_MAX));
     }
 }
 
@@ -134,6 +171,7 @@ fn within(bytes: &[u8], distribution: Distribution) -> Vec<String> {
     let mark: &[u8] = match distribution {
         Distribution::Rke2 => b"+rke2r",
         Distribution::K3s => b"+k3s",
+        Distribution::Kubeadm => return between_zeros(bytes),
     };
     let part = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'+');
     let marks =
@@ -145,6 +183,19 @@ fn within(bytes: &[u8], distribution: Distribution) -> Vec<String> {
         text.parse::<Version>().ok().map(|version| version.as_str().to_owned())
     };
     marks.filter_map(version).collect()
+}
+
+/// The versions of upstream Kubernetes with a zero on either side. Nothing in their text tells them from those of other
+/// modules, which stand among other words.
+fn between_zeros(bytes: &[u8]) -> Vec<String> {
+    let starts = bytes.windows(2).enumerate().filter(|(_, pair)| pair == b"\0v").map(|(index, _)| index + 1);
+    let version = |start: usize| {
+        let rest = bytes.get(start..)?;
+        let length = rest.iter().take(VERSION_BYTES_MAX).position(|byte| *byte == 0)?;
+        let version = str::from_utf8(rest.get(..length)?).ok()?.parse::<Version>().ok()?;
+        (version.distribution() == Distribution::Kubeadm).then(|| version.as_str().to_owned())
+    };
+    starts.filter_map(version).collect()
 }
 
 /// An empty tree below the scratch directory.
@@ -225,5 +276,9 @@ mod tests {
             assert_eq!(versions(&program[..], Distribution::Rke2).unwrap(), found);
         }
         assert_eq!(versions(&b"v1.33.1-rc1+k3s1\n"[..], Distribution::K3s).unwrap(), ["v1.33.1-rc1+k3s1"]);
+        let upstream = |program: &[u8]| versions(program, Distribution::Kubeadm).unwrap();
+        let other = b"\0\0v1.37.2\0v1.1\0k8s.io/x\tv0.37.2\tv1.36.0\0v1.33.1+k3s1\0v1.38.0-rc.1";
+        assert_eq!(upstream(other), ["v1.37.2"]);
+        assert_eq!(upstream(&at((1 << 20) - 3, "\0v1.37.2\0")), ["v1.37.2"]);
     }
 }

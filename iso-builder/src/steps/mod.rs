@@ -23,7 +23,7 @@ use anyhow::{Context, Result};
 use base::files;
 
 pub use base_image::SURVEY_OUTPUT;
-pub use distribution::OVERLAY_OUTPUT;
+pub use distribution::{IMAGE_NAMES_OUTPUT, OVERLAY_OUTPUT};
 pub use metadata::{WRITTEN_OUTPUT, WrittenMetadata};
 pub use outcome::StepOutcome;
 pub use repository::PackageRepository;
@@ -63,6 +63,7 @@ fn run(request: &StepRequest) -> Result<()> {
         StepWork::Survey(directory) => base_image::survey(request, directory),
         StepWork::Kernel { base, overlays } => kernel::make(request, base, overlays),
         StepWork::Distribution(from) => distribution::make(request, from),
+        StepWork::ImageNames(kubeadm, version) => distribution::image_names(request, kubeadm, version),
         StepWork::Rootfs(rootfs) => rootfs::make(request, rootfs),
         StepWork::Metadata(from) => metadata::make(request, from),
     }

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::repository::PackageRepository;
 use crate::images::containerd_version::NodeContainerd;
 use crate::kubernetes::Version;
+use crate::kubernetes::upstream::UpstreamImages;
 use crate::packages::PackageList;
 
 /// One piece of work in the sandbox.
@@ -61,7 +62,9 @@ pub enum StepWork {
         overlays: Vec<PathBuf>,
     },
     /// Lays out the files of the Kubernetes distribution for the OS image, in [`super::OVERLAY_OUTPUT`].
-    Distribution(DistributionSource),
+    Distribution(Box<DistributionSource>),
+    /// Asks this kubeadm for the images of its release; writes [`super::IMAGE_NAMES_OUTPUT`].
+    ImageNames(PathBuf, Version),
     /// Makes `rootfs.squashfs` from `base.tar`.
     Rootfs(RootfsSource),
     /// Makes containerd's metadata for an image store, with the base's own containerd.
@@ -90,10 +93,12 @@ impl BaseSource {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DistributionSource {
     pub version: Version,
-    /// RKE2's archive of an installation, or K3s's executable.
-    pub program: PathBuf,
+    /// RKE2's archive of an installation, K3s's executable, or the programs of upstream Kubernetes.
+    pub programs: Vec<PathBuf>,
     /// The layers of RKE2's runtime image, lowest first.
     pub runtime: Vec<PathBuf>,
+    /// The images of upstream Kubernetes that nodes ask for by name.
+    pub images: Option<UpstreamImages>,
 }
 
 /// The contents of the OS image.

@@ -42,6 +42,7 @@ const FACTORY_VAR: &str = "usr/share/factory/var";
 /// Makes `rootfs.squashfs`.
 pub(super) fn make(request: &StepRequest, rootfs: &RootfsSource) -> Result<()> {
     let tree = Tree::unpack(&rootfs.base, &request.scratch)?;
+    keep_kernel_configurations(&tree)?;
     clean(&tree)?;
     for overlay in &rootfs.overlays {
         tree.overlay(overlay)?;
@@ -51,6 +52,21 @@ pub(super) fn make(request: &StepRequest, rootfs: &RootfsSource) -> Result<()> {
     make_mount_points(&tree)?;
     settle_var(&tree)?;
     squash(&tree, &request.out.join("rootfs.squashfs"), rootfs.level, request.epoch)
+}
+
+/// Puts `/boot/config-RELEASE` beside the kernel's modules: kubeadm, and everyone who asks what a kernel can do, looks there
+/// too.
+fn keep_kernel_configurations(tree: &Tree) -> Result<()> {
+    for entry in fs::read_dir(within(tree.root(), Path::new("boot"))?).into_iter().flatten() {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let Some(release) = name.strip_prefix("config-") else { continue };
+        let modules = within(tree.root(), &Path::new("usr/lib/modules").join(release))?;
+        if modules.is_dir() && entry.file_type()?.is_file() {
+            place_file(&entry.path(), &modules.join("config"), 0o644)?;
+        }
+    }
+    Ok(())
 }
 
 fn clean(tree: &Tree) -> Result<()> {
@@ -169,6 +185,23 @@ mod tests {
             matches("ssh_host_*", "ssh_host_rsa_key") && matches("*-old", "status-old") && matches("*", "x")
         );
         assert!(!matches("*-old", "old") && !matches("vmlinuz", "vmlinuz.old"));
+    }
+
+    #[test]
+    fn the_configuration_of_the_kernel_stays_with_its_modules() {
+        let directory = tempfile::tempdir().unwrap();
+        let tree = Tree::empty(directory.path()).unwrap();
+        for path in ["boot", "usr/lib/modules/6.12.1-amd64"] {
+            fs::create_dir_all(tree.path(path)).unwrap();
+        }
+        for release in ["6.12.1-amd64", "of-no-kernel"] {
+            fs::write(tree.path(&format!("boot/config-{release}")), release).unwrap();
+        }
+        keep_kernel_configurations(&tree).unwrap();
+        clean(&tree).unwrap();
+        let kept = fs::read_to_string(tree.path("usr/lib/modules/6.12.1-amd64/config")).unwrap();
+        assert_eq!(kept, "6.12.1-amd64");
+        assert!(!tree.path("usr/lib/modules/of-no-kernel").exists());
     }
 
     #[test]

@@ -3,7 +3,9 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
 mod drift;
+mod kubeadm;
 mod public;
+mod public_upstream;
 mod refused;
 mod release;
 mod tree;

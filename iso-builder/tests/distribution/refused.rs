@@ -106,7 +106,7 @@ fn a_definition_that_contradicts_itself_is_told_everything_at_once() {
     ];
     place.refused(BUILD, 2, &words);
     place.define(&with(k3s_here(), "version", json!("1.33")));
-    place.refused(BUILD, 2, &["the value is not a release of RKE2 or K3s"]);
+    place.refused(BUILD, 2, &["the value is not a release of RKE2, K3s or Kubernetes"]);
     place.define(&with(k3s_here(), "artefacts", json!("x")));
     place.refused(BUILD, 2, &["unknown key `artefacts`", "try: artifacts"]);
     // What follows anyway may be said.

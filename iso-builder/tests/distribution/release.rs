@@ -11,6 +11,7 @@ use testing::elf;
 
 pub(crate) const RKE2: &str = "v1.33.1+rke2r1";
 pub(crate) const K3S: &str = "v1.33.1+k3s1";
+pub(crate) const KUBEADM: &str = "v1.37.2";
 /// What carries the virtual address, which every definition with a distribution needs.
 pub(crate) const VIP: &str = "ghcr.io/kube-vip/kube-vip:v1.2.3";
 
@@ -124,6 +125,36 @@ pub(crate) fn k3s(version: &str) -> Vec<(String, Vec<u8>)> {
     ]
 }
 
+/// The images of a release of upstream Kubernetes.
+pub(crate) fn upstream_images(version: &str) -> [String; 7] {
+    [
+        format!("registry.k8s.io/kube-apiserver:{version}"),
+        format!("registry.k8s.io/kube-controller-manager:{version}"),
+        format!("registry.k8s.io/kube-proxy:{version}"),
+        format!("registry.k8s.io/kube-scheduler:{version}"),
+        "registry.k8s.io/coredns/coredns:v1.14.6".to_owned(),
+        "registry.k8s.io/etcd:3.7.3-0".to_owned(),
+        "registry.k8s.io/pause:3.10.2".to_owned(),
+    ]
+}
+
+/// The files of a release of upstream Kubernetes, whose programs are of `programs` and whose images of `images`. The programs
+/// have their version between zeros, as the linker writes it; its kubeadm knows the names of its images.
+pub(crate) fn upstream(programs: &str, images: &str) -> Vec<(String, Vec<u8>)> {
+    let script = |name: &str| {
+        let list = upstream_images(images).join("\n");
+        format!(
+            "#!/bin/sh\n[ \"$*\" = 'config images list --kubernetes-version {programs}' ] || exit 1\necho '{list}'\nexit\n{name}\0{programs}\0"
+        )
+    };
+    let programs = ["kubeadm", "kubectl", "kubelet"].map(|name| (name.to_owned(), script(name).into_bytes()));
+    let archives = upstream_images(images).map(|image| {
+        let name = image.rsplit('/').next().unwrap().split(':').next().unwrap().to_owned();
+        (format!("{name}.tar.zst"), piped("zstd", &docker(&[(&image, layer(&name))])))
+    });
+    programs.into_iter().chain(archives).collect()
+}
+
 /// Writes the files of a release into a directory, with their checksums.
 pub(crate) fn publish(directory: &Path, files: &[(String, Vec<u8>)]) {
     fs::create_dir_all(directory).unwrap();
@@ -136,7 +167,11 @@ pub(crate) fn publish(directory: &Path, files: &[(String, Vec<u8>)]) {
 }
 
 /// A directory for one test: the definition, its base, the cache.
-pub(crate) struct Place(tempfile::TempDir);
+pub(crate) struct Place {
+    directory: tempfile::TempDir,
+    /// What the program's environment has beside the test's own.
+    pub(crate) environment: Vec<(&'static str, String)>,
+}
 
 /// How a run of the program ended.
 #[derive(Debug)]
@@ -148,7 +183,7 @@ pub(crate) struct Ended {
 
 impl Place {
     pub(crate) fn new() -> Self {
-        let place = Self(tempfile::tempdir().unwrap());
+        let place = Self { directory: tempfile::tempdir().unwrap(), environment: Vec::new() };
         let base = tar(&[
             ("./", 0o755, b""),
             ("./usr/", 0o755, b""),
@@ -156,12 +191,15 @@ impl Place {
             ("./etc/", 0o755, b""),
         ]);
         fs::write(place.path("base.tar"), base).unwrap();
-        fs::write(place.path("k3s.yaml"), "kubernetes: {distribution: k3s}\n").unwrap();
+        for distribution in ["k3s", "kubeadm"] {
+            let defaults = format!("kubernetes: {{distribution: {distribution}}}\n");
+            fs::write(place.path(&format!("{distribution}.yaml")), defaults).unwrap();
+        }
         place
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
+        self.directory.path().join(name)
     }
 
     /// Writes the definition with these keys beside the common ones.
@@ -179,6 +217,7 @@ impl Place {
             .arg(self.path("cache"))
             .arg(self.path("image.yaml"))
             .env("SOURCE_DATE_EPOCH", "1700000000")
+            .envs(self.environment.clone())
             .env("NQRUST_INSTALLER", elf::installer(&self.path("")))
             .output()
             .unwrap();
@@ -189,27 +228,39 @@ impl Place {
         }
     }
 
-    /// The names of the images that the media would carry.
+    /// The names of the images that the media would carry, which every role needs.
     pub(crate) fn images(&self, words: &[&str]) -> Vec<String> {
+        let named = |(name, roles): (String, Vec<String>)| {
+            assert_eq!(roles, [""; 0], "every role needs {name}");
+            name
+        };
+        self.images_of_roles(words).into_iter().map(named).collect()
+    }
+
+    /// The images that the media would carry, each with the roles that need it.
+    pub(crate) fn images_of_roles(&self, words: &[&str]) -> Vec<(String, Vec<String>)> {
         let ended = self.run(&[&["images", "--format", "json"], words].concat());
         assert_eq!(ended.code, 0, "{}", ended.told);
         let report: Value = serde_json::from_str(&ended.printed).unwrap();
-        let images = report["images"].as_array().unwrap().iter();
-        let mut names: Vec<_> = images
-            .map(|image| {
-                assert_eq!(image["roles"], json!([]), "every role needs {image}");
-                image["name"].as_str().unwrap().to_owned()
-            })
-            .collect();
-        names.sort();
-        names
+        let image = |image: &Value| {
+            let roles = serde_json::from_value(image["roles"].clone()).unwrap();
+            (image["name"].as_str().unwrap().to_owned(), roles)
+        };
+        let mut images: Vec<_> = report["images"].as_array().unwrap().iter().map(image).collect();
+        images.sort();
+        images
     }
 
     /// Builds as far as it goes without a kernel, and returns what the distribution brings to the OS image.
     pub(crate) fn build(&self) -> PathBuf {
+        self.build_until("the base has no kernel")
+    }
+
+    /// Builds until it ends with `told`, and returns what the distribution brings to the OS image.
+    pub(crate) fn build_until(&self, told: &str) -> PathBuf {
         let output = self.path("out");
         let ended = self.run(&["build", "--output", output.to_str().unwrap()]);
-        assert!(ended.code == 2 && ended.told.contains("the base has no kernel"), "{ended:?}");
+        assert!(ended.code == 2 && ended.told.contains(told), "{ended:?}");
         let steps = fs::read_dir(self.path("cache/steps")).unwrap().map(|entry| entry.unwrap().path());
         let mut found: Vec<_> = steps
             .filter(|step| step.file_name().unwrap().to_str().unwrap().starts_with("distribution-"))
@@ -237,4 +288,10 @@ pub(crate) fn rke2_here() -> Value {
 pub(crate) fn k3s_here() -> Value {
     let kubernetes = json!({ "distribution": "k3s", "version": K3S, "artifacts": "release" });
     json!({ "kubernetes": kubernetes, "install_defaults": "k3s.yaml" })
+}
+
+/// The key `kubernetes` for kubeadm in the directory `release`.
+pub(crate) fn kubeadm_here() -> Value {
+    let kubernetes = json!({ "distribution": "kubeadm", "version": KUBEADM, "artifacts": "release" });
+    json!({ "kubernetes": kubernetes, "install_defaults": "kubeadm.yaml" })
 }

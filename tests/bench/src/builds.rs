@@ -56,7 +56,7 @@ pub(crate) struct ProgressEvent {
 }
 
 impl BuildBench {
-    /// Copies the default definition and adds the overlay of the install benchmark.
+    /// Copies the definition of the tests and adds the overlay of the install benchmark.
     pub(crate) fn new(artifacts: &Artifacts) -> Result<Self> {
         let root = artifacts.disk("build");
         let identity = Identity::load()?;

@@ -17,6 +17,7 @@ pub(crate) fn release(payloads: Vec<Payload>) -> Release {
         payloads,
         images: Vec::new(),
         containerd: Containerd::default(),
+        distribution: None,
         iso: None,
     }
 }

@@ -47,7 +47,7 @@ fn a_definition_that_is_wrong_is_refused_and_nothing_is_written() {
             ("an unknown key", format!("{original}volme_label: X\n"), 2, "volme_label"),
             ("an unknown base source", with(&original, "base", &json!({ "floppy": "a.img" }))?, 2, "floppy"),
             ("a missing file", with(&original, "install_config", &json!("absent.yaml"))?, 2, "absent.yaml"),
-            ("no YAML", "base: [".to_owned(), 2, "default.yaml"),
+            ("no YAML", "base: [".to_owned(), 2, "minimal.yaml"),
             ("a mirror that is down", with(&original, "packages", &mirror)?, 5, "127.0.0.1:1"),
         ];
         for (case, text, code, word) in cases {

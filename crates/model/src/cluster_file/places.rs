@@ -1,7 +1,7 @@
 //! Dotted paths of the cluster file, and which keys of an install configuration stand where in it.
 
 /// Keys that all nodes share, so that they stand in `cluster` and nowhere else.
-pub(super) const SHARED_ONLY: [&str; 17] = [
+pub(super) const SHARED_ONLY: [&str; 19] = [
     "server_url",
     "token",
     "token_file",
@@ -18,6 +18,8 @@ pub(super) const SHARED_ONLY: [&str; 17] = [
     "install.harvester",
     "kubernetes.distribution",
     "kubernetes.agent_token",
+    "kubernetes.network",
+    "kubernetes.timing",
     "kubernetes.manifests",
 ];
 

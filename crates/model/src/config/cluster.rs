@@ -22,6 +22,12 @@ pub struct Kubernetes {
     /// Arguments of the kubelet, as `NAME=VALUE`, beside those that the node works out.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub kubelet_args: Vec<Line>,
+    /// How pods of different nodes reach each other; for `kubeadm`, the other distributions bring their own network.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub network: Option<PodNetwork>,
+    /// How often the control plane looks after itself and how long it waits; for `kubeadm`, the same on all nodes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timing: Option<Timing>,
     /// Manifests for the cluster's first node to apply, each a YAML document or several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub manifests: Vec<Manifest>,
@@ -36,11 +42,13 @@ pub enum Distribution {
     Rke2,
     /// K3s.
     K3s,
+    /// Upstream Kubernetes, joined by kubeadm.
+    Kubeadm,
 }
 
 impl Distribution {
     /// Every distribution.
-    pub const ALL: [Self; 2] = [Self::Rke2, Self::K3s];
+    pub const ALL: [Self; 3] = [Self::Rke2, Self::K3s, Self::Kubeadm];
 
     /// The name as documents write it, which is also that of its program and of its directories.
     #[must_use]
@@ -48,26 +56,54 @@ impl Distribution {
         match self {
             Self::Rke2 => "rke2",
             Self::K3s => "k3s",
+            Self::Kubeadm => "kubeadm",
         }
     }
 
-    /// The root directory of the containerd that it brings.
+    /// The root directory of the containerd that runs its pods: its own, or with kubeadm that of the OS image.
     #[must_use]
     pub fn containerd_root(self) -> &'static str {
         match self {
             Self::Rke2 => "/var/lib/rancher/rke2/agent/containerd",
             Self::K3s => "/var/lib/rancher/k3s/agent/containerd",
+            Self::Kubeadm => "/var/lib/containerd",
         }
     }
 
-    /// The port on which servers take in other nodes.
+    /// The port on which servers take in other nodes; with kubeadm that of the API.
     #[must_use]
     pub fn supervisor_port(self) -> u16 {
         match self {
             Self::Rke2 => 9345,
-            Self::K3s => 6443,
+            Self::K3s | Self::Kubeadm => 6443,
         }
     }
+}
+
+/// The network of a cluster's pods.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum PodNetwork {
+    /// Routes over the management network, which the nodes keep themselves; all nodes are in one segment.
+    #[default]
+    Routes,
+    /// flannel, from a manifest of the image or of the document.
+    Flannel,
+    /// Calico, likewise.
+    Calico,
+    /// Cilium, likewise.
+    Cilium,
+}
+
+/// Intervals and limits of a control plane.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Timing {
+    /// Kubernetes' own.
+    #[default]
+    Standard,
+    /// For small or slow machines: fewer probes, longer leases, a slower heartbeat of etcd.
+    Relaxed,
 }
 
 /// Objects for the cluster.

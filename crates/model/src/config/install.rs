@@ -155,6 +155,18 @@ pub struct Install {
 }
 
 impl Install {
+    /// The network of the pods of all nodes.
+    #[must_use]
+    pub fn pods(&self) -> Cidr {
+        self.cluster_pod_cidr.unwrap_or(Cidr::containing(Ipv4Addr::new(10, 52, 0, 0), 16))
+    }
+
+    /// The network of the addresses of services.
+    #[must_use]
+    pub fn services(&self) -> Cidr {
+        self.cluster_service_cidr.unwrap_or(Cidr::containing(Ipv4Addr::new(10, 53, 0, 0), 16))
+    }
+
     /// The role that the node really has: the first node of a cluster is a management node, whatever `role` says.
     #[must_use]
     pub fn own_role(&self) -> Role {

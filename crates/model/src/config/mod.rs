@@ -43,7 +43,7 @@ pub mod walk;
 pub mod webhook;
 
 pub use boot_password::BootPassword;
-pub use cluster::{Addon, Distribution, Harvester, Kubernetes, Manifest, VipMode};
+pub use cluster::{Addon, Distribution, Harvester, Kubernetes, Manifest, PodNetwork, Timing, VipMode};
 pub use diagnostic::{Diagnostic, Invalid, Severity};
 pub use disk::{DiskClauses, DiskSelector, SizeClause};
 pub use install::{Images, Install, Keep, Mode, Profile, Role, Wipe, WipeFailure};

@@ -57,6 +57,24 @@ pub struct Mirror {
     pub rewrites: BTreeMap<String, String>,
 }
 
+impl Mirror {
+    /// What the rewrites put before the path of every repository, without slashes at its ends; none where they do something else.
+    #[must_use]
+    pub fn prefix(&self) -> Option<&str> {
+        let mut rewrites = self.rewrites.iter();
+        match (rewrites.next(), rewrites.next()) {
+            (None, _) => Some(""),
+            (Some((pattern, path)), None) => {
+                let whole = pattern.trim_start_matches('^').trim_end_matches('$');
+                let prefix = path.strip_suffix("$1").or_else(|| path.strip_suffix("${1}"))?;
+                let plain = ["(.*)", "(.+)"].contains(&whole) && !prefix.contains('$');
+                (plain && prefix.ends_with('/')).then(|| prefix.trim_matches('/'))
+            }
+            _ => None,
+        }
+    }
+}
+
 /// How to talk to a host.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -209,6 +227,25 @@ mod tests {
         });
         assert_eq!(written, expected);
         assert!(serde_json::from_value::<Registries>(written).ok() == Registries::parse(setting));
+    }
+
+    #[test]
+    fn rewrites_are_a_prefix_or_something_else() {
+        let mirror = |rewrites: &[(&str, &str)]| Mirror {
+            endpoints: Vec::new(),
+            rewrites: rewrites.iter().map(|(from, to)| ((*from).to_owned(), (*to).to_owned())).collect(),
+        };
+        assert_eq!(mirror(&[]).prefix(), Some(""));
+        for (from, to) in [("^(.*)$", "hub/cache/$1"), ("(.*)", "/hub/cache/$1"), ("^(.+)", "hub/cache/${1}")]
+        {
+            assert_eq!(mirror(&[(from, to)]).prefix(), Some("hub/cache"), "{from}");
+        }
+        for (from, to) in
+            [("^library/(.*)$", "hub/$1"), ("^(.*)$", "hub-$1"), ("^(.*)$", "$1/hub"), ("(.*)/(.*)", "$2/$1")]
+        {
+            assert_eq!(mirror(&[(from, to)]).prefix(), None, "{from}");
+        }
+        assert_eq!(mirror(&[("^(.*)$", "a/$1"), ("^b$", "c")]).prefix(), None);
     }
 
     #[test]

@@ -4,11 +4,12 @@ use serde_json::Value;
 
 use super::machine_size::MachineSize;
 use crate::node::files::NodeFile;
+use crate::node::paths::KUBERNETES;
 use model::config::{Distribution, InstallConfig, Mode, Role};
 
 /// The part of a node in its cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ClusterPart {
+pub enum ClusterPart {
     /// Starts the cluster.
     First,
     /// A further node with a control plane.
@@ -43,12 +44,23 @@ impl ClusterNode<'_> {
     }
 
     pub(super) fn manifest(&self, name: &str, text: impl Into<String>) -> NodeFile {
-        NodeFile::new(&self.state(&format!("server/manifests/{name}.yaml")), 0o600, text)
+        let directory = manifests(self.distribution());
+        NodeFile::new(&format!("{directory}/{name}.yaml"), 0o600, text)
     }
 
     /// Whether the node runs a control plane.
     pub(super) fn controls(&self) -> bool {
         matches!(self.part, ClusterPart::First | ClusterPart::Server)
+    }
+}
+
+/// The directory of manifests that the first node of a cluster applies, from the root.
+pub(super) fn manifests(distribution: Distribution) -> String {
+    match distribution {
+        Distribution::Rke2 | Distribution::K3s => {
+            format!("var/lib/rancher/{}/server/manifests", distribution.name())
+        }
+        Distribution::Kubeadm => format!("{}/manifests", KUBERNETES.trim_start_matches('/')),
     }
 }
 

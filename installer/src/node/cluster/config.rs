@@ -1,20 +1,14 @@
-//! The configuration of RKE2 and K3s: `config.yaml.d`, the audit policy and the registries.
-
-use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
+//! The configuration of RKE2 and K3s: `config.yaml.d` and the audit policy.
 
 use serde_json::{Map, Value, json};
 
 use super::cluster_node::{ClusterNode, ClusterPart, supervisor, text};
-use super::reserved::{PODS, reserved};
+use super::settings::{audit_policy, kubelet, labels, names, networks, static_address, taints};
 use crate::node::files::NodeFile;
-use model::config::registries::{self, Registries};
-use model::config::{Cidr, Distribution, Method, Mode, Role, Secret};
+use model::config::{Distribution, Secret};
 
 /// The file of the audit policy; not in `config.yaml.d`, where it would be read as configuration.
 const AUDIT: &str = "audit-policy.yaml";
-/// The taint that keeps everything but etcd's own helpers off a witness.
-const WITNESS: &str = "node-role.kubernetes.io/etcd=true:NoExecute";
 
 pub(super) fn files(node: &ClusterNode<'_>) -> Vec<NodeFile> {
     let part = |name: &str, keys: Map<String, Value>| {
@@ -24,13 +18,6 @@ pub(super) fn files(node: &ClusterNode<'_>) -> Vec<NodeFile> {
         vec![part("90-nqrust-cluster", cluster(node)), part("91-nqrust-node", own_settings(node))];
     if node.controls() {
         files.push(NodeFile::new(&node.etc(AUDIT), 0o600, text(&audit_policy())));
-    }
-    let setting = node.config.system_settings.get(registries::SETTING);
-    // The rules of the document have refused what does not parse.
-    let registries = setting.and_then(|value| Registries::parse(value.expose())).unwrap_or_default();
-    if !registries.is_empty() {
-        let value = base::encode::json(&registries);
-        files.push(NodeFile::new(&node.etc("registries.yaml"), 0o600, text(&value)));
     }
     files
 }
@@ -74,6 +61,7 @@ fn cluster(node: &ClusterNode<'_>) -> Map<String, Value> {
     match node.distribution() {
         Distribution::Rke2 => rke2(node, &mut put),
         Distribution::K3s => k3s(node, &mut put),
+        Distribution::Kubeadm => {}
     }
     keys
 }
@@ -109,43 +97,17 @@ fn k3s(node: &ClusterNode<'_>, put: &mut dyn FnMut(&str, Value) -> Option<Value>
     }
 }
 
-/// The networks of pods and services, and the name server in the latter.
-fn networks(node: &ClusterNode<'_>) -> (Cidr, Cidr, Option<Ipv4Addr>) {
-    let install = &node.config.install;
-    let pods = install.cluster_pod_cidr.unwrap_or(Cidr::containing(Ipv4Addr::new(10, 52, 0, 0), 16));
-    let services = install.cluster_service_cidr.unwrap_or(Cidr::containing(Ipv4Addr::new(10, 53, 0, 0), 16));
-    (pods, services, install.cluster_dns.or_else(|| services.nth(10)))
-}
-
-/// Names of the API server beside its own.
-fn names(node: &ClusterNode<'_>) -> Vec<String> {
-    let configured = node.config.install.vip.as_ref().map(Ipv4Addr::to_string);
-    let sans = node.config.sans.iter().map(ToString::to_string);
-    let mut names: Vec<String> = Vec::new();
-    for name in configured.into_iter().chain(node.host.clone()).chain(sans) {
-        if !names.contains(&name) {
-            names.push(name);
-        }
-    }
-    names
-}
-
 fn own_settings(node: &ClusterNode<'_>) -> Map<String, Value> {
-    let config = node.config;
     let mut keys = Map::new();
     let mut put = |key: &str, value: Value| keys.insert(key.to_owned(), value);
     if let Some(name) = node.name {
         put("node-name", json!(name));
     }
-    let management = config.install.management_interface.as_ref();
-    if let Some(ip) = management.filter(|m| m.method == Method::Static).and_then(|m| m.ip) {
+    if let Some(ip) = static_address(node) {
         put("node-ip", json!(ip.to_string()));
     }
     put("node-label", json!(labels(node)));
-    let witness = (node.part == ClusterPart::Witness).then_some(WITNESS);
-    let configured = config.kubernetes.node_taints.iter().map(|taint| &**taint);
-    let taints: Vec<&str> =
-        witness.into_iter().chain(configured.filter(|taint| Some(*taint) != witness)).collect();
+    let taints = taints(node);
     if !taints.is_empty() {
         put("node-taint", json!(taints));
     }
@@ -153,56 +115,4 @@ fn own_settings(node: &ClusterNode<'_>) -> Map<String, Value> {
     // Virtual machines that do not run as root open block devices.
     put("nonroot-devices", json!(true));
     keys
-}
-
-fn labels(node: &ClusterNode<'_>) -> Vec<String> {
-    let install = &node.config.install;
-    let mut labels: BTreeMap<String, String> =
-        node.config.os.labels.iter().map(|(key, value)| (key.clone(), value.to_string())).collect();
-    labels.insert("harvesterhci.io/managed".to_owned(), "true".to_owned());
-    if install.role != Role::Default {
-        labels.insert(format!("node-role.harvesterhci.io/{}", install.role.name()), "true".to_owned());
-    }
-    if install.cordoned && install.mode == Mode::Join {
-        labels.insert("harvesterhci.io/install-cordoned".to_owned(), "true".to_owned());
-    }
-    labels.into_iter().map(|(key, value)| format!("{key}={value}")).collect()
-}
-
-/// Computed arguments, each replaced by the document's of the same name, and then those.
-fn kubelet(node: &ClusterNode<'_>) -> Vec<String> {
-    let configured: Vec<&str> = node.config.kubernetes.kubelet_args.iter().map(|line| &**line).collect();
-    let name = |argument: &str| argument.split('=').next().unwrap_or_default().to_owned();
-    let pods = configured.iter().rev().find_map(|argument| argument.strip_prefix("max-pods=")?.parse().ok());
-    let (system, kubelet) = reserved(node.size, pods.unwrap_or(PODS));
-    let own = [
-        format!("max-pods={PODS}"),
-        format!("system-reserved={}", system.option()),
-        format!("kube-reserved={}", kubelet.option()),
-    ];
-    let replaced = |argument: &String| configured.iter().any(|other| name(other) == name(argument));
-    let own = own.into_iter().filter(|argument| !replaced(argument));
-    own.chain(configured.iter().map(|argument| (*argument).to_owned())).collect()
-}
-
-/// Who did what to which object, without the content of any request, which could be a secret; and without the requests that
-/// machines make all the time.
-fn audit_policy() -> Value {
-    json!({
-        "apiVersion": "audit.k8s.io/v1",
-        "kind": "Policy",
-        "omitStages": ["RequestReceived"],
-        "rules": [
-            { "level": "None", "nonResourceURLs": ["/healthz*", "/livez*", "/readyz*", "/metrics", "/version"] },
-            { "level": "None", "resources": [
-                { "group": "", "resources": ["events"] },
-                { "group": "events.k8s.io", "resources": ["events"] },
-            ] },
-            { "level": "None", "verbs": ["get", "list", "watch"], "userGroups": ["system:nodes"] },
-            { "level": "None", "verbs": ["get", "update"], "resources": [
-                { "group": "coordination.k8s.io", "resources": ["leases"] },
-            ] },
-            { "level": "Metadata" },
-        ],
-    })
 }

@@ -1,17 +1,20 @@
 //! The node's part in its Kubernetes cluster: the files for RKE2 or K3s, a pure function of the node document, the node's name
 //! and the size of the machine.
 //!
-//! [`config`] is the distribution's own configuration, [`services`] decides which of its units runs, [`vip`] runs kube-vip for
-//! the virtual address, and [`objects`] are what the cluster's first node applies, beside what the OS image ships
-//! ([`shipped`](fn@shipped)). YAML files for other programs are written as JSON: the same to their parsers, without YAML's
-//! surprises.
+//! [`config`] is the distribution's own configuration, [`registries`] tells its containerd where images are, [`services`] decides
+//! which of its units runs, [`vip`] answers for the virtual address, and [`objects`] are what the cluster's first node applies,
+//! beside what the OS image ships ([`shipped`](fn@shipped)). YAML files for other programs are written as JSON: the same to their
+//! parsers, without YAML's surprises.
 
 mod cluster_node;
 mod config;
+mod kubeadm;
 mod machine_size;
 mod objects;
+mod registries;
 mod reserved;
 mod services;
+mod settings;
 mod shipped;
 #[cfg(test)]
 mod tests;
@@ -19,17 +22,24 @@ mod vip;
 
 use std::net::Ipv4Addr;
 
-use self::cluster_node::{ClusterNode, ClusterPart, joined, part, supervisor};
+pub use self::cluster_node::ClusterPart;
+use self::cluster_node::{ClusterNode, joined, part, supervisor};
+pub(crate) use self::kubeadm::AGENTS;
 pub use self::machine_size::MachineSize;
 pub use self::shipped::shipped;
+pub(crate) use self::vip::{CLUSTER, KEEPALIVED, VirtualRouter};
 use super::files::NodeFile;
+use super::paths::KUBELET_ACCESS;
 use model::config::{Distribution, InstallConfig, VipMode};
 
 /// A node as a member of its cluster, for watching it come up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterMember {
     pub distribution: Distribution,
+    /// The unit that keeps the node in its cluster.
     pub unit: &'static str,
+    /// The unit that makes it a member first, where that is another one.
+    pub joining_unit: Option<&'static str>,
     /// Whether it starts the cluster.
     pub first: bool,
     /// Whether it is a server of its cluster, a member of etcd.
@@ -46,15 +56,52 @@ impl ClusterMember {
         let part = part(config, joined.as_deref())?;
         let vip = config.install.vip.as_ref().map(Ipv4Addr::to_string);
         let distribution = config.kubernetes.distribution;
-        let unit = services::unit(distribution, part);
+        let (unit, joining_unit) = services::member_units(distribution, part);
         let (first, server) = (part == ClusterPart::First, part != ClusterPart::Agent);
-        Some(Self { distribution, unit, first, server, host: joined.or(vip) })
+        Some(Self { distribution, unit, joining_unit, first, server, host: joined.or(vip) })
     }
 
     #[must_use]
     pub fn supervisor(&self, host: &str) -> String {
         supervisor(self.distribution, host)
     }
+
+    /// Where a server says to anybody that it works.
+    #[must_use]
+    pub fn health(&self) -> &'static str {
+        match self.distribution {
+            Distribution::Rke2 | Distribution::K3s => "/ping",
+            Distribution::Kubeadm => "/readyz",
+        }
+    }
+
+    /// The access of the node's kubelet to its cluster.
+    #[must_use]
+    pub fn kubeconfig(&self) -> String {
+        match self.distribution {
+            Distribution::Rke2 | Distribution::K3s => {
+                format!("/var/lib/rancher/{}/agent/kubelet.kubeconfig", self.distribution.name())
+            }
+            Distribution::Kubeadm => KUBELET_ACCESS.to_owned(),
+        }
+    }
+}
+
+/// Where etcd of a node has its data.
+#[must_use]
+pub fn etcd_data(distribution: Distribution) -> String {
+    match distribution {
+        Distribution::Rke2 | Distribution::K3s => {
+            format!("/var/lib/rancher/{}/server/db/etcd", distribution.name())
+        }
+        Distribution::Kubeadm => "/var/lib/etcd".to_owned(),
+    }
+}
+
+/// What the node of this document is for its cluster; `None` if it has no part in one.
+#[must_use]
+pub fn part_of(config: &InstallConfig) -> Option<ClusterPart> {
+    part(config, joined(config).as_deref())
 }
 
 /// The virtual address of the cluster in the document, in words.
@@ -75,11 +122,18 @@ pub fn files(config: &InstallConfig, name: Option<&str>, size: MachineSize) -> V
     let host = joined(config);
     let Some(part) = part(config, host.as_deref()) else { return Vec::new() };
     let node = ClusterNode { config, name, size, part, host };
-    let mut files = config::files(&node);
+    let mut files = match node.distribution() {
+        Distribution::Rke2 | Distribution::K3s => config::files(&node),
+        Distribution::Kubeadm => kubeadm::files(&node),
+    };
     files.extend(services::files(&node));
     files.extend(vip::files(&node));
+    files.extend(registries::files(&node));
     if part == ClusterPart::First {
-        files.extend(objects::files(&node));
+        files.extend(match node.distribution() {
+            Distribution::Rke2 | Distribution::K3s => objects::files(&node),
+            Distribution::Kubeadm => kubeadm::objects::files(&node),
+        });
     }
     files.sort_by(|one, other| one.path.cmp(&other.path));
     files

@@ -1,38 +1,75 @@
-//! Which service of the distribution runs: its unit is enabled, the others are masked.
+//! Which services of the distribution run: their units are enabled, those of the others are masked.
 //!
 //! Links to units that the image lacks do no harm: systemd ignores missing units that a target wants.
 
 use super::cluster_node::{ClusterNode, ClusterPart};
+use super::vip::KEEPALIVED;
 use crate::node::files::NodeFile;
-use model::config::{Distribution, Role};
+use model::config::{Distribution, PodNetwork, Role};
 
 /// The node's password in its cluster is kept outside `/etc`, which is new at every boot: without it the cluster takes the node
 /// for another one of the same name and refuses it.
 const PASSWORD: &str =
     "d /var/lib/rancher/node 0700 root root -\nL+ /etc/rancher/node - - - - /var/lib/rancher/node\n";
+/// What a node of kubeadm runs beside the unit that joins it.
+const KUBELET: &str = "kubelet.service";
+const ROUTES: &str = "nqrust-pod-network.service";
 
 pub(super) fn files(node: &ClusterNode<'_>) -> Vec<NodeFile> {
-    let own = unit(node.distribution(), node.part);
-    let mut files = vec![
-        NodeFile::new("etc/tmpfiles.d/nqrust-cluster.conf", 0o644, PASSWORD),
-        NodeFile::link(
-            &format!("etc/systemd/system/multi-user.target.wants/{own}"),
-            &format!("/usr/lib/systemd/system/{own}"),
-        ),
-    ];
-    let masked = Distribution::ALL
-        .into_iter()
-        .flat_map(|distribution| [ClusterPart::First, ClusterPart::Agent].map(|part| (distribution, part)))
-        .filter(|(distribution, part)| unit(*distribution, *part) != own && !promotable(node, *distribution))
-        .map(|(distribution, part)| format!("etc/systemd/system/{}", unit(distribution, part)));
-    files.extend(masked.map(|path| NodeFile::link(&path, "/dev/null")));
+    let own = units(node);
+    let mut files: Vec<NodeFile> = own.iter().map(|unit| enabled(unit)).collect();
+    if node.distribution() != Distribution::Kubeadm {
+        files.push(NodeFile::new("etc/tmpfiles.d/nqrust-cluster.conf", 0o644, PASSWORD));
+    }
+    let masked = all().filter(|unit| !own.contains(unit) && promoted(node) != Some(*unit));
+    files.extend(masked.map(|unit| NodeFile::link(&format!("etc/systemd/system/{unit}"), "/dev/null")));
     files
 }
 
-/// Whether a controller of the cluster may start the server on this node.
-fn promotable(node: &ClusterNode<'_>, distribution: Distribution) -> bool {
+fn enabled(unit: &str) -> NodeFile {
+    let path = format!("etc/systemd/system/multi-user.target.wants/{unit}");
+    NodeFile::link(&path, &format!("/usr/lib/systemd/system/{unit}"))
+}
+
+/// The units that run on the node.
+fn units(node: &ClusterNode<'_>) -> Vec<&'static str> {
+    let mut units = vec![unit(node.distribution(), node.part)];
+    if node.distribution() == Distribution::Kubeadm {
+        units.push(KUBELET);
+        units.extend(
+            (node.config.kubernetes.network.unwrap_or_default() == PodNetwork::Routes).then_some(ROUTES),
+        );
+        units.extend(node.controls().then_some(KEEPALIVED));
+    }
+    units
+}
+
+/// Every unit of every distribution.
+fn all() -> impl Iterator<Item = &'static str> {
+    let of = |distribution| {
+        let (server, agent) =
+            (unit(distribution, ClusterPart::First), unit(distribution, ClusterPart::Agent));
+        [Some(server), Some(agent).filter(|agent| *agent != server)].into_iter().flatten()
+    };
+    Distribution::ALL.into_iter().flat_map(of).chain([KUBELET, ROUTES, KEEPALIVED])
+}
+
+/// The unit that a controller of the cluster may start on this node, to make it a server.
+fn promoted(node: &ClusterNode<'_>) -> Option<&'static str> {
     let waits = node.part == ClusterPart::Agent && node.config.install.role == Role::Default;
-    waits && distribution == node.distribution()
+    waits.then(|| unit(node.distribution(), ClusterPart::Server))
+}
+
+/// The unit that keeps a node in its cluster, and the one that makes it a member first, where that is another one.
+pub(super) fn member_units(
+    distribution: Distribution,
+    part: ClusterPart,
+) -> (&'static str, Option<&'static str>) {
+    let unit = unit(distribution, part);
+    match distribution {
+        Distribution::Rke2 | Distribution::K3s => (unit, None),
+        Distribution::Kubeadm => (KUBELET, Some(unit)),
+    }
 }
 
 pub(super) fn unit(distribution: Distribution, part: ClusterPart) -> &'static str {
@@ -41,5 +78,6 @@ pub(super) fn unit(distribution: Distribution, part: ClusterPart) -> &'static st
         (Distribution::Rke2, _) => "rke2-server.service",
         (Distribution::K3s, ClusterPart::Agent) => "k3s-agent.service",
         (Distribution::K3s, _) => "k3s.service",
+        (Distribution::Kubeadm, _) => "nqrust-kubeadm.service",
     }
 }

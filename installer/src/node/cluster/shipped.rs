@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use super::cluster_node::starts_cluster;
+use super::cluster_node::{manifests, starts_cluster};
 use crate::node::files::NodeFile;
 use base::files;
 use model::config::InstallConfig;
@@ -23,7 +23,7 @@ pub fn shipped(config: &InstallConfig, root: &Path) -> Result<Vec<NodeFile>> {
     if !starts_cluster(config) || !directory.is_dir() {
         return Ok(Vec::new());
     }
-    let distribution = config.kubernetes.distribution.name();
+    let applied = manifests(config.kubernetes.distribution);
     let mut made = Vec::new();
     for entry in fs::read_dir(&directory).with_context(|| format!("reading {}", directory.display()))? {
         let entry = entry.with_context(|| format!("reading {}", directory.display()))?;
@@ -32,7 +32,7 @@ pub fn shipped(config: &InstallConfig, root: &Path) -> Result<Vec<NodeFile>> {
             continue;
         }
         let bytes = files::read_at_most(&entry.path(), FILE_BYTES_MAX)?;
-        let path = format!("var/lib/rancher/{distribution}/server/manifests/{PREFIX}{name}");
+        let path = format!("{applied}/{PREFIX}{name}");
         made.push(NodeFile { bytes, ..NodeFile::new(&path, 0o600, "") });
     }
     made.sort_by(|one, other| one.path.cmp(&other.path));

@@ -74,6 +74,7 @@ fn document(case: &str) -> String {
              vip_hw_addr: 52:54:00:AA:BB:CC\nkubernetes:\n{distribution}"
         ),
         "create-bare" => format!("token: golden-token\nkubernetes:\n{distribution}"),
+        "create-relaxed" => format!("{NODE}{CLUSTER}{distribution}  timing: relaxed\n"),
         "management-dhcp" => {
             joins("management").replace("  mode: join\n", "  mode: join\n  vip_mode: dhcp\n")
         }
@@ -89,7 +90,8 @@ fn rendered(document: &str) -> Vec<NodeFile> {
     files(&parse(document, "f").unwrap(), Some("node-1"), FACTS)
 }
 
-fn cases() -> impl Iterator<Item = String> {
+/// The parts of nodes of RKE2 and K3s.
+fn rancher_cases() -> impl Iterator<Item = String> {
     let parts = [
         "create",
         "create-bare",
@@ -101,6 +103,11 @@ fn cases() -> impl Iterator<Item = String> {
         "witness",
     ];
     parts.into_iter().flat_map(|part| ["rke2", "k3s"].map(|distribution| format!("{part}-{distribution}")))
+}
+
+fn cases() -> impl Iterator<Item = String> {
+    let parts = ["create", "create-bare", "create-relaxed", "default", "management", "worker", "witness"];
+    rancher_cases().chain(parts.map(|part| format!("{part}-kubeadm")))
 }
 
 fn content<'a>(files: &'a [NodeFile], end: &str) -> &'a str {
@@ -128,7 +135,7 @@ fn each_part_has_its_golden_files() {
 
 #[test]
 fn every_key_is_a_flag_that_the_distribution_knows() {
-    for case in cases() {
+    for case in rancher_cases() {
         let agent = case.starts_with("default") || case.starts_with("worker");
         let flags = match (case.ends_with("k3s"), agent) {
             (false, false) => include_str!("flags/rke2-server.txt"),
@@ -162,7 +169,7 @@ fn an_agent_has_no_key_that_only_servers_know() {
         .copied()
         .collect();
     assert!(only.contains("tls-san") && only.contains("cluster-cidr") && !only.contains("server"));
-    for case in cases().filter(|case| case.starts_with("default") || case.starts_with("worker")) {
+    for case in rancher_cases().filter(|case| case.starts_with("default") || case.starts_with("worker")) {
         let text: String = rendered(&document(&case))
             .iter()
             .filter(|file| file.path.contains("config.yaml.d"))

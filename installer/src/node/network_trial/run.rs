@@ -20,7 +20,7 @@ use crate::inventory::nics;
 use crate::nics::{CardSelectors, RememberedCards};
 use crate::node::applied::AppliedRecord;
 use crate::node::apply::{self, ApplyOutcome};
-use crate::node::cluster::ClusterMember;
+use crate::node::cluster::{ClusterMember, etcd_data};
 use crate::node::files::NodeFile;
 use crate::node::files::write;
 use crate::node::network::activate::{ProfileChanges, activate, address_of};
@@ -31,7 +31,7 @@ use base::command::{Invocation, Runner};
 use base::digest::Digest;
 use base::failure::{Class, Classify, Failure, causes};
 use base::files::{self, Root};
-use model::config::{self, InstallConfig};
+use model::config::{self, Distribution, InstallConfig};
 
 /// The document that was replaced by the last confirmed change.
 pub const PREVIOUS: &str = "/oem/node.previous.yaml";
@@ -77,8 +77,9 @@ impl<'a> Trials<'a> {
         let addresses: Vec<Ipv4Addr> =
             lists.filter_map(|address| address["local"].as_str()?.parse().ok()).collect();
         // A node whose document does not say so may have been promoted.
-        let etcd = |distribution| self.root.join("var/lib/rancher").join(distribution).join("server/db/etcd");
-        AffectedNode { addresses, keeps_etcd: ["rke2", "k3s"].into_iter().any(|name| etcd(name).exists()) }
+        let etcd = |distribution| below(&self.root, &etcd_data(distribution)).join("member");
+        let keeps_etcd = Distribution::ALL.into_iter().any(|distribution| etcd(distribution).exists());
+        AffectedNode { addresses, keeps_etcd }
     }
 
     /// Begins a trial: the timer first, then the service that sets up the new network; returns before that is done. `accepted`:

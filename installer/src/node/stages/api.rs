@@ -3,16 +3,16 @@
 //! The node asks like its kubelet, with the kubelet's certificate, through the load balancer that the service runs on the node; a
 //! kubelet may read the object of its own node (node authorizer of Kubernetes).
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use reqwest::StatusCode;
 use reqwest::blocking::{Client, ClientBuilder, Response};
 use reqwest::redirect::Policy;
-use reqwest::{Certificate, Identity, StatusCode};
 use serde::Deserialize;
 
+use crate::node::kubeconfig::KubeletAccess;
 use crate::node::paths::below;
 use transfer::download::reason;
 
@@ -54,10 +54,10 @@ fn get(url: &str) -> reqwest::Result<Response> {
     client.get(url).send()
 }
 
-/// Asks the distribution's own service at `url` whether it is there. Its certificate does not matter here: nothing secret is
+/// Asks the distribution's own service at `url` for the `page` that tells whether it is there. Its certificate does not matter here: nothing secret is
 /// sent, and the service of this node checks it.
-pub(super) fn ping(url: &str) -> Result<(), String> {
-    match get(&format!("{url}/ping")) {
+pub(super) fn ping(url: &str, page: &str) -> Result<(), String> {
+    match get(&format!("{url}{page}")) {
         Ok(answer) if answer.status() == StatusCode::OK => Ok(()),
         Ok(answer) => Err(format!(
             "{url} answers {}, like another service or one that is still starting",
@@ -75,35 +75,14 @@ pub(crate) fn serves(url: &str) -> bool {
 
 /// The state of the node `name`, asked with the kubelet's credentials at `kubeconfig` below `root`.
 pub(super) fn node(root: &Path, kubeconfig: &str, name: &str) -> Registration {
-    let path = below(root, kubeconfig);
-    if !path.exists() {
+    if !below(root, kubeconfig).exists() {
         return Registration::NoCredentials;
     }
-    ask(root, &path, name).unwrap_or_else(Registration::Unknown)
+    ask(root, kubeconfig, name).unwrap_or_else(Registration::Unknown)
 }
 
-fn ask(root: &Path, kubeconfig: &Path, name: &str) -> Result<Registration, String> {
-    let text = fs::read_to_string(kubeconfig).map_err(|error| unreadable(kubeconfig, &error))?;
-    let config: Kubeconfig = serde_saphyr::from_str(&text)
-        .map_err(|_| format!("{} is not a kubelet's kubeconfig", kubeconfig.display()))?;
-    let (cluster, user) = config.first().ok_or_else(|| format!("{} is empty", kubeconfig.display()))?;
-    let read = |path: &Path| {
-        let path = below(root, &path.to_string_lossy());
-        fs::read(&path).map_err(|error| unreadable(&path, &error))
-    };
-    let authorities = Certificate::from_pem_bundle(&read(&cluster.certificate_authority)?);
-    let mut pem = read(&user.client_certificate)?;
-    pem.push(b'\n');
-    pem.extend(read(&user.client_key)?);
-    // The cause could quote the key.
-    let unusable = |_| "the kubelet's certificates cannot be used".to_owned();
-    let identity = Identity::from_pem(&pem).map_err(unusable)?;
-    let client = builder().tls_certs_only(authorities.map_err(unusable)?).identity(identity);
-    let server = cluster.server.trim_end_matches('/');
-    ask_server(&client.build().map_err(unusable)?, server, name)
-}
-
-fn ask_server(client: &Client, server: &str, name: &str) -> Result<Registration, String> {
+fn ask(root: &Path, kubeconfig: &str, name: &str) -> Result<Registration, String> {
+    let KubeletAccess { client, server } = KubeletAccess::read(root, kubeconfig, REQUEST_TIMEOUT)?;
     let failed = |error: reqwest::Error| match error.is_timeout() {
         true => format!("the API at {server} does not answer in time"),
         false => format!("the API at {server} does not answer: {}", reason(&error)),
@@ -122,54 +101,11 @@ fn ask_server(client: &Client, server: &str, name: &str) -> Result<Registration,
     Ok(node.registration(name))
 }
 
-fn unreadable(path: &Path, error: &std::io::Error) -> String {
-    format!("reading {}: {error}", path.display())
-}
-
 /// The questions go to this node and its cluster, never through a proxy.
 fn builder() -> ClientBuilder {
     // The provider is global to the process; it does not matter if it is set already.
     let _ = rustls::crypto::ring::default_provider().install_default();
     Client::builder().no_proxy().timeout(REQUEST_TIMEOUT).redirect(Policy::none())
-}
-
-/// The part of a kubeconfig that the distributions write for the kubelet.
-#[derive(Deserialize)]
-struct Kubeconfig {
-    #[serde(default)]
-    clusters: Vec<NamedCluster>,
-    #[serde(default)]
-    users: Vec<NamedUser>,
-}
-
-impl Kubeconfig {
-    fn first(&self) -> Option<(&Cluster, &User)> {
-        Some((&self.clusters.first()?.cluster, &self.users.first()?.user))
-    }
-}
-
-#[derive(Deserialize)]
-struct NamedCluster {
-    cluster: Cluster,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "kebab-case")]
-struct Cluster {
-    server: String,
-    certificate_authority: PathBuf,
-}
-
-#[derive(Deserialize)]
-struct NamedUser {
-    user: User,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "kebab-case")]
-struct User {
-    client_certificate: PathBuf,
-    client_key: PathBuf,
 }
 
 /// The part of a Node object that shows whether it is ready.

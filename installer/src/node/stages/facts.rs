@@ -6,6 +6,7 @@ use crate::node::images::BlobCount;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServiceFacts {
+    pub unit: &'static str,
     /// `LoadState` of the unit.
     pub load: String,
     /// `ActiveState` of the unit.
@@ -30,6 +31,8 @@ pub struct NodeFacts {
     pub server: Result<String, String>,
     /// The service; `None` if systemd does not answer.
     pub service: Option<ServiceFacts>,
+    /// How much room is left for the cluster's data, in bytes; `None` on a node without any.
+    pub room: Option<u64>,
     pub images: BlobCount,
     /// The node in its cluster.
     pub node: Registration,

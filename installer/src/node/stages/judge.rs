@@ -2,11 +2,14 @@
 
 use super::api::Registration;
 use super::facts::{NodeFacts, ServiceFacts};
-use super::known_errors::{self, JoinTrouble};
+use super::known_errors::{self, FULL, JoinTrouble};
 use super::stage::{Stage, StageName, StageState};
 use crate::nics::{MANAGEMENT, MissingCards};
-use crate::node::cluster::ClusterMember;
+use crate::node::cluster::{ClusterMember, etcd_data};
 use crate::node::images::BlobCount;
+
+/// The least room for etcd in bytes: it writes its log in files of 64 MB, which it makes beforehand (etcd `wal`).
+const ROOM_MIN: u64 = 128 << 20;
 
 #[must_use]
 pub fn stages(member: &ClusterMember, facts: &NodeFacts) -> Vec<Stage> {
@@ -19,7 +22,8 @@ pub fn stages(member: &ClusterMember, facts: &NodeFacts) -> Vec<Stage> {
         Ok(address) => Stage::new(StageName::Server, StageState::Done, format!("{address} answers")),
         Err(why) => Stage::new(StageName::Server, StageState::Waiting, why),
     };
-    let service = service(member, facts.service.as_ref(), said.as_ref());
+    let service =
+        no_room(member, facts.room).unwrap_or_else(|| service(member, facts.service.as_ref(), said.as_ref()));
     let images = images(facts.images);
     // The service's own complaint belongs to the stage that the node is stuck in, which comes after a running service.
     let said = said.filter(|_| service.state == StageState::Done);
@@ -42,12 +46,20 @@ fn no_address(why: &str, missing: Option<&MissingCards>) -> Stage {
     }
 }
 
+/// Without room etcd ends, and with it the cluster on this node, whatever else the service says.
+fn no_room(member: &ClusterMember, room: Option<u64>) -> Option<Stage> {
+    let room = room.filter(|room| *room < ROOM_MIN)?;
+    let data = etcd_data(member.distribution);
+    let text = format!("the persistent partition is full: {} MiB are left for etcd in {data}", room >> 20);
+    Some(Stage { next: Some(FULL.into()), ..Stage::new(StageName::Service, StageState::Failed, text) })
+}
+
 fn service(member: &ClusterMember, service: Option<&ServiceFacts>, said: Option<&JoinTrouble>) -> Stage {
     let stage = |state, text: String| Stage::new(StageName::Service, state, text);
-    let unit = member.unit;
     let Some(service) = service else {
-        return stage(StageState::Waiting, format!("systemd does not report {unit}"));
+        return stage(StageState::Waiting, format!("systemd does not report {}", member.unit));
     };
+    let unit = service.unit;
     match (service.load.as_str(), service.active.as_str()) {
         ("not-found" | "masked", _) => Stage {
             next: Some("Install an OS image that has the distribution of kubernetes.distribution.".into()),
@@ -65,9 +77,12 @@ fn service(member: &ClusterMember, service: Option<&ServiceFacts>, said: Option<
                 result => format!(", ended with {result}"),
             };
             let text = format!("{unit} is {active} ({}){ended}{restarts}", service.sub);
-            let trouble = match said {
-                Some(said) => JoinTrouble { text: format!("{}; {text}", said.text), ..said.clone() },
-                None => JoinTrouble::passing(text),
+            let trouble = match (said, step(service)) {
+                (Some(said), step) if said.lasting || step.is_none() => {
+                    JoinTrouble { text: format!("{}; {text}", said.text), ..said.clone() }
+                }
+                (_, Some(step)) => JoinTrouble::passing(format!("{step}; {text}")),
+                (_, None) => JoinTrouble::passing(text),
             };
             Stage::troubled(
                 StageName::Service,
@@ -75,6 +90,27 @@ fn service(member: &ClusterMember, service: Option<&ServiceFacts>, said: Option<
             )
         }
     }
+}
+
+/// What the unit that makes the node a member is doing, `WORDS (N of M)`. While it does something, what others complain about is
+/// mostly that it is not done yet.
+fn step(service: &ServiceFacts) -> Option<&str> {
+    let is_count =
+        |count: &str| count.split_once(" of ").is_some_and(|(step, all)| is_number(step) && is_number(all));
+    service
+        .said
+        .iter()
+        .rev()
+        .map(String::as_str)
+        .take_while(|line| !line.starts_with(known_errors::REPORT))
+        .find(|line| {
+            let count = line.strip_suffix(')').and_then(|line| line.rsplit_once(" ("));
+            service.active == "activating" && count.is_some_and(|(_, count)| is_count(count))
+        })
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 fn images(blobs: BlobCount) -> Stage {

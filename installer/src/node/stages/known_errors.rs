@@ -1,7 +1,8 @@
-//! Messages that the services of RKE2 and K3s write into their journal, in words for the person who has to act.
+//! Messages that the services of a distribution write into their journal, in words for the person who has to act.
 //!
 //! The messages are those of k3s `pkg/clientaccess`, `pkg/agent/config`, `pkg/cluster`, `pkg/etcd`, of rke2 `pkg/bootstrap`, of
-//! etcd and of the kubelet. One that is not in the table is shown as it is.
+//! kubeadm (`app/discovery/token`, `app/preflight`, `app/cmd/phases/join`), of `installer kubeadm`, of etcd and of the kubelet. One
+//! that is not in the table is shown as it is.
 
 use serde_json::Value;
 
@@ -46,6 +47,14 @@ const fn passing(parts: &'static [&'static str], text: &'static str, next: &'sta
     KnownError { parts, text, next, lasting: false }
 }
 
+/// What `installer kubeadm` puts before an error.
+pub(super) const REPORT: &str = "error: ";
+
+pub(super) const FULL: &str = "See what fills it with: du -xh -d 3 /var";
+const OTHER_TOKEN: &str = "Correct `token` in /oem/node.yaml (it is that of the first node of the cluster), then: sudo installer \
+                           apply";
+const WRONG_CLUSTER: &str = "Check `server_url` and `token` in /oem/node.yaml, then: sudo installer apply";
+const SMALL: &str = "Set `kubernetes.timing: relaxed` in /oem/node.yaml, then: sudo installer apply. Or give the machine what it asks for.";
 const TOKEN: &str = "Correct `token` in /oem/node.yaml (it is server/node-token below the distribution's directory \
                      on a server), then restart the node.";
 const SAME_NAME: &str = "Give the node a name of its own in `os.hostname`. If it is the same machine installed again: \
@@ -54,6 +63,9 @@ const OLD_DATA: &str = "Install the node again: its data belongs to another clus
 const CLOCK: &str = "Correct the clock, on this node and on the servers; see `os.ntp_servers`.";
 const REACH: &str =
     "Check `server_url`, that a server runs, and that the network lets the node through to it.";
+
+/// Errors that services write all the time on nodes that are well: a worker of kubeadm has no manifests of its own.
+const MEANINGLESS: &[&str] = &["Unable to read config path"];
 
 /// The first match counts: specific messages come before general ones.
 const KNOWN: &[KnownError] = &[
@@ -80,6 +92,92 @@ const KNOWN: &[KnownError] = &[
     ),
     lasting(&["cluster ID mismatch"], "etcd on this node belongs to another cluster", OLD_DATA),
     lasting(&["permanently removed from the cluster"], "this node was removed from etcd", OLD_DATA),
+    lasting(
+        &["tocommit", "out of range"],
+        "etcd on this node has lost data that the others know it had",
+        "Delete the node from the cluster, with its member of etcd, and install it again.",
+    ),
+    lasting(
+        &["database space exceeded"],
+        "etcd is full: its data has reached the limit, and the cluster takes no changes",
+        "Delete what fills it, then compact and defragment etcd on each server (etcd, \"Maintenance\", space quota).",
+    ),
+    lasting(
+        &["token id", "is invalid for this cluster"],
+        "the cluster does not know the token: it is wrong, or was deleted there",
+        OTHER_TOKEN,
+    ),
+    lasting(
+        &["could not find a JWS signature"],
+        "the cluster does not know the token: it is wrong, or was deleted there",
+        OTHER_TOKEN,
+    ),
+    lasting(
+        &["failed to verify JWS signature"],
+        "the cluster at server_url has another token of the same id: it is not the one that the token is for",
+        WRONG_CLUSTER,
+    ),
+    lasting(
+        &["cluster CA found in", "is invalid"],
+        "the cluster at server_url is not the one that the token was made for",
+        WRONG_CLUSTER,
+    ),
+    lasting(
+        &["already exists in the cluster", "a Node with name"],
+        "the cluster has another node of this name, which is ready",
+        SAME_NAME,
+    ),
+    lasting(
+        &["secrets \"kubeadm-certs\" is forbidden"],
+        "the token is that of agents, and does not let a server in",
+        OTHER_TOKEN,
+    ),
+    lasting(
+        &["Secret \"kubeadm-certs\" was not found"],
+        "the cluster no longer keeps the keys that a further server needs",
+        "Install the node as a worker, or put the keys back: kubeadm init phase upload-certs --upload-certs, on a server.",
+    ),
+    lasting(
+        &["joined its cluster as", "has another address now"],
+        "the address of this node has changed, and etcd knows it by the old one",
+        "Give it the old address again, by a reservation at the DHCP server or by `method: static`; or delete the node from the \
+         cluster and install it again.",
+    ),
+    lasting(
+        &["the cluster has a witness already"],
+        "there can be one witness only",
+        "Install this machine with another role; or delete the other witness first, if it is gone: kubectl delete node NAME",
+    ),
+    lasting(
+        &["available CPUs", "less than the required"],
+        "the machine has too few processors for a control plane",
+        SMALL,
+    ),
+    lasting(
+        &["system RAM", "less than the minimum"],
+        "the machine has too little memory for a control plane",
+        SMALL,
+    ),
+    lasting(
+        &["[ERROR Port-"],
+        "a port that the service needs is taken by another program",
+        "See which with: ss -ltnp",
+    ),
+    passing(
+        &["etcdserver: unhealthy cluster"],
+        "etcd takes no further member while one of its members is down",
+        "",
+    ),
+    passing(
+        &["etcdserver: no leader"],
+        "etcd has no majority of its members",
+        "Start the other servers; see `installer status` there.",
+    ),
+    passing(
+        &["etcdserver: request timed out"],
+        "etcd does not answer in time: its disk is slow, or its members do not reach each other",
+        "",
+    ),
     passing(&["too many learner members"], "another server is joining etcd, and one joins at a time", ""),
     passing(
         &["learner member", "in sync with leader"],
@@ -92,11 +190,7 @@ const KNOWN: &[KnownError] = &[
         "a port that the service needs is taken by another program",
         "See which with: ss -ltnp",
     ),
-    lasting(
-        &["no space left on device"],
-        "the persistent partition is full",
-        "See what fills it with: du -xh -d 3 /var",
-    ),
+    lasting(&["no space left on device"], "the persistent partition is full", FULL),
     lasting(
         &["flag provided but not defined"],
         "this version of the distribution does not know an argument",
@@ -118,6 +212,16 @@ const KNOWN: &[KnownError] = &[
         "Install from a full medium, or let the node through to the registry.",
     ),
     passing(
+        &["ErrImageNeverPull"],
+        "an image is not in the store, and the document allows none from a registry",
+        "Install from a full medium.",
+    ),
+    passing(
+        &["ImagePullBackOff"],
+        "an image is neither in the store nor available from its registry",
+        "Install from a full medium, or let the node through to the registry.",
+    ),
+    passing(
         &["no default routes found"],
         "the node has no default route",
         "Set install.management_interface.gateway, or let the DHCP server announce one.",
@@ -134,6 +238,23 @@ const KNOWN: &[KnownError] = &[
     passing(&["connection refused"], "a server refuses connections; it may not run yet", ""),
     passing(&["no route to host"], "a server cannot be reached", REACH),
     passing(&["i/o timeout"], "a server does not answer in time", REACH),
+    passing(
+        &["cannot create certificate signing request"],
+        "the cluster does not sign the kubelet's certificate",
+        "Check `token` in /oem/node.yaml: the cluster may have deleted it.",
+    ),
+    passing(&["node \\\"", "\\\" not found"], "the node is not registered yet", ""),
+    passing(&["nodes \\\"", "\\\" not found"], "the node is not registered yet", ""),
+    passing(
+        &["cannot evict a critical pod"],
+        "the disk or the memory is nearly full, and the kubelet finds nothing that it may remove",
+        FULL,
+    ),
+    passing(
+        &["CrashLoopBackOff"],
+        "a part of the cluster on this node ends again and again",
+        "See its last words in /var/log/pods.",
+    ),
     passing(&["context deadline exceeded"], "a server does not answer in time", REACH),
 ];
 
@@ -150,21 +271,42 @@ pub(super) fn known(message: &str) -> Option<JoinTrouble> {
 /// The most useful error in the lines of a journal, oldest first: the last one that needs a person's action, else the last known
 /// one, else the last line of level error.
 pub(super) fn last_error(lines: &[String]) -> Option<JoinTrouble> {
-    let said: Vec<JournalLine> = lines.iter().map(|line| JournalLine::parse(line)).collect();
+    let mut said = JournalLine::all(lines);
+    said.retain(|said| !MEANINGLESS.iter().any(|part| said.message.contains(part)));
     let known: Vec<JoinTrouble> = said.iter().rev().filter_map(|said| known(&said.message)).collect();
     let lasting = known.iter().find(|trouble| trouble.lasting).or(known.first());
     lasting.cloned().or_else(|| {
         let error = said.iter().rev().find(|said| said.error)?;
-        Some(JoinTrouble::passing(shortened(&error.message)))
+        let next = error.next.as_deref().map(shortened);
+        Some(JoinTrouble { next, ..JoinTrouble::passing(shortened(&error.message)) })
     })
 }
 
 struct JournalLine {
     message: String,
     error: bool,
+    /// What to do, where the program says so.
+    next: Option<String>,
 }
 
 impl JournalLine {
+    /// All lines; those of one report of `installer kubeadm` ([`base::failure::render`]) make one.
+    fn all(lines: &[String]) -> Vec<Self> {
+        let mut all: Vec<Self> = Vec::new();
+        for line in lines {
+            match all.last_mut().filter(|last| last.error) {
+                Some(last) if line.starts_with("  because: ") => {
+                    last.message = format!("{}: {}", last.message, &line["  because: ".len()..]);
+                }
+                Some(last) if line.starts_with("  next: ") => {
+                    last.next.get_or_insert_with(|| line["  next: ".len()..].to_owned());
+                }
+                _ => all.push(Self::parse(line)),
+            }
+        }
+        all
+    }
+
     fn parse(line: &str) -> Self {
         if let Some((_, rest)) = line.split_once(" msg=") {
             let level = |level: &str| line.contains(&format!("level={level} "));
@@ -173,21 +315,24 @@ impl JournalLine {
                 Some(Ok(Value::String(message))) => message,
                 _ => rest.to_owned(),
             };
-            return Self { message, error: level("error") || level("fatal") };
+            return Self { message, error: level("error") || level("fatal"), next: None };
+        }
+        if let Some(what) = line.strip_prefix(REPORT) {
+            return Self { message: what.to_owned(), error: true, next: None };
         }
         // klog: a letter for the level and the date, `E1121 12:30:57.000000    1234 file.go:12] message`.
         let mut letters = line.chars();
         let level = letters.next().filter(|_| letters.next().is_some_and(|c| c.is_ascii_digit()));
         match (level, line.split_once("] ")) {
             (Some(level @ ('I' | 'W' | 'E' | 'F')), Some((_, message))) => {
-                Self { message: message.to_owned(), error: matches!(level, 'E' | 'F') }
+                Self { message: message.to_owned(), error: matches!(level, 'E' | 'F'), next: None }
             }
-            _ => Self { message: line.to_owned(), error: false },
+            _ => Self { message: line.to_owned(), error: false, next: None },
         }
     }
 }
 
-/// A message of one line, not too long, without join tokens: they begin with `K10`, then a hash, `::` and the secret.
+/// A message of one line, not too long, without join tokens.
 fn shortened(message: &str) -> String {
     let line = message.lines().map(str::trim).collect::<Vec<_>>().join(" ");
     let line = without_tokens(&line);
@@ -197,7 +342,8 @@ fn shortened(message: &str) -> String {
     }
 }
 
-/// The text with each join token replaced.
+/// The text with each join token replaced: those that begin with `K10`, a hash and `::`, and bootstrap tokens, of which the secret
+/// part is.
 pub(crate) fn without_tokens(text: &str) -> String {
     let mut told = String::new();
     let mut rest = text;
@@ -208,6 +354,26 @@ pub(crate) fn without_tokens(text: &str) -> String {
         let (token, after) = token.split_at(end);
         told.push_str(if token.contains("::") { HIDDEN } else { token });
         rest = after;
+    }
+    without_bootstrap_tokens(&(told + rest))
+}
+
+/// `[a-z0-9]{6}.[a-z0-9]{16}`, with nothing of the kind before or after it.
+fn without_bootstrap_tokens(text: &str) -> String {
+    let is_part = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    let mut told = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find('.') {
+        let (before, after) = rest.split_at(at);
+        let id = before.chars().rev().take_while(|c| is_part(*c)).count();
+        let secret = after[1..].chars().take_while(|c| is_part(*c)).count();
+        let is_token = id == 6 && secret == 16;
+        told.push_str(before);
+        told.push('.');
+        if is_token {
+            told.push_str(HIDDEN);
+        }
+        rest = &after[if is_token { 1 + secret } else { 1 }..];
     }
     told + rest
 }
@@ -283,11 +449,158 @@ mod tests {
     }
 
     #[test]
+    fn what_kubeadm_and_its_programs_write_is_told_in_words() {
+        let report = |what: &str, because: &str, next: &str| {
+            lines(&[&format!("error: {what}"), &format!("  because: {because}"), &format!("  next: {next}")])
+        };
+        let failed = "Checking the node: kubeadm has not done it";
+        let cases = [
+            (
+                report(
+                    failed,
+                    "kubeadm join phase preflight ended with exit status 1: error execution phase preflight: couldn't validate the identity of the API Server: could not find a JWS signature in the cluster-info ConfigMap for token ID \"abcdef\"",
+                    "n",
+                ),
+                "the cluster does not know the token",
+                true,
+            ),
+            (
+                report(
+                    failed,
+                    "couldn't validate the identity of the API Server: failed to verify JWS signature of received cluster info object, can't trust this API Server",
+                    "n",
+                ),
+                "has another token of the same id",
+                true,
+            ),
+            (
+                report(
+                    failed,
+                    "cluster CA found in cluster-info ConfigMap is invalid: none of the public keys \"sha256:00\" are pinned",
+                    "n",
+                ),
+                "not the one that the token was made for",
+                true,
+            ),
+            (
+                report(
+                    "Fetching the keys",
+                    "error downloading certs: error downloading the secret: secrets \"kubeadm-certs\" is forbidden: User \"system:bootstrap:abcdef\" cannot get resource \"secrets\"",
+                    "n",
+                ),
+                "the token is that of agents",
+                true,
+            ),
+            (
+                report(
+                    "Starting the kubelet",
+                    "a Node with name \"node-2\" and status \"Ready\" already exists in the cluster. You must delete the existing Node",
+                    "n",
+                ),
+                "another node of this name",
+                true,
+            ),
+            (
+                report(
+                    "this node joined its cluster as 192.0.2.11 and has another address now",
+                    "it has 192.0.2.9",
+                    "n",
+                ),
+                "the address of this node has changed",
+                true,
+            ),
+            (report("the cluster has a witness already, node-9", "a", "n"), "one witness only", true),
+            (
+                report(
+                    failed,
+                    "[preflight] Some fatal errors occurred: [ERROR Port-10250]: Port 10250 is in use",
+                    "n",
+                ),
+                "taken by another program",
+                true,
+            ),
+            (
+                report(failed, "[ERROR Mem]: the system RAM (900 MB) is less than the minimum 1700 MB", "n"),
+                "too little memory",
+                true,
+            ),
+            (
+                lines(&[
+                    "E1123 10:00:00.000000     100 kubelet_node_status.go:1] \"Unable to update node status\" err=\"etcdserver: mvcc: database space exceeded\"",
+                ]),
+                "etcd is full",
+                true,
+            ),
+            (
+                lines(&[
+                    "E1123 10:00:00.000000     100 eviction_manager.go:1] \"write failed\" err=\"write /var/lib/etcd/member/wal/1.tmp: no space left on device\"",
+                ]),
+                "the persistent partition is full",
+                true,
+            ),
+            (
+                lines(&[
+                    "E1123 10:00:00.000000     100 kubelet.go:1] \"Error getting the current node from lister\" err=\"node \\\"node-2\\\" not found\"",
+                ]),
+                "the node is not registered yet",
+                false,
+            ),
+            (
+                lines(&[
+                    "E1123 10:00:00.000000     100 pod_workers.go:1] \"Error syncing pod\" err=\"failed to \\\"StartContainer\\\" for \\\"etcd\\\" with ImagePullBackOff\"",
+                ]),
+                "an image is neither in the store",
+                false,
+            ),
+            (
+                lines(&[
+                    "E1123 10:00:00.000000     100 reflector.go:1] \"Failed\" err=\"tls: failed to verify certificate: x509: certificate signed by unknown authority\"",
+                ]),
+                "not from the authority",
+                false,
+            ),
+            (
+                lines(&[
+                    "E1123 10:00:00.000000     100 reflector.go:1] \"Failed\" err=\"x509: certificate has expired or is not yet valid: current time\"",
+                ]),
+                "clock",
+                false,
+            ),
+        ];
+        for (said, text, lasting) in cases {
+            let trouble = last_error(&said).unwrap_or_else(|| panic!("{said:?}"));
+            assert!(trouble.text.contains(text), "{said:?}: {}", trouble.text);
+            assert_eq!(trouble.lasting, lasting, "{said:?}");
+        }
+        let said = report("odd", "because of abcdef.0123456789abcdef", "Do something.");
+        let trouble = last_error(&said).unwrap();
+        assert_eq!(trouble.text, "odd: because of abcdef.[hidden]");
+        assert_eq!(trouble.next.as_deref(), Some("Do something."));
+    }
+
+    #[test]
+    fn what_is_said_all_the_time_explains_nothing() {
+        let noise = "E1123 11:48:41.175216   12371 file_linux.go:59] \"Unable to read config path\" err=\"path does not exist, ignoring\" path=\"/etc/kubernetes/manifests\"";
+        assert_eq!(last_error(&lines(&[noise])), None);
+        let odd = "E1123 11:48:40.000000   12371 kubelet.go:1] \"odd\"";
+        assert_eq!(last_error(&lines(&[odd, noise])).unwrap().text, "\"odd\"");
+    }
+
+    #[test]
     fn tokens_are_not_told() {
         let token = format!("K10{}::server:marked-secret", "a".repeat(64));
         let said = lines(&[&format!("time=\"t\" level=error msg=\"token is \\\"{token}\\\" and bad\"")]);
         assert_eq!(last_error(&said).unwrap().text, format!("token is \"{HIDDEN}\" and bad"));
         assert_eq!(without_tokens("K10 and K10x"), "K10 and K10x");
+        for (text, told) in [
+            ("token abcdef.0123456789abcdef is", "token abcdef.[hidden] is"),
+            ("a.b abcdef.0123456789abcdef.", "a.b abcdef.[hidden]."),
+            ("xabcdef.0123456789abcdef", "xabcdef.0123456789abcdef"),
+            ("abcdef.0123456789abcdef0", "abcdef.0123456789abcdef0"),
+            ("lookup vip.example.org: no such host", "lookup vip.example.org: no such host"),
+        ] {
+            assert_eq!(without_tokens(text), told);
+        }
     }
 
     proptest! {

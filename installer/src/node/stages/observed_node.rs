@@ -12,7 +12,7 @@ use super::judge::stages;
 use super::network::{self, WantedNetwork};
 use super::stage::Stage;
 use crate::nics::MissingCards;
-use crate::node::cluster::{ClusterMember, vip_in_words};
+use crate::node::cluster::{ClusterMember, etcd_data, vip_in_words};
 use crate::node::identity::MachineId;
 use crate::node::images::{self, BlobCount};
 use crate::node::network::{MANAGEMENT, management_device};
@@ -105,6 +105,7 @@ impl ObservedNode {
                 missing: MissingCards::on(root, &self.config, &below(root, DOCUMENT)),
                 service: self.service(runner, &node),
                 server: server.join().unwrap_or_else(|_| Err(unasked())),
+                room: self.room(root),
                 images: BlobCount { expected, present, deferred: install.images() == Images::Defer },
                 node,
             }
@@ -132,44 +133,41 @@ impl ObservedNode {
 
     /// Asks at the cluster's address; the first node, which may not know it, asks itself.
     fn server(&self) -> Result<String, String> {
-        let url = |host: &str| self.member.supervisor(host);
-        match &self.member.host {
-            Some(host) => api::ping(&url(host)).map(|()| url(host)),
-            None => api::ping(&url("127.0.0.1")).map(|()| url("127.0.0.1")),
-        }
+        let host = self.member.host.as_deref().unwrap_or("127.0.0.1");
+        let url = self.member.supervisor(host);
+        api::ping(&url, self.member.health()).map(|()| url)
     }
 
     fn node(&self, root: &Path) -> Registration {
         let Some(name) = &self.name else {
             return Registration::Unknown("the node has no name".into());
         };
-        let distribution = self.member.distribution.name();
-        let kubeconfig = format!("/var/lib/rancher/{distribution}/agent/kubelet.kubeconfig");
-        api::node(root, &kubeconfig, name)
+        api::node(root, &self.member.kubeconfig(), name)
     }
 
+    /// The room for etcd on this node; none on one without etcd.
+    fn room(&self, root: &Path) -> Option<u64> {
+        let data = below(root, &etcd_data(self.member.distribution));
+        let there =
+            self.member.server.then(|| data.ancestors().find(|path| path.exists()).map(Path::to_owned))??;
+        let file_system = nix::sys::statvfs::statvfs(&there).ok()?;
+        Some(u64::from(file_system.blocks_available()).saturating_mul(u64::from(file_system.fragment_size())))
+    }
+
+    /// The unit that the node is waiting for: that which makes it a member, until it has.
     fn service(&self, runner: &dyn Runner, node: &Registration) -> Option<ServiceFacts> {
-        let show = Invocation::new("systemctl").limit(PROGRAM_TIMEOUT).args([
-            "show",
-            "--property=LoadState,ActiveState,SubState,Result,NRestarts",
-            self.member.unit,
-        ]);
-        let mut service = properties(&String::from_utf8_lossy(&runner.run(&show).ok()?));
+        let joining = self.member.joining_unit.and_then(|unit| show(runner, unit));
+        let joining = joining.filter(|joining| joining.active != "active");
+        let mut service = joining.or_else(|| show(runner, self.member.unit))?;
         if service.active == "active" && matches!(node, Registration::Ready { .. }) {
             // Nothing keeps the node from its cluster, and reading the journal is the most expensive part.
             return Some(service);
         }
-        let mut journal = Invocation::new("journalctl").limit(PROGRAM_TIMEOUT).args([
-            "--unit",
-            self.member.unit,
-            "--boot",
-            "--lines",
-            JOURNAL_LINES_MAX,
-            "--output",
-            "cat",
-            "--no-pager",
-            "--quiet",
-        ]);
+        let units = self.member.joining_unit.into_iter().chain([self.member.unit]);
+        let mut journal = Invocation::new("journalctl")
+            .limit(PROGRAM_TIMEOUT)
+            .args(units.flat_map(|unit| ["--unit", unit]))
+            .args(["--boot", "--lines", JOURNAL_LINES_MAX, "--output", "cat", "--no-pager", "--quiet"]);
         if service.active != "failed" {
             journal = journal.args(["--since", JOURNAL_SINCE]);
         }
@@ -180,13 +178,24 @@ impl ObservedNode {
     }
 }
 
+/// The state of a unit; `None` if systemd does not answer.
+fn show(runner: &dyn Runner, unit: &'static str) -> Option<ServiceFacts> {
+    let show = Invocation::new("systemctl").limit(PROGRAM_TIMEOUT).args([
+        "show",
+        "--property=LoadState,ActiveState,SubState,Result,NRestarts",
+        unit,
+    ]);
+    Some(properties(unit, &String::from_utf8_lossy(&runner.run(&show).ok()?)))
+}
+
 /// The output of `systemctl show`: one `NAME=VALUE` a line.
-fn properties(text: &str) -> ServiceFacts {
+fn properties(unit: &'static str, text: &str) -> ServiceFacts {
     let value = |name: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
         line.unwrap_or_default().to_owned()
     };
     ServiceFacts {
+        unit,
         load: value("LoadState"),
         active: value("ActiveState"),
         sub: value("SubState"),
@@ -281,6 +290,46 @@ pub(in crate::node) mod tests {
         let subject = ObservedNode::read(root.path()).unwrap().unwrap();
         assert_eq!(subject.look(root.path(), &programs)[2].state, StageState::Failed);
         assert!(!programs.asked.lock().unwrap().join(" ").contains("--since"));
+    }
+
+    /// Knows two units, by their names.
+    struct Units {
+        joining: &'static str,
+        asked: Mutex<Vec<String>>,
+    }
+
+    impl Runner for Units {
+        fn run(&self, invocation: &Invocation) -> Result<Vec<u8>> {
+            let asked = invocation.display();
+            self.asked.lock().unwrap().push(asked.clone());
+            let active = if asked.ends_with("nqrust-kubeadm.service") { self.joining } else { "activating" };
+            Ok(format!("LoadState=loaded\nActiveState={active}\nSubState=start\n").into_bytes())
+        }
+    }
+
+    #[test]
+    fn a_node_of_kubeadm_waits_for_the_unit_that_joins_it_and_then_for_its_kubelet() {
+        let root = joining();
+        let document = "server_url: https://127.0.0.2\ntoken: marked-token\nos: {hostname: node-1}\n\
+                        install: {mode: join, role: worker}\nkubernetes: {distribution: kubeadm}\n";
+        fs::write(root.path().join("oem/node.yaml"), document).unwrap();
+        let subject = ObservedNode::read(root.path()).unwrap().unwrap();
+        for (joining, unit) in [
+            ("activating", "nqrust-kubeadm.service is activating (start)"),
+            ("failed", "nqrust-kubeadm.service is failed"),
+            ("active", "kubelet.service is activating (start)"),
+        ] {
+            let programs = Units { joining, asked: Mutex::default() };
+            let stages = subject.look(root.path(), &programs);
+            assert!(stages[2].detail.contains(unit), "{joining}: {:?}", stages[2]);
+            assert!(
+                stages[1].detail.starts_with("https://127.0.0.2:6443 does not answer"),
+                "{:?}",
+                stages[1]
+            );
+            let asked = programs.asked.lock().unwrap().join("\n");
+            assert!(asked.contains("--unit nqrust-kubeadm.service --unit kubelet.service"), "{asked}");
+        }
     }
 
     #[test]

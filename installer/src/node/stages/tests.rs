@@ -23,6 +23,7 @@ fn member(first: bool) -> ClusterMember {
     ClusterMember {
         distribution: Distribution::Rke2,
         unit: if first { "rke2-server.service" } else { "rke2-agent.service" },
+        joining_unit: None,
         first,
         server: first,
         host: Some("192.0.2.10".into()),
@@ -31,6 +32,7 @@ fn member(first: bool) -> ClusterMember {
 
 fn running() -> ServiceFacts {
     ServiceFacts {
+        unit: "rke2-server.service",
         load: "loaded".into(),
         active: "active".into(),
         sub: "running".into(),
@@ -45,6 +47,7 @@ fn good() -> NodeFacts {
         missing: None,
         server: Ok("https://192.0.2.10:9345".into()),
         service: Some(running()),
+        room: None,
         images: BlobCount { expected: 3, present: 3, deferred: false },
         node: Registration::Ready { name: "node-1".into() },
     }
@@ -127,6 +130,65 @@ fn each_trouble_is_told_in_the_stage_that_it_belongs_to() {
     }
 }
 
+/// A node of kubeadm that is to become a server.
+fn kubeadm() -> ClusterMember {
+    ClusterMember {
+        distribution: Distribution::Kubeadm,
+        unit: "kubelet.service",
+        joining_unit: Some("nqrust-kubeadm.service"),
+        server: true,
+        ..member(false)
+    }
+}
+
+#[test]
+fn a_node_of_kubeadm_tells_its_step_unless_a_person_is_needed() {
+    let joining = |said: &[&str]| {
+        let said = said.iter().map(|line| (*line).to_owned()).collect();
+        let unit = "nqrust-kubeadm.service";
+        let service =
+            ServiceFacts { unit, active: "activating".into(), sub: "start".into(), said, ..running() };
+        stages(&kubeadm(), &NodeFacts { service: Some(service), node: Registration::NoCredentials, ..good() })
+    };
+    let refused =
+        "E1123 10:00:00.000000     100 reflector.go:1] \"Failed\" err=\"connect: connection refused\"";
+    let step = "Joining etcd (4 of 7)";
+    let stage = joining(&["Checking the node (1 of 7)", step, refused]).remove(2);
+    assert_eq!(stage.detail, "Joining etcd (4 of 7); nqrust-kubeadm.service is activating (start)");
+    assert_eq!(stage.state, StageState::Waiting);
+    let full =
+        "E1123 10:00:00.000000     100 kubelet.go:1] \"x\" err=\"etcdserver: mvcc: database space exceeded\"";
+    let stage = joining(&[step, full]).remove(2);
+    assert!(stage.detail.starts_with("etcd is full"), "{stage:?}");
+    assert_eq!(stage.state, StageState::Failed);
+    // The step has failed, and the unit waits for its next try.
+    let stage = joining(&[
+        step,
+        "error: Joining etcd: kubeadm has not done it",
+        "  because: odd (1 of us)",
+        "  next: Wait.",
+    ])
+    .remove(2);
+    assert!(stage.detail.starts_with("Joining etcd: kubeadm has not done it: odd"), "{stage:?}");
+    assert_eq!(stage.next.as_deref(), Some("Wait."));
+}
+
+#[test]
+fn a_full_disk_under_etcd_is_told_before_what_follows_from_it() {
+    let facts = NodeFacts {
+        room: Some(5 << 20),
+        node: Registration::Unknown("the API at https://192.0.2.10:6443 does not answer".into()),
+        service: saying(running(), "connection refused"),
+        ..good()
+    };
+    let all = stages(&kubeadm(), &facts);
+    let stage = current(&all).unwrap();
+    assert_eq!((stage.name, stage.state), (StageName::Service, StageState::Failed));
+    assert_eq!(stage.detail, "the persistent partition is full: 5 MiB are left for etcd in /var/lib/etcd");
+    assert!(stage.next.as_deref().unwrap().contains("du -xh"));
+    assert!(all_done(&stages(&kubeadm(), &NodeFacts { room: Some(1 << 30), ..good() })));
+}
+
 #[test]
 fn a_missing_card_is_told_before_a_service_that_is_not_in_the_image() {
     let config =
@@ -171,6 +233,12 @@ fn a_node_is_a_member_by_its_document() {
     let worker = of(joins).unwrap();
     assert_eq!((worker.unit, worker.first), ("k3s-agent.service", false));
     assert_eq!(worker.supervisor(worker.host.as_deref().unwrap()), "https://vip.example.org:6443");
+    assert_eq!(worker.health(), "/ping");
+    assert_eq!(worker.kubeconfig(), "/var/lib/rancher/k3s/agent/kubelet.kubeconfig");
+    let kubeadm = of(&joins.replace("k3s", "kubeadm")).unwrap();
+    assert_eq!((kubeadm.unit, kubeadm.joining_unit), ("kubelet.service", Some("nqrust-kubeadm.service")));
+    assert_eq!(kubeadm.health(), "/readyz");
+    assert_eq!(kubeadm.kubeconfig(), "/etc/kubernetes/kubelet.conf");
 }
 
 /// A server that gives every request the same answer; its URL.
@@ -262,10 +330,10 @@ fn credentials_that_are_not_there_or_not_usable_are_told_apart() {
 
 #[test]
 fn a_server_answers_its_ping_whoever_vouches_for_it() {
-    assert_eq!(ping(&serve("200 OK", "pong".into())), Ok(()));
-    assert!(ping(&serve("404 Not Found", String::new())).unwrap_err().contains("404 Not Found"));
+    assert_eq!(ping(&serve("200 OK", "pong".into()), "/ping"), Ok(()));
+    assert!(ping(&serve("404 Not Found", String::new()), "/readyz").unwrap_err().contains("404 Not Found"));
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("https://{}", nobody.local_addr().unwrap());
     drop(nobody);
-    assert!(ping(&url).unwrap_err().contains("does not answer"));
+    assert!(ping(&url, "/ping").unwrap_err().contains("does not answer"));
 }

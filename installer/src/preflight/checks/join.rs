@@ -5,8 +5,11 @@ use std::time::Duration;
 use super::servers::{self, LookupFailure};
 use crate::preflight::check::{CheckOutcome, CheckSubject};
 use crate::preflight::intent::Join;
-use crate::preflight::join::{ClusterPeer, Question, Seen, Token, is_server, other};
+use crate::preflight::join::{
+    AuthorityProof, ClusterNetworks, ClusterPeer, Question, Seen, Token, Version, is_server,
+};
 use crate::preflight::trouble::NetworkTrouble;
+use model::config::Distribution;
 
 /// An API server accepts a service account token up to a minute before its issue time, and no earlier. Half of that leaves room
 /// for the clocks to drift before they are set, and for a Date in whole seconds.
@@ -19,6 +22,11 @@ fn seen<'a>(subject: &'a CheckSubject<'_>) -> Result<(&'a Join, &'a Seen), Check
     Ok((join, subject.cluster.get_or_init(|| conversation(subject, join))))
 }
 
+/// The networks of the cluster to join, if it tells them.
+pub(super) fn networks(subject: &CheckSubject<'_>) -> Option<ClusterNetworks> {
+    seen(subject).ok().and_then(|(_, seen)| seen.networks)
+}
+
 fn conversation(subject: &CheckSubject<'_>, join: &Join) -> Seen {
     let read = |token: &Option<_>| token.as_ref().and_then(|token| Token::read(token).ok());
     let mut question = Question {
@@ -29,6 +37,7 @@ fn conversation(subject: &CheckSubject<'_>, join: &Join) -> Seen {
         token: read(&join.token),
         agent_token: read(&join.agent_token),
         server: is_server(subject.intent.role),
+        name: join.name.clone(),
         now: subject.now,
     };
     match servers::look_up(subject, &join.host) {
@@ -76,31 +85,54 @@ pub(super) fn server(subject: &CheckSubject<'_>) -> CheckOutcome {
     }
 }
 
+/// Where a token of the cluster is to be found.
+fn token_place(join: &Join, server: bool) -> String {
+    match (join.distribution, server) {
+        (Distribution::Kubeadm, true) => {
+            "`token` in /oem/node.yaml of the first node of the cluster".to_owned()
+        }
+        (Distribution::Kubeadm, false) => {
+            "`kubernetes.agent_token`, or else `token`, in /oem/node.yaml of the first node of the cluster"
+                .to_owned()
+        }
+        (distribution, server) => {
+            let file = if server { "node-token" } else { "agent-token" };
+            format!("/var/lib/rancher/{}/server/{file} on a server of the cluster", distribution.name())
+        }
+    }
+}
+
 pub(super) fn authority(subject: &CheckSubject<'_>) -> CheckOutcome {
     let (join, seen) = told!(seen(subject));
-    let file = format!("/var/lib/rancher/{}/server/node-token", join.distribution.name());
+    let source = token_place(join, true);
     match &seen.authority {
-        Ok((authority, true)) => CheckOutcome::passed(format!(
-            "{} has the authority that the token names, {}",
-            seen.place, authority.digest
-        )),
-        Ok((authority, false)) => CheckOutcome::found(
-            format!(
-                "the token does not say which authority the cluster has; {} has {}, and is trusted from now on",
-                seen.place, authority.digest
-            ),
-            format!(
-                "Compare that with what follows K10 in {file} on a server; \
-                 with the whole of that as token nothing has to be trusted."
-            ),
-        )
-        .mild(),
+        Ok(found) => {
+            let (place, digest) = (&seen.place, found.authority.digest);
+            match found.proof {
+                AuthorityProof::Named => {
+                    CheckOutcome::passed(format!("{place} has the authority that the token names, {digest}"))
+                }
+                AuthorityProof::Signed => {
+                    CheckOutcome::passed(format!("{place} knows the token, and has the authority {digest}"))
+                }
+                AuthorityProof::FirstUse => CheckOutcome::found(
+                    format!(
+                        "the token does not say which authority the cluster has; {place} has {digest}, and is trusted from now on"
+                    ),
+                    format!(
+                        "Compare that with what follows K10 in {source}; \
+                         with the whole of that as token nothing has to be trusted."
+                    ),
+                )
+                .mild(),
+            }
+        }
         Err(NetworkTrouble::Unable(why)) => {
             CheckOutcome::could_not_run(format!("the authority of the cluster {why}"))
         }
         Err(trouble) => {
             let next = format!(
-                "Correct server_url if this is another cluster; a token of this one is in {file} on a server."
+                "Correct server_url if this is another cluster; a token of the cluster is in {source}."
             );
             judge(&seen.place, trouble, next)
         }
@@ -109,14 +141,7 @@ pub(super) fn authority(subject: &CheckSubject<'_>) -> CheckOutcome {
 
 pub(super) fn token(subject: &CheckSubject<'_>) -> CheckOutcome {
     let (join, seen) = told!(seen(subject));
-    let file = match is_server(subject.intent.role) {
-        true => "node-token",
-        false => "agent-token",
-    };
-    let next = format!(
-        "Use the token in /var/lib/rancher/{}/server/{file} on a server of the cluster.",
-        join.distribution.name()
-    );
+    let next = format!("Use the token in {}.", token_place(join, is_server(subject.intent.role)));
     let given = [("the token", &join.token), ("kubernetes.agent_token", &join.agent_token)];
     for (name, token) in given {
         if let Some(Err(wrong)) = token.as_ref().map(Token::read) {
@@ -168,13 +193,20 @@ pub(super) fn hostname(subject: &CheckSubject<'_>) -> CheckOutcome {
     let Some(name) = &join.name else {
         return CheckOutcome::skipped("the configuration does not name the node (os.hostname)");
     };
-    let members = told!(members(seen));
-    let Some(member) = members.iter().find(|member| member.name.eq_ignore_ascii_case(name)) else {
-        return CheckOutcome::passed(format!("none of the {} nodes is called {name}", members.len()));
+    let namesake = match &seen.namesake {
+        Ok(namesake) => namesake,
+        Err(trouble) => return judge("the nodes of the cluster", trouble, ""),
+    };
+    let Some(member) = namesake else {
+        return CheckOutcome::passed(format!("no node of the cluster is called {name}"));
     };
     let forget = forget(join, &member.name);
     let uuid = subject.facts.uuid.as_ref().ok().and_then(Option::as_ref);
-    match uuid.is_some_and(|uuid| uuid.eq_ignore_ascii_case(&member.uuid)) {
+    let is_this_machine = uuid.is_some_and(|uuid| uuid.eq_ignore_ascii_case(&member.uuid));
+    if join.distribution == Distribution::Kubeadm && !member.ready {
+        return replaced(member, is_this_machine, &forget);
+    }
+    match is_this_machine {
         true => CheckOutcome::found(
             format!("{name} is a node of the cluster already: this machine, as it was installed before"),
             format!("Let the cluster forget it, then install: {forget}"),
@@ -186,12 +218,35 @@ pub(super) fn hostname(subject: &CheckSubject<'_>) -> CheckOutcome {
     }
 }
 
-/// The commands that make a cluster forget a node and the node password.
+/// A node that is not ready gives way to one of its name that kubeadm joins: there is no password of a node that would tell them
+/// apart.
+fn replaced(member: &ClusterPeer, is_this_machine: bool, forget: &str) -> CheckOutcome {
+    let name = &member.name;
+    match is_this_machine {
+        true => CheckOutcome::passed(format!(
+            "{name} is this machine, as it was installed before; it takes its place in the cluster again"
+        )),
+        false => CheckOutcome::found(
+            format!(
+                "{name} is the name of another node of the cluster{}, which is not ready; this node would take its place",
+                at(member)
+            ),
+            format!("Choose another os.hostname if that node comes back. If it is gone for good: {forget}"),
+        )
+        .mild(),
+    }
+}
+
+/// The commands that make a cluster forget a node, and the node's password where there is one.
 fn forget(join: &Join, name: &str) -> String {
-    format!(
-        "kubectl delete node {name}; kubectl -n kube-system delete secret --ignore-not-found {name}.node-password.{}",
-        join.distribution.name()
-    )
+    let node = format!("kubectl delete node {name}");
+    match join.distribution {
+        Distribution::Kubeadm => node,
+        distribution => format!(
+            "{node}; kubectl -n kube-system delete secret --ignore-not-found {name}.node-password.{}",
+            distribution.name()
+        ),
+    }
 }
 
 fn at(member: &ClusterPeer) -> String {
@@ -247,20 +302,50 @@ pub(super) fn version(subject: &CheckSubject<'_>) -> CheckOutcome {
         Ok(version) => version,
         Err(trouble) => return judge("the version of the cluster", trouble, ""),
     };
-    let (own, another) = (join.distribution.name(), other(join.distribution).name());
-    if running.is_of(another) {
+    let own = join.distribution;
+    if let Some(another) =
+        Distribution::ALL.into_iter().find(|other| *other != own && running.is_of(other.name()))
+    {
+        let (own, another) = (own.name(), another.name());
         return CheckOutcome::found(
             format!("the cluster runs {running}, which is {another}, and this node is to run {own}"),
             format!("Set kubernetes.distribution: {another}, and use an image with it."),
         );
     }
-    let Some(version) = join.version.as_ref().filter(|version| *version > running) else {
+    match &join.version {
+        None => CheckOutcome::passed(format!("the cluster runs {running}")),
+        Some(version) if own == Distribution::Kubeadm => same_series(running, version),
+        Some(version) => not_newer(running, version),
+    }
+}
+
+/// A kubelet may be as new as the API server, patches aside (Kubernetes' version skew policy).
+fn not_newer(running: &Version, version: &Version) -> CheckOutcome {
+    if version <= running {
         return CheckOutcome::passed(format!("the cluster runs {running}"));
-    };
+    }
     let finding = CheckOutcome::found(
         format!("the cluster runs {running}, and this node is to run {version}, which is newer"),
         "Bring the servers of the cluster to that version first, or install from an image with theirs.",
     );
-    // A kubelet may be as new as the API server, patches aside (Kubernetes' version skew policy).
     if running.is_of_older_series(version) { finding } else { finding.mild() }
+}
+
+/// kubeadm joins nodes to clusters of its own series (Kubernetes, "Creating a cluster with kubeadm", version skew policy), and starts
+/// the images of the cluster's version, which are not those of the medium.
+fn same_series(running: &Version, version: &Version) -> CheckOutcome {
+    let next = format!("Install from a medium with Kubernetes {running}.");
+    if !version.is_of_same_series(running) {
+        let what = format!(
+            "the cluster runs {running}, and this node is to run {version}: kubeadm joins the same series only"
+        );
+        return CheckOutcome::found(what, next);
+    }
+    if version == running {
+        return CheckOutcome::passed(format!("the cluster runs {running}"));
+    }
+    let what = format!(
+        "the cluster runs {running}, and this node brings {version}: images of {running} have to come from a registry"
+    );
+    CheckOutcome::found(what, next).mild()
 }

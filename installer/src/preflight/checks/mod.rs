@@ -3,6 +3,7 @@
 //! A check that is added here is listed, documented, run and skippable without further changes. Names are contracts.
 
 mod address;
+mod cluster;
 pub(super) mod devices;
 mod join;
 mod judge;
@@ -178,9 +179,30 @@ pub static CHECKS: &[Check] = &[
         run: address::address_conflict,
     },
     Check {
+        name: "cluster-networks",
+        title: "the cluster's networks are apart from the node's",
+        looks_at: "the networks of pods and services, with kubeadm those that the cluster to join tells, against the node's \
+            addresses",
+        levels: levels(Error, Error),
+        class: Class::Hardware,
+        waivable: true,
+        asks_network: true,
+        run: cluster::networks,
+    },
+    Check {
+        name: "etcd-address",
+        title: "a node with etcd keeps its address",
+        looks_at: "with kubeadm, whether the address of a node in mode create or of role management or witness is from DHCP",
+        levels: levels(Warning, Warning),
+        class: Class::Hardware,
+        waivable: true,
+        asks_network: false,
+        run: cluster::lasting_address,
+    },
+    Check {
         name: "join-server",
         title: "the cluster to join answers",
-        looks_at: "the host of server_url and the supervisor on its port: GET /ping",
+        looks_at: "the host of server_url and the supervisor on its port: GET /ping; with kubeadm the API: GET /version",
         levels: levels(Error, Error),
         class: Class::Join,
         waivable: true,
@@ -191,7 +213,7 @@ pub static CHECKS: &[Check] = &[
         name: "join-authority",
         title: "the cluster is the intended one",
         looks_at: "/cacerts against the hash in a full token; with a short token, the authority that its \
-            server proves to have",
+            server proves to have; with kubeadm the signature of cluster-info by the token",
         levels: levels(Error, Error),
         class: Class::Join,
         waivable: true,
@@ -201,7 +223,8 @@ pub static CHECKS: &[Check] = &[
     Check {
         name: "join-token",
         title: "it accepts the token",
-        looks_at: "what the supervisor answers to a node of the role: HEAD of server-bootstrap or config",
+        looks_at: "what the supervisor answers to a node of the role: HEAD of server-bootstrap or config; with kubeadm \
+            cluster-info and kubeadm-config, and for servers the metadata of kubeadm-certs",
         levels: levels(Error, Error),
         class: Class::Join,
         waivable: true,
@@ -211,7 +234,7 @@ pub static CHECKS: &[Check] = &[
     Check {
         name: "join-clock",
         title: "clocks agree",
-        looks_at: "the Date of the supervisor's answers; 30 s apart at most",
+        looks_at: "the Date of the server's answers; 30 s apart at most",
         levels: levels(Error, Error),
         class: Class::Join,
         waivable: true,
@@ -221,7 +244,7 @@ pub static CHECKS: &[Check] = &[
     Check {
         name: "join-hostname",
         title: "the name is free in the cluster",
-        looks_at: "os.hostname against the names of the nodes",
+        looks_at: "os.hostname against the names of the nodes; with kubeadm, whether that node is ready",
         levels: levels(Error, Error),
         class: Class::Join,
         waivable: true,
@@ -255,7 +278,7 @@ pub static CHECKS: &[Check] = &[
     Check {
         name: "join-version",
         title: "the cluster runs the same distribution",
-        looks_at: "the version that the Kubernetes API reports",
+        looks_at: "the version that the Kubernetes API reports; with kubeadm that of kubeadm-config",
         levels: levels(Error, Error),
         class: Class::Join,
         waivable: true,

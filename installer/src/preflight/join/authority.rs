@@ -1,8 +1,9 @@
 //! The authority of a cluster: what its servers say that it is, and what of that is trusted.
 //!
-//! A token names one certificate by its SHA-256: that of the file where the file has one certificate, else that of the
-//! root's own bytes (k3s `hashCA`). Upstream then trusts every certificate of the file. Here the one that is named is
-//! the only anchor and the others are no more than links to it, so whoever adds a certificate to the file gains nothing.
+//! A token of RKE2 and K3s names one certificate by its SHA-256: that of the file where the file has one certificate, else that of
+//! the root's own bytes (k3s `hashCA`); with kubeadm it names a public key by that of its `SubjectPublicKeyInfo` (kubeadm
+//! `pubkeypin`). Upstream then trusts every certificate of the file. Here the one that is named is the only anchor and the others
+//! are no more than links to it, so whoever adds a certificate to the file gains nothing.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -13,7 +14,8 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{DigitallySignedStruct, RootCertStore, SignatureScheme};
 
-use super::certificate::is_self_issued;
+use super::certificate::{is_self_issued, key_digest};
+use crate::preflight::trouble::NetworkTrouble;
 use base::digest::Digest;
 
 /// The certificates that a cluster presents as its authority.
@@ -30,6 +32,24 @@ pub struct Authority {
     pub digest: Digest,
     anchors: Vec<CertificateDer<'static>>,
     links: Vec<CertificateDer<'static>>,
+}
+
+/// The authority of the cluster, and why it is believed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundAuthority {
+    pub authority: Authority,
+    pub proof: AuthorityProof,
+}
+
+/// Why the authority that a server shows is believed to be the cluster's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AuthorityProof {
+    /// The token names it.
+    Named,
+    /// It is signed with the token, which the server therefore knows.
+    Signed,
+    /// Nothing speaks for it but that it was there first.
+    FirstUse,
 }
 
 impl AuthorityBundle {
@@ -59,6 +79,25 @@ impl AuthorityBundle {
             .collect::<Vec<_>>();
         roots.into_iter().chain([authority(self.whole, &self.certificates)])
     }
+
+    /// The authorities by their public keys, as kubeadm's pins name them.
+    pub(super) fn keys(&self) -> impl Iterator<Item = Authority> {
+        self.certificates.iter().filter_map(|certificate| {
+            Some(Authority {
+                digest: key_digest(certificate)?,
+                anchors: vec![certificate.clone()],
+                links: self.certificates.clone(),
+            })
+        })
+    }
+}
+
+/// Refuses a cluster whose authority is another one than the token names.
+pub(super) fn other_authority(shown: impl Iterator<Item = Authority>, named: Digest) -> NetworkTrouble {
+    let shown = shown.map(|authority| authority.digest.to_string()).next().unwrap_or_default();
+    NetworkTrouble::Silent(format!(
+        "has another authority than the token names: its own is {shown}, the token's {named}"
+    ))
 }
 
 impl Authority {

@@ -3,10 +3,18 @@
 use x509_parser::certificate::X509Certificate;
 use x509_parser::prelude::FromDer;
 
+use base::digest::Digest;
+
 /// Whether this is a certificate (DER) that names itself as its issuer.
 pub(super) fn is_self_issued(certificate: &[u8]) -> bool {
     X509Certificate::from_der(certificate)
         .is_ok_and(|(_, certificate)| certificate.issuer().as_raw() == certificate.subject().as_raw())
+}
+
+/// SHA-256 of the `SubjectPublicKeyInfo` of a certificate (DER).
+pub(super) fn key_digest(certificate: &[u8]) -> Option<Digest> {
+    let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
+    Some(Digest::of(certificate.public_key().raw))
 }
 
 #[cfg(test)]
@@ -69,6 +77,14 @@ oELe2Pdvh3qTSR2z
         assert!(!is_self_issued(&der(SIGNED_V1)));
     }
 
+    /// `openssl x509 -pubkey -noout | openssl pkey -pubin -outform DER | sha256sum`.
+    #[test]
+    fn a_key_has_the_digest_that_openssl_gives_it() {
+        let digest = key_digest(&der(ROOT_V1)).unwrap();
+        assert_eq!(digest.to_string(), "18d862d619fb74d310d5a789cb115c3630ba24671a735c7576ae16c60c116ad9");
+        assert_eq!(key_digest(b"no certificate"), None);
+    }
+
     #[test]
     fn a_part_of_a_certificate_is_none() {
         let root = certificate("root", "root");
@@ -78,7 +94,7 @@ oELe2Pdvh3qTSR2z
     proptest! {
         #[test]
         fn any_bytes_are_a_certificate_or_none(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            let _ = is_self_issued(&bytes);
+            let _ = (is_self_issued(&bytes), key_digest(&bytes));
         }
 
         #[test]
@@ -92,7 +108,7 @@ oELe2Pdvh3qTSR2z
             let mut root = der(ROOT_V1);
             let at = at.index(root.len());
             root[at] = byte;
-            let _ = is_self_issued(&root);
+            let _ = (is_self_issued(&root), key_digest(&root));
         }
     }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use reqwest::blocking::{Client as Http, ClientBuilder, Response};
-use reqwest::header::{DATE, SERVER};
+use reqwest::header::{ACCEPT, DATE, SERVER};
 use reqwest::redirect::Policy;
 use reqwest::{Method, StatusCode};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -25,6 +25,9 @@ use transfer::download::{carried, reason};
 const TIMEOUT: Duration = Duration::from_secs(7);
 /// With less time left than this, no request is made.
 const LEAST: Duration = Duration::from_secs(1);
+/// An object of the API without its content (Kubernetes, "API concepts", alternate representations).
+const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+const ANYTHING: &str = "*/*";
 /// The largest answer in bytes. A list of nodes has about 20 KiB for each.
 const MOST: u64 = 64 << 20;
 
@@ -77,7 +80,7 @@ pub(super) struct ServerAnswer {
     pub(super) body: Vec<u8>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum RequestProblem {
     Certificate(CertificateError),
     /// As a clause that follows the server's name.
@@ -127,17 +130,27 @@ impl Client {
     }
 
     pub(super) fn get(&self, path: &str, login: RequestLogin<'_>) -> Result<ServerAnswer, RequestProblem> {
-        self.ask(Method::GET, path, login)
+        self.ask(Method::GET, path, ANYTHING, login)
+    }
+
+    /// An object of the API as far as it is not its content, which may be secret.
+    pub(super) fn metadata(
+        &self,
+        path: &str,
+        login: RequestLogin<'_>,
+    ) -> Result<ServerAnswer, RequestProblem> {
+        self.ask(Method::GET, path, METADATA, login)
     }
 
     pub(super) fn head(&self, path: &str, login: RequestLogin<'_>) -> Result<ServerAnswer, RequestProblem> {
-        self.ask(Method::HEAD, path, login)
+        self.ask(Method::HEAD, path, ANYTHING, login)
     }
 
     fn ask(
         &self,
         method: Method,
         path: &str,
+        kind: &'static str,
         login: RequestLogin<'_>,
     ) -> Result<ServerAnswer, RequestProblem> {
         let timeout = TIMEOUT.min(self.until.saturating_duration_since(Instant::now()));
@@ -146,6 +159,7 @@ impl Client {
             return Err(RequestProblem::Other(NetworkTrouble::Unable(why.into())));
         }
         let request = self.http.request(method, format!("{}{path}", self.place.name())).timeout(timeout);
+        let request = request.header(ACCEPT, kind);
         let request = match login {
             RequestLogin::None => request,
             RequestLogin::User(user, password) => request.basic_auth(user, Some(password.expose())),

@@ -12,6 +12,8 @@ pub struct ClusterPeer {
     pub addresses: Vec<Ipv4Addr>,
     /// The system UUID of the firmware.
     pub uuid: String,
+    /// Whether the cluster has heard of it lately and has no complaint.
+    pub ready: bool,
 }
 
 #[derive(Deserialize)]
@@ -38,6 +40,14 @@ struct Metadata {
 struct Status {
     addresses: Vec<Address>,
     node_info: NodeInfo,
+    conditions: Vec<Condition>,
+}
+
+#[derive(Deserialize)]
+struct Condition {
+    #[serde(rename = "type")]
+    kind: String,
+    status: String,
 }
 
 #[derive(Deserialize)]
@@ -58,6 +68,11 @@ pub(super) fn members(json: &[u8]) -> serde_json::Result<Vec<ClusterPeer>> {
     Ok(list.items.into_iter().map(ClusterPeer::from).collect())
 }
 
+/// Reads a `Node` of the API.
+pub(super) fn member(json: &[u8]) -> serde_json::Result<ClusterPeer> {
+    serde_json::from_slice::<Node>(json).map(ClusterPeer::from)
+}
+
 impl From<Node> for ClusterPeer {
     fn from(node: Node) -> Self {
         let Node { metadata: Metadata { name, labels }, status } = node;
@@ -66,7 +81,9 @@ impl From<Node> for ClusterPeer {
         let etcd_only = is("node-role.kubernetes.io/etcd") && !is("node-role.kubernetes.io/control-plane");
         let witness = is("node-role.harvesterhci.io/witness") || etcd_only;
         let addresses = status.addresses.iter().filter_map(|address| address.address.parse().ok()).collect();
-        Self { name, witness, addresses, uuid: status.node_info.system_uuid }
+        let is_ready = |condition: &Condition| condition.kind == "Ready" && condition.status == "True";
+        let ready = status.conditions.iter().any(is_ready);
+        Self { name, witness, addresses, uuid: status.node_info.system_uuid, ready }
     }
 }
 
@@ -83,16 +100,22 @@ mod tests {
                 "node-role.kubernetes.io/control-plane": "true" } },
               "status": { "addresses": [{ "type": "InternalIP", "address": "192.0.2.11" },
                 { "type": "Hostname", "address": "n1" }, { "type": "InternalIP", "address": "2001:db8::1" }],
-                "nodeInfo": { "systemUUID": "4C4C4544", "kubeletVersion": "v1.33.1+rke2r1" } } },
+                "nodeInfo": { "systemUUID": "4C4C4544", "kubeletVersion": "v1.33.1+rke2r1" },
+                "conditions": [{ "type": "DiskPressure", "status": "False" }, { "type": "Ready", "status": "True" }] } },
             { "metadata": { "name": "n2", "labels": { "node-role.kubernetes.io/etcd": "true" } } },
             { "metadata": { "name": "n3", "labels": { "node-role.harvesterhci.io/witness": "true" } } },
-            { "metadata": { "name": "n4" }, "status": {} },
+            { "metadata": { "name": "n4" }, "status": {
+                "conditions": [{ "type": "Ready", "status": "Unknown" }, { "type": "PIDPressure", "status": "True" }] } },
         ] });
         let members = members(list.to_string().as_bytes()).unwrap();
         let told: Vec<_> = members.iter().map(|member| (member.name.as_str(), member.witness)).collect();
         assert_eq!(told, [("n1", false), ("n2", true), ("n3", true), ("n4", false)]);
         assert_eq!(members[0].addresses, [Ipv4Addr::new(192, 0, 2, 11)]);
         assert_eq!(members[0].uuid, "4C4C4544");
+        assert_eq!(
+            members.iter().map(|member| member.ready).collect::<Vec<_>>(),
+            [true, false, false, false]
+        );
         assert!(super::members(b"{}").is_err());
     }
 }

@@ -1,25 +1,30 @@
 //! Asks the cluster that a node will join, before anything is written: whether it answers, whether it is the one that
 //! is meant, and whether it will take the node.
 //!
-//! RKE2 and K3s have the same supervisor on each server, on different ports (k3s `pkg/server/handlers`). It is asked
-//! what a node that joins would ask, in the same order, but only what changes nothing: no certificate for a kubelet,
-//! which would register the node's password, and nothing of etcd. [`ask`] makes the requests, `checks/join.rs` judges
-//! the answers. [`Token`] and [`Authority`] decide which answers can be trusted.
+//! It is asked what a node that joins would ask, in the same order, but only what changes nothing: no certificate for a kubelet,
+//! which would register the node, and nothing of etcd. [`ask`] makes the requests in the protocol of the distribution,
+//! [`supervisor`] or [`mod@kubeadm`]; `checks/join.rs` judges the answers. [`Token`], [`Authority`] and [`cluster_info`] decide which
+//! answers can be trusted.
 
 mod authority;
 mod certificate;
 mod client;
+mod cluster_configuration;
+mod cluster_info;
+mod conversation;
+mod kubeadm;
 mod members;
 mod question;
-mod talk;
+mod supervisor;
 mod token;
 pub mod version;
 
-pub use self::authority::Authority;
+pub use self::authority::{Authority, AuthorityProof, FoundAuthority};
+pub use self::cluster_configuration::ClusterNetworks;
+pub use self::conversation::ask;
 pub use self::members::ClusterPeer;
+pub(super) use self::question::is_server;
 pub use self::question::{Ports, Question, Seen};
-pub(super) use self::question::{is_server, other};
-pub use self::talk::ask;
 pub use self::token::{Login, Token};
 pub use self::version::Version;
 use model::config::InstallConfig;

@@ -3,7 +3,8 @@
 use std::net::Ipv4Addr;
 use std::time::SystemTime;
 
-use super::authority::Authority;
+use super::authority::FoundAuthority;
+use super::cluster_configuration::ClusterNetworks;
 use super::members::ClusterPeer;
 use super::token::Token;
 use super::version::Version;
@@ -23,12 +24,14 @@ pub struct Question {
     /// The token that agents will join with, where a server sets another one for them.
     pub agent_token: Option<Token>,
     pub server: bool,
+    /// The name of the node, if the configuration gives one.
+    pub name: Option<String>,
     /// This machine's clock.
     pub now: SystemTime,
 }
 
 impl Question {
-    /// The supervisor as people name it.
+    /// The server as people name it.
     pub(super) fn place(&self) -> String {
         format!("https://{}:{}", self.host, self.ports.supervisor)
     }
@@ -36,8 +39,9 @@ impl Question {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ports {
+    /// Where nodes ask to join.
     pub supervisor: u16,
-    /// The supervisor of the other distribution.
+    /// The supervisor of another distribution: of RKE2 or K3s.
     pub other: u16,
     pub api: u16,
 }
@@ -50,10 +54,11 @@ impl Ports {
     }
 }
 
-pub(in crate::preflight) fn other(distribution: Distribution) -> Distribution {
+/// One that listens elsewhere.
+fn other(distribution: Distribution) -> Distribution {
     match distribution {
         Distribution::Rke2 => Distribution::K3s,
-        Distribution::K3s => Distribution::Rke2,
+        Distribution::K3s | Distribution::Kubeadm => Distribution::Rke2,
     }
 }
 
@@ -61,20 +66,23 @@ pub(in crate::preflight) fn other(distribution: Distribution) -> Distribution {
 /// [`Question`]'s host and port, for the rest what the field says.
 #[derive(Clone, Debug)]
 pub struct Seen {
-    /// How the supervisor is called here, `https://HOST:PORT`.
+    /// How the server is called here, `https://HOST:PORT`.
     pub place: String,
     pub addresses: Vec<Ipv4Addr>,
-    /// Whether a supervisor answers there.
+    /// Whether a server of the distribution answers there.
     pub server: Result<(), NetworkTrouble>,
     /// How far this machine's clock is from the server's.
     pub clock: Option<ClockOffset>,
-    /// The cluster's authority, and whether the token names it.
-    pub authority: Result<(Authority, bool), NetworkTrouble>,
+    pub authority: Result<FoundAuthority, NetworkTrouble>,
     /// Whether the token is accepted.
     pub token: Result<(), NetworkTrouble>,
     /// Whether the agent token of a server is accepted.
     pub agent_token: Option<Result<(), NetworkTrouble>>,
     pub version: Result<Version, NetworkTrouble>,
+    /// The networks of its pods and services, if it tells them.
+    pub networks: Option<ClusterNetworks>,
+    /// The node of the cluster that has the name of this one.
+    pub namesake: Result<Option<ClusterPeer>, NetworkTrouble>,
     pub members: Result<Vec<ClusterPeer>, NetworkTrouble>,
 }
 
@@ -91,6 +99,8 @@ impl Seen {
             token: Err(see("join-server")),
             agent_token: None,
             version: Err(see("join-server")),
+            networks: None,
+            namesake: Err(see("join-server")),
             members: Err(see("join-server")),
         }
     }

@@ -53,6 +53,14 @@ impl Token {
         Ok(Self { authority, login })
     }
 
+    /// What kubeadm's secrets are made from. There a token of the form of a bootstrap token is a password like any other.
+    #[must_use]
+    pub fn password(&self) -> &Secret {
+        match &self.login {
+            Login::Password(password) | Login::Bootstrap(password) => password,
+        }
+    }
+
     /// The full token that says that the cluster must have this authority.
     #[must_use]
     pub fn pinned_to(&self, authority: Digest) -> Secret {

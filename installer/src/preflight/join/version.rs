@@ -33,6 +33,12 @@ impl Version {
         self.numbers[..2] < other.numbers[..2]
     }
 
+    /// Whether this differs by no more than a patch.
+    #[must_use]
+    pub fn is_of_same_series(&self, other: &Self) -> bool {
+        self.numbers[..2] == other.numbers[..2]
+    }
+
     /// Whether this is of that distribution; other builds do not say what they are of.
     #[must_use]
     pub fn is_of(&self, distribution: &str) -> bool {
@@ -56,9 +62,13 @@ pub(super) fn of_api(json: &[u8]) -> Option<Version> {
 /// installed.
 #[must_use]
 pub fn of_program(runner: &dyn Runner, distribution: Distribution) -> Option<Version> {
-    let program = Invocation::new(distribution.name()).arg("--version").limit(Duration::from_secs(10));
-    let output = runner.run(&program).ok()?;
-    // `rke2 version v1.33.1+rke2r1 (0123abcd)`, and a line about Go.
+    let program = Invocation::new(distribution.name());
+    let program = match distribution {
+        Distribution::Rke2 | Distribution::K3s => program.arg("--version"),
+        Distribution::Kubeadm => program.args(["version", "--output", "short"]),
+    };
+    let output = runner.run(&program.limit(Duration::from_secs(10))).ok()?;
+    // `rke2 version v1.33.1+rke2r1 (0123abcd)`, and a line about Go; `v1.37.2`.
     String::from_utf8_lossy(&output).split_whitespace().find_map(Version::read)
 }
 
@@ -75,27 +85,32 @@ mod tests {
         assert!(read("v1.33.1+rke2r2") > read("v1.33.1+rke2r1"));
         assert!(read("v1.32.9+k3s1").is_of_older_series(&read("v1.33.0+k3s1")));
         assert!(!read("v1.33.0+k3s1").is_of_older_series(&read("v1.33.9+k3s1")));
+        assert!(read("v1.37.2").is_of_same_series(&read("v1.37.9")));
+        assert!(!read("v1.37.2").is_of_same_series(&read("v1.36.2")));
         assert!(read("v1.33.1+k3s1").is_of("k3s") && !read("v1.33.1+k3s1").is_of("rke2"));
         assert!(!read("v1.33.1").is_of("rke2"));
         assert_eq!(Version::read("v1.33"), None);
         assert_eq!(Version::read("v1.33.1-rc1+rke2r1").unwrap().numbers, [1, 33, 1, 1]);
     }
 
-    struct Says(&'static str);
+    /// Knows one command and what it says.
+    struct Says(&'static str, &'static str);
 
     impl Runner for Says {
         fn run(&self, invocation: &Invocation) -> anyhow::Result<Vec<u8>> {
-            anyhow::ensure!(invocation.display() == "k3s --version", "{}", invocation.display());
-            Ok(self.0.into())
+            anyhow::ensure!(invocation.display() == self.0, "{}", invocation.display());
+            Ok(self.1.into())
         }
     }
 
     #[test]
     fn a_program_tells_its_version_and_one_that_is_not_there_none() {
-        let says = Says("k3s version v1.33.1+k3s1 (99d91538)\ngo version go1.24.2\n");
+        let says = Says("k3s --version", "k3s version v1.33.1+k3s1 (99d91538)\ngo version go1.24.2\n");
         assert_eq!(of_program(&says, Distribution::K3s).unwrap().to_string(), "v1.33.1+k3s1");
         assert_eq!(of_program(&says, Distribution::Rke2), None);
-        assert_eq!(of_program(&Says("what?"), Distribution::K3s), None);
+        assert_eq!(of_program(&Says("k3s --version", "what?"), Distribution::K3s), None);
+        let says = Says("kubeadm version --output short", "v1.37.2\n");
+        assert_eq!(of_program(&says, Distribution::Kubeadm).unwrap().to_string(), "v1.37.2");
     }
 
     proptest! {

@@ -1,6 +1,7 @@
 //! A machine made of files, a network made of answers.
 
 mod checks;
+mod cluster;
 mod join;
 mod network;
 mod page;
@@ -19,7 +20,7 @@ use super::{CHECKS, Check, CheckOutcome, CheckSubject, Intent, MachineFacts};
 use crate::inventory::{Inventory, Nic, Roots};
 use crate::plan::tests::disk;
 use base::size::ByteSize;
-use model::config::{Interface, Profile};
+use model::config::{Cidr, Interface, Profile};
 
 /// A machine made of files.
 struct Machine(tempfile::TempDir);
@@ -83,6 +84,7 @@ fn nic(name: &str, number: u8, carrier: Option<bool>, speed: Option<u32>) -> Nic
 #[derive(Default)]
 struct Answers {
     resolvers: Vec<Ipv4Addr>,
+    networks: Vec<(String, Cidr)>,
     lookup: BTreeMap<(Ipv4Addr, String), Result<DnsAnswer, NetworkTrouble>>,
     time: BTreeMap<Ipv4Addr, Result<TimeAnswer, NetworkTrouble>>,
     proxy: Option<Result<(), NetworkTrouble>>,
@@ -102,6 +104,10 @@ fn unable<T>() -> Result<T, NetworkTrouble> {
 impl Network for Answers {
     fn resolvers(&self) -> Vec<Ipv4Addr> {
         self.resolvers.clone()
+    }
+
+    fn networks(&self) -> Vec<(String, Cidr)> {
+        self.networks.clone()
     }
 
     fn lookup(&self, server: Ipv4Addr, name: &str, _: Instant) -> Result<DnsAnswer, NetworkTrouble> {

@@ -42,7 +42,7 @@ fn names_are_unique_and_stable_in_form() {
         assert!(!all[index + 1..].contains(name), "{name}");
         assert!(name.bytes().all(|b| b.is_ascii_lowercase() || b == b'-'), "{name}");
     }
-    assert_eq!(all.len(), 23);
+    assert_eq!(all.len(), 25);
 }
 
 #[test]
@@ -68,6 +68,8 @@ fn a_small_virtual_machine_passes_as_a_trial_with_warnings_and_never_in_producti
             "ntp skipped",
             "proxy skipped",
             "address-conflict skipped",
+            "cluster-networks skipped",
+            "etcd-address skipped",
             "join-server skipped",
             "join-authority skipped",
             "join-token skipped",

@@ -93,6 +93,29 @@ fn joining() -> NodePageFacts {
     facts
 }
 
+/// A node that kubeadm is making a server.
+fn joining_by_kubeadm() -> NodePageFacts {
+    let mut facts = joining();
+    facts.status.role = "management";
+    let stages = [
+        (Name::Server, Standing::Done, "https://192.0.2.110:6443 answers"),
+        (
+            Name::Service,
+            Standing::Waiting,
+            "Joining etcd (4 of 7); nqrust-kubeadm.service is activating (start)",
+        ),
+        (Name::Images, Standing::Done, "9 of 9 blobs are in the store"),
+        (Name::Registered, Standing::Waiting, "the node has no credentials from its cluster yet"),
+        (Name::Ready, Standing::Waiting, "the cluster does not know the node yet"),
+    ];
+    facts.status.stages.truncate(1);
+    facts.status.stages.extend(stages.map(|(name, state, detail)| stage(name, state, detail)));
+    if let Some(cluster) = &mut facts.cluster {
+        (cluster.distribution, cluster.address) = ("kubeadm", Some("https://192.0.2.110:6443".into()));
+    }
+    facts
+}
+
 /// A node whose second disk is missing.
 fn degraded() -> NodePageFacts {
     let mut facts = ready();
@@ -146,6 +169,7 @@ fn a_console_that_has_not_looked_yet_says_so() {
 #[test]
 fn a_node_that_cannot_join_shows_the_last_error_in_words_and_what_to_do() {
     golden("joining", state(false, Some(joining())));
+    golden("joining-kubeadm", state(false, Some(joining_by_kubeadm())));
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! How the node finds its cluster, and what it is there.
 
+use super::distribution;
 use super::finding::{Finding, is_unattended};
-use crate::config::{InstallConfig, Mode, Profile, Role, Secret};
+use crate::config::{Distribution, InstallConfig, Mode, Profile, Role, Secret};
 
 /// A token of fewer characters can be found by trying.
 const TOKEN: usize = 16;
@@ -45,7 +46,10 @@ pub(super) fn tokens_are_strong(config: &InstallConfig) -> Vec<Finding> {
     let tokens = [("token", &config.token), ("kubernetes.agent_token", &config.kubernetes.agent_token)];
     let given = tokens.into_iter().filter_map(|(path, token)| token.as_ref().map(|token| (path, token)));
     let mut findings: Vec<_> = given
-        .filter_map(|(path, token)| Some(Finding::warning(path, "weak-token", weakness(token)?)))
+        .filter_map(|(path, token)| {
+            let weakness = weakness(token, config.kubernetes.distribution)?;
+            Some(Finding::warning(path, "weak-token", weakness))
+        })
         .collect();
     if config.token.is_some() && config.token == config.kubernetes.agent_token {
         let message = "this is the same as `token`, so that it keeps no node from becoming a server";
@@ -54,10 +58,14 @@ pub(super) fn tokens_are_strong(config: &InstallConfig) -> Vec<Finding> {
     findings
 }
 
-fn weakness(token: &Secret) -> Option<String> {
+fn weakness(token: &Secret, distribution: Distribution) -> Option<String> {
     let text = token.expose().to_ascii_lowercase();
     let common = COMMON.iter().any(|word| text.contains(word));
-    if text.chars().count() < TOKEN {
+    if distribution == Distribution::Kubeadm
+        && let Some(weakness) = distribution::weakness(token.expose())
+    {
+        Some(weakness)
+    } else if text.chars().count() < TOKEN {
         Some(format!("the token has fewer than {TOKEN} characters; `openssl rand -hex 24` makes a good one"))
     } else if common {
         Some(

@@ -10,6 +10,7 @@ mod bonds;
 mod cards;
 mod cluster;
 mod disks;
+mod distribution;
 mod document;
 mod fetching;
 mod files;
@@ -67,6 +68,9 @@ const RULES: &[Rule] = &[
     disks::keeping_is_possible,
     disks::clauses_can_match,
     disks::paths_last,
+    distribution::only_with_kubeadm,
+    distribution::name_server_is_the_tenth,
+    distribution::kinds_of_the_hypervisor,
     fetching::one_medium,
     fetching::images_come_once,
     fetching::one_configuration,
@@ -88,12 +92,14 @@ const RULES: &[Rule] = &[
     ranges::large_enough,
     ranges::name_server,
     registries::are_readable,
+    registries::suit_the_distribution,
     settings::values,
     storage::persistent_size,
     time::servers_are_given_once,
     time::enough_servers,
     vip::is_complete,
     vip::fits_the_network,
+    vip::suits_the_distribution,
     webhook::each_once,
 ];
 

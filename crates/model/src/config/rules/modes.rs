@@ -23,7 +23,8 @@ const VIP: Where = Where("on a node that runs, or may come to run, the control p
 /// Every key that is bound to modes: its path, whether the document has it, where it works.
 fn bound(config: &InstallConfig) -> Vec<(String, bool, Where)> {
     let (install, kubernetes) = (&config.install, &config.kubernetes);
-    let Kubernetes { distribution: _, agent_token, node_taints, kubelet_args, manifests } = kubernetes;
+    let Kubernetes { distribution: _, agent_token, node_taints, kubelet_args, network, timing, manifests } =
+        kubernetes;
     let keys = [
         ("server_url", config.server_url.is_some(), JOIN),
         ("token", config.token.is_some(), CLUSTER),
@@ -43,6 +44,8 @@ fn bound(config: &InstallConfig) -> Vec<(String, bool, Where)> {
         ("kubernetes.agent_token", agent_token.is_some(), CLUSTER),
         ("kubernetes.node_taints", !node_taints.is_empty(), CLUSTER),
         ("kubernetes.kubelet_args", !kubelet_args.is_empty(), CLUSTER),
+        ("kubernetes.network", network.is_some(), CLUSTER),
+        ("kubernetes.timing", timing.is_some(), CLUSTER),
         ("kubernetes.manifests", !manifests.is_empty(), CREATE),
     ];
     let keys = keys.into_iter().map(|(path, given, place)| (path.to_owned(), given, place));

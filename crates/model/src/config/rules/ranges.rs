@@ -15,7 +15,7 @@ pub const PODS: (Ipv4Addr, u8) = (Ipv4Addr::new(10, 52, 0, 0), 16);
 /// Where services are unless the document says.
 pub const SERVICES: (Ipv4Addr, u8) = (Ipv4Addr::new(10, 53, 0, 0), 16);
 /// The cluster's name server has this address of the services unless the document says.
-const NAME_SERVER: u32 = 10;
+pub(super) const NAME_SERVER: u32 = 10;
 /// Each node gets a network of 256 addresses for its pods.
 const NODE_PREFIX: u8 = 24;
 /// The largest network of services that the API server takes.

@@ -4,7 +4,7 @@ use super::finding::{Finding, is_unattended};
 use super::ipv4::{is_one_machine, prefix_length, reserved};
 use super::network::{MANAGEMENT, views};
 use super::ranges;
-use crate::config::{InstallConfig, Mode, Profile, VipMode};
+use crate::config::{Distribution, InstallConfig, Mode, Profile, VipMode};
 
 const VIP: &str = "install.vip";
 
@@ -27,6 +27,14 @@ pub(super) fn is_complete(config: &InstallConfig) -> Vec<Finding> {
         (None, None, None) if is_unattended(config) => missing(install.profile),
         _ => Vec::new(),
     }
+}
+
+/// keepalived, which carries the address on nodes of kubeadm, does not ask a DHCP server.
+pub(super) fn suits_the_distribution(config: &InstallConfig) -> Vec<Finding> {
+    let dhcp = config.install.vip_mode == Some(VipMode::Dhcp);
+    let message = "with `kubernetes.distribution: kubeadm` the virtual address is a fixed one, `install.vip`";
+    let wrong = dhcp && config.kubernetes.distribution == Distribution::Kubeadm;
+    wrong.then(|| Finding::new("install.vip_mode", "wrong-distribution", message)).into_iter().collect()
 }
 
 /// A trial of one node can do with the node's own address.

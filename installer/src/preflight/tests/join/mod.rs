@@ -1,6 +1,7 @@
 //! The checks of a node that joins, against a double of the cluster's servers.
 
 mod admission;
+mod kubeadm;
 mod nodes;
 mod servers;
 mod trust;

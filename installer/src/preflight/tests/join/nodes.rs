@@ -24,7 +24,7 @@ fn a_name_that_a_node_has_is_taken() {
     talk(&keys, Role::Worker, nodes()).expect(
         "join-hostname",
         "passed",
-        "none of the 2 nodes is called node-2",
+        "no node of the cluster is called node-2",
     );
     let mut taken = nodes();
     taken.push(node("node-2", &[], "192.0.2.12", "c"));

@@ -14,7 +14,7 @@ fn joins() -> impl Iterator<Item = &'static str> {
 #[test]
 fn a_good_server_passes_every_check_and_is_asked_for_nothing_that_changes_it() {
     let keys = Keys::make();
-    for distribution in Distribution::ALL {
+    for distribution in [Distribution::Rke2, Distribution::K3s] {
         let name = distribution.name();
         let version = format!("v1.33.1+{name}1");
         let server = keys.start(SupervisorBehaviour { distribution: name, version, ..good() });

@@ -136,6 +136,7 @@ fn a_server_whose_certificate_lacks_the_name_is_told_with_the_names_that_it_has(
         token: Token::read(&Secret::new(SERVER)).ok(),
         agent_token: None,
         server: false,
+        name: None,
         now: SystemTime::now(),
     };
     let until = Instant::now() + Duration::from_secs(60);

@@ -1,4 +1,4 @@
-//! The virtual address of the control plane: kube-vip as a static pod on every control plane node.
+//! kube-vip as a static pod on every control plane node of RKE2 and K3s.
 //!
 //! One of these pods at a time, elected through the API, answers for the address in the management network (ARP). A fixed address
 //! is kube-vip's own; an address from DHCP belongs to a service of the cluster, because kube-vip asks a DHCP server, with a
@@ -8,7 +8,7 @@ use std::net::Ipv4Addr;
 
 use serde_json::{Map, Value, json};
 
-use super::cluster_node::{ClusterNode, ClusterPart, text};
+use super::super::cluster_node::{ClusterNode, ClusterPart, text};
 use crate::node::files::NodeFile;
 use crate::node::network::management_device;
 use model::config::VipMode;
@@ -43,7 +43,7 @@ fn vip_of<'a>(node: &'a ClusterNode<'_>) -> Option<Vip<'a>> {
 }
 
 pub(super) fn files(node: &ClusterNode<'_>) -> Vec<NodeFile> {
-    let Some(vip) = vip_of(node).filter(|_| node.controls()) else { return Vec::new() };
+    let Some(vip) = vip_of(node) else { return Vec::new() };
     let manifest = node.state("agent/pod-manifests/nqrust-vip.yaml");
     let mut files = vec![NodeFile::new(&manifest, 0o600, text(&pod(node, &vip)))];
     if let (Vip::Dhcp { address, mac }, ClusterPart::First) = (&vip, node.part) {

@@ -1,12 +1,18 @@
-//! The files of ours that go beside those of a release, and the units of K3s, which its releases do not have.
+//! The files of ours that go beside those of a release, and the units of K3s and of upstream Kubernetes ([`kubeadm`]), whose
+//! releases have none.
 //!
 //! All of them are part of the read-only OS image. So an update to another slot, and the way back, changes the
 //! distribution together with the system, and nothing is unpacked on a node.
+
+mod kubeadm;
 
 use model::config::Distribution;
 
 use super::Version;
 use super::runtime::data_directory;
+use super::upstream::UpstreamImages;
+
+pub(crate) use kubeadm::NEEDED_FILES;
 
 /// The directory of the programs and charts of RKE2's runtime image in the OS image, relative to the root.
 pub const RKE2_RUNTIME: &str = "usr/lib/rke2";
@@ -26,18 +32,19 @@ pub enum SystemFileContent {
     Link(String),
 }
 
-/// The files for a release.
+/// The files for a release; `images` are those of upstream Kubernetes.
 #[must_use]
-pub fn files(version: &Version) -> Vec<SystemFile> {
+pub fn files(version: &Version, images: Option<&UpstreamImages>) -> Vec<SystemFile> {
     let distribution = version.distribution();
     let name = distribution.name();
     let mut files = vec![
         text(&format!("usr/lib/NetworkManager/conf.d/50-{name}.conf"), network_manager(distribution)),
         text(&format!("usr/lib/sysctl.d/50-{name}.conf"), SYSCTL.to_owned()),
-        // Pods run in the distribution's containerd. The base's own would run beside it for nothing; the image store is
-        // prepared with its program, not with the service.
-        link("etc/systemd/system/containerd.service", "/dev/null"),
     ];
+    // Pods run in the distribution's containerd. The base's own would run beside it for nothing; the image store is
+    // prepared with its program, not with the service.
+    let masked = link("etc/systemd/system/containerd.service", "/dev/null");
+    files.extend((distribution != Distribution::Kubeadm).then_some(masked));
     match distribution {
         Distribution::Rke2 => files.push(text("usr/lib/tmpfiles.d/rke2.conf", rke2_directories(version))),
         Distribution::K3s => {
@@ -48,6 +55,9 @@ pub fn files(version: &Version) -> Vec<SystemFile> {
             files.extend(
                 ["crictl", "ctr", "kubectl"].map(|command| link(&format!("usr/local/bin/{command}"), "k3s")),
             );
+        }
+        Distribution::Kubeadm => {
+            files.extend(images.iter().flat_map(|images| kubeadm::files(version, images)))
         }
     }
     files
@@ -64,11 +74,13 @@ fn link(path: &str, target: &str) -> SystemFile {
 /// Keeps NetworkManager away from the devices of pods' networks: it would take routes and addresses from them (RKE2,
 /// "Known issues and limitations"; Calico, "Configure NetworkManager").
 fn network_manager(distribution: Distribution) -> String {
-    let own: &[&str] = match distribution {
-        Distribution::Rke2 => {
-            &["cali*", "tunl*", "vxlan.calico", "vxlan-v6.calico", "wireguard.cali", "wg-v6.cali"]
-        }
-        Distribution::K3s => &[],
+    const CALICO: [&str; 6] =
+        ["cali*", "tunl*", "vxlan.calico", "vxlan-v6.calico", "wireguard.cali", "wg-v6.cali"];
+    const CILIUM: [&str; 2] = ["cilium_*", "lxc*"];
+    let own = match distribution {
+        Distribution::Rke2 => CALICO.to_vec(),
+        Distribution::K3s => Vec::new(),
+        Distribution::Kubeadm => [CALICO.as_slice(), CILIUM.as_slice()].concat(),
     };
     let common = ["flannel*", "cni*", "veth*", "kube-ipvs0", "nodelocaldns"];
     let devices: Vec<_> =

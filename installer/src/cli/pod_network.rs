@@ -1,0 +1,23 @@
+//! `installer pod-network`: keeps the routes to pods of other nodes, for its unit.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+
+use crate::app::pod_network::keep;
+use base::program::Context;
+
+/// Keep the routes to the pods of other nodes, until stopped.
+#[derive(Debug, clap::Args)]
+#[command(hide = true)]
+pub(super) struct PodNetworkArgs {
+    /// The directory that stands for `/`.
+    #[arg(long, value_name = "DIR", default_value = "/")]
+    root: PathBuf,
+}
+
+impl PodNetworkArgs {
+    pub(super) fn run(self, _: &Context) -> Result<()> {
+        keep(&self.root)
+    }
+}

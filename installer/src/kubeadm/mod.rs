@@ -1,0 +1,3 @@
+//! A node of a cluster of upstream Kubernetes, which kubeadm joins.
+
+pub mod secrets;

@@ -1,0 +1,52 @@
+//! The files of a node of upstream Kubernetes: documents for kubeadm, the kubelet's arguments, the audit policy.
+//!
+//! The documents are complete but for the secrets, which `installer kubeadm` makes from the token when it runs, and for what only
+//! the OS image knows: the version, and the tags of its images.
+
+mod documents;
+pub(super) mod objects;
+mod timing;
+
+pub(crate) use self::objects::AGENTS;
+
+use serde_json::Value;
+
+use self::documents::{AUDIT, PATCHES};
+use super::cluster_node::{ClusterNode, ClusterPart, text};
+use super::settings::{audit_policy, kubelet, labels, static_address};
+use crate::node::files::{NOTE, NodeFile};
+use crate::node::paths::{KUBEADM, KUBELET_SETTINGS};
+
+pub(super) fn files(node: &ClusterNode<'_>) -> Vec<NodeFile> {
+    let mut files: Vec<NodeFile> = documents::of(node)
+        .into_iter()
+        .map(|(name, documents)| file(&format!("{name}.yaml"), &documents))
+        .collect();
+    files.push(NodeFile::new(KUBELET_SETTINGS.trim_start_matches('/'), 0o644, kubelet_settings(node)));
+    if node.controls() {
+        files.push(file(AUDIT, &[audit_policy()]));
+    }
+    if node.part != ClusterPart::Agent {
+        files.extend(
+            timing::patches(node)
+                .into_iter()
+                .map(|(name, patch)| file(&format!("{PATCHES}/{name}+strategic.yaml"), &[patch])),
+        );
+    }
+    files
+}
+
+/// Documents in one file, as JSON.
+fn file(name: &str, documents: &[Value]) -> NodeFile {
+    let documents: Vec<String> = documents.iter().map(text).collect();
+    NodeFile::new(&format!("{}/{name}", KUBEADM.trim_start_matches('/')), 0o600, documents.join("---\n"))
+}
+
+/// What the unit of the kubelet adds to kubeadm's arguments; later ones count. systemd takes words apart at spaces.
+fn kubelet_settings(node: &ClusterNode<'_>) -> String {
+    let labels = format!("node-labels={}", labels(node).join(","));
+    let ip = static_address(node).map(|ip| format!("node-ip={ip}"));
+    let words: Vec<String> =
+        [labels].into_iter().chain(ip).chain(kubelet(node)).map(|word| format!("--{word}")).collect();
+    format!("{NOTE}KUBELET_EXTRA_ARGS=\"{}\"\n", words.join(" ").replace('\\', "\\\\").replace('"', "\\\""))
+}

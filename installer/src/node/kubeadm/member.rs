@@ -1,0 +1,95 @@
+//! The node that joins: its document, its name, its secrets.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use super::documents::{JoinSecrets, KubernetesRelease, RELEASE};
+use super::steps::JoinedPart;
+use crate::kubeadm::secrets::ClusterSecrets;
+use crate::node::cluster::part_of;
+use crate::node::identity::MachineId;
+use crate::node::paths::{DOCUMENT, below};
+use crate::node::render::hostname;
+use crate::preflight::join::Token;
+use base::failure::{Class, Failure};
+use base::files;
+use model::config::redact::Secrets;
+use model::config::{self, Distribution, InstallConfig, Mode, Secret};
+
+/// In bytes; the file has some lines.
+const RELEASE_BYTES_MAX: u64 = 1 << 16;
+
+#[allow(missing_debug_implementations)]
+pub(super) struct JoiningNode {
+    pub(super) part: JoinedPart,
+    pub(super) name: String,
+    /// Whether pods stay away until somebody lets them in.
+    pub(super) cordoned: bool,
+    pub(super) release: KubernetesRelease,
+    pub(super) config: InstallConfig,
+}
+
+impl JoiningNode {
+    /// The node at `root`; none if no cluster is joined by kubeadm there.
+    pub(super) fn read(root: &Path) -> Result<Option<Self>> {
+        let document = below(root, DOCUMENT);
+        let config = config::load(&document)?;
+        let Some(part) = part_of(&config) else { return Ok(None) };
+        if config.kubernetes.distribution != Distribution::Kubeadm {
+            return Ok(None);
+        }
+        let name =
+            hostname(&config, MachineId::beside(&document)?.as_ref()).context("the node has no name")?;
+        let cordoned = config.install.cordoned && config.install.mode == Mode::Join;
+        let release = below(root, RELEASE);
+        let release = files::read_at_most(&release, RELEASE_BYTES_MAX)
+            .and_then(|bytes| Ok(serde_json::from_slice(&bytes)?))
+            .map_err(|error| {
+                Failure::new(Class::Invalid, "this OS image brings no Kubernetes for kubeadm")
+                    .because(anyhow::anyhow!("{}: {error:#}", release.display()))
+                    .hint("Install from a medium whose image definition says `kubernetes: {distribution: kubeadm}`.")
+            })?;
+        Ok(Some(Self { part: part.into(), name, cordoned, release, config }))
+    }
+
+    /// The secrets of the cluster. Takes some tenths of a second for each token.
+    pub(super) fn secrets(&self) -> Result<JoinSecrets> {
+        let (token, agents) = (self.config.token.as_ref(), self.config.kubernetes.agent_token.as_ref());
+        let own = match self.part {
+            JoinedPart::Agent => agents.or(token),
+            _ => token,
+        };
+        let own = own.ok_or_else(|| {
+            Failure::new(Class::Invalid, "the node document has no token")
+                .hint("Write the cluster's token into `token` of /oem/node.yaml.")
+        })?;
+        let (password, authority) = read(own)?;
+        let agents = agents.filter(|_| self.part == JoinedPart::First).map(read).transpose()?;
+        Ok(JoinSecrets {
+            own: ClusterSecrets::derive(&password)?,
+            agents: agents.map(|(password, _)| ClusterSecrets::derive(&password)).transpose()?,
+            authority,
+        })
+    }
+
+    /// What must not be told.
+    pub(super) fn redaction(&self, secrets: Option<&JoinSecrets>) -> Secrets {
+        let mut hidden = Secrets::default();
+        hidden.add(&self.config);
+        for secrets in secrets.into_iter().flat_map(|secrets| [Some(&secrets.own), secrets.agents.as_ref()]) {
+            let derived = secrets.into_iter().flat_map(|secrets| {
+                [secrets.bootstrap_token.expose(), secrets.signing_key(), secrets.certificate_key.expose()]
+            });
+            hidden.add_texts(derived);
+        }
+        hidden
+    }
+}
+
+/// The password in a token, and the authority that the token names.
+fn read(token: &Secret) -> Result<(Secret, Option<base::digest::Digest>)> {
+    let token =
+        Token::read(token).map_err(|wrong| Failure::new(Class::Invalid, format!("the token {wrong}")))?;
+    Ok((token.password().clone(), token.authority))
+}
