@@ -77,7 +77,7 @@ impl<'a> Trials<'a> {
         let addresses: Vec<Ipv4Addr> =
             lists.filter_map(|address| address["local"].as_str()?.parse().ok()).collect();
         // A node whose document does not say so may have been promoted.
-        let etcd = |distribution| below(&self.root, &etcd_data(distribution)).join("member");
+        let etcd = |distribution| below(self.root, &etcd_data(distribution)).join("member");
         let keeps_etcd = Distribution::ALL.into_iter().any(|distribution| etcd(distribution).exists());
         AffectedNode { addresses, keeps_etcd }
     }

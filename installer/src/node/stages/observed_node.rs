@@ -151,7 +151,7 @@ impl ObservedNode {
         let there =
             self.member.server.then(|| data.ancestors().find(|path| path.exists()).map(Path::to_owned))??;
         let file_system = nix::sys::statvfs::statvfs(&there).ok()?;
-        Some(u64::from(file_system.blocks_available()).saturating_mul(u64::from(file_system.fragment_size())))
+        Some(file_system.blocks_available().saturating_mul(file_system.fragment_size()))
     }
 
     /// The unit that the node is waiting for: that which makes it a member, until it has.

@@ -107,10 +107,12 @@ fn alphabet(characters: &[char]) -> usize {
     if one_case && characters.iter().all(char::is_ascii_hexdigit) {
         return 16;
     }
-    let kinds: [(fn(&char) -> bool, usize); 3] =
-        [(char::is_ascii_digit, 10), (char::is_ascii_lowercase, 26), (char::is_ascii_uppercase, 26)];
+    let of_kind = |is, size| if any(is) { size } else { 0 };
     let others: BTreeSet<_> = characters.iter().filter(|c| !c.is_ascii_alphanumeric()).collect();
-    kinds.into_iter().filter(|(is, _)| any(*is)).map(|(_, size)| size).sum::<usize>() + others.len()
+    of_kind(char::is_ascii_digit, 10)
+        + of_kind(char::is_ascii_lowercase, 26)
+        + of_kind(char::is_ascii_uppercase, 26)
+        + others.len()
 }
 
 /// Whether a character follows from those before it: it goes on as the two before it did (`aaa`, `abc`, `321`), or it ends
