@@ -1,7 +1,7 @@
 //! Definitions with mistakes, and definitions in every form that they may have.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use base::failure::{class_of, render};
 use model::config::Invalid;
@@ -222,9 +222,21 @@ fn no_secret_of_a_registry_is_shown() {
 
 #[test]
 fn every_definition_of_the_repository_is_what_its_types_make_of_it() {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../configs/images");
-    let files = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
-    let files: Vec<_> = files.filter(|file| !file.to_string_lossy().ends_with(".defaults.yaml")).collect();
+    // Beside a release of Kubernetes, which `make kubernetes` has built in a repository or not.
+    let place = tempfile::tempdir().unwrap();
+    let repository = fs::canonicalize(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).unwrap();
+    fs::create_dir_all(place.path().join("target/kubernetes")).unwrap();
+    std::os::unix::fs::symlink(repository.join("overlays"), place.path().join("overlays")).unwrap();
+    let folder = place.path().join("configs/images");
+    fs::create_dir_all(&folder).unwrap();
+    let entries = fs::read_dir(repository.join("configs/images")).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let names: Vec<_> = names.filter(|name| name.ends_with(".yaml")).collect();
+    for name in &names {
+        fs::copy(repository.join("configs/images").join(name), folder.join(name)).unwrap();
+    }
+    let files = names.iter().filter(|name| !name.ends_with(".defaults.yaml")).map(|name| folder.join(name));
+    let files: Vec<_> = files.collect();
     assert!(files.len() >= 3);
     for file in files {
         let text = fs::read_to_string(&file).unwrap();

@@ -161,7 +161,7 @@ fn a_base_without_what_nodes_start_is_refused_with_the_packages() {
     let programs = ["containerd", "runc", "nft", "iptables", "conntrack", "ip", "mount", "losetup"];
     let mut files: Vec<_> = programs.iter().map(|name| format!("./usr/bin/{name}")).collect();
     files.extend(["bridge", "host-local", "portmap"].map(|name| format!("./usr/lib/cni/{name}")));
-    files.push("./boot/config-6.12.1-amd64".to_owned());
+    files.extend(["./boot/config-6.12.1-amd64", "./etc/os-release"].map(str::to_owned));
     let entries: Vec<(&str, u32, &[u8])> =
         files.iter().map(|name| (name.as_str(), 0o755, &b""[..])).collect();
     fs::write(place.path("base.tar"), tar(&entries)).unwrap();

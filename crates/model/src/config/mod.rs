@@ -38,6 +38,7 @@ pub mod span;
 #[cfg(test)]
 mod tests;
 pub mod text;
+mod token;
 pub mod tree;
 pub mod walk;
 pub mod webhook;
@@ -54,4 +55,5 @@ pub use read::{Accepted, check, load, parse};
 pub use reinstall::{OnceWord, Reinstall};
 pub use secret::Secret;
 pub use text::*;
+pub use token::{Login, Token};
 pub use webhook::Webhook;

@@ -11,11 +11,10 @@ use crate::node::cluster::part_of;
 use crate::node::identity::MachineId;
 use crate::node::paths::{DOCUMENT, below};
 use crate::node::render::hostname;
-use crate::preflight::join::Token;
 use base::failure::{Class, Failure};
 use base::files;
 use model::config::redact::Secrets;
-use model::config::{self, Distribution, InstallConfig, Mode, Secret};
+use model::config::{self, Distribution, InstallConfig, Mode, Secret, Token};
 
 /// In bytes; the file has some lines.
 const RELEASE_BYTES_MAX: u64 = 1 << 16;

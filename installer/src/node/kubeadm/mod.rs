@@ -2,12 +2,14 @@
 //!
 //! The unit of this command runs at every boot, and again when it has failed. [`steps`] says what each part of a cluster needs to do,
 //! [`state`] what is done already, [`documents`] adds the secrets to kubeadm's documents, [`objects`] gives the cluster what its
-//! first node has for it, [`vip`] lets a node with a control plane answer for the virtual address. A step that was cut off is undone and done again; what is done is never done twice. Nothing undoes a
-//! control plane that has begun to serve: it may hold the only copy of the cluster.
+//! first node has for it, [`vip`] lets a node with a control plane answer for the virtual address. A step that was cut off is undone and
+//! done again; what is done is never done twice. Nothing undoes a control plane that has begun to serve: it may hold the only copy of
+//! the cluster.
 
 mod address;
 mod documents;
 mod etcd;
+mod kubectl;
 mod member;
 mod objects;
 mod run;

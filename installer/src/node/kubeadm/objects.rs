@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use super::run::kubectl;
+use super::kubectl::{await_api, locally};
 use crate::node::paths::{KUBERNETES, below};
 use base::command::Runner;
 use base::digest::Digest;
@@ -15,21 +14,8 @@ use base::encode;
 use base::failure::{Class, Failure};
 use base::files;
 
-/// The access of administrators, on every node with a control plane.
-pub(super) const ADMIN: &str = "/etc/kubernetes/admin.conf";
-/// The API server of the node itself, whatever address the cluster has.
-const LOCAL: &str = "https://127.0.0.1:6443";
 /// In bytes; larger than any manifest.
 const MANIFEST_BYTES_MAX: u64 = 64 << 20;
-/// How long the API server of a node that starts may take, and how often it is asked.
-const ATTEMPTS: u32 = 600;
-const INTERVAL: Duration = Duration::from_secs(2);
-
-/// kubectl as an administrator at the API server of this node.
-pub(super) fn locally(runner: &dyn Runner, arguments: &[&str]) -> Result<Vec<u8>> {
-    let all = ["--kubeconfig", ADMIN, "--server", LOCAL].into_iter().chain(arguments.iter().copied());
-    runner.run(&kubectl(&all.collect::<Vec<_>>()))
-}
 
 /// Applies each manifest that is new or has changed. One that the cluster refuses does not keep the others away.
 pub(super) fn apply(root: &Path, runner: &dyn Runner, say: &mut dyn FnMut(&str)) -> Result<()> {
@@ -94,23 +80,4 @@ fn manifests(root: &Path) -> Result<BTreeMap<String, (PathBuf, Digest)>> {
         }
     }
     Ok(found)
-}
-
-pub(super) fn await_api(runner: &dyn Runner) -> Result<()> {
-    let mut last = None;
-    for attempt in 0..ATTEMPTS {
-        if attempt > 0 {
-            std::thread::sleep(INTERVAL);
-        }
-        match locally(runner, &["get", "--raw", "/readyz"]) {
-            Ok(_) => return Ok(()),
-            Err(error) => last = Some(error),
-        }
-    }
-    let failure = Failure::new(Class::Join, "the API server of this node is not ready");
-    Err(match last {
-        Some(error) => failure.because(error),
-        None => failure,
-    }
-    .into())
 }

@@ -10,8 +10,9 @@ use anyhow::{Context, Result};
 use super::address;
 use super::documents::{JoinSecrets, complete};
 use super::etcd;
+use super::kubectl::{ADMIN, await_api, kubectl, locally};
 use super::member::JoiningNode;
-use super::objects::{self, ADMIN, locally};
+use super::objects;
 use super::state::{JoinRecord, RecordFile};
 use super::steps::{CONTROL_PLANE, JoinAction, JoinStep, JoinedPart, Undo, steps};
 use super::vip;
@@ -25,7 +26,6 @@ const KUBEADM_LIMIT: Duration = Duration::from_secs(45 * 60);
 /// How long a kubelet may take for its certificate, and how often it is looked for.
 const BOOTSTRAP_LIMIT: Duration = Duration::from_secs(20 * 60);
 const BOOTSTRAP_INTERVAL: Duration = Duration::from_millis(200);
-const KUBECTL_LIMIT: Duration = Duration::from_secs(120);
 /// Where documents with secrets are while kubeadm reads them; memory.
 const WORK: &str = "/run/nqrust/kubeadm";
 const KUBERNETES: &str = "/etc/kubernetes";
@@ -78,11 +78,6 @@ pub fn run(root: &Path, runner: &dyn Runner, say: &mut dyn FnMut(&str)) -> Resul
         (JoinedPart::Server, None) => vip::carry(root, runner, &node.config, vip::of_cluster(runner)?, say),
         _ => Ok(()),
     }
-}
-
-/// kubectl with these arguments. What it caches is gone with the next boot.
-pub(super) fn kubectl(arguments: &[&str]) -> Invocation {
-    Invocation::new("kubectl").args(arguments).env("HOME", "/run/nqrust").limit(KUBECTL_LIMIT)
 }
 
 struct Joining<'a> {
@@ -210,7 +205,7 @@ impl Joining<'_> {
         match step.action {
             JoinAction::Kubeadm(runs, document) => self.kubeadm(step, runs, document),
             JoinAction::AwaitKubelet => self.await_kubelet(),
-            JoinAction::AwaitApi => objects::await_api(self.runner),
+            JoinAction::AwaitApi => await_api(self.runner),
             JoinAction::KeepKeys => {
                 // kubeadm gives the Secret an owner that expires after two hours.
                 let patch = r#"{"metadata":{"ownerReferences":null}}"#;

@@ -12,7 +12,7 @@ use anyhow::{Context, Result};
 use model::config::{Cidr, InstallConfig};
 use serde::Deserialize;
 
-use super::objects::{await_api, locally};
+use super::kubectl::{await_api, locally};
 use crate::node::cluster::{CLUSTER, KEEPALIVED, VirtualRouter};
 use crate::node::network::management_device;
 use crate::node::paths::below;

@@ -6,10 +6,10 @@ use super::servers::{self, LookupFailure};
 use crate::preflight::check::{CheckOutcome, CheckSubject};
 use crate::preflight::intent::Join;
 use crate::preflight::join::{
-    AuthorityProof, ClusterNetworks, ClusterPeer, Question, Seen, Token, Version, is_server,
+    AuthorityProof, ClusterNetworks, ClusterPeer, Question, Seen, Version, is_server,
 };
 use crate::preflight::trouble::NetworkTrouble;
-use model::config::Distribution;
+use model::config::{Distribution, Token};
 
 /// An API server accepts a service account token up to a minute before its issue time, and no earlier. Half of that leaves room
 /// for the clocks to drift before they are set, and for a Date in whole seconds.

@@ -8,22 +8,11 @@ use rustls::CertificateError;
 
 use super::authority::Authority;
 use super::client::{Client, RequestLogin, RequestProblem, ServerAddress, ServerAnswer, Trust};
-use super::question::{Question, Seen};
+use super::question::Question;
 use super::version::{self, Version};
-use super::{kubeadm, supervisor};
 use crate::preflight::ntp::ClockOffset;
 use crate::preflight::trouble::NetworkTrouble;
 use model::config::Distribution;
-
-/// Holds the conversation. It ends by `until`.
-#[must_use]
-pub fn ask(question: &Question, until: Instant) -> Seen {
-    let conversation = JoinConversation { question, until, begun: Instant::now() };
-    match question.distribution {
-        Distribution::Rke2 | Distribution::K3s => supervisor::ask(&conversation),
-        Distribution::Kubeadm => kubeadm::ask(&conversation),
-    }
-}
 
 pub(super) struct JoinConversation<'a> {
     pub(super) question: &'a Question,
@@ -31,7 +20,12 @@ pub(super) struct JoinConversation<'a> {
     begun: Instant,
 }
 
-impl JoinConversation<'_> {
+impl<'a> JoinConversation<'a> {
+    /// A conversation that begins now and ends by `until`.
+    pub(super) fn new(question: &'a Question, until: Instant) -> Self {
+        Self { question, until, begun: Instant::now() }
+    }
+
     pub(super) fn now(&self) -> SystemTime {
         self.question.now + self.begun.elapsed()
     }

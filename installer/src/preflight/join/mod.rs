@@ -16,18 +16,28 @@ mod kubeadm;
 mod members;
 mod question;
 mod supervisor;
-mod token;
 pub mod version;
 
 pub use self::authority::{Authority, AuthorityProof, FoundAuthority};
 pub use self::cluster_configuration::ClusterNetworks;
-pub use self::conversation::ask;
 pub use self::members::ClusterPeer;
 pub(super) use self::question::is_server;
 pub use self::question::{Ports, Question, Seen};
-pub use self::token::{Login, Token};
 pub use self::version::Version;
-use model::config::InstallConfig;
+use std::time::Instant;
+
+use self::conversation::JoinConversation;
+use model::config::{Distribution, InstallConfig, Token};
+
+/// Asks the servers of the cluster. It ends by `until`.
+#[must_use]
+pub fn ask(question: &Question, until: Instant) -> Seen {
+    let conversation = JoinConversation::new(question, until);
+    match question.distribution {
+        Distribution::Rke2 | Distribution::K3s => supervisor::ask(&conversation),
+        Distribution::Kubeadm => kubeadm::ask(&conversation),
+    }
+}
 
 /// Makes the node that `config` describes join no other cluster than one of this authority, where its token does not
 /// say which: the full form of the token does.

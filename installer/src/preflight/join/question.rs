@@ -6,11 +6,10 @@ use std::time::SystemTime;
 use super::authority::FoundAuthority;
 use super::cluster_configuration::ClusterNetworks;
 use super::members::ClusterPeer;
-use super::token::Token;
 use super::version::Version;
 use crate::preflight::ntp::ClockOffset;
 use crate::preflight::trouble::NetworkTrouble;
-use model::config::{Distribution, Role};
+use model::config::{Distribution, Role, Token};
 
 #[derive(Clone, Debug)]
 pub struct Question {

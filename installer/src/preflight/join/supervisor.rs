@@ -9,9 +9,9 @@ use super::client::{Client, ClientIdentity, RequestLogin, ServerAnswer, Trust};
 use super::conversation::{JoinConversation, is_pong, out_of_reach, refuses, silent, strange, told, unable};
 use super::members::{self, ClusterPeer};
 use super::question::{Seen, see};
-use super::token::{Login, Token};
 use super::version::{self, Version};
 use crate::preflight::trouble::NetworkTrouble;
+use model::config::{Login, Token};
 
 pub(super) fn ask(conversation: &JoinConversation<'_>) -> Seen {
     let question = conversation.question;

@@ -3,7 +3,7 @@
 
 use serde_json::json;
 
-use super::{SystemFile, text};
+use super::file::{SystemFile, text};
 use crate::kubernetes::Version;
 use crate::kubernetes::upstream::UpstreamImages;
 

@@ -4,6 +4,7 @@
 //! All of them are part of the read-only OS image. So an update to another slot, and the way back, changes the
 //! distribution together with the system, and nothing is unpacked on a node.
 
+mod file;
 mod kubeadm;
 
 use model::config::Distribution;
@@ -12,25 +13,13 @@ use super::Version;
 use super::runtime::data_directory;
 use super::upstream::UpstreamImages;
 
+use file::{link, text};
+
+pub use file::{SystemFile, SystemFileContent};
 pub(crate) use kubeadm::NEEDED_FILES;
 
 /// The directory of the programs and charts of RKE2's runtime image in the OS image, relative to the root.
 pub const RKE2_RUNTIME: &str = "usr/lib/rke2";
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SystemFile {
-    /// Relative to the root.
-    pub path: String,
-    pub content: SystemFileContent,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SystemFileContent {
-    /// A file with this text.
-    Text(String),
-    /// A symbolic link with this target.
-    Link(String),
-}
 
 /// The files for a release; `images` are those of upstream Kubernetes.
 #[must_use]
@@ -61,14 +50,6 @@ pub fn files(version: &Version, images: Option<&UpstreamImages>) -> Vec<SystemFi
         }
     }
     files
-}
-
-fn text(path: &str, text: String) -> SystemFile {
-    SystemFile { path: path.to_owned(), content: SystemFileContent::Text(text) }
-}
-
-fn link(path: &str, target: &str) -> SystemFile {
-    SystemFile { path: path.to_owned(), content: SystemFileContent::Link(target.to_owned()) }
 }
 
 /// Keeps NetworkManager away from the devices of pods' networks: it would take routes and addresses from them (RKE2,

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::finding::Finding;
 use super::ranges::{NAME_SERVER, services};
 use crate::config::registries::SETTING as REGISTRIES;
-use crate::config::{Distribution, Harvester, InstallConfig};
+use crate::config::{Distribution, Harvester, InstallConfig, Secret, Token};
 
 /// The code of what a distribution does not have.
 const WRONG: &str = "wrong-distribution";
@@ -73,7 +73,7 @@ pub(super) fn kinds_of_the_hypervisor(config: &InstallConfig) -> Vec<Finding> {
 /// Why a token is too weak for a cluster of kubeadm. Anyone who reaches its API gets a text that the token has signed, and
 /// can try tokens against it elsewhere, as fast as machines go; with RKE2 and K3s each try is a question to a server.
 pub(super) fn weakness(token: &str) -> Option<String> {
-    let bits = bits(password(token));
+    let bits = bits(&password(token));
     (bits < f64::from(TOKEN_BITS_MIN)).then(|| {
         format!(
             "the token has about {bits:.0} bits and should have {TOKEN_BITS_MIN}: it can be tried without asking the \
@@ -82,10 +82,11 @@ pub(super) fn weakness(token: &str) -> Option<String> {
     })
 }
 
-/// The part of a whole token, `K10DIGEST::USER:PASSWORD`, that is secret.
-fn password(token: &str) -> &str {
-    let whole = token.strip_prefix("K10").and_then(|rest| rest.split_once("::")?.1.split_once(':'));
-    whole.map_or(token, |(_, password)| password)
+/// The part of a token that is secret. One that cannot be read is judged as it stands.
+fn password(token: &str) -> String {
+    let token = Secret::new(token);
+    let read = Token::read(&token);
+    read.as_ref().map_or(&token, Token::password).expose().to_owned()
 }
 
 /// An upper estimate of how many bits a text has: each character those of the alphabet that the text is of, but one that

@@ -1,8 +1,8 @@
 //! Which authority is believed, and that nobody else gets to see the token.
 
 use super::*;
-use crate::preflight::join::{Question, Token, ask, pin};
-use model::config::InstallConfig;
+use crate::preflight::join::{Question, ask, pin};
+use model::config::{InstallConfig, Token};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use testing::supervisor::Fault;
