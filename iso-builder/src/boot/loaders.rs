@@ -1,6 +1,5 @@
 //! Boot loaders, taken from the packages of the base, so that they fit its kernel and its revocations.
 
-use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -67,28 +66,47 @@ const MODULES: &[&str] = &[
 /// exits to the firmware, which boots the next device. Without this, GRUB would show a command prompt.
 const CORE_CONFIG: &str = "configfile $prefix/grub.cfg\nexit\n";
 
-/// Puts every loader into `out`, under the names of this module's constants.
-pub fn collect(root: &Path, out: &Path, runner: &dyn Runner) -> Result<()> {
+/// Makes GRUB's images. It is the base's: a core of other modules than its own GRUB's does not start, or is refused while it
+/// is made.
+const MKIMAGE: &str = "usr/bin/grub-mkimage";
+/// Where modules of GRUB for BIOS are in the base.
+const BIOS_MODULES: &str = "usr/lib/grub/i386-pc";
+/// The directory of the base for the time in which the cores are made, and what the base then has in it.
+const WORKPLACE: &str = "nqrust-loaders";
+const CONFIG: &str = "core.cfg";
+
+/// Puts every loader into `out`, under the names of this module's constants. `inside` is a command of the base: the program,
+/// by its path in the base, is run with the base as its root.
+pub fn collect(
+    root: &Path,
+    out: &Path,
+    runner: &dyn Runner,
+    inside: &dyn Fn(&str) -> Invocation,
+) -> Result<()> {
     for (name, candidates) in CANDIDATES {
         let source = find(root, name, candidates)?;
         let target = out.join(name);
         std::fs::copy(&source, &target).with_context(|| format!("copying {}", source.display()))?;
     }
-    let modules = root.join("usr/lib/grub/i386-pc");
-    let core = |format: &str, prefix: &str, output: &str, options: &[&OsStr], further: &[&str]| {
-        let invocation = Invocation::new("grub-mkimage")
-            .args(["--format", format, "--prefix", prefix, "--directory"])
-            .arg(&modules)
-            .arg("--output")
-            .arg(out.join(output))
+    find(root, "grub-mkimage", &[MKIMAGE])?;
+    let workplace = root.join(WORKPLACE);
+    std::fs::create_dir(&workplace).with_context(|| format!("making {}", workplace.display()))?;
+    std::fs::write(workplace.join(CONFIG), CORE_CONFIG).context("writing the configuration of GRUB's core")?;
+    let in_base = |name: &str| format!("/{WORKPLACE}/{name}");
+    let core = |format: &str, prefix: &str, output: &str, options: &[&str], further: &[&str]| {
+        let invocation = inside(&format!("/{MKIMAGE}"))
+            .args(["--format", format, "--prefix", prefix])
+            .args(["--directory", &format!("/{BIOS_MODULES}"), "--output", &in_base(output)])
             .args(options.iter().copied())
             .args(MODULES.iter().chain(further).copied());
-        runner.run(&invocation).map(drop).with_context(|| format!("making {output}"))
+        runner.run(&invocation).with_context(|| format!("making {output}"))?;
+        std::fs::copy(workplace.join(output), out.join(output))
+            .with_context(|| format!("copying {output}"))
+            .map(drop)
     };
-    let config = tempfile::NamedTempFile::new_in(out).context("making a temporary file")?;
-    std::fs::write(&config, CORE_CONFIG).context("writing a temporary file")?;
-    core("i386-pc", "(,gpt2)/grub", GRUB_CORE, &[OsStr::new("--config"), config.path().as_os_str()], &[])?;
-    core("i386-pc-eltorito", "/boot/grub", ELTORITO, &[], &["iso9660"])
+    core("i386-pc", "(,gpt2)/grub", GRUB_CORE, &["--config", &in_base(CONFIG)], &[])?;
+    core("i386-pc-eltorito", "/boot/grub", ELTORITO, &[], &["iso9660"])?;
+    std::fs::remove_dir_all(&workplace).with_context(|| format!("removing {}", workplace.display()))
 }
 
 fn find(root: &Path, name: &str, candidates: &[&str]) -> Result<PathBuf> {
@@ -96,7 +114,7 @@ fn find(root: &Path, name: &str, candidates: &[&str]) -> Result<PathBuf> {
     found.ok_or_else(|| {
         Failure::new(Class::Invalid, format!("the base has no {name}"))
             .because(anyhow::anyhow!("looked for /{}", candidates.join(" and /")))
-            .hint("Include the packages shim-signed, grub-efi-amd64-signed and grub-pc-bin.")
+            .hint("Include the packages shim-signed, grub-efi-amd64-signed, grub-pc-bin and grub-common.")
             .into()
     })
 }
@@ -107,41 +125,72 @@ mod tests {
     use std::fs;
     use std::sync::Mutex;
 
-    struct Recorder(Mutex<Vec<String>>);
+    /// Notes every command, and leaves an image where one was asked for in the base.
+    struct Recorder<'a> {
+        root: &'a Path,
+        ran: Mutex<Vec<String>>,
+    }
 
-    impl Runner for Recorder {
+    impl<'a> Recorder<'a> {
+        fn new(root: &'a Path) -> Self {
+            Self { root, ran: Mutex::default() }
+        }
+    }
+
+    impl Runner for Recorder<'_> {
         fn run(&self, invocation: &Invocation) -> Result<Vec<u8>> {
-            self.0.lock().unwrap().push(invocation.display());
+            let line = invocation.display();
+            let output = line.split_once("--output /").unwrap().1.split(' ').next().unwrap();
+            fs::write(self.root.join(output), &line).unwrap();
+            self.ran.lock().unwrap().push(line);
             Ok(Vec::new())
         }
+    }
+
+    /// A base with every loader, and with the files of `further`.
+    fn base_with(further: &[&str]) -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        for path in CANDIDATES.iter().map(|(_, candidates)| candidates[0]).chain(further.iter().copied()) {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "loader").unwrap();
+        }
+        root
     }
 
     #[test]
     fn a_missing_loader_is_named_with_every_place_that_was_searched() {
         let directory = tempfile::tempdir().unwrap();
-        let error = collect(directory.path(), directory.path(), &Recorder(Mutex::default())).unwrap_err();
+        let recorder = Recorder::new(directory.path());
+        let error =
+            collect(directory.path(), directory.path(), &recorder, &|name| Invocation::new(name)).unwrap_err();
         let text = base::failure::render(&error);
         assert!(text.contains("no shimx64.efi") && text.contains("shimx64.efi.signed.latest"), "{text}");
     }
 
     #[test]
-    fn both_cores_are_made_with_the_modules_of_the_base() {
-        let (root, out) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        for (_, candidates) in CANDIDATES {
-            let path = root.path().join(candidates[0]);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, "loader").unwrap();
-        }
-        let recorder = Recorder(Mutex::default());
-        collect(root.path(), out.path(), &recorder).unwrap();
-        let ran = recorder.0.into_inner().unwrap();
+    fn a_base_that_cannot_make_cores_is_told_with_the_package_that_can() {
+        let (root, out) = (base_with(&[]), tempfile::tempdir().unwrap());
+        let recorder = Recorder::new(root.path());
+        let error = collect(root.path(), out.path(), &recorder, &|name| Invocation::new(name)).unwrap_err();
+        let text = base::failure::render(&error);
+        assert!(text.contains("no grub-mkimage") && text.contains("grub-common"), "{text}");
+    }
+
+    #[test]
+    fn both_cores_are_made_by_the_base_of_its_own_modules_and_leave_nothing_in_it() {
+        let (root, out) = (base_with(&[MKIMAGE]), tempfile::tempdir().unwrap());
+        let recorder = Recorder::new(root.path());
+        let inside = |program: &str| Invocation::new("chroot").args(["/tree", program]);
+        collect(root.path(), out.path(), &recorder, &inside).unwrap();
+        let ran = recorder.ran.into_inner().unwrap();
         assert_eq!(ran.len(), 2);
-        assert!(
-            ran.iter()
-                .all(|line| line.contains(&root.path().join("usr/lib/grub/i386-pc").display().to_string()))
-        );
+        let start = "chroot /tree /usr/bin/grub-mkimage ";
+        assert!(ran.iter().all(|line| line.starts_with(start) && line.contains(" /usr/lib/grub/i386-pc ")));
         // Without it nobody could enter the password of a menu that has one.
         assert!(ran.iter().all(|line| line.contains(" password_pbkdf2 ")), "{ran:?}");
         assert!(ran[0].contains("(,gpt2)/grub") && ran[0].contains("--config") && ran[1].contains("iso9660"));
+        assert!(out.path().join(GRUB_CORE).is_file() && out.path().join(ELTORITO).is_file());
+        assert!(!root.path().join(WORKPLACE).exists());
     }
 }

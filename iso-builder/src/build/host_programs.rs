@@ -14,7 +14,6 @@ const HOST_PROGRAMS: &[(&str, &str)] = &[
     ("mmdebstrap", "mmdebstrap"),
     ("dpkg-deb", "dpkg"),
     ("mksquashfs", "squashfs-tools"),
-    ("grub-mkimage", "grub-common"),
 ];
 
 /// Fails with the programs that are missing and the packages that contain them.

@@ -145,7 +145,7 @@ pub struct PackageSource {
 
 impl Default for PackageSource {
     fn default() -> Self {
-        Self { suite: "bookworm".into(), mirrors: Vec::new() }
+        Self { suite: "trixie".into(), mirrors: Vec::new() }
     }
 }
 

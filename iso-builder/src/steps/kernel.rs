@@ -23,7 +23,7 @@ pub(super) fn make(request: &StepRequest, base: &Path, overlays: &[PathBuf]) -> 
     files::write_atomically(&request.out.join("kernel-release"), release.as_bytes(), 0o644)?;
     let loaders = request.out.join("loaders");
     files::make_directory(&loaders, 0o755)?;
-    loaders::collect(tree.root(), &loaders, &SystemRunner)?;
+    loaders::collect(tree.root(), &loaders, &SystemRunner, &|program| tree.chroot(program))?;
     make_initrd(request, &tree, &release)
 }
 

@@ -28,7 +28,7 @@ pub struct StepRequest {
 pub enum StepWork {
     /// Asks apt which packages, in which versions, satisfy each list; writes `resolved.json`.
     Resolve {
-        /// Debian's name of the release, such as `bookworm`.
+        /// Debian's name of the release, such as `trixie`.
         suite: String,
         /// As for `mmdebstrap`.
         mirrors: Vec<String>,
