@@ -263,6 +263,7 @@ fn check_service(member: &Member, ssh: &Ssh, checks: &mut Checks) -> Result<()> 
     let (server, agent) = match distribution::distribution() {
         Distribution::Rke2 => ("rke2-server", "rke2-agent"),
         Distribution::K3s => ("k3s", "k3s-agent"),
+        Distribution::Kubeadm => bail!("this cluster is one of K3s or RKE2"),
     };
     let states = ssh.run(&format!(
         "systemctl is-enabled {agent} || true; systemctl show --value -p ActiveState {server}"
@@ -298,6 +299,7 @@ fn wait_until_ready(ssh: &Ssh) -> Result<()> {
     let kubectl = match distribution::distribution() {
         Distribution::Rke2 => "/var/lib/rancher/rke2/bin/kubectl --kubeconfig /etc/rancher/rke2/rke2.yaml",
         Distribution::K3s => "k3s kubectl",
+        Distribution::Kubeadm => bail!("this cluster is one of K3s or RKE2"),
     };
     let ready = || -> Result<Option<()>> {
         let listed = ssh.run(&format!("sudo -n {kubectl} get nodes --output json || true"))?;
