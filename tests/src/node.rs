@@ -255,7 +255,8 @@ pub fn check_immutable(ssh: &Ssh, checks: &mut Checks) -> Result<()> {
     Ok(())
 }
 
-/// Checks that containerd has exactly the images of `release` for a node of this role, complete.
+/// Checks that containerd has exactly the images of `release` for a node of this role, complete, and keeps a kubelet from
+/// removing them.
 pub fn check_images(ssh: &Ssh, release: &Release, role: &str, checks: &mut Checks) -> Result<()> {
     let listed = ssh.run("sudo -n ctr -n k8s.io images ls -q")?;
     let names = image_names(release, role);
@@ -268,6 +269,9 @@ pub fn check_images(ssh: &Ssh, release: &Release, role: &str, checks: &mut Check
             names.contains(&&*image.name),
         );
     }
+    let pinned = r#"'labels."io.cri-containerd.pinned"==pinned'"#;
+    let pinned = ssh.run(&format!("sudo -n ctr -n k8s.io images ls -q {pinned}"))?;
+    checks.equal("the list of pinned images", pinned, listed);
     let checked = ssh.run("sudo -n ctr -n k8s.io images check")?;
     for name in &names {
         let line = checked.lines().find(|line| line.starts_with(name)).unwrap_or_default();
