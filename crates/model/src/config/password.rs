@@ -15,7 +15,7 @@ pub enum PasswordKind {
     Unsupported(&'static str),
 }
 
-/// What `text` is. Methods and their strength are those of crypt(5) on Debian 12.
+/// What `text` is. Methods and their strength are those of crypt(5) on Debian 13.
 #[must_use]
 pub fn kind(text: &str) -> PasswordKind {
     let plain = text.bytes().all(|b| b.is_ascii_alphanumeric() || b"./$,=*!".contains(&b));

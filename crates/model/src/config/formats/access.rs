@@ -6,7 +6,7 @@ use base64::engine::general_purpose::STANDARD;
 use super::fault::{Fault, FormatResult, ensure};
 use crate::config::password::{self, PasswordKind};
 
-/// The key types that OpenSSH of Debian 12 accepts.
+/// The key types that OpenSSH of Debian 13 accepts.
 const KEY_TYPES: [&str; 7] = [
     "ssh-ed25519",
     "ssh-rsa",
