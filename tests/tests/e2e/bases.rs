@@ -1,4 +1,5 @@
-//! A base from an OCI layout or from a directory gives the same OS image as the Debian packages.
+//! Bases other than the Debian packages of the definitions: a base from an OCI layout or from a directory gives the same OS
+//! image, and the release of Debian before theirs still becomes a node.
 //!
 //! The tree is the one that the shared medium was made from, as its build keeps it. An ordinary user builds; the
 //! details of the forms are tested with `iso-builder`, without complete trees.
@@ -10,17 +11,25 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use base::digest::Digest;
+use base::size::ByteSize;
 use model::release::Purpose;
-use nqrust_tests::artifacts::scenario;
+use nqrust_tests::artifacts::{Artifacts, scenario};
 use nqrust_tests::builder::BuilderDirectory;
+use nqrust_tests::disk::Disk;
 use nqrust_tests::identity::Identity;
-use nqrust_tests::medium;
-use nqrust_tests::node::{Checks, Document};
+use nqrust_tests::medium::{self, Medium};
+use nqrust_tests::node::{self, Checks, Document};
+use nqrust_tests::qemu::Firmware;
 use nqrust_tests::{paths, programs, steps};
 use serde_json::{Value, json};
 
 /// The time limit of unpacking a complete tree.
 const UNPACK: Duration = Duration::from_secs(300);
+
+/// The release of Debian before that of the definitions.
+const OLDER_SUITE: &str = "bookworm";
+/// Packages of the definitions that the older release does not have; its `procps` has what they bring.
+const NEWER_PACKAGES: [&str; 1] = ["linux-sysctl-defaults"];
 
 #[test]
 fn a_layout_with_layers_and_a_directory_give_the_os_image_of_the_debian_packages() {
@@ -56,6 +65,48 @@ fn a_layout_with_layers_and_a_directory_give_the_os_image_of_the_debian_packages
         checks.equal("what a directory gives, initrd included", &built[1], &built[0]);
         checks.finish("bases")
     });
+}
+
+/// On BIOS, where the boot loader is made in the build, by the GRUB of the base; with its dracut, kernel and containerd.
+#[test]
+fn the_release_of_debian_before_that_of_the_definitions_installs_on_bios_and_starts() {
+    scenario("older-debian", |artifacts| {
+        let identity = Identity::load()?;
+        let medium = older_medium(&identity, artifacts)?;
+        let disk = Disk::empty_raw(artifacts.disk("node.img"), ByteSize::gib(32))?;
+        let live = steps::node("install", Firmware::Bios, "").disk(&disk).cdrom(&medium.full);
+        steps::install(&live, artifacts)?;
+        let machine = steps::node("first-boot", Firmware::Bios, "").disk(&disk);
+        let (vm, ssh) = steps::boot(&machine, &identity, artifacts)?;
+        let mut checks = Checks::default();
+        checks.contains("the release", &ssh.run("cat /etc/os-release")?, OLDER_SUITE);
+        node::check_document(&ssh, &Document::new("node-a"), &mut checks)?;
+        node::check_immutable(&ssh, &mut checks)?;
+        node::check_images(&ssh, &medium.release()?, "management", &mut checks)?;
+        checks.finish("a node of the older release")?;
+        drop(ssh);
+        vm.power_off(steps::SHUTDOWN_LIMIT)
+    });
+}
+
+/// The media of the definition with the older release. Their cache is their own: the shared one has the base that the other
+/// test here takes.
+fn older_medium(identity: &Identity, artifacts: &Artifacts) -> Result<Medium> {
+    let place = paths::e2e().join("older-debian-media");
+    let definition = medium::stage(&place.join("source"), &Document::new("node-a").to_json(identity))?;
+    let mut document: serde_yaml::Value = serde_yaml::from_slice(&fs::read(&definition)?)?;
+    document["packages"]["suite"] = OLDER_SUITE.into();
+    let include = document["base"]["debian"]["include"].as_sequence_mut();
+    include
+        .context("the definition includes packages")?
+        .retain(|package| package.as_str().is_none_or(|package| !NEWER_PACKAGES.contains(&package)));
+    fs::write(&definition, serde_yaml::to_string(&document)?)?;
+    let out = place.join("out");
+    let mut build = medium::build_command(&definition, &out, &place.join("cache"))?;
+    let ended = programs::run(&mut build, medium::BUILD_LIMIT)?;
+    artifacts.append("build.log", &ended.said())?;
+    ended.success("the build of the older release")?;
+    Medium::in_directory(&out)
 }
 
 /// The time stamp in the lock of the shared medium, in seconds since 1970.
