@@ -76,7 +76,8 @@ pub struct Join {
     pub agent_token: Option<Secret>,
     /// The node's name, if the configuration gives one.
     pub name: Option<String>,
-    /// Whether the node will answer for the address of the cluster, as one of its servers.
+    /// Whether the node will answer for the address in `server_url`, as one of the servers. With kubeadm the cluster tells its
+    /// servers the virtual address.
     pub carries_address: bool,
     /// The version that the node will run, if that is known.
     pub version: Option<Version>,
@@ -99,6 +100,7 @@ impl Join {
             agent_token,
             name: config.os.hostname.as_ref().map(ToString::to_string),
             carries_address: install.role == Role::Management
+                && distribution != Distribution::Kubeadm
                 && install.vip.is_none()
                 && install.vip_mode != Some(VipMode::Dhcp),
             version: None,

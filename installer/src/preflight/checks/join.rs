@@ -277,7 +277,7 @@ pub(super) fn witness(subject: &CheckSubject<'_>) -> CheckOutcome {
 pub(super) fn vip(subject: &CheckSubject<'_>) -> CheckOutcome {
     let (join, seen) = told!(seen(subject));
     if !join.carries_address {
-        return CheckOutcome::skipped("the node will not answer for the address in server_url");
+        return CheckOutcome::skipped("the node will not take the address in server_url for its own");
     }
     let members = told!(members(seen));
     let holder = members.iter().find_map(|member| {

@@ -291,10 +291,10 @@ fn a_node_that_joins_looks_for_its_cluster_and_leaves_the_cluster_s_address_alon
 
 #[test]
 fn a_node_that_joins_brings_the_token_of_its_role() {
-    let of = |role: &str, more: &str| {
+    let of_distribution = |distribution: &str, role: &str, more: &str| {
         let text = format!(
             "server_url: cluster.example.org\ntoken: hush-of-servers-0123\nos: {{hostname: node-2}}\n\
-             kubernetes: {{distribution: k3s, agent_token: hush-of-agents-0123}}\n\
+             kubernetes: {{distribution: {distribution}, agent_token: hush-of-agents-0123}}\n\
              install: {{mode: join, role: {role}{more}}}\n"
         );
         let intent = intent(&text);
@@ -302,6 +302,7 @@ fn a_node_that_joins_brings_the_token_of_its_role() {
         assert!(!format!("{intent:?}").contains("hush"));
         intent.join.unwrap()
     };
+    let of = |role: &str, more: &str| of_distribution("k3s", role, more);
     let text = |token: Option<model::config::Secret>| token.map(|token| token.expose().to_owned());
     for (role, token, agent_token) in [
         ("management", "hush-of-servers-0123", Some("hush-of-agents-0123")),
@@ -320,6 +321,7 @@ fn a_node_that_joins_brings_the_token_of_its_role() {
         assert_eq!(join.carries_address, role == "management");
     }
     assert!(!of("management", ", vip_mode: dhcp").carries_address);
+    assert!(!of_distribution("kubeadm", "management", "").carries_address, "the cluster tells it the address");
     let create = intent("token: hush-of-servers-0123\ninstall: {mode: create, profile: trial}\n");
     assert!(create.join.is_none());
 }
