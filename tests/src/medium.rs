@@ -26,6 +26,9 @@ use crate::programs;
 /// The path of the definition, relative to the workspace.
 pub const DEFINITION: &str = "configs/images/minimal.yaml";
 
+/// The path of the definition whose nodes are a cluster of upstream Kubernetes, relative to the workspace.
+pub const KUBERNETES_DEFINITION: &str = "configs/images/default.yaml";
+
 /// The other inputs of a build, relative to the workspace.
 const BUILD_INPUTS: [&str; 2] = ["configs", "overlays"];
 
@@ -66,6 +69,20 @@ impl Medium {
         ended.success("iso-builder build")?;
         let lock = fs::read(lock_file(&definition)).context("reading the lock file")?;
         files::write_atomically(&shared_lock(), &lock, 0o644)?;
+        Self::in_directory(&out)
+    }
+
+    /// As [`built`](Self::built), with a cache of their own: what they are made of is not that of the shared media.
+    pub fn built_apart(name: &str, stage: impl FnOnce(&Path) -> Result<PathBuf>) -> Result<Self> {
+        let place = paths::e2e().join("media-apart").join(name);
+        fs::create_dir_all(&place)?;
+        let _lock = lock(&place.join("lock"))?;
+        let definition = stage(&place.join("source"))?;
+        let out = place.join("out");
+        let mut build = build_command(&definition, &out, &place.join("cache"))?;
+        let ended = programs::run(&mut build, BUILD_LIMIT)?;
+        files::write_atomically(&place.join("build.log"), ended.said().as_bytes(), 0o644)?;
+        ended.success("iso-builder build")?;
         Self::in_directory(&out)
     }
 
@@ -142,7 +159,26 @@ fn shared_lock() -> PathBuf {
 /// the definition there. Its lock file is that of the other variants, else the existing one; never one that a user's
 /// own build left in the workspace.
 pub fn stage(directory: &Path, config: &Value) -> Result<PathBuf> {
-    let definition = directory.join(DEFINITION);
+    stage_definition(DEFINITION, directory, config)
+}
+
+/// As [`stage`], the default definition, with the release of Kubernetes that `make kubernetes` has built and without a
+/// configuration.
+pub fn stage_kubernetes(directory: &Path) -> Result<PathBuf> {
+    let release = paths::target().join("kubernetes");
+    if !release.exists() {
+        bail!("there is no {}; make kubernetes builds it", release.display());
+    }
+    let definition = stage_definition(KUBERNETES_DEFINITION, directory, &Value::Null)?;
+    let mut value: serde_yaml::Value = serde_yaml::from_slice(&fs::read(&definition)?)?;
+    value["kubernetes"]["artifacts"] = serde_yaml::to_value(fs::canonicalize(release)?)?;
+    value.as_mapping_mut().context("a definition")?.remove(EMBED_KEY);
+    fs::write(&definition, serde_yaml::to_string(&value)?)?;
+    Ok(definition)
+}
+
+fn stage_definition(definition: &str, directory: &Path, config: &Value) -> Result<PathBuf> {
+    let definition = directory.join(definition);
     let lock = lock_file(&definition);
     let known = [&shared_lock(), &lock].into_iter().find_map(|path| fs::read(path).ok());
     for source in BUILD_INPUTS {

@@ -91,7 +91,8 @@ pub fn collect(
     find(root, "grub-mkimage", &[MKIMAGE])?;
     let workplace = root.join(WORKPLACE);
     std::fs::create_dir(&workplace).with_context(|| format!("making {}", workplace.display()))?;
-    std::fs::write(workplace.join(CONFIG), CORE_CONFIG).context("writing the configuration of GRUB's core")?;
+    std::fs::write(workplace.join(CONFIG), CORE_CONFIG)
+        .context("writing the configuration of GRUB's core")?;
     let in_base = |name: &str| format!("/{WORKPLACE}/{name}");
     let core = |format: &str, prefix: &str, output: &str, options: &[&str], further: &[&str]| {
         let invocation = inside(&format!("/{MKIMAGE}"))
@@ -162,8 +163,8 @@ mod tests {
     fn a_missing_loader_is_named_with_every_place_that_was_searched() {
         let directory = tempfile::tempdir().unwrap();
         let recorder = Recorder::new(directory.path());
-        let error =
-            collect(directory.path(), directory.path(), &recorder, &|name| Invocation::new(name)).unwrap_err();
+        let error = collect(directory.path(), directory.path(), &recorder, &|name| Invocation::new(name))
+            .unwrap_err();
         let text = base::failure::render(&error);
         assert!(text.contains("no shimx64.efi") && text.contains("shimx64.efi.signed.latest"), "{text}");
     }

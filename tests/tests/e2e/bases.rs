@@ -13,7 +13,7 @@ use anyhow::{Context, Result};
 use base::digest::Digest;
 use base::size::ByteSize;
 use model::release::Purpose;
-use nqrust_tests::artifacts::{Artifacts, scenario};
+use nqrust_tests::artifacts::scenario;
 use nqrust_tests::builder::BuilderDirectory;
 use nqrust_tests::disk::Disk;
 use nqrust_tests::identity::Identity;
@@ -72,7 +72,7 @@ fn a_layout_with_layers_and_a_directory_give_the_os_image_of_the_debian_packages
 fn the_release_of_debian_before_that_of_the_definitions_installs_on_bios_and_starts() {
     scenario("older-debian", |artifacts| {
         let identity = Identity::load()?;
-        let medium = older_medium(&identity, artifacts)?;
+        let medium = older_medium(&identity)?;
         let disk = Disk::empty_raw(artifacts.disk("node.img"), ByteSize::gib(32))?;
         let live = steps::node("install", Firmware::Bios, "").disk(&disk).cdrom(&medium.full);
         steps::install(&live, artifacts)?;
@@ -89,24 +89,19 @@ fn the_release_of_debian_before_that_of_the_definitions_installs_on_bios_and_sta
     });
 }
 
-/// The media of the definition with the older release. Their cache is their own: the shared one has the base that the other
-/// test here takes.
-fn older_medium(identity: &Identity, artifacts: &Artifacts) -> Result<Medium> {
-    let place = paths::e2e().join("older-debian-media");
-    let definition = medium::stage(&place.join("source"), &Document::new("node-a").to_json(identity))?;
-    let mut document: serde_yaml::Value = serde_yaml::from_slice(&fs::read(&definition)?)?;
-    document["packages"]["suite"] = OLDER_SUITE.into();
-    let include = document["base"]["debian"]["include"].as_sequence_mut();
-    include
-        .context("the definition includes packages")?
-        .retain(|package| package.as_str().is_none_or(|package| !NEWER_PACKAGES.contains(&package)));
-    fs::write(&definition, serde_yaml::to_string(&document)?)?;
-    let out = place.join("out");
-    let mut build = medium::build_command(&definition, &out, &place.join("cache"))?;
-    let ended = programs::run(&mut build, medium::BUILD_LIMIT)?;
-    artifacts.append("build.log", &ended.said())?;
-    ended.success("the build of the older release")?;
-    Medium::in_directory(&out)
+/// The media of the definition with the older release.
+fn older_medium(identity: &Identity) -> Result<Medium> {
+    Medium::built_apart("older-debian", |directory| {
+        let definition = medium::stage(directory, &Document::new("node-a").to_json(identity))?;
+        let mut document: serde_yaml::Value = serde_yaml::from_slice(&fs::read(&definition)?)?;
+        document["packages"]["suite"] = OLDER_SUITE.into();
+        let include = document["base"]["debian"]["include"].as_sequence_mut();
+        include
+            .context("the definition includes packages")?
+            .retain(|package| package.as_str().is_none_or(|package| !NEWER_PACKAGES.contains(&package)));
+        fs::write(&definition, serde_yaml::to_string(&document)?)?;
+        Ok(definition)
+    })
 }
 
 /// The time stamp in the lock of the shared medium, in seconds since 1970.

@@ -321,7 +321,10 @@ fn a_node_that_joins_brings_the_token_of_its_role() {
         assert_eq!(join.carries_address, role == "management");
     }
     assert!(!of("management", ", vip_mode: dhcp").carries_address);
-    assert!(!of_distribution("kubeadm", "management", "").carries_address, "the cluster tells it the address");
+    assert!(
+        !of_distribution("kubeadm", "management", "").carries_address,
+        "the cluster tells it the address"
+    );
     let create = intent("token: hush-of-servers-0123\ninstall: {mode: create, profile: trial}\n");
     assert!(create.join.is_none());
 }

@@ -1,51 +1,39 @@
-//! A cluster of three machines, installed from one ISO with the configurations that `installer render` makes from one
-//! cluster file.
+//! Clusters of three machines, each installed from one ISO with the configurations that `installer render` makes from one
+//! cluster file: here of K3s or RKE2, in [`kubeadm`] of upstream Kubernetes.
 //!
 //! The ISO contains a distribution. Without a real one it is a stand-in program that records how it was started, and
 //! the test ends where Kubernetes would begin; with a real one (`NQRUST_K3S_BINARY` or `NQRUST_RKE2_DIR`, see
 //! `distribution`) it goes on until every node is Ready. Then only the build, and nodes whose images are not on the
 //! medium, need a network.
 
-use std::fs;
+mod kubeadm;
+mod machines;
+
 use std::net::SocketAddr;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use base::size::ByteSize;
 use model::config::Distribution;
-use nqrust_tests::artifacts::{Artifacts, scenario, scenario_alone};
+use nqrust_tests::artifacts::{scenario, scenario_alone};
 use nqrust_tests::deadline::Deadline;
 use nqrust_tests::disk::Disk;
 use nqrust_tests::distribution;
 use nqrust_tests::identity::Identity;
-use nqrust_tests::medium::{self, Medium};
+use nqrust_tests::medium;
 use nqrust_tests::node::{Checks, Document, MAC};
 use nqrust_tests::qemu::{Firmware, Machine, Vm};
 use nqrust_tests::ssh::Ssh;
 use nqrust_tests::wire::Wire;
-use nqrust_tests::{paths, programs, secrets, steps};
+use nqrust_tests::{secrets, steps};
 use serde_json::{Value, json};
 use testing::supervisor::{Authorities, Supervisor, SupervisorBehaviour};
 
+use self::machines::{Machines, Member, MemberNetwork, VIP, is_ready};
 use crate::bad_input::refused_in_vm;
-
-/// The virtual address of the cluster, in the network of the wire.
-const VIP: &str = "10.77.0.10";
 
 /// The time limit for pods of a real distribution to start, under emulation.
 const READY: Duration = Duration::from_secs(1800);
-
-/// One machine of the cluster.
-struct Member {
-    name: &'static str,
-    role: &'static str,
-    /// The last number of its address on the wire, and of its hardware addresses.
-    number: u8,
-}
 
 const MEMBERS: [Member; 3] = [
     Member { name: "node-1", role: "management", number: 11 },
@@ -53,28 +41,11 @@ const MEMBERS: [Member; 3] = [
     Member { name: "node-3", role: "witness", number: 13 },
 ];
 
-impl Member {
-    fn address(&self) -> String {
-        format!("10.77.0.{}", self.number)
-    }
-
-    fn mac(&self) -> String {
-        format!("52:54:00:77:00:{}", self.number)
-    }
-
-    /// The hardware address of the card by which the test logs in.
-    fn back_door(&self) -> String {
-        format!("52:54:00:77:01:{}", self.number)
-    }
-
-    fn machine(&self, purpose: &str, wire: &Wire) -> Result<Machine> {
-        let machine =
-            Machine::new(&format!("{}-{purpose}", self.name), Firmware::Bios).wire(&self.mac(), wire)?;
-        Ok(match distribution::real() {
-            // Images of a real distribution come from their registries.
-            Some(_) => machine.memory(ByteSize::gib(4)).network(&self.back_door()),
-            None => machine.isolated_network(&self.back_door(), ""),
-        })
+/// Images of a real distribution come from their registries.
+fn network() -> MemberNetwork {
+    match distribution::real() {
+        Some(_) => MemberNetwork::Outside,
+        None => MemberNetwork::Isolated,
     }
 }
 
@@ -83,21 +54,14 @@ impl Member {
 fn three_machines_of_a_cluster_file_become_its_nodes() {
     scenario_alone("cluster", |artifacts| {
         let identity = Identity::load()?;
-        let nodes = render(artifacts, &identity)?;
+        let kubernetes = json!({ "distribution": distribution::distribution().name() });
+        let nodes = machines::render(&MEMBERS, &kubernetes, artifacts, &identity)?;
+        let machines = Machines { members: &MEMBERS, network: network(), wire: Wire::lay()? };
         let medium = steps::medium_with_distribution()?;
-        let wire = Wire::lay()?;
-        let disks: Vec<_> = thread::scope(|scope| {
-            let install = |member: &'static Member| {
-                let (medium, nodes, wire) = (&medium, &nodes, &wire);
-                scope.spawn(move || {
-                    install(member, &nodes.join(format!("{}.yaml", member.name)), medium, wire, artifacts)
-                })
-            };
-            MEMBERS.iter().map(install).collect::<Vec<_>>().into_iter().map(joined).collect::<Result<_>>()
-        })?;
+        let disks = machines.install(&nodes, &medium, artifacts)?;
         // A machine ends with the thread that started it.
         let start =
-            |(member, disk): (&Member, &Disk)| member.machine("boot", &wire)?.disk(disk).start(artifacts);
+            |(member, disk): (&Member, &Disk)| machines.machine(member, "boot")?.disk(disk).start(artifacts);
         let started = MEMBERS.iter().zip(&disks).map(start).collect::<Result<Vec<_>>>()?;
         let log_in = |mut vm: Vm| -> Result<_> {
             let ssh = steps::log_in(&mut vm, &identity, artifacts)?;
@@ -123,81 +87,6 @@ fn three_machines_of_a_cluster_file_become_its_nodes() {
         secrets::search(&medium::logs("cluster"), &identity)?;
         secrets::search(artifacts.directory(), &identity)
     });
-}
-
-fn joined<T>(thread: thread::ScopedJoinHandle<'_, Result<T>>) -> Result<T> {
-    thread.join().unwrap_or_else(|_| bail!("a machine's thread panicked"))
-}
-
-/// Writes the cluster file and lets `installer` check it and render the configurations; returns their directory.
-fn render(artifacts: &Artifacts, identity: &Identity) -> Result<PathBuf> {
-    let file = artifacts.disk("cluster.yaml");
-    // It has secrets, which no log may contain.
-    fs::write(&file, cluster_file(identity).to_string())?;
-    fs::set_permissions(&file, fs::Permissions::from_mode(0o600))?;
-    let installer = paths::installer()?;
-    let mut validate = Command::new(&installer);
-    validate.args(["validate", "--cluster"]).arg(&file);
-    programs::run(&mut validate, steps::COMMAND_LIMIT)?.success("installer validate --cluster")?;
-    let nodes = artifacts.disk("nodes");
-    let mut render = Command::new(&installer);
-    render.args(["render", "--cluster"]).arg(&file).arg("-o").arg(&nodes);
-    programs::run(&mut render, steps::COMMAND_LIMIT)?.success("installer render")?;
-    Ok(nodes)
-}
-
-fn cluster_file(identity: &Identity) -> Value {
-    let pool = |role: &str| {
-        let members = MEMBERS.iter().filter(|member| member.role == role);
-        let machines: Vec<_> = members
-            .map(|member| {
-                let lab = json!({
-                    "name": "lab", "method": "dhcp", "interfaces": [{ "hw_addr": member.back_door() }],
-                });
-                json!({
-                    "hostname": member.name, "ip": member.address(), "macs": [member.mac()],
-                    "overrides": { "install": { "networks": [lab] } },
-                })
-            })
-            .collect();
-        json!({ "name": role, "role": role, "template": "vm", "machines": machines })
-    };
-    json!({
-        "scheme_version": 1,
-        "cluster": {
-            "name": "e2e",
-            "token": identity.token,
-            "os": {
-                "ssh_authorized_keys": [identity.public_key], "password": identity.password,
-                "dns_nameservers": ["192.0.2.53"], "ntp_servers": ["ntp1.example.org"],
-            },
-            "install": {
-                "automatic": true, "profile": "trial", "skipchecks": true, "vip": VIP,
-                "management_interface": {
-                    "method": "static", "subnet_mask": "255.255.255.0", "gateway": "10.77.0.1",
-                },
-            },
-            "kubernetes": { "distribution": distribution::distribution().name() },
-        },
-        "templates": { "vm": { "install": { "device": "/dev/vda" } } },
-        "pools": [pool("management"), pool("witness")],
-    })
-}
-
-/// Installs a member with its configuration on a volume; returns its disk.
-fn install(
-    member: &Member,
-    configuration: &Path,
-    medium: &Medium,
-    wire: &Wire,
-    artifacts: &Artifacts,
-) -> Result<Disk> {
-    let text = fs::read(configuration).with_context(|| format!("reading {}", configuration.display()))?;
-    let volume = steps::configuration_volume(member.name, &text, artifacts)?;
-    let disk = Disk::empty(artifacts.disk(&format!("{}.qcow2", member.name)), ByteSize::gib(32))?;
-    let live = member.machine("install", wire)?.disk(&disk).disk(&volume).cdrom(&medium.full);
-    steps::install(&live, artifacts).with_context(|| format!("installing {}", member.name))?;
-    Ok(disk)
 }
 
 #[test]
@@ -309,19 +198,6 @@ fn wait_until_ready(ssh: &Ssh) -> Result<()> {
         Ok(MEMBERS.iter().all(|member| node(member).is_some_and(|node| is_ready(node, member))).then_some(()))
     };
     Deadline::after(READY).poll("three nodes that are Ready", ready)
-}
-
-/// Whether a Node of the API (core/v1) is Ready and has the member's role.
-fn is_ready(node: &Value, member: &Member) -> bool {
-    let any = |list: &Value, wanted: &[(&str, &str)]| {
-        let fits = |entry: &Value| wanted.iter().all(|(key, value)| entry[*key] == *value);
-        list.as_array().is_some_and(|list| list.iter().any(fits))
-    };
-    let label = format!("node-role.harvesterhci.io/{}", member.role);
-    let taint = [("key", "node-role.kubernetes.io/etcd"), ("value", "true"), ("effect", "NoExecute")];
-    any(&node["status"]["conditions"], &[("type", "Ready"), ("status", "True")])
-        && node["metadata"]["labels"][label] == "true"
-        && any(&node["spec"]["taints"], &taint) == (member.role == "witness")
 }
 
 #[test]

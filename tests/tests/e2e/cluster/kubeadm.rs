@@ -1,0 +1,151 @@
+//! Three machines become a cluster of upstream Kubernetes from one full ISO, without a network but their own, and are one again after each
+//! was powered off.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use nqrust_tests::artifacts::{Artifacts, scenario_alone};
+use nqrust_tests::deadline::Deadline;
+use nqrust_tests::disk::Disk;
+use nqrust_tests::identity::Identity;
+use nqrust_tests::medium::{self, Medium};
+use nqrust_tests::node::Checks;
+use nqrust_tests::qemu::Vm;
+use nqrust_tests::ssh::Ssh;
+use nqrust_tests::wire::Wire;
+use nqrust_tests::{secrets, steps};
+use serde_json::{Value, json};
+
+use super::machines::{Machines, Member, MemberNetwork, VIP, is_ready, render};
+
+const MEMBERS: [Member; 3] = [
+    Member { name: "node-1", role: "management", number: 11 },
+    Member { name: "node-2", role: "witness", number: 12 },
+    Member { name: "node-3", role: "worker", number: 13 },
+];
+
+/// From the logins of three machines under emulation to three nodes that are Ready.
+const READY: Duration = Duration::from_secs(2400);
+
+/// On every medium of the default definition.
+const IMAGE: &str = "localhost/nqrust/busybox:1";
+
+const KUBECTL: &str = "sudo -n kubectl --kubeconfig /etc/kubernetes/admin.conf";
+
+#[test]
+#[ignore = "three machines with Kubernetes at once: `make soak` runs it"]
+fn three_machines_become_a_cluster_of_kubeadm_and_are_one_again_after_a_restart() {
+    scenario_alone("cluster-kubeadm", |artifacts| {
+        let identity = Identity::load()?;
+        let kubernetes = json!({ "distribution": "kubeadm", "timing": "relaxed" });
+        let nodes = render(&MEMBERS, &kubernetes, artifacts, &identity)?;
+        let medium = Medium::built_apart("kubernetes", medium::stage_kubernetes)?;
+        let machines =
+            Machines { members: &MEMBERS, network: MemberNetwork::IsolatedServers, wire: Wire::lay()? };
+        let disks = machines.install(&nodes, &medium, artifacts)?;
+        for boot in ["first-boot", "restart"] {
+            let mut booted = boot_all(&machines, &disks, boot, &identity, artifacts)?;
+            wait_until_ready(&booted[0].1)?;
+            let mut checks = Checks::default();
+            for (member, (vm, ssh)) in MEMBERS.iter().zip(&mut booted) {
+                check(member, ssh, &mut checks)?;
+                vm.qmp.screendump(&artifacts.path(&format!("{}-{boot}.png", member.name)))?;
+                steps::collect_logs(ssh, artifacts, &format!("{}-{boot}", member.name))?;
+            }
+            checks.finish("the nodes of the cluster")?;
+            run_pod(&booted[0].1, &format!("pod-{boot}"))?;
+            for (vm, ssh) in booted {
+                drop(ssh);
+                vm.power_off(steps::SHUTDOWN_LIMIT)?;
+            }
+        }
+        secrets::search(artifacts.directory(), &identity)
+    });
+}
+
+fn boot_all(
+    machines: &Machines,
+    disks: &[Disk],
+    boot: &str,
+    identity: &Identity,
+    artifacts: &Artifacts,
+) -> Result<Vec<(Vm, Ssh)>> {
+    // A machine ends with the thread that started it.
+    let start =
+        |(member, disk): (&Member, &Disk)| machines.machine(member, boot)?.disk(disk).start(artifacts);
+    let started = machines.members.iter().zip(disks).map(start).collect::<Result<Vec<_>>>()?;
+    let log_in = |mut vm: Vm| {
+        let ssh = steps::log_in(&mut vm, identity, artifacts)?;
+        Ok((vm, ssh))
+    };
+    started.into_iter().map(log_in).collect()
+}
+
+/// Waits until the API lists every member as Ready and as what it shall be; nodes of before a restart are Ready for some time
+/// without being it, so their kubelets have to have said so since.
+fn wait_until_ready(ssh: &Ssh) -> Result<()> {
+    let since = ssh.run("date --utc +%Y-%m-%dT%H:%M:%SZ")?;
+    let renewed = |member: &Member, leases: &Value| {
+        let lease =
+            leases["items"].as_array()?.iter().find(|lease| lease["metadata"]["name"] == member.name)?;
+        Some(lease["spec"]["renewTime"].as_str()? > since.trim())
+    };
+    let list = |what: &str| -> Result<Value> {
+        let listed = ssh.run(&format!("{KUBECTL} get {what} --output json || true"))?;
+        Ok(serde_json::from_str(&listed).unwrap_or_default())
+    };
+    let ready = || {
+        let (nodes, leases) = (list("nodes")?, list("leases --namespace kube-node-lease")?);
+        let nodes = nodes["items"].as_array().cloned().unwrap_or_default();
+        let node = |member: &Member| nodes.iter().find(|node| node["metadata"]["name"] == member.name);
+        let is = |member: &Member| {
+            node(member).is_some_and(|node| is_ready(node, member)) && renewed(member, &leases) == Some(true)
+        };
+        Ok(MEMBERS.iter().all(is).then_some(()))
+    };
+    Deadline::after(READY).poll("three nodes that are Ready", ready)
+}
+
+fn check(member: &Member, ssh: &Ssh, checks: &mut Checks) -> Result<()> {
+    let name = member.name;
+    let management = member.role == "management";
+    let addresses = ssh.run("ip -4 -brief address show dev mgmt-br")?;
+    checks.contains(&format!("{name}: the bridge"), &addresses, &format!("{}/24", member.address()));
+    let has_vip = addresses.contains(&format!("{VIP}/32"));
+    checks.equal(&format!("{name}: has the virtual address"), has_vip, management);
+    // The authorities' keys are where certificates are made, and nowhere else.
+    let has_key = ssh.succeeds("sudo -n test -e /etc/kubernetes/pki/ca.key")?;
+    checks.equal(&format!("{name}: has the authority's key"), has_key, management);
+    let is_member = ssh.succeeds("sudo -n test -d /var/lib/etcd/member")?;
+    checks.equal(&format!("{name}: is a member of etcd"), is_member, member.role != "worker");
+    let state = || {
+        let told = ssh.run("sudo -n installer status || true")?;
+        Ok((told.contains("READY") && !told.contains("NOT READY")).then_some(()))
+    };
+    Deadline::after(steps::COMMAND_LIMIT)
+        .poll("the node's own word that it is ready", state)
+        .with_context(|| format!("the status of {name}"))
+}
+
+/// Runs a pod of a preloaded image on the worker and reads what it says.
+fn run_pod(ssh: &Ssh, name: &str) -> Result<()> {
+    let overrides = json!({ "spec": { "nodeSelector": { "kubernetes.io/hostname": "node-3" } } });
+    ssh.run(&format!(
+        "{KUBECTL} run {name} --image {IMAGE} --image-pull-policy Never --restart Never --overrides '{overrides}' \
+         --command -- /bin/busybox echo it-runs"
+    ))?;
+    let phase = || {
+        let phase = ssh.run(&format!("{KUBECTL} get pod {name} --output jsonpath={{.status.phase}}"))?;
+        match phase.trim() {
+            "Succeeded" => Ok(Some(())),
+            "Failed" => bail!("{}", ssh.run(&format!("{KUBECTL} describe pod {name}"))?),
+            _ => Ok(None),
+        }
+    };
+    Deadline::after(READY).poll("a pod of a preloaded image", phase)?;
+    let said = ssh.run(&format!("{KUBECTL} logs {name}"))?;
+    if said.trim() != "it-runs" {
+        bail!("the pod {name} said {said:?}");
+    }
+    Ok(())
+}
