@@ -14,12 +14,16 @@ fn is_relaxed(node: &ClusterNode<'_>) -> bool {
 
 /// kubeadm's own limits (`Timeouts` of its documents). Its defaults suit machines that pull images quickly.
 pub(super) fn timeouts(node: &ClusterNode<'_>) -> Value {
-    let (long, short, discovery) =
-        if is_relaxed(node) { ("20m0s", "10m0s", "2m0s") } else { ("10m0s", "4m0s", "1m0s") };
+    let (long, short, call, discovery) = if is_relaxed(node) {
+        ("20m0s", "10m0s", "10m0s", "2m0s")
+    } else {
+        ("10m0s", "4m0s", "2m0s", "1m0s")
+    };
     json!({
         "controlPlaneComponentHealthCheck": long,
         "kubeletHealthCheck": short,
-        "kubernetesAPICall": "2m0s",
+        // Also how long the first API server of a cluster may take until it answers.
+        "kubernetesAPICall": call,
         "etcdAPICall": short,
         "tlsBootstrap": long,
         // A token that the cluster does not know takes as long to be told; the unit tries again.
