@@ -70,10 +70,11 @@ pub(super) enum Undo {
     Kubelet,
 }
 
-/// Phases of `kubeadm init` after which other nodes know of the cluster.
-const PUBLISHING: &str = "--skip-phases=upload-config,upload-certs,mark-control-plane,bootstrap-token,kubelet-finalize,addon,show-join-command";
-/// Those before.
-const STARTING: &str = "--skip-phases=preflight,certs,kubeconfig,etcd,control-plane,kubelet-start,wait-control-plane,show-join-command";
+// `kubeadm init` in three runs: each skips the phases of the others. Not every phase that runs alone takes a document.
+const STARTING: &str = "--skip-phases=wait-control-plane,upload-config,upload-certs,mark-control-plane,bootstrap-token,kubelet-finalize,addon,show-join-command";
+const WAITING: &str = "--skip-phases=preflight,certs,kubeconfig,etcd,control-plane,kubelet-start,upload-config,upload-certs,mark-control-plane,bootstrap-token,kubelet-finalize,addon,show-join-command";
+/// The phases after which other nodes know of the cluster.
+const PUBLISHING: &str = "--skip-phases=preflight,certs,kubeconfig,etcd,control-plane,kubelet-start,wait-control-plane,show-join-command";
 
 const fn kubeadm(
     name: &'static str,
@@ -115,11 +116,13 @@ const MARK: JoinStep = kubeadm(
 const WAIT: JoinStep = own("wait", "Waiting for the control plane", JoinAction::AwaitApi);
 
 const FIRST: &[JoinStep] = &[
-    kubeadm(CONTROL_PLANE, "Starting the control plane", &[&["init", PUBLISHING]], "init", Undo::Reset),
+    kubeadm(CONTROL_PLANE, "Starting the control plane", &[&["init", STARTING]], "init", Undo::Reset),
+    // A step of its own: on a slow machine it may end before the API server answers, which must not begin again.
+    kubeadm("api", "Waiting for the API server", &[&["init", WAITING]], "init", Undo::Nothing),
     kubeadm(
         "publish",
         "Letting other nodes join",
-        &[&["init", STARTING, "--upload-certs"]],
+        &[&["init", PUBLISHING, "--upload-certs"]],
         "init",
         Undo::Nothing,
     ),
