@@ -271,11 +271,12 @@ pub fn check_images(ssh: &Ssh, release: &Release, role: &str, checks: &mut Check
     }
     let pinned = r#"'labels."io.cri-containerd.pinned"==pinned'"#;
     let pinned = ssh.run(&format!("sudo -n ctr -n k8s.io images ls -q {pinned}"))?;
-    checks.equal("the list of pinned images", pinned, listed);
     let checked = ssh.run("sudo -n ctr -n k8s.io images check")?;
     for name in &names {
         let line = checked.lines().find(|line| line.starts_with(name)).unwrap_or_default();
         checks.contains(&format!("the check of {name}"), line, " complete (");
+        // Not so the names that containerd's CRI plug-in adds, which are digests: one that is pinned is enough for it.
+        checks.that(&format!("{name} is pinned"), pinned.lines().any(|line| line == *name));
     }
     checks.that(
         "the installer's own check of the images passes",
