@@ -16,6 +16,7 @@ pub mod identity;
 pub mod images;
 pub mod installed;
 pub mod medium;
+pub mod native_cluster;
 pub mod node;
 pub mod paths;
 pub mod programs;

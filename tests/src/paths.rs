@@ -3,7 +3,7 @@
 use std::env;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 
 /// The root of the workspace.
 #[must_use]
@@ -23,6 +23,13 @@ pub fn target() -> PathBuf {
 #[must_use]
 pub fn e2e() -> PathBuf {
     target().join("e2e")
+}
+
+/// What tests keep in the user's cache, as the Makefile does.
+pub fn cache() -> Result<PathBuf> {
+    let variable = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let cache = variable("XDG_CACHE_HOME").or_else(|| variable("HOME").map(|home| home.join(".cache")));
+    Ok(cache.context("there is neither XDG_CACHE_HOME nor HOME")?.join("nqrust"))
 }
 
 /// The `installer` for images; `NQRUST_INSTALLER` names another.

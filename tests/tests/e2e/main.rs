@@ -15,6 +15,7 @@ mod install_bios;
 mod install_registry;
 mod install_uefi;
 mod keep;
+mod kubernetes;
 mod mirror;
 mod node_console;
 mod power_cut;

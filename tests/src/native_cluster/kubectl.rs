@@ -1,0 +1,68 @@
+//! kubectl as the administrator of the cluster runs it: on the switch, at the virtual address.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use super::{KubernetesRelease, Switch};
+use crate::programs::{self, ProgramOutput};
+
+/// The time limit of one call.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// The access to one cluster.
+#[derive(Debug)]
+pub struct Kubectl<'a> {
+    switch: &'a Switch,
+    program: PathBuf,
+    access: PathBuf,
+}
+
+impl<'a> Kubectl<'a> {
+    /// kubectl of `release` with the kubeconfig at `access`.
+    #[must_use]
+    pub fn new(switch: &'a Switch, release: &KubernetesRelease, access: PathBuf) -> Self {
+        Self { switch, program: release.program("kubectl"), access }
+    }
+
+    /// Runs it with these arguments, successful or not.
+    pub fn call(&self, arguments: &[&str], input: &str) -> Result<ProgramOutput> {
+        let mut command = self.switch.command(&self.program.display().to_string());
+        command.arg("--kubeconfig").arg(&self.access).args(arguments).env("HOME", "/nonexistent");
+        programs::run_with_input(&mut command, input.as_bytes(), LIMIT)
+    }
+
+    /// The output of a call, which has to succeed.
+    pub fn run(&self, arguments: &[&str]) -> Result<String> {
+        self.call(arguments, "")?.success(&format!("kubectl {}", arguments.join(" ")))
+    }
+
+    /// An object, or a list of objects.
+    pub fn get(&self, arguments: &[&str]) -> Result<Value> {
+        let all: Vec<&str> =
+            ["get", "--output", "json"].into_iter().chain(arguments.iter().copied()).collect();
+        let told = self.call(&all, "")?;
+        let words =
+            || format!("kubectl {} ended with {} and said {:?}", all.join(" "), told.code, told.said());
+        serde_json::from_str(&told.stdout).with_context(words)
+    }
+
+    /// Applies a manifest.
+    pub fn apply(&self, manifest: &Value) -> Result<()> {
+        self.call(&["apply", "--filename", "-"], &manifest.to_string())?.success("kubectl apply").map(drop)
+    }
+
+    /// The objects of a list, or none while the API does not answer.
+    pub fn list(&self, arguments: &[&str]) -> Vec<Value> {
+        let listed = self.get(arguments).unwrap_or_default();
+        listed["items"].as_array().cloned().unwrap_or_default()
+    }
+
+    /// The kubeconfig of the administrator.
+    pub fn write_access(&self, content: &str) -> Result<()> {
+        fs::write(&self.access, content).with_context(|| format!("writing {}", self.access.display()))
+    }
+}

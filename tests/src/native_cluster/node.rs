@@ -1,0 +1,225 @@
+//! One node: namespaces that are started and switched off as a machine is, around files that last.
+
+use std::fs;
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use model::config::Role;
+
+use super::control_groups::ControlGroups;
+use super::{BaseTree, KubernetesRelease, OsLayer, Switch, adapt};
+use crate::deadline::Deadline;
+use crate::paths;
+use crate::programs::{self, ProgramOutput};
+
+const START: &str = include_str!("start_node.sh");
+/// Enters control groups, whose directories come before `--`, and becomes the program behind it.
+const IN_GROUPS: &str =
+    r#"while [ "$1" != -- ]; do echo $$ >"$1/cgroup.procs"; shift; done; shift; exec "$@""#;
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+/// From power on until units can be started.
+const START_LIMIT: Duration = Duration::from_secs(60);
+/// The time limit of one command.
+const LIMIT: Duration = Duration::from_secs(120);
+/// Until the services of a node have ended.
+const OFF_LIMIT: Duration = Duration::from_secs(20);
+/// Documents for kubeadm, from the root.
+const KUBEADM: &str = "etc/nqrust/kubeadm";
+
+/// What a node is made of, and where it is.
+#[derive(Clone, Debug)]
+pub struct NodePlace {
+    pub name: String,
+    pub role: Role,
+    pub address: Ipv4Addr,
+    /// Of its network card.
+    pub hardware_address: String,
+    /// Its files that last, and its log.
+    pub directory: PathBuf,
+}
+
+/// A node that is switched on; dropping it is a power cut.
+#[derive(Debug)]
+pub struct NativeNode {
+    place: NodePlace,
+    holder: Child,
+    /// Its first process, as the host counts.
+    first: u32,
+    groups: ControlGroups,
+}
+
+impl NodePlace {
+    /// Gives the node its document, as an install does. What it had before is lost.
+    pub fn install(&self, document: &str) -> Result<()> {
+        if self.directory.exists() {
+            fs::remove_dir_all(&self.directory)
+                .with_context(|| format!("emptying {}", self.directory.display()))?;
+        }
+        let oem = self.directory.join("oem");
+        base::files::make_directory(&oem, 0o700)?;
+        let id = base::digest::Digest::of(format!("{} {document}", self.name).as_bytes()).to_string();
+        fs::write(oem.join("machine-id"), format!("{}\n", &id[..32]))?;
+        base::files::write_atomically(&oem.join("node.yaml"), document.as_bytes(), 0o600)
+    }
+
+    /// Switches the node on; nothing of Kubernetes runs yet.
+    pub fn start(&self, switch: &Switch, base: &BaseTree, layer: &OsLayer) -> Result<NativeNode> {
+        let groups = ControlGroups::make(&format!("nqrust-{}-{}", std::process::id(), self.name))?;
+        let log = fs::File::options().create(true).append(true).open(self.directory.join("start.log"))?;
+        let mut start = Command::new("setpriv");
+        start
+            .args(["--pdeathsig", "KILL", "sh", "-euc", IN_GROUPS, "sh"])
+            .args(groups.directories())
+            .arg("--");
+        start.args([
+            "unshare",
+            "--fork",
+            "--kill-child",
+            "--mount",
+            "--uts",
+            "--ipc",
+            "--net",
+            "--pid",
+            "--cgroup",
+        ]);
+        start
+            .args(["sh", "-euc", START, "start_node.sh"])
+            .arg(&self.directory)
+            .arg(layer.path())
+            .arg(base.path());
+        start.arg(paths::installer()?).arg(self.address.to_string());
+        start.env_clear().env("PATH", PATH).env("HOME", "/root");
+        let mounts = self.directory.join("control-groups");
+        fs::write(&mounts, groups.mounts())?;
+        start.stdin(fs::File::open(mounts)?).stdout(log.try_clone()?).stderr(log);
+        let holder = start.spawn().context("making the namespaces of a node")?;
+        let mut node = NativeNode { place: self.clone(), holder, first: 0, groups };
+        let deadline = Deadline::after(START_LIMIT);
+        node.first = deadline.poll("the first process", || node.first_process())?;
+        let port = format!("port-{}", self.name);
+        deadline.poll("a network namespace", || {
+            Ok(switch.connect(&port, node.first, &self.hardware_address).is_ok().then_some(()))
+        })?;
+        deadline
+            .poll("the start of a node", || {
+                if let Some(status) = node.holder.try_wait()? {
+                    bail!("it ended: {status}");
+                }
+                Ok(node.succeeds("test -e /run/booted").then_some(()))
+            })
+            .with_context(|| format!("{} said: {}", self.name, self.said()))?;
+        node.adapt()?;
+        Ok(node)
+    }
+
+    /// What the start of the node said.
+    fn said(&self) -> String {
+        fs::read_to_string(self.directory.join("start.log")).unwrap_or_default()
+    }
+}
+
+impl NativeNode {
+    #[must_use]
+    pub fn place(&self) -> &NodePlace {
+        &self.place
+    }
+
+    /// The child of `unshare`, once it is there.
+    fn first_process(&mut self) -> Result<Option<u32>> {
+        if let Some(status) = self.holder.try_wait()? {
+            bail!("the node ended at once: {status}: {}", self.place.said());
+        }
+        let id = self.holder.id();
+        let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap_or_default();
+        Ok(children.split_whitespace().next().and_then(|child| child.parse().ok()))
+    }
+
+    fn adapt(&self) -> Result<()> {
+        let documents = Path::new("/proc").join(self.first.to_string()).join("root").join(KUBEADM);
+        for name in ["init", "join", "etcd"] {
+            let path = documents.join(format!("{name}.yaml"));
+            if path.exists() {
+                let text = adapt::kubeadm_documents(&fs::read_to_string(&path)?)?;
+                fs::write(&path, text)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A program on the node, with its environment and in its control groups.
+    #[must_use]
+    pub fn command(&self, program: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-euc", IN_GROUPS, "sh"]).args(self.groups.processes()).arg("--");
+        command.args(["nsenter", "--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup"]);
+        command.arg(format!("--target={}", self.first)).args(["--", program]);
+        command.env_clear().env("PATH", PATH).env("HOME", "/root").env("CONTAINERD_NAMESPACE", "k8s.io");
+        command
+    }
+
+    /// Runs a line of shell on the node, successful or not.
+    pub fn call(&self, line: &str) -> Result<ProgramOutput> {
+        programs::run(self.command("sh").args(["-c", line]), LIMIT)
+    }
+
+    /// The output of a line of shell, which has to succeed.
+    pub fn run(&self, line: &str) -> Result<String> {
+        self.call(line)?.success(&format!("{}: {line}", self.place.name))
+    }
+
+    #[must_use]
+    pub fn succeeds(&self, line: &str) -> bool {
+        self.call(line).is_ok_and(|ended| ended.code == 0)
+    }
+
+    /// Puts the images of the node's role into its store, as an install does.
+    pub fn seed(&self, release: &KubernetesRelease, further: &[&Path]) -> Result<()> {
+        self.run("systemctl start containerd")?;
+        Deadline::after(LIMIT).poll("containerd", || Ok(self.succeeds("ctr version").then_some(())))?;
+        for archive in release.archives_for(self.place.role)?.into_iter().chain(further.iter().copied()) {
+            // zstd passes on what is not compressed.
+            let mut import = self.command("sh");
+            import.args(["-c", "zstd --decompress --stdout --force | ctr images import -"]);
+            let bytes = fs::read(archive).with_context(|| format!("reading {}", archive.display()))?;
+            programs::run_with_input(&mut import, &bytes, LIMIT)?
+                .success(&format!("importing {}", archive.display()))?;
+        }
+        Ok(())
+    }
+
+    /// Starts what the node's document has enabled, as the last part of a boot.
+    pub fn start_units(&self) -> Result<()> {
+        self.run("systemctl start containerd; cd /etc/systemd/system/multi-user.target.wants; for unit in *; do systemctl start $unit; done")
+            .map(drop)
+    }
+
+    /// What a unit said.
+    #[must_use]
+    pub fn log(&self, unit: &str) -> String {
+        fs::read_to_string(self.place.directory.join(format!("var/log/units/{unit}.service.log")))
+            .unwrap_or_default()
+    }
+
+    /// Cuts the power. Files stay as they are.
+    pub fn power_off(self) -> NodePlace {
+        self.place.clone()
+    }
+}
+
+impl Drop for NativeNode {
+    fn drop(&mut self) {
+        // With its first process every other of the node ends; the rest fails only if they have ended.
+        let _ = Command::new("kill").args(["-KILL", &self.first.to_string()]).status();
+        let _ = self.holder.kill();
+        let _ = self.holder.wait();
+        let first = PathBuf::from(format!("/proc/{}", self.first));
+        let ended =
+            Deadline::after(OFF_LIMIT).poll("the end of a node", || Ok((!first.exists()).then_some(())));
+        if let Err(error) = ended {
+            eprintln!("{}: {error:#}", self.place.name);
+        }
+    }
+}

@@ -1,0 +1,52 @@
+#!/bin/sh
+# Makes the node's tree of files out of its parts and becomes its first process: as the firmware, the kernel and the initrd of a
+# machine do. Runs in new namespaces, but still sees the files of the host.
+#   start_node.sh DIRECTORY OS-LAYER DEBIAN-TREE INSTALLER ADDRESS
+# The control groups' file systems are a line each on standard input: directory, type and options.
+set -eu
+node=$1 layer=$2 debian=$3 installer=$4 address=$5
+root=$node/root
+# /etc and whatever else is on the root file system is new at every boot; /var and /oem last.
+rm -rf "$node/changes" "$node/work"
+mkdir -p "$root" "$node/changes" "$node/work" "$node/oem" "$node"/var/lib "$node"/var/log "$node"/var/tmp "$node"/var/cache
+ln -sfn /run "$node/var/run"
+mount -t overlay overlay -o "lowerdir=$layer:$debian,upperdir=$node/changes,workdir=$node/work" "$root"
+mkdir -p "$root/oem" "$root/boot" "$root/lib/modules"
+mount --bind "$node/var" "$root/var"
+mount --bind "$node/oem" "$root/oem"
+# kubeadm reads how the kernel was built.
+mount --bind /boot "$root/boot"
+if [ -d /lib/modules ]; then mount --bind /lib/modules "$root/lib/modules"; fi
+mount -t proc proc "$root/proc"
+mount -t sysfs sysfs "$root/sys"
+mount --rbind /dev "$root/dev"
+mount -t tmpfs -o mode=755 tmpfs "$root/run"
+mount -t tmpfs tmpfs "$root/tmp"
+while read -r directory type options; do
+  [ "$type" = tmpfs ] || mkdir -p "$root/sys/fs/cgroup/$directory"
+  mount -t "$type" -o "$options" cgroup "$root/sys/fs/cgroup/$directory"
+done
+if [ -e "$root/sys/fs/cgroup/cgroup.controllers" ]; then
+  mkdir "$root/sys/fs/cgroup/services"
+  echo $$ >"$root/sys/fs/cgroup/services/cgroup.procs"
+  sed 's/[a-z]*/+&/g' "$root/sys/fs/cgroup/cgroup.controllers" >"$root/sys/fs/cgroup/cgroup.subtree_control"
+fi
+"$installer" apply --config "$root/oem/node.yaml" --root "$root"
+hostname "$(cat "$root/etc/hostname")"
+ip link set lo up
+until ip link show mgmt-br >/dev/null 2>&1; do sleep 0.05; done
+ip address add "$address/24" dev mgmt-br
+ip link set mgmt-br up
+cd "$root"
+mkdir -p mnt
+mount --make-rprivate /
+pivot_root . mnt
+umount -l /mnt
+mount --make-rshared /
+# The network's own settings; those of all nodes are the host's.
+sysctl --quiet --load /usr/lib/sysctl.d/51-kubeadm.conf
+systemd-tmpfiles --create /usr/lib/tmpfiles.d/kubeadm.conf
+mkdir -p /etc/kubernetes
+mount --bind /var/lib/nqrust/kubernetes/etc /etc/kubernetes
+touch /run/booted
+exec tini -g -- sleep infinity

@@ -1,0 +1,88 @@
+//! A management node is lost, and comes back as a new one; then all lose their power at once.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use nqrust_tests::deadline::Deadline;
+
+use super::cluster::{TestCluster, is_ready};
+use super::figures::Figures;
+use super::members::voters;
+
+/// Until somebody else answers for the virtual address and takes a write. The documentation says about four seconds.
+const TAKEN_OVER: Duration = Duration::from_secs(30);
+/// Until the cluster notices that a node is gone.
+const NOTICED: Duration = Duration::from_secs(120);
+
+/// Cuts the power of the node that answers for the virtual address, and writes. Returns its name.
+pub(super) fn lose_holder(cluster: &mut TestCluster, figures: &mut Figures<'_>) -> Result<String> {
+    let lost = cluster.holder()?;
+    write(cluster, "before")?;
+    figures.say(&format!("{lost} answers for the virtual address"))?;
+    cluster.switch_off(&lost)?;
+    let begun = Instant::now();
+    Deadline::after(TAKEN_OVER)
+        .poll("a write without the lost node", || Ok(write(cluster, "without").ok()))?;
+    figures
+        .say(&format!("{:.1} s from the power cut to the first good write", begun.elapsed().as_secs_f64()))?;
+    let holder = cluster.holder()?;
+    ensure!(holder != lost, "{lost} is off and still holds the address");
+    let kept = cluster.kubectl().get(&["configmap", "before"])?;
+    ensure!(kept["data"]["written"] == "before", "what was written before is {kept}");
+    figures.done("the virtual address has moved")?;
+    Ok(lost)
+}
+
+/// A write, by a client that gives up after two seconds.
+fn write(cluster: &TestCluster, name: &str) -> Result<()> {
+    let content = format!("--from-literal=written={name}");
+    let kubectl = cluster.kubectl();
+    let ended = kubectl.call(&["create", "configmap", name, &content, "--request-timeout=2s"], "")?;
+    // An answer that was lost on its way is no failure of the write.
+    if ended.code != 0 && ended.stderr.contains("AlreadyExists") {
+        return Ok(());
+    }
+    ended.success("kubectl create").map(drop)
+}
+
+/// Installs the lost node again; another one is the one that has created the cluster now.
+pub(super) fn install_again(cluster: &mut TestCluster, lost: &str, figures: &mut Figures<'_>) -> Result<()> {
+    Deadline::after(NOTICED).poll("the loss of a node being noticed", || {
+        let nodes = cluster.kubectl().list(&["nodes"]);
+        let gone = nodes.iter().any(|node| node["metadata"]["name"] == lost && !is_ready(node));
+        Ok(gone.then_some(()))
+    })?;
+    figures.done("the cluster has noticed the loss")?;
+    let other = if lost == "node-1" { "node-2" } else { "node-1" };
+    cluster.render(other)?;
+    cluster.install(lost)?;
+    figures.done(&format!("{lost} is installed again"))?;
+    let before = voters(cluster.node("node-3")?)?;
+    ensure!(before == ["node-1", "node-2", "node-3"], "etcd counted {before:?} before the node came back");
+    cluster.node(lost)?.start_units()?;
+    cluster.await_joined(lost)?;
+    cluster.await_ready(&[lost])?;
+    figures.done(&format!("{lost} has joined again under its name"))
+}
+
+/// Cuts the power of all nodes, and starts them with what they have.
+pub(super) fn restart_all(cluster: &mut TestCluster, figures: &mut Figures<'_>) -> Result<()> {
+    let names: Vec<String> = cluster.places().iter().map(|place| place.name.clone()).collect();
+    for name in &names {
+        cluster.switch_off(name)?;
+    }
+    for name in &names {
+        cluster.switch_on(name)?;
+        cluster.node(name)?.start_units()?;
+    }
+    figures.done("all nodes were off and are on again")?;
+    Deadline::after(NOTICED).poll("a write after the power cut", || Ok(write(cluster, "after").ok()))?;
+    figures.done("the first good write after the power cut")?;
+    for name in &names {
+        cluster.await_joined(name)?;
+    }
+    cluster.await_ready(&names.iter().map(String::as_str).collect::<Vec<_>>())?;
+    super::members::check(cluster)?;
+    super::traffic::check(cluster)?;
+    figures.done("members and pods after the power cut")
+}

@@ -1,0 +1,62 @@
+//! What the run measures: seconds of each part, and memory of the nodes' processes. They are told, never judged.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use anyhow::Result;
+use nqrust_tests::artifacts::Artifacts;
+
+use super::cluster::TestCluster;
+
+/// Resident memory of each process of a node: KiB and name. Programs in pods are counted as those outside.
+const PROCESSES: &str = "ps -e -o rss=,comm=";
+
+pub(super) struct Figures<'a> {
+    artifacts: &'a Artifacts,
+    begun: Instant,
+    last: Instant,
+}
+
+impl<'a> Figures<'a> {
+    pub(super) fn new(artifacts: &'a Artifacts) -> Self {
+        Self { artifacts, begun: Instant::now(), last: Instant::now() }
+    }
+
+    /// Tells that a part is done, and how long it took.
+    pub(super) fn done(&mut self, part: &str) -> Result<()> {
+        let took = self.last.elapsed();
+        self.last = Instant::now();
+        self.say(&format!("{:6.1} s  {part}", took.as_secs_f64()))
+    }
+
+    /// A line behind the seconds since the start.
+    pub(super) fn say(&self, line: &str) -> Result<()> {
+        let line = format!("{:6.1}  {line}\n", self.begun.elapsed().as_secs_f64());
+        eprint!("{line}");
+        self.artifacts.append("figures.txt", &line)
+    }
+
+    /// Tells the resident memory of each node's processes, in MB.
+    pub(super) fn memory(&mut self, cluster: &TestCluster) -> Result<()> {
+        for node in cluster.running() {
+            let mut programs: BTreeMap<String, u64> = BTreeMap::new();
+            for line in node.run(PROCESSES)?.lines() {
+                let mut words = line.split_whitespace();
+                let (Some(Ok(size)), Some(name)) = (words.next().map(str::parse::<u64>), words.next()) else {
+                    continue;
+                };
+                *programs.entry(name.to_owned()).or_default() += size;
+            }
+            let mut programs: Vec<_> = programs.into_iter().map(|(name, size)| (size / 1000, name)).collect();
+            programs.sort_by(|one, other| other.cmp(one));
+            let sum: u64 = programs.iter().map(|(size, _)| size).sum();
+            let told: Vec<_> = programs
+                .iter()
+                .filter(|(size, _)| *size > 3)
+                .map(|(size, name)| format!("{name} {size}"))
+                .collect();
+            self.say(&format!("{}: {sum} MB: {}", node.place().name, told.join(", ")))?;
+        }
+        self.done("memory")
+    }
+}
