@@ -147,7 +147,7 @@ test: ## The short loop: format, lints, all tests without a machine, then one in
 	$(COUNT)
 
 .PHONY: e2e
-e2e: setup binaries ## The other tests in virtual machines; prints the slowest.
+e2e: setup binaries kubernetes ## The other tests in virtual machines and the cluster on namespaces; prints the slowest.
 	@start=$$SECONDS; rm -f $(TARGET)/e2e/seconds; \
 	$(E2E) --skip install_uefi:: 2>&1 | tee $(TARGET)/test.log; \
 	echo 'the slowest, in seconds:'; sort -rn $(TARGET)/e2e/seconds | head -n 10; \
@@ -178,7 +178,7 @@ bench: ## Measure builds, an install and the network server, or only PARTS; writ
 # machines, which takes a machine for itself, is part of it. Power cuts and faults of the unit tests come in their long
 # form, with other random numbers each time.
 .PHONY: soak
-soak: setup ## Run the end-to-end tests ROUNDS times (10 unless set); stops at the first failure.
+soak: setup kubernetes ## Run the end-to-end tests ROUNDS times (10 unless set); stops at the first failure.
 	$(MAKE) binaries PROFILE=release
 	for round in $$(seq $(or $(ROUNDS),10)); do \
 	  echo "round $$round"; \

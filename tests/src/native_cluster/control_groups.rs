@@ -12,6 +12,8 @@ use crate::deadline::Deadline;
 /// How long the kernel may take to see that the last process of a group is gone.
 const REMOVE_LIMIT: Duration = Duration::from_secs(20);
 
+/// Before the number of the process whose node it is.
+const PREFIX: &str = "nqrust-e2e-";
 /// The group of the services of a node where control groups are version 2; `start_node.sh` makes it.
 const SERVICES: &str = "services";
 
@@ -32,11 +34,14 @@ pub(super) struct ControlGroups {
 }
 
 impl ControlGroups {
-    /// Makes groups called `name`; groups of that name that a killed run left are taken over.
-    pub(super) fn make(name: &str) -> Result<Self> {
+    /// Makes groups for the node `node` of this process. Those of processes that were killed are removed.
+    pub(super) fn make(node: &str) -> Result<Self> {
         let hierarchies = mounted(&fs::read_to_string("/proc/self/mountinfo")?);
         ensure!(!hierarchies.is_empty(), "this machine has no control groups mounted");
-        let groups = Self { hierarchies, name: name.to_owned() };
+        for hierarchy in &hierarchies {
+            remove_left(&hierarchy.mounted)?;
+        }
+        let groups = Self { hierarchies, name: format!("{PREFIX}{}-{node}", std::process::id()) };
         for directory in groups.directories() {
             fs::create_dir_all(&directory).with_context(|| format!("making {}", directory.display()))?;
             for file in ["cpuset.cpus", "cpuset.mems"] {
@@ -86,6 +91,18 @@ impl Drop for ControlGroups {
             }
         }
     }
+}
+
+/// Removes groups of runs that are over. One that another run removes at the same time is gone as well.
+fn remove_left(mounted: &Path) -> Result<()> {
+    for entry in fs::read_dir(mounted).with_context(|| format!("reading {}", mounted.display()))? {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        let process = name.strip_prefix(PREFIX).and_then(|rest| rest.split('-').next());
+        if process.is_some_and(|process| !Path::new("/proc").join(process).exists()) {
+            drop(remove(&mounted.join(&name)));
+        }
+    }
+    Ok(())
 }
 
 /// Removes a group and those below it; all of them are empty.

@@ -67,7 +67,7 @@ impl NodePlace {
 
     /// Switches the node on; nothing of Kubernetes runs yet.
     pub fn start(&self, switch: &Switch, base: &BaseTree, layer: &OsLayer) -> Result<NativeNode> {
-        let groups = ControlGroups::make(&format!("nqrust-{}-{}", std::process::id(), self.name))?;
+        let groups = ControlGroups::make(&self.name)?;
         let log = fs::File::options().create(true).append(true).open(self.directory.join("start.log"))?;
         let mut start = Command::new("setpriv");
         start
@@ -90,7 +90,9 @@ impl NodePlace {
             .arg(&self.directory)
             .arg(layer.path())
             .arg(base.path());
-        start.arg(paths::installer()?).arg(self.address.to_string());
+        start
+            .arg(paths::installer()?)
+            .args([self.address, Switch::ADMINISTRATOR].map(|address| address.to_string()));
         start.env_clear().env("PATH", PATH).env("HOME", "/root");
         let mounts = self.directory.join("control-groups");
         fs::write(&mounts, groups.mounts())?;

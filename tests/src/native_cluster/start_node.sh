@@ -1,10 +1,10 @@
 #!/bin/sh
 # Makes the node's tree of files out of its parts and becomes its first process: as the firmware, the kernel and the initrd of a
 # machine do. Runs in new namespaces, but still sees the files of the host.
-#   start_node.sh DIRECTORY OS-LAYER DEBIAN-TREE INSTALLER ADDRESS
+#   start_node.sh DIRECTORY OS-LAYER DEBIAN-TREE INSTALLER ADDRESS GATEWAY
 # The control groups' file systems are a line each on standard input: directory, type and options.
 set -eu
-node=$1 layer=$2 debian=$3 installer=$4 address=$5
+node=$1 layer=$2 debian=$3 installer=$4 address=$5 gateway=$6
 root=$node/root
 # /etc and whatever else is on the root file system is new at every boot; /var and /oem last.
 rm -rf "$node/changes" "$node/work"
@@ -37,6 +37,7 @@ ip link set lo up
 until ip link show mgmt-br >/dev/null 2>&1; do sleep 0.05; done
 ip address add "$address/24" dev mgmt-br
 ip link set mgmt-br up
+ip route add default via "$gateway"
 cd "$root"
 mkdir -p mnt
 mount --make-rprivate /

@@ -183,8 +183,14 @@ impl TestCluster {
         })
     }
 
-    /// Cuts the power of a node.
-    pub(super) fn switch_off(&mut self, name: &str) -> Result<()> {
+    /// Cuts the power of a node. Nothing of what its processes send at their end reaches the others.
+    pub(super) fn cut_off(&mut self, name: &str) -> Result<()> {
+        self.switch.plug(&format!("port-{name}"), false)?;
+        self.switch_off(name)
+    }
+
+    /// Ends all processes of a node.
+    fn switch_off(&mut self, name: &str) -> Result<()> {
         let index = self.nodes.iter().position(|node| node.place().name == name);
         drop(self.nodes.remove(index.with_context(|| format!("{name} is off"))?));
         Ok(())
@@ -270,10 +276,16 @@ fn copy_logs(from: &Path, to: &Path) -> Result<()> {
         .map(drop)
 }
 
-/// Whether a Node of the API (core/v1) is Ready.
+/// Whether a Node of the API (core/v1) is Ready, and whether it takes pods by now.
 pub(super) fn is_ready(node: &Value) -> bool {
-    let conditions = node["status"]["conditions"].as_array().cloned().unwrap_or_default();
-    conditions.iter().any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
+    let any = |list: &Value, fits: &dyn Fn(&Value) -> bool| {
+        list.as_array().is_some_and(|list| list.iter().any(fits))
+    };
+    let is_new =
+        |taint: &Value| taint["key"].as_str().is_some_and(|key| key.starts_with("node.kubernetes.io/"));
+    any(&node["status"]["conditions"], &|condition| {
+        condition["type"] == "Ready" && condition["status"] == "True"
+    }) && !any(&node["spec"]["taints"], &is_new)
 }
 
 fn hardware_address(last: u8) -> String {

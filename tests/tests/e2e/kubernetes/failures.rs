@@ -19,8 +19,8 @@ pub(super) fn lose_holder(cluster: &mut TestCluster, figures: &mut Figures<'_>) 
     let lost = cluster.holder()?;
     write(cluster, "before")?;
     figures.say(&format!("{lost} answers for the virtual address"))?;
-    cluster.switch_off(&lost)?;
     let begun = Instant::now();
+    cluster.cut_off(&lost)?;
     Deadline::after(TAKEN_OVER)
         .poll("a write without the lost node", || Ok(write(cluster, "without").ok()))?;
     figures
@@ -69,7 +69,7 @@ pub(super) fn install_again(cluster: &mut TestCluster, lost: &str, figures: &mut
 pub(super) fn restart_all(cluster: &mut TestCluster, figures: &mut Figures<'_>) -> Result<()> {
     let names: Vec<String> = cluster.places().iter().map(|place| place.name.clone()).collect();
     for name in &names {
-        cluster.switch_off(name)?;
+        cluster.cut_off(name)?;
     }
     for name in &names {
         cluster.switch_on(name)?;

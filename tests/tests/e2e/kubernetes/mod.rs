@@ -58,7 +58,7 @@ fn parts(cluster: &mut TestCluster, figures: &mut Figures<'_>) -> Result<()> {
     figures.done("pods and their service reach each other")?;
     figures.memory(cluster)?;
     let lost = failures::lose_holder(cluster, figures)?;
-    refusals::check(cluster, &lost)?;
+    refusals::check(cluster)?;
     figures.done("what the cluster refuses")?;
     failures::install_again(cluster, &lost, figures)?;
     members::check(cluster)?;
