@@ -11,6 +11,7 @@ mod documents;
 mod etcd;
 mod kubectl;
 mod member;
+mod name_servers;
 mod objects;
 mod run;
 mod state;

@@ -12,6 +12,7 @@ use super::documents::{JoinSecrets, complete};
 use super::etcd;
 use super::kubectl::{ADMIN, await_api, kubectl, locally};
 use super::member::JoiningNode;
+use super::name_servers;
 use super::objects;
 use super::state::{JoinRecord, RecordFile};
 use super::steps::{CONTROL_PLANE, JoinAction, JoinStep, JoinedPart, Undo, steps};
@@ -236,6 +237,7 @@ impl Joining<'_> {
                 self.administrate(&words).map(drop).context("giving the node its role")
             }
             JoinAction::ForgetKeys => self.forget_keys(),
+            JoinAction::SpreadNames => self.spread_names(),
             JoinAction::Cordon => {
                 let kubeconfig = if below(self.root, ADMIN).exists() { ADMIN } else { KUBELET_ACCESS };
                 let cordon = kubectl(&["--kubeconfig", kubeconfig, "cordon", name]);
@@ -306,6 +308,17 @@ impl Joining<'_> {
                 "Install this machine with another role; or delete the node {other} first, if it is gone: kubectl delete node {other}"
             ))
             .into())
+    }
+
+    /// Name servers that all run on one node are started again, which puts them on several.
+    fn spread_names(&self) -> Result<()> {
+        let listed =
+            self.administrate(&name_servers::LIST).context("looking for the cluster's name servers")?;
+        let Some(deployment) = name_servers::gathered(&listed)? else { return Ok(()) };
+        let deployment = format!("deployment/{deployment}");
+        self.administrate(&["rollout", "restart", &deployment, "--namespace", "kube-system"])
+            .map(drop)
+            .context("starting the cluster's name servers again")
     }
 
     /// What a witness needs is etcd's certificate and the kubelet's: whoever takes the machine gets no key of the cluster.

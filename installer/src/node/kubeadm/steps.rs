@@ -53,6 +53,8 @@ pub(super) enum JoinAction {
     LabelWitness,
     /// Removes what lets a witness act for the cluster.
     ForgetKeys,
+    /// Starts the cluster's name servers again where all of them are on one node.
+    SpreadNames,
     /// Keeps pods away until somebody lets them in.
     Cordon,
 }
@@ -114,6 +116,7 @@ const MARK: JoinStep = kubeadm(
     Undo::Nothing,
 );
 const WAIT: JoinStep = own("wait", "Waiting for the control plane", JoinAction::AwaitApi);
+const NAMES: JoinStep = own("names", "Spreading the cluster's name servers", JoinAction::SpreadNames);
 
 const FIRST: &[JoinStep] = &[
     kubeadm(CONTROL_PLANE, "Starting the control plane", &[&["init", STARTING]], "init", Undo::Reset),
@@ -130,7 +133,7 @@ const FIRST: &[JoinStep] = &[
 ];
 /// The step after which the node holds a cluster.
 pub(super) const CONTROL_PLANE: &str = "control-plane";
-const SERVER: &[JoinStep] = &[PREFLIGHT, PREPARE, KUBELET, MEMBERS, ETCD, BOOTSTRAP, MARK, WAIT];
+const SERVER: &[JoinStep] = &[PREFLIGHT, PREPARE, KUBELET, MEMBERS, ETCD, BOOTSTRAP, MARK, WAIT, NAMES];
 const AGENT: &[JoinStep] = &[PREFLIGHT, KUBELET, BOOTSTRAP];
 /// etcd alone: the node joins as one without a control plane, because the kubelet of a control plane asks an API server on its own
 /// node. Whether it may is known before it is registered.
@@ -156,7 +159,7 @@ const WITNESS: &[JoinStep] = &[
     own("forget-keys", "Removing the keys of the authorities", JoinAction::ForgetKeys),
 ];
 /// An agent that becomes a server.
-const PROMOTION: &[JoinStep] = &[PREPARE, MEMBERS, ETCD, MARK, WAIT];
+const PROMOTION: &[JoinStep] = &[PREPARE, MEMBERS, ETCD, MARK, WAIT, NAMES];
 const CORDON: JoinStep = own("cordon", "Cordoning the node", JoinAction::Cordon);
 
 /// The steps of a node that was nothing before, or, with `promoted`, an agent.

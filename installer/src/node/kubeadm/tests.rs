@@ -23,6 +23,8 @@ struct Programs {
     /// What `kubectl get nodes` finds.
     witnesses: &'static str,
     documents: Mutex<Vec<String>>,
+    /// What `kubectl get deployments,pods` finds.
+    name_servers: &'static str,
     /// The virtual address that the cluster tells.
     vip: &'static str,
 }
@@ -53,6 +55,10 @@ impl Runner for Programs {
         }
         Ok(match display {
             nodes if nodes.contains("get nodes") => self.witnesses.into(),
+            names if names.contains("get deployments,pods") => match self.name_servers {
+                "" => "{}".into(),
+                listed => listed.into(),
+            },
             facts if facts.contains("get configmap") => {
                 format!(r#"{{"data": {{"vip": "{}"}}}}"#, self.vip).into()
             }
@@ -228,6 +234,21 @@ fn a_default_node_is_promoted_by_its_document_and_nothing_else_changes_what_it_i
         fs::write(below(root.path(), "/oem/node.yaml"), &document).unwrap();
         let told = base::failure::render(&run(root.path(), &Programs::default(), &mut |_| {}).unwrap_err());
         assert!(told.contains("is a management node of its cluster and cannot become"), "{told}");
+    }
+}
+
+#[test]
+fn a_further_control_plane_starts_name_servers_again_that_are_all_on_one_node() {
+    let gathered = r#"{"items": [{"kind": "Deployment", "metadata": {"name": "coredns"}},
+        {"kind": "Pod", "spec": {"nodeName": "node-9"}}, {"kind": "Pod", "spec": {"nodeName": "node-9"}}]}"#;
+    let restarts = |document: &str, name_servers| {
+        let asked = whole(node(document).path(), &Programs { name_servers, ..Programs::default() }).unwrap();
+        asked.iter().filter(|run| run.contains("rollout restart deployment/coredns")).count()
+    };
+    assert_eq!(restarts(&join("management"), gathered), 1);
+    assert_eq!(restarts(&join("management"), ""), 0);
+    for document in [create(), join("witness"), join("worker")] {
+        assert_eq!(restarts(&document, gathered), 0, "{document}");
     }
 }
 
