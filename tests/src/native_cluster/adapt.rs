@@ -45,3 +45,34 @@ fn replaced(text: &str, known: &str, new: &str) -> Result<String> {
     ensure!(text.matches(known).count() == 1, "{known:?} is not in this text once:\n{text}");
     Ok(text.replace(known, new))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn documents_that_are_not_as_expected_are_no_documents_of_nodes() {
+        let documents = r#"{"kind": "InitConfiguration", "nodeRegistration": {"taints": []}}
+---
+{"kind": "KubeletConfiguration", "cgroupDriver": "systemd", "maxPods": 200}
+"#;
+        let adapted = kubeadm_documents(documents).unwrap();
+        for part in [
+            r#""cgroupDriver":"cgroupfs""#,
+            r#""failCgroupV1":false"#,
+            r#""maxPods":200"#,
+            "SystemVerification",
+        ] {
+            assert!(adapted.contains(part), "{adapted}");
+        }
+        assert!(kubeadm_documents(&documents.replace("systemd", "cgroupfs")).is_err());
+        let containerd = "  sandbox_image = \"pause\"\n  SystemdCgroup = true\n";
+        let adapted = system_file("etc/containerd/config.toml", containerd).unwrap();
+        assert!(
+            adapted.contains("SystemdCgroup = false") && adapted.contains("restrict_oom_score_adj"),
+            "{adapted}"
+        );
+        assert!(system_file("etc/containerd/config.toml", "").is_err());
+        assert_eq!(system_file("etc/other", containerd).unwrap(), containerd);
+    }
+}

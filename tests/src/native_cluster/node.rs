@@ -204,11 +204,6 @@ impl NativeNode {
         fs::read_to_string(self.place.directory.join(format!("var/log/units/{unit}.service.log")))
             .unwrap_or_default()
     }
-
-    /// Cuts the power. Files stay as they are.
-    pub fn power_off(self) -> NodePlace {
-        self.place.clone()
-    }
 }
 
 impl Drop for NativeNode {

@@ -168,7 +168,13 @@ impl TestCluster {
 
     /// Starts a node with what it has; its units wait.
     pub(super) fn switch_on(&mut self, name: &str) -> Result<()> {
-        let node = self.place(name)?.start(&self.switch, &self.base, &self.layer)?;
+        self.switch_on_at(name, self.place(name)?.address)
+    }
+
+    /// The same with another address.
+    pub(super) fn switch_on_at(&mut self, name: &str, address: Ipv4Addr) -> Result<()> {
+        let place = NodePlace { address, ..self.place(name)?.clone() };
+        let node = place.start(&self.switch, &self.base, &self.layer)?;
         self.nodes.push(node);
         Ok(())
     }

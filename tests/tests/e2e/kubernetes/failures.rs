@@ -1,8 +1,9 @@
 //! A management node is lost, and comes back as a new one; then all lose their power at once.
 
+use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use nqrust_tests::deadline::Deadline;
 
 use super::cluster::{TestCluster, is_ready};
@@ -13,6 +14,13 @@ use super::members::voters;
 const TAKEN_OVER: Duration = Duration::from_secs(30);
 /// Until the cluster notices that a node is gone.
 const NOTICED: Duration = Duration::from_secs(120);
+
+/// Until a step of a join is told.
+const BEGUN: Duration = Duration::from_secs(60);
+/// A step of a join, before the one in which etcd takes the node for a member.
+const BREAKING_OFF: &str = "Starting the kubelet";
+/// An address that no node has.
+const MOVED: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 41);
 
 /// Cuts the power of the node that answers for the virtual address, and writes. Returns its name.
 pub(super) fn lose_holder(cluster: &mut TestCluster, figures: &mut Figures<'_>) -> Result<String> {
@@ -53,6 +61,8 @@ pub(super) fn install_again(cluster: &mut TestCluster, lost: &str, figures: &mut
         Ok(gone.then_some(()))
     })?;
     figures.done("the cluster has noticed the loss")?;
+    super::traffic::check_name(cluster, "node-4").context("names without the lost node")?;
+    figures.done("pods find names without the lost node")?;
     let other = if lost == "node-1" { "node-2" } else { "node-1" };
     cluster.render(other)?;
     cluster.install(lost)?;
@@ -60,9 +70,31 @@ pub(super) fn install_again(cluster: &mut TestCluster, lost: &str, figures: &mut
     let before = voters(cluster.node("node-3")?)?;
     ensure!(before == ["node-1", "node-2", "node-3"], "etcd counted {before:?} before the node came back");
     cluster.node(lost)?.start_units()?;
+    break_off(cluster, lost, other)?;
+    figures.done("the only API server has ended while a node joins")?;
     cluster.await_joined(lost)?;
     cluster.await_ready(&[lost])?;
     figures.done(&format!("{lost} has joined again under its name"))
+}
+
+/// Ends the API server of `other`, the only one, when `joining` is about to become a member.
+fn break_off(cluster: &TestCluster, joining: &str, other: &str) -> Result<()> {
+    Deadline::after(BEGUN).poll("the middle of a join", || {
+        Ok(cluster.node(joining)?.log("nqrust-kubeadm").contains(BREAKING_OFF).then_some(()))
+    })?;
+    cluster.node(other)?.run("pkill -KILL --exact kube-apiserver").map(drop)
+}
+
+/// Starts a member of etcd with an address that the others do not know, as with a lease that was lost.
+fn move_away(cluster: &mut TestCluster, name: &str) -> Result<()> {
+    let known = cluster.place(name)?.address;
+    cluster.switch_on_at(name, MOVED)?;
+    cluster.node(name)?.start_units()?;
+    let told = format!("this node joined its cluster as {known} and has another address now");
+    Deadline::after(BEGUN).poll("the complaint about an address that has changed", || {
+        Ok(cluster.node(name)?.log("nqrust-kubeadm").contains(&told).then_some(()))
+    })?;
+    cluster.cut_off(name)
 }
 
 /// Cuts the power of all nodes, and starts them with what they have.
@@ -71,6 +103,7 @@ pub(super) fn restart_all(cluster: &mut TestCluster, figures: &mut Figures<'_>) 
     for name in &names {
         cluster.cut_off(name)?;
     }
+    move_away(cluster, "node-3")?;
     for name in &names {
         cluster.switch_on(name)?;
         cluster.node(name)?.start_units()?;

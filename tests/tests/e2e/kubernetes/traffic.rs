@@ -123,7 +123,7 @@ pub(super) fn check(cluster: &TestCluster) -> Result<()> {
                 other.node.as_str(),
             );
         }
-        for url in [format!("http://{service}/"), format!("http://{NAME}.default.svc.cluster.local/")] {
+        for url in [format!("http://{service}/"), by_name()] {
             let told = visit(cluster, pod, &url)?;
             checks.that(&format!("{url} from {}: {told:?}", pod.node), expected.contains(&told.trim()));
         }
@@ -136,6 +136,17 @@ pub(super) fn check(cluster: &TestCluster) -> Result<()> {
         );
     }
     checks.finish("the network of the pods")
+}
+
+/// Checks that a pod on the node `name` finds the service by its name.
+pub(super) fn check_name(cluster: &TestCluster, name: &str) -> Result<()> {
+    let pods = serving(cluster);
+    let pod = pods.iter().find(|pod| pod.node == name).with_context(|| format!("{name} has no pod"))?;
+    visit(cluster, pod, &by_name()).map(drop)
+}
+
+fn by_name() -> String {
+    format!("http://{NAME}.default.svc.cluster.local/")
 }
 
 /// The pods that are ready, by their nodes; none if one is on a node that takes none.
