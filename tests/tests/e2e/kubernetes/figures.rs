@@ -30,6 +30,7 @@ impl<'a> Figures<'a> {
     }
 
     /// A line behind the seconds since the start.
+    #[allow(clippy::print_stderr)]
     pub(super) fn say(&self, line: &str) -> Result<()> {
         let line = format!("{:6.1}  {line}\n", self.begun.elapsed().as_secs_f64());
         eprint!("{line}");
