@@ -108,7 +108,7 @@ fn memory(name: &str, kibibytes: u64) -> Figure {
 }
 
 #[allow(clippy::cast_precision_loss)]
-fn mebibytes(bytes: u64) -> f64 {
+pub(crate) fn mebibytes(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 20)
 }
 
@@ -338,7 +338,7 @@ pub(crate) fn run_seed(medium: &OsStr, to: &Path) -> Result<ProgramCost> {
 }
 
 /// Runs a program to its end and samples its memory.
-fn timed(mut command: Command) -> Result<ProgramCost> {
+pub(crate) fn timed(mut command: Command) -> Result<ProgramCost> {
     let name = command.get_program().to_string_lossy().into_owned();
     let began = Instant::now();
     let mut child = command

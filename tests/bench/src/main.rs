@@ -1,5 +1,5 @@
-//! `make bench`: figures of builds, of a validation, of a plan, of customising, of an install, of container images and
-//! of the network server, each beside a baseline measured in the same run.
+//! `make bench`: figures of builds, of a validation, of a plan, of customising, of an install, of container images, of
+//! the network server and of formats of the OS image, each beside a baseline measured in the same run.
 //!
 //! Prints a table and writes `target/bench.json`. A figure that misses its limit is marked; the exit code is 1 then.
 //! Arguments select the parts that are measured; without any, all are.
@@ -11,6 +11,7 @@ mod figure;
 mod images;
 mod install;
 mod netboot;
+mod os_image;
 mod plan;
 mod release;
 mod serve;
@@ -43,7 +44,8 @@ fn main() -> ExitCode {
 }
 
 /// The parts, in the order in which they are measured.
-const PARTS: [&str; 8] = ["builds", "install", "images", "validate", "plan", "customize", "serve", "netboot"];
+const PARTS: [&str; 9] =
+    ["builds", "install", "images", "validate", "plan", "customize", "serve", "netboot", "os-image"];
 
 /// Measures the named parts; returns whether every figure keeps its limit.
 fn measure(parts: &[String]) -> Result<bool> {
@@ -88,6 +90,15 @@ fn measure_into(figures: &mut Vec<Figure>, parts: &[String]) -> Result<()> {
     }
     if wanted("netboot") {
         figures.extend(netboot::measure(&artifacts)?);
+    }
+    if wanted("os-image") {
+        if nix::unistd::geteuid().is_root() {
+            figures.extend(os_image::measure(&artifacts)?);
+        } else {
+            let left_out =
+                "the part os-image is left out: only root can mount images and empty the kernel's cache";
+            writeln!(stderr(), "{left_out}").context("saying what is left out")?;
+        }
     }
     Ok(())
 }
