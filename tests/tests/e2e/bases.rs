@@ -67,8 +67,20 @@ fn a_layout_with_layers_and_a_directory_give_the_os_image_of_the_debian_packages
     });
 }
 
+#[test]
+fn the_release_of_debian_before_that_of_the_definitions_still_builds() {
+    scenario("older-debian-build", |_| {
+        let medium = older_medium(&Identity::load()?)?;
+        let mut checks = Checks::default();
+        let told = os_release(&medium.full.with_extension("").display().to_string())?;
+        checks.contains("the release of the OS image", &told, OLDER_SUITE);
+        checks.finish("the media of the older release")
+    });
+}
+
 /// On BIOS, where the boot loader is made in the build, by the GRUB of the base; with its dracut, kernel and containerd.
 #[test]
+#[ignore = "an install and a boot more: `make soak` runs it"]
 fn the_release_of_debian_before_that_of_the_definitions_installs_on_bios_and_starts() {
     scenario("older-debian", |artifacts| {
         let identity = Identity::load()?;
@@ -87,6 +99,13 @@ fn the_release_of_debian_before_that_of_the_definitions_installs_on_bios_and_sta
         drop(ssh);
         vm.power_off(steps::SHUTDOWN_LIMIT)
     });
+}
+
+/// `os-release` in the OS image of the build whose files begin with `name`.
+fn os_release(name: &str) -> Result<String> {
+    let mut read = Command::new("unsquashfs");
+    read.arg("-cat").arg(format!("{name}-rootfs.squashfs")).arg("usr/lib/os-release");
+    Ok(programs::run(&mut read, UNPACK)?.success("unsquashfs")?)
 }
 
 /// The media of the definition with the older release.
