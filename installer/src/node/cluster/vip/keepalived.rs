@@ -69,6 +69,9 @@ impl VirtualRouter {
     ///
     /// A node holds the address only while its own API server is ready, which asks etcd too. The certificate is not checked, for
     /// the check never leaves the node. It runs as a user without rights, and without the proxies of the system.
+    ///
+    /// A cable that is out does not count by itself (`dont_track_primary`): a node alone is still its cluster, and goes on to be
+    /// administered by its address; one of several loses etcd's majority with its cable, and so the check.
     pub(crate) fn configuration(&self) -> String {
         let Self { vip, device, .. } = self;
         let (id, priority) = (self.id(), self.priority());
@@ -95,6 +98,7 @@ vrrp_script api_server {{
 
 vrrp_instance cluster {{
     interface {device}
+    dont_track_primary
     state BACKUP
     nopreempt
     virtual_router_id {id}
