@@ -14,7 +14,7 @@ mod traffic;
 
 use anyhow::{Result, bail};
 use nix::unistd::geteuid;
-use nqrust_tests::artifacts::{Artifacts, scenario_alone};
+use nqrust_tests::artifacts::{Artifacts, scenario};
 
 use self::cluster::TestCluster;
 use self::figures::Figures;
@@ -28,7 +28,7 @@ fn nodes_join_a_cluster_that_goes_on_without_one_of_them() {
         );
         return;
     }
-    scenario_alone("kubernetes", |artifacts| {
+    scenario("kubernetes", |artifacts| {
         let mut figures = Figures::new(artifacts);
         let outcome = run(artifacts, &mut figures);
         if outcome.is_err() {
