@@ -6,7 +6,7 @@ use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
 use ring::hmac;
 use serde_json::{Value, json};
 
-use crate::supervisor::{Reply, Request};
+use crate::api_exchange::{Reply, Request};
 
 /// What the double has where a real cluster has encrypted keys. Nobody is to ask for it.
 pub const KEYS: &str = "hush-of-authorities";

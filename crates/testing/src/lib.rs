@@ -9,6 +9,7 @@
     missing_debug_implementations
 )]
 
+mod api_exchange;
 pub mod cases;
 pub mod documents;
 pub mod elf;

@@ -22,6 +22,7 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig, ServerConnection, StreamOwned};
 use serde_json::{Value, json};
 
+use crate::api_exchange::{Reply, Request};
 use crate::kubeadm_cluster::KubeadmCluster;
 
 /// Longer than any test waits.
@@ -271,39 +272,6 @@ fn tls(authorities: &Authorities) -> Result<ServerConfig> {
 
 fn chain(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>> {
     Ok(CertificateDer::pem_slice_iter(pem).collect::<Result<_, _>>()?)
-}
-
-/// What is asked, and by whom.
-pub(crate) struct Request {
-    pub(crate) method: String,
-    pub(crate) path: String,
-    pub(crate) authorization: String,
-    /// The kind of answer that is wanted.
-    pub(crate) accept: String,
-    /// Whether a client certificate came along.
-    certified: bool,
-}
-
-pub(crate) struct Reply {
-    status: u16,
-    kind: &'static str,
-    body: Vec<u8>,
-}
-
-impl Reply {
-    pub(crate) fn text(status: u16, body: impl Into<Vec<u8>>) -> Self {
-        Self { status, kind: "text/plain", body: body.into() }
-    }
-
-    pub(crate) fn json(value: &Value) -> Self {
-        Self { status: 200, kind: "application/json", body: value.to_string().into_bytes() }
-    }
-
-    /// As Kubernetes writes errors.
-    pub(crate) fn error(status: u16, message: &str) -> Self {
-        let value = json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "message": message, "code": status });
-        Self { status, ..Self::json(&value) }
-    }
 }
 
 impl Shared {
