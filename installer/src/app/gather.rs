@@ -404,7 +404,7 @@ mod tests {
             let gathering = Gathering { file: Some(file), ignore_command_line: true, ..Gathering::default() };
             let media =
                 prepare(directory.path().to_str(), gathering, &Progress::silent(), &mut |_| {}).unwrap();
-            assert_eq!(media.combined.config.kubernetes.distribution, runs, "{text}");
+            assert_eq!(media.combined.config.kubernetes.distribution(), runs, "{text}");
         }
     }
 

@@ -198,7 +198,7 @@ pub fn plan(
 /// has none.
 fn check_distribution(config: &InstallConfig, release: &Release) -> Result<(), Failure> {
     let Some(brought) = release.distribution() else { return Ok(()) };
-    let wanted = config.kubernetes.distribution;
+    let wanted = config.kubernetes.distribution();
     if config.install.mode == Mode::Install || brought == wanted {
         return Ok(());
     }

@@ -295,7 +295,7 @@ fn a_node_of_another_distribution_than_the_medium_brings_is_refused() {
         let release = Release { containerd, distribution, ..release() };
         for wanted in Distribution::ALL {
             let mut config = trial();
-            config.kubernetes.distribution = wanted;
+            config.kubernetes.distribution = Some(wanted);
             let planned = plan(&config, &inventory, &release, GUID);
             assert_eq!(planned.is_ok(), brought == wanted, "{brought:?} {wanted:?}");
             let Err(error) = planned else { continue };

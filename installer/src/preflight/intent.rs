@@ -57,7 +57,7 @@ impl PlannedCluster {
     fn of(config: &InstallConfig) -> Option<Self> {
         let install = &config.install;
         (install.mode != Mode::Install).then(|| Self {
-            distribution: config.kubernetes.distribution,
+            distribution: config.kubernetes.distribution(),
             networks: ClusterNetworks { pods: install.pods(), services: install.services() },
             keeps_etcd: is_server(install.own_role()),
         })
@@ -88,7 +88,7 @@ impl Join {
     fn of(config: &InstallConfig) -> Option<Self> {
         let install = &config.install;
         let url = config.server_url.as_ref().filter(|_| install.mode == Mode::Join)?;
-        let distribution = config.kubernetes.distribution;
+        let distribution = config.kubernetes.distribution();
         let server = is_server(install.role);
         let (token, agent_token) = (config.token.clone(), config.kubernetes.agent_token.clone());
         let (token, agent_token) = if server { (token, agent_token) } else { (agent_token.or(token), None) };

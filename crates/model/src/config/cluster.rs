@@ -10,8 +10,9 @@ use super::text::{Line, Taint, Text};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Kubernetes {
-    /// Which distribution runs on the node; the OS image has to hold it.
-    pub distribution: Distribution,
+    /// Which distribution runs on the node; the OS image has to hold it. That of the medium unless given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub distribution: Option<Distribution>,
     /// A secret of its own for nodes that run no control plane, instead of `token`; the same on all servers.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("format" = "token"))]
@@ -31,6 +32,15 @@ pub struct Kubernetes {
     /// Manifests for the cluster's first node to apply, each a YAML document or several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub manifests: Vec<Manifest>,
+}
+
+impl Kubernetes {
+    /// The distribution that the node runs. Installing writes into the node's document what the medium brings, so the default
+    /// counts only where neither says one.
+    #[must_use]
+    pub fn distribution(&self) -> Distribution {
+        self.distribution.unwrap_or_default()
+    }
 }
 
 /// A distribution of Kubernetes.

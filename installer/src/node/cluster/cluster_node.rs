@@ -31,7 +31,7 @@ pub(super) struct ClusterNode<'a> {
 
 impl ClusterNode<'_> {
     pub(super) fn distribution(&self) -> Distribution {
-        self.config.kubernetes.distribution
+        self.config.kubernetes.distribution()
     }
 
     pub(super) fn etc(&self, file: &str) -> String {

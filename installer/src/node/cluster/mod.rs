@@ -55,7 +55,7 @@ impl ClusterMember {
         let joined = joined(config);
         let part = part(config, joined.as_deref())?;
         let vip = config.install.vip.as_ref().map(Ipv4Addr::to_string);
-        let distribution = config.kubernetes.distribution;
+        let distribution = config.kubernetes.distribution();
         let (unit, joining_unit) = services::member_units(distribution, part);
         let (first, server) = (part == ClusterPart::First, part != ClusterPart::Agent);
         Some(Self { distribution, unit, joining_unit, first, server, host: joined.or(vip) })

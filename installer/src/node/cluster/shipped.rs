@@ -23,7 +23,7 @@ pub fn shipped(config: &InstallConfig, root: &Path) -> Result<Vec<NodeFile>> {
     if !starts_cluster(config) || !directory.is_dir() {
         return Ok(Vec::new());
     }
-    let applied = manifests(config.kubernetes.distribution);
+    let applied = manifests(config.kubernetes.distribution());
     let mut made = Vec::new();
     for entry in fs::read_dir(&directory).with_context(|| format!("reading {}", directory.display()))? {
         let entry = entry.with_context(|| format!("reading {}", directory.display()))?;

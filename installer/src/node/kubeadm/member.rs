@@ -35,7 +35,7 @@ impl JoiningNode {
         let document = below(root, DOCUMENT);
         let config = config::load(&document)?;
         let Some(part) = part_of(&config) else { return Ok(None) };
-        if config.kubernetes.distribution != Distribution::Kubeadm {
+        if config.kubernetes.distribution() != Distribution::Kubeadm {
             return Ok(None);
         }
         let name =

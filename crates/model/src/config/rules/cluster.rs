@@ -47,7 +47,7 @@ pub(super) fn tokens_are_strong(config: &InstallConfig) -> Vec<Finding> {
     let given = tokens.into_iter().filter_map(|(path, token)| token.as_ref().map(|token| (path, token)));
     let mut findings: Vec<_> = given
         .filter_map(|(path, token)| {
-            let weakness = weakness(token, config.kubernetes.distribution)?;
+            let weakness = weakness(token, config.kubernetes.distribution())?;
             Some(Finding::warning(path, "weak-token", weakness))
         })
         .collect();

@@ -15,15 +15,14 @@ const TOKEN_BITS_MIN: u32 = 80;
 const FORESEEN_BITS: f64 = 1.0;
 
 fn is_kubeadm(config: &InstallConfig) -> bool {
-    config.kubernetes.distribution == Distribution::Kubeadm
+    config.kubernetes.distribution() == Distribution::Kubeadm
 }
 
-/// RKE2 and K3s bring the network of their pods, and set up their control plane themselves.
+/// RKE2 and K3s bring the network of their pods, and set up their control plane themselves. A document that names no distribution
+/// may be for any medium.
 pub(super) fn only_with_kubeadm(config: &InstallConfig) -> Vec<Finding> {
-    if is_kubeadm(config) {
-        return Vec::new();
-    }
-    let distribution = config.kubernetes.distribution.name();
+    let named = config.kubernetes.distribution.filter(|named| *named != Distribution::Kubeadm);
+    let Some(distribution) = named.map(Distribution::name) else { return Vec::new() };
     let keys = [
         ("network", config.kubernetes.network.is_some(), "which brings the network of its pods"),
         ("timing", config.kubernetes.timing.is_some(), "which has its own intervals"),

@@ -19,7 +19,7 @@ pub(super) fn are_readable(config: &InstallConfig) -> Vec<Finding> {
 /// Debian's containerd, which nodes of kubeadm use, reads less than that of RKE2 and K3s.
 pub(super) fn suit_the_distribution(config: &InstallConfig) -> Vec<Finding> {
     let setting = config.system_settings.get(SETTING);
-    let setting = setting.filter(|_| config.kubernetes.distribution == Distribution::Kubeadm);
+    let setting = setting.filter(|_| config.kubernetes.distribution() == Distribution::Kubeadm);
     let Some(registries) = setting.and_then(|value| Registries::parse(value.expose())) else {
         return Vec::new();
     };

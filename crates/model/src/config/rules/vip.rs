@@ -33,7 +33,7 @@ pub(super) fn is_complete(config: &InstallConfig) -> Vec<Finding> {
 pub(super) fn suits_the_distribution(config: &InstallConfig) -> Vec<Finding> {
     let dhcp = config.install.vip_mode == Some(VipMode::Dhcp);
     let message = "with `kubernetes.distribution: kubeadm` the virtual address is a fixed one, `install.vip`";
-    let wrong = dhcp && config.kubernetes.distribution == Distribution::Kubeadm;
+    let wrong = dhcp && config.kubernetes.distribution() == Distribution::Kubeadm;
     wrong.then(|| Finding::new("install.vip_mode", "wrong-distribution", message)).into_iter().collect()
 }
 

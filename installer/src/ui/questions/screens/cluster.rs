@@ -14,7 +14,7 @@ pub(super) fn fields(answers: &Answers) -> Vec<Field> {
         ];
     }
     // With kubeadm the VIP is always fixed, and so is the address of the cluster's name servers among its services.
-    let kubeadm = config.kubernetes.distribution == Distribution::Kubeadm;
+    let kubeadm = config.kubernetes.distribution() == Distribution::Kubeadm;
     let mut fields = Vec::new();
     if !kubeadm {
         let kinds = vec![Choice::new("Fixed"), Choice::new("From a DHCP server")];
