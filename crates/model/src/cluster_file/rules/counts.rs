@@ -91,21 +91,18 @@ pub(super) fn witness_fits(_: &ClusterFile, nodes: &[ClusterNode]) -> Vec<Findin
         })
         .collect();
     let role = join(&pool(first.pool), "role");
-    match count(nodes, Role::Management) {
+    let misfit = match count(nodes, Role::Management) {
         // What is missing is told as such.
-        0 | 2 => {}
-        1 => {
-            let message = "a witness is the third vote beside two management machines; beside one, the cluster stops \
-                           when either fails";
-            findings.push(Finding::new(role, "misfit-witness", message));
-        }
-        more => {
-            let message = format!(
-                "a witness is useful beside two management machines only, and the cluster has {more}"
-            );
-            findings.push(Finding::warning(role, "misfit-witness", message));
-        }
-    }
+        0 | 2 => None,
+        1 => Some(
+            "a witness is the third vote beside two management machines; beside one, the cluster stops when either fails"
+                .to_owned(),
+        ),
+        more => Some(format!(
+            "a witness is useful beside two management machines only, and the cluster has {more}"
+        )),
+    };
+    findings.extend(misfit.map(|message| Finding::warning(role, "misfit-witness", message)));
     findings
 }
 

@@ -72,7 +72,7 @@ fn every_mistake_of_the_whole_is_told_in_its_place() {
         (three(&[(n3, ""), ("automatic: true", &replicas(2))]) + witness, &[]),
         (
             three(&[(n3, ""), (n2, ""), ("automatic: true", &replicas(1))]) + witness,
-            &["misfit-witness 22 pools[1].role"],
+            &["~misfit-witness 22 pools[1].role"],
         ),
         (with(witness), &["~misfit-witness 23 pools[1].role"]),
         (with(worker), &[]),
