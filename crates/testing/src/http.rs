@@ -75,16 +75,16 @@ impl Answer {
     /// The part of the content that is asked for.
     pub fn range(content: &[u8], request: &Request) -> Self {
         let range = request.header("range").and_then(|range| range.strip_prefix("bytes="));
-        let start = range.and_then(|range| range.trim_end_matches('-').parse::<usize>().ok());
-        match start {
-            Some(start) if start >= content.len() => Self::new(416, b""),
-            Some(start) => {
-                let last = content.len() - 1;
-                let range = format!("Content-Range: bytes {start}-{last}/{}", content.len());
-                Self::new(206, &content[start..]).with(&range)
-            }
-            None => Self::ok(content),
+        let Some((start, last)) = range.and_then(|range| range.split_once('-')) else {
+            return Self::ok(content);
+        };
+        let start: usize = start.parse().unwrap();
+        if start >= content.len() {
+            return Self::new(416, b"");
         }
+        let last = last.parse().unwrap_or(usize::MAX).min(content.len() - 1);
+        let range = format!("Content-Range: bytes {start}-{last}/{}", content.len());
+        Self::new(206, &content[start..=last]).with(&range)
     }
 
     pub fn with(mut self, header: &str) -> Self {

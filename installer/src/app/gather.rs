@@ -16,8 +16,8 @@ use base::progress::Progress;
 use medium::customization::{self, Content, area};
 use medium::sources::BOOT_MEDIUM;
 use medium::sources::{
-    Chain, HttpMedium, LocalMedium, PayloadPlace, PayloadSource, Verified, expected_customization,
-    expected_manifest, is_medium, is_url, read_release, source,
+    Chain, LocalMedium, PayloadPlace, PayloadSource, Verified, expected_customization, expected_manifest,
+    is_medium, is_url, read_release, served, source,
 };
 use model::config::sources::{
     Combined, Document, Effects, Gathering, Request, SourceKind, combine, gather, state::refusal,
@@ -125,7 +125,7 @@ fn configured(config: &InstallConfig) -> Option<String> {
 
 fn open_medium(named: &str, authorities: &[String]) -> Result<Box<dyn PayloadSource>> {
     match is_url(named) {
-        true => Ok(Box::new(HttpMedium::trusting(named, authorities)?)),
+        true => served(named, authorities),
         false => Ok(Box::new(LocalMedium::new(named))),
     }
 }
@@ -211,7 +211,7 @@ impl ThisMachine<'_> {
 impl Effects for ThisMachine<'_> {
     fn medium(&mut self, url: Option<&Request>) -> Result<Vec<Document>> {
         let source: Box<dyn PayloadSource> = match url {
-            Some(request) => Box::new(HttpMedium::trusting(&request.url, &request.authorities)?),
+            Some(request) => served(&request.url, &request.authorities)?,
             None if self.live => Box::new(LocalMedium::new(BOOT_MEDIUM)),
             None => source(self.medium)?,
         };

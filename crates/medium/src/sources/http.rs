@@ -83,11 +83,7 @@ impl PayloadSource for HttpMedium {
     }
 
     fn transport(&self) -> PayloadTransport {
-        // What begins with https stays there over every redirect.
-        match self.base.starts_with("https://") {
-            true => PayloadTransport::Encrypted,
-            false => PayloadTransport::Clear,
-        }
+        PayloadTransport::of(&self.base)
     }
 
     fn describe(&self) -> String {

@@ -1,4 +1,4 @@
-//! Where payloads come from: a directory (a mounted medium), an HTTP server, or for blobs of images their registries;
+//! Where payloads come from: a directory (a mounted medium), an HTTP server with such a directory or with an ISO, or for blobs of images their registries;
 //! alone or one after the other.
 //!
 //! A source hands out bytes; that they are the right ones is checked by whoever reads them to the end, through
@@ -8,6 +8,7 @@
 mod again;
 mod chain;
 mod http;
+mod http_iso;
 mod image;
 mod local;
 mod manifest;
@@ -23,6 +24,7 @@ use anyhow::Result;
 pub use again::fetch_again;
 pub use chain::Chain;
 pub use http::HttpMedium;
+pub use http_iso::HttpIso;
 pub use image::{Compared, changed, compare};
 pub use local::LocalMedium;
 pub use manifest::{expected_customization, expected_manifest, read_release};
@@ -37,9 +39,19 @@ pub const BOOT_MEDIUM: &str = "/run/initramfs/live";
 /// The source that `--medium` names: a URL, a directory, or by default the medium of the live system.
 pub fn source(medium: Option<&str>) -> Result<Box<dyn PayloadSource>> {
     match medium {
-        Some(url) if is_url(url) => Ok(Box::new(HttpMedium::new(url)?)),
+        Some(url) if is_url(url) => served(url, &[]),
         Some(path) => Ok(Box::new(LocalMedium::new(path))),
         None => Ok(Box::new(LocalMedium::new(BOOT_MEDIUM))),
+    }
+}
+
+/// The medium at a URL: an ISO where that ends in `.iso`, else the directory with the content of one. The server may be one that the
+/// authorities of these certificates (PEM) vouch for.
+pub fn served(url: &str, authorities: &[String]) -> Result<Box<dyn PayloadSource>> {
+    let path = url.split(['?', '#']).next().unwrap_or(url);
+    match path.to_ascii_lowercase().ends_with(".iso") {
+        true => Ok(Box::new(HttpIso::trusting(url, authorities)?)),
+        false => Ok(Box::new(HttpMedium::trusting(url, authorities)?)),
     }
 }
 

@@ -27,6 +27,14 @@ pub enum PayloadTransport {
     Clear,
 }
 
+impl PayloadTransport {
+    /// That of a URL. What begins with https stays there over every redirect.
+    #[must_use]
+    pub fn of(url: &str) -> Self {
+        if url.starts_with("https://") { Self::Encrypted } else { Self::Clear }
+    }
+}
+
 pub trait PayloadSource: Send + Sync {
     /// The payload's bytes from the beginning. The reader ends early or fails where the source does; it
     /// does not check the digest.

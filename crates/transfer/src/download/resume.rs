@@ -6,6 +6,7 @@
 //! 8.8.1 and 13.1.5) that it is the same file, and else ends with an error.
 
 use std::io::{self, Read};
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -46,11 +47,21 @@ impl Downloader {
         self.download(url, None, Version::Confirmed)
     }
 
+    /// The bytes of `range` of the file at `url`, for a reader that checks them: a resumed transfer may hold parts of two versions.
+    /// A server that sends whole files only is an error, [`Class::Network`]. Nothing is asked before the first read.
+    #[must_use]
+    pub fn part(&self, url: &str, range: Range<u64>) -> Download {
+        let download = self.download(url, None, Version::Digest).starting_at(range.start);
+        Download { end: Some(range.end), ..download }
+    }
+
     fn download(&self, url: &str, size: Option<u64>, same: Version) -> Download {
         Download {
             url: url.into(),
             from: self.clone(),
             size,
+            end: None,
+            total: None,
             same,
             position: 0,
             attempts: Attempts::new(self.retry),
@@ -69,6 +80,10 @@ pub struct Download {
     from: Downloader,
     /// The length that the file must have; a server that announces another is not read.
     size: Option<u64>,
+    /// Where the part that is asked for ends; none for the whole file.
+    end: Option<u64>,
+    /// The length of the file, as the server told it with a part.
+    total: Option<u64>,
     same: Version,
     position: u64,
     attempts: Attempts,
@@ -105,6 +120,11 @@ impl Download {
     pub fn authorised(mut self, authoriser: Arc<dyn Authoriser>) -> Self {
         self.authoriser = Some(authoriser);
         self
+    }
+
+    /// The length of the whole file, once the server has sent a part of it and told it.
+    pub fn total(&self) -> Option<u64> {
+        self.total
     }
 
     /// The next byte to be read.
@@ -190,8 +210,10 @@ impl Download {
         let mut headers = HeaderMap::new();
         // The bytes of the file are wanted, not a compressed form whose ranges mean something else.
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-        if self.position > 0 {
-            let range = HeaderValue::from_str(&format!("bytes={}-", self.position));
+        if self.position > 0 || self.end.is_some() {
+            // The last byte of a range belongs to it (RFC 9110, 14.1.2).
+            let last = self.end.map(|end| end.saturating_sub(1).to_string()).unwrap_or_default();
+            let range = HeaderValue::from_str(&format!("bytes={}-{last}", self.position));
             headers.extend(range.ok().map(|range| (RANGE, range)));
             let validator = self.validator.as_deref().and_then(|text| HeaderValue::from_str(text).ok());
             headers.extend(validator.map(|validator| (IF_RANGE, validator)));
@@ -201,11 +223,17 @@ impl Download {
     }
 
     /// Judges the head of an answer; returns how many bytes of its body are known already.
-    fn accept(&self, response: &Response) -> Result<u64, TransferTrouble> {
+    fn accept(&mut self, response: &Response) -> Result<u64, TransferTrouble> {
         let status = response.status();
         match status {
             StatusCode::OK => {
                 self.check_length(response.content_length())?;
+                if self.end.is_some() {
+                    return Err(self.lasting(
+                        Class::Network,
+                        "the server sends whole files only, and no parts of them (HTTP range requests)",
+                    ));
+                }
                 // The server ignores ranges, or the file has changed; the digest decides about the latter.
                 if self.needs_confirmation() {
                     let why =
@@ -218,6 +246,7 @@ impl Download {
                 let range = response.headers().get(CONTENT_RANGE).and_then(|value| value.to_str().ok());
                 let (start, total) = range.and_then(content_range).unwrap_or((0, None));
                 self.check_length(total)?;
+                self.total = total.or(self.total);
                 let found = self.validator_of(response);
                 if self.needs_confirmation() && (found.is_none() || found != self.validator) {
                     let why = "the rest that the server sent is that of another version of the file";
@@ -268,7 +297,8 @@ impl Download {
 
 impl Read for Download {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if buffer.is_empty() || self.size == Some(self.position) {
+        let end = self.end.or(self.size);
+        if buffer.is_empty() || end == Some(self.position) {
             return Ok(0);
         }
         loop {
@@ -278,10 +308,10 @@ impl Read for Download {
             };
             let trouble = match body.read(buffer) {
                 // A body without an announced length may end early and say nothing.
-                Ok(0) if self.size.is_some() => TransferTrouble::passing("the connection broke off"),
+                Ok(0) if end.is_some() => TransferTrouble::passing("the connection broke off"),
                 Ok(0) => return Ok(0),
                 Ok(count) => {
-                    let left = self.size.map_or(u64::MAX, |size| size - self.position);
+                    let left = end.map_or(u64::MAX, |end| end - self.position);
                     let count = count.min(usize::try_from(left).unwrap_or(usize::MAX));
                     self.position += count as u64;
                     self.attempts.succeeded();

@@ -1,0 +1,274 @@
+//! An ISO behind HTTP, as it was downloaded: read by ranges, so that nobody has to unpack it.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::{Context, Result};
+
+use super::manifest::MANIFEST_LIMIT;
+use super::payload_source::{PayloadPlace, PayloadSource, PayloadTransport};
+use base::failure::{Class, Failure};
+use formats::iso9660::address::{Offset, Source};
+use formats::iso9660::{DirectoryEntry, Error, Iso};
+use model::release::{MANIFEST, Payload};
+use transfer::download::{Download, Downloader, RetryPolicy, shown};
+
+/// What a user does when the server does not send what is needed of the ISO.
+const HINT: &str = "Check install.medium or --medium; it must name a full ISO of the same release, unchanged, on a server that sends parts of \
+                    files, or the directory with its content: `iso-builder serve` does both.";
+/// Directories are read in windows of so many bytes.
+const WINDOW_BYTES: u64 = 64 << 10;
+/// How many windows are remembered.
+const WINDOWS_MAX: usize = 64;
+
+/// A full ISO on a web server. Its directories are read at once; each payload is one range.
+#[derive(Debug)]
+pub struct HttpIso {
+    iso: Iso<ServedImage>,
+}
+
+impl HttpIso {
+    /// The ISO at `url`, from a server that the authorities of these certificates (PEM) vouch for beside the usual ones.
+    pub fn trusting(url: &str, authorities: &[String]) -> Result<Self> {
+        Self::with(url, RetryPolicy::default(), authorities)
+    }
+
+    pub(super) fn with(url: &str, retry: RetryPolicy, authorities: &[String]) -> Result<Self> {
+        let downloader = Downloader::trusting(url, retry, HINT, authorities)?;
+        let image = ServedImage::open(url, downloader)?;
+        let iso = Iso::open(image).map_err(|error| unreadable(url, error))?;
+        Ok(Self { iso })
+    }
+
+    fn url(&self) -> &str {
+        &self.iso.source().url
+    }
+
+    /// Where the file is in the image. Files of several extents, which are larger than 4 GiB, lie in one piece.
+    fn entry(&self, path: &str) -> Result<Option<DirectoryEntry>> {
+        match self.iso.plain_file(path) {
+            Ok(entry) => Ok(Some(entry)),
+            Err(Error::NotFound(_)) => Ok(None),
+            Err(error) => Err(unreadable(self.url(), error)),
+        }
+    }
+
+    fn download(&self, payload: &Payload) -> Result<Download> {
+        let what = || format!("{} of {}", payload.path, shown(self.url()));
+        let entry = self.entry(&payload.path)?.ok_or_else(|| {
+            Failure::new(Class::Verification, format!("{} is not there", what())).hint(HINT)
+        })?;
+        if entry.size() != payload.size {
+            let what = format!("{} has {} bytes instead of {}", what(), entry.size(), payload.size);
+            return Err(Failure::new(Class::Verification, what).hint(HINT).into());
+        }
+        let start = entry.extents.first().map_or(0, |extent| extent.start.offset().0);
+        let mut next = start;
+        for extent in &entry.extents {
+            if extent.start.offset().0 != next {
+                let what = format!("{} lies in several places of the ISO", what());
+                return Err(Failure::new(Class::Verification, what).into());
+            }
+            next += u64::from(extent.length);
+        }
+        let image = self.iso.source();
+        Ok(image.downloader.part(&image.url, start..start + payload.size))
+    }
+}
+
+impl PayloadSource for HttpIso {
+    fn open(&self, payload: &Payload) -> Result<Box<dyn Read + Send>> {
+        let mut download = self.download(payload)?;
+        if payload.size > 0 {
+            download.connect_patiently()?;
+        }
+        Ok(Box::new(download))
+    }
+
+    fn place(&self, _: &Payload) -> Option<PayloadPlace> {
+        Some(PayloadPlace::Network)
+    }
+
+    fn probe(&self, payload: &Payload) -> Result<()> {
+        self.download(payload).map(drop)
+    }
+
+    fn manifest(&self) -> Result<Vec<u8>> {
+        let missing =
+            || Failure::new(Class::Verification, format!("{} has no {MANIFEST}", shown(self.url())));
+        let file = self.beside(MANIFEST)?.ok_or_else(|| missing().hint(HINT))?;
+        let mut bytes = Vec::new();
+        file.take(MANIFEST_LIMIT).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    fn beside(&self, path: &str) -> Result<Option<Box<dyn Read + Send>>> {
+        match self.iso.open_file(path) {
+            Ok(file) => Ok(Some(Box::new(file))),
+            Err(Error::NotFound(_)) => Ok(None),
+            Err(error) => Err(unreadable(self.url(), error)),
+        }
+    }
+
+    fn transport(&self) -> PayloadTransport {
+        PayloadTransport::of(self.url())
+    }
+
+    fn describe(&self) -> String {
+        shown(self.url())
+    }
+}
+
+/// An error of the network keeps its class; what is left is a file that is no ISO of ours.
+fn unreadable(url: &str, error: Error) -> anyhow::Error {
+    match error {
+        Error::Io { source, .. } => anyhow::Error::from(source).context(format!("reading {}", shown(url))),
+        error => Failure::new(Class::Verification, format!("reading {}", shown(url)))
+            .because(error)
+            .hint(HINT)
+            .into(),
+    }
+}
+
+/// The bytes of a file on a server.
+struct ServedImage {
+    url: String,
+    downloader: Downloader,
+    length: u64,
+    windows: Mutex<BTreeMap<u64, Arc<[u8]>>>,
+}
+
+impl ServedImage {
+    /// Asks for the first window, whose answer tells how long the file is.
+    fn open(url: &str, downloader: Downloader) -> Result<Self> {
+        let mut image = Self { url: url.to_owned(), downloader, length: 0, windows: Mutex::default() };
+        let mut first = image.downloader.part(url, 0..1);
+        first.connect_patiently()?;
+        image.length = first.total().with_context(|| format!("{} has no length", shown(url)))?;
+        Ok(image)
+    }
+
+    fn window(&self, number: u64) -> io::Result<Arc<[u8]>> {
+        let lock = || self.windows.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(window) = lock().get(&number) {
+            return Ok(Arc::clone(window));
+        }
+        let start = number * WINDOW_BYTES;
+        let mut bytes = Vec::new();
+        let end = self.length.min(start + WINDOW_BYTES);
+        self.downloader.part(&self.url, start..end).read_to_end(&mut bytes)?;
+        let window: Arc<[u8]> = bytes.into();
+        let mut windows = lock();
+        if windows.len() >= WINDOWS_MAX {
+            windows.clear();
+        }
+        windows.insert(number, Arc::clone(&window));
+        Ok(window)
+    }
+}
+
+impl Source for ServedImage {
+    fn read_at(&self, buffer: &mut [u8], offset: Offset) -> io::Result<usize> {
+        if offset.0 >= self.length || buffer.is_empty() {
+            return Ok(0);
+        }
+        let window = self.window(offset.0 / WINDOW_BYTES)?;
+        // Within a window, so that it fits.
+        let from = usize::try_from(offset.0 % WINDOW_BYTES).unwrap_or(usize::MAX).min(window.len());
+        let count = buffer.len().min(window.len() - from);
+        buffer[..count].copy_from_slice(&window[from..from + count]);
+        Ok(count)
+    }
+
+    fn length(&self) -> io::Result<u64> {
+        Ok(self.length)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::digest::Digest;
+    use base::failure::{class_of, render};
+    use std::time::Duration;
+    use testing::http::{Answer, BodyDelivery, Fake};
+
+    fn quick() -> RetryPolicy {
+        RetryPolicy { pause: Duration::from_millis(1), ..RetryPolicy::default() }
+    }
+
+    fn opened(
+        answer: impl Fn(&testing::http::Request) -> Answer + Send + Sync + 'static,
+    ) -> (Fake, Result<HttpIso>) {
+        let fake = Fake::start(answer);
+        let iso = HttpIso::with(&format!("{}/full.iso?release=1", fake.url()), quick(), &[]);
+        (fake, iso)
+    }
+
+    #[test]
+    fn every_payload_of_a_served_iso_is_read_and_nothing_beside_it() {
+        let release = testing::iso::release();
+        let image = testing::iso::image(&release);
+        let (fake, iso) = opened(move |request| Answer::range(&image, request));
+        let iso = iso.unwrap();
+        assert_eq!(iso.manifest().unwrap(), release.to_bytes());
+        let mut needed = 0;
+        for payload in &release.payloads {
+            iso.probe(payload).unwrap();
+            let (digest, length) = Digest::of_reader(iso.open(payload).unwrap()).unwrap();
+            assert_eq!((digest, length), (payload.sha256, payload.size), "{}", payload.path);
+            needed += payload.size;
+        }
+        assert!(fake.sent() < needed + (1 << 20), "{} bytes of {needed}", fake.sent());
+        assert!(iso.beside("nothing").unwrap().is_none());
+        assert_eq!(iso.transport(), PayloadTransport::Clear);
+    }
+
+    #[test]
+    fn a_payload_goes_on_after_a_broken_connection() {
+        let release = testing::iso::release();
+        let image = testing::iso::image(&release);
+        let cut = move |request: &testing::http::Request| {
+            let answer = Answer::range(&image, request);
+            match request.before {
+                // The directories come by the first requests.
+                0..=4 => answer,
+                before if before % 2 == 1 => answer.in_manner(BodyDelivery::Cut(3)),
+                _ => answer,
+            }
+        };
+        let (_fake, iso) = opened(cut);
+        let iso = iso.unwrap();
+        for payload in &release.payloads {
+            let (digest, _) = Digest::of_reader(iso.open(payload).unwrap()).unwrap();
+            assert_eq!(digest, payload.sha256, "{}", payload.path);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_in_parts_or_is_no_medium_says_so() {
+        let release = testing::iso::release();
+        let image = testing::iso::image(&release);
+        let whole = image.clone();
+        let (_fake, iso) = opened(move |_| Answer::ok(&whole));
+        let text = render(&iso.unwrap_err());
+        assert!(text.contains("whole files only") && text.contains("iso-builder serve"), "{text}");
+
+        let (_fake, iso) = opened(move |request| Answer::range(&[7; 4096], request));
+        assert_eq!(class_of(&iso.unwrap_err()), Class::Verification);
+
+        let (_fake, iso) = opened(|_| Answer::error(404, "GONE"));
+        assert_eq!(class_of(&iso.unwrap_err()), Class::Network);
+
+        let (_fake, iso) = opened(move |request| Answer::range(&image, request));
+        let iso = iso.unwrap();
+        let mut absent = release.payloads[0].clone();
+        absent.path = "images/nothing".to_owned();
+        let mut longer = release.payloads[0].clone();
+        longer.size += 1;
+        for payload in [absent, longer] {
+            assert_eq!(class_of(&iso.open(&payload).err().unwrap()), Class::Verification, "{}", payload.path);
+        }
+    }
+}
