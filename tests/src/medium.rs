@@ -16,7 +16,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use base::files;
 use model::release::{MANIFEST, Release};
-use serde_json::Value;
+use serde_json::{Value, json};
 use walkdir::WalkDir;
 
 use crate::images;
@@ -162,8 +162,8 @@ pub fn stage(directory: &Path, config: &Value) -> Result<PathBuf> {
     stage_definition(DEFINITION, directory, config)
 }
 
-/// As [`stage`], the default definition, with the release of Kubernetes that `make kubernetes` has built and without a
-/// configuration.
+/// As [`stage`], the default definition, with the release of Kubernetes that `make kubernetes` has built, without a configuration, and
+/// with the intervals for slow machines, which emulated ones are, as the default of every install.
 pub fn stage_kubernetes(directory: &Path) -> Result<PathBuf> {
     let release = paths::target().join("kubernetes");
     if !release.exists() {
@@ -174,6 +174,9 @@ pub fn stage_kubernetes(directory: &Path) -> Result<PathBuf> {
     value["kubernetes"]["artifacts"] = serde_yaml::to_value(fs::canonicalize(release)?)?;
     value.as_mapping_mut().context("a definition")?.remove(EMBED_KEY);
     fs::write(&definition, serde_yaml::to_string(&value)?)?;
+    let name = value["install_defaults"].as_str().context("a definition with defaults")?;
+    let defaults = json!({ "kubernetes": { "distribution": "kubeadm", "timing": "relaxed" } });
+    files::write_atomically(&definition.with_file_name(name), defaults.to_string().as_bytes(), 0o644)?;
     Ok(definition)
 }
 

@@ -24,11 +24,16 @@ use crate::segment::Segment;
 use crate::serial::Serial;
 use crate::wire::Wire;
 
-/// Software emulation, with one thread for each processor and 128 MiB for translated code. GRUB on BIOS changes its own
-/// code all the time, and QEMU keeps each translation with the pages that it came from until the space is used up. With
-/// its default of 1 GiB, the kernel later clears such a page a byte at a time while QEMU walks through more than a
-/// hundred thousand translations: a processor stands still for a minute, and programs that wait for it time out.
-const ACCELERATOR: &str = "tcg,thread=multi,tb-size=128";
+/// Software emulation, with one thread for each processor.
+const ACCELERATOR: &str = "tcg,thread=multi,tb-size=";
+/// MiB for translated code on BIOS. GRUB changes its own code there all the time, and QEMU keeps each translation with the pages that
+/// it came from until the space is used up. With its default of 1 GiB, the kernel later clears such a page a byte at a time while QEMU
+/// walks through more than a hundred thousand translations: a processor stands still for a minute, and programs that wait for it time
+/// out.
+const BIOS_TRANSLATIONS: u32 = 128;
+/// MiB for translated code on UEFI, where GRUB leaves its code as it is. With less, the programs of a control plane push each other's
+/// translations out all the time.
+const UEFI_TRANSLATIONS: u32 = 512;
 
 /// The path of the memory balloon in QEMU's object tree.
 const BALLOON: &str = "/machine/peripheral/balloon";
@@ -238,7 +243,10 @@ impl Machine {
     /// QEMU's arguments for the machine itself; `variables` is its copy of the UEFI variables.
     fn arguments(&self, variables: &Path) -> Vec<String> {
         let secure = self.firmware == Firmware::SecureBoot;
-        let mut args = words(&format!("-accel {ACCELERATOR} -cpu max -display none -vga std -nodefaults"));
+        let translations =
+            if self.firmware == Firmware::Bios { BIOS_TRANSLATIONS } else { UEFI_TRANSLATIONS };
+        let mut args =
+            words(&format!("-accel {ACCELERATOR}{translations} -cpu max -display none -vga std -nodefaults"));
         args.extend(words("-device virtio-rng-pci -device qemu-xhci,id=usb"));
         args.extend(["-machine".into(), format!("q35,smm={}", if secure { "on" } else { "off" })]);
         args.extend(["-m".into(), (self.memory.get() >> 20).to_string()]);

@@ -22,54 +22,10 @@ use nqrust_tests::ssh::Ssh;
 use nqrust_tests::{medium, paths, programs, secrets, steps};
 use testing::supervisor::{Authorities, Supervisor, SupervisorBehaviour};
 
+use crate::questions::{AnsweredMachine, answer};
+
 /// The port of K3s's supervisor and API.
 const K3S: u16 = 6443;
-
-/// The titles of the screens, and the keys for each, for the first node of a cluster.
-fn create(name: &str, identity: &Identity) -> Vec<(&'static str, String)> {
-    // From the kind of address to the address; and a new token.
-    let cluster = ("the new cluster", format!("\t10.0.2.77{CTRL_F}{CTRL_N}"));
-    conversation("\r".to_owned(), name, cluster, identity)
-}
-
-/// The same for a machine that joins the cluster on this host.
-pub(crate) fn join(name: &str, token: &str, identity: &Identity) -> Vec<(&'static str, String)> {
-    let cluster = ("the cluster to join", format!("10.0.2.2\t{token}{CTRL_N}"));
-    // The third role is the worker; Enter selects it and goes on.
-    conversation(format!("{DOWN}\r{DOWN}{DOWN}\r"), name, cluster, identity)
-}
-
-fn conversation(
-    mode: String,
-    name: &str,
-    cluster: (&'static str, String),
-    identity: &Identity,
-) -> Vec<(&'static str, String)> {
-    let Identity { password, public_key, .. } = identity;
-    [
-        ("what this machine becomes", mode),
-        // The only possible disk is selected; the second size is for small disks.
-        ("Install: disks", format!("\t{DOWN} {CTRL_N}")),
-        ("management network", CTRL_N.to_string()),
-        ("names and servers", format!("{name}{CTRL_N}")),
-        cluster,
-        ("who may log in", format!("{password}\t{password}\t{public_key}{CTRL_N}")),
-        ("is erased", "\r".to_owned()),
-        ("Type yes", "yes\r".to_owned()),
-    ]
-    .into()
-}
-
-/// Answers the screens in their order.
-fn answer(vm: &mut Vm, screens: &[(&'static str, String)], artifacts: &Artifacts) -> Result<()> {
-    let mut limit = if screens[0].0.contains("becomes") { steps::INSTALL_LIMIT } else { SCREEN_LIMIT };
-    for (title, keys) in screens {
-        screen(vm, &[title], limit, artifacts)?;
-        vm.serial.keys(keys)?;
-        limit = SCREEN_LIMIT;
-    }
-    Ok(())
-}
 
 /// A cluster on this host, which virtual machines reach as 10.0.2.2. Another test may still use the port.
 pub(crate) fn cluster(authorities: &Authorities, manner: &SupervisorBehaviour) -> Result<Supervisor> {
@@ -103,7 +59,8 @@ fn what_is_wrong_with_network_and_token_is_told_and_put_right_and_somebody_can_b
         let disk = Disk::empty(artifacts.disk("node.qcow2"), ByteSize::gib(300))?;
         let live = Machine::new("questions", Firmware::Bios).network(MAC).disk(&disk).cdrom(&medium.full);
         let mut vm = live.start(artifacts)?;
-        let mut screens = join("node-q", "not-the-token-of-this-cluster", &identity);
+        let mut screens = AnsweredMachine::joining("node-q", "10.0.2.2", "not-the-token-of-this-cluster")
+            .screens(&identity);
         screens[1].1 = CTRL_N.to_string();
         answer(&mut vm, &screens[..2], artifacts)?;
         screen(&mut vm, &["management network"], SCREEN_LIMIT, artifacts)?;
@@ -204,7 +161,7 @@ fn an_install_by_keys_whose_disk_fails_leaves_logs_on_a_stick_and_goes_on() {
         let fragile = FragileDisk::serve(&disk)?;
         let live = steps::node("install", Firmware::Bios, "").disk(&fragile.disk()).cdrom(&medium.full);
         let mut vm = live.start(artifacts)?;
-        answer(&mut vm, &create("node-s", &identity), artifacts)?;
+        answer(&mut vm, &AnsweredMachine::first("node-s").screens(&identity), artifacts)?;
         vm.serial.wait_for_screen(&["Storing the container images"], steps::INSTALL_LIMIT)?;
         fragile.fails(true)?;
         screen(&mut vm, &["it has failed"], steps::INSTALL_LIMIT, artifacts)?;

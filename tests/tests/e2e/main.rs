@@ -19,6 +19,7 @@ mod kubernetes;
 mod mirror;
 mod node_console;
 mod power_cut;
+mod questions;
 mod reinstall;
 mod reproducible;
 mod serve;

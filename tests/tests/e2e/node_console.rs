@@ -18,7 +18,8 @@ use nqrust_tests::{medium, secrets, steps};
 use serde_json::json;
 use testing::supervisor::{Authorities, Supervisor, SupervisorBehaviour, node};
 
-use crate::console::{cluster, join, manner};
+use crate::console::{cluster, manner};
+use crate::questions::AnsweredMachine;
 
 /// Prints the text of the first virtual console (vcs(4)).
 const SHOWN: &str = "sudo -n fold -w $(sudo -n stty -F /dev/tty1 size | cut -d' ' -f2) /dev/vcs1";
@@ -71,7 +72,8 @@ fn install(live: &Machine, identity: &Identity, artifacts: &Artifacts) -> Result
     let mut vm = live.start(artifacts)?;
     // Every console shows the first question until it is answered on one of them; the others then say where.
     vm.serial.wait_for_screen(&["what this machine becomes"], steps::INSTALL_LIMIT)?;
-    for (number, (title, keys)) in join("node-v", &identity.token, identity).into_iter().enumerate() {
+    let screens = AnsweredMachine::joining("node-v", "10.0.2.2", &identity.token).screens(identity);
+    for (number, (title, keys)) in screens.into_iter().enumerate() {
         let title = match title {
             "is erased" => "the plan",
             "Type yes" => "the last question",

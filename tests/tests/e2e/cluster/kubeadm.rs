@@ -16,7 +16,7 @@ use nqrust_tests::wire::Wire;
 use nqrust_tests::{secrets, steps};
 use serde_json::{Value, json};
 
-use super::machines::{Machines, Member, MemberNetwork, VIP, is_ready, render};
+use super::machines::{Machines, Member, MemberNetwork, TOLD_READY, VIP, is_ready, render};
 
 const MEMBERS: [Member; 3] = [
     Member { name: "node-1", role: "management", number: 11 },
@@ -25,12 +25,12 @@ const MEMBERS: [Member; 3] = [
 ];
 
 /// From the logins of three machines under emulation to three nodes that are Ready.
-const READY: Duration = Duration::from_secs(2400);
+pub(super) const READY: Duration = Duration::from_secs(2400);
 
 /// On every medium of the default definition.
 const IMAGE: &str = "localhost/nqrust/busybox:1";
 
-const KUBECTL: &str = "sudo -n kubectl --kubeconfig /etc/kubernetes/admin.conf";
+pub(super) const KUBECTL: &str = "sudo -n kubectl --kubeconfig /etc/kubernetes/admin.conf";
 
 #[test]
 #[ignore = "three machines with Kubernetes at once: `make soak` runs it"]
@@ -120,7 +120,7 @@ fn check(member: &Member, ssh: &Ssh, checks: &mut Checks) -> Result<()> {
     checks.equal(&format!("{name}: is a member of etcd"), is_member, member.role != "worker");
     let state = || {
         let told = ssh.run("sudo -n installer status || true")?;
-        Ok((told.contains("READY") && !told.contains("NOT READY")).then_some(()))
+        Ok(told.contains(TOLD_READY).then_some(()))
     };
     Deadline::after(steps::COMMAND_LIMIT)
         .poll("the node's own word that it is ready", state)

@@ -20,6 +20,9 @@ use serde_json::{Value, json};
 /// The virtual address of the cluster, in the network of the wire.
 pub(super) const VIP: &str = "10.77.0.10";
 
+/// What `installer status` says of a node that is ready in its cluster.
+pub(super) const TOLD_READY: &str = "cluster   ready";
+
 /// One machine of the cluster.
 pub(super) struct Member {
     pub(super) name: &'static str,
@@ -63,7 +66,11 @@ pub(super) struct Machines {
 impl Machines {
     pub(super) fn machine(&self, member: &Member, purpose: &str) -> Result<Machine> {
         let name = format!("{}-{purpose}", member.name);
-        let machine = Machine::new(&name, Firmware::Bios).wire(&member.mac(), &self.wire)?;
+        let firmware = match self.network {
+            MemberNetwork::IsolatedServers => Firmware::Uefi,
+            MemberNetwork::Isolated | MemberNetwork::Outside => Firmware::Bios,
+        };
+        let machine = Machine::new(&name, firmware).wire(&member.mac(), &self.wire)?;
         let server = ByteSize::gib(4);
         Ok(match self.network {
             MemberNetwork::Isolated => machine.isolated_network(&member.back_door(), ""),

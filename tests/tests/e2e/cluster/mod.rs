@@ -1,11 +1,13 @@
 //! Clusters of three machines, each installed from one ISO with the configurations that `installer render` makes from one
-//! cluster file: here of K3s or RKE2, in [`kubeadm`] of upstream Kubernetes.
+//! cluster file: here of K3s or RKE2, in [`kubeadm`] of upstream Kubernetes. In [`by_hand`] a person
+//! makes one at the consoles of two machines.
 //!
 //! The ISO contains a distribution. Without a real one it is a stand-in program that records how it was started, and
 //! the test ends where Kubernetes would begin; with a real one (`NQRUST_K3S_BINARY` or `NQRUST_RKE2_DIR`, see
 //! `distribution`) it goes on until every node is Ready. Then only the build, and nodes whose images are not on the
 //! medium, need a network.
 
+mod by_hand;
 mod kubeadm;
 mod machines;
 
