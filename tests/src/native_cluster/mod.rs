@@ -1,4 +1,4 @@
-//! A real cluster without virtual machines: its nodes are namespaces of this machine.
+//! A real cluster without virtual machines: its nodes are namespaces of this machine. [`TestCluster`] has all of it.
 //!
 //! Each node has a network card on one switch, processes, mounts and control groups of its own. Its files are Debian's packages
 //! ([`BaseTree`]) under what the image builder and the release of Kubernetes add ([`OsLayer`]), with a fresh `/etc` at every start, as the
@@ -9,18 +9,24 @@
 
 mod adapt;
 mod base_tree;
+mod cluster;
+mod cluster_file;
 mod control_groups;
 mod host_settings;
 mod kubectl;
 mod node;
 mod os_layer;
+mod pod_image;
 mod release;
 mod switch;
 
 pub use self::base_tree::BaseTree;
+pub use self::cluster::{Progress, TestCluster, is_ready};
+pub use self::cluster_file::{AGENT_TOKEN, ClusterNode, TOKEN, VIP};
 pub use self::host_settings::HostSettings;
 pub use self::kubectl::Kubectl;
 pub use self::node::{NativeNode, NodePlace};
 pub use self::os_layer::OsLayer;
+pub use self::pod_image::POD_IMAGE;
 pub use self::release::KubernetesRelease;
 pub use self::switch::Switch;

@@ -1,5 +1,6 @@
 //! One node: namespaces that are started and switched off as a machine is, around files that last.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
@@ -175,6 +176,18 @@ impl NativeNode {
     #[must_use]
     pub fn succeeds(&self, line: &str) -> bool {
         self.call(line).is_ok_and(|ended| ended.code == 0)
+    }
+
+    /// Resident memory of the node's processes in KiB, by the names of the programs. Those in pods count as well.
+    pub fn memory(&self) -> Result<BTreeMap<String, u64>> {
+        let mut programs = BTreeMap::new();
+        for line in self.run("ps -e -o rss=,comm=")?.lines() {
+            let mut words = line.split_whitespace();
+            if let (Some(Ok(size)), Some(name)) = (words.next().map(str::parse::<u64>), words.next()) {
+                *programs.entry(name.to_owned()).or_default() += size;
+            }
+        }
+        Ok(programs)
     }
 
     /// Puts the images of the node's role into its store, as an install does.

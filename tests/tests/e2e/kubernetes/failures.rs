@@ -5,10 +5,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use nqrust_tests::deadline::Deadline;
+use nqrust_tests::native_cluster::{TestCluster, is_ready};
 
-use super::cluster::{TestCluster, is_ready};
 use super::figures::Figures;
-use super::members::voters;
 
 /// Until somebody else answers for the virtual address and takes a write. The documentation says about four seconds.
 const TAKEN_OVER: Duration = Duration::from_secs(30);
@@ -25,12 +24,12 @@ const MOVED: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 41);
 /// Cuts the power of the node that answers for the virtual address, and writes. Returns its name.
 pub(super) fn lose_holder(cluster: &mut TestCluster, figures: &mut Figures<'_>) -> Result<String> {
     let lost = cluster.holder()?;
-    write(cluster, "before")?;
+    cluster.write("before")?;
     figures.say(&format!("{lost} answers for the virtual address"))?;
     let begun = Instant::now();
     cluster.cut_off(&lost)?;
     Deadline::after(TAKEN_OVER)
-        .poll("a write without the lost node", || Ok(write(cluster, "without").ok()))?;
+        .poll("a write without the lost node", || Ok(cluster.write("without").ok()))?;
     figures
         .say(&format!("{:.1} s from the power cut to the first good write", begun.elapsed().as_secs_f64()))?;
     let holder = cluster.holder()?;
@@ -39,18 +38,6 @@ pub(super) fn lose_holder(cluster: &mut TestCluster, figures: &mut Figures<'_>) 
     ensure!(kept["data"]["written"] == "before", "what was written before is {kept}");
     figures.done("the virtual address has moved")?;
     Ok(lost)
-}
-
-/// A write, by a client that gives up after two seconds.
-fn write(cluster: &TestCluster, name: &str) -> Result<()> {
-    let content = format!("--from-literal=written={name}");
-    let kubectl = cluster.kubectl();
-    let ended = kubectl.call(&["create", "configmap", name, &content, "--request-timeout=2s"], "")?;
-    // An answer that was lost on its way is no failure of the write.
-    if ended.code != 0 && ended.stderr.contains("AlreadyExists") {
-        return Ok(());
-    }
-    ended.success("kubectl create").map(drop)
 }
 
 /// Installs the lost node again; another one is the one that has created the cluster now.
@@ -67,7 +54,7 @@ pub(super) fn install_again(cluster: &mut TestCluster, lost: &str, figures: &mut
     cluster.render(other)?;
     cluster.install(lost)?;
     figures.done(&format!("{lost} is installed again"))?;
-    let before = voters(cluster.node("node-3")?)?;
+    let before = cluster.voters("node-3")?;
     ensure!(before == ["node-1", "node-2", "node-3"], "etcd counted {before:?} before the node came back");
     cluster.node(lost)?.start_units()?;
     break_off(cluster, lost, other)?;
@@ -99,7 +86,7 @@ fn move_away(cluster: &mut TestCluster, name: &str) -> Result<()> {
 
 /// Cuts the power of all nodes, and starts them with what they have.
 pub(super) fn restart_all(cluster: &mut TestCluster, figures: &mut Figures<'_>) -> Result<()> {
-    let names: Vec<String> = cluster.places().iter().map(|place| place.name.clone()).collect();
+    let names: Vec<String> = cluster.nodes().iter().map(|node| node.name.clone()).collect();
     for name in &names {
         cluster.cut_off(name)?;
     }
@@ -109,7 +96,7 @@ pub(super) fn restart_all(cluster: &mut TestCluster, figures: &mut Figures<'_>) 
         cluster.node(name)?.start_units()?;
     }
     figures.done("all nodes were off and are on again")?;
-    Deadline::after(NOTICED).poll("a write after the power cut", || Ok(write(cluster, "after").ok()))?;
+    Deadline::after(NOTICED).poll("a write after the power cut", || Ok(cluster.write("after").ok()))?;
     figures.done("the first good write after the power cut")?;
     for name in &names {
         cluster.await_joined(name)?;

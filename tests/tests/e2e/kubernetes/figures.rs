@@ -1,15 +1,10 @@
 //! What the run measures: seconds of each part, and memory of the nodes' processes. They are told, never judged.
 
-use std::collections::BTreeMap;
 use std::time::Instant;
 
 use anyhow::Result;
 use nqrust_tests::artifacts::Artifacts;
-
-use super::cluster::TestCluster;
-
-/// Resident memory of each process of a node: KiB and name. Programs in pods are counted as those outside.
-const PROCESSES: &str = "ps -e -o rss=,comm=";
+use nqrust_tests::native_cluster::TestCluster;
 
 pub(super) struct Figures<'a> {
     artifacts: &'a Artifacts,
@@ -40,15 +35,8 @@ impl<'a> Figures<'a> {
     /// Tells the resident memory of each node's processes, in MB.
     pub(super) fn memory(&mut self, cluster: &TestCluster) -> Result<()> {
         for node in cluster.running() {
-            let mut programs: BTreeMap<String, u64> = BTreeMap::new();
-            for line in node.run(PROCESSES)?.lines() {
-                let mut words = line.split_whitespace();
-                let (Some(Ok(size)), Some(name)) = (words.next().map(str::parse::<u64>), words.next()) else {
-                    continue;
-                };
-                *programs.entry(name.to_owned()).or_default() += size;
-            }
-            let mut programs: Vec<_> = programs.into_iter().map(|(name, size)| (size / 1000, name)).collect();
+            let mut programs: Vec<_> =
+                node.memory()?.into_iter().map(|(name, size)| (size / 1000, name)).collect();
             programs.sort_by(|one, other| other.cmp(one));
             let sum: u64 = programs.iter().map(|(size, _)| size).sum();
             let told: Vec<_> = programs

@@ -4,16 +4,12 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use nqrust_tests::deadline::Deadline;
-use nqrust_tests::native_cluster::NativeNode;
+use nqrust_tests::native_cluster::TestCluster;
 use nqrust_tests::node::Checks;
 use serde_json::{Value, json};
 
-use super::cluster::{LABEL, TestCluster};
+use super::LABEL;
 
-/// Asks etcd of a node with the certificate of its own checks (etcd, "gRPC gateway").
-const MEMBERS: &str = "curl --silent --show-error --fail --max-time 5 --cacert /etc/kubernetes/pki/etcd/ca.crt \
-    --cert /etc/kubernetes/pki/etcd/healthcheck-client.crt --key /etc/kubernetes/pki/etcd/healthcheck-client.key \
-    --data '{}' https://127.0.0.1:2379/v3/cluster/member/list";
 /// Until the last member of etcd votes.
 const VOTERS: Duration = Duration::from_secs(60);
 /// Keys that whoever takes a witness must not find.
@@ -22,19 +18,19 @@ const FORGOTTEN: [&str; 4] = ["admin.conf", "pki/ca.key", "pki/sa.key", "pki/etc
 pub(super) fn check(cluster: &TestCluster) -> Result<()> {
     let mut checks = Checks::default();
     Deadline::after(VOTERS).poll("three voters", || {
-        let members = voters(cluster.node("node-3")?).unwrap_or_default();
+        let members = cluster.voters("node-3").unwrap_or_default();
         Ok((members == ["node-1", "node-2", "node-3"]).then_some(()))
     })?;
     let nodes = cluster.kubectl().get(&["nodes"])?;
     let found = nodes["items"].as_array().context("a list of nodes")?;
-    checks.equal("the number of nodes", found.len(), cluster.places().len());
-    for place in cluster.places() {
-        let node = found.iter().find(|node| node["metadata"]["name"] == place.name.as_str());
+    checks.equal("the number of nodes", found.len(), cluster.nodes().len());
+    for known in cluster.nodes() {
+        let node = found.iter().find(|node| node["metadata"]["name"] == known.name.as_str());
         let Some(node) = node else {
-            checks.that(&format!("{} is in the cluster", place.name), false);
+            checks.that(&format!("{} is in the cluster", known.name), false);
             continue;
         };
-        check_node(&place.name, place.role.name(), node, &mut checks);
+        check_node(&known.name, known.role.name(), node, &mut checks);
     }
     let witness = cluster.node("node-3")?;
     for file in FORGOTTEN {
@@ -89,15 +85,4 @@ fn check_node(name: &str, role: &str, node: &Value, checks: &mut Checks) {
         _ => json!([]),
     };
     checks.equal(&format!("{name}: the taints"), Value::from(taints), expected);
-}
-
-/// The names of the members of etcd that vote, sorted.
-pub(super) fn voters(node: &NativeNode) -> Result<Vec<String>> {
-    let told = node.run(MEMBERS)?;
-    let told: Value = serde_json::from_str(&told).with_context(|| format!("etcd said {told:?}"))?;
-    let members = told["members"].as_array().context("a list of members")?;
-    let votes = members.iter().filter(|member| member["isLearner"] != true);
-    let mut names: Vec<_> = votes.filter_map(|member| Some(member["name"].as_str()?.to_owned())).collect();
-    names.sort();
-    Ok(names)
 }

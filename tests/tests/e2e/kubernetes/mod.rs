@@ -5,7 +5,6 @@
 //! the cluster does not take in, [`failures`] at what is left when a node is gone, and at its return. How long each part took and how much
 //! memory the nodes' processes have is in `figures.txt` of the artifacts.
 
-mod cluster;
 mod failures;
 mod figures;
 mod members;
@@ -13,11 +12,28 @@ mod refusals;
 mod traffic;
 
 use anyhow::{Result, bail};
+use model::config::Role;
 use nix::unistd::geteuid;
 use nqrust_tests::artifacts::{Artifacts, scenario};
+use nqrust_tests::native_cluster::{ClusterNode, TestCluster};
+use serde_json::json;
 
-use self::cluster::TestCluster;
 use self::figures::Figures;
+
+/// A label that the worker has by its document, beside those of its role.
+const LABEL: (&str, &str) = ("example.org/rack", "r1");
+/// A taint that the worker has by its document.
+const TAINT: &str = "example.org/kept=true:PreferNoSchedule";
+
+fn nodes() -> Vec<ClusterNode> {
+    let own = json!({ "os": { "labels": { LABEL.0: LABEL.1 } }, "kubernetes": { "node_taints": [TAINT] } });
+    vec![
+        ClusterNode::new("node-1", Role::Management, 11),
+        ClusterNode::new("node-2", Role::Management, 12),
+        ClusterNode::new("node-3", Role::Witness, 13),
+        ClusterNode::new("node-4", Role::Worker, 21).with(own),
+    ]
+}
 
 #[test]
 fn nodes_join_a_cluster_that_goes_on_without_one_of_them() {
@@ -39,19 +55,19 @@ fn nodes_join_a_cluster_that_goes_on_without_one_of_them() {
 }
 
 fn run(artifacts: &Artifacts, figures: &mut Figures<'_>) -> Result<()> {
-    let mut cluster = TestCluster::lay(artifacts)?;
+    let mut cluster = TestCluster::lay(&artifacts.disk("cluster"), nodes())?;
     figures.done("packages, programs and network")?;
     let outcome = parts(&mut cluster, figures);
     if let Err(error) = outcome {
-        cluster.keep_logs(artifacts)?;
+        cluster.keep_logs(&artifacts.path("logs"))?;
         bail!("{error:#}");
     }
     Ok(())
 }
 
 fn parts(cluster: &mut TestCluster, figures: &mut Figures<'_>) -> Result<()> {
-    cluster.create(figures)?;
-    cluster.join_all(figures)?;
+    cluster.create(&mut |part| figures.done(part))?;
+    cluster.join_all(&["node-4", "node-2", "node-3"], &mut |part| figures.done(part))?;
     members::check(cluster)?;
     figures.done("what the nodes are")?;
     traffic::check(cluster)?;

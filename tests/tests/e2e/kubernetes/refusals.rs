@@ -1,11 +1,10 @@
 //! What a cluster does not take in, as `installer preflight` tells it on a machine that would join.
 
 use anyhow::{Context, Result};
-use nqrust_tests::native_cluster::NativeNode;
+use model::config::Role;
+use nqrust_tests::native_cluster::{AGENT_TOKEN, ClusterNode, NativeNode, TestCluster, VIP};
 use nqrust_tests::node::Checks;
 use serde_json::{Value, json};
-
-use super::cluster::{AGENT_TOKEN, TestCluster, VIP};
 
 /// A program with the name of kubeadm that is of an older series.
 const OTHER_VERSION: &str = "mkdir -p /usr/local/sbin; printf '#!/bin/sh\\necho v1.36.4\\n' >/usr/local/sbin/kubeadm; chmod 755 /usr/local/sbin/kubeadm";
@@ -33,7 +32,8 @@ pub(super) fn check(cluster: &TestCluster) -> Result<()> {
         },
     });
     merge(&mut document, &own);
-    let newcomer = cluster.newcomer(&document.to_string())?;
+    let newcomer =
+        cluster.newcomer(&ClusterNode::new("newcomer", Role::Worker, 31), &document.to_string())?;
     newcomer.run(CARD)?;
     let mut checks = Checks::default();
     for verdict in preflight(&newcomer, &document)? {

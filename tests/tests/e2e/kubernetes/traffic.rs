@@ -1,22 +1,13 @@
 //! Pods on all nodes that may run some: each reaches every other, their service by its address, and by its name.
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use base::digest::Digest;
 use nqrust_tests::deadline::Deadline;
-use nqrust_tests::native_cluster::BaseTree;
+use nqrust_tests::native_cluster::{POD_IMAGE, TestCluster};
 use nqrust_tests::node::Checks;
-use nqrust_tests::programs;
 use serde_json::{Value, json};
 
-use super::cluster::TestCluster;
-
-const IMAGE: &str = "localhost/nqrust/busybox:1";
 const NAME: &str = "hello";
 /// Tells each visitor the name of its node.
 const SERVER: &str = "mkdir -p /www && echo \"$NODE\" >/www/index.html && exec httpd -f -p 8080 -h /www";
@@ -24,39 +15,6 @@ const SERVER: &str = "mkdir -p /www && echo \"$NODE\" >/www/index.html && exec h
 const RUN: Duration = Duration::from_secs(120);
 /// Until a service has its rules on each node.
 const REACH: Duration = Duration::from_secs(60);
-const COMMAND: Duration = Duration::from_secs(60);
-
-/// An archive of an image with busybox alone, as Docker writes it.
-pub(super) fn make_image(directory: &Path, base: &BaseTree) -> Result<PathBuf> {
-    let image = directory.join("image");
-    let programs_of = image.join("tree/bin");
-    fs::create_dir_all(&programs_of)?;
-    fs::copy(base.path().join("usr/bin/busybox"), programs_of.join("busybox"))?;
-    fs::set_permissions(programs_of.join("busybox"), fs::Permissions::from_mode(0o755))?;
-    for name in ["sh", "httpd", "mkdir", "wget"] {
-        std::os::unix::fs::symlink("busybox", programs_of.join(name))?;
-    }
-    pack(&image.join("layer.tar"), &image.join("tree"), &["."])?;
-    let (digest, _) = Digest::of_reader(fs::File::open(image.join("layer.tar"))?)?;
-    let config = json!({
-        "architecture": "amd64",
-        "os": "linux",
-        "config": { "Env": ["PATH=/bin"] },
-        "rootfs": { "type": "layers", "diff_ids": [digest.oci()] },
-    });
-    fs::write(image.join("config.json"), config.to_string())?;
-    let manifest = json!([{ "Config": "config.json", "RepoTags": [IMAGE], "Layers": ["layer.tar"] }]);
-    fs::write(image.join("manifest.json"), manifest.to_string())?;
-    let archive = directory.join("busybox.tar");
-    pack(&archive, &image, &["manifest.json", "config.json", "layer.tar"])?;
-    Ok(archive)
-}
-
-fn pack(archive: &Path, directory: &Path, files: &[&str]) -> Result<()> {
-    let mut tar = Command::new("tar");
-    tar.args(["--create", "--owner=0", "--group=0", "--file"]).arg(archive).arg("--directory").arg(directory);
-    programs::run(tar.args(files), COMMAND)?.success("tar").map(drop)
-}
 
 /// A pod on each node that takes pods, and a service of them all.
 fn manifest() -> Value {
@@ -64,7 +22,7 @@ fn manifest() -> Value {
     let node = json!({ "name": "NODE", "valueFrom": { "fieldRef": { "fieldPath": "spec.nodeName" } } });
     let container = json!({
         "name": NAME,
-        "image": IMAGE,
+        "image": POD_IMAGE,
         "imagePullPolicy": "Never",
         "command": ["/bin/sh", "-c", SERVER],
         "env": [node],

@@ -1,0 +1,310 @@
+//! A cluster of nodes that are namespaces: their documents, and how the nodes come up, join, and lose their power.
+
+use std::fs;
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use model::config::Role;
+use serde_json::Value;
+
+use super::cluster_file::{ClusterNode, VIP, cluster_file};
+use super::{
+    BaseTree, HostSettings, Kubectl, KubernetesRelease, NativeNode, NodePlace, OsLayer, Switch, pod_image,
+};
+use crate::deadline::Deadline;
+use crate::{paths, programs};
+
+/// From power on until a node has joined. Some seconds where the machine has nothing else to do.
+const JOIN: Duration = Duration::from_secs(240);
+/// Until a node that has joined is Ready.
+const READY: Duration = Duration::from_secs(120);
+const COMMAND: Duration = Duration::from_secs(60);
+/// Asks etcd of a node with the certificate of its own checks (etcd, "gRPC gateway").
+const MEMBERS: &str = "curl --silent --show-error --fail --max-time 5 --cacert /etc/kubernetes/pki/etcd/ca.crt \
+    --cert /etc/kubernetes/pki/etcd/healthcheck-client.crt --key /etc/kubernetes/pki/etcd/healthcheck-client.key \
+    --data '{}' https://127.0.0.1:2379/v3/cluster/member/list";
+
+/// Is told the name of each part of a cluster's making when it is done.
+pub type Progress<'a> = &'a mut dyn FnMut(&str) -> Result<()>;
+
+/// The parts of the cluster. Nodes are dropped before what they stand on.
+#[derive(Debug)]
+pub struct TestCluster {
+    running: Vec<NativeNode>,
+    nodes: Vec<ClusterNode>,
+    documents: PathBuf,
+    directory: PathBuf,
+    release: KubernetesRelease,
+    layer: OsLayer,
+    base: BaseTree,
+    pod_image: PathBuf,
+    pub switch: Switch,
+    _settings: HostSettings,
+}
+
+impl TestCluster {
+    /// Makes everything but the nodes below `directory`, which is new. The first management node of `nodes` is to create the cluster.
+    pub fn lay(directory: &Path, nodes: Vec<ClusterNode>) -> Result<Self> {
+        fs::create_dir_all(directory)?;
+        let release = KubernetesRelease::built()?;
+        let base = BaseTree::cached()?;
+        let layer = OsLayer::write(&directory.join("os"), &release)?;
+        let pod_image = pod_image::make(directory, &base)?;
+        let cluster = Self {
+            running: Vec::new(),
+            nodes,
+            documents: directory.join("documents"),
+            directory: directory.to_owned(),
+            release,
+            layer,
+            base,
+            pod_image,
+            switch: Switch::lay()?,
+            _settings: HostSettings::change()?,
+        };
+        cluster.render(cluster.first_management()?)?;
+        Ok(cluster)
+    }
+
+    /// Renders the documents of all nodes; `creator` is the one that creates the cluster.
+    pub fn render(&self, creator: &str) -> Result<()> {
+        let file = self.directory.join("cluster.yaml");
+        fs::write(&file, cluster_file(&self.nodes, creator).to_string())?;
+        let mut render = Command::new(paths::installer()?);
+        render.args(["render", "--progress", "plain", "--cluster"]).arg(&file).arg("-o").arg(&self.documents);
+        programs::run(&mut render, COMMAND)?.success("installer render").map(drop)
+    }
+
+    /// The rendered document of a node.
+    pub fn document(&self, name: &str) -> Result<String> {
+        let path = self.documents.join(format!("{name}.yaml"));
+        fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))
+    }
+
+    /// All nodes, also those that are off.
+    #[must_use]
+    pub fn nodes(&self) -> &[ClusterNode] {
+        &self.nodes
+    }
+
+    pub fn place(&self, name: &str) -> Result<NodePlace> {
+        let node = self.nodes.iter().find(|node| node.name == name);
+        Ok(self.place_of(node.with_context(|| format!("{name} is no node"))?))
+    }
+
+    fn place_of(&self, node: &ClusterNode) -> NodePlace {
+        NodePlace {
+            name: node.name.clone(),
+            role: node.role,
+            address: node.address(),
+            hardware_address: node.hardware_address(),
+            directory: self.directory.join(&node.name),
+        }
+    }
+
+    fn first_management(&self) -> Result<&str> {
+        let first = self.nodes.iter().find(|node| node.role == Role::Management);
+        Ok(first.context("a cluster has a management node")?.name.as_str())
+    }
+
+    #[must_use]
+    pub fn running(&self) -> &[NativeNode] {
+        &self.running
+    }
+
+    pub fn node(&self, name: &str) -> Result<&NativeNode> {
+        self.running.iter().find(|node| node.place().name == name).with_context(|| format!("{name} is off"))
+    }
+
+    #[must_use]
+    pub fn kubectl(&self) -> Kubectl<'_> {
+        Kubectl::new(&self.switch, &self.release, self.directory.join("admin.conf"))
+    }
+
+    /// Installs the first management node and waits until it is Ready.
+    pub fn create(&mut self, done: Progress<'_>) -> Result<()> {
+        let first = self.first_management()?.to_owned();
+        self.install(&first)?;
+        done(&format!("{first} has its images"))?;
+        self.node(&first)?.start_units()?;
+        self.await_joined(&first)?;
+        done(&format!("{first} has created the cluster"))?;
+        let access = self.node(&first)?.run("cat /etc/kubernetes/admin.conf")?;
+        self.kubectl().write_access(&access)?;
+        self.await_ready(&[&first])?;
+        done(&format!("{first} is Ready"))
+    }
+
+    /// Installs these nodes, which then join at the same time.
+    pub fn join_all(&mut self, names: &[&str], done: Progress<'_>) -> Result<()> {
+        for name in names {
+            self.switch_on_new(name)?;
+        }
+        self.seed(names)?;
+        done(&format!("{} have their images", names.join(", ")))?;
+        for name in names {
+            self.node(name)?.start_units()?;
+        }
+        for name in names {
+            self.await_joined(name)?;
+            done(&format!("{name} has joined"))?;
+        }
+        self.await_ready(names)?;
+        done(&format!("{} are Ready", names.join(", ")))
+    }
+
+    /// Installs a node anew, with its images.
+    pub fn install(&mut self, name: &str) -> Result<()> {
+        self.switch_on_new(name)?;
+        self.seed(&[name])
+    }
+
+    fn switch_on_new(&mut self, name: &str) -> Result<()> {
+        self.place(name)?.install(&self.document(name)?)?;
+        self.switch_on(name)
+    }
+
+    /// Starts a node with what it has; its units wait.
+    pub fn switch_on(&mut self, name: &str) -> Result<()> {
+        self.switch_on_at(name, self.place(name)?.address)
+    }
+
+    /// The same with another address.
+    pub fn switch_on_at(&mut self, name: &str, address: Ipv4Addr) -> Result<()> {
+        let place = NodePlace { address, ..self.place(name)? };
+        let node = place.start(&self.switch, &self.base, &self.layer)?;
+        self.running.push(node);
+        Ok(())
+    }
+
+    fn seed(&self, names: &[&str]) -> Result<()> {
+        let seed = |name: &&str| self.node(name)?.seed(&self.release, &[&self.pod_image]);
+        thread::scope(|scope| {
+            let started: Vec<_> = names.iter().map(|name| scope.spawn(move || seed(name))).collect();
+            started
+                .into_iter()
+                .try_for_each(|seed| seed.join().unwrap_or_else(|_| bail!("a thread has panicked")))
+        })
+    }
+
+    /// Cuts the power of a node. Nothing of what its processes send at their end reaches the others.
+    pub fn cut_off(&mut self, name: &str) -> Result<()> {
+        self.switch.plug(&format!("port-{name}"), false)?;
+        let index = self.running.iter().position(|node| node.place().name == name);
+        drop(self.running.remove(index.with_context(|| format!("{name} is off"))?));
+        Ok(())
+    }
+
+    /// Starts a machine that is in the network of the cluster and not part of it.
+    pub fn newcomer(&self, node: &ClusterNode, document: &str) -> Result<NativeNode> {
+        let place = self.place_of(node);
+        place.install(document)?;
+        place.start(&self.switch, &self.base, &self.layer)
+    }
+
+    /// Waits until the unit of `installer kubeadm` has done its work.
+    pub fn await_joined(&self, name: &str) -> Result<()> {
+        let node = self.node(name)?;
+        Deadline::after(JOIN)
+            .poll(&format!("the join of {name}"), || {
+                Ok(node.succeeds("systemctl is-active nqrust-kubeadm").then_some(()))
+            })
+            .with_context(|| format!("{name} said: {}", node.log("nqrust-kubeadm")))
+    }
+
+    /// Waits until the API calls these nodes Ready.
+    pub fn await_ready(&self, names: &[&str]) -> Result<()> {
+        let kubectl = self.kubectl();
+        Deadline::after(READY).poll(&format!("{} being Ready", names.join(", ")), || {
+            let nodes = kubectl.list(&["nodes"]);
+            let ready =
+                |name: &&str| nodes.iter().any(|node| node["metadata"]["name"] == **name && is_ready(node));
+            Ok(names.iter().all(ready).then_some(()))
+        })
+    }
+
+    /// The node that answers for the virtual address; exactly one does.
+    pub fn holder(&self) -> Result<String> {
+        let has = |node: &&NativeNode| {
+            let told = node.run("ip -4 -oneline address show dev mgmt-br").unwrap_or_default();
+            told.contains(&format!("inet {VIP}/32"))
+        };
+        let holders: Vec<_> = self.running.iter().filter(has).map(|node| node.place().name.clone()).collect();
+        ensure!(holders.len() == 1, "these answer for {VIP}: {holders:?}");
+        Ok(holders.concat())
+    }
+
+    /// Writes a ConfigMap of this name, as a client that gives up after two seconds.
+    pub fn write(&self, name: &str) -> Result<()> {
+        let content = format!("--from-literal=written={name}");
+        let ended =
+            self.kubectl().call(&["create", "configmap", name, &content, "--request-timeout=2s"], "")?;
+        // An answer that was lost on its way is no failure of the write.
+        if ended.code != 0 && ended.stderr.contains("AlreadyExists") {
+            return Ok(());
+        }
+        ended.success("kubectl create").map(drop)
+    }
+
+    /// The names of the members of etcd that vote, sorted, as the etcd of the node `asked` has them.
+    pub fn voters(&self, asked: &str) -> Result<Vec<String>> {
+        let told = self.node(asked)?.run(MEMBERS)?;
+        let told: Value = serde_json::from_str(&told).with_context(|| format!("etcd said {told:?}"))?;
+        let members = told["members"].as_array().context("a list of members")?;
+        let votes = members.iter().filter(|member| member["isLearner"] != true);
+        let mut names: Vec<_> =
+            votes.filter_map(|member| Some(member["name"].as_str()?.to_owned())).collect();
+        names.sort();
+        Ok(names)
+    }
+
+    /// Keeps what the nodes said in the directory `kept`, for the person who reads a failure.
+    pub fn keep_logs(&self, kept: &Path) -> Result<()> {
+        for node in &self.nodes {
+            let place = self.place_of(node);
+            for (from, to) in
+                [("var/log/units", "units"), ("var/log/pods", "pods"), ("start.log", "start.log")]
+            {
+                let from = place.directory.join(from);
+                if from.exists() {
+                    copy_logs(&from, &kept.join(&place.name).join(to))?;
+                }
+            }
+        }
+        let kubectl = self.kubectl();
+        for (name, words) in
+            [("nodes", "describe nodes"), ("pods", "get pods -A -o wide"), ("events", "get events -A")]
+        {
+            let words: Vec<_> = words.split(' ').collect();
+            if let Ok(told) = kubectl.call(&words, "") {
+                fs::write(kept.join(format!("{name}.txt")), told.said())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn copy_logs(from: &Path, to: &Path) -> Result<()> {
+    let mut copy = Command::new("cp");
+    fs::create_dir_all(to.parent().context("a log is in a directory")?)?;
+    programs::run(copy.args(["-r", "--dereference"]).arg(from).arg(to), COMMAND)?
+        .success("keeping logs")
+        .map(drop)
+}
+
+/// Whether a Node of the API (core/v1) is Ready, and whether it takes pods by now.
+#[must_use]
+pub fn is_ready(node: &Value) -> bool {
+    let any = |list: &Value, fits: &dyn Fn(&Value) -> bool| {
+        list.as_array().is_some_and(|list| list.iter().any(fits))
+    };
+    let is_new =
+        |taint: &Value| taint["key"].as_str().is_some_and(|key| key.starts_with("node.kubernetes.io/"));
+    any(&node["status"]["conditions"], &|condition| {
+        condition["type"] == "Ready" && condition["status"] == "True"
+    }) && !any(&node["spec"]["taints"], &is_new)
+}
