@@ -17,15 +17,19 @@
 //! | `usb_stick`, `sources` | files on a stick; where a configuration comes from |
 //! | `nics` | the network cards that a node remembers |
 //! | `inventory`, `resolve` | what the machine has; what a configuration refers to |
+//! | `clock` | how far this machine's clock is from another one |
 //! | `kubeadm` | what a cluster of upstream Kubernetes has from its token |
+//! | `kubernetes` | files and objects of Kubernetes that are read |
 
 mod app;
 pub mod cli;
+pub mod clock;
 pub mod execute;
 pub mod fleet;
 pub mod installed;
 pub mod inventory;
 pub mod kubeadm;
+pub mod kubernetes;
 pub mod live;
 pub mod nics;
 pub mod node;

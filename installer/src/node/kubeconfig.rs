@@ -4,17 +4,15 @@
 //! kubelet's certificate is renewed in its file, so the access is read anew for each connection.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
-use base64::Engine;
-use base64::prelude::BASE64_STANDARD;
 use reqwest::blocking::Client;
 use reqwest::redirect::Policy;
 use reqwest::{Certificate, Identity};
-use serde::Deserialize;
 
 use super::paths::below;
+use crate::kubernetes::kubeconfig::{InlineFile, Kubeconfig};
 
 /// A client with the kubelet's certificate, and the server that it asks.
 #[derive(Debug)]
@@ -32,18 +30,19 @@ impl KubeletAccess {
     pub(super) fn read(root: &Path, kubeconfig: &str, timeout: Duration) -> Result<Self, String> {
         let path = below(root, kubeconfig);
         let text = fs::read_to_string(&path).map_err(|error| unreadable(&path, &error))?;
-        let config: Kubeconfig = serde_saphyr::from_str(&text)
-            .map_err(|_| format!("{} is not a kubelet's kubeconfig", path.display()))?;
-        let (cluster, user) = config.first().ok_or_else(|| format!("{} is empty", path.display()))?;
+        let config = Kubeconfig::read(&text)
+            .ok_or_else(|| format!("{} is not a kubelet's kubeconfig", path.display()))?;
+        let (cluster, user) =
+            config.cluster().zip(config.user()).ok_or_else(|| format!("{} is empty", path.display()))?;
         let authorities = content(
             root,
             cluster.certificate_authority.as_deref(),
-            cluster.certificate_authority_data.as_deref(),
+            cluster.certificate_authority_data.as_ref(),
         )?;
         let mut pem =
-            content(root, user.client_certificate.as_deref(), user.client_certificate_data.as_deref())?;
+            content(root, user.client_certificate.as_deref(), user.client_certificate_data.as_ref())?;
         pem.push(b'\n');
-        pem.extend(content(root, user.client_key.as_deref(), user.client_key_data.as_deref())?);
+        pem.extend(content(root, user.client_key.as_deref(), user.client_key_data.as_ref())?);
         let server = cluster.server.trim_end_matches('/').to_owned();
         Ok(Self { client: client(&authorities, &pem, timeout)?, server })
     }
@@ -65,11 +64,11 @@ pub(super) fn client(authorities: &[u8], pem: &[u8], timeout: Duration) -> Resul
 }
 
 /// What stands in the file, or in the kubeconfig itself.
-fn content(root: &Path, file: Option<&Path>, data: Option<&str>) -> Result<Vec<u8>, String> {
+fn content(root: &Path, file: Option<&Path>, data: Option<&InlineFile>) -> Result<Vec<u8>, String> {
     match (file, data) {
-        (_, Some(data)) => BASE64_STANDARD
-            .decode(data)
-            .map_err(|_| "the kubelet's kubeconfig has certificates that are not base64".to_owned()),
+        (_, Some(data)) => data
+            .decode()
+            .ok_or_else(|| "the kubelet's kubeconfig has certificates that are not base64".to_owned()),
         (Some(file), None) => {
             let path = below(root, &file.to_string_lossy());
             fs::read(&path).map_err(|error| unreadable(&path, &error))
@@ -80,46 +79,4 @@ fn content(root: &Path, file: Option<&Path>, data: Option<&str>) -> Result<Vec<u
 
 fn unreadable(path: &Path, error: &std::io::Error) -> String {
     format!("reading {}: {error}", path.display())
-}
-
-/// The part of a kubeconfig that the distributions write for the kubelet.
-#[derive(Deserialize)]
-struct Kubeconfig {
-    #[serde(default)]
-    clusters: Vec<NamedCluster>,
-    #[serde(default)]
-    users: Vec<NamedUser>,
-}
-
-impl Kubeconfig {
-    fn first(&self) -> Option<(&Cluster, &User)> {
-        Some((&self.clusters.first()?.cluster, &self.users.first()?.user))
-    }
-}
-
-#[derive(Deserialize)]
-struct NamedCluster {
-    cluster: Cluster,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "kebab-case")]
-struct Cluster {
-    server: String,
-    certificate_authority: Option<PathBuf>,
-    certificate_authority_data: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct NamedUser {
-    user: User,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "kebab-case")]
-struct User {
-    client_certificate: Option<PathBuf>,
-    client_certificate_data: Option<String>,
-    client_key: Option<PathBuf>,
-    client_key_data: Option<String>,
 }

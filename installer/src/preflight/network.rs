@@ -17,7 +17,7 @@ use nix::sys::socket::{setsockopt, sockopt};
 
 pub use super::dns::DnsAnswer;
 use super::join::{Question, Seen};
-pub use super::ntp::{ClockOffset, TimeAnswer};
+pub use super::ntp::TimeAnswer;
 use super::trouble::NetworkTrouble;
 use super::{dns, join, ntp};
 use base::files::read_text;

@@ -2,20 +2,14 @@
 
 use std::time::{Duration, SystemTime};
 
+use crate::clock::ClockOffset;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimeAnswer {
     /// How far this machine's clock is from the server's.
     Offset(ClockOffset),
     /// It does not know the time, or refuses to answer.
     Unsynchronised,
-}
-
-/// How far a clock is off.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ClockOffset {
-    pub by: Duration,
-    /// Whether this machine's clock is behind.
-    pub behind: bool,
 }
 
 const DATAGRAM_BYTES: usize = 48;

@@ -16,10 +16,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use self::nodes::{Node, PodRoutes};
+use self::nodes::PodRoutes;
 use super::identity::MachineId;
 use super::paths::{DOCUMENT, below};
 use super::render::hostname;
+use crate::kubernetes::node::Node;
 use base::command::Runner;
 use model::config::{self, Cidr};
 
@@ -92,19 +93,8 @@ impl KeptNetwork<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::system::tests::System;
     use super::*;
-    use base::command::Invocation;
-    use std::sync::Mutex;
-
-    #[derive(Default)]
-    struct System(Mutex<Vec<String>>);
-
-    impl Runner for System {
-        fn run(&self, invocation: &Invocation) -> Result<Vec<u8>> {
-            self.0.lock().unwrap().push(invocation.display());
-            Ok(Vec::new())
-        }
-    }
 
     #[test]
     fn a_network_is_brought_again_only_where_it_may_have_changed_and_told_once() {
@@ -123,8 +113,7 @@ mod tests {
             told: Vec::new(),
         };
         let mut said = Vec::new();
-        let routes =
-            || system.0.lock().unwrap().iter().filter(|run| run.contains("replace 10.52.1.0/24")).count();
+        let routes = || system.asked().matches("replace 10.52.1.0/24").count();
         for (list, brought) in [(true, 1), (false, 1), (true, 2)] {
             if list {
                 kept.last = None;

@@ -4,45 +4,8 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 use model::config::Cidr;
-use serde::Deserialize;
 
-/// The part of a Node object that routes need (Kubernetes API, Node v1).
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub(super) struct Node {
-    pub(super) metadata: Metadata,
-    #[serde(default)]
-    spec: Spec,
-    #[serde(default)]
-    status: Status,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct Metadata {
-    #[serde(default)]
-    pub(super) name: String,
-    #[serde(default)]
-    pub(super) resource_version: String,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-struct Spec {
-    #[serde(default, rename = "podCIDR")]
-    pods: Option<String>,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-struct Status {
-    #[serde(default)]
-    addresses: Vec<Address>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-struct Address {
-    #[serde(rename = "type")]
-    kind: String,
-    address: String,
-}
+use crate::kubernetes::node::Node;
 
 /// What a node needs to reach all pods.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -72,15 +35,14 @@ pub(super) fn routes(name: &str, nodes: &BTreeMap<String, Node>) -> PodRoutes {
             routes.own = Some(pods);
             continue;
         }
-        let internal = node.status.addresses.iter().find(|address| address.kind == "InternalIP");
-        match internal.map(|address| address.address.parse::<Ipv4Addr>()) {
-            Some(Ok(address)) => match routes.others.insert(pods, address) {
+        match node.internal_address() {
+            Some(address) => match routes.others.insert(pods, address) {
                 None => {}
                 Some(_) => routes
                     .problems
                     .push(format!("{other} has the same network of pods as another node, {pods}")),
             },
-            Some(Err(_)) | None => routes.problems.push(format!("{other} has no IPv4 address")),
+            None => routes.problems.push(format!("{other} has no IPv4 address")),
         }
     }
     if let Some(own) = routes.own.filter(|own| routes.others.contains_key(own)) {

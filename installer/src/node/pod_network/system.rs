@@ -113,13 +113,20 @@ fn routes(wanted: &BTreeMap<Cidr, Ipv4Addr>, runner: &dyn Runner) -> Result<Vec<
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use std::sync::Mutex;
 
     /// A node with a route to 10.52.9.0/24, which refuses routes by way of 198.51.100.9.
     #[derive(Default)]
-    struct System(Mutex<Vec<String>>);
+    pub(in crate::node::pod_network) struct System(Mutex<Vec<String>>);
+
+    impl System {
+        /// Its runs, a line each.
+        pub(in crate::node::pod_network) fn asked(&self) -> String {
+            self.0.lock().unwrap().join("\n")
+        }
+    }
 
     impl Runner for System {
         fn run(&self, invocation: &Invocation) -> Result<Vec<u8>> {
@@ -153,7 +160,7 @@ mod tests {
             failed,
             ["there is no route to the pods of 198.51.100.9: it is not in the same segment as this node"]
         );
-        let asked = system.0.lock().unwrap().join("\n");
+        let asked = system.asked();
         assert!(asked.contains("route replace 10.52.1.0/24 via 192.0.2.1 proto 147"), "{asked}");
         assert!(
             asked.contains("route delete 10.52.9.0/24 proto 147") && !asked.contains("replace 10.52.2.0"),
@@ -171,7 +178,7 @@ mod tests {
         for own in ["10.52.0.0/24", "10.52.0.0/24", "10.52.7.0/24"] {
             bring(root.path(), &wanted(own, &[]), "10.52.0.0/16".parse().unwrap(), &system).unwrap();
         }
-        let asked = system.0.lock().unwrap().join("\n");
+        let asked = system.asked();
         assert_eq!(asked.matches("link delete cni0").count(), 1, "{asked}");
     }
 }

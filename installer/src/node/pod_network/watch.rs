@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use transfer::download::reason;
 
-use super::nodes::Node;
+use crate::kubernetes::node::{Node, NodeList};
 use crate::node::kubeconfig::KubeletAccess;
 use crate::node::paths::KUBELET_ACCESS;
 
@@ -19,18 +19,6 @@ const TIMEOUT: Duration = Duration::from_secs(WATCH_SECONDS + 15);
 /// Bytes; a node has some ten kilobytes, with thousands of images some hundred.
 const LIST_BYTES_MAX: u64 = 512 << 20;
 const EVENT_BYTES_MAX: u64 = 8 << 20;
-
-#[derive(Deserialize)]
-struct NodeList {
-    metadata: ListMetadata,
-    items: Vec<Node>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct ListMetadata {
-    resource_version: String,
-}
 
 /// One change (Kubernetes API concepts, "Efficient detection of changes").
 #[derive(Deserialize)]

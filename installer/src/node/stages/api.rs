@@ -10,8 +10,8 @@ use std::time::Duration;
 use reqwest::StatusCode;
 use reqwest::blocking::{Client, ClientBuilder, Response};
 use reqwest::redirect::Policy;
-use serde::Deserialize;
 
+use crate::kubernetes::node::Node;
 use crate::node::kubeconfig::KubeletAccess;
 use crate::node::paths::below;
 use transfer::download::reason;
@@ -98,7 +98,7 @@ fn ask(root: &Path, kubeconfig: &str, name: &str) -> Result<Registration, String
     read.map_err(|error| format!("the API at {server} broke off: {error}"))?;
     let node: Node = serde_json::from_slice(&bytes)
         .map_err(|_| format!("the API at {server} returned something other than a node"))?;
-    Ok(node.registration(name))
+    Ok(registration(&node))
 }
 
 /// The questions go to this node and its cluster, never through a proxy.
@@ -108,36 +108,14 @@ fn builder() -> ClientBuilder {
     Client::builder().no_proxy().timeout(REQUEST_TIMEOUT).redirect(Policy::none())
 }
 
-/// The part of a Node object that shows whether it is ready.
-#[derive(Deserialize)]
-struct Node {
-    status: NodeStatus,
-}
-
-#[derive(Deserialize)]
-struct NodeStatus {
-    #[serde(default)]
-    conditions: Vec<Condition>,
-}
-
-#[derive(Deserialize)]
-struct Condition {
-    #[serde(rename = "type")]
-    kind: String,
-    status: String,
-    #[serde(default)]
-    message: String,
-}
-
-impl Node {
-    fn registration(&self, name: &str) -> Registration {
-        let name = name.to_owned();
-        match self.status.conditions.iter().find(|condition| condition.kind == "Ready") {
-            Some(ready) if ready.status == "True" => Registration::Ready { name },
-            Some(ready) => {
-                Registration::NotReady { name, why: super::known_errors::without_tokens(&ready.message) }
-            }
-            None => Registration::NotReady { name, why: "the kubelet has not reported its state yet".into() },
+/// What the node's own condition says.
+fn registration(node: &Node) -> Registration {
+    let name = node.metadata.name.clone();
+    match node.ready() {
+        Some(ready) if ready.holds() => Registration::Ready { name },
+        Some(ready) => {
+            Registration::NotReady { name, why: super::known_errors::without_tokens(&ready.message) }
         }
+        None => Registration::NotReady { name, why: "the kubelet has not reported its state yet".into() },
     }
 }

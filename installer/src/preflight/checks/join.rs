@@ -1,8 +1,7 @@
 //! Whether a cluster will accept the node. The checks share one conversation with it, and each judges a part.
 
-use std::time::Duration;
-
 use super::servers::{self, LookupFailure};
+use crate::clock::CLUSTER_TOLERANCE;
 use crate::preflight::check::{CheckOutcome, CheckSubject};
 use crate::preflight::intent::Join;
 use crate::preflight::join::{
@@ -10,10 +9,6 @@ use crate::preflight::join::{
 };
 use crate::preflight::trouble::NetworkTrouble;
 use model::config::{Distribution, Token};
-
-/// An API server accepts a service account token up to a minute before its issue time, and no earlier. Half of that leaves room
-/// for the clocks to drift before they are set, and for a Date in whole seconds.
-const CLOCK_TOLERANCE: Duration = Duration::from_secs(30);
 
 /// The cluster to join and its answers; otherwise the outcome of the check.
 fn seen<'a>(subject: &'a CheckSubject<'_>) -> Result<(&'a Join, &'a Seen), CheckOutcome> {
@@ -169,10 +164,10 @@ pub(super) fn clock(subject: &CheckSubject<'_>) -> CheckOutcome {
         }
         (Ok(()), None) => CheckOutcome::could_not_run(format!("{} does not report its time", seen.place)),
         (Ok(()), Some(offset)) => {
-            let text = servers::offset_text(&seen.place, offset);
+            let text = offset.text(&seen.place);
             let next =
                 "Set the clock that is wrong: in this machine's firmware, or by time servers on all nodes.";
-            if offset.by <= CLOCK_TOLERANCE {
+            if offset.by <= CLUSTER_TOLERANCE {
                 CheckOutcome::passed(text)
             } else {
                 CheckOutcome::found(text, next)

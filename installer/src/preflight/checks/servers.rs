@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use super::judge::judge;
 use crate::preflight::check::{CheckOutcome, CheckSubject};
 use crate::preflight::intent::is_name;
-use crate::preflight::network::{ClockOffset, DnsAnswer, TimeAnswer};
+use crate::preflight::network::{DnsAnswer, TimeAnswer};
 use crate::preflight::trouble::NetworkTrouble;
 
 /// A clock that is further off than this breaks certificates and leases before the node sets it.
@@ -35,23 +35,9 @@ pub(super) fn clock(subject: &CheckSubject<'_>) -> CheckOutcome {
     });
     match offset {
         None => CheckOutcome::could_not_run("no time server gave the time; see ntp"),
-        Some((server, offset)) if offset.by <= CLOCK_TOLERANCE => {
-            CheckOutcome::passed(offset_text(&server, offset))
-        }
-        Some((server, offset)) => CheckOutcome::found(offset_text(&server, offset), NEXT),
+        Some((server, offset)) if offset.by <= CLOCK_TOLERANCE => CheckOutcome::passed(offset.text(&server)),
+        Some((server, offset)) => CheckOutcome::found(offset.text(&server), NEXT),
     }
-}
-
-pub(super) fn offset_text(server: &str, offset: ClockOffset) -> String {
-    let seconds = offset.by.as_secs();
-    let by = match seconds {
-        0 => return format!("within a second of {server}"),
-        1..=119 => format!("{seconds} s"),
-        120..=7199 => format!("{} min", seconds / 60),
-        7200..=172_799 => format!("{} h", seconds / 3600),
-        _ => format!("{} days", seconds / 86400),
-    };
-    format!("the clock is {by} {} {server}", if offset.behind { "behind" } else { "ahead of" })
 }
 
 pub(super) fn ntp(subject: &CheckSubject<'_>) -> CheckOutcome {

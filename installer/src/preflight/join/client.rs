@@ -17,6 +17,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{CertificateError, ClientConfig};
 
 use super::authority::Authority;
+use crate::clock::http_date;
 use crate::preflight::trouble::NetworkTrouble;
 use model::config::Secret;
 use transfer::download::{carried, reason};
@@ -209,10 +210,9 @@ fn trusting(builder: ClientBuilder, trust: Trust<'_>) -> Result<ClientBuilder, r
     Ok(builder.tls_backend_preconfigured(config))
 }
 
-/// The server's clock (RFC 9110, section 5.6.7), to the second.
+/// The server's clock.
 fn date(response: &Response) -> Option<SystemTime> {
-    let date = response.headers().get(DATE)?.to_str().ok()?;
-    jiff::fmt::rfc2822::parse(date).ok().map(|date| date.timestamp().into())
+    http_date(response.headers().get(DATE)?.to_str().ok()?)
 }
 
 fn problem(error: &(dyn std::error::Error + 'static), timeout: Duration) -> RequestProblem {

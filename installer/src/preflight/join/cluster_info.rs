@@ -7,9 +7,11 @@
 use std::collections::BTreeMap;
 
 use base64::Engine as _;
-use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use ring::hmac;
 use serde::Deserialize;
+
+use crate::kubernetes::kubeconfig::Kubeconfig;
 
 const KUBECONFIG: &str = "kubeconfig";
 const SIGNATURE: &str = "jws-kubeconfig-";
@@ -52,9 +54,8 @@ impl ClusterInfo {
 
     /// The certificates (PEM) that the cluster says are its authority. Nothing proves them but a good [`InfoSignature`].
     pub(super) fn authority(&self) -> Option<Vec<u8>> {
-        let kubeconfig: Kubeconfig = serde_saphyr::from_str(self.data.get(KUBECONFIG)?).ok()?;
-        let encoded = kubeconfig.clusters.into_iter().next()?.cluster.certificate_authority_data;
-        BASE64_STANDARD.decode(encoded.trim()).ok()
+        let kubeconfig = Kubeconfig::read(self.data.get(KUBECONFIG)?)?;
+        kubeconfig.cluster()?.certificate_authority_data.as_ref()?.decode()
     }
 }
 
@@ -63,22 +64,6 @@ impl ClusterInfo {
 struct Header {
     alg: String,
     kid: String,
-}
-
-#[derive(Deserialize)]
-struct Kubeconfig {
-    clusters: Vec<NamedCluster>,
-}
-
-#[derive(Deserialize)]
-struct NamedCluster {
-    cluster: Cluster,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "kebab-case")]
-struct Cluster {
-    certificate_authority_data: String,
 }
 
 /// Whether `jws` is a signature of `content` by the token of this id and key. Takes as long for any wrong signature.
@@ -176,9 +161,13 @@ mod tests {
     #[test]
     fn the_authority_is_read_from_the_text_that_is_signed() {
         assert_eq!(info(&[]).authority().unwrap(), b"pem");
-        for text in
-            ["", "{}", "clusters: []", "clusters: [{cluster: {certificate-authority-data: '%'}}]", "- ]["]
-        {
+        for text in [
+            "",
+            "{}",
+            "clusters: []",
+            "clusters: [{cluster: {server: a, certificate-authority-data: '%'}}]",
+            "- ][",
+        ] {
             let data = json!({ "data": { "kubeconfig": text } });
             assert_eq!(ClusterInfo::read(data.to_string().as_bytes()).unwrap().authority(), None, "{text}");
         }

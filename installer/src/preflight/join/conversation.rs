@@ -10,7 +10,7 @@ use super::authority::Authority;
 use super::client::{Client, RequestLogin, RequestProblem, ServerAddress, ServerAnswer, Trust};
 use super::question::Question;
 use super::version::{self, Version};
-use crate::preflight::ntp::ClockOffset;
+use crate::clock::ClockOffset;
 use crate::preflight::trouble::NetworkTrouble;
 use model::config::Distribution;
 
@@ -40,11 +40,7 @@ impl<'a> JoinConversation<'a> {
     }
 
     pub(super) fn offset(&self, date: SystemTime) -> ClockOffset {
-        let now = self.now();
-        match date.duration_since(now) {
-            Ok(by) => ClockOffset { by, behind: true },
-            Err(error) => ClockOffset { by: error.duration(), behind: false },
-        }
+        ClockOffset::between(self.now(), date)
     }
 
     /// The trouble with a server that does not answer as one of the distribution, with what answers there instead: servers of

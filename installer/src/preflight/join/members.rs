@@ -1,8 +1,8 @@
 //! The nodes of a cluster, with what matters to one that joins.
 
-use serde::Deserialize;
-use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
+
+use crate::kubernetes::node::{Node, NodeList};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClusterPeer {
@@ -16,55 +16,9 @@ pub struct ClusterPeer {
     pub ready: bool,
 }
 
-#[derive(Deserialize)]
-struct List {
-    items: Vec<Node>,
-}
-
-#[derive(Deserialize)]
-struct Node {
-    metadata: Metadata,
-    #[serde(default)]
-    status: Status,
-}
-
-#[derive(Deserialize)]
-struct Metadata {
-    name: String,
-    #[serde(default)]
-    labels: BTreeMap<String, String>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Status {
-    addresses: Vec<Address>,
-    node_info: NodeInfo,
-    conditions: Vec<Condition>,
-}
-
-#[derive(Deserialize)]
-struct Condition {
-    #[serde(rename = "type")]
-    kind: String,
-    status: String,
-}
-
-#[derive(Deserialize)]
-struct Address {
-    address: String,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct NodeInfo {
-    #[serde(rename = "systemUUID")]
-    system_uuid: String,
-}
-
 /// Reads a `NodeList` of the API.
 pub(super) fn members(json: &[u8]) -> serde_json::Result<Vec<ClusterPeer>> {
-    let list: List = serde_json::from_slice(json)?;
+    let list: NodeList = serde_json::from_slice(json)?;
     Ok(list.items.into_iter().map(ClusterPeer::from).collect())
 }
 
@@ -75,15 +29,13 @@ pub(super) fn member(json: &[u8]) -> serde_json::Result<ClusterPeer> {
 
 impl From<Node> for ClusterPeer {
     fn from(node: Node) -> Self {
-        let Node { metadata: Metadata { name, labels }, status } = node;
-        let is = |label: &str| labels.get(label).is_some_and(|value| value == "true");
         // Ours has a label of its own; the distributions' label follows from what runs on the node.
-        let etcd_only = is("node-role.kubernetes.io/etcd") && !is("node-role.kubernetes.io/control-plane");
-        let witness = is("node-role.harvesterhci.io/witness") || etcd_only;
-        let addresses = status.addresses.iter().filter_map(|address| address.address.parse().ok()).collect();
-        let is_ready = |condition: &Condition| condition.kind == "Ready" && condition.status == "True";
-        let ready = status.conditions.iter().any(is_ready);
-        Self { name, witness, addresses, uuid: status.node_info.system_uuid, ready }
+        let etcd_only =
+            node.is("node-role.kubernetes.io/etcd") && !node.is("node-role.kubernetes.io/control-plane");
+        let witness = node.is("node-role.harvesterhci.io/witness") || etcd_only;
+        let (addresses, ready) = (node.addresses(), node.is_ready());
+        let Node { metadata, status, .. } = node;
+        Self { name: metadata.name, witness, addresses, uuid: status.node_info.system_uuid, ready }
     }
 }
 

@@ -7,7 +7,7 @@ use super::authority::FoundAuthority;
 use super::cluster_configuration::ClusterNetworks;
 use super::members::ClusterPeer;
 use super::version::Version;
-use crate::preflight::ntp::ClockOffset;
+use crate::clock::ClockOffset;
 use crate::preflight::trouble::NetworkTrouble;
 use model::config::{Distribution, Role, Token};
 

@@ -14,9 +14,10 @@ use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use super::join::{Question, Seen};
-use super::network::{AddressHolder, ClockOffset, DnsAnswer, Network, TimeAnswer};
+use super::network::{AddressHolder, DnsAnswer, Network, TimeAnswer};
 use super::trouble::NetworkTrouble;
 use super::{CHECKS, Check, CheckOutcome, CheckSubject, Intent, MachineFacts};
+use crate::clock::ClockOffset;
 use crate::inventory::{Inventory, Nic, Roots};
 use crate::plan::tests::disk;
 use base::size::ByteSize;

@@ -1,0 +1,149 @@
+//! A node as the API has it (Kubernetes API, Node v1), with the parts that are read here.
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+
+use serde::Deserialize;
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Node {
+    pub metadata: Metadata,
+    #[serde(default)]
+    pub spec: Spec,
+    #[serde(default)]
+    pub status: Status,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Metadata {
+    pub name: String,
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct Spec {
+    /// The network of the node's pods, once the controller manager has given it one.
+    #[serde(rename = "podCIDR")]
+    pub pods: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Status {
+    pub addresses: Vec<Address>,
+    pub node_info: NodeInfo,
+    pub conditions: Vec<Condition>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Address {
+    /// `InternalIP`, `Hostname` and others.
+    #[serde(rename = "type")]
+    pub kind: String,
+    pub address: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct NodeInfo {
+    /// The system UUID of the firmware.
+    #[serde(rename = "systemUUID")]
+    pub system_uuid: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Condition {
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// `True`, `False` or `Unknown`.
+    pub status: String,
+    #[serde(default)]
+    pub message: String,
+}
+
+/// The answer of the API to a request for all nodes.
+#[derive(Debug, Deserialize)]
+pub struct NodeList {
+    #[serde(default)]
+    pub metadata: ListMetadata,
+    pub items: Vec<Node>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ListMetadata {
+    /// From where changes can be followed.
+    pub resource_version: String,
+}
+
+impl Node {
+    /// The condition that tells whether the node is ready; none before its kubelet has reported.
+    #[must_use]
+    pub fn ready(&self) -> Option<&Condition> {
+        self.status.conditions.iter().find(|condition| condition.kind == "Ready")
+    }
+
+    /// Whether the cluster has heard of it lately and has no complaint.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.ready().is_some_and(Condition::holds)
+    }
+
+    /// Whether a label is there with the value `true`.
+    #[must_use]
+    pub fn is(&self, label: &str) -> bool {
+        self.metadata.labels.get(label).is_some_and(|value| value == "true")
+    }
+
+    /// All its IPv4 addresses.
+    #[must_use]
+    pub fn addresses(&self) -> Vec<Ipv4Addr> {
+        self.status.addresses.iter().filter_map(|address| address.address.parse().ok()).collect()
+    }
+
+    /// The address at which other nodes reach it, if that is IPv4.
+    #[must_use]
+    pub fn internal_address(&self) -> Option<Ipv4Addr> {
+        let internal = self.status.addresses.iter().find(|address| address.kind == "InternalIP");
+        internal.and_then(|address| address.address.parse().ok())
+    }
+}
+
+impl Condition {
+    #[must_use]
+    pub fn holds(&self) -> bool {
+        self.status == "True"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_node_tells_its_addresses_and_whether_it_is_ready() {
+        let node: Node = serde_json::from_value(json!({
+            "metadata": { "name": "n1", "labels": { "a": "true", "b": "false" } },
+            "spec": { "podCIDR": "10.52.0.0/24" },
+            "status": {
+                "addresses": [{ "type": "Hostname", "address": "n1" }, { "type": "ExternalIP", "address": "192.0.2.1" },
+                    { "type": "InternalIP", "address": "192.0.2.11" }],
+                "nodeInfo": { "systemUUID": "4C4C4544" },
+                "conditions": [{ "type": "DiskPressure", "status": "False" }, { "type": "Ready", "status": "True" }],
+            },
+        }))
+        .unwrap();
+        assert!(node.is_ready() && node.is("a") && !node.is("b") && !node.is("c"));
+        assert_eq!(node.addresses(), [Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(192, 0, 2, 11)]);
+        assert_eq!(node.internal_address(), Some(Ipv4Addr::new(192, 0, 2, 11)));
+        let new: Node = serde_json::from_value(json!({ "metadata": { "name": "n2" } })).unwrap();
+        assert!(new.ready().is_none() && !new.is_ready() && new.internal_address().is_none());
+        let silent = json!({ "metadata": { "name": "n3" }, "status": { "conditions": [{ "type": "Ready", "status": "Unknown" }] } });
+        assert!(!serde_json::from_value::<Node>(silent).unwrap().is_ready());
+        assert!(serde_json::from_value::<Node>(json!({ "metadata": {} })).is_err());
+    }
+}
