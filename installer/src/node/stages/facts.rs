@@ -1,6 +1,7 @@
 //! The observed facts about a node, from which its stages are judged.
 
 use super::api::Registration;
+use super::neighbours::RivalMachine;
 use crate::nics::MissingCards;
 use crate::node::images::BlobCount;
 
@@ -27,6 +28,8 @@ pub struct NodeFacts {
     pub network: Result<String, String>,
     /// Network cards of the document that are missing.
     pub missing: Option<MissingCards>,
+    /// Another machine that answers for a virtual address of this node.
+    pub rival: Option<RivalMachine>,
     /// The addresses at which the cluster answers, or the error.
     pub server: Result<String, String>,
     /// The service; `None` if systemd does not answer.

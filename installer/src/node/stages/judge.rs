@@ -2,7 +2,8 @@
 
 use super::api::Registration;
 use super::facts::{NodeFacts, ServiceFacts};
-use super::known_errors::{self, FULL, JoinTrouble};
+use super::known_errors::{self, CONTESTED, FULL, JoinTrouble};
+use super::neighbours::RivalMachine;
 use super::stage::{Stage, StageName, StageState};
 use crate::nics::{MANAGEMENT, MissingCards};
 use crate::node::cluster::{ClusterMember, etcd_data};
@@ -18,9 +19,10 @@ pub fn stages(member: &ClusterMember, facts: &NodeFacts) -> Vec<Stage> {
         Ok(address) => Stage::new(StageName::Network, StageState::Done, address),
         Err(why) => no_address(why, facts.missing.as_ref()),
     };
-    let server = match &facts.server {
-        Ok(address) => Stage::new(StageName::Server, StageState::Done, format!("{address} answers")),
-        Err(why) => Stage::new(StageName::Server, StageState::Waiting, why),
+    let server = match (&facts.server, &facts.rival) {
+        (_, Some(rival)) => contested(rival),
+        (Ok(address), None) => Stage::new(StageName::Server, StageState::Done, format!("{address} answers")),
+        (Err(why), None) => Stage::new(StageName::Server, StageState::Waiting, why),
     };
     let service =
         no_room(member, facts.room).unwrap_or_else(|| service(member, facts.service.as_ref(), said.as_ref()));
@@ -44,6 +46,15 @@ fn no_address(why: &str, missing: Option<&MissingCards>) -> Stage {
         },
         None => Stage::new(StageName::Network, StageState::Waiting, why),
     }
+}
+
+/// A virtual address that two machines answer for: the cluster works, but others reach it by chance.
+fn contested(rival: &RivalMachine) -> Stage {
+    let RivalMachine { address, machine } = rival;
+    let text = format!(
+        "the machine with the hardware address {machine} answers for {address} too, the virtual address that this node has"
+    );
+    Stage { next: Some(CONTESTED.into()), ..Stage::new(StageName::Server, StageState::Failed, text) }
 }
 
 /// Without room etcd ends, and with it the cluster on this node, whatever else the service says.

@@ -50,6 +50,9 @@ const fn passing(parts: &'static [&'static str], text: &'static str, next: &'sta
 /// What `installer kubeadm` puts before an error.
 pub(super) const REPORT: &str = "error: ";
 
+pub(super) const CONTESTED: &str = "Find that machine, by the switch's table for example, and give it another address. If it is a node of this cluster, the \
+                                    network keeps the nodes' multicast from each other: let 224.0.0.18 through.";
+const AWAY: &str = "Start the server that is away. If it is lost for good, on a node of the cluster: kubectl delete node NAME";
 pub(super) const FULL: &str = "See what fills it with: du -xh -d 3 /var";
 const OTHER_TOKEN: &str = "Correct `token` in /oem/node.yaml (it is that of the first node of the cluster), then: sudo installer \
                            apply";
@@ -164,9 +167,14 @@ const KNOWN: &[KnownError] = &[
         "See which with: ss -ltnp",
     ),
     passing(
+        &["etcd takes no further member while one is away"],
+        "another server of the cluster is away",
+        AWAY,
+    ),
+    passing(
         &["etcdserver: unhealthy cluster"],
         "etcd takes no further member while one of its members is down",
-        "",
+        AWAY,
     ),
     passing(
         &["etcdserver: no leader"],
@@ -184,6 +192,7 @@ const KNOWN: &[KnownError] = &[
         "etcd on this node is copying what the others have",
         "",
     ),
+    passing(&["too far to join its cluster"], "the clocks of this node and of its cluster differ", CLOCK),
     passing(&["not yet valid"], "a certificate is not valid at the time that this node's clock shows", CLOCK),
     lasting(
         &["bind: address already in use"],

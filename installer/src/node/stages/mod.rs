@@ -8,6 +8,7 @@ mod api;
 mod facts;
 mod judge;
 mod known_errors;
+mod neighbours;
 mod network;
 pub mod observed_node;
 pub mod readiness_watch;

@@ -1,5 +1,7 @@
 //! Whether the management network has its address, from the output of iproute2 (`ip -json -details address`).
 
+use std::net::Ipv4Addr;
+
 use serde::Deserialize;
 
 /// The expected network.
@@ -77,6 +79,22 @@ pub(crate) fn addresses(networks: &[&str], json: &[u8]) -> Vec<String> {
     addresses.collect()
 }
 
+/// The virtual addresses that the node has now, each with its device: addresses of a network of one, beside one of a real network.
+pub(super) fn virtual_addresses(json: &[u8]) -> Vec<(String, Ipv4Addr)> {
+    let devices: Vec<Device> = serde_json::from_slice(json).unwrap_or_default();
+    let of = |device: Device| {
+        let global = |address: &&Address| address.family == "inet" && address.scope == "global";
+        let addresses: Vec<_> = device.addr_info.iter().filter(global).collect();
+        let (single, real): (Vec<_>, Vec<_>) =
+            addresses.into_iter().partition(|address| address.prefixlen == Some(32));
+        let found = single.into_iter().filter(|_| !real.is_empty()).filter_map(|one| one.local.as_ref());
+        let found: Vec<_> =
+            found.filter_map(|local| Some((device.ifname.clone(), local.parse().ok()?))).collect();
+        found
+    };
+    devices.into_iter().flat_map(of).collect()
+}
+
 /// The address as `DEVICE has ADDRESS`, or why there is none.
 pub(super) fn judge(wanted: &WantedNetwork, json: &[u8]) -> Result<String, String> {
     let devices: Vec<Device> =
@@ -133,6 +151,19 @@ mod tests {
 
     fn look(wanted: &WantedNetwork, devices: &[serde_json::Value]) -> Result<String, String> {
         judge(wanted, json!(devices).to_string().as_bytes())
+    }
+
+    #[test]
+    fn a_virtual_address_is_one_beside_an_address_of_a_network() {
+        let json = r#"[{"ifname": "lo", "addr_info": [{"family": "inet", "local": "127.0.0.1", "prefixlen": 8, "scope": "host"}]},
+            {"ifname": "mgmt-br", "addr_info": [
+                {"family": "inet", "local": "192.0.2.11", "prefixlen": 24, "scope": "global"},
+                {"family": "inet", "local": "192.0.2.10", "prefixlen": 32, "scope": "global"},
+                {"family": "inet6", "local": "fe80::1", "prefixlen": 64, "scope": "link"}]},
+            {"ifname": "tunl0", "addr_info": [{"family": "inet", "local": "10.52.0.1", "prefixlen": 32, "scope": "global"}]}]"#;
+        let vip = ("mgmt-br".to_owned(), Ipv4Addr::new(192, 0, 2, 10));
+        assert_eq!(virtual_addresses(json.as_bytes()), [vip]);
+        assert_eq!(virtual_addresses(b"x"), []);
     }
 
     #[test]

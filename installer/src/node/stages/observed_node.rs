@@ -9,6 +9,7 @@ use anyhow::Result;
 use super::api::{self, Registration};
 use super::facts::{NodeFacts, ServiceFacts};
 use super::judge::stages;
+use super::neighbours::{self, RivalMachine};
 use super::network::{self, WantedNetwork};
 use super::stage::Stage;
 use crate::nics::MissingCards;
@@ -95,7 +96,9 @@ impl ObservedNode {
         let facts = thread::scope(|scope| {
             let server = scope.spawn(|| self.server());
             let node = scope.spawn(|| self.node(root));
-            let network = self.network(runner);
+            let addresses = addresses(runner);
+            let network = self.network(addresses.as_deref());
+            let rival = rival(runner, addresses.as_deref().unwrap_or_default());
             let unasked = || "was not asked to the end".to_owned();
             let install = &self.config.install;
             let (expected, present) = images::count(&self.release, install.own_role(), root);
@@ -104,7 +107,11 @@ impl ObservedNode {
                 network,
                 missing: MissingCards::on(root, &self.config, &below(root, DOCUMENT)),
                 service: self.service(runner, &node),
-                server: server.join().unwrap_or_else(|_| Err(unasked())),
+                rival,
+                server: server
+                    .join()
+                    .unwrap_or_else(|_| Err(unasked()))
+                    .map_err(|why| self.with_holder(runner, why)),
                 room: self.room(root),
                 images: BlobCount { expected, present, deferred: install.images() == Images::Defer },
                 node,
@@ -117,7 +124,7 @@ impl ObservedNode {
         stages
     }
 
-    fn network(&self, runner: &dyn Runner) -> Result<String, String> {
+    fn network(&self, addresses: Result<&[u8], &String>) -> Result<String, String> {
         let management = self.config.install.management_interface.as_ref();
         let device = management_device(&self.config);
         let cards = management.map_or(0, |management| management.interfaces.len());
@@ -126,9 +133,18 @@ impl ObservedNode {
             device,
             dhcp: management.is_none_or(|management| management.method == Method::Dhcp),
         };
-        let ip = Invocation::new("ip").args(["-json", "-details", "address"]).limit(PROGRAM_TIMEOUT);
-        let json = runner.run(&ip).map_err(|error| format!("{error:#}"))?;
-        network::judge(&wanted, &json)
+        network::judge(&wanted, addresses.map_err(String::clone)?)
+    }
+
+    /// Why the cluster does not answer at its address, and who has the address: it may be a machine that is no part of the cluster.
+    fn with_holder(&self, runner: &dyn Runner, why: String) -> String {
+        let address = self.member.host.as_deref().and_then(|host| host.parse().ok());
+        match address.and_then(|address| neighbours::holder(runner, address)) {
+            Some(machine) => {
+                format!("{why}; the machine with the hardware address {machine} has the address")
+            }
+            None => why,
+        }
     }
 
     /// Asks at the cluster's address; the first node, which may not know it, asks itself.
@@ -203,6 +219,18 @@ fn properties(unit: &'static str, text: &str) -> ServiceFacts {
         restarts: value("NRestarts").parse().unwrap_or_default(),
         said: Vec::new(),
     }
+}
+
+/// What iproute2 says of the node's addresses.
+fn addresses(runner: &dyn Runner) -> Result<Vec<u8>, String> {
+    let ip = Invocation::new("ip").args(["-json", "-details", "address"]).limit(PROGRAM_TIMEOUT);
+    runner.run(&ip).map_err(|error| format!("{error:#}"))
+}
+
+/// Another machine that answers for a virtual address which is here now.
+fn rival(runner: &dyn Runner, addresses: &[u8]) -> Option<RivalMachine> {
+    let mut held = network::virtual_addresses(addresses).into_iter();
+    held.find_map(|(device, address)| neighbours::rival(runner, &device, address))
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::api::{Registration, node, ping};
+use super::neighbours::RivalMachine;
 use super::*;
 use crate::nics::MissingCards;
 use crate::nics::RememberedCards;
@@ -45,12 +46,24 @@ fn good() -> NodeFacts {
     NodeFacts {
         network: Ok("mgmt-br has 192.0.2.11/24".into()),
         missing: None,
+        rival: None,
         server: Ok("https://192.0.2.10:9345".into()),
         service: Some(running()),
         room: None,
         images: BlobCount { expected: 3, present: 3, deferred: false },
         node: Registration::Ready { name: "node-1".into() },
     }
+}
+
+#[test]
+fn a_virtual_address_that_another_machine_answers_for_needs_a_person() {
+    let machine = "52:54:00:6e:72:63".to_owned();
+    let rival = RivalMachine { address: "192.0.2.10".parse().unwrap(), machine };
+    let stages = stages(&member(true), &NodeFacts { rival: Some(rival), ..good() });
+    let stage = current(&stages).unwrap();
+    assert_eq!((stage.name, stage.state), (StageName::Server, StageState::Failed));
+    assert!(stage.detail.contains("52:54:00:6e:72:63 answers for 192.0.2.10 too"), "{stage}");
+    assert!(stage.next.as_deref().unwrap().contains("give it another address"), "{stage:?}");
 }
 
 fn saying(mut service: ServiceFacts, message: &str) -> Option<ServiceFacts> {

@@ -1,0 +1,117 @@
+//! Which other machine answers for an address: the kernel's table of neighbours, through iproute2.
+
+use std::net::Ipv4Addr;
+use std::thread;
+use std::time::Duration;
+
+use base::command::{Invocation, Runner};
+use serde::Deserialize;
+
+/// For one run of iproute2.
+const LIMIT: Duration = Duration::from_secs(5);
+/// A machine in the same segment answers within milliseconds. How often the table is looked at, and how long between.
+const LOOKS: u32 = 10;
+const INTERVAL: Duration = Duration::from_millis(50);
+
+/// An address that this node has and that another machine answers for as well.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RivalMachine {
+    pub address: Ipv4Addr,
+    /// Its hardware address.
+    pub machine: String,
+}
+
+/// One entry in the output of `ip -json neighbour`.
+#[derive(Deserialize)]
+struct Neighbour {
+    lladdr: Option<String>,
+    #[serde(default)]
+    state: Vec<String>,
+}
+
+/// Asks the segment of `device` who else has `address`, which this node has.
+///
+/// The kernel never asks for its own addresses by itself; it does for an entry of the table that is said to be used
+/// (`NTF_USE`, rtnetlink(7)), and does not answer itself.
+pub(super) fn rival(runner: &dyn Runner, device: &str, address: Ipv4Addr) -> Option<RivalMachine> {
+    let own = address.to_string();
+    let table = |verb: &str, more: &[&str]| {
+        let ip = Invocation::new("ip").args(["-4", "neighbour", verb, &own, "dev", device]);
+        runner.run(&ip.args(more.iter().copied()).limit(LIMIT)).is_ok()
+    };
+    // What was known of the address before this node had it.
+    table("delete", &[]);
+    let asked = table("replace", &["use"]);
+    let answer = (0..LOOKS).filter(|_| asked).find_map(|_| {
+        thread::sleep(INTERVAL);
+        holder(runner, address)
+    });
+    table("delete", &[]);
+    answer.map(|machine| RivalMachine { address, machine })
+}
+
+/// The hardware address of the machine that has answered for `address`.
+pub(super) fn holder(runner: &dyn Runner, address: Ipv4Addr) -> Option<String> {
+    let show = Invocation::new("ip").args(["-json", "-4", "neighbour", "show", "to", &address.to_string()]);
+    let json = runner.run(&show.limit(LIMIT)).ok()?;
+    let entries: Vec<Neighbour> = serde_json::from_slice(&json).ok()?;
+    let answered =
+        |entry: &Neighbour| !entry.state.iter().any(|state| state == "FAILED" || state == "INCOMPLETE");
+    entries.into_iter().filter(answered).find_map(|entry| entry.lladdr)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::Result;
+    use std::sync::Mutex;
+
+    const VIP: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 10);
+
+    /// A kernel with this entry for the address, once it was told to use it.
+    struct Kernel {
+        entry: &'static str,
+        asked: Mutex<Vec<String>>,
+    }
+
+    impl Runner for Kernel {
+        fn run(&self, invocation: &Invocation) -> Result<Vec<u8>> {
+            let mut asked = self.asked.lock().unwrap();
+            asked.push(invocation.display());
+            let shown = invocation.display().contains(" show ");
+            anyhow::ensure!(!asked[0].contains("show") && asked.len() != 1, "there is no entry to delete");
+            Ok(if shown { self.entry.into() } else { Vec::new() })
+        }
+    }
+
+    fn asked(entry: &'static str) -> (Option<RivalMachine>, Vec<String>) {
+        let kernel = Kernel { entry, asked: Mutex::default() };
+        let rival = rival(&kernel, "mgmt-br", VIP);
+        (rival, kernel.asked.into_inner().unwrap())
+    }
+
+    #[test]
+    fn another_machine_that_has_the_address_is_found_and_the_table_left_as_it_was() {
+        let (rival, asked) = asked(
+            r#"[{"dst":"192.0.2.10","dev":"mgmt-br","lladdr":"e2:af:5d:56:44:15","state":["REACHABLE"]}]"#,
+        );
+        let machine = "e2:af:5d:56:44:15".to_owned();
+        assert_eq!(rival, Some(RivalMachine { address: VIP, machine }));
+        let words = ["delete", "replace", "show", "delete"];
+        assert_eq!(asked.len(), words.len(), "{asked:?}");
+        assert!(asked.iter().zip(words).all(|(run, word)| run.contains(word)), "{asked:?}");
+        assert!(asked[1].ends_with("192.0.2.10 dev mgmt-br use"), "{asked:?}");
+    }
+
+    #[test]
+    fn an_address_that_nobody_else_answers_for_is_the_nodes_own() {
+        for entry in [
+            "",
+            "[]",
+            r#"[{"dst":"192.0.2.10","state":["INCOMPLETE"]}]"#,
+            r#"[{"dst":"192.0.2.10","lladdr":"e2:af:5d:56:44:15","state":["FAILED"]}]"#,
+        ] {
+            assert_eq!(asked(entry).0, None, "{entry}");
+        }
+    }
+}
