@@ -1,9 +1,12 @@
-//! The members of etcd as a node finds them that joins again under the name of an earlier one.
+//! The members of etcd that a node finds which are gone for good, and are removed before it becomes one itself, by etcd's HTTP
+//! gateway (etcd, "gRPC gateway").
 //!
 //! A node whose disk is new has lost its copy of the cluster, but etcd still counts it. kubeadm takes a member of the same address
-//! for the node itself (`etcd.AddMemberAsLearner`), and etcd must not go on with an empty copy under an old identity. So the old
-//! member is removed first, by etcd's HTTP gateway (etcd, "gRPC gateway").
+//! for the node itself (`etcd.AddMemberAsLearner`), and etcd must not go on with an empty copy under an old identity. And etcd takes
+//! no further member while one of those that it counts is away (etcd `server.mayAddMember`): a node that was deleted from the
+//! cluster, and does not answer either, would keep every other one from taking its place.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
@@ -13,6 +16,7 @@ use reqwest::blocking::Client;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::kubernetes::node::NodeList;
 use crate::node::kubeconfig::client;
 use crate::node::paths::below;
 use base::failure::{Class, Failure};
@@ -22,6 +26,8 @@ use transfer::download::reason;
 const CERTIFICATES: &str = "/etc/kubernetes/pki/etcd";
 const COPY: &str = "/var/lib/etcd/member";
 const TIMEOUT: Duration = Duration::from_secs(30);
+/// A member that runs says so at once.
+const HEALTH_TIMEOUT: Duration = Duration::from_secs(5);
 /// The annotation of etcd's pods in which kubeadm writes their address.
 const ADDRESS: &str = "kubeadm.kubernetes.io/etcd.advertise-client-urls";
 
@@ -30,8 +36,14 @@ const ADDRESS: &str = "kubeadm.kubernetes.io/etcd.advertise-client-urls";
 struct Member {
     #[serde(rename = "ID")]
     id: String,
+    /// Empty for one that has never run.
     #[serde(default)]
     name: String,
+    #[serde(default, rename = "clientURLs")]
+    addresses: Vec<String>,
+    /// Whether it has no vote yet; then etcd can do without it.
+    #[serde(default, rename = "isLearner")]
+    learns: bool,
 }
 
 #[derive(Deserialize)]
@@ -40,20 +52,25 @@ struct Members {
     members: Vec<Member>,
 }
 
-/// Removes the member that an earlier node of the name `name` left. `pods` are etcd's pods as the API lists them.
+/// Removes the members that are gone for good: one that an earlier node of the name `name` left, and those whose nodes were deleted
+/// from the cluster and that do not answer. `pods` are etcd's pods and `nodes` the cluster's nodes, as the API lists them. Returns the
+/// names of the removed ones.
 ///
 /// # Errors
-/// [`Class::Join`] if no member answers.
-pub(super) fn remove_stale(root: &Path, name: &str, pods: &[u8]) -> Result<Option<String>> {
+/// [`Class::Join`] if no member answers, or if one does not that has to: kubeadm would ask etcd for many minutes before it says so.
+pub(super) fn remove_stale(root: &Path, name: &str, pods: &[u8], nodes: &[u8]) -> Result<Vec<String>> {
     if below(root, COPY).exists() {
         // This node is a member itself.
-        return Ok(None);
+        return Ok(Vec::new());
     }
+    let nodes: NodeList = serde_json::from_slice(nodes).context("reading the list of the cluster's nodes")?;
+    let kept: BTreeSet<String> = nodes.items.into_iter().map(|node| node.metadata.name).collect();
     let others = others(pods, name)?;
     let mut failures = Vec::new();
     for url in &others {
-        match ask(root, url, name) {
-            Ok(removed) => return Ok(removed),
+        match ask(root, url, name, &kept) {
+            Ok(FoundMembers { away, .. }) if !away.is_empty() => return Err(refused(&away).into()),
+            Ok(FoundMembers { removed, .. }) => return Ok(removed),
             Err(error) => failures.push(format!("{url}: {error:#}")),
         }
     }
@@ -63,19 +80,62 @@ pub(super) fn remove_stale(root: &Path, name: &str, pods: &[u8]) -> Result<Optio
         .into())
 }
 
-fn ask(root: &Path, url: &str, name: &str) -> Result<Option<String>> {
+fn refused(away: &[String]) -> Failure {
+    let what = format!(
+        "the member {} of etcd does not answer, and etcd takes no further member while one is away",
+        away.join(" and ")
+    );
+    Failure::new(Class::Join, what).hint(format!(
+        "Start it again. If it is lost for good, on a node of the cluster: kubectl delete node {}",
+        away.join(" ")
+    ))
+}
+
+/// What was found and done at one member, by names.
+struct FoundMembers {
+    removed: Vec<String>,
+    /// Those that count and do not answer.
+    away: Vec<String>,
+}
+
+fn ask(root: &Path, url: &str, name: &str, kept: &BTreeSet<String>) -> Result<FoundMembers> {
     let read = |file: &str| {
         let path = below(root, CERTIFICATES).join(file);
         fs::read(&path).with_context(|| format!("reading {}", path.display()))
     };
     let mut pem = read("healthcheck-client.crt")?;
     pem.extend(read("healthcheck-client.key")?);
-    let http = client(&read("ca.crt")?, &pem, TIMEOUT).map_err(anyhow::Error::msg)?;
+    let authority = read("ca.crt")?;
+    let http = client(&authority, &pem, TIMEOUT).map_err(anyhow::Error::msg)?;
+    let health = client(&authority, &pem, HEALTH_TIMEOUT).map_err(anyhow::Error::msg)?;
+    let answers = |member: &Member| {
+        member.addresses.iter().any(|url| health.get(format!("{url}/health")).send().is_ok())
+    };
     let listed: Members = serde_json::from_value(post(&http, url, "list", &json!({}))?)
         .context("reading the list of etcd's members")?;
-    let Some(stale) = listed.members.into_iter().find(|member| member.name == name) else { return Ok(None) };
-    post(&http, url, "remove", &json!({ "ID": stale.id }))?;
-    Ok(Some(stale.id))
+    let (stale, others) = stale(listed.members, name, kept, &answers);
+    for member in &stale {
+        post(&http, url, "remove", &json!({ "ID": member.id }))?;
+    }
+    let names = |members: Vec<Member>| members.into_iter().map(|member| member.name).collect();
+    let away = others.into_iter().filter(|other| !other.learns && !answers(other)).collect();
+    Ok(FoundMembers { removed: names(stale), away: names(away) })
+}
+
+/// Those of `members` that are gone for good, and the others. One that joins just now is not a node of the cluster yet, but answers; one that has never
+/// run has no name.
+fn stale(
+    members: Vec<Member>,
+    name: &str,
+    kept: &BTreeSet<String>,
+    answers: &dyn Fn(&Member) -> bool,
+) -> (Vec<Member>, Vec<Member>) {
+    let gone = |member: &Member| match member.name.as_str() {
+        "" => false,
+        own if own == name => true,
+        other => !kept.contains(other) && !answers(member),
+    };
+    members.into_iter().partition(gone)
 }
 
 fn post(http: &Client, url: &str, verb: &str, body: &Value) -> Result<Value> {
@@ -115,17 +175,50 @@ mod tests {
     }
 
     #[test]
-    fn a_node_with_a_copy_of_the_cluster_removes_no_member() {
+    fn members_that_are_gone_for_good_are_told_from_those_that_come_back() {
+        let member =
+            |name: &str| Member { id: "1".into(), name: name.into(), addresses: Vec::new(), learns: false };
+        let found = |name: &str, kept: &[&str]| {
+            let members = ["node-1", "node-2", "node-3", ""].map(member).into();
+            let kept = kept.iter().map(|name| (*name).to_owned()).collect();
+            let (stale, _) = stale(members, name, &kept, &|member| member.name == "node-3");
+            stale.into_iter().map(|member| member.name).collect::<Vec<_>>()
+        };
+        assert_eq!(found("node-4", &["node-1", "node-2", "node-3"]), [""; 0]);
+        assert_eq!(found("node-4", &["node-1"]), ["node-2"], "node-3 answers");
+        assert_eq!(found("node-3", &["node-1", "node-2"]), ["node-3"], "the name of the node that joins");
+    }
+
+    #[test]
+    fn a_member_that_is_away_is_named_with_what_to_do() {
+        let told = base::failure::render(&refused(&["node-2".into()]).into());
+        assert!(told.contains("the member node-2 of etcd does not answer"), "{told}");
+        assert!(told.contains("kubectl delete node node-2"), "{told}");
+    }
+
+    #[test]
+    fn a_node_without_another_member_to_ask_says_so() {
         let root = tempfile::tempdir().unwrap();
-        assert!(remove_stale(root.path(), "node-2", b"{}").is_err(), "nobody answers");
+        let told = remove_stale(root.path(), "node-2", b"{}", b"{\"items\": []}").unwrap_err().to_string();
+        assert!(told.contains("no member of the cluster's etcd answers"), "{told}");
+        assert!(remove_stale(root.path(), "node-2", b"{}", b"").is_err());
         fs::create_dir_all(below(root.path(), COPY)).unwrap();
-        assert_eq!(remove_stale(root.path(), "node-2", b"not read").unwrap(), None);
+        let removed = remove_stale(root.path(), "node-2", b"not read", b"not read").unwrap();
+        assert_eq!(removed, [""; 0], "a node with a copy of the cluster is a member");
     }
 
     #[test]
     fn the_gateway_tells_members_with_numbers_as_texts() {
-        let listed = r#"{"header":{"cluster_id":"1"},"members":[{"ID":"10276657743932975437","name":"node-2"},{"ID":"7"}]}"#;
+        let listed = r#"{"header":{"cluster_id":"1"},"members":[{"ID":"10276657743932975437","name":"node-2","clientURLs":["https://a"]},{"ID":"7"}]}"#;
         let members: Members = serde_json::from_str(listed).unwrap();
-        assert_eq!(members.members[0], Member { id: "10276657743932975437".into(), name: "node-2".into() });
+        assert_eq!(
+            members.members[0],
+            Member {
+                id: "10276657743932975437".into(),
+                name: "node-2".into(),
+                addresses: vec!["https://a".into()],
+                learns: false,
+            }
+        );
     }
 }

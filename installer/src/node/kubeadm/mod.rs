@@ -7,6 +7,7 @@
 //! the cluster.
 
 mod address;
+mod clock;
 mod documents;
 mod etcd;
 mod kubectl;

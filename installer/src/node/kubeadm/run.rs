@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 
 use super::address;
+use super::clock;
 use super::documents::{JoinSecrets, complete};
 use super::etcd;
 use super::kubectl::{ADMIN, await_api, kubectl, locally};
@@ -64,6 +65,9 @@ pub fn run(root: &Path, runner: &dyn Runner, say: &mut dyn FnMut(&str)) -> Resul
     let mut joining = Joining { root, runner, node: &node, secrets: None };
     joining.begin(&mut record, say)?;
     if !record.joined {
+        if record.done.is_empty() {
+            clock::check(&node.config, runner)?;
+        }
         let result = joining.steps(&file, &mut record, say);
         joining.hiding(result)?;
         record = JoinRecord { joined: true, begun: None, ..record };
@@ -127,7 +131,7 @@ impl Joining<'_> {
             if !finished {
                 record.begun = Some(step.name.to_owned());
                 file.write(record)?;
-                if let Err(error) = self.take(step) {
+                if let Err(error) = self.take(step, say) {
                     if step.action == JoinAction::OnlyWitness {
                         // Nothing of the cluster stays on a node that it does not take.
                         self.remove_prepared()?;
@@ -201,7 +205,7 @@ impl Joining<'_> {
         Ok(())
     }
 
-    fn take(&mut self, step: &JoinStep) -> Result<()> {
+    fn take(&mut self, step: &JoinStep, say: &mut dyn FnMut(&str)) -> Result<()> {
         let name = self.node.name.as_str();
         match step.action {
             JoinAction::Kubeadm(runs, document) => self.kubeadm(step, runs, document),
@@ -217,23 +221,16 @@ impl Joining<'_> {
                     .map(drop)
                     .context("keeping the keys of the cluster's authorities")
             }
-            JoinAction::RemoveStaleMember => {
-                let words = [
-                    "get",
-                    "pods",
-                    "--namespace",
-                    "kube-system",
-                    "--selector",
-                    "component=etcd",
-                    "--output",
-                    "json",
-                ];
-                let pods = self.administrate(&words).context("looking for the members of etcd")?;
-                etcd::remove_stale(self.root, name, &pods).map(drop)
+            JoinAction::JoinEtcd(document) => {
+                for gone in self.remove_stale_members()? {
+                    say(&format!("The member {gone} of etcd is gone for good, and was removed."));
+                }
+                self.kubeadm(step, &[&["join", "phase", "etcd-join"]], document)
             }
             JoinAction::OnlyWitness => self.only_witness(),
-            JoinAction::LabelWitness => {
-                let words = ["label", "node", name, "--overwrite", "node-role.kubernetes.io/etcd=true"];
+            JoinAction::Label(labels) => {
+                let words = ["label", "node", name, "--overwrite"];
+                let words: Vec<&str> = words.into_iter().chain(labels.iter().copied()).collect();
                 self.administrate(&words).map(drop).context("giving the node its role")
             }
             JoinAction::ForgetKeys => self.forget_keys(),
@@ -294,6 +291,15 @@ impl Joining<'_> {
     fn administrate(&self, arguments: &[&str]) -> Result<Vec<u8>> {
         let all: Vec<&str> = ["--kubeconfig", ADMIN].into_iter().chain(arguments.iter().copied()).collect();
         self.runner.run(&kubectl(&all))
+    }
+
+    fn remove_stale_members(&self) -> Result<Vec<String>> {
+        let words = ["get", "pods", "--namespace", "kube-system", "--selector", "component=etcd"];
+        let words: Vec<&str> = words.into_iter().chain(["--output", "json"]).collect();
+        let pods = self.administrate(&words).context("looking for the members of etcd")?;
+        let nodes = self.administrate(&["get", "nodes", "--output", "json"]);
+        let nodes = nodes.context("looking for the nodes of the members of etcd")?;
+        etcd::remove_stale(self.root, &self.node.name, &pods, &nodes)
     }
 
     /// Two witnesses would let two failures of them count like two of management nodes.

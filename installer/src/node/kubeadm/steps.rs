@@ -45,12 +45,13 @@ pub(super) enum JoinAction {
     AwaitApi,
     /// Keeps the authorities' encrypted keys for servers that join later than in two hours.
     KeepKeys,
-    /// Removes the member of etcd that an earlier node of the same name left.
-    RemoveStaleMember,
+    /// Makes the node a member of etcd, by kubeadm with this document. Members that are gone for good are removed first, each time:
+    /// somebody may have deleted their nodes since the last attempt.
+    JoinEtcd(&'static str),
     /// Refuses a second witness.
     OnlyWitness,
-    /// Gives a witness its role in lists of nodes.
-    LabelWitness,
+    /// Gives the node these labels, which a kubelet may not give itself, or gives only when it registers.
+    Label(&'static [&'static str]),
     /// Removes what lets a witness act for the cluster.
     ForgetKeys,
     /// Starts the cluster's name servers again where all of them are on one node.
@@ -105,9 +106,7 @@ const PREPARE: JoinStep = kubeadm(
     "join",
     Undo::Prepared,
 );
-const MEMBERS: JoinStep = own("members", "Looking at the members of etcd", JoinAction::RemoveStaleMember);
-const ETCD: JoinStep =
-    kubeadm("etcd", "Joining etcd", &[&["join", "phase", "etcd-join"]], "join", Undo::Nothing);
+const ETCD: JoinStep = own("etcd", "Joining etcd", JoinAction::JoinEtcd("join"));
 const MARK: JoinStep = kubeadm(
     "mark",
     "Marking the node as a control plane",
@@ -133,7 +132,7 @@ const FIRST: &[JoinStep] = &[
 ];
 /// The step after which the node holds a cluster.
 pub(super) const CONTROL_PLANE: &str = "control-plane";
-const SERVER: &[JoinStep] = &[PREFLIGHT, PREPARE, KUBELET, MEMBERS, ETCD, BOOTSTRAP, MARK, WAIT, NAMES];
+const SERVER: &[JoinStep] = &[PREFLIGHT, PREPARE, KUBELET, ETCD, BOOTSTRAP, MARK, WAIT, NAMES];
 const AGENT: &[JoinStep] = &[PREFLIGHT, KUBELET, BOOTSTRAP];
 /// etcd alone: the node joins as one without a control plane, because the kubelet of a control plane asks an API server on its own
 /// node. Whether it may is known before it is registered.
@@ -153,13 +152,26 @@ const WITNESS: &[JoinStep] = &[
     own("only-witness", "Looking for other witnesses", JoinAction::OnlyWitness),
     KUBELET,
     BOOTSTRAP,
-    MEMBERS,
-    kubeadm("etcd", "Joining etcd", &[&["join", "phase", "etcd-join"]], "etcd", Undo::Nothing),
-    own("label", "Labelling the node", JoinAction::LabelWitness),
+    own("etcd", "Joining etcd", JoinAction::JoinEtcd("etcd")),
+    own("label", "Labelling the node", JoinAction::Label(&["node-role.kubernetes.io/etcd=true"])),
     own("forget-keys", "Removing the keys of the authorities", JoinAction::ForgetKeys),
 ];
 /// An agent that becomes a server.
-const PROMOTION: &[JoinStep] = &[PREPARE, MEMBERS, ETCD, MARK, WAIT, NAMES];
+const PROMOTION: &[JoinStep] = &[
+    PREPARE,
+    ETCD,
+    MARK,
+    WAIT,
+    own(
+        "label",
+        "Labelling the node",
+        JoinAction::Label(&[
+            "node-role.harvesterhci.io/management=true",
+            "node-role.harvesterhci.io/worker-",
+        ]),
+    ),
+    NAMES,
+];
 const CORDON: JoinStep = own("cordon", "Cordoning the node", JoinAction::Cordon);
 
 /// The steps of a node that was nothing before, or, with `promoted`, an agent.

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use anyhow::{Result, bail};
 
 use super::run;
-use super::state::RecordFile;
+use super::state::{JoinRecord, RecordFile};
 use crate::node::paths::below;
 use base::command::{Invocation, Runner};
 
@@ -27,6 +27,8 @@ struct Programs {
     name_servers: &'static str,
     /// The virtual address that the cluster tells.
     vip: &'static str,
+    /// The head of what the cluster answers to anybody.
+    head: &'static str,
 }
 
 impl Runner for Programs {
@@ -34,6 +36,9 @@ impl Runner for Programs {
         let display = invocation.display();
         if display.starts_with("ip ") {
             return Ok(ADDRESSES.into());
+        }
+        if display.starts_with("curl ") {
+            return Ok(self.head.into());
         }
         let mut asked = self.asked.lock().unwrap();
         asked.push(display.clone());
@@ -54,7 +59,7 @@ impl Runner for Programs {
             bail!("cut off, with the token marked-token");
         }
         Ok(match display {
-            nodes if nodes.contains("get nodes") => self.witnesses.into(),
+            nodes if nodes.contains("get nodes --selector") => self.witnesses.into(),
             names if names.contains("get deployments,pods") => match self.name_servers {
                 "" => "{}".into(),
                 listed => listed.into(),
@@ -221,6 +226,22 @@ fn a_second_witness_is_refused_before_it_is_registered_and_keeps_no_key() {
 }
 
 #[test]
+fn a_node_with_a_wrong_clock_takes_no_step_into_its_cluster() {
+    for document in [join("management"), join("witness"), join("worker")] {
+        let root = node(&document);
+        let head = "HTTP/2 200\r\ndate: Sat, 01 Jan 2000 00:00:00 GMT\r\n";
+        let wrong = Programs { head, ..Programs::default() };
+        let told = base::failure::render(&whole(root.path(), &wrong).unwrap_err());
+        assert!(told.contains("ahead of https://192.0.2.10:6443: too far to join"), "{told}");
+        assert_eq!(*wrong.asked.lock().unwrap(), [""; 0]);
+        assert_eq!(RecordFile::of(root.path()).read().unwrap(), JoinRecord::default());
+        whole(root.path(), &Programs::default()).unwrap();
+        // One that has joined goes on.
+        whole(root.path(), &wrong).unwrap();
+    }
+}
+
+#[test]
 fn a_default_node_is_promoted_by_its_document_and_nothing_else_changes_what_it_is() {
     let root = node(&join("default"));
     whole(root.path(), &Programs::default()).unwrap();
@@ -230,6 +251,8 @@ fn a_default_node_is_promoted_by_its_document_and_nothing_else_changes_what_it_i
     assert!(
         promoted.iter().any(|run| run.contains("etcd-join")) && !promoted.join(" ").contains("kubelet-start")
     );
+    let label = "label node node-1 --overwrite node-role.harvesterhci.io/management=true";
+    assert!(promoted.iter().any(|run| run.contains(label)), "{promoted:?}");
     for document in [join("worker"), join("witness"), create()] {
         fs::write(below(root.path(), "/oem/node.yaml"), &document).unwrap();
         let told = base::failure::render(&run(root.path(), &Programs::default(), &mut |_| {}).unwrap_err());
