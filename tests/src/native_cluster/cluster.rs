@@ -79,6 +79,14 @@ impl TestCluster {
         programs::run(&mut render, COMMAND)?.success("installer render").map(drop)
     }
 
+    /// Gives a node another role by its document, which counts when the node starts again.
+    pub fn change_role(&mut self, name: &str, role: Role) -> Result<()> {
+        let node = self.nodes.iter_mut().find(|node| node.name == name);
+        node.with_context(|| format!("{name} is no node"))?.role = role;
+        self.render(self.first_management()?)?;
+        self.place(name)?.write_document(&self.document(name)?)
+    }
+
     /// The rendered document of a node.
     pub fn document(&self, name: &str) -> Result<String> {
         let path = self.documents.join(format!("{name}.yaml"));

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -12,6 +13,8 @@ use crate::deadline::Deadline;
 /// How long the kernel may take to see that the last process of a group is gone.
 const REMOVE_LIMIT: Duration = Duration::from_secs(20);
 
+/// Tells nodes of the same name in several clusters of this process apart.
+static NUMBER: AtomicU32 = AtomicU32::new(0);
 /// Before the number of the process whose node it is.
 const PREFIX: &str = "nqrust-e2e-";
 /// The group of the services of a node where control groups are version 2; `start_node.sh` makes it.
@@ -41,7 +44,8 @@ impl ControlGroups {
         for hierarchy in &hierarchies {
             remove_left(&hierarchy.mounted)?;
         }
-        let groups = Self { hierarchies, name: format!("{PREFIX}{}-{node}", std::process::id()) };
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let groups = Self { hierarchies, name: format!("{PREFIX}{}-{number}-{node}", std::process::id()) };
         for directory in groups.directories() {
             fs::create_dir_all(&directory).with_context(|| format!("making {}", directory.display()))?;
             for file in ["cpuset.cpus", "cpuset.mems"] {

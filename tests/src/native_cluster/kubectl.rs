@@ -55,6 +55,12 @@ impl<'a> Kubectl<'a> {
         self.call(&["apply", "--filename", "-"], &manifest.to_string())?.success("kubectl apply").map(drop)
     }
 
+    /// Applies a manifest that may be too large for the annotation in which kubectl would keep it.
+    pub fn apply_on_server(&self, manifest: &Value) -> Result<()> {
+        let words = ["apply", "--server-side", "--request-timeout=2s", "--filename", "-"];
+        self.call(&words, &manifest.to_string())?.success("kubectl apply").map(drop)
+    }
+
     /// The objects of a list, or none while the API does not answer.
     pub fn list(&self, arguments: &[&str]) -> Vec<Value> {
         let listed = self.get(arguments).unwrap_or_default();

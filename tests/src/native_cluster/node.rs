@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use model::config::Role;
+use model::release::Release;
 
 use super::control_groups::ControlGroups;
 use super::{BaseTree, KubernetesRelease, OsLayer, Switch, adapt};
@@ -63,7 +64,15 @@ impl NodePlace {
         base::files::make_directory(&oem, 0o700)?;
         let id = base::digest::Digest::of(format!("{} {document}", self.name).as_bytes()).to_string();
         fs::write(oem.join("machine-id"), format!("{}\n", &id[..32]))?;
-        base::files::write_atomically(&oem.join("node.yaml"), document.as_bytes(), 0o600)
+        // The images of these nodes are not those of a medium, which `installer images check` would count.
+        let release = Release { payloads: Vec::new(), images: Vec::new(), ..testing::release::release() };
+        fs::write(oem.join("release.json"), release.to_bytes())?;
+        self.write_document(document)
+    }
+
+    /// Replaces the node's document, as its administrator does; it counts from the next start.
+    pub fn write_document(&self, document: &str) -> Result<()> {
+        base::files::write_atomically(&self.directory.join("oem/node.yaml"), document.as_bytes(), 0o600)
     }
 
     /// Switches the node on; nothing of Kubernetes runs yet.
@@ -209,6 +218,24 @@ impl NativeNode {
     pub fn start_units(&self) -> Result<()> {
         self.run("systemctl start containerd; cd /etc/systemd/system/multi-user.target.wants; for unit in *; do systemctl start $unit; done")
             .map(drop)
+    }
+
+    /// What `installer status` tells.
+    pub fn status(&self) -> Result<String> {
+        self.run("installer status")
+    }
+
+    /// Waits until `installer status` tells all of this.
+    pub fn await_status(&self, parts: &[&str], limit: Duration) -> Result<()> {
+        let mut last = String::new();
+        Deadline::after(limit)
+            .poll(&format!("{} telling {parts:?}", self.place.name), || {
+                last = self.status()?;
+                // What is long is in several lines.
+                let words = last.split_whitespace().collect::<Vec<_>>().join(" ");
+                Ok(parts.iter().all(|part| words.contains(part)).then_some(()))
+            })
+            .with_context(|| format!("the status of {} is\n{last}", self.place.name))
     }
 
     /// What a unit said.

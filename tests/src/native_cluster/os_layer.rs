@@ -13,7 +13,9 @@ use super::adapt;
 use super::release::KubernetesRelease;
 use crate::paths;
 
-const SYSTEMCTL: &str = include_str!("systemctl.sh");
+/// Programs that stand in for those of systemd.
+const STAND_INS: [(&str, &str); 2] =
+    [("systemctl", include_str!("systemctl.sh")), ("journalctl", include_str!("journalctl.sh"))];
 
 /// A directory with these files.
 #[derive(Clone, Debug)]
@@ -34,9 +36,11 @@ impl OsLayer {
             copy(&release.program(name), &layer.place(&format!("usr/local/bin/{name}"))?)?;
         }
         copy(&paths::installer()?, &layer.place("usr/bin/installer")?)?;
-        let systemctl = layer.place("usr/local/bin/systemctl")?;
-        fs::write(&systemctl, SYSTEMCTL)?;
-        fs::set_permissions(&systemctl, fs::Permissions::from_mode(0o755))?;
+        for (name, script) in STAND_INS {
+            let path = layer.place(&format!("usr/local/bin/{name}"))?;
+            fs::write(&path, script)?;
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
+        }
         Ok(layer)
     }
 

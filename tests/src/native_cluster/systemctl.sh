@@ -94,6 +94,20 @@ is_active() {
   return 3
 }
 
+# What systemd shows of a unit to the installer, whichever properties are asked for.
+show() {
+  local active load=loaded sub
+  if [ "$(readlink "/etc/systemd/system/$1")" = /dev/null ]; then load=masked
+  elif ! unit_file "$1" >/dev/null; then load=not-found; fi
+  active=$(is_active "$1")
+  case $active in
+    active) sub=running ;;
+    activating) if alive "$1.pause"; then sub=auto-restart; else sub=start; fi ;;
+    *) sub=dead ;;
+  esac
+  printf '%s\n' "LoadState=$load" "ActiveState=$active" "SubState=$sub" Result=success NRestarts=0
+}
+
 is_enabled() {
   if [ "$(readlink "/etc/systemd/system/$1")" = /dev/null ]; then echo masked; return 1; fi
   for link in /etc/systemd/system/*.wants/"$1"; do
@@ -115,6 +129,7 @@ for unit in "${words[@]:1}"; do
     supervise) supervise "$unit" ;;
     is-active) is_active "$unit" ;;
     is-enabled) is_enabled "$unit" ;;
+    show) show "$unit" ;;
     enable | disable | reset-failed) ;;
     *) echo "systemctl stand-in: $verb is unknown" >&2; exit 1 ;;
   esac || code=$?

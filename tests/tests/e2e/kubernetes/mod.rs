@@ -1,20 +1,24 @@
 //! A whole cluster of upstream Kubernetes, made by `installer render`, `apply`, `kubeadm` and `pod-network`: with the programs, the
 //! images and the units that nodes have, on nodes that are namespaces of this machine.
 //!
-//! Two management nodes, a witness and a worker. [`members`] looks at what they are, [`traffic`] at what pods reach, [`refusals`] at what
-//! the cluster does not take in, [`failures`] at what is left when a node is gone, and at its return. How long each part took and how much
-//! memory the nodes' processes have is in `figures.txt` of the artifacts.
+//! Two management nodes, a witness and a worker. [`members`] looks at what they are, [`traffic`] at what pods reach, [`contested`] at an
+//! address that is taken, [`refusals`] at what the cluster does not take in, [`failures`] at what is left when a node is gone, and at its
+//! return. A second cluster has management nodes that were workers before ([`promotion`]), and a disk that is full ([`full_disk`]). How
+//! long each part took and how much memory the nodes' processes have is in `figures.txt` of the artifacts.
 
+mod contested;
 mod failures;
 mod figures;
+mod full_disk;
 mod members;
+mod promotion;
 mod refusals;
 mod traffic;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use model::config::Role;
 use nix::unistd::geteuid;
-use nqrust_tests::artifacts::{Artifacts, scenario};
+use nqrust_tests::artifacts::{Artifacts, scenario, scenario_alone};
 use nqrust_tests::native_cluster::{ClusterNode, TestCluster};
 use serde_json::json;
 
@@ -37,35 +41,51 @@ fn nodes() -> Vec<ClusterNode> {
 
 #[test]
 fn nodes_join_a_cluster_that_goes_on_without_one_of_them() {
-    if !geteuid().is_root() {
+    if may_run() {
+        scenario("kubernetes", |artifacts| in_namespaces(artifacts, nodes(), whole_life));
+    }
+}
+
+#[test]
+#[ignore = "a second cluster, which takes minutes: `make soak` runs it"]
+fn default_nodes_take_the_place_of_management_nodes() {
+    if may_run() {
+        let check = promotion::check;
+        scenario_alone("kubernetes-promotion", |artifacts| {
+            in_namespaces(artifacts, promotion::nodes(), check)
+        });
+    }
+}
+
+fn may_run() -> bool {
+    let root = geteuid().is_root();
+    if !root {
         testing::programs::leave_out(
             "the cluster of namespaces",
             "it needs root, for control groups and devices",
         );
-        return;
     }
-    scenario("kubernetes", |artifacts| {
-        let mut figures = Figures::new(artifacts);
-        let outcome = run(artifacts, &mut figures);
-        if outcome.is_err() {
-            figures.say("the test has failed")?;
-        }
-        outcome
-    });
+    root
 }
 
-fn run(artifacts: &Artifacts, figures: &mut Figures<'_>) -> Result<()> {
-    let mut cluster = TestCluster::lay(&artifacts.disk("cluster"), nodes())?;
+/// Runs `check` with a cluster of these nodes, none of which is installed yet.
+fn in_namespaces(
+    artifacts: &Artifacts,
+    nodes: Vec<ClusterNode>,
+    check: impl FnOnce(&mut TestCluster, &mut Figures<'_>) -> Result<()>,
+) -> Result<()> {
+    let mut figures = Figures::new(artifacts);
+    let mut cluster = TestCluster::lay(&artifacts.disk("cluster"), nodes)?;
     figures.done("packages, programs and network")?;
-    let outcome = parts(&mut cluster, figures);
-    if let Err(error) = outcome {
+    let outcome = check(&mut cluster, &mut figures);
+    if outcome.is_err() {
+        figures.say("the test has failed")?;
         cluster.keep_logs(&artifacts.path("logs"))?;
-        bail!("{error:#}");
     }
-    Ok(())
+    outcome
 }
 
-fn parts(cluster: &mut TestCluster, figures: &mut Figures<'_>) -> Result<()> {
+fn whole_life(cluster: &mut TestCluster, figures: &mut Figures<'_>) -> Result<()> {
     cluster.create(&mut |part| figures.done(part))?;
     cluster.join_all(&["node-4", "node-2", "node-3"], &mut |part| figures.done(part))?;
     members::check(cluster)?;
@@ -73,6 +93,8 @@ fn parts(cluster: &mut TestCluster, figures: &mut Figures<'_>) -> Result<()> {
     traffic::check(cluster)?;
     figures.done("pods and their service reach each other")?;
     figures.memory(cluster)?;
+    contested::check(cluster)?;
+    figures.done("a stranger at the virtual address")?;
     let lost = failures::lose_holder(cluster, figures)?;
     refusals::check(cluster)?;
     figures.done("what the cluster refuses")?;

@@ -1,5 +1,7 @@
 //! What a cluster does not take in, as `installer preflight` tells it on a machine that would join.
 
+use std::time::Duration;
+
 use anyhow::{Context, Result};
 use model::config::Role;
 use nqrust_tests::native_cluster::{AGENT_TOKEN, ClusterNode, NativeNode, TestCluster, VIP};
@@ -8,6 +10,22 @@ use serde_json::{Value, json};
 
 /// A program with the name of kubeadm that is of an older series.
 const OTHER_VERSION: &str = "mkdir -p /usr/local/sbin; printf '#!/bin/sh\\necho v1.36.4\\n' >/usr/local/sbin/kubeadm; chmod 755 /usr/local/sbin/kubeadm";
+
+/// All namespaces have one clock. So it is the time in the cluster's answer that is off, by an hour and some seconds.
+const WRONG_CLOCK: &str = r#"cat >/usr/local/sbin/curl <<'END'
+#!/bin/sh
+/usr/bin/curl "$@" | sed "s/^date:.*/date: $(LC_ALL=C date --utc --date='+3620 seconds' '+%a, %d %b %Y %T GMT')/I"
+END
+chmod 755 /usr/local/sbin/curl"#;
+/// What the first steps of a join make.
+const TOUCHED: [&str; 4] = [
+    "/etc/kubernetes/kubelet.conf",
+    "/etc/kubernetes/pki",
+    "/var/lib/kubelet/config.yaml",
+    "/var/lib/nqrust/kubernetes/join.json",
+];
+/// Until the node has tried to join and says so.
+const TOLD: Duration = Duration::from_secs(60);
 
 /// The card of a namespace has no device, by which the inventory knows network cards.
 const CARD: &str = "address=$(cat /sys/class/net/mgmt-br/address); mount -t tmpfs tmpfs /sys/class/net; \
@@ -53,7 +71,25 @@ pub(super) fn check(cluster: &TestCluster) -> Result<()> {
         says: "this node is to run v1.36.4: kubeadm joins the same series only".to_owned(),
     };
     verdict(&newcomer, &document, &version, &mut checks)?;
+    wrong_clock(cluster, &newcomer, &mut checks)?;
     checks.finish("what the cluster refuses")
+}
+
+/// The node is installed, and its clock was lost before it joins.
+fn wrong_clock(cluster: &TestCluster, newcomer: &NativeNode, checks: &mut Checks) -> Result<()> {
+    newcomer.run(WRONG_CLOCK)?;
+    newcomer.run("systemctl start nqrust-kubeadm")?;
+    let told = format!("the clock is 60 min behind https://{VIP}:6443: too far to join its cluster");
+    let what = "service waiting the clocks of this node and of its cluster differ";
+    newcomer.await_status(&[what, &told, "next: Correct the clock"], TOLD)?;
+    newcomer.run("systemctl stop nqrust-kubeadm")?;
+    for file in TOUCHED {
+        let there = newcomer.succeeds(&format!("test -e {file}"));
+        checks.that(&format!("a node with a wrong clock has no {file}"), !there);
+    }
+    let nodes = cluster.kubectl().get(&["nodes"])?;
+    checks.that("a node with a wrong clock is not registered", !nodes.to_string().contains("node-9"));
+    Ok(())
 }
 
 fn refused(cluster: &TestCluster) -> Result<Vec<RefusedNode>> {
