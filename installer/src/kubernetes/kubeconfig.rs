@@ -17,13 +17,15 @@ pub struct Kubeconfig {
 
 #[derive(Deserialize)]
 struct NamedCluster {
-    cluster: Cluster,
+    cluster: NamedServer,
 }
 
 /// Where the API is, and who signs for it.
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub struct Cluster {
+pub struct NamedServer {
+    /// Empty where the reader does not need it and it was left out.
+    #[serde(default)]
     pub server: String,
     pub certificate_authority: Option<PathBuf>,
     pub certificate_authority_data: Option<InlineFile>,
@@ -31,12 +33,12 @@ pub struct Cluster {
 
 #[derive(Deserialize)]
 struct NamedUser {
-    user: User,
+    user: ClientCertificate,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub struct User {
+pub struct ClientCertificate {
     pub client_certificate: Option<PathBuf>,
     pub client_certificate_data: Option<InlineFile>,
     pub client_key: Option<PathBuf>,
@@ -56,12 +58,12 @@ impl Kubeconfig {
     }
 
     #[must_use]
-    pub fn cluster(&self) -> Option<&Cluster> {
+    pub fn cluster(&self) -> Option<&NamedServer> {
         self.clusters.first().map(|named| &named.cluster)
     }
 
     #[must_use]
-    pub fn user(&self) -> Option<&User> {
+    pub fn user(&self) -> Option<&ClientCertificate> {
         self.users.first().map(|named| &named.user)
     }
 }
@@ -80,15 +82,15 @@ impl std::fmt::Debug for Kubeconfig {
     }
 }
 
-impl std::fmt::Debug for Cluster {
+impl std::fmt::Debug for NamedServer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Cluster({:?})", self.server)
+        write!(f, "NamedServer({:?})", self.server)
     }
 }
 
-impl std::fmt::Debug for User {
+impl std::fmt::Debug for ClientCertificate {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "User({:?})", self.client_certificate)
+        write!(f, "ClientCertificate({:?})", self.client_certificate)
     }
 }
 
@@ -114,6 +116,6 @@ mod tests {
         let shown = format!("{kubeconfig:?} {cluster:?} {user:?} {:?}", user.client_key_data);
         assert!(shown.contains("192.0.2.10") && !shown.contains("a2V5"), "{shown}");
         assert!(Kubeconfig::read("{}").is_some_and(|none| none.cluster().is_none() && none.user().is_none()));
-        assert!(Kubeconfig::read("clusters: [{cluster: {}}]").is_none());
+        assert!(Kubeconfig::read("clusters: [{}]").is_none() && Kubeconfig::read("- ][").is_none());
     }
 }

@@ -11,7 +11,7 @@ pub struct Node {
     #[serde(default)]
     pub spec: Spec,
     #[serde(default)]
-    pub status: Status,
+    pub status: NodeStatus,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -32,7 +32,7 @@ pub struct Spec {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Status {
+pub struct NodeStatus {
     pub addresses: Vec<Address>,
     pub node_info: NodeInfo,
     pub conditions: Vec<Condition>,

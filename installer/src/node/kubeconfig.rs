@@ -32,8 +32,11 @@ impl KubeletAccess {
         let text = fs::read_to_string(&path).map_err(|error| unreadable(&path, &error))?;
         let config = Kubeconfig::read(&text)
             .ok_or_else(|| format!("{} is not a kubelet's kubeconfig", path.display()))?;
-        let (cluster, user) =
-            config.cluster().zip(config.user()).ok_or_else(|| format!("{} is empty", path.display()))?;
+        let (cluster, user) = config
+            .cluster()
+            .filter(|cluster| !cluster.server.is_empty())
+            .zip(config.user())
+            .ok_or_else(|| format!("{} names no server or no user", path.display()))?;
         let authorities = content(
             root,
             cluster.certificate_authority.as_deref(),

@@ -309,7 +309,7 @@ fn ask(status: &'static str, body: &str) -> Registration {
 
 fn condition(status: &str) -> String {
     format!(
-        "{{\"kind\": \"Node\", \"status\": {{\"conditions\": [{{\"type\": \"MemoryPressure\", \"status\": \"False\"}}, \
+        "{{\"kind\": \"Node\", \"metadata\": {{\"name\": \"node-1\"}}, \"status\": {{\"conditions\": [{{\"type\": \"MemoryPressure\", \"status\": \"False\"}}, \
          {{\"type\": \"Ready\", \"status\": \"{status}\", \"message\": \"the reason\"}}]}}}}"
     )
 }
@@ -321,7 +321,7 @@ fn the_kubelets_credentials_are_enough_to_ask_for_the_node() {
     let not = Registration::NotReady { name: name(), why: "the reason".into() };
     assert_eq!(ask("200 OK", &condition("Unknown")), not);
     assert_eq!(ask("404 Not Found", "{}"), Registration::Absent(name()));
-    let bare = ask("200 OK", "{\"status\": {}}");
+    let bare = ask("200 OK", "{\"metadata\": {\"name\": \"node-1\"}, \"status\": {}}");
     assert!(matches!(bare, Registration::NotReady { why, .. } if why.contains("has not reported")));
     for (status, body, text) in
         [("403 Forbidden", "{}", "answers 403"), ("200 OK", "<html>", "something other than a node")]

@@ -161,13 +161,9 @@ mod tests {
     #[test]
     fn the_authority_is_read_from_the_text_that_is_signed() {
         assert_eq!(info(&[]).authority().unwrap(), b"pem");
-        for text in [
-            "",
-            "{}",
-            "clusters: []",
-            "clusters: [{cluster: {server: a, certificate-authority-data: '%'}}]",
-            "- ][",
-        ] {
+        for text in
+            ["", "{}", "clusters: []", "clusters: [{cluster: {certificate-authority-data: '%'}}]", "- ]["]
+        {
             let data = json!({ "data": { "kubeconfig": text } });
             assert_eq!(ClusterInfo::read(data.to_string().as_bytes()).unwrap().authority(), None, "{text}");
         }

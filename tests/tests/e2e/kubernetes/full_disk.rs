@@ -11,6 +11,8 @@ use super::figures::Figures;
 /// Room for etcd's log of two files, its data and what the check asks for.
 const SMALL_DISK: &str = "mkdir -p /var/lib/etcd; mount -t tmpfs -o size=400m,mode=700 tmpfs /var/lib/etcd";
 const FILL: &str = "dd if=/dev/zero of=/var/lib/etcd/filler bs=1M 2>&1 | grep -q 'No space left'";
+/// In what etcd on the node has said, by which it ends.
+const COMPLAINT: &str = "grep -rqs 'no space left on device' /var/log/pods/kube-system_etcd-*";
 const FREE: &str = "rm /var/lib/etcd/filler";
 /// A write, or the notice of it.
 const TOLD: Duration = Duration::from_secs(60);
@@ -46,7 +48,7 @@ pub(super) fn check(cluster: &TestCluster, name: &str, figures: &mut Figures<'_>
             "data": { "x": format!("{written}{large}") },
         });
         written += usize::from(cluster.kubectl().apply_on_server(&content).is_ok());
-        Ok(cluster.voters(name).is_err().then_some(()))
+        Ok(node.succeeds(COMPLAINT).then_some(()))
     })?;
     figures.done(&format!("etcd of {name} has ended after {written} writes"))?;
     for number in 0..5 {
