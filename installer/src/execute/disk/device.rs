@@ -13,7 +13,7 @@ use base::size::ByteSize;
 pub(in crate::execute) const CHUNK_BYTES: usize = 4 << 20;
 
 /// Memory for direct I/O begins at a multiple of this; no disk needs more than a page.
-const PAGE_BYTES: usize = 4096;
+pub(in crate::execute) const PAGE_BYTES: usize = 4096;
 
 /// A disk. Offsets and lengths are multiples of its sector size; reads and writes are whole or an error.
 pub trait BlockDevice: Send + Sync {

@@ -1,5 +1,6 @@
 //! What is written to the partitions: the OS image, the container images, the files of the node.
 
+mod direct;
 pub(super) mod image;
 pub(super) mod node_files;
 pub(super) mod readback;

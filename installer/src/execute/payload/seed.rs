@@ -2,9 +2,9 @@
 //!
 //! A blob is hashed while it is written and gets its name when it is complete and right, so a name in the store can be trusted,
 //! however this process ends. Blobs on this machine are read one after the other, in the order of the release manifest, which is
-//! that on the disc: one thread reads and hashes while another writes. Blobs on servers are downloaded several at a time, the
-//! largest first. The file system is flushed once, at the end: nothing counts before the commit of the install, and a flush for
-//! each of hundreds of small files costs more than all of their bytes.
+//! that on the disc: one thread reads and hashes while another writes, past the kernel's cache. Blobs on servers are downloaded
+//! several at a time, the largest first. The file system is flushed once, at the end: nothing counts before the commit of the
+//! install, and a flush for each of hundreds of small files costs more than all of their bytes.
 
 use std::cell::Cell;
 use std::fs::{self, File};
@@ -21,6 +21,7 @@ use super::image::fill;
 use super::readback::{self, WrittenFile};
 use super::store::{PARALLEL_FILES, Store, UnfinishedFile};
 use crate::execute::cancel::Cancel;
+use crate::execute::disk::device::{AlignedBuffer, CHUNK_BYTES};
 use crate::plan::images_of;
 use base::digest::{Digest, HashingReader};
 use base::failure::{Class, Classify, Failure, class_of};
@@ -30,12 +31,10 @@ use medium::sources::{PayloadPlace, PayloadSource, Seen, Verified, fetch_again};
 use model::config::Role;
 use model::release::{Payload, Release};
 
-/// The bytes read and written at once from this machine.
-const CHUNK_BYTES: usize = 1 << 20;
-/// The number of chunks between the reader and the writer.
+/// The number of chunks between the reader and the writer of what is on this machine.
 const CHUNKS_IN_FLIGHT: usize = 6;
 /// The bytes read and written at once from a server.
-const PIECE_BYTES: usize = 256 << 10;
+const PIECE_BYTES: usize = 1 << 20;
 
 /// Puts the images that `role` needs into the store below `root`, which is the `/var` of a node.
 pub fn seed_store(
@@ -142,7 +141,7 @@ struct SeedingRun<'a> {
 
 /// Bytes from a reader to the writer. A chunk that is not full is the last of its blob.
 struct Chunk {
-    buffer: Vec<u8>,
+    buffer: AlignedBuffer,
     filled: usize,
 }
 
@@ -206,7 +205,7 @@ impl SeedingRun<'_> {
         copied: &Cell<u64>,
     ) -> Result<()> {
         let mut reader = self.seeding.open(payload)?;
-        let mut buffer = vec![0; PIECE_BYTES];
+        let mut buffer = AlignedBuffer::new(PIECE_BYTES);
         loop {
             self.seeding.cancel.check()?;
             go_on()?;
@@ -232,7 +231,7 @@ impl SeedingRun<'_> {
         let (give_back, empty) = mpsc::channel();
         let (hand_over, full) = mpsc::sync_channel(CHUNKS_IN_FLIGHT);
         for _ in 0..CHUNKS_IN_FLIGHT {
-            let _ = give_back.send(vec![0; CHUNK_BYTES]);
+            let _ = give_back.send(AlignedBuffer::new(CHUNK_BYTES));
         }
         let (seeding, to_read) = (self.seeding, missing.clone());
         thread::scope(|scope| {
@@ -255,7 +254,7 @@ impl SeedingRun<'_> {
         &self,
         blob: &Payload,
         full: &Receiver<Result<Chunk>>,
-        give_back: &Sender<Vec<u8>>,
+        give_back: &Sender<AlignedBuffer>,
     ) -> Result<()> {
         let mut file = self.store.begin_blob(&blob.sha256)?;
         loop {
@@ -290,7 +289,7 @@ impl SeedingRun<'_> {
 fn read(
     seeding: Seeding<'_>,
     blob: &Payload,
-    empty: &Receiver<Vec<u8>>,
+    empty: &Receiver<AlignedBuffer>,
     hand_over: &SyncSender<Result<Chunk>>,
 ) -> Option<()> {
     let mut reader = match seeding.open(blob) {

@@ -3,13 +3,14 @@
 //! The partition is `/var` of the node. Names and modes are those that containerd itself uses (its content store and its metadata
 //! plugin), so that it finds everything where it would have put it.
 
-use std::fs::{self, File, OpenOptions, Permissions};
-use std::io::{self, Write};
+use std::fs::{self, OpenOptions, Permissions};
+use std::io;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
+use super::direct::DirectFile;
 use base::containerd;
 use base::digest::Digest;
 use base::failure::{Class, Classify};
@@ -106,7 +107,7 @@ pub(in crate::execute) fn directory(path: &Path, mode: u32) -> Result<()> {
 /// survive a power cut it needs a flush of the file system after [`UnfinishedFile::finish`].
 #[derive(Debug)]
 pub(in crate::execute) struct UnfinishedFile {
-    file: File,
+    file: DirectFile,
     path: PathBuf,
     finished: PathBuf,
     mode: u32,
@@ -116,16 +117,16 @@ impl UnfinishedFile {
     fn begin(path: PathBuf, finished: PathBuf, mode: u32) -> Result<Self> {
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
         let file = file.class(Class::DiskIo, || format!("making {}", path.display()))?;
-        Ok(Self { file, path, finished, mode })
+        Ok(Self { file: DirectFile::new(file), path, finished, mode })
     }
 
     pub(in crate::execute) fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        self.file.write_all(bytes).class(Class::DiskIo, || format!("writing {}", self.finished.display()))
+        self.file.append(bytes).class(Class::DiskIo, || format!("writing {}", self.finished.display()))
     }
 
     /// Gives the file its mode and its name.
     pub(in crate::execute) fn finish(self) -> Result<()> {
-        let done = self.file.set_permissions(Permissions::from_mode(self.mode));
+        let done = self.file.file().set_permissions(Permissions::from_mode(self.mode));
         let done = done.and_then(|()| fs::rename(&self.path, &self.finished));
         done.class(Class::DiskIo, || format!("finishing {}", self.finished.display()))
     }
