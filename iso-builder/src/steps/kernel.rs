@@ -14,7 +14,7 @@ use crate::boot::loaders;
 
 /// Makes `vmlinuz`, `initrd`, `kernel-release` and `loaders/`.
 pub(super) fn make(request: &StepRequest, base: &Path, overlays: &[PathBuf]) -> Result<()> {
-    let tree = Tree::unpack(base, &request.scratch)?;
+    let tree = Tree::unpack_in_memory(base, &request.scratch, 0)?;
     for overlay in overlays {
         tree.overlay(overlay)?;
     }

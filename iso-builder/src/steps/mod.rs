@@ -8,6 +8,7 @@ mod bootstrap;
 mod distribution;
 mod kernel;
 mod limit;
+mod memory;
 mod metadata;
 mod outcome;
 mod repository;

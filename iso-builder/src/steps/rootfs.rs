@@ -9,6 +9,7 @@ use base::command::{Invocation, Runner, SystemRunner};
 use base::files;
 use nix::sys::stat::{UtimensatFlags, utimensat};
 use nix::sys::time::TimeSpec;
+use walkdir::WalkDir;
 
 use super::limit::long;
 use super::request::{ProductIdentity, RootfsSource, StepRequest};
@@ -41,7 +42,7 @@ const FACTORY_VAR: &str = "usr/share/factory/var";
 
 /// Makes `rootfs.squashfs`.
 pub(super) fn make(request: &StepRequest, rootfs: &RootfsSource) -> Result<()> {
-    let tree = Tree::unpack(&rootfs.base, &request.scratch)?;
+    let tree = Tree::unpack_in_memory(&rootfs.base, &request.scratch, laid_over(rootfs)?)?;
     keep_kernel_configurations(&tree)?;
     clean(&tree)?;
     for overlay in &rootfs.overlays {
@@ -52,6 +53,17 @@ pub(super) fn make(request: &StepRequest, rootfs: &RootfsSource) -> Result<()> {
     make_mount_points(&tree)?;
     settle_var(&tree)?;
     squash(&tree, &request.out.join("rootfs.squashfs"), rootfs.level, request.epoch)
+}
+
+/// The bytes that are laid over the base.
+fn laid_over(rootfs: &RootfsSource) -> Result<u64> {
+    let mut bytes = 0;
+    for path in rootfs.overlays.iter().chain([&rootfs.installer]) {
+        for entry in WalkDir::new(path) {
+            bytes += entry.and_then(|entry| entry.metadata()).context("measuring the overlays")?.len();
+        }
+    }
+    Ok(bytes)
 }
 
 /// Puts `/boot/config-RELEASE` beside the kernel's modules: kubeadm, and everyone who asks what a kernel can do, looks there

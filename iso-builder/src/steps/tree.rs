@@ -12,7 +12,15 @@ use nix::mount::{MsFlags, mount};
 use walkdir::WalkDir;
 
 use super::limit::long;
+use super::memory::MemoryMount;
 use super::within::{link_within, within};
+
+/// Device nodes cannot be made in a user namespace, and no tree needs them: /dev is devtmpfs. Anchored, so that a directory named
+/// dev deeper in the tree is not affected.
+const WITHOUT_DEVICES: [&str; 2] = ["--anchored", "--exclude=./dev/*"];
+
+/// Room in memory for what file systems need beside the bytes of files.
+const ROOM_BYTES: u64 = 256 << 20;
 
 /// An unpacked root file system below a scratch directory.
 #[derive(Debug)]
@@ -29,9 +37,28 @@ impl Tree {
     /// Unpacks a tar archive, with owners, modes, links, device nodes and extended attributes.
     pub(super) fn unpack(archive: &Path, scratch: &Path) -> Result<Self> {
         let tree = Self::empty(scratch)?;
-        // Device nodes cannot be made in a user namespace, and no tree needs them: /dev is devtmpfs. Anchored, so that
-        // a directory named dev deeper in the tree is not affected.
-        tree.extract(archive, ["--anchored", "--exclude=./dev/*"])?;
+        tree.extract(archive, WITHOUT_DEVICES)?;
+        Ok(tree)
+    }
+
+    /// As [`unpack`](Self::unpack), in memory where there is room for the tree and as much again, beside `more` bytes. Only for
+    /// the sandbox, which the tree ends with.
+    pub(super) fn unpack_in_memory(archive: &Path, scratch: &Path, more: u64) -> Result<Self> {
+        let tree = Self::empty(scratch)?;
+        let length = fs::metadata(archive).with_context(|| format!("reading {}", archive.display()))?.len();
+        if let Some(mounted) = MemoryMount::at(&tree.0, 2 * length + more + ROOM_BYTES) {
+            // tar only warns of what a file system cannot keep; in memory that can be more than on a disk.
+            let mut words = vec!["-c".into(), r#"exec "$@" 2>&1"#.into(), "sh".into()];
+            let tar = tree.extraction(archive, WITHOUT_DEVICES);
+            words.push(tar.program.clone());
+            words.extend(tar.args.iter().cloned());
+            let told = SystemRunner.run(&long(Invocation::new("sh")).args(words));
+            if told.is_ok_and(|told| told.is_empty()) {
+                return Ok(tree);
+            }
+            mounted.remove()?;
+        }
+        tree.extract(archive, WITHOUT_DEVICES)?;
         Ok(tree)
     }
 
@@ -41,12 +68,20 @@ impl Tree {
         archive: &Path,
         options: impl IntoIterator<Item = S>,
     ) -> Result<()> {
+        let tar = self.extraction(archive, options);
+        SystemRunner.run(&tar).with_context(|| format!("unpacking {}", archive.display()))?;
+        Ok(())
+    }
+
+    fn extraction<S: Into<OsString>>(
+        &self,
+        archive: &Path,
+        options: impl IntoIterator<Item = S>,
+    ) -> Invocation {
         let mut tar =
             long(Invocation::new("tar")).args(["--extract", "--preserve-permissions", "--numeric-owner"]);
         tar = tar.args(["--xattrs", "--xattrs-include=*", "--same-owner"]).args(options);
-        let tar = tar.arg("--file").arg(archive).arg("--directory").arg(&self.0);
-        SystemRunner.run(&tar).with_context(|| format!("unpacking {}", archive.display()))?;
-        Ok(())
+        tar.arg("--file").arg(archive).arg("--directory").arg(&self.0)
     }
 
     pub(super) fn root(&self) -> &Path {
