@@ -1,12 +1,14 @@
 //! The last step: release manifests and the media.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 use anyhow::{Context, Result};
 use base::digest::Digest;
 use base::files;
+use base::parallel::{for_each, locked};
 use medium::customization::{self, area};
 use medium::iso::recipe::{self, Recipe};
 use model::config::Role;
@@ -104,17 +106,20 @@ impl Build<'_> {
         directory: &Path,
         targets: &[MediumTarget],
     ) -> Result<Vec<BuiltFile>> {
-        let mut outputs = record::OutputRecord::open(&self.inputs.cache, directory)?;
-        let mut sums = BTreeMap::new();
-        for target in targets {
-            match target {
-                MediumTarget::Full => self.iso(parts, MediumKind::Full, &mut outputs, &mut sums)?,
-                MediumTarget::NetInstall => {
-                    self.iso(parts, MediumKind::NetInstall, &mut outputs, &mut sums)?
-                }
-                MediumTarget::Netboot => self.netboot(parts, &mut outputs, &mut sums)?,
-            }
-        }
+        let outputs = record::OutputRecord::open(&self.inputs.cache, directory)?;
+        let sums = Mutex::new(BTreeMap::new());
+        // Each once. They have no file in common, and each waits for the disk for half of its time.
+        let targets: Vec<_> = BTreeSet::from_iter(targets).into_iter().collect();
+        for_each(&targets, targets.len(), |target| {
+            let made = match target {
+                MediumTarget::Full => vec![self.iso(parts, MediumKind::Full, &outputs)?],
+                MediumTarget::NetInstall => vec![self.iso(parts, MediumKind::NetInstall, &outputs)?],
+                MediumTarget::Netboot => self.netboot(parts, &outputs)?,
+            };
+            locked(&sums).extend(made);
+            Ok(())
+        })?;
+        let mut sums = std::mem::take(&mut *locked(&sums));
         let manifest = self.manifest(parts, MediumKind::Full).to_bytes();
         sums.insert(MANIFEST.to_owned(), Digest::of(&manifest));
         files::write_atomically(&directory.join(MANIFEST), &manifest, 0o644)?;
@@ -165,9 +170,8 @@ impl Build<'_> {
         &self,
         parts: &MediumParts,
         kind: MediumKind,
-        outputs: &mut record::OutputRecord,
-        sums: &mut BTreeMap<String, Digest>,
-    ) -> Result<()> {
+        outputs: &record::OutputRecord,
+    ) -> Result<(String, Digest)> {
         let (suffix, step) = match kind {
             MediumKind::Full => ("", "iso-full"),
             MediumKind::NetInstall => ("-net-install", "iso-net-install"),
@@ -184,19 +188,15 @@ impl Build<'_> {
             let recipe = Recipe::new(&release, &manifest);
             let loaders = parts.kernel.path("loaders");
             let source = |payload: &Payload| parts.source(payload).map(Path::to_owned);
-            assemble(&recipe, &loaders, &source, scratch.path())?.write(&output, step, self.progress)
+            assemble(&recipe, &loaders, &source, scratch.path())?.write(&output, step, self.progress)?;
+            Ok(None)
         })?;
-        sums.insert(name, digest);
-        Ok(())
+        Ok((name, digest))
     }
 
     /// Kernel, initrd and OS image beside the ISOs, as links to the cache where the disk allows it.
-    fn netboot(
-        &self,
-        parts: &MediumParts,
-        outputs: &mut record::OutputRecord,
-        sums: &mut BTreeMap<String, Digest>,
-    ) -> Result<()> {
+    fn netboot(&self, parts: &MediumParts, outputs: &record::OutputRecord) -> Result<Vec<(String, Digest)>> {
+        let mut sums = Vec::new();
         for (purpose, suffix) in
             [(Purpose::Kernel, "vmlinuz"), (Purpose::Initrd, "initrd"), (Purpose::Rootfs, "rootfs.squashfs")]
         {
@@ -205,18 +205,21 @@ impl Build<'_> {
             let name = format!("{}-{suffix}", self.stem());
             let output = outputs.directory().join(&name);
             let key = json!({ "sha256": payload.sha256 });
-            let digest =
-                outputs.made(&name, suffix, &key, self.progress, || link_or_copy(source, &output))?;
-            sums.insert(name, digest);
+            let digest = outputs.made(&name, suffix, &key, self.progress, || {
+                link_or_copy(source, &output)?;
+                Ok(Some(payload.sha256))
+            })?;
+            sums.push((name, digest));
         }
         let output = outputs.directory().join(customization::FILE);
         let key = json!({ "length": area::LENGTH });
         let made = outputs.made(customization::FILE, "custom", &key, self.progress, || {
             self.warn_of_customised(&output, "custom");
-            blank_area(&output).map(drop)
-        });
-        sums.insert(customization::FILE.to_owned(), made?);
-        Ok(())
+            blank_area(&output)?;
+            Ok(None)
+        })?;
+        sums.push((customization::FILE.to_owned(), made));
+        Ok(sums)
     }
 
     /// Warns that a customised medium is overwritten with one that is as the definition says.

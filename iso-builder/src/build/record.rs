@@ -1,13 +1,17 @@
-//! The outputs that a build has written into a directory, so that the next build makes only those that have changed.
+//! The outputs that a build has written into a directory, so that the next build makes only those that have changed. Several can be
+//! made at the same time.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::{io, thread};
 
 use anyhow::{Context, Result};
 use base::digest::Digest;
 use base::files;
+use base::parallel::locked;
 use base::progress::Progress;
 use serde::{Deserialize, Serialize};
 
@@ -18,7 +22,7 @@ use crate::cache::Cache;
 pub(super) struct OutputRecord {
     directory: PathBuf,
     file: PathBuf,
-    outputs: BTreeMap<String, Output>,
+    outputs: Mutex<BTreeMap<String, Output>>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -39,7 +43,7 @@ impl OutputRecord {
         let name = Digest::of(directory.as_os_str().as_encoded_bytes());
         let file = cache.records().join(format!("{name}.json"));
         let outputs = fs::read(&file).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
-        Ok(Self { directory, file, outputs: outputs.unwrap_or_default() })
+        Ok(Self { directory, file, outputs: Mutex::new(outputs.unwrap_or_default()) })
     }
 
     pub(super) fn directory(&self) -> &Path {
@@ -47,45 +51,57 @@ impl OutputRecord {
     }
 
     /// The digest of the output `name`. `make` makes the output unless it is there and unchanged since it was made from
-    /// `key`. It is hashed as the step `checksum-OUTPUT`.
+    /// `key`; it returns the digest if it has made a copy of a file with a known one. Otherwise the output is hashed, as the step
+    /// `checksum-OUTPUT`.
     pub(super) fn made(
-        &mut self,
+        &self,
         name: &str,
         output: &str,
         key: &serde_json::Value,
         progress: &Progress,
-        make: impl FnOnce() -> Result<()>,
+        make: impl FnOnce() -> Result<Option<Digest>>,
     ) -> Result<Digest> {
         let path = self.directory.join(name);
-        if let Some(output) = self.outputs.get(name)
+        if let Some(output) = locked(&self.outputs).get(name)
             && output.key == *key
             && output.is_untouched(&path)
         {
             return Ok(output.sha256);
         }
-        self.outputs.remove(name);
-        make()?;
+        locked(&self.outputs).remove(name);
+        let known = make()?;
         let file = File::open(&path).with_context(|| format!("opening {}", path.display()))?;
-        let mut step = progress.step(
-            &format!("checksum-{output}"),
-            format!("Hashing {name}"),
-            Some(file.metadata()?.len()),
-        );
-        let (sha256, size) =
-            Digest::of_reader(step.reader(&file)).with_context(|| format!("reading {}", path.display()))?;
-        // The record must not describe a file that a power cut can take back.
-        file.sync_all().with_context(|| format!("flushing {}", path.display()))?;
-        step.done();
+        let hash = || {
+            let mut step = progress.step(
+                &format!("checksum-{output}"),
+                format!("Hashing {name}"),
+                Some(file.metadata()?.len()),
+            );
+            let hashed = Digest::of_reader(step.reader(&file));
+            let (digest, _) = hashed.with_context(|| format!("reading {}", path.display()))?;
+            step.done();
+            Ok(digest)
+        };
+        // The record must not describe a file that a power cut can take back. The disk writes while the processor hashes.
+        let sha256 = thread::scope(|scope| -> Result<Digest> {
+            let flush = scope.spawn(|| file.sync_all());
+            let sha256 = known.map_or_else(hash, Ok);
+            let flushed = flush.join().unwrap_or_else(|_| Err(io::Error::other("the flush ended early")));
+            flushed.with_context(|| format!("flushing {}", path.display()))?;
+            sha256
+        })?;
         let metadata = fs::metadata(&path)?;
         let (mtime, mtime_nsec, inode) = (metadata.mtime(), metadata.mtime_nsec(), metadata.ino());
-        let output = Output { key: key.clone(), size, mtime, mtime_nsec, inode, sha256 };
-        self.outputs.insert(name.to_owned(), output);
+        let output = Output { key: key.clone(), size: metadata.len(), mtime, mtime_nsec, inode, sha256 };
+        locked(&self.outputs).insert(name.to_owned(), output);
         self.write()?;
         Ok(sha256)
     }
 
     pub(super) fn write(&self) -> Result<()> {
-        files::write_atomically(&self.file, &serde_json::to_vec_pretty(&self.outputs)?, 0o644)
+        // Held until the file is there, so that an older list never replaces a newer one.
+        let outputs = locked(&self.outputs);
+        files::write_atomically(&self.file, &serde_json::to_vec_pretty(&*outputs)?, 0o644)
     }
 }
 
