@@ -62,10 +62,13 @@ fn left_by(root: &Path, line: &str) -> Vec<u64> {
 mod tests {
     use super::*;
 
+    /// Paths below the directory of control groups, and what the files say.
+    type FileTexts<'a> = &'a [(&'a str, &'a str)];
+
     #[test]
     fn the_narrowest_limit_of_machine_and_control_groups_counts() {
         let meminfo = "MemTotal:       2000 kB\nMemAvailable:   1000 kB\n";
-        let cases: [(&str, &[(&str, &str)], Option<u64>); 6] = [
+        let cases: [(&str, FileTexts<'_>, Option<u64>); 6] = [
             ("0::/\n", &[], Some(1_024_000)),
             (
                 "0::/a/b\n",
