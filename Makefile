@@ -168,8 +168,11 @@ run: iso ## Boot the ISO in QEMU with an empty disk, for a person; the console i
 	  -drive "if=virtio,format=qcow2,file=$(TARGET)/run/disk.qcow2" -cdrom "$$iso" \
 	  -nic user,model=virtio-net-pci,hostfwd=tcp:127.0.0.1:2222-:22 -serial mon:stdio
 
+# The part `cluster` runs the release of Kubernetes; `kubernetes-programs` builds another, in a quarter of an hour, and is only
+# measured where it is named.
 .PHONY: bench
-bench: ## Measure builds, an install and the network server, or only PARTS; writes target/bench.json.
+bench: $(if $(PARTS),$(if $(filter cluster,$(PARTS)),kubernetes),kubernetes)
+bench: ## Measure builds, an install, the network server and a cluster, or only PARTS; writes target/bench.json.
 	$(MAKE) setup TEST_PACKAGES="$(TEST_PACKAGES) nginx-light"
 	$(MAKE) binaries PROFILE=release
 	$(CARGO) run -q --release --locked -p nqrust-bench -- $(PARTS)

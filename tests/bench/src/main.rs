@@ -1,15 +1,17 @@
 //! `make bench`: figures of builds, of a validation, of a plan, of customising, of an install, of container images, of
-//! the network server and of formats of the OS image, each beside a baseline measured in the same run.
+//! the network server, of formats of the OS image and of a cluster, each beside a baseline measured in the same run.
 //!
 //! Prints a table and writes `target/bench.json`. A figure that misses its limit is marked; the exit code is 1 then.
-//! Arguments select the parts that are measured; without any, all are.
+//! Arguments select the parts that are measured; without any, all are but `kubernetes-programs`.
 
 mod boots;
 mod builds;
+mod cluster;
 mod customize;
 mod figure;
 mod images;
 mod install;
+mod kubernetes_programs;
 mod netboot;
 mod os_image;
 mod plan;
@@ -44,13 +46,27 @@ fn main() -> ExitCode {
 }
 
 /// The parts, in the order in which they are measured.
-const PARTS: [&str; 9] =
-    ["builds", "install", "images", "validate", "plan", "customize", "serve", "netboot", "os-image"];
+const PARTS: [&str; 10] = [
+    "builds",
+    "install",
+    "images",
+    "validate",
+    "plan",
+    "customize",
+    "serve",
+    "netboot",
+    "os-image",
+    "cluster",
+];
+
+/// The part that is measured only where it is named.
+const KUBERNETES_PROGRAMS: &str = "kubernetes-programs";
 
 /// Measures the named parts; returns whether every figure keeps its limit.
 fn measure(parts: &[String]) -> Result<bool> {
-    if let Some(unknown) = parts.iter().find(|part| !PARTS.contains(&part.as_str())) {
-        bail!("there is no part {unknown}; there are {}", PARTS.join(", "));
+    let known = |part: &str| PARTS.contains(&part) || part == KUBERNETES_PROGRAMS;
+    if let Some(unknown) = parts.iter().find(|part| !known(part)) {
+        bail!("there is no part {unknown}; there are {}, {KUBERNETES_PROGRAMS}", PARTS.join(", "));
     }
     let mut figures = Vec::new();
     let result = measure_into(&mut figures, parts);
@@ -91,14 +107,24 @@ fn measure_into(figures: &mut Vec<Figure>, parts: &[String]) -> Result<()> {
     if wanted("netboot") {
         figures.extend(netboot::measure(&artifacts)?);
     }
-    if wanted("os-image") {
-        if nix::unistd::geteuid().is_root() {
-            figures.extend(os_image::measure(&artifacts)?);
-        } else {
-            let left_out =
-                "the part os-image is left out: only root can mount images and empty the kernel's cache";
-            writeln!(stderr(), "{left_out}").context("saying what is left out")?;
-        }
+    if wanted("os-image") && as_root("os-image", "mount images and empty the kernel's cache")? {
+        figures.extend(os_image::measure(&artifacts)?);
+    }
+    if wanted("cluster") && as_root("cluster", "make control groups and devices")? {
+        figures.extend(cluster::measure(&artifacts)?);
+    }
+    if parts.iter().any(|named| named == KUBERNETES_PROGRAMS) {
+        figures.push(kubernetes_programs::measure(&artifacts)?);
     }
     Ok(())
+}
+
+/// Whether root measures; otherwise says that `part` is left out, since only root can do `what`.
+fn as_root(part: &str, what: &str) -> Result<bool> {
+    let root = nix::unistd::geteuid().is_root();
+    if !root {
+        writeln!(stderr(), "the part {part} is left out: only root can {what}")
+            .context("saying what is left out")?;
+    }
+    Ok(root)
 }
