@@ -81,6 +81,20 @@ impl Registry {
         Ok(registry)
     }
 
+    /// Goes on at `address` (host and port) in the network in which `program` runs docker-registry.
+    pub fn move_to(&mut self, mut program: Command, address: &str) -> Result<()> {
+        self.child.kill().context("ending the registry")?;
+        self.child.wait()?;
+        let path = self.directory.join("config.yml");
+        let mut config: serde_json::Value = serde_json::from_slice(&fs::read(&path)?)?;
+        config["http"]["addr"] = address.into();
+        fs::write(&path, config.to_string())?;
+        let log = File::options().append(true).open(self.directory.join("registry.log"))?;
+        program.arg("serve").arg(&path).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        self.child = program.spawn().context("starting docker-registry in another network")?;
+        Ok(())
+    }
+
     /// On 127.0.0.1.
     #[must_use]
     pub fn port(&self) -> u16 {

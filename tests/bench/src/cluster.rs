@@ -2,6 +2,7 @@
 //! make one.
 
 use std::collections::BTreeMap;
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -10,7 +11,12 @@ use jiff::Timestamp;
 use model::config::Role;
 use nqrust_tests::artifacts::Artifacts;
 use nqrust_tests::deadline::Deadline;
-use nqrust_tests::native_cluster::{ClusterNode, NativeNode, TestCluster, is_ready};
+use nqrust_tests::native_cluster::{
+    ClusterNode, KubernetesRelease, NativeNode, Switch, TestCluster, is_ready,
+};
+use nqrust_tests::programs;
+use nqrust_tests::registry::{Registry, RegistryAccess};
+use serde_json::json;
 
 use crate::figure::Figure;
 use crate::images::mebibytes;
@@ -24,6 +30,11 @@ const TAKEN_OVER: Duration = Duration::from_secs(60);
 /// How long nodes are left alone before their use of processors is measured, and how long it is measured.
 const SETTLING: Duration = Duration::from_secs(60);
 const IDLE: Duration = Duration::from_secs(60);
+/// The registry that Kubernetes names for its images, and the port of the one that takes its place.
+const UPSTREAM_REGISTRY: &str = "registry.k8s.io";
+const REGISTRY_PORT: u16 = 5000;
+/// To unpack an image, and until the registry answers.
+const UNPACK_LIMIT: Duration = Duration::from_secs(60);
 /// The programs of a node that any Kubernetes has.
 const COMMON_PROGRAMS: [&str; 2] = ["kubelet", "containerd"];
 /// The seconds that the documentation says for the virtual address to move.
@@ -41,14 +52,66 @@ fn nodes() -> Vec<ClusterNode> {
 /// Measures a management node that is alone, then all nodes, then the loss of one.
 pub(crate) fn measure(artifacts: &Artifacts) -> Result<Vec<Figure>> {
     let mut cluster = TestCluster::lay(&artifacts.disk("cluster"), nodes())?;
-    let figures = parts(&mut cluster);
-    if figures.is_err() {
+    let measured = parts(&mut cluster);
+    if measured.is_err() {
         cluster.keep_logs(&artifacts.path("cluster-logs"))?;
     }
-    figures
+    let (first, mut figures) = measured?;
+    drop(cluster);
+    let alone = vec![ClusterNode::new(FIRST, Role::Management, 11)];
+    let mut pulling = TestCluster::lay(&artifacts.disk("pulling-cluster"), alone)?;
+    let measured = first_start_that_pulls(&mut pulling, artifacts);
+    if measured.is_err() {
+        pulling.keep_logs(&artifacts.path("pulling-logs"))?;
+    }
+    let baseline = ("images pulled from a registry beside it", measured?);
+    figures.push(Figure::new("first start to Ready, images preloaded", first, "s", baseline));
+    Ok(figures)
 }
 
-fn parts(cluster: &mut TestCluster) -> Result<Vec<Figure>> {
+/// Seconds from the start of a new node's units, with an empty store, until it is Ready. Its document names a mirror for the
+/// registry of Kubernetes: one in the network of the nodes.
+fn first_start_that_pulls(cluster: &mut TestCluster, artifacts: &Artifacts) -> Result<f64> {
+    let mut registry = Registry::start(&artifacts.disk("cluster-registry"), RegistryAccess::default())?;
+    for (name, archive) in KubernetesRelease::built()?.archives() {
+        let plain = artifacts.disk("image.tar");
+        let mut unpack = Command::new("zstd");
+        unpack.args(["--decompress", "--quiet", "--force", "-o"]).arg(&plain).arg(archive);
+        programs::run(&mut unpack, UNPACK_LIMIT)?.success("zstd")?;
+        let path =
+            name.strip_prefix(UPSTREAM_REGISTRY).with_context(|| format!("{name} is of another registry"))?;
+        let to = path.trim_start_matches('/');
+        registry.push(
+            &format!("docker-archive:{}", plain.display()),
+            to,
+            &["--dest-compress-format=gzip"],
+        )?;
+    }
+    let address = format!("{}:{REGISTRY_PORT}", Switch::ADMINISTRATOR);
+    registry.move_to(cluster.switch.command("docker-registry"), &address)?;
+    let asked = format!("http://{address}/v2/");
+    Deadline::after(UNPACK_LIMIT).poll("the registry in the network of the nodes", || {
+        let mut ask = cluster.switch.command("curl");
+        ask.args(["--silent", "--fail", &asked]);
+        Ok((programs::run(&mut ask, UNPACK_LIMIT)?.code == 0).then_some(()))
+    })?;
+    let mirrors = json!({ "Mirrors": { UPSTREAM_REGISTRY: { "Endpoints": [format!("http://{address}")] } } });
+    let setting = json!({ "containerd-registry": mirrors.to_string() });
+    let mut document: serde_yaml::Value = serde_yaml::from_str(&cluster.document(FIRST)?)?;
+    document["system_settings"] = serde_yaml::to_value(setting)?;
+    cluster.place(FIRST)?.install(&serde_yaml::to_string(&document)?)?;
+    cluster.switch_on(FIRST)?;
+    let begun = Instant::now();
+    cluster.node(FIRST)?.start_units()?;
+    cluster.await_joined(FIRST)?;
+    let access = cluster.node(FIRST)?.run("cat /etc/kubernetes/admin.conf")?;
+    cluster.kubectl().write_access(&access)?;
+    cluster.await_ready(&[FIRST])?;
+    Ok(begun.elapsed().as_secs_f64())
+}
+
+/// Seconds of the first start of a node with its images, and the figures of the cluster.
+fn parts(cluster: &mut TestCluster) -> Result<(f64, Vec<Figure>)> {
     let first = first_start(cluster)?;
     let again = power_cycle(cluster)?;
     let baseline = ("its first start, images preloaded", first);
@@ -58,7 +121,7 @@ fn parts(cluster: &mut TestCluster) -> Result<Vec<Figure>> {
     let moved = lose_holder(cluster)?;
     let baseline = ("the documentation", DOCUMENTED_MOVE);
     figures.push(Figure::new("power cut of the address's holder to a write", moved, "s", baseline));
-    Ok(figures)
+    Ok((first, figures))
 }
 
 /// Seconds from the start of a new node's units, with its images in its store, until it is Ready.

@@ -56,6 +56,12 @@ impl KubernetesRelease {
         UpstreamImages::among(&names.context("the names of images")?, &self.version)
     }
 
+    /// Every image by its name, with its archive, which zstd has compressed.
+    #[must_use]
+    pub fn archives(&self) -> &BTreeMap<String, PathBuf> {
+        &self.archives
+    }
+
     /// The archives of the images that nodes of `role` get.
     pub fn archives_for(&self, role: Role) -> Result<Vec<&Path>> {
         let mut wanted = Vec::new();
