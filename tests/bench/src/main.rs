@@ -1,5 +1,5 @@
 //! `make bench`: figures of builds, of a validation, of a plan, of customising, of an install, of container images, of
-//! the network server, of formats of the OS image and of a cluster, each beside a baseline measured in the same run.
+//! the network server, of formats of the OS image, of a cluster and of an emulated node, each beside a baseline measured in the same run.
 //!
 //! Prints a table and writes `target/bench.json`. A figure that misses its limit is marked; the exit code is 1 then.
 //! Arguments select the parts that are measured; without any, all are but `kubernetes-programs`.
@@ -15,6 +15,7 @@ mod kubernetes_programs;
 mod netboot;
 mod os_image;
 mod plan;
+mod ready;
 mod release;
 mod serve;
 mod validate;
@@ -46,7 +47,7 @@ fn main() -> ExitCode {
 }
 
 /// The parts, in the order in which they are measured.
-const PARTS: [&str; 10] = [
+const PARTS: [&str; 11] = [
     "builds",
     "install",
     "images",
@@ -57,6 +58,7 @@ const PARTS: [&str; 10] = [
     "netboot",
     "os-image",
     "cluster",
+    "ready",
 ];
 
 /// The part that is measured only where it is named.
@@ -112,6 +114,9 @@ fn measure_into(figures: &mut Vec<Figure>, parts: &[String]) -> Result<()> {
     }
     if wanted("cluster") && as_root("cluster", "make control groups and devices")? {
         figures.extend(cluster::measure(&artifacts)?);
+    }
+    if wanted("ready") {
+        figures.extend(ready::measure(&artifacts)?);
     }
     if parts.iter().any(|named| named == KUBERNETES_PROGRAMS) {
         figures.push(kubernetes_programs::measure(&artifacts)?);
