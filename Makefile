@@ -10,8 +10,8 @@ HOST_PACKAGES := gcc libc6-dev mmdebstrap uidmap bzip2 xz-utils zstd squashfs-to
 	containerd runc qemu-system-x86 qemu-utils ovmf openssh-client curl dnsmasq-base ipxe
 # What tests need beside that. The libraries are those of NetworkManager and keepalived, whose own packages are only unpacked.
 TEST_PACKAGES := xorriso gdisk grub-common docker-registry apache2-utils openssl skopeo umoci tmux nbdkit systemd iproute2 \
-	chromium dbus-daemon libbluetooth3 libcurl3-gnutls libjansson4 libmm-glib0 libndp0 libnewt0.52 libnm0 libpsl5 libteamdctl0 \
-	libnl-genl-3-200 libsnmp40
+	chromium dbus-daemon fish libbluetooth3 libcurl3-gnutls libjansson4 libmm-glib0 libndp0 libnewt0.52 libnm0 libpsl5 libteamdctl0 \
+	libnl-genl-3-200 libsnmp40 zsh
 
 DEFINITION ?= configs/images/default.yaml
 OUTPUT ?= dist
@@ -171,8 +171,8 @@ run: iso ## Boot the ISO in QEMU with an empty disk, for a person; the console i
 # The part `cluster` runs the release of Kubernetes; `kubernetes-programs` builds another, in a quarter of an hour, and is only
 # measured where it is named.
 .PHONY: bench
-bench: $(if $(PARTS),$(if $(filter cluster,$(PARTS)),kubernetes),kubernetes)
-bench: ## Measure builds, an install, the network server and a cluster, or only PARTS; writes target/bench.json.
+bench: $(if $(PARTS),$(if $(filter cluster ready,$(PARTS)),kubernetes),kubernetes)
+bench: ## Measure builds, an install, the network server, a cluster and an emulated node, or only PARTS; writes target/bench.json.
 	$(MAKE) setup TEST_PACKAGES="$(TEST_PACKAGES) nginx-light"
 	$(MAKE) binaries PROFILE=release
 	$(CARGO) run -q --release --locked -p nqrust-bench -- $(PARTS)

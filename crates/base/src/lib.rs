@@ -1,6 +1,7 @@
 //! The ground floor: what every other crate stands on, and what knows nothing of installing or of media.
 
 pub mod command;
+pub mod completions;
 pub mod containerd;
 pub mod digest;
 pub mod encode;

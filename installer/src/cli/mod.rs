@@ -20,6 +20,7 @@ mod verify;
 use anyhow::Result;
 use clap::{CommandFactory, Parser, Subcommand};
 
+use base::completions;
 use base::failure::Class;
 use base::program::{Context, Format, print};
 use base::progress::{Progress, ProgressStyle};
@@ -111,11 +112,7 @@ impl Command {
             Self::PodNetwork(args) => args.run(context),
             Self::Schema { cluster: false } => print(&config::json_schema()),
             Self::Schema { cluster: true } => print(&cluster_file::json_schema()),
-            Self::Completions { shell } => {
-                let mut script = Vec::new();
-                clap_complete::generate(shell, &mut Cli::command(), "installer", &mut script);
-                print(&String::from_utf8_lossy(&script))
-            }
+            Self::Completions { shell } => print(&completions::script(&Cli::command(), shell)),
         }
     }
 }

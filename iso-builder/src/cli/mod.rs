@@ -11,6 +11,7 @@ mod serve;
 use std::path::PathBuf;
 
 use anyhow::Result;
+use base::completions;
 use base::failure::Class;
 use base::program::{Context, Format, print};
 use base::progress::{Progress, ProgressStyle};
@@ -94,11 +95,7 @@ impl Command {
             Self::Prune(prune) => prune.run(context),
             Self::Serve(serve) => serve.run(context),
             Self::Schema => print(&serde_json::to_string_pretty(&schemars::schema_for!(Definition))?),
-            Self::Completions { shell } => {
-                let mut script = Vec::new();
-                clap_complete::generate(shell, &mut Cli::command(), "iso-builder", &mut script);
-                print(&String::from_utf8_lossy(&script))
-            }
+            Self::Completions { shell } => print(&completions::script(&Cli::command(), shell)),
             Self::Step { .. } => Ok(()),
         }
     }
