@@ -14,6 +14,7 @@ mod kubectl;
 mod member;
 mod name_servers;
 mod objects;
+mod reasons;
 mod run;
 mod state;
 mod steps;

@@ -15,12 +15,13 @@ use super::kubectl::{ADMIN, await_api, kubectl, locally};
 use super::member::JoiningNode;
 use super::name_servers;
 use super::objects;
+use super::reasons;
 use super::state::{JoinRecord, RecordFile};
 use super::steps::{CONTROL_PLANE, JoinAction, JoinStep, JoinedPart, Undo, steps};
 use super::vip;
 use crate::node::paths::{KUBEADM, KUBELET_ACCESS, below};
 use base::command::{Invocation, Runner};
-use base::failure::{Class, Failure};
+use base::failure::{Class, Failure, causes, hints};
 use base::files;
 
 /// The longest that a phase of kubeadm takes; it has limits of its own, which end before.
@@ -262,7 +263,9 @@ impl Joining<'_> {
         let removed = fs::remove_file(&path);
         result.map_err(|error| {
             let what = format!("{}: kubeadm has not done it", step.message);
-            Failure::new(Class::Join, what).because(error).hint(hint(self.node.part))
+            let causes: Vec<_> = causes(&error).iter().map(|cause| reasons::of(cause)).collect();
+            let cause = anyhow::anyhow!("{}", causes.join("\n  because: "));
+            Failure::new(Class::Join, what).because(cause).hint(hint(self.node.part))
         })?;
         removed.with_context(|| format!("removing {}", path.display()))
     }
@@ -356,9 +359,8 @@ impl Joining<'_> {
     fn hiding(&self, result: Result<()>) -> Result<()> {
         let Err(error) = result else { return Ok(()) };
         let hidden = self.node.redaction(self.secrets.as_ref());
-        let (class, hints) =
-            (base::failure::class_of(&error), base::failure::hints(&error).collect::<Vec<_>>());
-        let mut causes = base::failure::causes(&error).into_iter().map(|cause| hidden.hide(&cause));
+        let (class, hints) = (base::failure::class_of(&error), hints(&error).collect::<Vec<_>>());
+        let mut causes = causes(&error).into_iter().map(|cause| hidden.hide(&cause));
         let mut failure = Failure::new(class, causes.next().unwrap_or_default());
         let causes: Vec<String> = causes.collect();
         if !causes.is_empty() {
