@@ -98,7 +98,7 @@ fn valid_documents_are_accepted_without_a_word() {
 #[test]
 fn warned_documents_are_accepted_and_say_why() {
     let documents = documents("warned");
-    assert!(documents.len() >= 29, "{}", documents.len());
+    assert!(documents.len() >= 45, "{}", documents.len());
     for Document { place, file, text } in documents {
         let found = diagnose(&text, &file);
         assert!(!found.is_empty(), "{place}");
@@ -113,11 +113,85 @@ fn warned_documents_are_accepted_and_say_why() {
 #[test]
 fn broken_documents_are_refused_and_say_why() {
     let documents = documents("broken");
-    assert!(documents.len() >= 224, "{}", documents.len());
-    for Document { place, file, text } in documents {
-        assert!(config::check(&text, &file).is_err(), "{place} is accepted");
-    }
+    assert!(documents.len() >= 220, "{}", documents.len());
+    let accepted = |Document { place, file, text }: Document| {
+        config::check(&text, &file)
+            .ok()
+            .map(|accepted| format!("{place}, {} warnings", accepted.warnings.len()))
+    };
+    let accepted: Vec<_> = documents.into_iter().filter_map(accepted).collect();
+    assert!(accepted.is_empty(), "accepted: {accepted:#?}");
     told_as_expected("broken");
+}
+
+#[test]
+fn a_suggestion_that_is_taken_makes_the_document_better() {
+    let (mut taken, mut useless) = (0, Vec::new());
+    for Document { place, file, text } in documents("broken") {
+        let errors = |found: &[Diagnostic]| found.iter().filter(|d| d.severity == Severity::Error).count();
+        let found = diagnose(&text, &file);
+        for diagnostic in &found {
+            let Some(better) = with_suggestion(&text, diagnostic) else { continue };
+            taken += 1;
+            let left = diagnose(&better, &file);
+            if errors(&left) >= errors(&found) {
+                useless.push(format!("{place}: {diagnostic}\n{better}{left:#?}"));
+            }
+        }
+    }
+    assert!(useless.is_empty(), "{}", useless.join("\n"));
+    assert!(taken >= 40, "{taken}");
+}
+
+/// The document after its writer has done what is suggested; none where that is no replacement, but something to add or
+/// another place.
+fn with_suggestion(text: &str, diagnostic: &Diagnostic) -> Option<String> {
+    let suggestion = diagnostic.suggestion.as_deref()?;
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    let at = diagnostic.line.checked_sub(1)?;
+    match diagnostic.code {
+        "missing-value" => return None,
+        // Of a text with placeholders only the one that is wrong is suggested.
+        _ if suggestion.starts_with("{{") => return None,
+        "unknown-key" if suggestion.contains('.') => return None,
+        "older-scheme" => return Some(with_networks(lines, &diagnostic.message, suggestion)),
+        _ => {}
+    }
+    let before: String = lines[at].chars().take(diagnostic.column - 1).collect();
+    let rest: String = lines[at].chars().skip(diagnostic.column - 1).collect();
+    let end = match rest.chars().next()? {
+        quote @ ('"' | '\'') => rest[1..].find(quote)? + 2,
+        _ if diagnostic.code == "unknown-key" || diagnostic.message.starts_with("the key is not") => {
+            rest.find(':')?
+        }
+        _ => rest.find([',', '}', ']', '#']).unwrap_or(rest.len()),
+    };
+    lines[at] = format!("{before}{suggestion}{}", &rest[end..]);
+    Some(lines.join("\n") + "\n")
+}
+
+/// The document with the groups that the message names removed, and with the keys of `replacement`, which all are in
+/// `install`.
+fn with_networks(lines: Vec<String>, message: &str, replacement: &str) -> String {
+    let names: Vec<_> = message.split('`').skip(1).step_by(2).collect();
+    let depth = |line: &str| line.chars().take_while(|c| *c == ' ').count();
+    let mut kept = Vec::new();
+    let mut skipped = None;
+    for line in lines {
+        let is_old = names.iter().any(|name| line.trim_start().starts_with(&format!("{name}:")));
+        if skipped.is_some_and(|above| depth(&line) > above) {
+            continue;
+        }
+        skipped = is_old.then(|| depth(&line));
+        let is_install = line == "install:";
+        if !is_old {
+            kept.push(line);
+        }
+        if is_install {
+            kept.extend(replacement.lines().skip(1).map(str::to_owned));
+        }
+    }
+    kept.join("\n") + "\n"
 }
 
 #[test]

@@ -8,6 +8,7 @@ use std::ops::Range;
 
 use serde::Serialize;
 
+use super::secret::is_secretive;
 use super::span::Span;
 use base::failure::{Class, Failure};
 
@@ -49,6 +50,16 @@ impl Problem {
     pub fn new(span: Span, path: impl Into<String>, code: &'static str, message: impl Into<String>) -> Self {
         let (path, message) = (path.into(), message.into().into_boxed_str());
         Self { severity: Severity::Error, span, path, code, message, suggestion: None }
+    }
+
+    /// What does not keep a document from being used.
+    pub fn warning(
+        span: Span,
+        path: impl Into<String>,
+        code: &'static str,
+        message: impl Into<String>,
+    ) -> Self {
+        Self { severity: Severity::Warning, ..Self::new(span, path, code, message) }
     }
 
     /// What is said where the formats accept what a type then refuses: a defect here, and still no reason to accept the
@@ -142,6 +153,10 @@ impl fmt::Display for Diagnostic {
             write!(f, "  {gutter} | {blank}{}", "^".repeat(excerpt.length.max(1)))?;
         }
         match &self.suggestion {
+            Some(suggestion) if suggestion.contains('\n') => {
+                write!(f, "\n  try:")?;
+                suggestion.lines().try_for_each(|line| write!(f, "\n    {line}"))
+            }
             Some(suggestion) => write!(f, "\n  try: {suggestion}"),
             None => Ok(()),
         }
@@ -228,7 +243,7 @@ impl<'a> Source<'a> {
         Self { name, text, secrets: Ranges::new(secrets), comments, blind: false }
     }
 
-    /// A document that could not be read, so that its secrets are not known: no value is shown.
+    /// A document that could not be read, so that its secrets are not known: what could be one is not shown.
     pub fn unread(name: &'a str, text: &'a str) -> Self {
         Self { name, text, secrets: Ranges::default(), comments: Vec::new(), blind: true }
     }
@@ -278,34 +293,49 @@ impl<'a> Source<'a> {
         let length = line.chars().count();
         let from = column.min(length);
         let to = (span.end.saturating_sub(start)).clamp(from, length);
-        let (window, cut) = match self.blind {
-            true => (0..length, false),
-            false => (from.saturating_sub(REACH)..length.min(from + REACH), length > from + REACH),
+        let window = from.saturating_sub(REACH)..length.min(from + REACH);
+        let cut = (window.start > 0, length > window.end);
+        let hidden = match self.blind {
+            true => blind(lines, span.line - 1),
+            false => None,
         };
-        let cut = (window.start > 0, cut);
-        let shown = if self.blind { blind(line) } else { self.mask(line, start, window) };
+        let shown = self.mask(line, start, window, hidden);
         let text: String = shown.iter().map(|(_, c)| *c).collect();
-        // Where the shown text holds the first and past the last underlined character.
-        let place = |column: usize| shown.iter().position(|(at, _)| *at >= column).unwrap_or(shown.len());
-        let (offset, end) = (place(from), place(to));
-        Some(clip(&text, offset, end - offset, cut))
+        // What is underlined of the shown text: whatever stands for an underlined character.
+        let offset = shown.iter().position(|(columns, _)| columns.end > from).unwrap_or(shown.len());
+        let underlined = shown.iter().skip(offset).take_while(|(columns, _)| columns.start < to);
+        Some(clip(&text, offset, underlined.count(), cut))
     }
 
-    /// The characters of the columns in `window` to show, each with the column that it stands for.
-    fn mask(&self, line: &str, start: usize, window: Range<usize>) -> Vec<(usize, char)> {
-        let mut shown = Vec::new();
+    /// The characters of the columns in `window` to show, each with the columns that it stands for. Nothing is shown
+    /// from the column `blind` on.
+    fn mask(
+        &self,
+        line: &str,
+        start: usize,
+        window: Range<usize>,
+        blind: Option<usize>,
+    ) -> Vec<(Range<usize>, char)> {
+        let mut shown: Vec<(Range<usize>, char)> = Vec::new();
         // A comment is a secret to its end, also where the window begins inside it.
         let comments = self.comments.partition_point(|comment| *comment < start);
         let end = self.comments.get(comments).map_or(window.end, |comment| window.end.min(comment - start));
-        let mut hiding = false;
+        let indentation = line.chars().take_while(|c| c.is_whitespace()).count();
+        let mut hiding = None;
         for (column, c) in line.chars().enumerate().take(end).skip(window.start) {
-            let secret = self.secrets.contains(start + column);
-            if secret && !hiding {
-                shown.extend(HIDDEN.chars().map(|c| (column, c)));
-            } else if !secret {
-                shown.push((column, printable(c)));
+            let secret = self.secrets.contains(start + column) || blind.is_some_and(|from| column >= from);
+            match hiding {
+                _ if !secret || column < indentation => {
+                    shown.push((column..column + 1, printable(c)));
+                    hiding = None;
+                }
+                // One word stands for all that is hidden there.
+                Some(first) => shown[first..].iter_mut().for_each(|(columns, _)| columns.end = column + 1),
+                None => {
+                    hiding = Some(shown.len());
+                    shown.extend(HIDDEN.chars().map(|c| (column..column + 1, c)));
+                }
             }
-            hiding = secret;
         }
         while shown.last().is_some_and(|(_, c)| *c == ' ') {
             shown.pop();
@@ -314,20 +344,52 @@ impl<'a> Source<'a> {
     }
 }
 
-/// A line of a document that is not YAML: its key, and nothing that could be a value.
-fn blind(line: &str) -> Vec<(usize, char)> {
-    let key = match line.split_once(':') {
-        Some((key, _)) if is_word(key.trim().trim_start_matches("- ")) => key.chars().count() + 1,
-        _ => line.chars().take_while(|c| c.is_whitespace()).count(),
+/// From which column on a line of a document that is not YAML must not be shown: what is behind a key whose value may be a
+/// secret, behind a `#`, or, where the line has no key, all of it if the key above may have one.
+fn blind(lines: &[&str], at: usize) -> Option<usize> {
+    let line = lines[at];
+    let key = |line: &str| -> Option<String> {
+        let (key, _) = line.split_once(':')?;
+        let key = key
+            .trim_start_matches(|c: char| c.is_whitespace() || "-{[\"'".contains(c))
+            .trim_end_matches(['"', '\'']);
+        is_word(key).then(|| key.to_owned())
     };
-    let mut shown: Vec<_> = line.chars().take(key).map(printable).enumerate().collect();
-    if line.chars().skip(key).any(|c| !c.is_whitespace()) {
-        if shown.last().is_some_and(|(_, c)| *c == ':') {
-            shown.push((key, ' '));
+    let depth = |line: &str| line.chars().take_while(|c| c.is_whitespace()).count();
+    // The keys that the line is below, from the inside out, as far as indentation tells.
+    let mut least = if key(line).is_some() { depth(line) } else { usize::MAX };
+    for above in lines[..at].iter().rev().filter(|line| !line.trim().is_empty()) {
+        if depth(above) >= least {
+            continue;
         }
-        shown.extend(HIDDEN.chars().map(|c| (key, c)));
+        let Some(name) = key(above) else { continue };
+        if is_secretive(&name) {
+            return Some(0);
+        }
+        least = depth(above);
+        if least == 0 {
+            break;
+        }
     }
-    shown
+    let mut word = String::new();
+    for (column, c) in line.chars().enumerate() {
+        if c == '#' || c == '@' || c == ':' && is_secretive(&word) {
+            // A URL with an `@` is hidden as a whole.
+            let url = line.chars().position(|c| c == '/').filter(|_| c == '@');
+            let value = || line.chars().skip(column + 1).take_while(|c| c.is_whitespace()).count();
+            return Some(if c == ':' {
+                column + 1 + value()
+            } else {
+                url.map_or(column, |url| column.min(url))
+            });
+        }
+        match c.is_alphanumeric() || "_-.".contains(c) {
+            true => word.push(c),
+            false if c == '"' || c == '\'' => {}
+            false => word.clear(),
+        }
+    }
+    None
 }
 
 /// Whether text looks like a key and not like a value that has slipped into a key's place.
@@ -399,13 +461,30 @@ mod tests {
     }
 
     #[test]
-    fn an_unread_document_shows_keys_only() {
-        for text in ["password: \"hunter2", "  hunter2", "{password: hunter2", "- hunter2: x"] {
-            let shown = show(&Source::unread("f", text), span(3, 3, 1, 4));
-            assert!(text.starts_with("- ") || !shown.contains("hunter2"), "{shown}");
+    fn an_unread_document_shows_all_but_what_could_be_a_secret() {
+        for text in [
+            "password: \"hunter2",
+            "{password: hunter2",
+            "{ \"password\": hunter2",
+            "- agentToken: hunter2",
+            "a: x # hunter2",
+            "a: http://me:hunter2@b/",
+            "token: |\n  some\n  hunter2",
+            "os:\n  write_files:\n  - content: |\n      a\n      pw: hunter2",
+            "token:\n  hunter2",
+            "system_settings:\n  a: b\n  c: hunter2",
+        ] {
+            let last = text.lines().count();
+            let start = text.rfind('\n').map_or(0, |end| end + 1);
+            let shown = show(&Source::unread("f", text), span(start + 3, start + 3, last, 4));
+            assert!(!shown.contains("hunter2"), "{shown}");
         }
-        let shown = show(&Source::unread("f", "os: [a"), span(6, 6, 1, 7));
-        assert!(shown.contains("| os: [hidden]\n"), "{shown}");
+        for (text, column) in [("os: [a", 7), ("  mtu: nine}", 12)] {
+            let shown = show(&Source::unread("f", text), span(column - 1, column - 1, 1, column));
+            assert!(shown.contains(&format!("| {text}\n")), "{shown}");
+        }
+        let shown = show(&Source::unread("f", "token: [a, b"), span(11, 12, 1, 12));
+        assert!(shown.ends_with("| token: [hidden]\n    |        ^^^^^^^^"), "{shown}");
     }
 
     #[test]

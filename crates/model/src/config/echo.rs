@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use serde_json::{Map, Value};
 
-use super::diagnostic::Problem;
+use super::diagnostic::{Problem, Severity};
 use super::formats;
 use super::rules::Finding;
 use super::shape::Shape;
@@ -23,9 +23,10 @@ const TRIES: usize = 32;
 pub struct Mistakes(BTreeSet<String>);
 
 impl Mistakes {
-    /// The places of `problems`.
+    /// The places of those `problems` that are mistakes.
     pub fn of<'p>(problems: impl Iterator<Item = &'p Problem>) -> Self {
-        Self(problems.map(|problem| problem.path.clone()).collect())
+        let mistakes = problems.filter(|problem| problem.severity == Severity::Error);
+        Self(mistakes.map(|problem| problem.path.clone()).collect())
     }
 
     /// Whether there is a mistake at `path` or below it.
@@ -72,10 +73,15 @@ impl Unusable {
         }
     }
 
-    /// Whether `path` is in a group that is unusable as a whole.
+    /// Notes that the document says in another way what the group at `path` is for.
+    pub fn note_group(&mut self, path: String) {
+        self.groups.insert(path);
+    }
+
+    /// Whether `path` is a group that is unusable as a whole, or is in one.
     pub fn has_around(&self, path: &str) -> bool {
         let mut ends = path.match_indices(['.', '[']).map(|(end, _)| &path[..end]);
-        ends.any(|above| self.groups.contains(above))
+        self.groups.contains(path) || ends.any(|above| self.groups.contains(above))
     }
 }
 
@@ -113,7 +119,7 @@ pub fn undisputed(
 /// What a value of this shape can be: all of it where that is little, and otherwise its extremes.
 fn candidates(shape: &Shape) -> Vec<Value> {
     match shape {
-        Shape::Choice(words) => words.iter().map(|word| Value::from(word.as_str())).collect(),
+        Shape::Choice { words, .. } => words.iter().map(|word| Value::from(word.as_str())).collect(),
         Shape::Truth => vec![Value::from(false), Value::from(true)],
         Shape::Number { least, most } => vec![Value::from(*least), Value::from(*most)],
         Shape::Text { format: Some(format), .. } => {
@@ -187,7 +193,7 @@ mod tests {
             ("install.mode", "automatic: true, device: /dev/disk/by-id/a, mode: isntall"),
             ("install.mode", "mode: jion, vip: 192.0.2.10"),
             ("install.role", "mode: create, role: woker"),
-            ("install.automatic", "automatic: yes, mode: join"),
+            ("install.automatic", "automatic: maybe, mode: join"),
             (
                 "install.cluster_pod_cidr",
                 "cluster_pod_cidr: 10.60.0.0/160, cluster_service_cidr: 10.52.0.0/16",

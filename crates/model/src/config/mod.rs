@@ -7,6 +7,7 @@
 //! values must be to one another.
 
 pub mod boot_password;
+mod card;
 mod cidr;
 pub mod cluster;
 pub mod diagnostic;
@@ -16,8 +17,10 @@ pub mod encoding;
 pub mod formats;
 pub mod install;
 mod install_config;
+pub mod kind;
 pub mod nearest;
 pub mod network;
+mod older;
 pub mod os;
 pub mod password;
 pub mod proxies;
@@ -35,6 +38,7 @@ mod size_clause;
 pub mod sizes;
 pub mod sources;
 pub mod span;
+pub mod spelling;
 #[cfg(test)]
 mod tests;
 pub mod text;

@@ -55,6 +55,6 @@ system_settings: {http-proxy: '{"httpProxy": "http://a:3128", "httpsProxy": "htt
         assert_eq!(named.http.as_deref(), Some("http://a:3128"));
         assert_eq!(named.https.as_deref(), Some("http://b:3128"));
         assert_eq!(named.none.as_deref(), Some(".example.org"));
-        assert!(parse("", "f").unwrap().proxies() == super::Named::default());
+        assert!(parse("{}", "f").unwrap().proxies() == super::Named::default());
     }
 }

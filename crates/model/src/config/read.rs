@@ -37,7 +37,9 @@ pub fn parse(text: &str, name: &str) -> Result<InstallConfig> {
 
 /// Reads and checks a document; every mistake and every warning with its place.
 pub fn check(text: &str, name: &str) -> Result<Accepted, Invalid> {
-    let combined = sources::combine(&[Document::yaml(SourceKind::File, name, text)])?;
+    let document = Document::yaml(SourceKind::File, name, text);
+    document.is_configuration()?;
+    let combined = sources::combine(&[document])?;
     Ok(Accepted { config: combined.config, warnings: combined.warnings })
 }
 

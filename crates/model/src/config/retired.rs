@@ -1,30 +1,161 @@
-//! Keys that other versions, or the product that this one succeeds, know and that are refused here, with the reason.
+//! Keys that other versions, or the product that this one succeeds, know and that do nothing here. Where the value asks for
+//! what is so anyway, a document that has one can be used all the same; otherwise it is refused, with what to write
+//! instead.
 
-/// The dotted path of a key, and what to tell who uses it.
-const RETIRED: &[(&str, &str)] = &[
-    ("runtime_version", "versions are those of the image; choose them in the image definition"),
-    ("rancher_version", "versions are those of the image; choose them in the image definition"),
-    ("harvester_chart_version", "versions are those of the image; choose them in the image definition"),
-    ("monitoring_chart_version", "versions are those of the image; choose them in the image definition"),
-    ("logging_chart_version", "versions are those of the image; choose them in the image definition"),
-    ("kubeovn_chart_version", "versions are those of the image; choose them in the image definition"),
-    ("install.force_mbr", "disks always get a GUID partition table, from which BIOS boots too"),
-    ("install.no_format", "an install always makes its file systems"),
-    ("install.wipe_disks", "it has been replaced; name the disks in `install.wipe_disks_list`"),
-    ("install.raw_disk_image_path", "raw images are not written; boot the medium, or set `install.medium`"),
-    ("install.harvester.enable_go_cover_dir", "it is of use for test builds of another product only"),
-    (
-        "os.after_install_chroot_commands",
-        "the system is read-only; put packages into the image definition and files into `os.write_files`",
+use super::spelling::{is_same_word, truth};
+use super::tree::{NodeKind, TreeNode};
+
+/// A key that is known and not used.
+pub(super) struct Retired {
+    /// The dotted path of its group, `[]` for the elements of a list.
+    group: &'static str,
+    name: &'static str,
+    harmless: Harmless,
+    /// Why it does nothing, and what to use.
+    pub(super) reason: &'static str,
+}
+
+/// The values that ask for nothing else than what happens anyway. No value at all is always one.
+enum Harmless {
+    Any,
+    /// Of a truth value.
+    Only(bool),
+    Words(&'static [&'static str]),
+    None,
+}
+
+const VERSION: &str = "versions are those of the image; choose them in the image definition";
+const FAIL_OVER: &str = "the bridge on the bond has one hardware address, that of all cards (`none`)";
+const LONGHORN: &str = "install.harvester.longhorn.default_settings";
+const RESERVED: &str = "the storage reserves processors by `guaranteed_instance_manager_cpu`";
+
+const fn key(group: &'static str, name: &'static str, harmless: Harmless, reason: &'static str) -> Retired {
+    Retired { group, name, harmless, reason }
+}
+
+const RETIRED: &[Retired] = &[
+    key("", "runtime_version", Harmless::Any, VERSION),
+    key("", "rancher_version", Harmless::Any, VERSION),
+    key("", "harvester_chart_version", Harmless::Any, VERSION),
+    key("", "monitoring_chart_version", Harmless::Any, VERSION),
+    key("", "logging_chart_version", Harmless::Any, VERSION),
+    key("", "kubeovn_chart_version", Harmless::Any, VERSION),
+    key("", "kubeovn_operator_chart_version", Harmless::Any, VERSION),
+    key(
+        "install",
+        "force_mbr",
+        Harmless::Only(false),
+        "disks always get a GUID partition table, from which BIOS boots too; leave the key out",
     ),
-    ("install.management_interface.default_route", "the default route always goes over this network"),
-    (
-        "install.management_interface.bond_options.fail_over_mac",
-        "it cannot be combined with a bridge on the bond",
+    key(
+        "install",
+        "no_format",
+        Harmless::Only(false),
+        "an install always makes its file systems; `install.keep: [data]` keeps the data of virtual machines",
     ),
+    key(
+        "install",
+        "wipe_disks",
+        Harmless::Only(false),
+        "it has been replaced; name the disks in `install.wipe_disks_list`",
+    ),
+    key(
+        "install",
+        "raw_disk_image_path",
+        Harmless::None,
+        "raw images are not written; boot the medium, or give the URL of its content in `install.medium`",
+    ),
+    key(
+        "install.harvester",
+        "enable_go_cover_dir",
+        Harmless::Only(false),
+        "it is of use for test builds of another product only; leave the key out",
+    ),
+    key(LONGHORN, "guaranteed_engine_manager_cpu", Harmless::Any, RESERVED),
+    key(LONGHORN, "guaranteed_replica_manager_cpu", Harmless::Any, RESERVED),
+    key(
+        "os",
+        "after_install_chroot_commands",
+        Harmless::None,
+        "the system is read-only; put packages into the image definition (`iso-builder build`) and files into \
+         `os.write_files`",
+    ),
+    key(
+        "os",
+        "wifi",
+        Harmless::None,
+        "only wired cards are supported; name one in `install.management_interface.interfaces`",
+    ),
+    key(
+        "install.management_interface",
+        "default_route",
+        Harmless::Only(true),
+        "the default route always goes over this network",
+    ),
+    key(
+        "install.networks[]",
+        "default_route",
+        Harmless::Only(false),
+        "the default route always goes over the network of `install.management_interface`",
+    ),
+    key(
+        "install.management_interface.bond_options",
+        "fail_over_mac",
+        Harmless::Words(&["none", "0"]),
+        FAIL_OVER,
+    ),
+    key("install.networks[].bond_options", "fail_over_mac", Harmless::Words(&["none", "0"]), FAIL_OVER),
 ];
 
-/// Why the key at this dotted path is refused, if it is a known one.
-pub(super) fn reason(path: &str) -> Option<&'static str> {
-    RETIRED.iter().find(|(retired, _)| *retired == path).map(|(_, reason)| *reason)
+/// The retired key that `text` names in the group at the dotted path `group`, in any spelling.
+pub(super) fn find(group: &str, text: &str) -> Option<&'static Retired> {
+    let is_group = |retired: &Retired| is_place(group, retired.group);
+    RETIRED.iter().find(|retired| is_same_word(text, retired.name) && is_group(retired))
+}
+
+/// Whether `path` is the `place`, in which `[]` is any element.
+fn is_place(path: &str, place: &str) -> bool {
+    let mut path = path.split('[');
+    let mut place = place.split("[]");
+    loop {
+        match (path.next(), place.next()) {
+            (None, None) => return true,
+            (Some(part), Some(own)) if part.split_once(']').map_or(part, |(_, rest)| rest) == own => {}
+            _ => return false,
+        }
+    }
+}
+
+impl Retired {
+    /// Whether the value asks for what is so anyway.
+    pub(super) fn is_harmless(&self, value: &TreeNode) -> bool {
+        let text = match &value.kind {
+            NodeKind::Scalar { text, .. } if !text.is_empty() && !value.is_nothing() => text,
+            NodeKind::Scalar { .. } => return true,
+            NodeKind::List(items) if items.is_empty() => return true,
+            NodeKind::Map(entries) if entries.is_empty() => return true,
+            NodeKind::List(_) | NodeKind::Map(_) => return matches!(self.harmless, Harmless::Any),
+        };
+        match self.harmless {
+            Harmless::Any => true,
+            Harmless::Only(wanted) => truth(text) == Some(wanted),
+            Harmless::Words(words) => words.iter().any(|word| text.eq_ignore_ascii_case(word)),
+            Harmless::None => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_retired_key_is_found_in_every_spelling_and_only_in_its_group() {
+        for text in ["force_mbr", "forceMBR", "forcembr", "force-mbr"] {
+            assert!(find("install", text).is_some_and(|retired| retired.name == "force_mbr"), "{text}");
+            assert!(find("os", text).is_none() && find("", text).is_none(), "{text}");
+        }
+        assert!(find("install.networks[12].bond_options", "failOverMac").is_some());
+        assert!(find("install.networks", "default_route").is_none());
+    }
 }

@@ -41,6 +41,31 @@ impl JsonSchema for Secret {
     }
 }
 
+/// What the names of keys have in them whose values are secrets, or may hold some.
+const SECRETIVE: [&str; 13] = [
+    "pass",
+    "token",
+    "secret",
+    "credential",
+    "private",
+    "auth",
+    "apikey",
+    "content",
+    "payload",
+    "environment",
+    "header",
+    "setting",
+    "url",
+];
+
+/// Whether the name of a key says that its value could be a secret.
+#[must_use]
+pub fn is_secretive(key: &str) -> bool {
+    let key: String = key.chars().filter(|c| !matches!(c, '_' | '-')).collect();
+    let key = key.to_ascii_lowercase();
+    key != "sshauthorizedkeys" && SECRETIVE.iter().any(|word| key.contains(word))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

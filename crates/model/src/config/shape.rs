@@ -25,8 +25,8 @@ pub enum Shape {
     List(Box<Shape>),
     /// Text, perhaps of a format; a secret is never shown.
     Text { format: Option<&'static Format>, secret: bool },
-    /// One of these words.
-    Choice(Vec<String>),
+    /// One of these words; where they are `numbered`, as the kernel numbers them, also by the place of one from 0 on.
+    Choice { words: Vec<String>, numbered: bool },
     /// A whole number, not negative, with its least and its largest value.
     Number { least: u32, most: u32 },
     /// One of several shapes, told apart by whether a document has a value, a list or a group.
@@ -69,7 +69,7 @@ impl Shape {
             return Self::OneOf(variants);
         }
         if let Some(words) = words(schema) {
-            return Self::Choice(words);
+            return Self::Choice { words, numbered: schema["x-numbered"] == true };
         }
         match kind(schema) {
             "object" => Self::object(schema),
@@ -106,6 +106,14 @@ impl Shape {
         matches!(self, Self::Record(..) | Self::Dictionary { .. } | Self::List(_))
     }
 
+    /// Whether it is a group that says which network card.
+    #[must_use]
+    pub fn is_card(&self) -> bool {
+        let Self::Record(keys, _) = self else { return false };
+        let has = |key: &str| keys.iter().any(|(name, _)| name == key);
+        has("name") && has("hw_addr")
+    }
+
     /// Whether it is a secret, or a list of them.
     #[must_use]
     pub fn is_secret(&self) -> bool {
@@ -113,6 +121,16 @@ impl Shape {
             Self::Text { secret, .. } => *secret,
             Self::List(item) => item.is_secret(),
             _ => false,
+        }
+    }
+
+    /// The shape of the elements of a list.
+    #[must_use]
+    pub fn item(&self) -> Option<&Self> {
+        match self {
+            Self::List(item) => Some(item),
+            Self::Either(shapes) => shapes.iter().find_map(Self::item),
+            _ => None,
         }
     }
 
@@ -270,7 +288,7 @@ mod tests {
         ));
         assert!(matches!(at(shape, "install.management_interface.ip"), Shape::Text { format: Some(_), .. }));
         assert!(
-            matches!(at(shape, "install.mode"), Shape::Choice(words) if words == &["create", "join", "install"])
+            matches!(at(shape, "install.mode"), Shape::Choice { words, .. } if words == &["create", "join", "install"])
         );
         let Shape::Text { format: Some(size), .. } = at(shape, "install.persistent_partition_size") else {
             panic!()

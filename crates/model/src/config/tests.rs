@@ -62,9 +62,9 @@ os:
   ssh_authorized_keys: []
   password: secret
   password: secret
-  modules: kvm
+  modules: {kvm: 1}
 install:
-  automatic: yes
+  automatic: 1
   mode: creat
   management_interface:
     interfaces:
@@ -78,7 +78,7 @@ hostname: x
         (5, 3, "both-spellings", "os.ssh_authorized_keys", None),
         (7, 3, "duplicate-key", "os.password", None),
         (8, 12, "wrong-type", "os.modules", None),
-        (10, 14, "wrong-type", "install.automatic", Some("true")),
+        (10, 14, "wrong-type", "install.automatic", None),
         (11, 9, "unknown-value", "install.mode", Some("create")),
         (
             14,

@@ -103,6 +103,10 @@ checked_text! {
     MacAddress, "mac", network::mac
 }
 checked_text! {
+    /// IPv4 addresses joined by commas, at most 16.
+    ArpTargets, "arp-targets", network::arp_targets
+}
+checked_text! {
     /// The kernel's name of a network card.
     InterfaceName, "interface", network::interface
 }
@@ -130,6 +134,13 @@ impl ServerUrl {
         let rest = self.0.strip_prefix("https://").unwrap_or(&self.0);
         rest.split([':', '/']).next().unwrap_or(rest)
     }
+
+    /// A port that the document names and that clusters do not answer for users on.
+    #[must_use]
+    pub fn unused_port(&self) -> Option<&str> {
+        let rest = self.0.strip_prefix("https://").unwrap_or(&self.0);
+        rest.split_once(':').map(|(_, port)| port).filter(|port| *port != "443")
+    }
 }
 
 checked_text! {
@@ -150,8 +161,16 @@ checked_text! {
     HookPayload, "hook-payload", webhook::payload
 }
 checked_text! {
-    /// Where a medium is: `local`, a path, or the URL of a directory.
+    /// Where a medium is: `local`, a path, or the URL of a directory or of an ISO.
     IsoUrl, "iso-url", storage::iso_url
+}
+
+impl IsoUrl {
+    /// Whether it is the URL of an ISO as one file, out of which payloads are not read.
+    #[must_use]
+    pub fn is_iso_file(&self) -> bool {
+        storage::is_iso_file(&self.0)
+    }
 }
 checked_text! {
     /// The path of a disk.

@@ -68,6 +68,12 @@ impl TreeNode {
             if matches!(text.as_str(), "" | "~" | "null" | "Null" | "NULL"))
     }
 
+    /// Whether it is text without a character, in quotes or not.
+    #[must_use]
+    pub fn is_empty_text(&self) -> bool {
+        matches!(&self.kind, NodeKind::Scalar { text, .. } if text.is_empty())
+    }
+
     /// How many nodes it is, with those inside.
     fn size(&self) -> usize {
         1 + match &self.kind {

@@ -1,19 +1,25 @@
 //! Holds a document against its shape: finds every mistake that can be seen key by key, and gathers what is
 //! right into a value with canonical key names.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use serde_json::{Map, Value};
 
+use super::card;
 use super::diagnostic::{LISTED, Problem, Severity, is_word};
 use super::echo::{Mistakes, Unusable};
-use super::formats::Format;
+use super::formats::{self, Format};
 use super::nearest::nearest;
+use super::older::Older;
 use super::redact::has_password;
+use super::retired;
 use super::rules::Finding;
-use super::shape::{Shape, camel, join};
+use super::secret::is_secretive;
+use super::shape::{Shape, join};
 use super::span::Span;
+use super::spelling::{self, truth};
 use super::tree::{Key, NodeKind, TreeNode};
 
 /// What the walk has found so far.
@@ -65,11 +71,11 @@ impl Walk {
             // Nothing below a group or a list asks for nothing.
             (shape, _) if shape.is_group() && node.is_nothing() => None,
             (Shape::Record(shapes, required), NodeKind::Map(entries)) => {
-                let object = self.record(entries, shapes, path);
+                let object = self.record(entries, shapes, &|name| !required.contains(name), path);
                 self.is_complete(node, &object, required, path).then_some(Value::Object(object))
             }
             (Shape::OneOf(shapes), NodeKind::Map(entries)) => {
-                let object = self.record(entries, shapes, path);
+                let object = self.record(entries, shapes, &|_| false, path);
                 self.is_one(node, entries, shapes, path);
                 (object.len() == 1 && entries.len() == 1).then_some(Value::Object(object))
             }
@@ -77,11 +83,21 @@ impl Walk {
                 Some(self.dictionary(entries, *keys, values, path))
             }
             (Shape::List(shape), NodeKind::List(items)) => self.list(items, shape, path),
+            (Shape::List(item), NodeKind::Scalar { .. }) if self.is_lenient() && is_word_of(item, node) => {
+                self.list(std::slice::from_ref(node), item, path)
+            }
+            (Shape::Record(..), NodeKind::Scalar { text, .. })
+                if self.is_lenient() && shape.is_card() && !text.is_empty() =>
+            {
+                self.fitting(&card::group(node, text), shape, path)
+            }
             (Shape::Text { format, .. }, NodeKind::Scalar { text, .. }) if !node.is_nothing() => {
                 self.text(node, text, *format, path)
             }
-            (Shape::Choice(words), NodeKind::Scalar { text, .. }) if !node.is_nothing() => {
-                self.choice(node, text, words, path)
+            (Shape::Choice { words, numbered }, NodeKind::Scalar { text, .. }) if !node.is_nothing() => {
+                let number = text.parse::<usize>().ok().filter(|_| *numbered && is_number(text));
+                let word = number.and_then(|number| words.get(number));
+                self.choice(node, word.unwrap_or(text), words, path)
             }
             (Shape::Either(shapes), _) => match shapes.iter().find(|shape| fits(shape, node)) {
                 Some(shape) => self.value(node, shape, path),
@@ -90,13 +106,18 @@ impl Walk {
                     None
                 }
             },
-            (Shape::Number { least, most }, NodeKind::Scalar { text, plain: true }) if is_number(text) => {
+            (Shape::Number { least, most }, NodeKind::Scalar { text, plain })
+                if is_number(text) && (*plain || self.is_lenient()) =>
+            {
                 self.number(node, text, *least, *most, path)
             }
             (Shape::Truth, NodeKind::Scalar { text, plain: true })
                 if matches!(text.as_str(), "true" | "false") =>
             {
                 Some(Value::Bool(text == "true"))
+            }
+            (Shape::Truth, NodeKind::Scalar { text, .. }) if self.is_lenient() && truth(text).is_some() => {
+                truth(text).map(Value::Bool)
             }
             _ => {
                 self.mismatch(node, shape, path);
@@ -109,19 +130,28 @@ impl Walk {
         &mut self,
         entries: &[(Key, TreeNode)],
         shapes: &[(String, Shape)],
+        is_optional: &dyn Fn(&String) -> bool,
         path: &str,
     ) -> Map<String, Value> {
         let mut object = Map::new();
         let mut seen: HashMap<&str, &Key> = HashMap::new();
+        let older = self.older(entries, path);
         for (key, node) in entries {
-            let Some((name, shape)) = shapes.iter().find(|(name, _)| self.is_named(&key.text, name)) else {
-                self.hidden.push(node.span.range());
-                self.unknown(key, shapes, path);
+            if older.as_ref().is_some_and(|older| older.has(key)) {
+                continue;
+            }
+            let Some((name, shape)) = self.named(shapes, key, node) else {
+                let given: Vec<_> = seen.keys().copied().collect();
+                self.unknown(key, node, shapes, &given, path);
                 continue;
             };
             let below = join(path, name);
             if let Some(first) = seen.insert(name, key) {
                 self.twice(key, first, &below, matches!(shape, Shape::Text { secret: true, .. }), node);
+                continue;
+            }
+            if self.is_lenient() && is_optional(name) && is_left_out(shape, node) {
+                self.left_out(node, &below);
                 continue;
             }
             if let Some(value) = self.value(node, shape, &below) {
@@ -131,12 +161,51 @@ impl Walk {
         object
     }
 
-    /// Whether `text` is the key `name` in one of the spellings that the document may use.
-    fn is_named(&self, text: &str, name: &str) -> bool {
-        match self.help {
-            Some(Help { within: None, .. }) => text == name,
-            _ => is_spelling(text, name),
+    /// The keys of `install` that are of an older scheme, which are noted together.
+    fn older<'t>(&mut self, entries: &'t [(Key, TreeNode)], path: &str) -> Option<Older<'t>> {
+        if self.within(path) != Some("install") {
+            return None;
         }
+        let older = Older::of(entries, &|node, shape| Walk::default().value(node, shape, ""))?;
+        let problem =
+            Problem::new(older.key.span, join(path, &older.key.text), "older-scheme", older.message());
+        self.problems.push(problem.suggest(older.replacement()));
+        self.unusable.note_group(join(path, "management_interface"));
+        Some(older)
+    }
+
+    /// The path inside an install configuration that is at `path` of the document; none where it has no such parts.
+    fn within<'p>(&self, path: &'p str) -> Option<&'p str> {
+        match self.help {
+            Some(help) => help.within.map(|within| within(path)),
+            None => Some(path),
+        }
+    }
+
+    /// The key of a group that the document means by `key`.
+    fn named<'s>(
+        &self,
+        shapes: &'s [(String, Shape)],
+        key: &Key,
+        node: &TreeNode,
+    ) -> Option<&'s (String, Shape)> {
+        match self.is_lenient() {
+            true => spelling::find(shapes, &key.text, |shape| suits(shape, node)),
+            false => shapes.iter().find(|(name, _)| key.text == *name),
+        }
+    }
+
+    /// Whether the document may say the same in other words: install configurations, and what has parts of them. Other
+    /// documents have one form.
+    fn is_lenient(&self) -> bool {
+        !matches!(self.help, Some(Help { within: None, .. }))
+    }
+
+    /// Notes that a key counts as left out.
+    fn left_out(&mut self, node: &TreeNode, path: &str) {
+        self.places.insert(path.to_owned(), node.span);
+        let message = "the key has no value, so it counts as left out";
+        self.problems.push(Problem::warning(node.span, path, "empty-value", message));
     }
 
     /// Notes where a group that has exactly one of several keys has none or more. Keys that are none of them are noted
@@ -194,15 +263,20 @@ impl Walk {
         path: &str,
     ) -> Value {
         let mut object = Map::new();
-        let mut seen: HashMap<&str, &Key> = HashMap::new();
+        let mut seen: HashMap<String, &Key> = HashMap::new();
         for (key, node) in entries {
-            let below = join(path, if is_key(&key.text) { &key.text } else { "?" });
-            if let Some(first) = seen.insert(&key.text, key) {
+            let name = match self.is_lenient() {
+                true => keys
+                    .map_or(Cow::Borrowed(key.text.as_str()), |format| formats::canonical(format, &key.text)),
+                false => Cow::Borrowed(key.text.as_str()),
+            };
+            let below = join(path, if is_key(&name) { &name } else { "?" });
+            if let Some(first) = seen.insert(name.to_string(), key) {
                 self.twice(key, first, &below, values.is_secret(), node);
                 continue;
             }
             if let Some(format) = keys
-                && let Err(fault) = (format.check)(&key.text)
+                && let Err(fault) = (format.check)(&name)
             {
                 if values.is_secret() {
                     self.hidden.push(node.span.range());
@@ -212,8 +286,16 @@ impl Walk {
                     .push(Problem::new(key.span, below, format.code, message).suggest(fault.suggestion));
                 continue;
             }
+            if self.is_lenient() && node.is_nothing() && !values.is_group() {
+                if is_empty_allowed(values) {
+                    object.insert(name.into_owned(), Value::from(""));
+                } else {
+                    self.left_out(node, &below);
+                }
+                continue;
+            }
             if let Some(value) = self.value(node, values, &below) {
-                object.insert(key.text.clone(), value);
+                object.insert(name.into_owned(), value);
             }
         }
         Value::Object(object)
@@ -277,42 +359,99 @@ impl Walk {
         None
     }
 
-    fn unknown(&mut self, key: &Key, shapes: &[(String, Shape)], path: &str) {
+    fn unknown(
+        &mut self,
+        key: &Key,
+        node: &TreeNode,
+        shapes: &[(String, Shape)],
+        others: &[&str],
+        path: &str,
+    ) {
         // A value that has slipped into the place of a key could be a secret.
         if !is_word(&key.text) {
             self.hidden.push(key.span.range());
+            self.hide_below(node, true);
             let message = "this is not a key";
             self.problems.push(Problem::new(key.span, join(path, "?"), "unknown-key", message));
             return;
         }
-        let within = match self.help {
-            Some(help) => help.within.map(|within| within(path)),
-            None => Some(path),
-        };
-        let inner = within.map(|within| join(within, &super::shape::snake(&key.text)));
-        if let Some(reason) = inner.and_then(|inner| super::retired::reason(&inner)) {
-            let message = format!("`{}` is not a key any more: {reason}", key.text);
-            self.problems.push(Problem::new(key.span, join(path, &key.text), "retired-key", message));
+        if let Some(retired) = self.within(path).and_then(|within| retired::find(within, &key.text)) {
+            let problem = match retired.is_harmless(node) {
+                true => {
+                    let message = format!("`{}` does nothing here: {}", key.text, retired.reason);
+                    Problem::warning(key.span, join(path, &key.text), "no-effect", message)
+                }
+                false => {
+                    let message = format!("`{}` is not a key any more: {}", key.text, retired.reason);
+                    Problem::new(key.span, join(path, &key.text), "retired-key", message)
+                }
+            };
+            self.hide_below(node, false);
+            self.problems.push(problem);
             return;
         }
         let group = if path.is_empty() { "the document".to_owned() } else { format!("`{path}`") };
         let message = format!("unknown key `{}` in {group}", key.text);
-        let elsewhere = || {
-            let name = super::shape::snake(&key.text);
-            match self.help {
-                Some(help) => (help.place)(&name),
-                None => super::shape::install_config().places(&name, "").into_iter().next(),
-            }
-        };
         // Only what is listed needs a suggestion, and the walk follows the lines. To look through all keys for each of
         // 100,000 mistakes would take minutes.
-        let suggestion = (self.problems.len() < LISTED).then(|| {
-            let nearby = nearest(&key.text, shapes.iter().map(|(name, _)| name.as_str()));
-            nearby.map(str::to_owned).or_else(elsewhere)
-        });
-        let suggestion = suggestion.flatten();
+        let listed = self.problems.len() < LISTED;
+        let meant =
+            listed.then(|| nearest(&key.text, shapes.iter().map(|(name, _)| name.as_str()))).flatten();
+        let meant = meant.and_then(|name| shapes.iter().find(|(key, _)| key == name));
+        self.hide_below(node, is_secretive(&key.text) || meant.is_some_and(|(_, shape)| shape.is_secret()));
+        let suggestion = match meant {
+            Some((name, shape)) if self.would_take(node, shape) && !others.contains(&name.as_str()) => {
+                Some(name.clone())
+            }
+            _ if listed => self.elsewhere(key, node),
+            _ => None,
+        };
         let problem = Problem::new(key.span, join(path, &key.text), "unknown-key", message);
         self.problems.push(problem.suggest(suggestion));
+    }
+
+    /// Where in the document a key of this name would do with this value.
+    fn elsewhere(&self, key: &Key, node: &TreeNode) -> Option<String> {
+        let name = super::shape::snake(&key.text);
+        let root = super::shape::install_config();
+        match self.help {
+            Some(help) => (help.place)(&name),
+            None => root.places(&name, "").into_iter().find(|place| {
+                let shape = place.split('.').try_fold(root, |shape, key| match key.strip_suffix("[]") {
+                    Some(key) => shape.at(key).and_then(Shape::item),
+                    None => shape.at(key),
+                });
+                shape.is_some_and(|shape| self.would_take(node, shape))
+            }),
+        }
+    }
+
+    /// Whether the value is right for the shape.
+    fn would_take(&self, node: &TreeNode, shape: &Shape) -> bool {
+        let mut walk = Self { help: self.help, ..Self::default() };
+        (walk.value(node, shape, "").is_some() || node.is_nothing() && shape.is_group()) && walk.is_clean()
+    }
+
+    /// Hides the values below a key that nobody knows, but for those that can be no secrets: truth values and, unless
+    /// the key is `secretive`, small numbers.
+    fn hide_below(&mut self, node: &TreeNode, secretive: bool) {
+        match &node.kind {
+            NodeKind::Scalar { text, .. } => {
+                let small = text.len() <= 6 && is_number(text);
+                if !(node.is_nothing() || truth(text).is_some() || small && !secretive) {
+                    self.hidden.push(node.span.range());
+                }
+            }
+            NodeKind::List(items) => items.iter().for_each(|item| self.hide_below(item, secretive)),
+            NodeKind::Map(entries) => {
+                for (key, node) in entries {
+                    if !is_word(&key.text) {
+                        self.hidden.push(key.span.range());
+                    }
+                    self.hide_below(node, secretive || is_secretive(&key.text));
+                }
+            }
+        }
     }
 
     fn twice(&mut self, key: &Key, first: &Key, path: &str, secret: bool, node: &TreeNode) {
@@ -348,10 +487,10 @@ impl Walk {
             }
             (Shape::Number { .. }, _) => ("a whole number", None),
             (Shape::Truth, NodeKind::Scalar { text, .. }) => {
-                ("true or false", truth(text).map(str::to_owned))
+                ("true or false", truth(text).map(|truth| truth.to_string()))
             }
             (Shape::Truth, _) => ("true or false", None),
-            (Shape::Text { .. } | Shape::Choice(_), _) => ("a single value", None),
+            (Shape::Text { .. } | Shape::Choice { .. }, _) => ("a single value", None),
             (Shape::Either(_), _) => ("another kind of value", None),
         };
         let message = match node.kind {
@@ -406,22 +545,13 @@ impl Walk {
     }
 }
 
-/// Whether `text` is `name` in `snake_case` or in `camelCase`, where acronyms may stand in capitals
-/// (`guaranteedInstanceManagerCPU`).
-pub fn is_spelling(text: &str, name: &str) -> bool {
-    let camel = camel(name);
-    let capitals = text.bytes().any(|b| b.is_ascii_uppercase()) && !text.contains('_');
-    let initial = text.as_bytes().first() == camel.as_bytes().first();
-    text == name || text == camel || capitals && initial && text.eq_ignore_ascii_case(&camel)
-}
-
 /// Whether a node is of the kind that the shape describes.
 fn fits(shape: &Shape, node: &TreeNode) -> bool {
     match (shape, &node.kind) {
         (Shape::Record(..) | Shape::OneOf(_) | Shape::Dictionary { .. }, NodeKind::Map(_))
         | (Shape::List(_), NodeKind::List(_)) => true,
         (
-            Shape::Text { .. } | Shape::Choice(_) | Shape::Number { .. } | Shape::Truth,
+            Shape::Text { .. } | Shape::Choice { .. } | Shape::Number { .. } | Shape::Truth,
             NodeKind::Scalar { .. },
         ) => !node.is_nothing(),
         _ => false,
@@ -436,11 +566,36 @@ fn is_key(text: &str) -> bool {
     text.bytes().all(|b| b.is_ascii_graphic())
 }
 
-/// What older YAML, and people, write for truth values.
-fn truth(text: &str) -> Option<&'static str> {
-    match text.to_ascii_lowercase().as_str() {
-        "true" | "yes" | "on" | "y" | "1" => Some("true"),
-        "false" | "no" | "off" | "n" | "0" => Some("false"),
-        _ => None,
+/// How well a shape suits a value: by its kind, by a form that can be taken for it, or not at all.
+fn suits(shape: &Shape, node: &TreeNode) -> u8 {
+    match (shape, &node.kind) {
+        (Shape::Truth, NodeKind::Scalar { text, .. }) if truth(text).is_none() => 0,
+        _ if fits(shape, node) => 2,
+        (Shape::List(item), _) if is_word_of(item, node) => 1,
+        _ => 0,
+    }
+}
+
+/// Whether a single value can be the only element of a list.
+fn is_word_of(item: &Shape, node: &TreeNode) -> bool {
+    let single = matches!(item, Shape::Text { .. } | Shape::Choice { .. }) || item.is_card();
+    single && matches!(node.kind, NodeKind::Scalar { .. }) && !node.is_nothing() && !node.is_empty_text()
+}
+
+/// Whether a key with this value says nothing.
+fn is_left_out(shape: &Shape, node: &TreeNode) -> bool {
+    match node.is_nothing() {
+        true => !shape.is_group(),
+        false => node.is_empty_text() && !is_empty_allowed(shape),
+    }
+}
+
+/// Whether empty text is a value of this shape.
+fn is_empty_allowed(shape: &Shape) -> bool {
+    match shape {
+        Shape::Text { format, .. } => format.is_none_or(|format| (format.check)("").is_ok()),
+        Shape::Choice { words, .. } => words.iter().any(String::is_empty),
+        Shape::Either(shapes) => shapes.iter().any(is_empty_allowed),
+        _ => false,
     }
 }

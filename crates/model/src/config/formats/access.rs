@@ -84,11 +84,7 @@ const BOOT_HASH: usize = 64;
 /// A hash as grub-mkpasswd-pbkdf2(1) prints it: `grub.pbkdf2.sha512.ROUNDS.SALT.HASH`, the last two in hexadecimal. GRUB
 /// reads a number that begins with 0 as octal, so that one is refused.
 pub fn boot_password(text: &str) -> FormatResult {
-    let fault = |message: &str| Fault {
-        suggestion: Some("the text from `grub.pbkdf2.sha512.` on that `grub-mkpasswd-pbkdf2` prints".into()),
-        sensitive: true,
-        ..Fault::new(message)
-    };
+    let fault = |message: &str| Fault { sensitive: true, ..Fault::new(message) };
     let Some(rest) = text.strip_prefix("grub.pbkdf2.sha512.") else {
         return Err(fault(
             "is not a hash for GRUB, and clear text is not taken; `grub-mkpasswd-pbkdf2` makes the hash of a password",

@@ -11,6 +11,8 @@ pub mod storage;
 pub mod text;
 pub mod webhook;
 
+use std::borrow::Cow;
+
 pub use fault::{Fault, FormatResult};
 
 /// A named check.
@@ -26,6 +28,7 @@ pub struct Format {
 /// Every format that a key of a configuration can have.
 static FORMATS: &[Format] = &[
     Format { name: "addon", code: "invalid-addon", check: kubernetes::addon },
+    Format { name: "arp-targets", code: "invalid-targets", check: network::arp_targets },
     Format { name: "boot-password", code: "invalid-boot-password", check: access::boot_password },
     Format { name: "byte-size", code: "invalid-size", check: storage::byte_size },
     Format { name: "check-name", code: "unknown-check", check: text::check_name },
@@ -77,6 +80,12 @@ static FORMATS: &[Format] = &[
 #[must_use]
 pub fn named(name: &str) -> Option<&'static Format> {
     FORMATS.iter().find(|format| format.name == name)
+}
+
+/// The canonical spelling of a name of this format: addons have `_` here and `-` in their cluster.
+#[must_use]
+pub fn canonical<'t>(format: &Format, text: &'t str) -> Cow<'t, str> {
+    if format.name == "addon" && text.contains('-') { text.replace('-', "_").into() } else { text.into() }
 }
 
 /// For a format whose key has a default that rules judge: texts between which every other one lies, to find out what

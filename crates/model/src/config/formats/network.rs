@@ -35,6 +35,16 @@ pub fn ipv4(text: &str) -> FormatResult {
     Err(Fault::new("is not an IPv4 address such as 192.0.2.10").suggest(suggestion))
 }
 
+/// Addresses that a bond asks by ARP, joined by commas; at most 16 (the kernel's `BOND_MAX_ARP_TARGETS`).
+pub fn arp_targets(text: &str) -> FormatResult {
+    let addresses: Vec<_> = text.split(',').collect();
+    let all = addresses.iter().all(|address| address.trim_matches(' ').parse::<Ipv4Addr>().is_ok());
+    ensure(
+        all && addresses.len() <= 16,
+        "is not a list of up to 16 IPv4 addresses such as 192.0.2.1,192.0.2.2",
+    )
+}
+
 /// A hardware address: six pairs of hexadecimal digits joined by `:`, and one card's, not a group's.
 pub fn mac(text: &str) -> FormatResult {
     let fault =
@@ -83,7 +93,11 @@ pub fn san(text: &str) -> FormatResult {
     )
 }
 
-/// Where a cluster is: `https://`, a host, perhaps the port 443, nothing else. `https://` may be left out.
+/// The ports of a cluster: of its users, of its API, of joining nodes, and of the API in the reference product's first
+/// versions. Nodes take what they need from the host.
+const CLUSTER_PORTS: [&str; 4] = ["443", "6443", "9345", "8443"];
+
+/// Where a cluster is: `https://`, a host, perhaps one of its ports, nothing else. `https://` may be left out.
 pub fn server_url(text: &str) -> FormatResult {
     let wrong = |suggestion| {
         Fault::new("is not the address of a cluster: https:// and a name or an address").suggest(suggestion)
@@ -99,11 +113,14 @@ pub fn server_url(text: &str) -> FormatResult {
         return Err(wrong(None));
     }
     let plain = || Some(format!("https://{host}"));
-    match port {
-        None | Some("443") if tail.is_empty() => Ok(()),
-        None | Some("443") => Err(Fault::new("has a path, and a cluster has none").suggest(plain())),
-        Some(_) => Err(Fault::new("has a port other than 443, on which clusters answer").suggest(plain())),
+    let is_known = port.is_none_or(|port| CLUSTER_PORTS.contains(&port));
+    if !is_known {
+        return Err(Fault::new("has a port other than 443, on which clusters answer").suggest(plain()));
     }
+    if !tail.is_empty() {
+        return Err(Fault::new("has a path, and a cluster has none").suggest(plain()));
+    }
+    Ok(())
 }
 
 /// An `http` or `https` URL with a host, and without credentials, which would be seen in logs.

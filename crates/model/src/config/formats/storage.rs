@@ -37,7 +37,7 @@ pub fn medium_url(text: &str) -> FormatResult {
     super::network::http_url(text)
 }
 
-/// Where a medium is: `local`, a path, or the URL of a directory.
+/// Where a medium is: `local`, a path, or the URL of a directory or of an ISO.
 pub fn iso_url(text: &str) -> FormatResult {
     if text == "local" || absolute_path(text).is_ok() {
         return Ok(());
@@ -45,12 +45,14 @@ pub fn iso_url(text: &str) -> FormatResult {
     if text.starts_with("ftp://") || text.starts_with("tftp://") {
         return Err(Fault::new("is not read over FTP or TFTP; serve the medium over HTTP"));
     }
-    medium_url(text)?;
-    let path = text.split(['?', '#']).next().unwrap_or_default();
-    ensure(
-        !path.to_ascii_lowercase().ends_with(".iso"),
-        "is an ISO as one file; serve its content as a directory and give the directory's URL",
-    )
+    medium_url(text)
+}
+
+/// Whether a place that is accepted as an `iso-url` is an ISO as one file on a server.
+#[must_use]
+pub fn is_iso_file(text: &str) -> bool {
+    let path = text.split(['?', '#']).next().unwrap_or_default().to_ascii_lowercase();
+    path.starts_with("http") && path.ends_with(".iso")
 }
 
 /// A path from the root, without detours and control characters.

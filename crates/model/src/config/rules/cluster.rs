@@ -2,7 +2,7 @@
 
 use super::distribution;
 use super::finding::{Finding, is_unattended};
-use crate::config::{Distribution, InstallConfig, Mode, Profile, Role, Secret};
+use crate::config::{Distribution, InstallConfig, Mode, Profile, Role, Secret, ServerUrl};
 
 /// A token of fewer characters can be found by trying.
 const TOKEN: usize = 16;
@@ -86,6 +86,10 @@ pub(super) fn the_cluster_is_named(config: &InstallConfig) -> Vec<Finding> {
             "a node that joins by itself needs `server_url`, https:// and the address of the cluster";
         findings.push(Finding::new("server_url", "missing-value", message));
     }
+    if let Some(port) = config.server_url.as_ref().and_then(ServerUrl::unused_port) {
+        let message = format!("the port {port} is not used: nodes find the ports of a cluster by themselves");
+        findings.push(Finding::warning("server_url", "no-effect", message));
+    }
     if joins && config.install.profile == Profile::Trial {
         let message = "the profile trial makes small partitions; a node of a real cluster needs production";
         findings.push(Finding::warning("install.profile", "trial-profile", message));
@@ -103,7 +107,7 @@ pub(super) fn roles_fit(config: &InstallConfig) -> Vec<Finding> {
     }
     if install.mode == Mode::Install && install.role != Role::Default {
         let message = "the role does nothing in the mode install";
-        findings.push(Finding::new("install.role", "wrong-mode", message));
+        findings.push(Finding::warning("install.role", "wrong-mode", message));
     }
     if install.role == Role::Witness {
         if install.data_disk.is_some() {
@@ -112,7 +116,7 @@ pub(super) fn roles_fit(config: &InstallConfig) -> Vec<Finding> {
         }
         if install.cordoned {
             let message = "a witness takes no work anyway";
-            findings.push(Finding::new("install.cordoned", "wrong-role", message));
+            findings.push(Finding::warning("install.cordoned", "wrong-role", message));
         }
     }
     findings

@@ -70,8 +70,7 @@ pub(super) fn wiping_is_allowed(config: &InstallConfig) -> Vec<Finding> {
     match install.wipe {
         Wipe::None => {
             let message = "`install.wipe: none` lets nothing be wiped";
-            let finding =
-                |(path, _)| Finding::new(path, "conflicting-keys", message).suggest("wipe: all-listed");
+            let finding = |(path, _)| Finding::new(path, "conflicting-keys", message);
             given.into_iter().map(finding).collect()
         }
         Wipe::AllListed if given.is_empty() => {
@@ -102,7 +101,7 @@ pub(super) fn keeping_is_possible(config: &InstallConfig) -> Vec<Finding> {
     let apart = install.data_disk.is_some() && install.data_disk != install.device;
     if install.wipe == Wipe::None && !apart {
         let message = "`install.wipe: none` lets nothing be lost, and around the data the old system is";
-        findings.push(Finding::new(KEEP, "conflicting-keys", message).suggest("wipe: selected"));
+        findings.push(Finding::new("install.wipe", "conflicting-keys", message).suggest("selected"));
     }
     findings
 }

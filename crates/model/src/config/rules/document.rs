@@ -17,7 +17,7 @@ pub(super) fn superfluous_keys(config: &InstallConfig) -> Vec<Finding> {
     let mut findings = Vec::new();
     let keys = [
         ("install.force_efi", install.force_efi.is_some(), "nodes boot on BIOS and on UEFI whatever it says"),
-        ("install.force_gpt", install.force_gpt == Some(true), "disks always get a GUID partition table"),
+        ("install.force_gpt", install.force_gpt.is_some(), "disks always get a GUID partition table"),
         ("install.silent", install.silent.is_some(), "it has no meaning here"),
     ];
     for (path, given, reason) in keys {
@@ -25,10 +25,6 @@ pub(super) fn superfluous_keys(config: &InstallConfig) -> Vec<Finding> {
             let message = format!("the key can go: {reason}");
             findings.push(Finding::warning(path, "superfluous-key", message));
         }
-    }
-    if install.force_gpt == Some(false) {
-        let message = "disks always get a GUID partition table, from which BIOS boots too";
-        findings.push(Finding::new("install.force_gpt", "unsupported-value", message));
     }
     findings
 }

@@ -1,14 +1,26 @@
 //! Where things are fetched from, and the checks of the machine.
 
 use super::finding::Finding;
+use crate::config::text::IsoUrl;
 use crate::config::{Images, InstallConfig, Profile};
 
 /// The medium is named once.
 pub(super) fn one_medium(config: &InstallConfig) -> Vec<Finding> {
     let install = &config.install;
-    let both = install.medium.is_some() && install.iso_url.is_some();
+    let read = install.iso_url.as_ref().filter(|place| !place.is_iso_file());
+    let both = install.medium.is_some() && read.is_some();
     let message = "`medium` says the same and is given too; keep one of them";
     both.then(|| Finding::new("install.iso_url", "conflicting-keys", message)).into_iter().collect()
+}
+
+/// Payloads come from the medium that was booted, or from one whose files a server has; not out of an ISO on a server.
+pub(super) fn an_iso_is_not_read(config: &InstallConfig) -> Vec<Finding> {
+    let install = &config.install;
+    let given = install.iso_url.as_ref().is_some_and(IsoUrl::is_iso_file);
+    let message = "the ISO is not read: a medium that holds its payloads needs nothing else; with a net-install \
+                   medium serve the content as a directory with `iso-builder serve`, and name it in `install.medium`";
+    let unread = given && install.medium.is_none();
+    unread.then(|| Finding::warning("install.iso_url", "unread-iso", message)).into_iter().collect()
 }
 
 /// The two keys for images say the same.
@@ -45,7 +57,8 @@ pub(super) fn nothing_in_the_clear(config: &InstallConfig) -> Vec<Finding> {
 pub(super) fn a_medium_in_the_clear(config: &InstallConfig) -> Vec<Finding> {
     let install = &config.install;
     let medium = install.medium.iter().map(|url| ("install.medium", &**url));
-    let named = medium.chain(install.iso_url.iter().map(|url| ("install.iso_url", &**url)));
+    let directory = install.iso_url.iter().filter(|place| !place.is_iso_file());
+    let named = medium.chain(directory.map(|url| ("install.iso_url", &**url)));
     let clear = named.filter(|(_, url)| url.starts_with("http://"));
     let message = "over http:// others on the network can change the medium, so what it was customised with \
                    (custom.img) is left out unless the kernel parameter nqrust.custom gives its digest; use https://";

@@ -31,6 +31,7 @@ pub(crate) use cards::USUAL_PACKETS;
 pub use finding::Finding;
 pub use ipv4::prefix_length;
 pub use modes::idle;
+pub(crate) use modes::without_idle;
 pub(crate) use network::MANAGEMENT;
 pub use ranges::{PODS, SERVICES, no_overlap};
 
@@ -52,6 +53,7 @@ const RULES: &[Rule] = &[
     addresses::addresses_fit,
     addresses::name_servers,
     bonds::options_fit_the_mode,
+    bonds::links_are_watched_in_one_way,
     bonds::primary_is_a_card,
     bonds::delays_fit,
     cards::cards_are_named,
@@ -72,6 +74,7 @@ const RULES: &[Rule] = &[
     distribution::name_server_is_the_tenth,
     distribution::kinds_of_the_hypervisor,
     fetching::one_medium,
+    fetching::an_iso_is_not_read,
     fetching::images_come_once,
     fetching::one_configuration,
     fetching::nothing_in_the_clear,

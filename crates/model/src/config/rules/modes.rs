@@ -2,10 +2,17 @@
 
 use super::finding::Finding;
 use crate::config::registries::SETTING as REGISTRIES;
-use crate::config::{Harvester, InstallConfig, Kubernetes, Mode, Role};
+use crate::config::{InstallConfig, Mode, Role};
 
 /// Where a key works, and how messages say so.
+#[derive(Clone, Copy)]
 struct Where(&'static str, fn(Mode, Role) -> bool);
+
+impl Where {
+    fn works(self, mode: Mode, role: Role) -> bool {
+        self.1(mode, role)
+    }
+}
 
 const CREATE: Where = Where("in the mode create", |mode, _| mode == Mode::Create);
 const JOIN: Where = Where("in the mode join", |mode, _| mode == Mode::Join);
@@ -20,41 +27,56 @@ const VIP: Where = Where("on a node that runs, or may come to run, the control p
     mode == Mode::Create || mode == Mode::Join && matches!(role, Role::Management | Role::Default)
 });
 
-/// Every key that is bound to modes: its path, whether the document has it, where it works.
-fn bound(config: &InstallConfig) -> Vec<(String, bool, Where)> {
-    let (install, kubernetes) = (&config.install, &config.kubernetes);
-    let Kubernetes { distribution: _, agent_token, node_taints, kubelet_args, network, timing, manifests } =
-        kubernetes;
-    let keys = [
-        ("server_url", config.server_url.is_some(), JOIN),
-        ("token", config.token.is_some(), CLUSTER),
-        ("token_file", config.token_file.is_some(), CLUSTER),
-        ("token_url", config.token_url.is_some(), CLUSTER),
-        ("sans", !config.sans.is_empty(), SERVER),
-        ("os.labels", !config.os.labels.is_empty(), CLUSTER),
-        ("install.vip", install.vip.is_some(), CREATE),
-        ("install.vip_mode", install.vip_mode.is_some(), VIP),
-        ("install.vip_hw_addr", install.vip_hw_addr.is_some(), CREATE),
-        ("install.cluster_pod_cidr", install.cluster_pod_cidr.is_some(), SERVER),
-        ("install.cluster_service_cidr", install.cluster_service_cidr.is_some(), SERVER),
-        ("install.cluster_dns", install.cluster_dns.is_some(), SERVER),
-        ("install.addons", !install.addons.is_empty(), CREATE),
-        ("install.harvester", install.harvester != Harvester::default(), CREATE),
-        ("install.cordoned", install.cordoned, JOIN),
-        ("kubernetes.agent_token", agent_token.is_some(), CLUSTER),
-        ("kubernetes.node_taints", !node_taints.is_empty(), CLUSTER),
-        ("kubernetes.kubelet_args", !kubelet_args.is_empty(), CLUSTER),
-        ("kubernetes.network", network.is_some(), CLUSTER),
-        ("kubernetes.timing", timing.is_some(), CLUSTER),
-        ("kubernetes.manifests", !manifests.is_empty(), CREATE),
-    ];
-    let keys = keys.into_iter().map(|(path, given, place)| (path.to_owned(), given, place));
-    // The registries are every node's own, for it needs them before it can ask the cluster.
-    let settings = config.system_settings.keys();
-    let settings = settings.map(|name| {
-        (format!("system_settings.{name}"), true, if name == REGISTRIES { CLUSTER } else { CREATE })
-    });
-    keys.chain(settings).collect()
+/// A key that is bound to modes.
+struct Bound {
+    path: &'static str,
+    place: Where,
+    is_given: fn(&InstallConfig) -> bool,
+    clear: fn(&mut InstallConfig),
+}
+
+/// The key of the document at a path that is the field's in the type.
+macro_rules! bound {
+    ($($field:ident).+, $place:expr) => {
+        Bound {
+            path: bound!(@path $($field).+),
+            place: $place,
+            is_given: |config| config.$($field).+ != InstallConfig::default().$($field).+,
+            clear: |config| config.$($field).+ = InstallConfig::default().$($field).+,
+        }
+    };
+    (@path $key:ident) => { stringify!($key) };
+    (@path $group:ident.$key:ident) => { concat!(stringify!($group), ".", stringify!($key)) };
+}
+
+const BOUND: &[Bound] = &[
+    bound!(server_url, JOIN),
+    bound!(token, CLUSTER),
+    bound!(token_file, CLUSTER),
+    bound!(token_url, CLUSTER),
+    bound!(sans, SERVER),
+    bound!(os.labels, CLUSTER),
+    bound!(install.vip, CREATE),
+    bound!(install.vip_mode, VIP),
+    bound!(install.vip_hw_addr, CREATE),
+    bound!(install.cluster_pod_cidr, SERVER),
+    bound!(install.cluster_service_cidr, SERVER),
+    bound!(install.cluster_dns, SERVER),
+    bound!(install.addons, CREATE),
+    bound!(install.harvester, CREATE),
+    bound!(install.cordoned, JOIN),
+    bound!(kubernetes.agent_token, CLUSTER),
+    bound!(kubernetes.node_taints, CLUSTER),
+    bound!(kubernetes.kubelet_args, CLUSTER),
+    bound!(kubernetes.network, CLUSTER),
+    bound!(kubernetes.timing, CLUSTER),
+    bound!(kubernetes.manifests, CREATE),
+];
+
+/// Where a setting of the cluster works. The registries are every node's own, for it needs them before it can ask the
+/// cluster.
+fn place_of_setting(name: &str) -> Where {
+    if name == REGISTRIES { CLUSTER } else { CREATE }
 }
 
 /// The paths that the document has and that do nothing in this mode and role.
@@ -62,23 +84,41 @@ pub fn idle(config: &InstallConfig, mode: Mode, role: Role) -> Vec<String> {
     without_effect(config, mode, role).map(|(path, _)| path).collect()
 }
 
-/// The same, with where they would work.
+/// The configuration without the keys that do nothing in its mode and role, so that nothing takes them for more.
+pub(crate) fn without_idle(mut config: InstallConfig) -> InstallConfig {
+    let (mode, role) = (config.install.mode, config.install.role);
+    BOUND.iter().filter(|key| !key.place.works(mode, role)).for_each(|key| (key.clear)(&mut config));
+    config.system_settings.retain(|name, _| place_of_setting(name).works(mode, role));
+    config
+}
+
+/// The paths that do nothing in this mode and role, with where they would work.
 fn without_effect(
     config: &InstallConfig,
     mode: Mode,
     role: Role,
 ) -> impl Iterator<Item = (String, &'static str)> {
-    let idle = move |(_, given, Where(_, works)): &(String, bool, Where)| *given && !works(mode, role);
-    bound(config).into_iter().filter(idle).map(|(path, _, Where(place, _))| (path, place))
+    let keys = BOUND.iter().filter(|key| (key.is_given)(config));
+    let keys = keys.map(|key| (key.path.to_owned(), key.place));
+    let settings = config.system_settings.keys();
+    let settings = settings.map(|name| (format!("system_settings.{name}"), place_of_setting(name)));
+    let idle = move |(_, place): &(String, Where)| !place.works(mode, role);
+    keys.chain(settings).filter(idle).map(|(path, Where(place, _))| (path, place))
 }
 
-/// Each key stands in a document in which it works.
+/// Keys without which the node would be another than was asked for: one that joins no cluster, or takes work at once.
+const DECISIVE: [&str; 2] = ["server_url", "install.cordoned"];
+
+/// Each key stands in a document in which it works. One that does nothing is left out, with a warning.
 pub(super) fn only_where_it_works(config: &InstallConfig) -> Vec<Finding> {
     let idle = without_effect(config, config.install.mode, config.install.role);
     idle.map(|(path, place)| {
         let key = path.rsplit('.').next().unwrap_or(&path);
         let message = format!("`{key}` does nothing here; it works {place} only");
-        Finding::new(path, "wrong-mode", message)
+        match DECISIVE.contains(&path.as_str()) {
+            true => Finding::new(path, "wrong-mode", message),
+            false => Finding::warning(path, "wrong-mode", message),
+        }
     })
     .collect()
 }

@@ -4,6 +4,7 @@ use super::finding::{Finding, is_unattended};
 use super::ipv4::{is_one_machine, prefix_length, reserved};
 use super::network::{MANAGEMENT, views};
 use super::ranges;
+use crate::config::diagnostic::Severity;
 use crate::config::{Distribution, InstallConfig, Mode, Profile, VipMode};
 
 const VIP: &str = "install.vip";
@@ -14,19 +15,23 @@ pub(super) fn is_complete(config: &InstallConfig) -> Vec<Finding> {
     if install.mode != Mode::Create {
         return Vec::new();
     }
-    let finding = |path: &str, code, message: &str| vec![Finding::new(path, code, message)];
+    let mut findings = Vec::new();
     match (install.vip_mode, install.vip, &install.vip_hw_addr) {
         (Some(VipMode::Dhcp), _, None) => {
-            finding("install.vip_hw_addr", "missing-value", "`vip_mode: dhcp` needs `vip_hw_addr`")
+            let message = "`vip_mode: dhcp` needs `vip_hw_addr`";
+            findings.push(Finding::new("install.vip_hw_addr", "missing-value", message));
         }
-        (Some(VipMode::Static), None, _) => finding(VIP, "missing-value", "`vip_mode: static` needs `vip`"),
-        (None | Some(VipMode::Static), _, Some(_)) => {
-            let message = "`vip_hw_addr` does nothing unless `vip_mode` is dhcp";
-            finding("install.vip_hw_addr", "no-effect", message)
+        (Some(VipMode::Static), None, _) => {
+            findings.push(Finding::new(VIP, "missing-value", "`vip_mode: static` needs `vip`"));
         }
-        (None, None, None) if is_unattended(config) => missing(install.profile),
-        _ => Vec::new(),
+        (None, None, _) if is_unattended(config) => findings.extend(missing(install.profile)),
+        _ => {}
     }
+    if install.vip_mode != Some(VipMode::Dhcp) && install.vip_hw_addr.is_some() {
+        let message = "`vip_hw_addr` does nothing unless `vip_mode` is dhcp";
+        findings.push(Finding::warning("install.vip_hw_addr", "no-effect", message));
+    }
+    findings
 }
 
 /// keepalived, which carries the address on nodes of kubeadm, does not ask a DHCP server.
@@ -56,6 +61,7 @@ fn missing(profile: Profile) -> Vec<Finding> {
 pub(super) fn fits_the_network(config: &InstallConfig) -> Vec<Finding> {
     let Some(vip) = config.install.vip else { return Vec::new() };
     let finding = |message: String| Some(Finding::new(VIP, "unusable-vip", message));
+    let warning = |message: String| Some(Finding::warning(VIP, "vip-elsewhere", message));
     if !is_one_machine(vip) {
         return finding("no cluster can have this address".to_owned()).into_iter().collect();
     }
@@ -71,23 +77,28 @@ pub(super) fn fits_the_network(config: &InstallConfig) -> Vec<Finding> {
         let length = subnet.length();
         let mask = view.mask.filter(|mask| prefix_length(*mask).is_some())?;
         if view.ip == Some(vip) {
-            return Some("this is the node's own address".to_owned());
+            return finding("this is the node's own address".to_owned());
         } else if view.gateway == Some(vip) {
-            return Some("this is the gateway's address".to_owned());
+            return finding("this is the gateway's address".to_owned());
         }
         match (subnet.contains(vip), view.is_management()) {
-            (false, true) => Some(format!(
-                "the address is outside the node's network {subnet}, so that no node could answer for it; \
-                 see `{MANAGEMENT}`"
+            (false, true) => warning(format!(
+                "the address is outside the node's network {subnet}: only hosts that have a route to it, or are told of \
+                 it by the node, reach it; see `{MANAGEMENT}`"
             )),
             (true, false) => {
-                Some(format!("the address is in {}, not in the management network", view.title()))
+                warning(format!("the address is in {}, not in the management network", view.title()))
             }
             (true, true) => {
-                Some(format!("this is the {} address of the node's network", reserved(vip, mask, length)?))
+                let reserved = reserved(vip, mask, length)?;
+                finding(format!("this is the {reserved} address of the node's network"))
             }
             (false, false) => None,
         }
     });
-    fault.take(1).filter_map(finding).collect()
+    let mut faults: Vec<_> = fault.collect();
+    // An address that cannot be used tells more than one that lies elsewhere.
+    faults.sort_by_key(|fault| fault.severity == Severity::Warning);
+    faults.truncate(1);
+    faults
 }

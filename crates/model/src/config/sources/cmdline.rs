@@ -10,11 +10,10 @@ use std::ops::Range;
 use super::words::{Word, place, words};
 use crate::boot::parameter;
 use crate::config::diagnostic::{Problem, is_word};
-use crate::config::formats::network;
 use crate::config::shape::{Shape, join};
 use crate::config::span::Span;
+use crate::config::spelling::{self, truth};
 use crate::config::tree::{self, Key, NodeKind, TreeNode};
-use crate::config::walk::is_spelling;
 
 /// The prefixes of parameters that are configuration.
 const PREFIXES: [&str; 2] = ["nqrust.", "harvester."];
@@ -119,7 +118,8 @@ impl Reader {
         let start = word.key_span.start + prefix.len();
         let value = word.value.clone();
         let hide = value.as_ref().map(|(_, span)| span.range());
-        let (steps, shape) = match steps(text, start, shape) {
+        let said = value.as_ref().map_or("true", |(text, _)| text);
+        let (steps, shape) = match steps(text, start, shape, said) {
             Ok(found) => found,
             Err(message) => {
                 self.found.hidden.extend(hide);
@@ -183,13 +183,7 @@ impl Reader {
             return self.value(first, shape, path);
         };
         let span = values.first().map(|given| given.node.span).unwrap_or_default();
-        let items = values.into_iter().map(|given| {
-            if is_interface(item) && flow(&given).is_none() {
-                interface(given.node)
-            } else {
-                self.value(given, item, path)
-            }
-        });
+        let items = values.into_iter().map(|given| self.value(given, item, path));
         TreeNode { span, kind: NodeKind::List(items.collect()) }
     }
 
@@ -223,6 +217,7 @@ fn steps<'s>(
     text: &str,
     start: usize,
     root: &'s Shape,
+    value: &str,
 ) -> Result<(Vec<Step>, Option<&'s Shape>), &'static str> {
     let mut steps = Vec::new();
     let mut shape = Some(root);
@@ -244,10 +239,12 @@ fn steps<'s>(
         if name.is_empty() {
             return Err("the path of the parameter has an empty part");
         }
-        let canonical = shape.and_then(|shape| canonical(shape, name));
-        shape = shape.and_then(|shape| below(shape, name));
+        let given = (tail.is_none() && indices.is_empty()).then_some(value);
+        let key = shape.and_then(|shape| named(shape, name, given));
         let span = place(offset, offset + name.chars().count());
-        steps.push(Step::Key(canonical.unwrap_or(name).to_owned(), span));
+        let canonical = key.map_or(name, |(canonical, _)| canonical);
+        shape = key.map(|(_, shape)| shape).or_else(|| shape.and_then(|shape| below(shape, name)));
+        steps.push(Step::Key(canonical.to_owned(), span));
         for index in indices {
             shape = shape.and_then(element);
             steps.push(Step::Index(index));
@@ -335,7 +332,7 @@ pub(super) fn choices(shape: &Shape) -> &[Shape] {
 }
 
 pub(super) fn is_text(shape: &Shape) -> bool {
-    matches!(shape, Shape::Text { .. } | Shape::Choice(_))
+    matches!(shape, Shape::Text { .. } | Shape::Choice { .. })
 }
 
 pub(super) fn is_list(shape: &Shape) -> bool {
@@ -354,23 +351,19 @@ pub(super) fn element(shape: &Shape) -> Option<&Shape> {
     })
 }
 
-/// The shape below a key, in whatever spelling.
+/// The shape below a key, which has its canonical spelling.
 pub(super) fn below<'s>(shape: &'s Shape, key: &str) -> Option<&'s Shape> {
-    choices(shape).iter().find_map(|shape| match shape {
-        Shape::Record(keys, _) => {
-            keys.iter().find(|(name, _)| is_spelling(key, name)).map(|(_, shape)| shape)
-        }
-        Shape::Dictionary { values, .. } => Some(&**values),
-        _ => None,
-    })
+    choices(shape).iter().find_map(|shape| shape.at(key))
 }
 
-/// The canonical spelling of a key of a group.
-fn canonical<'s>(shape: &'s Shape, key: &str) -> Option<&'s str> {
+/// The key of a group that `text` names in whatever spelling, where `value` is given to it; none for a key further in.
+fn named<'s>(shape: &'s Shape, text: &str, value: Option<&str>) -> Option<&'s (String, Shape)> {
+    let suits = |shape: &Shape| match value {
+        Some(value) => u8::from(matches!(shape, Shape::Truth) == truth(value).is_some()),
+        None => u8::from(!matches!(shape, Shape::Truth)),
+    };
     choices(shape).iter().find_map(|shape| match shape {
-        Shape::Record(keys, _) => {
-            keys.iter().find(|(name, _)| is_spelling(key, name)).map(|(name, _)| &**name)
-        }
+        Shape::Record(keys, _) => spelling::find(keys, text, suits),
         _ => None,
     })
 }
@@ -391,38 +384,6 @@ fn flow(given: &Given) -> Option<char> {
 /// Whether the shape has a place for what such brackets hold.
 pub(super) fn wants(shape: &Shape, open: char) -> bool {
     choices(shape).iter().any(|shape| if open == '[' { is_list(shape) } else { is_group(shape) })
-}
-
-/// Whether a group says which network card.
-pub(super) fn is_interface(shape: &Shape) -> bool {
-    let Shape::Record(keys, _) = shape else { return false };
-    let has = |key: &str| keys.iter().any(|(name, _)| name == key);
-    has("name") && has("hw_addr")
-}
-
-/// `hwAddr: MAC`, `name: CARD`, `MAC`, `CARD`, or several of them with commas.
-fn interface(node: TreeNode) -> TreeNode {
-    let span = node.span;
-    let NodeKind::Scalar { text, .. } = node.kind else { return node };
-    let mut entries = Vec::new();
-    let mut offset = span.start;
-    for part in text.split(',') {
-        let length = part.chars().count();
-        let (key, value) = match part.split_once(':') {
-            Some((key, value)) if ["name", "hwAddr", "hw_addr", "hwaddr"].contains(&key.trim()) => {
-                (if key.trim() == "name" { "name" } else { "hw_addr" }, value)
-            }
-            // Text with a colon can only be meant as an address.
-            _ if network::mac(part.trim()).is_ok() || part.contains(':') => ("hw_addr", part),
-            _ => ("name", part),
-        };
-        let lead = length - value.trim_start().chars().count();
-        let span = place(offset + lead, offset + lead + value.trim().chars().count());
-        let kind = NodeKind::Scalar { text: value.trim().to_owned(), plain: true };
-        entries.push((Key { text: key.to_owned(), span }, TreeNode { span, kind }));
-        offset += length + 1;
-    }
-    TreeNode { span, kind: NodeKind::Map(entries) }
 }
 
 /// Moves a node of a document of its own to its place in the line.

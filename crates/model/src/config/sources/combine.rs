@@ -101,12 +101,8 @@ pub fn combine(documents: &[Document]) -> Result<Combined, Invalid> {
     let entries = examined.entries(documents, &merged);
     let warnings = examined.verdict(documents)?;
     let authorities = authorities(&merged.value());
-    Ok(Combined {
-        config: config.expect("documents without mistakes are a configuration"),
-        entries,
-        authorities,
-        warnings,
-    })
+    let config = config.expect("documents without mistakes are a configuration");
+    Ok(Combined { config: rules::without_idle(config), entries, authorities, warnings })
 }
 
 /// What can be used of documents that have mistakes, to tell of the failure: the webhooks that are right

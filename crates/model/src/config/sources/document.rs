@@ -5,7 +5,8 @@ use std::ops::Range;
 use serde_json::Value;
 
 use super::{SourceKind, cmdline};
-use crate::config::diagnostic::{Problem, Source};
+use crate::config::diagnostic::{Invalid, Problem, Source};
+use crate::config::kind;
 use crate::config::shape::Shape;
 use crate::config::span::Span;
 use crate::config::tree::{self, TreeNode};
@@ -133,6 +134,12 @@ impl Document {
 
     pub(super) fn only(&self) -> Option<&Part> {
         self.part.as_ref()
+    }
+
+    /// Refuses a document that says nothing, or that is of another kind.
+    pub fn is_configuration(&self) -> Result<(), Invalid> {
+        let fault = self.content.as_ref().ok().and_then(|content| kind::fault(content.root.as_ref()));
+        fault.map_or(Ok(()), |problem| Err(self.source(Vec::new()).diagnose(vec![problem])))
     }
 
     /// The text, for excerpts, with what must not be shown of it.

@@ -13,6 +13,7 @@ use anyhow::Result;
 
 use super::combine::{Combined, Examined, authorities, combine, salvage};
 use super::{Document, SourceKind};
+use crate::config::formats::storage::is_iso_file;
 use crate::config::shape::{self, Shape};
 use crate::config::{InstallConfig, Invalid};
 use base::failure::{Class, Failure};
@@ -145,7 +146,8 @@ impl<'s> GatheringMachine<'s> {
         }
         let examined = Examined::of(&self.documents, self.shape);
         let (url, medium) = (self.request(&examined, CONFIG_URL), self.request(&examined, MEDIUM));
-        let medium = medium.or_else(|| self.request(&examined, ISO_URL)).filter(|it| is_web(&it.url));
+        let iso_url = || self.request(&examined, ISO_URL).filter(|it| !is_iso_file(&it.url));
+        let medium = medium.or_else(iso_url).filter(|it| is_web(&it.url));
         let want = match (self.url, self.medium) {
             (Stage::Pending, _) if url.is_some() => url.map(Want::Fetch),
             (_, Stage::Pending) => medium.map(|medium| Want::Medium(Some(medium))),

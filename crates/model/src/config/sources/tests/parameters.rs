@@ -111,7 +111,7 @@ fn elements_of_a_list_are_given_by_their_place() {
 
 #[test]
 fn all_mistakes_come_at_once_and_drop_nothing_else() {
-    let text = "quiet nqrust.os.hostnam=x nqrust.os..y=1 nqrust.install.automatic=yes nqrust.os.modules[999]=a \
+    let text = "quiet nqrust.os.hostnam=x nqrust.os..y=1 nqrust.install.automatic=maybe nqrust.os.modules[999]=a \
                 harvester.os.hostname=a nqrust.os.hostname=b nqrust.os.password=x nqrust.os.password=y \
                 nqrust.os.dnsNameservers=192.0.2.1 nqrust.os.dns_nameservers=192.0.2.2 nqrust.install=1 \
                 nqrust.install.role=management nqrust.os.modules=[a nqrust.os.sysctls={a nqrust.os.ntp_servers={a}";
