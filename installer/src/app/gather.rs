@@ -10,7 +10,7 @@ use super::customized::{self, Customized};
 use super::registries;
 use crate::sources::{url, volume};
 use base::digest::Digest;
-use base::failure::{Class, Classify};
+use base::failure::{Class, Classify, Failure};
 use base::files::read_text;
 use base::progress::Progress;
 use medium::customization::{self, Content, area};
@@ -87,6 +87,10 @@ pub(crate) fn prepare(
     };
     let mut others: Vec<_> = second()?.into_iter().collect();
     others.retain(|second| second.describe() != first.describe());
+    if let Some(iso) = unread_iso(&combined.config).filter(|_| others.is_empty()) {
+        let lacks = needs_registries(&combined.config, &release, first.as_ref());
+        progress.note("medium", told_of_iso(iso, &first.describe(), lacks)?);
+    }
     if needs_registries(&combined.config, &release, first.as_ref()) {
         others.push(registries::source(&combined.config, &combined.authorities, &release)?);
     }
@@ -116,11 +120,32 @@ fn needs_registries(config: &InstallConfig, release: &Release, first: &dyn Paylo
         && blobs.any(|blob| first.place(blob) != Some(PayloadPlace::Here))
 }
 
-/// The medium that a configuration names: a URL or a directory. `local` is the one that the system runs from.
+/// The medium that a configuration names: a URL or a directory. `local` is the one that the system runs from. The URL of an
+/// ISO is none, because payloads are not read out of it.
 fn configured(config: &InstallConfig) -> Option<String> {
     let install = &config.install;
-    let iso_url = install.iso_url.as_deref().filter(|place| *place != "local").map(str::to_owned);
-    install.medium.clone().or(iso_url)
+    let iso_url = install.iso_url.as_ref().filter(|place| place.as_str() != "local" && !place.is_iso_file());
+    install.medium.clone().or(iso_url.map(|place| place.to_string()))
+}
+
+/// The URL of an ISO that the configuration names as its medium.
+fn unread_iso(config: &InstallConfig) -> Option<&str> {
+    let install = &config.install;
+    let iso = install.iso_url.as_ref().filter(|place| place.is_iso_file() && install.medium.is_none());
+    iso.map(|place| place.as_str())
+}
+
+/// What is said of the URL of an ISO where payloads come from `medium`, which `lacks` some of them or has all.
+fn told_of_iso(iso: &str, medium: &str, lacks: bool) -> Result<String> {
+    if lacks {
+        let message = format!(
+            "{medium} does not hold the container images, and they are not read out of the ISO {iso}"
+        );
+        let hint = "Serve the content of the ISO as a directory (`iso-builder serve`) and give its URL in \
+                    `install.medium`; or leave `install.iso_url` out, to fetch the images from their registries.";
+        return Err(Failure::new(Class::Invalid, message).hint(hint).into());
+    }
+    Ok(format!("`install.iso_url` is not used: {medium} holds everything that {iso} has"))
 }
 
 fn open_medium(named: &str, authorities: &[String]) -> Result<Box<dyn PayloadSource>> {
@@ -285,9 +310,24 @@ mod tests {
             ("install: {iso_url: /mnt/medium}", Some("/mnt/medium")),
             ("install: {iso_url: 'http://a/medium/'}", Some("http://a/medium/")),
             ("install: {medium: 'http://a/medium'}", Some("http://a/medium")),
+            ("install: {iso_url: 'http://a/medium.iso'}", None),
+            ("install: {iso_url: 'http://a/x.ISO?a=b', medium: 'http://a/medium'}", Some("http://a/medium")),
         ] {
             assert_eq!(configured(&model::config::parse(text, "f").unwrap()).as_deref(), named, "{text}");
         }
+    }
+
+    #[test]
+    fn an_iso_on_a_server_is_passed_over_by_a_medium_that_needs_nothing_of_it_and_refused_by_another() {
+        let config = model::config::parse("install: {iso_url: 'http://a/x.iso'}", "f").unwrap();
+        let iso = unread_iso(&config).unwrap();
+        assert!(told_of_iso(iso, "the medium", false).unwrap().contains("http://a/x.iso"));
+        let error = told_of_iso(iso, "the medium", true).unwrap_err();
+        assert_eq!(base::failure::class_of(&error), Class::Invalid);
+        let text = base::failure::render(&error);
+        assert!(text.contains("iso-builder serve"), "{text}");
+        let both = "install: {iso_url: 'http://a/x.iso', medium: 'http://a/m/'}";
+        assert_eq!(unread_iso(&model::config::parse(both, "f").unwrap()), None);
     }
 
     #[test]

@@ -114,7 +114,7 @@ mod tests {
         let wanted = format!("GET /v2/nqrust/tools/blobs/{}?ns=localhost HTTP/1.1", sha256.oci());
         assert!(asked.lock().unwrap().contains(&wanted), "{:?}", asked.lock().unwrap());
         let error =
-            super::source(&parse("", "f").unwrap(), &[], &release).unwrap().probe(&payload).unwrap_err();
+            super::source(&parse("{}", "f").unwrap(), &[], &release).unwrap().probe(&payload).unwrap_err();
         assert!(format!("{error:#}").contains("localhost/nqrust/tools is in no registry"));
     }
 }

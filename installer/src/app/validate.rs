@@ -111,7 +111,14 @@ fn count(found: &Invalid) -> String {
 }
 
 fn unreadable_file(name: &str, error: &anyhow::Error) -> Diagnostic {
-    Diagnostic::of_file(name, "unreadable-file", format!("{error:#}"))
+    let message = if Path::new(name).is_dir() {
+        format!("this is a directory; give the files in it, such as {name}/*.yaml")
+    } else if error.root_cause().is::<std::string::FromUtf8Error>() {
+        "this is not a text file; a configuration is YAML".to_owned()
+    } else {
+        error.root_cause().to_string()
+    };
+    Diagnostic::of_file(name, "unreadable-file", message)
 }
 
 /// The diagnostics of an install configuration, and a summary of it.

@@ -82,6 +82,6 @@ mod tests {
             assert_eq!(shipped(&parse(text, "f").unwrap(), root.path()).unwrap(), [], "{text}");
         }
         let empty = tempfile::tempdir().unwrap();
-        assert_eq!(shipped(&parse("", "f").unwrap(), empty.path()).unwrap(), []);
+        assert_eq!(shipped(&parse("{}", "f").unwrap(), empty.path()).unwrap(), []);
     }
 }

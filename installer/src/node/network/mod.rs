@@ -15,7 +15,7 @@ use super::files::NodeFile;
 use crate::nics::CardSelectors;
 pub use crate::nics::MANAGEMENT;
 use keyfile::Keyfile;
-use model::config::network::{HashPolicy, LacpRate, NetworkMethod};
+use model::config::network::NetworkMethod;
 use model::config::rules::prefix_length;
 use model::config::{BondOptions, InstallConfig, Interface, ManagementInterface, Method, Network};
 
@@ -249,37 +249,20 @@ fn bond(plan: &Plan<'_>, cards: &CardSelectors) -> NodeFile {
     let options = plan.bond.unwrap_or(&default);
     keyfile.section("bond");
     keyfile.text("mode", options.mode.name());
-    keyfile.text("miimon", &options.miimon.unwrap_or(MIIMON_MS).to_string());
-    for (name, value) in [("updelay", options.updelay), ("downdelay", options.downdelay)] {
-        if let Some(value) = value {
-            keyfile.text(name, &value.to_string());
-        }
+    // The driver watches the links in one way: by ARP where the document asks for it.
+    if options.arp_interval.is_none() {
+        keyfile.text("miimon", &options.miimon.unwrap_or(MIIMON_MS).to_string());
     }
     if let Some(primary) = &options.primary {
         // The kernel accepts only a name.
         keyfile.text("primary", cards.name(primary));
     }
-    if let Some(rate) = options.lacp_rate {
-        keyfile.text("lacp_rate", if rate == LacpRate::Fast { "fast" } else { "slow" });
-    }
-    if let Some(policy) = options.xmit_hash_policy {
-        keyfile.text("xmit_hash_policy", policy_name(policy));
+    for (name, value) in options.further() {
+        keyfile.text(name, &value);
     }
     keyfile.section("bridge-port");
     keyfile.text("vlans", &vlans(plan));
     end(plan, "bond", keyfile)
-}
-
-/// The kernel's names (`Documentation/networking/bonding.rst`).
-fn policy_name(policy: HashPolicy) -> &'static str {
-    match policy {
-        HashPolicy::Layer2 => "layer2",
-        HashPolicy::Layer2And3 => "layer2+3",
-        HashPolicy::Layer3And4 => "layer3+4",
-        HashPolicy::Encap2And3 => "encap2+3",
-        HashPolicy::Encap3And4 => "encap3+4",
-        HashPolicy::VlanAndSource => "vlan+srcmac",
-    }
 }
 
 /// What passes the bond's port of the bridge: everything untagged as VLAN 1, and the VLAN of the address.
@@ -473,6 +456,23 @@ mod tests {
             bridge.contains("[ipv4]\nmethod=auto\n") && bridge.contains("vlan-filtering=true\n"),
             "{bridge}"
         );
+    }
+
+    #[test]
+    fn options_of_a_bond_are_the_drivers_own_by_name_whatever_the_document_calls_them() {
+        let with = |options: &str| {
+            let card = "install: {management_interface: {interfaces: [eth0, eth1], bond_options";
+            profile(&format!("{card}: {options}}}}}"), "mgmt-bond")
+        };
+        let bond =
+            with("{mode: 4, updelay: 200, lacp_rate: 1, xmit_hash_policy: 1, ad_select: 2, min_links: '1'}");
+        let options = "[bond]\nmode=802.3ad\nmiimon=100\nupdelay=200\nlacp_rate=fast\nxmit_hash_policy=layer3+4\n\
+                       ad_select=count\nmin_links=1\n";
+        assert!(bond.contains(options), "{bond}");
+        let bond =
+            with("{mode: 1, arp_interval: 500, arp_ip_target: '192.0.2.1,192.0.2.2', arp_validate: 3}");
+        let options = "[bond]\nmode=active-backup\narp_interval=500\narp_ip_target=192.0.2.1,192.0.2.2\narp_validate=all\n";
+        assert!(bond.contains(options), "{bond}");
     }
 
     #[test]
