@@ -10,6 +10,7 @@ use base::size::ByteSize;
 use model::config::Invalid;
 use model::config::diagnostic::{Problem, Source};
 use model::config::echo::{Mistakes, Unusable};
+use model::config::kind::DocumentKind;
 use model::config::span::Span;
 use model::config::tree::{self, NodeKind, TreeNode};
 use model::config::walk::{Help, Walk};
@@ -83,6 +84,10 @@ pub(super) fn parse(text: &str, name: &str, search: Search<'_>) -> Result<Defini
     let tree = tree::read_linked(text).map_err(unread)?;
     // An empty document lacks the required keys.
     let mut root = tree.root.unwrap_or(TreeNode { span: DOCUMENT_BEGIN, kind: NodeKind::Map(Vec::new()) });
+    if let Some(kind) = DocumentKind::of(&root).filter(|kind| *kind != DocumentKind::ImageDefinition) {
+        let problem = Problem::new(DOCUMENT_BEGIN, "", "other-document", kind.told());
+        return Err(Source::new(name, text, Vec::new(), &tree.comments).diagnose(vec![problem]));
+    }
     spellings::settle(&mut root, schema());
     let place = |key: &str| shape().places(key, "").into_iter().next();
     let mut walk = Walk { help: Some(Help { within: None, place }), ..Walk::default() };
