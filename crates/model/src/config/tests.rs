@@ -239,11 +239,16 @@ fn both_keys_for_images_mean_the_same_and_may_not_contradict_each_other() {
 }
 
 #[test]
-fn an_empty_document_and_empty_groups_ask_for_nothing() {
-    for text in ["", "---\n", "os:\ninstall:\n", "os: {ssh_authorized_keys: }\n"] {
+fn empty_groups_and_keys_ask_for_nothing_and_an_empty_document_is_none() {
+    for text in
+        ["{}\n", "os:\ninstall:\n", "os: {ssh_authorized_keys: }\n", "os: {hostname: }", "token: ''\n"]
+    {
         assert_eq!(parse(text, "f").unwrap(), InstallConfig::default(), "{text:?}");
     }
-    assert_eq!(codes("os: {hostname: }"), ["empty-value os.hostname"]);
+    for text in ["", "---\n", "# nothing\n"] {
+        assert_eq!(codes(text), ["empty-document "], "{text:?}");
+    }
+    assert_eq!(codes("os: {modules: ['']}"), ["invalid-module os.modules[0]"]);
     assert_eq!(codes("- a\n"), ["wrong-type "]);
 }
 

@@ -22,7 +22,7 @@ fn every_mistake_of_the_whole_is_told_in_its_place() {
         (three(&[("00:12", "00:11")]), &["duplicate-hardware-address 21 pools[0].machines[1].macs[0]"]),
         (three(&[("vip: 192.0.2.10", "vip: 192.0.2.12")]), &["unusable-vip 10 cluster.install.vip"]),
         (three(&[("vip: 192.0.2.10", "vip: 192.0.2.11")]), &["unusable-vip 10 cluster.install.vip"]),
-        (three(&[("vip: 192.0.2.10", "vip: 192.0.3.10")]), &["unusable-vip 10 cluster.install.vip"]),
+        (three(&[("vip: 192.0.2.10", "vip: 192.0.3.10")]), &["~vip-elsewhere 10 cluster.install.vip"]),
         (
             three(&[("gateway: 192.0.2.1}", "gateway: 192.0.2.13}")]),
             &["gateway-unreachable 11 cluster.install.management_interface.gateway"],
