@@ -26,6 +26,7 @@ use model::config::{Images, InstallConfig};
 use model::machine::Identity;
 use model::release::{Payload, Purpose, Release};
 use transfer::download::proxies::{Proxies, choose};
+use transfer::download::shown;
 
 const COMMAND_LINE: &str = "/proc/cmdline";
 
@@ -81,15 +82,24 @@ pub(crate) fn prepare(
     let named = medium.filter(|medium| is_url(medium)).map(str::to_owned);
     let named = named.or_else(|| configured(&combined.config));
     let second = || named.as_deref().map(|named| open_medium(named, &combined.authorities)).transpose();
+    let iso = iso_file(&combined.config);
     let (first, release) = match machine.opened {
         Some(opened) => opened,
-        None => opened(second()?.map_or_else(|| source(None), Ok)?)?,
+        None => {
+            let named = named.as_deref().or(iso);
+            let medium = named.map(|named| open_medium(named, &combined.authorities)).transpose()?;
+            opened(medium.map_or_else(|| source(None), Ok)?)?
+        }
     };
     let mut others: Vec<_> = second()?.into_iter().collect();
     others.retain(|second| second.describe() != first.describe());
-    if let Some(iso) = unread_iso(&combined.config).filter(|_| others.is_empty()) {
-        let lacks = needs_registries(&combined.config, &release, first.as_ref());
-        progress.note("medium", told_of_iso(iso, &first.describe(), lacks)?);
+    if let Some(iso) = iso.filter(|iso| others.is_empty() && first.describe() != shown(iso)) {
+        if needs_registries(&combined.config, &release, first.as_ref()) {
+            others.push(open_medium(iso, &combined.authorities)?);
+        } else {
+            let text = format!("`install.iso_url` is not used: {} holds everything", first.describe());
+            progress.note("medium", text);
+        }
     }
     if needs_registries(&combined.config, &release, first.as_ref()) {
         others.push(registries::source(&combined.config, &combined.authorities, &release)?);
@@ -120,32 +130,19 @@ fn needs_registries(config: &InstallConfig, release: &Release, first: &dyn Paylo
         && blobs.any(|blob| first.place(blob) != Some(PayloadPlace::Here))
 }
 
-/// The medium that a configuration names: a URL or a directory. `local` is the one that the system runs from. The URL of an
-/// ISO is none, because payloads are not read out of it.
+/// The medium that a configuration names: a URL or a directory. `local` is the one that the system runs from. An ISO that `iso_url`
+/// names is not meant for every medium ([`iso_file`]).
 fn configured(config: &InstallConfig) -> Option<String> {
     let install = &config.install;
     let iso_url = install.iso_url.as_ref().filter(|place| place.as_str() != "local" && !place.is_iso_file());
     install.medium.clone().or(iso_url.map(|place| place.to_string()))
 }
 
-/// The URL of an ISO that the configuration names as its medium.
-fn unread_iso(config: &InstallConfig) -> Option<&str> {
+/// The URL of an ISO that the configuration names for media that lack payloads.
+fn iso_file(config: &InstallConfig) -> Option<&str> {
     let install = &config.install;
     let iso = install.iso_url.as_ref().filter(|place| place.is_iso_file() && install.medium.is_none());
     iso.map(|place| place.as_str())
-}
-
-/// What is said of the URL of an ISO where payloads come from `medium`, which `lacks` some of them or has all.
-fn told_of_iso(iso: &str, medium: &str, lacks: bool) -> Result<String> {
-    if lacks {
-        let message = format!(
-            "{medium} does not hold the container images, and they are not read out of the ISO {iso}"
-        );
-        let hint = "Serve the content of the ISO as a directory (`iso-builder serve`) and give its URL in \
-                    `install.medium`; or leave `install.iso_url` out, to fetch the images from their registries.";
-        return Err(Failure::new(Class::Invalid, message).hint(hint).into());
-    }
-    Ok(format!("`install.iso_url` is not used: {medium} holds everything that {iso} has"))
 }
 
 fn open_medium(named: &str, authorities: &[String]) -> Result<Box<dyn PayloadSource>> {
@@ -318,16 +315,24 @@ mod tests {
     }
 
     #[test]
-    fn an_iso_on_a_server_is_passed_over_by_a_medium_that_needs_nothing_of_it_and_refused_by_another() {
-        let config = model::config::parse("install: {iso_url: 'http://a/x.iso'}", "f").unwrap();
-        let iso = unread_iso(&config).unwrap();
-        assert!(told_of_iso(iso, "the medium", false).unwrap().contains("http://a/x.iso"));
-        let error = told_of_iso(iso, "the medium", true).unwrap_err();
-        assert_eq!(base::failure::class_of(&error), Class::Invalid);
-        let text = base::failure::render(&error);
-        assert!(text.contains("iso-builder serve"), "{text}");
-        let both = "install: {iso_url: 'http://a/x.iso', medium: 'http://a/m/'}";
-        assert_eq!(unread_iso(&model::config::parse(both, "f").unwrap()), None);
+    fn an_iso_on_a_server_is_for_media_that_lack_payloads() {
+        let iso = |text: &str| iso_file(&model::config::parse(text, "f").unwrap()).map(str::to_owned);
+        assert_eq!(iso("install: {iso_url: 'http://a/x.iso'}").as_deref(), Some("http://a/x.iso"));
+        assert_eq!(iso("install: {iso_url: 'http://a/x.iso', medium: 'http://a/m/'}"), None);
+        assert_eq!(iso("install: {iso_url: 'http://a/x/'}"), None);
+    }
+
+    #[test]
+    fn without_another_medium_the_named_iso_is_the_medium() {
+        let release = testing::iso::release();
+        let image = testing::iso::image(&release);
+        let fake = Fake::start(move |request| Answer::range(&image, request));
+        let text = format!("install: {{iso_url: '{}/full.iso'}}", fake.url());
+        let file = Document::yaml(SourceKind::File, "node.yaml", text);
+        let gathering = Gathering { file: Some(file), ignore_command_line: true, ..Gathering::default() };
+        let media = prepare(None, gathering, &Progress::silent(), &mut |_| {}).unwrap();
+        assert_eq!(media.release.to_bytes(), release.to_bytes());
+        assert!(media.source.describe().ends_with("/full.iso"), "{}", media.source.describe());
     }
 
     #[test]

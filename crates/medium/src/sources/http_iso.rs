@@ -86,8 +86,9 @@ impl PayloadSource for HttpIso {
         Ok(Box::new(download))
     }
 
-    fn place(&self, _: &Payload) -> Option<PayloadPlace> {
-        Some(PayloadPlace::Network)
+    // The directories are known by then, so that the server is hardly asked.
+    fn place(&self, payload: &Payload) -> Option<PayloadPlace> {
+        self.entry(&payload.path).ok().flatten().map(|_| PayloadPlace::Network)
     }
 
     fn probe(&self, payload: &Payload) -> Result<()> {

@@ -88,13 +88,14 @@ pub struct Install {
     pub tty: Option<Tty>,
     /// Power off at the end instead of rebooting.
     pub poweroff: bool,
-    /// Where payloads come from that the boot medium does not hold: the URL of the directory that has the
-    /// content of a full medium.
+    /// Where payloads come from that the boot medium does not hold: the URL of a full ISO, which ends in
+    /// `.iso` and is read by ranges, or of the directory that has the content of one.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("format" = "medium-url"))]
     pub medium: Option<String>,
     /// The same as `medium`, of which a document has one. `local` is the medium that the machine booted from,
-    /// a path is a directory of the installing system with the content of a full medium.
+    /// a path is a directory of the installing system with the content of a full medium. The URL of an ISO is for media that lack
+    /// images; a full medium passes it over.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub iso_url: Option<IsoUrl>,
     /// A configuration to fetch; it is stronger than the medium's own and weaker than kernel parameters.

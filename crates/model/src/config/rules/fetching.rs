@@ -13,14 +13,13 @@ pub(super) fn one_medium(config: &InstallConfig) -> Vec<Finding> {
     both.then(|| Finding::new("install.iso_url", "conflicting-keys", message)).into_iter().collect()
 }
 
-/// Payloads come from the medium that was booted, or from one whose files a server has; not out of an ISO on a server.
-pub(super) fn an_iso_is_not_read(config: &InstallConfig) -> Vec<Finding> {
+/// A configuration that is for every medium names an ISO; one that carries its payloads does without.
+pub(super) fn an_iso_is_for_net_installs(config: &InstallConfig) -> Vec<Finding> {
     let install = &config.install;
     let given = install.iso_url.as_ref().is_some_and(IsoUrl::is_iso_file);
-    let message = "the ISO is not read: a medium that holds its payloads needs nothing else; with a net-install \
-                   medium serve the content as a directory with `iso-builder serve`, and name it in `install.medium`";
-    let unread = given && install.medium.is_none();
-    unread.then(|| Finding::warning("install.iso_url", "unread-iso", message)).into_iter().collect()
+    let message = "the ISO is read only for what the booted medium lacks; a full medium has everything";
+    let spare = given && install.medium.is_none();
+    spare.then(|| Finding::warning("install.iso_url", "unneeded-iso", message)).into_iter().collect()
 }
 
 /// The two keys for images say the same.

@@ -74,7 +74,7 @@ const RULES: &[Rule] = &[
     distribution::name_server_is_the_tenth,
     distribution::kinds_of_the_hypervisor,
     fetching::one_medium,
-    fetching::an_iso_is_not_read,
+    fetching::an_iso_is_for_net_installs,
     fetching::images_come_once,
     fetching::one_configuration,
     fetching::nothing_in_the_clear,
