@@ -10,7 +10,7 @@ use super::customized::{self, Customized};
 use super::registries;
 use crate::sources::{url, volume};
 use base::digest::Digest;
-use base::failure::{Class, Classify, Failure};
+use base::failure::{Class, Classify};
 use base::files::read_text;
 use base::progress::Progress;
 use medium::customization::{self, Content, area};
