@@ -254,7 +254,7 @@ pub(super) mod tests {
     #[test]
     fn the_login_user_gets_a_home_once() {
         let root = image();
-        run(root.path(), "").unwrap();
+        run(root.path(), "{}").unwrap();
         let home = below(root.path(), "/home/rancher");
         assert_eq!(fs::metadata(&home).unwrap().permissions().mode() & 0o7777, 0o700);
         fs::write(home.join(".profile"), "own").unwrap();
@@ -294,8 +294,8 @@ pub(super) mod tests {
         assert!(root.path().join("etc/modules-load.d/nqrust.conf").exists());
         fs::remove_dir_all(root.path().join("etc/systemd")).unwrap();
         let fresh = image();
-        run(root.path(), "").unwrap();
-        run(fresh.path(), "").unwrap();
+        run(root.path(), "{}").unwrap();
+        run(fresh.path(), "{}").unwrap();
         assert_eq!(snapshot(root.path()), snapshot(fresh.path()));
     }
 
@@ -352,7 +352,7 @@ pub(super) mod tests {
         assert!(written.exists());
         fs::remove_dir_all(obstacle.parent().unwrap()).unwrap();
         fs::remove_dir_all(root.path().join("etc/nqrust")).unwrap();
-        run(root.path(), "").unwrap();
+        run(root.path(), "{}").unwrap();
         assert!(!written.exists());
     }
 
@@ -365,7 +365,7 @@ pub(super) mod tests {
             for stray in [format!("{tree}/../victim"), format!("/{tree}/passwd"), other.to_owned()] {
                 fs::write(&record, format!("{{\"document\": null, \"files\": [{stray:?}]}}")).unwrap();
                 fs::write(root.path().join("victim"), "").unwrap();
-                assert!(run(root.path(), "").is_err(), "{stray}");
+                assert!(run(root.path(), "{}").is_err(), "{stray}");
                 assert!(root.path().join("victim").exists());
             }
             fs::remove_file(&record).unwrap();
@@ -383,7 +383,7 @@ pub(super) mod tests {
         assert!(root.path().join("home/rancher/note").exists() && !root.path().join("etc/x").exists());
         // `/etc` is new at a boot; files elsewhere are still known.
         fs::remove_file(root.path().join(MANIFEST)).unwrap();
-        let outcome = run(root.path(), "").unwrap();
+        let outcome = run(root.path(), "{}").unwrap();
         assert!(outcome.removed.contains(&"home/rancher/note".to_owned()), "{outcome:?}");
         assert!(!root.path().join("home/rancher/note").exists());
     }
@@ -399,11 +399,11 @@ pub(super) mod tests {
         let outcome = run(root.path(), text).unwrap();
         let way = "/home/rancher/note is a directory: move it away, or choose another path";
         assert_eq!(outcome.warnings, [format!("/home/rancher/note is not written: {way}")]);
-        let outcome = run(root.path(), "").unwrap();
+        let outcome = run(root.path(), "{}").unwrap();
         assert_eq!(outcome.warnings, [format!("/home/rancher/note is not removed: {way}")]);
         fs::remove_dir(&note).unwrap();
         fs::write(&note, "a").unwrap();
-        assert_eq!(run(root.path(), "").unwrap().removed, ["home/rancher/note"], "it is tried again");
+        assert_eq!(run(root.path(), "{}").unwrap().removed, ["home/rancher/note"], "it is tried again");
     }
 
     fn document() -> impl Strategy<Value = String> {

@@ -105,7 +105,8 @@ mod tests {
         let machine = "0123456789abcdef0123456789abcdef".parse().unwrap();
         for name in ["create", "join-management", "join-witness", "join-worker", "single-node", "bare"] {
             let example = format!("{}/../configs/nodes/{name}.yaml", env!("CARGO_MANIFEST_DIR"));
-            let text = if name == "bare" { String::new() } else { std::fs::read_to_string(example).unwrap() };
+            let text =
+                if name == "bare" { "{}".to_owned() } else { std::fs::read_to_string(example).unwrap() };
             let config = parse(&text, name).unwrap();
             let rendered: String = render(&config, Some(&machine), &CardSelectors::default())
                 .iter()

@@ -262,7 +262,7 @@ mod tests {
 
     #[test]
     fn what_does_not_come_up_is_told() {
-        let (asked, notes) = asked("", &document("vlan_id: 7"), "port1");
+        let (asked, notes) = asked("{}", &document("vlan_id: 7"), "port1");
         let ports = ["mgmt-port0", "mgmt-port1", "store-port0"];
         assert_eq!(asked, ports.map(|port| format!("nmcli --wait 30 connection up id nqrust-{port}")));
         assert_eq!(notes, ["warning: nqrust-mgmt-port1: refused"]);
@@ -320,7 +320,7 @@ mod tests {
     #[test]
     fn name_servers_reach_every_card_that_uses_the_one_profile() {
         let servers = "os: {dns_nameservers: [192.0.2.53]}";
-        let (asked, _) = asked("", servers, "");
+        let (asked, _) = asked("{}", servers, "");
         assert_eq!(asked.last().unwrap(), "nmcli device reapply ens3");
     }
 }

@@ -512,6 +512,6 @@ mod tests {
             any.contains("multi-connect=3\n")
                 && any.contains("dns=192.0.2.1;192.0.2.2;\nignore-auto-dns=true\n")
         );
-        assert_eq!(count(""), 1);
+        assert_eq!(count("{}"), 1);
     }
 }

@@ -162,8 +162,8 @@ mod tests {
     fn what_the_new_networks_break_elsewhere_in_the_document_is_a_mistake_there() {
         let server = "token: a-long-and-random-shared-text\nos: {dns_nameservers: [192.0.2.53]}\ninstall:\n  vip: 192.0.2.10\n  \
                       management_interface: {interfaces: [{name: a}]}\n";
-        let part = "install: {management_interface: {interfaces: [{name: a}], method: static, ip: 198.51.100.7, \
-                    subnet_mask: 255.255.255.0, gateway: 198.51.100.1}}";
+        let part = "install: {management_interface: {interfaces: [{name: a}], method: static, ip: 192.0.2.10, \
+                    subnet_mask: 255.255.255.0, gateway: 192.0.2.1}}";
         let text = render(&read(server, part).unwrap_err());
         assert!(text.contains("/oem/node.yaml:4:8: "), "{text}");
     }

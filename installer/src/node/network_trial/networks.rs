@@ -136,7 +136,7 @@ mod tests {
         let before = networks(text);
         assert_eq!(networks(&before.to_yaml()), before);
         assert_eq!(Networks::of(&before.alone()), before);
-        assert_eq!(networks(&networks("").to_yaml()), Networks::default());
+        assert_eq!(networks(&networks("{}").to_yaml()), Networks::default());
     }
 
     #[test]
