@@ -181,13 +181,31 @@ fn cases() -> Vec<(String, String)> {
     let management = |rest: &str| format!("install:\n  management_interface:\n{cards}{rest}");
     let bond = |options: &str| management(&format!("    bond_options: {{{options}}}\n"));
     let mut cases = vec![
-        ("nothing".to_owned(), String::new()),
+        ("nothing".to_owned(), "{}".to_owned()),
         ("dns".to_owned(), DNS.to_owned() + &management(STATIC)),
         ("vlan".to_owned(), management("    vlan_id: 100\n    mtu: 9000\n")),
         (
             "static-vlan".to_owned(),
             DNS.to_owned() + &management(&format!("{STATIC}    vlan_id: 4094\n    mtu: 1500\n")),
         ),
+        (
+            "bond-arp".to_owned(),
+            bond(
+                "mode: 1, primary: ens4, primary_reselect: 2, arp_interval: 500, arp_ip_target: '192.0.2.1,192.0.2.2', \
+                 arp_validate: 6, arp_all_targets: 1, num_grat_arp: 3, num_unsol_na: 3, all_slaves_active: 1, \
+                 resend_igmp: 2, use_carrier: 0",
+            ),
+        ),
+        (
+            "bond-lacp".to_owned(),
+            bond(
+                "mode: 4, lacp_rate: 1, xmit_hash_policy: 5, ad_select: 1, min_links: 1, ad_actor_sys_prio: 4096, \
+                 ad_actor_system: '52:54:00:aa:00:02', ad_user_port_key: 7, peer_notif_delay: 200",
+            ),
+        ),
+        ("bond-in-turn".to_owned(), bond("mode: 0, packets_per_slave: 4")),
+        ("bond-unsolicited".to_owned(), bond("mode: 1, num_unsol_na: 4, peer_notif_delay: 300")),
+        ("bond-tlb".to_owned(), bond("mode: 5, tlb_dynamic_lb: 0, lp_interval: 2, xmit_hash_policy: 1")),
     ];
     for mode in
         ["balance-rr", "active-backup", "balance-xor", "broadcast", "802.3ad", "balance-tlb", "balance-alb"]
