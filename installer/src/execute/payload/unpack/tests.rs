@@ -12,7 +12,10 @@ use testing::progress::Recorder;
 static GO_ON: AtomicBool = AtomicBool::new(false);
 static STOP: AtomicBool = AtomicBool::new(true);
 
-const RUNS: &str = "trap 'exit 0' TERM; while :; do sleep 0.02; done";
+/// A containerd that ends when it is told to, once it is ready.
+const RUNS: &str = "trap 'exit 0' TERM; : >\"${0%/*}/ready\"; while :; do sleep 0.02; done";
+/// Nothing is asked of it before.
+const AWAITS: &str = "while [ ! -e \"${0%/*}/ready\" ]; do sleep 0.02; done";
 
 fn images() -> Vec<UnpackedImage> {
     [("a.example.org/web:1", "web"), ("a.example.org/db:1", "db")]
@@ -21,7 +24,7 @@ fn images() -> Vec<UnpackedImage> {
 }
 
 fn scripted(directory: &Path, ctr: &str) -> Unpacking {
-    for (name, script) in [("containerd", RUNS), ("ctr", ctr)] {
+    for (name, script) in [("containerd", RUNS), ("ctr", &format!("{AWAITS}; {ctr}"))] {
         let path = directory.join(name);
         fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
