@@ -81,27 +81,27 @@ pub(crate) fn prepare(
     take_proxies(&combined.config)?;
     let named = medium.filter(|medium| is_url(medium)).map(str::to_owned);
     let named = named.or_else(|| configured(&combined.config));
-    let second = || named.as_deref().map(|named| open_medium(named, &combined.authorities)).transpose();
+    let named = named.as_deref();
+    let open = |named: &str| open_medium(named, &combined.authorities);
     let iso = iso_file(&combined.config);
     let (first, release) = match machine.opened {
         Some(opened) => opened,
-        None => {
-            let named = named.as_deref().or(iso);
-            let medium = named.map(|named| open_medium(named, &combined.authorities)).transpose()?;
-            opened(medium.map_or_else(|| source(None), Ok)?)?
-        }
+        None => opened(named.or(iso).map_or_else(|| source(None), open)?)?,
     };
-    let mut others: Vec<_> = second()?.into_iter().collect();
+    let is_first = |named: &&str| first.describe() == shown(named);
+    let mut others: Vec<_> =
+        named.filter(|named| !is_first(named)).map(open).transpose()?.into_iter().collect();
     others.retain(|second| second.describe() != first.describe());
-    if let Some(iso) = iso.filter(|iso| others.is_empty() && first.describe() != shown(iso)) {
-        if needs_registries(&combined.config, &release, first.as_ref()) {
-            others.push(open_medium(iso, &combined.authorities)?);
+    let lacks = needs_registries(&combined.config, &release, first.as_ref());
+    if let Some(iso) = iso.filter(|iso| others.is_empty() && !is_first(iso)) {
+        if lacks {
+            others.push(open(iso)?);
         } else {
             let text = format!("`install.iso_url` is not used: {} holds everything", first.describe());
             progress.note("medium", text);
         }
     }
-    if needs_registries(&combined.config, &release, first.as_ref()) {
+    if lacks {
         others.push(registries::source(&combined.config, &combined.authorities, &release)?);
     }
     let source = if others.is_empty() { first } else { Box::new(Chain::new(first, others)) };

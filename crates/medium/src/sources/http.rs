@@ -21,17 +21,13 @@ pub struct HttpMedium {
 }
 
 impl HttpMedium {
-    /// The medium whose files lie below `base`.
-    pub fn new(base: &str) -> Result<Self> {
-        Self::with_retry(base, RetryPolicy::default())
-    }
-
-    /// As [`HttpMedium::new`], for a server that the authorities of these certificates (PEM) vouch for too.
+    /// The medium whose files lie below `base`, from a server that the authorities of these certificates (PEM) vouch for beside the
+    /// usual ones.
     pub fn trusting(base: &str, authorities: &[String]) -> Result<Self> {
         Self::with(base, RetryPolicy::default(), authorities)
     }
 
-    /// As [`HttpMedium::new`], with other limits.
+    /// With other limits, and no further authorities.
     pub fn with_retry(base: &str, retry: RetryPolicy) -> Result<Self> {
         Self::with(base, retry, &[])
     }

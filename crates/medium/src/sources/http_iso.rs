@@ -16,7 +16,7 @@ use transfer::download::{Download, Downloader, RetryPolicy, shown};
 
 /// What a user does when the server does not send what is needed of the ISO.
 const HINT: &str = "Check install.medium or --medium; it must name a full ISO of the same release, unchanged, on a server that sends parts of \
-                    files, or the directory with its content: `iso-builder serve` does both.";
+                    files, or the directory with its content, as `iso-builder serve` has it.";
 /// Directories are read in windows of so many bytes.
 const WINDOW_BYTES: u64 = 64 << 10;
 /// How many windows are remembered.

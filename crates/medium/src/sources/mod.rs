@@ -1,5 +1,5 @@
-//! Where payloads come from: a directory (a mounted medium), an HTTP server with such a directory or with an ISO, or for blobs of images their registries;
-//! alone or one after the other.
+//! Where payloads come from: a directory (a mounted medium), an HTTP server with such a directory or with an ISO, or for
+//! blobs of images their registries; alone or one after the other.
 //!
 //! A source hands out bytes; that they are the right ones is checked by whoever reads them to the end, through
 //! [`Verified`] or [`Seen`] or a digest of its own. The release manifest is checked here, against the kernel command
@@ -20,6 +20,7 @@ mod verify;
 use std::path::Path;
 
 use anyhow::Result;
+use model::config::formats::storage::is_iso_file;
 
 pub use again::fetch_again;
 pub use chain::Chain;
@@ -48,8 +49,7 @@ pub fn source(medium: Option<&str>) -> Result<Box<dyn PayloadSource>> {
 /// The medium at a URL: an ISO where that ends in `.iso`, else the directory with the content of one. The server may be one that the
 /// authorities of these certificates (PEM) vouch for.
 pub fn served(url: &str, authorities: &[String]) -> Result<Box<dyn PayloadSource>> {
-    let path = url.split(['?', '#']).next().unwrap_or(url);
-    match path.to_ascii_lowercase().ends_with(".iso") {
+    match is_iso_file(url) {
         true => Ok(Box::new(HttpIso::trusting(url, authorities)?)),
         false => Ok(Box::new(HttpMedium::trusting(url, authorities)?)),
     }

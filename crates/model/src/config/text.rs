@@ -166,7 +166,7 @@ checked_text! {
 }
 
 impl IsoUrl {
-    /// Whether it is the URL of an ISO as one file, out of which payloads are not read.
+    /// Whether it is the URL of an ISO as one file, which is read by ranges where a medium lacks payloads.
     #[must_use]
     pub fn is_iso_file(&self) -> bool {
         storage::is_iso_file(&self.0)
