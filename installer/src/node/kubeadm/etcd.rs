@@ -122,8 +122,8 @@ fn ask(root: &Path, url: &str, name: &str, kept: &BTreeSet<String>) -> Result<Fo
     Ok(FoundMembers { removed: names(stale), away: names(away) })
 }
 
-/// Those of `members` that are gone for good, and the others. One that joins just now is not a node of the cluster yet, but answers; one that has never
-/// run has no name.
+/// Those of `members` that are gone for good, and the others. One that joins just now is not a node of the cluster yet, but
+/// answers; one that has never run has no name.
 fn stale(
     members: Vec<Member>,
     name: &str,

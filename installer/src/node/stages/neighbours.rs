@@ -9,9 +9,8 @@ use serde::Deserialize;
 
 /// For one run of iproute2.
 const LIMIT: Duration = Duration::from_secs(5);
-/// A machine in the same segment answers within milliseconds. How often the table is looked at, and how long between.
-const LOOKS: u32 = 10;
-const INTERVAL: Duration = Duration::from_millis(50);
+/// A machine in the same segment answers within milliseconds.
+const ANSWER: Duration = Duration::from_millis(500);
 
 /// An address that this node has and that another machine answers for as well.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,10 +41,10 @@ pub(super) fn rival(runner: &dyn Runner, device: &str, address: Ipv4Addr) -> Opt
     // What was known of the address before this node had it.
     table("delete", &[]);
     let asked = table("replace", &["use"]);
-    let answer = (0..LOOKS).filter(|_| asked).find_map(|_| {
-        thread::sleep(INTERVAL);
-        holder(runner, address)
-    });
+    if asked {
+        thread::sleep(ANSWER);
+    }
+    let answer = asked.then(|| holder(runner, address)).flatten();
     table("delete", &[]);
     answer.map(|machine| RivalMachine { address, machine })
 }
