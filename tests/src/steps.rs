@@ -2,9 +2,11 @@
 
 use std::fs;
 use std::process::Command;
+use std::thread;
 use std::time::Duration;
 
 use crate::artifacts::Artifacts;
+use crate::deadline::Deadline;
 use crate::disk::Disk;
 use crate::distribution;
 use crate::identity::{Identity, USER};
@@ -29,6 +31,15 @@ pub const SHUTDOWN_LIMIT: Duration = Duration::from_secs(180);
 
 /// The time limit of one command on the console.
 pub const COMMAND_LIMIT: Duration = Duration::from_secs(180);
+
+/// From the login of a machine with Kubernetes until its node is ready, with three machines side by side.
+pub const READY_LIMIT: Duration = Duration::from_secs(2400);
+
+/// What `installer status` says of a node that is ready in its cluster.
+pub const TOLD_READY: &str = "cluster   ready";
+
+/// Asking a node costs it time too.
+const READY_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Printed at the end of an install.
 pub const INSTALL_COMPLETE: &str = "Installation complete";
@@ -116,6 +127,14 @@ pub fn log_in(vm: &mut Vm, identity: &Identity, artifacts: &Artifacts) -> Result
     expect(vm, " login: ", BOOT_LIMIT).context("booting the node")?;
     let port = vm.ssh_port()?;
     Ssh::connect(port, USER, identity, artifacts, BOOT_LIMIT)
+}
+
+/// Waits for a node's own word that it is ready in its cluster.
+pub fn await_ready(ssh: &Ssh) -> Result<()> {
+    Deadline::after(READY_LIMIT).poll("the node's own word that it is ready", || {
+        thread::sleep(READY_INTERVAL);
+        Ok(ssh.run("sudo -n installer status || true")?.contains(TOLD_READY).then_some(()))
+    })
 }
 
 /// The machine of an installed node, with its disk and an isolated network.

@@ -15,7 +15,7 @@ use nqrust_tests::node::Document;
 use nqrust_tests::paths;
 use nqrust_tests::programs;
 
-use crate::figure::{Figure, RatioLimit};
+use crate::figure::{Figure, RatioLimit, median};
 use crate::os_image;
 
 /// The limit of a build with nothing to do.
@@ -222,11 +222,6 @@ struct AssemblySeconds {
     made_durable: f64,
     copied: f64,
     copied_durable: f64,
-}
-
-pub(crate) fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
 /// The progress events among the lines of `text`.

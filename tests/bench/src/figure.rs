@@ -71,6 +71,12 @@ impl Figure {
     }
 }
 
+/// The value in the middle; of an even number of values the upper one, of none not a number.
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
 /// The figures as a table for people.
 pub(crate) fn table(figures: &[Figure]) -> String {
     let head = ["figure", "value", "unit", "baseline", "its value", "ratio", "limit of the ratio"];

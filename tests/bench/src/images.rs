@@ -23,8 +23,8 @@ use nqrust_tests::programs;
 use nqrust_tests::registry::{Layout, Registry, RegistryAccess};
 use serde_json::json;
 
-use crate::builds::{BuildBench, median};
-use crate::figure::{Figure, RatioLimit};
+use crate::builds::BuildBench;
+use crate::figure::{Figure, RatioLimit, median};
 
 /// The length of the large image's layer.
 const LARGE_LAYER_BYTES: u64 = 5 << 30;

@@ -18,7 +18,7 @@ use nqrust_tests::identity::Identity;
 use nqrust_tests::{medium, paths, programs, steps};
 use walkdir::WalkDir;
 
-use crate::figure::Figure;
+use crate::figure::{Figure, median};
 use crate::images::{mebibytes, timed};
 
 /// The compression levels of the build's profiles.
@@ -88,8 +88,8 @@ pub(crate) fn measure(artifacts: &Artifacts) -> Result<Vec<Figure>> {
                 mebibytes: mebibytes(fs::metadata(image)?.len()),
                 seconds: made.seconds,
                 peak: mebibytes(made.peak << 10),
-                rate: median(reads.iter().map(|(rate, _)| *rate)),
-                pages: median(reads.iter().map(|(_, pages)| *pages)),
+                rate: median(reads.iter().map(|(rate, _)| *rate).collect()),
+                pages: median(reads.iter().map(|(_, pages)| *pages).collect()),
             });
             fs::remove_file(image)?;
         }
@@ -113,12 +113,6 @@ fn beside(name: &str, level: u32, cost: &ImageCost, squashfs: &ImageCost) -> [Fi
         figure("reading all files, cold", cost.rate, "MB/s", squashfs.rate),
         figure("the first page of each file, cold", cost.pages, "s", squashfs.pages),
     ]
-}
-
-fn median(values: impl Iterator<Item = f64>) -> f64 {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
 /// The OS image of the media under test.

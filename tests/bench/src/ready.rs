@@ -1,12 +1,11 @@
 //! How long an emulated machine takes from power on to a node of Kubernetes that is Ready: after its install, when the cluster is made, and
 //! when it is started again.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, Result};
 use base::size::ByteSize;
 use nqrust_tests::artifacts::Artifacts;
-use nqrust_tests::deadline::Deadline;
 use nqrust_tests::disk::Disk;
 use nqrust_tests::identity::Identity;
 use nqrust_tests::medium::{self, Medium};
@@ -18,12 +17,6 @@ use serde_json::json;
 use crate::figure::Figure;
 
 const MEMORY: ByteSize = ByteSize::gib(4);
-/// From the login to Ready.
-const READY_LIMIT: Duration = Duration::from_secs(2400);
-/// Each question costs the machine time too.
-const INTERVAL: Duration = Duration::from_secs(5);
-/// What `installer status` says of a node that is ready.
-const TOLD: &str = "cluster   ready";
 /// Free in QEMU's user network.
 const VIP: &str = "10.0.2.100";
 
@@ -66,11 +59,7 @@ fn boot(machine: &Machine, identity: &Identity, artifacts: &Artifacts) -> Result
     let began = Instant::now();
     let (vm, ssh) = steps::boot(machine, identity, artifacts)?;
     let login = began.elapsed().as_secs_f64();
-    Deadline::after(READY_LIMIT).poll("a node that is ready", || {
-        std::thread::sleep(INTERVAL);
-        let told = ssh.run("sudo -n installer status || true")?;
-        Ok(told.contains(TOLD).then_some(()))
-    })?;
+    steps::await_ready(&ssh)?;
     let ready = began.elapsed().as_secs_f64();
     drop(ssh);
     vm.power_off(steps::SHUTDOWN_LIMIT)?;

@@ -15,8 +15,8 @@ use nqrust_tests::qemu::{Firmware, Machine, Vm};
 use nqrust_tests::wire::Wire;
 use nqrust_tests::{secrets, steps};
 
-use super::kubeadm::{KUBECTL, READY};
-use super::machines::{Member, TOLD_READY, VIP};
+use super::kubeadm::KUBECTL;
+use super::machines::{Member, VIP};
 use crate::questions::{AnsweredMachine, ScreenKeys, answer};
 
 const FIRST: Member = Member { name: "node-1", role: "management", number: 11 };
@@ -81,13 +81,10 @@ fn at<'a>(machine: AnsweredMachine<'a>, member: &Member) -> AnsweredMachine<'a> 
     machine.at(&member.address(), GATEWAY, NAME_SERVER)
 }
 
-/// Answers all questions, and waits for the end of the install. What the checks find before it is what these machines lack: somebody
-/// at the gateway's address, a name server and a time server.
+/// Answers all questions, and waits for the end of the install.
 fn by_keys(live: &Machine, screens: &[(&'static str, String)], artifacts: &Artifacts) -> Result<()> {
     let mut vm = live.start(artifacts)?;
-    let (questions, last) = screens.split_at(screens.len() - 2);
-    answer(&mut vm, questions, artifacts)?;
-    answer(&mut vm, last, artifacts)?;
+    answer(&mut vm, screens, artifacts)?;
     let ends = ["The installation is complete", "it has failed"];
     if screen(&mut vm, &ends, steps::INSTALL_LIMIT, artifacts)? == 1 {
         bail!("the install has failed:\n{}", vm.serial.screen());
@@ -99,10 +96,10 @@ fn by_keys(live: &Machine, screens: &[(&'static str, String)], artifacts: &Artif
 /// Waits for the node's own word that it is ready.
 fn until_ready(vm: &mut Vm, member: &Member) -> Result<()> {
     let mut last = String::new();
-    let ready = Deadline::after(READY).poll("a node that is ready", || {
+    let ready = Deadline::after(steps::READY_LIMIT).poll("a node that is ready", || {
         std::thread::sleep(Duration::from_secs(10));
         last = vm.serial.run("sudo -n installer status", SCREEN_LIMIT)?.text;
-        Ok(last.contains(TOLD_READY).then_some(()))
+        Ok(last.contains(steps::TOLD_READY).then_some(()))
     });
     ready.with_context(|| format!("{} said last:\n{last}", member.name))
 }

@@ -1,8 +1,6 @@
 //! Three machines become a cluster of upstream Kubernetes from one full ISO, without a network but their own, and are one again after each
 //! was powered off.
 
-use std::time::Duration;
-
 use anyhow::{Context, Result, bail};
 use nqrust_tests::artifacts::{Artifacts, scenario_alone};
 use nqrust_tests::deadline::Deadline;
@@ -16,16 +14,13 @@ use nqrust_tests::wire::Wire;
 use nqrust_tests::{secrets, steps};
 use serde_json::{Value, json};
 
-use super::machines::{Machines, Member, MemberNetwork, TOLD_READY, VIP, is_ready, render};
+use super::machines::{Machines, Member, MemberNetwork, VIP, is_ready, render};
 
 const MEMBERS: [Member; 3] = [
     Member { name: "node-1", role: "management", number: 11 },
     Member { name: "node-2", role: "witness", number: 12 },
     Member { name: "node-3", role: "worker", number: 13 },
 ];
-
-/// From the logins of three machines under emulation to three nodes that are Ready.
-pub(super) const READY: Duration = Duration::from_secs(2400);
 
 /// On every medium of the default definition.
 const IMAGE: &str = "localhost/nqrust/busybox:1";
@@ -103,17 +98,14 @@ fn wait_until_ready(ssh: &Ssh) -> Result<()> {
         };
         Ok(MEMBERS.iter().all(is).then_some(()))
     };
-    Deadline::after(READY).poll("three nodes that are Ready", ready)
+    Deadline::after(steps::READY_LIMIT).poll("three nodes that are Ready", ready)
 }
 
 fn check(member: &Member, ssh: &Ssh, checks: &mut Checks) -> Result<()> {
     let name = member.name;
     let management = member.role == "management";
     // A kubelet is Ready before a witness is a member of etcd and has forgotten the keys for that.
-    let told = || Ok(ssh.run("sudo -n installer status || true")?.contains(TOLD_READY).then_some(()));
-    Deadline::after(READY)
-        .poll("the node's own word that it is ready", told)
-        .with_context(|| format!("the status of {name}"))?;
+    steps::await_ready(ssh).with_context(|| format!("the status of {name}"))?;
     let addresses = ssh.run("ip -4 -brief address show dev mgmt-br")?;
     checks.contains(&format!("{name}: the bridge"), &addresses, &format!("{}/24", member.address()));
     let has_vip = addresses.contains(&format!("{VIP}/32"));
@@ -141,7 +133,7 @@ fn run_pod(ssh: &Ssh, name: &str) -> Result<()> {
             _ => Ok(None),
         }
     };
-    Deadline::after(READY).poll("a pod of a preloaded image", phase)?;
+    Deadline::after(steps::READY_LIMIT).poll("a pod of a preloaded image", phase)?;
     let said = ssh.run(&format!("{KUBECTL} logs {name}"))?;
     if said.trim() != "it-runs" {
         bail!("the pod {name} said {said:?}");

@@ -20,9 +20,6 @@ use serde_json::{Value, json};
 /// The virtual address of the cluster, in the network of the wire.
 pub(super) const VIP: &str = "10.77.0.10";
 
-/// What `installer status` says of a node that is ready in its cluster.
-pub(super) const TOLD_READY: &str = "cluster   ready";
-
 /// One machine of the cluster.
 pub(super) struct Member {
     pub(super) name: &'static str,
