@@ -6,19 +6,20 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 # What building needs beside Rust, on Debian 12; `make run` needs QEMU.
-HOST_PACKAGES := gcc libc6-dev mmdebstrap uidmap bzip2 xz-utils zstd squashfs-tools e2fsprogs dosfstools fdisk mtools \
+HOST_PACKAGES := gcc libc6-dev mmdebstrap mount uidmap bzip2 xz-utils zstd squashfs-tools e2fsprogs dosfstools fdisk mtools \
 	containerd runc qemu-system-x86 qemu-utils ovmf openssh-client curl dnsmasq-base ipxe
 # What tests need beside that. The libraries are those of NetworkManager and keepalived, whose own packages are only unpacked.
 TEST_PACKAGES := xorriso gdisk grub-common docker-registry apache2-utils openssl skopeo umoci tmux nbdkit systemd iproute2 \
 	chromium dbus-daemon fish libbluetooth3 libcurl3-gnutls libjansson4 libmm-glib0 libndp0 libnewt0.52 libnm0 libpsl5 libteamdctl0 \
-	libnl-genl-3-200 libsnmp40 zsh
+	libnl-genl-3-200 libsnmp40 python3-jsonschema python3-yaml zsh
 
 DEFINITION ?= configs/images/default.yaml
 OUTPUT ?= dist
 CARGO ?= cargo
-# Emulation works everywhere; ACCEL=kvm is quicker where it works. With more room for translated code than these MiB, QEMU
-# stands still for minutes where a kernel uses memory that GRUB has run in.
-ACCEL ?= tcg,thread=multi,tb-size=128
+# Emulation works everywhere; ACCEL=kvm is quicker where it works. With less room for translated code than these MiB, the programs
+# of Kubernetes push each other's translations out.
+ACCEL ?= tcg,thread=multi,tb-size=512
+OVMF ?= /usr/share/OVMF
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/nqrust
 # The release of Kubernetes, from Go modules that need Go 1.26: by version, by what its packages are of, and by all that is
@@ -40,13 +41,20 @@ BUILT := $(TARGET)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
 # Without --installer the builder takes the installer beside it.
 PROGRAMS := $(TARGET)/bin
 BUILD := $(PROGRAMS)/iso-builder build
+# Where `make install` puts things; shells and man(1) look there.
+PREFIX ?= /usr/local
+BIN = $(DESTDIR)$(PREFIX)/bin
+BASH_COMPLETIONS = $(DESTDIR)$(PREFIX)/share/bash-completion/completions
+ZSH_COMPLETIONS = $(DESTDIR)$(PREFIX)/share/zsh/site-functions
+FISH_COMPLETIONS = $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
+MAN_PAGES = $(DESTDIR)$(PREFIX)/share/man/man1
 # One call for the whole workspace, so that every test is compiled with the same features of its dependencies.
 TEST := $(CARGO) test --workspace --locked
 E2E := $(TEST) --test e2e --
 
 .PHONY: help
 help: ## List the targets.
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: setup
 setup: ## Install what building and all tests need, or name it; check Rust.
@@ -106,6 +114,29 @@ binaries: host ## Build installer and iso-builder into target/bin.
 	  cmp -s $(BUILT)/$$program $(PROGRAMS)/$$program || install $(BUILT)/$$program $(PROGRAMS)/$$program; \
 	done
 
+# Built by `make binaries` before, so that root need not build. Packages give DESTDIR too.
+.PHONY: install
+install: ## Install programs, completions and man pages below PREFIX (/usr/local); DESTDIR comes before it.
+	@for program in iso-builder installer; do \
+	  [ -x $(PROGRAMS)/$$program ] || $(MAKE) --no-print-directory binaries; \
+	done
+	@install -d $(BIN) $(BASH_COMPLETIONS) $(ZSH_COMPLETIONS) $(FISH_COMPLETIONS) $(MAN_PAGES)
+	@for program in iso-builder installer; do \
+	  install $(PROGRAMS)/$$program $(BIN)/$$program; \
+	  $(PROGRAMS)/$$program completions bash | install -m 644 /dev/stdin $(BASH_COMPLETIONS)/$$program; \
+	  $(PROGRAMS)/$$program completions zsh | install -m 644 /dev/stdin $(ZSH_COMPLETIONS)/_$$program; \
+	  $(PROGRAMS)/$$program completions fish | install -m 644 /dev/stdin $(FISH_COMPLETIONS)/$$program.fish; \
+	  $(PROGRAMS)/$$program man -o $(MAN_PAGES); \
+	done
+	@echo 'installed below $(DESTDIR)$(PREFIX)'
+
+.PHONY: uninstall
+uninstall: ## Remove what `make install` has put there, with the same PREFIX and DESTDIR.
+	@for program in iso-builder installer; do \
+	  rm -f $(BIN)/$$program $(BASH_COMPLETIONS)/$$program $(ZSH_COMPLETIONS)/_$$program \
+	    $(FISH_COMPLETIONS)/$$program.fish $(MAN_PAGES)/$$program.1 $(MAN_PAGES)/$$program-*.1; \
+	done
+
 .PHONY: kubernetes
 kubernetes: ## Build Kubernetes from its Go modules where it is not there; links it to target/kubernetes.
 	@[ -e $(KUBERNETES) ] || $(MAKE) --no-print-directory host $(KUBERNETES)
@@ -127,6 +158,10 @@ iso: ## Build the media of DEFINITION into OUTPUT.
 .PHONY: release
 release: ## Build the media as they are released: programs optimised as a whole; takes minutes more.
 	@$(MAKE) --no-print-directory iso PROFILE=release
+
+.PHONY: builder-image
+builder-image: binaries ## Build the container image of the builder into OUTPUT/builder-image, an OCI layout.
+	$(PROGRAMS)/iso-builder builder-image configs/builder/image.yaml -o $(OUTPUT)/builder-image
 
 .PHONY: lint
 lint: host ## Check the format and the lints.
@@ -162,10 +197,14 @@ COUNT := awk -v seconds=$$((SECONDS - start)) '/^test result/ { passed += $$4; f
 run: iso ## Boot the ISO in QEMU with an empty disk, for a person; the console is also on this terminal.
 	mkdir -p $(TARGET)/run
 	[ -e $(TARGET)/run/disk.qcow2 ] || qemu-img create -q -f qcow2 $(TARGET)/run/disk.qcow2 300G
+	[ -e $(TARGET)/run/variables.fd ] || cp $(OVMF)/OVMF_VARS_4M.fd $(TARGET)/run/variables.fd
 	iso=$$(ls $(OUTPUT)/*.iso | grep -v -e '-net-install\.iso$$' | head -n 1); \
 	display=none; [ -z "$${DISPLAY:-}$${WAYLAND_DISPLAY:-}" ] || display=gtk; \
 	qemu-system-x86_64 -machine q35 -accel $(ACCEL) -cpu max -m 4096 -smp 2 -vga std -display "$$display" \
-	  -drive "if=virtio,format=qcow2,file=$(TARGET)/run/disk.qcow2" -cdrom "$$iso" \
+	  -drive "if=pflash,format=raw,readonly=on,file=$(OVMF)/OVMF_CODE_4M.fd" \
+	  -drive "if=pflash,format=raw,file=$(TARGET)/run/variables.fd" \
+	  -drive "if=none,id=disk,format=qcow2,file=$(TARGET)/run/disk.qcow2" -device virtio-blk-pci,drive=disk,bootindex=1 \
+	  -drive "if=none,id=medium,media=cdrom,readonly=on,format=raw,file=$$iso" -device ide-cd,drive=medium,bootindex=2 \
 	  -nic user,model=virtio-net-pci,hostfwd=tcp:127.0.0.1:2222-:22 -serial mon:stdio
 
 # The part `cluster` runs the release of Kubernetes; `kubernetes-programs` builds another, in a quarter of an hour, and is only

@@ -207,6 +207,26 @@ fn cards_are_looked_for_before_networkmanager_starts() {
 }
 
 #[test]
+fn a_node_without_a_document_asks_and_offers_no_login() {
+    let system = overlay().join(UNITS[0]);
+    let text = |unit: &str| fs::read_to_string(system.join(unit)).unwrap();
+    let document = installer::node::paths::DOCUMENT;
+    assert!(text("nqrust-first-start.service").contains(&format!("\nConditionPathExists=!{document}\n")));
+    let defaults = installer::node::paths::DEFAULTS;
+    assert!(text("nqrust-first-start.service").contains(&format!("\nConditionPathExists={defaults}\n")));
+    for unit in ["getty@", "serial-getty@", "ssh"] {
+        let text = text(&format!("{unit}.service.d/10-nqrust.conf"));
+        assert!(text.contains(&format!("\nConditionPathExists={document}\n")), "{unit}: {text}");
+    }
+    for unit in ["nqrust-cards", "nqrust-ready"] {
+        let text = text(&format!("{unit}.service"));
+        assert!(text.contains(&format!("\nConditionPathExists={document}\n")), "{unit}: {text}");
+    }
+    let wanted = system.join("multi-user.target.wants/nqrust-first-start.service");
+    assert_eq!(fs::read_link(wanted).unwrap(), Path::new("../nqrust-first-start.service"));
+}
+
+#[test]
 fn systemd_is_asked_in_earnest() {
     if missing("systemd_is_asked_in_earnest") {
         return;

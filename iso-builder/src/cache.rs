@@ -10,10 +10,16 @@ mod record;
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::time::Instant;
 
 use anyhow::{Context, Result};
+use base::cancellation::{self, Cleanup};
 use base::digest::Digest;
+use base::failure::{Class, Classify};
 use base::files;
+use base::parallel::locked;
+use base::verbose;
 use nix::fcntl::{Flock, FlockArg};
 use serde::Serialize;
 
@@ -21,12 +27,32 @@ use self::record::{RECORD_FILE, StepRecord, mark_used, sound, survey};
 
 pub use prune::{Pruned, days_ago};
 
+/// The directory for what steps need while they work.
+const SCRATCH: &str = "scratch";
+/// That directory while a build that was cancelled removes it.
+const CANCELLED: &str = "scratch.cancelled";
+
 /// The cache of one user. Held exclusively: a second build with the same cache waits.
 #[derive(Debug)]
 pub struct Cache {
     root: PathBuf,
     downloads: PathBuf,
+    uses: Mutex<Vec<StepUse>>,
+    // Forgotten before the lock is given up.
+    _cleanup: Cleanup,
     _lock: Flock<File>,
+}
+
+/// How a build came to the outputs of a step.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct StepUse {
+    pub step: String,
+    /// Whether the outputs were there already.
+    pub cached: bool,
+    /// The time that it took, with the check of what was there.
+    pub seconds: f64,
+    /// Bytes of the outputs.
+    pub size: u64,
 }
 
 /// The identity of a step: what it is and everything that goes into it.
@@ -82,11 +108,11 @@ impl Cache {
     /// Opens the cache below `root`, made if absent; waits for another build that holds it.
     /// Downloads are kept in `downloads`, which may be shared by several caches.
     pub fn open(root: &Path, downloads: Option<&Path>, on_wait: impl FnOnce()) -> Result<Self> {
-        files::make_directory(&root.join("steps"), 0o755)?;
+        files::output_directory(&root.join("steps"), 0o755)?;
         let downloads = downloads.map_or_else(|| root.join("downloads"), Path::to_owned);
-        files::make_directory(&downloads, 0o755)?;
+        files::output_directory(&downloads, 0o755)?;
         let path = root.join("lock");
-        let open = || File::create(&path).with_context(|| format!("opening {}", path.display()));
+        let open = || File::create(&path).class(Class::DiskIo, || format!("opening {}", path.display()));
         let lock = match Flock::lock(open()?, FlockArg::LockExclusiveNonblock) {
             Ok(lock) => lock,
             Err(_) => {
@@ -98,9 +124,15 @@ impl Cache {
         };
         let root = root.canonicalize().with_context(|| format!("resolving {}", root.display()))?;
         let downloads = downloads.canonicalize()?;
-        let cache = Self { root, downloads, _lock: lock };
-        cache.sweep()?;
-        Ok(cache)
+        sweep(&root)?;
+        files::make_directory(&root.join(SCRATCH), 0o755)?;
+        let left = root.clone();
+        let _cleanup = cancellation::on_end(move || {
+            // Threads may be writing still. What is renamed they find no more.
+            let _ = fs::rename(left.join(SCRATCH), left.join(CANCELLED));
+            let _ = sweep(&left);
+        });
+        Ok(Self { root, downloads, uses: Mutex::default(), _cleanup, _lock: lock })
     }
 
     /// Where downloads are kept; the file names are digests.
@@ -112,7 +144,7 @@ impl Cache {
     /// Where steps may keep trees while they work. Emptied when the cache is opened.
     #[must_use]
     pub fn scratch(&self) -> PathBuf {
-        self.root.join("scratch")
+        self.root.join(SCRATCH)
     }
 
     /// The directory of records about outputs that lie outside the cache.
@@ -123,6 +155,29 @@ impl Cache {
 
     /// Returns the outputs of the step `key`, from the cache or by doing `work`, which is given an empty directory.
     pub fn step(&self, key: &StepKey, work: impl FnOnce(&Path) -> Result<()>) -> Result<StepOutputs> {
+        let begun = Instant::now();
+        let outputs = self.cached_or_made(key, work)?;
+        verbose::tell(key.name, || {
+            let how = if outputs.fresh { "made" } else { "from the cache" };
+            format!("{}: {how}, {}", key.name, outputs.directory.display())
+        });
+        let used = StepUse {
+            step: key.name.to_owned(),
+            cached: !outputs.fresh,
+            seconds: begun.elapsed().as_secs_f64(),
+            size: outputs.record.files.iter().map(|file| file.size).sum(),
+        };
+        locked(&self.uses).push(used);
+        Ok(outputs)
+    }
+
+    /// The steps that were asked for since the cache was opened, in the order of their ends.
+    #[must_use]
+    pub fn uses(&self) -> Vec<StepUse> {
+        locked(&self.uses).clone()
+    }
+
+    fn cached_or_made(&self, key: &StepKey, work: impl FnOnce(&Path) -> Result<()>) -> Result<StepOutputs> {
         let digest = key.digest()?.to_string();
         let directory = self.root.join("steps").join(format!("{}-{}", key.name, &digest[..24]));
         if let Some(record) = sound(&directory)? {
@@ -140,19 +195,20 @@ impl Cache {
             .with_context(|| format!("moving {} into place", directory.display()))?;
         Ok(StepOutputs { directory, record, fresh: true })
     }
+}
 
-    /// Removes what an interrupted build left behind.
-    fn sweep(&self) -> Result<()> {
-        crate::namespaces::remove_tree(&self.scratch())?;
-        files::make_directory(&self.scratch(), 0o755)?;
-        for entry in fs::read_dir(self.root.join("steps"))? {
-            let path = entry?.path();
-            if path.extension().is_some_and(|extension| extension == "new") {
-                remove(&path)?;
-            }
-        }
-        Ok(())
+/// Removes what an interrupted build left behind in the cache at `root`.
+fn sweep(root: &Path) -> Result<()> {
+    for scratch in [SCRATCH, CANCELLED] {
+        crate::namespaces::remove_tree(&root.join(scratch))?;
     }
+    for entry in fs::read_dir(root.join("steps"))? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "new") {
+            remove(&path)?;
+        }
+    }
+    Ok(())
 }
 
 fn remove(directory: &Path) -> Result<()> {
@@ -190,6 +246,8 @@ mod tests {
         fs::write(first.path("file"), "x").unwrap();
         let again = build(&cache, "a", &mut done);
         assert_eq!((done, fs::read(again.path("file")).unwrap()), (3, b"a".to_vec()));
+        let uses: Vec<_> = cache.uses().iter().map(|used| (used.cached, used.size)).collect();
+        assert_eq!(uses, [(false, 1), (true, 1), (false, 1), (false, 1)]);
     }
 
     #[test]

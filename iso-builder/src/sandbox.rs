@@ -1,8 +1,8 @@
 //! Work that must see itself as root: unpacking trees with foreign owners, chroot, bind mounts.
 //!
 //! The builder starts itself again, through util-linux's `unshare`, as the hidden command `step`. Run by root,
-//! the child has mount and process namespaces of its own. Run by an ordinary user it has a user namespace too,
-//! in which the user is root and the user's range of `/etc/subuid` stands for the other owners. Either
+//! the child has mount and process namespaces of its own. Run by an ordinary user, or by root of a container, it has a user
+//! namespace too, in which the user is root and the user's range of `/etc/subuid` stands for the other owners. Either
 //! way the child sees the same owners, so it makes the same bytes; and nothing it mounts outlives it.
 
 use std::ffi::OsString;
@@ -11,13 +11,15 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
+use base::cancellation;
 use base::failure::{Class, Failure};
 
-use crate::namespaces::unshare;
+use crate::namespaces::{refused, unshare};
 use crate::steps::{StepOutcome, StepRequest};
 
 /// Carries out `request` in a child; `scratch` is a directory on the disk that the work goes to.
 pub fn run(request: &StepRequest, scratch: &Path) -> Result<()> {
+    cancellation::check()?;
     let file = tempfile::NamedTempFile::new_in(scratch).context("making a file for the request")?;
     fs::write(file.path(), serde_json::to_vec(request)?)?;
     let outcome = tempfile::NamedTempFile::new_in(scratch).context("making a file for the outcome")?;
@@ -36,7 +38,7 @@ pub fn run(request: &StepRequest, scratch: &Path) -> Result<()> {
         fs::read(outcome.path()).ok().and_then(|bytes| serde_json::from_slice::<StepOutcome>(&bytes).ok());
     Err(match told {
         Some(outcome) => outcome.into_failure(scratch),
-        None => refused(&String::from_utf8_lossy(&output.stderr)),
+        None => refused(&output.stderr),
     }
     .into())
 }
@@ -66,14 +68,4 @@ fn with_system_directories(mut path: OsString) -> OsString {
         path.push(directory);
     }
     path
-}
-
-fn refused(stderr: &str) -> Failure {
-    let stderr = stderr.trim();
-    let failure =
-        Failure::new(Class::Hardware, "entering namespaces of its own").because(anyhow::anyhow!("{stderr}"));
-    failure.hint(
-        "As an ordinary user the build needs the package uidmap, a range for the user in /etc/subuid and \
-         /etc/subgid, and a kernel that lets users make user namespaces. It also works as root.",
-    )
 }

@@ -217,7 +217,7 @@ impl Server {
         let mut command = Command::new("sh");
         command.args(["-c", &format!("ulimit -S -n {FILES}; exec \"$@\""), "sh"]);
         command
-            .args([env!("CARGO_BIN_EXE_iso-builder"), "serve", "--progress", "plain", "--nodes"])
+            .args([env!("CARGO_BIN_EXE_iso-builder"), "serve", "--progress", "plain", "--configs"])
             .arg(nodes);
         command.arg("--state").arg(directory.join("state"));
         command.args(["--listen", &address.to_string()]).arg(medium_directory);

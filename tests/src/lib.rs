@@ -5,7 +5,9 @@
 
 pub mod artifacts;
 pub mod builder;
+pub mod ci_page;
 pub mod console;
+pub mod containers;
 pub mod deadline;
 pub mod disk;
 pub mod distribution;

@@ -65,7 +65,7 @@ impl Server {
         let mut words = enter;
         words.extend([text(&paths::iso_builder()?)?, "serve".into(), text(medium)?]);
         words.extend(["--progress".into(), "plain".into(), "--listen".into(), listen.to_string()]);
-        words.extend(["--nodes".into(), text(nodes)?, "--state".into(), text(state)?]);
+        words.extend(["--configs".into(), text(nodes)?, "--state".into(), text(state)?]);
         words.extend(further.iter().map(|&word| word.to_owned()));
         let (state, log) = (state.to_owned(), log.to_owned());
         let mut server = Self { words, listen, state, log, running: None };

@@ -168,6 +168,11 @@ pub fn collect_logs(ssh: &Ssh, artifacts: &Artifacts, boot: &str) -> Result<()> 
         bail!("the logs in {INSTALL_LOGS} do not tell that the install was committed");
     }
     artifacts.append(&format!("{boot}-install-logs.txt"), &install)?;
+    collect_journal(ssh, artifacts, boot)
+}
+
+/// Keeps the journal of a node that nobody has installed.
+pub fn collect_journal(ssh: &Ssh, artifacts: &Artifacts, boot: &str) -> Result<()> {
     let journal = ssh.run("sudo -n journalctl --boot --no-pager")?;
     artifacts.append(&format!("{boot}-journal.txt"), &journal)
 }

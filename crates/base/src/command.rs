@@ -12,6 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::failure::{Class, Failure};
+use crate::verbose;
 
 /// How much of standard error an error message carries, in bytes.
 pub(crate) const STDERR_TAIL: usize = 2048;
@@ -128,7 +129,8 @@ impl Runner for SystemRunner {
         let feeder = feed(child.stdin.take(), invocation.stdin.clone());
         let stdout = collect(child.stdout.take(), invocation.output);
         let stderr = drain(child.stderr.take(), STDERR_TAIL);
-        let deadline = Instant::now() + invocation.limit;
+        let begun = Instant::now();
+        let deadline = begun + invocation.limit;
         let status = loop {
             if let Some(status) = child.try_wait()? {
                 break Some(status);
@@ -140,6 +142,10 @@ impl Runner for SystemRunner {
             }
             thread::sleep(Duration::from_millis(5));
         };
+        verbose::tell(&name, || {
+            let ended = status.map_or("stopped".to_owned(), |status| status.to_string());
+            format!("{}: {ended}, {:.1} s", invocation.display(), begun.elapsed().as_secs_f64())
+        });
         let _ = feeder.join();
         let read = stdout.join().map_err(|_| anyhow::anyhow!("reading what {name} printed ended early"))?;
         let Some(stdout) = read else {

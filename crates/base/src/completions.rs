@@ -18,6 +18,21 @@ pub fn script(command: &Command, shell: Shell) -> String {
     }
 }
 
+/// The commands that the help of `command` shows, with those above them: `network show`. Those that only hold others are not among them.
+#[must_use]
+pub fn commands(command: &Command) -> Vec<String> {
+    let mut all = Vec::new();
+    for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
+        let name = below.get_name();
+        let further = commands(below);
+        if further.is_empty() {
+            all.push(name.to_owned());
+        }
+        all.extend(further.into_iter().map(|rest| format!("{name} {rest}")));
+    }
+    all
+}
+
 /// The command without its hidden subcommands, at every level.
 fn shown(command: &Command) -> Command {
     let visible = command.get_subcommands().filter(|below| !below.is_hide_set()).map(shown);
@@ -77,6 +92,11 @@ mod tests {
         let said = Process::new(&name).args(["-c", &ask]).output().unwrap();
         assert!(said.status.success(), "{name}: {}", String::from_utf8_lossy(&said.stderr));
         Some(String::from_utf8_lossy(&said.stdout).into_owned())
+    }
+
+    #[test]
+    fn visible_commands_have_their_whole_names() {
+        assert_eq!(commands(&program()), ["build", "net-work set-up"]);
     }
 
     #[test]

@@ -2,11 +2,14 @@
 //!
 //! Inside the library errors are `anyhow::Error`s whose context says what was being done. Where a case has a
 //! class of its own (the exit codes of the command line) or a next step to suggest, it is a [`Failure`].
-//! [`report`] prints any error in the one form that users see.
+//! [`render`] gives any error the one form that people see, [`document`] the one for programs.
 
 use std::error::Error;
 use std::fmt;
-use std::io::Write;
+
+use clap::builder::Styles;
+use serde::Serialize;
+use serde_json::{Value, json};
 
 /// The kind of a failure. The discriminant is the exit code of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
@@ -38,12 +41,14 @@ impl Class {
         self as u8
     }
 
-    /// The class that has this exit code; [`Class::Unexpected`] for any other number.
+    /// The class that has this exit code; [`Class::Unexpected`] for any other number. Of the codes of signals, which are
+    /// [`Class::Cancelled`], the command line gives the one of the signal that came.
     #[must_use]
     pub fn from_exit_code(code: u8) -> Self {
         let all = [Self::Invalid, Self::Hardware, Self::Verification, Self::Network, Self::DiskIo];
         let mut all = all.into_iter().chain([Self::Join, Self::Cancelled]);
-        all.find(|class| class.exit_code() == code).unwrap_or(Self::Unexpected)
+        let signal = (129..=143).contains(&code).then_some(Self::Cancelled);
+        all.find(|class| class.exit_code() == code).or(signal).unwrap_or(Self::Unexpected)
     }
 }
 
@@ -53,19 +58,28 @@ pub struct Failure {
     class: Class,
     what: String,
     hint: Option<String>,
+    places: Vec<Value>,
     source: Option<Box<dyn Error + Send + Sync>>,
 }
 
 impl Failure {
     /// A failure of `class`; `what` names the operation and the thing it was done to.
     pub fn new(class: Class, what: impl Into<String>) -> Self {
-        Self { class, what: what.into(), hint: None, source: None }
+        Self { class, what: what.into(), hint: None, places: Vec::new(), source: None }
     }
 
     /// Adds the next step for the user, a whole sentence.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
+        self
+    }
+
+    /// Says at which places of a text what is wrong, for programs; the first line of `what` is then what it is about as a
+    /// whole.
+    #[must_use]
+    pub fn places(mut self, places: impl IntoIterator<Item = impl Serialize>) -> Self {
+        self.places = places.into_iter().filter_map(|place| serde_json::to_value(place).ok()).collect();
         self
     }
 
@@ -108,7 +122,7 @@ impl<T, E: Into<anyhow::Error>> Classify<T> for Result<T, E> {
             let class = innermost(&error).map_or(class, Failure::class);
             // As the type that it is, so that a failure which it carries is found again.
             let source = error.reallocate_into_boxed_dyn_error_without_backtrace();
-            Failure { class, what: what(), hint: None, source: Some(source) }.into()
+            Failure { class, what: what(), hint: None, places: Vec::new(), source: Some(source) }.into()
         })
     }
 }
@@ -170,18 +184,40 @@ pub fn causes(error: &anyhow::Error) -> Vec<String> {
 /// The error as text: what failed, why, what next.
 #[must_use]
 pub fn render(error: &anyhow::Error) -> String {
-    let mut text = format!("error: {}\n", causes(error).join("\n  because: "));
+    render_in(error, &Styles::plain())
+}
+
+/// The error as text, in the styles that usage errors of the command line have.
+#[must_use]
+pub fn render_in(error: &anyhow::Error, styles: &Styles) -> String {
+    let (wrong, right) = (styles.get_error(), styles.get_valid());
+    let mut text = format!("{wrong}error:{wrong:#} {}\n", causes(error).join("\n  because: "));
     for hint in hints(error) {
-        text.push_str(&format!("  next: {hint}\n"));
+        text.push_str(&format!("  {right}next:{right:#} {hint}\n"));
     }
     text
 }
 
-/// Prints the error to `out` and returns the exit code that belongs to it.
-pub fn report(error: &anyhow::Error, out: &mut dyn Write) -> u8 {
-    // Nobody is left to tell when standard error itself is gone.
-    let _ = out.write_all(render(error).as_bytes());
-    class_of(error).exit_code()
+/// The error as a document for programs: `{"error": {...}}`. `docs/output.md` tells the fields.
+#[must_use]
+pub fn document(error: &anyhow::Error, exit_code: u8) -> Value {
+    let places: Vec<_> = error.chain().filter_map(as_failure).flat_map(|failure| &failure.places).collect();
+    // The places are in the text too, for people.
+    let brief = |text: String| match text.split_once('\n') {
+        Some((first, _)) if !places.is_empty() => first.to_owned(),
+        _ => text,
+    };
+    let mut told = causes(error).into_iter().map(brief);
+    let message = told.next().unwrap_or_default();
+    let hints: Vec<_> = hints(error).collect();
+    json!({ "error": {
+        "class": class_of(error),
+        "exit_code": exit_code,
+        "message": message,
+        "causes": told.collect::<Vec<_>>(),
+        "hint": (!hints.is_empty()).then(|| hints.join(" ")),
+        "places": places,
+    }})
 }
 
 #[cfg(test)]
@@ -213,6 +249,39 @@ mod tests {
             text,
             "error: planning the install\n  because: no disk fits\n  because: /dev/sda is too small\n  next: Choose another disk.\n"
         );
+    }
+
+    #[test]
+    fn a_document_has_the_parts_of_a_report_and_the_places_of_mistakes_one_by_one() {
+        let places = [json!({ "file": "a.yaml", "line": 3 })];
+        let error = Failure::new(Class::Invalid, "a.yaml has a mistake\na.yaml:3:1: unknown key")
+            .because(anyhow::anyhow!("a.yaml:3:1: unknown key"))
+            .places(&places)
+            .hint("Correct it.");
+        let error = anyhow::Error::from(error).context("reading the definition");
+        assert_eq!(
+            document(&error, 2),
+            json!({ "error": {
+                "class": "invalid",
+                "exit_code": 2,
+                "message": "reading the definition",
+                "causes": ["a.yaml has a mistake"],
+                "hint": "Correct it.",
+                "places": places,
+            }})
+        );
+        let bare = document(&anyhow::anyhow!("two\nlines"), 1);
+        assert_eq!(bare["error"]["message"], "two\nlines");
+        assert_eq!((&bare["error"]["hint"], &bare["error"]["places"]), (&Value::Null, &json!([])));
+    }
+
+    #[test]
+    fn only_the_words_that_lead_are_styled() {
+        let error =
+            anyhow::Error::from(Failure::new(Class::Hardware, "no disk fits").hint("Choose another."));
+        let text = render_in(&error, &Styles::styled());
+        assert!(text.starts_with("\u{1b}[") && text.contains("error:\u{1b}[0m no disk fits\n"), "{text:?}");
+        assert!(text.contains("next:\u{1b}[0m Choose another.\n"), "{text:?}");
     }
 
     #[test]

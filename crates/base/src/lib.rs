@@ -1,5 +1,6 @@
 //! The ground floor: what every other crate stands on, and what knows nothing of installing or of media.
 
+pub mod cancellation;
 pub mod command;
 pub mod completions;
 pub mod containerd;
@@ -7,8 +8,10 @@ pub mod digest;
 pub mod encode;
 pub mod failure;
 pub mod files;
+pub mod manual;
 pub mod parallel;
 pub mod percent;
 pub mod program;
 pub mod progress;
 pub mod size;
+pub mod verbose;

@@ -1,15 +1,30 @@
 //! What every command of both programs gets: how to print, where progress goes, and how the program ends.
 //!
-//! The command lines of both programs make one [`Context`] and hand it down; whoever has something for standard output
-//! calls [`print()`].
+//! The command lines of both programs are parsed here ([`parse`]), which gives them the options that all commands have
+//! ([`GlobalOptions`]); these make one [`Context`], which is handed down. Whoever has something for standard output calls
+//! [`print()`], and with `--format json` prints one document only. [`Context::conclude`] ends the program.
 
-use std::io::Write;
+use std::ffi::OsString;
+use std::fs::OpenOptions;
+use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Result;
-use clap::ValueEnum;
+use clap::builder::Styles;
+use clap::error::{ContextKind, ContextValue};
+use clap::{Args, Command, CommandFactory, FromArgMatches, ValueEnum};
+use serde::Serialize;
+use serde_json::json;
 
-use crate::failure;
-use crate::progress::Progress;
+use crate::cancellation::{self, EndRequest, Farewell};
+use crate::failure::{self, Class, Failure};
+use crate::progress::json::JsonLines;
+use crate::progress::{Progress, ProgressStyle, Sink};
+use crate::verbose;
+
+/// Whether something was printed to standard output.
+static PRINTED: AtomicBool = AtomicBool::new(false);
 
 /// The format of what is printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -17,8 +32,29 @@ pub enum Format {
     /// For people.
     #[default]
     Text,
-    /// For programs.
+    /// For programs: one JSON document on standard output, errors included.
     Json,
+}
+
+/// The options of every command.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Options of every command")]
+pub struct GlobalOptions {
+    /// The format of results and errors on standard output.
+    #[arg(long, global = true, value_enum, default_value_t)]
+    pub format: Format,
+    /// How to show progress on standard error.
+    #[arg(long, global = true, value_enum, default_value_t)]
+    pub progress: ProgressStyle,
+    /// Write the progress there as JSON lines: to a file, a FIFO, or /dev/fd/N.
+    #[arg(long, global = true, value_name = "FILE")]
+    pub progress_file: Option<PathBuf>,
+    /// Show no progress, only results and errors.
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    pub quiet: bool,
+    /// Show more: programs that are started, what comes from the cache, attempts at downloads.
+    #[arg(short, long, global = true)]
+    pub verbose: bool,
 }
 
 /// What every command gets.
@@ -27,26 +63,288 @@ pub struct Context {
     /// The format of what is printed.
     pub format: Format,
     pub progress: Progress,
+    /// Whether standard error has only JSON.
+    pub(crate) machine: bool,
 }
 
-impl Context {
-    /// Ends a command: the last event of its progress, the report of a failure. Returns the exit code.
-    #[must_use]
-    pub fn conclude(&self, result: Result<()>) -> u8 {
-        self.progress.conclude(result.as_ref().err().map_or(0, |error| failure::class_of(error).exit_code()));
-        match result {
-            Ok(()) => 0,
-            Err(error) => failure::report(&error, &mut std::io::stderr()),
+/// Parses the arguments of this process. For a mistake in them, and for help and version, which are printed here, the
+/// result is the exit code.
+pub fn parse<P: CommandFactory + FromArgMatches>() -> Result<P, u8> {
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    let mut command = told_once(P::command());
+    let parsed = command.try_get_matches_from_mut(&arguments);
+    parsed.and_then(|matches| P::from_arg_matches(&matches)).map_err(|error| {
+        if error.use_stderr() && wants_json(&arguments) {
+            let _ = print_document(&failure::document(&usage(&error).into(), Class::Invalid.exit_code()));
+        }
+        let _ = error.print();
+        if error.use_stderr() { Class::Invalid.exit_code() } else { 0 }
+    })
+}
+
+/// The command with the options of every command in its own help only; the help of its subcommands leads there.
+#[must_use]
+pub fn told_once(command: Command) -> Command {
+    let hidden: Vec<_> = GlobalOptions::augment_args(Command::new(""))
+        .get_arguments()
+        .filter(|argument| argument.is_global_set())
+        .map(|argument| argument.clone().hide(true))
+        .collect();
+    let told = format!(
+        "Options of every command (--format, --quiet and others): see `{} --help`.",
+        command.get_name()
+    );
+    command.mut_subcommands(|below| hide_global(below, &hidden, &told))
+}
+
+fn hide_global(command: Command, hidden: &[clap::Arg], told: &str) -> Command {
+    let after = match command.get_after_help() {
+        Some(own) => format!("{own}\n\n{told}"),
+        None => told.to_owned(),
+    };
+    command.args(hidden).after_help(after).mut_subcommands(|below| hide_global(below, hidden, told))
+}
+
+/// Whether arguments that could not be parsed ask for JSON.
+fn wants_json(arguments: &[OsString]) -> bool {
+    let words: Vec<_> =
+        arguments.iter().map(|word| word.to_string_lossy()).take_while(|word| word != "--").collect();
+    words.iter().any(|word| word == "--format=json")
+        || words.windows(2).any(|two| two == ["--format", "json"])
+}
+
+/// The mistake in the arguments as a failure: clap's text is made for terminals.
+fn usage(error: &clap::Error) -> Failure {
+    let text = error.render().to_string();
+    let first = text.split("\n\n").next().unwrap_or_default();
+    let words: Vec<_> = first.strip_prefix("error: ").unwrap_or(first).split_whitespace().collect();
+    let what = words.join(" ");
+    let suggested = error.context().find_map(|(kind, value)| match (kind, value) {
+        (
+            ContextKind::SuggestedArg | ContextKind::SuggestedSubcommand | ContextKind::SuggestedValue,
+            ContextValue::String(word),
+        ) => Some(format!("Did you mean {word}?")),
+        (
+            ContextKind::SuggestedArg | ContextKind::SuggestedSubcommand | ContextKind::SuggestedValue,
+            ContextValue::Strings(words),
+        ) => Some(format!("Did you mean {}?", words.first()?)),
+        _ => None,
+    });
+    Failure::new(Class::Invalid, what).hint(suggested.unwrap_or_else(|| "See --help.".to_owned()))
+}
+
+impl GlobalOptions {
+    /// Makes the context of a command, and has signals end this process as [`cancellation`] says. An option that cannot be
+    /// kept is reported; the result is then the exit code.
+    pub fn begin(&self) -> Result<Context, u8> {
+        let file = self.progress_file.as_ref().map(|path| {
+            // A FIFO has no length to cut, and a descriptor may have been written to already.
+            OpenOptions::new().write(true).create(true).truncate(true).open(path).map_err(|error| {
+                let failure =
+                    Failure::new(Class::Invalid, format!("opening the progress file {}", path.display()));
+                failure.because(error).hint("Name a file, a FIFO or /dev/fd/N for --progress-file.")
+            })
+        });
+        let alone = self.progress == ProgressStyle::Json;
+        let machine = alone && file.is_none() && self.format == Format::Json;
+        let mut sinks: Vec<Box<dyn Sink>> = Vec::new();
+        if !(self.quiet || alone && file.is_some()) {
+            sinks.push(self.progress.sink());
+        }
+        let context = |sinks| Context { format: self.format, progress: Progress::new(sinks), machine };
+        match file {
+            Some(Err(failure)) => return Err(context(Vec::new()).conclude(Err(failure.into()))),
+            Some(Ok(file)) => sinks.push(Box::new(JsonLines::new(file))),
+            None => {}
+        }
+        let context = context(sinks);
+        if self.verbose && !self.quiet {
+            verbose::show_on(&context.progress);
+        }
+        let farewell = context.sharing();
+        match cancellation::watch(farewell) {
+            Ok(()) => Ok(context),
+            Err(error) => Err(context.conclude(Err(error.into()))),
         }
     }
 }
 
+impl Context {
+    /// A context for `format` that shows no progress.
+    #[must_use]
+    pub fn silent(format: Format) -> Self {
+        Self { format, progress: Progress::silent(), machine: false }
+    }
+
+    /// Prints a result in the format that was asked for.
+    pub fn show(&self, result: &impl Serialize, text: impl FnOnce() -> String) -> Result<()> {
+        match self.format {
+            Format::Text => print(&text()),
+            Format::Json => print(&serde_json::to_string_pretty(result)?),
+        }
+    }
+
+    /// Tells a line of work that goes on: on standard output, or with `--format json`, which leaves that to the result, as
+    /// progress of `step`. A reader that has gone away changes nothing.
+    pub fn tell(&self, step: &str, line: &str) {
+        match self.format {
+            Format::Text => drop(print(line)),
+            Format::Json => self.progress.note(step, line),
+        }
+    }
+
+    fn sharing(&self) -> Self {
+        Self { format: self.format, progress: self.progress.clone(), machine: self.machine }
+    }
+
+    /// Ends a command: the last event of its progress, the report of a failure. Returns the exit code. Where a signal is
+    /// ending the process, it does not return.
+    #[must_use]
+    pub fn conclude(&self, result: Result<()>) -> u8 {
+        cancellation::give_way();
+        let code = result.as_ref().err().map_or(0, |error| cancellation::exit_code(failure::class_of(error)));
+        self.progress.conclude(code);
+        let told = match result {
+            Ok(()) if self.format == Format::Json && !PRINTED.load(Ordering::SeqCst) => {
+                print_document(&json!({ "result": "done" }))
+            }
+            Ok(()) => Ok(()),
+            Err(error) => {
+                self.report(&error, code);
+                return code;
+            }
+        };
+        match told {
+            Ok(()) => code,
+            Err(error) => {
+                self.report(&error, Class::Unexpected.exit_code());
+                Class::Unexpected.exit_code()
+            }
+        }
+    }
+
+    /// Prints a failure: for people to standard error, and for programs to standard output, unless that has a result
+    /// already, which says what failed.
+    fn report(&self, error: &anyhow::Error, code: u8) {
+        if self.format == Format::Json && !PRINTED.load(Ordering::SeqCst) {
+            let _ = print_document(&failure::document(error, code));
+        }
+        if !self.machine {
+            to_standard_error(&failure::render_in(error, &Styles::styled()));
+        }
+    }
+}
+
+impl Farewell for Context {
+    fn begin(&mut self, request: EndRequest) {
+        self.progress.conclude(request.exit_code());
+        self.progress.close();
+        if !self.machine {
+            // A terminal has just shown ^C.
+            let line = if io::stderr().is_terminal() { "\n" } else { "" };
+            to_standard_error(&format!("{line}cancelled by {request}; cleaning up\n"));
+        }
+    }
+
+    fn end(&mut self, request: EndRequest) {
+        if self.format == Format::Json && !PRINTED.load(Ordering::SeqCst) {
+            let failure = Failure::new(Class::Cancelled, format!("cancelled by {request}"));
+            let _ = print_document(&failure::document(&failure.into(), request.exit_code()));
+        }
+    }
+}
+
+/// Styles are left out where standard error is no terminal that shows them, or `NO_COLOR` is set, as clap does. Nobody is
+/// left to tell when standard error itself is gone.
+fn to_standard_error(text: &str) {
+    let _ = anstream::stderr().write_all(text.as_bytes());
+}
+
+fn print_document(document: &serde_json::Value) -> Result<()> {
+    print(&serde_json::to_string_pretty(document)?)
+}
+
 /// Prints text to standard output with a final newline. A reader that has gone away is not an error.
 pub fn print(text: &str) -> Result<()> {
-    let mut out = std::io::stdout();
+    PRINTED.store(true, Ordering::SeqCst);
+    let mut out = io::stdout();
     let result = out.write_all(text.trim_end().as_bytes()).and_then(|()| out.write_all(b"\n"));
     match result {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::{Parser, Subcommand};
+
+    #[derive(Debug, Parser)]
+    #[command(name = "sample")]
+    struct Sample {
+        #[command(flatten)]
+        global: GlobalOptions,
+        #[command(subcommand)]
+        command: SampleCommand,
+    }
+
+    #[derive(Debug, Subcommand)]
+    enum SampleCommand {
+        /// Makes.
+        #[command(after_help = "Examples: none.")]
+        Make {
+            #[arg(long)]
+            colour: Option<String>,
+        },
+        Net {
+            #[command(subcommand)]
+            command: NetCommand,
+        },
+    }
+
+    #[derive(Debug, Subcommand)]
+    enum NetCommand {
+        Show,
+    }
+
+    fn parsed(words: &str) -> Result<Sample, clap::Error> {
+        let matches = told_once(Sample::command()).try_get_matches_from(words.split(' '))?;
+        Sample::from_arg_matches(&matches)
+    }
+
+    #[test]
+    fn options_of_every_command_are_taken_anywhere_and_told_at_the_top_only() {
+        told_once(Sample::command()).debug_assert();
+        for words in [
+            "sample --format json -v net show",
+            "sample net --format json show -v",
+            "sample net show -v --format json",
+        ] {
+            let sample = parsed(words).unwrap();
+            assert!(sample.global.format == Format::Json && sample.global.verbose, "{words}: {sample:?}");
+        }
+        let help = |words: &str| parsed(words).unwrap_err().to_string();
+        assert!(help("sample --help").contains("--progress-file"));
+        for words in ["sample make --help", "sample net show --help", "sample net --help"] {
+            let help = help(words);
+            assert!(
+                !help.contains("--progress-file") && help.contains("see `sample --help`"),
+                "{words}: {help}"
+            );
+        }
+        assert!(help("sample make --help").contains("Examples: none.\n\nOptions of every command"));
+    }
+
+    #[test]
+    fn a_mistake_in_the_arguments_is_a_failure_with_a_hint() {
+        let told = |words: &str| failure::document(&usage(&parsed(words).unwrap_err()).into(), 2);
+        let told = told("sample make --color x")["error"].clone();
+        assert_eq!((&told["class"], &told["hint"]), (&json!("invalid"), &json!("Did you mean --colour?")));
+        assert_eq!(told["message"], "unexpected argument '--color' found");
+        assert!(!usage(&parsed("sample").unwrap_err()).to_string().contains('\n'));
+        let words = |line: &str| line.split(' ').map(OsString::from).collect::<Vec<_>>();
+        assert!(wants_json(&words("x --format json --color")) && wants_json(&words("x --format=json")));
+        assert!(!wants_json(&words("x --format text")) && !wants_json(&words("x -- --format json")));
     }
 }

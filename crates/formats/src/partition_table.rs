@@ -1,7 +1,10 @@
 //! GUID partition tables as they are on a disk, each of the two copies judged alone (UEFI 2.10, 5.3).
 //!
 //! The kernel shows no partitions of a disk whose first copy is damaged, as a power cut in the middle of a write
-//! leaves it. Here such a disk still tells what it held. Nothing is written here.
+//! leaves it. Here such a disk still tells what it held. Nothing is written here; [`growth`] tells what to write where a
+//! disk has become larger.
+
+pub mod growth;
 
 use std::io;
 

@@ -3,4 +3,6 @@
 pub mod customization;
 pub mod iso;
 pub mod opened;
+pub mod output;
+pub mod served;
 pub mod sources;

@@ -7,5 +7,6 @@ pub mod cluster_file;
 pub mod config;
 pub mod fleet;
 pub mod machine;
+pub mod machine_documents;
 pub mod os_image;
 pub mod release;

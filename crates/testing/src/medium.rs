@@ -7,6 +7,7 @@ use base::digest::Digest;
 use medium::customization::{FILE, GRUB_FILE, area, argument};
 use model::release::{Containerd, FORMAT, Image, MediumKind, Payload, Purpose, Release};
 
+use crate::http::{Answer, Fake};
 use crate::xorriso::make_iso;
 
 /// A medium that is being made.
@@ -108,6 +109,18 @@ impl SampleMedium {
         let path = self.directory.path().join("medium.iso");
         make_iso(&self.tree(), &path);
         path
+    }
+
+    /// A server that has the tree as it is at any time below `/tree/`, and the ISO of the tree as it is now under any other path.
+    pub fn served(&self) -> Fake {
+        let (tree, iso) = (self.tree(), fs::read(self.iso()).unwrap());
+        Fake::start(move |request| match request.path.strip_prefix("/tree/") {
+            None => Answer::range(&iso, request),
+            Some(path) => match fs::read(tree.join(path)) {
+                Ok(content) => Answer::range(&content, request),
+                Err(_) => Answer::new(404, b""),
+            },
+        })
     }
 }
 

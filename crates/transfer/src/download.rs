@@ -28,4 +28,4 @@ pub use client::client;
 pub use document::{BodyError, TooLarge, body};
 pub use downloader::{Authoriser, Downloader};
 pub use resume::Download;
-pub use retry::{Attempts, Passing, RetryPolicy};
+pub use retry::{Attempts, Passing, RetryPolicy, try_once};

@@ -1,6 +1,6 @@
 //! Turning the node document into files, for `installer apply`; on a running node with advice on what waits for its next boot.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
@@ -9,14 +9,22 @@ use crate::node::network_trial::run as trial;
 use crate::node::nic_setup;
 use crate::node::paths::DOCUMENT;
 use base::command::SystemRunner;
+use base::failure::{Class, Failure};
 use base::program::{Context, Format, print};
 
-/// Applies the document `config` to the files below `root`, and prints what was done.
-pub(crate) fn apply_document(config: &Path, root: &Path, context: &Context) -> Result<()> {
+/// Applies the document `config`, or that of the node at `root`, to the files below `root`, and prints what was done.
+pub(crate) fn apply_document(config: Option<PathBuf>, root: &Path, context: &Context) -> Result<()> {
+    let config = &config.unwrap_or_else(|| root.join(DOCUMENT.trim_start_matches('/')));
+    if !root.join(ACCOUNTS).is_file() {
+        let what = format!("{} is not the root of a system: it has no {ACCOUNTS}", root.display());
+        let hint =
+            "Name the root of a node with --root, for instance where its OS image and its /oem are mounted.";
+        return Err(Failure::new(Class::Invalid, what).hint(hint).into());
+    }
     // A trial ends with the files as they were; files written meanwhile would be lost or left behind.
     trial::refuse_during(root)?;
     let running = root == Path::new("/");
-    let outcome = if running && config == Path::new(DOCUMENT) {
+    let outcome = if running && config.as_path() == Path::new(DOCUMENT) {
         nic_setup::apply_running(config, root, &SystemRunner)?
     } else {
         apply::apply(config, root)?
@@ -26,6 +34,9 @@ pub(crate) fn apply_document(config: &Path, root: &Path, context: &Context) -> R
         Format::Text => print(&tell(&outcome, running)),
     }
 }
+
+/// The accounts of a system, to which those of its node are added.
+const ACCOUNTS: &str = "etc/passwd";
 
 /// What was done, and on a running node what is still to do.
 fn tell(outcome: &ApplyOutcome, running: bool) -> String {

@@ -7,10 +7,10 @@ use anyhow::Result;
 use crate::node::boot::{self, BootRoots};
 use crate::node::mount::SystemMounter;
 use base::files;
-use base::program::print;
+use base::program::Context;
 
 /// Mounts the node below `root`, the root of the new system, and prints what was done.
-pub(crate) fn boot_node(root: &Path) -> Result<()> {
+pub(crate) fn boot_node(root: &Path, context: &Context) -> Result<()> {
     let cmdline = files::read_text(Path::new("/proc/cmdline"))?;
     let places = BootRoots { root, run: Path::new("/run") };
     let text = match boot::boot(&places, &cmdline, &mut SystemMounter)? {
@@ -23,5 +23,6 @@ pub(crate) fn boot_node(root: &Path) -> Result<()> {
         }
         None => "Not an installed system: nothing to mount.".to_owned(),
     };
-    print(&text)
+    context.tell("boot", &text);
+    Ok(())
 }

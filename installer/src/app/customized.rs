@@ -92,7 +92,7 @@ fn reading(source: &dyn PayloadSource) -> String {
 mod tests {
     use super::*;
     use base::failure::{class_of, render};
-    use medium::sources::{HttpMedium, LocalMedium};
+    use medium::sources::{HttpMedium, LocalMedium, RetryPolicy};
     use model::config::Secret;
     use testing::http::{AUTHORITY, Answer, Fake, Request};
 
@@ -115,7 +115,7 @@ mod tests {
             None => Answer::new(404, b""),
         };
         let fake = if tls { Fake::with_tls(answer) } else { Fake::start(answer) };
-        let medium = HttpMedium::trusting(&fake.url(), &[AUTHORITY.to_owned()]).unwrap();
+        let medium = HttpMedium::open(&fake.url(), &[AUTHORITY.to_owned()], RetryPolicy::default()).unwrap();
         (fake, medium)
     }
 

@@ -10,6 +10,7 @@ use crate::inventory::{Inventory, Roots};
 use base::command::{Runner, SystemRunner};
 use base::program::{Context, Format, print};
 use model::config::sources::Gathering;
+use transfer::download::RetryPolicy;
 
 pub(crate) struct DryRun {
     pub(crate) config: Option<PathBuf>,
@@ -22,6 +23,7 @@ pub(crate) struct DryRun {
 impl DryRun {
     /// Prints the plan, what happens to finished nodes on its disks, and on request where the values come from.
     pub(crate) fn run(self, context: &Context) -> Result<()> {
+        transfer::download::try_once();
         let command_line = self.cmdline.as_deref().map(gather::command_line).transpose()?;
         let gathering = Gathering {
             file: gather::file(self.config.as_deref())?,
@@ -29,7 +31,13 @@ impl DryRun {
             command_line,
             ..Gathering::default()
         };
-        let media = gather::prepare(self.medium.as_deref(), gathering, &context.progress, &mut |_| {})?;
+        let media = gather::prepare(
+            self.medium.as_deref(),
+            gathering,
+            RetryPolicy::at_once(),
+            &context.progress,
+            &mut |_| {},
+        )?;
         media.tell_warnings(&context.progress);
         let (inventory, runner): (Inventory, Option<&dyn Runner>) = match self.inventory {
             None => (Inventory::scan(&Roots::default())?, Some(&SystemRunner)),

@@ -18,6 +18,7 @@ use medium::sources::BOOT_MEDIUM;
 use medium::sources::is_medium;
 use model::config::sources::Gathering;
 use model::config::{self, InstallConfig};
+use transfer::download::RetryPolicy;
 
 /// Judges this machine, or the one whose disks and network cards are in `file`.
 pub(crate) fn judge(intent: Intent, file: Option<&Path>) -> Result<PreflightReport> {
@@ -51,7 +52,8 @@ pub(crate) fn configuration(file: Option<&Path>, progress: &Progress) -> Result<
     match file {
         Some(file) => config::load(file),
         None if is_medium(Path::new(BOOT_MEDIUM)) => {
-            let media = gather::prepare(None, Gathering::default(), progress, &mut |_| {})?;
+            let media =
+                gather::prepare(None, Gathering::default(), RetryPolicy::default(), progress, &mut |_| {})?;
             Ok(media.combined.config)
         }
         None => Ok(InstallConfig::default()),

@@ -8,10 +8,11 @@ use anyhow::Result;
 
 use super::customized::{self, Customized};
 use super::registries;
+use crate::node::paths::{CONFIG, DEFAULTS};
 use crate::sources::{url, volume};
 use base::digest::Digest;
 use base::failure::{Class, Classify};
-use base::files::read_text;
+use base::files::{named, read_text};
 use base::progress::Progress;
 use medium::customization::{self, Content, area};
 use medium::sources::BOOT_MEDIUM;
@@ -26,7 +27,7 @@ use model::config::{Images, InstallConfig};
 use model::machine::Identity;
 use model::release::{Payload, Purpose, Release};
 use transfer::download::proxies::{Proxies, choose};
-use transfer::download::shown;
+use transfer::download::{RetryPolicy, shown};
 
 const COMMAND_LINE: &str = "/proc/cmdline";
 
@@ -44,7 +45,7 @@ impl Media {
     pub(crate) fn tell_warnings(&self, progress: &Progress) {
         for warning in &self.combined.warnings {
             // Its first line is enough; the excerpt is for checking a document.
-            progress.note("configuration", warning.to_string().lines().next().unwrap_or_default());
+            progress.warn("configuration", warning.to_string().lines().next().unwrap_or_default());
         }
     }
 }
@@ -54,11 +55,12 @@ impl Media {
 /// The medium of the live system comes first if there is one; the one that `--medium`, `install.medium` or `install.iso_url`
 /// names provides what it does not hold; blobs of images that neither has come from the images' own registries.
 ///
-/// `read` is called with the configuration as soon as there is one, or with the usable part of one that has mistakes: so what
-/// follows from it can be reported even if the rest fails.
+/// `retry` is for media on servers. `read` is called with the configuration as soon as there is one, or with the usable part of one
+/// that has mistakes: so what follows from it can be reported even if the rest fails.
 pub(crate) fn prepare(
     medium: Option<&str>,
     gathering: Gathering,
+    retry: RetryPolicy,
     progress: &Progress,
     read: &mut dyn FnMut(&InstallConfig),
 ) -> Result<Media> {
@@ -71,6 +73,7 @@ pub(crate) fn prepare(
         custom: Content::default(),
         custom_sha256: expected_customization(&line)?,
         identity: None,
+        retry,
         progress,
         read,
     };
@@ -82,11 +85,11 @@ pub(crate) fn prepare(
     let named = medium.filter(|medium| is_url(medium)).map(str::to_owned);
     let named = named.or_else(|| configured(&combined.config));
     let named = named.as_deref();
-    let open = |named: &str| open_medium(named, &combined.authorities);
+    let open = |named: &str| source(Some(named), &combined.authorities, retry);
     let iso = iso_file(&combined.config);
     let (first, release) = match machine.opened {
         Some(opened) => opened,
-        None => opened(named.or(iso).map_or_else(|| source(None), open)?)?,
+        None => opened(source(named.or(iso), &combined.authorities, retry)?)?,
     };
     let is_first = |named: &&str| first.describe() == shown(named);
     let mut others: Vec<_> =
@@ -111,8 +114,19 @@ pub(crate) fn prepare(
 }
 
 pub(crate) fn without_configuration(medium: Option<&str>) -> Result<Media> {
-    let (source, release) = opened(source(medium)?)?;
+    let (source, release) = opened(source(medium, &[], RetryPolicy::default())?)?;
     let combined = combine(&[]).map_err(refusal)?;
+    Ok(Media { source, release, combined, customization: None })
+}
+
+/// What the first start of a disk image works with: its own manifest and its own defaults in place of a medium's, and the other
+/// sources of an install.
+pub(crate) fn of_first_start(gathering: Gathering, progress: &Progress) -> Result<Media> {
+    let source = Box::new(LocalMedium::new(CONFIG));
+    let release = read_release(source.as_ref(), None)?;
+    let mut machine = StartedImage { identity: None, progress };
+    let combined = gather(Gathering { medium_at_hand: true, ..gathering }, &mut machine)?;
+    take_proxies(&combined.config)?;
     Ok(Media { source, release, combined, customization: None })
 }
 
@@ -145,18 +159,12 @@ fn iso_file(config: &InstallConfig) -> Option<&str> {
     iso.map(|place| place.as_str())
 }
 
-fn open_medium(named: &str, authorities: &[String]) -> Result<Box<dyn PayloadSource>> {
-    match is_url(named) {
-        true => served(named, authorities),
-        false => Ok(Box::new(LocalMedium::new(named))),
-    }
-}
-
 /// The document that `--config` names.
 pub(crate) fn file(path: Option<&Path>) -> Result<Option<Document>> {
     let document = |path: &Path| {
-        let name = path.display().to_string();
-        let text = read_text(path).class(Class::Invalid, || format!("reading the configuration {name}"))?;
+        let name = named::told(path);
+        let text =
+            named::read_text(path).class(Class::Invalid, || format!("reading the configuration {name}"))?;
         Ok(Document::yaml(SourceKind::File, name, text))
     };
     path.map(document).transpose()
@@ -166,7 +174,11 @@ pub(crate) fn file(path: Option<&Path>) -> Result<Option<Document>> {
 pub(crate) fn command_line(argument: &str) -> Result<String> {
     match argument.strip_prefix('@') {
         None => Ok(argument.to_owned()),
-        Some(path) => read_text(Path::new(path)).class(Class::Invalid, || "reading --cmdline".into()),
+        Some(path) => {
+            let path = Path::new(path);
+            let what = || format!("reading the kernel parameters of {}", named::told(path));
+            named::read_text(path).class(Class::Invalid, what)
+        }
     }
 }
 
@@ -195,6 +207,8 @@ struct ThisMachine<'a> {
     /// The SHA-256 that a kernel parameter requires of `custom.img` on a server.
     custom_sha256: Option<Digest>,
     identity: Option<Identity>,
+    /// For media on servers.
+    retry: RetryPolicy,
     progress: &'a Progress,
     read: &'a mut dyn FnMut(&InstallConfig),
 }
@@ -233,9 +247,9 @@ impl ThisMachine<'_> {
 impl Effects for ThisMachine<'_> {
     fn medium(&mut self, url: Option<&Request>) -> Result<Vec<Document>> {
         let source: Box<dyn PayloadSource> = match url {
-            Some(request) => served(&request.url, &request.authorities)?,
+            Some(request) => served(&request.url, &request.authorities, self.retry)?,
             None if self.live => Box::new(LocalMedium::new(BOOT_MEDIUM)),
-            None => source(self.medium)?,
+            None => source(self.medium, &[], self.retry)?,
         };
         let (source, release) = opened(source)?;
         let custom = self.customized(source.as_ref())?;
@@ -259,12 +273,8 @@ impl Effects for ThisMachine<'_> {
     }
 
     fn volume(&mut self) -> Result<Option<Document>> {
-        let found = volume::read(&volume::VolumeRoots::default(), &mut || self.identity().clone())?;
-        let Some(volume::FoundDocument { document, chosen }) = found else { return Ok(None) };
-        if let Some(chosen) = chosen {
-            self.progress.note("configuration", format!("the volume has {chosen}"));
-        }
-        Ok(Some(document))
+        let progress = self.progress;
+        of_volume(&mut || self.identity().clone(), progress)
     }
 
     fn command_line(&mut self) -> Result<String> {
@@ -278,6 +288,48 @@ impl Effects for ThisMachine<'_> {
     fn fetch(&mut self, request: &Request) -> Result<Document> {
         url::fetch(request, url::retry())
     }
+}
+
+/// The sources of a machine that starts from a disk image for the first time.
+struct StartedImage<'a> {
+    identity: Option<Identity>,
+    progress: &'a Progress,
+}
+
+impl Effects for StartedImage<'_> {
+    /// An image that names another medium for its configuration is none: it has everything.
+    fn medium(&mut self, _: Option<&Request>) -> Result<Vec<Document>> {
+        let path = Path::new(DEFAULTS);
+        if !path.exists() {
+            return Ok(Vec::new());
+        }
+        let text = read_text(path).class(Class::DiskIo, || format!("reading {DEFAULTS}"))?;
+        Ok(vec![Document::yaml(SourceKind::Defaults, DEFAULTS, text)])
+    }
+
+    fn volume(&mut self) -> Result<Option<Document>> {
+        let identity = &mut self.identity;
+        let mut identity = || identity.get_or_insert_with(|| read_identity(Path::new("/"))).clone();
+        of_volume(&mut identity, self.progress)
+    }
+
+    fn command_line(&mut self) -> Result<String> {
+        kernel_command_line()
+    }
+
+    fn fetch(&mut self, request: &Request) -> Result<Document> {
+        url::fetch(request, url::retry())
+    }
+}
+
+/// The document of a volume for this machine. The choice is reported.
+fn of_volume(identity: &mut dyn FnMut() -> Identity, progress: &Progress) -> Result<Option<Document>> {
+    let found = volume::read(&volume::VolumeRoots::default(), identity)?;
+    let Some(volume::FoundDocument { document, chosen }) = found else { return Ok(None) };
+    if let Some(chosen) = chosen {
+        progress.note("configuration", format!("the volume has {chosen}"));
+    }
+    Ok(Some(document))
 }
 
 /// What a node runs where no document says it: what the medium brings.
@@ -330,7 +382,8 @@ mod tests {
         let text = format!("install: {{iso_url: '{}/full.iso'}}", fake.url());
         let file = Document::yaml(SourceKind::File, "node.yaml", text);
         let gathering = Gathering { file: Some(file), ignore_command_line: true, ..Gathering::default() };
-        let media = prepare(None, gathering, &Progress::silent(), &mut |_| {}).unwrap();
+        let media =
+            prepare(None, gathering, RetryPolicy::default(), &Progress::silent(), &mut |_| {}).unwrap();
         assert_eq!(media.release.to_bytes(), release.to_bytes());
         assert!(media.source.describe().contains("/full.iso"), "{}", media.source.describe());
     }
@@ -350,7 +403,16 @@ mod tests {
             let gathering = Gathering { file: Some(file), ignore_command_line: true, ..Gathering::default() };
             let mut told = Vec::new();
             let read = &mut |config: &InstallConfig| told.push(config.clone());
-            assert!(prepare(nowhere.path().to_str(), gathering, &Progress::silent(), read).is_err());
+            assert!(
+                prepare(
+                    nowhere.path().to_str(),
+                    gathering,
+                    RetryPolicy::default(),
+                    &Progress::silent(),
+                    read
+                )
+                .is_err()
+            );
             let [config] = &told[..] else { panic!("{told:?}") };
             assert_eq!(config.os.hostname.as_deref(), Some("node-1"));
             let urls: Vec<_> = config.install.webhooks.iter().map(|hook| &*hook.url).collect();
@@ -411,6 +473,7 @@ mod tests {
             custom: Content::default(),
             custom_sha256: None,
             identity: Some(Identity { serial: Some("CZ12".into()), ..Identity::default() }),
+            retry: RetryPolicy::default(),
             progress: &progress,
             read,
         };
@@ -447,8 +510,14 @@ mod tests {
             std::fs::write(&manifest, release.to_bytes()).unwrap();
             let file = Document::yaml(SourceKind::File, "node.yaml", text.to_owned());
             let gathering = Gathering { file: Some(file), ignore_command_line: true, ..Gathering::default() };
-            let media =
-                prepare(directory.path().to_str(), gathering, &Progress::silent(), &mut |_| {}).unwrap();
+            let media = prepare(
+                directory.path().to_str(),
+                gathering,
+                RetryPolicy::default(),
+                &Progress::silent(),
+                &mut |_| {},
+            )
+            .unwrap();
             assert_eq!(media.combined.config.kubernetes.distribution(), runs, "{text}");
         }
     }
@@ -490,7 +559,9 @@ mod tests {
             let document = Document::yaml(SourceKind::File, "node.yaml", "os: {hostname: node-1}".to_owned());
             let (file, command_line) = (Some(document), Some(line.to_owned()));
             let gathering = Gathering { file, command_line, ..Gathering::default() };
-            let media = prepare(Some(&server.url()), gathering, &progress, &mut |_| {}).unwrap();
+            let media =
+                prepare(Some(&server.url()), gathering, RetryPolicy::default(), &progress, &mut |_| {})
+                    .unwrap();
             assert_eq!(media.combined.config.os.write_files.len(), files, "{line}");
             let told = recorder.0.lock().unwrap().clone();
             let told: Vec<_> = told.iter().filter(|event| event.message.contains("left out")).collect();

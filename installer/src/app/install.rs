@@ -18,6 +18,7 @@ use crate::installed::{InstallRecord, ReinstallDecision, decide};
 use crate::inventory::{Inventory, Roots};
 use crate::live::{is_live, set_up_network};
 use crate::node::cluster::ClusterMember;
+use crate::node::identity::MachineId;
 use crate::plan::{AfterInstall, NodeTexts, SealedPlan};
 use crate::preflight::join::pin;
 use crate::resolve::{SystemFetch, resolve};
@@ -52,7 +53,7 @@ pub(crate) fn carry_out(
     media: &Media,
     progress: &Progress,
     record: &mut RunRecord<'_>,
-    cancel: &dyn Fn() -> Result<Cancel>,
+    cancel: &dyn Fn() -> Cancel,
 ) -> Result<InstallEnd> {
     let roots = Roots::default();
     let inventory = Inventory::scan(&roots)?;
@@ -81,7 +82,7 @@ pub(crate) fn carry_out(
     let preflight = fitness::step(config, media.release.epoch, progress)?;
     record.plan(&plan);
     // From here on signals are handled only where it is safe to stop.
-    let cancel = cancel()?;
+    let cancel = cancel();
     let host = SystemHost::new()?;
     take_down(&plan.taken_down, &roots.sys, &SystemRunner, progress)?;
     let disk = OpenDisk::open(&plan.disk)?;
@@ -97,7 +98,15 @@ pub(crate) fn carry_out(
     let document =
         node_document(&plan.document).class(Class::Invalid, || "making the node document".into())?;
     let preflight = preflight.to_text();
-    let sealed = SealedPlan::new(plan, NodeTexts { document, fleet, installed, preflight });
+    let texts = NodeTexts {
+        document: Some(document),
+        defaults: None,
+        machine_id: Some(MachineId::fresh().to_string()),
+        fleet,
+        installed: Some(installed),
+        preflight,
+    };
+    let sealed = SealedPlan::new(plan, texts);
     let effects = RunEffects {
         device: &disk,
         open: &|target| Ok(Box::new(OpenDisk::open(target)?)),
@@ -113,7 +122,7 @@ pub(crate) fn carry_out(
 }
 
 /// The text of the node document. The node reads it at every boot: an invalid one must not cost a disk.
-fn node_document(config: &InstallConfig) -> Result<Secret> {
+pub(super) fn node_document(config: &InstallConfig) -> Result<Secret> {
     let text = config.for_node()?.to_yaml();
     config::parse(&text, DOCUMENT)?;
     Ok(Secret::new(text))

@@ -6,11 +6,11 @@ use anyhow::Result;
 
 use crate::inventory::Inventory;
 use base::failure::{Class, Classify};
-use base::files::read_text;
+use base::files::named;
 
 /// # Errors
 /// `Class::Invalid` for a file that cannot be read, or has another format.
 pub(crate) fn read_inventory(path: &Path) -> Result<Inventory> {
-    let what = || format!("reading the inventory {}", path.display());
-    serde_json::from_str(&read_text(path).class(Class::Invalid, what)?).class(Class::Invalid, what)
+    let what = || format!("reading the inventory {}", named::told(path));
+    serde_json::from_str(&named::read_text(path).class(Class::Invalid, what)?).class(Class::Invalid, what)
 }

@@ -6,10 +6,9 @@ use anyhow::Result;
 
 use crate::node::kubeadm;
 use base::command::SystemRunner;
-use base::program::print;
+use base::program::Context;
 
 /// Makes the node at `root` a member of its cluster; the journal has the lines that it prints.
-pub(crate) fn join(root: &Path) -> Result<()> {
-    // A reader that has gone away changes nothing.
-    kubeadm::run(root, &SystemRunner, &mut |line| drop(print(line)))
+pub(crate) fn join(root: &Path, context: &Context) -> Result<()> {
+    kubeadm::run(root, &SystemRunner, &mut |line| context.tell("kubeadm", line))
 }

@@ -14,7 +14,7 @@ use crate::node::nic_setup;
 use crate::node::release;
 use base::command::SystemRunner;
 use base::failure::{Class, Classify, Failure};
-use base::files;
+use base::files::named;
 use base::program::{Context, Format, print};
 use model::config::Diagnostic;
 
@@ -66,7 +66,10 @@ pub(crate) fn act(action: NetworkAction, context: &Context) -> Result<()> {
         }
         NetworkAction::Revert { expired } => tell(&trials.revert(expired)?, context),
         NetworkAction::SetUp => trials.set_up(),
-        NetworkAction::Settle => print(&settled(&nic_setup::settle(root, &SystemRunner)?)),
+        NetworkAction::Settle => {
+            context.tell("network", &settled(&nic_setup::settle(root, &SystemRunner)?));
+            Ok(())
+        }
     }
 }
 
@@ -141,13 +144,8 @@ impl NetworkTrial {
     }
 
     fn read(&self) -> Result<(String, String)> {
-        let name = self.file.display().to_string();
-        if name == "-" {
-            let text = std::io::read_to_string(std::io::stdin());
-            let text = text.class(Class::Invalid, || "reading standard input".to_owned())?;
-            return Ok((text, "standard input".to_owned()));
-        }
-        let text = files::read_text(&self.file).class(Class::Invalid, || format!("reading {name}"))?;
+        let name = named::told(&self.file);
+        let text = named::read_text(&self.file).class(Class::Invalid, || format!("reading {name}"))?;
         Ok((text, name))
     }
 

@@ -6,10 +6,9 @@ use anyhow::Result;
 
 use crate::node::pod_network;
 use base::command::SystemRunner;
-use base::program::print;
+use base::program::Context;
 
 /// Keeps the pod network of the node at `root`; the journal has the lines that it prints.
-pub(crate) fn keep(root: &Path) -> Result<()> {
-    // A reader that has gone away changes nothing.
-    pod_network::run(root, &SystemRunner, &mut |line| drop(print(line)))
+pub(crate) fn keep(root: &Path, context: &Context) -> Result<()> {
+    pod_network::run(root, &SystemRunner, &mut |line| context.tell("pod-network", line))
 }

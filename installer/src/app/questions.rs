@@ -20,13 +20,13 @@ use super::install::{ReinstallConsent, carry_out};
 use super::inventory_file::read_inventory;
 use super::report::{Evidence, RunRecord};
 use super::report_target::ReportTarget;
-use super::{consoles, fitness};
+use super::{consoles, fitness, started_image};
 use crate::execute::{Cancel, finish, start_node};
 use crate::installed::FinishedNode;
 use crate::inventory::{Inventory, Roots};
 use crate::live::help::{self, HelpAccess};
 use crate::live::{is_live, set_up_network};
-use crate::plan::{AfterInstall, Plan};
+use crate::plan::AfterInstall;
 use crate::preflight::network::Offline;
 use crate::preflight::{Intent, PreflightReport};
 use crate::report;
@@ -34,7 +34,8 @@ use crate::sources::{url, volume};
 use crate::ui::answers::{Answers, recorded};
 use crate::ui::questions::state::COUNTDOWN;
 use crate::ui::questions::{
-    self, ConfigOrigin, ConversationEnd, ConversationFacts, Destination, InstallMachine, ShownNode, run,
+    self, ConfigOrigin, ConversationEnd, ConversationFacts, Destination, InstallMachine, ShownNode,
+    ShownPlan, run,
 };
 use crate::ui::toolkit::Console;
 use crate::usb_stick::{self, StickSurvey, StickVolume};
@@ -59,6 +60,8 @@ pub(crate) struct QuestionSettings {
     pub(crate) consoles: bool,
     /// Where the answers are kept.
     pub(crate) answers: Option<PathBuf>,
+    /// Whether this is the first start of a disk image, on which the node is already.
+    pub(crate) first_start: bool,
     /// `Some` for a rehearsal, which writes nothing; the inner path is the inventory of another machine.
     pub(crate) rehearsal: Option<Option<PathBuf>>,
 }
@@ -148,6 +151,7 @@ impl<'a> QuestionedMachine<'a> {
             hardware: machine.describe(),
             inventory: machine.inventory,
             rehearsal: settings.rehearsal.is_some(),
+            first_start: settings.first_start,
             can_quit: !settings.consoles,
             can_help: self.live && settings.consoles && settings.rehearsal.is_none(),
             // 244 random bits as text that is safe in every file and header.
@@ -238,7 +242,8 @@ impl InstallMachine for QuestionedMachine<'_> {
     }
 
     fn try_network(&self, config: &InstallConfig) -> Result<String> {
-        if self.settings.rehearsal.is_some() || !self.live {
+        let own = self.live || self.settings.first_start;
+        if self.settings.rehearsal.is_some() || !own {
             return Ok("The network was not tried: this is not the system of the medium.".into());
         }
         let notes = NoteCollector::default();
@@ -272,6 +277,7 @@ impl InstallMachine for QuestionedMachine<'_> {
     }
 
     fn check(&self, config: &InstallConfig) -> Result<PreflightReport> {
+        let config = &started_image::with_its_disks(config, self.settings.first_start);
         let intent = Intent { not_before: Some(self.media.release.epoch), ..Intent::of(config) };
         match self.settings.rehearsal {
             Some(_) => Ok(crate::preflight::run(&self.facts()?, &intent, &Offline)),
@@ -280,9 +286,10 @@ impl InstallMachine for QuestionedMachine<'_> {
     }
 
     fn present(&self, config: &InstallConfig) -> Result<Vec<ShownNode>> {
-        // The disks of another machine are not here.
+        // The disks of another machine are not here, and a node that starts is no finished one.
         let nodes = match self.settings.rehearsal {
             Some(Some(_)) => Vec::new(),
+            _ if self.settings.first_start => Vec::new(),
             _ => finished_nodes::look(config, &self.inventory()?, &SystemRunner),
         };
         *locked(&self.nodes) = nodes.clone();
@@ -298,10 +305,13 @@ impl InstallMachine for QuestionedMachine<'_> {
         start_node(&node.place, &self.media.release.name, &SystemRunner, &|text| progress.note("start", text))
     }
 
-    fn plan(&self, config: &InstallConfig) -> Result<Plan> {
+    fn plan(&self, config: &InstallConfig) -> Result<ShownPlan> {
+        if self.settings.first_start {
+            return Ok(started_image::shown(&self.media.release, config));
+        }
         let plan = crate::plan::plan(config, &self.inventory()?, &self.media.release, Uuid::new_v4())?;
         *locked(&self.spared) = plan.disks().map(|disk| disk.path.clone()).collect();
-        Ok(plan)
+        Ok(ShownPlan::from(&plan))
     }
 
     fn install(&self, config: &InstallConfig, progress: &Progress) -> Result<()> {
@@ -309,11 +319,15 @@ impl InstallMachine for QuestionedMachine<'_> {
             // The journal of the live system gets what the screen shows.
             progress.add(Box::new(PlainLines::new(std::io::stderr())));
         }
+        if self.settings.first_start {
+            let authorities = self.authorities(config);
+            return started_image::become_node(config, authorities, self.media.release.epoch, progress);
+        }
         let reporter = self.report_target.reporter(progress);
         let mut record = RunRecord::begin(progress, reporter, &self.report_target.tokens);
         record.config(config);
         record.trust(&self.authorities(config));
-        let cancel = || Ok(Cancel::new(&STOP));
+        let cancel = || Cancel::on_signals_or(&STOP);
         let result = gather::take_proxies(config).and_then(|()| {
             // The user has seen the existing nodes.
             let consent = (config, ReinstallConsent::Given);

@@ -1,12 +1,15 @@
 //! The install configurations of the nodes of a cluster file, for `installer render`.
 
+use std::io::Write as _;
 use std::path::Path;
 
 use anyhow::Result;
 
-use base::failure::{Class, Failure};
+use base::failure::{Class, Classify, Failure};
+use base::files::named;
 use base::program::{Format, print};
-use model::cluster_file::{self, Checked, Report};
+use model::cluster_file::{self, Checked, DocumentRecord, Report};
+use serde_json::json;
 
 /// Writes the document of each node below `directory`, and prints the result for each file.
 pub(crate) fn write(cluster: &Checked, directory: &Path, format: Format) -> Result<()> {
@@ -15,6 +18,25 @@ pub(crate) fn write(cluster: &Checked, directory: &Path, format: Format) -> Resu
         Format::Text => print(&listing(&report, directory)),
         Format::Json => print(&serde_json::to_string_pretty(&report)?),
     }
+}
+
+/// Writes the documents of all nodes to standard output, as a stream of YAML documents; of a reader of JSON, as a list.
+pub(crate) fn stream(cluster: &Checked, format: Format) -> Result<()> {
+    let mut output = named::standard_output("a stream of documents with secrets")?;
+    let text = match format {
+        Format::Text => documents(cluster),
+        Format::Json => {
+            let nodes: Vec<_> =
+                cluster.documents.iter().map(|document| (&document.entry, &document.text)).collect();
+            let node = |(entry, text): &(&DocumentRecord, &String)| json!({ "node": entry, "text": text });
+            serde_json::to_string_pretty(&nodes.iter().map(node).collect::<Vec<_>>())?
+        }
+    };
+    output.write_all(text.as_bytes()).class(Class::DiskIo, || "writing to standard output".into())
+}
+
+fn documents(cluster: &Checked) -> String {
+    cluster.documents.iter().map(|document| format!("---\n{}", document.text)).collect()
 }
 
 fn listing(report: &Report, directory: &Path) -> String {
@@ -57,6 +79,16 @@ mod tests {
         assert_eq!(class_of(&error), Class::Invalid);
         let text = render(&error);
         assert!(text.contains("no node `n2`") && text.contains("n1"), "{text}");
+    }
+
+    #[test]
+    fn documents_follow_each_other_as_yaml_has_it() {
+        let text = "cluster: {name: east, install: {vip: 192.0.2.9}}\n\
+                    pools: [{name: p, role: management, machines: [{hostname: n1}, {hostname: n2}, {hostname: n3}]}]\n";
+        let all = documents(&cluster_file::check(text, "c").unwrap());
+        let parts: Vec<_> = all.split("---\n").filter(|part| !part.is_empty()).collect();
+        assert_eq!(parts.len(), 3);
+        assert!(parts[2].contains("hostname: n3"), "{all}");
     }
 
     #[test]

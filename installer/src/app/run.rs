@@ -15,8 +15,10 @@ use crate::execute::{Cancel, finish};
 use crate::inventory::{Inventory, Roots};
 use base::command::SystemRunner;
 use base::failure::{Class, Failure};
+use base::files::named;
 use base::program::Context;
 use base::progress::Progress;
+use medium::sources::RetryPolicy;
 use model::config::InstallConfig;
 use model::config::sources::Gathering;
 
@@ -35,8 +37,17 @@ pub(crate) struct RunOptions {
 impl RunOptions {
     /// Installs, asks, or leaves the machine as it is, depending on medium, configuration and disks.
     pub(crate) fn run(self, context: &Context) -> Result<()> {
+        if self.answers.as_deref().is_some_and(named::is_standard) {
+            let what = "the answers cannot go to standard output, which is the terminal with the questions";
+            return Err(Failure::new(Class::Invalid, what).hint("Name a file with --answers.").into());
+        }
         let rehearsal = self.rehearse.then(|| self.inventory.clone());
-        let settings = QuestionSettings { consoles: self.consoles, answers: self.answers.clone(), rehearsal };
+        let settings = QuestionSettings {
+            consoles: self.consoles,
+            answers: self.answers.clone(),
+            first_start: false,
+            rehearsal,
+        };
         if self.rehearse {
             let media = self.media(&context.progress, &settings, &mut |_| {})?;
             return questions::ask(&media, &settings, ReportTarget::default());
@@ -103,7 +114,7 @@ impl RunOptions {
         let file = gather::file(self.config.as_deref())?;
         let answers = settings.can_ask().then(QuestionSettings::nothing_yet);
         let gathering = Gathering { file, answers, ..Gathering::default() };
-        gather::prepare(self.medium.as_deref(), gathering, progress, read)
+        gather::prepare(self.medium.as_deref(), gathering, RetryPolicy::default(), progress, read)
     }
 }
 

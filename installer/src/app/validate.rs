@@ -6,10 +6,10 @@ use anyhow::Result;
 
 use super::gather;
 use base::failure::{Class, Failure};
-use base::files;
+use base::files::named;
 use base::program::{Context, Format, print};
 use model::cluster_file;
-use model::config::sources::{Combined, Document, SourceKind, combine};
+use model::config::sources::{Combined, Document, SourceKind, combine, combine_alone};
 use model::config::{self, Diagnostic, Invalid, shape};
 
 /// What is checked, and how. The fields are the arguments of `installer validate`.
@@ -24,7 +24,7 @@ pub(crate) struct Validation {
 impl Validation {
     /// Prints the result; an error if the files do not pass.
     pub(crate) fn run(self, context: &Context) -> Result<()> {
-        if self.show_sources {
+        if self.show_sources || self.cmdline.is_some() {
             return self.merge(context);
         }
         let (output, result) = self.judge(context.format)?;
@@ -43,7 +43,7 @@ impl Validation {
             for warning in &diagnostics {
                 report.push_str(&format!("{warning}\n"));
             }
-            report.push_str(&format!("{} is valid{what}\n", path.display()));
+            report.push_str(&format!("{} is valid{what}\n", named::told(path)));
             found.extend(diagnostics);
         }
         let found = Invalid(found);
@@ -62,20 +62,24 @@ impl Validation {
         found.errors() > 0 || self.strict && !found.0.is_empty()
     }
 
-    /// `--show-sources`: one configuration out of all files.
+    /// `--show-sources` and `--cmdline`: one configuration out of all files and the kernel parameters.
     fn merge(&self, context: &Context) -> Result<()> {
         let mut documents = Vec::new();
         let mut unreadable = Vec::new();
         for path in &self.files {
-            let name = path.display().to_string();
-            match files::read_text(path) {
+            let name = named::told(path);
+            match named::read_text(path) {
                 Ok(text) => documents.push(Document::yaml(SourceKind::File, name, text)),
                 Err(error) => unreadable.push(unreadable_file(&name, &error)),
             }
         }
         let line = self.cmdline.as_deref().map(gather::command_line).transpose()?;
-        documents.extend(line.map(|line| Document::command_line(&line, shape::install_config())));
-        let (mut combined, mistakes) = match combine(&documents) {
+        documents.extend(line.as_deref().map(|line| Document::command_line(line, shape::install_config())));
+        let result = match documents.len() {
+            1 if self.files.is_empty() => documents.pop().map_or_else(|| combine(&[]), combine_alone),
+            _ => combine(&documents),
+        };
+        let (mut combined, mistakes) = match result {
             Ok(combined) => (combined, Vec::new()),
             Err(invalid) => (Combined::default(), invalid.0),
         };
@@ -88,9 +92,26 @@ impl Validation {
         match (self.fails(&found), context.format) {
             (true, Format::Text) => Err(refuse(format!("{}\n{found}", count(&found)))),
             (true, Format::Json) => Err(refuse(count(&found))),
-            (false, Format::Text) if found.0.is_empty() => print(&combined.listing()),
-            (false, Format::Text) => print(&format!("{found}\n{}", combined.listing())),
+            (false, Format::Text) => {
+                let warnings = if found.0.is_empty() { String::new() } else { format!("{found}\n") };
+                let result = match self.show_sources {
+                    true => combined.listing(),
+                    false => format!("{} valid\n", self.subject()),
+                };
+                print(&(warnings + &result))
+            }
             (false, Format::Json) => Ok(()),
+        }
+    }
+}
+
+impl Validation {
+    /// What was checked as one configuration, and the verb.
+    fn subject(&self) -> String {
+        let names: Vec<_> = self.files.iter().map(|path| named::told(path)).collect();
+        match names.is_empty() {
+            true => "the kernel command line is".to_owned(),
+            false => format!("{} with the kernel command line are", names.join(", ")),
         }
     }
 }
@@ -113,8 +134,6 @@ fn count(found: &Invalid) -> String {
 fn unreadable_file(name: &str, error: &anyhow::Error) -> Diagnostic {
     let message = if Path::new(name).is_dir() {
         format!("this is a directory; give the files in it, such as {name}/*.yaml")
-    } else if error.root_cause().is::<std::string::FromUtf8Error>() {
-        "this is not a text file; a configuration is YAML".to_owned()
     } else {
         error.root_cause().to_string()
     };
@@ -123,8 +142,8 @@ fn unreadable_file(name: &str, error: &anyhow::Error) -> Diagnostic {
 
 /// The diagnostics of an install configuration, and a summary of it.
 fn diagnose(path: &Path) -> (Vec<Diagnostic>, String) {
-    let name = path.display().to_string();
-    let told = match files::read_text(path) {
+    let name = named::told(path);
+    let told = match named::read_text(path) {
         Err(error) => vec![unreadable_file(&name, &error)],
         Ok(text) => match config::check(&text, &name) {
             Ok(accepted) => accepted.warnings,
@@ -136,8 +155,8 @@ fn diagnose(path: &Path) -> (Vec<Diagnostic>, String) {
 
 /// The diagnostics of a cluster file, and a summary of it.
 fn diagnose_cluster(path: &Path) -> (Vec<Diagnostic>, String) {
-    let name = path.display().to_string();
-    match files::read_text(path) {
+    let name = named::told(path);
+    match named::read_text(path) {
         Err(error) => (vec![unreadable_file(&name, &error)], String::new()),
         Ok(text) => match cluster_file::check(&text, &name) {
             Ok(checked) => {
@@ -184,6 +203,31 @@ mod tests {
         assert_eq!(class_of(&result.unwrap_err()), Class::Invalid);
         let told: serde_json::Value = serde_json::from_str(&output).unwrap();
         assert_eq!((&told[0]["code"], &told[0]["line"]), (&"duplicate-name".into(), &2.into()));
+    }
+
+    #[test]
+    fn a_kernel_command_line_is_checked_alone() {
+        let check = |line: &str, strict| {
+            let cmdline = Some(line.to_owned());
+            let validation = Validation { cmdline, ..validate(vec![], None, strict) };
+            validation.merge(&Context::silent(Format::Text))
+        };
+        check("quiet nqrust.install.device=/dev/disk/by-id/ata-one", true).unwrap();
+        // The rest is not known.
+        let url = "harvester.install.automatic=true harvester.install.config_url=http://192.0.2.1/a.yaml";
+        check(url, false).unwrap();
+        for wrong in ["nqrust.install.devise=/dev/sda", &format!("{url} nqrust.install.role=boss")] {
+            assert_eq!(class_of(&check(wrong, false).unwrap_err()), Class::Invalid, "{wrong}");
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("line");
+        std::fs::write(&path, "nqrust.install.devise=/dev/sda\n").unwrap();
+        let error = check(&format!("@{}", path.display()), false).unwrap_err();
+        assert!(
+            error.to_string().contains("try: device") || format!("{error:#}").contains("devise"),
+            "{error:#}"
+        );
+        assert!(check("@/nonexistent/line", false).is_err());
     }
 
     #[test]

@@ -1,25 +1,32 @@
 //! Comparing a medium with its state when it was built, for `installer verify`.
 
 use std::io::{self, Read};
+use std::path::Path;
 
 use anyhow::Result;
 
 use super::{consoles, gather};
 use base::failure::{Class, Failure, class_of};
-use base::program::Context;
+use base::program::{Context, Format, print};
 use base::progress::Progress;
 use medium::customization::{Damage, FILE, GRUB_FILE, area, argument};
 use medium::iso::Scope;
+use medium::output::BuildOutput;
 use medium::sources::{
-    Compared, PayloadPlace, PayloadSource, Verified, changed, compare, read_release, source,
+    Compared, PayloadPlace, PayloadSource, Verified, changed, compare, is_url, read_release, source,
 };
 use model::release::{Payload, Release};
+use transfer::download::RetryPolicy;
 
 /// Verifies the medium at `named`, or the one that this system runs from; with `on_consoles` progress and failures are shown on
 /// every console of the machine too.
 pub(crate) fn verify_medium(named: Option<&str>, on_consoles: bool, context: &Context) -> Result<()> {
     consoles::with(on_consoles, &context.progress, || {
-        let source = source(named)?;
+        let directory = named.filter(|named| !is_url(named)).map(Path::new);
+        if let Some(output) = directory.map(BuildOutput::open).transpose()?.flatten() {
+            return verify_output(&output, context);
+        }
+        let source = source(named, &[], RetryPolicy::attended())?;
         let result = read_release(source.as_ref(), gather::expected()?)
             .and_then(|release| verify(source.as_ref(), &release, &context.progress));
         match &result {
@@ -30,6 +37,16 @@ pub(crate) fn verify_medium(named: Option<&str>, on_consoles: bool, context: &Co
         }
         result
     })
+}
+
+/// Compares all that a build wrote into a directory.
+fn verify_output(output: &BuildOutput, context: &Context) -> Result<()> {
+    let report = output.verify(&context.progress)?;
+    match context.format {
+        Format::Text => print(&report.to_string())?,
+        Format::Json => print(&serde_json::to_string_pretty(&report)?)?,
+    }
+    report.into_result()
 }
 
 /// Compares everything that the medium must hold: every byte of an ISO, every payload of anything else. Damage does not end the

@@ -5,15 +5,14 @@ use std::path::PathBuf;
 use anyhow::Result;
 
 use crate::app::apply::apply_document;
-use crate::node::paths::DOCUMENT;
 use base::program::Context;
 
 /// Arguments of `installer apply`.
 #[derive(Debug, clap::Args)]
 pub(super) struct ApplyArgs {
-    /// The node document.
-    #[arg(long, value_name = "FILE", default_value = DOCUMENT)]
-    config: PathBuf,
+    /// The node document; by default oem/node.yaml below the root.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
     /// The directory that stands for `/`.
     #[arg(long, value_name = "DIR", default_value = "/")]
     root: PathBuf,
@@ -21,6 +20,6 @@ pub(super) struct ApplyArgs {
 
 impl ApplyArgs {
     pub(super) fn run(self, context: &Context) -> Result<()> {
-        apply_document(&self.config, &self.root, context)
+        apply_document(self.config, &self.root, context)
     }
 }

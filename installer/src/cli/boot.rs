@@ -16,7 +16,7 @@ pub(super) struct BootArgs {
 }
 
 impl BootArgs {
-    pub(super) fn run(self, _: &Context) -> Result<()> {
-        boot_node(&self.root)
+    pub(super) fn run(self, context: &Context) -> Result<()> {
+        boot_node(&self.root, context)
     }
 }

@@ -17,7 +17,7 @@ pub(super) struct KubeadmArgs {
 }
 
 impl KubeadmArgs {
-    pub(super) fn run(self, _: &Context) -> Result<()> {
-        join(&self.root)
+    pub(super) fn run(self, context: &Context) -> Result<()> {
+        join(&self.root, context)
     }
 }

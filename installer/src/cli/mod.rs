@@ -4,6 +4,10 @@
 mod apply;
 mod boot;
 mod console;
+mod convert;
+mod disk_image;
+mod first_start;
+mod grow;
 mod images;
 mod install;
 mod inventory;
@@ -17,13 +21,15 @@ mod status;
 mod validate;
 mod verify;
 
+use std::path::PathBuf;
+
 use anyhow::Result;
 use clap::{CommandFactory, Parser, Subcommand};
+use serde_json::json;
 
 use base::completions;
-use base::failure::Class;
-use base::program::{Context, Format, print};
-use base::progress::{Progress, ProgressStyle};
+use base::manual;
+use base::program::{self, Context, GlobalOptions, print};
 use model::cluster_file;
 use model::config;
 
@@ -31,12 +37,8 @@ use model::config;
 #[derive(Debug, Parser)]
 #[command(name = "installer", version, max_term_width = 100)]
 struct Cli {
-    /// The format of what is printed.
-    #[arg(long, global = true, value_enum, default_value_t)]
-    format: Format,
-    /// How to show progress.
-    #[arg(long, global = true, value_enum, default_value_t)]
-    progress: ProgressStyle,
+    #[command(flatten)]
+    global: GlobalOptions,
     #[command(subcommand)]
     command: Command,
 }
@@ -45,12 +47,14 @@ struct Cli {
 enum Command {
     Plan(plan::PlanArgs),
     Install(install::InstallArgs),
+    DiskImage(disk_image::DiskImageArgs),
     Inventory(inventory::InventoryArgs),
     Preflight(preflight::PreflightArgs),
     Verify(verify::VerifyArgs),
     /// Check install configurations, or a cluster file; reports all mistakes at once.
     Validate(validate::ValidateArgs),
     Render(render::RenderArgs),
+    Convert(convert::ConvertArgs),
     /// Turn the node document into files below a root directory.
     Apply(apply::ApplyArgs),
     /// Show what this node is, which slot runs, and what is pending.
@@ -62,6 +66,10 @@ enum Command {
     /// Mount and configure an installed node in its initrd.
     #[command(hide = true)]
     Boot(boot::BootArgs),
+    FirstStart(first_start::FirstStartArgs),
+    /// Let the disk of a node that was copied from an image fill its machine's disk.
+    #[command(hide = true)]
+    Grow(grow::GrowArgs),
     Kubeadm(kubeadm::KubeadmArgs),
     PodNetwork(pod_network::PodNetworkArgs),
     /// Print the JSON Schema of the install configuration.
@@ -75,21 +83,26 @@ enum Command {
         /// The shell.
         shell: clap_complete::Shell,
     },
+    /// Write the man pages of this program and its commands.
+    #[command(hide = true)]
+    Man {
+        /// The directory for the pages.
+        #[arg(short, long, value_name = "DIR")]
+        output: PathBuf,
+    },
 }
 
 /// Parses the arguments of this process, runs the command, prints its error; returns the exit code.
 #[must_use]
 pub fn main() -> u8 {
-    let cli = match Cli::try_parse() {
+    let cli = match program::parse::<Cli>() {
         Ok(cli) => cli,
-        Err(error) => {
-            let _ = error.print();
-            return if error.use_stderr() { Class::Invalid.exit_code() } else { 0 };
-        }
+        Err(code) => return code,
     };
-    let context = Context { format: cli.format, progress: Progress::new(vec![cli.progress.sink()]) };
-    let result = cli.command.run(&context);
-    context.conclude(result)
+    match cli.global.begin() {
+        Ok(context) => context.conclude(cli.command.run(&context)),
+        Err(code) => code,
+    }
 }
 
 impl Command {
@@ -97,22 +110,30 @@ impl Command {
         match self {
             Self::Plan(args) => args.run(context),
             Self::Install(args) => args.run(context),
+            Self::DiskImage(args) => args.run(context),
             Self::Inventory(args) => args.run(context),
             Self::Preflight(args) => args.run(context),
             Self::Verify(args) => args.run(context),
             Self::Validate(command) => command.run(context),
             Self::Render(args) => args.run(context),
+            Self::Convert(args) => args.run(context),
             Self::Apply(command) => command.run(context),
             Self::Status(command) => command.run(context),
             Self::Console(args) => args.run(context),
             Self::Network(args) => args.run(context),
             Self::Images(command) => command.run(context),
             Self::Boot(command) => command.run(context),
+            Self::FirstStart(args) => args.run(context),
+            Self::Grow(args) => args.run(context),
             Self::Kubeadm(args) => args.run(context),
             Self::PodNetwork(args) => args.run(context),
             Self::Schema { cluster: false } => print(&config::json_schema()),
             Self::Schema { cluster: true } => print(&cluster_file::json_schema()),
-            Self::Completions { shell } => print(&completions::script(&Cli::command(), shell)),
+            Self::Completions { shell } => {
+                let script = completions::script(&Cli::command(), shell);
+                context.show(&json!({ "shell": shell.to_string(), "script": script }), || script.clone())
+            }
+            Self::Man { output } => manual::write(&program::told_once(Cli::command()), &output),
         }
     }
 }
@@ -123,6 +144,18 @@ mod tests {
 
     #[test]
     fn the_command_line_is_well_formed() {
-        Cli::command().debug_assert();
+        program::told_once(Cli::command()).debug_assert();
+    }
+
+    #[test]
+    fn every_command_is_in_the_tables_of_the_readme_and_has_a_man_page() {
+        let commands = base::completions::commands(&Cli::command());
+        testing::command_tables::have_rows_for(&commands);
+        let pages = base::manual::pages(&Cli::command()).unwrap();
+        let names: Vec<_> = pages.iter().map(|(name, _)| name.as_str()).collect();
+        for command in commands {
+            let page = format!("installer-{}.1", command.replace(' ', "-"));
+            assert!(names.contains(&page.as_str()), "{page} in {names:?}");
+        }
     }
 }

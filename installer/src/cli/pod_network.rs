@@ -17,7 +17,7 @@ pub(super) struct PodNetworkArgs {
 }
 
 impl PodNetworkArgs {
-    pub(super) fn run(self, _: &Context) -> Result<()> {
-        keep(&self.root)
+    pub(super) fn run(self, context: &Context) -> Result<()> {
+        keep(&self.root, context)
     }
 }

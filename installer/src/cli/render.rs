@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 
-use crate::app::render::{show, write};
+use crate::app::render::{show, stream, write};
+use base::files::named;
 use base::program::Context;
 use model::cluster_file;
 
@@ -15,8 +16,9 @@ pub(super) struct RenderArgs {
     /// The cluster file.
     #[arg(long, value_name = "FILE")]
     cluster: PathBuf,
-    /// The directory for the documents, HOSTNAME.yaml each; they hold secrets and get mode 0600.
-    #[arg(short, long, value_name = "DIR", group = "where")]
+    /// The directory for the documents, HOSTNAME.yaml each; they hold secrets and get mode 0600. `-` writes all of them to
+    /// standard output, one behind the other.
+    #[arg(short, long, value_name = "DIR or -", group = "where")]
     output: Option<PathBuf>,
     /// Print the configuration of one node for reading, its secrets hidden.
     #[arg(long, value_name = "NAME", group = "where")]
@@ -28,9 +30,10 @@ impl RenderArgs {
         let cluster = cluster_file::load(&self.cluster)?;
         for warning in &cluster.warnings {
             // Its first line is enough; the excerpt is for `validate`.
-            context.progress.note("cluster", warning.to_string().lines().next().unwrap_or_default());
+            context.progress.warn("cluster", warning.to_string().lines().next().unwrap_or_default());
         }
         match (&self.output, &self.node) {
+            (Some(output), _) if named::is_standard(output) => stream(&cluster, context.format),
             (Some(directory), _) => write(&cluster, directory, context.format),
             (None, name) => show(&cluster, name.as_deref().unwrap_or_default(), context.format),
         }

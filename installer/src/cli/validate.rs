@@ -10,11 +10,11 @@ use base::program::Context;
 /// Arguments of `installer validate`.
 #[derive(Debug, clap::Args)]
 pub(super) struct ValidateArgs {
-    /// Install configurations.
-    #[arg(required_unless_present = "cluster", value_name = "FILE")]
+    /// Install configurations; `-` is standard input.
+    #[arg(required_unless_present_any = ["cluster", "cmdline"], value_name = "FILE or -")]
     files: Vec<PathBuf>,
     /// A cluster file, checked as a whole, in place of install configurations.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["files", "show_sources"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["files", "show_sources", "cmdline"])]
     cluster: Option<PathBuf>,
     /// Count warnings as mistakes.
     #[arg(long)]
@@ -22,8 +22,9 @@ pub(super) struct ValidateArgs {
     /// Treat the files as sources of one configuration, the weakest first, and show where each value comes from.
     #[arg(long)]
     show_sources: bool,
-    /// Kernel parameters, with precedence over the files; @FILE reads them from a file.
-    #[arg(long, value_name = "TEXT or @FILE", requires = "show_sources")]
+    /// Kernel parameters: alone, or as one configuration with the files, over which they have precedence. @FILE reads them from
+    /// a file.
+    #[arg(long, value_name = "TEXT or @FILE")]
     cmdline: Option<String>,
 }
 

@@ -9,9 +9,12 @@ use base::program::Context;
 /// of a directory or a server.
 #[derive(Debug, clap::Args)]
 pub(super) struct VerifyArgs {
-    /// The medium: a directory or a URL; by default the one that this system runs from.
-    #[arg(long, value_name = "PATH or URL")]
+    /// An ISO, a drive that holds one, a directory with release.json, or the URL of an ISO or of such a directory; by default
+    /// the medium that this system runs from.
     medium: Option<String>,
+    /// The same by its former name.
+    #[arg(long = "medium", value_name = "MEDIUM", hide = true, conflicts_with = "medium")]
+    named: Option<String>,
     /// Show progress and failures on every console of the machine too.
     #[arg(long)]
     consoles: bool,
@@ -19,6 +22,6 @@ pub(super) struct VerifyArgs {
 
 impl VerifyArgs {
     pub(super) fn run(self, context: &Context) -> Result<()> {
-        verify_medium(self.medium.as_deref(), self.consoles, context)
+        verify_medium(self.medium.or(self.named).as_deref(), self.consoles, context)
     }
 }

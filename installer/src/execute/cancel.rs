@@ -2,30 +2,39 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use anyhow::Result;
-
-use super::kernel_calls;
-use base::failure::{Class, Classify, Failure};
+use base::cancellation::{self, TakenOver};
+use base::failure::{Class, Failure};
 
 /// Whether the install was asked to stop.
 #[derive(Debug)]
-pub struct Cancel(&'static AtomicBool);
+pub struct Cancel {
+    flags: Vec<&'static AtomicBool>,
+    _signals: Option<TakenOver>,
+}
 
 impl Cancel {
-    /// Set by SIGINT and SIGTERM, which no longer end the process.
-    pub fn on_signals() -> Result<Self> {
-        let flag = kernel_calls::catch_stop_signals();
-        flag.map(Self).class(Class::Unexpected, || "installing signal handlers".into())
+    /// Set by signals, which end the process no longer: the end of the install does.
+    #[must_use]
+    pub fn on_signals() -> Self {
+        Self { flags: vec![cancellation::take_over().for_good()], _signals: None }
     }
 
+    /// Set by `flag`, or by signals; one that comes during the install ends the process after it.
+    #[must_use]
+    pub fn on_signals_or(flag: &'static AtomicBool) -> Self {
+        let signals = cancellation::take_over();
+        Self { flags: vec![flag, signals.flag()], _signals: Some(signals) }
+    }
+
+    /// Set by `flag`.
     #[must_use]
     pub fn new(flag: &'static AtomicBool) -> Self {
-        Self(flag)
+        Self { flags: vec![flag], _signals: None }
     }
 
     pub fn check(&self) -> Result<(), Failure> {
-        if self.0.load(Ordering::Relaxed) {
-            return Err(Failure::new(Class::Cancelled, "stopped by a signal"));
+        if self.flags.iter().any(|flag| flag.load(Ordering::Relaxed)) {
+            return Err(Failure::new(Class::Cancelled, "the installation was stopped"));
         }
         Ok(())
     }

@@ -1,20 +1,17 @@
-//! The few calls to the kernel that need `unsafe`: ioctls of block devices without argument, the installation of signal handlers,
-//! and loading a kernel.
+//! The few calls to the kernel that need `unsafe`: ioctls of block devices without argument, and loading a kernel.
 //!
 //! Why it is sound: the ioctls take no pointer, so the kernel touches no memory of ours, and the descriptor is borrowed from an
-//! open file for the length of the call. The handler does one store to an atomic, which is safe at any moment. `kexec_file_load`
-//! reads the command line, whose length is passed with it, and two borrowed descriptors, and writes no memory of ours.
+//! open file for the length of the call. `kexec_file_load` reads the command line, whose length is passed with it, and two
+//! borrowed descriptors, and writes no memory of ours.
 #![allow(unsafe_code)]
 
 use std::ffi::CStr;
 use std::fs::File;
 use std::os::fd::AsRawFd;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::Result;
 use nix::errno::Errno;
 use nix::libc;
-use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 
 mod raw {
     // linux/fs.h and linux/cdrom.h
@@ -50,20 +47,4 @@ pub(in crate::execute) fn load_kernel(kernel: &File, initrd: &File, line: &CStr)
         libc::syscall(libc::SYS_kexec_file_load, kernel, initrd, line.len(), line.as_ptr(), no_flags)
     };
     Errno::result(done).map(drop)
-}
-
-static STOP: AtomicBool = AtomicBool::new(false);
-
-extern "C" fn stop(_: nix::libc::c_int) {
-    STOP.store(true, Ordering::Relaxed);
-}
-
-/// From now on SIGINT and SIGTERM set the flag that is returned, instead of ending the process.
-pub(in crate::execute) fn catch_stop_signals() -> Result<&'static AtomicBool> {
-    let action = SigAction::new(SigHandler::Handler(stop), SaFlags::SA_RESTART, SigSet::empty());
-    for signal in [Signal::SIGINT, Signal::SIGTERM] {
-        // SAFETY: see the module.
-        unsafe { sigaction(signal, &action) }?;
-    }
-    Ok(&STOP)
 }

@@ -14,7 +14,7 @@ use super::boot::firmware;
 use super::data::keep::{self, KeptCheck, KeptGuard};
 use super::data::other_disks::{self, OtherDisks};
 use super::disk::device;
-use super::disk::filesystems;
+use super::disk::filesystems::NewFilesystem;
 use super::disk::host::{MountAccess, with_mount};
 use super::disk::mirror::{self, Arrays};
 use super::disk::system_disks::SystemDisks;
@@ -120,8 +120,7 @@ impl Run<'_, '_> {
             firmware::enter_each(&variables, self.plan, &self.system, progress);
         }
         // The log on the node ends with the commit.
-        let stored = self.mounted(PartitionName::Persistent, MountAccess::Write, |root| self.log.store(root));
-        if let Err(error) = stored {
+        if let Err(error) = self.store_log() {
             progress.note("run", format!("The end of the log could not be stored on the node: {error:#}"));
         }
         if let Err(error) = self.arrays.stop() {
@@ -256,7 +255,9 @@ impl Run<'_, '_> {
         let uuid = needed(self.plan, filesystem.partition)?.uuid;
         let node = self.node_of(filesystem.partition)?;
         let disk = &self.disk_of(filesystem.partition).description;
-        filesystems::make(self.effects.runner, filesystem, uuid, node, disk)
+        self.effects
+            .host
+            .make_filesystem(self.effects.runner, &NewFilesystem { filesystem, uuid, node, disk })
     }
 
     fn node(&mut self) -> Result<()> {
@@ -265,8 +266,17 @@ impl Run<'_, '_> {
             self.identity.write(root)?;
             Journal::remove(root)
         })?;
-        self.mounted(PartitionName::Persistent, MountAccess::Write, |root| self.log.store(root))?;
+        self.store_log()?;
+        self.effects.host.complete(self.effects.runner, &self.system)?;
         device::barrier(&self.system)
+    }
+
+    /// Stores the log on a node; copies of a disk would all have that of the first.
+    fn store_log(&self) -> Result<()> {
+        if self.identity.is_shared() {
+            return Ok(());
+        }
+        self.mounted(PartitionName::Persistent, MountAccess::Write, |root| self.log.store(root))
     }
 
     fn prove(&self) -> Result<()> {

@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 
 use super::apply;
+use super::identity::MachineId;
 use super::mount::{MountSource, Mounter};
-use super::paths::{CONFIG, DATA, DOCUMENT, KEPT, PERSISTENT, below};
+use super::paths::{CONFIG, DATA, DEFAULTS, DOCUMENT, KEPT, PERSISTENT, below};
 use super::seed;
 use base::failure::{Class, Classify};
 use base::files::{self, Root};
@@ -44,6 +45,7 @@ pub fn boot(places: &BootRoots<'_>, cmdline: &str, machine: &mut dyn Mounter) ->
     seed::missing(&below(root, FACTORY), &below(root, "/var"))
         .class(Class::DiskIo, || "filling /var from the image".to_owned())?;
     mount_ext4(machine, &installed.config, &below(root, CONFIG), true)?;
+    MachineId::give(&below(root, DOCUMENT))?;
     let tree = Root::open(root)?;
     if let Some(data) = &installed.data {
         let target = root.join(tree.make_directory(DATA)?);
@@ -53,12 +55,18 @@ pub fn boot(places: &BootRoots<'_>, cmdline: &str, machine: &mut dyn Mounter) ->
     for directory in PERSISTENT {
         keep(root, &tree, directory, machine)?;
     }
+    let document = below(root, DOCUMENT);
+    if !document.exists() && below(root, DEFAULTS).exists() {
+        // Nothing of the defaults is applied before somebody has said what this node becomes: they alone would start a cluster.
+        let notes = vec!["This node has no document yet: its first start takes or asks for one.".to_owned()];
+        return Ok(Some(BootOutcome { outcome: apply::ApplyOutcome::default(), notes }));
+    }
     let mut notes = Vec::new();
     // The apply that follows reports a document with mistakes.
-    if let Ok(config) = config::load(&below(root, DOCUMENT)) {
+    if let Ok(config) = config::load(&document) {
         notes = keep_further(root, &tree, &config, machine)?;
     }
-    let outcome = apply::apply(&below(root, DOCUMENT), root).context("applying the node document")?;
+    let outcome = apply::apply(&document, root).context("applying the node document")?;
     Ok(Some(BootOutcome { outcome, notes }))
 }
 
@@ -235,6 +243,29 @@ mod tests {
         let note =
             "/file is not kept: /file is a file, not a directory: move it away, or choose another path";
         assert_eq!(boot.notes, [note]);
+    }
+
+    #[test]
+    fn a_copied_disk_gets_a_machine_id_of_its_own_and_waits_for_its_document() {
+        let root = root();
+        let oem = |name: &str| root.path().join("oem").join(name);
+        let id = || fs::read_to_string(oem("machine-id")).unwrap();
+        fs::remove_file(oem("node.yaml")).unwrap();
+        assert!(
+            run(root.path(), CMDLINE, &mut Fake::default()).is_err(),
+            "a document that was lost is an error"
+        );
+        fs::write(oem("defaults.yaml"), "os: {hostname: default}\n").unwrap();
+        let boot = run(root.path(), CMDLINE, &mut Fake::default()).unwrap().unwrap();
+        assert!(boot.notes[0].contains("no document yet") && boot.outcome.written.is_empty(), "{boot:?}");
+        assert!(!root.path().join("etc/hostname").exists());
+        let first = id();
+        assert!(first.trim_end().parse::<MachineId>().is_ok(), "{first}");
+        fs::write(oem("node.yaml"), "os: {hostname: told}\n").unwrap();
+        let boot = run(root.path(), CMDLINE, &mut Fake::default()).unwrap().unwrap();
+        assert!(boot.outcome.written.contains(&"etc/hostname".to_owned()), "{boot:?}");
+        assert_eq!(id(), first, "it stays");
+        assert_eq!(fs::read_to_string(root.path().join("etc/machine-id")).unwrap(), first);
     }
 
     #[test]

@@ -7,6 +7,9 @@ use std::str::FromStr;
 
 use anyhow::{Context, Result, bail};
 
+use uuid::Uuid;
+
+use base::failure::{Class, Classify};
 use base::files;
 
 /// A machine id, machine-id(5): 32 lower-case hexadecimal digits, not all zero.
@@ -14,6 +17,24 @@ use base::files;
 pub struct MachineId(String);
 
 impl MachineId {
+    /// A random one.
+    #[must_use]
+    pub fn fresh() -> Self {
+        Self(Uuid::new_v4().simple().to_string())
+    }
+
+    /// Writes a random one beside the document at `config` if there is none: on the first start of a copied disk.
+    pub fn give(config: &Path) -> Result<()> {
+        match Self::beside(config)? {
+            Some(_) => Ok(()),
+            None => {
+                let path = config.with_file_name("machine-id");
+                files::write_atomically(&path, format!("{}\n", Self::fresh()).as_bytes(), 0o444)
+                    .class(Class::DiskIo, || format!("storing {}", path.display()))
+            }
+        }
+    }
+
     /// Enough of it to distinguish nodes in a name.
     #[must_use]
     pub fn short(&self) -> &str {

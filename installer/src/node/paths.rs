@@ -12,6 +12,9 @@ pub const CONFIG: &str = "/oem";
 
 pub const DOCUMENT: &str = "/oem/node.yaml";
 
+/// What the first start of a copied disk begins with, until there is a document.
+pub const DEFAULTS: &str = "/oem/defaults.yaml";
+
 pub const DATA: &str = "/var/lib/harvester/defaultdisk";
 
 /// What kubeadm gets: its documents, patches and the audit policy.

@@ -73,6 +73,18 @@ pub enum PartitionName {
 }
 
 impl PartitionName {
+    /// In their order on a disk.
+    pub const ALL: [Self; 8] = [
+        Self::Bios,
+        Self::Esp,
+        Self::Config,
+        Self::RootA,
+        Self::RootB,
+        Self::Recovery,
+        Self::Persistent,
+        Self::Data,
+    ];
+
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -267,7 +279,7 @@ pub fn arrange_data(
 
 /// Where the last partition ends: the table's second copy is at the end of the disk; a remainder shorter than the alignment is
 /// unused.
-fn end(disk: ByteSize, sector: SectorSize) -> ByteSize {
+pub fn end(disk: ByteSize, sector: SectorSize) -> ByteSize {
     disk.saturating_sub(ByteSize::bytes(TABLE_BYTES + sector.bytes())).align_down(ALIGNMENT.get())
 }
 

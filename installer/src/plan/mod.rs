@@ -38,6 +38,7 @@ pub(crate) use render::Losses;
 pub use sealed::{NodeTexts, SealedPlan};
 pub use step::{EspContent, EspFile, Filesystem, Step, UnpackedImage};
 pub use target::Target;
+pub(crate) use target::target as target_of;
 
 use crate::inventory::{FoundPartition, Holder, Inventory};
 use crate::nics::RememberedCards;

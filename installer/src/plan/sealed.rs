@@ -14,12 +14,16 @@ pub struct SealedPlan {
 /// The texts for the node that are not in the printed plan, because they contain secrets.
 #[derive(Clone, Debug)]
 pub struct NodeTexts {
-    /// The node document, with passwords hashed.
-    pub document: Secret,
+    /// The node document, with passwords hashed. `None` if the first start asks for it.
+    pub document: Option<Secret>,
+    /// What a first start that asks for the document begins with.
+    pub defaults: Option<Secret>,
+    /// The machine id, machine-id(5). `None` if the disk is one that machines start from copies of: each gives itself one.
+    pub machine_id: Option<String>,
     /// What the node needs to report to its fleet server.
     pub fleet: Option<Secret>,
-    /// The record of this install, for the next one to compare with.
-    pub installed: Secret,
+    /// The record of this install, for the next one to compare with. Copies of a disk have none.
+    pub installed: Option<Secret>,
     /// The preflight report, for the log.
     pub preflight: String,
 }

@@ -21,7 +21,7 @@ pub struct Target {
     pub signatures: Vec<Signature>,
 }
 
-pub(super) fn target(disk: &Disk) -> Result<Target, Failure> {
+pub(crate) fn target(disk: &Disk) -> Result<Target, Failure> {
     let sector = SectorSize::try_from(disk.logical_sector)
         .map_err(|error| Failure::new(Class::Hardware, does_not_fit(disk)).because(error))?;
     Ok(Target {

@@ -12,6 +12,7 @@ use anyhow::Result;
 use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 
+use base::cancellation;
 use base::failure::{Class, Classify, Failure};
 use base::files;
 use model::config::sources::{Document, SourceKind};
@@ -128,6 +129,8 @@ fn choose(
 /// Mounts the volume read-only while `work` reads it.
 fn mounted<T>(volume: &LabelledVolume, work: impl FnOnce(&Path) -> Result<T>) -> Result<T> {
     let what = || format!("reading the volume {} ({})", volume.label, volume.device.display());
+    // A signal leaves nothing mounted.
+    let _whole = cancellation::hold();
     let directory = tempfile::tempdir().class(Class::DiskIo, what)?;
     let flags = MsFlags::MS_RDONLY | MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
     // A journal would be replayed, which is a write, even on a read-only mount.

@@ -6,15 +6,14 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Result, anyhow};
-use base::failure::{Class, Classify, Failure, causes};
-use base::files;
-use model::cluster_file;
+use base::failure::{Class, Failure, causes};
 use model::config::Secret;
 use model::config::sources::{Document, Effects, Gathering, Request, SourceKind, gather};
-use model::machine::{Nodes, Selector};
+use model::machine::Selector;
+use model::machine_documents::MachineDocuments;
 
 use super::boot;
 use super::identity_keys::{self, IdentityKey};
@@ -22,7 +21,7 @@ use super::machine::{ConfigurationFit, Machine};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConfigurationSource {
-    /// A directory with a file for each machine.
+    /// A directory with a file for each machine, or what was rendered of a cluster file.
     Directory(PathBuf),
     /// A cluster file; it identifies its machines by their MAC addresses.
     Cluster(PathBuf),
@@ -49,10 +48,20 @@ impl Configurations {
     /// Reads and checks the configurations at `origin`. The error names every mistake of every configuration.
     /// `defaults` are the medium's documents of defaults: name and text.
     pub fn load(origin: &ConfigurationSource, defaults: &[(String, String)]) -> Result<Self> {
-        let mut loaded = match origin {
-            ConfigurationSource::Directory(directory) => from_directory(directory)?,
-            ConfigurationSource::Cluster(file) => from_cluster(file)?,
+        let found = match origin {
+            ConfigurationSource::Directory(directory) => MachineDocuments::of_directory(directory)?,
+            ConfigurationSource::Cluster(file) => MachineDocuments::of_cluster(file)?,
         };
+        let mut loaded = Self { warnings: found.warnings, ..Self::default() };
+        for document in found.documents {
+            loaded.add(&document.name, document.text, document.selectors);
+        }
+        if let ConfigurationSource::Directory(directory) = origin
+            && loaded.all.is_empty()
+        {
+            let text = format!("{} has no configuration: no machine installs", directory.display());
+            loaded.warnings.push(text);
+        }
         let mut mistakes = Vec::new();
         for (name, configuration) in &loaded.all {
             match check(name, configuration.text.expose(), defaults) {
@@ -137,43 +146,6 @@ pub fn stamp(origin: &ConfigurationSource) -> Vec<(PathBuf, u64, i64, i64, u64)>
     };
     found.sort();
     found
-}
-
-fn from_directory(directory: &Path) -> Result<Configurations> {
-    let nodes = Nodes::open(directory)?;
-    let mut loaded = Configurations::default();
-    for chosen in nodes.iter() {
-        let path = directory.join(chosen.file);
-        let text = files::read_text(&path);
-        let text = text.class(Class::Invalid, || format!("reading the configuration {}", path.display()))?;
-        let selectors = chosen.selector.cloned().into_iter().collect();
-        loaded.add(chosen.file, Secret::new(text), selectors);
-    }
-    if loaded.all.is_empty() {
-        loaded.warnings.push(format!("{} has no configuration: no machine installs", directory.display()));
-    }
-    Ok(loaded)
-}
-
-fn from_cluster(file: &Path) -> Result<Configurations> {
-    let checked = cluster_file::load(file)?;
-    let first_line = |warning: String| warning.lines().next().unwrap_or_default().to_owned();
-    let warnings = checked.warnings.iter().map(|warning| first_line(warning.to_string())).collect();
-    let mut loaded = Configurations { warnings, ..Configurations::default() };
-    for document in checked.documents {
-        let name = document.entry.file;
-        let selectors: Vec<Selector> =
-            document.entry.macs.iter().filter_map(|mac| mac.parse().ok()).map(Selector::Mac).collect();
-        if selectors.is_empty() {
-            let hostname = document.entry.hostname;
-            loaded
-                .warnings
-                .push(format!("{hostname} has no macs in the cluster file: it cannot be recognised"));
-            continue;
-        }
-        loaded.add(&name, Secret::new(document.text), selectors);
-    }
-    Ok(loaded)
 }
 
 /// The sources that an install of a machine booted from this server would have.

@@ -15,10 +15,11 @@ use std::sync::Arc;
 use anyhow::{Result, anyhow};
 use base::digest::Digest;
 use base::failure::{Class, Classify, Failure};
-use model::release::{MANIFEST, Payload, Purpose, Release};
+use model::release::{MANIFEST, MediumKind, Payload, Purpose, Release};
 
 use formats::iso9660;
-use medium::opened::OpenedMedium;
+use medium::opened::{MediumImage, OpenedMedium};
+use medium::output::{iso_name, netboot_names};
 
 /// Contiguous bytes of the file that contains a served file; in bytes.
 #[derive(Clone, Copy, Debug)]
@@ -147,7 +148,7 @@ impl MediumFiles {
     pub fn open(path: &Path) -> Result<Self> {
         let medium = OpenedMedium::open(path)?;
         let release = medium.release()?;
-        let built = path.join(format!("{}.iso", stem(&release)));
+        let built = path.join(iso_name(&release, MediumKind::Full));
         if medium.iso().is_none() && built.is_file() {
             let iso = OpenedMedium::open(&built)?;
             if iso.release_digest() == medium.release_digest() {
@@ -217,13 +218,8 @@ fn is_booted(purpose: Purpose) -> bool {
     matches!(purpose, Purpose::Kernel | Purpose::Initrd | Purpose::Rootfs)
 }
 
-/// The common prefix of the files that a build makes.
-fn stem(release: &Release) -> String {
-    format!("{}-{}-{}", release.id, release.version, release.architecture)
-}
-
 enum Held<'a> {
-    Iso(&'a iso9660::Iso, Arc<File>),
+    Iso(&'a MediumImage, Arc<File>),
     Directory(&'a Path),
 }
 
@@ -244,13 +240,9 @@ impl<'a> Held<'a> {
         match self {
             Self::Iso(iso, file) => in_iso(iso, file, payload),
             Self::Directory(directory) => {
-                let netboot = match payload.purpose {
-                    Purpose::Kernel => Some("vmlinuz"),
-                    Purpose::Initrd => Some("initrd"),
-                    Purpose::Rootfs => Some("rootfs.squashfs"),
-                    _ => None,
-                };
-                let netboot = netboot.map(|suffix| directory.join(format!("{}-{suffix}", stem(release))));
+                let netboot = netboot_names(release)
+                    .into_iter()
+                    .find_map(|(purpose, name)| (purpose == payload.purpose).then(|| directory.join(name)));
                 let places: [Option<PathBuf>; 2] = [Some(directory.join(&payload.path)), netboot];
                 let found = places.into_iter().flatten().find(|path| path.is_file());
                 found.map(|path| ServedFile::whole(&path, payload.size, payload.sha256)).transpose()
@@ -259,7 +251,7 @@ impl<'a> Held<'a> {
     }
 }
 
-fn in_iso(iso: &iso9660::Iso, file: &Arc<File>, payload: &Payload) -> Result<Option<ServedFile>> {
+fn in_iso(iso: &MediumImage, file: &Arc<File>, payload: &Payload) -> Result<Option<ServedFile>> {
     let what = || format!("finding {} in the image", payload.path);
     let entry = match iso.plain_file(&payload.path) {
         Err(iso9660::Error::NotFound(_)) => return Ok(None),
@@ -299,7 +291,7 @@ fn refuse_configuration(medium: &Path, release: &Release) -> Result<()> {
     let Some(payload) = release.payload(Purpose::InstallConfig) else { return Ok(()) };
     Err(Failure::new(Class::Invalid, format!("{} has an install configuration of its own", medium.display()))
         .because(anyhow!("everybody on the network could read {} with its secrets", payload.path))
-        .hint("Serve a medium that was built without install_config, and put configurations into --nodes.")
+        .hint("Serve a medium that was built without install_config, and put configurations into --configs.")
         .into())
 }
 

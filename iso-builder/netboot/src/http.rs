@@ -7,13 +7,13 @@ use std::sync::Arc;
 use hyper::body::{Body, Bytes};
 use hyper::header::{
     ACCEPT_RANGES, ALLOW, CONTENT_RANGE, CONTENT_TYPE, ETAG, HOST, HeaderName, IF_NONE_MATCH, IF_RANGE,
-    ORIGIN, RANGE, REFERER,
+    LOCATION, ORIGIN, RANGE, REFERER,
 };
 use hyper::{Method, Request, Response, StatusCode};
 
 use super::body::ResponseBody;
 use super::files::ServedFile;
-use super::fleet::routes::Fleet;
+use super::fleet::routes::{Fleet, PAGE};
 use super::fleet_http;
 use super::hosts::RequestProvenance;
 use super::moment::Moment;
@@ -80,6 +80,14 @@ fn rendered(reply: ServedReply) -> Response<ResponseBody> {
         ServedReply::File(served, selection) => file(served, selection),
         ServedReply::Script(text) => momentary(text, "text/plain; charset=utf-8"),
         ServedReply::Configuration(text) => momentary(text.expose().to_owned(), "application/yaml"),
+        ServedReply::FleetPage => {
+            let text = format!(
+                "the fleet page is {PAGE}, with the token that `iso-builder serve` printed; machines boot from /boot.ipxe"
+            );
+            let mut response = plain(StatusCode::TEMPORARY_REDIRECT, &text);
+            set(&mut response, LOCATION, PAGE);
+            response
+        }
         ServedReply::NotFound => plain(StatusCode::NOT_FOUND, "there is nothing at this path"),
         ServedReply::Gone => plain(
             StatusCode::GONE,

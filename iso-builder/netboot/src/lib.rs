@@ -3,6 +3,7 @@
 //! | Module | Content |
 //! |---|---|
 //! | [`files`], [`loaders`] | the served files of the medium and of this host |
+//! | [`fetched`] | the copy of a medium that another server has |
 //! | [`range`] | the part of a file that a request gets |
 //! | [`machine`], [`machine_id`], [`moment`], [`identity_keys`] | machines: their states, and the marks by which they are found |
 //! | [`configurations`], [`choose`] | the configurations, and the record for a request to boot |
@@ -33,6 +34,7 @@ pub mod configurations;
 pub mod connection_limit;
 pub mod defaults;
 pub mod dnsmasq;
+pub mod fetched;
 pub mod files;
 pub mod fleet;
 pub mod fleet_http;

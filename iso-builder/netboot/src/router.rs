@@ -69,6 +69,8 @@ pub enum ServedReply {
     /// A script for this machine at this moment, which must not be cached.
     Script(String),
     Configuration(Secret),
+    /// The server's name alone was asked for, as people do: the fleet page is elsewhere.
+    FleetPage,
     NotFound,
     /// The configuration was there and will not be again.
     Gone,
@@ -160,6 +162,9 @@ impl Router {
         }
         if path == "/grub/grub.cfg" {
             return Ok(file(Some(&ServedFile::small(boot::grub_start().into_bytes())), asked));
+        }
+        if path == "/" {
+            return Ok(ServedReply::FleetPage);
         }
         let (token, card) = (path.strip_prefix(CONFIGURATION), path.strip_prefix(GRUB));
         if token.is_none() && card.is_none() && path != BOOT {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
+use base::cancellation;
 use base::failure::{Class, Classify, Failure, causes};
 use base::progress::Progress;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -31,7 +32,7 @@ use super::hosts::ServerNames;
 use super::machine_registry::MachineRegistry;
 use super::net::{self, ServerLimits};
 use super::router::{Router, STEP};
-use super::{loaders, net::listen, state_directory, tls, token};
+use super::{fetched, loaders, net::listen, state_directory, tls, token};
 
 /// How often configurations are checked for changes.
 const LOOK: Duration = Duration::from_secs(2);
@@ -94,7 +95,8 @@ impl NetbootServer {
     /// Opens and checks everything that is served, and listens.
     pub fn start(options: &ServerOptions, progress: &Progress) -> Result<Self> {
         check(options)?;
-        let files = MediumFiles::open(&options.medium)?;
+        state_directory::prepare(&options.state)?;
+        let files = MediumFiles::open(&fetched::local(&options.medium, &options.state, progress)?)?;
         let system = BootSystem::of(&files, &options.arguments)?;
         let defaults = defaults(&files)?;
         let configurations = match &options.origin {
@@ -106,7 +108,6 @@ impl NetbootServer {
             progress
                 .note(STEP, format!("{name} is missing: machines that need it must bring their own loader"));
         }
-        state_directory::prepare(&options.state)?;
         let store = MachineRegistry::open(&options.state)?;
         let (tls, authority) = secured(options, progress)?;
         let mut router = Router::new(files, system, store, configurations);
@@ -169,6 +170,8 @@ impl NetbootServer {
 
     /// Serves until SIGINT or SIGTERM comes, or dnsmasq ends.
     pub fn run(self) -> Result<()> {
+        // What is being served is served to its end.
+        let _signals = cancellation::take_over().for_good();
         let Self { router, origin, defaults, limits, runtime, listener, tls, dhcp, .. } = self;
         let (stop, stopped) = watch::channel(false);
         runtime.block_on(async {
@@ -229,7 +232,7 @@ fn check(options: &ServerOptions) -> Result<()> {
     }
     if let Some(argument) = options.arguments.iter().find(|argument| !is_plain(argument)) {
         return Err(Failure::new(Class::Invalid, format!("{argument:?} cannot be used in a boot script"))
-            .hint("Give kernel arguments one by one, without spaces and quotes: --append console=ttyS1.")
+            .hint("Give kernel arguments one by one, without spaces and quotes: --kernel-argument console=ttyS1.")
             .into());
     }
     Ok(())
@@ -296,7 +299,7 @@ async fn keep_fresh(router: Arc<Router>, origin: ConfigurationSource, defaults: 
 
 fn tell_warnings(router: &Router) {
     for warning in &router.configurations().warnings {
-        router.progress.note(STEP, warning.clone());
+        router.progress.warn(STEP, warning);
     }
 }
 

@@ -53,7 +53,7 @@ pub(crate) fn golden(name: &str, text: &str) {
     assert_eq!(fs::read_to_string(&path).unwrap(), text, "{}", path.display());
 }
 
-/// Configurations of these names, as the files of `--nodes` have them.
+/// Configurations of these names, as the files of `--configs` have them.
 pub(crate) fn configurations(names: &[&str]) -> Configurations {
     let mut all = Configurations::default();
     for name in names {

@@ -1,16 +1,19 @@
 //! The configurations that media carry. One that an install would refuse must not be put on a medium.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use base::failure::{Class, Classify, Failure};
 use base::files;
+use model::config::sources::state::refusal;
 use model::config::sources::{Document, SourceKind, check_partial, combine};
 use model::config::{BootPassword, Distribution};
 use model::release::{Payload, Purpose};
+use serde_json::json;
 
-use crate::definition::{Definition, Loaded};
+use crate::definition::{Definition, Loaded, OutputKind};
 
 /// The path of the boot menu's password on a medium.
 const MENU_PASSWORD_FILE: &str = "boot/grub/password.cfg";
@@ -53,6 +56,32 @@ pub(super) fn payloads(loaded: &Loaded, scratch: &Path) -> Result<Vec<(Payload, 
     }
     check_distribution(definition, &texts)?;
     Ok(payloads)
+}
+
+/// Checks that the disk can be made, if one is: the installer, which reads its configuration, begins when all else is done.
+pub(super) fn disk(loaded: &Loaded, outputs: &BTreeSet<OutputKind>) -> Result<()> {
+    let definition = &loaded.definition;
+    if !outputs.iter().any(|kind| kind.is_disk()) {
+        return Ok(());
+    }
+    if definition.images.unpack {
+        let what = "disk-raw and disk-qcow2 cannot be made with images.unpack, which takes the containerd of a machine";
+        return Err(Failure::new(Class::Invalid, what)
+            .hint("Leave out images.unpack, or the disks of outputs.")
+            .into());
+    }
+    let Some(file) = &definition.disk.config else { return Ok(()) };
+    let (mut documents, mut texts) = (Vec::new(), Vec::new());
+    let defaults = definition.install_defaults.as_ref().map(|file| (file, SourceKind::Defaults));
+    for (file, kind) in defaults.into_iter().chain([(file, SourceKind::Embedded)]) {
+        let source = loaded.resolve(file);
+        documents.push(document(&source, kind)?);
+        texts.push(files::read_text(&source)?);
+    }
+    // Nobody will be asked.
+    documents.push(Document::answers(&json!({ "install": { "automatic": true } })));
+    combine(&documents).map_err(refusal)?;
+    check_distribution(definition, &texts)
 }
 
 /// The manifests that the embedded configuration adds to the cluster, with a name for messages.
@@ -126,7 +155,7 @@ fn check(mut documents: Vec<Document>) -> Result<Option<BootPassword>> {
     };
     checked.map_err(|invalid| {
         let what = format!("a configuration for the media has mistakes\n{invalid}");
-        Failure::new(Class::Invalid, what).because(invalid).into()
+        Failure::new(Class::Invalid, what).places(&invalid.0).because(invalid).into()
     })
 }
 
@@ -217,5 +246,28 @@ mod tests {
         assert!(told(None, Some(half)).unwrap().contains("no-login"));
         assert_eq!(told(Some(login), Some(half)), None);
         assert!(told(Some("os: {hostnam: x}\n"), None).unwrap().contains("Defaults:1:6"));
+    }
+
+    #[test]
+    fn a_disk_has_a_whole_configuration_or_none_and_no_images_that_a_machine_would_unpack() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = |name: &str, text: &str| fs::write(directory.path().join(name), text).unwrap();
+        let told = |rest: &str, outputs: &[OutputKind]| {
+            file(
+                "image.yaml",
+                &format!("{{id: a, name: a, version: '1', base: {{directory: {{path: .}}}}{rest}}}"),
+            );
+            let loaded = Loaded::read(&directory.path().join("image.yaml")).unwrap();
+            disk(&loaded, &outputs.iter().copied().collect()).err().map(|error| base::failure::render(&error))
+        };
+        let raw = [OutputKind::DiskRaw];
+        file("node.yaml", "token: shared-by-all-of-its-nodes\ninstall: {vip: 192.0.2.10}\n");
+        file("login.yaml", "os: {password: correct horse}\n");
+        let named = ", disk: {config: node.yaml}";
+        assert!(told(named, &raw).unwrap().contains("no-login"));
+        assert_eq!(told(named, &OutputKind::MEDIA), None);
+        assert_eq!(told(&format!("{named}, install_defaults: login.yaml"), &raw), None);
+        assert_eq!(told("", &raw), None);
+        assert!(told(", images: {unpack: true}", &raw).unwrap().contains("images.unpack"));
     }
 }

@@ -1,12 +1,16 @@
 //! The programs of the host that a build needs; their presence is checked before the build begins.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use anyhow::Result;
 use base::failure::{Class, Failure};
 
+use crate::definition::OutputKind;
+use crate::namespaces;
+
 /// A program, and the Debian package that has it.
-const HOST_PROGRAMS: &[(&str, &str)] = &[
+pub(super) const HOST_PROGRAMS: &[(&str, &str)] = &[
     ("unshare", "util-linux"),
     ("setpriv", "util-linux"),
     ("tar", "tar"),
@@ -14,20 +18,44 @@ const HOST_PROGRAMS: &[(&str, &str)] = &[
     ("mmdebstrap", "mmdebstrap"),
     ("dpkg-deb", "dpkg"),
     ("mksquashfs", "squashfs-tools"),
+    ("mount", "mount"),
 ];
+/// Those that make the disk of a node.
+const DISK_PROGRAMS: [(&str, &str); 3] =
+    [("mkfs.ext4", "e2fsprogs"), ("debugfs", "e2fsprogs"), ("e2fsck", "e2fsprogs")];
+const QCOW2_PROGRAM: (&str, &str) = ("qemu-img", "qemu-utils");
+/// Those that map the ids of a user namespace.
+pub(super) const MAPPING_PROGRAMS: [(&str, &str); 2] = [("newuidmap", "uidmap"), ("newgidmap", "uidmap")];
 
-/// Fails with the programs that are missing and the packages that contain them.
+/// Fails with the programs that are missing and the packages that contain them, or with the reason why this host does not let them
+/// make namespaces.
 pub(super) fn check() -> Result<()> {
     let mut tools = HOST_PROGRAMS.to_vec();
-    if !nix::unistd::geteuid().is_root() {
-        tools.push(("newuidmap", "uidmap"));
+    if namespaces::needs_user_namespace() {
+        tools.extend(MAPPING_PROGRAMS);
     }
+    present(tools)?;
+    namespaces::check()
+}
+
+/// Fails with the programs that disks need and that are missing.
+pub(super) fn check_disks(kinds: &BTreeSet<OutputKind>) -> Result<()> {
+    let mut tools = Vec::new();
+    if kinds.iter().any(|kind| kind.is_disk()) {
+        tools.extend(DISK_PROGRAMS);
+    }
+    tools.extend(kinds.contains(&OutputKind::DiskQcow2).then_some(QCOW2_PROGRAM));
+    present(tools)
+}
+
+fn present(tools: Vec<(&'static str, &'static str)>) -> Result<()> {
     let missing: Vec<_> = tools.into_iter().filter(|(program, _)| !is_in_path(program)).collect();
     if missing.is_empty() {
         return Ok(());
     }
     let programs: Vec<&str> = missing.iter().map(|(program, _)| *program).collect();
-    let packages: Vec<&str> = missing.iter().map(|(_, package)| *package).collect();
+    let mut packages: Vec<&str> = missing.iter().map(|(_, package)| *package).collect();
+    packages.dedup();
     Err(Failure::new(Class::Hardware, format!("this host lacks: {}", programs.join(", ")))
         .hint(format!("Install them: apt-get install {}", packages.join(" ")))
         .into())

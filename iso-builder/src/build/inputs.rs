@@ -81,7 +81,8 @@ impl BuildInputs {
             .map(|image| PresentImage { names: image.names(), roles: image.roles.clone() })
             .collect();
         present.extend(built(&loaded));
-        let (workloads, found) = shipped(&loaded, &cache)?;
+        let scratch = tempfile::tempdir_in(cache.scratch()).context("making a scratch directory")?;
+        let (workloads, found) = shipped(&loaded, scratch.path())?;
         let mut needed = preload::named(&loaded.definition.images, &|path| loaded.resolve(path))?;
         let included = workloads::included(&found).into_iter();
         needed.extend(included.map(|(reference, roles)| NeededImage { reference, roles }));
@@ -113,11 +114,10 @@ impl BuildInputs {
     }
 }
 
-/// The manifests and charts that the definition ships, and every image that they run.
-fn shipped(loaded: &Loaded, cache: &Cache) -> Result<(Workloads, Vec<FoundImage>)> {
+/// The manifests and charts that the definition ships, and every image that they run. Helm's files are made in `scratch`.
+pub(super) fn shipped(loaded: &Loaded, scratch: &Path) -> Result<(Workloads, Vec<FoundImage>)> {
     let definition = &loaded.definition;
-    let scratch = tempfile::tempdir_in(cache.scratch()).context("making a scratch directory")?;
-    let mut helm = Helm::new(&SystemRunner, scratch.path());
+    let mut helm = Helm::new(&SystemRunner, scratch);
     if let Some(kubernetes) = &definition.kubernetes {
         helm = helm.for_version(kubernetes.version.as_str());
     }
@@ -147,7 +147,8 @@ fn virtual_address() -> Result<FoundImage> {
     Ok(FoundImage { image: vip_image()?, origin, roles, policy: ImagePolicy::Include })
 }
 
-fn built(loaded: &Loaded) -> impl Iterator<Item = PresentImage> + '_ {
+/// The images that the definition builds from packages.
+pub(super) fn built(loaded: &Loaded) -> impl Iterator<Item = PresentImage> + '_ {
     loaded.definition.images.preload.iter().filter_map(|entry| match &entry.source {
         PreloadSource::Built(image) => {
             Some(PresentImage { names: vec![image.name.clone()], roles: entry.roles.clone() })

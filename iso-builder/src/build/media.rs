@@ -11,22 +11,25 @@ use base::files;
 use base::parallel::{for_each, locked};
 use medium::customization::{self, area};
 use medium::iso::recipe::{self, Recipe};
+use medium::output::{CHECKSUMS, iso_name, netboot_names};
 use model::config::Role;
 use model::release::{
     Containerd, FORMAT, IsoRecipe, MANIFEST, MediumKind, Payload, Purpose, Release, metadata_path,
 };
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::context::Build;
 use super::images::BuiltImages;
-use super::options::MediumTarget;
-use super::record;
+use super::output::OutputDirectory;
+use super::program::BuildInstaller;
+use super::record::{FinishedRecord, OutputRecord};
 use super::sbom::SBOM_FILE;
 use crate::assemble::{assemble, blank_area, boot_code, checksums};
 use crate::boot::loaders;
-use crate::cache::StepOutputs;
+use crate::cache::{StepOutputs, StepUse};
 use crate::customize::customisation::is_customised;
+use crate::definition::OutputKind;
 use crate::files::link_or_copy;
 
 /// A file that a build has made or found up to date.
@@ -36,6 +39,34 @@ pub struct BuiltFile {
     /// In bytes.
     pub size: u64,
     pub sha256: Digest,
+}
+
+/// Media that are made and not in their place yet.
+#[derive(Debug)]
+pub(super) struct MadeMedia {
+    /// All outputs that have a digest.
+    pub(super) files: Vec<BuiltFile>,
+    /// What it took to have them.
+    pub(super) uses: Vec<StepUse>,
+    /// Of the manifest of the full medium.
+    pub(super) release: Digest,
+    /// Outputs of an earlier build that have to go.
+    pub(super) stale: BTreeSet<String>,
+    pub(super) record: FinishedRecord,
+}
+
+/// What an ISO is made from.
+fn iso_key(manifest: &[u8]) -> Value {
+    json!({ "recipe": recipe::NUMBER, "release": Digest::of(manifest) })
+}
+
+/// What a file of the netboot set is made from.
+fn netboot_key(sha256: Digest) -> Value {
+    json!({ "sha256": sha256 })
+}
+
+fn area_key() -> Value {
+    json!({ "length": area::LENGTH })
 }
 
 /// What media are assembled from: payloads with the files that hold them.
@@ -91,7 +122,7 @@ impl MediumParts {
         Ok(Self { kernel, payloads, images, release, iso })
     }
 
-    fn source(&self, payload: &Payload) -> Result<&Path> {
+    pub(super) fn source(&self, payload: &Payload) -> Result<&Path> {
         let found = self.payloads.iter().find(|(known, _)| known.path == payload.path);
         found.map(|(_, source)| source.as_path()).with_context(|| format!("finding {}", payload.path))
     }
@@ -103,47 +134,100 @@ impl Build<'_> {
         &self,
         parts: &MediumParts,
         sbom: &Path,
-        directory: &Path,
-        targets: &[MediumTarget],
-    ) -> Result<Vec<BuiltFile>> {
-        let outputs = record::OutputRecord::open(&self.inputs.cache, directory)?;
+        directory: &OutputDirectory,
+        (targets, installer): (&BTreeSet<OutputKind>, &BuildInstaller),
+    ) -> Result<MadeMedia> {
+        let outputs = OutputRecord::open(&self.inputs.cache, directory)?;
         let sums = Mutex::new(BTreeMap::new());
-        // Each once. They have no file in common, and each waits for the disk for half of its time.
-        let targets: Vec<_> = BTreeSet::from_iter(targets).into_iter().collect();
-        for_each(&targets, targets.len(), |target| {
-            let made = match target {
-                MediumTarget::Full => vec![self.iso(parts, MediumKind::Full, &outputs)?],
-                MediumTarget::NetInstall => vec![self.iso(parts, MediumKind::NetInstall, &outputs)?],
-                MediumTarget::Netboot => self.netboot(parts, &outputs)?,
+        let (disks, media): (Vec<_>, Vec<_>) = targets.iter().copied().partition(|kind| kind.is_disk());
+        let mut work: Vec<_> = media.iter().map(std::slice::from_ref).collect();
+        work.extend(Some(&disks[..]).filter(|disks| !disks.is_empty()));
+        // They have no file in common, and each waits for the disk for half of its time; a disk in two formats is made once.
+        for_each(&work, work.len(), |kinds| {
+            let made = match kinds {
+                [OutputKind::Full] => vec![self.iso(parts, MediumKind::Full, &outputs)?],
+                [OutputKind::NetInstall] => vec![self.iso(parts, MediumKind::NetInstall, &outputs)?],
+                [OutputKind::Netboot] => self.netboot(parts, &outputs)?,
+                disks => self.disks(parts, disks, installer, &outputs)?,
             };
             locked(&sums).extend(made);
             Ok(())
         })?;
         let mut sums = std::mem::take(&mut *locked(&sums));
+        let stale = self.keep_others(parts, &outputs, (targets, installer), &mut sums)?;
         let manifest = self.manifest(parts, MediumKind::Full).to_bytes();
-        sums.insert(MANIFEST.to_owned(), Digest::of(&manifest));
-        files::write_atomically(&directory.join(MANIFEST), &manifest, 0o644)?;
         let sbom = fs::read(sbom).context("reading the bill of materials")?;
-        sums.insert(SBOM_FILE.to_owned(), Digest::of(&sbom));
-        files::write_atomically(&directory.join(SBOM_FILE), &sbom, 0o644)?;
-        let text = checksums::render(&sums);
-        files::write_atomically(&directory.join("SHA256SUMS"), text.as_bytes(), 0o644)?;
-        outputs.write()?;
+        for (name, bytes) in [(MANIFEST, &manifest), (SBOM_FILE, &sbom)] {
+            sums.insert(name.to_owned(), Digest::of(bytes));
+            directory.write(name, bytes)?;
+        }
+        directory.write(CHECKSUMS, checksums::render(&sums).as_bytes())?;
         let medium = |(name, sha256): (String, Digest)| {
-            let path = directory.join(name);
-            let size = fs::metadata(&path).with_context(|| format!("reading {}", path.display()))?.len();
+            let path = directory.path().join(&name);
+            let made = [directory.unfinished(&name), path.clone()]
+                .into_iter()
+                .find_map(|path| fs::metadata(path).ok());
+            let size = made.with_context(|| format!("reading {}", path.display()))?.len();
             Ok(BuiltFile { path, size, sha256 })
         };
-        sums.into_iter().map(medium).collect()
+        let files = sums.into_iter().map(medium).collect::<Result<_>>()?;
+        let uses = outputs.uses();
+        Ok(MadeMedia { files, uses, release: Digest::of(&manifest), stale, record: outputs.finish() })
     }
 
-    /// The first part of every output's file name.
-    fn stem(&self) -> String {
-        let definition = &self.inputs.loaded.definition;
-        format!("{}-{}-{}", definition.id, definition.version, definition.architecture.debian())
+    /// Adds to `sums` the media in the directory that were not asked for and are what this build would make. Those of an
+    /// earlier build are returned: they must not stay beside the others.
+    fn keep_others(
+        &self,
+        parts: &MediumParts,
+        outputs: &OutputRecord<'_>,
+        (targets, installer): (&BTreeSet<OutputKind>, &BuildInstaller),
+        sums: &mut BTreeMap<String, Digest>,
+    ) -> Result<BTreeSet<String>> {
+        let mut others: Vec<Vec<(String, Value)>> = Vec::new();
+        for (target, kind) in
+            [(OutputKind::Full, MediumKind::Full), (OutputKind::NetInstall, MediumKind::NetInstall)]
+        {
+            if !targets.contains(&target) {
+                let release = self.manifest(parts, kind);
+                others.push(vec![(iso_name(&release, kind), iso_key(&release.to_bytes()))]);
+            }
+        }
+        for kind in [OutputKind::DiskRaw, OutputKind::DiskQcow2] {
+            if !targets.contains(&kind) {
+                others.push(vec![self.disk_key(parts, kind, installer)?]);
+            }
+        }
+        if !targets.contains(&OutputKind::Netboot) {
+            let release = self.manifest(parts, MediumKind::Full);
+            let payload = |purpose| release.payload(purpose).map(|payload| netboot_key(payload.sha256));
+            let mut set: Vec<_> = netboot_names(&release)
+                .into_iter()
+                .filter_map(|(purpose, name)| Some((name, payload(purpose)?)))
+                .collect();
+            set.push((customization::FILE.to_owned(), area_key()));
+            others.push(set);
+        }
+        let mut stale = BTreeSet::new();
+        for set in others {
+            let known: Vec<_> = set.iter().map(|(name, key)| outputs.is_current(name, key)).collect();
+            let whole = known.iter().all(Option::is_some);
+            for ((name, _), known) in set.into_iter().zip(known) {
+                match known.filter(|_| whole) {
+                    Some(sha256) => drop(sums.insert(name, sha256)),
+                    None if outputs.path(&name).exists() => {
+                        let text = format!("{name} is of an earlier build and is removed");
+                        self.progress.note("outputs", text);
+                        stale.insert(name);
+                    }
+                    None => {}
+                }
+            }
+        }
+        Ok(stale)
     }
 
-    fn manifest(&self, parts: &MediumParts, medium: MediumKind) -> Release {
+    pub(super) fn manifest(&self, parts: &MediumParts, medium: MediumKind) -> Release {
         let definition = &self.inputs.loaded.definition;
         Release {
             format: FORMAT,
@@ -170,52 +254,47 @@ impl Build<'_> {
         &self,
         parts: &MediumParts,
         kind: MediumKind,
-        outputs: &record::OutputRecord,
+        outputs: &OutputRecord<'_>,
     ) -> Result<(String, Digest)> {
-        let (suffix, step) = match kind {
-            MediumKind::Full => ("", "iso-full"),
-            MediumKind::NetInstall => ("-net-install", "iso-net-install"),
+        let step = match kind {
+            MediumKind::Full => "iso-full",
+            MediumKind::NetInstall => "iso-net-install",
         };
-        let name = format!("{}{suffix}.iso", self.stem());
         let release = self.manifest(parts, kind);
-        let manifest = release.to_bytes();
-        let key = json!({ "recipe": recipe::NUMBER, "release": Digest::of(&manifest) });
-        let output = outputs.directory().join(&name);
-        let digest = outputs.made(&name, step, &key, self.progress, || {
+        let (name, manifest) = (iso_name(&release, kind), release.to_bytes());
+        let output = outputs.path(&name);
+        let digest = outputs.made(&name, step, &iso_key(&manifest), self.progress, |file| {
             self.warn_of_customised(&output, step);
             let scratch =
                 tempfile::tempdir_in(self.inputs.cache.scratch()).context("making a scratch directory")?;
             let recipe = Recipe::new(&release, &manifest);
             let loaders = parts.kernel.path("loaders");
             let source = |payload: &Payload| parts.source(payload).map(Path::to_owned);
-            assemble(&recipe, &loaders, &source, scratch.path())?.write(&output, step, self.progress)?;
+            let iso = assemble(&recipe, &loaders, &source, scratch.path())?;
+            iso.write(file, &output, step, self.progress)?;
             Ok(None)
         })?;
         Ok((name, digest))
     }
 
     /// Kernel, initrd and OS image beside the ISOs, as links to the cache where the disk allows it.
-    fn netboot(&self, parts: &MediumParts, outputs: &record::OutputRecord) -> Result<Vec<(String, Digest)>> {
+    fn netboot(&self, parts: &MediumParts, outputs: &OutputRecord<'_>) -> Result<Vec<(String, Digest)>> {
         let mut sums = Vec::new();
-        for (purpose, suffix) in
-            [(Purpose::Kernel, "vmlinuz"), (Purpose::Initrd, "initrd"), (Purpose::Rootfs, "rootfs.squashfs")]
-        {
+        for (purpose, name) in netboot_names(&self.manifest(parts, MediumKind::Full)) {
             let found = parts.payloads.iter().find(|(payload, _)| payload.purpose == purpose);
-            let (payload, source) = found.with_context(|| format!("finding the {suffix}"))?;
-            let name = format!("{}-{suffix}", self.stem());
-            let output = outputs.directory().join(&name);
-            let key = json!({ "sha256": payload.sha256 });
-            let digest = outputs.made(&name, suffix, &key, self.progress, || {
-                link_or_copy(source, &output)?;
-                Ok(Some(payload.sha256))
-            })?;
+            let (payload, source) = found.with_context(|| format!("finding {name}"))?;
+            let suffix = name.rsplit('-').next().unwrap_or(&name);
+            let digest =
+                outputs.made(&name, suffix, &netboot_key(payload.sha256), self.progress, |file| {
+                    link_or_copy(source, file)?;
+                    Ok(Some(payload.sha256))
+                })?;
             sums.push((name, digest));
         }
-        let output = outputs.directory().join(customization::FILE);
-        let key = json!({ "length": area::LENGTH });
-        let made = outputs.made(customization::FILE, "custom", &key, self.progress, || {
+        let output = outputs.path(customization::FILE);
+        let made = outputs.made(customization::FILE, "custom", &area_key(), self.progress, |file| {
             self.warn_of_customised(&output, "custom");
-            blank_area(&output)?;
+            blank_area(file)?;
             Ok(None)
         })?;
         sums.push((customization::FILE.to_owned(), made));

@@ -10,8 +10,11 @@
 //!
 //! Each step is keyed by the digests of what goes into it, so a change rebuilds only what depends on it.
 
+mod builder_image;
+mod check;
 mod configuration;
 mod context;
+mod disk;
 mod host_programs;
 mod image_outputs;
 mod images;
@@ -20,40 +23,62 @@ mod kubernetes;
 mod media;
 mod options;
 mod os;
+mod output;
 mod program;
 mod record;
 mod release_images;
+mod report;
 mod sbom;
 
-use anyhow::{Context, Result};
-use base::files;
-use base::progress::Progress;
+use std::collections::BTreeSet;
 
+use anyhow::{Context, Result};
+use base::progress::Progress;
+use medium::output::REPORT;
+
+pub use self::builder_image::{BuilderImage, BuilderImageOptions, builder_image};
+pub use self::check::{BuildCheck, CheckOptions, CheckReport, CheckState, check};
 use self::context::Build;
 use self::inputs::{BuildInputs, LockUse};
 pub use self::media::BuiltFile;
-pub use self::options::{BuildOptions, CacheOptions, InputOptions, MediumTarget, PullOptions};
+pub use self::options::{BuildOptions, CacheOptions, InputOptions, PullOptions};
+use self::output::OutputDirectory;
+use self::program::BuildInstaller;
 pub(crate) use self::program::standard;
+pub use self::report::BuildReport;
+use self::report::Recording;
 use crate::images::stored_image::StoredImage;
 use crate::lock::Lock;
 
-/// Builds the media and returns the files of those that were requested.
-pub fn build(options: &BuildOptions, progress: &Progress) -> Result<Vec<BuiltFile>> {
+/// Builds the media; returns the files of those that were requested, and the report that is written beside them.
+pub fn build(options: &BuildOptions, progress: &Progress) -> Result<(Vec<BuiltFile>, BuildReport)> {
+    let recording = Recording::begin();
+    progress.add(Box::new(recording.warnings.clone()));
     let build = Build::begin(&options.inputs, progress)?;
     // Mistakes in a configuration, a release or the installer are reported before anything that takes time.
-    let installer = program::check(&options.installer, build.inputs.loaded.definition.architecture)?;
+    let architecture = build.inputs.loaded.definition.architecture;
+    let installer = BuildInstaller::of(&options.installer, architecture)?;
     let scratch = tempfile::tempdir_in(build.inputs.cache.scratch()).context("making a scratch directory")?;
     let configuration = configuration::payloads(&build.inputs.loaded, scratch.path())?;
-    files::make_directory(&options.output, 0o755)?;
+    let definition = &build.inputs.loaded.definition;
+    let wanted: BTreeSet<_> = options.only.as_ref().unwrap_or(&definition.outputs).iter().copied().collect();
+    configuration::disk(&build.inputs.loaded, &wanted)?;
+    host_programs::check_disks(&wanted)?;
+    let outputs = OutputDirectory::open(&options.output, progress)?;
     let distribution = build.distribution()?;
     let base = build.base()?;
     build.check_base(&base)?;
     let kernel = build.kernel(&base)?;
-    let rootfs = build.rootfs(&base, distribution.as_ref(), &installer)?;
+    let rootfs = build.rootfs(&base, distribution.as_ref(), &installer.path)?;
     let images = build.images(&base)?;
     let parts = media::MediumParts::collect(kernel, &rootfs, images.as_ref(), configuration)?;
     let sbom = build.sbom(&base, images.as_ref())?;
-    build.media(&parts, &sbom, &options.output, &options.targets)
+    let made = build.media(&parts, &sbom, &outputs, (&wanted, &installer))?;
+    let report = recording.end(&build, installer.sha256, &made)?;
+    outputs.write(REPORT, &report.to_bytes()?)?;
+    outputs.commit(&made.stale)?;
+    made.record.write()?;
+    Ok((made.files, report))
 }
 
 /// Resolves every input of a definition anew and writes its lock file.

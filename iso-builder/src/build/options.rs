@@ -3,10 +3,12 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
+use base::failure::{Class, Classify};
 use base::progress::Progress;
 use base::size::ByteSize;
 
 use crate::cache::Cache;
+use crate::definition::OutputKind;
 use crate::lock::LockPolicy;
 
 #[derive(Clone, Debug)]
@@ -16,7 +18,8 @@ pub struct BuildOptions {
     pub output: PathBuf,
     /// The `installer` executable that goes into the OS image.
     pub installer: PathBuf,
-    pub targets: Vec<MediumTarget>,
+    /// What to make in place of what the definition says.
+    pub only: Option<Vec<OutputKind>>,
 }
 
 /// A definition, and how its inputs are obtained.
@@ -42,6 +45,7 @@ impl CacheOptions {
     pub fn open(&self, progress: &Progress) -> Result<Cache> {
         let wait = || progress.note("cache", "Waiting for another build that uses the same cache");
         Cache::open(&self.directory, self.downloads.as_deref(), wait)
+            .class(Class::DiskIo, || format!("opening the cache {}", self.directory.display()))
     }
 }
 
@@ -51,15 +55,4 @@ pub struct PullOptions {
     pub transfers: usize,
     /// Bytes a second, all transfers together.
     pub rate: Option<ByteSize>,
-}
-
-/// What media can be made of one definition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
-pub enum MediumTarget {
-    /// The ISO that carries everything.
-    Full,
-    /// The ISO whose container images come over the network.
-    NetInstall,
-    /// Kernel, initrd and OS image as files.
-    Netboot,
 }

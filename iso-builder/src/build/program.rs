@@ -6,10 +6,12 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
+use base::digest::Digest;
 use base::failure::{Class, Failure};
 
 use crate::definition::Architecture;
 use crate::elf;
+use crate::files::digest_of_path;
 
 /// The version of this builder; the installer has to have the same.
 const BUILDER_VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -19,6 +21,23 @@ const INSTALLER_HINT: &str =
 /// The installer that belongs to the builder at `program`: the one in the same directory, where `make` puts both.
 pub(crate) fn standard(program: &Path) -> PathBuf {
     program.with_file_name("installer")
+}
+
+/// The installer of a build.
+#[derive(Debug)]
+pub(super) struct BuildInstaller {
+    /// Its full path.
+    pub(super) path: PathBuf,
+    pub(super) sha256: Digest,
+}
+
+impl BuildInstaller {
+    /// The installer at `path`, if it is one for images of this architecture.
+    pub(super) fn of(path: &Path, architecture: Architecture) -> Result<Self> {
+        let path = check(path, architecture)?;
+        let sha256 = digest_of_path(&path)?;
+        Ok(Self { path, sha256 })
+    }
 }
 
 /// The full path of the installer at `path`, if it is one for images of this architecture.

@@ -1,21 +1,21 @@
 //! `iso-builder build`.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use base::program::{Context, Format, print};
-use base::progress::{Progress, StepTimes};
 use base::size::ByteSize;
 
-use crate::build::{self, BuildOptions, BuiltFile, CacheOptions, InputOptions, MediumTarget, PullOptions};
+use crate::build::{self, BuildOptions, BuiltFile, CacheOptions, InputOptions, PullOptions};
+use crate::definition::OutputKind;
 use crate::images::pull;
 use crate::lock::LockPolicy;
 
 /// Build media from an image definition.
 ///
-/// Makes the full ISO, the net-install ISO and the netboot set. What has not changed since the last build is taken
-/// from the cache. Inputs are pinned in DEFINITION.lock, which is written by the first build.
+/// Makes the full ISO, the net-install ISO and the netboot set, or what the definition's `outputs` say. What has not changed since the last build is taken
+/// from the cache. Inputs are pinned in DEFINITION.lock, which is written by the first build. build-report.json, beside
+/// the media, tells how they were made.
 #[derive(Debug, clap::Args)]
 pub(super) struct BuildCommand {
     #[command(flatten)]
@@ -23,20 +23,22 @@ pub(super) struct BuildCommand {
     /// Directory for the media.
     #[arg(short, long, value_name = "DIR", default_value = "dist")]
     output: PathBuf,
-    /// Make only these media.
-    #[arg(long, value_enum, value_delimiter = ',', value_name = "MEDIUM,...")]
-    #[arg(default_values_t = [MediumTarget::Full, MediumTarget::NetInstall, MediumTarget::Netboot])]
-    only: Vec<MediumTarget>,
+    /// Make these in place of the definition's `outputs`.
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "OUTPUT,...")]
+    only: Option<Vec<OutputKind>>,
     /// The installer to put into the OS image: a static program of the image's architecture and of this builder's
     /// version; by default the one beside this builder, where `make` puts it.
     #[arg(long, value_name = "FILE", env = "NQRUST_INSTALLER")]
     installer: Option<PathBuf>,
+    /// Append a summary of the build to this file, in Markdown, as CI systems show it.
+    #[arg(long, value_name = "FILE")]
+    summary_file: Option<PathBuf>,
 }
 
 /// A definition, and how what it names is had.
 #[derive(Debug, clap::Args)]
 pub(super) struct InputArguments {
-    /// The image definition.
+    /// The image definition; `-` is standard input.
     definition: PathBuf,
     #[command(flatten)]
     policy: PolicyArguments,
@@ -108,16 +110,14 @@ fn default_cache() -> PathBuf {
 
 impl BuildCommand {
     pub(super) fn run(self, context: &Context) -> Result<()> {
-        let installer = match self.installer {
-            Some(installer) => installer,
-            None => build::standard(&std::env::current_exe().context("finding this program's own place")?),
-        };
+        let installer = installer(self.installer)?;
         let options =
-            BuildOptions { inputs: self.inputs.into(), output: self.output, installer, targets: self.only };
-        let times = StepTimes::default();
-        context.progress.add(Box::new(times.clone()));
-        let media = build::build(&options, &context.progress)?;
-        tell_times(&times, &context.progress);
+            BuildOptions { inputs: self.inputs.into(), output: self.output, installer, only: self.only };
+        let (media, report) = build::build(&options, &context.progress)?;
+        report.lines().for_each(|line| context.progress.note("build", line));
+        if let Some(file) = &self.summary_file {
+            report.append_summary(file)?;
+        }
         if context.format == Format::Json {
             return print(&serde_json::to_string_pretty(&media)?);
         }
@@ -129,9 +129,10 @@ impl BuildCommand {
     }
 }
 
-/// Tells which steps took the time, of a build that waited for any.
-fn tell_times(times: &StepTimes, progress: &Progress) {
-    for (step, time) in times.longest(8, Duration::from_secs(1)) {
-        progress.note("build", format!("{:6.1} s  {step}", time.as_secs_f64()));
+/// The installer that is named, or else the one that belongs to this builder.
+pub(super) fn installer(named: Option<PathBuf>) -> Result<PathBuf> {
+    match named {
+        Some(installer) => Ok(installer),
+        None => Ok(build::standard(&std::env::current_exe().context("finding this program's own place")?)),
     }
 }

@@ -1,9 +1,11 @@
 //! `iso-builder config-medium`.
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
-use base::failure::{Class, Failure};
+use base::failure::{Class, Classify, Failure};
+use base::files::named;
 use base::program::Context;
 
 use super::customize::ConfigurationArguments;
@@ -18,8 +20,8 @@ use crate::customize::{CustomisationSources, GatheredCustomisation};
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct ConfigMediumCommand {
-    /// Where the image is written.
-    #[arg(short, long, value_name = "FILE")]
+    /// Where the image is written; `-` is standard output.
+    #[arg(short, long, value_name = "FILE or -")]
     output: PathBuf,
     #[command(flatten)]
     configurations: ConfigurationArguments,
@@ -28,6 +30,7 @@ pub(super) struct ConfigMediumCommand {
 const EXAMPLES: &str = "Examples:
   iso-builder config-medium -o node.img --config node.yaml
   iso-builder config-medium -o rack7.img --configs rack7/
+  iso-builder config-medium -o east.img --cluster east.yaml
   dd if=rack7.img of=/dev/sdb bs=4M conv=fsync";
 
 impl ConfigMediumCommand {
@@ -36,16 +39,25 @@ impl ConfigMediumCommand {
         if gathered.content.is_empty() {
             bail!(
                 Failure::new(Class::Invalid, "there is no configuration for the volume")
-                    .hint("Give --config, --config-for or --configs.")
+                    .hint("Give --config, --config-for, --configs or --cluster.")
             );
         }
-        if self.output.exists() && !self.output.is_file() {
+        let to_standard_output = named::is_standard(&self.output);
+        if !to_standard_output && self.output.exists() && !self.output.is_file() {
             bail!(not_a_file(&self.output));
         }
         for warning in gathered.check(None)? {
-            context.progress.note("config-medium", format!("warning: {warning}"));
+            context.progress.warn("config-medium", &warning);
         }
-        volume::make(&gathered.content, &self.output)
+        if !to_standard_output {
+            return volume::make(&gathered.content, &self.output);
+        }
+        // Before anything is made.
+        let mut output = named::standard_output("the image of a volume")?;
+        let mut image = volume::image(&gathered.content)?;
+        std::io::copy(&mut image, &mut output)
+            .and_then(|_| output.flush())
+            .class(Class::DiskIo, || "writing to standard output".into())
     }
 }
 

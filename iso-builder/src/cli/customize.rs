@@ -1,10 +1,12 @@
 //! `iso-builder customize`.
 
-use std::io::{Write as _, stdout};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
+use base::cancellation;
 use base::failure::{Class, Classify, Failure};
+use base::files::named;
 use base::program::{Context, Format, print};
 use medium::customization::{Content, area, argument};
 use medium::iso::recipe::BOOT_MENU;
@@ -20,8 +22,6 @@ use crate::customize::{
 const MAX_DEFAULTS_BYTES: u64 = 1 << 20;
 /// The most bytes of a boot menu that are read.
 const MAX_MENU_BYTES: u64 = 1 << 20;
-/// As output: standard output instead of a file.
-const STANDARD_OUTPUT: &str = "-";
 
 /// Put configurations, certificates, kernel arguments and files into a finished medium.
 ///
@@ -30,7 +30,7 @@ const STANDARD_OUTPUT: &str = "-";
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct CustomizeCommand {
-    /// An ISO, a drive that holds one, or a directory with release.json.
+    /// An ISO, a drive that holds one, a directory with release.json, or the URL of an ISO, of which a copy is made.
     medium: PathBuf,
     /// Write a customised copy of an ISO there and leave MEDIUM as it is; `-` is standard output.
     #[arg(short, long, value_name = "FILE or -", conflicts_with = "show")]
@@ -41,16 +41,16 @@ pub(super) struct CustomizeCommand {
     #[arg(long, value_name = "FILE")]
     ca: Vec<PathBuf>,
     /// A kernel argument for the installing system, such as console=ttyS1. Repeatable.
-    #[arg(long, value_name = "WORD", allow_hyphen_values = true)]
-    argument: Vec<String>,
+    #[arg(long, alias = "argument", alias = "append", value_name = "WORD", allow_hyphen_values = true)]
+    kernel_argument: Vec<String>,
     /// A file for the node, with its present permissions: /etc/motd=motd.txt. Repeatable.
     #[arg(long, value_name = "PATH=FILE", value_parser = pair::<String>)]
     file: Vec<(String, PathBuf)>,
     /// Show what MEDIUM was customised with, without secrets.
-    #[arg(long, conflicts_with_all = ["reset", "ca", "argument", "file", "config", "config_for", "configs"])]
+    #[arg(long, conflicts_with_all = ["reset", "ca", "kernel_argument", "file", "config", "config_for", "configs", "cluster"])]
     show: bool,
     /// Restore the bytes that MEDIUM was built with.
-    #[arg(long, conflicts_with_all = ["ca", "argument", "file", "config", "config_for", "configs"])]
+    #[arg(long, conflicts_with_all = ["ca", "kernel_argument", "file", "config", "config_for", "configs", "cluster"])]
     reset: bool,
 }
 
@@ -64,24 +64,28 @@ pub(super) struct ConfigurationArguments {
     /// asset-tag:XYZ=FILE. Repeatable.
     #[arg(long, value_name = "SELECTOR=FILE", value_parser = pair::<Selector>)]
     config_for: Vec<(Selector, PathBuf)>,
-    /// A directory of configurations, named by machine: default.yaml,
-    /// mac-52-54-00-12-34-56.yaml, serial-ABC.yaml, uuid-….yaml, asset-tag-XYZ.yaml.
-    #[arg(long, value_name = "DIR")]
+    /// A directory of configurations, named by machine: default.yaml, mac-52-54-00-12-34-56.yaml, serial-ABC.yaml,
+    /// uuid-….yaml, asset-tag-XYZ.yaml; or what `installer render` has written.
+    #[arg(long, alias = "nodes", value_name = "DIR")]
     configs: Option<PathBuf>,
+    /// A cluster file; its machines are known by their `macs`.
+    #[arg(long, value_name = "FILE")]
+    cluster: Option<PathBuf>,
 }
 
 impl From<ConfigurationArguments> for CustomisationSources {
     fn from(given: ConfigurationArguments) -> Self {
-        let ConfigurationArguments { config, config_for, configs } = given;
-        Self { fallback: config, for_machines: config_for, directory: configs, ..Self::default() }
+        let ConfigurationArguments { config, config_for, configs, cluster } = given;
+        Self { fallback: config, for_machines: config_for, directory: configs, cluster, ..Self::default() }
     }
 }
 
 const EXAMPLES: &str = "Examples:
   iso-builder customize my.iso --config node.yaml
   iso-builder customize my.iso -o rack7.iso --configs rack7/ --ca company.pem
+  iso-builder customize my.iso -o east.iso --cluster east.yaml
   iso-builder customize my.iso -o - --config-for serial:CZ1234=n1.yaml | ssh host dd of=/dev/sdb bs=4M
-  iso-builder customize /dev/sdb --config node.yaml --argument console=ttyS1,115200
+  iso-builder customize /dev/sdb --config node.yaml --kernel-argument console=ttyS1,115200
   iso-builder customize my.iso --show
   iso-builder customize my.iso --reset";
 
@@ -121,23 +125,24 @@ impl CustomizeCommand {
             .class(Class::Verification, || format!("reading the defaults of {}", path.display()))?;
         let defaults = defaults.zip(text.as_deref()).map(|(payload, text)| (payload.path.as_str(), text));
         for warning in gathered.check(defaults)? {
-            context.progress.note("customize", format!("warning: {warning}"));
+            context.progress.warn("customize", &warning);
         }
         if gathered.content.boot_password.is_some() {
             can_have_password(&medium)?;
         }
         let wanted = wanted(&gathered.content)?;
-        drop(medium);
         match output.as_deref() {
-            Some(output) if output == Path::new(STANDARD_OUTPUT) => {
-                to_standard_output(&place, &wanted, context)
+            Some(output) if named::is_standard(output) => {
+                to_standard_output(&medium, &place, &wanted, context)
             }
             Some(output) => {
                 refuse_itself(&place, output)?;
-                copy::to_file(&place, &wanted, output)?;
+                copy::to_file(&medium, &place, &wanted, output)?;
                 show(&Customisation::of(&OpenedMedium::open(output)?), output, context)
             }
+            None if medium.local().is_none() => Err(served(medium.path())),
             None => {
+                drop(medium);
                 in_place(&place, &wanted, context, reset)?;
                 show(&Customisation::of(&OpenedMedium::open(&path)?), &path, context)
             }
@@ -145,8 +150,13 @@ impl CustomizeCommand {
     }
 
     fn sources(self) -> CustomisationSources {
-        let Self { configurations, ca, argument, file, .. } = self;
-        CustomisationSources { authorities: ca, arguments: argument, files: file, ..configurations.into() }
+        let Self { configurations, ca, kernel_argument, file, .. } = self;
+        CustomisationSources {
+            authorities: ca,
+            arguments: kernel_argument,
+            files: file,
+            ..configurations.into()
+        }
     }
 }
 
@@ -187,19 +197,33 @@ fn in_place(
         let text = format!("warning: others can read {}, and it may hold secrets", place.path.display());
         context.progress.note("customize", text);
     }
+    // Half of it would make the medium one that installers refuse.
+    let _whole = cancellation::hold();
     change::apply(&file, place, wanted)
         .class(Class::DiskIo, || format!("{}; run the command again to complete the change", what()))?;
     Ok(())
 }
 
-fn to_standard_output(place: &CustomisationLocation, wanted: &AreaContents, context: &Context) -> Result<()> {
+fn served(url: &Path) -> anyhow::Error {
+    let what = format!("{} is on a server, where it cannot be changed", url.display());
+    Failure::new(Class::Invalid, what)
+        .hint("Name a file for the customised copy with -o, or `-o -` for standard output.")
+        .into()
+}
+
+fn to_standard_output(
+    medium: &OpenedMedium,
+    place: &CustomisationLocation,
+    wanted: &AreaContents,
+    context: &Context,
+) -> Result<()> {
     refuse_directory(place)?;
     if context.format == Format::Json {
         let what = "standard output cannot be both the ISO and JSON";
         bail!(Failure::new(Class::Invalid, what).hint("Leave out --format json, or name a file with -o."));
     }
-    let mut output = stdout().lock();
-    copy::to_stream(place, wanted, &mut output)?;
+    let mut output = named::standard_output("an ISO")?;
+    copy::to_stream(medium, place, wanted, &mut output)?;
     output.flush().context("writing to standard output")
 }
 
@@ -238,6 +262,23 @@ mod tests {
     use medium::iso::Menu;
     use model::release::MediumKind;
     use testing::medium::SampleMedium;
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        customize: CustomizeCommand,
+    }
+
+    #[test]
+    fn former_names_of_options_are_taken_and_not_shown() {
+        let parse = |line: &str| <Line as clap::Parser>::parse_from(line.split(' ')).customize;
+        let now = parse("x my.iso --configs d --kernel-argument a=b");
+        let before = parse("x my.iso --nodes d --argument a=b");
+        assert_eq!(now.kernel_argument, before.kernel_argument);
+        assert_eq!(now.configurations.configs, before.configurations.configs);
+        let help = <Line as clap::CommandFactory>::command().render_long_help().to_string();
+        assert!(!help.contains("--nodes") && !help.contains("--argument "), "{help}");
+    }
 
     #[test]
     fn a_medium_whose_menu_was_built_without_passwords_is_refused_one() {

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
-use base::program::{Context, print};
+use base::program::Context;
+use serde_json::json;
 
 use super::build::{CacheArguments, PullArguments};
 use crate::build::{self, InputOptions};
@@ -12,7 +13,7 @@ use crate::lock::{self, LockPolicy};
 /// Resolve every input of a definition to a digest and write DEFINITION.lock beside it.
 #[derive(Debug, clap::Args)]
 pub(super) struct LockCommand {
-    /// The image definition.
+    /// The image definition; `-` is standard input.
     definition: PathBuf,
     #[command(flatten)]
     cache: CacheArguments,
@@ -31,6 +32,7 @@ impl LockCommand {
         };
         let locked = build::relock(&options, &context.progress)?;
         let (packages, images) = (locked.packages.len(), locked.images.len());
-        print(&format!("{}: {packages} packages, {images} images of registries", path.display()))
+        let text = || format!("{}: {packages} packages, {images} images of registries", path.display());
+        context.show(&json!({ "lock": path, "packages": packages, "images": images }), text)
     }
 }

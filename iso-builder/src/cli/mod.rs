@@ -1,6 +1,8 @@
 //! The command line: one file per command, each thin.
 
 mod build;
+mod builder_image;
+mod check;
 mod config_medium;
 mod customize;
 mod images;
@@ -12,10 +14,10 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use base::completions;
-use base::failure::Class;
-use base::program::{Context, Format, print};
-use base::progress::{Progress, ProgressStyle};
+use base::manual;
+use base::program::{self, Context, GlobalOptions, print};
 use clap::{CommandFactory, Parser, Subcommand};
+use serde_json::json;
 
 use crate::definition::Definition;
 use crate::finished;
@@ -24,12 +26,8 @@ use crate::finished;
 #[derive(Debug, Parser)]
 #[command(name = "iso-builder", version, max_term_width = 100)]
 struct Cli {
-    /// The format of what is printed.
-    #[arg(long, global = true, value_enum, default_value_t)]
-    format: Format,
-    /// How to show progress.
-    #[arg(long, global = true, value_enum, default_value_t)]
-    progress: ProgressStyle,
+    #[command(flatten)]
+    global: GlobalOptions,
     #[command(subcommand)]
     command: Command,
 }
@@ -37,7 +35,9 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Build(build::BuildCommand),
+    Check(check::CheckCommand),
     Lock(lock::LockCommand),
+    BuilderImage(builder_image::BuilderImageCommand),
     Images(images::ImagesCommand),
     Inspect(finished::Inspect),
     Verify(finished::Verify),
@@ -52,6 +52,13 @@ enum Command {
         /// The shell.
         shell: clap_complete::Shell,
     },
+    /// Write the man pages of this program and its commands.
+    #[command(hide = true)]
+    Man {
+        /// The directory for the pages.
+        #[arg(short, long, value_name = "DIR")]
+        output: PathBuf,
+    },
     /// Do one piece of work in the sandbox.
     #[command(hide = true)]
     Step {
@@ -65,28 +72,28 @@ enum Command {
 /// Parses the arguments of this process, runs the command, reports a failure; returns the exit code.
 #[must_use]
 pub fn main() -> u8 {
-    let cli = match Cli::try_parse() {
+    let cli = match program::parse::<Cli>() {
         Ok(cli) => cli,
-        Err(error) => {
-            let _ = error.print();
-            return if error.use_stderr() { Class::Invalid.exit_code() } else { 0 };
-        }
+        Err(code) => return code,
     };
     if let Command::Step { request, outcome } = &cli.command {
         return crate::steps::main(request, outcome);
     }
     // Files that are built get the modes that they are given, whatever the user's umask.
     nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o022));
-    let context = Context { format: cli.format, progress: Progress::new(vec![cli.progress.sink()]) };
-    let result = cli.command.run(&context);
-    context.conclude(result)
+    match cli.global.begin() {
+        Ok(context) => context.conclude(cli.command.run(&context)),
+        Err(code) => code,
+    }
 }
 
 impl Command {
     fn run(self, context: &Context) -> Result<()> {
         match self {
             Self::Build(build) => build.run(context),
+            Self::Check(check) => check.run(context),
             Self::Lock(lock) => lock.run(context),
+            Self::BuilderImage(image) => image.run(context),
             Self::Images(images) => images.run(context),
             Self::Inspect(inspect) => inspect.run(context),
             Self::Verify(verify) => verify.run(context),
@@ -95,7 +102,11 @@ impl Command {
             Self::Prune(prune) => prune.run(context),
             Self::Serve(serve) => serve.run(context),
             Self::Schema => print(&serde_json::to_string_pretty(&schemars::schema_for!(Definition))?),
-            Self::Completions { shell } => print(&completions::script(&Cli::command(), shell)),
+            Self::Completions { shell } => {
+                let script = completions::script(&Cli::command(), shell);
+                context.show(&json!({ "shell": shell.to_string(), "script": script }), || script.clone())
+            }
+            Self::Man { output } => manual::write(&program::told_once(Cli::command()), &output),
             Self::Step { .. } => Ok(()),
         }
     }
@@ -107,6 +118,18 @@ mod tests {
 
     #[test]
     fn the_command_line_is_well_formed() {
-        Cli::command().debug_assert();
+        program::told_once(Cli::command()).debug_assert();
+    }
+
+    #[test]
+    fn every_command_is_in_the_tables_of_the_readme_and_has_a_man_page() {
+        let commands = base::completions::commands(&Cli::command());
+        testing::command_tables::have_rows_for(&commands);
+        let pages = base::manual::pages(&Cli::command()).unwrap();
+        let names: Vec<_> = pages.iter().map(|(name, _)| name.as_str()).collect();
+        for command in commands {
+            let page = format!("iso-builder-{}.1", command.replace(' ', "-"));
+            assert!(names.contains(&page.as_str()), "{page} in {names:?}");
+        }
     }
 }

@@ -29,19 +29,20 @@ use netboot::tls::CertificateChoice;
 ///
 /// Point machines at http://SERVER:PORT/boot.ipxe, with DHCP or by hand (`chain` in iPXE's shell).
 ///
-/// Files in --nodes are named after their machine: mac-52-54-00-12-34-56.yaml, serial-ABC.yaml, uuid-….yaml,
+/// Files in --configs are named after their machine: mac-52-54-00-12-34-56.yaml, serial-ABC.yaml, uuid-….yaml,
 /// asset-tag-XYZ.yaml. default.yaml is for machines that were allowed by hand. They are read again when they change.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct ServeCommand {
-    /// An ISO, a drive that holds one, or a directory that `build` has made.
+    /// An ISO, a drive that holds one, a directory that `build` has made, or the URL of an ISO or of a directory; what is on
+    /// a server is fetched into --state first.
     medium: PathBuf,
     /// The address and port to listen on. GRUB can reach port 80 only.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "0.0.0.0:8080")]
     listen: SocketAddr,
     /// A directory with a configuration for each machine.
-    #[arg(long, value_name = "DIR", conflicts_with = "cluster")]
-    nodes: Option<PathBuf>,
+    #[arg(long, alias = "nodes", value_name = "DIR", conflicts_with = "cluster")]
+    configs: Option<PathBuf>,
     /// A cluster file; its machines are known by their `macs`.
     #[arg(long, value_name = "FILE")]
     cluster: Option<PathBuf>,
@@ -54,9 +55,9 @@ pub(super) struct ServeCommand {
     /// The directory with undionly.kpxe and ipxe.efi; by default that of Debian's package `ipxe`.
     #[arg(long, value_name = "DIR", default_value = IPXE)]
     loaders: PathBuf,
-    /// A kernel argument for the installing system; can be given several times.
-    #[arg(long, value_name = "ARGUMENT")]
-    append: Vec<String>,
+    /// A kernel argument for the installing system, such as console=ttyS1. Repeatable.
+    #[arg(long, alias = "append", alias = "argument", value_name = "WORD", allow_hyphen_values = true)]
+    kernel_argument: Vec<String>,
     /// Serve over HTTPS, with a certificate and its private key in PEM, or with `self`, an authority that the server makes
     /// and keeps in --state. Loaders and the installer have to trust the authority already.
     #[arg(long, value_name = "CERTIFICATE,KEY or self", value_parser = certificate)]
@@ -99,7 +100,7 @@ struct DhcpArguments {
 }
 
 const EXAMPLES: &str = "Examples:
-  iso-builder serve dist/ --nodes nodes/
+  iso-builder serve dist/ --configs nodes/
   iso-builder serve nqrust-hypervisor-0.1.0-amd64.iso --cluster cluster.yaml --listen 192.0.2.1:80";
 
 /// Two values separated by a comma.
@@ -212,15 +213,15 @@ impl TryFrom<ServeCommand> for ServerOptions {
     type Error = anyhow::Error;
 
     fn try_from(serve: ServeCommand) -> Result<Self> {
-        let nodes = serve.nodes.map(ConfigurationSource::Directory);
+        let directory = serve.configs.map(ConfigurationSource::Directory);
         Ok(Self {
             medium: serve.medium,
             listen: serve.listen,
-            origin: nodes.or(serve.cluster.map(ConfigurationSource::Cluster)),
+            origin: directory.or(serve.cluster.map(ConfigurationSource::Cluster)),
             base: serve.base_url,
             state: serve.state,
             loaders: serve.loaders,
-            arguments: serve.append,
+            arguments: serve.kernel_argument,
             connections: serve.connections,
             connections_per_address: serve.connections_per_address,
             validity: u64::from(serve.token_validity) * 60,
@@ -270,11 +271,24 @@ mod tests {
             ("dist --dnsmasq proxy --range 192.0.2.1,192.0.2.2", "Leave --range out"),
             ("dist --dnsmasq full --range 192.0.2.1", "two values are needed"),
             ("dist --range 192.0.2.1,192.0.2.2", "--dnsmasq"),
-            ("dist --nodes a --cluster b", "cannot be used with"),
+            ("dist --configs a --cluster b", "cannot be used with"),
         ] {
             let text = render(&options(words).unwrap_err());
             assert!(text.contains(told), "{words}: {text}");
         }
+    }
+
+    #[test]
+    fn former_names_of_options_are_taken_and_not_shown() {
+        let now = options("dist --configs nodes --kernel-argument console=ttyS1").unwrap();
+        let before = options("dist --nodes nodes --append console=ttyS1").unwrap();
+        assert_eq!((&now.origin, &now.arguments), (&before.origin, &before.arguments));
+        assert_eq!(now.arguments, ["console=ttyS1"]);
+        let help = <Line as clap::CommandFactory>::command().render_long_help().to_string();
+        assert!(
+            help.contains("--configs") && !help.contains("--nodes") && !help.contains("--append"),
+            "{help}"
+        );
     }
 
     #[test]

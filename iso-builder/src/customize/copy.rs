@@ -1,18 +1,29 @@
 //! A customised copy of an ISO; the ISO itself stays unchanged.
 
 use std::fs::{self, File};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, Read, Write};
 use std::path::Path;
 
 use anyhow::{Result, bail};
 use base::failure::{Class, Classify, Failure};
+use base::files::{self, UnfinishedFile};
+use formats::iso9660::address::{Offset, Source};
+use medium::opened::OpenedMedium;
 
 use super::change::{self, AreaContents};
 use super::location::{ByteRun, CustomisationLocation};
 
-/// Writes the customised ISO to the file `output`, by way of a temporary name beside it; only its owner can read it.
-/// The kernel copies, and shares the blocks if the file system can.
-pub fn to_file(place: &CustomisationLocation, wanted: &AreaContents, output: &Path) -> Result<u64> {
+/// Bytes that are copied at a time.
+const CHUNK_BYTES: usize = 1 << 20;
+
+/// Writes the customised ISO to the file `output`, which gets its name when it is whole; only its owner can read it. Of an ISO on this
+/// machine the kernel copies, and shares the blocks if the file system can.
+pub fn to_file(
+    medium: &OpenedMedium,
+    place: &CustomisationLocation,
+    wanted: &AreaContents,
+    output: &Path,
+) -> Result<u64> {
     let what = || format!("copying {} to {}", place.path.display(), output.display());
     if output.exists() && !fs::metadata(output).is_ok_and(|metadata| metadata.is_file()) {
         bail!(
@@ -20,41 +31,60 @@ pub fn to_file(place: &CustomisationLocation, wanted: &AreaContents, output: &Pa
                 .hint("Name a file with -o, or write to standard output with `-o -`.")
         );
     }
-    let directory = output.parent().filter(|path| !path.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut copy = tempfile::NamedTempFile::new_in(directory).class(Class::DiskIo, what)?;
-    let iso = open(place)?;
-    io::copy(&mut iso.take(place.end), copy.as_file_mut()).class(Class::DiskIo, what)?;
-    let written = change::apply(copy.as_file(), place, wanted).class(Class::DiskIo, what)?;
-    copy.as_file().sync_all().class(Class::DiskIo, what)?;
-    copy.persist(output).map_err(|error| error.error).class(Class::DiskIo, what)?;
+    let mut copy = UnfinishedFile::begin(output).map_err(|error| files::unusable(output, error))?;
+    match medium.local() {
+        Some(path) => {
+            let iso = File::open(path).class(Class::DiskIo, || format!("opening {}", path.display()))?;
+            io::copy(&mut iso.take(place.end), copy.file_mut()).class(Class::DiskIo, what)?;
+        }
+        None => pass(image(medium)?, 0, place.end, copy.file_mut()).class(Class::DiskIo, what)?,
+    }
+    let written = change::apply(copy.file(), place, wanted).class(Class::DiskIo, what)?;
+    copy.place().class(Class::DiskIo, what)?;
     Ok(written)
 }
 
 /// Writes the customised ISO to `output`, from its first byte to its last.
-pub fn to_stream(place: &CustomisationLocation, wanted: &AreaContents, output: &mut dyn Write) -> Result<()> {
+pub fn to_stream(
+    medium: &OpenedMedium,
+    place: &CustomisationLocation,
+    wanted: &AreaContents,
+    output: &mut dyn Write,
+) -> Result<()> {
     let what = || format!("writing the customised {}", place.path.display());
-    let mut iso = open(place)?;
+    let iso = image(medium)?;
     let mut at = 0;
     for (span, bytes) in patches(place, wanted) {
-        pass(&mut iso, span.at - at, output).class(Class::DiskIo, what)?;
+        pass(iso, at, span.at, output).class(Class::DiskIo, what)?;
         output.write_all(&bytes).class(Class::DiskIo, what)?;
         let zeros = span.length - bytes.len() as u64;
         io::copy(&mut io::repeat(0).take(zeros), output).class(Class::DiskIo, what)?;
         at = span.at + span.length;
-        iso.seek(SeekFrom::Start(at)).class(Class::DiskIo, what)?;
     }
-    pass(&mut iso, place.end - at, output).class(Class::DiskIo, what)?;
+    pass(iso, at, place.end, output).class(Class::DiskIo, what)?;
     output.flush().class(Class::DiskIo, what)
 }
 
-fn open(place: &CustomisationLocation) -> Result<File> {
-    File::open(&place.path).class(Class::DiskIo, || format!("opening {}", place.path.display()))
+fn image(medium: &OpenedMedium) -> Result<&dyn Source> {
+    medium.image().ok_or_else(|| {
+        Failure::new(Class::Invalid, format!("{} is not an ISO", medium.path().display())).into()
+    })
 }
 
-/// Copies `length` bytes; fewer are an error.
-fn pass(iso: &mut File, length: u64, output: &mut dyn Write) -> io::Result<()> {
-    let count = io::copy(&mut iso.take(length), output)?;
-    if count < length { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(()) }
+/// Copies the bytes from `start` to `end`; fewer are an error.
+fn pass(iso: &dyn Source, start: u64, end: u64, output: &mut dyn Write) -> io::Result<()> {
+    let mut buffer = vec![0; CHUNK_BYTES];
+    let mut at = start;
+    while at < end {
+        let wanted = usize::try_from(end - at).unwrap_or(CHUNK_BYTES).min(CHUNK_BYTES);
+        let count = iso.read_at(&mut buffer[..wanted], Offset(at))?;
+        if count == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        output.write_all(&buffer[..count])?;
+        at += count as u64;
+    }
+    Ok(())
 }
 
 /// The runs of bytes with their new contents, in the order of the medium. Contents that are too short are filled up

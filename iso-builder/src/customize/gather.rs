@@ -8,17 +8,20 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow};
 use base::failure::{Class, Classify, Failure};
-use base::files::{read_at_most, read_text};
+use base::files::named;
 use medium::customization::content::is_inner;
 use medium::customization::{Argument, Content, File, argument};
 use model::config::sources::{Document, SourceKind, combine, state};
 use model::config::{BootPassword, InstallConfig, Invalid, Pem, Secret, rules, shape};
-use model::machine::{Nodes, Selector};
+use model::machine::Selector;
+use model::machine_documents::{MachineDocument, MachineDocuments};
 
 /// The name of the fallback in a directory of configurations.
 const FALLBACK_STEM: &str = "default";
 /// The most bytes that extra files may have together: they become a part of the node document.
 const MAX_FILES_BYTES: usize = 512 << 10;
+/// The permissions of a file that comes by standard input and has none.
+const PIPED_MODE: u32 = 0o644;
 
 #[derive(Clone, Debug, Default)]
 pub struct CustomisationSources {
@@ -26,8 +29,10 @@ pub struct CustomisationSources {
     pub fallback: Option<PathBuf>,
     /// Configurations for one machine each.
     pub for_machines: Vec<(Selector, PathBuf)>,
-    /// A directory of configurations, named by machine.
+    /// A directory of configurations, named by machine or rendered of a cluster file.
     pub directory: Option<PathBuf>,
+    /// A cluster file.
+    pub cluster: Option<PathBuf>,
     pub authorities: Vec<PathBuf>,
     pub arguments: Vec<String>,
     /// Files for the node: where they go, and where they are.
@@ -38,7 +43,9 @@ pub struct CustomisationSources {
 #[derive(Debug, Default)]
 pub struct GatheredCustomisation {
     pub content: Content,
-    origins: BTreeMap<String, PathBuf>,
+    /// What messages call each configuration.
+    origins: BTreeMap<String, String>,
+    warnings: Vec<String>,
 }
 
 impl CustomisationSources {
@@ -46,15 +53,23 @@ impl CustomisationSources {
     pub fn read(&self) -> Result<GatheredCustomisation> {
         let mut gathered = GatheredCustomisation::default();
         if let Some(directory) = &self.directory {
-            let nodes = Nodes::open(directory)?;
-            if nodes.is_empty() {
-                let what = format!("{} has no configuration", directory.display());
-                let hint = "Its files are called default.yaml, mac-52-54-00-12-34-56.yaml, serial-ABC.yaml, uuid-….yaml or asset-tag-XYZ.yaml.";
+            let found = MachineDocuments::of_directory(directory)?;
+            if found.documents.is_empty() {
+                let what = format!("{} has no configuration of a machine", directory.display());
+                let hint = "Its files are called default.yaml, mac-52-54-00-12-34-56.yaml, serial-ABC.yaml, uuid-….yaml or asset-tag-XYZ.yaml, \
+                            or `installer render` has written them for machines with `macs`.";
                 return Err(Failure::new(Class::Invalid, what).hint(hint).into());
             }
-            for chosen in nodes.iter() {
-                gathered.add_node(chosen.selector, &directory.join(chosen.file))?;
+            gathered.add_all(found, |name| directory.join(name).display().to_string())?;
+        }
+        if let Some(cluster) = &self.cluster {
+            let found = MachineDocuments::of_cluster(cluster)?;
+            if found.documents.is_empty() {
+                let what = format!("{} names no machine by its `macs`", named::told(cluster));
+                let hint = "Add the hardware addresses of each machine's cards, or give each its configuration with --config-for.";
+                return Err(Failure::new(Class::Invalid, what).hint(hint).into());
             }
+            gathered.add_all(found, |name| format!("{name} of {}", named::told(cluster)))?;
         }
         for (selector, path) in &self.for_machines {
             gathered.add_node(Some(selector), path)?;
@@ -69,7 +84,7 @@ impl CustomisationSources {
             gathered.add_file(target, path)?;
         }
         for word in &self.arguments {
-            let what = || format!("reading --argument {}", word.split('=').next().unwrap_or_default());
+            let what = || format!("reading --kernel-argument {}", word.split('=').next().unwrap_or_default());
             let argument: Argument = word.parse().class(Class::Invalid, what)?;
             gathered.content.arguments.push(argument);
         }
@@ -79,36 +94,50 @@ impl CustomisationSources {
 
 impl GatheredCustomisation {
     fn add_node(&mut self, selector: Option<&Selector>, path: &Path) -> Result<()> {
-        let what = || format!("reading the configuration {}", path.display());
-        let text = read_text(path).class(Class::Invalid, what)?;
+        let origin = named::told(path);
+        let text =
+            named::read_text(path).class(Class::Invalid, || format!("reading the configuration {origin}"))?;
+        self.add_text(selector, origin, Secret::new(text))
+    }
+
+    /// Adds the configurations of several machines; `origin` is what messages call the one of a name.
+    fn add_all(&mut self, found: MachineDocuments, origin: impl Fn(&str) -> String) -> Result<()> {
+        self.warnings.extend(found.warnings);
+        for MachineDocument { name, text, selectors } in found.documents {
+            // One mark finds the machine; the same configuration under several would be found several times.
+            self.add_text(selectors.first(), origin(&name), text)?;
+        }
+        Ok(())
+    }
+
+    fn add_text(&mut self, selector: Option<&Selector>, origin: String, text: Secret) -> Result<()> {
         let stem = selector.map_or_else(|| FALLBACK_STEM.to_owned(), Selector::stem);
         // Case does not matter in serial numbers, but it does in file names.
         let same = |name: &&String| name.eq_ignore_ascii_case(&format!("{stem}.yaml"));
         if let Some(before) = self.origins.keys().find(same).and_then(|name| self.origins.get(name)) {
             let machine = selector.map_or_else(|| "every other machine".to_owned(), ToString::to_string);
-            let what = format!(
-                "there are two configurations for {machine}: {} and {}",
-                before.display(),
-                path.display()
-            );
+            let what = format!("there are two configurations for {machine}: {before} and {origin}");
             return Err(Failure::new(Class::Invalid, what).hint("Keep one of the two.").into());
         }
         let name = format!("{stem}.yaml");
-        self.origins.insert(name.clone(), path.to_owned());
-        self.content.nodes.insert(name, Secret::new(text));
+        self.origins.insert(name.clone(), origin);
+        self.content.nodes.insert(name, text);
         Ok(())
     }
 
     fn add_authority(&mut self, path: &Path) -> Result<()> {
-        let what = || format!("reading the certificate {}", path.display());
-        let text = read_text(path).class(Class::Invalid, what)?;
+        let what = || format!("reading the certificate {}", named::told(path));
+        let text = named::read_text(path).class(Class::Invalid, what)?;
         if text.parse::<Pem>().is_err() {
             let why = anyhow!(
                 "it is not a certificate in PEM, from BEGIN CERTIFICATE to END CERTIFICATE, or it has a private key"
             );
             return Err(Failure::new(Class::Invalid, what()).because(why).into());
         }
-        let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+        let stem = match named::is_standard(path) {
+            true => "standard-input".into(),
+            false => path.file_stem().unwrap_or_default().to_string_lossy(),
+        };
         let name = format!("{stem}.pem");
         let other = self.content.authorities.get(&name).is_some_and(|there| *there != text);
         if other || !is_inner(&name) {
@@ -120,12 +149,15 @@ impl GatheredCustomisation {
     }
 
     fn add_file(&mut self, target: &str, path: &Path) -> Result<()> {
-        let what = || format!("reading {} for {target}", path.display());
+        let what = || format!("reading {} for {target}", named::told(path));
         let inner = target.strip_prefix('/').filter(|inner| is_inner(inner));
         let inner = inner.ok_or_else(|| anyhow!("{target} is not an absolute path without `.` and `..`"));
         let inner = inner.class(Class::Invalid, what)?.to_owned();
-        let bytes = read_at_most(path, MAX_FILES_BYTES as u64).class(Class::Invalid, what)?;
-        let mode = fs::metadata(path).class(Class::Invalid, what)?.permissions().mode() & 0o777;
+        let bytes = named::read_at_most(path, MAX_FILES_BYTES as u64).class(Class::Invalid, what)?;
+        let mode = match named::is_standard(path) {
+            true => PIPED_MODE,
+            false => fs::metadata(path).class(Class::Invalid, what)?.permissions().mode() & 0o777,
+        };
         let file = File { mode, bytes };
         if self.content.files.insert(inner, file).is_some() {
             let what = format!("two files are given for {target}");
@@ -147,14 +179,15 @@ impl GatheredCustomisation {
                 .hint("Put large files into a container image.")
                 .into());
         }
-        argument::grub(&content.arguments, None).class(Class::Invalid, || "reading --argument".into())?;
+        argument::grub(&content.arguments, None)
+            .class(Class::Invalid, || "reading --kernel-argument".into())?;
         let line = argument::line(&content.arguments);
         let parameters = || Document::command_line(&line, shape::install_config());
         model::config::sources::check_partial(parameters()).map_err(state::refusal)?;
-        let (mut mistakes, mut warnings) = (Vec::new(), Vec::new());
+        let (mut mistakes, mut warnings) = (Vec::new(), self.warnings.clone());
         let mut passwords = Passwords::default();
         for (name, text) in &content.nodes {
-            let file = self.origins.get(name).map_or_else(|| name.clone(), |path| path.display().to_string());
+            let file = self.origins.get(name).unwrap_or(name).clone();
             let mut documents: Vec<_> = defaults
                 .map(|(name, text)| Document::yaml(SourceKind::Defaults, name, text))
                 .into_iter()

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use base::failure::{Class, Classify, Failure};
-use formats::iso9660::{self, Extent, Iso};
+use formats::iso9660::{self, Extent};
 use medium::customization::{FILE, GRUB_FILE, area, argument};
-use medium::opened::OpenedMedium;
+use medium::opened::{MediumImage, OpenedMedium};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ByteRun {
@@ -20,7 +20,7 @@ pub struct ByteRun {
 /// Where the two files are, which lie in one file or device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CustomisationLocation {
-    /// The ISO or the device; for a directory, the file with the area.
+    /// The ISO or the device, or its URL; for a directory, the file with the area.
     pub path: PathBuf,
     /// The area, from its header on.
     pub area: Vec<ByteRun>,
@@ -34,7 +34,12 @@ pub struct CustomisationLocation {
 impl CustomisationLocation {
     /// Finds both on `medium`. A medium without them is [`Class::Invalid`], a truncated one [`Class::Verification`].
     pub fn find(medium: &OpenedMedium) -> Result<Self> {
-        let Some(iso) = medium.iso() else { return Self::in_directory(medium.path()) };
+        let Some(iso) = medium.iso() else {
+            return match medium.local() {
+                Some(directory) => Self::in_directory(directory),
+                None => Err(served_directory(medium.path())),
+            };
+        };
         let path = medium.path().to_owned();
         if iso.missing() > 0 {
             let (length, whole) = (iso.length(), iso.volume().size);
@@ -63,7 +68,7 @@ impl CustomisationLocation {
     }
 }
 
-fn spans(iso: &Iso, path: &Path, file: &str, length: u64) -> Result<Vec<ByteRun>> {
+fn spans(iso: &MediumImage, path: &Path, file: &str, length: u64) -> Result<Vec<ByteRun>> {
     let entry = match iso.entry(file) {
         Ok(entry) => entry,
         Err(iso9660::Error::NotFound(_)) => return Err(without(path)),
@@ -85,6 +90,13 @@ fn spans(iso: &Iso, path: &Path, file: &str, length: u64) -> Result<Vec<ByteRun>
             .into());
     }
     Ok(spans)
+}
+
+fn served_directory(url: &Path) -> anyhow::Error {
+    let what = format!("{} is a directory on a server, and cannot be customised from here", url.display());
+    Failure::new(Class::Invalid, what)
+        .hint("Customise the directory where it is, or give the URL of the ISO and -o.")
+        .into()
 }
 
 fn without(medium: &Path) -> anyhow::Error {

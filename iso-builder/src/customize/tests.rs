@@ -11,6 +11,7 @@ use base::program::{Context, Format};
 use base::progress::Progress;
 use medium::customization::{FILE, GRUB_FILE, area, argument};
 use medium::opened::OpenedMedium;
+use model::cluster_file;
 use model::release::MediumKind;
 
 use super::change::AreaContents;
@@ -19,7 +20,7 @@ use super::{CustomisationLocation, CustomisationSources, GatheredCustomisation, 
 use crate::finished::verify::{MediumFault, verify};
 use crate::finished::{Inspect, Verify};
 
-use testing::http::AUTHORITY as CERTIFICATE;
+use testing::http::{AUTHORITY as CERTIFICATE, Answer, Fake};
 use testing::medium::{SampleMedium, damage};
 
 /// A medium with room, and configurations beside it.
@@ -118,16 +119,46 @@ fn a_copy_as_a_file_and_as_a_stream_are_what_a_change_in_place_gives() {
     let bench = CustomizeFixture::new();
     let before = fs::read(&bench.path).unwrap();
     let wanted = wanted(&bench.sources().read().unwrap());
-    let place = CustomisationLocation::find(&OpenedMedium::open(&bench.path).unwrap()).unwrap();
+    let image = before.clone();
+    let server = Fake::start(move |request| Answer::range(&image, request));
     let output = bench.sample.directory.path().join("copy.iso");
-    copy::to_file(&place, &wanted, &output).unwrap();
-    let mut stream = Vec::new();
-    copy::to_stream(&place, &wanted, &mut stream).unwrap();
+    let mut copies = Vec::new();
+    for named in [bench.path.clone(), format!("{}/full.iso", server.url()).into()] {
+        let medium = OpenedMedium::open(&named).unwrap();
+        let place = CustomisationLocation::find(&medium).unwrap();
+        copy::to_file(&medium, &place, &wanted, &output).unwrap();
+        assert_eq!(fs::metadata(&output).unwrap().permissions().mode() & 0o777, 0o600);
+        let mut stream = Vec::new();
+        copy::to_stream(&medium, &place, &wanted, &mut stream).unwrap();
+        copies.extend([fs::read(&output).unwrap(), stream]);
+    }
     assert!(fs::read(&bench.path).unwrap() == before, "the medium itself stays");
     apply(&bench.path, &wanted);
     let in_place = fs::read(&bench.path).unwrap();
-    assert!(fs::read(&output).unwrap() == in_place && stream == in_place);
-    assert_eq!(fs::metadata(&output).unwrap().permissions().mode() & 0o777, 0o600);
+    assert!(copies.iter().all(|copy| *copy == in_place));
+}
+
+#[test]
+fn a_cluster_file_and_what_was_rendered_of_it_give_the_same_medium() {
+    let bench = CustomizeFixture::new();
+    let text = "cluster: {name: east, token: 9f2c4e6a8b0d1357924680acebdf1357, install: {vip: 192.0.2.9}}\n\
+         pools:\n- name: p\n  role: management\n  machines:\n\
+         \x20 - {hostname: n1, macs: ['52:54:00:00:00:01', '52:54:00:00:00:11']}\n\
+         \x20 - {hostname: n2, macs: ['52:54:00:00:00:02']}\n\
+         \x20 - {hostname: n3}\n";
+    let cluster = bench.file("cluster.yaml", text);
+    let rendered = bench.sample.directory.path().join("rendered");
+    cluster_file::write(&cluster_file::load(&cluster).unwrap(), &rendered).unwrap();
+    let of_file = CustomisationSources { cluster: Some(cluster), ..CustomisationSources::default() };
+    let of_directory = CustomisationSources { directory: Some(rendered), ..CustomisationSources::default() };
+    let [mut one, mut other] = [of_file, of_directory].map(|sources| sources.read().unwrap());
+    let names: Vec<_> = one.content.nodes.keys().map(String::as_str).collect();
+    assert_eq!(names, ["mac-52-54-00-00-00-01.yaml", "mac-52-54-00-00-00-02.yaml"]);
+    assert!(one.content == other.content);
+    for gathered in [&mut one, &mut other] {
+        let warnings = gathered.check(None).unwrap();
+        assert!(warnings.iter().any(|warning| warning.contains("n3 has no macs")), "{warnings:?}");
+    }
 }
 
 #[test]
@@ -364,7 +395,7 @@ fn inspect_and_verify_tell_of_a_customised_medium() -> Result<()> {
     let bench = CustomizeFixture::new();
     apply(&bench.path, &wanted(&bench.sources().read()?));
     for format in [Format::Text, Format::Json] {
-        let context = Context { format, progress: Progress::silent() };
+        let context = Context::silent(format);
         Inspect { medium: bench.path.clone() }.run(&context)?;
         Verify { medium: bench.path.clone() }.run(&context)?;
     }

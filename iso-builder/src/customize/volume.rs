@@ -4,9 +4,10 @@
 use std::io::{Seek, SeekFrom, Write};
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use base::digest::Digest;
 use base::failure::{Class, Classify};
+use base::files::{self, UnfinishedFile};
 use base::size::ByteSize;
 use formats::fat::{self, FatFile, FatKind, FatVolume};
 use medium::customization::Content;
@@ -25,12 +26,17 @@ const FILE_TIME: u64 = 315_532_800;
 /// Makes the image `output`, readable by its owner only; the same configurations make the same bytes.
 pub fn make(content: &Content, output: &Path) -> Result<()> {
     let what = || format!("writing {}", output.display());
-    let directory = output.parent().filter(|path| !path.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut image = tempfile::NamedTempFile::new_in(directory).class(Class::DiskIo, what)?;
-    write(content, image.as_file_mut()).with_context(what)?;
-    image.as_file().sync_all().class(Class::DiskIo, what)?;
-    image.persist(output).map_err(|error| error.error).class(Class::DiskIo, what)?;
-    Ok(())
+    let mut image = UnfinishedFile::begin(output).map_err(|error| files::unusable(output, error))?;
+    write(content, image.file_mut()).class(Class::DiskIo, what)?;
+    image.place().class(Class::DiskIo, what)
+}
+
+/// The same image as a file without a name.
+pub fn image(content: &Content) -> Result<std::fs::File> {
+    let what = || "making the image of the volume".to_owned();
+    let mut image = tempfile::tempfile().class(Class::DiskIo, what)?;
+    write(content, &mut image).class(Class::DiskIo, what)?;
+    Ok(image)
 }
 
 fn write(content: &Content, image: &mut std::fs::File) -> Result<()> {

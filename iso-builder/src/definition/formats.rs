@@ -9,7 +9,7 @@ use crate::kubernetes::texts::{self as kubernetes, ArchiveName, Artifacts, Versi
 use crate::workloads::spec as workloads;
 
 /// The formats of texts, by the path of their key with `[]` for the elements of a list.
-pub(super) static FORMATS: [(&str, Format); 31] = [
+pub(super) static FORMATS: [(&str, Format); 33] = [
     ("id", format("product-id", "invalid-id", id)),
     ("name", format("product-name", "invalid-name", name)),
     ("version", format("product-version", "invalid-version", version)),
@@ -44,6 +44,8 @@ pub(super) static FORMATS: [(&str, Format); 31] = [
     ("charts[].api_versions[]", format("api", "invalid-api", workloads::api)),
     ("install_config", FILE),
     ("install_defaults", FILE),
+    ("disk.size", format("size", "invalid-size", size)),
+    ("disk.config", FILE),
 ];
 
 const IMAGE: Format = format("image", "invalid-image", images::reference);
@@ -59,6 +61,10 @@ const fn format(name: &'static str, code: &'static str, check: fn(&str) -> Forma
 
 fn any(_: &str) -> FormatResult {
     Ok(())
+}
+
+fn size(text: &str) -> FormatResult {
+    ensure(text.parse::<base::size::ByteSize>().is_ok(), "is not a size, such as 40Gi")
 }
 
 fn ensure(right: bool, fault: &'static str) -> FormatResult {

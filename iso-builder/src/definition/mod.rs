@@ -5,6 +5,7 @@
 //! may have and configurations may not.
 
 mod formats;
+mod outputs;
 mod read;
 mod rules;
 mod shape;
@@ -22,6 +23,7 @@ use crate::images::{Images, Runtime};
 use crate::kubernetes::Kubernetes;
 use crate::workloads::spec::{ChartSpec, ManifestSpec};
 
+pub use outputs::{DiskSpec, OutputKind};
 pub use read::Loaded;
 #[cfg(test)]
 pub(crate) use read::mistakes_of_form;
@@ -77,6 +79,12 @@ pub struct Definition {
     /// a configuration is stronger.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub install_defaults: Option<PathBuf>,
+    /// What a build makes. Disks are only made where they are named here, or by `--only`.
+    #[serde(default = "outputs::media")]
+    pub outputs: Vec<OutputKind>,
+    /// The disk of `disk-raw` and `disk-qcow2`.
+    #[serde(default)]
+    pub disk: DiskSpec,
 }
 
 impl Definition {

@@ -4,8 +4,9 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
+use base::digest::Digest;
 use base::failure::{Class, Classify, Failure};
-use base::files;
+use base::files::named;
 use base::size::ByteSize;
 use model::config::Invalid;
 use model::config::diagnostic::{Problem, Source};
@@ -27,29 +28,33 @@ const DOCUMENT_BEGIN: Span = Span { start: 0, end: 0, line: 1, column: 1 };
 /// A definition, with the file that its paths are relative to.
 #[derive(Clone, Debug)]
 pub struct Loaded {
-    /// The path of the definition.
+    /// The path of the definition; `-` where it came by standard input, and its paths are relative to the current directory.
     pub file: PathBuf,
+    /// The digest of its text.
+    pub digest: Digest,
     pub definition: Definition,
 }
 
 impl Loaded {
     /// Reads and checks a definition. All mistakes are reported together, up to a hundred; paths must exist.
     pub fn read(file: &Path) -> Result<Self> {
-        let text = files::read_text(file)
-            .class(Class::Invalid, || format!("reading the image definition {}", file.display()))?;
-        let name = file.display().to_string();
+        let name = named::told(file);
+        let text = named::read_text(file)
+            .class(Class::Invalid, || format!("reading the image definition {name}"))?;
         let search = |path: &Path, target: PathTarget| {
             let path = beside(file, path);
             if target.is_at(&path) { Ok(()) } else { Err(path) }
         };
         match parse(&text, &name, &search) {
-            Ok(definition) => Ok(Self { file: file.to_owned(), definition }),
+            Ok(definition) => {
+                Ok(Self { file: file.to_owned(), digest: Digest::of(text.as_bytes()), definition })
+            }
             Err(invalid) => {
                 let count = invalid.errors();
                 let mistakes = if count == 1 { "a mistake".to_owned() } else { format!("{count} mistakes") };
                 let what = format!("{name} is not a valid image definition; it has {mistakes}\n{invalid}");
                 let hint = "Correct the definition; `iso-builder schema` prints every key.";
-                Err(Failure::new(Class::Invalid, what).because(invalid).hint(hint).into())
+                Err(Failure::new(Class::Invalid, what).places(&invalid.0).because(invalid).hint(hint).into())
             }
         }
     }

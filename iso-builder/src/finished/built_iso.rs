@@ -37,6 +37,6 @@ pub(crate) fn build(mut sample: SampleMedium) -> (SampleMedium, PathBuf) {
     let scratch = tempfile::tempdir().unwrap();
     let iso = assemble(&Recipe::new(&sample.release, &manifest), &loaders, &source, scratch.path()).unwrap();
     let path = sample.directory.path().join("built.iso");
-    iso.write(&path, "iso", &Progress::silent()).unwrap();
+    iso.write(&path, &path, "iso", &Progress::silent()).unwrap();
     (sample, path)
 }

@@ -22,7 +22,7 @@ const MAX_CONFIG_BYTES: u64 = 1 << 20;
 /// Show what a medium carries.
 #[derive(Debug, Args)]
 pub struct Inspect {
-    /// An ISO, a drive that holds one, or a directory with release.json.
+    /// An ISO, a drive that holds one, a directory with release.json, or the URL of an ISO or of such a directory.
     pub medium: PathBuf,
 }
 

@@ -4,6 +4,8 @@
 #[cfg(test)]
 mod built_iso;
 pub mod inspect;
+#[cfg(test)]
+mod output_tests;
 pub mod report;
 #[cfg(test)]
 mod tampering;

@@ -1,5 +1,5 @@
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use base::digest::Digest;
@@ -8,6 +8,7 @@ use base::program::{Context, Format};
 use base::progress::{Event, Progress, Sink, StepState};
 use medium::opened::OpenedMedium;
 use model::release::{MANIFEST, MediumKind, Purpose};
+use testing::http::{Answer, Fake};
 use testing::medium::{CONFIG, SampleMedium, damage};
 
 use super::inspect::MediumDescription;
@@ -24,14 +25,36 @@ fn faults(report: &VerifyReport) -> Vec<(&str, &MediumFault)> {
 }
 
 #[test]
-fn an_undamaged_medium_verifies_as_iso_and_as_directory() {
+fn a_medium_is_the_same_as_an_iso_and_as_a_directory_here_and_on_a_server() {
     let sample = SampleMedium::new(MediumKind::Full);
-    for path in [sample.iso(), sample.tree()] {
+    let server = sample.served();
+    let urls = ["tree/", "full.iso"].map(|name| PathBuf::from(format!("{}/{name}", server.url())));
+    for path in [sample.iso(), sample.tree()].into_iter().chain(urls) {
+        let description = MediumDescription::of(&OpenedMedium::open(&path).unwrap()).unwrap();
+        assert_eq!(description.install_configs.len(), 1, "{}", path.display());
         let report = verified(&path);
         assert_eq!(faults(&report), [], "{report}");
         assert_eq!((report.payloads, report.remote), (5, 0));
         report.into_result().unwrap();
     }
+}
+
+#[test]
+fn a_server_without_a_medium_is_told_from_one_that_does_not_answer() {
+    let server = Fake::start(|_| Answer::new(404, b""));
+    let open = |url: String| OpenedMedium::open_for_verification(Path::new(&url)).unwrap_err();
+    for name in ["", "full.iso"] {
+        let error = open(format!("{}/{name}", server.url()));
+        assert_ne!(class_of(&error), Class::Unexpected, "{}", render(&error));
+        assert!(render(&error).contains("next: "), "{}", render(&error));
+    }
+    let sample = SampleMedium::new(MediumKind::Full);
+    let server = sample.served();
+    fs::remove_file(sample.tree().join("live/vmlinuz")).unwrap();
+    let url = format!("{}/tree", server.url().replace("http://", "http://user:a-very-secret-word@"));
+    let report = verified(Path::new(&url));
+    assert_eq!(faults(&report), [("live/vmlinuz", &MediumFault::Missing)]);
+    assert!(!report.to_string().contains("a-very-secret-word"), "{report}");
 }
 
 #[test]
@@ -227,12 +250,12 @@ fn the_commands_end_with_the_class_of_what_they_found() {
     let sample = SampleMedium::new(MediumKind::Full);
     let iso = sample.iso();
     for format in [Format::Text, Format::Json] {
-        let context = Context { format, progress: Progress::silent() };
+        let context = Context::silent(format);
         Inspect { medium: iso.clone() }.run(&context).unwrap();
         Verify { medium: iso.clone() }.run(&context).unwrap();
     }
     damage(&iso, b"first blob");
-    let context = Context { format: Format::Json, progress: Progress::silent() };
+    let context = Context::silent(Format::Json);
     let error = Verify { medium: iso }.run(&context).unwrap_err();
     assert_eq!(class_of(&error).exit_code(), 4);
 }

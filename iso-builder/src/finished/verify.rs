@@ -3,7 +3,8 @@
 //! Of an ISO every byte is compared (`medium::iso`). Of a directory, and of an ISO that another recipe made, the payloads
 //! are, by their digests in the manifest, and the manifest of such an ISO by the digest in its boot menu. Bytes behind the
 //! end of an ISO, which every stick has, do not belong to it. A tool that moves the backup of the partition table to the
-//! end of a stick changes the partition table, which is a fault.
+//! end of a stick changes the partition table, which is a fault. Of the directory that a build wrote all outputs are, by
+//! `medium::output`.
 
 use std::io::{self, BufReader, Read};
 use std::path::PathBuf;
@@ -19,6 +20,7 @@ use medium::customization::{Content, FILE, GRUB_FILE};
 use medium::iso::recipe::BOOT_MENU;
 use medium::iso::{self, Map, Scope};
 use medium::opened::{COPY_AGAIN, MAX_BOOT_MENU, OpenedMedium, named_release_difference};
+use medium::output::BuildOutput;
 use model::release::{MANIFEST, Payload, Release};
 
 pub use super::report::{MediumFault, MediumFinding, VerifyCoverage, VerifyReport};
@@ -30,13 +32,22 @@ const BUFFER_BYTES: usize = 256 * 1024;
 /// Check that a medium is as it was built, except for its customization.
 #[derive(Debug, Args)]
 pub struct Verify {
-    /// An ISO, a drive that holds one, or a directory with release.json.
+    /// An ISO, a drive that holds one, the directory that a build wrote, one with release.json and all payloads, or the URL of an
+    /// ISO or of such a directory.
     pub medium: PathBuf,
 }
 
 impl Verify {
     /// Prints what was checked. A medium with any fault is [`Class::Verification`].
     pub fn run(self, context: &Context) -> Result<()> {
+        if let Some(output) = BuildOutput::open(&self.medium)? {
+            let report = output.verify(&context.progress)?;
+            match context.format {
+                Format::Text => print(&report.to_string())?,
+                Format::Json => print(&serde_json::to_string_pretty(&report)?)?,
+            }
+            return report.into_result();
+        }
         let report = verify(&OpenedMedium::open_for_verification(&self.medium)?, &context.progress)?;
         match context.format {
             Format::Text => print(&report.to_string())?,

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use base::digest::Digest;
 use tar::EntryType;
 
-use super::keep::keeps;
+use super::keep::{keeps, keeps_installed};
 
 /// The entries of a tar file that belong in a layer, by path: relative, without a trailing slash.
 #[derive(Clone, Debug, Default)]
@@ -23,6 +23,8 @@ pub(super) struct LayerEntry {
     pub(super) mode: u32,
     pub(super) uid: u64,
     pub(super) gid: u64,
+    /// The value of the extended attribute `security.capability`.
+    pub(super) capabilities: Option<[u8; 20]>,
     pub(super) kind: LayerEntryKind,
 }
 
@@ -50,7 +52,8 @@ impl PartialEq for LayerEntry {
             }
             _ => false,
         };
-        kinds && (self.mode, self.uid, self.gid) == (other.mode, other.uid, other.gid)
+        let facts = |entry: &Self| (entry.mode, entry.uid, entry.gid, entry.capabilities);
+        kinds && facts(self) == facts(other)
     }
 }
 
@@ -60,11 +63,39 @@ impl LayerContents {
     /// Devices and pipes are left out, and so is what [`keep`](super::keep) drops. A path with `..`, a hard link
     /// without a target and a sparse file are errors.
     pub fn scan(path: &Path) -> Result<Self> {
-        let file = File::open(path).with_context(|| format!("opening {}", path.display()))?;
-        Self::read(file).with_context(|| format!("reading the tar file {}", path.display()))
+        Self::scan_kept(path, keeps)
     }
 
-    fn read(file: impl Read) -> Result<Self> {
+    /// As [`scan`](Self::scan), for a system that is installed: it keeps the records of its package manager.
+    pub fn scan_installed(path: &Path) -> Result<Self> {
+        Self::scan_kept(path, keeps_installed)
+    }
+
+    fn scan_kept(path: &Path, keeps: fn(&[u8], bool) -> bool) -> Result<Self> {
+        let file = File::open(path).with_context(|| format!("opening {}", path.display()))?;
+        Self::read(file, keeps).with_context(|| format!("reading the tar file {}", path.display()))
+    }
+
+    /// Whether there is something at `path`.
+    #[must_use]
+    pub fn has(&self, path: &str) -> bool {
+        self.entries.contains_key(path.as_bytes())
+    }
+
+    /// Gives the program at `path` a capability, by its number in capabilities(7), in place of the rights of its owner.
+    ///
+    /// # Errors
+    /// There is no file at `path`.
+    pub fn grant(&mut self, path: &str, capability: u32) -> Result<()> {
+        let entry = self.entries.get_mut(path.as_bytes());
+        let entry = entry.filter(|entry| matches!(entry.kind, LayerEntryKind::File { .. }));
+        let entry = entry.with_context(|| format!("finding the program {path}"))?;
+        entry.mode &= 0o777;
+        entry.capabilities = Some(file_capability(capability));
+        Ok(())
+    }
+
+    fn read(file: impl Read, keeps: fn(&[u8], bool) -> bool) -> Result<Self> {
         // Hard links may name files that are dropped, so files are dropped last.
         let mut all = Self::default();
         for entry in tar::Archive::new(BufReader::with_capacity(1 << 20, file)).entries()? {
@@ -107,7 +138,7 @@ impl LayerContents {
         };
         let header = entry.header();
         let mode = header.mode()? & 0o7777;
-        Ok(Some(LayerEntry { mode, uid: header.uid()?, gid: header.gid()?, kind }))
+        Ok(Some(LayerEntry { mode, uid: header.uid()?, gid: header.gid()?, capabilities: None, kind }))
     }
 
     /// The entries after `upper` is laid over these.
@@ -116,6 +147,19 @@ impl LayerContents {
         self.entries.extend(upper.entries.iter().map(|(path, entry)| (path.clone(), entry.clone())));
         self
     }
+}
+
+/// One capability, permitted and effective: `struct vfs_cap_data` of `linux/capability.h`, revision 2.
+fn file_capability(capability: u32) -> [u8; 20] {
+    const REVISION_2_EFFECTIVE: u32 = 0x0200_0001;
+    let permitted = 1_u64 << capability;
+    let mut bytes = [0; 20];
+    bytes[..4].copy_from_slice(&REVISION_2_EFFECTIVE.to_le_bytes());
+    // Both halves are followed by those of the inheritable set, which is empty.
+    let (low, high) = (permitted as u32, (permitted >> 32) as u32);
+    bytes[4..8].copy_from_slice(&low.to_le_bytes());
+    bytes[12..16].copy_from_slice(&high.to_le_bytes());
+    bytes
 }
 
 /// `./a/b/` as `a/b`.
@@ -159,7 +203,7 @@ mod tests {
             ("./bin/two", EntryType::Link, "./bin/one"),
             ("./nodes/null", EntryType::Char, ""),
         ]);
-        let contents = LayerContents::read(bytes.as_slice()).unwrap();
+        let contents = LayerContents::read(bytes.as_slice(), keeps).unwrap();
         let offsets: Vec<_> = contents
             .entries
             .values()
@@ -180,14 +224,29 @@ mod tests {
             if let Some(place) = bytes.get_mut(at) {
                 *place = byte;
             }
-            let _ = LayerContents::read(bytes.as_slice());
+            let _ = LayerContents::read(bytes.as_slice(), keeps);
         }
+    }
+
+    #[test]
+    fn a_capability_takes_the_place_of_the_owners_rights() {
+        let mut contents =
+            LayerContents::read(tar_of(&[("bin/map", EntryType::Regular, "x")]).as_slice(), keeps).unwrap();
+        let before = contents.clone();
+        contents.grant("bin/map", 7).unwrap();
+        let (path, entry) = contents.entries.first_key_value().unwrap();
+        assert_eq!(hex::encode(entry.capabilities.unwrap()), "0100000280000000000000000000000000000000");
+        assert_ne!(before.entries.get(path), Some(entry), "layers above have to bring it");
+        assert!(contents.grant("bin/other", 7).is_err());
+        assert_eq!(hex::encode(file_capability(33)), "0100000200000000000000000200000000000000");
     }
 
     #[test]
     fn links_to_nothing_are_refused() {
         let bytes = tar_of(&[("bin/two", EntryType::Link, "bin/one")]);
-        assert!(format!("{:#}", LayerContents::read(bytes.as_slice()).unwrap_err()).contains("bin/two"));
+        assert!(
+            format!("{:#}", LayerContents::read(bytes.as_slice(), keeps).unwrap_err()).contains("bin/two")
+        );
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Writes configuration and manifest of an image, in the form of the OCI image specification.
 
 use anyhow::Result;
-use formats::oci::{Descriptor, media_types};
+use formats::oci::{Descriptor, ImageReference, media_types};
 use serde::Serialize;
 
 use super::blob::Blob;
@@ -31,6 +31,8 @@ struct Configuration<'a> {
 #[derive(Serialize)]
 #[serde(rename_all = "PascalCase")]
 struct Process<'a> {
+    #[serde(skip_serializing_if = "str::is_empty")]
+    user: &'a str,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     entrypoint: &'a [String],
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
@@ -49,6 +51,21 @@ struct RootFs {
 /// The search path for programs if the definition sets none.
 const DEFAULT_PATH: &str = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
+/// The name of an image, and what its containers run.
+#[derive(Clone, Debug)]
+pub struct ImageProcess<'a> {
+    pub name: &'a ImageReference,
+    pub entrypoint: &'a [String],
+    pub cmd: &'a [String],
+    /// Environment variables, each `NAME=value`.
+    pub env: Vec<&'a str>,
+    /// A user of the image; empty for root.
+    pub user: &'a str,
+    pub working_dir: &'a str,
+    /// Beside those with name and version.
+    pub labels: Vec<(&'a str, &'a str)>,
+}
+
 /// Writes configuration and manifest of the image `spec` with `layers` into `store`. The caller sets the roles.
 ///
 /// `architecture` is Go's name, which for `amd64` and `arm64` is Debian's too; `epoch` (seconds since 1970) is the time
@@ -60,23 +77,42 @@ pub fn write(
     epoch: u64,
     store: &Store,
 ) -> Result<StoredImage> {
+    let process = ImageProcess {
+        name: &spec.name,
+        entrypoint: &spec.entrypoint,
+        cmd: &spec.cmd,
+        env: spec.env.iter().map(|variable| variable.as_str()).collect(),
+        user: "",
+        working_dir: "/",
+        labels: Vec::new(),
+    };
+    write_process(process, layers, architecture, epoch, store)
+}
+
+/// As [`write()`], for an image that is not one of a definition.
+pub fn write_process(
+    spec: ImageProcess<'_>,
+    layers: &[ImageLayer],
+    architecture: &str,
+    epoch: u64,
+    store: &Store,
+) -> Result<StoredImage> {
     let created = jiff::Timestamp::from_second(i64::try_from(epoch)?)?.to_string();
-    let mut env: Vec<&str> = spec.env.iter().map(|variable| variable.as_str()).collect();
+    let mut env = spec.env;
     if !env.iter().any(|variable| variable.starts_with("PATH=")) {
         env.insert(0, DEFAULT_PATH);
     }
     let name = spec.name.to_string();
     let tag = spec.name.tag().unwrap_or_default();
+    let named =
+        [("org.opencontainers.image.ref.name", name.as_str()), ("org.opencontainers.image.version", tag)];
     let process = Process {
-        entrypoint: &spec.entrypoint,
-        cmd: &spec.cmd,
+        user: spec.user,
+        entrypoint: spec.entrypoint,
+        cmd: spec.cmd,
         env,
-        working_dir: "/",
-        labels: [
-            ("org.opencontainers.image.ref.name", name.as_str()),
-            ("org.opencontainers.image.version", tag),
-        ]
-        .into(),
+        working_dir: spec.working_dir,
+        labels: spec.labels.into_iter().chain(named).collect(),
     };
     let diff_ids = layers.iter().map(|layer| layer.diff_id.oci()).collect();
     let rootfs = RootFs { r#type: "layers", diff_ids };

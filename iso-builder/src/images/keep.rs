@@ -5,6 +5,9 @@
 
 use super::status::STATUS_DIRECTORY;
 
+/// Of an installed system these stay, with everything below: its package manager works.
+const STATE_OF_PACKAGES: [&str; 3] = ["etc/apt", "etc/dpkg", "var/lib/dpkg"];
+
 /// Left out, with everything below.
 const DROPPED: [&str; 16] = [
     "etc/apt",
@@ -42,6 +45,19 @@ pub(super) fn keeps(path: &[u8], is_file: bool) -> bool {
         && !EMPTIED.iter().any(|emptied| below(emptied))
 }
 
+/// The same for an installed system. What only tells of the build of the system stays out: where its packages were fetched from, earlier
+/// states of the package manager's records, and bytecode, which Python makes again.
+pub(super) fn keeps_installed(path: &[u8], is_file: bool) -> bool {
+    let below = |directory: &&str| {
+        path.strip_prefix(directory.as_bytes()).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
+    };
+    let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
+    let of_build = path.starts_with(b"etc/apt/sources.list")
+        || path.split(|byte| *byte == b'/').any(|part| part == b"__pycache__");
+    let of_state = !name.ends_with(b"-old") && !name.starts_with(b"lock");
+    !of_build && (keeps(path, is_file) || STATE_OF_PACKAGES.iter().any(below) && of_state)
+}
+
 /// Whether it is a package's own directory (or the link to another package's) or its copyright file.
 fn keeps_documentation(rest: &[u8], is_file: bool) -> bool {
     let mut parts = rest.split(|byte| *byte == b'/');
@@ -68,6 +84,25 @@ mod tests {
             "tmp/x",
         ] {
             assert!(!keeps(path.as_bytes(), true), "{path}");
+        }
+    }
+
+    #[test]
+    fn an_installed_system_keeps_its_package_manager_and_nothing_of_its_own_build() {
+        for (path, kept) in [
+            ("var/lib/dpkg/status", true),
+            ("var/lib/dpkg/info/dash.list", true),
+            ("etc/apt/apt.conf.d/01autoremove", true),
+            ("etc/apt/sources.list", false),
+            ("etc/apt/sources.list.d/x.sources", false),
+            ("var/lib/dpkg/status-old", false),
+            ("var/lib/dpkg/lock-frontend", false),
+            ("usr/lib/python3/dist-packages/__pycache__/x.pyc", false),
+            ("usr/share/man/man1/ls.1.gz", false),
+            ("var/log/dpkg.log", false),
+            ("usr/bin/dash", true),
+        ] {
+            assert_eq!(keeps_installed(path.as_bytes(), true), kept, "{path}");
         }
     }
 

@@ -1,6 +1,6 @@
 //! One OCI layer: the difference between a tar file and the layers below, the same bytes for the same content.
 //!
-//! Entries are sorted, carry one time, numeric owners and no extended attributes. Layers are gzip, level 6: every
+//! Entries are sorted, carry one time, numeric owners and no extended attributes but capabilities. Layers are gzip, level 6: every
 //! OCI tool reads it, while Debian 12's umoci and older registries know no zstd layers. The compressor is
 //! pure Rust and gives the same bytes on every processor.
 
@@ -22,6 +22,9 @@ use super::store::Store;
 
 /// The media type of what [`write`] makes.
 pub const LAYER_MEDIA_TYPE: &str = media_types::OCI_LAYER_GZIP;
+
+/// The record of the extended header (pax(1), as GNU tar and the OCI image specification have it) with a file's capabilities.
+const CAPABILITIES_RECORD: &str = "SCHILY.xattr.security.capability";
 
 const GZIP_LEVEL: Compression = Compression::new(6);
 /// The value `unknown` of RFC 1952, so that the bytes do not depend on the system that builds.
@@ -89,6 +92,9 @@ impl<W: Write> Writer<W> {
     }
 
     fn file(&mut self, path: &[u8], entry: &LayerEntry, size: u64, content: impl Read) -> io::Result<()> {
+        if let Some(capabilities) = &entry.capabilities {
+            self.tar.append_pax_extensions([(CAPABILITIES_RECORD, capabilities.as_slice())])?;
+        }
         let mut header = self.header(entry, EntryType::Regular, size);
         let mut content = content.take(size);
         self.tar.append_data(&mut header, as_path(path), &mut content)?;

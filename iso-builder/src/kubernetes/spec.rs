@@ -131,6 +131,15 @@ impl Kubernetes {
         }
     }
 
+    /// All files of the release that are needed, sorted.
+    #[must_use]
+    pub fn files(&self, architecture: &str) -> Vec<String> {
+        let mut names = self.archives(architecture);
+        names.extend(self.programs(architecture));
+        names.sort();
+        names
+    }
+
     /// The archives of container images, each once.
     #[must_use]
     pub fn archives(&self, architecture: &str) -> Vec<String> {

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use base::digest::Digest;
 use base::failure::{Class, Failure};
-use base::files;
+use base::files::{self, named};
 use formats::oci::ImageReference;
 use serde::{Deserialize, Serialize};
 
@@ -104,10 +104,16 @@ impl LockRequest {
     }
 }
 
+/// The lock file of a definition without a file.
+const STANDARD_INPUT_LOCK: &str = "standard-input.lock";
+
 impl Lock {
-    /// The path of a definition's lock file.
+    /// The path of a definition's lock file. A definition that comes by standard input has one in the current directory.
     #[must_use]
     pub fn path(definition: &Path) -> PathBuf {
+        if named::is_standard(definition) {
+            return STANDARD_INPUT_LOCK.into();
+        }
         let mut name = definition.as_os_str().to_owned();
         name.push(".lock");
         name.into()
@@ -162,6 +168,12 @@ mod tests {
         let path = directory.path().join("image.yaml.lock");
         lock().write(&path).unwrap();
         assert_eq!(Lock::read(&path).unwrap(), Some(lock()));
+    }
+
+    #[test]
+    fn a_definition_of_standard_input_has_a_lock_that_is_no_option_and_no_hidden_file() {
+        assert_eq!(Lock::path(Path::new("-")), Path::new("standard-input.lock"));
+        assert_eq!(Lock::path(Path::new("a/image.yaml")), Path::new("a/image.yaml.lock"));
     }
 
     #[test]

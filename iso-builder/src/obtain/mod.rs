@@ -9,4 +9,5 @@ pub mod packages;
 mod release;
 
 pub use locker::Locker;
+pub(crate) use release::listed;
 pub use release::{ObtainedRelease, ReleaseQuery};

@@ -5,7 +5,7 @@
 //! name of the release, and read each time: a file that is damaged there is downloaded again.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use base::digest::Digest;
@@ -67,9 +67,7 @@ impl ReleaseQuery<'_> {
     pub fn release(&self) -> Result<Option<ObtainedRelease>> {
         let Some(spec) = &self.loaded.definition.kubernetes else { return Ok(None) };
         let architecture = self.loaded.definition.architecture.debian();
-        let mut names = spec.archives(architecture);
-        names.extend(spec.programs(architecture));
-        names.sort();
+        let names = spec.files(architecture);
         let message = format!("Checking the files of {} {}", spec.distribution.name(), spec.version);
         match spec.artifacts() {
             Artifacts::Directory(path) => {
@@ -86,26 +84,14 @@ impl ReleaseQuery<'_> {
 
     /// The files of a directory, which are checked and not copied.
     fn in_place(&self, spec: &Kubernetes, names: &[String], directory: PathBuf) -> Result<ObtainedRelease> {
-        let list = directory.join(checksums(self.loaded.definition.architecture.debian()));
-        let text = files::read_at_most(&list, MAX_CHECKSUMS_BYTES).map_err(|error| {
-            let what = format!("reading the checksums of {} {}", spec.distribution.name(), spec.version);
-            let failure = Failure::new(Class::Invalid, what).because(anyhow::anyhow!("{error:#}"));
-            failure.hint("Put the list of checksums that the release publishes beside its files.")
-        })?;
-        let digests = read_list(&String::from_utf8_lossy(&text), names, &list.display().to_string())?;
+        let digests = listed(self.loaded, spec, names, &directory)?;
         for (name, expected) in &digests {
             let path = directory.join(name);
-            if !path.is_file() {
-                return Err(Failure::new(Class::Invalid, format!("there is no file {}", path.display()))
-                    .hint(
-                        "Download it from the release, or correct kubernetes.artifacts or kubernetes.images.",
-                    )
-                    .into());
-            }
             let (digest, _) = digest_of_file(&path)?;
             if digest != *expected {
                 let what = format!("{} is not the file of its release", path.display());
-                let why = format!("its SHA-256 is {digest}; {} says {expected}", list.display());
+                let list = checksums(self.loaded.definition.architecture.debian());
+                let why = format!("its SHA-256 is {digest}; {list} says {expected}");
                 return Err(Failure::new(Class::Verification, what)
                     .because(anyhow::anyhow!("{why}"))
                     .hint("Download it again, and the checksums of the same release.")
@@ -171,6 +157,31 @@ impl ReleaseQuery<'_> {
         download::download_all(&missing, RELEASE_HINT, self.progress)?;
         Ok(ObtainedRelease { locked, directory })
     }
+}
+
+/// The digests that a directory's list of checksums has for the files `names`, which are all there.
+pub(crate) fn listed(
+    loaded: &Loaded,
+    spec: &Kubernetes,
+    names: &[String],
+    directory: &Path,
+) -> Result<BTreeMap<String, Digest>> {
+    let list = directory.join(checksums(loaded.definition.architecture.debian()));
+    let text = files::read_at_most(&list, MAX_CHECKSUMS_BYTES).map_err(|error| {
+        let what = format!("reading the checksums of {} {}", spec.distribution.name(), spec.version);
+        let failure = Failure::new(Class::Invalid, what).because(anyhow::anyhow!("{error:#}"));
+        failure.hint("Put the list of checksums that the release publishes beside its files.")
+    })?;
+    let digests = read_list(&String::from_utf8_lossy(&text), names, &list.display().to_string())?;
+    for name in digests.keys() {
+        let path = directory.join(name);
+        if !path.is_file() {
+            return Err(Failure::new(Class::Invalid, format!("there is no file {}", path.display()))
+                .hint("Download it from the release, or correct kubernetes.artifacts or kubernetes.images.")
+                .into());
+        }
+    }
+    Ok(digests)
 }
 
 /// A small text of a server.

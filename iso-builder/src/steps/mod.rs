@@ -36,6 +36,7 @@ pub use request::{
 /// code.
 pub fn main(request: &Path, outcome: &Path) -> u8 {
     nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o022));
+    crate::namespaces::mount_proc();
     match read(request).and_then(|request| run(&request)) {
         Ok(()) => 0,
         Err(error) => {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use ::medium::sources::source;
+use ::medium::sources::{RetryPolicy, source};
 use anyhow::{Context, Result, bail};
 use base::containerd::{ContainerdDaemon, ContainerdPaths, ContainerdPrograms};
 use base::digest::{Digest, Hasher};
@@ -47,7 +47,7 @@ pub(crate) const SEED_ARGUMENT: &str = "seed";
 
 /// Seeds the store `to` from the medium `from`, a directory or a URL.
 pub(crate) fn seed(from: &str, to: &str) -> Result<()> {
-    let medium = source(Some(from))?;
+    let medium = source(Some(from), &[], RetryPolicy::default())?;
     let release = Release::parse(&medium.manifest()?)?;
     seed_store(medium.as_ref(), &release, Role::Management, Path::new(to), &Progress::silent())
 }

@@ -7,6 +7,7 @@
 mod boots;
 mod builds;
 mod cluster;
+mod corpus;
 mod customize;
 mod figure;
 mod images;
@@ -47,11 +48,12 @@ fn main() -> ExitCode {
 }
 
 /// The parts, in the order in which they are measured.
-const PARTS: [&str; 11] = [
+const PARTS: [&str; 12] = [
     "builds",
     "install",
     "images",
     "validate",
+    "corpus",
     "plan",
     "customize",
     "serve",
@@ -95,6 +97,9 @@ fn measure_into(figures: &mut Vec<Figure>, parts: &[String]) -> Result<()> {
     }
     if wanted("validate") {
         figures.push(validate::measure()?);
+    }
+    if wanted("corpus") {
+        figures.extend(corpus::measure()?);
     }
     if wanted("plan") {
         figures.push(plan::measure()?);

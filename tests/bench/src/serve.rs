@@ -97,7 +97,7 @@ impl BenchServer {
         command.arg("serve").arg(medium).args(["--progress", "json", "--listen"]);
         command.arg(format!("127.0.0.1:{port}")).arg("--state").arg(state);
         if let Some(nodes) = nodes {
-            command.arg("--nodes").arg(nodes);
+            command.arg("--configs").arg(nodes);
         }
         Self::start(command, port, limit)
     }

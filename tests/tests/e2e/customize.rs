@@ -60,7 +60,7 @@ fn customised(original: &Path, identity: &Identity, artifacts: &Artifacts) -> Re
     let iso = artifacts.disk("customised.iso");
     let mut command = Command::new(paths::iso_builder()?);
     command.args(["customize", "--progress", "plain"]).arg(original).arg("-o").arg(&iso);
-    command.args(["--argument", ARGUMENT]);
+    command.args(["--kernel-argument", ARGUMENT]);
     for node in NODES {
         let mut document = Document::new(node.name).to_json(identity);
         document["install"]["management_interface"]["interfaces"][0]["hw_addr"] = node.mac.into();

@@ -9,21 +9,24 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use base::files::write_atomically;
 use base::size::ByteSize;
-use nqrust_tests::artifacts::{Artifacts, scenario};
+use nqrust_tests::artifacts::{Artifacts, scenario, scenario_alone};
 use nqrust_tests::deadline::Deadline;
 use nqrust_tests::disk::Disk;
 use nqrust_tests::identity::Identity;
-use nqrust_tests::medium::Medium;
+use nqrust_tests::medium::{self, Medium};
 use nqrust_tests::node::{self, Checks, Document, MAC};
 use nqrust_tests::qemu::{Firmware, Machine};
 use nqrust_tests::segment::Segment;
 use nqrust_tests::serve::Server;
 use nqrust_tests::ssh::Ssh;
 use nqrust_tests::{secrets, steps};
+use serde_json::Value;
 use tempfile::TempDir;
 
 /// The hardware address of a machine without a configuration.
 const STRANGER: &str = "52:54:00:6e:71:99";
+/// What the user network of QEMU gives a machine too.
+const ADDRESS: &str = "10.0.2.15";
 /// From power on to the first question.
 const ASK: Duration = Duration::from_secs(300);
 /// Printed when the installer begins to download the OS image from the server.
@@ -38,11 +41,13 @@ struct Deployment {
 impl Deployment {
     /// A deployment with one configuration, for [`MAC`].
     fn new(identity: &Identity) -> Result<Self> {
-        let medium = steps::medium_without_configuration(identity)?;
+        Self::of(steps::medium_without_configuration(identity)?, &Document::new("node-n"), identity)
+    }
+
+    fn of(medium: Medium, document: &Document, identity: &Identity) -> Result<Self> {
         let deployment = Self { private: tempfile::tempdir()?, medium };
         let file = deployment.nodes().join(format!("mac-{}.yaml", MAC.replace(':', "-")));
-        let document = Document::new("node-n").to_json(identity).to_string();
-        write_atomically(&file, document.as_bytes(), 0o600)?;
+        write_atomically(&file, document.to_json(identity).to_string().as_bytes(), 0o600)?;
         Ok(deployment)
     }
 
@@ -127,16 +132,57 @@ fn a_machine_that_boots_by_uefi_http_installs() {
     });
 }
 
+#[test]
+#[ignore = "an install and a control plane: `make soak` runs it"]
+fn a_node_of_kubeadm_is_joined_on_the_page_of_the_server_that_it_was_installed_from() {
+    scenario_alone("serve-joined", |artifacts| {
+        let identity = Identity::load()?;
+        let medium = Medium::built_apart("kubernetes", medium::stage_kubernetes)?;
+        let document = Document { address: Some(ADDRESS.to_owned()), ..Document::new("node-n") };
+        let deployment = Deployment::of(medium, &document, &identity)?;
+        let log = artifacts.path("server.log");
+        let (full, nodes) = (&deployment.medium.full, deployment.nodes());
+        let server = Server::start(full, &nodes, &deployment.state(), &log)?;
+        let disk = Disk::empty(artifacts.disk("node.qcow2"), ByteSize::gib(32))?;
+        let machine =
+            |purpose, firmware| Machine::new(purpose, firmware).memory(ByteSize::gib(4)).disk(&disk);
+        let live = machine("install", Firmware::Bios).network_boot(MAC, &server.script());
+        steps::install(&live, artifacts)?;
+        let node = machine("first-boot", Firmware::Uefi).network(MAC);
+        let (mut vm, ssh) = steps::boot(&node, &identity, artifacts)?;
+        let told = told_stage(&server, "joining")?;
+        let mut checks = Checks::default();
+        checks.that(&format!("nothing is left to do: {told}"), told["next"].is_null());
+        steps::await_ready(&ssh)?;
+        let told = told_stage(&server, "joined")?;
+        artifacts.append("machine.json", &told.to_string())?;
+        checks.equal("the group of a node that is ready", &told["group"], "installed");
+        let reports = ssh.succeeds("sudo -n test -e /oem/fleet.json")?;
+        checks.equal("a node that is ready reports to its server", reports, false);
+        vm.qmp.screendump(&artifacts.path("ready.png"))?;
+        steps::collect_logs(&ssh, artifacts, "first-boot")?;
+        checks.finish("a node on its server's page")?;
+        drop(ssh);
+        vm.power_off(steps::SHUTDOWN_LIMIT)?;
+        secrets::search(artifacts.directory(), &identity)
+    });
+}
+
+/// What the server tells of the node once it is in this stage.
+fn told_stage(server: &Server, stage: &str) -> Result<Value> {
+    Deadline::after(ASK).poll(&format!("the stage {stage} of the node"), || {
+        let fleet = server.fleet()?;
+        let node = fleet["machines"].as_array().into_iter().flatten().find(|one| one["name"] == "node-n");
+        Ok(node.filter(|one| one["stage"] == stage).cloned())
+    })
+}
+
 /// The node continues to report to its server how it joins its cluster. Its medium has no distribution, so it reports
 /// that it cannot.
 fn told_of_node(server: &Server, ssh: &Ssh, checks: &mut Checks) -> Result<()> {
     let kept = ssh.run("sudo -n stat -c '%a %U' /oem/fleet.json")?;
     checks.equal("mode and owner of what the node keeps for its server", kept, "600 root");
-    let machine = Deadline::after(ASK).poll("the word of the node", || {
-        let fleet = server.fleet()?;
-        let node = fleet["machines"].as_array().into_iter().flatten().find(|one| one["name"] == "node-n");
-        Ok(node.filter(|one| one["stage"] == "not-joined").cloned())
-    })?;
+    let machine = told_stage(server, "not-joined")?;
     checks.contains("why the node does not join", &machine["error"].to_string(), "is not in the OS image");
     checks.contains("what can be asked for", &machine["actions"].to_string(), "redeploy");
     Ok(())

@@ -3,15 +3,19 @@
 //! | Module | What it does |
 //! |---|---|
 //! | [`directory`] | one directory by its descriptor, and the files right in it |
+//! | [`named`] | files that a user names; `-` is standard input or output |
 //! | [`root`] | files below a directory that stands for `/`, where users may have changed what is on the way |
+//! | `unfinished` | a file that gets its name when it is whole |
 //! | `acting` | a user's rights while root runs |
 //!
 //! [`write_atomically`] is for paths that are this program's or the caller's own: links on the way are followed.
 
 mod acting;
 pub mod directory;
+pub mod named;
 mod owner;
 pub mod root;
+mod unfinished;
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -20,10 +24,14 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use nix::unistd::{AccessFlags, access};
+
+use crate::failure::{Class, Failure};
 
 pub use directory::{Attributes, Directory, EntryKind, Status};
 pub use owner::Owner;
 pub use root::{Home, Root};
+pub use unfinished::UnfinishedFile;
 
 /// Reads a whole file of at most `limit` bytes.
 pub fn read_at_most(path: &Path, limit: u64) -> Result<Vec<u8>> {
@@ -39,7 +47,7 @@ pub fn read_at_most(path: &Path, limit: u64) -> Result<Vec<u8>> {
 /// Reads a text file of at most 1 MiB.
 pub fn read_text(path: &Path) -> Result<String> {
     let bytes = read_at_most(path, 1 << 20)?;
-    String::from_utf8(bytes).with_context(|| format!("reading {} as UTF-8", path.display()))
+    String::from_utf8(bytes).with_context(|| format!("{} is not a text file", path.display()))
 }
 
 /// Makes a directory and its parents; those that are new get `mode`.
@@ -64,10 +72,56 @@ pub fn fill_atomically(path: &Path, mode: u32, fill: impl FnOnce(&mut File) -> i
     directory.replace(name, &attributes, fill).and_then(|()| directory.sync()).with_context(what)
 }
 
+/// Makes the directory that a user named for what a program writes, unless it is there; what is new gets `mode`.
+///
+/// # Errors
+/// As [`unusable`] has them.
+pub fn output_directory(path: &Path, mode: u32) -> Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    let made = builder.recursive(true).mode(mode).create(path);
+    let usable = || access(path, AccessFlags::W_OK | AccessFlags::X_OK).map_err(io::Error::from);
+    let failed = |error: io::Error| match error.kind() {
+        io::ErrorKind::AlreadyExists => {
+            Failure::new(Class::Invalid, format!("{} is not a directory", path.display()))
+                .hint("Name a directory, or a path at which there is nothing.")
+        }
+        _ => unusable(path, error),
+    };
+    Ok(made.and_then(|()| usable()).map_err(failed)?)
+}
+
+/// The failure of beginning to write at `path`, which a user named: [`Class::Invalid`] where nothing can be written there
+/// whatever the disk is like, as the path is of something else or leads nowhere; [`Class::DiskIo`] where the file system
+/// refuses.
+pub fn unusable(path: &Path, error: io::Error) -> Failure {
+    use io::ErrorKind as Kind;
+    let (class, hint) = match error.kind() {
+        Kind::NotFound
+        | Kind::NotADirectory
+        | Kind::AlreadyExists
+        | Kind::IsADirectory
+        | Kind::InvalidFilename => {
+            (Class::Invalid, Some("Name another path; the directory in which it is has to be one."))
+        }
+        Kind::PermissionDenied | Kind::ReadOnlyFilesystem => {
+            (Class::DiskIo, Some("Name a path at which you may write."))
+        }
+        _ => (Class::DiskIo, None),
+    };
+    let failure = Failure::new(class, format!("writing to {}", path.display())).because(error);
+    hint.into_iter().fold(failure, Failure::hint)
+}
+
+/// The directory in which the file at `path` is.
+#[must_use]
+pub fn parent(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
 /// The directory that `path` is in, made if it is missing, and its name there.
 fn beside(path: &Path) -> Result<(Directory, &OsStr)> {
     let name = path.file_name().context("the path does not end with a name")?;
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let parent = parent(path);
     make_directory(parent, 0o755)?;
     let directory = Directory::open(parent).with_context(|| format!("opening {}", parent.display()))?;
     Ok((directory, name))
@@ -88,6 +142,25 @@ mod tests {
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o640);
         let names: Vec<_> = fs::read_dir(path.parent().unwrap()).unwrap().collect();
         assert_eq!(names.len(), 1, "no temporary file stays behind");
+    }
+
+    #[test]
+    fn a_directory_that_cannot_be_one_is_a_wrong_argument() {
+        use crate::failure::class_of;
+        let directory = tempfile::tempdir().unwrap();
+        output_directory(&directory.path().join("a/b"), 0o755).unwrap();
+        let file = directory.path().join("file");
+        fs::write(&file, "").unwrap();
+        for path in [&file, &file.join("below")] {
+            assert_eq!(
+                class_of(&output_directory(path, 0o755).unwrap_err()),
+                Class::Invalid,
+                "{}",
+                path.display()
+            );
+        }
+        let full = io::Error::from_raw_os_error(nix::libc::ENOSPC);
+        assert_eq!(unusable(Path::new("/full"), full).class(), Class::DiskIo);
     }
 
     #[test]

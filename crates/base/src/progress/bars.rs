@@ -41,6 +41,11 @@ impl Sink for Bars {
                 (Some(bar), Some(bytes)) => bar.set_position(bytes),
                 _ => self.line(&format!("  {}", event.message)),
             },
+            StepState::Done | StepState::Failed if event.only_ends() => {
+                // What follows begins on a line of its own, also when steps were cut off.
+                self.running.drain().for_each(|(_, bar)| bar.finish_and_clear());
+                let _ = self.area.clear();
+            }
             StepState::Done | StepState::Failed => {
                 let mark = if event.state == StepState::Done { "ok  " } else { "FAIL" };
                 let seconds = self.running.remove(&event.step).map(|bar| {

@@ -7,6 +7,11 @@ use serde::{Deserialize, Serialize};
 /// Byte counts of one step are shown at most this often.
 pub const RATE: Duration = Duration::from_millis(200);
 
+/// The step that stands for the whole run.
+pub(super) const RUN: &str = "run";
+/// What the last event of a run says that has nothing else to say.
+pub(super) const DONE: &str = "Done";
+
 /// One event. Serialises to the JSON of `--progress json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
@@ -33,6 +38,13 @@ pub struct Event {
     /// Only on the last event.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<u8>,
+}
+
+impl Event {
+    /// Whether it only ends the run: the results, or the error, that people see next say the same.
+    pub(super) fn only_ends(&self) -> bool {
+        self.step == RUN && (self.state == StepState::Failed || self.message == DONE)
+    }
 }
 
 /// Where a step is.

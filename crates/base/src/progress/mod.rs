@@ -4,8 +4,8 @@
 //! for logs, pipes and consoles, [`json`] lines for programs, [`bars`] for a terminal. [`Progress`] fans out
 //! to any number of sinks and limits the rate of byte counts to [`RATE`].
 //!
-//! The fields of an event are a contract (`--progress json`): `v`, `seq`, `time`, `step`, `state`, `bytes`,
-//! `total`, `message`; the last event has the step `run`, a `result` and the `exit_code`.
+//! The fields of an event are a contract (`--progress json`), which `docs/output.md` tells: `v`, `seq`, `time`, `step`,
+//! `state`, `bytes`, `total`, `message`; the last event has the step `run`, a `result` and the `exit_code`.
 
 pub mod bars;
 pub mod book;
@@ -13,13 +13,13 @@ mod event;
 pub mod json;
 pub mod measure;
 pub mod plain;
-mod step_times;
 
+use event::RUN;
 pub use event::{Event, RATE, Sink, StepState};
-pub use step_times::StepTimes;
 
 use std::fmt;
 use std::io::{self, Read};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -36,12 +36,12 @@ pub enum ProgressStyle {
 }
 
 impl ProgressStyle {
-    /// The sink for standard error (`plain`, bars) or standard output (`json`).
+    /// The sink for standard error.
     #[must_use]
     pub fn sink(self) -> Box<dyn Sink> {
         use std::io::IsTerminal;
         match self {
-            Self::Json => Box::new(json::JsonLines::new(io::stdout())),
+            Self::Json => Box::new(json::JsonLines::new(io::stderr())),
             Self::Auto if io::stderr().is_terminal() => Box::new(bars::Bars::default()),
             Self::Auto | Self::Plain => Box::new(plain::PlainLines::new(io::stderr())),
         }
@@ -50,7 +50,13 @@ impl ProgressStyle {
 
 /// Receives the progress of one run and passes it to the sinks. Clones share the run.
 #[derive(Clone)]
-pub struct Progress(Arc<Mutex<Run>>);
+pub struct Progress(Arc<Shared>);
+
+struct Shared {
+    /// Whether events are no longer shown.
+    closed: AtomicBool,
+    run: Mutex<Run>,
+}
 
 struct Run {
     sinks: Vec<Box<dyn Sink>>,
@@ -67,7 +73,8 @@ impl fmt::Debug for Progress {
 impl Progress {
     #[must_use]
     pub fn new(sinks: Vec<Box<dyn Sink>>) -> Self {
-        Self(Arc::new(Mutex::new(Run { sinks, seq: 0, finished: false })))
+        let run = Mutex::new(Run { sinks, seq: 0, finished: false });
+        Self(Arc::new(Shared { closed: AtomicBool::new(false), run }))
     }
 
     /// Progress without sinks.
@@ -115,6 +122,12 @@ impl Progress {
         self.emit(step, StepState::Progress, None, None, message.into(), None);
     }
 
+    /// Reports a warning. Those about a place of a document say themselves, behind it, that they are one; it is said once.
+    pub fn warn(&self, step: &str, warning: &str) {
+        let plain = warning.replacen(": warning: ", ": ", 1);
+        self.note(step, format!("warning: {}", plain.strip_prefix("warning: ").unwrap_or(&plain)));
+    }
+
     /// Ends a run that has reported steps and not its end, so that every stream of events has a last one.
     pub fn conclude(&self, exit_code: u8) {
         let open = {
@@ -122,15 +135,20 @@ impl Progress {
             run.seq > 0 && !run.finished
         };
         if open {
-            self.finish(if exit_code == 0 { "Done" } else { "Failed" }, exit_code);
+            self.finish(if exit_code == 0 { event::DONE } else { "Failed" }, exit_code);
         }
+    }
+
+    /// Shows no event any more, but for the end of the run.
+    pub fn close(&self) {
+        self.0.closed.store(true, Ordering::SeqCst);
     }
 
     /// The last event of a run.
     pub fn finish(&self, message: impl Into<String>, exit_code: u8) {
         self.lock().finished = true;
         let state = if exit_code == 0 { StepState::Done } else { StepState::Failed };
-        self.emit("run", state, None, None, message.into(), Some(exit_code));
+        self.emit(RUN, state, None, None, message.into(), Some(exit_code));
     }
 
     fn emit(
@@ -143,6 +161,9 @@ impl Progress {
         exit_code: Option<u8>,
     ) {
         let mut run = self.lock();
+        if self.0.closed.load(Ordering::SeqCst) && exit_code.is_none() {
+            return;
+        }
         run.seq += 1;
         let event = Event {
             v: 1,
@@ -162,7 +183,7 @@ impl Progress {
     }
 
     fn lock(&self) -> MutexGuard<'_, Run> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.run.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -263,6 +284,31 @@ mod tests {
         let events = recorder.0.lock().unwrap();
         assert_eq!(events.iter().filter(|event| event.step == "run").count(), 1);
         assert_eq!(events.last().unwrap().exit_code, Some(4));
+    }
+
+    #[test]
+    fn a_warning_is_called_one_once() {
+        let recorder = Recorder::default();
+        let progress = Progress::new(vec![Box::new(recorder.clone())]);
+        for warning in ["it is old", "warning: it is old", "a.yaml:4:13: warning: it is old"] {
+            progress.warn("check", warning);
+        }
+        let told: Vec<_> = recorder.0.lock().unwrap().iter().map(|event| event.message.clone()).collect();
+        assert_eq!(told, ["warning: it is old", "warning: it is old", "warning: a.yaml:4:13: it is old"]);
+    }
+
+    #[test]
+    fn a_closed_run_tells_only_its_end() {
+        let recorder = Recorder::default();
+        let progress = Progress::new(vec![Box::new(recorder.clone())]);
+        let step = progress.step("copy", "copying", None);
+        progress.close();
+        drop(step);
+        progress.note("copy", "more");
+        progress.conclude(130);
+        let events = recorder.0.lock().unwrap();
+        let told: Vec<_> = events.iter().map(|event| (event.step.as_str(), event.exit_code)).collect();
+        assert_eq!(told, [("copy", None), ("run", Some(130))]);
     }
 
     #[test]

@@ -59,6 +59,7 @@ impl<W: Write + Send> Sink for PlainLines<W> {
                 }
                 _ => self.line(&format!("       {}", event.message)),
             },
+            StepState::Done | StepState::Failed if event.only_ends() => {}
             StepState::Done | StepState::Failed => {
                 let mark = if event.state == StepState::Done { "[ ok ]" } else { "[FAIL]" };
                 let running = self.running.remove(&event.step);
@@ -97,6 +98,24 @@ mod tests {
     fn time_left_follows_the_rate_so_far() {
         assert_eq!(left(25, 100, Duration::from_secs(10)), Some(Duration::from_secs(30)));
         assert_eq!(left(0, 100, Duration::from_secs(10)), None, "no rate is known yet");
+    }
+
+    #[test]
+    fn an_end_that_has_nothing_to_say_is_not_told() {
+        use crate::progress::Progress;
+        use crate::progress::book::Book;
+        for (code, message, told) in
+            [(0, None, ""), (4, None, ""), (0, Some("The medium is good"), "[ ok ] The medium is good\n")]
+        {
+            let book = Book::default();
+            let progress = Progress::new(vec![Box::new(PlainLines::new(book.clone()))]);
+            progress.note("verify", "x");
+            match message {
+                Some(message) => progress.finish(message, code),
+                None => progress.conclude(code),
+            }
+            assert_eq!(String::from_utf8(book.bytes()).unwrap(), format!("       x\n{told}"));
+        }
     }
 
     #[test]

@@ -2,30 +2,38 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read};
-use std::os::unix::fs::{FileExt, FileTypeExt};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use base::digest::Digest;
-use base::failure::{Class, Classify, Failure};
+use base::failure::{Class, Classify, Failure, class_of};
+use formats::iso9660::address::Offset;
 use formats::iso9660::write::PARTITION;
 use formats::iso9660::{self, Behind, Iso, Source};
+use model::config::formats::storage::is_iso_file;
 use model::release::{MANIFEST, ParseReleaseError, Payload, Release};
+use transfer::download::{Downloader, RetryPolicy, shown};
 
 use super::boot_menu::{MAX_BOOT_MENU, NamedReleaseDifference, named_release_difference};
 use crate::iso::Map;
 use crate::iso::recipe::BOOT_MENU;
+use crate::served::{ServedDirectory, ServedImage, is_url};
 
 /// The longest manifest that is read, in bytes: room for tens of thousands of payloads.
 const MAX_MANIFEST: u64 = 32 << 20;
-const EXPECTED: &str =
-    "Give an ISO made by iso-builder, a drive that holds one, or a directory with release.json.";
+const EXPECTED: &str = "Give an ISO made by iso-builder, a drive that holds one, a directory with release.json, or the URL of an ISO or \
+                        of such a directory.";
+/// What a user does when a server does not send a medium.
+const SERVER: &str = "Check the URL: it must name an ISO made by iso-builder, on a server that sends parts of files, or the directory \
+                      with the content of one.";
 /// What a user does about a damaged medium.
 pub const COPY_AGAIN: &str = "Download or copy the medium again.";
 
 /// A medium that has a release manifest.
 #[derive(Debug)]
 pub struct OpenedMedium {
+    /// A URL without its password.
     path: PathBuf,
     content: OpenedContent,
     manifest: Vec<u8>,
@@ -33,56 +41,107 @@ pub struct OpenedMedium {
 
 #[derive(Debug)]
 enum OpenedContent {
-    Iso(Iso),
+    Iso(MediumImage),
     /// An ISO whose own directories are damaged, by way of those of its first partition.
-    Partition(Iso<Behind<File>>),
+    Partition(Iso<Behind<ImageBytes>>),
     Directory,
+    Served(ServedDirectory),
+}
+
+/// The ISO that a medium is.
+pub type MediumImage = Iso<ImageBytes>;
+
+/// The bytes of an ISO.
+#[derive(Debug)]
+pub enum ImageBytes {
+    /// A file or a drive of this machine.
+    Local(File),
+    /// A file on a server.
+    Served(Box<ServedImage>),
+}
+
+impl Source for ImageBytes {
+    fn read_at(&self, buffer: &mut [u8], offset: Offset) -> io::Result<usize> {
+        match self {
+            Self::Local(file) => Source::read_at(file, buffer, offset),
+            Self::Served(image) => image.read_at(buffer, offset),
+        }
+    }
+
+    fn length(&self) -> io::Result<u64> {
+        match self {
+            Self::Local(file) => file.length(),
+            Self::Served(image) => image.length(),
+        }
+    }
+}
+
+impl ImageBytes {
+    fn is_local(&self) -> bool {
+        matches!(self, Self::Local(_))
+    }
 }
 
 impl OpenedMedium {
-    /// Opens the medium at `path`. Anything that is not one of ours is [`Class::Invalid`], an ISO that ends
-    /// before its release manifest is [`Class::Verification`].
-    pub fn open(path: &Path) -> Result<Self> {
-        let metadata = fs::metadata(path)
-            .map_err(|error| not_ours(format!("opening the medium {}", path.display())).because(error))?;
+    /// Opens the medium that a user names: an ISO, a drive that holds one, a directory, or the URL of an ISO (it ends in `.iso`) or of a
+    /// directory. Anything that is not one of ours is [`Class::Invalid`], an ISO that ends before its release manifest is
+    /// [`Class::Verification`].
+    pub fn open(named: &Path) -> Result<Self> {
+        if let Some(url) = url(named) {
+            if is_iso_file(url) {
+                return Self::with_image(named, open_image(named)?);
+            }
+            let directory = ServedDirectory::new(url, downloader(url)?);
+            return Self::with(named, OpenedContent::Served(directory));
+        }
+        let metadata = fs::metadata(named)
+            .map_err(|error| not_ours(format!("opening the medium {}", named.display())).because(error))?;
         let kind = metadata.file_type();
         if kind.is_dir() {
-            if !path.join(MANIFEST).is_file() {
-                bail!(not_ours(format!("{} is a directory without {MANIFEST}", path.display())));
+            if !named.join(MANIFEST).is_file() {
+                bail!(not_ours(format!("{} is a directory without {MANIFEST}", named.display())));
             }
-            return Self::with(path, OpenedContent::Directory);
+            return Self::with(named, OpenedContent::Directory);
         }
         if !kind.is_file() && !kind.is_block_device() {
-            bail!(not_ours(format!("{} is neither a file nor a drive nor a directory", path.display())));
+            bail!(not_ours(format!("{} is neither a file nor a drive nor a directory", named.display())));
         }
-        let file = open_image(path)?;
-        let start = start_of(&file).class(Class::DiskIo, || format!("reading {}", path.display()))?;
-        match Iso::open(file) {
-            Ok(iso) => Self::with(path, OpenedContent::Iso(iso)),
+        Self::with_image(named, open_image(named)?)
+    }
+
+    fn with_image(named: &Path, image: ImageBytes) -> Result<Self> {
+        let start = start_of(&image).class(Class::DiskIo, || format!("reading {}", told(named).display()))?;
+        match Iso::open(image) {
+            Ok(iso) => Self::with(named, OpenedContent::Iso(iso)),
             Err(iso9660::Error::NotIso) => {
-                bail!(not_ours(format!("{} is {}, not an ISO of ours", path.display(), describe(&start))))
+                let named = told(named);
+                bail!(not_ours(format!("{} is {}, not an ISO of ours", named.display(), describe(&start))))
             }
-            Err(error) => Err(damaged_image(path, error)),
+            Err(error) => Err(damaged_image(&told(named), error)),
         }
     }
 
     /// As [`OpenedMedium::open`], and where the way to the release manifest is damaged, by the second way that every ISO has for
     /// the sake of sticks. Only for finding out what is damaged.
-    pub fn open_for_verification(path: &Path) -> Result<Self> {
-        let first = Self::open(path).and_then(|medium| medium.release().map(|_| medium));
-        first.or_else(|error| Self::open_by_partition(path).map_err(|_| error))
+    pub fn open_for_verification(named: &Path) -> Result<Self> {
+        let first = Self::open(named).and_then(|medium| medium.release().map(|_| medium));
+        first.or_else(|error| match damage_is_possible(&error) {
+            true => Self::open_by_partition(named).map_err(|_| error),
+            false => Err(error),
+        })
     }
 
-    fn open_by_partition(path: &Path) -> Result<Self> {
-        let iso = Iso::open(Behind { source: open_image(path)?, start: PARTITION.offset() })?;
-        let medium = Self::with(path, OpenedContent::Partition(iso))?;
+    fn open_by_partition(named: &Path) -> Result<Self> {
+        let iso = Iso::open(Behind { source: open_image(named)?, start: PARTITION.offset() })?;
+        let medium = Self::with(named, OpenedContent::Partition(iso))?;
         // Without a map the first way cannot be compared with anything.
         Map::of(&medium.release()?, &medium.manifest)?.context("an ISO of another recipe")?;
         Ok(medium)
     }
 
-    fn with(path: &Path, content: OpenedContent) -> Result<Self> {
-        let mut medium = Self { path: path.to_owned(), content, manifest: Vec::new() };
+    fn with(named: &Path, content: OpenedContent) -> Result<Self> {
+        let path = told(named);
+        let mut medium = Self { path: path.clone(), content, manifest: Vec::new() };
         medium.manifest = medium.read_at_most(MANIFEST, MAX_MANIFEST).map_err(|error| {
             let missing = error
                 .downcast_ref::<io::Error>()
@@ -93,15 +152,30 @@ impl OpenedMedium {
                     let what = format!("{} is an ISO of another product (volume {id:?})", path.display());
                     not_ours(what).because(anyhow::anyhow!("it has no {MANIFEST}")).into()
                 }
-                _ => damaged_image(path, error),
+                OpenedContent::Served(_) if missing => {
+                    not_ours(format!("{} has no {MANIFEST}", path.display())).into()
+                }
+                _ => damaged_image(&path, error),
             }
         })?;
         Ok(medium)
     }
 
+    /// Where the medium is, for messages: a path, or a URL without its password.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The file, drive or directory of this machine that the medium is; none for one on a server.
+    #[must_use]
+    pub fn local(&self) -> Option<&Path> {
+        match &self.content {
+            OpenedContent::Directory => Some(&self.path),
+            OpenedContent::Served(_) => None,
+            OpenedContent::Iso(iso) => iso.source().is_local().then_some(self.path.as_path()),
+            OpenedContent::Partition(iso) => iso.source().source.is_local().then_some(self.path.as_path()),
+        }
     }
 
     /// The release manifest. One that is not readable is [`Class::Verification`], one of another format
@@ -144,10 +218,10 @@ impl OpenedMedium {
 
     /// The image, where the medium is one that can be read as it is meant to be.
     #[must_use]
-    pub fn iso(&self) -> Option<&Iso> {
+    pub fn iso(&self) -> Option<&MediumImage> {
         match &self.content {
             OpenedContent::Iso(iso) => Some(iso),
-            OpenedContent::Partition(_) | OpenedContent::Directory => None,
+            OpenedContent::Partition(_) | OpenedContent::Directory | OpenedContent::Served(_) => None,
         }
     }
 
@@ -156,7 +230,7 @@ impl OpenedMedium {
         match &self.content {
             OpenedContent::Iso(iso) => Some(iso.source()),
             OpenedContent::Partition(iso) => Some(&iso.source().source),
-            OpenedContent::Directory => None,
+            OpenedContent::Directory | OpenedContent::Served(_) => None,
         }
     }
 
@@ -185,6 +259,10 @@ impl OpenedMedium {
                 }
                 Ok(Box::new(File::open(path)?))
             }
+            OpenedContent::Served(directory) => match directory.find(path).map_err(carried)? {
+                Some(file) => Ok(Box::new(file)),
+                None => Err(io::ErrorKind::NotFound.into()),
+            },
         }
     }
 
@@ -199,8 +277,37 @@ impl OpenedMedium {
     }
 }
 
-fn open_image(path: &Path) -> Result<File> {
-    File::open(path).class(Class::DiskIo, || format!("opening the medium {}", path.display()))
+/// The URL that a medium's name is.
+fn url(named: &Path) -> Option<&str> {
+    named.to_str().filter(|name| is_url(name))
+}
+
+/// A medium's name for messages.
+fn told(named: &Path) -> PathBuf {
+    url(named).map_or_else(|| named.to_owned(), |url| shown(url).into())
+}
+
+fn downloader(url: &str) -> Result<Downloader> {
+    Downloader::trusting(url, RetryPolicy::attended(), SERVER, &[])
+}
+
+fn open_image(named: &Path) -> Result<ImageBytes> {
+    if let Some(url) = url(named) {
+        return Ok(ImageBytes::Served(Box::new(ServedImage::open(url, downloader(url)?)?)));
+    }
+    let file =
+        File::open(named).class(Class::DiskIo, || format!("opening the medium {}", named.display()))?;
+    Ok(ImageBytes::Local(file))
+}
+
+/// Whether another way to the release manifest may help. A server that does not answer has none.
+fn damage_is_possible(error: &anyhow::Error) -> bool {
+    class_of(error) != Class::Network
+}
+
+/// An error of a server as one of reading, which keeps its class.
+fn carried(error: anyhow::Error) -> io::Error {
+    io::Error::other(error.reallocate_into_boxed_dyn_error_without_backtrace())
 }
 
 fn not_ours(what: String) -> Failure {
@@ -209,18 +316,21 @@ fn not_ours(what: String) -> Failure {
 
 fn damaged_image(path: &Path, error: impl Into<anyhow::Error>) -> anyhow::Error {
     let error = error.into();
+    let what = format!("reading {MANIFEST} of {}", path.display());
+    if class_of(&error) == Class::Network {
+        return error.context(what);
+    }
     let device = error
         .chain()
         .any(|cause| cause.downcast_ref::<io::Error>().is_some_and(|error| error.raw_os_error().is_some()));
     let class = if device { Class::DiskIo } else { Class::Verification };
     let source: Box<dyn std::error::Error + Send + Sync> = error.into();
-    let failure = Failure::new(class, format!("reading {MANIFEST} of {}", path.display()));
-    failure.because(source).hint(COPY_AGAIN).into()
+    Failure::new(class, what).because(source).hint(COPY_AGAIN).into()
 }
 
-fn start_of(file: &File) -> Result<Vec<u8>> {
+fn start_of(image: &ImageBytes) -> Result<Vec<u8>> {
     let mut bytes = vec![0; 4096];
-    let count = FileExt::read_at(file, &mut bytes, 0).context("reading its first bytes")?;
+    let count = image.read_at(&mut bytes, Offset(0)).context("reading its first bytes")?;
     bytes.truncate(count);
     Ok(bytes)
 }

@@ -6,8 +6,9 @@ use anyhow::Result;
 
 use super::manifest::MANIFEST_LIMIT;
 use super::payload_source::{PayloadPlace, PayloadSource, PayloadTransport};
-use model::release::{MANIFEST, Payload};
-use transfer::download::{Download, Downloader, RetryPolicy, is_absent, shown};
+use crate::served::ServedDirectory;
+use model::release::Payload;
+use transfer::download::{Download, Downloader, RetryPolicy, shown};
 
 /// What a user does when the server lacks a file or has another.
 const HINT: &str =
@@ -16,34 +17,19 @@ const HINT: &str =
 /// The content of a full medium on a web server.
 #[derive(Clone, Debug)]
 pub struct HttpMedium {
-    base: String,
-    downloader: Downloader,
+    directory: ServedDirectory,
 }
 
 impl HttpMedium {
     /// The medium whose files lie below `base`, from a server that the authorities of these certificates (PEM) vouch for beside the
     /// usual ones.
-    pub fn trusting(base: &str, authorities: &[String]) -> Result<Self> {
-        Self::with(base, RetryPolicy::default(), authorities)
-    }
-
-    /// With other limits, and no further authorities.
-    pub fn with_retry(base: &str, retry: RetryPolicy) -> Result<Self> {
-        Self::with(base, retry, &[])
-    }
-
-    fn with(base: &str, retry: RetryPolicy, authorities: &[String]) -> Result<Self> {
-        let base = base.trim_end_matches('/').to_owned();
-        let downloader = Downloader::trusting(&base, retry, HINT, authorities)?;
-        Ok(Self { base, downloader })
-    }
-
-    fn url(&self, path: &str) -> String {
-        format!("{}/{path}", self.base)
+    pub fn open(base: &str, authorities: &[String], retry: RetryPolicy) -> Result<Self> {
+        let downloader = Downloader::trusting(base, retry, HINT, authorities)?;
+        Ok(Self { directory: ServedDirectory::new(base, downloader) })
     }
 
     fn download(&self, payload: &Payload) -> Download {
-        self.downloader.open(&self.url(&payload.path), Some(payload.size))
+        self.directory.file(&payload.path, payload.size)
     }
 }
 
@@ -66,23 +52,19 @@ impl PayloadSource for HttpMedium {
     }
 
     fn manifest(&self) -> Result<Vec<u8>> {
-        Ok(self.downloader.document(&self.url(MANIFEST), MANIFEST_LIMIT)?)
+        self.directory.manifest(MANIFEST_LIMIT)
     }
 
     fn beside(&self, path: &str) -> Result<Option<Box<dyn Read + Send>>> {
-        let mut download = self.downloader.stream(&self.url(path));
-        match download.connect_patiently().map_err(anyhow::Error::from) {
-            Ok(()) => Ok(Some(Box::new(download))),
-            Err(error) if is_absent(&error) => Ok(None),
-            Err(error) => Err(error),
-        }
+        let found = self.directory.find(path)?;
+        Ok(found.map(|download| Box::new(download) as Box<dyn Read + Send>))
     }
 
     fn transport(&self) -> PayloadTransport {
-        PayloadTransport::of(&self.base)
+        PayloadTransport::of(self.directory.url())
     }
 
     fn describe(&self) -> String {
-        shown(&self.base)
+        shown(self.directory.url())
     }
 }

@@ -1,15 +1,13 @@
 //! An ISO behind HTTP, as it was downloaded: read by ranges, so that nobody has to unpack it.
 
-use std::collections::BTreeMap;
-use std::io::{self, Read};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::io::Read;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use super::manifest::MANIFEST_LIMIT;
 use super::payload_source::{PayloadPlace, PayloadSource, PayloadTransport};
+use crate::served::ServedImage;
 use base::failure::{Class, Failure};
-use formats::iso9660::address::{Offset, Source};
 use formats::iso9660::{DirectoryEntry, Error, Iso};
 use model::release::{MANIFEST, Payload};
 use transfer::download::{Download, Downloader, RetryPolicy, shown};
@@ -17,10 +15,6 @@ use transfer::download::{Download, Downloader, RetryPolicy, shown};
 /// What a user does when the server does not send what is needed of the ISO.
 const HINT: &str = "Check install.medium or --medium; it must name a full ISO of the same release, unchanged, on a server that sends parts of \
                     files, or the directory with its content, as `iso-builder serve` has it.";
-/// Directories are read in windows of so many bytes.
-const WINDOW_BYTES: u64 = 64 << 10;
-/// How many windows are remembered.
-const WINDOWS_MAX: usize = 64;
 
 /// A full ISO on a web server. Its directories are read at once; each payload is one range.
 #[derive(Debug)]
@@ -30,19 +24,14 @@ pub struct HttpIso {
 
 impl HttpIso {
     /// The ISO at `url`, from a server that the authorities of these certificates (PEM) vouch for beside the usual ones.
-    pub fn trusting(url: &str, authorities: &[String]) -> Result<Self> {
-        Self::with(url, RetryPolicy::default(), authorities)
-    }
-
-    pub(super) fn with(url: &str, retry: RetryPolicy, authorities: &[String]) -> Result<Self> {
-        let downloader = Downloader::trusting(url, retry, HINT, authorities)?;
-        let image = ServedImage::open(url, downloader)?;
+    pub fn open(url: &str, authorities: &[String], retry: RetryPolicy) -> Result<Self> {
+        let image = ServedImage::open(url, Downloader::trusting(url, retry, HINT, authorities)?)?;
         let iso = Iso::open(image).map_err(|error| unreadable(url, error))?;
         Ok(Self { iso })
     }
 
     fn url(&self) -> &str {
-        &self.iso.source().url
+        self.iso.source().url()
     }
 
     /// Where the file is in the image. Files of several extents, which are larger than 4 GiB, lie in one piece.
@@ -72,8 +61,7 @@ impl HttpIso {
             }
             next += u64::from(extent.length);
         }
-        let image = self.iso.source();
-        Ok(image.downloader.part(&image.url, start..start + payload.size))
+        Ok(self.iso.source().part(start..start + payload.size))
     }
 }
 
@@ -132,61 +120,6 @@ fn unreadable(url: &str, error: Error) -> anyhow::Error {
     }
 }
 
-/// The bytes of a file on a server.
-struct ServedImage {
-    url: String,
-    downloader: Downloader,
-    length: u64,
-    windows: Mutex<BTreeMap<u64, Arc<[u8]>>>,
-}
-
-impl ServedImage {
-    /// Asks for the first window, whose answer tells how long the file is.
-    fn open(url: &str, downloader: Downloader) -> Result<Self> {
-        let mut image = Self { url: url.to_owned(), downloader, length: 0, windows: Mutex::default() };
-        let mut first = image.downloader.part(url, 0..1);
-        first.connect_patiently()?;
-        image.length = first.total().with_context(|| format!("{} has no length", shown(url)))?;
-        Ok(image)
-    }
-
-    fn window(&self, number: u64) -> io::Result<Arc<[u8]>> {
-        let lock = || self.windows.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(window) = lock().get(&number) {
-            return Ok(Arc::clone(window));
-        }
-        let start = number * WINDOW_BYTES;
-        let mut bytes = Vec::new();
-        let end = self.length.min(start + WINDOW_BYTES);
-        self.downloader.part(&self.url, start..end).read_to_end(&mut bytes)?;
-        let window: Arc<[u8]> = bytes.into();
-        let mut windows = lock();
-        if windows.len() >= WINDOWS_MAX {
-            windows.clear();
-        }
-        windows.insert(number, Arc::clone(&window));
-        Ok(window)
-    }
-}
-
-impl Source for ServedImage {
-    fn read_at(&self, buffer: &mut [u8], offset: Offset) -> io::Result<usize> {
-        if offset.0 >= self.length || buffer.is_empty() {
-            return Ok(0);
-        }
-        let window = self.window(offset.0 / WINDOW_BYTES)?;
-        // Within a window, so that it fits.
-        let from = usize::try_from(offset.0 % WINDOW_BYTES).unwrap_or(usize::MAX).min(window.len());
-        let count = buffer.len().min(window.len() - from);
-        buffer[..count].copy_from_slice(&window[from..from + count]);
-        Ok(count)
-    }
-
-    fn length(&self) -> io::Result<u64> {
-        Ok(self.length)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -203,7 +136,7 @@ mod tests {
         answer: impl Fn(&testing::http::Request) -> Answer + Send + Sync + 'static,
     ) -> (Fake, Result<HttpIso>) {
         let fake = Fake::start(answer);
-        let iso = HttpIso::with(&format!("{}/full.iso?release=1", fake.url()), quick(), &[]);
+        let iso = HttpIso::open(&format!("{}/full.iso?release=1", fake.url()), &[], quick());
         (fake, iso)
     }
 

@@ -77,7 +77,7 @@ impl PayloadSource for LocalMedium {
         let path = self.root.join(MANIFEST);
         if !path.exists() {
             let what = format!("there is no medium at {}: it has no {MANIFEST}", self.root.display());
-            let hint = "Name one with --medium: a directory, or the URL of one.";
+            let hint = "Name one with --medium: an ISO, a drive that holds one, a directory with release.json, or the URL of an ISO or of a directory.";
             return Err(Failure::new(Class::Hardware, what).hint(hint).into());
         }
         read_at_most(&path, MANIFEST_LIMIT)

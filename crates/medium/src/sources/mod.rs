@@ -1,5 +1,5 @@
-//! Where payloads come from: a directory (a mounted medium), an HTTP server with such a directory or with an ISO, or for
-//! blobs of images their registries; alone or one after the other.
+//! Where payloads come from: a directory (a mounted medium), an ISO as a file or on a drive, an HTTP server with such a directory or
+//! with an ISO, or for blobs of images their registries; alone or one after the other.
 //!
 //! A source hands out bytes; that they are the right ones is checked by whoever reads them to the end, through
 //! [`Verified`] or [`Seen`] or a digest of its own. The release manifest is checked here, against the kernel command
@@ -10,6 +10,7 @@ mod chain;
 mod http;
 mod http_iso;
 mod image;
+mod iso_file;
 mod local;
 mod manifest;
 mod payload_source;
@@ -22,43 +23,50 @@ use std::path::Path;
 use anyhow::Result;
 use model::config::formats::storage::is_iso_file;
 
+use crate::opened::OpenedMedium;
+
+pub use crate::served::is_url;
 pub use again::fetch_again;
 pub use chain::Chain;
 pub use http::HttpMedium;
 pub use http_iso::HttpIso;
 pub use image::{Compared, changed, compare};
+pub use iso_file::IsoFile;
 pub use local::LocalMedium;
 pub use manifest::{expected_customization, expected_manifest, read_release};
 pub use payload_source::{PayloadPlace, PayloadSource, PayloadTransport};
 pub use registry::{Registry, RegistryMedium};
 pub use seen::{Recheck, Seen};
+pub use transfer::download::RetryPolicy;
 pub use verify::{Verified, damaged};
 
 /// Where the live system mounts the medium that it was booted from.
 pub const BOOT_MEDIUM: &str = "/run/initramfs/live";
 
-/// The source that `--medium` names: a URL, a directory, or by default the medium of the live system.
-pub fn source(medium: Option<&str>) -> Result<Box<dyn PayloadSource>> {
+/// The source that `--medium` or `install.medium` names: the URL of an ISO or of a directory, an ISO, a drive that holds one, or a
+/// directory; by default the medium of the live system. Servers may be ones that the authorities of these certificates (PEM)
+/// vouch for.
+pub fn source(
+    medium: Option<&str>,
+    authorities: &[String],
+    retry: RetryPolicy,
+) -> Result<Box<dyn PayloadSource>> {
     match medium {
-        Some(url) if is_url(url) => served(url, &[]),
-        Some(path) => Ok(Box::new(LocalMedium::new(path))),
+        Some(url) if is_url(url) => served(url, authorities, retry),
+        // It may be the mount of an ISO, or have only what another medium lacks.
+        Some(path) if Path::new(path).is_dir() => Ok(Box::new(LocalMedium::new(path))),
+        Some(path) => Ok(Box::new(IsoFile::new(OpenedMedium::open(Path::new(path))?))),
         None => Ok(Box::new(LocalMedium::new(BOOT_MEDIUM))),
     }
 }
 
 /// The medium at a URL: an ISO where that ends in `.iso`, else the directory with the content of one. The server may be one that the
 /// authorities of these certificates (PEM) vouch for.
-pub fn served(url: &str, authorities: &[String]) -> Result<Box<dyn PayloadSource>> {
+pub fn served(url: &str, authorities: &[String], retry: RetryPolicy) -> Result<Box<dyn PayloadSource>> {
     match is_iso_file(url) {
-        true => Ok(Box::new(HttpIso::trusting(url, authorities)?)),
-        false => Ok(Box::new(HttpMedium::trusting(url, authorities)?)),
+        true => Ok(Box::new(HttpIso::open(url, authorities, retry)?)),
+        false => Ok(Box::new(HttpMedium::open(url, authorities, retry)?)),
     }
-}
-
-/// Whether `--medium` or `install.medium` names a server.
-#[must_use]
-pub fn is_url(medium: &str) -> bool {
-    medium.starts_with("http://") || medium.starts_with("https://")
 }
 
 /// Whether there is a medium at `path`.

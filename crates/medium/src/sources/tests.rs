@@ -8,7 +8,6 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use testing::http::{AUTHORITY, Answer as FakeAnswer, BodyDelivery as FakeManner, Fake};
-use transfer::download::RetryPolicy;
 
 /// How the server treats one request.
 #[derive(Clone, Copy, Debug)]
@@ -133,7 +132,7 @@ fn fetch(manners: Vec<Manner>) -> (anyhow::Result<Vec<u8>>, Server) {
         limit: None,
     };
     let result = (|| {
-        let medium = HttpMedium::with_retry(&server.url, retry)?;
+        let medium = HttpMedium::open(&server.url, &[], retry)?;
         let payload = payload(&bytes);
         let mut reader = Verified::new(medium.open(&payload)?, &payload, medium.describe());
         let mut got = Vec::new();
@@ -185,7 +184,7 @@ fn what_cannot_get_better_is_an_error_with_the_url_and_its_class() {
 fn a_server_that_is_not_there_is_a_network_failure() {
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let retry = RetryPolicy { attempts: 2, pause: Duration::from_millis(1), ..RetryPolicy::default() };
-    let medium = HttpMedium::with_retry(&format!("http://{address}"), retry).unwrap();
+    let medium = HttpMedium::open(&format!("http://{address}"), &[], retry).unwrap();
     let error = medium.probe(&payload(b"x")).unwrap_err();
     assert_eq!(class_of(&error), Class::Network);
     assert!(render(&error).contains(&address.to_string()));
@@ -229,7 +228,7 @@ fn what_the_medium_lacks_comes_from_the_server() {
     let server = serve(bytes.clone(), vec![Manner::Good]);
     let (_directory, medium) = local(&[("held", b"here")]);
     let held = Payload { path: "held".into(), ..payload(b"here") };
-    let remote = HttpMedium::trusting(&server.url, &[]).unwrap();
+    let remote = HttpMedium::open(&server.url, &[], RetryPolicy::default()).unwrap();
     let chain = Chain::new(Box::new(medium), vec![Box::new(remote)]);
     assert_eq!(chain.place(&held), Some(PayloadPlace::Here));
     assert_eq!(chain.place(&payload(&bytes)), Some(PayloadPlace::Network));
@@ -274,7 +273,7 @@ fn a_file_beside_the_payloads_is_read_or_known_to_be_absent() {
     let retry = RetryPolicy { attempts: 2, pause: Duration::from_millis(1), ..RetryPolicy::default() };
     let http = |manner| {
         let server = serve(b"area".to_vec(), vec![manner]);
-        HttpMedium::with_retry(&server.url, retry).unwrap()
+        HttpMedium::open(&server.url, &[], retry).unwrap()
     };
     let read = |source: &dyn PayloadSource| {
         source.beside("custom.img").map(|file| {
@@ -299,7 +298,7 @@ fn a_payload_over_https_is_not_taken_from_where_there_is_no_tls() {
     let server = Fake::with_tls(move |request| {
         FakeAnswer::new(307, b"").with(&format!("Location: {to}{}", request.path))
     });
-    let medium = HttpMedium::trusting(&server.url(), &[AUTHORITY.to_owned()]).unwrap();
+    let medium = HttpMedium::open(&server.url(), &[AUTHORITY.to_owned()], RetryPolicy::default()).unwrap();
     for error in [
         medium.open(&payload(b"x")).err().unwrap(),
         medium.probe(&payload(b"x")).unwrap_err(),
@@ -341,7 +340,7 @@ fn a_file_without_a_digest_is_never_put_together_from_two_versions() {
             (_, true) => FakeAnswer::range(&other, request).with(second),
             (_, false) => FakeAnswer::ok(&other).with(second),
         });
-        let medium = HttpMedium::with_retry(&server.url(), retry).unwrap();
+        let medium = HttpMedium::open(&server.url(), &[], retry).unwrap();
         let mut bytes = Vec::new();
         let read = medium.beside("custom.img").unwrap().unwrap().read_to_end(&mut bytes);
         assert_eq!(read.is_ok(), good, "{first}, {second}, {ranged}");
@@ -353,5 +352,55 @@ fn a_file_without_a_digest_is_never_put_together_from_two_versions() {
                 assert!(bytes.iter().all(|byte| *byte == b'o'), "{first}, {second}, {ranged}");
             }
         }
+    }
+}
+
+#[test]
+fn one_function_opens_a_medium_of_every_kind() {
+    let (release, image) = (testing::iso::release(), testing::iso::image(&testing::iso::release()));
+    let here = tempfile::tempdir().unwrap();
+    let (tree, iso) = (here.path().join("tree"), here.path().join("full.iso"));
+    for (payload, content) in testing::release::contents() {
+        let path = tree.join(&payload.path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, content).unwrap();
+    }
+    std::fs::write(tree.join("release.json"), release.to_bytes()).unwrap();
+    std::fs::write(&iso, &image).unwrap();
+    let (root, bytes) = (tree.clone(), image.clone());
+    let server = Fake::start(move |request| match request.path.strip_prefix("/tree/") {
+        None => FakeAnswer::range(&bytes, request),
+        Some(path) => FakeAnswer::range(&std::fs::read(root.join(path)).unwrap(), request),
+    });
+    let (tree, iso) = (tree.to_str().unwrap().to_owned(), iso.to_str().unwrap().to_owned());
+    for named in [tree, iso.clone(), format!("{}/tree/", server.url()), format!("{}/full.iso", server.url())]
+    {
+        let source = source(Some(&named), &[], RetryPolicy::default()).unwrap();
+        assert_eq!(source.manifest().unwrap(), release.to_bytes(), "{named}");
+        let payload = &release.payloads[0];
+        source.probe(payload).unwrap();
+        assert!(source.place(payload).is_some());
+        let (digest, _) = Digest::of_reader(source.open(payload).unwrap()).unwrap();
+        assert_eq!(digest, payload.sha256, "{named}");
+        assert_eq!(source.image().unwrap().is_some(), named == iso, "{named}");
+    }
+    let source = source(Some(&iso), &[], RetryPolicy::default()).unwrap();
+    let mut absent = release.payloads[0].clone();
+    absent.path = "images/absent".to_owned();
+    assert_eq!(source.place(&absent), None);
+    assert_eq!(class_of(&source.open(&absent).err().unwrap()), Class::Verification);
+    let differences = compare(source.as_ref(), &release, crate::iso::Scope::Whole, None, &|| Ok(())).unwrap();
+    assert_eq!(differences, Compared::Image(Vec::new()));
+}
+
+#[test]
+fn what_is_no_medium_is_refused_by_its_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let text = directory.path().join("notes.txt");
+    std::fs::write(&text, "hello").unwrap();
+    for path in [text, directory.path().join("absent")] {
+        let error = source(path.to_str(), &[], RetryPolicy::default()).err().unwrap();
+        assert_eq!(class_of(&error), Class::Invalid, "{}", render(&error));
+        assert!(render(&error).contains(path.to_str().unwrap()), "{}", render(&error));
     }
 }

@@ -13,7 +13,6 @@ use serde_json::{Map, Value};
 use crate::config::shape::{Shape, inline_schema};
 use crate::config::text::GroupName;
 use crate::config::{Hostname, InstallConfig, MacAddress, Role};
-use base::encode;
 
 /// A group of keys as the document has it: what it leaves out is not there.
 pub type Group = Map<String, Value>;
@@ -164,12 +163,6 @@ impl ClusterFile {
             group.machines.iter().enumerate().map(move |(index, machine)| (pool, index, group, machine))
         })
     }
-}
-
-/// The JSON Schema of the document, as `installer schema --cluster` prints it.
-#[must_use]
-pub fn json_schema() -> String {
-    encode::json_text(&schemars::schema_for!(ClusterFile))
 }
 
 /// The shape of the document. What its own groups need is left to [`rules`](super::rules), which do not lose a whole list because

@@ -11,6 +11,7 @@ mod layers;
 mod nodes;
 mod output;
 mod places;
+mod published;
 mod read;
 #[cfg(test)]
 mod reference;
@@ -19,7 +20,8 @@ mod rules;
 #[cfg(test)]
 mod tests;
 
-pub use document::{ClusterFile, Counts, Group, Machine, Pool, json_schema};
-pub use output::{Report, write};
+pub use document::{ClusterFile, Counts, Group, Machine, Pool};
+pub use output::{Report, rendered, write};
+pub use published::json_schema;
 pub use read::{Checked, check, load};
-pub use render::{Rendered, shown};
+pub use render::{DocumentRecord, Rendered, shown};

@@ -57,7 +57,7 @@ pub fn write(cluster: &Checked, directory: &Path) -> Result<Report> {
     let old = old.map(|record| record.nodes).unwrap_or_default();
     only_ours(cluster, &old, directory)?;
     let doing = || format!("writing the documents of the cluster {}", cluster.name);
-    files::make_directory(directory, 0o700).class(Class::DiskIo, doing)?;
+    files::output_directory(directory, 0o700)?;
     let mut report = Report::default();
     for document in &cluster.documents {
         let (name, bytes) = (&document.entry.file, document.text.as_bytes());
@@ -86,6 +86,11 @@ pub fn write(cluster: &Checked, directory: &Path) -> Result<Report> {
     Ok(report)
 }
 
+/// What is recorded of the documents that [`write`] has written into `directory`; nothing of another directory.
+pub fn rendered(directory: &Path) -> Result<Vec<DocumentRecord>> {
+    Ok(read_record(directory)?.map(|record| record.nodes).unwrap_or_default())
+}
+
 fn record(cluster: &Checked) -> Result<Vec<u8>> {
     let nodes = cluster.documents.iter().map(|document| document.entry.clone()).collect();
     let record = Record { v: 1, cluster: cluster.name.clone(), templates: cluster.templates.clone(), nodes };
@@ -97,7 +102,7 @@ fn record(cluster: &Checked) -> Result<Vec<u8>> {
 fn read_record(directory: &Path) -> Result<Option<Record>> {
     let path = directory.join(RECORD);
     let doing = || format!("reading {}, the record of what was rendered", path.display());
-    if !path.try_exists().class(Class::DiskIo, doing)? {
+    if !path.try_exists().map_err(|error| files::unusable(directory, error))? {
         return Ok(None);
     }
     let bytes = files::read_at_most(&path, LIMIT).class(Class::DiskIo, doing)?;

@@ -16,7 +16,7 @@ use crate::config::tree;
 use crate::config::walk::{Help, Walk};
 use crate::config::{Diagnostic, Invalid, Mode};
 use base::failure::{Class, Classify};
-use base::files;
+use base::files::named;
 
 /// A cluster file without mistakes.
 #[derive(Debug)]
@@ -35,8 +35,8 @@ pub struct Checked {
 /// Reads and checks the file at `path`. A file that cannot be read and a document with mistakes are
 /// [`Class::Invalid`].
 pub fn load(path: &Path) -> Result<Checked> {
-    let name = path.display().to_string();
-    let text = files::read_text(path).class(Class::Invalid, || format!("reading the cluster file {name}"))?;
+    let name = named::told(path);
+    let text = named::read_text(path).class(Class::Invalid, || format!("reading the cluster file {name}"))?;
     Ok(check(&text, &name).map_err(|invalid| invalid.failure(&format!("the cluster file {name}")))?)
 }
 

@@ -126,6 +126,11 @@ impl Diagnostic {
         }
     }
 
+    /// The same about a line of another text, 0 for the text as a whole; what is shown of this one is left out.
+    pub(super) fn at_line(self, line: usize) -> Self {
+        Self { line, column: usize::from(line > 0), excerpt: None, ..self }
+    }
+
     /// The entry for `count` mistakes or warnings of a file that are not listed.
     fn unlisted(file: &str, severity: Severity, count: usize) -> Self {
         let (code, noun) = match severity {
@@ -187,7 +192,7 @@ impl Invalid {
     pub fn failure(self, what: &str) -> Failure {
         let count = self.errors();
         let mistakes = if count == 1 { "a mistake".to_owned() } else { format!("{count} mistakes") };
-        Failure::new(Class::Invalid, format!("{what} has {mistakes}\n{self}")).because(self)
+        Failure::new(Class::Invalid, format!("{what} has {mistakes}\n{self}")).places(&self.0).because(self)
     }
 
     fn number(&self, severity: Severity) -> usize {
@@ -252,7 +257,8 @@ impl<'a> Source<'a> {
     /// counts the others.
     #[must_use]
     pub fn diagnose(&self, mut problems: Vec<Problem>) -> Invalid {
-        problems.sort_by_key(|problem| problem.span.start);
+        // What the document is as a whole comes before what is wrong in it.
+        problems.sort_by_key(|problem| (problem.code != "older-scheme", problem.span.start));
         let lines: Vec<_> = self.text.lines().collect();
         let (mut errors, mut warnings) = (0_usize, 0_usize);
         let mut listed = Vec::new();

@@ -46,9 +46,3 @@ pub struct InstallConfig {
     /// Kubernetes, where the defaults do not fit.
     pub kubernetes: Kubernetes,
 }
-
-/// The JSON Schema of the document, as `installer schema` prints it.
-#[must_use]
-pub fn json_schema() -> String {
-    base::encode::json_text(&schemars::schema_for!(InstallConfig))
-}

@@ -10,6 +10,7 @@ pub mod boot_password;
 mod card;
 mod cidr;
 pub mod cluster;
+pub mod convert;
 pub mod diagnostic;
 pub mod disk;
 pub mod echo;
@@ -24,6 +25,7 @@ mod older;
 pub mod os;
 pub mod password;
 pub mod proxies;
+pub(crate) mod published;
 mod read;
 pub mod redact;
 #[cfg(test)]
@@ -52,9 +54,10 @@ pub use cluster::{Addon, Distribution, Harvester, Kubernetes, Manifest, PodNetwo
 pub use diagnostic::{Diagnostic, Invalid, Severity};
 pub use disk::{DiskClauses, DiskSelector, SizeClause};
 pub use install::{Images, Install, Keep, Mode, Profile, Role, Wipe, WipeFailure};
-pub use install_config::{InstallConfig, json_schema};
+pub use install_config::InstallConfig;
 pub use network::{BondMode, BondOptions, Cidr, Interface, ManagementInterface, Method, Network};
 pub use os::{ExternalStorage, MultiPath, Os, Sshd, User, WriteFile};
+pub use published::json_schema;
 pub use read::{Accepted, check, load, parse};
 pub use reinstall::{OnceWord, Reinstall};
 pub use secret::Secret;

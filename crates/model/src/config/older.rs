@@ -19,13 +19,17 @@ const MANAGEMENT: &str = "harvester-mgmt";
 /// Takes a value of a shape, as far as it fits.
 type Take<'a> = &'a dyn Fn(&TreeNode, &Shape) -> Option<Value>;
 
-/// Keys of the group `install` that are of an older scheme.
+/// Keys of the group `install` that are of an older scheme, and what they say.
 pub(super) struct Older<'t> {
     /// The first of them.
     pub(super) key: &'t Key,
     keys: Vec<&'t Key>,
-    /// The keys of `install` that say the same today.
-    install: Map<String, Value>,
+    /// The node's own network, unless the document has it already.
+    management: Option<OlderNetwork<'t>>,
+    /// The card of the node's own network, where only its name is given.
+    card: Option<&'t str>,
+    /// Each by the name that it can have today.
+    others: Vec<(String, OlderNetwork<'t>)>,
 }
 
 /// One network, by its name if it has one.
@@ -36,7 +40,7 @@ struct OlderNetwork<'t> {
 
 impl<'t> Older<'t> {
     /// Those among the `entries` of `install`, if there are any.
-    pub(super) fn of(entries: &'t [(Key, TreeNode)], take: Take<'_>) -> Option<Self> {
+    pub(super) fn of(entries: &'t [(Key, TreeNode)]) -> Option<Self> {
         let named = |name| entries.iter().find(|(key, _)| is_same_word(&key.text, name));
         let card = named("mgmt_interface");
         let networks = named("networks").and_then(|(key, node)| Some((key, networks(node)?)));
@@ -44,25 +48,83 @@ impl<'t> Older<'t> {
         keys.extend(networks.iter().map(|(key, _)| *key));
         keys.sort_by_key(|key| key.span.start);
         let key = *keys.first()?;
-        let networks = networks.map(|(_, networks)| networks).unwrap_or_default();
+        let mut networks = networks.map(|(_, networks)| networks).unwrap_or_default();
         let card = card.and_then(|(_, node)| text(node));
-        let install = replacement(card, &networks, named("management_interface").is_some(), take);
-        Some(Self { key, keys, install })
+        let has_management = named("management_interface").is_some();
+        let own = |network: &OlderNetwork<'_>| {
+            network.name == Some(MANAGEMENT)
+                || card.is_some() && value(network.entries, "interface").and_then(text) == card
+        };
+        let nameless = !networks.is_empty() && networks.iter().all(|network| network.name.is_none());
+        let at = networks.iter().position(own).or((nameless && !has_management).then_some(0));
+        // What today's key says of the node's own network counts.
+        let management = at.map(|at| networks.remove(at)).filter(|_| !has_management);
+        let is_bare = |card: &&str| {
+            let given = management.as_ref().is_some_and(|network| network.has_cards());
+            !(has_management || given || card.starts_with("harvester-"))
+        };
+        let card = card.filter(is_bare);
+        let others = networks.into_iter().map(|network| (short_name(&network), network)).collect();
+        Some(Self { key, keys, management, card, others })
     }
 
-    pub(super) fn message(&self) -> String {
+    /// The same as today's keys of `install`, each with the node that has its value.
+    pub(super) fn groups(&self) -> Vec<(&'static str, TreeNode)> {
+        let mut groups = Vec::new();
+        let mut own = self.management.as_ref().map(OlderNetwork::renamed).unwrap_or_default();
+        if let Some(card) = self.card {
+            let name = entry("name", self.key, NodeKind::Scalar { text: card.to_owned(), plain: true });
+            let card = TreeNode { span: self.key.span, kind: NodeKind::Map(vec![name]) };
+            own.insert(0, entry("interfaces", self.key, NodeKind::List(vec![card])));
+        }
+        if !own.is_empty() {
+            groups.push(("management_interface", TreeNode { span: self.key.span, kind: NodeKind::Map(own) }));
+        }
+        let other = |(name, network): &(String, OlderNetwork<'_>)| {
+            let name = entry("name", self.key, NodeKind::Scalar { text: name.clone(), plain: true });
+            let entries = std::iter::once(name).chain(network.renamed()).collect();
+            TreeNode { span: self.key.span, kind: NodeKind::Map(entries) }
+        };
+        if !self.others.is_empty() {
+            let others = self.others.iter().map(other).collect();
+            groups.push(("networks", TreeNode { span: self.key.span, kind: NodeKind::List(others) }));
+        }
+        groups
+    }
+
+    /// The keys of `install` that say the same today, as far as `take` can take their values.
+    fn install(&self, take: Take<'_>) -> Map<String, Value> {
+        let mut install = Map::new();
+        let Some(shape) = install_config().at("install") else { return install };
+        for (name, node) in self.groups() {
+            let value = match (&node.kind, shape.at(name)) {
+                (NodeKind::Map(entries), Some(shape)) => Value::Object(fitting(entries, shape, take)),
+                (NodeKind::List(items), Some(Shape::List(shape))) => {
+                    items.iter().map(|item| Value::Object(fitting(group(item), shape, take))).collect()
+                }
+                _ => continue,
+            };
+            if value.as_object().is_none_or(|group| !group.is_empty()) {
+                install.insert(name.to_owned(), value);
+            }
+        }
+        install
+    }
+
+    /// What is said of the keys together, and the same networks as YAML of today; none where they are described already.
+    pub(super) fn told(&self, take: Take<'_>) -> (String, Option<String>) {
+        let install = self.install(take);
         let names: Vec<_> = self.keys.iter().map(|key| format!("`{}`", key.text)).collect();
         let verb = if names.len() == 1 { "is" } else { "are" };
         let names = names.join(" and ");
-        let instead =
-            if self.install.is_empty() { "leave it out" } else { "write instead what is shown below" };
-        format!("this is a document of Harvester v0.2 to v1.0: {names} {verb} of its scheme; {instead}")
-    }
-
-    /// The same networks as YAML of today; none where they are described already.
-    pub(super) fn replacement(&self) -> Option<String> {
-        let document = || encode::yaml(&json!({ "install": self.install })).trim_end().to_owned();
-        (!self.install.is_empty()).then(document)
+        let instead = match install.is_empty() {
+            true => "leave it out",
+            false => "write instead what is shown below, or let `installer convert` do it",
+        };
+        let message =
+            format!("this is a document of Harvester v0.2 to v1.0: {names} {verb} of its scheme; {instead}");
+        let document = || encode::yaml(&json!({ "install": install })).trim_end().to_owned();
+        (message, (!install.is_empty()).then(document))
     }
 
     pub(super) fn has(&self, key: &Key) -> bool {
@@ -101,64 +163,34 @@ fn networks(node: &TreeNode) -> Option<Vec<OlderNetwork<'_>>> {
     }
 }
 
-/// The keys of `install` that say the same today.
-fn replacement(
-    card: Option<&str>,
-    networks: &[OlderNetwork<'_>],
-    has_management: bool,
-    take: Take<'_>,
-) -> Map<String, Value> {
-    let shape = install_config().at("install");
-    let own = |network: &&OlderNetwork<'_>| {
-        network.name == Some(MANAGEMENT)
-            || card.is_some() && value(network.entries, "interface").and_then(text) == card
-    };
-    let nameless = networks.iter().all(|network| network.name.is_none());
-    let first = networks.first().filter(|_| nameless);
-    let management = networks.iter().find(own).or(first).filter(|_| !has_management);
-    let mut install = Map::new();
-    if let Some(shape) = shape.and_then(|shape| shape.at("management_interface"))
-        && !has_management
-    {
-        let mut group = management.map(|network| translated(network, shape, take)).unwrap_or_default();
-        if let Some(card) =
-            card.filter(|card| !card.starts_with("harvester-") && !group.contains_key("interfaces"))
-        {
-            group.insert("interfaces".into(), json!([{ "name": card }]));
-        }
-        if !group.is_empty() {
-            install.insert("management_interface".into(), Value::Object(group));
-        }
+impl OlderNetwork<'_> {
+    /// Its keys in today's names; the name of the network is none of them.
+    fn renamed(&self) -> Vec<(Key, TreeNode)> {
+        let other = |(key, _): &&(Key, TreeNode)| !is_same_word(&key.text, "name");
+        let renamed = |(key, node): &(Key, TreeNode)| {
+            let text = if key.text == "interface" { "interfaces" } else { key.text.as_str() };
+            (Key { text: text.to_owned(), span: key.span }, node.clone())
+        };
+        self.entries.iter().filter(other).map(renamed).collect()
     }
-    let item = shape.and_then(|shape| shape.at("networks"));
-    if let Some(Shape::List(shape)) = item {
-        let others =
-            networks.iter().filter(|network| management.is_none_or(|own| !std::ptr::eq(*network, own)));
-        let others: Vec<_> = others
-            .map(|network| {
-                let mut group = Map::new();
-                group.insert("name".into(), short_name(network).into());
-                group.extend(translated(network, shape, take));
-                Value::Object(group)
-            })
-            .collect();
-        if !others.is_empty() {
-            install.insert("networks".into(), others.into());
-        }
+
+    fn has_cards(&self) -> bool {
+        let given =
+            |(key, node): &(Key, TreeNode)| is_same_word(&key.text, "interface") && !node.is_nothing();
+        self.entries.iter().any(given)
     }
-    install
 }
 
-/// Those keys of a network that there are today.
-fn translated(network: &OlderNetwork<'_>, shape: &Shape, take: Take<'_>) -> Map<String, Value> {
+fn entry(name: &str, at: &Key, kind: NodeKind) -> (Key, TreeNode) {
+    (Key { text: name.to_owned(), span: at.span }, TreeNode { span: at.span, kind })
+}
+
+/// Those of the keys that there are today.
+fn fitting(entries: &[(Key, TreeNode)], shape: &Shape, take: Take<'_>) -> Map<String, Value> {
     let mut group = Map::new();
-    for (key, node) in network.entries {
-        let key = if key.text == "interface" { "interfaces" } else { key.text.as_str() };
-        if is_same_word(key, "name") {
-            continue;
-        }
+    for (key, node) in entries {
         let Shape::Record(keys, _) = shape else { continue };
-        if let Some((name, shape)) = keys.iter().find(|(name, _)| is_same_word(key, name))
+        if let Some((name, shape)) = keys.iter().find(|(name, _)| is_same_word(&key.text, name))
             && !node.is_nothing()
             && !node.is_empty_text()
             && let Some(value) = take(node, shape)

@@ -9,7 +9,7 @@ use super::sources::{self, Document, SourceKind};
 use super::{InstallConfig, Secret, password};
 use base::encode;
 use base::failure::{Class, Classify, Failure};
-use base::files;
+use base::files::named;
 
 /// A document without mistakes.
 #[derive(Debug)]
@@ -22,9 +22,10 @@ pub struct Accepted {
 /// Reads and checks the file at `path`. A file that cannot be read and a document with mistakes are
 /// [`Class::Invalid`].
 pub fn load(path: &Path) -> Result<InstallConfig> {
-    let text = files::read_text(path)
-        .class(Class::Invalid, || format!("reading the configuration {}", path.display()))?;
-    parse(&text, &path.display().to_string())
+    let name = named::told(path);
+    let text =
+        named::read_text(path).class(Class::Invalid, || format!("reading the configuration {name}"))?;
+    parse(&text, &name)
 }
 
 /// Reads and checks a document; `name` is what messages call it. All mistakes come in one error, which holds

@@ -113,6 +113,11 @@ pub(super) fn find(group: &str, text: &str) -> Option<&'static Retired> {
     RETIRED.iter().find(|retired| is_same_word(text, retired.name) && is_group(retired))
 }
 
+/// The names of the retired keys of the group at the dotted path `group`.
+pub(super) fn names(group: &str) -> impl Iterator<Item = &'static str> {
+    RETIRED.iter().filter(move |retired| is_place(group, retired.group)).map(|retired| retired.name)
+}
+
 /// Whether `path` is the `place`, in which `[]` is any element.
 fn is_place(path: &str, place: &str) -> bool {
     let mut path = path.split('[');
@@ -127,6 +132,12 @@ fn is_place(path: &str, place: &str) -> bool {
 }
 
 impl Retired {
+    /// The key and the value that come nearest to what the value asks for, where to leave it out could cost data.
+    pub(super) fn nearest(&self) -> Option<(&'static str, &'static str)> {
+        // Without a file system to make on it, a disk had to have one: it was to be kept.
+        (self.name == "no_format").then_some(("wipe", "none"))
+    }
+
     /// Whether the value asks for what is so anyway.
     pub(super) fn is_harmless(&self, value: &TreeNode) -> bool {
         let text = match &value.kind {

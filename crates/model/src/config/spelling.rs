@@ -3,9 +3,29 @@
 //! A key may be in `snake_case`, in `camelCase` with any capitals, in lower case without separators as the reference
 //! product stores its own document, with hyphens, in the singular for the plural and the other way round. Keys of
 //! dictionaries are the user's own and have one spelling. Truth values are those of YAML 1.1, which templates write in
-//! quotes too.
+//! quotes too, and 1 and 0.
 
 use super::shape::{Shape, camel};
+
+/// Patterns (ECMA-262) that every text matches which [`is_same_word`] as `name`, or which the reference product stores it as.
+pub(super) fn patterns(name: &str) -> Vec<String> {
+    let stored = STORED.iter().filter(|(_, key)| *key == name).map(|(stored, _)| *stored);
+    std::iter::once(name).chain(stored).map(pattern).collect()
+}
+
+fn pattern(name: &str) -> String {
+    let stem = singular(letters(name).collect());
+    let either = |c: char| match c.is_ascii_alphabetic() {
+        true => format!("[{}{c}]", c.to_ascii_uppercase()),
+        false => c.to_string(),
+    };
+    let joined = |word: &str| word.chars().map(either).collect::<Vec<_>>().join("[-_]*");
+    match stem.strip_suffix('y') {
+        Some(begin) => format!("^{}[-_]*([Yy][-_]*[Ss]?|[Ii][-_]*[Ee][-_]*[Ss])[-_]*$", joined(begin)),
+        None if stem.ends_with('s') => format!("^{}[-_]*$", joined(&stem)),
+        None => format!("^{}[-_]*[Ss]?[-_]*$", joined(&stem)),
+    }
+}
 
 /// What the reference product calls a key in the document that it stores, and the name here.
 const STORED: [(&str, &str); 1] = [("external_storage", "external_storage_config")];
@@ -44,8 +64,8 @@ fn is_stored_as(text: &str, name: &str) -> bool {
 /// What `text` says of truth, if anything.
 pub fn truth(text: &str) -> Option<bool> {
     match text.to_ascii_lowercase().as_str() {
-        "true" | "yes" | "on" | "y" | "t" => Some(true),
-        "false" | "no" | "off" | "n" | "f" => Some(false),
+        "true" | "yes" | "on" | "y" | "t" | "1" => Some(true),
+        "false" | "no" | "off" | "n" | "f" | "0" => Some(false),
         _ => None,
     }
 }

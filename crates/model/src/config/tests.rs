@@ -64,7 +64,7 @@ os:
   password: secret
   modules: {kvm: 1}
 install:
-  automatic: 1
+  automatic: perhaps
   mode: creat
   management_interface:
     interfaces:

@@ -32,6 +32,8 @@ pub struct Walk {
     pub places: HashMap<String, Span>,
     /// The values that have a mistake, so that rules see a default in their places.
     pub unusable: Unusable,
+    /// The canonical name of each key that has one, by where the key begins.
+    pub names: HashMap<usize, String>,
     /// For a document that is not an install configuration but has parts of one inside.
     pub help: Option<Help>,
 }
@@ -145,6 +147,7 @@ impl Walk {
                 self.unknown(key, node, shapes, &given, path);
                 continue;
             };
+            self.names.insert(key.span.start, name.clone());
             let below = join(path, name);
             if let Some(first) = seen.insert(name, key) {
                 self.twice(key, first, &below, matches!(shape, Shape::Text { secret: true, .. }), node);
@@ -166,10 +169,10 @@ impl Walk {
         if self.within(path) != Some("install") {
             return None;
         }
-        let older = Older::of(entries, &|node, shape| Walk::default().value(node, shape, ""))?;
-        let problem =
-            Problem::new(older.key.span, join(path, &older.key.text), "older-scheme", older.message());
-        self.problems.push(problem.suggest(older.replacement()));
+        let older = Older::of(entries)?;
+        let (message, replacement) = older.told(&|node, shape| Walk::default().value(node, shape, ""));
+        let problem = Problem::new(older.key.span, join(path, &older.key.text), "older-scheme", message);
+        self.problems.push(problem.suggest(replacement));
         self.unusable.note_group(join(path, "management_interface"));
         Some(older)
     }
@@ -204,7 +207,10 @@ impl Walk {
     /// Notes that a key counts as left out.
     fn left_out(&mut self, node: &TreeNode, path: &str) {
         self.places.insert(path.to_owned(), node.span);
-        let message = "the key has no value, so it counts as left out";
+        let message = match node.is_nothing() || node.is_empty_text() {
+            true => "the key has no value, so it counts as left out",
+            false => "the number is none that there can be, so the key counts as left out",
+        };
         self.problems.push(Problem::warning(node.span, path, "empty-value", message));
     }
 
@@ -270,6 +276,7 @@ impl Walk {
                     .map_or(Cow::Borrowed(key.text.as_str()), |format| formats::canonical(format, &key.text)),
                 false => Cow::Borrowed(key.text.as_str()),
             };
+            self.names.insert(key.span.start, name.to_string());
             let below = join(path, if is_key(&name) { &name } else { "?" });
             if let Some(first) = seen.insert(name.to_string(), key) {
                 self.twice(key, first, &below, values.is_secret(), node);
@@ -383,7 +390,8 @@ impl Walk {
                 }
                 false => {
                     let message = format!("`{}` is not a key any more: {}", key.text, retired.reason);
-                    Problem::new(key.span, join(path, &key.text), "retired-key", message)
+                    let nearest = retired.nearest().map(|(key, value)| format!("{key}: {value}"));
+                    Problem::new(key.span, join(path, &key.text), "retired-key", message).suggest(nearest)
                 }
             };
             self.hide_below(node, false);
@@ -438,7 +446,8 @@ impl Walk {
         match &node.kind {
             NodeKind::Scalar { text, .. } => {
                 let small = text.len() <= 6 && is_number(text);
-                if !(node.is_nothing() || truth(text).is_some() || small && !secretive) {
+                let word = truth(text).is_some() && !is_number(text);
+                if !(node.is_nothing() || word || small && !secretive) {
                     self.hidden.push(node.span.range());
                 }
             }
@@ -584,9 +593,11 @@ fn is_word_of(item: &Shape, node: &TreeNode) -> bool {
 
 /// Whether a key with this value says nothing.
 fn is_left_out(shape: &Shape, node: &TreeNode) -> bool {
-    match node.is_nothing() {
-        true => !shape.is_group(),
-        false => node.is_empty_text() && !is_empty_allowed(shape),
+    match (node.is_nothing(), shape, &node.kind) {
+        (true, ..) => !shape.is_group(),
+        // What the reference product stores for a number that was not given.
+        (false, Shape::Number { least: 1.., .. }, NodeKind::Scalar { text, .. }) if text == "0" => true,
+        (false, ..) => node.is_empty_text() && !is_empty_allowed(shape),
     }
 }
 

@@ -3,7 +3,7 @@
 //!
 //! The choice is made from names alone, so that it is the same for a directory, a volume and the archive in a medium.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::Path;
 
@@ -35,12 +35,20 @@ impl Nodes {
     /// Looks at the names in a directory. Names that do not end in `.yaml` or `.yml`, and hidden ones, are passed over;
     /// any other that says no machine is an error, for nobody would miss the configuration with a mistyped name.
     pub fn open(directory: &Path) -> Result<Self> {
+        Self::open_beside(directory, &BTreeSet::new())
+    }
+
+    /// The same, but for names that are `known` to be of something else.
+    pub fn open_beside(directory: &Path, known: &BTreeSet<&str>) -> Result<Self> {
         let what = || format!("reading the directory {}", directory.display());
         let mut names = Vec::new();
         for entry in std::fs::read_dir(directory).class(Class::Invalid, what)? {
             let entry = entry.class(Class::DiskIo, what)?;
             let name = entry.file_name().into_string();
-            names.push(name.map_err(|name| anyhow!("{} is not a name in UTF-8", name.display()))?);
+            let name = name.map_err(|name| anyhow!("{} is not a name in UTF-8", name.display()))?;
+            if !known.contains(name.as_str()) {
+                names.push(name);
+            }
         }
         Self::of(&directory.display().to_string(), names)
     }

@@ -1,8 +1,10 @@
 //! How long to wait, how often to try, and the one loop of attempts that all transfers share.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::backoff::backoff;
+use base::verbose;
 use reqwest::header::{HeaderMap, RETRY_AFTER};
 
 /// The longest pause between two attempts.
@@ -14,6 +16,13 @@ const LONGEST_WAIT: Duration = Duration::from_secs(120);
 /// The time for a document of a few MiB, all attempts together, where nothing else is said: a server that sends a byte
 /// now and then does not hold up a program for ever.
 const DOCUMENT: Duration = Duration::from_secs(600);
+
+static ONCE: AtomicBool = AtomicBool::new(false);
+
+/// From now on this process tries every transfer once: somebody waits for the answer, and can ask again.
+pub fn try_once() {
+    ONCE.store(true, Ordering::Relaxed);
+}
 
 /// The limits of a transfer.
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +52,16 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
+    /// For commands that a person waits for and that can be given again: what fails is told at once.
+    pub fn at_once() -> Self {
+        Self { attempts: 1, ..Self::default() }
+    }
+
+    /// For commands that a person waits for and that read much: a download outlives a moment without an answer.
+    pub fn attended() -> Self {
+        Self { attempts: 3, ..Self::default() }
+    }
+
     /// With a limit for the whole, as small files have.
     pub fn for_documents(self) -> Self {
         Self { limit: self.limit.or(Some(DOCUMENT)), ..self }
@@ -115,6 +134,10 @@ impl Attempts {
     pub fn pause(&mut self, trouble: Passing) -> Result<(), String> {
         let Passing { why, wait } = trouble;
         self.failed += 1;
+        verbose::tell("download", || format!("attempt {}: {why}", self.failed));
+        if ONCE.load(Ordering::Relaxed) {
+            return Err(why);
+        }
         let wait = wait.unwrap_or_default();
         if wait > LONGEST_WAIT {
             return Err(format!("{why} and asks to come back in {} seconds", wait.as_secs()));

@@ -18,14 +18,20 @@ const E2FSPROGS_TIMEOUT: Duration = Duration::from_secs(900);
 /// Where the superblock is (Documentation/filesystems/ext4/super.rst).
 const SUPERBLOCK: Range<usize> = 1024..2048;
 
-/// Makes a file system on `node`, which is a partition of `disk`.
-pub(in crate::execute) fn make(
-    runner: &dyn Runner,
-    filesystem: &Filesystem,
-    uuid: Uuid,
-    node: &Path,
-    disk: &str,
-) -> Result<()> {
+/// A file system that is to be made.
+#[derive(Debug)]
+pub struct NewFilesystem<'a> {
+    pub filesystem: &'a Filesystem,
+    pub uuid: Uuid,
+    /// The device that it is made on.
+    pub node: &'a Path,
+    /// The disk that this is a part of, in words.
+    pub disk: &'a str,
+}
+
+/// Makes a file system.
+pub(in crate::execute) fn make(runner: &dyn Runner, new: &NewFilesystem<'_>) -> Result<()> {
+    let NewFilesystem { filesystem, uuid, node, disk } = new;
     // The running node's kernel zeroes the inode tables: it takes minutes on a large disk.
     let make = Invocation::new("mkfs.ext4")
         .args(["-q", "-F", "-b", "4096", "-L", filesystem.label, "-U", &uuid.to_string()])

@@ -9,11 +9,13 @@ use anyhow::{Context, Result, ensure};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, unshare};
 
+use super::device::BlockDevice;
+use super::filesystems::{self, NewFilesystem};
 use super::mirror::{MadeArray, kernel_name};
 use super::multipath;
 use crate::execute::kernel_calls;
 use crate::plan::{Partition, PartitionName, Target};
-use base::command::SystemRunner;
+use base::command::{Runner, SystemRunner};
 use base::failure::{Class, Classify, Failure};
 use base::files::{make_directory, read_text};
 
@@ -47,6 +49,16 @@ pub trait Host {
 
     /// Makes an array read from one member only, the first or the second, or with `None` from both.
     fn read_from(&self, array: &MadeArray, which: Option<usize>) -> Result<()>;
+
+    /// Makes a file system on the device of a partition or of an array.
+    fn make_filesystem(&self, runner: &dyn Runner, new: &NewFilesystem<'_>) -> Result<()> {
+        filesystems::make(runner, new)
+    }
+
+    /// Everything is in the file systems: writes to `device` what has not been written yet. With mounts there is nothing like that.
+    fn complete(&self, _runner: &dyn Runner, _device: &dyn BlockDevice) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// A mounted file system. When dropped without [`MountedFilesystem::unmount`], it is unmounted and errors are lost.

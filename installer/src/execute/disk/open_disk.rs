@@ -34,11 +34,22 @@ impl OpenDisk {
     pub fn open(target: &Target) -> Result<Self> {
         let path = &target.path;
         let file = open(path, 0).map_err(|error| busy(target, error))?;
-        let mut file = lock(file, path)?;
+        let file = lock(file, path)?;
         // Exclusive opening is the kernel's own check for mounts and holders. It cannot be kept: it would exclude the mounts of
         // the new partitions too. It comes after the lock: udev assembles the arrays of a disk again when a program that wrote to
         // it closes it, unless it is locked.
         open(path, O_EXCL).map_err(|error| busy(target, error))?;
+        Self::measured(file, target)
+    }
+
+    /// Opens the disk that this system runs from, to change what no file system uses.
+    pub fn open_in_use(target: &Target) -> Result<Self> {
+        let file = open(&target.path, 0).map_err(|error| busy(target, error))?;
+        Self::measured(lock(file, &target.path)?, target)
+    }
+
+    fn measured(mut file: Flock<File>, target: &Target) -> Result<Self> {
+        let path = &target.path;
         let size =
             file.seek(SeekFrom::End(0)).class(Class::DiskIo, || format!("measuring {}", path.display()))?;
         let size = ByteSize::bytes(size);

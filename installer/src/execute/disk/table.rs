@@ -7,7 +7,9 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
+use formats::partition_table;
+use formats::partition_table::growth::{TableWrite, growth};
 use gpt::disk::LogicalBlockSize;
 use gpt::header::HeaderError;
 use gpt::mbr::{MBRError, ProtectiveMBR};
@@ -19,6 +21,7 @@ use uuid::Uuid;
 use super::boot_code::NEXT_DEVICE;
 use super::cache::BlockCache;
 use super::device::{self, AlignedBuffer, BlockDevice};
+use crate::plan::layout::ALIGNMENT;
 use crate::plan::{Partition, SectorSize};
 use base::failure::{Class, Classify};
 
@@ -43,6 +46,23 @@ pub(in crate::execute) fn write(
         anyhow::Ok(())
     })();
     written.class(Class::DiskIo, || "writing the partition table".into())
+}
+
+/// Makes the last of these partitions, which are those of the table but for its size, reach to the end of the disk. Each write is on
+/// the disk before the next, and the first copy is whole after each of them. Boot code stays. Nothing is written where that is done.
+pub(in crate::execute) fn extend(device: &dyn BlockDevice, partitions: &[Partition]) -> Result<()> {
+    let (size, sector) = (device.size(), device.sector());
+    let read = |offset, buffer: &mut [u8]| device.read_at(offset, buffer);
+    let found = growth(&read, size, sector.bytes(), ALIGNMENT);
+    for TableWrite { offset, bytes } in found.iter().flat_map(|growth| &growth.writes) {
+        device::write(device, *offset, bytes)?;
+        device::barrier(device)?;
+    }
+    let table = partition_table::read(&read, size, sector.bytes()).primary;
+    let table = table.context("it has no whole partition table").class(Class::DiskIo, || {
+        format!("reading the larger partition table of {} back", device.describe())
+    })?;
+    verify(device, table.guid, partitions)
 }
 
 /// The bytes of protective MBR, header and entries at the start of a disk. The second copy, at the end, is a sector shorter: it

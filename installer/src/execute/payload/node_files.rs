@@ -4,7 +4,6 @@ use std::io::Write;
 use std::path::Path;
 
 use anyhow::Result;
-use uuid::Uuid;
 
 use super::readback::{self, WrittenFile};
 use super::store::directory;
@@ -25,35 +24,43 @@ use model::release::Release;
 /// The name of the node document on the configuration partition.
 pub const DOCUMENT: &str = "node.yaml";
 
+/// What a first start that asks for the document begins with, beside it.
+pub const DEFAULTS: &str = "defaults.yaml";
+
 /// The files of the configuration partition.
 pub(in crate::execute) struct NodeFiles {
-    document: Secret,
-    machine_id: String,
+    document: Option<Secret>,
+    defaults: Option<Secret>,
+    machine_id: Option<String>,
     manifest: Vec<u8>,
-    installed: Secret,
+    installed: Option<Secret>,
     /// The network cards that the node remembers; `None` if its document names none.
     cards: Option<String>,
     fleet: Option<Secret>,
 }
 
 impl NodeFiles {
-    /// Generates the node's identity.
     pub(in crate::execute) fn new(texts: &NodeTexts, release: &Release, cards: &RememberedCards) -> Self {
-        let NodeTexts { document, fleet, installed, .. } = texts.clone();
-        // The format of machine-id(5).
-        let machine_id = format!("{}\n", Uuid::new_v4().simple());
+        let NodeTexts { document, defaults, machine_id, fleet, installed, .. } = texts.clone();
+        let machine_id = machine_id.map(|id| format!("{id}\n"));
         let cards = (!cards.is_empty()).then(|| cards.to_text());
-        Self { document, machine_id, manifest: release.to_bytes(), installed, cards, fleet }
+        Self { document, defaults, machine_id, manifest: release.to_bytes(), installed, cards, fleet }
+    }
+
+    /// Whether machines will start from copies of the disk.
+    pub(in crate::execute) fn is_shared(&self) -> bool {
+        self.machine_id.is_none()
     }
 
     /// Name, content and mode of each file.
     fn files(&self) -> Vec<(&'static str, &[u8], u32)> {
-        let mut files = vec![
-            (DOCUMENT, self.document.expose().as_bytes(), 0o600),
-            ("machine-id", self.machine_id.as_bytes(), 0o444),
-            (model::release::MANIFEST, &self.manifest[..], 0o644),
-            (installed::FILE, self.installed.expose().as_bytes(), 0o600),
-        ];
+        let mut files = vec![(model::release::MANIFEST, &self.manifest[..], 0o644)];
+        let secrets =
+            [(DOCUMENT, &self.document), (DEFAULTS, &self.defaults), (installed::FILE, &self.installed)];
+        for (name, secret) in secrets {
+            files.extend(secret.iter().map(|text| (name, text.expose().as_bytes(), 0o600)));
+        }
+        files.extend(self.machine_id.iter().map(|id| ("machine-id", id.as_bytes(), 0o444)));
         files.extend(self.cards.iter().map(|cards| (record::FILE, cards.as_bytes(), record::MODE)));
         files.extend(self.fleet.iter().map(|kept| (handover::FILE, kept.expose().as_bytes(), 0o600)));
         files

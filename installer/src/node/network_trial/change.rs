@@ -48,7 +48,7 @@ impl NetworkChange {
         let part = Document::yaml(SourceKind::File, names.1, part).part(&KEYS, OTHERS);
         let refused = |invalid: Invalid| {
             let what = format!("the networks in {} cannot be those of this node\n{invalid}", names.1);
-            anyhow::Error::from(Failure::new(Class::Invalid, what).because(invalid))
+            anyhow::Error::from(Failure::new(Class::Invalid, what).places(&invalid.0).because(invalid))
         };
         let before = combine(&[Document::yaml(SourceKind::File, names.0, text)]).map_err(refused)?.config;
         let after = combine(&[document, part]).map_err(refused)?;

@@ -9,7 +9,7 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
-use super::screens::{QuestionScreen, order};
+use super::screens::QuestionScreen;
 use super::state::{Conversation, ConversationPlace, Review, SavedFile, StandingNodes};
 use super::work::{Row, Work};
 use crate::ui::toolkit::page::{Page, Tone};
@@ -35,7 +35,7 @@ pub fn state(state: &mut Conversation, frame: &mut Frame<'_>, theme: Theme) {
     {
         keys.push(("F9", "help access"));
     }
-    let place = progress_text(state, mode);
+    let place = progress_text(state);
     let rehearsal = if state.facts.rehearsal { "REHEARSAL  " } else { "" };
     let place = format!("{rehearsal}{}  {place}", state.facts.product);
     let message = match (&state.busy, &state.message) {
@@ -236,8 +236,8 @@ fn asking_keys(screen: QuestionScreen, mode: Mode) -> Keys {
 }
 
 /// The progress through the screens.
-fn progress_text(state: &Conversation, mode: Mode) -> String {
-    let order = order(mode);
+fn progress_text(state: &Conversation) -> String {
+    let order = state.order();
     let at = match &state.place {
         ConversationPlace::Asking(screen) => order.iter().position(|one| one == screen),
         ConversationPlace::Review(_) | ConversationPlace::Unfit(_) => Some(order.len()),
@@ -294,7 +294,11 @@ fn confirm(review: &Review, form: &mut Form, frame: &mut Frame<'_>, body: Rect, 
         lost.push(format!("and {more} more lines; Esc goes back to the plan"));
     }
     let rest = paragraph(&lost.join("\n"), theme.error(), frame, body);
-    let rest = paragraph("\nThis cannot be undone.\n\n", Style::new(), frame, rest);
+    let end = match review.erased.is_empty() {
+        true => "Nothing is erased. This machine restarts as the node that was described.\n\n",
+        false => "\nThis cannot be undone.\n\n",
+    };
+    let rest = paragraph(end, Style::new(), frame, rest);
     form.draw(frame, rest, theme);
 }
 

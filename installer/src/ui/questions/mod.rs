@@ -28,7 +28,7 @@ use anyhow::Result;
 
 use crate::inventory::Inventory;
 use crate::live::help::HelpAccess;
-use crate::plan::Plan;
+use crate::plan::{Losses, Plan};
 use crate::preflight::PreflightReport;
 use crate::report::UploadMethod;
 use crate::usb_stick::{StickSurvey, StickVolume};
@@ -55,7 +55,7 @@ pub trait InstallMachine: Sync {
     fn present(&self, config: &InstallConfig) -> Result<Vec<ShownNode>>;
     /// Starts the first of those that were found last from its disk. When it returns, the machine goes down.
     fn start_node(&self) -> Result<()>;
-    fn plan(&self, config: &InstallConfig) -> Result<Plan>;
+    fn plan(&self, config: &InstallConfig) -> Result<ShownPlan>;
     fn install(&self, config: &InstallConfig, progress: &Progress) -> Result<()>;
     /// Stops a running install as soon as that is safe.
     fn stop(&self);
@@ -109,6 +109,8 @@ pub struct ConversationFacts {
     pub inventory: Inventory,
     /// Whether this is a rehearsal, which writes nothing.
     pub rehearsal: bool,
+    /// Whether this is the first start of a disk image: the disks are as they are, and nothing is asked about them.
+    pub first_start: bool,
     /// Whether the program can end and leave the terminal to its caller.
     pub can_quit: bool,
     /// Whether this system can open help access.
@@ -117,6 +119,26 @@ pub struct ConversationFacts {
     pub fresh_token: Secret,
     /// Finished nodes that an automatic install has left as they are; the conversation begins with them.
     pub left: Option<ShownNodes>,
+}
+
+/// What will be done, for people.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ShownPlan {
+    pub text: String,
+    /// What will be erased, a line a disk.
+    pub erased: Vec<String>,
+    /// The names of its steps.
+    pub steps: Vec<String>,
+}
+
+impl From<&Plan> for ShownPlan {
+    fn from(plan: &Plan) -> Self {
+        Self {
+            text: plan.to_string(),
+            erased: Losses(plan).to_string().lines().map(str::to_owned).collect(),
+            steps: plan.steps.iter().map(|step| step.id().to_owned()).collect(),
+        }
+    }
 }
 
 /// A finished node on a disk.

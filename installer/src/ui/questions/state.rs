@@ -86,6 +86,12 @@ impl Conversation {
         self.answers.understood().install.mode
     }
 
+    /// The screens with questions.
+    #[must_use]
+    pub fn order(&self) -> &'static [QuestionScreen] {
+        order(self.mode(), self.facts.first_start)
+    }
+
     /// The next state.
     pub fn step(&mut self, input: ConversationInput, now: Duration) -> Vec<ConversationEffect> {
         match input {
@@ -270,7 +276,7 @@ impl Conversation {
     }
 
     fn back(&mut self, screen: QuestionScreen) {
-        let order = order(self.mode());
+        let order = self.order();
         match order.iter().position(|one| *one == screen) {
             Some(at) if at > 0 => self.ask(order[at - 1]),
             _ => self.message = Some((Tone::Plain, "This is the first screen. F10 leaves.".into())),
@@ -362,7 +368,7 @@ impl Conversation {
     }
 
     fn go_on(&mut self, screen: QuestionScreen) -> Vec<ConversationEffect> {
-        let order = order(self.mode());
+        let order = self.order();
         let next = order.iter().position(|one| *one == screen).and_then(|at| order.get(at + 1));
         match next {
             Some(next) => {
@@ -412,7 +418,8 @@ impl Conversation {
             EffectOutcome::Planned(Ok(plan)) => self.planned(plan),
             EffectOutcome::Planned(Err(trouble)) => {
                 if let ConversationPlace::Review(review) = &mut self.place {
-                    let screen = Some(QuestionScreen::Disks);
+                    let screen = self.facts.first_start.then_some(QuestionScreen::Welcome);
+                    let screen = screen.or(Some(QuestionScreen::Disks));
                     review.mistakes = trouble.text().lines().map(|line| (screen, line.to_owned())).collect();
                 }
             }

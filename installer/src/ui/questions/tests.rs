@@ -30,6 +30,7 @@ pub(super) fn facts() -> ConversationFacts {
         hardware: "Dell Inc. PowerEdge R650: 16 processors, 64 GiB of memory".into(),
         inventory,
         rehearsal: false,
+        first_start: false,
         can_quit: false,
         can_help: true,
         fresh_token: Secret::new("fresh-and-new-and-long-enough"),

@@ -1,7 +1,6 @@
 //! A console: opening it, raw mode and restoring it, its size, waiting for keys.
 //!
-//! The terminal is restored when the [`Screen`] is dropped, also while a panic unwinds; a signal that ends the process must be
-//! caught by the caller, who then drops the screen.
+//! The terminal is restored when the [`Screen`] is dropped, also while a panic unwinds, and when a signal ends the process.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, IsTerminal, Read, Write as _};
@@ -23,6 +22,7 @@ use super::keys::{Decoder, ESCAPE_TIMEOUT, Key};
 use super::outlet::{self, Outlet};
 use super::output::{Output, ending};
 use super::{Capabilities, Theme};
+use base::cancellation::{self, Cleanup};
 use base::failure::{Class, Classify, Failure};
 
 /// How long a terminal may take for the sequences that restore it.
@@ -81,8 +81,11 @@ impl Console {
         let outlet = Outlet::new(output);
         let output = outlet.file().try_clone()?;
         let restore = TerminalRestore { output, found, capabilities, taken: Arc::default() };
+        let mut at_the_end = restore.shared()?;
+        let cleanup = cancellation::on_end(move || at_the_end.now());
         let terminal = Terminal::new(Output::new(outlet, capabilities, measure))?;
-        let mut screen = Screen { terminal, restore, theme: Theme::of(capabilities), stale: false };
+        let theme = Theme::of(capabilities);
+        let mut screen = Screen { terminal, restore, _cleanup: cleanup, theme, stale: false };
         screen.enter().class(Class::Unexpected, what)?;
         Ok((screen, Keyboard { input, decoder: Decoder::default() }))
     }
@@ -98,6 +101,17 @@ struct TerminalRestore {
 }
 
 impl TerminalRestore {
+    /// Another hand on the same: whoever is first restores the terminal.
+    fn shared(&self) -> io::Result<Self> {
+        let Self { output, found, capabilities, taken } = self;
+        Ok(Self {
+            output: output.try_clone()?,
+            found: found.clone(),
+            capabilities: *capabilities,
+            taken: Arc::clone(taken),
+        })
+    }
+
     fn now(&mut self) {
         if self.taken.swap(false, Ordering::Relaxed) {
             // An error here cannot be reported. Pending output is not waited for: a stuck line would never be restored.
@@ -118,6 +132,7 @@ impl Drop for TerminalRestore {
 pub struct Screen {
     terminal: Terminal<Output<Outlet>>,
     restore: TerminalRestore,
+    _cleanup: Cleanup,
     theme: Theme,
     /// Whether something else has written on it.
     stale: bool,

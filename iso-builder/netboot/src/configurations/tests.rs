@@ -1,6 +1,8 @@
 use super::*;
 use crate::test_support::{NODE, SECRETS, told};
 use base::failure::{class_of, render};
+use model::cluster_file;
+use std::path::Path;
 
 /// The names of the configurations for a machine with this query.
 fn naming<'a>(loaded: &'a Configurations, query: &str) -> Vec<&'a str> {

@@ -188,7 +188,7 @@ fn empty() -> Markup {
             ol {
                 li {
                     "Give each machine a configuration, in a file such as " code { "mac-52-54-00-12-34-56.yaml" }
-                    " in the directory that " code { "--nodes" } " names."
+                    " in the directory that " code { "--configs" } " names."
                 }
                 li { "Let the machine boot from the network. It asks this server what to boot." }
                 li { "It appears here, and you can follow its install to the end." }

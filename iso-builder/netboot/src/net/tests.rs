@@ -9,7 +9,7 @@ use crate::files::MediumFiles;
 use crate::machine_registry::MachineRegistry;
 use crate::test_support::{INITRD, medium, write_manifest};
 use base::digest::Digest;
-use medium::sources::{HttpMedium, PayloadSource as _};
+use medium::sources::{HttpMedium, PayloadSource as _, RetryPolicy};
 use model::release::{MediumKind, Payload, Purpose};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use testing::medium::SampleMedium;
@@ -202,7 +202,7 @@ fn an_installer_that_trusts_the_servers_own_authority_takes_a_medium_from_it_and
         let server = Server::secured(ServerLimits::default(), Some(tls));
         let url = format!("https://{}/medium", server.address);
         // The authority that was handed out at the first start.
-        let medium = HttpMedium::trusting(&url, &authorities[..1]).unwrap();
+        let medium = HttpMedium::open(&url, &authorities[..1], RetryPolicy::default()).unwrap();
         let release = String::from_utf8(medium.manifest().unwrap()).unwrap();
         assert!(release.contains("live/initrd"), "{release}");
     }

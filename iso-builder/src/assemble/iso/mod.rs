@@ -17,7 +17,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
-use base::failure::{Class, Failure};
+use base::failure::{Class, Classify, Failure};
+use base::files::parent;
 use base::progress::{Progress, Step};
 use base::size::ByteSize;
 use formats::iso9660::write::{Layout, Outline, Part, grub};
@@ -45,8 +46,9 @@ pub struct IsoParts {
 const COPY_CHUNK_BYTES: u64 = 8 << 20;
 
 impl IsoParts {
-    /// Writes the ISO to `output` by way of a temporary name beside it; shows progress as the step `step`.
-    pub fn write(&self, output: &Path, step: &str, progress: &Progress) -> Result<()> {
+    /// Writes the ISO to `file`, which gets the name `output` later and is told as that; shows progress as the step
+    /// `step`. After a failure there is no file.
+    pub fn write(&self, file: &Path, output: &Path, step: &str, progress: &Progress) -> Result<()> {
         let mut files = vec![(ELTORITO, length(&self.eltorito)?)];
         for (path, source) in &self.files {
             files.push((path, length(source)?));
@@ -56,26 +58,25 @@ impl IsoParts {
         let layout = Layout::new(&Outline { volume, preparer: PREPARER, guid, epoch, files, esp })?;
         check_space(output, layout.size)?;
 
-        let unfinished = output.with_extension("iso.new");
         let name = output.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let parts: u64 = layout.parts.iter().map(|part| part.bytes.len() as u64).sum();
         let total = parts + sizes.iter().sum::<u64>() + u64::from(layout.esp.length);
         let mut step = progress.step(step, format!("Writing {name}"), Some(total));
-        let written = self.fill(&unfinished, &layout, &sizes, &mut step);
-        if let Err(error) = written {
-            let length = fs::metadata(&unfinished).map_or(0, |metadata| metadata.len());
-            let _ = fs::remove_file(&unfinished);
+        if let Err(error) = self.fill(file, &layout, &sizes, &mut step) {
+            let length = fs::metadata(file).map_or(0, |metadata| metadata.len());
+            let _ = fs::remove_file(file);
             // Another program may have filled the disk meanwhile.
             check_space(output, layout.size)?;
-            return Err(error.context(format!("writing {} (at byte {length})", output.display())));
+            return Err(error)
+                .class(Class::DiskIo, || format!("writing {} (at byte {length})", output.display()));
         }
-        fs::rename(&unfinished, output).with_context(|| format!("naming {}", output.display()))?;
         step.done();
         Ok(())
     }
 
     fn fill(&self, path: &Path, layout: &Layout, sizes: &[u64], step: &mut Step) -> Result<()> {
-        let mut iso = File::options().read(true).write(true).create(true).truncate(true).open(path)?;
+        let mut options = File::options();
+        let mut iso = options.read(true).write(true).create(true).truncate(true).open(path)?;
         iso.set_len(layout.size.get())?;
         for Part { at, bytes, .. } in &layout.parts {
             iso.write_all_at(bytes, at.0)?;
@@ -124,7 +125,7 @@ fn copy(source: &Path, size: u64, iso: &mut File, at: u64, step: &mut Step) -> R
 
 /// Fails before anything is written when the disk cannot hold the result.
 fn check_space(output: &Path, needed: ByteSize) -> Result<()> {
-    let directory = output.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let directory = parent(output);
     let stat = nix::sys::statvfs::statvfs(directory)
         .with_context(|| format!("asking for the free space of {}", directory.display()))?;
     let free = ByteSize::bytes(stat.blocks_available() * stat.fragment_size());

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, anyhow};
 use base::digest::Digest;
 use base::failure::{Class, Classify, Failure};
 use base::files;
-use formats::oci::{Platform, media_types};
+use formats::oci::{ImageReference, Platform, media_types};
 use serde::Deserialize;
 
 use super::super::image::write_manifest;
@@ -49,15 +49,28 @@ pub(super) fn take(
     spool: &mut Spool<'_>,
     store: &Store,
 ) -> Result<ImportedImages> {
-    let items: Vec<ManifestItem> = serde_json::from_slice(manifest)
-        .map_err(|error| import.refuse(&format!("reading its manifest.json: {error}")))?;
-    let candidates = items.into_iter().flat_map(candidates).collect();
-    let (chosen, notes) = choose(candidates, import.references).map_err(|why| import.refuse(&why))?;
+    let (chosen, notes) = chosen(import, manifest)?;
     let image = |chosen: ChosenImages<ManifestItem>| {
         let what = format!("taking the image {} from {}", chosen.name, import.path.display());
         image(import, chosen, spool, store).class(Class::Invalid, || what)
     };
     Ok(ImportedImages { images: chosen.into_iter().map(image).collect::<Result<_>>()?, notes })
+}
+
+/// The names that the images get.
+pub(super) fn names(import: &ImageImport<'_>, manifest: &[u8]) -> Result<Vec<ImageReference>> {
+    Ok(chosen(import, manifest)?.0.into_iter().map(|chosen| chosen.name).collect())
+}
+
+/// The images of `manifest` that `import` selects, and notes about those that are left out.
+fn chosen(
+    import: &ImageImport<'_>,
+    manifest: &[u8],
+) -> Result<(Vec<ChosenImages<ManifestItem>>, Vec<String>)> {
+    let items: Vec<ManifestItem> = serde_json::from_slice(manifest)
+        .map_err(|error| import.refuse(&format!("reading its manifest.json: {error}")))?;
+    let candidates = items.into_iter().flat_map(candidates).collect();
+    choose(candidates, import.references).map_err(|why| import.refuse(&why))
 }
 
 /// The image under each of its names. Its digest will be that of the manifest that is made here, which nobody can know

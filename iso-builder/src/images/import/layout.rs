@@ -9,7 +9,7 @@ use anyhow::{Context, Result, anyhow};
 use base::digest::Digest;
 use base::failure::{Class, Classify, Failure};
 use base::files;
-use formats::oci::{Descriptor, Document, ImageIndex, ImageManifest, Platform, media_types};
+use formats::oci::{Descriptor, Document, ImageIndex, ImageManifest, ImageReference, Platform, media_types};
 
 use super::super::blob::Blob;
 use super::super::store::Store;
@@ -32,6 +32,19 @@ pub(super) fn take(
     blobs: &mut dyn BlobSource,
     store: &Store,
 ) -> Result<ImportedImages> {
+    let (chosen, notes) = chosen(import, index)?;
+    let mut layout = Layout { import, blobs, store };
+    let images = chosen.into_iter().map(|chosen| layout.image(chosen)).collect::<Result<_>>()?;
+    Ok(ImportedImages { images, notes })
+}
+
+/// The names that the images get.
+pub(super) fn names(import: &ImageImport<'_>, index: &[u8]) -> Result<Vec<ImageReference>> {
+    Ok(chosen(import, index)?.0.into_iter().map(|chosen| chosen.name).collect())
+}
+
+/// The images of `index` that `import` selects, and notes about those that are left out.
+fn chosen(import: &ImageImport<'_>, index: &[u8]) -> Result<(Vec<ChosenImages<Descriptor>>, Vec<String>)> {
     let index = match Document::parse(index, "") {
         Ok(Document::Index(index)) => index,
         Ok(Document::Manifest(_)) => return Err(import.refuse("its index.json is no index")),
@@ -42,10 +55,7 @@ pub(super) fn take(
         descriptor.platform.as_ref().is_none_or(|platform| platform.os != "unknown")
     };
     let candidates = index.manifests.into_iter().filter(real).map(candidate).collect();
-    let (chosen, notes) = choose(candidates, import.references).map_err(|why| import.refuse(&why))?;
-    let mut layout = Layout { import, blobs, store };
-    let images = chosen.into_iter().map(|chosen| layout.image(chosen)).collect::<Result<_>>()?;
-    Ok(ImportedImages { images, notes })
+    choose(candidates, import.references).map_err(|why| import.refuse(&why))
 }
 
 fn candidate(descriptor: Descriptor) -> ImageCandidate<Descriptor> {

@@ -15,17 +15,21 @@ mod spool;
 #[cfg(test)]
 mod tests;
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::{self, Read, Seek};
 use std::path::Path;
 
 use anyhow::{Context, Result};
 use base::digest::Digest;
 use base::failure::{Class, Failure};
 use base::files;
+use formats::oci::ImageReference;
 
+use self::blobs::fill;
 pub(crate) use self::source::MAX_DOCUMENT_BYTES;
 pub use self::source::{ImageImport, ImportedImages};
 use super::store::Store;
+use crate::archive::Compression;
 
 /// Puts the images of a layout or an archive into `store`. `on_bytes` is called with the length of every piece that was
 /// read; for an archive they add up to its size.
@@ -65,6 +69,45 @@ pub fn import(
     import.archive(spool, store)
 }
 
+/// The names of the images that [`import`] would bring, from the source's own list; none if it is compressed, so that only
+/// reading all of it can tell.
+///
+/// # Errors
+/// As [`import`] does for the list and the references; nothing else is looked at.
+pub fn names(import: &ImageImport<'_>) -> Result<Option<Vec<ImageReference>>> {
+    if import.path.is_dir() {
+        return layout::names(import, &import.index()?).map(Some);
+    }
+    let mut file = File::open(import.path).with_context(|| format!("opening {}", import.path.display()))?;
+    let mut head = [0; 8];
+    let length = fill(&mut file, &mut head)?;
+    let compression = Compression::of(head.get(..length).unwrap_or_default());
+    if compression.map_err(|error| import.refuse(&error.to_string()))? != Compression::None {
+        return Ok(None);
+    }
+    file.rewind()?;
+    let refuse = |error: io::Error| import.refuse(&format!("reading it as an archive: {error}"));
+    let mut documents: [Option<Vec<u8>>; 2] = [None, None];
+    let mut archive = tar::Archive::new(file);
+    for entry in archive.entries_with_seek().map_err(refuse)? {
+        let entry = entry.map_err(refuse)?;
+        let path = entry.path_bytes().into_owned();
+        let path = path.strip_prefix(b"./").unwrap_or(&path);
+        let names = [&b"index.json"[..], b"manifest.json"];
+        if let Some(document) = names.iter().zip(&mut documents).find(|(name, _)| **name == path) {
+            let mut bytes = Vec::new();
+            entry.take(MAX_DOCUMENT_BYTES).read_to_end(&mut bytes).map_err(refuse)?;
+            *document.1 = Some(bytes);
+        }
+    }
+    match documents {
+        [Some(index), _] => layout::names(import, &index),
+        [None, Some(manifest)] => docker::names(import, &manifest),
+        [None, None] => Err(import.no_list()),
+    }
+    .map(Some)
+}
+
 impl ImageImport<'_> {
     fn directory(&self, store: &Store, on_bytes: &mut dyn FnMut(u64)) -> Result<ImportedImages> {
         if self.checksums.is_some() {
@@ -73,14 +116,19 @@ impl ImageImport<'_> {
                 self.failure("a file of checksums belongs to an archive, and this is a directory", hint)
             );
         }
+        let index = self.index()?;
+        let mut blobs = layout::LayoutDirectory::new(self.path, store, on_bytes);
+        layout::take(self, &index, &mut blobs, store)
+    }
+
+    /// The `index.json` of a directory.
+    fn index(&self) -> Result<Vec<u8>> {
         if !self.path.join("index.json").is_file() {
             let hint = "A layout has index.json at its top; `skopeo copy … oci:DIRECTORY` makes one.";
             return Err(self.failure("it has no index.json", hint));
         }
         let index = files::read_at_most(&self.path.join("index.json"), MAX_DOCUMENT_BYTES);
-        let index = index.map_err(|error| self.refuse(&format!("{error:#}")))?;
-        let mut blobs = layout::LayoutDirectory::new(self.path, store, on_bytes);
-        layout::take(self, &index, &mut blobs, store)
+        index.map_err(|error| self.refuse(&format!("{error:#}")))
     }
 
     fn archive(&self, mut spool: spool::Spool<'_>, store: &Store) -> Result<ImportedImages> {
@@ -91,9 +139,13 @@ impl ImageImport<'_> {
         if let Some(manifest) = spool.manifest.take() {
             return docker::take(self, &manifest, &mut spool, store);
         }
+        Err(self.no_list())
+    }
+
+    fn no_list(&self) -> anyhow::Error {
         let hint = "An archive of images has index.json (OCI) or manifest.json (Docker) at its top; `docker save` and \
                     `skopeo copy` make such.";
-        Err(self.failure("it has neither index.json nor manifest.json", hint))
+        self.failure("it has neither index.json nor manifest.json", hint)
     }
 }
 

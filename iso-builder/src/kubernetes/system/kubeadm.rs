@@ -175,6 +175,7 @@ Type=oneshot
 RemainAfterExit=yes
 ExecStart=/usr/bin/installer --progress plain kubeadm
 TimeoutStartSec=infinity
+SuccessExitStatus=143
 Restart=on-failure
 RestartSec=15
 
@@ -192,6 +193,7 @@ StartLimitIntervalSec=0
 [Service]
 Type=simple
 ExecStart=/usr/bin/installer --progress plain pod-network
+SuccessExitStatus=143
 Restart=always
 RestartSec=5
 

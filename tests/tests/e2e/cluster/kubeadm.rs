@@ -40,7 +40,13 @@ fn three_machines_become_a_cluster_of_kubeadm_and_are_one_again_after_a_restart(
         let disks = machines.install(&nodes, &medium, artifacts)?;
         for boot in ["first-boot", "restart"] {
             let mut booted = boot_all(&machines, &disks, boot, &identity, artifacts)?;
-            wait_until_ready(&booted[0].1)?;
+            if let Err(error) = wait_until_ready(&booted[0].1) {
+                // What kept them is in their journals, not on the screens.
+                for (member, (_, ssh)) in MEMBERS.iter().zip(&booted) {
+                    let _ = steps::collect_logs(ssh, artifacts, &format!("{}-{boot}-not-ready", member.name));
+                }
+                return Err(error);
+            }
             let mut checks = Checks::default();
             for (member, (vm, ssh)) in MEMBERS.iter().zip(&mut booted) {
                 check(member, ssh, &mut checks)?;

@@ -50,7 +50,13 @@ pub fn literal_key(text: &str) -> FormatResult {
         let message = format!("does not begin with a type of key, one of {}", KEY_TYPES.join(", "));
         return Err(Fault::new(message));
     }
-    let blob = words.next().and_then(|word| STANDARD.decode(word).ok()).unwrap_or_default();
+    let key = words.next().unwrap_or_default();
+    let placeholder = key.is_empty() || key.contains("..") || key.contains(['…', '<', '$']);
+    ensure(
+        !placeholder,
+        "has a placeholder where its key belongs; give the whole line of the file NAME.pub",
+    )?;
+    let blob = STANDARD.decode(key).unwrap_or_default();
     ensure(inner_type(&blob) == Some(kind.as_bytes()), "is damaged: its base64 part does not hold such a key")
 }
 

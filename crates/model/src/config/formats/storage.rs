@@ -84,6 +84,7 @@ pub fn persistent_path(text: &str) -> FormatResult {
 
 /// A range of sizes.
 pub fn size_clause(text: &str) -> FormatResult {
+    ensure(!text.contains(char::is_control), "has a character that no range of sizes has")?;
     match text.parse::<SizeClause>() {
         Ok(SizeClause { least: Some(least), most: Some(most) }) if least > most => {
             Err(Fault::new("is an empty range: its end is before its beginning"))

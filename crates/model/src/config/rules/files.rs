@@ -104,7 +104,14 @@ pub(super) fn places_can_be_written(config: &InstallConfig) -> Vec<Finding> {
         }
         let within = |tree: &str| is_within(&file.path, tree) && &*file.path != tree;
         if !WRITABLE.into_iter().any(within) && !kept.iter().any(|path| within(path)) {
-            let message = format!("the system is read-only there; files can be in {}", WRITABLE.join(", "));
+            let where_to = WRITABLE.join(", ");
+            let message = match is_within(&file.path, "/oem") {
+                true => format!(
+                    "stages of a system that are kept there have no effect here; say what they do by other keys of `os`, \
+                     which `installer convert` writes for such a file, and put files into {where_to}"
+                ),
+                false => format!("the system is read-only there; files can be in {where_to}"),
+            };
             findings.push(Finding::new(place, "read-only-path", message));
         }
     }

@@ -16,10 +16,10 @@ use crate::config::spelling::{self, truth};
 use crate::config::tree::{self, Key, NodeKind, TreeNode};
 
 /// The prefixes of parameters that are configuration.
-const PREFIXES: [&str; 2] = ["nqrust.", "harvester."];
+pub(in crate::config) const PREFIXES: [&str; 2] = ["nqrust.", "harvester."];
 
 /// Parameters with such a prefix that switch something in the product that this one succeeds, and are no configuration.
-const SWITCHES: [&str; 2] = ["harvester.installer.disable", "harvester.serve_iso"];
+pub(in crate::config) const SWITCHES: [&str; 2] = ["harvester.installer.disable", "harvester.serve_iso"];
 
 /// More elements than any list of a command line has.
 const MOST: usize = 256;
@@ -156,7 +156,7 @@ impl Reader {
                 entries
                     .into_iter()
                     .map(|(key, branch)| {
-                        let below = below(shape, &key.text).unwrap_or(&Shape::Truth);
+                        let below = below_or_item(shape, &key.text).unwrap_or(&Shape::Truth);
                         let node = self.node(branch, below);
                         (key, node)
                     })
@@ -243,7 +243,7 @@ fn steps<'s>(
         let key = shape.and_then(|shape| named(shape, name, given));
         let span = place(offset, offset + name.chars().count());
         let canonical = key.map_or(name, |(canonical, _)| canonical);
-        shape = key.map(|(_, shape)| shape).or_else(|| shape.and_then(|shape| below(shape, name)));
+        shape = key.map(|(_, shape)| shape).or_else(|| shape.and_then(|shape| below_or_item(shape, name)));
         steps.push(Step::Key(canonical.to_owned(), span));
         for index in indices {
             shape = shape.and_then(element);
@@ -354,6 +354,11 @@ pub(super) fn element(shape: &Shape) -> Option<&Shape> {
 /// The shape below a key, which has its canonical spelling.
 pub(super) fn below<'s>(shape: &'s Shape, key: &str) -> Option<&'s Shape> {
     choices(shape).iter().find_map(|shape| shape.at(key))
+}
+
+/// The same; in a list the shape of its elements, for older schemes name the elements of one.
+pub(in crate::config) fn below_or_item<'s>(shape: &'s Shape, key: &str) -> Option<&'s Shape> {
+    below(shape, key).or_else(|| element(shape).filter(|item| is_group(item)))
 }
 
 /// The key of a group that `text` names in whatever spelling, where `value` is given to it; none for a key further in.

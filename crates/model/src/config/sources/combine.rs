@@ -80,10 +80,25 @@ impl Combined {
     reason = "a value that is no configuration is one of the mistakes that end this before"
 )]
 pub fn combine(documents: &[Document]) -> Result<Combined, Invalid> {
-    let mut examined = Examined::of(documents, shape::install_config());
-    let Some(merged) = examined.merged.take() else {
+    let (examined, judged) = judge(documents);
+    let Some((merged, config)) = judged else {
         return examined.verdict(documents).map(|warnings| Combined { warnings, ..Combined::default() });
     };
+    let entries = examined.entries(documents, &merged);
+    let warnings = examined.verdict(documents)?;
+    let authorities = authorities(&merged.value());
+    let config = config.expect("documents without mistakes are a configuration");
+    Ok(Combined { config: rules::without_idle(config), entries, authorities, warnings })
+}
+
+/// What documents say together, and its type.
+type Judged = (Piece, Result<InstallConfig, serde_json::Error>);
+
+/// Holds `documents`, the weakest first, against the shape and the rules; with what they say together, unless they say
+/// nothing, and its type, if it fits.
+fn judge(documents: &[Document]) -> (Examined, Option<Judged>) {
+    let mut examined = Examined::of(documents, shape::install_config());
+    let Some(merged) = examined.merged.take() else { return (examined, None) };
     let config = serde_json::from_value::<InstallConfig>(merged.value());
     match &config {
         Ok(config) if !examined.unread => {
@@ -98,11 +113,29 @@ pub fn combine(documents: &[Document]) -> Result<Combined, Invalid> {
         }
         _ => {}
     }
-    let entries = examined.entries(documents, &merged);
-    let warnings = examined.verdict(documents)?;
-    let authorities = authorities(&merged.value());
-    let config = config.expect("documents without mistakes are a configuration");
-    Ok(Combined { config: rules::without_idle(config), entries, authorities, warnings })
+    (examined, Some((merged, config)))
+}
+
+/// Everything that is found in a document alone, and the canonical name of each of its keys, by where the key begins.
+pub(in crate::config) fn findings(document: Document) -> (Vec<Problem>, HashMap<usize, String>) {
+    let (mut examined, _) = judge(&[document]);
+    let walk = examined.walks.swap_remove(0);
+    (walk.problems, walk.names)
+}
+
+/// Checks a document that stands alone although a machine has more sources, as the kernel command line does: where it names the URL
+/// of the rest, it is only a part, else it is the whole configuration.
+pub fn combine_alone(document: Document) -> Result<Combined, Invalid> {
+    let documents = [document];
+    let mut examined = Examined::of(&documents, shape::install_config());
+    let rest = |merged: &Piece| merged.value().pointer("/install/config_url").is_some();
+    match examined.merged.take().filter(rest) {
+        None => combine(&documents),
+        Some(merged) => {
+            let entries = examined.entries(&documents, &merged);
+            Ok(Combined { entries, warnings: examined.verdict(&documents)?, ..Combined::default() })
+        }
+    }
 }
 
 /// What can be used of documents that have mistakes, to tell of the failure: the webhooks that are right

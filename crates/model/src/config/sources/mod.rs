@@ -25,7 +25,7 @@ mod tests;
 
 use std::fmt;
 
-pub use combine::{Combined, CombinedEntry, check_partial, combine};
+pub use combine::{Combined, CombinedEntry, check_partial, combine, combine_alone};
 pub use document::Document;
 pub use state::{Effects, Gathering, Request, gather};
 

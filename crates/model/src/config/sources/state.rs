@@ -278,5 +278,7 @@ pub(super) fn run(machine: &mut GatheringMachine<'_>, effects: &mut dyn Effects)
 pub fn refusal(invalid: Invalid) -> Failure {
     let count = invalid.errors();
     let mistakes = if count == 1 { "a mistake".to_owned() } else { format!("{count} mistakes") };
-    Failure::new(Class::Invalid, format!("the configuration has {mistakes}\n{invalid}")).because(invalid)
+    Failure::new(Class::Invalid, format!("the configuration has {mistakes}\n{invalid}"))
+        .places(&invalid.0)
+        .because(invalid)
 }

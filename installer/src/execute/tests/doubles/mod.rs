@@ -89,9 +89,11 @@ impl Bench {
     ) -> Result<()> {
         let token = self.plan.document.token.as_ref().map(Secret::expose).unwrap_or_default();
         let texts = NodeTexts {
-            document: Secret::new(format!("token: {token}\n")),
+            document: Some(Secret::new(format!("token: {token}\n"))),
+            defaults: None,
+            machine_id: Some("0123456789abcdef0123456789abcdef".into()),
             fleet: Some(Secret::new("{\"v\": 1}\n")),
-            installed: Secret::new("{\"version\": 1}\n"),
+            installed: Some(Secret::new("{\"version\": 1}\n")),
             preflight: "passed  cpu  a test\n".into(),
         };
         let open = |target: &Target| -> Result<Box<dyn BlockDevice + '_>> {

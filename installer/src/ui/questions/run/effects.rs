@@ -3,14 +3,13 @@
 use std::sync::mpsc::Sender;
 
 use super::loop_event::LoopEvent;
-use crate::plan::{Losses, Plan};
 use crate::preflight::PreflightReport;
 use crate::preflight::report::Verdict;
 use crate::ui::questions::screens::QuestionScreen;
 use crate::ui::questions::state::{
     ConversationEffect, ConversationInput, EffectOutcome, Review, ShownFinding,
 };
-use crate::ui::questions::{InstallMachine, ShownTrouble};
+use crate::ui::questions::{InstallMachine, ShownPlan, ShownTrouble};
 use base::progress::{Event, Progress, Sink};
 use model::config::InstallConfig;
 use model::config::redact::Secrets;
@@ -41,7 +40,7 @@ pub(super) fn carry_out(
         ConversationEffect::Plan(config) => {
             let planned = machine.plan(&config).and_then(|plan| {
                 let report = machine.check(&config)?;
-                Ok(Review { present: machine.present(&config)?, ..review(&plan, &report, &config) })
+                Ok(Review { present: machine.present(&config)?, ..review(plan, &report, &config) })
             });
             EffectOutcome::Planned(planned.map_err(about(&config)))
         }
@@ -72,7 +71,7 @@ pub(super) fn carry_out(
 }
 
 /// A plan for review, with the findings of the checks that an install makes first.
-fn review(plan: &Plan, report: &PreflightReport, config: &InstallConfig) -> Review {
+fn review(plan: ShownPlan, report: &PreflightReport, config: &InstallConfig) -> Review {
     let mut secrets = Secrets::default();
     secrets.add(config);
     let finding = |verdict: &Verdict| {
@@ -83,9 +82,9 @@ fn review(plan: &Plan, report: &PreflightReport, config: &InstallConfig) -> Revi
     Review {
         findings: report.checks.iter().filter_map(finding).collect(),
         left_out: config.install.skip_checks.iter().map(ToString::to_string).collect(),
-        plan: Some(plan.to_string()),
-        erased: Losses(plan).to_string().lines().map(str::to_owned).collect(),
-        steps: plan.steps.iter().map(|step| step.id().to_owned()).collect(),
+        plan: Some(plan.text),
+        erased: plan.erased,
+        steps: plan.steps,
         ..Review::default()
     }
 }

@@ -8,10 +8,9 @@ use std::sync::{Arc, Mutex};
 use super::*;
 use crate::inventory::Inventory;
 use crate::live::help::HelpAccess;
-use crate::plan::Plan;
 use crate::preflight::PreflightReport;
 use crate::ui::questions::tests::facts;
-use crate::ui::questions::{ConfigOrigin, Destination};
+use crate::ui::questions::{ConfigOrigin, Destination, ShownPlan};
 use crate::ui::toolkit::outlet::Outlet;
 use crate::usb_stick::{StickSurvey, StickVolume};
 use base::progress::Progress;
@@ -37,7 +36,7 @@ impl InstallMachine for Hut {
     fn check(&self, _: &InstallConfig) -> Result<PreflightReport> {
         anyhow::bail!("nobody knows")
     }
-    fn plan(&self, _: &InstallConfig) -> Result<Plan> {
+    fn plan(&self, _: &InstallConfig) -> Result<ShownPlan> {
         anyhow::bail!("there is no medium")
     }
     fn install(&self, _: &InstallConfig, _: &Progress) -> Result<()> {

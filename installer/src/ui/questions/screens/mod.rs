@@ -26,12 +26,15 @@ pub enum QuestionScreen {
     Access,
 }
 
+/// The screens of a conversation; the disks of a machine that starts from a disk image are as they are.
 #[must_use]
-pub fn order(mode: Mode) -> &'static [QuestionScreen] {
+pub fn order(mode: Mode, first_start: bool) -> &'static [QuestionScreen] {
     use QuestionScreen::{Access, Cluster, Disks, Names, Network, Welcome};
-    match mode {
-        Mode::Create | Mode::Join => &[Welcome, Disks, Network, Names, Cluster, Access],
-        Mode::Install => &[Welcome, Disks, Network, Names, Access],
+    match (mode, first_start) {
+        (Mode::Create | Mode::Join, false) => &[Welcome, Disks, Network, Names, Cluster, Access],
+        (Mode::Install, false) => &[Welcome, Disks, Network, Names, Access],
+        (Mode::Create | Mode::Join, true) => &[Welcome, Network, Names, Cluster, Access],
+        (Mode::Install, true) => &[Welcome, Network, Names, Access],
     }
 }
 

@@ -5,14 +5,13 @@ use std::time::Duration;
 use super::leaving::ways_out;
 use super::{Conversation, ConversationEffect, ConversationPlace, Review, SavedFile};
 use crate::ui::answers::is_mistake;
-use crate::ui::questions::screens::{QuestionScreen, order};
+use crate::ui::questions::screens::QuestionScreen;
 use crate::ui::questions::work::Work;
 use crate::ui::questions::{ConversationEnd, ConversationFacts, ShownTrouble};
 use crate::ui::toolkit::Key;
 use crate::ui::toolkit::form::{Choice, Field, Form, KeyEffect};
 use crate::ui::toolkit::page::Tone;
 use crate::ui::toolkit::text::Scroll;
-use model::config::Mode;
 
 impl Conversation {
     /// Goes back from a place in front of another one.
@@ -54,10 +53,9 @@ impl Conversation {
     pub(super) fn review(&mut self) -> Vec<ConversationEffect> {
         let checked = self.answers.check(true);
         let mistakes: Vec<_> = checked.diagnostics.iter().filter(|said| is_mistake(said)).collect();
-        let mode = self.mode();
         let told = mistakes
             .iter()
-            .map(|said| (self.screen_of(mode, &said.path), format!("{}: {}", said.path, said.message)));
+            .map(|said| (self.screen_of(&said.path), format!("{}: {}", said.path, said.message)));
         let mistakes: Vec<_> = told.collect();
         self.form = Form::default();
         self.config = checked.config.map(|mut config| {
@@ -74,8 +72,8 @@ impl Conversation {
     }
 
     /// The screen on which a value is asked for.
-    fn screen_of(&self, mode: Mode, path: &str) -> Option<QuestionScreen> {
-        order(mode).iter().copied().find(|screen| {
+    fn screen_of(&self, path: &str) -> Option<QuestionScreen> {
+        self.order().iter().copied().find(|screen| {
             let fields = screen.fields(&self.answers, &self.facts);
             let mut ids = fields.iter().map(|field| field.id.as_str()).filter(|id| !id.is_empty());
             ids.any(|id| path.starts_with(id)) || screen.groups().contains(&path)
@@ -86,7 +84,7 @@ impl Conversation {
         let ConversationPlace::Review(review) = &mut self.place else { return Vec::new() };
         match key {
             Key::Escape => {
-                let last = order(self.mode()).last().copied().unwrap_or(QuestionScreen::Welcome);
+                let last = self.order().last().copied().unwrap_or(QuestionScreen::Welcome);
                 self.message = None;
                 self.ask(last);
             }

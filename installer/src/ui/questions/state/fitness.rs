@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{Conversation, ConversationEffect, ConversationPlace, Review};
-use crate::ui::questions::screens::{QuestionScreen, order};
+use crate::ui::questions::screens::QuestionScreen;
 use crate::ui::toolkit::Key;
 use crate::ui::toolkit::form::{Choice, Field, Form, KeyEffect};
 
@@ -43,7 +43,7 @@ impl Conversation {
         let ConversationPlace::Unfit(review) = &mut self.place else { return Vec::new() };
         match key {
             Key::Escape => {
-                self.ask(order(self.mode()).last().copied().unwrap_or(QuestionScreen::Welcome));
+                self.ask(self.order().last().copied().unwrap_or(QuestionScreen::Welcome));
                 return Vec::new();
             }
             Key::PageUp | Key::PageDown => {

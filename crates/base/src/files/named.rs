@@ -1,0 +1,111 @@
+//! Files that a user names on the command line, where `-` is standard input or standard output.
+//!
+//! An error says why a file cannot be read and not which one it is: callers say what it was read for, by [`told`].
+
+use std::fs::File;
+use std::io::{self, IsTerminal, Read, StdoutLock};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Result, bail};
+
+use crate::failure::{Class, Failure};
+
+/// The largest text that is read.
+const MAX_TEXT_BYTES: u64 = 1 << 20;
+/// Whether standard input was read: there is nothing left in it then.
+static READ: AtomicBool = AtomicBool::new(false);
+
+/// Whether `-` was given, which is standard input or standard output.
+#[must_use]
+pub fn is_standard(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
+/// What messages call a file that is read.
+#[must_use]
+pub fn told(path: &Path) -> String {
+    if is_standard(path) { "standard input".to_owned() } else { path.display().to_string() }
+}
+
+/// Reads a whole file of at most `limit` bytes.
+pub fn read_at_most(path: &Path, limit: u64) -> Result<Vec<u8>> {
+    if !is_standard(path) {
+        return bounded(File::open(path)?, limit);
+    }
+    if READ.swap(true, Ordering::Relaxed) {
+        bail!(
+            Failure::new(Class::Invalid, "standard input can be read only once, and is named again")
+                .hint("Give a file in place of one `-`.")
+        );
+    }
+    bounded(io::stdin().lock(), limit)
+}
+
+/// Reads a text of at most 1 MiB.
+pub fn read_text(path: &Path) -> Result<String> {
+    text(read_at_most(path, MAX_TEXT_BYTES)?)
+}
+
+fn bounded(file: impl Read, limit: u64) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.take(limit + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > limit {
+        bail!("it is larger than {limit} bytes");
+    }
+    Ok(bytes)
+}
+
+/// A text may begin with a byte order mark, which YAML's readers know; other bytes are no text.
+fn text(bytes: Vec<u8>) -> Result<String> {
+    match String::from_utf8(bytes) {
+        Ok(text) => Ok(text),
+        Err(_) => bail!("it is not a text file: it has bytes that are not UTF-8"),
+    }
+}
+
+/// Standard output for `what`, which is not for reading: an image, or documents with secrets. A terminal is refused.
+pub fn standard_output(what: &str) -> Result<StdoutLock<'static>> {
+    let output = io::stdout().lock();
+    refuse_terminal(what, output.is_terminal())?;
+    Ok(output)
+}
+
+fn refuse_terminal(what: &str, is_terminal: bool) -> Result<(), Failure> {
+    if !is_terminal {
+        return Ok(());
+    }
+    Err(Failure::new(Class::Invalid, format!("standard output is a terminal, which {what} is not for"))
+        .hint("Send it to a file or to another program, or name a file with -o."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_says_why_and_leaves_the_name_to_the_caller() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("node.yaml");
+        let error = |path: &Path| format!("{:#}", read_text(path).unwrap_err());
+        assert_eq!(error(&path), "No such file or directory (os error 2)");
+        std::fs::write(&path, [0xff, 0xfe, 0]).unwrap();
+        assert_eq!(error(&path), "it is not a text file: it has bytes that are not UTF-8");
+        std::fs::write(&path, "a: 1\n").unwrap();
+        assert_eq!(read_text(&path).unwrap(), "a: 1\n");
+        assert_eq!(format!("{:#}", read_at_most(&path, 4).unwrap_err()), "it is larger than 4 bytes");
+    }
+
+    #[test]
+    fn a_dash_is_standard_input_and_a_path_to_a_file_of_that_name_is_not() {
+        assert_eq!((told(Path::new("-")), told(Path::new("./-"))), ("standard input".into(), "./-".into()));
+    }
+
+    #[test]
+    fn what_is_not_for_reading_is_kept_from_terminals() {
+        assert!(refuse_terminal("an ISO", false).is_ok());
+        let error = refuse_terminal("an ISO", true).unwrap_err();
+        assert_eq!(error.class(), Class::Invalid);
+        assert_eq!(error.to_string(), "standard output is a terminal, which an ISO is not for");
+    }
+}

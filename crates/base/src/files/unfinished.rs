@@ -1,0 +1,145 @@
+//! A file that is written beside the place where it will be, under a hidden name, and gets its own name when it is whole.
+//!
+//! A process that is killed leaves such a file behind. Its maker holds a lock on it, so that the next one knows it by that: a
+//! file whose lock is free has no maker any more, however young it is, and is removed.
+
+use std::ffi::OsStr;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use nix::libc;
+use uuid::Uuid;
+
+use super::parent;
+use crate::cancellation::{self, Cleanup};
+
+const PREFIX: &str = ".nqrust.";
+const SUFFIX: &str = ".unfinished";
+
+/// A file without its name. Dropped, or when a signal ends this process, it is removed.
+#[derive(Debug)]
+pub struct UnfinishedFile {
+    file: File,
+    path: PathBuf,
+    output: PathBuf,
+    _cleanup: Cleanup,
+}
+
+impl UnfinishedFile {
+    /// Begins the file `output`; only its owner can read it. What others have left unfinished in the same directory is
+    /// removed.
+    pub fn begin(output: &Path) -> io::Result<Self> {
+        let directory = parent(output);
+        sweep(directory);
+        loop {
+            let path = directory.join(format!("{PREFIX}{}{SUFFIX}", Uuid::new_v4().simple()));
+            let file =
+                match OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path) {
+                    Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
+                    opened => opened?,
+                };
+            // A file system without locks keeps what is left behind.
+            let _ = file.try_lock();
+            // Somebody who swept the directory can have been faster than the lock.
+            if file.metadata()?.nlink() == 0 {
+                continue;
+            }
+            let forgotten = path.clone();
+            let _cleanup = cancellation::on_end(move || drop(fs::remove_file(forgotten)));
+            return Ok(Self { file, path, output: output.to_owned(), _cleanup });
+        }
+    }
+
+    #[must_use]
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    pub fn file_mut(&mut self) -> &mut File {
+        &mut self.file
+    }
+
+    /// Gives the file its name, in place of what has it, after everything is on the disk.
+    pub fn place(self) -> io::Result<()> {
+        self.file.sync_all()?;
+        fs::rename(&self.path, &self.output)?;
+        File::open(parent(&self.output))?.sync_all()
+    }
+}
+
+impl Drop for UnfinishedFile {
+    fn drop(&mut self) {
+        // After the file has its name there is nothing to remove.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Removes unfinished files whose makers are gone.
+fn sweep(directory: &Path) {
+    let Ok(entries) = fs::read_dir(directory) else { return };
+    for entry in entries.flatten().filter(|entry| is_unfinished(&entry.file_name())) {
+        let opened = OpenOptions::new()
+            .read(true)
+            .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY)
+            .open(entry.path());
+        if let Ok(file) = opened
+            && file.metadata().is_ok_and(|metadata| metadata.is_file())
+            && file.try_lock().is_ok()
+        {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+fn is_unfinished(name: &OsStr) -> bool {
+    let id = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.strip_suffix(SUFFIX));
+    id.is_some_and(|id| id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    fn names(directory: &Path) -> Vec<String> {
+        let names = fs::read_dir(directory).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap());
+        let mut names: Vec<_> = names.collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_file_has_its_name_only_when_it_is_whole() {
+        let directory = tempfile::tempdir().unwrap();
+        let output = directory.path().join("node.img");
+        fs::write(&output, "old").unwrap();
+        let mut file = UnfinishedFile::begin(&output).unwrap();
+        file.file_mut().write_all(b"new").unwrap();
+        assert_eq!((fs::read(&output).unwrap(), names(directory.path()).len()), (b"old".to_vec(), 2));
+        file.place().unwrap();
+        assert_eq!(
+            (fs::read(&output).unwrap(), names(directory.path())),
+            (b"new".to_vec(), vec!["node.img".to_owned()])
+        );
+        drop(UnfinishedFile::begin(&output).unwrap());
+        assert_eq!(names(directory.path()), ["node.img"], "an error leaves nothing");
+    }
+
+    #[test]
+    fn what_a_killed_process_left_is_swept_and_what_somebody_is_writing_is_not() {
+        let directory = tempfile::tempdir().unwrap();
+        let left = format!("{PREFIX}{}{SUFFIX}", "0".repeat(32));
+        for name in [&left, ".nqrust.mine.unfinished", ".tmpAbCd12"] {
+            fs::write(directory.path().join(name), "x").unwrap();
+        }
+        let first = UnfinishedFile::begin(&directory.path().join("a")).unwrap();
+        let found = names(directory.path());
+        assert!(!found.contains(&left) && found.len() == 3, "{found:?}");
+        let second = UnfinishedFile::begin(&directory.path().join("b")).unwrap();
+        second.place().unwrap();
+        first.place().unwrap();
+        assert_eq!(names(directory.path()), [".nqrust.mine.unfinished", ".tmpAbCd12", "a", "b"]);
+    }
+}

@@ -1,0 +1,19 @@
+//! The tables of commands in the README.
+
+use std::fs;
+use std::path::Path;
+
+/// Fails unless each of `commands` begins a text in code at the start of a row of the README's tables.
+pub fn have_rows_for(commands: &[String]) {
+    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
+    let readme = fs::read_to_string(readme).unwrap();
+    let shown = |command: &str| {
+        let begins = |row: &str| {
+            let mut words = row.split('`').skip(1).step_by(2);
+            words.any(|words| words == command || words.starts_with(&format!("{command} ")))
+        };
+        readme.lines().filter(|line| line.starts_with("| `")).any(begins)
+    };
+    let missing: Vec<_> = commands.iter().filter(|command| !shown(command)).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}

@@ -1,0 +1,216 @@
+//! The disk of a node in a file, for `installer disk-image`.
+
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail};
+use serde_json::json;
+use uuid::Uuid;
+
+use super::gather::{self, Media};
+use crate::execute::{Cancel, DiskFile, ImageHost, RunEffects, Unpacking, execute};
+use crate::inventory::{Disk, Inventory};
+use crate::plan::{NodeTexts, Plan, SealedPlan};
+use crate::resolve::{SystemFetch, resolve};
+use base::command::SystemRunner;
+use base::digest::Digest;
+use base::failure::{Class, Classify, Failure};
+use base::files::{self, UnfinishedFile};
+use base::program::{Context, Format, print};
+use base::progress::Progress;
+use base::size::ByteSize;
+use model::config::disk::Transport;
+use model::config::sizes::PartitionSizes;
+use model::config::sources::{Document, Gathering};
+use model::config::{self, InstallConfig, Profile, Role, Secret, password};
+use transfer::download::RetryPolicy;
+
+/// What the identities of disks are derived in.
+const DISKS: Uuid = uuid::uuid!("5c0c6f3e-6f0c-4b5a-9d0b-6a1f2e7d9b41");
+
+/// What to make. The fields are the arguments of `installer disk-image`.
+pub(crate) struct DiskImage {
+    pub(crate) config: Option<PathBuf>,
+    pub(crate) medium: Option<String>,
+    pub(crate) output: PathBuf,
+    pub(crate) size: Option<ByteSize>,
+    pub(crate) profile: Option<Profile>,
+}
+
+impl DiskImage {
+    pub(crate) fn run(self, context: &Context) -> Result<()> {
+        let progress = &context.progress;
+        let media = self.media(progress)?;
+        media.tell_warnings(progress);
+        let (plan, texts) = self.plan(&media, progress)?;
+        if self.config.is_some() && has_clear_password(&media.combined.config) {
+            let text = "warning: a password in clear text gets another hash each time, so the disk has other bytes each time";
+            progress.note("configuration", text);
+        }
+        let size = plan.disk.size;
+        self.write(&media, SealedPlan::new(plan, texts), progress)?;
+        let output = self.output.display().to_string();
+        match context.format {
+            Format::Text => print(&format!("{output}: {size}")),
+            Format::Json => {
+                let json = json!({ "path": output, "size": size.get() });
+                print(&serde_json::to_string_pretty(&json)?)
+            }
+        }
+    }
+
+    /// The medium, and the configuration of the file alone: nothing of the machine that makes the image gets into it.
+    fn media(&self, progress: &Progress) -> Result<Media> {
+        let file = gather::file(self.config.as_deref())?;
+        let nothing =
+            || Document::yaml(model::config::sources::SourceKind::File, "no document", "scheme_version: 1\n");
+        let mut install = json!({});
+        // With that, all that an unattended install needs has to be there.
+        if file.is_some() {
+            install["automatic"] = true.into();
+        }
+        let profile = self.profile.or(file.is_none().then_some(Profile::Trial));
+        if let Some(profile) = profile {
+            install["profile"] = serde_json::to_value(profile)?;
+        }
+        let gathering = Gathering {
+            file: file.or_else(|| Some(nothing())),
+            ignore_command_line: true,
+            answers: Some(Document::answers(&json!({ "install": install }))),
+            ..Gathering::default()
+        };
+        gather::prepare(self.medium.as_deref(), gathering, RetryPolicy::attended(), progress, &mut |_| {})
+    }
+
+    fn plan(&self, media: &Media, progress: &Progress) -> Result<(Plan, NodeTexts)> {
+        let config = &media.combined.config;
+        refuse_other_disks(config)?;
+        if media.release.containerd.unpack {
+            bail!(
+                Failure::new(
+                    Class::Invalid,
+                    "this medium has its images unpacked during the install, by containerd"
+                )
+                .hint("Take a medium that was built without `images.unpack`.")
+            );
+        }
+        let sizes = PartitionSizes::of(config.install.profile);
+        let least = match config.install.own_role() {
+            Role::Witness => sizes.witness_minimum,
+            _ => sizes.disk_minimum,
+        };
+        let inventory =
+            Inventory { disks: vec![disk(&self.output, self.size.unwrap_or(least))], nics: vec![] };
+        let fetch = SystemFetch::new(media.combined.authorities.clone(), RetryPolicy::default());
+        let mut warn = |text| progress.note("configuration", format!("warning: {text}"));
+        let config = resolve(config, &fetch, &mut warn)?;
+        let config = InstallConfig { install: config::Install { device: None, ..config.install }, ..config };
+        let node = match self.config {
+            Some(_) => Some(config.for_node()?),
+            None => None,
+        };
+        let text = node.as_ref().map(InstallConfig::to_yaml);
+        if let Some(text) = &text {
+            config::parse(text, "the node document")?;
+        }
+        let identity = identity(&media.release.to_bytes(), &config, inventory.disks.first());
+        let plan = crate::plan::plan(&config, &inventory, &media.release, identity)?;
+        let texts = NodeTexts {
+            defaults: text.is_none().then(|| Secret::new(config.to_yaml())),
+            document: text.map(Secret::new),
+            machine_id: None,
+            fleet: None,
+            installed: None,
+            preflight: String::new(),
+        };
+        Ok((plan, texts))
+    }
+
+    /// Writes the disk beside its place, and gives it its name when it is complete.
+    fn write(&self, media: &Media, sealed: SealedPlan, progress: &Progress) -> Result<()> {
+        let plan = sealed.plan();
+        let what = || format!("making {}", self.output.display());
+        let unusable = |error| files::unusable(&self.output, error);
+        let file = UnfinishedFile::begin(&self.output).map_err(unusable)?;
+        let scratch = tempfile::tempdir_in(files::parent(&self.output)).map_err(unusable)?;
+        let disk = DiskFile::new(file.file().try_clone()?, &plan.disk)?;
+        let host = ImageHost::new(scratch, media.release.epoch);
+        let effects = RunEffects {
+            device: &disk,
+            open: &|_| bail!("a disk image is one disk"),
+            source: media.source.as_ref(),
+            runner: &SystemRunner,
+            host: &host,
+            progress,
+            cancel: &Cancel::on_signals(),
+            unpacking: &Unpacking::of_live_system(),
+        };
+        execute(&sealed, &effects)?;
+        disk.store()?;
+        // A node document has secrets.
+        let mode = if sealed.texts().document.is_some() { 0o600 } else { 0o644 };
+        file.file().set_permissions(Permissions::from_mode(mode)).class(Class::DiskIo, what)?;
+        file.place().class(Class::DiskIo, what)
+    }
+}
+
+/// The file as a disk of no machine.
+fn disk(path: &Path, size: ByteSize) -> Disk {
+    Disk {
+        name: "disk-image".into(),
+        path: path.to_owned(),
+        size,
+        logical_sector: 512,
+        physical_sector: 4096,
+        rotational: false,
+        removable: false,
+        read_only: false,
+        optical: false,
+        transport: Transport::Other,
+        model: None,
+        serial: None,
+        wwn: None,
+        namespace: None,
+        links: vec![],
+        boot_medium: false,
+        paths: vec![],
+        holders: vec![],
+        signatures: vec![],
+        unread: None,
+        partitions: vec![],
+    }
+}
+
+/// The same for the same input, so that the same bytes come out.
+fn identity(manifest: &[u8], config: &InstallConfig, disk: Option<&Disk>) -> Uuid {
+    let size = disk.map(|disk| disk.size.get()).unwrap_or_default();
+    let whole = format!("{}\n{size}\n{}", Digest::of(manifest), config.to_yaml());
+    Uuid::new_v5(&DISKS, Digest::of(whole.as_bytes()).to_string().as_bytes())
+}
+
+/// Keys that mean other disks of a machine.
+fn refuse_other_disks(config: &InstallConfig) -> Result<(), Failure> {
+    let install = &config.install;
+    let keys = [
+        ("install.data_disk", install.data_disk.is_some()),
+        ("install.mirror", install.mirror.is_some()),
+        ("install.keep", !install.keep.is_empty()),
+        ("install.wipe_all_disks", install.wipe_all_disks),
+        ("install.wipe_disks_list", !install.wipe_disks_list.is_empty()),
+    ];
+    match keys.iter().find(|(_, given)| *given) {
+        None => Ok(()),
+        Some((key, _)) => Err(Failure::new(
+            Class::Invalid,
+            format!("`{key}` has no meaning for a disk image, which is one new disk"),
+        )
+        .hint("Leave the key out of the configuration for this image.")),
+    }
+}
+
+fn has_clear_password(config: &InstallConfig) -> bool {
+    let users = config.os.users.iter().filter_map(|user| user.password.as_ref());
+    let mut all = config.os.password.iter().chain(users);
+    all.any(|secret| matches!(password::kind(secret.expose()), password::PasswordKind::Clear))
+}

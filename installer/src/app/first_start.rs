@@ -1,0 +1,50 @@
+//! The first start of a disk image without a node document: the configuration comes from where an install would get it, or from the
+//! questions, and becomes the node document.
+
+use std::path::Path;
+
+use anyhow::Result;
+
+use super::consoles;
+use super::gather;
+use super::questions::{self, QuestionSettings};
+use super::report_target::ReportTarget;
+use super::started_image::become_node;
+use crate::node::paths::DOCUMENT;
+use base::failure::{Class, Failure};
+use base::program::Context;
+use model::config::sources::Gathering;
+
+/// Takes the configuration of the sources if it says `install.automatic`, and asks otherwise.
+pub(crate) fn first_start(consoles: bool, context: &Context) -> Result<()> {
+    if Path::new(DOCUMENT).exists() {
+        return Err(Failure::new(Class::Invalid, format!("this node has its document, {DOCUMENT}"))
+            .hint("Change that file, then run: installer apply")
+            .into());
+    }
+    let settings = QuestionSettings { consoles, first_start: true, ..QuestionSettings::default() };
+    let mut asks = None;
+    consoles::with(consoles, &context.progress, || {
+        let progress = &context.progress;
+        let answers = settings.can_ask().then(QuestionSettings::nothing_yet);
+        let media = gather::of_first_start(Gathering { answers, ..Gathering::default() }, progress)?;
+        if !media.combined.config.install.automatic {
+            progress.note("console", "The questions are asked on the console");
+            asks = Some(media);
+            return Ok(());
+        }
+        media.tell_warnings(progress);
+        let authorities = media.combined.authorities.clone();
+        become_node(&media.combined.config, authorities, media.release.epoch, progress)
+    })?;
+    match asks {
+        Some(media) if settings.can_ask() => questions::ask(&media, &settings, ReportTarget::default()),
+        Some(_) => Err(Failure::new(
+            Class::Invalid,
+            "the configuration does not say install.automatic: true, and there is no terminal to ask on",
+        )
+        .hint("Set install.automatic: true, or start this on a terminal.")
+        .into()),
+        None => Ok(()),
+    }
+}

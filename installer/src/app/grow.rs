@@ -1,0 +1,33 @@
+//! Growth of a disk that was copied from an image, for `installer grow`.
+
+use std::path::Path;
+
+use anyhow::Result;
+
+use super::gather::kernel_command_line;
+use crate::execute::{Growth, OpenDisk, grow_filesystem};
+use crate::inventory::{Inventory, Roots};
+use crate::plan::target_of;
+use base::command::SystemRunner;
+use base::progress::Progress;
+use model::boot::{BootVolume, Installed};
+
+/// Lets the last partition fill the disk that this node runs from, and its file system the partition.
+pub(crate) fn grow(progress: &Progress) -> Result<()> {
+    let Some(installed) = Installed::parse(&kernel_command_line()?)? else { return Ok(()) };
+    let last = installed.data.unwrap_or(installed.persistent);
+    let BootVolume::Partition(uuid) = last else { return Ok(()) };
+    let inventory = Inventory::scan(&Roots::default())?;
+    let ours = |disk: &&crate::inventory::Disk| {
+        disk.partitions.iter().any(|found| found.entry.is_some_and(|entry| entry.uuid == uuid))
+    };
+    let Some(disk) = inventory.disks.iter().find(ours) else { return Ok(()) };
+    if let Some(growth) = Growth::of(disk) {
+        let text = format!("Growing the partition {} to {}", growth.name(), growth.size());
+        progress.within("grow", text, || {
+            growth.grow_partition(&OpenDisk::open_in_use(&target_of(disk)?)?, &SystemRunner)
+        })?;
+    }
+    // A start that was cut off may have left the partition larger than its file system.
+    grow_filesystem(Path::new(&last.device()), &SystemRunner)
+}

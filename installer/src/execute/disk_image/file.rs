@@ -1,0 +1,75 @@
+//! The disk: a sparse file.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
+
+use anyhow::Result;
+use nix::fcntl::{FallocateFlags, fallocate};
+
+use crate::execute::disk::device::BlockDevice;
+use crate::plan::{SectorSize, Target};
+use base::failure::{Class, Classify};
+use base::size::ByteSize;
+
+/// A disk whose bytes are a file; runs of zeros take no room.
+#[derive(Debug)]
+pub struct DiskFile {
+    file: File,
+    description: String,
+    size: ByteSize,
+    sector: SectorSize,
+}
+
+impl DiskFile {
+    /// Makes `file`, which is empty, the disk of the plan.
+    pub fn new(file: File, target: &Target) -> Result<Self> {
+        file.set_len(target.size.get())
+            .class(Class::DiskIo, || format!("making a file of {}", target.description))?;
+        let Target { description, size, sector, .. } = target.clone();
+        Ok(Self { file, description, size, sector })
+    }
+
+    /// Waits until the bytes are on the disk below.
+    pub fn store(&self) -> Result<()> {
+        self.file.sync_all().class(Class::DiskIo, || format!("flushing {}", self.description))
+    }
+}
+
+impl BlockDevice for DiskFile {
+    fn describe(&self) -> String {
+        self.description.clone()
+    }
+
+    fn size(&self) -> ByteSize {
+        self.size
+    }
+
+    fn sector(&self) -> SectorSize {
+        self.sector
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.file.read_exact_at(buffer, offset)
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        if offset.checked_add(bytes.len() as u64).is_none_or(|end| end > self.size.get()) {
+            return Err(io::Error::from_raw_os_error(nix::libc::ENOSPC));
+        }
+        if bytes.iter().any(|byte| *byte != 0) {
+            return self.file.write_all_at(bytes, offset);
+        }
+        let (start, length) = (i64::try_from(offset), i64::try_from(bytes.len()));
+        let (Ok(start), Ok(length)) = (start, length) else { return self.file.write_all_at(bytes, offset) };
+        let hole = FallocateFlags::FALLOC_FL_PUNCH_HOLE | FallocateFlags::FALLOC_FL_KEEP_SIZE;
+        // Some file systems have no holes.
+        fallocate(self.file.as_fd(), hole, start, length).or_else(|_| self.file.write_all_at(bytes, offset))
+    }
+
+    /// The order of writes matters to nobody: a file that is not finished is removed. [`DiskFile::store`] flushes it once.
+    fn flush(&self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,428 @@
+//! What can be known of a build without the network, without privileges and without reading large files, for
+//! `iso-builder check`. A mistake in one part hides none in another.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, anyhow};
+use base::failure::{self, Class, Failure};
+use formats::oci::ImageReference;
+use serde::Serialize;
+
+use super::inputs::{built, shipped};
+use super::{configuration, host_programs, program};
+use crate::definition::{Base, Definition, Loaded};
+use crate::images::PreloadSource;
+use crate::images::import::{self, ImageImport};
+use crate::images::preload::{self, NeededImage, PreloadPlan, PresentImage};
+use crate::kubernetes::texts::Artifacts;
+use crate::lock::{Lock, LockRequest};
+use crate::obtain::listed;
+use crate::workloads;
+
+/// What is checked.
+#[derive(Clone, Debug)]
+pub struct CheckOptions {
+    /// The path of the definition.
+    pub definition: PathBuf,
+    /// The `installer` executable that goes into the OS image.
+    pub installer: PathBuf,
+    /// Whether it is an error if the lock file is absent or does not fit.
+    pub locked: bool,
+}
+
+/// What was found of one definition.
+#[derive(Debug, Serialize)]
+pub struct CheckReport {
+    pub definition: PathBuf,
+    /// The product and its version.
+    pub product: String,
+    pub checks: Vec<BuildCheck>,
+}
+
+/// What was found of one part of a definition.
+#[derive(Debug, Serialize)]
+pub struct BuildCheck {
+    pub part: &'static str,
+    pub state: CheckState,
+    /// One line, or for an error its causes and hints too.
+    pub message: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CheckState {
+    Ok,
+    /// A build here might fail, or would change the lock file.
+    Warning,
+    /// A build fails.
+    Error,
+    /// Only a build can tell.
+    Unknown,
+}
+
+type Finding = (CheckState, String);
+
+/// Checks a definition and everything that it refers to.
+///
+/// # Errors
+/// [`Class::Invalid`] if the definition itself is none, with all of its mistakes. Everything else is in the report.
+pub fn check(options: &CheckOptions) -> Result<CheckReport> {
+    let loaded = Loaded::read(&options.definition)?;
+    let scratch = tempfile::tempdir().context("making a scratch directory")?;
+    let definition = &loaded.definition;
+    let product =
+        format!("{} {} ({})", definition.name, definition.version, definition.architecture.debian());
+    let mut report =
+        CheckReport { definition: loaded.file.clone(), product: product.clone(), checks: Vec::new() };
+    report.add("definition", Ok(Some((CheckState::Ok, product))));
+    report.add("configurations", configurations(&loaded, scratch.path()));
+    report.add("base", base(&loaded));
+    report.add("kubernetes", kubernetes(&loaded));
+    let local = report.collect("archives and layouts", local(&loaded));
+    let found = report.collect("manifests and charts", workloads(&loaded, scratch.path()));
+    report.add("registries", loaded.registries(None).map(|_| None));
+    report.add("lock file", lock(&loaded, options.locked, local, found));
+    report.add("installer", installer(&options.installer, &loaded));
+    report.add("this host", Ok(Some(host(&loaded.definition))));
+    Ok(report)
+}
+
+impl CheckReport {
+    /// How many parts are in this state.
+    #[must_use]
+    pub fn count(&self, state: CheckState) -> usize {
+        self.checks.iter().filter(|check| check.state == state).count()
+    }
+
+    /// Adds what was found; a definition need not have every part.
+    fn add(&mut self, part: &'static str, found: Result<Option<Finding>>) {
+        let (state, message) = match found {
+            Ok(None) => return,
+            Ok(Some(found)) => found,
+            Err(error) => (CheckState::Error, failure::render(&error)),
+        };
+        self.checks.push(BuildCheck { part, state, message });
+    }
+
+    /// Adds what was found, and returns what later checks need of it.
+    fn collect<T>(&mut self, part: &'static str, found: Result<(Option<Finding>, T)>) -> Option<T> {
+        let (finding, value) = match found {
+            Ok((finding, value)) => (Ok(finding), Some(value)),
+            Err(error) => (Err(error), None),
+        };
+        self.add(part, finding);
+        value
+    }
+}
+
+fn ok(message: impl Into<String>) -> Finding {
+    (CheckState::Ok, message.into())
+}
+
+fn configurations(loaded: &Loaded, scratch: &Path) -> Result<Option<Finding>> {
+    configuration::payloads(loaded, scratch)?;
+    let definition = &loaded.definition;
+    configuration::disk(loaded, &definition.outputs.iter().copied().collect())?;
+    let named = [
+        ("defaults", &definition.install_defaults),
+        ("embedded", &definition.install_config),
+        ("disk", &definition.disk.config),
+    ];
+    let told =
+        named.into_iter().filter_map(|(kind, file)| Some(format!("{kind}: {}", file.as_ref()?.display())));
+    let told = told.collect::<Vec<_>>();
+    Ok((!told.is_empty()).then(|| ok(told.join(", "))))
+}
+
+/// Whether what the base is taken from can be one. Packages and archives show what they have only in a build.
+fn base(loaded: &Loaded) -> Result<Option<Finding>> {
+    Ok(Some(match &loaded.definition.base {
+        Base::Debian(base) => {
+            let suite = &loaded.definition.packages.suite;
+            ok(format!("Debian {suite} with {} packages and what they depend on", base.include.len()))
+        }
+        Base::Directory(base) => {
+            let path = loaded.resolve(&base.path);
+            if !["usr", "etc"].iter().all(|name| path.join(name).is_dir()) {
+                let what = format!("{} is no root file system", path.display());
+                let why = anyhow!("it has no usr or no etc");
+                return Err(Failure::new(Class::Invalid, what).because(why).into());
+            }
+            ok(format!("the directory {}", path.display()))
+        }
+        Base::Oci(base) => (CheckState::Unknown, format!("a build reads {}", base.path.display())),
+        Base::Archive(base) => (CheckState::Unknown, format!("a build reads {}", base.path.display())),
+    }))
+}
+
+/// Whether a directory has the files of the release. Their digests are computed by a build.
+fn kubernetes(loaded: &Loaded) -> Result<Option<Finding>> {
+    let Some(spec) = &loaded.definition.kubernetes else { return Ok(None) };
+    let release = format!("{} {}", spec.distribution.name(), spec.version);
+    let names = spec.files(loaded.definition.architecture.debian());
+    Ok(Some(match spec.artifacts() {
+        Artifacts::Url(_) => {
+            (CheckState::Unknown, format!("a build downloads {} files of {release}", names.len()))
+        }
+        Artifacts::Directory(path) => {
+            listed(loaded, spec, &names, &loaded.resolve(&path))?;
+            ok(format!("{release}: {} files in {}", names.len(), path.display()))
+        }
+    }))
+}
+
+/// The images of archives and layouts; none if an archive tells them only when it is read as a whole.
+fn local(loaded: &Loaded) -> Result<(Option<Finding>, Option<Vec<PresentImage>>)> {
+    let (mut sources, mut unread, mut present) = (0, Vec::new(), Vec::new());
+    for entry in &loaded.definition.images.preload {
+        let PreloadSource::Local(local) = &entry.source else { continue };
+        sources += 1;
+        let path = loaded.resolve(&local.path);
+        let import = ImageImport {
+            path: &path,
+            references: &local.references,
+            checksums: None,
+            architecture: loaded.definition.architecture.debian(),
+            roles: &[],
+        };
+        match import::names(&import)? {
+            Some(names) => present.extend(
+                names.into_iter().map(|name| PresentImage { names: vec![name], roles: entry.roles.clone() }),
+            ),
+            None => unread.push(path.display().to_string()),
+        }
+    }
+    if sources == 0 {
+        return Ok((None, Some(present)));
+    }
+    if unread.is_empty() {
+        return Ok((Some(ok(format!("{} images in {sources}", present.len()))), Some(present)));
+    }
+    let told = format!("a build reads {}, which is compressed", unread.join(", "));
+    Ok((Some((CheckState::Unknown, told)), None))
+}
+
+/// The images that manifests and charts run, with those that every node runs.
+fn workloads(loaded: &Loaded, scratch: &Path) -> Result<(Option<Finding>, Vec<NeededImage>)> {
+    let (_, found) = shipped(loaded, scratch)?;
+    let definition = &loaded.definition;
+    let (manifests, charts) = (definition.manifests.len(), definition.charts.len());
+    let included = workloads::included(&found).into_iter();
+    let needed: Vec<_> = included.map(|(reference, roles)| NeededImage { reference, roles }).collect();
+    let told = format!("{manifests} manifests and {charts} charts, which run {} images", found.len());
+    Ok(((manifests + charts > 0).then(|| ok(told)), needed))
+}
+
+/// Whether the lock file fits. The digests of local files are compared by a build.
+fn lock(
+    loaded: &Loaded,
+    locked: bool,
+    local: Option<Option<Vec<PresentImage>>>,
+    found: Option<Vec<NeededImage>>,
+) -> Result<Option<Finding>> {
+    let path = Lock::path(&loaded.file);
+    let misfit = |why: String| {
+        let what = format!("{} {why}", path.display());
+        let hint = format!("Run `iso-builder lock {}`.", loaded.file.display());
+        match locked {
+            true => Err(Failure::new(Class::Invalid, what).hint(hint).into()),
+            false => Ok(Some((CheckState::Warning, format!("{what}; a build resolves what is not locked")))),
+        }
+    };
+    let Some(lock) = Lock::read(&path)? else { return misfit("is not there".into()) };
+    let (Some(local), Some(found)) = (local, found) else {
+        return Ok(Some((CheckState::Unknown, "what the definition needs is not known".into())));
+    };
+    let mut present: Vec<_> = local.iter().flatten().cloned().collect();
+    present.extend(built(loaded));
+    let mut needed = preload::named(&loaded.definition.images, &|path| loaded.resolve(path))?;
+    needed.extend(found);
+    let request = LockRequest::of(loaded, &PreloadPlan::new(&present, &needed).pulled);
+    if (&request.source, &request.wanted, &request.base)
+        != (&lock.request.source, &lock.request.wanted, &lock.request.base)
+    {
+        return misfit("is for other packages or another base".into());
+    }
+    if let Some(spec) = &loaded.definition.kubernetes {
+        let names = spec.files(loaded.definition.architecture.debian());
+        if lock.kubernetes.as_ref().is_none_or(|release| !release.fits(spec, &names)) {
+            return misfit(format!("does not lock {} {}", spec.distribution.name(), spec.version));
+        }
+    }
+    if local.is_some() {
+        let missing: Vec<_> =
+            request.images.iter().filter(|image| !lock.request.images.contains(image)).collect();
+        if !missing.is_empty() {
+            return misfit(format!("does not lock {}", listing(&missing)));
+        }
+    }
+    for entry in &loaded.definition.images.preload {
+        if let PreloadSource::Local(local) = &entry.source
+            && !lock.files.iter().any(|file| file.path == local.path)
+        {
+            return misfit(format!("does not lock {}", local.path.display()));
+        }
+    }
+    let (packages, images) = (lock.packages.len(), lock.images.len());
+    Ok(Some(ok(format!("{packages} packages and {images} images of registries"))))
+}
+
+fn listing(images: &[&ImageReference]) -> String {
+    images.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// An installer that is not there can be where media are built; a wrong one is wrong everywhere.
+fn installer(path: &Path, loaded: &Loaded) -> Result<Option<Finding>> {
+    if !path.exists() {
+        let told = format!("there is no {}, which a build needs; `make binaries` builds it", path.display());
+        return Ok(Some((CheckState::Warning, told)));
+    }
+    program::check(path, loaded.definition.architecture)?;
+    Ok(Some(ok(path.display().to_string())))
+}
+
+fn host(definition: &Definition) -> Finding {
+    let disks = definition.outputs.iter().copied().collect();
+    match host_programs::check().and_then(|()| host_programs::check_disks(&disks)) {
+        Ok(()) => ok("it has the programs that a build runs"),
+        Err(error) => (CheckState::Warning, failure::render(&error).trim_start_matches("error: ").to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use base::digest::Digest;
+
+    use super::*;
+
+    /// A directory with a definition that has every part, and nothing that is wrong.
+    fn whole() -> tempfile::TempDir {
+        let directory = tempfile::tempdir().unwrap();
+        let file = |name: &str, text: &str| {
+            let path = directory.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        file("root/usr/x", "");
+        file("root/etc/x", "");
+        file("defaults.yaml", "os: {ntp_servers: [ntp.example.org]}\n");
+        file(
+            "pod.yaml",
+            "{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: a, image: 'a.b/c:1'}]}}",
+        );
+        let digest = Digest::of(b"manifest").oci();
+        let manifest = "application/vnd.oci.image.manifest.v1+json";
+        let name = r#"{"io.containerd.image.name": "a.b/c:1"}"#;
+        file(
+            "layout/index.json",
+            &format!(
+                r#"{{"schemaVersion": 2, "manifests": [{{"mediaType": "{manifest}", "digest": "{digest}", "size": 8, "annotations": {name}}}]}}"#
+            ),
+        );
+        file(
+            "image.yaml",
+            "{id: a, name: A, version: '1', base: {directory: {path: root}}, install_defaults: defaults.yaml,\n\
+            manifests: [{path: pod.yaml}], images: {preload: [{layout: layout}]}}\n",
+        );
+        directory
+    }
+
+    fn checked(directory: &Path, locked: bool) -> CheckReport {
+        let installer = directory.join("installer");
+        check(&CheckOptions { definition: directory.join("image.yaml"), installer, locked }).unwrap()
+    }
+
+    fn state(report: &CheckReport, part: &str) -> (CheckState, String) {
+        let found = report.checks.iter().find(|check| check.part == part).unwrap();
+        (found.state, found.message.clone())
+    }
+
+    #[test]
+    fn a_whole_definition_passes_with_the_lock_and_the_installer_that_only_a_build_needs_told() {
+        let directory = whole();
+        let report = checked(directory.path(), false);
+        assert_eq!(report.count(CheckState::Error), 0, "{report:?}");
+        for part in ["definition", "configurations", "base", "archives and layouts", "manifests and charts"] {
+            assert_eq!(state(&report, part).0, CheckState::Ok, "{report:?}");
+        }
+        let (found, message) = state(&report, "lock file");
+        assert!(
+            found == CheckState::Warning && message.contains("image.yaml.lock is not there"),
+            "{message}"
+        );
+        assert_eq!(state(&report, "installer").0, CheckState::Warning);
+        assert!(!directory.path().join("image.yaml.lock").exists());
+        let report = checked(directory.path(), true);
+        let (found, message) = state(&report, "lock file");
+        assert!(found == CheckState::Error && message.contains("next: Run `iso-builder lock "), "{message}");
+    }
+
+    #[test]
+    fn a_mistake_in_one_part_hides_none_in_another() {
+        let directory = whole();
+        let file = |name: &str, text: &str| fs::write(directory.path().join(name), text).unwrap();
+        fs::remove_dir_all(directory.path().join("root/etc")).unwrap();
+        file("defaults.yaml", "os: {ntp_serverss: [ntp.example.org]}\n");
+        file(
+            "pod.yaml",
+            "{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: a, image: 'A b'}]}}",
+        );
+        file("layout/index.json", "{}");
+        file("installer", "#!/bin/sh\n");
+        let report = checked(directory.path(), false);
+        for (part, told) in [
+            ("base", "it has no usr or no etc"),
+            ("configurations", "ntp_servers"),
+            ("manifests and charts", "A b"),
+            ("archives and layouts", "index.json"),
+            ("installer", "not a 64-bit ELF program"),
+        ] {
+            let (found, message) = state(&report, part);
+            assert!(found == CheckState::Error && message.contains(told), "{part}: {message}");
+        }
+    }
+
+    #[test]
+    fn a_lock_that_fits_is_told_from_one_of_another_definition() {
+        let directory = whole();
+        let definition = directory.path().join("image.yaml");
+        let text = fs::read_to_string(&definition).unwrap();
+        let loaded = Loaded::read(&definition).unwrap();
+        let files = vec![crate::lock::LockedFile { path: "layout".into(), sha256: Digest::of(b"") }];
+        let request = LockRequest::of(&loaded, &[]);
+        let lock = Lock {
+            format: crate::lock::LOCK_FORMAT,
+            epoch: 0,
+            request,
+            packages: Vec::new(),
+            base: None,
+            images: Vec::new(),
+            kubernetes: None,
+            files,
+        };
+        let whole = lock;
+        assert_eq!(checked_lock(directory.path(), &whole).0, CheckState::Ok);
+        fs::write(&definition, text.replace("preload: [", "preload: [{image: 'a.b/d:1'}, ")).unwrap();
+        let told = checked_lock(directory.path(), &whole);
+        assert!(told.0 == CheckState::Warning && told.1.contains("does not lock a.b/d:1"), "{told:?}");
+        fs::write(&definition, text.replace("path: root", "path: ./root")).unwrap();
+        assert!(checked_lock(directory.path(), &whole).1.contains("another base"));
+    }
+
+    fn checked_lock(directory: &Path, lock: &Lock) -> (CheckState, String) {
+        lock.write(&Lock::path(&directory.join("image.yaml"))).unwrap();
+        state(&checked(directory, false), "lock file")
+    }
+
+    #[test]
+    fn a_definition_with_mistakes_is_refused_as_a_whole() {
+        let directory = whole();
+        fs::write(directory.path().join("image.yaml"), "id: a\n").unwrap();
+        let installer = directory.path().join("installer");
+        let options =
+            CheckOptions { definition: directory.path().join("image.yaml"), installer, locked: false };
+        assert_eq!(failure::class_of(&check(&options).unwrap_err()), Class::Invalid);
+    }
+}

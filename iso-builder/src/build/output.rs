@@ -1,0 +1,245 @@
+//! The directory that the outputs of a build go to, all together or not at all.
+//!
+//! They are made in a hidden directory within it, on the same file system, and renamed at the end. A few renames cannot be
+//! one, so the old list of digests and the old manifest go first and the new ones come last: a directory with a list has
+//! the outputs of one build, whenever the builder was killed ([`medium::output`] says it to those who verify).
+//!
+//! A build holds a lock on the directory. Whoever has it knows that nobody else works there, and removes what a killed build
+//! has left.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use base::cancellation::{self, Cleanup};
+use base::failure::{Class, Classify};
+use base::files;
+use base::progress::Progress;
+use medium::output::{CHECKSUMS, REPORT, UNFINISHED};
+use model::release::MANIFEST;
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg};
+
+/// The directory of outputs, held by this build.
+#[derive(Debug)]
+pub(super) struct OutputDirectory {
+    /// As the user named it.
+    path: PathBuf,
+    unfinished: PathBuf,
+    /// None on a file system without locks.
+    _lock: Option<Flock<File>>,
+    _cleanup: Cleanup,
+}
+
+impl OutputDirectory {
+    /// Makes the directory at `path` unless it is there; waits for another build that writes there.
+    pub(super) fn open(path: &Path, progress: &Progress) -> Result<Self> {
+        let new = !path.exists();
+        files::output_directory(path, 0o755)?;
+        let what = || format!("preparing {}", path.display());
+        let lock = lock(path, progress).class(Class::DiskIo, what)?;
+        // A change of the working directory must not matter at the end.
+        let absolute = path.canonicalize().class(Class::DiskIo, what)?;
+        let unfinished = absolute.join(UNFINISHED);
+        remove(&unfinished).class(Class::DiskIo, what)?;
+        fs::create_dir(&unfinished).class(Class::DiskIo, what)?;
+        let left = unfinished.clone();
+        let _cleanup = cancellation::on_end(move || {
+            // Threads may be writing still. What is renamed they find no more.
+            let away = left.with_extension("cancelled");
+            let _ = remove(&away);
+            let _ = fs::rename(&left, &away).and_then(|()| remove(&away));
+            if new {
+                let _ = fs::remove_dir(&absolute);
+            }
+        });
+        Ok(Self { path: path.to_owned(), unfinished, _lock: lock, _cleanup })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Where the output `name` is made.
+    pub(super) fn unfinished(&self, name: &str) -> PathBuf {
+        self.unfinished.join(name)
+    }
+
+    /// Writes a small output.
+    pub(super) fn write(&self, name: &str, bytes: &[u8]) -> Result<()> {
+        let what = || format!("writing {}", self.path.join(name).display());
+        let mut file = File::create(self.unfinished(name)).class(Class::DiskIo, what)?;
+        io::Write::write_all(&mut file, bytes).and_then(|()| file.sync_all()).class(Class::DiskIo, what)
+    }
+
+    /// Moves what was made to its place and removes the outputs `stale`, which are of an earlier build.
+    pub(super) fn commit(self, stale: &BTreeSet<String>) -> Result<()> {
+        // No signal comes in between.
+        let _whole = cancellation::hold();
+        let what = || format!("moving the outputs into {}", self.path.display());
+        self.exchange(stale).class(Class::DiskIo, what)
+    }
+
+    fn exchange(&self, stale: &BTreeSet<String>) -> Result<()> {
+        let mut made = BTreeSet::new();
+        for entry in fs::read_dir(&self.unfinished)? {
+            made.insert(entry?.file_name().into_string().ok().context("an output has no name in UTF-8")?);
+        }
+        let says_the_same = |name: &str| -> bool {
+            let both = [self.unfinished(name), self.path.join(name)].map(fs::read);
+            matches!(both, [Ok(new), Ok(old)] if new == old)
+        };
+        // Where every medium is what it was, the list stays as well: only the report is another.
+        if stale.is_empty() && made.iter().all(|name| name == REPORT || says_the_same(name)) {
+            return self.rename(REPORT);
+        }
+        for name in [CHECKSUMS, MANIFEST, REPORT].into_iter().chain(stale.iter().map(String::as_str)) {
+            remove_file(&self.path.join(name))?;
+        }
+        self.sync()?;
+        let last = [MANIFEST, CHECKSUMS];
+        for name in made.iter().map(String::as_str).filter(|name| !last.contains(name)) {
+            self.rename(name)?;
+        }
+        self.sync()?;
+        last.into_iter().try_for_each(|name| self.rename(name))?;
+        self.sync()
+    }
+
+    fn rename(&self, name: &str) -> Result<()> {
+        fs::rename(self.unfinished(name), self.path.join(name)).with_context(|| format!("naming {name}"))
+    }
+
+    /// A power cut takes back no rename from before, and none from after alone.
+    fn sync(&self) -> Result<()> {
+        Ok(File::open(&self.path)?.sync_all()?)
+    }
+}
+
+impl Drop for OutputDirectory {
+    fn drop(&mut self) {
+        let _ = remove(&self.unfinished);
+    }
+}
+
+fn lock(path: &Path, progress: &Progress) -> Result<Option<Flock<File>>> {
+    let directory = File::open(path)?;
+    let fd = directory.as_fd().try_clone_to_owned()?;
+    match Flock::lock(directory, FlockArg::LockExclusiveNonblock) {
+        Ok(lock) => Ok(Some(lock)),
+        Err((_, Errno::EWOULDBLOCK)) => {
+            progress.note("outputs", format!("Waiting for another build that writes to {}", path.display()));
+            Ok(Some(Flock::lock(File::from(fd), FlockArg::LockExclusive).map_err(|(_, error)| error)?))
+        }
+        // NFS, for one, locks no directories.
+        Err(_) => Ok(None),
+    }
+}
+
+fn remove(directory: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(directory) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn remove_file(path: &Path) -> Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("removing {}", path.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn directory(path: &Path) -> OutputDirectory {
+        OutputDirectory::open(path, &Progress::silent()).unwrap()
+    }
+
+    fn build(path: &Path, text: &str) -> OutputDirectory {
+        let outputs = directory(path);
+        for name in ["a.iso", MANIFEST, CHECKSUMS, REPORT] {
+            outputs.write(name, text.as_bytes()).unwrap();
+        }
+        outputs
+    }
+
+    fn found(path: &Path) -> Vec<(String, String)> {
+        let mut found: Vec<_> = fs::read_dir(path)
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .filter(|path| path.is_file())
+            .map(|path| {
+                let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+                (name, fs::read_to_string(&path).unwrap())
+            })
+            .collect();
+        found.sort();
+        found
+    }
+
+    #[test]
+    fn outputs_come_together_and_what_is_not_finished_is_swept() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("dist");
+        build(&path, "one").commit(&BTreeSet::new()).unwrap();
+        fs::write(path.join("mine"), "x").unwrap();
+        fs::write(path.join("a-vmlinuz"), "one").unwrap();
+        let before = found(&path);
+        assert_eq!(before.len(), 6);
+        drop(build(&path, "two"));
+        assert_eq!(found(&path), before, "a build that failed changes nothing");
+        fs::create_dir(path.join(UNFINISHED)).unwrap();
+        fs::write(path.join(UNFINISHED).join("left.iso"), "x").unwrap();
+        build(&path, "two").commit(&["a-vmlinuz".to_owned()].into()).unwrap();
+        assert!(!path.join(UNFINISHED).exists());
+        let after = found(&path);
+        assert_eq!(after.len(), 5, "{after:?}");
+        assert!(
+            after.iter().all(|(name, text)| text == if name == "mine" { "x" } else { "two" }),
+            "{after:?}"
+        );
+    }
+
+    #[test]
+    fn a_directory_with_a_list_of_digests_is_of_one_build_wherever_the_exchange_is_cut_off() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("dist");
+        let mut cut = 0;
+        // A directory in the place of a file stops the exchange there, as a kill would.
+        for obstacle in ["a.iso", MANIFEST, REPORT] {
+            let _ = fs::remove_dir_all(&path);
+            build(&path, "one").commit(&BTreeSet::new()).unwrap();
+            let outputs = build(&path, "two");
+            fs::remove_file(path.join(obstacle)).unwrap();
+            fs::create_dir_all(path.join(obstacle).join("full")).unwrap();
+            assert!(outputs.commit(&BTreeSet::new()).is_err());
+            cut += usize::from(!path.join(CHECKSUMS).exists());
+            fs::remove_dir_all(path.join(obstacle)).unwrap();
+            build(&path, "three").commit(&BTreeSet::new()).unwrap();
+            assert!(found(&path).iter().all(|(_, text)| text == "three"), "the next build mends it");
+        }
+        assert_eq!(cut, 3);
+    }
+
+    #[test]
+    fn a_second_build_waits_for_the_first() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("dist");
+        let first = build(&path, "one");
+        std::thread::scope(|scope| {
+            let second = scope.spawn(|| build(&path, "two").commit(&BTreeSet::new()).unwrap());
+            std::thread::sleep(std::time::Duration::from_millis(100));
+            assert!(!second.is_finished());
+            first.commit(&BTreeSet::new()).unwrap();
+        });
+        assert!(found(&path).iter().all(|(_, text)| text == "two"));
+    }
+}

@@ -1,0 +1,48 @@
+//! `iso-builder builder-image`.
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result};
+use base::program::{Context, Format, print};
+use base::size::ByteSize;
+use formats::oci::ImageReference;
+
+use super::build::{InputArguments, installer};
+use crate::build::{self, BuilderImageOptions};
+
+/// Make a container image of this builder, as an OCI image layout.
+///
+/// DEFINITION names the Debian packages (configs/builder/image.yaml); above them come this program and the installer. A
+/// container of the image builds as an ordinary user, if it is allowed to make user namespaces.
+#[derive(Debug, clap::Args)]
+pub(super) struct BuilderImageCommand {
+    #[command(flatten)]
+    inputs: InputArguments,
+    /// Directory for the layout. Its bill of materials is DIR.spdx.json.
+    #[arg(short, long, value_name = "DIR", default_value = "dist/builder-image")]
+    output: PathBuf,
+    /// The image's name, with a tag; by default localhost/ID:VERSION of the definition.
+    #[arg(long, value_name = "REFERENCE")]
+    name: Option<ImageReference>,
+    /// The installer that the builder in the image puts into OS images; by default the one beside this builder.
+    #[arg(long, value_name = "FILE", env = "NQRUST_INSTALLER")]
+    installer: Option<PathBuf>,
+}
+
+impl BuilderImageCommand {
+    pub(super) fn run(self, context: &Context) -> Result<()> {
+        let options = BuilderImageOptions {
+            inputs: self.inputs.into(),
+            output: self.output,
+            name: self.name,
+            builder: std::env::current_exe().context("finding this program's own place")?,
+            installer: installer(self.installer)?,
+        };
+        let image = build::builder_image(&options, &context.progress)?;
+        if context.format == Format::Json {
+            return print(&serde_json::to_string_pretty(&image)?);
+        }
+        let (size, layout) = (ByteSize::bytes(image.size), image.layout.display());
+        print(&format!("{}@{}  {size}  {layout}", image.name, image.digest.oci()))
+    }
+}
