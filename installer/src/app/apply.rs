@@ -10,10 +10,18 @@ use crate::node::nic_setup;
 use crate::node::paths::DOCUMENT;
 use base::command::SystemRunner;
 use base::failure::{Class, Failure};
+use base::files::named;
 use base::program::{Context, Format, print};
 
 /// Applies the document `config`, or that of the node at `root`, to the files below `root`, and prints what was done.
 pub(crate) fn apply_document(config: Option<PathBuf>, root: &Path, context: &Context) -> Result<()> {
+    if let Some(named) = &config {
+        named::refuse_standard(
+            named,
+            "the node document",
+            "the machine's identity and its cards are remembered beside it",
+        )?;
+    }
     let config = &config.unwrap_or_else(|| root.join(DOCUMENT.trim_start_matches('/')));
     if !root.join(ACCOUNTS).is_file() {
         let what = format!("{} is not the root of a system: it has no {ACCOUNTS}", root.display());

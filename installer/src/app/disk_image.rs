@@ -16,7 +16,7 @@ use crate::resolve::{SystemFetch, resolve};
 use base::command::SystemRunner;
 use base::digest::Digest;
 use base::failure::{Class, Classify, Failure};
-use base::files::{self, UnfinishedFile};
+use base::files::{self, UnfinishedDirectory, UnfinishedFile, named};
 use base::program::{Context, Format, print};
 use base::progress::Progress;
 use base::size::ByteSize;
@@ -41,6 +41,11 @@ pub(crate) struct DiskImage {
 impl DiskImage {
     pub(crate) fn run(self, context: &Context) -> Result<()> {
         let progress = &context.progress;
+        named::refuse_standard(
+            &self.output,
+            "the disk",
+            "it has holes and is not written from its start to its end",
+        )?;
         let media = self.media(progress)?;
         media.tell_warnings(progress);
         let (plan, texts) = self.plan(&media, progress)?;
@@ -133,7 +138,7 @@ impl DiskImage {
         let what = || format!("making {}", self.output.display());
         let unusable = |error| files::unusable(&self.output, error);
         let file = UnfinishedFile::begin(&self.output).map_err(unusable)?;
-        let scratch = tempfile::tempdir_in(files::parent(&self.output)).map_err(unusable)?;
+        let scratch = UnfinishedDirectory::begin(files::parent(&self.output)).map_err(unusable)?;
         let disk = DiskFile::new(file.file().try_clone()?, &plan.disk)?;
         let host = ImageHost::new(scratch, media.release.epoch);
         let effects = RunEffects {

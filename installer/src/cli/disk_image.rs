@@ -20,7 +20,8 @@ pub(super) struct DiskImageArgs {
     /// The install configuration of the node; disks of machines are not named in it. It is complete, as for an unattended install.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// The medium to install from: an ISO, a drive that holds one, a directory, or the URL of an ISO or of a directory.
+    /// The medium to install from: an ISO, a drive that holds one, a directory with the content of one or with what a
+    /// build wrote, or the URL of an ISO or of a directory.
     #[arg(long, value_name = "PATH or URL")]
     medium: Option<String>,
     /// The file.

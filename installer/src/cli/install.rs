@@ -14,7 +14,8 @@ pub(super) struct InstallArgs {
     /// Kernel parameters have precedence.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// The medium to install from: an ISO, a drive that holds one, a directory, or the URL of an ISO or of a directory.
+    /// The medium to install from: an ISO, a drive that holds one, a directory with the content of one or with what a
+    /// build wrote, or the URL of an ISO or of a directory.
     #[arg(long, value_name = "PATH or URL")]
     medium: Option<String>,
     /// Restart or power off at the end, as the configuration says.

@@ -17,7 +17,8 @@ pub(super) struct PlanArgs {
     /// Disks and network cards, as `installer inventory` prints them; by default those of this machine.
     #[arg(long, value_name = "FILE")]
     inventory: Option<PathBuf>,
-    /// The medium to install from: an ISO, a drive that holds one, a directory, or the URL of an ISO or of a directory.
+    /// The medium to install from: an ISO, a drive that holds one, a directory with the content of one or with what a
+    /// build wrote, or the URL of an ISO or of a directory.
     #[arg(long, value_name = "PATH or URL")]
     medium: Option<String>,
     /// Kernel parameters, in place of those that this machine was started with; @FILE reads them from a file.

@@ -11,6 +11,7 @@ use base::program::{Context, Format};
 use base::progress::Progress;
 use medium::customization::FILE;
 use medium::output::{BuildOutput, CHECKSUMS, REPORT, UNFINISHED, iso_name, netboot_names};
+use medium::sources::{RetryPolicy, read_release, source};
 use model::release::{MANIFEST, MediumKind, Purpose};
 use serde_json::json;
 use testing::medium::SampleMedium;
@@ -81,6 +82,16 @@ impl Output {
         bytes[middle] ^= 1;
         fs::write(path, bytes).unwrap();
     }
+}
+
+#[test]
+fn what_a_build_wrote_is_a_medium_by_its_iso() {
+    let output = Output::new();
+    let open = || source(output.path().to_str(), &[], RetryPolicy::default()).unwrap();
+    let full = BuildOutput::open(output.path()).unwrap().unwrap().iso().unwrap();
+    assert_eq!(full, output.iso);
+    assert!(open().describe().contains(full.to_str().unwrap()), "{}", open().describe());
+    read_release(open().as_ref(), None).unwrap();
 }
 
 #[test]

@@ -31,7 +31,7 @@ use crate::failure::{Class, Failure};
 pub use directory::{Attributes, Directory, EntryKind, Status};
 pub use owner::Owner;
 pub use root::{Home, Root};
-pub use unfinished::UnfinishedFile;
+pub use unfinished::{UnfinishedDirectory, UnfinishedFile};
 
 /// Reads a whole file of at most `limit` bytes.
 pub fn read_at_most(path: &Path, limit: u64) -> Result<Vec<u8>> {

@@ -7,7 +7,7 @@ use std::io::{self, IsTerminal, Read, StdoutLock};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 
 use crate::failure::{Class, Failure};
 
@@ -26,6 +26,16 @@ pub fn is_standard(path: &Path) -> bool {
 #[must_use]
 pub fn told(path: &Path) -> String {
     if is_standard(path) { "standard input".to_owned() } else { path.display().to_string() }
+}
+
+/// Refuses `-` for `what`, which has to be a file.
+pub fn refuse_standard(path: &Path, what: &str, why: &str) -> Result<(), Failure> {
+    if !is_standard(path) {
+        return Ok(());
+    }
+    let failure =
+        Failure::new(Class::Invalid, format!("{what} is a file, not `-`")).because(anyhow!("{why}"));
+    Err(failure.hint("Name a file; `./-` is one that is called so."))
 }
 
 /// Reads a whole file of at most `limit` bytes.
@@ -99,6 +109,16 @@ mod tests {
     #[test]
     fn a_dash_is_standard_input_and_a_path_to_a_file_of_that_name_is_not() {
         assert_eq!((told(Path::new("-")), told(Path::new("./-"))), ("standard input".into(), "./-".into()));
+    }
+
+    #[test]
+    fn a_dash_is_refused_where_only_a_file_will_do() {
+        assert!(refuse_standard(Path::new("./-"), "the disk", "").is_ok());
+        let error = refuse_standard(Path::new("-"), "the disk", "it is written in no order").unwrap_err();
+        assert_eq!(
+            (error.class(), error.to_string().as_str()),
+            (Class::Invalid, "the disk is a file, not `-`")
+        );
     }
 
     #[test]

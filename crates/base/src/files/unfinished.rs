@@ -1,12 +1,13 @@
-//! A file that is written beside the place where it will be, under a hidden name, and gets its own name when it is whole.
+//! A file that is written beside the place where it will be, under a hidden name, and gets its own name when it is whole; and a
+//! directory beside it for what is needed on the way.
 //!
-//! A process that is killed leaves such a file behind. Its maker holds a lock on it, so that the next one knows it by that: a
-//! file whose lock is free has no maker any more, however young it is, and is removed.
+//! A process that is killed leaves them behind. Their maker holds a lock on each, so that the next one knows it by that: what has
+//! a free lock has no maker any more, however young it is, and is removed.
 
 use std::ffi::OsStr;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use nix::libc;
@@ -34,16 +35,13 @@ impl UnfinishedFile {
         let directory = parent(output);
         sweep(directory);
         loop {
-            let path = directory.join(format!("{PREFIX}{}{SUFFIX}", Uuid::new_v4().simple()));
+            let path = hidden(directory);
             let file =
                 match OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path) {
                     Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
                     opened => opened?,
                 };
-            // A file system without locks keeps what is left behind.
-            let _ = file.try_lock();
-            // Somebody who swept the directory can have been faster than the lock.
-            if file.metadata()?.nlink() == 0 {
+            if is_swept(&file) || file.metadata()?.nlink() == 0 {
                 continue;
             }
             let forgotten = path.clone();
@@ -76,7 +74,62 @@ impl Drop for UnfinishedFile {
     }
 }
 
-/// Removes unfinished files whose makers are gone.
+/// A directory for work on a file. Dropped, or when a signal ends this process, it is removed with what is in it.
+#[derive(Debug)]
+pub struct UnfinishedDirectory {
+    path: PathBuf,
+    /// Its lock is held as long as it is open.
+    _opened: File,
+    _cleanup: Cleanup,
+}
+
+impl UnfinishedDirectory {
+    /// Makes an empty directory in `directory`; only its owner can look into it. What others have left unfinished there is removed.
+    pub fn begin(directory: &Path) -> io::Result<Self> {
+        sweep(directory);
+        loop {
+            let path = hidden(directory);
+            match DirBuilder::new().mode(0o700).create(&path) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
+                made => made?,
+            }
+            let opened = match File::open(&path) {
+                // Somebody who swept the directory was faster.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                opened => opened?,
+            };
+            if is_swept(&opened) || !path.exists() {
+                continue;
+            }
+            let forgotten = path.clone();
+            let _cleanup = cancellation::on_end(move || drop(fs::remove_dir_all(forgotten)));
+            return Ok(Self { path, _opened: opened, _cleanup });
+        }
+    }
+
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for UnfinishedDirectory {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.path);
+    }
+}
+
+/// Locks what was just made. Somebody who sweeps the directory can be faster, and removes it then. A file system without locks keeps
+/// what is left behind.
+fn is_swept(made: &File) -> bool {
+    matches!(made.try_lock(), Err(TryLockError::WouldBlock))
+}
+
+fn hidden(directory: &Path) -> PathBuf {
+    directory.join(format!("{PREFIX}{}{SUFFIX}", Uuid::new_v4().simple()))
+}
+
+/// Removes unfinished files and directories whose makers are gone.
 fn sweep(directory: &Path) {
     let Ok(entries) = fs::read_dir(directory) else { return };
     for entry in entries.flatten().filter(|entry| is_unfinished(&entry.file_name())) {
@@ -84,12 +137,16 @@ fn sweep(directory: &Path) {
             .read(true)
             .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY)
             .open(entry.path());
-        if let Ok(file) = opened
-            && file.metadata().is_ok_and(|metadata| metadata.is_file())
-            && file.try_lock().is_ok()
-        {
-            let _ = fs::remove_file(entry.path());
+        let Ok(opened) = opened else { continue };
+        let Ok(metadata) = opened.metadata() else { continue };
+        if opened.try_lock().is_err() {
+            continue;
         }
+        let _ = match metadata.is_dir() {
+            true => fs::remove_dir_all(entry.path()),
+            false if metadata.is_file() => fs::remove_file(entry.path()),
+            false => Ok(()),
+        };
     }
 }
 
@@ -134,11 +191,17 @@ mod tests {
         for name in [&left, ".nqrust.mine.unfinished", ".tmpAbCd12"] {
             fs::write(directory.path().join(name), "x").unwrap();
         }
+        let left_directory = directory.path().join(format!("{PREFIX}{}{SUFFIX}", "1".repeat(32)));
+        fs::create_dir_all(left_directory.join("within")).unwrap();
         let first = UnfinishedFile::begin(&directory.path().join("a")).unwrap();
         let found = names(directory.path());
-        assert!(!found.contains(&left) && found.len() == 3, "{found:?}");
+        assert!(!found.contains(&left) && !left_directory.exists() && found.len() == 3, "{found:?}");
+        let scratch = UnfinishedDirectory::begin(directory.path()).unwrap();
+        fs::write(scratch.path().join("x"), "x").unwrap();
         let second = UnfinishedFile::begin(&directory.path().join("b")).unwrap();
         second.place().unwrap();
+        assert!(scratch.path().join("x").exists(), "somebody works there");
+        drop(scratch);
         first.place().unwrap();
         assert_eq!(names(directory.path()), [".nqrust.mine.unfinished", ".tmpAbCd12", "a", "b"]);
     }

@@ -30,6 +30,9 @@ const MAX_CHECKSUMS: u64 = 1 << 20;
 const NETBOOT: [(Purpose, &str); 3] =
     [(Purpose::Kernel, "vmlinuz"), (Purpose::Initrd, "initrd"), (Purpose::Rootfs, "rootfs.squashfs")];
 
+/// What is behind the common part of the name of the ISO for net installs.
+const NET_INSTALL: &str = "-net-install";
+
 /// The common part of the names of the outputs of a release.
 fn stem(release: &Release) -> String {
     format!("{}-{}-{}", release.id, release.version, release.architecture)
@@ -40,7 +43,7 @@ fn stem(release: &Release) -> String {
 pub fn iso_name(release: &Release, kind: MediumKind) -> String {
     let suffix = match kind {
         MediumKind::Full => "",
-        MediumKind::NetInstall => "-net-install",
+        MediumKind::NetInstall => NET_INSTALL,
     };
     format!("{}{suffix}.iso", stem(release))
 }
@@ -94,6 +97,14 @@ impl BuildOutput {
     #[must_use]
     pub fn file(&self, name: &str) -> PathBuf {
         self.path.join(name)
+    }
+
+    /// The medium of the build: its full ISO, or that for net installs where it made no other.
+    #[must_use]
+    pub fn iso(&self) -> Option<PathBuf> {
+        let isos = self.sums.keys().filter(|name| name.ends_with(".iso"));
+        let iso = isos.min_by_key(|name| name.ends_with(&format!("{NET_INSTALL}.iso")))?;
+        Some(self.file(iso))
     }
 
     /// The outputs with their digests, by name.

@@ -24,6 +24,7 @@ use anyhow::Result;
 use model::config::formats::storage::is_iso_file;
 
 use crate::opened::OpenedMedium;
+use crate::output::BuildOutput;
 
 pub use crate::served::is_url;
 pub use again::fetch_again;
@@ -43,19 +44,27 @@ pub use verify::{Verified, damaged};
 /// Where the live system mounts the medium that it was booted from.
 pub const BOOT_MEDIUM: &str = "/run/initramfs/live";
 
-/// The source that `--medium` or `install.medium` names: the URL of an ISO or of a directory, an ISO, a drive that holds one, or a
-/// directory; by default the medium of the live system. Servers may be ones that the authorities of these certificates (PEM)
+/// The source that `--medium` or `install.medium` names: the URL of an ISO or of a directory, an ISO, a drive that holds one, a
+/// directory with the content of one, or what a build wrote; by default the medium of the live system. Servers may be ones that the authorities of these certificates (PEM)
 /// vouch for.
 pub fn source(
     medium: Option<&str>,
     authorities: &[String],
     retry: RetryPolicy,
 ) -> Result<Box<dyn PayloadSource>> {
+    let iso = |path: &Path| -> Result<Box<dyn PayloadSource>> {
+        Ok(Box::new(IsoFile::new(OpenedMedium::open(path)?)))
+    };
     match medium {
         Some(url) if is_url(url) => served(url, authorities, retry),
-        // It may be the mount of an ISO, or have only what another medium lacks.
-        Some(path) if Path::new(path).is_dir() => Ok(Box::new(LocalMedium::new(path))),
-        Some(path) => Ok(Box::new(IsoFile::new(OpenedMedium::open(Path::new(path))?))),
+        Some(path) if Path::new(path).is_dir() => {
+            match BuildOutput::open(Path::new(path))?.and_then(|output| output.iso()) {
+                Some(built) => iso(&built),
+                // It may be the mount of an ISO, or have only what another medium lacks.
+                None => Ok(Box::new(LocalMedium::new(path))),
+            }
+        }
+        Some(path) => iso(Path::new(path)),
         None => Ok(Box::new(LocalMedium::new(BOOT_MEDIUM))),
     }
 }

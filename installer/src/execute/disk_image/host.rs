@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use anyhow::{Context, Result, bail};
-use tempfile::TempDir;
 use uuid::Uuid;
 
 use super::ext4;
@@ -15,6 +14,7 @@ use crate::execute::disk::host::{Host, MountAccess, MountedFilesystem};
 use crate::execute::disk::mirror::MadeArray;
 use crate::plan::{Filesystem, Partition, PartitionName, Target};
 use base::command::Runner;
+use base::files::UnfinishedDirectory;
 use base::parallel::locked;
 
 /// A file system that is made when everything is in its directory.
@@ -28,7 +28,7 @@ struct Awaited {
 /// The host of an install into a file.
 #[derive(Debug)]
 pub struct ImageHost {
-    scratch: TempDir,
+    scratch: UnfinishedDirectory,
     /// The time of everything in the file systems, in seconds since 1970.
     epoch: u64,
     partitions: Mutex<BTreeMap<PartitionName, Partition>>,
@@ -38,7 +38,7 @@ pub struct ImageHost {
 impl ImageHost {
     /// A host that keeps the content of the file systems below `scratch` until they are made.
     #[must_use]
-    pub fn new(scratch: TempDir, epoch: u64) -> Self {
+    pub fn new(scratch: UnfinishedDirectory, epoch: u64) -> Self {
         Self { scratch, epoch, partitions: Mutex::default(), awaited: Mutex::default() }
     }
 }
