@@ -168,10 +168,15 @@ lint: host ## Check the format and the lints.
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 
+# Fails where there is not the room, in GiB, that tests take: a full disk looks like a fault of whatever writes next.
+ROOM = mkdir -p $(TARGET); free=$$(df --output=avail -B 1G $(TARGET) | tail -n 1); [ $$free -ge $(1) ] || { \
+	  printf 'error: the tests take %d GiB, and the disk of %s has %d GiB left\n  next: Free space, or name a directory of a larger disk with CARGO_TARGET_DIR.\n' \
+	    $(1) $(TARGET) $$free >&2; exit 1; }
+
 # The virtual machine waits for its firmware and its disk often enough to share the processors with the other tests.
 .PHONY: test
 test: ## The short loop: format, lints, all tests without a machine, then one install and its boots on UEFI.
-	@start=$$SECONDS; mkdir -p $(TARGET); \
+	@start=$$SECONDS; $(call ROOM,15); \
 	$(MAKE) --no-print-directory setup lint binaries; \
 	$(TEST) --no-run; \
 	setsid $(E2E) install_uefi:: >$(TARGET)/machine.log 2>&1 & machine=$$!; \
@@ -182,8 +187,9 @@ test: ## The short loop: format, lints, all tests without a machine, then one in
 	$(COUNT)
 
 .PHONY: e2e
-e2e: setup binaries kubernetes ## The other tests in virtual machines and the cluster on namespaces; prints the slowest.
-	@start=$$SECONDS; rm -f $(TARGET)/e2e/seconds; \
+e2e: ## The other tests in virtual machines and the cluster on namespaces; prints the slowest.
+	@start=$$SECONDS; $(call ROOM,30); \
+	$(MAKE) --no-print-directory setup binaries kubernetes; rm -f $(TARGET)/e2e/seconds; \
 	$(E2E) --skip install_uefi:: 2>&1 | tee $(TARGET)/test.log; \
 	echo 'the slowest, in seconds:'; sort -rn $(TARGET)/e2e/seconds | head -n 10; \
 	$(COUNT)
