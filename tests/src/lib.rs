@@ -11,6 +11,7 @@ pub mod containers;
 pub mod deadline;
 pub mod disk;
 pub mod distribution;
+pub mod emulator;
 pub mod faults;
 pub mod fragile;
 pub mod http;
