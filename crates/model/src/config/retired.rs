@@ -1,6 +1,6 @@
 //! Keys that other versions, or the product that this one succeeds, know and that do nothing here. Where the value asks for
-//! what is so anyway, a document that has one can be used all the same; otherwise it is refused, with what to write
-//! instead.
+//! what is so anyway, or for what a key of today does, a document that has one can be used all the same; otherwise it is
+//! refused, with what to write instead.
 
 use super::spelling::{is_same_word, truth};
 use super::tree::{NodeKind, TreeNode};
@@ -44,14 +44,15 @@ const RETIRED: &[Retired] = &[
     key(
         "install",
         "force_mbr",
-        Harmless::Only(false),
+        Harmless::Any,
         "disks always get a GUID partition table, from which BIOS boots too; leave the key out",
     ),
     key(
         "install",
         "no_format",
         Harmless::Only(false),
-        "an install always makes its file systems; `install.keep: [data]` keeps the data of virtual machines",
+        "an install always makes its file systems, and with `wipe: none` it refuses a disk that is not empty; \
+         `install.keep: [data]` keeps the data of virtual machines",
     ),
     key(
         "install",
@@ -132,10 +133,12 @@ fn is_place(path: &str, place: &str) -> bool {
 }
 
 impl Retired {
-    /// The key and the value that come nearest to what the value asks for, where to leave it out could cost data.
-    pub(super) fn nearest(&self) -> Option<(&'static str, &'static str)> {
-        // Without a file system to make on it, a disk had to have one: it was to be kept.
-        (self.name == "no_format").then_some(("wipe", "none"))
+    /// The key of the same group, and its value, that do what this value asks for.
+    pub(super) fn today(&self, value: &TreeNode) -> Option<(&'static str, &'static str)> {
+        let NodeKind::Scalar { text, .. } = &value.kind else { return None };
+        // Without a file system to make on it, a disk had to have one: what is on it is not to be lost. The product that
+        // this one succeeds formats the disk all the same.
+        (self.name == "no_format" && truth(text) == Some(true)).then_some(("wipe", "none"))
     }
 
     /// Whether the value asks for what is so anyway.

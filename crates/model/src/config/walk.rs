@@ -143,6 +143,10 @@ impl Walk {
                 continue;
             }
             let Some((name, shape)) = self.named(shapes, key, node) else {
+                if let Some((name, value)) = self.today(key, node, entries, path) {
+                    object.insert(name.to_owned(), value.into());
+                    continue;
+                }
                 let given: Vec<_> = seen.keys().copied().collect();
                 self.unknown(key, node, shapes, &given, path);
                 continue;
@@ -175,6 +179,25 @@ impl Walk {
         self.problems.push(problem.suggest(replacement));
         self.unusable.note_group(join(path, "management_interface"));
         Some(older)
+    }
+
+    /// What a retired key stands for: a key of its group that the document does not have, and its value. That is noted.
+    fn today(
+        &mut self,
+        key: &Key,
+        node: &TreeNode,
+        entries: &[(Key, TreeNode)],
+        path: &str,
+    ) -> Option<(&'static str, &'static str)> {
+        let retired = retired::find(self.within(path)?, &key.text)?;
+        let (name, value) = retired.today(node)?;
+        if entries.iter().any(|(other, _)| spelling::is_same_word(&other.text, name)) {
+            return None;
+        }
+        let message = format!("`{}` is taken as `{name}: {value}`: {}", key.text, retired.reason);
+        self.problems.push(Problem::warning(key.span, join(path, &key.text), "retired-key", message));
+        self.places.insert(join(path, name), node.span);
+        Some((name, value))
     }
 
     /// The path inside an install configuration that is at `path` of the document; none where it has no such parts.
@@ -390,8 +413,7 @@ impl Walk {
                 }
                 false => {
                     let message = format!("`{}` is not a key any more: {}", key.text, retired.reason);
-                    let nearest = retired.nearest().map(|(key, value)| format!("{key}: {value}"));
-                    Problem::new(key.span, join(path, &key.text), "retired-key", message).suggest(nearest)
+                    Problem::new(key.span, join(path, &key.text), "retired-key", message)
                 }
             };
             self.hide_below(node, false);

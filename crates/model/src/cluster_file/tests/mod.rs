@@ -105,7 +105,7 @@ pools:
         (3, "invalid-group-name", "cluster.name", ""),
         (5, "unknown-key", "cluster.hostname", "hostname"),
         (6, "misplaced-key", "cluster.install.mode", "create: true"),
-        (6, "retired-key", "cluster.install.no_format", "wipe: none"),
+        (6, "retired-key", "cluster.install.no_format", ""),
         (9, "unknown-key", "templates.large.token", "cluster.token"),
         (10, "misplaced-key", "templates.large.install.vip", "cluster.install.vip"),
         (10, "unknown-key", "templates.large.install.devise", "device"),

@@ -6,10 +6,11 @@ use super::change::{Change, ChangeKind};
 use super::draft::{self, Draft, Entry, is_sexagesimal};
 use crate::config::diagnostic::{Problem, Severity};
 use crate::config::older::Older;
-use crate::config::retired::{self, Retired};
+use crate::config::retired;
 use crate::config::secret::is_secretive;
 use crate::config::shape::{camel, join};
 use crate::config::sources::{Document, combine};
+use crate::config::spelling::is_same_word;
 use crate::config::tree::{Key, NodeKind, Tree, TreeNode};
 
 /// Codes of warnings that say of a value that it does nothing.
@@ -83,6 +84,7 @@ impl Round<'_> {
 
     fn group(&mut self, entries: &[(Key, TreeNode)], path: &str) -> Vec<Entry> {
         let older = (path == "install").then(|| Older::of(entries)).flatten();
+        let says_method = entries.iter().any(|(key, _)| is_same_word(&key.text, "method"));
         let mut written = Vec::new();
         for (key, node) in entries {
             match &older {
@@ -94,7 +96,7 @@ impl Round<'_> {
                     let message = format!("{message}; its networks are described by today's keys");
                     self.note(ChangeKind::Changed, key.span.line, &join(path, &key.text), message);
                 }
-                _ => written.push(self.entry(key, node, path)),
+                _ => written.push(self.entry(key, node, path, says_method)),
             }
         }
         written
@@ -117,11 +119,12 @@ impl Round<'_> {
         entries
     }
 
-    fn entry(&mut self, key: &Key, node: &TreeNode, path: &str) -> Entry {
+    /// `says_method` is whether the group of the key says how a network gets its addresses.
+    fn entry(&mut self, key: &Key, node: &TreeNode, path: &str, says_method: bool) -> Entry {
         let name = self.names.get(&key.span.start).unwrap_or(&key.text).clone();
         let below = join(path, &name);
         let line = key.span.line;
-        match self.verdict(key, node, path, &below) {
+        match self.verdict(key, node, path, &below, says_method) {
             Verdict::Drop(reason) => {
                 let reason = naming(&key.text, &reason);
                 self.note(ChangeKind::Dropped, line, &below, reason.clone());
@@ -174,18 +177,21 @@ impl Round<'_> {
         }
     }
 
-    fn verdict(&self, key: &Key, node: &TreeNode, path: &str, below: &str) -> Verdict {
+    fn verdict(&self, key: &Key, node: &TreeNode, path: &str, below: &str, says_method: bool) -> Verdict {
         let as_written = join(path, &key.text);
         let paths = if as_written == below { vec![below] } else { vec![&as_written, below] };
         let found = paths.iter().filter_map(|path| self.found.get(path)).flatten();
         let mut port = None;
         for problem in found {
-            let nearest = retired::find(path, &key.text).and_then(Retired::nearest);
             match (problem.code, problem.severity, &problem.suggestion) {
-                ("retired-key", Severity::Error, Some(_)) if nearest.is_some() => {
-                    return nearest.map_or(Verdict::Keep, |nearest| {
-                        Verdict::Rename(nearest, problem.message.to_string())
-                    });
+                ("retired-key", Severity::Warning, _) => {
+                    let today = retired::find(path, &key.text).and_then(|retired| retired.today(node));
+                    return today
+                        .map_or(Verdict::Keep, |today| Verdict::Rename(today, problem.message.to_string()));
+                }
+                // Without the method, a fixed address may be what is meant.
+                ("needs-static", Severity::Error, _) if says_method => {
+                    return Verdict::Drop(problem.message.to_string());
                 }
                 ("wrong-mode", Severity::Error, _) if below == SERVER => {
                     return Verdict::Lose(problem.message.to_string());
