@@ -104,6 +104,10 @@ fn containerd_takes_its_configuration_and_nodes_their_directories() {
     ] {
         assert!(told.contains(line), "{line}: {told}");
     }
+    let listens = "unix:///run/containerd/containerd.sock";
+    let crictl = fs::read_to_string(tree.join("etc/crictl.yaml")).unwrap();
+    assert_eq!(crictl, format!("runtime-endpoint: {listens}\n"));
+    assert!(told.contains(&format!("address = \"{}\"", listens.trim_start_matches("unix://"))), "{told}");
     // What a pod network has put there stays, and every boot links what is missing.
     let plugins = tree.join("opt/cni/bin");
     fs::create_dir_all(&plugins).unwrap();

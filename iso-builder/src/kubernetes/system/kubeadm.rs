@@ -56,6 +56,7 @@ pub(super) fn files(version: &Version, images: &UpstreamImages) -> Vec<SystemFil
         text("usr/lib/sysctl.d/51-kubeadm.conf", SYSCTL.to_owned()),
         text("usr/lib/tmpfiles.d/kubeadm.conf", directories()),
         text("etc/profile.d/nqrust-kubernetes.sh", PROFILE.to_owned()),
+        text("etc/crictl.yaml", CRICTL.to_owned()),
         unit("etc-kubernetes.mount", MOUNT),
         unit("kubelet.service", KUBELET),
         unit("nqrust-kubeadm.service", KUBEADM),
@@ -119,6 +120,9 @@ if [ \"$(id -u)\" = 0 ]; then
   export CONTAINERD_NAMESPACE=\"${CONTAINERD_NAMESPACE:-k8s.io}\"
 fi
 ";
+
+/// `crictl` is in no package of Debian; one that an overlay brings finds the pods' containerd (cri-tools, "crictl", configuration).
+const CRICTL: &str = "runtime-endpoint: unix:///run/containerd/containerd.sock\n";
 
 /// /etc is new at each boot. The directory below is made by systemd-tmpfiles, which runs when all file systems of the machine
 /// are there.
