@@ -55,16 +55,28 @@ impl<'a> AnsweredMachine<'a> {
 
     /// All screens of an install.
     pub(crate) fn screens(self, identity: &Identity) -> ScreenKeys {
+        // The only possible disk is selected; the second size is for small disks.
+        let disks = ("Install: disks", format!("\t{DOWN} {CTRL_N}"));
+        let mut screens = self.asked(identity, "is erased");
+        screens.insert(1, disks);
+        screens
+    }
+
+    /// All screens of the first start of a disk image, whose disk is as the image has it.
+    pub(crate) fn screens_of_first_start(self, identity: &Identity) -> ScreenKeys {
+        self.asked(identity, "The node document is written to")
+    }
+
+    /// The screens without that of the disks; these words are in the plan.
+    fn asked(self, identity: &Identity, planned: &'static str) -> ScreenKeys {
         let Identity { password, public_key, .. } = identity;
         [
             ("what this machine becomes", self.becomes),
-            // The only possible disk is selected; the second size is for small disks.
-            ("Install: disks", format!("\t{DOWN} {CTRL_N}")),
             ("management network", self.network),
             ("names and servers", format!("{}{CTRL_N}", self.name)),
             self.cluster,
             ("who may log in", format!("{password}\t{password}\t{public_key}{CTRL_N}")),
-            ("is erased", "\r".to_owned()),
+            (planned, "\r".to_owned()),
             ("Type yes", "yes\r".to_owned()),
         ]
         .into()
