@@ -116,14 +116,19 @@ pub fn undisputed(
     findings
 }
 
+/// What stands for a text of which nothing more is known.
+const ANY_TEXT: &str = "text";
+
 /// What a value of this shape can be: all of it where that is little, and otherwise its extremes.
 fn candidates(shape: &Shape) -> Vec<Value> {
     match shape {
         Shape::Choice { words, .. } => words.iter().map(|word| Value::from(word.as_str())).collect(),
         Shape::Truth => vec![Value::from(false), Value::from(true)],
         Shape::Number { least, most } => vec![Value::from(*least), Value::from(*most)],
-        Shape::Text { format: Some(format), .. } => {
-            formats::extremes(format.name).iter().map(|text| Value::from(*text)).collect()
+        Shape::Text { format, .. } => {
+            let extremes = format.map(|format| formats::extremes(format.name)).unwrap_or_default();
+            let is_any = extremes.is_empty() && format.is_none_or(|format| (format.check)(ANY_TEXT).is_ok());
+            extremes.iter().copied().chain(is_any.then_some(ANY_TEXT)).map(Value::from).collect()
         }
         _ => Vec::new(),
     }

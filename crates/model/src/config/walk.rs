@@ -431,6 +431,10 @@ impl Walk {
         self.hide_below(node, is_secretive(&key.text) || meant.is_some_and(|(_, shape)| shape.is_secret()));
         let suggestion = match meant {
             Some((name, shape)) if self.would_take(node, shape) && !others.contains(&name.as_str()) => {
+                // The key that was meant is not missing as well.
+                let below = join(path, name);
+                self.unusable.note(&below, shape);
+                self.places.entry(below).or_insert(node.span);
                 Some(name.clone())
             }
             _ if listed => self.elsewhere(key, node),
