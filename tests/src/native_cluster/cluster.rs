@@ -1,5 +1,6 @@
 //! A cluster of nodes that are namespaces: their documents, and how the nodes come up, join, and lose their power.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
@@ -235,6 +236,31 @@ impl TestCluster {
         })
     }
 
+    /// When the kubelet of each node has last told its state, by the names of the nodes.
+    pub fn heartbeats(&self) -> Result<BTreeMap<String, String>> {
+        let nodes = self.kubectl().get(&["nodes"])?;
+        let nodes = nodes["items"].as_array().context("a list of nodes")?;
+        let of =
+            |node: &Value| Some((node["metadata"]["name"].as_str()?.to_owned(), heartbeat(node)?.to_owned()));
+        Ok(nodes.iter().filter_map(of).collect())
+    }
+
+    /// Waits until the API calls the nodes of `heartbeats` Ready by what their kubelets have told after those. A node that has lost
+    /// its power is Ready in the API until its kubelet tells otherwise, or somebody misses it.
+    pub fn await_ready_after(&self, heartbeats: &BTreeMap<String, String>) -> Result<()> {
+        let kubectl = self.kubectl();
+        Deadline::after(READY).poll("all nodes having told that they are Ready", || {
+            let nodes = kubectl.list(&["nodes"]);
+            let told = |(name, before): (&String, &String)| {
+                let node = nodes.iter().find(|node| node["metadata"]["name"] == name.as_str());
+                node.is_some_and(|node| {
+                    is_ready(node) && heartbeat(node).is_some_and(|now| now > before.as_str())
+                })
+            };
+            Ok(heartbeats.iter().all(told).then_some(()))
+        })
+    }
+
     /// The node that answers for the virtual address; exactly one does.
     pub fn holder(&self) -> Result<String> {
         let has = |node: &&NativeNode| {
@@ -315,4 +341,10 @@ pub fn is_ready(node: &Value) -> bool {
     any(&node["status"]["conditions"], &|condition| {
         condition["type"] == "Ready" && condition["status"] == "True"
     }) && !any(&node["spec"]["taints"], &is_new)
+}
+
+/// When a node's kubelet has last told its state, in RFC 3339.
+fn heartbeat(node: &Value) -> Option<&str> {
+    let conditions = node["status"]["conditions"].as_array()?;
+    conditions.iter().find(|condition| condition["type"] == "Ready")?["lastHeartbeatTime"].as_str()
 }

@@ -100,9 +100,7 @@ pub fn unusable(path: &Path, error: io::Error) -> Failure {
         | Kind::NotADirectory
         | Kind::AlreadyExists
         | Kind::IsADirectory
-        | Kind::InvalidFilename => {
-            (Class::Invalid, Some("Name another path; the directory in which it is has to be one."))
-        }
+        | Kind::InvalidFilename => (Class::Invalid, Some("Name another path, in a directory that exists.")),
         Kind::PermissionDenied | Kind::ReadOnlyFilesystem => {
             (Class::DiskIo, Some("Name a path at which you may write."))
         }

@@ -86,6 +86,7 @@ fn move_away(cluster: &mut TestCluster, name: &str) -> Result<()> {
 /// Cuts the power of all nodes, and starts them with what they have.
 pub(super) fn restart_all(cluster: &mut TestCluster, figures: &mut Figures<'_>) -> Result<()> {
     let names: Vec<String> = cluster.nodes().iter().map(|node| node.name.clone()).collect();
+    let heartbeats = cluster.heartbeats()?;
     for name in &names {
         cluster.cut_off(name)?;
     }
@@ -101,7 +102,7 @@ pub(super) fn restart_all(cluster: &mut TestCluster, figures: &mut Figures<'_>) 
     for name in &names {
         cluster.await_joined(name)?;
     }
-    cluster.await_ready(&names.iter().map(String::as_str).collect::<Vec<_>>())?;
+    cluster.await_ready_after(&heartbeats)?;
     super::members::check(cluster)?;
     super::traffic::check(cluster)?;
     figures.done("members and pods after the power cut")
