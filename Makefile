@@ -16,9 +16,10 @@ TEST_PACKAGES := xorriso gdisk grub-common docker-registry apache2-utils openssl
 DEFINITION ?= configs/images/default.yaml
 OUTPUT ?= dist
 CARGO ?= cargo
-# Emulation works everywhere; ACCEL=kvm is quicker where it works. With less room for translated code than these MiB, the programs
-# of Kubernetes push each other's translations out.
-ACCEL ?= tcg,thread=multi,tb-size=512
+# Emulation works everywhere; ACCEL=kvm is quicker where it works. With a thread for each processor QEMU 7.2 can miss that a kernel
+# changes its own code, which then panics; with less room for translated code than these MiB, the programs of Kubernetes push each
+# other's translations out.
+ACCEL ?= tcg,thread=single,tb-size=512
 OVMF ?= /usr/share/OVMF
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/nqrust

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 
-use crate::{emulator, paths};
+use crate::paths;
 
 /// The directory of one test.
 #[derive(Debug)]
@@ -90,28 +90,21 @@ fn turn(alone: bool) -> Result<File> {
 
 /// Runs the test `name`. An error panics with its whole chain and the place of the logs, so that the test
 /// runner shows both.
-pub fn scenario(name: &str, test: impl Fn(&Artifacts) -> Result<()>) {
+pub fn scenario(name: &str, test: impl FnOnce(&Artifacts) -> Result<()>) {
     run(name, false, test);
 }
 
 /// The same for a test that keeps the processors busy by itself: no other test runs beside it, since their machines
 /// would slow each other down.
-pub fn scenario_alone(name: &str, test: impl Fn(&Artifacts) -> Result<()>) {
+pub fn scenario_alone(name: &str, test: impl FnOnce(&Artifacts) -> Result<()>) {
     run(name, true, test);
 }
 
-#[allow(clippy::panic, clippy::print_stderr)]
-fn run(name: &str, alone: bool, test: impl Fn(&Artifacts) -> Result<()>) {
+#[allow(clippy::panic)]
+fn run(name: &str, alone: bool, test: impl FnOnce(&Artifacts) -> Result<()>) {
     let outcome = turn(alone).and_then(|_turn| {
         let begun = Instant::now();
-        let attempt = || Artifacts::new(name).and_then(|artifacts| test(&artifacts));
-        let mut outcome = attempt();
-        if outcome.is_err()
-            && let Some(kept) = emulator::set_fault_aside(name)?
-        {
-            eprintln!("{name} is run once more: the emulator failed, not the machine ({})", kept.display());
-            outcome = attempt();
-        }
+        let outcome = Artifacts::new(name).and_then(|artifacts| test(&artifacts));
         // `make e2e` shows the slowest of them.
         append(&paths::e2e().join("seconds"), &format!("{:5} {name}\n", begun.elapsed().as_secs()))?;
         outcome

@@ -11,7 +11,6 @@ pub mod containers;
 pub mod deadline;
 pub mod disk;
 pub mod distribution;
-pub mod emulator;
 pub mod faults;
 pub mod fragile;
 pub mod http;

@@ -24,8 +24,10 @@ use crate::segment::Segment;
 use crate::serial::Serial;
 use crate::wire::Wire;
 
-/// Software emulation, with one thread for each processor.
-const ACCELERATOR: &str = "tcg,thread=multi,tb-size=";
+/// Software emulation, with one thread for all processors of a machine. With a thread for each, QEMU 7.2 translates a page while
+/// another processor changes it, and keeps what it has read. Linux changes its own code while it runs, by way of breakpoints
+/// (`text_poke_bp_batch` in arch/x86/kernel/alternative.c): one machine in ten met a breakpoint that was gone, and panicked.
+const ACCELERATOR: &str = "tcg,thread=single,tb-size=";
 /// MiB for translated code on BIOS. GRUB changes its own code there all the time, and QEMU keeps each translation with the pages that
 /// it came from until the space is used up. With its default of 1 GiB, the kernel later clears such a page a byte at a time while QEMU
 /// walks through more than a hundred thousand translations: a processor stands still for a minute, and programs that wait for it time
