@@ -16,7 +16,6 @@ use serde_json::json;
 
 use crate::figure::Figure;
 
-const MEMORY: ByteSize = ByteSize::gib(4);
 /// Free in QEMU's user network.
 const VIP: &str = "10.0.2.100";
 
@@ -33,7 +32,7 @@ pub(crate) fn measure(artifacts: &Artifacts) -> Result<Vec<Figure>> {
     let disk = Disk::empty(artifacts.disk("ready.qcow2"), ByteSize::gib(32))?;
     let volume = steps::configuration_volume("ready", document(&identity).as_bytes(), artifacts)?;
     let machine = |purpose: &str| {
-        Machine::new(purpose, Firmware::Uefi).memory(MEMORY).isolated_network(MAC, "").disk(&disk)
+        Machine::new(purpose, Firmware::Uefi).control_plane().isolated_network(MAC, "").disk(&disk)
     };
     let began = Instant::now();
     steps::install(&machine("ready-install").disk(&volume).cdrom(&medium.full), artifacts)?;

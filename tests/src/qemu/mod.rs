@@ -24,10 +24,8 @@ use crate::segment::Segment;
 use crate::serial::Serial;
 use crate::wire::Wire;
 
-/// Software emulation, with one thread for all processors of a machine. With a thread for each, QEMU 7.2 translates a page while
-/// another processor changes it, and keeps what it has read. Linux changes its own code while it runs, by way of breakpoints
-/// (`text_poke_bp_batch` in arch/x86/kernel/alternative.c): one machine in ten met a breakpoint that was gone, and panicked.
-const ACCELERATOR: &str = "tcg,thread=single,tb-size=";
+/// Software emulation.
+const ACCELERATOR: &str = "tcg";
 /// MiB for translated code on BIOS. GRUB changes its own code there all the time, and QEMU keeps each translation with the pages that
 /// it came from until the space is used up. With its default of 1 GiB, the kernel later clears such a page a byte at a time while QEMU
 /// walks through more than a hundred thousand translations: a processor stands still for a minute, and programs that wait for it time
@@ -36,6 +34,9 @@ const BIOS_TRANSLATIONS: u32 = 128;
 /// MiB for translated code on UEFI, where GRUB leaves its code as it is. With less, the programs of a control plane push each other's
 /// translations out all the time.
 const UEFI_TRANSLATIONS: u32 = 512;
+
+/// The memory of a machine with a control plane.
+const CONTROL_PLANE: ByteSize = ByteSize::gib(4);
 
 /// The path of the memory balloon in QEMU's object tree.
 const BALLOON: &str = "/machine/peripheral/balloon";
@@ -104,6 +105,10 @@ pub struct Machine {
     enter: Vec<String>,
     http_boot: bool,
     balloon: bool,
+    /// A thread of the host for each processor. With that, QEMU 7.2 translates a page while another processor changes it, and keeps
+    /// what it has read. Linux changes its own code while it runs, by way of breakpoints (`text_poke_bp_batch` in
+    /// arch/x86/kernel/alternative.c): one machine in ten met a breakpoint that was gone, and panicked.
+    parallel: bool,
 }
 
 impl Machine {
@@ -122,6 +127,7 @@ impl Machine {
             enter: Vec::new(),
             http_boot: false,
             balloon: false,
+            parallel: false,
         }
     }
 
@@ -129,6 +135,13 @@ impl Machine {
     pub fn memory(mut self, size: ByteSize) -> Self {
         self.memory = size;
         self
+    }
+
+    /// Memory for a control plane, and a thread of the host for each processor: in one thread its programs wait for each other until
+    /// they give up. Its kernel may panic in QEMU 7.2 by no fault of its own.
+    #[must_use]
+    pub fn control_plane(self) -> Self {
+        Self { parallel: true, ..self.memory(CONTROL_PLANE) }
     }
 
     /// A CD-ROM with `iso`; the boot order is the order of attachment.
@@ -247,8 +260,9 @@ impl Machine {
         let secure = self.firmware == Firmware::SecureBoot;
         let translations =
             if self.firmware == Firmware::Bios { BIOS_TRANSLATIONS } else { UEFI_TRANSLATIONS };
-        let mut args =
-            words(&format!("-accel {ACCELERATOR}{translations} -cpu max -display none -vga std -nodefaults"));
+        let threads = if self.parallel { "multi" } else { "single" };
+        let accelerator = format!("{ACCELERATOR},thread={threads},tb-size={translations}");
+        let mut args = words(&format!("-accel {accelerator} -cpu max -display none -vga std -nodefaults"));
         args.extend(words("-device virtio-rng-pci -device qemu-xhci,id=usb"));
         args.extend(["-machine".into(), format!("q35,smm={}", if secure { "on" } else { "off" })]);
         args.extend(["-m".into(), (self.memory.get() >> 20).to_string()]);

@@ -144,8 +144,7 @@ fn a_node_of_kubeadm_is_joined_on_the_page_of_the_server_that_it_was_installed_f
         let (full, nodes) = (&deployment.medium.full, deployment.nodes());
         let server = Server::start(full, &nodes, &deployment.state(), &log)?;
         let disk = Disk::empty(artifacts.disk("node.qcow2"), ByteSize::gib(32))?;
-        let machine =
-            |purpose, firmware| Machine::new(purpose, firmware).memory(ByteSize::gib(4)).disk(&disk);
+        let machine = |purpose, firmware| Machine::new(purpose, firmware).control_plane().disk(&disk);
         let live = machine("install", Firmware::Bios).network_boot(MAC, &server.script());
         steps::install(&live, artifacts)?;
         let node = machine("first-boot", Firmware::Uefi).network(MAC);

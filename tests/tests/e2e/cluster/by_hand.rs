@@ -43,7 +43,9 @@ fn a_cluster_of_kubeadm_is_created_and_joined_by_the_questions() {
             Ok(disk)
         };
         let start = |member: &Member, disk: &Disk| -> Result<Vm> {
-            let mut vm = machine(member, "boot")?.disk(disk).start(artifacts)?;
+            let node = machine(member, "boot")?.disk(disk);
+            let node = if member.role == FIRST.role { node.control_plane() } else { node };
+            let mut vm = node.start(artifacts)?;
             steps::expect(&mut vm, " login: ", steps::BOOT_LIMIT).context("booting the node")?;
             vm.serial.login(USER, &identity.password, steps::COMMAND_LIMIT)?;
             Ok(vm)

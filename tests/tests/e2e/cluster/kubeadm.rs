@@ -72,8 +72,11 @@ fn boot_all(
     artifacts: &Artifacts,
 ) -> Result<Vec<(Vm, Ssh)>> {
     // A machine ends with the thread that started it.
-    let start =
-        |(member, disk): (&Member, &Disk)| machines.machine(member, boot)?.disk(disk).start(artifacts);
+    let start = |(member, disk): (&Member, &Disk)| {
+        let machine = machines.machine(member, boot)?.disk(disk);
+        let machine = if member.role == "management" { machine.control_plane() } else { machine };
+        machine.start(artifacts)
+    };
     let started = machines.members.iter().zip(disks).map(start).collect::<Result<Vec<_>>>()?;
     let log_in = |mut vm: Vm| {
         let ssh = steps::log_in(&mut vm, identity, artifacts)?;
