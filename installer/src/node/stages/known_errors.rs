@@ -281,6 +281,10 @@ pub(super) fn known(message: &str) -> Option<JoinTrouble> {
 /// one, else the last line of level error.
 pub(super) fn last_error(lines: &[String]) -> Option<JoinTrouble> {
     let mut said = JournalLine::all(lines);
+    // An attempt of `installer kubeadm` is told of by its own report; what kept the attempts before it has passed.
+    let last_report = said.iter().rposition(|said| said.report);
+    let mut at = 0..;
+    said.retain(|said| at.next() == last_report || !said.report);
     said.retain(|said| !MEANINGLESS.iter().any(|part| said.message.contains(part)));
     let known: Vec<JoinTrouble> = said.iter().rev().filter_map(|said| known(&said.message)).collect();
     let lasting = known.iter().find(|trouble| trouble.lasting).or(known.first());
@@ -294,6 +298,8 @@ pub(super) fn last_error(lines: &[String]) -> Option<JoinTrouble> {
 struct JournalLine {
     message: String,
     error: bool,
+    /// Whether `installer kubeadm` says so at the end of an attempt.
+    report: bool,
     /// What to do, where the program says so.
     next: Option<String>,
 }
@@ -324,19 +330,22 @@ impl JournalLine {
                 Some(Ok(Value::String(message))) => message,
                 _ => rest.to_owned(),
             };
-            return Self { message, error: level("error") || level("fatal"), next: None };
+            return Self { message, error: level("error") || level("fatal"), report: false, next: None };
         }
         if let Some(what) = line.strip_prefix(REPORT) {
-            return Self { message: what.to_owned(), error: true, next: None };
+            return Self { message: what.to_owned(), error: true, report: true, next: None };
         }
         // klog: a letter for the level and the date, `E1121 12:30:57.000000    1234 file.go:12] message`.
         let mut letters = line.chars();
         let level = letters.next().filter(|_| letters.next().is_some_and(|c| c.is_ascii_digit()));
         match (level, line.split_once("] ")) {
-            (Some(level @ ('I' | 'W' | 'E' | 'F')), Some((_, message))) => {
-                Self { message: message.to_owned(), error: matches!(level, 'E' | 'F'), next: None }
-            }
-            _ => Self { message: line.to_owned(), error: false, next: None },
+            (Some(level @ ('I' | 'W' | 'E' | 'F')), Some((_, message))) => Self {
+                message: message.to_owned(),
+                error: matches!(level, 'E' | 'F'),
+                report: false,
+                next: None,
+            },
+            _ => Self { message: line.to_owned(), error: false, report: false, next: None },
         }
     }
 }
@@ -441,6 +450,24 @@ mod tests {
         assert!(last_error(&said).unwrap().text.starts_with("the cluster has another node of this name ("));
         assert!(last_error(&said[2..]).unwrap().text.starts_with("a server refuses connections"));
         assert_eq!(last_error(&said[..1]), None);
+    }
+
+    #[test]
+    fn of_the_attempts_to_join_only_the_last_one_counts() {
+        let attempt = |because: &str| {
+            lines(&[
+                "error: Checking the node",
+                &format!("  because: {because}"),
+                "  next: It is tried again.",
+            ])
+        };
+        let unknown =
+            attempt("could not find a JWS signature in the cluster-info ConfigMap for token ID \"abcdef\"");
+        let late = attempt("error downloading the secret: context deadline exceeded");
+        let said = [unknown.clone(), late.clone()].concat();
+        assert_eq!(last_error(&said), last_error(&late));
+        assert!(!last_error(&said).unwrap().lasting);
+        assert!(last_error(&[late, unknown].concat()).unwrap().lasting);
     }
 
     #[test]
