@@ -151,7 +151,6 @@ manifests: [{{pth: x}}, {{path: /proc/absent}}]
         (14, "kubernetes.version"),
         (14, "kubernetes.images"),
         (14, "kubernetes.artifacts"),
-        (15, "manifests[0].path"),
         (15, "manifests[0].pth"),
         (15, "manifests[1].path"),
     ];
