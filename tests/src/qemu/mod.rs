@@ -105,9 +105,10 @@ pub struct Machine {
     enter: Vec<String>,
     http_boot: bool,
     balloon: bool,
-    /// A thread of the host for each processor. With that, QEMU 7.2 translates a page while another processor changes it, and keeps
-    /// what it has read. Linux changes its own code while it runs, by way of breakpoints (`text_poke_bp_batch` in
-    /// arch/x86/kernel/alternative.c): one machine in ten met a breakpoint that was gone, and panicked.
+    /// A thread of the host for each processor. With that, two of some twenty-five machines panicked at a breakpoint that was not in
+    /// their kernel's code any more. Linux changes its own code while it runs, by way of breakpoints (`text_poke_bp_batch` in
+    /// arch/x86/kernel/alternative.c), and QEMU 7.2 seems to translate a page while another processor changes it. In one thread
+    /// that cannot be.
     parallel: bool,
 }
 
