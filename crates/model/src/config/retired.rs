@@ -3,7 +3,7 @@
 //! refused, with what to write instead.
 
 use super::spelling::{is_same_word, truth};
-use super::tree::{NodeKind, TreeNode};
+use super::tree::{Key, NodeKind, TreeNode};
 
 /// A key that is known and not used.
 pub(super) struct Retired {
@@ -139,6 +139,19 @@ impl Retired {
         // Without a file system to make on it, a disk had to have one: what is on it is not to be lost. The product that
         // this one succeeds formats the disk all the same.
         (self.name == "no_format" && truth(text) == Some(true)).then_some(("wipe", "none"))
+    }
+
+    /// Whether the group says with keys of today what may be lost, which then counts.
+    pub(super) fn is_said(&self, entries: &[(Key, TreeNode)]) -> bool {
+        let is_named = |key: &Key, name| is_same_word(&key.text, name);
+        entries.iter().any(|(key, node)| match &node.kind {
+            NodeKind::Scalar { text, .. } => {
+                !node.is_nothing() && is_named(key, "wipe")
+                    || truth(text) == Some(true) && is_named(key, "wipe_all_disks")
+            }
+            NodeKind::List(items) => !items.is_empty() && is_named(key, "wipe_disks_list"),
+            NodeKind::Map(_) => false,
+        })
     }
 
     /// Whether the value asks for what is so anyway.

@@ -143,8 +143,8 @@ impl Walk {
                 continue;
             }
             let Some((name, shape)) = self.named(shapes, key, node) else {
-                if let Some((name, value)) = self.today(key, node, entries, path) {
-                    object.insert(name.to_owned(), value.into());
+                if let Some(today) = self.today(key, node, entries, path) {
+                    object.extend(today.map(|(name, value)| (name.to_owned(), value.into())));
                     continue;
                 }
                 let given: Vec<_> = seen.keys().copied().collect();
@@ -181,23 +181,27 @@ impl Walk {
         Some(older)
     }
 
-    /// What a retired key stands for: a key of its group that the document does not have, and its value. That is noted.
+    /// The key of today that a retired one stands for, and its value; nothing where its group says itself what the key is about.
+    /// Either is noted.
     fn today(
         &mut self,
         key: &Key,
         node: &TreeNode,
         entries: &[(Key, TreeNode)],
         path: &str,
-    ) -> Option<(&'static str, &'static str)> {
+    ) -> Option<Option<(&'static str, &'static str)>> {
         let retired = retired::find(self.within(path)?, &key.text)?;
         let (name, value) = retired.today(node)?;
-        if entries.iter().any(|(other, _)| spelling::is_same_word(&other.text, name)) {
-            return None;
-        }
-        let message = format!("`{}` is taken as `{name}: {value}`: {}", key.text, retired.reason);
-        self.problems.push(Problem::warning(key.span, join(path, &key.text), "retired-key", message));
-        self.places.insert(join(path, name), node.span);
-        Some((name, value))
+        let (code, message, today) = match retired.is_said(entries) {
+            true => ("no-effect", format!("`{}` does nothing here: {}", key.text, retired.reason), None),
+            false => {
+                let message = format!("`{}` is taken as `{name}: {value}`: {}", key.text, retired.reason);
+                self.places.insert(join(path, name), node.span);
+                ("retired-key", message, Some((name, value)))
+            }
+        };
+        self.problems.push(Problem::warning(key.span, join(path, &key.text), code, message));
+        Some(today)
     }
 
     /// The path inside an install configuration that is at `path` of the document; none where it has no such parts.
