@@ -21,9 +21,11 @@ const ENDLESS: u64 = 256 << 20;
 
 #[derive(Clone, Debug, Default)]
 pub struct Request {
+    pub method: String,
     /// With the query.
     pub path: String,
     pub headers: Vec<(String, String)>,
+    pub body: Vec<u8>,
     /// How many requests for this path came before.
     pub before: usize,
 }
@@ -193,9 +195,16 @@ fn serve(
     for line in head(stream)?.lines().filter(|line| !line.is_empty()) {
         match line.split_once(": ") {
             Some((name, value)) => request.headers.push((name.to_lowercase(), value.to_owned())),
-            None => request.path = line.split(' ').nth(1).unwrap_or_default().to_owned(),
+            None => {
+                let mut words = line.split(' ').map(str::to_owned);
+                request.method = words.next().unwrap_or_default();
+                request.path = words.next().unwrap_or_default();
+            }
         }
     }
+    let length = request.header("content-length").and_then(|length| length.parse().ok()).unwrap_or(0);
+    request.body = vec![0; length];
+    stream.read_exact(&mut request.body)?;
     {
         let mut log = log.lock().unwrap();
         request.before = log.iter().filter(|earlier| earlier.path == request.path).count();
@@ -213,6 +222,7 @@ fn serve(
         io::Result::Ok(sent.fetch_add(bytes.len() as u64, Ordering::SeqCst) + bytes.len() as u64)
     };
     match manner {
+        _ if request.method == "HEAD" => Ok(()),
         BodyDelivery::Whole => put(&body).map(drop),
         BodyDelivery::Cut(count) => put(&body[..count.min(body.len())]).map(drop),
         BodyDelivery::Endless => {

@@ -21,6 +21,7 @@ pub mod medium;
 pub mod privileges;
 pub mod programs;
 pub mod progress;
+pub mod registry;
 pub mod release;
 pub mod reports;
 pub mod supervisor;

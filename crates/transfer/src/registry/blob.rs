@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::endpoint::{Endpoint, Server};
 use super::problem::Problem;
+use super::scope::Scope;
 use super::site::{Pass, Site};
 use super::sites::KnownSites;
 use crate::download::Download;
@@ -62,12 +63,12 @@ impl Blob {
 
     fn download(&self, site: &Arc<Site>, endpoint: &Endpoint) -> Download {
         let url = endpoint.url("blobs", &self.digest.oci());
-        let pass = Arc::new(Pass { site: site.clone(), path: endpoint.path.clone() });
+        let pass = Arc::new(Pass { site: site.clone(), scope: Scope::pull(&endpoint.path) });
         site.downloader().open(&url, Some(self.size)).starting_at(self.position).authorised(pass)
     }
 
     fn blame(&mut self, site: &Site, download: &Download, failure: &Failure) {
-        let problem = Problem::of_download(download, failure, site.has_login());
+        let problem = Problem::of_download(download, failure, site.asked());
         let result: Result<(), _> = Err(problem.clone());
         site.remember(&result);
         self.problems.push((site.server().clone(), problem));

@@ -1,4 +1,5 @@
-//! Pulling from registries of container images (distribution-spec 1.1), for `iso-builder` and for a net-install.
+//! Pulling from registries of container images and pushing to them (distribution-spec 1.1), for `iso-builder` and for a
+//! net-install.
 //!
 //! A [`Client`] knows the endpoints ([`endpoint`]: mirrors and rewrites as in `registries.yaml`) and the logins
 //! ([`credentials`]), and tries one endpoint after the other. What it hands out:
@@ -6,6 +7,8 @@
 //! - documents (manifests and indexes) of at most 4 MiB; their bytes are kept as they came, and checked ([`site`]);
 //! - blobs: read through [`download`](crate::download), which goes on over broken connections. Whoever reads a blob
 //!   checks its digest.
+//!
+//! What is [uploaded](upload) goes to the registry itself and never to a mirror.
 //!
 //! Nothing is stored here, and no platform chosen.
 
@@ -15,20 +18,23 @@ mod credentials;
 mod endpoint;
 mod problem;
 mod rate;
+mod scope;
 mod settings;
 mod site;
 mod sites;
 #[cfg(test)]
 mod tests;
+mod upload;
 
 pub use settings::Settings;
+pub use upload::{BlobTransfer, ManifestAnswer, NewBlob};
 
 use std::fmt;
 use std::io::{self, Read};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use base::digest::Digest;
 use base::failure::Failure;
@@ -39,6 +45,7 @@ use problem::Problem;
 use rate::Limited;
 use site::Site;
 use sites::KnownSites;
+use upload::UploadError;
 
 /// A manifest or an index.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,7 +57,7 @@ pub struct Fetched {
     pub digest: Digest,
 }
 
-/// Pulls from registries; clones share connections, logins and the limit. May be used from several threads at once, not
+/// Asks registries; clones share connections, logins and the limit. May be used from several threads at once, not
 /// from asynchronous code.
 #[derive(Clone)]
 pub struct Client(Arc<KnownSites>);
@@ -113,6 +120,50 @@ impl Client {
     /// connection is closed may be megabytes.
     pub fn probe(&self, repository: &Repository, digest: Digest, size: u64) -> Result<()> {
         Ok(Blob::new(Arc::clone(&self.0), repository, digest, size, size.saturating_sub(1))?.open()?)
+    }
+
+    /// Puts a blob into a repository, unless it is there. `told` hears how many of its bytes the registry has.
+    ///
+    /// # Errors
+    /// `Class::Network` where the registry does not take it, else what [`NewBlob::open`] or its reader gave.
+    pub fn put_blob(
+        &self,
+        repository: &Repository,
+        blob: &NewBlob<'_>,
+        told: &dyn Fn(u64),
+    ) -> Result<BlobTransfer> {
+        let what = || format!("uploading the blob {} to {repository}", blob.digest.oci());
+        let limiter = self.0.limiter();
+        self.itself(repository, what, |site| upload::blob(site, blob, limiter.as_ref(), told))
+    }
+
+    /// Puts a manifest under the tag of `image`, or under its digest where it has one.
+    pub fn put_manifest(
+        &self,
+        image: &ImageReference,
+        media_type: &'static str,
+        bytes: &[u8],
+    ) -> Result<ManifestAnswer> {
+        let what = || format!("uploading the manifest of {image}");
+        self.itself(image.repository(), what, |site| upload::manifest(site, image, media_type, bytes))
+    }
+
+    /// Writes into a repository at the registry itself.
+    fn itself<T>(
+        &self,
+        repository: &Repository,
+        what: impl Fn() -> String,
+        write: impl FnOnce((&Site, &Endpoint)) -> Result<T, UploadError>,
+    ) -> Result<T> {
+        let mut endpoints = self.0.endpoints(repository, false)?.into_iter();
+        let endpoint = endpoints.find(|endpoint| endpoint.mirrors.is_none()).with_context(&what)?;
+        let site = self.0.site(&endpoint.server)?;
+        write((&site, &endpoint)).map_err(|error| match error {
+            UploadError::Registry(problem) => {
+                self.0.summary(what(), &[(endpoint.server.clone(), problem)]).into()
+            }
+            UploadError::Content(error) => error,
+        })
     }
 
     /// Asks one endpoint after the other until one has what is wanted.

@@ -25,6 +25,8 @@ pub(super) enum ProblemKind {
     Damaged,
     /// An answer that cannot be interpreted.
     Strange,
+    /// No room for what was sent.
+    Full,
     Redirect,
 }
 
@@ -33,6 +35,15 @@ pub(super) enum ProblemKind {
 pub(super) struct Problem {
     pub(super) kind: ProblemKind,
     pub(super) why: String,
+}
+
+/// As whom, and for what, a registry was asked.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked {
+    /// With a user name and a password.
+    pub(super) login: bool,
+    /// To write into a repository, not to read from it.
+    pub(super) writes: bool,
 }
 
 pub(super) enum RequestTrouble {
@@ -45,20 +56,27 @@ impl Problem {
         Self { kind, why: why.into() }
     }
 
-    /// A refusal; `login` tells whether a user name and a password were given.
-    pub(super) fn refused(status: u16, login: bool) -> Self {
-        let why = match (status, login) {
+    pub(super) fn refused(status: u16, asked: Asked) -> Self {
+        let verb = if asked.writes { "write to" } else { "read" };
+        let past = if asked.writes { "written to" } else { "read" };
+        let why = match (status, asked.login) {
             (401, true) => "it does not accept the user name and the password (401)".into(),
             (401, false) => "it wants a login, or there is no such repository (401)".into(),
-            (_, true) => format!("the user may not read this repository ({status})"),
-            (_, false) => format!("this repository may not be read without a login ({status})"),
+            (_, true) => format!("the user may not {verb} this repository ({status})"),
+            (_, false) => format!("this repository may not be {past} without a login ({status})"),
         };
         Self::new(ProblemKind::Refused, why)
     }
 
-    pub(super) fn of_status(status: StatusCode, login: bool) -> Self {
+    pub(super) fn of_status(status: StatusCode, asked: Asked) -> Self {
         match status.as_u16() {
-            code @ (401 | 403 | 407) => Self::refused(code, login),
+            code @ (401 | 403 | 407) => Self::refused(code, asked),
+            404 | 410 if asked.writes => {
+                Self::new(ProblemKind::Missing, "it does not have this repository, or takes no uploads (404)")
+            }
+            code @ (413 | 507) => {
+                Self::new(ProblemKind::Full, format!("it has no room for what was sent ({code})"))
+            }
             404 | 410 => Self::new(ProblemKind::Missing, "it does not have it (404)"),
             _ => Self::new(ProblemKind::Strange, format!("it answered {status}")),
         }
@@ -72,22 +90,22 @@ impl Problem {
     }
 
     /// For a refusal whose body may explain it (distribution-spec 1.1, error codes).
-    pub(super) fn told(status: StatusCode, body: &[u8], login: bool) -> Self {
+    pub(super) fn told(status: StatusCode, body: &[u8], asked: Asked) -> Self {
         let Ok(Refusal { errors }) = serde_json::from_slice(body) else {
-            return Self::of_status(status, login);
+            return Self::of_status(status, asked);
         };
         let Some(Reason { code, message }) = errors.first().filter(|_| status != StatusCode::UNAUTHORIZED)
         else {
-            return Self::of_status(status, login);
+            return Self::of_status(status, asked);
         };
         match code.as_str() {
-            "UNAUTHORIZED" => Self::refused(401, login),
-            "DENIED" => Self::refused(403, login),
+            "UNAUTHORIZED" => Self::refused(401, asked),
+            "DENIED" => Self::refused(403, asked),
             "NAME_UNKNOWN" => Self::new(ProblemKind::Missing, "it does not have this repository (404)"),
             "MANIFEST_UNKNOWN" | "NOT_FOUND" | "MANIFEST_BLOB_UNKNOWN" => {
                 Self::new(ProblemKind::Missing, "it does not have this tag or digest (404)")
             }
-            _ if message.is_empty() => Self::of_status(status, login),
+            _ if message.is_empty() => Self::of_status(status, asked),
             _ => {
                 let said = message.chars().filter(|c| !c.is_control()).take(200);
                 Self::new(
@@ -98,7 +116,7 @@ impl Problem {
         }
     }
 
-    pub(super) fn of_download(download: &Download, failure: &Failure, login: bool) -> Self {
+    pub(super) fn of_download(download: &Download, failure: &Failure, asked: Asked) -> Self {
         let cause = failure.source();
         if let Some(problem) = cause.and_then(|cause| cause.downcast_ref::<Self>()) {
             return problem.clone();
@@ -109,7 +127,7 @@ impl Problem {
             _ if cause.is_some_and(|cause| cause.is::<RedirectError>()) => {
                 Self::new(ProblemKind::Redirect, why)
             }
-            Some(status) if !is_passing(status) => Self::of_status(status, login),
+            Some(status) if !is_passing(status) => Self::of_status(status, asked),
             _ if cause.is_some_and(|cause| cause.is::<Distrusted>()) => {
                 Self::new(ProblemKind::Distrusted, why)
             }
@@ -143,11 +161,11 @@ impl RequestTrouble {
     }
 
     /// For an answer with another status than the one that means success.
-    pub(super) fn of_status(response: &Response, login: bool) -> Self {
+    pub(super) fn of_status(response: &Response, asked: Asked) -> Self {
         let status = response.status();
         match is_passing(status) {
             true => Self::Passing(Passing::new(format!("it answered {status}")).asking(response.headers())),
-            false => Self::Lasting(Problem::of_status(status, login)),
+            false => Self::Lasting(Problem::of_status(status, asked)),
         }
     }
 
@@ -190,6 +208,11 @@ pub(super) fn summary(what: String, problems: &[(Server, Problem)], docker: bool
     if any(ProblemKind::Redirect).is_some() {
         hints.push(
             "Name the server that it redirects to under registries, or have the redirect corrected.".into(),
+        );
+    }
+    if any(ProblemKind::Full).is_some() {
+        hints.push(
+            "Have the registry, and a proxy before it, given more room, or allow larger requests.".into(),
         );
     }
     if any(ProblemKind::Damaged).is_some() {

@@ -21,7 +21,8 @@ use rustls::pki_types::pem::PemObject;
 use super::challenge::Challenge;
 use super::credentials::Credential;
 use super::endpoint::{Endpoint, Server};
-use super::problem::{Problem, ProblemKind, RequestTrouble};
+use super::problem::{Asked, Problem, ProblemKind, RequestTrouble};
+use super::scope::Scope;
 use super::settings::Settings;
 use crate::download::{Attempts, Authoriser, Downloader, RetryPolicy, body, client, is_passing, redirect};
 use base::digest::Digest;
@@ -38,7 +39,7 @@ const ACCEPTED: [&str; 4] = [
 ];
 
 /// The digest that a registry says a manifest has.
-const CONTENT_DIGEST: &str = "Docker-Content-Digest";
+pub(super) const CONTENT_DIGEST: &str = "Docker-Content-Digest";
 
 /// The largest manifest or index in bytes: what registries and containerd take.
 const MANIFEST: u64 = 4 << 20;
@@ -47,15 +48,15 @@ const MANIFEST: u64 = 4 << 20;
 const TOKEN: u64 = 1 << 20;
 
 /// The largest explanation of a refusal that is read, in bytes.
-const REFUSAL: u64 = 64 << 10;
+pub(super) const REFUSAL: u64 = 64 << 10;
 
 pub(super) struct Site {
     server: Server,
     downloader: Downloader,
     credential: Option<Credential>,
     retry: RetryPolicy,
-    /// The headers that let us read, by path.
-    grants: Mutex<HashMap<String, Option<HeaderValue>>>,
+    /// The headers that let us read or write.
+    grants: Mutex<HashMap<Scope, Option<HeaderValue>>>,
     /// Whether it gave no answer when it was asked last.
     silent: AtomicBool,
 }
@@ -102,9 +103,13 @@ impl Site {
         &self.downloader
     }
 
-    /// Whether a user name and a password are known for it.
-    pub(super) fn has_login(&self) -> bool {
-        self.credential.is_some()
+    pub(super) fn retry(&self) -> RetryPolicy {
+        self.retry
+    }
+
+    /// As whom it is asked for what is there.
+    pub(super) fn asked(&self) -> Asked {
+        Asked { login: self.credential.is_some(), writes: false }
     }
 
     /// Whether it gave no answer when it was asked last.
@@ -123,7 +128,8 @@ impl Site {
         let accepted = HeaderMap::from_iter(
             HeaderValue::from_str(&ACCEPTED.join(", ")).ok().map(|value| (ACCEPT, value)),
         );
-        let mut grant = self.grant(&endpoint.path)?;
+        let scope = Scope::pull(&endpoint.path);
+        let mut grant = self.grant(&scope)?;
         let mut renewed = false;
         let mut attempts = self.attempts();
         loop {
@@ -131,7 +137,7 @@ impl Site {
                 // The token may have expired.
                 Ok(response) if response.status() == StatusCode::UNAUTHORIZED && !renewed => {
                     renewed = true;
-                    grant = self.renew(&endpoint.path, grant.as_ref())?;
+                    grant = self.renew(&scope, grant.as_ref())?;
                     continue;
                 }
                 Ok(response) => match self.read_manifest(response, &attempts) {
@@ -161,12 +167,12 @@ impl Site {
 
     fn refusal(&self, response: Response, attempts: &Attempts) -> RequestTrouble {
         let status = response.status();
-        let login = self.has_login();
+        let asked = self.asked();
         if is_passing(status) {
-            return RequestTrouble::of_status(&response, login);
+            return RequestTrouble::of_status(&response, asked);
         }
         let told = status.is_client_error().then(|| body(response, REFUSAL, attempts).ok()).flatten();
-        RequestTrouble::Lasting(Problem::told(status, &told.unwrap_or_default(), login))
+        RequestTrouble::Lasting(Problem::told(status, &told.unwrap_or_default(), asked))
     }
 
     fn get(
@@ -183,31 +189,35 @@ impl Site {
         Attempts::new(self.retry.for_documents())
     }
 
-    /// The header that lets us read at `path`.
-    fn grant(&self, path: &str) -> Result<Option<HeaderValue>, Problem> {
-        let known = self.grants.lock().unwrap_or_else(PoisonError::into_inner).get(path).cloned();
+    /// The header that lets us do what `scope` says.
+    pub(super) fn grant(&self, scope: &Scope) -> Result<Option<HeaderValue>, Problem> {
+        let known = self.grants.lock().unwrap_or_else(PoisonError::into_inner).get(scope).cloned();
         match known {
             Some(grant) => Ok(grant),
-            None => self.obtain(path, false),
+            None => self.obtain(scope, false),
         }
     }
 
     /// Another header than the one that was refused: a new one, unless another thread got one in the meantime.
-    fn renew(&self, path: &str, refused: Option<&HeaderValue>) -> Result<Option<HeaderValue>, Problem> {
-        let known = self.grants.lock().unwrap_or_else(PoisonError::into_inner).get(path).cloned();
+    pub(super) fn renew(
+        &self,
+        scope: &Scope,
+        refused: Option<&HeaderValue>,
+    ) -> Result<Option<HeaderValue>, Problem> {
+        let known = self.grants.lock().unwrap_or_else(PoisonError::into_inner).get(scope).cloned();
         match known {
             Some(grant) if grant.as_ref() != refused => Ok(grant),
-            _ => self.obtain(path, true),
+            _ => self.obtain(scope, true),
         }
     }
 
-    fn obtain(&self, path: &str, refused: bool) -> Result<Option<HeaderValue>, Problem> {
+    fn obtain(&self, scope: &Scope, refused: bool) -> Result<Option<HeaderValue>, Problem> {
         let mut attempts = self.attempts();
         loop {
-            match self.ask(path, refused, &attempts) {
+            match self.ask(scope, refused, &attempts) {
                 Ok(grant) => {
                     let mut grants = self.grants.lock().unwrap_or_else(PoisonError::into_inner);
-                    grants.insert(path.to_owned(), grant.clone());
+                    grants.insert(scope.clone(), grant.clone());
                     return Ok(grant);
                 }
                 Err(trouble) => self.bear(&mut attempts, trouble)?,
@@ -215,7 +225,7 @@ impl Site {
         }
     }
 
-    fn bear(&self, attempts: &mut Attempts, trouble: RequestTrouble) -> Result<(), Problem> {
+    pub(super) fn bear(&self, attempts: &mut Attempts, trouble: RequestTrouble) -> Result<(), Problem> {
         match trouble {
             RequestTrouble::Lasting(problem) => Err(problem),
             RequestTrouble::Passing(passing) => {
@@ -227,7 +237,7 @@ impl Site {
     /// Finds out which login the server requires, and gets the header for it. `refused`: a request without login has been refused.
     fn ask(
         &self,
-        path: &str,
+        scope: &Scope,
         refused: bool,
         attempts: &Attempts,
     ) -> Result<Option<HeaderValue>, RequestTrouble> {
@@ -237,7 +247,7 @@ impl Site {
             // The answer to the request itself will say what is missing.
             Challenge::None => Ok(None),
             Challenge::Basic => self.basic(),
-            Challenge::Bearer { realm, service } => self.token(&realm, service.as_deref(), path, attempts),
+            Challenge::Bearer { realm, service } => self.token(&realm, service.as_deref(), scope, attempts),
         }
     }
 
@@ -245,7 +255,7 @@ impl Site {
         let url = format!("{}/v2/", self.server);
         let response = self.get(&url, &HeaderMap::new(), None)?;
         if is_passing(response.status()) {
-            return Err(RequestTrouble::of_status(&response, self.has_login()));
+            return Err(RequestTrouble::of_status(&response, self.asked()));
         }
         if !redirect::is_from(&response, &url) {
             // Where the password goes is for the registry alone to say.
@@ -255,12 +265,12 @@ impl Site {
         Ok(Challenge::read(value))
     }
 
-    /// A token to read at `path`, from the service that the registry names.
+    /// A token for `scope`, from the service that the registry names.
     fn token(
         &self,
         realm: &str,
         service: Option<&str>,
-        path: &str,
+        scope: &Scope,
         attempts: &Attempts,
     ) -> Result<Option<HeaderValue>, RequestTrouble> {
         let strange = |why: &str| RequestTrouble::Lasting(Problem::new(ProblemKind::Strange, why));
@@ -270,13 +280,15 @@ impl Site {
             let why = "it wants the login at an address without TLS, where others could read it";
             return Err(strange(why));
         }
-        url.query_pairs_mut().append_pair("scope", &format!("repository:{path}:pull"));
+        for scope in scope.words() {
+            url.query_pairs_mut().append_pair("scope", &scope);
+        }
         if let Some(service) = service {
             url.query_pairs_mut().append_pair("service", service);
         }
         let response = self.get(url.as_str(), &HeaderMap::new(), self.basic()?.as_ref())?;
         if !response.status().is_success() {
-            return Err(RequestTrouble::of_status(&response, self.has_login()));
+            return Err(RequestTrouble::of_status(&response, self.asked()));
         }
         let bytes = body(response, TOKEN, attempts);
         let bytes =
@@ -324,16 +336,16 @@ fn header(value: &str) -> Result<Option<HeaderValue>, RequestTrouble> {
 
 pub(super) struct Pass {
     pub(super) site: Arc<Site>,
-    pub(super) path: String,
+    pub(super) scope: Scope,
 }
 
 impl Authoriser for Pass {
     fn authorization(&self) -> Result<Option<HeaderValue>, Failure> {
-        self.site.grant(&self.path).map_err(carried)
+        self.site.grant(&self.scope).map_err(carried)
     }
 
     fn renew(&self, refused: Option<&HeaderValue>) -> Result<Option<HeaderValue>, Failure> {
-        self.site.renew(&self.path, refused).map_err(carried)
+        self.site.renew(&self.scope, refused).map_err(carried)
     }
 }
 

@@ -7,6 +7,7 @@ mod mirrors;
 mod pulling;
 mod real;
 mod redirects;
+mod uploading;
 
 use std::io::Read;
 use std::time::Duration;

@@ -1,0 +1,45 @@
+//! What a login has to allow (distribution's token specification, "Resource scopes").
+
+/// What is to be done, and with which repositories.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Scope {
+    /// The path of the repository.
+    path: String,
+    writes: bool,
+    /// The path of another repository, of which blobs are to be taken over.
+    from: Option<String>,
+}
+
+impl Scope {
+    pub(super) fn pull(path: &str) -> Self {
+        Self { path: path.to_owned(), writes: false, from: None }
+    }
+
+    pub(super) fn push(path: &str) -> Self {
+        Self { writes: true, ..Self::pull(path) }
+    }
+
+    /// Taking over blobs of the repository at `from` as well.
+    pub(super) fn mounting(self, from: &str) -> Self {
+        Self { from: Some(from.to_owned()), ..self }
+    }
+
+    /// The scopes for a token service.
+    pub(super) fn words(&self) -> Vec<String> {
+        let actions = if self.writes { "pull,push" } else { "pull" };
+        let from = self.from.iter().map(|from| format!("repository:{from}:pull"));
+        [format!("repository:{}:{actions}", self.path)].into_iter().chain(from).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn writing_needs_reading_and_taking_over_needs_reading_elsewhere() {
+        assert_eq!(Scope::pull("a/b").words(), ["repository:a/b:pull"]);
+        let mounting = Scope::push("a/b").mounting("c");
+        assert_eq!(mounting.words(), ["repository:a/b:pull,push", "repository:c:pull"]);
+    }
+}

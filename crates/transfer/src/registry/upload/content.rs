@@ -1,0 +1,100 @@
+//! The bytes of a blob that is being uploaded.
+
+use std::fmt;
+use std::io::{self, Read};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::Result;
+
+use super::request::UploadTrouble;
+use crate::registry::rate::{Limited, Limiter};
+use base::digest::Digest;
+use formats::oci::Repository;
+
+/// A blob that is to be in a repository.
+pub struct NewBlob<'a> {
+    pub digest: Digest,
+    /// In bytes.
+    pub size: u64,
+    /// Its bytes from the beginning. Whoever gives them checks them: the reader fails before its end unless they are those
+    /// that the digest names.
+    pub open: &'a dyn Fn() -> Result<Box<dyn Read + Send>>,
+    /// A repository of the same registry that may have it.
+    pub elsewhere: Option<&'a Repository>,
+}
+
+impl fmt::Debug for NewBlob<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NewBlob")
+            .field("digest", &self.digest)
+            .field("size", &self.size)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Reads a blob piece by piece.
+pub(super) struct Pieces {
+    reader: Limited<Box<dyn Read + Send>>,
+    left: u64,
+}
+
+impl Pieces {
+    pub(super) fn open(blob: &NewBlob<'_>, limiter: Option<&Limiter>) -> Result<Self, UploadTrouble> {
+        let reader = (blob.open)().map_err(UploadTrouble::Content)?;
+        Ok(Self { reader: Limited::new(reader, limiter.cloned()), left: blob.size })
+    }
+
+    /// The next piece, of `length` bytes unless it is the last. The last one is given only if the reader ends behind it.
+    pub(super) fn next(&mut self, length: u64) -> Result<Vec<u8>, UploadTrouble> {
+        let wanted = self.left.min(length);
+        let content = |error: io::Error| UploadTrouble::Content(error.into());
+        let mut piece = Vec::with_capacity(usize::try_from(wanted).unwrap_or_default());
+        let count = (&mut self.reader).take(wanted).read_to_end(&mut piece).map_err(content)? as u64;
+        self.left -= count;
+        if count < wanted {
+            return Err(content(io::ErrorKind::UnexpectedEof.into()));
+        }
+        if self.left == 0 && self.reader.read(&mut [0]).map_err(content)? > 0 {
+            return Err(content(io::Error::other("the file is longer than expected")));
+        }
+        Ok(piece)
+    }
+}
+
+/// Reads a blob as a whole, and keeps the error where that fails: a client of HTTP only tells that it could not send.
+pub(super) struct Whole {
+    reader: Limited<Box<dyn Read + Send>>,
+    failed: Arc<Mutex<Option<io::Error>>>,
+}
+
+/// Where a [`Whole`] leaves its error.
+#[derive(Clone, Default)]
+pub(super) struct Failed(Arc<Mutex<Option<io::Error>>>);
+
+impl Failed {
+    pub(super) fn take(&self) -> Option<UploadTrouble> {
+        let error = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        error.map(|error| UploadTrouble::Content(error.into()))
+    }
+}
+
+impl Whole {
+    pub(super) fn open(
+        blob: &NewBlob<'_>,
+        limiter: Option<&Limiter>,
+        failed: &Failed,
+    ) -> Result<Self, UploadTrouble> {
+        let reader = (blob.open)().map_err(UploadTrouble::Content)?;
+        Ok(Self { reader: Limited::new(reader, limiter.cloned()), failed: failed.0.clone() })
+    }
+}
+
+impl Read for Whole {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.reader.read(buffer).map_err(|error| {
+            let told = error.to_string();
+            *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+            io::Error::other(told)
+        })
+    }
+}

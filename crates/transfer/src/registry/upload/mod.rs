@@ -1,0 +1,132 @@
+//! Uploading to one registry (distribution-spec 1.1, "Push").
+//!
+//! A blob that is there already does not travel; one that another repository of the registry has is taken over (mounted).
+//! Else a small blob goes in one request, and a large one in pieces, of which the last one alone is sent again after a
+//! broken connection. Where the registry does not take pieces, the whole goes in one request; where it has forgotten what
+//! it had, the blob is begun again.
+//!
+//! | Module | What it knows |
+//! |---|---|
+//! | `request` | one request that writes: login, where the registry sends the next one to, what its answer means |
+//! | `content` | the bytes that are sent, piece by piece |
+//! | `session` | the requests that make one upload |
+
+mod content;
+mod request;
+mod session;
+
+use anyhow::Result;
+use reqwest::header::{CONTENT_TYPE, HeaderValue};
+use reqwest::{Method, StatusCode};
+
+use super::endpoint::Endpoint;
+use super::rate::Limiter;
+use super::site::Site;
+use crate::download::Attempts;
+use base::digest::Digest;
+pub use content::NewBlob;
+use formats::oci::ImageReference;
+pub(super) use request::UploadError;
+use request::{UploadTrouble, Writer};
+use session::Session;
+
+/// How a blob came into a repository.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlobTransfer {
+    /// It was there.
+    Present,
+    /// From another repository of the same registry.
+    Mounted,
+    Uploaded,
+}
+
+/// What a registry answered to a manifest.
+#[derive(Debug)]
+pub enum ManifestAnswer {
+    Taken,
+    /// It takes no manifest of this kind.
+    Unsupported(String),
+}
+
+/// Puts a blob into the repository of `endpoint`. `told` hears how many of its bytes the registry has.
+pub(super) fn blob(
+    (site, endpoint): (&Site, &Endpoint),
+    blob: &NewBlob<'_>,
+    limiter: Option<&Limiter>,
+    told: &dyn Fn(u64),
+) -> Result<BlobTransfer, UploadError> {
+    let writer = Writer::new(site, endpoint, blob.elsewhere)?;
+    let mut attempts = Attempts::new(site.retry());
+    let mut whole = blob.size <= session::PIECE;
+    loop {
+        let trouble = match attempt(&writer, blob, limiter, whole, told) {
+            Ok(transfer) => return Ok(transfer),
+            Err(trouble) => trouble,
+        };
+        match trouble {
+            UploadTrouble::Unsupported if !whole => whole = true,
+            trouble => writer.bear(&mut attempts, trouble)?,
+        }
+    }
+}
+
+fn attempt(
+    writer: &Writer<'_>,
+    blob: &NewBlob<'_>,
+    limiter: Option<&Limiter>,
+    whole: bool,
+    told: &dyn Fn(u64),
+) -> Result<BlobTransfer, UploadTrouble> {
+    if writer.has(blob.digest, blob.size)? {
+        return Ok(BlobTransfer::Present);
+    }
+    let Some(session) = Session::begin(writer, blob)? else { return Ok(BlobTransfer::Mounted) };
+    match whole {
+        true => session.send_whole(limiter)?,
+        false => session.send_pieces(limiter, told)?,
+    }
+    Ok(BlobTransfer::Uploaded)
+}
+
+/// Puts a manifest under the tag of `image`, or under its digest.
+pub(super) fn manifest(
+    (site, endpoint): (&Site, &Endpoint),
+    image: &ImageReference,
+    media_type: &'static str,
+    bytes: &[u8],
+) -> Result<ManifestAnswer, UploadError> {
+    let writer = Writer::new(site, endpoint, None)?;
+    let url = writer.url("manifests", &image.version())?;
+    let digest = Digest::of(bytes);
+    let mut attempts = Attempts::new(site.retry());
+    loop {
+        let answer = writer.send(&mut |client| {
+            let put = client.request(Method::PUT, url.clone()).body(bytes.to_vec());
+            Ok(put.header(CONTENT_TYPE, HeaderValue::from_static(media_type)))
+        });
+        let trouble = match answer {
+            Ok(response) if response.status().is_success() => {
+                writer.check_digest(&response, digest)?;
+                return Ok(ManifestAnswer::Taken);
+            }
+            Ok(response) if is_unsupported(response.status()) => {
+                return Ok(ManifestAnswer::Unsupported(writer.refusal(response).to_string()));
+            }
+            Ok(response) => writer.trouble(response),
+            Err(trouble) => trouble,
+        };
+        writer.bear(&mut attempts, trouble)?;
+    }
+}
+
+/// Whether a registry says by this status that it does not take the kind of manifest.
+fn is_unsupported(status: StatusCode) -> bool {
+    matches!(
+        status,
+        StatusCode::BAD_REQUEST
+            | StatusCode::METHOD_NOT_ALLOWED
+            | StatusCode::NOT_ACCEPTABLE
+            | StatusCode::UNSUPPORTED_MEDIA_TYPE
+            | StatusCode::UNPROCESSABLE_ENTITY
+    )
+}
