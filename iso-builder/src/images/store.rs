@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use base::digest::Digest;
 use base::failure::{Class, Failure};
 use base::files::{make_directory, write_atomically};
-use formats::oci::{Descriptor, media_types};
+use formats::oci::{Descriptor, layout, media_types};
 use model::config::Role;
 use model::release::{Image, Payload, Purpose};
 use serde::Serialize;
@@ -21,7 +21,6 @@ use crate::files::link_or_copy;
 /// The store's directory on a medium.
 pub const STORE_ON_MEDIUM: &str = "images";
 
-const LAYOUT_FILE: &[u8] = br#"{"imageLayoutVersion":"1.0.0"}"#;
 /// The annotation in the index with the roles that need an image, separated by commas.
 const ROLES_ANNOTATION: &str = "io.nqrust.image.roles";
 
@@ -52,7 +51,7 @@ impl Store {
     /// Makes a store at `root`, or opens the existing one: its blobs are kept and checked before use.
     pub fn create(root: &Path) -> Result<Self> {
         make_directory(&root.join("blobs/sha256"), 0o755)?;
-        write_atomically(&root.join("oci-layout"), LAYOUT_FILE, 0o644)?;
+        write_atomically(&root.join("oci-layout"), layout::MARKER_CONTENT, 0o644)?;
         Ok(Self { root: root.to_owned() })
     }
 

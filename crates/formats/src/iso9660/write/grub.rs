@@ -9,7 +9,7 @@ use crate::iso9660::ecma119::DESCRIPTORS;
 use base::digest::Digest;
 
 /// Code and the number it needs; the rest of the sector is the partition table.
-const BOOT_CODE: usize = 440;
+pub const BOOT_CODE: usize = 440;
 /// Where GRUB's boot sector has the number of the sector from which it goes on (`boot_hybrid.S` of GRUB).
 const HYBRID_TARGET: usize = 0x1B0;
 /// Where GRUB's El Torito image has the number of the sector from which it loads the rest (`cdboot.S` of GRUB).
@@ -18,18 +18,28 @@ const ELTORITO_TARGET: usize = 2548;
 const BOOT_INFORMATION: std::ops::Range<usize> = 8..64;
 /// Digest of GRUB's boot sector for sticks without the address that [`first_sector`] writes into it.
 pub fn boot_sector_digest(hybrid: &[u8]) -> Result<Digest> {
+    Ok(Digest::of(&bare_boot_sector(hybrid)?))
+}
+
+/// GRUB's boot sector for sticks, or the first sector of an ISO, as it is on no ISO in particular.
+pub fn bare_boot_sector(hybrid: &[u8]) -> Result<Vec<u8>> {
     let mut code = hybrid.get(..BOOT_CODE).context("GRUB's hybrid boot sector is too short")?.to_vec();
     code[HYBRID_TARGET..HYBRID_TARGET + 8].fill(0);
-    Ok(Digest::of(&code))
+    Ok(code)
 }
 
 /// Digest of GRUB's El Torito image without what [`patch_eltorito`] writes into it.
 pub fn eltorito_digest(image: &[u8]) -> Result<Digest> {
+    Ok(Digest::of(&bare_eltorito(image)?))
+}
+
+/// An El Torito image of GRUB, also one from an ISO, as it is on no ISO in particular.
+pub fn bare_eltorito(image: &[u8]) -> Result<Vec<u8>> {
     ensure!(image.len() > ELTORITO_TARGET + 8, "GRUB's El Torito image is too short");
     let mut image = image.to_vec();
     image[BOOT_INFORMATION].fill(0);
     image[ELTORITO_TARGET..ELTORITO_TARGET + 8].fill(0);
-    Ok(Digest::of(&image))
+    Ok(image)
 }
 
 /// Writes into an El Torito image of GRUB where on the ISO it lies: a boot information table (the convention of

@@ -1,0 +1,164 @@
+//! Image layouts: directories with the blobs of images and artifacts, and an index of them (image-spec 1.1,
+//! `image-layout.md`), as skopeo, oras and umoci read and write them.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use base::digest::Digest;
+use base::failure::{Class, Failure};
+use base::files::{make_directory, read_at_most, write_atomically};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::document::Descriptor;
+use super::media_types;
+
+/// The file that makes a directory a layout.
+const MARKER: &str = "oci-layout";
+/// Its content.
+pub const MARKER_CONTENT: &[u8] = br#"{"imageLayoutVersion":"1.0.0"}"#;
+const INDEX: &str = "index.json";
+/// The largest index that is read, in bytes.
+const MAX_INDEX: u64 = 4 << 20;
+/// What a manifest is called in the index.
+const NAME: &str = "org.opencontainers.image.ref.name";
+
+/// A layout.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    root: PathBuf,
+}
+
+impl Layout {
+    /// The layout at `root`.
+    ///
+    /// # Errors
+    /// [`Class::Invalid`] where there is none.
+    pub fn open(root: &Path) -> Result<Self> {
+        match root.join(MARKER).is_file() {
+            true => Ok(Self { root: root.to_owned() }),
+            false => {
+                let what = format!("{} is no OCI layout: it has no file {MARKER}", root.display());
+                let hint = "Name a directory that `iso-builder push`, skopeo or oras wrote as a layout.";
+                Err(Failure::new(Class::Invalid, what).hint(hint).into())
+            }
+        }
+    }
+
+    /// The layout at `root`, made if there is nothing.
+    pub fn create(root: &Path) -> Result<Self> {
+        let layout = Self { root: root.to_owned() };
+        make_directory(&layout.blobs(), 0o755)?;
+        if !root.join(MARKER).exists() {
+            write_atomically(&root.join(MARKER), MARKER_CONTENT, 0o644)?;
+        }
+        Ok(layout)
+    }
+
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The directory of the blobs.
+    #[must_use]
+    pub fn blobs(&self) -> PathBuf {
+        self.root.join("blobs/sha256")
+    }
+
+    /// Where a blob is if the layout has it.
+    #[must_use]
+    pub fn blob(&self, digest: Digest) -> PathBuf {
+        self.blobs().join(digest.to_string())
+    }
+
+    /// The manifests and indexes in the index, with their names.
+    pub fn manifests(&self) -> Result<Vec<(Option<String>, Descriptor)>> {
+        let index = self.index()?;
+        let manifests = index.get("manifests").and_then(Value::as_array).into_iter().flatten();
+        let read = manifests.map(|manifest| {
+            let descriptor = Descriptor::deserialize(manifest)?;
+            Ok((descriptor.annotations.get(NAME).cloned(), descriptor))
+        });
+        read.collect::<serde_json::Result<_>>().with_context(|| self.reading())
+    }
+
+    /// Calls a manifest `name`, which no other manifest has afterwards.
+    pub fn name(&self, name: &str, mut manifest: Descriptor) -> Result<()> {
+        manifest.annotations.insert(NAME.to_owned(), name.to_owned());
+        let mut index = self.index()?;
+        let manifests = index.get_mut("manifests").and_then(Value::as_array_mut);
+        let manifests = manifests.with_context(|| self.reading())?;
+        manifests.retain(|other| {
+            let called = other.get("annotations").and_then(|all| all.get(NAME)?.as_str());
+            called != Some(name)
+        });
+        manifests.push(serde_json::to_value(&manifest)?);
+        write_atomically(&self.root.join(INDEX), &serde_json::to_vec_pretty(&index)?, 0o644)
+    }
+
+    /// The index as it is: what others wrote into it stays.
+    fn index(&self) -> Result<Value> {
+        let path = self.root.join(INDEX);
+        match fs::exists(&path) {
+            Ok(false) => Ok(json!({
+                "schemaVersion": 2, "mediaType": media_types::OCI_INDEX, "manifests": [],
+            })),
+            _ => {
+                let bytes = read_at_most(&path, MAX_INDEX)?;
+                serde_json::from_slice(&bytes).with_context(|| self.reading())
+            }
+        }
+    }
+
+    fn reading(&self) -> String {
+        format!("reading {}", self.root.join(INDEX).display())
+    }
+
+    /// The length of a blob; none where the layout does not have it.
+    pub fn length(&self, digest: Digest) -> Result<Option<u64>> {
+        let path = self.blob(digest);
+        match fs::metadata(&path) {
+            Ok(metadata) => Ok(Some(metadata.len())),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error).with_context(|| format!("looking at {}", path.display())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::failure::class_of;
+    use std::collections::BTreeMap;
+
+    fn manifest(content: &[u8]) -> Descriptor {
+        Descriptor {
+            media_type: media_types::OCI_MANIFEST.into(),
+            digest: Digest::of(content),
+            size: content.len() as u64,
+            annotations: BTreeMap::new(),
+            platform: None,
+        }
+    }
+
+    #[test]
+    fn a_name_moves_to_the_manifest_that_got_it_last_and_others_stay() {
+        let directory = tempfile::tempdir().unwrap();
+        let layout = Layout::create(directory.path()).unwrap();
+        layout.name("one", manifest(b"1")).unwrap();
+        layout.name("two", manifest(b"2")).unwrap();
+        layout.name("one", manifest(b"3")).unwrap();
+        let found = Layout::open(directory.path()).unwrap().manifests().unwrap();
+        let found: Vec<_> = found.into_iter().map(|(name, found)| (name.unwrap(), found.digest)).collect();
+        assert_eq!(found, [("two".into(), Digest::of(b"2")), ("one".into(), Digest::of(b"3"))]);
+    }
+
+    #[test]
+    fn a_directory_without_the_mark_is_no_layout() {
+        let directory = tempfile::tempdir().unwrap();
+        assert_eq!(class_of(&Layout::open(directory.path()).unwrap_err()), Class::Invalid);
+    }
+}
