@@ -1,11 +1,13 @@
 //! Where payloads come from: a directory (a mounted medium), an ISO as a file or on a drive, an HTTP server with such a directory or
-//! with an ISO, or for blobs of images their registries; alone or one after the other.
+//! with an ISO, a registry or an OCI layout with the release as an artifact, or for blobs of images their registries; alone
+//! or one after the other.
 //!
 //! A source hands out bytes; that they are the right ones is checked by whoever reads them to the end, through
 //! [`Verified`] or [`Seen`] or a digest of its own. The release manifest is checked here, against the kernel command
 //! line, and what a medium boots from, against the manifest ([`compare`]).
 
 mod again;
+mod artifact;
 mod chain;
 mod http;
 mod http_iso;
@@ -28,6 +30,7 @@ use crate::output::BuildOutput;
 
 pub use crate::served::is_url;
 pub use again::fetch_again;
+pub use artifact::{OpenedArtifact, open_release};
 pub use chain::Chain;
 pub use http::HttpMedium;
 pub use http_iso::HttpIso;

@@ -1,0 +1,142 @@
+//! Where the blobs of an artifact are.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+
+use anyhow::Result;
+
+use super::super::payload_source::PayloadPlace;
+use crate::artifact::{ArtifactReference, LayoutReference};
+use base::digest::Digest;
+use base::failure::{Class, Classify, Failure};
+use base::files::read_at_most;
+use formats::oci::layout::Layout;
+use formats::oci::{ArtifactManifest, Descriptor, Repository};
+use transfer::registry::Client;
+
+/// The largest manifest in bytes, as with registries.
+const MAX_MANIFEST: u64 = 4 << 20;
+
+/// A repository of a registry, or an OCI layout.
+#[derive(Debug)]
+pub(super) enum Blobs {
+    Registry(Client, Repository),
+    Layout(Layout),
+}
+
+impl Blobs {
+    /// The place that `reference` names, and the manifest of the artifact there, checked against its digest if that is known.
+    pub(super) fn find(reference: &ArtifactReference, client: &Client) -> Result<(Self, Vec<u8>)> {
+        match reference {
+            ArtifactReference::Registry(image) => {
+                let bytes = client.document(image)?.bytes;
+                Ok((Self::Registry(client.clone(), image.repository().clone()), bytes))
+            }
+            ArtifactReference::Layout(named) => {
+                let layout = Layout::open(&named.directory)?;
+                let found = choose(&layout, named, reference)?;
+                let path = layout.blob(found.digest);
+                let bytes = read_at_most(&path, MAX_MANIFEST)
+                    .class(Class::Verification, || format!("reading the manifest of {reference}"))?;
+                match Digest::of(&bytes) == found.digest {
+                    true => Ok((Self::Layout(layout), bytes)),
+                    false => {
+                        let what = format!("{} is damaged", path.display());
+                        Err(Failure::new(Class::Verification, what).hint("Copy the layout again.").into())
+                    }
+                }
+            }
+        }
+    }
+
+    /// The bytes of a blob from `offset` on. Whoever reads them checks the digest.
+    pub(super) fn read(&self, digest: Digest, size: u64, offset: u64) -> Result<Box<dyn Read + Send>> {
+        match self {
+            Self::Registry(client, repository) => client.blob(repository, digest, size, offset),
+            Self::Layout(layout) => {
+                let path = layout.blob(digest);
+                let what = || format!("opening {}", path.display());
+                let mut file = File::open(&path).map_err(|error| match error.kind() {
+                    io::ErrorKind::NotFound => lacking(layout, digest),
+                    _ => Failure::new(Class::DiskIo, what()).because(error),
+                })?;
+                file.seek(SeekFrom::Start(offset)).class(Class::DiskIo, what)?;
+                Ok(Box::new(file))
+            }
+        }
+    }
+
+    /// Whether a blob is there in its full length.
+    pub(super) fn probe(&self, digest: Digest, size: u64) -> Result<()> {
+        match self {
+            Self::Registry(client, repository) => client.probe(repository, digest, size),
+            Self::Layout(layout) => match layout.length(digest)? {
+                Some(length) if length == size => Ok(()),
+                Some(length) => {
+                    let what =
+                        format!("{} has {length} bytes instead of {size}", layout.blob(digest).display());
+                    Err(Failure::new(Class::Verification, what).hint("Copy the layout again.").into())
+                }
+                None => Err(lacking(layout, digest).into()),
+            },
+        }
+    }
+
+    pub(super) fn place(&self) -> PayloadPlace {
+        match self {
+            Self::Registry(..) => PayloadPlace::Network,
+            Self::Layout(_) => PayloadPlace::Here,
+        }
+    }
+}
+
+fn lacking(layout: &Layout, digest: Digest) -> Failure {
+    let what = format!("{} lacks the blob {}", layout.root().display(), digest.oci());
+    Failure::new(Class::Verification, what).hint("Copy the layout again; all of its blobs belong to it.")
+}
+
+/// The manifest of a layout that is meant.
+fn choose(layout: &Layout, named: &LayoutReference, shown: &ArtifactReference) -> Result<Descriptor> {
+    let all = layout.manifests()?;
+    let fits = |(name, manifest): &&(Option<String>, Descriptor)| match (named.digest, &named.tag) {
+        (Some(digest), _) => manifest.digest == digest,
+        (None, Some(tag)) => name.as_ref() == Some(tag),
+        (None, None) => true,
+    };
+    let mut fitting: Vec<&Descriptor> = all.iter().filter(fits).map(|(_, manifest)| manifest).collect();
+    fitting.dedup_by_key(|manifest| manifest.digest);
+    // One that no name leads to any more is there all the same.
+    if let (Some(digest), []) = (named.digest, &fitting[..])
+        && let Ok(bytes) = read_at_most(&layout.blob(digest), MAX_MANIFEST)
+        && ArtifactManifest::parse(&bytes).is_ok()
+    {
+        let size = bytes.len() as u64;
+        return Ok(Descriptor {
+            media_type: String::new(),
+            digest,
+            size,
+            annotations: Default::default(),
+            platform: None,
+        });
+    }
+    match fitting[..] {
+        [one] => Ok(one.clone()),
+        [] => Err(Failure::new(Class::Invalid, format!("{shown} is not in the layout"))
+            .because(anyhow::anyhow!("it has {}", names(&all)))
+            .hint("Name one of them, or none where there is one only.")
+            .into()),
+        _ => Err(Failure::new(Class::Invalid, format!("{shown} can be one of several releases"))
+            .because(anyhow::anyhow!("the layout has {}", names(&all)))
+            .hint("Name one of them: oci:DIRECTORY:tag.")
+            .into()),
+    }
+}
+
+fn names(all: &[(Option<String>, Descriptor)]) -> String {
+    let name = |(name, manifest): &(Option<String>, Descriptor)| match name {
+        Some(name) => name.clone(),
+        None => manifest.digest.oci(),
+    };
+    let names: Vec<_> = all.iter().map(name).collect();
+    if names.is_empty() { "nothing".into() } else { names.join(", ") }
+}

@@ -1,0 +1,83 @@
+//! A release in a registry of container images, or in a directory of the same form, as a source of payloads.
+//!
+//! Every blob is asked for by its digest. A tag is looked up once, so that one which moves in the meantime does not mix two
+//! releases.
+
+mod blobs;
+mod opened;
+
+use std::io::Read;
+
+use anyhow::Result;
+
+use super::payload_source::{PayloadPlace, PayloadSource, PayloadTransport};
+use crate::artifact::ArtifactReference;
+use base::digest::Digest;
+use base::failure::{Class, Failure};
+use model::release::{Payload, Release};
+use transfer::registry::Client;
+
+pub use opened::OpenedArtifact;
+
+/// Opens the release that `reference` names: what it is, the digest of its `release.json`, and its payloads. `client` has the
+/// mirrors, logins and certificates that the images of the node's cluster are pulled with.
+///
+/// # Errors
+/// [`Class::Invalid`] where it is no release, [`Class::Network`] where nobody gives it, [`Class::Verification`] where something
+/// else comes than its digest names.
+pub fn open_release(
+    reference: &ArtifactReference,
+    client: &Client,
+) -> Result<(Release, Digest, Box<dyn PayloadSource>)> {
+    let opened = OpenedArtifact::open(reference, client)?;
+    Ok((opened.release().clone(), opened.release_digest(), Box::new(ReleaseSource(opened))))
+}
+
+/// The payloads of an opened artifact.
+struct ReleaseSource(OpenedArtifact);
+
+impl ReleaseSource {
+    fn present(&self, payload: &Payload) -> Result<()> {
+        match self.0.has(payload.sha256) {
+            true => Ok(()),
+            false => {
+                let what = format!("{} is not in {}", payload.path, self.0.name());
+                let hint =
+                    "A net-install release leaves it to the registries of its images; name a full one.";
+                Err(Failure::new(Class::Verification, what).hint(hint).into())
+            }
+        }
+    }
+}
+
+impl PayloadSource for ReleaseSource {
+    fn open(&self, payload: &Payload) -> Result<Box<dyn Read + Send>> {
+        self.present(payload)?;
+        self.0.blob(payload.sha256, payload.size, 0)
+    }
+
+    fn place(&self, payload: &Payload) -> Option<PayloadPlace> {
+        self.0.has(payload.sha256).then(|| self.0.place())
+    }
+
+    fn probe(&self, payload: &Payload) -> Result<()> {
+        self.present(payload)?;
+        self.0.probe(payload.sha256, payload.size)
+    }
+
+    fn manifest(&self) -> Result<Vec<u8>> {
+        Ok(self.0.release_bytes().to_vec())
+    }
+
+    // What an artifact has is in its digest, however it comes here.
+    fn transport(&self) -> PayloadTransport {
+        match self.0.place() {
+            PayloadPlace::Here => PayloadTransport::Local,
+            PayloadPlace::Network => PayloadTransport::Clear,
+        }
+    }
+
+    fn describe(&self) -> String {
+        self.0.name().to_owned()
+    }
+}
