@@ -8,6 +8,9 @@ mod customize;
 mod images;
 mod lock;
 mod prune;
+mod pull;
+mod push;
+mod registries;
 mod serve;
 
 use std::path::PathBuf;
@@ -43,6 +46,8 @@ enum Command {
     Verify(finished::Verify),
     Customize(Box<customize::CustomizeCommand>),
     ConfigMedium(config_medium::ConfigMediumCommand),
+    Push(push::PushCommand),
+    Pull(pull::PullCommand),
     Prune(prune::PruneCommand),
     Serve(serve::ServeCommand),
     /// Print the JSON Schema of the image definition.
@@ -99,6 +104,8 @@ impl Command {
             Self::Verify(verify) => verify.run(context),
             Self::Customize(customize) => customize.run(context),
             Self::ConfigMedium(medium) => medium.run(context),
+            Self::Push(push) => push.run(context),
+            Self::Pull(pull) => pull.run(context),
             Self::Prune(prune) => prune.run(context),
             Self::Serve(serve) => serve.run(context),
             Self::Schema => print(&serde_json::to_string_pretty(&schemars::schema_for!(Definition))?),

@@ -1,0 +1,48 @@
+//! `iso-builder pull`.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use base::program::{Context, Format, print};
+use medium::artifact::ArtifactReference;
+
+use super::registries::RegistryArguments;
+use crate::publish::pull;
+
+/// Fetch a release from a registry of container images, or from an OCI layout, into a directory.
+///
+/// The directory is a medium like any other, for `iso-builder serve` and for installs. Files that are right stay, the rest is
+/// fetched, and a run that was cut off is taken up again. With --iso the ISO is made too: the same bytes as the build
+/// made, without what it was customised with.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct PullCommand {
+    /// registry/name:tag, registry/name@sha256:…, or oci:DIRECTORY, with :tag where it has several.
+    #[arg(value_name = "REFERENCE")]
+    reference: ArtifactReference,
+    /// The directory for the release.
+    output: PathBuf,
+    /// Make the ISO of the release as well.
+    #[arg(long, value_name = "FILE")]
+    iso: Option<PathBuf>,
+    #[command(flatten)]
+    registries: RegistryArguments,
+}
+
+const EXAMPLES: &str = "Examples:
+  iso-builder pull registry.example.org/nqrust/release:0.1.0 release/
+  iso-builder pull registry.example.org/nqrust/release:0.1.0 release/ --iso nqrust.iso
+  iso-builder pull oci:/media/stick/release release/";
+
+impl PullCommand {
+    pub(super) fn run(self, context: &Context) -> Result<()> {
+        let client = self.registries.client()?;
+        let transfers = self.registries.transfers();
+        let outputs = (self.output.as_path(), self.iso.as_deref());
+        let report = pull(&self.reference, &client, outputs, transfers, &context.progress)?;
+        match context.format {
+            Format::Json => print(&serde_json::to_string_pretty(&report)?),
+            Format::Text => print(&report.to_string()),
+        }
+    }
+}

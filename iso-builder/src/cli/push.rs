@@ -1,0 +1,42 @@
+//! `iso-builder push`.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use base::program::{Context, Format, print};
+use medium::artifact::ArtifactReference;
+
+use super::registries::RegistryArguments;
+use crate::publish::push;
+
+/// Publish a finished release in a registry of container images, or in an OCI layout.
+///
+/// What the registry has already does not travel. Prints the tag and the digest that pins the release.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct PushCommand {
+    /// The directory that a build wrote, an ISO, a drive that holds one, a directory with release.json and the payloads, or
+    /// the URL of an ISO or of such a directory.
+    medium: PathBuf,
+    /// registry/name:tag, or oci:DIRECTORY:tag for a directory that can be carried elsewhere.
+    #[arg(value_name = "REFERENCE")]
+    reference: ArtifactReference,
+    #[command(flatten)]
+    registries: RegistryArguments,
+}
+
+const EXAMPLES: &str = "Examples:
+  iso-builder push dist/ registry.example.org/nqrust/release:0.1.0
+  iso-builder push dist/ oci:/media/stick/release:0.1.0";
+
+impl PushCommand {
+    pub(super) fn run(self, context: &Context) -> Result<()> {
+        let client = self.registries.client()?;
+        let transfers = self.registries.transfers();
+        let report = push(&self.medium, &self.reference, &client, transfers, &context.progress)?;
+        match context.format {
+            Format::Json => print(&serde_json::to_string_pretty(&report)?),
+            Format::Text => print(&report.to_string()),
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! Releases on their way: pushed to a registry or into an OCI layout, and pulled from there. [`medium::artifact`] says what
+//! they look like in between.
+
+mod fetch;
+mod iso;
+mod pull;
+mod push;
+mod target;
+#[cfg(test)]
+mod tests;
+
+pub use pull::{PullReport, pull};
+pub use push::{PushReport, push};

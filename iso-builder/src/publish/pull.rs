@@ -1,0 +1,201 @@
+//! `iso-builder pull`: a release from a registry or a layout into a directory.
+//!
+//! `release.json` comes last: a directory that has it has the whole release. Over an earlier release it is taken away first,
+//! so that a run that is cut off never leaves one release's manifest with another's files.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::fs::{self, File, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use anyhow::Result;
+use base::digest::Digest;
+use base::failure::{Class, Classify, Failure};
+use base::files::{make_directory, output_directory, read_at_most, write_atomically};
+use base::parallel::{self, locked};
+use base::progress::Progress;
+use base::size::ByteSize;
+use medium::artifact::ArtifactReference;
+use medium::output::CHECKSUMS;
+use medium::sources::OpenedArtifact;
+use model::release::{MANIFEST, Release};
+use serde::Serialize;
+use transfer::registry::Client;
+
+use super::fetch::{Destination, Wanted, wanted};
+use super::iso;
+use crate::wording::counted;
+
+/// Where unfinished files are, and the manifest of the release that was there before.
+const UNFINISHED: &str = ".nqrust.pull";
+const PREVIOUS: &str = "previous.json";
+const MAX_MANIFEST: u64 = 32 << 20;
+
+/// What was pulled, and how much of it travelled.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct PullReport {
+    pub reference: String,
+    /// Of the artifact's manifest.
+    pub digest: Digest,
+    /// Of `release.json`.
+    pub release_sha256: Digest,
+    pub version: String,
+    pub output: PathBuf,
+    /// Blobs that were there.
+    pub present: usize,
+    pub fetched: usize,
+    /// Without what an earlier run had fetched of them.
+    pub fetched_bytes: u64,
+    /// The ISO that was made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub iso: Option<PathBuf>,
+}
+
+/// Fetches the release at `reference` into the directory `output`, and makes its ISO if that is named.
+pub fn pull(
+    reference: &ArtifactReference,
+    client: &Client,
+    (output, iso): (&Path, Option<&Path>),
+    transfers: usize,
+    progress: &Progress,
+) -> Result<PullReport> {
+    let artifact = OpenedArtifact::open(reference, client)?;
+    if iso.is_some() {
+        iso::check(&artifact)?;
+    }
+    let directory = PullDirectory::open(output)?;
+    let previous = directory.begin(artifact.release_bytes())?;
+    let unfinished = output.join(UNFINISHED);
+    let destination = Destination { root: output, unfinished: &unfinished, progress };
+    let all = wanted(&artifact);
+    let lacking = look(&destination, &all, transfers, progress)?;
+    let total = lacking.iter().map(|wanted| wanted.size).sum();
+    let text = format!("Pulling {}", counted(lacking.len(), "blob"));
+    let (step, fetched) = (Mutex::new(progress.step("pull", text, Some(total))), Mutex::new(0));
+    parallel::for_each(&lacking, transfers, |wanted| {
+        let (path, came) = destination.fetch(&artifact, wanted, &step)?;
+        *locked(&fetched) += came;
+        destination.spread(wanted, &path)
+    })?;
+    step.into_inner().unwrap_or_else(PoisonError::into_inner).done();
+    directory.finish(artifact.release_bytes(), previous.as_ref(), &all)?;
+    if let Some(iso) = iso {
+        iso::make(&artifact, output, iso, progress)?;
+    }
+    Ok(PullReport {
+        reference: reference.to_string(),
+        digest: artifact.digest(),
+        release_sha256: artifact.release_digest(),
+        version: artifact.release().version.clone(),
+        output: output.to_owned(),
+        present: all.len() - lacking.len(),
+        fetched: lacking.len(),
+        fetched_bytes: fetched.into_inner().unwrap_or_else(PoisonError::into_inner),
+        iso: iso.map(Path::to_owned),
+    })
+}
+
+/// The blobs that the directory lacks. Those that it has get all of their names.
+fn look(
+    destination: &Destination<'_>,
+    all: &[Wanted],
+    transfers: usize,
+    progress: &Progress,
+) -> Result<Vec<Wanted>> {
+    let lacking = Mutex::new(Vec::new());
+    let check = || {
+        parallel::for_each(all, transfers, |wanted| {
+            match destination.holder(wanted)? {
+                Some(path) => destination.spread(wanted, &path)?,
+                None => locked(&lacking).push(wanted.clone()),
+            }
+            Ok(())
+        })
+    };
+    progress.within("check", "Checking what is there", check)?;
+    let mut lacking = lacking.into_inner().unwrap_or_else(PoisonError::into_inner);
+    lacking.sort_by_key(|wanted| (std::cmp::Reverse(wanted.size), wanted.digest));
+    Ok(lacking)
+}
+
+/// The directory, which one run at a time may write into.
+struct PullDirectory<'a> {
+    path: &'a Path,
+    /// Its lock is held as long as it is open.
+    _lock: File,
+}
+
+impl<'a> PullDirectory<'a> {
+    /// Makes the directory unless it is there.
+    ///
+    /// # Errors
+    /// [`Class::Invalid`] where something else than a release is in it.
+    fn open(path: &'a Path) -> Result<Self> {
+        output_directory(path, 0o755)?;
+        let refused = |why: &str| {
+            Failure::new(Class::Invalid, format!("{} is not taken for a release", path.display()))
+                .because(anyhow::anyhow!("{why}"))
+                .hint("Name an empty directory, or one with a release that was pulled.")
+        };
+        let reading = || format!("reading {}", path.display());
+        if path.join(CHECKSUMS).exists() {
+            return Err(refused("it has the outputs of a build").into());
+        }
+        let ours = path.join(MANIFEST).exists() || path.join(UNFINISHED).exists();
+        if !ours && fs::read_dir(path).class(Class::DiskIo, reading)?.next().is_some() {
+            return Err(refused("it has other files").into());
+        }
+        let lock = File::open(path).class(Class::DiskIo, reading)?;
+        // A file system without locks has to do without.
+        if let Err(TryLockError::WouldBlock) = lock.try_lock() {
+            let what = format!("another `iso-builder pull` writes to {}", path.display());
+            return Err(Failure::new(Class::Invalid, what)
+                .hint("Wait for it, or name another directory.")
+                .into());
+        }
+        Ok(Self { path, _lock: lock })
+    }
+
+    /// Takes the manifest of another release away, and returns what that release was.
+    fn begin(&self, manifest: &[u8]) -> Result<Option<Release>> {
+        let unfinished = self.path.join(UNFINISHED);
+        let (current, previous) = (self.path.join(MANIFEST), unfinished.join(PREVIOUS));
+        make_directory(&unfinished, 0o755).class(Class::DiskIo, || "beginning to pull".into())?;
+        let read = |path: &Path| read_at_most(path, MAX_MANIFEST).ok();
+        if read(&current).is_some_and(|found| found != manifest) {
+            fs::rename(&current, &previous)
+                .class(Class::DiskIo, || format!("moving {} away", current.display()))?;
+        }
+        Ok(read(&previous).and_then(|bytes| Release::parse(&bytes).ok()))
+    }
+
+    /// Makes the directory that of the new release, and removes what only the previous one had.
+    fn finish(&self, manifest: &[u8], previous: Option<&Release>, all: &[Wanted]) -> Result<()> {
+        let what = || format!("finishing {}", self.path.display());
+        let kept: BTreeSet<&str> = all.iter().flat_map(|wanted| &wanted.paths).map(String::as_str).collect();
+        let gone = previous.into_iter().flat_map(|release| &release.payloads);
+        for payload in gone.filter(|payload| !kept.contains(payload.path.as_str())) {
+            match fs::remove_file(self.path.join(&payload.path)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(error).class(Class::DiskIo, what);
+                }
+                _ => {}
+            }
+        }
+        write_atomically(&self.path.join(MANIFEST), manifest, 0o644).class(Class::DiskIo, what)?;
+        fs::remove_dir_all(self.path.join(UNFINISHED)).class(Class::DiskIo, what)
+    }
+}
+
+impl fmt::Display for PullReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "pulled  {} to {}", self.version, self.output.display())?;
+        writeln!(f, "digest  {}", self.digest.oci())?;
+        writeln!(f, "release {}", self.release_sha256.oci())?;
+        let (count, size) = (counted(self.fetched, "blob"), ByteSize::bytes(self.fetched_bytes));
+        write!(f, "{count} fetched ({size}), {} there already", self.present)?;
+        self.iso.iter().try_for_each(|iso| write!(f, "\nISO     {}", iso.display()))
+    }
+}

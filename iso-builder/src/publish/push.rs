@@ -1,0 +1,231 @@
+//! `iso-builder push`: a finished medium into a registry or a layout.
+
+use std::fmt;
+use std::io::{Cursor, Read};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use anyhow::{Result, bail};
+use base::digest::Digest;
+use base::failure::{Class, Failure};
+use base::parallel::{self, locked};
+use base::progress::{Progress, Step};
+use base::size::ByteSize;
+use formats::oci::{ImageReference, Repository};
+use medium::artifact::{ArtifactForm, ArtifactLayer, ArtifactReference, BootCode, ReleaseArtifact};
+use medium::opened::OpenedMedium;
+use medium::output::BuildOutput;
+use medium::sources::Verified;
+use model::release::{Payload, Purpose, Release};
+use serde::Serialize;
+use transfer::registry::{BlobTransfer, Client, ManifestAnswer, NewBlob};
+
+use super::target::Target;
+use crate::customize::customisation::is_customised;
+use crate::wording::counted;
+
+/// What was pushed, and how much of it travelled.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct PushReport {
+    pub reference: String,
+    pub tag: String,
+    /// Of the artifact's manifest: what pins it.
+    pub digest: Digest,
+    /// Of `release.json`: what names the release.
+    pub release_sha256: Digest,
+    pub form: ArtifactForm,
+    /// Whether the ISO can be made from it.
+    pub iso: bool,
+    pub blobs: TransferCounts,
+}
+
+/// Blobs by how they came into the repository.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct TransferCounts {
+    pub present: usize,
+    pub mounted: usize,
+    pub uploaded: usize,
+    /// Of those that were uploaded.
+    pub uploaded_bytes: u64,
+    /// Of all.
+    pub bytes: u64,
+}
+
+/// Publishes the release of `medium` at `reference`; `transfers` blobs travel at the same time.
+pub fn push(
+    medium: &Path,
+    reference: &ArtifactReference,
+    client: &Client,
+    transfers: usize,
+    progress: &Progress,
+) -> Result<PushReport> {
+    let path = finished(medium)?;
+    let medium = OpenedMedium::open(&path)?;
+    let release = medium.release()?;
+    let target = Target::open(reference, client, &release)?;
+    let code = release.iso.as_ref().map(|iso| BootCode::of(&medium, iso)).transpose()?.flatten();
+    warn(&medium, &release, progress);
+    let artifact = ReleaseArtifact::new(&release, medium.manifest(), code.is_some());
+    let push = Push { medium: &medium, release: &release, code, target, counts: Mutex::default() };
+    let total = artifact.layers().iter().map(|layer| layer.size).sum();
+    let step = progress.step("push", format!("Pushing to {reference}"), Some(total));
+    let step = Mutex::new(step);
+    push.document(medium.manifest())?;
+    // The largest first, so that the others do not end up waiting for one transfer.
+    let mut layers: Vec<_> = artifact.layers().iter().collect();
+    layers.sort_by_key(|layer| std::cmp::Reverse(layer.size));
+    parallel::for_each(&layers, transfers, |layer| push.layer(layer, &step))?;
+    let (form, manifest) = push.manifest(&artifact, progress)?;
+    step.into_inner().unwrap_or_else(PoisonError::into_inner).done();
+    Ok(PushReport {
+        reference: reference.to_string(),
+        tag: push.target.tag().to_owned(),
+        digest: Digest::of(&manifest),
+        release_sha256: medium.release_digest(),
+        form,
+        iso: push.code.is_some(),
+        blobs: push.counts.into_inner().unwrap_or_else(PoisonError::into_inner),
+    })
+}
+
+/// The medium that is meant: of what a build wrote, its ISO.
+fn finished(medium: &Path) -> Result<PathBuf> {
+    match BuildOutput::open(medium)? {
+        None => Ok(medium.to_owned()),
+        Some(output) => Ok(output.iso().ok_or_else(|| {
+            Failure::new(Class::Invalid, format!("{} has no ISO to push", medium.display()))
+                .hint("Build one (`--only full`), or name a directory with release.json and all payloads.")
+        })?),
+    }
+}
+
+/// Says what of the medium others will be able to read, and what is left out.
+fn warn(medium: &OpenedMedium, release: &Release, progress: &Progress) {
+    if medium.local().is_some_and(is_customised) {
+        let text = "the medium was customised; the release is pushed without the customization";
+        progress.warn("push", text);
+    }
+    if release.payload(Purpose::InstallConfig).is_some() {
+        let text = "the release has an install configuration in it; whoever may read the repository can read it, and \
+                    any password in it";
+        progress.warn("push", text);
+    }
+}
+
+struct Push<'a> {
+    medium: &'a OpenedMedium,
+    release: &'a Release,
+    code: Option<BootCode>,
+    target: Target<'a>,
+    counts: Mutex<TransferCounts>,
+}
+
+impl Push<'_> {
+    /// A document that is in memory.
+    fn document(&self, bytes: &[u8]) -> Result<()> {
+        let open = || -> Result<Box<dyn Read + Send>> { Ok(Box::new(Cursor::new(bytes.to_vec()))) };
+        let blob =
+            NewBlob { digest: Digest::of(bytes), size: bytes.len() as u64, open: &open, elsewhere: None };
+        self.put(&blob, &|_| ())
+    }
+
+    fn layer(&self, layer: &ArtifactLayer, step: &Mutex<Step>) -> Result<()> {
+        if let Some(bytes) = self.code.as_ref().and_then(|code| code.get(layer.digest)) {
+            return self.document(bytes);
+        }
+        let Some(payload) = self.release.payloads.iter().find(|payload| payload.sha256 == layer.digest)
+        else {
+            bail!("{} is no payload", layer.path);
+        };
+        let open = || -> Result<Box<dyn Read + Send>> {
+            let source = self.medium.path().display().to_string();
+            Ok(Box::new(Verified::new(self.medium.open_payload(payload)?, payload, source)))
+        };
+        let elsewhere = self.elsewhere(payload);
+        let blob =
+            NewBlob { digest: layer.digest, size: layer.size, open: &open, elsewhere: elsewhere.as_ref() };
+        // What is sent again does not count again.
+        let furthest = Mutex::new(0);
+        let reach = |position: u64| {
+            let mut furthest = locked(&furthest);
+            locked(step).advance(position.saturating_sub(*furthest));
+            *furthest = position.max(*furthest);
+        };
+        self.put(&blob, &reach)?;
+        reach(layer.size);
+        Ok(())
+    }
+
+    fn put(&self, blob: &NewBlob<'_>, told: &dyn Fn(u64)) -> Result<()> {
+        let transfer = self.target.put_blob(blob, told)?;
+        let mut counts = locked(&self.counts);
+        counts.bytes += blob.size;
+        match transfer {
+            BlobTransfer::Present => counts.present += 1,
+            BlobTransfer::Mounted => counts.mounted += 1,
+            BlobTransfer::Uploaded => {
+                counts.uploaded += 1;
+                counts.uploaded_bytes += blob.size;
+            }
+        }
+        Ok(())
+    }
+
+    /// Where the registry may have the blob of an image already: in the image's own repository.
+    fn elsewhere(&self, payload: &Payload) -> Option<Repository> {
+        let own = self.target.repository()?;
+        let images = self.release.images.iter().filter(|image| image.blobs.contains(&payload.sha256));
+        let names = images.filter_map(|image| image.name.parse::<ImageReference>().ok());
+        let mut others = names.map(|name| name.repository().clone());
+        others.find(|other| other.registry() == own.registry() && other != own)
+    }
+
+    /// Puts the manifest in the first form that the registry takes.
+    fn manifest(
+        &self,
+        artifact: &ReleaseArtifact<'_>,
+        progress: &Progress,
+    ) -> Result<(ArtifactForm, Vec<u8>)> {
+        let mut refusals = Vec::new();
+        for form in ArtifactForm::ALL {
+            if let Some(stand_in) = artifact.stand_in(form)? {
+                self.document(&stand_in)?;
+            }
+            let manifest = artifact.manifest(form)?;
+            match self.target.put_manifest(&manifest)? {
+                ManifestAnswer::Taken => {
+                    if let Some(why) = refusals.last() {
+                        let text = format!("the registry takes the release in an older form only: {why}");
+                        progress.note("push", text);
+                    }
+                    return Ok((form, manifest));
+                }
+                ManifestAnswer::Unsupported(why) => refusals.push(why),
+            }
+        }
+        Err(Failure::new(Class::Network, "the registry takes the manifest in no form")
+            .because(anyhow::anyhow!(refusals.join("; ")))
+            .hint("Use a registry that takes OCI artifacts.")
+            .into())
+    }
+}
+
+impl fmt::Display for PushReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { reference, tag, digest, blobs, .. } = self;
+        writeln!(f, "pushed  {reference}")?;
+        writeln!(f, "tag     {tag}")?;
+        writeln!(f, "digest  {}", digest.oci())?;
+        writeln!(f, "release {}", self.release_sha256.oci())?;
+        let sent = ByteSize::bytes(blobs.uploaded_bytes);
+        write!(f, "{} uploaded ({sent}), ", counted(blobs.uploaded, "blob"))?;
+        if blobs.mounted > 0 {
+            write!(f, "{} taken over from other repositories, ", blobs.mounted)?;
+        }
+        write!(f, "{} there already; {} in all", blobs.present, ByteSize::bytes(blobs.bytes))?;
+        if !self.iso {
+            write!(f, "\nno ISO can be made from it: the medium has no boot code for ISOs")?;
+        }
+        Ok(())
+    }
+}

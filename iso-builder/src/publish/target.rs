@@ -1,0 +1,99 @@
+//! Where a release is pushed to.
+
+use std::io;
+
+use anyhow::Result;
+use base::digest::Digest;
+use base::failure::{Class, Classify, Failure};
+use base::files::fill_atomically;
+use formats::oci::layout::Layout;
+use formats::oci::{Descriptor, ImageReference, Repository, media_types};
+use medium::artifact::ArtifactReference;
+use model::release::Release;
+use transfer::registry::{BlobTransfer, Client, ManifestAnswer, NewBlob};
+
+/// A repository and a tag there, or a layout and a name in it.
+#[derive(Debug)]
+pub(super) enum Target<'a> {
+    Registry(&'a Client, &'a ImageReference),
+    Layout(Layout, String),
+}
+
+impl<'a> Target<'a> {
+    /// What `reference` names. A layout is made if there is none; a manifest that is given no name there has the release's version.
+    pub(super) fn open(
+        reference: &'a ArtifactReference,
+        client: &'a Client,
+        release: &Release,
+    ) -> Result<Self> {
+        if reference.digest().is_some() {
+            let what = format!("{reference} has a digest, which follows from the release");
+            return Err(Failure::new(Class::Invalid, what).hint("Name a tag instead.").into());
+        }
+        match reference {
+            ArtifactReference::Registry(image) => Ok(Self::Registry(client, image)),
+            ArtifactReference::Layout(named) => {
+                let directory = &named.directory;
+                let layout = Layout::create(directory)
+                    .class(Class::DiskIo, || format!("making the layout {}", directory.display()))?;
+                let plain = |c: char| if c.is_ascii_alphanumeric() || "_.-".contains(c) { c } else { '-' };
+                let version = || release.version.chars().map(plain).collect();
+                Ok(Self::Layout(layout, named.tag.clone().unwrap_or_else(version)))
+            }
+        }
+    }
+
+    /// The tag, or the name in the layout.
+    pub(super) fn tag(&self) -> &str {
+        match self {
+            Self::Registry(_, image) => image.tag().unwrap_or_default(),
+            Self::Layout(_, name) => name,
+        }
+    }
+
+    /// The repository, where it is one of a registry.
+    pub(super) fn repository(&self) -> Option<&Repository> {
+        match self {
+            Self::Registry(_, image) => Some(image.repository()),
+            Self::Layout(..) => None,
+        }
+    }
+
+    pub(super) fn put_blob(&self, blob: &NewBlob<'_>, told: &dyn Fn(u64)) -> Result<BlobTransfer> {
+        let layout = match self {
+            Self::Registry(client, image) => return client.put_blob(image.repository(), blob, told),
+            Self::Layout(layout, _) => layout,
+        };
+        // It gets its name when it is whole.
+        if layout.length(blob.digest)? == Some(blob.size) {
+            return Ok(BlobTransfer::Present);
+        }
+        let path = layout.blob(blob.digest);
+        let mut reader = (blob.open)()?;
+        fill_atomically(&path, 0o644, |file| io::copy(&mut reader, file).map(drop))
+            .class(Class::DiskIo, || format!("writing {}", path.display()))?;
+        Ok(BlobTransfer::Uploaded)
+    }
+
+    /// Puts the manifest and gives it its name.
+    pub(super) fn put_manifest(&self, bytes: &[u8]) -> Result<ManifestAnswer> {
+        let (layout, name) = match self {
+            Self::Registry(client, image) => {
+                return client.put_manifest(image, media_types::OCI_MANIFEST, bytes);
+            }
+            Self::Layout(layout, name) => (layout, name),
+        };
+        let manifest = Descriptor {
+            media_type: media_types::OCI_MANIFEST.into(),
+            digest: Digest::of(bytes),
+            size: bytes.len() as u64,
+            annotations: Default::default(),
+            platform: None,
+        };
+        let writing = || format!("writing the manifest to {}", layout.root().display());
+        let path = layout.blob(manifest.digest);
+        base::files::write_atomically(&path, bytes, 0o644).class(Class::DiskIo, writing)?;
+        layout.name(name, manifest).class(Class::DiskIo, writing)?;
+        Ok(ManifestAnswer::Taken)
+    }
+}
