@@ -1,1 +1,430 @@
+//! Releases that travel through a real registry and through layouts.
 
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use base::failure::{class_of, render};
+use medium::opened::OpenedMedium;
+use medium::sources::{PayloadPlace, Verified, open_release};
+use model::release::{MANIFEST, Purpose};
+use testing::http::{Answer, Fake, Request};
+use testing::registry::RealRegistry;
+use transfer::download::RetryPolicy;
+use transfer::registry::Settings;
+
+use super::push::TransferCounts;
+use super::*;
+use base::digest::Digest;
+use base::failure::Class;
+use base::progress::Progress;
+use medium::artifact::{ArtifactForm, ArtifactReference};
+use model::release::Release;
+use transfer::registry::Client;
+
+const TRANSFERS: usize = 2;
+
+/// A directory with the ISO of a release.
+struct Bench {
+    directory: tempfile::TempDir,
+    release: Release,
+    image: Vec<u8>,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let release = testing::iso::release();
+        let image = testing::iso::image(&release);
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("full.iso"), &image).unwrap();
+        Self { directory, release, image }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn iso(&self) -> PathBuf {
+        self.path("full.iso")
+    }
+
+    fn payload(&self, purpose: Purpose) -> &model::release::Payload {
+        self.release.payload(purpose).unwrap()
+    }
+}
+
+fn quick() -> RetryPolicy {
+    RetryPolicy { attempts: 3, pause: std::time::Duration::from_millis(1), ..RetryPolicy::default() }
+}
+
+fn client(registries: &str) -> Client {
+    let registries = serde_saphyr::from_str(registries).unwrap();
+    Client::new(Settings { registries, retry: quick(), ..Settings::default() }).unwrap()
+}
+
+fn reference(text: &str) -> ArtifactReference {
+    text.parse().unwrap()
+}
+
+fn pushed(medium: &Path, to: &str, client: &Client) -> anyhow::Result<PushReport> {
+    push(medium, &reference(to), client, TRANSFERS, &Progress::silent())
+}
+
+fn pulled(from: &str, client: &Client, output: &Path, iso: Option<&Path>) -> anyhow::Result<PullReport> {
+    pull(&reference(from), client, (output, iso), TRANSFERS, &Progress::silent())
+}
+
+/// The files of a directory with their contents' digests, sorted.
+fn listing(root: &Path) -> Vec<(String, Digest)> {
+    let files = walkdir::WalkDir::new(root).sort_by_file_name().into_iter().map(Result::unwrap);
+    let files = files.filter(|entry| entry.file_type().is_file());
+    let named = |entry: walkdir::DirEntry| {
+        let path = entry.path().strip_prefix(root).unwrap().to_str().unwrap().to_owned();
+        (path, Digest::of(&fs::read(entry.path()).unwrap()))
+    };
+    files.map(named).collect()
+}
+
+/// Whether `root` has the payloads of a release, and nothing else but its manifest and boot code.
+fn is_whole(root: &Path, release: &Release) {
+    let mut expected: Vec<_> =
+        release.payloads.iter().map(|payload| (payload.path.clone(), payload.sha256)).collect();
+    expected.push((MANIFEST.into(), Digest::of(&release.to_bytes())));
+    if let Some(iso) = &release.iso {
+        expected.push(("boot/grub/eltorito.img".into(), iso.eltorito_sha256));
+        expected.push(("boot/grub/boot_hybrid.img".into(), iso.boot_sector_sha256));
+    }
+    expected.sort();
+    let mut found = listing(root);
+    found.sort();
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn a_release_comes_back_from_a_registry_with_a_login_and_its_iso_has_the_same_bytes() {
+    let bench = Bench::new();
+    let registry = RealRegistry::start(true);
+    let client = client(&registry.registries(true));
+    let name = format!("{}/nqrust/release:0.1.0", registry.host());
+    let report = pushed(&bench.iso(), &name, &client).unwrap();
+    let layers = bench.release.payloads.len() + 2;
+    assert_eq!((report.form, report.iso, &*report.tag), (ArtifactForm::Artifact, true, "0.1.0"));
+    assert_eq!((report.blobs.uploaded, report.blobs.present), (layers + 1, 0));
+
+    let (tree, iso) = (bench.path("tree"), bench.path("again.iso"));
+    let back = pulled(&name, &client, &tree, Some(&iso)).unwrap();
+    assert_eq!((back.digest, back.fetched), (report.digest, layers));
+    assert_eq!(back.release_sha256, Digest::of(&bench.release.to_bytes()));
+    is_whole(&tree, &bench.release);
+    assert!(fs::read(&iso).unwrap() == bench.image, "the ISO has other bytes");
+
+    // What was pulled is as good to push: not a byte of it travels.
+    let again = pushed(&tree, &name, &client).unwrap();
+    assert_eq!((again.digest, again.blobs.uploaded, again.iso), (report.digest, 0, true));
+    let pinned = format!("{}/nqrust/release@{}", registry.host(), report.digest.oci());
+    assert_eq!(pulled(&pinned, &client, &tree, None).unwrap().fetched, 0);
+}
+
+#[test]
+fn of_a_changed_release_only_what_changed_travels() {
+    let bench = Bench::new();
+    let registry = RealRegistry::start(false);
+    let client = client(&registry.registries(false));
+    let name = |tag: &str| format!("{}/nqrust/release:{tag}", registry.host());
+    let tree = bench.path("tree");
+    pushed(&bench.iso(), &name("1"), &client).unwrap();
+    pulled(&name("1"), &client, &tree, None).unwrap();
+
+    // The next version has another initrd, under another path.
+    let next = bench.path("next");
+    let mut release = bench.release.clone();
+    copy(&tree, &next);
+    let initrd = release.payloads.iter_mut().find(|payload| payload.purpose == Purpose::Initrd).unwrap();
+    fs::remove_file(next.join(&initrd.path)).unwrap();
+    let content = vec![5; 123_456];
+    (initrd.path, initrd.size) = ("live/initrd.new".into(), content.len() as u64);
+    initrd.sha256 = Digest::of(&content);
+    fs::write(next.join(&initrd.path), &content).unwrap();
+    fs::write(next.join(MANIFEST), release.to_bytes()).unwrap();
+
+    let (bytes, posts) = (registry.uploaded(), registry.requests("POST").len());
+    let report = pushed(&next, &name("2"), &client).unwrap();
+    // release.json and the initrd.
+    assert_eq!(report.blobs.uploaded, 2);
+    assert_eq!(report.blobs.uploaded_bytes, 123_456 + release.to_bytes().len() as u64);
+    assert_eq!(registry.requests("POST").len() - posts, 2);
+    let sent = registry.uploaded() - bytes;
+    assert!((123_456..160_000).contains(&sent), "{sent} bytes");
+
+    let back = pulled(&name("2"), &client, &tree, None).unwrap();
+    assert_eq!((back.fetched, back.fetched_bytes), (1, 123_456));
+    is_whole(&tree, &release);
+}
+
+fn copy(from: &Path, to: &Path) {
+    for (path, _) in listing(from) {
+        fs::create_dir_all(to.join(&path).parent().unwrap()).unwrap();
+        fs::copy(from.join(&path), to.join(&path)).unwrap();
+    }
+}
+
+#[test]
+fn a_layout_carries_releases_and_skopeo_takes_them_to_a_registry() {
+    let bench = Bench::new();
+    let client = client("{}");
+    let layout = format!("oci:{}", bench.path("layout").display());
+    let first = pushed(&bench.iso(), &format!("{layout}:one"), &client).unwrap();
+    let second = pushed(&bench.iso(), &layout, &client).unwrap();
+    assert_eq!((&*second.tag, second.digest, second.blobs.uploaded), ("0.1.0", first.digest, 0));
+    let iso = bench.path("again.iso");
+    pulled(&layout, &client, &bench.path("tree"), Some(&iso)).unwrap();
+    assert!(fs::read(&iso).unwrap() == bench.image);
+
+    let registry = RealRegistry::start(false);
+    let target = format!("docker://{}/carried/release:1", registry.host());
+    let mut skopeo = std::process::Command::new("skopeo");
+    let skopeo =
+        skopeo.args(["copy", "--quiet", "--dest-tls-verify=false", &format!("{layout}:one"), &target]);
+    let output = skopeo.output().expect("skopeo");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let name = format!("{}/carried/release@{}", registry.host(), first.digest.oci());
+    let client = self::client(&registry.registries(false));
+    pulled(&name, &client, &bench.path("carried"), None).unwrap();
+    is_whole(&bench.path("carried"), &bench.release);
+}
+
+#[test]
+fn the_source_of_a_release_gives_every_payload_from_a_registry_and_from_a_layout() {
+    let bench = Bench::new();
+    let registry = RealRegistry::start(false);
+    let client = client(&registry.registries(false));
+    let registry = format!("{}/nqrust/release:1", registry.host());
+    let layout = format!("oci:{}:1", bench.path("layout").display());
+    for (name, place) in [(&registry, PayloadPlace::Network), (&layout, PayloadPlace::Here)] {
+        pushed(&bench.iso(), name, &client).unwrap();
+        let (release, digest, source) = open_release(&reference(name), &client).unwrap();
+        assert_eq!((&release, digest), (&bench.release, Digest::of(&bench.release.to_bytes())));
+        assert_eq!(source.manifest().unwrap(), bench.release.to_bytes());
+        for payload in &release.payloads {
+            source.probe(payload).unwrap();
+            assert_eq!(source.place(payload), Some(place));
+            let mut reader = Verified::new(source.open(payload).unwrap(), payload, source.describe());
+            std::io::copy(&mut reader, &mut std::io::sink()).unwrap();
+        }
+        let mut stranger = release.payloads[0].clone();
+        stranger.sha256 = Digest::of(b"stranger");
+        assert_eq!(source.place(&stranger), None);
+        assert_eq!(class_of(&source.open(&stranger).err().unwrap()), Class::Verification);
+    }
+}
+
+#[test]
+fn a_pull_that_was_cut_off_goes_on_where_it_was_and_the_directory_is_no_medium_meanwhile() {
+    let bench = Bench::new();
+    let layout = bench.path("layout");
+    let (name, client, tree) = (format!("oci:{}", layout.display()), client("{}"), bench.path("tree"));
+    pushed(&bench.iso(), &name, &client).unwrap();
+    let rootfs = bench.payload(Purpose::Rootfs);
+    let blob = layout.join("blobs/sha256").join(rootfs.sha256.to_string());
+    let content = fs::read(&blob).unwrap();
+    fs::remove_file(&blob).unwrap();
+    let error = pulled(&name, &client, &tree, None).unwrap_err();
+    assert_eq!(class_of(&error), Class::Verification);
+    assert!(OpenedMedium::open(&tree).is_err());
+
+    // A part of the file is there, as an interrupted transfer leaves it.
+    fs::write(&blob, &content).unwrap();
+    let part = tree.join(".nqrust.pull").join(rootfs.sha256.to_string());
+    fs::write(&part, &content[..5_000_000]).unwrap();
+    let report = pulled(&name, &client, &tree, None).unwrap();
+    let all: u64 = bench.release.payloads.iter().map(|payload| payload.size).sum();
+    assert!(report.fetched_bytes >= rootfs.size - 5_000_000, "{report:?}");
+    assert!(report.fetched_bytes < all - 4_900_000, "{report:?}");
+    is_whole(&tree, &bench.release);
+
+    // A damaged part is found out, and what is damaged afterwards is mended.
+    fs::write(tree.join(&rootfs.path), "damaged").unwrap();
+    fs::create_dir(tree.join(".nqrust.pull")).unwrap();
+    fs::write(&part, vec![0; 1000]).unwrap();
+    let report = pulled(&name, &client, &tree, None).unwrap();
+    assert_eq!(report.fetched, 1);
+    is_whole(&tree, &bench.release);
+}
+
+#[test]
+fn a_blob_with_other_bytes_than_its_digest_is_refused() {
+    let bench = Bench::new();
+    let registry = RealRegistry::start(false);
+    let client = client(&registry.registries(false));
+    let name = format!("{}/nqrust/release:1", registry.host());
+    pushed(&bench.iso(), &name, &client).unwrap();
+    let kernel = bench.payload(Purpose::Kernel);
+    let stored = registry.blob(&kernel.sha256.to_string());
+    let mut content = fs::read(&stored).unwrap();
+    content[1000] ^= 1;
+    fs::write(&stored, &content).unwrap();
+    let error = pulled(&name, &client, &bench.path("tree"), None).unwrap_err();
+    let text = render(&error);
+    assert_eq!(class_of(&error), Class::Verification, "{text}");
+    assert!(text.contains("live/vmlinuz") && text.contains("damaged"), "{text}");
+    assert!(!bench.path("tree").join(MANIFEST).exists());
+    let digest = Digest::of(b"another").oci();
+    let pinned = format!("{}/nqrust/release@{digest}", registry.host());
+    assert_eq!(class_of(&pulled(&pinned, &client, &bench.path("other"), None).unwrap_err()), Class::Network);
+}
+
+/// A registry whose tag leads to another release whenever it is asked.
+fn fickle(blobs: Vec<Vec<u8>>, manifests: [Vec<u8>; 2]) -> Fake {
+    Fake::start(move |request: &Request| {
+        let path = request.path.as_str();
+        if path.ends_with("/manifests/1") {
+            return Answer::ok(&manifests[request.before.min(1)]);
+        }
+        let blob = blobs.iter().find(|blob| path.ends_with(&Digest::of(blob).oci()));
+        match (path, blob) {
+            ("/v2/", _) => Answer::ok(b"{}"),
+            (_, Some(blob)) => Answer::range(blob, request),
+            _ => Answer::error(404, "BLOB_UNKNOWN"),
+        }
+    })
+}
+
+/// The blobs of a layout, and the manifest in it with this digest.
+fn contents(layout: &Path, manifest: Digest) -> (Vec<Vec<u8>>, Vec<u8>) {
+    let blobs = layout.join("blobs/sha256");
+    let all = fs::read_dir(&blobs).unwrap().map(|entry| fs::read(entry.unwrap().path()).unwrap());
+    (all.collect(), fs::read(blobs.join(manifest.to_string())).unwrap())
+}
+
+#[test]
+fn a_tag_that_moves_in_the_middle_does_not_mix_two_releases() {
+    let bench = Bench::new();
+    let (none, layout) = (client("{}"), bench.path("layout"));
+    let one = pushed(&bench.iso(), &format!("oci:{}:1", layout.display()), &none).unwrap();
+    let other = Release { version: "0.2.0".into(), ..bench.release.clone() };
+    fs::write(bench.path("other.iso"), testing::iso::image(&other)).unwrap();
+    let two = pushed(&bench.path("other.iso"), &format!("oci:{}:2", layout.display()), &none).unwrap();
+    let (blobs, first) = contents(&layout, one.digest);
+    let (_, second) = contents(&layout, two.digest);
+    let fake = fickle(blobs, [first, second]);
+    let client = client(&format!("mirrors: {{\"{0}\": {{endpoint: [\"http://{0}\"]}}}}", fake.host));
+    let name = format!("{}/nqrust/release:1", fake.host);
+    let tree = bench.path("tree");
+    let report = pulled(&name, &client, &tree, None).unwrap();
+    assert_eq!((report.digest, &*report.version), (one.digest, "0.1.0"));
+    is_whole(&tree, &bench.release);
+    assert_eq!(fake.requests("/manifests/").len(), 1);
+    let report = pulled(&name, &client, &tree, None).unwrap();
+    assert_eq!((report.digest, report.fetched), (two.digest, 0));
+    is_whole(&tree, &other);
+}
+
+/// A registry that stores nothing, and takes manifests only that `takes` lets pass.
+fn choosy(takes: impl Fn(&str) -> bool + Send + Sync + 'static) -> Fake {
+    Fake::start(move |request| match (request.method.as_str(), request.path.as_str()) {
+        ("PUT", path) if path.contains("/manifests/") => {
+            match takes(&String::from_utf8_lossy(&request.body)) {
+                true => Answer::new(201, b""),
+                false => Answer::error(400, "MANIFEST_INVALID"),
+            }
+        }
+        ("HEAD", _) => Answer::new(404, b""),
+        ("POST", _) => Answer::new(202, b"").with("Location: /upload"),
+        ("PUT", _) => Answer::new(201, b""),
+        _ => Answer::ok(b"{}"),
+    })
+}
+
+#[test]
+fn an_old_registry_gets_the_release_in_the_newest_form_that_it_takes() {
+    const IMAGE: &str = r#""mediaType": "application/vnd.oci.image.config.v1+json""#;
+    let bench = Bench::new();
+    type Takes = fn(&str) -> bool;
+    let takes: [(Takes, _); 4] = [
+        (|_| true, Some(ArtifactForm::Artifact)),
+        (|text| !text.contains("artifactType"), Some(ArtifactForm::Config)),
+        (|text| text.contains(IMAGE), Some(ArtifactForm::Image)),
+        (|_| false, None),
+    ];
+    for (takes, form) in takes {
+        let fake = choosy(takes);
+        let client = client(&format!("mirrors: {{\"{0}\": {{endpoint: [\"http://{0}\"]}}}}", fake.host));
+        let report = pushed(&bench.iso(), &format!("{}/nqrust/release:1", fake.host), &client);
+        match (report, form) {
+            (Ok(report), Some(form)) => assert_eq!(report.form, form),
+            (Err(error), None) => {
+                let text = render(&error);
+                assert_eq!(class_of(&error), Class::Network);
+                assert!(text.contains("takes the manifest in no form"), "{text}");
+            }
+            (report, form) => panic!("{report:?} instead of {form:?}"),
+        }
+    }
+}
+
+#[test]
+fn blobs_of_images_that_the_registry_has_are_taken_over_from_there() {
+    let bench = Bench::new();
+    let registry = RealRegistry::start(false);
+    let client = client(&registry.registries(false));
+    let mut release = bench.release.clone();
+    for image in &mut release.images {
+        image.name = image.name.replace("localhost", registry.host());
+    }
+    fs::write(bench.path("named.iso"), testing::iso::image(&release)).unwrap();
+    pushed(&bench.path("named.iso"), &format!("{}/nqrust/tools:1", registry.host()), &client).unwrap();
+    let name = format!("{}/nqrust/release:1", registry.host());
+    let TransferCounts { mounted, uploaded, present, .. } =
+        pushed(&bench.path("named.iso"), &name, &client).unwrap().blobs;
+    // Those of the image whose repository has them.
+    assert_eq!((mounted, present, uploaded), (2, 0, release.payloads.len() + 1));
+}
+
+#[test]
+fn a_damaged_medium_is_not_published() {
+    let bench = Bench::new();
+    let registry = RealRegistry::start(false);
+    let client = client(&registry.registries(false));
+    let tree = bench.path("tree");
+    pushed(&bench.iso(), &format!("oci:{}", bench.path("layout").display()), &client).unwrap();
+    pulled(&format!("oci:{}", bench.path("layout").display()), &client, &tree, None).unwrap();
+    let kernel = bench.payload(Purpose::Kernel);
+    testing::medium::damage(&tree.join(&kernel.path), &fs::read(tree.join(&kernel.path)).unwrap());
+    let error = pushed(&tree, &format!("{}/nqrust/release:1", registry.host()), &client).unwrap_err();
+    assert_eq!(class_of(&error), Class::Verification, "{}", render(&error));
+    assert!(!registry.requests("PUT").iter().any(|request| request.contains("/manifests/")));
+    assert!(!registry.blob(&kernel.sha256.to_string()).exists());
+}
+
+#[test]
+fn what_cannot_be_done_is_refused_before_anything_is_written() {
+    let bench = Bench::new();
+    let client = client("{}");
+    let refused = |error: anyhow::Error, words: &[&str]| {
+        let text = render(&error);
+        assert_eq!(class_of(&error), Class::Invalid, "{text}");
+        assert!(words.iter().all(|word| text.contains(word)), "{text}");
+    };
+    let layout = format!("oci:{}", bench.path("layout").display());
+    let digest = Digest::of(b"x").oci();
+    let pinned = format!("{layout}@{digest}");
+    refused(pushed(&bench.iso(), &pinned, &client).unwrap_err(), &["digest", "Name a tag"]);
+
+    // Without the boot code no ISO can be made.
+    pushed(&bench.iso(), &layout, &client).unwrap();
+    let tree = bench.path("tree");
+    pulled(&layout, &client, &tree, None).unwrap();
+    fs::remove_file(tree.join("boot/grub/boot_hybrid.img")).unwrap();
+    let bare = format!("oci:{}", bench.path("bare").display());
+    assert!(!pushed(&tree, &bare, &client).unwrap().iso);
+    let iso = bench.path("x.iso");
+    let error = pulled(&bare, &client, &bench.path("out"), Some(&iso)).unwrap_err();
+    refused(error, &["no ISO can be made", "boot code"]);
+    assert!(!bench.path("out").exists() && !iso.exists());
+
+    fs::create_dir(bench.path("home")).unwrap();
+    fs::write(bench.path("home/letter"), "x").unwrap();
+    let error = pulled(&layout, &client, &bench.path("home"), None).unwrap_err();
+    refused(error, &["other files", "empty directory"]);
+    refused(pulled(&format!("{layout}:9"), &client, &tree, None).unwrap_err(), &["it has 0.1.0"]);
+    refused(pulled("oci:/nonexistent", &client, &tree, None).unwrap_err(), &["no OCI layout"]);
+}
