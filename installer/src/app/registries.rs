@@ -16,12 +16,9 @@ use transfer::registry::{Client, Settings};
 /// The cluster's setting with further authorities, as PEM.
 const AUTHORITIES: &str = "additional-ca";
 
-/// The registries of the images of `release`. Sends no request yet.
-pub(crate) fn source(
-    config: &InstallConfig,
-    authorities: &[String],
-    release: &Release,
-) -> Result<Box<dyn PayloadSource>> {
+/// What asks registries on behalf of `config`: with the mirrors, logins and certificates of the setting from which the node's
+/// containerd has its own (`node::cluster::registries`), so that one setting serves images and releases. Sends no request yet.
+pub(crate) fn client(config: &InstallConfig, authorities: &[String]) -> Result<(Client, Registries)> {
     let setting = |name: &str| config.system_settings.get(name).map(|setting| setting.expose());
     // The rules of the document have refused what does not parse.
     let registries = setting(SETTING).and_then(Registries::parse).unwrap_or_default();
@@ -33,6 +30,16 @@ pub(crate) fn source(
         retry: RetryPolicy::default(),
         rate: None,
     })?;
+    Ok((client, registries))
+}
+
+/// The registries of the images of `release`. Sends no request yet.
+pub(crate) fn source(
+    config: &InstallConfig,
+    authorities: &[String],
+    release: &Release,
+) -> Result<Box<dyn PayloadSource>> {
+    let (client, registries) = client(config, authorities)?;
     Ok(Box::new(RegistryMedium::new(Box::new(Configured { client, registries }), release)?))
 }
 

@@ -21,7 +21,7 @@ pub(super) struct DiskImageArgs {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// The medium to install from: an ISO, a drive that holds one, a directory with the content of one or with what a
-    /// build wrote, or the URL of an ISO or of a directory.
+    /// build wrote, the URL of an ISO or of a directory, or oci:DIRECTORY for a release in an OCI layout.
     #[arg(long, value_name = "PATH or URL")]
     medium: Option<String>,
     /// The file.

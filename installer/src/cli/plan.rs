@@ -18,7 +18,7 @@ pub(super) struct PlanArgs {
     #[arg(long, value_name = "FILE")]
     inventory: Option<PathBuf>,
     /// The medium to install from: an ISO, a drive that holds one, a directory with the content of one or with what a
-    /// build wrote, or the URL of an ISO or of a directory.
+    /// build wrote, the URL of an ISO or of a directory, or oci:DIRECTORY for a release in an OCI layout.
     #[arg(long, value_name = "PATH or URL")]
     medium: Option<String>,
     /// Kernel parameters, in place of those that this machine was started with; @FILE reads them from a file.

@@ -9,8 +9,8 @@ use base::program::Context;
 /// of a directory or a server.
 #[derive(Debug, clap::Args)]
 pub(super) struct VerifyArgs {
-    /// An ISO, a drive that holds one, a directory with release.json, or the URL of an ISO or of such a directory; by default
-    /// the medium that this system runs from.
+    /// An ISO, a drive that holds one, a directory with release.json, the URL of an ISO or of such a directory, or oci:DIRECTORY
+    /// for a release in an OCI layout; by default the medium that this system runs from.
     medium: Option<String>,
     /// The same by its former name.
     #[arg(long = "medium", value_name = "MEDIUM", hide = true, conflicts_with = "medium")]

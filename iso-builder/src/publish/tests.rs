@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use base::failure::{class_of, render};
 use medium::opened::OpenedMedium;
-use medium::sources::{PayloadPlace, Verified, open_release};
+use medium::sources::{PayloadPlace, Verified, open_release, source as source_of};
 use model::release::{MANIFEST, Purpose};
 use testing::http::{Answer, Fake, Request};
 use testing::registry::RealRegistry;
@@ -209,6 +209,10 @@ fn the_source_of_a_release_gives_every_payload_from_a_registry_and_from_a_layout
             assert_eq!(source.place(payload), Some(place));
             let mut reader = Verified::new(source.open(payload).unwrap(), payload, source.describe());
             std::io::copy(&mut reader, &mut std::io::sink()).unwrap();
+        }
+        if place == PayloadPlace::Here {
+            let named = source_of(Some(name), &[], quick()).unwrap();
+            assert_eq!(named.manifest().unwrap(), bench.release.to_bytes());
         }
         let mut stranger = release.payloads[0].clone();
         stranger.sha256 = Digest::of(b"stranger");

@@ -29,4 +29,4 @@ pub mod reference;
 
 pub use boot_code::{BootCode, BootCodePart};
 pub use manifest::{ArtifactForm, ArtifactLayer, ReleaseArtifact};
-pub use reference::{ArtifactReference, LayoutReference};
+pub use reference::{ArtifactReference, LAYOUT, LayoutReference};

@@ -9,7 +9,7 @@ use base::failure::{Class, Failure};
 use formats::oci::ImageReference;
 
 /// What stands before the directory of a layout, as in skopeo's and oras's notation.
-const LAYOUT: &str = "oci:";
+pub const LAYOUT: &str = "oci:";
 
 /// Where a release is.
 #[derive(Clone, Debug, PartialEq, Eq)]

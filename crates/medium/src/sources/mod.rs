@@ -25,6 +25,9 @@ use std::path::Path;
 use anyhow::Result;
 use model::config::formats::storage::is_iso_file;
 
+use transfer::registry::{Client, Settings};
+
+use crate::artifact::LAYOUT;
 use crate::opened::OpenedMedium;
 use crate::output::BuildOutput;
 
@@ -48,7 +51,7 @@ pub use verify::{Verified, damaged};
 pub const BOOT_MEDIUM: &str = "/run/initramfs/live";
 
 /// The source that `--medium` or `install.medium` names: the URL of an ISO or of a directory, an ISO, a drive that holds one, a
-/// directory with the content of one, or what a build wrote; by default the medium of the live system. Servers may be ones that the authorities of these certificates (PEM)
+/// directory with the content of one, what a build wrote, or the release in an OCI layout (`oci:DIRECTORY`); by default the medium of the live system. Servers may be ones that the authorities of these certificates (PEM)
 /// vouch for.
 pub fn source(
     medium: Option<&str>,
@@ -60,6 +63,11 @@ pub fn source(
     };
     match medium {
         Some(url) if is_url(url) => served(url, authorities, retry),
+        Some(layout) if layout.starts_with(LAYOUT) => {
+            // A layout is read without asking anybody.
+            let (_, _, source) = open_release(&layout.parse()?, &Client::new(Settings::default())?)?;
+            Ok(source)
+        }
         Some(path) if Path::new(path).is_dir() => {
             match BuildOutput::open(Path::new(path))?.and_then(|output| output.iso()) {
                 Some(built) => iso(&built),
