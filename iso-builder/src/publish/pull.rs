@@ -17,13 +17,14 @@ use base::files::{make_directory, output_directory, read_at_most, write_atomical
 use base::parallel::{self, locked};
 use base::progress::Progress;
 use base::size::ByteSize;
-use medium::artifact::ArtifactReference;
+use medium::artifact::{ArtifactReference, BootCodePart};
 use medium::output::CHECKSUMS;
 use medium::sources::OpenedArtifact;
 use model::release::{MANIFEST, Release};
 use serde::Serialize;
 use transfer::registry::Client;
 
+use super::digest::oci;
 use super::fetch::{Destination, Wanted, wanted};
 use super::iso;
 use crate::wording::counted;
@@ -38,6 +39,7 @@ const MAX_MANIFEST: u64 = 32 << 20;
 pub struct PullReport {
     pub reference: String,
     /// Of the artifact's manifest.
+    #[serde(serialize_with = "oci")]
     pub digest: Digest,
     /// Of `release.json`.
     pub release_sha256: Digest,
@@ -175,9 +177,11 @@ impl<'a> PullDirectory<'a> {
     fn finish(&self, manifest: &[u8], previous: Option<&Release>, all: &[Wanted]) -> Result<()> {
         let what = || format!("finishing {}", self.path.display());
         let kept: BTreeSet<&str> = all.iter().flat_map(|wanted| &wanted.paths).map(String::as_str).collect();
-        let gone = previous.into_iter().flat_map(|release| &release.payloads);
-        for payload in gone.filter(|payload| !kept.contains(payload.path.as_str())) {
-            match fs::remove_file(self.path.join(&payload.path)) {
+        let payloads = previous.into_iter().flat_map(|release| &release.payloads);
+        let code = previous.and_then(|release| release.iso.as_ref()).into_iter().flat_map(BootCodePart::of);
+        let gone = payloads.map(|payload| payload.path.as_str()).chain(code.map(|part| part.path));
+        for path in gone.filter(|path| !kept.contains(path)) {
+            match fs::remove_file(self.path.join(path)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
                     return Err(error).class(Class::DiskIo, what);
                 }

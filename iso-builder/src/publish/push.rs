@@ -20,6 +20,7 @@ use model::release::{Payload, Purpose, Release};
 use serde::Serialize;
 use transfer::registry::{BlobTransfer, Client, ManifestAnswer, NewBlob};
 
+use super::digest::oci;
 use super::target::Target;
 use crate::customize::customisation::is_customised;
 use crate::wording::counted;
@@ -30,6 +31,7 @@ pub struct PushReport {
     pub reference: String,
     pub tag: String,
     /// Of the artifact's manifest: what pins it.
+    #[serde(serialize_with = "oci")]
     pub digest: Digest,
     /// Of `release.json`: what names the release.
     pub release_sha256: Digest,

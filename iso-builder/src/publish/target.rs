@@ -6,7 +6,7 @@ use anyhow::Result;
 use base::digest::Digest;
 use base::failure::{Class, Classify, Failure};
 use base::files::fill_atomically;
-use formats::oci::layout::Layout;
+use formats::oci::layout::ImageLayout;
 use formats::oci::{Descriptor, ImageReference, Repository, media_types};
 use medium::artifact::ArtifactReference;
 use model::release::Release;
@@ -16,7 +16,7 @@ use transfer::registry::{BlobTransfer, Client, ManifestAnswer, NewBlob};
 #[derive(Debug)]
 pub(super) enum Target<'a> {
     Registry(&'a Client, &'a ImageReference),
-    Layout(Layout, String),
+    Layout(ImageLayout, String),
 }
 
 impl<'a> Target<'a> {
@@ -34,7 +34,7 @@ impl<'a> Target<'a> {
             ArtifactReference::Registry(image) => Ok(Self::Registry(client, image)),
             ArtifactReference::Layout(named) => {
                 let directory = &named.directory;
-                let layout = Layout::create(directory)
+                let layout = ImageLayout::create(directory)
                     .class(Class::DiskIo, || format!("making the layout {}", directory.display()))?;
                 let plain = |c: char| if c.is_ascii_alphanumeric() || "_.-".contains(c) { c } else { '-' };
                 let version = || release.version.chars().map(plain).collect();

@@ -27,11 +27,11 @@ const NAME: &str = "org.opencontainers.image.ref.name";
 
 /// A layout.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Layout {
+pub struct ImageLayout {
     root: PathBuf,
 }
 
-impl Layout {
+impl ImageLayout {
     /// The layout at `root`.
     ///
     /// # Errors
@@ -147,11 +147,11 @@ mod tests {
     #[test]
     fn a_name_moves_to_the_manifest_that_got_it_last_and_others_stay() {
         let directory = tempfile::tempdir().unwrap();
-        let layout = Layout::create(directory.path()).unwrap();
+        let layout = ImageLayout::create(directory.path()).unwrap();
         layout.name("one", manifest(b"1")).unwrap();
         layout.name("two", manifest(b"2")).unwrap();
         layout.name("one", manifest(b"3")).unwrap();
-        let found = Layout::open(directory.path()).unwrap().manifests().unwrap();
+        let found = ImageLayout::open(directory.path()).unwrap().manifests().unwrap();
         let found: Vec<_> = found.into_iter().map(|(name, found)| (name.unwrap(), found.digest)).collect();
         assert_eq!(found, [("two".into(), Digest::of(b"2")), ("one".into(), Digest::of(b"3"))]);
     }
@@ -159,6 +159,6 @@ mod tests {
     #[test]
     fn a_directory_without_the_mark_is_no_layout() {
         let directory = tempfile::tempdir().unwrap();
-        assert_eq!(class_of(&Layout::open(directory.path()).unwrap_err()), Class::Invalid);
+        assert_eq!(class_of(&ImageLayout::open(directory.path()).unwrap_err()), Class::Invalid);
     }
 }

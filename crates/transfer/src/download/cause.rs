@@ -59,6 +59,13 @@ pub fn is_distrusted(error: &(dyn std::error::Error + 'static)) -> bool {
     )
 }
 
+/// Whether a server that was asked over TLS answered in clear text.
+pub fn speaks_no_tls(error: &(dyn std::error::Error + 'static)) -> bool {
+    let mut causes = std::iter::successors(Some(error), |error| error.source()).filter_map(carried);
+    let clear = rustls::InvalidMessage::InvalidContentType;
+    causes.any(|error| matches!(error, rustls::Error::InvalidMessage(why) if *why == clear))
+}
+
 /// The TLS error that an error is or carries: an I/O error made from another one leaves it out of the chain of causes,
 /// and there may be several of them, one in the other.
 pub fn carried<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a rustls::Error> {

@@ -8,7 +8,9 @@ use serde::Deserialize;
 
 use super::endpoint::Server;
 use crate::download::redirect::{RedirectError, Unanswered};
-use crate::download::{BodyError, Distrusted, Download, Passing, is_distrusted, is_passing, reason};
+use crate::download::{
+    BodyError, Distrusted, Download, Passing, is_distrusted, is_passing, reason, speaks_no_tls,
+};
 use base::digest::Digest;
 use base::failure::{Class, Failure};
 
@@ -21,6 +23,8 @@ pub(super) enum ProblemKind {
     /// No answer, or none that helps, however often it was tried.
     Silent,
     Distrusted,
+    /// Asked over TLS, it does not speak it.
+    Clear,
     /// Other bytes than the digest names.
     Damaged,
     /// An answer that cannot be interpreted.
@@ -153,6 +157,9 @@ impl RequestTrouble {
     pub(super) fn of_no_answer(why: Unanswered) -> Self {
         let (kind, why) = match why {
             Unanswered::Request(error) if is_distrusted(&error) => (ProblemKind::Distrusted, reason(&error)),
+            Unanswered::Request(error) if speaks_no_tls(&error) => {
+                (ProblemKind::Clear, "it does not speak TLS".into())
+            }
             Unanswered::Request(error) => return Self::Passing(Passing::new(reason(&error))),
             Unanswered::Redirect(error) => (ProblemKind::Redirect, error.to_string()),
             Unanswered::Address => (ProblemKind::Strange, "its address is not a URL".into()),
@@ -199,6 +206,11 @@ pub(super) fn summary(what: String, problems: &[(Server, Problem)], docker: bool
     if let Some(Server { host, .. }) = any(ProblemKind::Distrusted) {
         let key = format!("registries.configs.{host:?}.tls.ca_file");
         hints.push(format!("Name the file with the certificate of the registry's authority as {key}."));
+    }
+    if let Some(Server { host, .. }) = any(ProblemKind::Clear) {
+        hints.push(format!(
+            "Where it is meant to have none, say so: registries.mirrors.{host:?}.endpoint: [\"http://{host}\"]."
+        ));
     }
     if any(ProblemKind::Silent).is_some() || any(ProblemKind::Strange).is_some() {
         hints.push(

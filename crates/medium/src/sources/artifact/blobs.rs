@@ -10,7 +10,7 @@ use crate::artifact::{ArtifactReference, LayoutReference};
 use base::digest::Digest;
 use base::failure::{Class, Classify, Failure};
 use base::files::read_at_most;
-use formats::oci::layout::Layout;
+use formats::oci::layout::ImageLayout;
 use formats::oci::{ArtifactManifest, Descriptor, Repository};
 use transfer::registry::Client;
 
@@ -21,7 +21,7 @@ const MAX_MANIFEST: u64 = 4 << 20;
 #[derive(Debug)]
 pub(super) enum Blobs {
     Registry(Client, Repository),
-    Layout(Layout),
+    Layout(ImageLayout),
 }
 
 impl Blobs {
@@ -33,7 +33,7 @@ impl Blobs {
                 Ok((Self::Registry(client.clone(), image.repository().clone()), bytes))
             }
             ArtifactReference::Layout(named) => {
-                let layout = Layout::open(&named.directory)?;
+                let layout = ImageLayout::open(&named.directory)?;
                 let found = choose(&layout, named, reference)?;
                 let path = layout.blob(found.digest);
                 let bytes = read_at_most(&path, MAX_MANIFEST)
@@ -90,13 +90,13 @@ impl Blobs {
     }
 }
 
-fn lacking(layout: &Layout, digest: Digest) -> Failure {
+fn lacking(layout: &ImageLayout, digest: Digest) -> Failure {
     let what = format!("{} lacks the blob {}", layout.root().display(), digest.oci());
     Failure::new(Class::Verification, what).hint("Copy the layout again; all of its blobs belong to it.")
 }
 
 /// The manifest of a layout that is meant.
-fn choose(layout: &Layout, named: &LayoutReference, shown: &ArtifactReference) -> Result<Descriptor> {
+fn choose(layout: &ImageLayout, named: &LayoutReference, shown: &ArtifactReference) -> Result<Descriptor> {
     let all = layout.manifests()?;
     let fits = |(name, manifest): &&(Option<String>, Descriptor)| match (named.digest, &named.tag) {
         (Some(digest), _) => manifest.digest == digest,

@@ -211,6 +211,16 @@ fn a_registry_without_the_right_login_is_not_written_to() {
 }
 
 #[test]
+fn a_registry_without_tls_is_told_at_once_and_how_to_name_it() {
+    let registry = RealRegistry::start(false);
+    let host = registry.host();
+    let error = put(&Client::new(settings("{}")).unwrap(), host, b"x").unwrap_err();
+    let text = render(&error);
+    assert!(text.contains("does not speak TLS") && text.contains(&format!("http://{host}")), "{text}");
+    assert!(!text.contains("attempts"), "{text}");
+}
+
+#[test]
 fn what_cannot_be_read_is_not_uploaded_and_not_tried_again() {
     let registry = RealRegistry::start(false);
     let client = real_client(&registry, false);
