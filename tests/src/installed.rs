@@ -42,7 +42,7 @@ pub fn expected(medium: &Medium, role: Role, size: ByteSize) -> Result<Expected>
     ];
     let files: Result<Vec<_>> =
         files.iter().map(|(path, purpose)| Ok(known(*path, payload(*purpose)?))).collect();
-    let texts = ["efi/debian/grub.cfg", "grub/grub.cfg", "grub/grubenv"].map(present);
+    let texts = ["efi/debian/grub.cfg", "grub/grub.cfg", "grub/node.cfg", "grub/grubenv"].map(present);
     let system =
         |part: &str, label: &str, files| System { part: part.to_owned(), label: label.to_owned(), files };
     Ok(Expected {

@@ -2,6 +2,7 @@
 //! file systems are. The planner writes them, the node's initrd reads them.
 
 mod environment;
+pub mod grub;
 pub mod loader;
 pub mod record;
 

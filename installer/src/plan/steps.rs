@@ -1,8 +1,8 @@
 //! The steps of an install, from the roles of the disks and the new layout.
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
-use super::boot::{self, Volumes};
+use super::boot::{self, BootVolumeExtent, Volumes};
 use super::disk_roles::DiskRoles;
 use super::labels;
 use super::layout::{PartitionName, SectorSize};
@@ -10,7 +10,8 @@ use super::mirror::Array;
 use super::new_layout::NewLayout;
 use super::payloads::{NeededPayloads, unpacked};
 use super::step::{EspContent, EspFile, Filesystem, Step};
-use model::boot::{BootVolume, Slot};
+use model::boot::BootVolume;
+use model::boot::record::BootRecord;
 use model::config::{InstallConfig, Secret};
 use model::release::{Payload, Release};
 
@@ -34,6 +35,8 @@ pub(super) fn steps(
     // A FAT volume's serial number has 32 bits; the first bytes of the disk's identity distinguish disks.
     let volumes = volumes(roles, layout)?;
     let (volume_id, ..) = layout.disk_guid.as_fields();
+    let boot_volume = layout.partition(RootA).and_then(|slot| BootVolumeExtent::in_slot(slot.size));
+    let boot_volume = boot_volume.context("the layout has no slot with room for a boot volume")?;
     let mut steps = vec![Step::VerifyMedium { payloads: needed.all() }];
     if !roles.wiped.is_empty() {
         steps.push(Step::WipeDisks);
@@ -48,7 +51,7 @@ pub(super) fn steps(
         Step::Esp {
             volume_id,
             epoch: release.epoch,
-            files: esp(config, release, &volumes, needed, volume_id),
+            files: esp(config, &volumes, boot_volume, needed, volume_id),
         },
         Step::Image { payload: needed.rootfs.clone(), partition: RootA },
     ]);
@@ -88,6 +91,7 @@ fn volumes(roles: &DiskRoles<'_>, layout: &NewLayout) -> Result<Volumes> {
     Ok(Volumes {
         root_a: needed(PartitionName::RootA)?,
         root_b: needed(PartitionName::RootB)?,
+        recovery: needed(PartitionName::Recovery)?,
         config: needed(PartitionName::Config)?,
         persistent: needed(PartitionName::Persistent)?,
         data: find(PartitionName::Data).or(roles.kept.as_ref().map(|kept| BootVolume::Partition(kept.uuid))),
@@ -98,12 +102,11 @@ fn volumes(roles: &DiskRoles<'_>, layout: &NewLayout) -> Result<Volumes> {
 /// The files of the EFI system partition.
 fn esp(
     config: &InstallConfig,
-    release: &Release,
     volumes: &Volumes,
+    boot_volume: BootVolumeExtent,
     needed: &NeededPayloads,
     volume_id: u32,
 ) -> Vec<EspFile> {
-    let line = |slot: Slot| boot::command_line(slot, volumes, &release.kernel_arguments, config);
     let text = |path: &str, text: String| EspFile { path: path.into(), content: EspContent::Text(text) };
     let payload = |path: &str, payload: &Payload| EspFile {
         path: path.into(),
@@ -113,12 +116,14 @@ fn esp(
     files.push(payload("EFI/BOOT/grubx64.efi", &needed.grub));
     files.extend(needed.mok_manager.iter().map(|manager| payload("EFI/BOOT/mmx64.efi", manager)));
     files.push(text("EFI/debian/grub.cfg", boot::stub(volume_id)));
-    files.push(text("grub/grub.cfg", boot::grub_cfg(release, config, line)));
+    files.push(text("grub/grub.cfg", boot::grub_cfg(config, boot_volume)));
+    files.push(text("grub/node.cfg", boot::node_cfg(volumes, config)));
     files.extend(config.os.boot_password.as_ref().map(|password| EspFile {
         path: boot::PASSWORD.into(),
         content: EspContent::Secret(Secret::new(password.grub_command())),
     }));
-    files.push(text("grub/grubenv", boot::environment()));
+    let record = BootRecord::installed().to_block();
+    files.push(text("grub/grubenv", String::from_utf8_lossy(&record).into_owned()));
     files.push(payload("nqrust/a/vmlinuz", &needed.kernel));
     files.push(payload("nqrust/a/initrd", &needed.initrd));
     files

@@ -310,7 +310,7 @@ fn the_checker_finds_damage_to_anything_that_an_install_writes() {
         (start(PartitionName::RootA) + 5_000_001, "OS image"),
         (written(Purpose::Kernel, PartitionName::Esp), "on the EFI system partition"),
         (written(Purpose::Shim, PartitionName::Esp), "on the EFI system partition"),
-        (text(b"set default=nqrust-a", PartitionName::Esp), "grub/grub.cfg"),
+        (text(b"set default=nqrust-next", PartitionName::Esp), "grub/grub.cfg"),
         (written(Purpose::ImageBlob, PartitionName::Persistent), "on persistent"),
         (written(Purpose::ImageMetadata, PartitionName::Persistent), "on persistent"),
         (text(b"hush-token", PartitionName::Config), "node.yaml"),

@@ -144,24 +144,21 @@ impl Seek for DiskPart<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::inventory::Inventory;
-    use crate::plan::tests::{GUID, disk, release, trial};
-    use crate::plan::{EspContent, PartitionName, Step};
+    use crate::plan::PartitionName;
     use base::size::ByteSize;
     use formats::fat::{FatFile, FatKind, FatVolume, MINIMUM, write_volume};
 
-    /// The `grub.cfg` that an install with these kernel arguments writes.
+    /// A `grub.cfg` with an entry for each slot, as nodes have that keep their kernels on the EFI system partition.
     fn grub_cfg(arguments: &str) -> String {
-        let mut config = trial();
-        config.os.additional_kernel_arguments = arguments.parse().ok();
-        let inventory = Inventory { disks: vec![disk("vda", ByteSize::gib(16))], nics: vec![] };
-        let plan = crate::plan::plan(&config, &inventory, &release(), GUID).unwrap();
-        let files = plan.steps.iter().find_map(|step| match step {
-            Step::Esp { files, .. } => files.iter().find(|file| file.path == "grub/grub.cfg"),
-            _ => None,
-        });
-        let EspContent::Text(text) = &files.unwrap().content else { panic!() };
-        text.clone()
+        let entry = |slot| {
+            format!(
+                "menuentry 'NQRust (slot {slot})' {{\n\
+                 \x20 linux ($root)/nqrust/{slot}/vmlinuz root=PARTUUID=1 nqrust.slot={slot} ro {arguments}\n\
+                 \x20 initrd ($root)/nqrust/{slot}/initrd\n\
+                 }}\n"
+            )
+        };
+        entry('a') + &entry('b')
     }
 
     /// A disk whose EFI system partition holds these files, and that partition.
@@ -184,7 +181,7 @@ mod tests {
 
     #[test]
     fn the_kernel_gets_the_line_that_the_boot_loader_of_the_node_gives_it() {
-        let text = grub_cfg("intel_iommu=on \"dyndbg=file a.c +p\"");
+        let text = grub_cfg("intel_iommu=on 'dyndbg=file a.c +p'");
         let line = line(&text, 'a').unwrap();
         assert!(line.starts_with("root=PARTUUID="), "{line}");
         assert!(line.contains(" nqrust.slot=a ") && !line.contains("($root)"), "{line}");
