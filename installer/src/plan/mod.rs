@@ -24,7 +24,7 @@ use anyhow::Result;
 use serde::Serialize;
 use uuid::Uuid;
 
-pub use boot::files_of_slot_a;
+pub use boot::{LOADER_SCRIPT, files_of_slot_a};
 pub(crate) use choose::{blocking, system as choose_disk};
 pub use disk_roles::written_disks;
 pub use disks::{DataDisk, WipedDisk};

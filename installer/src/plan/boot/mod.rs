@@ -7,6 +7,8 @@ mod script;
 
 use base::size::ByteSize;
 
+pub use script::LOADER_SCRIPT;
+
 pub(super) use node::{Volumes, node_cfg};
 pub(super) use script::{PASSWORD, grub_cfg};
 

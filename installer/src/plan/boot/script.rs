@@ -9,7 +9,7 @@ use super::BootVolumeExtent;
 use super::consoles::port;
 
 /// The functions of the script. They decide as [`model::boot::loader::decide`] does.
-const LOADER: &str = include_str!("loader.cfg");
+pub const LOADER_SCRIPT: &str = include_str!("loader.cfg");
 /// The entries of the menu.
 const MENU: &str = include_str!("menu.cfg");
 
@@ -36,7 +36,7 @@ pub(crate) fn grub_cfg(config: &InstallConfig, boot_volume: BootVolumeExtent) ->
          fi\n\
          # Where the boot volume begins in a slot and how long it is, in units of 512 bytes.\n\
          set nq_volume={blocks}\n\n\
-         {LOADER}\n\
+         {LOADER_SCRIPT}\n\
          source ($root)/grub/node.cfg\n\n\
          {MENU}"
     )
