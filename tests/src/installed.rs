@@ -6,12 +6,12 @@ use std::fs;
 use anyhow::{Context, Result};
 use base::digest::Digest;
 use base::size::ByteSize;
-use installer::plan::SectorSize;
 use installer::plan::layout::{LayoutRequest, arrange};
+use installer::plan::{Partition, PartitionName, SectorSize, SlotGeometry};
 use model::config::sizes::PartitionSizes;
 use model::config::{Profile, Role};
 use model::release::{MANIFEST, Payload, Purpose, Release, metadata_path};
-use nqrust_checker::{BootCode, Expected, File, Hash, Part, System};
+use nqrust_checker::{BootCode, Expected, File, Hash, Part, Slot, System};
 
 use crate::medium::Medium;
 use crate::programs;
@@ -28,20 +28,28 @@ pub fn expected(medium: &Medium, role: Role, size: ByteSize) -> Result<Expected>
         data: true,
     };
     // The offsets do not depend on the GUID of the disk.
-    let parts = arrange(request, uuid::Uuid::nil())?.into_iter().map(|part| Part {
+    let arranged = arrange(request, uuid::Uuid::nil())?;
+    let parts = arranged.iter().map(|part| Part {
         name: part.name.as_str().to_owned(),
         start: part.start.get(),
         size: part.size.get(),
     });
     let image = payload(Purpose::Rootfs)?;
-    let files = [
-        ("efi/boot/bootx64.efi", Purpose::Shim),
-        ("efi/boot/grubx64.efi", Purpose::GrubEfi),
-        ("nqrust/a/vmlinuz", Purpose::Kernel),
-        ("nqrust/a/initrd", Purpose::Initrd),
-    ];
+    let files = [("efi/boot/bootx64.efi", Purpose::Shim), ("efi/boot/grubx64.efi", Purpose::GrubEfi)];
     let files: Result<Vec<_>> =
         files.iter().map(|(path, purpose)| Ok(known(*path, payload(*purpose)?))).collect();
+    let boot_files = vec![
+        known("vmlinuz", payload(Purpose::Kernel)?),
+        known("initrd", payload(Purpose::Initrd)?),
+        present("slot.cfg"),
+        present(MANIFEST),
+    ];
+    let written = |part: &&Partition| matches!(part.name, PartitionName::RootA | PartitionName::Recovery);
+    let slots = arranged.iter().filter(written).map(|part| Slot {
+        name: part.name.as_str().to_owned(),
+        boot: SlotGeometry::of(part).boot.get(),
+        files: boot_files.clone(),
+    });
     let texts = ["efi/debian/grub.cfg", "grub/grub.cfg", "grub/node.cfg", "grub/grubenv"].map(present);
     let system =
         |part: &str, label: &str, files| System { part: part.to_owned(), label: label.to_owned(), files };
@@ -49,7 +57,8 @@ pub fn expected(medium: &Medium, role: Role, size: ByteSize) -> Result<Expected>
         sector: 512,
         parts: parts.collect(),
         boot: Some(boot_code(medium, &release)?),
-        image: ("root-a".into(), image.size, *image.sha256.as_bytes()),
+        image: (image.size, *image.sha256.as_bytes()),
+        slots: slots.collect(),
         esp: files?.into_iter().chain(texts).collect(),
         systems: vec![
             system(

@@ -134,6 +134,8 @@ pub struct Installed {
     pub persistent: BootVolume,
     /// Where the data of virtual machines is, if anywhere.
     pub data: Option<BootVolume>,
+    /// The PARTUUID of the EFI system partition that the boot loader came from; none if it did not start this kernel.
+    pub esp: Option<Uuid>,
 }
 
 impl Installed {
@@ -158,6 +160,7 @@ impl Installed {
             config: BootVolume::parse(parameter::CONFIG, config)?,
             persistent: BootVolume::parse(parameter::PERSISTENT, persistent)?,
             data: data.transpose()?,
+            esp: value(parameter::ESP).and_then(|id| id.parse().ok()),
         }))
     }
 }
@@ -234,7 +237,7 @@ mod tests {
         let read = Installed::parse(&line).unwrap().unwrap();
         assert_eq!(
             read,
-            Installed { slot: Slot::A, config: partition, persistent: array, data: Some(array) }
+            Installed { slot: Slot::A, config: partition, persistent: array, data: Some(array), esp: None }
         );
     }
 }

@@ -43,8 +43,14 @@ fn make() -> Vec<(Payload, Vec<u8>)> {
     made.collect()
 }
 
+/// The root hash of an OS image.
+pub fn root_hash(image: &[u8]) -> Digest {
+    formats::verity::VerityTree::of_image(Digest::of(image), image).unwrap().root
+}
+
 pub fn release() -> Release {
     let payloads: Vec<_> = contents().iter().map(|(payload, _)| payload.clone()).collect();
+    let os = contents().iter().find(|(payload, _)| payload.purpose == Purpose::Rootfs).unwrap();
     let blob = |name: &str| payloads.iter().find(|p| p.path.ends_with(name)).unwrap().sha256;
     let image = |name: &str, roles: &[&str], blobs: &[Digest]| Image {
         name: format!("localhost/nqrust/{name}:1"),
@@ -67,6 +73,7 @@ pub fn release() -> Release {
         medium: MediumKind::Full,
         kernel: "6.1.0".into(),
         kernel_arguments: vec!["quiet".into()],
+        root_hash: root_hash(&os.1),
         payloads,
         images,
         containerd: Containerd::default(),

@@ -4,7 +4,7 @@ use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
-use super::boot::esp;
+use super::boot::fat_volume::{self, FatPlace};
 use super::disk::table;
 use super::*;
 use crate::plan::tests::{GUID, contents, disk, trial};

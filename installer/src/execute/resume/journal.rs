@@ -21,7 +21,7 @@ use base::size::ByteSize;
 pub(in crate::execute) const JOURNAL: &str = "install-journal.json";
 
 /// The version of the format, and of what an installer leaves on an unfinished disk.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// The largest journal that is read; real ones are much smaller.
 const JOURNAL_BYTES_MAX: u64 = 64 << 10;
@@ -58,7 +58,7 @@ impl Journal {
     /// The journal of an install by `plan`.
     pub(in crate::execute) fn of(plan: &Plan) -> Result<Self> {
         let payloads = plan.steps.iter().flat_map(|step| match step {
-            Step::Image { payload, .. } => vec![payload.sha256],
+            Step::Slot { image, .. } => vec![image.sha256],
             Step::Images { blobs, metadata } => {
                 blobs.iter().chain(metadata).map(|payload| payload.sha256).collect()
             }

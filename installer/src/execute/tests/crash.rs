@@ -4,11 +4,11 @@ use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex};
 
 use nqrust_checker::crash::{Choice, Entry, Log, State, every_state};
-use nqrust_checker::{BootCode, Expected, File, Hash, Part, System, Verdict, judge};
+use nqrust_checker::{BootCode, Expected, File, Hash, Part, Slot, System, Verdict, judge};
 
 use super::doubles::{Ext4Machine, Recording, copy_data};
 use super::*;
-use crate::plan::{EspContent, Step};
+use crate::plan::{EspContent, FatContent, SlotGeometry, Step};
 use base::digest::Digest;
 use model::release::{MANIFEST, Payload, Purpose, Release};
 
@@ -136,6 +136,19 @@ fn hash(bytes: &[u8]) -> (u64, Hash) {
     (bytes.len() as u64, *Digest::of(bytes).as_bytes())
 }
 
+/// The files of a volume, in lower case, as the checker finds them.
+fn volume_files(content: &FatContent) -> Vec<File> {
+    let file = |file: &crate::plan::EspFile| {
+        let content = match &file.content {
+            EspContent::Payload(payload) => (payload.size, *payload.sha256.as_bytes()),
+            EspContent::Text(text) => hash(text.as_bytes()),
+            EspContent::Secret(text) => hash(text.expose().as_bytes()),
+        };
+        File { path: file.path.to_lowercase(), content: Some(content) }
+    };
+    content.files.iter().map(file).collect()
+}
+
 /// The expected final content of the bench's disk, from the medium's content and the plan's own texts.
 fn expected(bench: &Bench) -> Expected {
     let content = |purpose| &contents().iter().find(|(payload, _)| payload.purpose == purpose).unwrap().1;
@@ -143,20 +156,17 @@ fn expected(bench: &Bench) -> Expected {
         path,
         content: Some((payload.size, *payload.sha256.as_bytes())),
     };
-    let mut esp = Vec::new();
+    let (mut esp, mut slots) = (Vec::new(), Vec::new());
     let mut stored = Vec::new();
     let store = "lib/containerd/io.containerd";
     for step in &bench.plan.steps {
         match step {
-            Step::Esp { files, .. } => esp.extend(files.iter().map(|file| match &file.content {
-                EspContent::Payload(payload) => known(file.path.to_lowercase(), payload),
-                EspContent::Text(text) => {
-                    File { path: file.path.to_lowercase(), content: Some(hash(text.as_bytes())) }
-                }
-                EspContent::Secret(text) => {
-                    File { path: file.path.to_lowercase(), content: Some(hash(text.expose().as_bytes())) }
-                }
-            })),
+            Step::Esp(content) => esp.extend(volume_files(content)),
+            Step::Slot { partition, boot, .. } => {
+                let slot = SlotGeometry::of(bench.plan.partition(*partition).unwrap());
+                let name = partition.as_str().to_owned();
+                slots.push(Slot { name, boot: slot.boot.get(), files: volume_files(boot) });
+            }
             Step::Images { blobs, metadata } => {
                 let path =
                     |blob: &Payload| format!("{store}.content.v1.content/blobs/sha256/{}", blob.sha256);
@@ -167,7 +177,7 @@ fn expected(bench: &Bench) -> Expected {
             _ => {}
         }
     }
-    assert!(esp.len() > 6 && stored.len() == 3);
+    assert!(esp.len() > 5 && slots.len() == 2 && stored.len() == 3);
     let (length, digest) = hash(content(Purpose::Rootfs));
     let file = |path: &str, bytes: &[u8]| File { path: path.into(), content: Some(hash(bytes)) };
     let node = vec![
@@ -189,7 +199,8 @@ fn expected(bench: &Bench) -> Expected {
         sector: bench.plan.disk.sector.bytes(),
         parts: bench.plan.partitions.iter().map(part).collect(),
         boot,
-        image: ("root-a".into(), length, digest),
+        image: (length, digest),
+        slots,
         esp,
         systems: vec![
             system("config", "NQ_CONFIG", node),
@@ -308,7 +319,8 @@ fn the_checker_finds_damage_to_anything_that_an_install_writes() {
         (1024 + 56, "copy of the partition table"),
         (end - 440, "copy of the partition table"),
         (start(PartitionName::RootA) + 5_000_001, "OS image"),
-        (written(Purpose::Kernel, PartitionName::Esp), "on the EFI system partition"),
+        (written(Purpose::Kernel, PartitionName::RootA), "vmlinuz on the boot volume of root-a"),
+        (written(Purpose::Initrd, PartitionName::Recovery), "initrd on the boot volume of recovery"),
         (written(Purpose::Shim, PartitionName::Esp), "on the EFI system partition"),
         (text(b"set default=nqrust-next", PartitionName::Esp), "grub/grub.cfg"),
         (written(Purpose::ImageBlob, PartitionName::Persistent), "on persistent"),

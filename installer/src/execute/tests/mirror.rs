@@ -101,13 +101,18 @@ fn both_disks_are_complete_after_a_run() {
         table::verify(bench.second(), mirror.disk_guid, &mirror.partitions).unwrap();
         for step in &bench.plan.steps {
             match step {
-                Step::Esp { files, .. } => {
+                Step::Esp(content) => {
                     for disk in [&bench.disk, bench.second()] {
-                        esp::verify(disk, bench.plan.partition(PartitionName::Esp).unwrap(), files).unwrap();
+                        let place = FatPlace::esp(bench.plan.partition(PartitionName::Esp).unwrap(), disk);
+                        fat_volume::verify(disk, place, &content.files).unwrap();
                     }
                 }
-                Step::Image { payload, partition } => {
-                    let (_, bytes) = contents().iter().find(|(known, _)| known == payload).unwrap();
+                Step::Slot { image, partition, boot, .. } => {
+                    let geometry = crate::plan::SlotGeometry::of(bench.plan.partition(*partition).unwrap());
+                    for disk in [&bench.disk, bench.second()] {
+                        fat_volume::verify(disk, FatPlace::boot_volume(geometry), &boot.files).unwrap();
+                    }
+                    let (_, bytes) = contents().iter().find(|(known, _)| known == image).unwrap();
                     for disk in [&bench.disk, bench.second()] {
                         assert!(disk.bytes(bench.partition(*partition), bytes.len()) == *bytes);
                     }

@@ -5,8 +5,8 @@
 use model::config::InstallConfig;
 use model::config::boot_password::PROTECT;
 
-use super::BootVolumeExtent;
 use super::consoles::port;
+use crate::plan::slot::SlotGeometry;
 
 /// The functions of the script. They decide as [`model::boot::loader::decide`] does.
 pub const LOADER_SCRIPT: &str = include_str!("loader.cfg");
@@ -17,14 +17,14 @@ const MENU: &str = include_str!("menu.cfg");
 pub(crate) const PASSWORD: &str = "grub/password.cfg";
 
 /// The node's `/grub/grub.cfg`.
-pub(crate) fn grub_cfg(config: &InstallConfig, boot_volume: BootVolumeExtent) -> String {
+pub(crate) fn grub_cfg(config: &InstallConfig, geometry: SlotGeometry) -> String {
     // The password is in a file of its own, because this one is printed with the plan.
     let password = match config.os.boot_password {
         Some(_) => format!("{PROTECT}source ($root)/{PASSWORD}\n"),
         None => String::new(),
     };
     let (unit, speed) = port(config.install.tty.as_deref());
-    let blocks = boot_volume.blocks();
+    let blocks = geometry.boot_blocks();
     format!(
         "{password}\
          # UEFI firmware carries its own serial console; a second one on the same port would garble it.\n\

@@ -21,7 +21,7 @@ fn planned(config: &InstallConfig) -> Plan {
 
 fn node_words(plan: &Plan) -> String {
     let files = plan.steps.iter().filter_map(|step| match step {
-        Step::Esp { files, .. } => Some(files),
+        Step::Esp(content) => Some(&content.files),
         _ => None,
     });
     let words = files.flatten().find(|file| file.path == "grub/node.cfg").unwrap();
