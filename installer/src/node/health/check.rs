@@ -29,11 +29,11 @@ pub enum CheckGroup {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Proof {
     /// Nothing; but what failed before cannot condemn.
-    NotRedBefore,
+    Nothing,
     /// That it held: the reason may lie outside of the machine.
-    HeldBefore,
+    Held,
     /// That it held; and that the cluster was there, where only the cluster can tell.
-    ClusterBefore,
+    Cluster,
 }
 
 /// One check of the registry.
@@ -53,84 +53,72 @@ const fn required(id: &'static str, group: CheckGroup, proof: Proof, means: &'st
 }
 
 const fn wanted(id: &'static str, group: CheckGroup, means: &'static str) -> Check {
-    Check { id, class: CheckClass::Wanted, group, means, proof: Proof::NotRedBefore }
+    Check { id, class: CheckClass::Wanted, group, means, proof: Proof::Nothing }
 }
 
 use CheckGroup::{Kubernetes, Local, Network, Own};
-use Proof::{ClusterBefore, HeldBefore, NotRedBefore};
+use Proof::{Cluster, Held, Nothing};
 
 pub(super) static ROOT: Check = required(
     "root",
     Local,
-    NotRedBefore,
+    Nothing,
     "The root file system is not the read-only image of the slot that the kernel command line names.",
 );
 pub(super) static MOUNTS: Check = required(
     "mounts",
     Local,
-    NotRedBefore,
+    Nothing,
     "A partition of the node is not mounted from the device of the command line, or cannot be written.",
 );
 pub(super) static ARRAYS: Check = required(
     "arrays",
     Local,
-    NotRedBefore,
+    Nothing,
     "A mirror has lost a disk: the node does not survive the other's loss.",
 );
 pub(super) static UNITS: Check =
-    required("units", Local, NotRedBefore, "A unit of the product has failed (systemctl status UNIT).");
+    required("units", Local, Nothing, "A unit of the product has failed (systemctl status UNIT).");
 pub(super) static SYSTEM_UNITS: Check =
-    required("system-units", Local, HeldBefore, "A unit of the system has failed (systemctl status UNIT).");
+    required("system-units", Local, Held, "A unit of the system has failed (systemctl status UNIT).");
 pub(super) static CLOCK: Check = required(
     "clock",
     Local,
-    HeldBefore,
+    Held,
     "The clock is before the release was made; certificates do not count as valid then.",
 );
 pub(super) static WATCHDOG: Check =
     wanted("watchdog", Local, "Nothing restarts this machine if its system hangs: somebody has to.");
-pub(super) static ADDRESS: Check = required(
-    "address",
-    Network,
-    HeldBefore,
-    "The management network has no address: nobody reaches the node.",
-);
+pub(super) static ADDRESS: Check =
+    required("address", Network, Held, "The management network has no address: nobody reaches the node.");
 pub(super) static GATEWAY: Check = required(
     "gateway",
     Network,
-    HeldBefore,
+    Held,
     "The gateway does not answer on the segment itself: nobody beyond it reaches the node.",
 );
-pub(super) static CONTAINERD: Check = required(
-    "containerd",
-    Kubernetes,
-    ClusterBefore,
-    "containerd does not answer the kubelet: no pod can start.",
-);
-pub(super) static KUBELET: Check = required(
-    "kubelet",
-    Kubernetes,
-    ClusterBefore,
-    "The kubelet does not answer or says that it is not healthy.",
-);
+pub(super) static CONTAINERD: Check =
+    required("containerd", Kubernetes, Cluster, "containerd does not answer the kubelet: no pod can start.");
+pub(super) static KUBELET: Check =
+    required("kubelet", Kubernetes, Cluster, "The kubelet does not answer or says that it is not healthy.");
 pub(super) static API_SERVER: Check =
-    required("api-server", Kubernetes, ClusterBefore, "The API server of this node is not ready.");
+    required("api-server", Kubernetes, Cluster, "The API server of this node is not ready.");
 pub(super) static ETCD: Check = required(
     "etcd",
     Kubernetes,
-    ClusterBefore,
+    Cluster,
     "etcd of this node is not healthy or has no vote: the cluster survives the loss of one node less.",
 );
 pub(super) static NODE: Check = required(
     "node",
     Kubernetes,
-    ClusterBefore,
+    Cluster,
     "The cluster does not have the node as ready since this boot: nothing is scheduled on it.",
 );
 pub(super) static OWN_REQUIRED: Check = required(
     "own-required",
     Own,
-    NotRedBefore,
+    Nothing,
     "A check of /oem/health.d/required says that the node is not good.",
 );
 pub(super) static OWN_WANTED: Check =

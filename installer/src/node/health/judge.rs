@@ -88,15 +88,15 @@ pub(super) fn weigh(result: &CheckResult, baseline: Option<&Baseline>) -> Weight
         baseline.map_or((false, true), |baseline| (baseline.alone, baseline.cluster_answered()));
     match (result.check.proof, before) {
         (_, Before::Failed) => Weight::Excused,
-        (Proof::NotRedBefore, Before::CouldNotSay) if silent => Weight::Excused,
-        (Proof::NotRedBefore, _) => Weight::Condemns,
-        (Proof::HeldBefore, Before::Held) => Weight::Condemns,
-        (Proof::HeldBefore, _) => Weight::Excused,
-        (Proof::ClusterBefore, Before::Unknown | Before::NotApplicable) => Weight::Waits,
-        (Proof::ClusterBefore, Before::CouldNotSay) if silent && alone => Weight::Excused,
-        (Proof::ClusterBefore, Before::CouldNotSay) if silent => Weight::Waits,
-        (Proof::ClusterBefore, Before::Held) if silent && !alone && !answered => Weight::Waits,
-        (Proof::ClusterBefore, Before::CouldNotSay | Before::Held) => Weight::Condemns,
+        (Proof::Nothing, Before::CouldNotSay) if silent => Weight::Excused,
+        (Proof::Nothing, _) => Weight::Condemns,
+        (Proof::Held, Before::Held) => Weight::Condemns,
+        (Proof::Held, _) => Weight::Excused,
+        (Proof::Cluster, Before::Unknown | Before::NotApplicable) => Weight::Waits,
+        (Proof::Cluster, Before::CouldNotSay) if silent && alone => Weight::Excused,
+        (Proof::Cluster, Before::CouldNotSay) if silent => Weight::Waits,
+        (Proof::Cluster, Before::Held) if silent && !alone && !answered => Weight::Waits,
+        (Proof::Cluster, Before::CouldNotSay | Before::Held) => Weight::Condemns,
     }
 }
 
