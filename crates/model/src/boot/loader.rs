@@ -199,7 +199,110 @@ impl Boot {
         self.block = block;
         let checked = ["nq_left", "nq_run", "nq_miss", "nq_once"];
         variables.iter().filter(|(name, _)| checked.contains(name)).all(|(name, value)| {
-            environment::value(&self.block, name).is_some_and(|read| read == value.as_bytes())
+            environment::value(&self.block, name).unwrap_or_default() == value.as_bytes()
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The slots that start one after the other if no boot is reported as good, and the record after the last.
+    fn starts(record: &BootRecord, times: usize, loads: impl Fn(Slot) -> bool) -> (String, BootRecord) {
+        let mut block = record.to_block().to_vec();
+        let mut slots = String::new();
+        for _ in 0..times {
+            let decision = decide(&block, &loads, true);
+            slots.push(decision.start.map_or('-', |start| match (start.slot, start.trial) {
+                (Slot::Recovery, _) => 'r',
+                (Slot::A, trial) => {
+                    if trial {
+                        'A'
+                    } else {
+                        'a'
+                    }
+                }
+                (Slot::B, trial) => {
+                    if trial {
+                        'B'
+                    } else {
+                        'b'
+                    }
+                }
+            }));
+            block = decision.block;
+        }
+        (slots, BootRecord::read(&block).0)
+    }
+
+    fn update() -> BootRecord {
+        BootRecord { generation: 7, order: UpdateSlot::B, b: SlotState::Try, ..BootRecord::default() }
+    }
+
+    #[test]
+    fn a_slot_on_trial_starts_three_times_and_then_the_other_one() {
+        let (slots, record) = starts(&update(), 4, |_| true);
+        assert_eq!(slots, "BBBa");
+        assert_eq!((record.order, record.b, record.generation), (UpdateSlot::A, SlotState::Bad, 7));
+        assert_eq!(record.why.unwrap().as_str(), Why::TRIES);
+        assert_eq!(starts(&BootRecord::installed(), 4, |_| true).0, "AAAr");
+    }
+
+    #[test]
+    fn a_slot_that_cannot_be_loaded_gives_way_in_the_same_boot_and_spends_a_try() {
+        let (slots, record) = starts(&update(), 1, |slot| slot != Slot::B);
+        assert_eq!((slots.as_str(), record.left, record.run), ("a", 2, Some(Slot::A)));
+        assert_eq!(record.why.unwrap().as_str(), Why::LOAD);
+    }
+
+    #[test]
+    fn after_five_boots_without_a_report_others_start_once_and_then_it_again() {
+        assert_eq!(starts(&BootRecord::default(), 15, |_| true).0, "aaaaabraaaaabra");
+        let alone = BootRecord { b: SlotState::Bad, ..BootRecord::default() };
+        assert_eq!(starts(&alone, 12, |_| true).0, "aaaaaraaaaar");
+    }
+
+    #[test]
+    fn a_wish_is_granted_once() {
+        let record = BootRecord { once: Some(Slot::Recovery), ..BootRecord::default() };
+        assert_eq!(starts(&record, 3, |_| true).0, "raa");
+    }
+
+    #[test]
+    fn without_a_record_that_can_be_written_neither_wish_nor_trial_starts_beside_a_good_slot() {
+        let wish = BootRecord { once: Some(Slot::Recovery), ..update() };
+        let decision = decide(&wish.to_block(), |_| true, false);
+        assert_eq!(decision.start.unwrap().slot, Slot::A);
+        assert_eq!(decision.block, wish.to_block());
+        let only = decide(&BootRecord::installed().to_block(), |_| true, false);
+        assert_eq!(only.start, Some(Start { slot: Slot::A, trial: true, waited: false }));
+    }
+
+    #[test]
+    fn a_count_that_cannot_be_read_back_is_not_taken_for_written() {
+        let mut block = update().to_block();
+        let end = block.windows(8).position(|bytes| bytes == b"nq_miss=").unwrap() - 1;
+        // `nq_run` without its `=` becomes a part of the name that follows: GRUB still finds the line of `nq_miss`, and
+        // changes it, but does not read it.
+        block[end - 1] = b'_';
+        let decision = decide(&block, |_| true, true);
+        assert_ne!(decision.block, block);
+        assert_eq!(decision.start.unwrap().slot, Slot::A);
+    }
+
+    #[test]
+    fn whatever_the_record_something_starts_if_anything_can_be_loaded() {
+        for state in SlotState::ALL {
+            for loaded in Slot::ALL {
+                let record = BootRecord { a: state, b: state, left: 0, ..BootRecord::default() };
+                let start = decide(&record.to_block(), |slot| slot == loaded, true).start;
+                assert_eq!(start.map(|start| start.slot), Some(loaded), "{state:?}");
+            }
+        }
+        for bytes in [&[][..], &[0; 1023], &[0xff; 1025]] {
+            assert_eq!(decide(bytes, |_| true, true).start.unwrap().slot, Slot::A);
+            assert_eq!(decide(bytes, |slot| slot == Slot::B, true).start.unwrap().slot, Slot::B);
+        }
     }
 }
