@@ -1,6 +1,7 @@
 //! Formats that others specified, read and written: partition tables, file systems of media and of the OS image, documents of
 //! container images.
 
+pub mod delta;
 pub mod fat;
 pub mod iso9660;
 pub mod oci;
