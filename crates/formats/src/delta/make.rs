@@ -15,12 +15,13 @@ use crate::iso9660::Source;
 /// Of zstd. On two OS images with different kernels level 19 took seven times as long, and a third more bytes.
 const LEVEL: i32 = 12;
 /// How far beyond a segment's own length the part of the old image reaches, on both sides together.
-const MARGIN: u64 = 128 << 20;
-const SEGMENT: u32 = 64 << 20;
+const MARGIN: u64 = 64 << 20;
+/// On two OS images with different kernels, segments of 64 MiB with twice the margin gave 4 % more bytes.
+const SEGMENT: u32 = 32 << 20;
 /// How images are read that are only looked at.
 const PIECE: u32 = 4 << 20;
 
-/// Writes a patch from `old` to `new` to `out`. Each of `threads` takes about 350 MiB of memory.
+/// Writes a patch from `old` to `new` to `out`. Each of `threads` takes about 200 MiB of memory.
 pub fn make(
     old: &impl Source,
     new: &impl Source,
