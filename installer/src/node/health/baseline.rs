@@ -108,13 +108,13 @@ impl RecordedResult {
         Self {
             check: result.check.id.to_owned(),
             subject: result.subject.clone(),
-            state: result.finding.word().to_owned(),
+            state: state(&result.finding),
             reason: result.finding.reason().map(str::to_owned),
         }
     }
 
     fn known(&self) -> Before {
-        let is = |finding: Finding| finding.word() == self.state;
+        let is = |finding: Finding| state(&finding) == self.state;
         let reason = String::new;
         if is(Finding::Healthy) {
             Before::Held
@@ -134,6 +134,11 @@ impl RecordedResult {
     pub fn name(&self) -> String {
         name(&self.check, self.subject.as_deref())
     }
+}
+
+/// A finding's state as JSON has it.
+fn state(finding: &Finding) -> String {
+    finding.word().replace(' ', "-")
 }
 
 #[cfg(test)]
@@ -172,6 +177,15 @@ mod tests {
         }
         fs::write(&path, vec![0; whole.len()]).unwrap();
         assert_eq!(Baseline::read(root.path()), None);
+    }
+
+    #[test]
+    fn states_are_written_as_in_other_output() {
+        for finding in
+            [Finding::Healthy, Finding::failing("x"), Finding::cannot_say("x"), Finding::NotApplicable]
+        {
+            assert_eq!(serde_json::to_value(&finding).unwrap()["state"], state(&finding));
+        }
     }
 
     /// The same, with the time of the stored one.
