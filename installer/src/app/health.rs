@@ -20,7 +20,7 @@ pub(crate) fn show_health(root: &Path, context: &Context) -> Result<()> {
 
 pub(crate) fn list_checks(context: &Context) -> Result<()> {
     context.show(&CHECKS, || {
-        let line = |check: &&health::Check| {
+        let line = |check: &&health::HealthCheck| {
             format!("{:13} {:9} {:11} {}\n", check.id, class(check.class), group(check.group), check.means)
         };
         CHECKS.iter().map(line).collect()

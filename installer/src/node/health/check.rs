@@ -38,7 +38,7 @@ pub(super) enum Proof {
 
 /// One check of the registry.
 #[derive(Debug, PartialEq, Eq, Serialize)]
-pub struct Check {
+pub struct HealthCheck {
     pub id: &'static str,
     pub class: CheckClass,
     pub group: CheckGroup,
@@ -48,84 +48,84 @@ pub struct Check {
     pub(super) proof: Proof,
 }
 
-const fn required(id: &'static str, group: CheckGroup, proof: Proof, means: &'static str) -> Check {
-    Check { id, class: CheckClass::Required, group, means, proof }
+const fn required(id: &'static str, group: CheckGroup, proof: Proof, means: &'static str) -> HealthCheck {
+    HealthCheck { id, class: CheckClass::Required, group, means, proof }
 }
 
-const fn wanted(id: &'static str, group: CheckGroup, means: &'static str) -> Check {
-    Check { id, class: CheckClass::Wanted, group, means, proof: Proof::Nothing }
+const fn wanted(id: &'static str, group: CheckGroup, means: &'static str) -> HealthCheck {
+    HealthCheck { id, class: CheckClass::Wanted, group, means, proof: Proof::Nothing }
 }
 
 use CheckGroup::{Kubernetes, Local, Network, Own};
 use Proof::{Cluster, Held, Nothing};
 
-pub(super) static ROOT: Check = required(
+pub(super) static ROOT: HealthCheck = required(
     "root",
     Local,
     Nothing,
     "The root file system is not the read-only image of the slot that the kernel command line names.",
 );
-pub(super) static MOUNTS: Check = required(
+pub(super) static MOUNTS: HealthCheck = required(
     "mounts",
     Local,
     Nothing,
     "A partition of the node is not mounted from the device of the command line, or cannot be written.",
 );
-pub(super) static ARRAYS: Check = required(
+pub(super) static ARRAYS: HealthCheck = required(
     "arrays",
     Local,
     Nothing,
     "A mirror has lost a disk: the node does not survive the other's loss.",
 );
-pub(super) static UNITS: Check =
+pub(super) static UNITS: HealthCheck =
     required("units", Local, Nothing, "A unit of the product has failed (systemctl status UNIT).");
-pub(super) static SYSTEM_UNITS: Check =
+pub(super) static SYSTEM_UNITS: HealthCheck =
     required("system-units", Local, Held, "A unit of the system has failed (systemctl status UNIT).");
-pub(super) static CLOCK: Check = required(
+pub(super) static CLOCK: HealthCheck = required(
     "clock",
     Local,
     Held,
     "The clock is before the release was made; certificates do not count as valid then.",
 );
-pub(super) static WATCHDOG: Check =
+pub(super) static WATCHDOG: HealthCheck =
     wanted("watchdog", Local, "Nothing restarts this machine if its system hangs: somebody has to.");
-pub(super) static ADDRESS: Check =
+pub(super) static ADDRESS: HealthCheck =
     required("address", Network, Held, "The management network has no address: nobody reaches the node.");
-pub(super) static GATEWAY: Check = required(
+pub(super) static GATEWAY: HealthCheck = required(
     "gateway",
     Network,
     Held,
     "The gateway does not answer on the segment itself: nobody beyond it reaches the node.",
 );
-pub(super) static CONTAINERD: Check =
+pub(super) static CONTAINERD: HealthCheck =
     required("containerd", Kubernetes, Cluster, "containerd does not answer the kubelet: no pod can start.");
-pub(super) static KUBELET: Check =
+pub(super) static KUBELET: HealthCheck =
     required("kubelet", Kubernetes, Cluster, "The kubelet does not answer or says that it is not healthy.");
-pub(super) static API_SERVER: Check =
+pub(super) static API_SERVER: HealthCheck =
     required("api-server", Kubernetes, Cluster, "The API server of this node is not ready.");
-pub(super) static ETCD: Check = required(
+pub(super) static ETCD: HealthCheck = required(
     "etcd",
     Kubernetes,
     Cluster,
     "etcd of this node is not healthy or has no vote: the cluster survives the loss of one node less.",
 );
-pub(super) static NODE: Check = required(
+pub(super) static NODE: HealthCheck = required(
     "node",
     Kubernetes,
     Cluster,
     "The cluster does not have the node as ready since this boot: nothing is scheduled on it.",
 );
-pub(super) static OWN_REQUIRED: Check = required(
+pub(super) static OWN_REQUIRED: HealthCheck = required(
     "own-required",
     Own,
     Nothing,
     "A check of /oem/health.d/required says that the node is not good.",
 );
-pub(super) static OWN_WANTED: Check =
+pub(super) static OWN_WANTED: HealthCheck =
     wanted("own-wanted", Own, "A check of /oem/health.d/wanted says that the node is degraded.");
 
 /// Every check, in the order in which results are told.
-pub static CHECKS: [&Check; 16] = [
+pub static CHECKS: [&HealthCheck; 16] = [
     &ROOT,
     &MOUNTS,
     &ARRAYS,
@@ -208,7 +208,7 @@ impl From<Result<(), String>> for Finding {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CheckResult {
     #[serde(flatten)]
-    pub check: &'static Check,
+    pub check: &'static HealthCheck,
     /// The one of several that the check looks at: a unit, an array, a program of its own. None for the check as a whole.
     pub subject: Option<String>,
     #[serde(flatten)]
@@ -227,7 +227,7 @@ pub(super) fn name(id: &str, subject: Option<&str>) -> String {
     subject.map_or_else(|| id.to_owned(), |subject| format!("{id} {subject}"))
 }
 
-impl Check {
+impl HealthCheck {
     pub(super) fn found(&'static self, finding: Finding) -> CheckResult {
         CheckResult { check: self, subject: None, finding }
     }

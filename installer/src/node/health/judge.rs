@@ -33,7 +33,7 @@ impl Default for Timing {
 /// What becomes of a boot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "verdict", rename_all = "kebab-case")]
-pub enum Verdict {
+pub enum BootVerdict {
     /// With what is not as it should be and does not count against it.
     Good { degraded: Vec<Complaint> },
     /// With what condemns it, never empty.
@@ -143,7 +143,7 @@ impl<'a> Judge<'a> {
         at: Duration,
         results: &[CheckResult],
         note: &mut dyn FnMut(String),
-    ) -> Option<Verdict> {
+    ) -> Option<BootVerdict> {
         let first = self.begun.is_none();
         let begun = *self.begun.get_or_insert(at);
         let at = at.max(self.last);
@@ -169,7 +169,7 @@ impl<'a> Judge<'a> {
             at
         });
         (at - since >= self.timing.hold)
-            .then(|| Verdict::Good { degraded: complaints(&weighed, Weight::Excused) })
+            .then(|| BootVerdict::Good { degraded: complaints(&weighed, Weight::Excused) })
     }
 
     /// Counts since when each check fails and how often it has begun to.
@@ -220,7 +220,7 @@ impl<'a> Judge<'a> {
     }
 
     /// The verdict when the time is up.
-    fn conclude(&self, at: Duration, weighed: &[(&CheckResult, Weight)]) -> Verdict {
+    fn conclude(&self, at: Duration, weighed: &[(&CheckResult, Weight)]) -> BootVerdict {
         let condemning = weighed.iter().filter(|(_, weight)| *weight == Weight::Condemns);
         let failed: Vec<_> = condemning
             .map(|(result, _)| {
@@ -236,9 +236,9 @@ impl<'a> Judge<'a> {
             })
             .collect();
         if failed.is_empty() {
-            return Verdict::StayOnTrial { why: complaints(weighed, Weight::Waits) };
+            return BootVerdict::StayOnTrial { why: complaints(weighed, Weight::Waits) };
         }
-        Verdict::Bad { failed }
+        BootVerdict::Bad { failed }
     }
 }
 
@@ -269,7 +269,7 @@ impl fmt::Display for FailedCheck {
     }
 }
 
-impl fmt::Display for Verdict {
+impl fmt::Display for BootVerdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (head, parts) = match self {
             Self::Good { degraded } if degraded.is_empty() => return f.write_str("good"),

@@ -26,8 +26,8 @@ pub mod probe;
 pub mod watch;
 
 pub use baseline::{BASELINE, Baseline};
-pub use check::{CHECKS, Check, CheckClass, CheckGroup, CheckResult, Finding};
-pub use judge::{Complaint, FailedCheck, Judge, Timing, Verdict};
+pub use check::{CHECKS, CheckClass, CheckGroup, CheckResult, Finding, HealthCheck};
+pub use judge::{BootVerdict, Complaint, FailedCheck, Judge, Timing};
 pub use node_probe::NodeProbe;
 pub use probe::{HealthProbe, Observation};
 pub use watch::{all_required_hold, current, observe_until_verdict, take_baseline};

@@ -17,7 +17,7 @@ use nix::fcntl::OFlag;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::{Pid, Uid};
 
-use super::check::{Check, CheckResult, Finding, OWN_REQUIRED, OWN_WANTED};
+use super::check::{CheckResult, Finding, HealthCheck, OWN_REQUIRED, OWN_WANTED};
 use crate::node::paths::below;
 use base::files;
 
@@ -42,7 +42,7 @@ const ENVIRONMENT: [(&str, &str); 3] = [
 ];
 
 /// A program ready to be started, or why it is not.
-type Prepared = (&'static Check, String, Result<PathBuf, String>);
+type Prepared = (&'static HealthCheck, String, Result<PathBuf, String>);
 
 /// Runs the checks of the system at `root` beside each other.
 pub(super) fn results(root: &Path) -> Vec<CheckResult> {
@@ -83,7 +83,7 @@ fn run_all(root: &Path, owner: Uid, limit: Duration) -> Vec<CheckResult> {
 }
 
 /// The programs of one class by their names, copied.
-fn found(root: &Path, check: &'static Check, class: &str, owner: Uid) -> Vec<Prepared> {
+fn found(root: &Path, check: &'static HealthCheck, class: &str, owner: Uid) -> Vec<Prepared> {
     let directory = below(root, OWN_CHECKS).join(class);
     let mut names: Vec<_> = fs::read_dir(&directory)
         .into_iter()

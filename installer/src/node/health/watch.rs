@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::baseline::Baseline;
 use super::check::{CheckClass, CheckResult};
-use super::judge::{Judge, Timing, Verdict};
+use super::judge::{BootVerdict, Judge, Timing};
 use super::probe::{HealthProbe, Observation};
 
 /// How often a baseline looks at a node on which not everything holds, and how long it waits in between: one lost answer is no
@@ -12,13 +12,13 @@ use super::probe::{HealthProbe, Observation};
 const BASELINE_LOOKS: u32 = 3;
 const BASELINE_PAUSE: Duration = Duration::from_secs(5);
 
-/// Looks until the verdict. After [`Verdict::StayOnTrial`] call it again with the same baseline, as long as the node runs.
+/// Looks until the verdict. After [`BootVerdict::StayOnTrial`] call it again with the same baseline, as long as the node runs.
 pub fn observe_until_verdict(
     probe: &dyn HealthProbe,
     baseline: Option<&Baseline>,
     timing: Timing,
     note: &mut dyn FnMut(String),
-) -> Verdict {
+) -> BootVerdict {
     let mut judge = Judge::new(baseline, timing);
     loop {
         let observation = probe.look();

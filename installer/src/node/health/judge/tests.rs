@@ -5,15 +5,15 @@ use crate::node::health::check::{
 use crate::node::health::probe::Observation;
 use proptest::prelude::*;
 
-fn ok(check: &'static crate::node::health::Check) -> CheckResult {
+fn ok(check: &'static crate::node::health::HealthCheck) -> CheckResult {
     check.found(Finding::Healthy)
 }
 
-fn red(check: &'static crate::node::health::Check) -> CheckResult {
+fn red(check: &'static crate::node::health::HealthCheck) -> CheckResult {
     check.found(Finding::failing("red"))
 }
 
-fn mute(check: &'static crate::node::health::Check) -> CheckResult {
+fn mute(check: &'static crate::node::health::HealthCheck) -> CheckResult {
     check.found(Finding::cannot_say("mute"))
 }
 
@@ -25,7 +25,7 @@ fn baseline(alone: bool, results: &[CheckResult]) -> Baseline {
 fn judged(
     baseline: Option<&Baseline>,
     seen: impl Fn(u64) -> Vec<CheckResult>,
-) -> (u64, Verdict, Vec<String>) {
+) -> (u64, BootVerdict, Vec<String>) {
     let mut judge = Judge::new(baseline, Timing::default());
     let mut notes = Vec::new();
     for second in (0..).step_by(5) {
@@ -38,7 +38,7 @@ fn judged(
     unreachable!()
 }
 
-const GOOD: Verdict = Verdict::Good { degraded: Vec::new() };
+const GOOD: BootVerdict = BootVerdict::Good { degraded: Vec::new() };
 
 #[test]
 fn a_boot_on_which_everything_holds_is_good_after_a_minute() {
@@ -54,7 +54,7 @@ fn what_holds_from_the_last_moment_of_the_budget_on_may_go_on_to_hold() {
     let (at, verdict, _) = judged(Some(&before), late(890));
     assert_eq!((at, verdict), (950, GOOD));
     let (at, verdict, _) = judged(Some(&before), late(905));
-    let Verdict::Bad { failed } = verdict else { panic!("{verdict}") };
+    let BootVerdict::Bad { failed } = verdict else { panic!("{verdict}") };
     assert_eq!((at, failed[0].seconds, failed[0].relapses), (900, 900, 0));
     assert_eq!(failed[0].to_string(), "kubelet does not hold, for 900 s: red");
 }
@@ -68,7 +68,7 @@ fn what_breaks_while_it_is_to_hold_begins_anew_and_after_the_budget_is_the_end()
         0..890 | 920 => vec![red(&KUBELET)],
         _ => vec![ok(&KUBELET)],
     });
-    let Verdict::Bad { failed } = verdict else { panic!("{verdict}") };
+    let BootVerdict::Bad { failed } = verdict else { panic!("{verdict}") };
     assert_eq!((at, failed[0].seconds, failed[0].relapses), (920, 0, 1));
 }
 
@@ -77,7 +77,7 @@ fn what_flaps_never_holds() {
     let before = baseline(false, &[ok(&KUBELET)]);
     let (at, verdict, notes) =
         judged(Some(&before), |at| vec![if at % 50 == 0 { red(&KUBELET) } else { ok(&KUBELET) }]);
-    let Verdict::Bad { failed } = verdict else { panic!("{verdict}") };
+    let BootVerdict::Bad { failed } = verdict else { panic!("{verdict}") };
     assert_eq!((at, failed[0].relapses), (900, 18));
     assert_eq!(
         notes[..3],
@@ -92,7 +92,7 @@ fn different_checks_that_fail_in_turn_do_not_hold_at_once() {
         0 => vec![red(&KUBELET), ok(&ADDRESS)],
         _ => vec![ok(&KUBELET), red(&ADDRESS)],
     });
-    assert!(matches!(verdict, Verdict::Bad { .. }), "{verdict}");
+    assert!(matches!(verdict, BootVerdict::Bad { .. }), "{verdict}");
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn a_unit_that_recovers_is_no_result_any_more_and_told_to_be_healthy() {
 #[test]
 fn the_table_of_what_was_and_is() {
     use Weight::{Condemns, Excused, Holds, Waits};
-    let na = |check: &'static crate::node::health::Check| check.found(Finding::NotApplicable);
+    let na = |check: &'static crate::node::health::HealthCheck| check.found(Finding::NotApplicable);
     // For one check: what is seen now, and the weight with no baseline, and after healthy, failing, mute, not applicable.
     let table = [
         (red(&ROOT), [Condemns, Condemns, Excused, Condemns, Condemns]),
@@ -163,7 +163,7 @@ fn a_cluster_that_was_not_there_before_either_is_waited_for() {
 fn a_cluster_that_was_there_before_condemns() {
     let before = baseline(false, &[ok(&ROOT), ok(&NODE)]);
     let (_, verdict, _) = judged(Some(&before), |_| vec![ok(&ROOT), mute(&NODE)]);
-    assert!(matches!(verdict, Verdict::Bad { .. }), "{verdict}");
+    assert!(matches!(verdict, BootVerdict::Bad { .. }), "{verdict}");
 }
 
 #[test]
@@ -181,9 +181,9 @@ fn the_only_server_of_a_cluster_waits_for_nobody() {
 #[test]
 fn a_first_boot_that_joins_slowly_is_not_condemned_by_its_cluster() {
     let (_, verdict, _) = judged(None, |_| vec![ok(&ROOT), red(&KUBELET), mute(&NODE)]);
-    assert!(matches!(verdict, Verdict::StayOnTrial { .. }), "{verdict}");
+    assert!(matches!(verdict, BootVerdict::StayOnTrial { .. }), "{verdict}");
     let (_, verdict, _) = judged(None, |_| vec![red(&ROOT), red(&KUBELET)]);
-    let Verdict::Bad { failed } = verdict else { panic!("{verdict}") };
+    let BootVerdict::Bad { failed } = verdict else { panic!("{verdict}") };
     assert_eq!(failed.len(), 1, "what is waited for does not condemn");
 }
 
@@ -223,9 +223,9 @@ proptest! {
             let held = held_since.is_some_and(|since| at - since >= 60);
             match judge.observe(Duration::from_secs(at), &results, &mut drop) {
                 None => prop_assert!(!held && (holds || at < 900)),
-                Some(Verdict::Good { .. }) => { prop_assert!(held); over = true; }
-                Some(Verdict::Bad { failed }) => { prop_assert!(at >= 900 && !failed.is_empty()); over = true; }
-                Some(Verdict::StayOnTrial { why }) => { prop_assert!(at >= 900 && !why.is_empty()); over = true; }
+                Some(BootVerdict::Good { .. }) => { prop_assert!(held); over = true; }
+                Some(BootVerdict::Bad { failed }) => { prop_assert!(at >= 900 && !failed.is_empty()); over = true; }
+                Some(BootVerdict::StayOnTrial { why }) => { prop_assert!(at >= 900 && !why.is_empty()); over = true; }
             }
             if over { break; }
             at += pause;

@@ -45,7 +45,7 @@ fn a_boot_is_looked_at_until_there_is_a_verdict_which_is_noted_last() {
     let before = take_baseline(&Machine::new(0, |_| kubelet(true)));
     let verdict =
         observe_until_verdict(&machine, Some(&before), Timing::default(), &mut |note| notes.push(note));
-    assert_eq!(verdict, Verdict::Good { degraded: Vec::new() });
+    assert_eq!(verdict, BootVerdict::Good { degraded: Vec::new() });
     assert_eq!(machine.now.get(), 160);
     assert_eq!(
         notes,
@@ -62,7 +62,7 @@ fn a_boot_is_looked_at_until_there_is_a_verdict_which_is_noted_last() {
 fn looks_that_take_long_as_with_an_own_check_that_hangs_change_no_verdict() {
     let machine = Machine::new(30, |_| kubelet(true));
     let verdict = observe_until_verdict(&machine, None, Timing::default(), &mut drop);
-    assert_eq!(verdict, Verdict::Good { degraded: Vec::new() });
+    assert_eq!(verdict, BootVerdict::Good { degraded: Vec::new() });
     assert!(machine.looks.get() >= 3, "two looks are not a minute");
 }
 
