@@ -4,11 +4,13 @@
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+
+use serde_json::{Value, json};
 
 /// The user of a registry that wants a login.
 pub const USER: &str = "user";
@@ -17,38 +19,36 @@ pub const PASSWORD: &str = "hunter2";
 /// The same as `htpasswd -B` writes it.
 const HTPASSWD: &str = "user:$2y$05$cJYJS9YQiZU35iYNC6QrgOwRD05VE2GE9bDETi5wPqBYRypl0m9ty\n";
 
-/// A running registry without TLS; it ends when dropped.
-pub struct RealRegistry {
+/// A running `docker-registry`; it ends when dropped.
+pub struct DockerRegistry {
     child: Child,
-    address: String,
-    directory: tempfile::TempDir,
-    relay: Relay,
+    /// Host and port.
+    pub address: String,
+    /// Its files: `htpasswd` with the login of [`USER`], `data`, `log`.
+    pub directory: tempfile::TempDir,
 }
 
-impl RealRegistry {
-    /// A registry for everybody, or one that wants the login of [`USER`].
-    pub fn start(login: bool) -> Self {
+impl DockerRegistry {
+    /// A registry for everybody, unless `configure`, which gets its directory and its configuration, says more.
+    pub fn start(configure: impl FnOnce(&Path, &mut Value)) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let root = directory.path();
         fs::write(root.join("htpasswd"), HTPASSWD).unwrap();
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-        let mut config = serde_json::json!({
+        let mut config = json!({
             "version": "0.1",
             "log": { "level": "error" },
             "storage": { "filesystem": { "rootdirectory": root.join("data") }, "delete": { "enabled": true } },
             "http": { "addr": address },
         });
-        if login {
-            config["auth"] =
-                serde_json::json!({ "htpasswd": { "realm": "tests", "path": root.join("htpasswd") } });
-        }
+        configure(root, &mut config);
         // JSON is YAML.
         fs::write(root.join("config.yml"), config.to_string()).unwrap();
         let log = File::create(root.join("log")).unwrap();
         let mut command = Command::new("docker-registry");
         command.arg("serve").arg(root.join("config.yml"));
         let child = command.stdout(log.try_clone().unwrap()).stderr(log).spawn().expect("docker-registry");
-        let registry = Self { child, relay: Relay::start(&address), address, directory };
+        let registry = Self { child, address, directory };
         for _ in 0..200 {
             if TcpStream::connect(&registry.address).is_ok() {
                 return registry;
@@ -56,6 +56,36 @@ impl RealRegistry {
             std::thread::sleep(Duration::from_millis(50));
         }
         panic!("docker-registry does not listen");
+    }
+}
+
+impl Drop for DockerRegistry {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What a configuration says to let only [`USER`] in; `directory` is the registry's.
+pub fn login(directory: &Path) -> Value {
+    json!({ "htpasswd": { "realm": "tests", "path": directory.join("htpasswd") } })
+}
+
+/// A registry without TLS behind a relay.
+pub struct RealRegistry {
+    registry: DockerRegistry,
+    relay: Relay,
+}
+
+impl RealRegistry {
+    /// A registry for everybody, or one that wants the login of [`USER`].
+    pub fn start(wants_login: bool) -> Self {
+        let registry = DockerRegistry::start(|directory, config| {
+            if wants_login {
+                config["auth"] = login(directory);
+            }
+        });
+        Self { relay: Relay::start(&registry.address), registry }
     }
 
     /// The relay's host with its port, as in references.
@@ -73,7 +103,7 @@ impl RealRegistry {
 
     /// The requests that it has answered with their status, as `PATCH /v2/… 202`.
     pub fn requests(&self, method: &str) -> Vec<String> {
-        let log = fs::read_to_string(self.directory.path().join("log")).unwrap();
+        let log = fs::read_to_string(self.registry.directory.path().join("log")).unwrap();
         let request = |line: &str| {
             let (_, rest) = line.split_once(&format!("\"{method} "))?;
             let (path, rest) = rest.split_once(" HTTP/1.1\" ")?;
@@ -84,7 +114,7 @@ impl RealRegistry {
 
     /// Where it keeps a blob with this hexadecimal digest.
     pub fn blob(&self, digest: &str) -> PathBuf {
-        let blobs = self.directory.path().join("data/docker/registry/v2/blobs/sha256");
+        let blobs = self.registry.directory.path().join("data/docker/registry/v2/blobs/sha256");
         blobs.join(&digest[..2]).join(digest).join("data")
     }
 
@@ -101,13 +131,6 @@ impl RealRegistry {
     /// Whether a connection was broken off as [`RealRegistry::break_after`] said.
     pub fn has_broken(&self) -> bool {
         self.relay.cut.lock().unwrap().is_none()
-    }
-}
-
-impl Drop for RealRegistry {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

@@ -1,27 +1,15 @@
 //! Pulling from Debian's `docker-registry`, filled by `skopeo`, with TLS of a private authority and a login.
 
 use std::fs;
-use std::net::{TcpListener, TcpStream};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
+
+use serde_json::{Value, json};
+use testing::registry::{DockerRegistry, login};
 
 use super::*;
 
-/// `user` and `hunter2`, as `htpasswd -B` writes them.
-const HTPASSWD: &str = "user:$2y$05$cJYJS9YQiZU35iYNC6QrgOwRD05VE2GE9bDETi5wPqBYRypl0m9ty\n";
-
-struct Registry {
-    child: Child,
-    host: String,
-    directory: tempfile::TempDir,
-}
-
-impl Drop for Registry {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
+struct Registry(DockerRegistry);
 
 fn run(program: &str, directory: &Path, arguments: &[&str]) {
     let output = Command::new(program).current_dir(directory).args(arguments).output().expect(program);
@@ -43,78 +31,67 @@ fn certificates(directory: &Path) {
 }
 
 impl Registry {
-    /// `auth` is the part of its configuration about logins, with DIR for its directory.
-    fn start(auth: &str) -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path();
-        certificates(path);
-        fs::write(path.join("htpasswd"), HTPASSWD).unwrap();
-        let host = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-        let root = path.display();
-        let config = format!(
-            "version: 0.1\nlog: {{level: error, accesslog: {{disabled: true}}}}\n\
-             storage: {{filesystem: {{rootdirectory: {root}/data}}}}\n\
-             http: {{addr: \"{host}\", tls: {{certificate: {root}/cert.pem, key: {root}/key.pem}}}}\n\
-             auth: {}\n",
-            auth.replace("DIR", &root.to_string())
-        );
-        fs::write(path.join("config.yml"), config).unwrap();
-        let mut command = Command::new("docker-registry");
-        command.args(["serve", "config.yml"]).current_dir(path);
-        let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("docker-registry");
-        let registry = Self { child, host, directory };
-        for _ in 0..200 {
-            if TcpStream::connect(&registry.host).is_ok() {
-                return registry;
-            }
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        panic!("docker-registry does not listen");
+    /// `auth` gives the part of its configuration about logins, from its directory.
+    fn start(auth: impl FnOnce(&Path) -> Value) -> Self {
+        Self(DockerRegistry::start(|directory, config| {
+            certificates(directory);
+            let (certificate, key) = (directory.join("cert.pem"), directory.join("key.pem"));
+            config["http"]["tls"] = json!({ "certificate": certificate, "key": key });
+            config["auth"] = auth(directory);
+        }))
+    }
+
+    fn host(&self) -> &str {
+        &self.0.address
+    }
+
+    fn directory(&self) -> &Path {
+        self.0.directory.path()
     }
 
     /// Puts an image of one layer into the registry; returns its manifest.
     fn push(&self, layer: &[u8]) -> Vec<u8> {
-        let layout = self.directory.path().join("layout");
+        let layout = self.directory().join("layout");
         let blobs = layout.join("blobs/sha256");
         fs::create_dir_all(&blobs).unwrap();
         let store = |media_type: &str, bytes: &[u8]| {
             let digest = Digest::of(bytes);
             fs::write(blobs.join(digest.to_string()), bytes).unwrap();
-            serde_json::json!({ "mediaType": media_type, "digest": digest.oci(), "size": bytes.len() })
+            json!({ "mediaType": media_type, "digest": digest.oci(), "size": bytes.len() })
         };
         let oci = |kind: &str| format!("application/vnd.oci.image.{kind}");
-        let config = serde_json::json!({
+        let config = json!({
             "architecture": "amd64", "os": "linux",
             "rootfs": { "type": "layers", "diff_ids": [Digest::of(layer).oci()] },
         });
-        let manifest = serde_json::to_vec_pretty(&serde_json::json!({
+        let manifest = serde_json::to_vec_pretty(&json!({
             "schemaVersion": 2, "mediaType": oci("manifest.v1+json"),
             "config": store(&oci("config.v1+json"), &serde_json::to_vec(&config).unwrap()),
             "layers": [store(&oci("layer.v1.tar"), layer)],
         }))
         .unwrap();
-        let index = serde_json::json!({
+        let index = json!({
             "schemaVersion": 2, "manifests": [store(&oci("manifest.v1+json"), &manifest)],
         });
         fs::write(layout.join("index.json"), index.to_string()).unwrap();
         fs::write(layout.join("oci-layout"), r#"{"imageLayoutVersion":"1.0.0"}"#).unwrap();
-        let target = format!("docker://{}/app/web:1", self.host);
-        fs::create_dir(self.directory.path().join("trusted")).unwrap();
-        fs::copy(self.directory.path().join("ca.pem"), self.directory.path().join("trusted/ca.crt")).unwrap();
+        let target = format!("docker://{}/app/web:1", self.host());
+        fs::create_dir(self.directory().join("trusted")).unwrap();
+        fs::copy(self.directory().join("ca.pem"), self.directory().join("trusted/ca.crt")).unwrap();
         let login = ["--dest-creds", "user:hunter2", "--dest-cert-dir", "trusted"];
         let rest = ["--insecure-policy", "copy", "--preserve-digests", "oci:layout", &target];
-        run("skopeo", self.directory.path(), &[&rest[..3], &login, &rest[3..]].concat());
+        run("skopeo", self.directory(), &[&rest[..3], &login, &rest[3..]].concat());
         manifest
     }
 
     /// The setting that names the authority.
     fn ca_file(&self) -> String {
-        format!("ca_file: {}", self.directory.path().join("ca.pem").display())
+        format!("ca_file: {}", self.directory().join("ca.pem").display())
     }
 
     fn client(&self, password: &str, tls: &str) -> Client {
         let auth = format!("{{username: user, password: {password}}}");
-        let yaml = format!("configs: {{\"{}\": {{auth: {auth}, tls: {{{tls}}}}}}}", self.host);
+        let yaml = format!("configs: {{\"{}\": {{auth: {auth}, tls: {{{tls}}}}}}}", self.host());
         Client::new(Settings {
             retry: RetryPolicy { read: Duration::from_secs(30), ..retry() },
             ..settings(&yaml)
@@ -125,10 +102,10 @@ impl Registry {
 
 #[test]
 fn an_image_comes_from_a_real_registry_with_tls_and_a_login_as_it_was_pushed() {
-    let registry = Registry::start("{htpasswd: {realm: here, path: DIR/htpasswd}}");
+    let registry = Registry::start(login);
     let layer = content();
     let manifest = registry.push(&layer);
-    let host = &registry.host;
+    let host = registry.host();
     let client = registry.client("hunter2", &registry.ca_file());
     let by_tag = client.document(&image(&format!("{host}/app/web:1"))).unwrap();
     assert_eq!((&by_tag.bytes, by_tag.digest), (&manifest, Digest::of(&manifest)));
@@ -153,7 +130,7 @@ fn an_image_comes_from_a_real_registry_with_tls_and_a_login_as_it_was_pushed() {
     assert!(unknown.contains("ca_file") && unknown.contains("certificate"), "{unknown}");
     assert!(!unknown.contains("gave up after"), "{unknown}");
 
-    let pem = fs::read_to_string(registry.directory.path().join("ca.pem")).unwrap();
+    let pem = fs::read_to_string(registry.directory().join("ca.pem")).unwrap();
     let yaml = format!("configs: {{\"{host}\": {{auth: {{auth: dXNlcjpodW50ZXIy}}}}}}");
     let general = Settings { authorities: vec![pem], ..settings(&yaml) };
     let careless = registry.client("hunter2", "insecure_skip_verify: true");
@@ -167,11 +144,12 @@ fn an_image_comes_from_a_real_registry_with_tls_and_a_login_as_it_was_pushed() {
 fn a_password_for_a_registry_with_tls_is_not_sent_in_clear_text() {
     let listener = Fake::start(|_| Answer::ok(br#"{"token": "t"}"#));
     let realm = format!("{}/token", listener.url());
-    let auth =
-        format!("{{token: {{realm: \"{realm}\", service: s, issuer: i, rootcertbundle: DIR/cert.pem}}}}");
-    let registry = Registry::start(&auth);
+    let registry = Registry::start(|directory| {
+        let bundle = directory.join("cert.pem");
+        json!({ "token": { "realm": realm, "service": "s", "issuer": "i", "rootcertbundle": bundle } })
+    });
     let client = registry.client("hunter2", &registry.ca_file());
-    let text = render(&client.document(&image(&format!("{}/app/web:1", registry.host))).unwrap_err());
+    let text = render(&client.document(&image(&format!("{}/app/web:1", registry.host()))).unwrap_err());
     assert!(text.contains("at an address without TLS"), "{text}");
     assert!(listener.requests("").is_empty());
 }
