@@ -281,6 +281,11 @@ impl Release {
         self.payloads(Purpose::ImageMetadata).find(|payload| payload.path == path)
     }
 
+    /// The payloads that are on the medium itself, and not left to the network.
+    pub fn carried_payloads(&self) -> impl Iterator<Item = &Payload> + Clone {
+        self.payloads.iter().filter(|payload| !payload.is_remote_on(self.medium))
+    }
+
     pub fn payloads(&self, purpose: Purpose) -> impl Iterator<Item = &Payload> {
         self.payloads.iter().filter(move |payload| payload.purpose == purpose)
     }

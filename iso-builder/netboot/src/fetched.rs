@@ -36,7 +36,7 @@ pub fn local(medium: &Path, state: &Path, progress: &Progress) -> Result<PathBuf
 
 fn fetch(medium: &OpenedMedium, copy: &Path, progress: &Progress) -> Result<()> {
     let release = medium.release()?;
-    let payloads = release.payloads.iter().filter(|payload| !payload.is_remote_on(release.medium));
+    let payloads = release.carried_payloads();
     let total = payloads.clone().map(|payload| payload.size).sum();
     let mut step = progress.step("medium", format!("Fetching {}", medium.path().display()), Some(total));
     for payload in payloads {

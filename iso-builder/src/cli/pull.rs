@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
-use base::program::{Context, Format, print};
+use base::program::Context;
 use medium::artifact::ArtifactReference;
 
 use super::registries::RegistryArguments;
@@ -40,9 +40,6 @@ impl PullCommand {
         let transfers = self.registries.transfers();
         let outputs = (self.output.as_path(), self.iso.as_deref());
         let report = pull(&self.reference, &client, outputs, transfers, &context.progress)?;
-        match context.format {
-            Format::Json => print(&serde_json::to_string_pretty(&report)?),
-            Format::Text => print(&report.to_string()),
-        }
+        context.show(&report, || report.to_string())
     }
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
-use base::program::{Context, Format, print};
+use base::program::Context;
 use medium::artifact::ArtifactReference;
 
 use super::registries::RegistryArguments;
@@ -34,9 +34,6 @@ impl PushCommand {
         let client = self.registries.client()?;
         let transfers = self.registries.transfers();
         let report = push(&self.medium, &self.reference, &client, transfers, &context.progress)?;
-        match context.format {
-            Format::Json => print(&serde_json::to_string_pretty(&report)?),
-            Format::Text => print(&report.to_string()),
-        }
+        context.show(&report, || report.to_string())
     }
 }

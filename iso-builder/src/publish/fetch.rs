@@ -34,8 +34,8 @@ pub(super) struct Wanted {
 /// The blobs that make up the directory of a release.
 pub(super) fn wanted(artifact: &OpenedArtifact) -> Vec<Wanted> {
     let release = artifact.release();
-    let here = release.payloads.iter().filter(|payload| !payload.is_remote_on(release.medium));
-    let payloads = here.map(|payload| (payload.sha256, payload.size, payload.path.clone()));
+    let payloads =
+        release.carried_payloads().map(|payload| (payload.sha256, payload.size, payload.path.clone()));
     let code = artifact.boot_code().into_iter().flatten();
     let code = code.map(|part| (part.sha256, part.size, part.path.to_owned()));
     let mut all: BTreeMap<(Digest, u64), Vec<String>> = BTreeMap::new();
@@ -114,12 +114,13 @@ impl Destination<'_> {
         came: &mut u64,
     ) -> Result<File> {
         let writing = || format!("writing {}", part.display());
-        let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(part);
-        let file =
-            file.as_mut().map_err(|error| io::Error::from(error.kind())).class(Class::DiskIo, writing)?;
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(part);
+        let mut file = file.class(Class::DiskIo, writing)?;
         let mut hasher = Hasher::default();
         let kept = match file.metadata().class(Class::DiskIo, writing)?.len() {
-            length if length <= wanted.size => io::copy(file, &mut hasher).class(Class::DiskIo, writing)?,
+            length if length <= wanted.size => {
+                io::copy(&mut file, &mut hasher).class(Class::DiskIo, writing)?
+            }
             _ => {
                 file.set_len(0).class(Class::DiskIo, writing)?;
                 0
@@ -146,7 +147,7 @@ impl Destination<'_> {
         }
         let digest = hasher.finish();
         if (digest, position) == (wanted.digest, wanted.size) {
-            return file.try_clone().class(Class::DiskIo, writing);
+            return Ok(file);
         }
         fs::remove_file(part).class(Class::DiskIo, writing)?;
         let why = match position == wanted.size {

@@ -35,8 +35,7 @@ pub(super) fn check(artifact: &OpenedArtifact) -> Result<()> {
         let why = "GRUB's boot code for ISOs is not in it: it was not pushed from an ISO".into();
         return Err(lacks(why, "Push the release from its ISO, or from the directory of the build.").into());
     }
-    let lacking = |payload: &&Payload| !payload.is_remote_on(release.medium) && !artifact.has(payload.sha256);
-    match release.payloads.iter().find(lacking) {
+    match release.carried_payloads().find(|payload| !artifact.has(payload.sha256)) {
         None => Ok(()),
         Some(payload) => {
             let why = format!("it lacks {}", payload.path);

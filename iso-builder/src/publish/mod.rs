@@ -1,7 +1,6 @@
 //! Releases on their way: pushed to a registry or into an OCI layout, and pulled from there. [`medium::artifact`] says what
 //! they look like in between.
 
-mod digest;
 mod fetch;
 mod iso;
 mod pull;

@@ -17,6 +17,7 @@ use base::files::{make_directory, output_directory, read_at_most, write_atomical
 use base::parallel::{self, locked};
 use base::progress::Progress;
 use base::size::ByteSize;
+use formats::oci::prefixed;
 use medium::artifact::{ArtifactReference, BootCodePart};
 use medium::output::CHECKSUMS;
 use medium::sources::OpenedArtifact;
@@ -24,7 +25,6 @@ use model::release::{MANIFEST, Release};
 use serde::Serialize;
 use transfer::registry::Client;
 
-use super::digest::oci;
 use super::fetch::{Destination, Wanted, wanted};
 use super::iso;
 use crate::wording::counted;
@@ -39,7 +39,7 @@ const MAX_MANIFEST: u64 = 32 << 20;
 pub struct PullReport {
     pub reference: String,
     /// Of the artifact's manifest.
-    #[serde(serialize_with = "oci")]
+    #[serde(serialize_with = "prefixed::serialize")]
     pub digest: Digest,
     /// Of `release.json`.
     pub release_sha256: Digest,
@@ -99,27 +99,26 @@ pub fn pull(
     })
 }
 
-/// The blobs that the directory lacks. Those that it has get all of their names.
+/// The blobs that the directory lacks, in the order of `all`. Those that it has get all of their names.
 fn look(
     destination: &Destination<'_>,
     all: &[Wanted],
     transfers: usize,
     progress: &Progress,
 ) -> Result<Vec<Wanted>> {
-    let lacking = Mutex::new(Vec::new());
+    let there = Mutex::new(BTreeSet::new());
     let check = || {
         parallel::for_each(all, transfers, |wanted| {
-            match destination.holder(wanted)? {
-                Some(path) => destination.spread(wanted, &path)?,
-                None => locked(&lacking).push(wanted.clone()),
+            if let Some(path) = destination.holder(wanted)? {
+                destination.spread(wanted, &path)?;
+                locked(&there).insert((wanted.digest, wanted.size));
             }
             Ok(())
         })
     };
     progress.within("check", "Checking what is there", check)?;
-    let mut lacking = lacking.into_inner().unwrap_or_else(PoisonError::into_inner);
-    lacking.sort_by_key(|wanted| (std::cmp::Reverse(wanted.size), wanted.digest));
-    Ok(lacking)
+    let there = there.into_inner().unwrap_or_else(PoisonError::into_inner);
+    Ok(all.iter().filter(|wanted| !there.contains(&(wanted.digest, wanted.size))).cloned().collect())
 }
 
 /// The directory, which one run at a time may write into.

@@ -11,7 +11,7 @@ use base::failure::{Class, Failure};
 use base::parallel::{self, locked};
 use base::progress::{Progress, Step};
 use base::size::ByteSize;
-use formats::oci::{ImageReference, Repository};
+use formats::oci::{ImageReference, Repository, prefixed};
 use medium::artifact::{ArtifactForm, ArtifactLayer, ArtifactReference, BootCode, ReleaseArtifact};
 use medium::opened::OpenedMedium;
 use medium::output::BuildOutput;
@@ -20,7 +20,6 @@ use model::release::{Payload, Purpose, Release};
 use serde::Serialize;
 use transfer::registry::{BlobTransfer, Client, ManifestAnswer, NewBlob};
 
-use super::digest::oci;
 use super::target::Target;
 use crate::customize::customisation::is_customised;
 use crate::wording::counted;
@@ -31,7 +30,7 @@ pub struct PushReport {
     pub reference: String,
     pub tag: String,
     /// Of the artifact's manifest: what pins it.
-    #[serde(serialize_with = "oci")]
+    #[serde(serialize_with = "prefixed::serialize")]
     pub digest: Digest,
     /// Of `release.json`: what names the release.
     pub release_sha256: Digest,

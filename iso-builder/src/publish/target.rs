@@ -8,7 +8,7 @@ use base::failure::{Class, Classify, Failure};
 use base::files::fill_atomically;
 use formats::oci::layout::ImageLayout;
 use formats::oci::{Descriptor, ImageReference, Repository, media_types};
-use medium::artifact::ArtifactReference;
+use medium::artifact::{ArtifactReference, LayoutReference};
 use model::release::Release;
 use transfer::registry::{BlobTransfer, Client, ManifestAnswer, NewBlob};
 
@@ -36,7 +36,7 @@ impl<'a> Target<'a> {
                 let directory = &named.directory;
                 let layout = ImageLayout::create(directory)
                     .class(Class::DiskIo, || format!("making the layout {}", directory.display()))?;
-                let plain = |c: char| if c.is_ascii_alphanumeric() || "_.-".contains(c) { c } else { '-' };
+                let plain = |c: char| if LayoutReference::can_be_in_tag(c) { c } else { '-' };
                 let version = || release.version.chars().map(plain).collect();
                 Ok(Self::Layout(layout, named.tag.clone().unwrap_or_else(version)))
             }

@@ -33,16 +33,18 @@ pub struct Descriptor {
     pub platform: Option<Platform>,
 }
 
-/// Digests as the specifications write them, `sha256:…`.
-mod prefixed {
-    use super::Digest;
+/// Digests as the specifications write them, `sha256:…`, for serde's attributes.
+pub mod prefixed {
+    use base::digest::Digest;
     use serde::{Deserialize, Deserializer, Serializer};
 
-    pub(super) fn serialize<S: Serializer>(digest: &Digest, serializer: S) -> Result<S::Ok, S::Error> {
+    /// Writes a digest with its prefix.
+    pub fn serialize<S: Serializer>(digest: &Digest, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&digest.oci())
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Digest, D::Error> {
+    /// Reads a digest, which must have its prefix.
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Digest, D::Error> {
         let text = String::deserialize(deserializer)?;
         let digits = text.strip_prefix("sha256:").and_then(|digits| digits.parse().ok());
         digits.ok_or_else(|| serde::de::Error::custom(format!("{text:?} is not sha256: and 64 digits")))

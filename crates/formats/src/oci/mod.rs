@@ -12,5 +12,5 @@ pub mod media_types;
 mod reference;
 
 pub use artifact::ArtifactManifest;
-pub use document::{Descriptor, Document, ImageIndex, ImageManifest, ParseDocumentError, Platform};
+pub use document::{Descriptor, Document, ImageIndex, ImageManifest, ParseDocumentError, Platform, prefixed};
 pub use reference::{ImageReference, ParseReferenceError, Repository};

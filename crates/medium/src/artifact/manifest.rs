@@ -58,8 +58,7 @@ impl<'a> ReleaseArtifact<'a> {
     /// The release with the manifest `bytes`. `boot_code` tells whether the boot code for ISOs goes with it.
     #[must_use]
     pub fn new(release: &'a Release, bytes: &[u8], boot_code: bool) -> Self {
-        let here = release.payloads.iter().filter(|payload| !payload.is_remote_on(release.medium));
-        let payloads = here.map(|payload| ArtifactLayer {
+        let payloads = release.carried_payloads().map(|payload| ArtifactLayer {
             path: payload.path.clone(),
             media_type: media_types::of(payload.purpose),
             digest: payload.sha256,

@@ -28,6 +28,14 @@ pub struct LayoutReference {
     pub digest: Option<Digest>,
 }
 
+impl LayoutReference {
+    /// Whether tags in layouts may have this character.
+    #[must_use]
+    pub fn can_be_in_tag(c: char) -> bool {
+        c.is_ascii_alphanumeric() || "_.-".contains(c)
+    }
+}
+
 impl ArtifactReference {
     /// The digest of the artifact's manifest, where it is named.
     #[must_use]
@@ -73,8 +81,9 @@ impl FromStr for ArtifactReference {
             Some((directory, tag)) if !tag.contains('/') => (directory, Some(tag)),
             _ => (rest, None),
         };
-        let plain = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
-        if let Some(tag) = tag.filter(|tag| tag.is_empty() || !tag.chars().all(plain)) {
+        if let Some(tag) =
+            tag.filter(|tag| tag.is_empty() || !tag.chars().all(LayoutReference::can_be_in_tag))
+        {
             return Err(wrong(format!("{tag:?} is not a tag")));
         }
         if directory.is_empty() {

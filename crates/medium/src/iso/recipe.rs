@@ -94,8 +94,11 @@ impl<'a> Recipe<'a> {
             (customization::GRUB_FILE.to_owned(), FileContent::Arguments),
             (customization::FILE.to_owned(), FileContent::Area),
         ];
-        let here = self.release.payloads.iter().filter(|payload| !payload.is_remote_on(self.release.medium));
-        files.extend(here.map(|payload| (payload.path.clone(), FileContent::Payload(payload))));
+        files.extend(
+            self.release
+                .carried_payloads()
+                .map(|payload| (payload.path.clone(), FileContent::Payload(payload))),
+        );
         files
     }
 

@@ -27,6 +27,7 @@ mod tests;
 mod upload;
 
 pub use settings::Settings;
+pub use site::MANIFEST_LIMIT;
 pub use upload::{BlobTransfer, ManifestAnswer, NewBlob};
 
 use std::fmt;

@@ -42,7 +42,7 @@ const ACCEPTED: [&str; 4] = [
 pub(super) const CONTENT_DIGEST: &str = "Docker-Content-Digest";
 
 /// The largest manifest or index in bytes: what registries and containerd take.
-const MANIFEST: u64 = 4 << 20;
+pub const MANIFEST_LIMIT: u64 = 4 << 20;
 
 /// The largest answer of a token service in bytes.
 const TOKEN: u64 = 1 << 20;
@@ -156,7 +156,7 @@ impl Site {
         }
         let named =
             response.headers().get(CONTENT_DIGEST).and_then(|value| value.to_str().ok()?.parse().ok());
-        let bytes = body(response, MANIFEST, attempts)
+        let bytes = body(response, MANIFEST_LIMIT, attempts)
             .map_err(|error| RequestTrouble::of_body("what it sent", &error))?;
         let found = Digest::of(&bytes);
         match named.filter(|named| *named != found) {

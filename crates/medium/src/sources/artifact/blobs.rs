@@ -12,10 +12,7 @@ use base::failure::{Class, Classify, Failure};
 use base::files::read_at_most;
 use formats::oci::layout::ImageLayout;
 use formats::oci::{ArtifactManifest, Descriptor, Repository};
-use transfer::registry::Client;
-
-/// The largest manifest in bytes, as with registries.
-const MAX_MANIFEST: u64 = 4 << 20;
+use transfer::registry::{Client, MANIFEST_LIMIT};
 
 /// A repository of a registry, or an OCI layout.
 #[derive(Debug)]
@@ -34,11 +31,11 @@ impl Blobs {
             }
             ArtifactReference::Layout(named) => {
                 let layout = ImageLayout::open(&named.directory)?;
-                let found = choose(&layout, named, reference)?;
-                let path = layout.blob(found.digest);
-                let bytes = read_at_most(&path, MAX_MANIFEST)
+                let digest = choose(&layout, named, reference)?;
+                let path = layout.blob(digest);
+                let bytes = read_at_most(&path, MANIFEST_LIMIT)
                     .class(Class::Verification, || format!("reading the manifest of {reference}"))?;
-                match Digest::of(&bytes) == found.digest {
+                match Digest::of(&bytes) == digest {
                     true => Ok((Self::Layout(layout), bytes)),
                     false => {
                         let what = format!("{} is damaged", path.display());
@@ -95,32 +92,25 @@ fn lacking(layout: &ImageLayout, digest: Digest) -> Failure {
     Failure::new(Class::Verification, what).hint("Copy the layout again; all of its blobs belong to it.")
 }
 
-/// The manifest of a layout that is meant.
-fn choose(layout: &ImageLayout, named: &LayoutReference, shown: &ArtifactReference) -> Result<Descriptor> {
+/// The digest of the manifest of a layout that is meant.
+fn choose(layout: &ImageLayout, named: &LayoutReference, shown: &ArtifactReference) -> Result<Digest> {
     let all = layout.manifests()?;
     let fits = |(name, manifest): &&(Option<String>, Descriptor)| match (named.digest, &named.tag) {
         (Some(digest), _) => manifest.digest == digest,
         (None, Some(tag)) => name.as_ref() == Some(tag),
         (None, None) => true,
     };
-    let mut fitting: Vec<&Descriptor> = all.iter().filter(fits).map(|(_, manifest)| manifest).collect();
-    fitting.dedup_by_key(|manifest| manifest.digest);
+    let mut fitting: Vec<Digest> = all.iter().filter(fits).map(|(_, manifest)| manifest.digest).collect();
+    fitting.dedup();
     // One that no name leads to any more is there all the same.
     if let (Some(digest), []) = (named.digest, &fitting[..])
-        && let Ok(bytes) = read_at_most(&layout.blob(digest), MAX_MANIFEST)
+        && let Ok(bytes) = read_at_most(&layout.blob(digest), MANIFEST_LIMIT)
         && ArtifactManifest::parse(&bytes).is_ok()
     {
-        let size = bytes.len() as u64;
-        return Ok(Descriptor {
-            media_type: String::new(),
-            digest,
-            size,
-            annotations: Default::default(),
-            platform: None,
-        });
+        return Ok(digest);
     }
     match fitting[..] {
-        [one] => Ok(one.clone()),
+        [one] => Ok(one),
         [] => Err(Failure::new(Class::Invalid, format!("{shown} is not in the layout"))
             .because(anyhow::anyhow!("it has {}", names(&all)))
             .hint("Name one of them, or none where there is one only.")

@@ -2,13 +2,14 @@
 
 use std::fmt;
 use std::io::{self, Read};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use anyhow::Result;
 
 use super::request::UploadTrouble;
 use crate::registry::rate::{Limited, Limiter};
 use base::digest::Digest;
+use base::parallel::locked;
 use formats::oci::Repository;
 
 /// A blob that is to be in a repository.
@@ -73,7 +74,7 @@ pub(super) struct Failed(Arc<Mutex<Option<io::Error>>>);
 
 impl Failed {
     pub(super) fn take(&self) -> Option<UploadTrouble> {
-        let error = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let error = locked(&self.0).take();
         error.map(|error| UploadTrouble::Content(error.into()))
     }
 }
@@ -93,7 +94,7 @@ impl Read for Whole {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.reader.read(buffer).map_err(|error| {
             let told = error.to_string();
-            *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+            *locked(&self.failed) = Some(error);
             io::Error::other(told)
         })
     }
