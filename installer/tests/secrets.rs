@@ -70,6 +70,7 @@ fn medium(directory: &Path) {
         medium: MediumKind::Full,
         kernel: "6.1.0".into(),
         kernel_arguments: vec![],
+        root_hash: testing::release::root_hash(b""),
         payloads,
         images: vec![],
         containerd: Containerd::default(),

@@ -182,6 +182,7 @@ fn medium(directory: &Path) {
         medium: MediumKind::Full,
         kernel: "6.1.0".into(),
         kernel_arguments: Vec::new(),
+        root_hash: Digest::of(b""),
         payloads: vec![
             payload("vmlinuz", Purpose::Kernel, 6, b"kernel"),
             payload("initrd", Purpose::Initrd, INITRD.len() as u64, INITRD),

@@ -2,16 +2,18 @@
 //! names on a node.
 
 use std::fs;
+use std::io::Read;
 
 use anyhow::{Context, Result};
 use base::digest::Digest;
 use base::size::ByteSize;
-use installer::plan::SectorSize;
+use formats::verity::VerityTree;
 use installer::plan::layout::{LayoutRequest, arrange};
+use installer::plan::{Partition, PartitionName, SectorSize, SlotGeometry};
 use model::config::sizes::PartitionSizes;
 use model::config::{Profile, Role};
 use model::release::{MANIFEST, Payload, Purpose, Release, metadata_path};
-use nqrust_checker::{BootCode, Expected, File, Hash, Part, System};
+use nqrust_checker::{BootCode, Expected, File, Hash, Part, Slot, System};
 
 use crate::medium::Medium;
 use crate::programs;
@@ -28,28 +30,40 @@ pub fn expected(medium: &Medium, role: Role, size: ByteSize) -> Result<Expected>
         data: true,
     };
     // The offsets do not depend on the GUID of the disk.
-    let parts = arrange(request, uuid::Uuid::nil())?.into_iter().map(|part| Part {
+    let arranged = arrange(request, uuid::Uuid::nil())?;
+    let parts = arranged.iter().map(|part| Part {
         name: part.name.as_str().to_owned(),
         start: part.start.get(),
         size: part.size.get(),
     });
     let image = payload(Purpose::Rootfs)?;
-    let files = [
-        ("efi/boot/bootx64.efi", Purpose::Shim),
-        ("efi/boot/grubx64.efi", Purpose::GrubEfi),
-        ("nqrust/a/vmlinuz", Purpose::Kernel),
-        ("nqrust/a/initrd", Purpose::Initrd),
-    ];
+    let files = [("efi/boot/bootx64.efi", Purpose::Shim), ("efi/boot/grubx64.efi", Purpose::GrubEfi)];
     let files: Result<Vec<_>> =
         files.iter().map(|(path, purpose)| Ok(known(*path, payload(*purpose)?))).collect();
-    let texts = ["efi/debian/grub.cfg", "grub/grub.cfg", "grub/grubenv"].map(present);
+    let boot_files = vec![
+        known("vmlinuz", payload(Purpose::Kernel)?),
+        known("initrd", payload(Purpose::Initrd)?),
+        present("slot.cfg"),
+        present(MANIFEST),
+    ];
+    let written = |part: &&Partition| matches!(part.name, PartitionName::RootA | PartitionName::Recovery);
+    let tree = VerityTree::of_image(image.sha256, extracted(medium, image)?)?.bytes;
+    let tree = (tree.len() as u64, *Digest::of(&tree).as_bytes());
+    let slots = arranged.iter().filter(written).map(|part| Slot {
+        name: part.name.as_str().to_owned(),
+        tree: (SlotGeometry::of(part).tree(image.size), tree),
+        boot: SlotGeometry::of(part).boot.get(),
+        files: boot_files.clone(),
+    });
+    let texts = ["efi/debian/grub.cfg", "grub/grub.cfg", "grub/node.cfg", "grub/grubenv"].map(present);
     let system =
         |part: &str, label: &str, files| System { part: part.to_owned(), label: label.to_owned(), files };
     Ok(Expected {
         sector: 512,
         parts: parts.collect(),
         boot: Some(boot_code(medium, &release)?),
-        image: ("root-a".into(), image.size, *image.sha256.as_bytes()),
+        image: (image.size, *image.sha256.as_bytes()),
+        slots: slots.collect(),
         esp: files?.into_iter().chain(texts).collect(),
         systems: vec![
             system(
@@ -94,13 +108,20 @@ fn images(release: &Release, role: Role) -> Result<Vec<File>> {
 }
 
 fn boot_code(medium: &Medium, release: &Release) -> Result<BootCode> {
-    let directory = tempfile::tempdir()?;
     let fetch = |purpose| -> Result<Vec<u8>> {
         let payload = release.payload(purpose).with_context(|| format!("no payload for {purpose:?}"))?;
-        let to = directory.path().join(format!("{}", payload.sha256));
-        let (from, to_text) = (format!("/{}", payload.path), to.display().to_string());
-        programs::xorriso(&medium.full, &["-extract", &from, &to_text])?;
-        Ok(fs::read(to)?)
+        let mut bytes = Vec::new();
+        extracted(medium, payload)?.read_to_end(&mut bytes)?;
+        Ok(bytes)
     };
     Ok(BootCode { boot: fetch(Purpose::GrubBoot)?, core: fetch(Purpose::GrubCore)? })
+}
+
+/// A payload, taken from the ISO by a program that is none of ours.
+fn extracted(medium: &Medium, payload: &Payload) -> Result<fs::File> {
+    let directory = tempfile::tempdir()?;
+    let to = directory.path().join("payload");
+    let (from, to_text) = (format!("/{}", payload.path), to.display().to_string());
+    programs::xorriso(&medium.full, &["-extract", &from, &to_text])?;
+    Ok(fs::File::open(to)?)
 }

@@ -4,3 +4,4 @@ pub mod fat;
 pub mod iso9660;
 pub mod oci;
 pub mod partition_table;
+pub mod verity;

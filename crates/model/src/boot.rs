@@ -1,6 +1,11 @@
 //! The boot contract: the kernel parameters by which the installer tells an installed node which slot runs and where its
 //! file systems are. The planner writes them, the node's initrd reads them.
 
+mod environment;
+pub mod grub;
+pub mod loader;
+pub mod record;
+
 use std::fmt;
 use std::path::PathBuf;
 
@@ -19,7 +24,7 @@ pub mod parameter {
     pub const CUSTOM: &str = "nqrust.custom";
     /// The digest of the OS image, for a machine that booted over the network: the initrd checks it.
     pub const ROOTFS: &str = "nqrust.rootfs";
-    /// The slot that runs, `a` or `b`.
+    /// The slot that runs: `a`, `b` or `recovery`.
     pub const SLOT: &str = "nqrust.slot";
     /// The file system with the node document.
     pub const CONFIG: &str = "nqrust.config";
@@ -29,11 +34,18 @@ pub mod parameter {
     pub const DATA: &str = "nqrust.data";
     /// The URL that an install reports to.
     pub const REPORT: &str = "nqrust.report";
+    /// The generation of the boot record that the boot loader read.
+    pub const GENERATION: &str = "nqrust.gen";
+    /// The same, where the slot is on trial.
+    pub const TRIAL: &str = "nqrust.trial";
+    /// The unique id of the partition that the boot loader was loaded from.
+    pub const ESP: &str = "nqrust.esp";
 
-    pub const ALL: [&str; 9] = [MODE, RELEASE, CUSTOM, ROOTFS, SLOT, CONFIG, PERSISTENT, DATA, REPORT];
+    pub const ALL: [&str; 12] =
+        [MODE, RELEASE, CUSTOM, ROOTFS, SLOT, CONFIG, PERSISTENT, DATA, REPORT, GENERATION, TRIAL, ESP];
 }
 
-/// The two places for an OS image.
+/// The places for an OS image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Slot {
@@ -41,6 +53,12 @@ pub enum Slot {
     A,
     /// Written by the first update.
     B,
+    /// What starts when neither of them does.
+    Recovery,
+}
+
+impl Slot {
+    pub const ALL: [Self; 3] = [Self::A, Self::B, Self::Recovery];
 }
 
 impl fmt::Display for Slot {
@@ -48,6 +66,7 @@ impl fmt::Display for Slot {
         f.write_str(match self {
             Self::A => "a",
             Self::B => "b",
+            Self::Recovery => "recovery",
         })
     }
 }
@@ -115,6 +134,8 @@ pub struct Installed {
     pub persistent: BootVolume,
     /// Where the data of virtual machines is, if anywhere.
     pub data: Option<BootVolume>,
+    /// The PARTUUID of the EFI system partition that the boot loader came from; none if it did not start this kernel.
+    pub esp: Option<Uuid>,
 }
 
 impl Installed {
@@ -127,17 +148,11 @@ impl Installed {
             values.next()
         };
         let Some(config) = value(parameter::CONFIG) else { return Ok(None) };
-        let slot = match value(parameter::SLOT) {
-            Some("a") => Slot::A,
-            Some("b") => Slot::B,
-            other => {
-                return Err(wrong(format!(
-                    "{} is {:?}, not a or b",
-                    parameter::SLOT,
-                    other.unwrap_or_default()
-                )));
-            }
-        };
+        let named = value(parameter::SLOT).unwrap_or_default();
+        let slot = Slot::ALL
+            .into_iter()
+            .find(|slot| slot.to_string() == named)
+            .ok_or_else(|| wrong(format!("{} is {named:?}, not a, b or recovery", parameter::SLOT)))?;
         let persistent = value(parameter::PERSISTENT).unwrap_or_default();
         let data = value(parameter::DATA).map(|value| BootVolume::parse(parameter::DATA, value));
         Ok(Some(Self {
@@ -145,6 +160,7 @@ impl Installed {
             config: BootVolume::parse(parameter::CONFIG, config)?,
             persistent: BootVolume::parse(parameter::PERSISTENT, persistent)?,
             data: data.transpose()?,
+            esp: value(parameter::ESP).and_then(|id| id.parse().ok()),
         }))
     }
 }
@@ -221,7 +237,7 @@ mod tests {
         let read = Installed::parse(&line).unwrap().unwrap();
         assert_eq!(
             read,
-            Installed { slot: Slot::A, config: partition, persistent: array, data: Some(array) }
+            Installed { slot: Slot::A, config: partition, persistent: array, data: Some(array), esp: None }
         );
     }
 }

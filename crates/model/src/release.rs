@@ -13,7 +13,7 @@ use base::digest::Digest;
 pub const MANIFEST: &str = "release.json";
 
 /// The version of the manifest's format that this program writes and reads.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 /// Where programs of a node keep their state. It is on the persistent partition.
 pub const STATE: &str = "/var/lib/";
@@ -38,6 +38,9 @@ pub struct Release {
     pub kernel: String,
     /// Kernel arguments that the definition adds to every boot.
     pub kernel_arguments: Vec<String>,
+    /// The root hash of dm-verity's tree over the OS image, which a slot has behind it ([`formats::verity`]). The tree follows
+    /// from the image, so no medium carries it.
+    pub root_hash: Digest,
     /// The files of the medium, in the order in which an install reads them.
     pub payloads: Vec<Payload>,
     /// The container images that the payloads make up.
@@ -333,6 +336,7 @@ mod tests {
             medium: MediumKind::Full,
             kernel: "6.1.0".into(),
             kernel_arguments: vec![],
+            root_hash: Digest::of(b""),
             payloads: vec![Payload {
                 path: path.into(),
                 purpose: Purpose::Rootfs,
@@ -406,7 +410,7 @@ mod tests {
 
     #[test]
     fn another_format_is_named_before_anything_else_is_read() {
-        let error = Release::parse(br#"{"format": 2, "news": true}"#).unwrap_err();
-        assert!(matches!(error, ParseReleaseError::Format(2)));
+        let error = Release::parse(br#"{"format": 3, "news": true}"#).unwrap_err();
+        assert!(matches!(error, ParseReleaseError::Format(3)));
     }
 }

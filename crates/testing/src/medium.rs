@@ -35,6 +35,7 @@ impl SampleMedium {
             medium,
             kernel: "6.1.0-40-amd64".into(),
             kernel_arguments: vec!["panic=30".into()],
+            root_hash: crate::release::root_hash(&rootfs),
             payloads: Vec::new(),
             images: vec![Image {
                 name: "localhost/nqrust/tools:1.0".into(),

@@ -10,8 +10,12 @@ pub fn contents() -> &'static [(Payload, Vec<u8>)] {
 }
 
 fn make() -> Vec<(Payload, Vec<u8>)> {
-    let pattern = |seed: u8, length: usize| -> Vec<u8> {
-        (0..length).map(|i| (i as u8).wrapping_mul(31).wrapping_add((i >> 8) as u8 ^ seed)).collect()
+    // No part of one payload looks like a part of another.
+    let pattern = |seed: u64, length: usize| -> Vec<u8> {
+        let mixed = |place: u64| (seed << 32 | place).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (0..length as u64)
+            .map(|place| (mixed(place) ^ mixed(place >> 8) >> 13) as u8 ^ (mixed(place) >> 56) as u8)
+            .collect()
     };
     let all = [
         ("EFI/BOOT/BOOTX64.EFI", Purpose::Shim, 9_000),
@@ -43,8 +47,14 @@ fn make() -> Vec<(Payload, Vec<u8>)> {
     made.collect()
 }
 
+/// The root hash of an OS image.
+pub fn root_hash(image: &[u8]) -> Digest {
+    formats::verity::VerityTree::of_image(Digest::of(image), image).unwrap().root
+}
+
 pub fn release() -> Release {
     let payloads: Vec<_> = contents().iter().map(|(payload, _)| payload.clone()).collect();
+    let os = contents().iter().find(|(payload, _)| payload.purpose == Purpose::Rootfs).unwrap();
     let blob = |name: &str| payloads.iter().find(|p| p.path.ends_with(name)).unwrap().sha256;
     let image = |name: &str, roles: &[&str], blobs: &[Digest]| Image {
         name: format!("localhost/nqrust/{name}:1"),
@@ -67,6 +77,7 @@ pub fn release() -> Release {
         medium: MediumKind::Full,
         kernel: "6.1.0".into(),
         kernel_arguments: vec!["quiet".into()],
+        root_hash: root_hash(&os.1),
         payloads,
         images,
         containerd: Containerd::default(),

@@ -4,6 +4,7 @@
 //! console for them, and both call `install`. `gather` finds medium and configuration for all of them.
 
 pub(crate) mod apply;
+pub(crate) mod bless;
 pub(crate) mod boot;
 pub(crate) mod console;
 pub(crate) mod consoles;

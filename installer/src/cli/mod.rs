@@ -2,6 +2,7 @@
 //! &Context) -> anyhow::Result<()>`, which calls one function of `app`.
 
 mod apply;
+mod bless;
 mod boot;
 mod console;
 mod convert;
@@ -66,6 +67,9 @@ enum Command {
     /// Mount and configure an installed node in its initrd.
     #[command(hide = true)]
     Boot(boot::BootArgs),
+    /// Report to the boot loader that this boot is good.
+    #[command(hide = true)]
+    Bless(bless::BlessArgs),
     FirstStart(first_start::FirstStartArgs),
     /// Let the disk of a node that was copied from an image fill its machine's disk.
     #[command(hide = true)]
@@ -123,6 +127,7 @@ impl Command {
             Self::Network(args) => args.run(context),
             Self::Images(command) => command.run(context),
             Self::Boot(command) => command.run(context),
+            Self::Bless(args) => args.run(context),
             Self::FirstStart(args) => args.run(context),
             Self::Grow(args) => args.run(context),
             Self::Kubeadm(args) => args.run(context),

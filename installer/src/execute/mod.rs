@@ -20,6 +20,7 @@ mod resume;
 mod run;
 
 pub use boot::finish::finish;
+pub use boot::record::change_record;
 pub use boot::start::start_node;
 pub use cancel::Cancel;
 pub use disk::device::BlockDevice;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 
 use super::boot::bios;
-use super::boot::esp;
+use super::boot::fat_volume::{self, FatPlace};
 use super::boot::firmware;
 use super::data::keep::{self, KeptCheck, KeptGuard};
 use super::data::other_disks::{self, OtherDisks};
@@ -22,10 +22,12 @@ use super::disk::table;
 use super::disk::wipe;
 use super::effects::RunEffects;
 use super::payload::node_files::{InstallLog, NodeFiles};
+use super::payload::slot::SlotContent;
 use super::resume::journal::Journal;
 use super::resume::take_over::take_over;
-use crate::plan::{EspFile, Filesystem, Partition, PartitionName, Plan, SealedPlan, Step, Target};
+use crate::plan::{FatContent, Filesystem, Partition, PartitionName, Plan, SealedPlan, Step, Target};
 use base::size::ByteSize;
+use formats::verity::VerityTree;
 use medium::sources::Seen;
 use model::release::Payload;
 use outcome::{DiskTouched, disks_state};
@@ -47,7 +49,7 @@ pub fn execute(sealed: &SealedPlan, effects: &RunEffects<'_>) -> Result<()> {
     }
     let keeper = keep::rehearse(plan, effects.device, others.kept())?;
     plan.warnings.iter().for_each(|warning| effects.progress.note("run", format!("warning: {warning}")));
-    let (seen, nodes, members) = (Seen::default(), BTreeMap::new(), Vec::new());
+    let (seen, nodes, members, written) = (Seen::default(), BTreeMap::new(), Vec::new(), None);
     let identity = NodeFiles::new(texts, &plan.release, &plan.cards);
     let mut run = Run {
         plan,
@@ -60,6 +62,7 @@ pub fn execute(sealed: &SealedPlan, effects: &RunEffects<'_>) -> Result<()> {
         identity,
         seen,
         nodes,
+        written,
         members,
         begun: false,
     };
@@ -91,6 +94,8 @@ struct Run<'r, 'a> {
     seen: Seen,
     /// The block devices of the file systems: partitions, or arrays of them.
     nodes: BTreeMap<PartitionName, PathBuf>,
+    /// The first slot that has the OS image, read back from the disk, with the image's hash tree.
+    written: Option<(PartitionName, VerityTree)>,
     /// Whether the next run would continue where this one ends.
     begun: bool,
     /// The partitions of each disk of the system.
@@ -149,9 +154,12 @@ impl Run<'_, '_> {
                 }),
             }),
             Step::Partition => progress.within(id, "Writing the partition table", || self.partition()),
-            Step::Esp { volume_id, epoch, files } => self.esp(id, (*volume_id, *epoch), files),
+            Step::Esp(content) => self.esp(id, content),
             Step::Mirror => progress.within(id, "Joining both disks", || self.mirror()),
-            Step::Image { payload, partition } => self.image(id, payload, *partition),
+            Step::Slot { partition, image, root_hash, boot } => {
+                let content = SlotContent { image, root_hash: *root_hash, boot };
+                self.slot(id, &content, *partition)
+            }
             Step::Filesystems { filesystems } => {
                 progress.within(id, "Making file systems", || self.filesystems(filesystems))
             }
@@ -193,11 +201,12 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    fn esp(&self, id: &str, volume: (u32, u64), files: &[EspFile]) -> Result<()> {
+    fn esp(&self, id: &str, content: &FatContent) -> Result<()> {
         let RunEffects { source, cancel, progress, .. } = *self.effects;
-        let partition = needed(self.plan, PartitionName::Esp)?;
-        let mut shown = progress.step(id, "Writing the boot files", Some(esp::total(files)));
-        esp::write(&self.system, partition, volume, files, source, &mut shown, cancel)?;
+        let place = FatPlace::esp(needed(self.plan, PartitionName::Esp)?, &self.system);
+        let total = fat_volume::total(&content.files);
+        let mut shown = progress.step(id, "Writing the boot files", Some(total));
+        fat_volume::write(&self.system, place, content, source, &mut shown, cancel)?;
         device::barrier(&self.system)?;
         shown.done();
         Ok(())
@@ -281,14 +290,15 @@ impl Run<'_, '_> {
 
     fn prove(&self) -> Result<()> {
         let esps = self.plan.steps.iter().filter_map(|step| match step {
-            Step::Esp { files, .. } => Some(files),
+            Step::Esp(content) => Some(&content.files),
             _ => None,
         });
         let arrays = self.plan.mirror.iter().flat_map(|mirror| &mirror.arrays);
         self.system.each(|disk| {
             table::verify(&disk.device, disk.guid, disk.partitions)?;
             for files in esps.clone() {
-                esp::verify(&disk.device, disk.partition(PartitionName::Esp)?, files)?;
+                let place = FatPlace::esp(disk.partition(PartitionName::Esp)?, &disk.device);
+                fat_volume::verify(&disk.device, place, files)?;
             }
             let mut arrays = arrays.clone();
             arrays.try_for_each(|array| mirror::verify(&disk.device, disk.partition(array.partition)?, array))

@@ -4,17 +4,18 @@ use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
-use super::boot::esp;
+use super::boot::fat_volume::{self, FatPlace};
 use super::disk::table;
 use super::*;
 use crate::plan::tests::{GUID, contents, disk, trial};
-use crate::plan::{PartitionName, Plan};
+use crate::plan::{PartitionName, Plan, SlotGeometry};
 use base::command::{Invocation, Runner};
 use base::failure::{Class, class_of};
 use base::progress::StepState;
 use base::size::ByteSize;
 use doubles::{Act, Bench, TestDisk};
 use medium::sources::PayloadPlace;
+use model::release::Purpose;
 
 mod continued;
 mod crash;
@@ -93,8 +94,11 @@ fn the_log_on_the_node_tells_every_step_and_no_secret() {
     let done: Vec<_> =
         events.iter().filter(|e| e.state == StepState::Done).map(|e| e.step.as_str()).collect();
     let mut expected: Vec<_> = bench.plan.steps.iter().map(crate::plan::Step::id).collect();
-    expected.insert(5, "read-back");
-    expected.insert(8, "images-read-back");
+    for (place, told) in
+        [(5, "read-back"), (6, "boot-volume"), (8, "read-back"), (9, "boot-volume"), (12, "images-read-back")]
+    {
+        expected.insert(place, told);
+    }
     assert_eq!(done, expected);
 }
 
@@ -209,14 +213,32 @@ fn a_disk_that_gives_back_other_bytes_is_found_with_the_place() {
     assert!(text.contains("from its byte 5000001 on, at byte "), "{text}");
 }
 
+/// Where on the disk of an install a payload begins, of the first MiB from `start` on.
+fn place_of(bench: &Bench, purpose: Purpose, start: u64) -> u64 {
+    let (_, bytes) = contents().iter().find(|(payload, _)| payload.purpose == purpose).unwrap();
+    let there = bench.disk.bytes(start, 8 << 20);
+    start + there.windows(64).position(|here| *here == bytes[..64]).unwrap() as u64
+}
+
+/// Bytes of each kind of file that GRUB or the firmware reads, and of the hash trees.
+fn boot_places(bench: &Bench) -> Vec<u64> {
+    let slots = [PartitionName::RootA, PartitionName::Recovery]
+        .map(|name| SlotGeometry::of(bench.plan.partition(name).unwrap()));
+    let image = contents().iter().find(|(payload, _)| payload.purpose == Purpose::Rootfs).unwrap().0.size;
+    let trees = slots.map(|slot| slot.tree(image) + 40);
+    let kernels = slots.map(|slot| place_of(bench, Purpose::Kernel, slot.boot.get()) + 9);
+    let loader = place_of(bench, Purpose::GrubEfi, bench.partition(PartitionName::Esp)) + 9;
+    [trees, kernels].concat().into_iter().chain([loader]).collect()
+}
+
 #[test]
 fn rot_in_table_boot_files_and_boot_code_is_found_before_the_commit() {
     let bench = Bench::new();
-    let esp = bench.partition(PartitionName::Esp);
+    bench.run().unwrap();
     let end = bench.plan.disk.size.get();
     let core = bench.partition(PartitionName::Bios) + 700;
-    // An entry of the table, its second header, a file (the clusters begin after the two tables), core, loader.
-    for rotten in [1024 + 40, end - 500, esp + (1 << 20) + (300 << 10), core, 100] {
+    // An entry of the table, its second header, core, loader, files.
+    for rotten in [1024 + 40, end - 500, core, 100].into_iter().chain(boot_places(&bench)) {
         let mut bench = Bench::new();
         bench.disk.rotten = Some(rotten);
         let (class, text) = bench.fail();

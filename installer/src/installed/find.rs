@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use crate::inventory::{Disk, FoundPartition, SignatureKind};
 use crate::plan::{Partition, PartitionName, SectorSize};
 use base::size::ByteSize;
+use model::boot::Slot;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodePlace {
@@ -15,6 +16,8 @@ pub struct NodePlace {
     pub sector: SectorSize,
     /// The EFI system partition of the node.
     pub esp: Partition,
+    /// Its slots: a, b and recovery.
+    pub slots: Vec<(Slot, Partition)>,
     /// The first byte of its configuration partition.
     pub config: ByteSize,
 }
@@ -36,19 +39,22 @@ fn node_place(disk: &Disk) -> Option<NodePlace> {
     named(PartitionName::RootA)?;
     named(PartitionName::Persistent)?;
     (is_committed(esp) || disk.unread.is_some()).then_some(())?;
-    let entry = esp.entry?;
-    let partition = Partition {
-        number: entry.number,
-        name: PartitionName::Esp,
-        uuid: entry.uuid,
-        start: esp.start,
-        size: esp.size,
+    let partition = |name| {
+        let found = named(name)?;
+        let entry = found.entry?;
+        Some(Partition { number: entry.number, name, uuid: entry.uuid, start: found.start, size: found.size })
     };
+    let slots = [
+        (Slot::A, PartitionName::RootA),
+        (Slot::B, PartitionName::RootB),
+        (Slot::Recovery, PartitionName::Recovery),
+    ];
     Some(NodePlace {
         disk: disk.path.clone(),
         description: disk.describe(),
         sector: SectorSize::try_from(disk.logical_sector).ok()?,
-        esp: partition,
+        esp: partition(PartitionName::Esp)?,
+        slots: slots.into_iter().filter_map(|(slot, name)| Some((slot, partition(name)?))).collect(),
         config: config.start,
     })
 }

@@ -15,6 +15,7 @@ mod new_layout;
 mod payloads;
 mod render;
 mod sealed;
+mod slot;
 mod step;
 mod steps;
 mod takedown;
@@ -24,7 +25,7 @@ use anyhow::Result;
 use serde::Serialize;
 use uuid::Uuid;
 
-pub use boot::files_of_slot_a;
+pub use boot::LOADER_SCRIPT;
 pub(crate) use choose::{blocking, system as choose_disk};
 pub use disk_roles::written_disks;
 pub use disks::{DataDisk, WipedDisk};
@@ -36,7 +37,8 @@ pub use mirror::{Array, Mirror};
 pub(crate) use payloads::images_of;
 pub(crate) use render::Losses;
 pub use sealed::{NodeTexts, SealedPlan};
-pub use step::{EspContent, EspFile, Filesystem, Step, UnpackedImage};
+pub use slot::{BOOT_VOLUME_BYTES, SlotGeometry, image_bytes};
+pub use step::{EspContent, EspFile, FatContent, Filesystem, Step, UnpackedImage};
 pub use target::Target;
 pub(crate) use target::target as target_of;
 
@@ -127,8 +129,8 @@ impl Plan {
     /// Whether the intact content of the partition of that name is kept as the beginning of this install.
     #[must_use]
     pub fn stays(&self, name: PartitionName) -> bool {
-        use PartitionName::{Config, Persistent, RootA};
-        self.continued && matches!(name, Config | RootA | Persistent)
+        use PartitionName::{Config, Persistent, Recovery, RootA};
+        self.continued && matches!(name, Config | RootA | Recovery | Persistent)
     }
 
     /// The data that is kept on the disk of the system.

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::Result;
 
 use super::layout::{Partition, PartitionName};
+use super::slot::{BOOT_VOLUME_BYTES, SlotGeometry, image_bytes};
 use super::step::UnpackedImage;
 use base::digest::Digest;
 use base::failure::{Class, Failure};
@@ -61,11 +62,10 @@ impl NeededPayloads {
     pub(super) fn fit(&self, partitions: &[Partition]) -> Result<()> {
         let size = |name| partitions.iter().find(|p| p.name == name).map(|p| p.size).unwrap_or_default();
         let bytes = |payloads: &[&Payload]| ByteSize::bytes(payloads.iter().map(|p| p.size).sum());
-        let slot = size(PartitionName::RootA);
-        check("the OS image", bytes(&[&self.rootfs]), "a slot", slot)?;
-        // Two slots' kernels at once, while an update is being written.
-        let loaders = bytes(&[&self.shim, &self.grub]) + ByteSize::mib(16);
-        let esp = loaders + bytes(&[&self.kernel, &self.initrd]) * 2;
+        if let Some(slot) = partitions.iter().find(|partition| partition.name == PartitionName::RootA) {
+            fit_slot(slot, &self.rootfs, &self.kernel, &self.initrd)?;
+        }
+        let esp = bytes(&[&self.shim, &self.grub]) + FAT_TABLES;
         check("what the firmware loads", esp, "the EFI system partition", size(PartitionName::Esp))?;
         let blobs: Vec<_> = self.blobs.iter().chain(&self.metadata).collect();
         // The rest is for the file system's own tables and for the unpacked images.
@@ -78,6 +78,21 @@ impl NeededPayloads {
         }
         Ok(())
     }
+}
+
+/// What the tables and directories of a FAT volume of a few hundred MiB need, and more.
+const FAT_TABLES: ByteSize = ByteSize::mib(16);
+
+/// Fails if a release does not fit a slot.
+pub(crate) fn fit_slot(
+    slot: &Partition,
+    image: &Payload,
+    kernel: &Payload,
+    initrd: &Payload,
+) -> Result<(), Failure> {
+    check("the OS image", image_bytes(image.size), "a slot", SlotGeometry::of(slot).image_room())?;
+    let boot = ByteSize::bytes(kernel.size + initrd.size) + FAT_TABLES;
+    check("kernel and initrd", boot, "a slot's boot volume", BOOT_VOLUME_BYTES)
 }
 
 fn check(what: &str, size: ByteSize, place: &str, room: ByteSize) -> Result<(), Failure> {

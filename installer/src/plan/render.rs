@@ -5,7 +5,7 @@ use std::fmt;
 use uuid::Uuid;
 
 use super::{
-    AfterInstall, EspContent, EspFile, KeptPartition, Partition, Plan, SectorSize, Step, Target,
+    AfterInstall, EspContent, EspFile, FatContent, KeptPartition, Partition, Plan, SectorSize, Step, Target,
     describe_holder,
 };
 use crate::inventory::FoundPartition;
@@ -81,7 +81,7 @@ impl fmt::Display for Plan {
                 step => describe(step),
             };
             writeln!(f, "  {number:>2}  {:<13}  {what}", step.id())?;
-            if let Step::Esp { files, .. } = step {
+            if let Step::Esp(FatContent { files, .. }) = step {
                 files.iter().try_for_each(|file| writeln!(f, "      {}", describe_file(file)))?;
             }
         }
@@ -177,10 +177,13 @@ fn describe(step: &Step) -> String {
             filesystem.label
         ),
         Step::Partition => "write the partition table and read it back".into(),
-        Step::Esp { files, .. } => format!("write {} files for the firmware", files.len()),
-        Step::Image { payload, partition } => {
-            format!("write {} to {}, {}", payload.path, partition.as_str(), ByteSize::bytes(payload.size))
-        }
+        Step::Esp(esp) => format!("write {} files for the firmware", esp.files.len()),
+        Step::Slot { partition, image, .. } => format!(
+            "write {} to {}, {}, with its hash tree, kernel and initrd",
+            image.path,
+            partition.as_str(),
+            ByteSize::bytes(image.size)
+        ),
         Step::Mirror => "join the partitions of both disks into arrays (RAID 1)".into(),
         Step::Filesystems { filesystems } => {
             let each = |fs: &super::Filesystem| format!("{} ({})", fs.partition.as_str(), fs.label);

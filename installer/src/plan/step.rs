@@ -27,15 +27,13 @@ pub enum Step {
         filesystem: Filesystem,
     },
     /// Write the EFI system partition, with its first sector held back.
-    Esp {
-        volume_id: u32,
-        epoch: u64,
-        files: Vec<EspFile>,
-    },
-    /// Stream the OS image to a partition and read it back.
-    Image {
-        payload: Payload,
+    Esp(FatContent),
+    /// Write a slot and read it back: the OS image, its hash tree, and the boot volume.
+    Slot {
         partition: PartitionName,
+        image: Payload,
+        root_hash: Digest,
+        boot: FatContent,
     },
     /// Join the partitions of two disks into arrays.
     Mirror,
@@ -74,8 +72,9 @@ impl Step {
             Self::Wipe => "wipe",
             Self::Partition => "partition",
             Self::DataDisk { .. } => "data-disk",
-            Self::Esp { .. } => "esp",
-            Self::Image { .. } => "image",
+            Self::Esp(_) => "esp",
+            Self::Slot { partition: PartitionName::Recovery, .. } => "recovery",
+            Self::Slot { .. } => "image",
             Self::Mirror => "mirror",
             Self::Filesystems { .. } => "filesystems",
             Self::Images { .. } => "images",
@@ -86,6 +85,16 @@ impl Step {
             Self::Commit => "commit",
         }
     }
+}
+
+/// Everything in a FAT volume.
+#[derive(Clone, Debug, Serialize)]
+pub struct FatContent {
+    /// The volume's serial number.
+    pub volume_id: u32,
+    /// The time of every file, in seconds since 1970.
+    pub epoch: u64,
+    pub files: Vec<EspFile>,
 }
 
 #[derive(Clone, Debug, Serialize)]

@@ -1,6 +1,6 @@
 //! The steps of an install, from the roles of the disks and the new layout.
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use super::boot::{self, Volumes};
 use super::disk_roles::DiskRoles;
@@ -9,10 +9,13 @@ use super::layout::{PartitionName, SectorSize};
 use super::mirror::Array;
 use super::new_layout::NewLayout;
 use super::payloads::{NeededPayloads, unpacked};
-use super::step::{EspContent, EspFile, Filesystem, Step};
-use model::boot::{BootVolume, Slot};
+use super::slot::SlotGeometry;
+use super::step::{EspContent, EspFile, FatContent, Filesystem, Step};
+use model::boot::BootVolume;
+use model::boot::grub::{SLOT_FILE, slot_cfg};
+use model::boot::record::BootRecord;
 use model::config::{InstallConfig, Secret};
-use model::release::{Payload, Release};
+use model::release::{MANIFEST, Payload, Release};
 
 /// The steps of an install in their order.
 ///
@@ -25,7 +28,7 @@ pub(super) fn steps(
     layout: &NewLayout,
     needed: &NeededPayloads,
 ) -> Result<Vec<Step>> {
-    use PartitionName::{Config, Data, Persistent, RootA};
+    use PartitionName::{Config, Data, Persistent, Recovery, RootA};
     let filesystem = |partition, label| Filesystem { partition, label };
     let mut filesystems =
         vec![filesystem(Config, labels::CONFIG), filesystem(Persistent, labels::PERSISTENT)];
@@ -34,6 +37,7 @@ pub(super) fn steps(
     // A FAT volume's serial number has 32 bits; the first bytes of the disk's identity distinguish disks.
     let volumes = volumes(roles, layout)?;
     let (volume_id, ..) = layout.disk_guid.as_fields();
+    let geometry = layout.partition(RootA).map(SlotGeometry::of).context("the layout has no slot a")?;
     let mut steps = vec![Step::VerifyMedium { payloads: needed.all() }];
     if !roles.wiped.is_empty() {
         steps.push(Step::WipeDisks);
@@ -45,12 +49,13 @@ pub(super) fn steps(
         None => filesystems.extend(data),
     }
     steps.extend([
-        Step::Esp {
+        Step::Esp(FatContent {
             volume_id,
             epoch: release.epoch,
-            files: esp(config, release, &volumes, needed, volume_id),
-        },
-        Step::Image { payload: needed.rootfs.clone(), partition: RootA },
+            files: esp(config, &volumes, geometry, needed, volume_id),
+        }),
+        slot(release, needed, RootA),
+        slot(release, needed, Recovery),
     ]);
     // After the image, which is written to both disks alike; its array finds it there.
     if layout.mirror.is_some() {
@@ -88,6 +93,7 @@ fn volumes(roles: &DiskRoles<'_>, layout: &NewLayout) -> Result<Volumes> {
     Ok(Volumes {
         root_a: needed(PartitionName::RootA)?,
         root_b: needed(PartitionName::RootB)?,
+        recovery: needed(PartitionName::Recovery)?,
         config: needed(PartitionName::Config)?,
         persistent: needed(PartitionName::Persistent)?,
         data: find(PartitionName::Data).or(roles.kept.as_ref().map(|kept| BootVolume::Partition(kept.uuid))),
@@ -95,15 +101,44 @@ fn volumes(roles: &DiskRoles<'_>, layout: &NewLayout) -> Result<Volumes> {
     })
 }
 
+/// One slot with all that belongs to the release.
+fn slot(release: &Release, needed: &NeededPayloads, partition: PartitionName) -> Step {
+    Step::Slot {
+        partition,
+        image: needed.rootfs.clone(),
+        root_hash: release.root_hash,
+        boot: boot_volume(release, &needed.kernel, &needed.initrd),
+    }
+}
+
+/// The boot volume of a slot with this release.
+pub(crate) fn boot_volume(release: &Release, kernel: &Payload, initrd: &Payload) -> FatContent {
+    let payload = |path: &str, payload: &Payload| EspFile {
+        path: path.into(),
+        content: EspContent::Payload(payload.clone()),
+    };
+    let text = |path: &str, text: String| EspFile { path: path.into(), content: EspContent::Text(text) };
+    let title = format!("{} {}", release.name, release.version);
+    let manifest = String::from_utf8_lossy(&release.to_bytes()).into_owned();
+    let files = vec![
+        text(SLOT_FILE, slot_cfg(&title, &release.kernel_arguments)),
+        text(MANIFEST, manifest),
+        payload("vmlinuz", kernel),
+        payload("initrd", initrd),
+    ];
+    // The same release gives the same volume.
+    let volume_id = u32::from_be_bytes(release.root_hash.first_bytes());
+    FatContent { volume_id, epoch: release.epoch, files }
+}
+
 /// The files of the EFI system partition.
 fn esp(
     config: &InstallConfig,
-    release: &Release,
     volumes: &Volumes,
+    geometry: SlotGeometry,
     needed: &NeededPayloads,
     volume_id: u32,
 ) -> Vec<EspFile> {
-    let line = |slot: Slot| boot::command_line(slot, volumes, &release.kernel_arguments, config);
     let text = |path: &str, text: String| EspFile { path: path.into(), content: EspContent::Text(text) };
     let payload = |path: &str, payload: &Payload| EspFile {
         path: path.into(),
@@ -113,13 +148,13 @@ fn esp(
     files.push(payload("EFI/BOOT/grubx64.efi", &needed.grub));
     files.extend(needed.mok_manager.iter().map(|manager| payload("EFI/BOOT/mmx64.efi", manager)));
     files.push(text("EFI/debian/grub.cfg", boot::stub(volume_id)));
-    files.push(text("grub/grub.cfg", boot::grub_cfg(release, config, line)));
+    files.push(text("grub/grub.cfg", boot::grub_cfg(config, geometry)));
+    files.push(text("grub/node.cfg", boot::node_cfg(volumes, config)));
     files.extend(config.os.boot_password.as_ref().map(|password| EspFile {
         path: boot::PASSWORD.into(),
         content: EspContent::Secret(Secret::new(password.grub_command())),
     }));
-    files.push(text("grub/grubenv", boot::environment()));
-    files.push(payload("nqrust/a/vmlinuz", &needed.kernel));
-    files.push(payload("nqrust/a/initrd", &needed.initrd));
+    let record = BootRecord::installed().to_block();
+    files.push(text("grub/grubenv", String::from_utf8_lossy(&record).into_owned()));
     files
 }

@@ -42,14 +42,17 @@ const MODULES: &[&str] = &[
     "echo",
     "fat",
     "halt",
+    "iso9660",
     "linux",
     "loadenv",
+    "loopback",
     "ls",
     "minicmd",
     "normal",
     "part_gpt",
     "part_msdos",
     "password_pbkdf2",
+    "probe",
     "reboot",
     "regexp",
     "search",
@@ -94,19 +97,19 @@ pub fn collect(
     std::fs::write(workplace.join(CONFIG), CORE_CONFIG)
         .context("writing the configuration of GRUB's core")?;
     let in_base = |name: &str| format!("/{WORKPLACE}/{name}");
-    let core = |format: &str, prefix: &str, output: &str, options: &[&str], further: &[&str]| {
+    let core = |format: &str, prefix: &str, output: &str, options: &[&str]| {
         let invocation = inside(&format!("/{MKIMAGE}"))
             .args(["--format", format, "--prefix", prefix])
             .args(["--directory", &format!("/{BIOS_MODULES}"), "--output", &in_base(output)])
             .args(options.iter().copied())
-            .args(MODULES.iter().chain(further).copied());
+            .args(MODULES.iter().copied());
         runner.run(&invocation).with_context(|| format!("making {output}"))?;
         std::fs::copy(workplace.join(output), out.join(output))
             .with_context(|| format!("copying {output}"))
             .map(drop)
     };
-    core("i386-pc", "(,gpt2)/grub", GRUB_CORE, &["--config", &in_base(CONFIG)], &[])?;
-    core("i386-pc-eltorito", "/boot/grub", ELTORITO, &[], &["iso9660"])?;
+    core("i386-pc", "(,gpt2)/grub", GRUB_CORE, &["--config", &in_base(CONFIG)])?;
+    core("i386-pc-eltorito", "/boot/grub", ELTORITO, &[])?;
     std::fs::remove_dir_all(&workplace).with_context(|| format!("removing {}", workplace.display()))
 }
 
@@ -190,7 +193,13 @@ mod tests {
         assert!(ran.iter().all(|line| line.starts_with(start) && line.contains(" /usr/lib/grub/i386-pc ")));
         // Without it nobody could enter the password of a menu that has one.
         assert!(ran.iter().all(|line| line.contains(" password_pbkdf2 ")), "{ran:?}");
-        assert!(ran[0].contains("(,gpt2)/grub") && ran[0].contains("--config") && ran[1].contains("iso9660"));
+        // By these the core of an installed disk reads the boot volumes of its slots.
+        assert!(
+            ["loopback", "iso9660", "probe"].iter().all(|module| ran[0].contains(&format!(" {module} ")))
+        );
+        assert!(
+            ran[0].contains("(,gpt2)/grub") && ran[0].contains("--config") && !ran[1].contains("--config")
+        );
         assert!(out.path().join(GRUB_CORE).is_file() && out.path().join(ELTORITO).is_file());
         assert!(!root.path().join(WORKPLACE).exists());
     }

@@ -31,6 +31,7 @@ use crate::cache::{StepOutputs, StepUse};
 use crate::customize::customisation::is_customised;
 use crate::definition::OutputKind;
 use crate::files::link_or_copy;
+use crate::steps::ROOT_HASH_OUTPUT;
 
 /// A file that a build has made or found up to date.
 #[derive(Clone, Debug, Serialize)]
@@ -76,6 +77,8 @@ pub(super) struct MediumParts {
     payloads: Vec<(Payload, PathBuf)>,
     images: Vec<model::release::Image>,
     release: String,
+    /// Of the OS image.
+    root_hash: Digest,
     iso: IsoRecipe,
 }
 
@@ -119,7 +122,9 @@ impl MediumParts {
         let release = files::read_text(&kernel.path("kernel-release"))?;
         let images = images.map(|images| images.listing.images.clone()).unwrap_or_default();
         let iso = boot_code(&kernel.path("loaders"))?;
-        Ok(Self { kernel, payloads, images, release, iso })
+        let root_hash = files::read_text(&rootfs.path(ROOT_HASH_OUTPUT))?;
+        let root_hash = root_hash.trim().parse().context("reading the OS image's root hash")?;
+        Ok(Self { kernel, payloads, images, release, root_hash, iso })
     }
 
     pub(super) fn source(&self, payload: &Payload) -> Result<&Path> {
@@ -239,6 +244,7 @@ impl Build<'_> {
             medium,
             kernel: parts.release.clone(),
             kernel_arguments: definition.kernel.arguments.clone(),
+            root_hash: parts.root_hash,
             payloads: parts.payloads.iter().map(|(payload, _)| payload.clone()).collect(),
             images: parts.images.clone(),
             containerd: Containerd {

@@ -1,12 +1,15 @@
 //! The OS image: base, overlays and our installer, without what differs from build to build, as one squashfs.
 
+use std::fs::File;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::{fs, io};
 
 use anyhow::{Context, Result};
 use base::command::{Invocation, Runner, SystemRunner};
+use base::digest::Digest;
 use base::files;
+use formats::verity::VerityTree;
 use nix::sys::stat::{UtimensatFlags, utimensat};
 use nix::sys::time::TimeSpec;
 use walkdir::WalkDir;
@@ -40,7 +43,10 @@ const REMOVED_PATHS: &[&str] = &[
 /// The directory from which systemd and the boot code fill an empty /var.
 const FACTORY_VAR: &str = "usr/share/factory/var";
 
-/// Makes `rootfs.squashfs`.
+/// The root hash of dm-verity's tree over the OS image, as text.
+pub const ROOT_HASH_OUTPUT: &str = "rootfs.root-hash";
+
+/// Makes `rootfs.squashfs` and its root hash.
 pub(super) fn make(request: &StepRequest, rootfs: &RootfsSource) -> Result<()> {
     let tree = Tree::unpack_in_memory(&rootfs.base, &request.scratch, laid_over(rootfs)?)?;
     keep_kernel_configurations(&tree)?;
@@ -52,7 +58,12 @@ pub(super) fn make(request: &StepRequest, rootfs: &RootfsSource) -> Result<()> {
     write_identity(&tree, rootfs, request.epoch)?;
     make_mount_points(&tree)?;
     settle_var(&tree)?;
-    squash(&tree, &request.out.join("rootfs.squashfs"), rootfs.level, request.epoch)
+    let image = request.out.join("rootfs.squashfs");
+    squash(&tree, &image, rootfs.level, request.epoch)?;
+    let open = || File::open(&image).context("reading the OS image");
+    let (digest, _) = Digest::of_reader(open()?)?;
+    let hashes = VerityTree::of_image(digest, open()?)?;
+    fs::write(request.out.join(ROOT_HASH_OUTPUT), hashes.root.to_string()).context("writing the root hash")
 }
 
 /// The bytes that are laid over the base.

@@ -1,5 +1,6 @@
 //! Release manifests of media that are not built.
 
+use base::digest::Digest;
 use model::release::{Containerd, FORMAT, MediumKind, Payload, Release};
 
 /// A manifest with these payloads, and otherwise minimal.
@@ -14,6 +15,7 @@ pub(crate) fn release(payloads: Vec<Payload>) -> Release {
         medium: MediumKind::Full,
         kernel: "6.1.0".into(),
         kernel_arguments: Vec::new(),
+        root_hash: Digest::of(b""),
         payloads,
         images: Vec::new(),
         containerd: Containerd::default(),

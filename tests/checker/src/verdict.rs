@@ -30,8 +30,9 @@ pub struct Expected {
     pub parts: Vec<Part>,
     /// GRUB for legacy firmware; none if the disk cannot have it.
     pub boot: Option<BootCode>,
-    /// The name of the OS image's partition, and the image's length and hash.
-    pub image: (String, u64, Hash),
+    /// The length and the hash of the OS image, which every slot has at its start.
+    pub image: (u64, Hash),
+    pub slots: Vec<Slot>,
     /// All files of the EFI system partition, in lower case.
     pub esp: Vec<File>,
     pub systems: Vec<System>,
@@ -54,6 +55,19 @@ pub struct BootCode {
     pub boot: Vec<u8>,
     /// `core.img`, which goes to the partition `bios`.
     pub core: Vec<u8>,
+}
+
+/// A partition with an OS image and a boot volume.
+#[derive(Clone, Debug)]
+pub struct Slot {
+    /// Of its partition.
+    pub name: String,
+    /// The hash tree of the OS image: where it begins, in bytes from the start of the disk, its length and its hash.
+    pub tree: (u64, (u64, Hash)),
+    /// Where the boot volume begins, in bytes from the start of the disk.
+    pub boot: u64,
+    /// All files of the boot volume, in lower case.
+    pub files: Vec<File>,
 }
 
 #[derive(Clone, Debug)]
@@ -132,11 +146,21 @@ fn missing(disk: &dyn Bytes, expected: &Expected) -> io::Result<Option<String>> 
     {
         return Ok(Some(what.into()));
     }
-    let (part, length, digest) = &expected.image;
-    if hash(disk, start(part)?, *length)? != *digest {
-        return Ok(Some("the OS image is not what it should be".into()));
+    let (length, digest) = &expected.image;
+    for slot in &expected.slots {
+        if hash(disk, start(&slot.name)?, *length)? != *digest {
+            return Ok(Some(format!("the OS image on {} is not what it should be", slot.name)));
+        }
+        let (tree, (length, digest)) = slot.tree;
+        if hash(disk, tree, length)? != digest {
+            return Ok(Some(format!("the hash tree on {} is not what it should be", slot.name)));
+        }
+        let volume = format!("the boot volume of {}", slot.name);
+        if let Some(what) = missing_boot_files(disk, slot.boot, &slot.files, &volume)? {
+            return Ok(Some(what));
+        }
     }
-    if let Some(what) = missing_boot_files(disk, start("esp")?, &expected.esp)? {
+    if let Some(what) = missing_boot_files(disk, start("esp")?, &expected.esp, "the EFI system partition")? {
         return Ok(Some(what));
     }
     for system in &expected.systems {
@@ -147,19 +171,24 @@ fn missing(disk: &dyn Bytes, expected: &Expected) -> io::Result<Option<String>> 
     Ok(None)
 }
 
-fn missing_boot_files(disk: &dyn Bytes, start: u64, files: &[File]) -> io::Result<Option<String>> {
+fn missing_boot_files(
+    disk: &dyn Bytes,
+    start: u64,
+    files: &[File],
+    name: &str,
+) -> io::Result<Option<String>> {
     let Some(volume) = fat::Volume::open(disk, start) else {
-        return Ok(Some("the EFI system partition is not FAT32".into()));
+        return Ok(Some(format!("{name} is not FAT32")));
     };
     let found = match volume.files() {
         Ok(found) => found,
-        Err(error) => return Ok(Some(format!("the EFI system partition: {error}"))),
+        Err(error) => return Ok(Some(format!("{name}: {error}"))),
     };
     let wrong = files.iter().find(|file| {
         let found = found.get(&file.path);
         found.is_none() || file.content.is_some_and(|content| found != Some(&content))
     });
-    Ok(wrong.map(|file| format!("{} on the EFI system partition", file.path)))
+    Ok(wrong.map(|file| format!("{} on {name}", file.path)))
 }
 
 fn missing_files(disk: &dyn Bytes, start: u64, system: &System) -> Option<String> {

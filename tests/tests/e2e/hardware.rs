@@ -91,7 +91,7 @@ fn name_the_card(
     artifacts: &Artifacts,
 ) -> Result<String> {
     let mut vm = steps::node("first-boot", Firmware::Bios, "").disk(disk).start(artifacts)?;
-    steps::expect(&mut vm, "(slot a)", FIRMWARE).context("the menu of the node")?;
+    steps::expect(&mut vm, "(slot a, on trial)", FIRMWARE).context("the menu of the node")?;
     shut(&mut vm).context("the menu of the node")?;
     vm.serial.keys("\r")?;
     let ssh = steps::log_in(&mut vm, identity, artifacts)?;

@@ -18,6 +18,7 @@ mod install_target;
 mod install_uefi;
 mod keep;
 mod kubernetes;
+mod loader;
 mod mirror;
 mod node_console;
 mod pipeline;

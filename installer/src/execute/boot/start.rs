@@ -20,6 +20,7 @@ use base::command::{Invocation, Runner};
 use base::failure::{Class, Failure, causes};
 use base::files::{make_directory, write_atomically};
 use boot_files::BootFiles;
+use model::boot::Slot;
 
 /// The firmware's variables, if the machine was started by UEFI.
 const VARIABLES: &str = "/sys/firmware/efi/efivars";
@@ -75,10 +76,10 @@ fn by_firmware(place: &NodePlace, title: &str, variables: &Path, runner: &dyn Ru
     firmware::start_next(variables, title, (&place.esp, place.sector)).map(Some)
 }
 
-/// Starts the node's kernel; returns the letter of its slot.
-fn by_kernel(place: &NodePlace, runner: &dyn Runner) -> Result<char> {
+/// Starts the node's kernel; returns its slot.
+fn by_kernel(place: &NodePlace, runner: &dyn Runner) -> Result<Slot> {
     let disk = File::open(&place.disk).with_context(|| format!("opening {}", place.disk.display()))?;
-    let files = BootFiles::read(&disk, &place.esp)
+    let files = BootFiles::read(&disk, place)
         .with_context(|| format!("reading the boot files of {}", place.disk.display()))?;
     let stage = Path::new(STAGE);
     make_directory(stage, 0o700)?;

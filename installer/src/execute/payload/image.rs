@@ -8,10 +8,9 @@ use anyhow::Result;
 use crate::execute::cancel::Cancel;
 use crate::execute::disk::device::{self, AlignedBuffer, BlockDevice, CHUNK_BYTES};
 use crate::plan::Partition;
-use base::digest::Hasher;
-use base::failure::{Class, Failure, class_of};
+use base::failure::{Class, Failure};
 use base::progress::Step;
-use medium::sources::{PayloadSource, Recheck, Verified};
+use medium::sources::{PayloadSource, Recheck};
 use model::release::Payload;
 
 /// The number of chunks on their way from the reader to the disk.
@@ -28,7 +27,7 @@ pub(in crate::execute) fn write(
     device: &dyn BlockDevice,
     partition: &Partition,
     payload: &Payload,
-    mut reader: Verified<Box<dyn Read + Send>>,
+    mut reader: impl Read + Send,
     step: &mut Step,
     cancel: &Cancel,
 ) -> Result<()> {
@@ -129,22 +128,6 @@ pub(in crate::execute) fn read_back(
     Err(failure.because(cause).into())
 }
 
-/// Whether the disk has `payload` in `partition` already, read as [`read_back`] does. A read error counts as no.
-pub(in crate::execute) fn is_there(
-    device: &dyn BlockDevice,
-    partition: &Partition,
-    payload: &Payload,
-    step: &mut Step,
-    cancel: &Cancel,
-) -> Result<bool> {
-    let check = Recheck::Long(Hasher::default(), payload.sha256);
-    match is_right(device, partition, (payload, check), step, cancel) {
-        Ok(right) => Ok(right),
-        Err(error) if class_of(&error) == Class::DiskIo => Ok(false),
-        Err(error) => Err(error),
-    }
-}
-
 /// Checks the first bytes of `partition`, as many as `payload` has.
 fn is_right(
     device: &dyn BlockDevice,
@@ -153,7 +136,7 @@ fn is_right(
     step: &mut Step,
     cancel: &Cancel,
 ) -> Result<bool> {
-    each_chunk(device, partition, payload, cancel, |_, bytes| {
+    each_chunk(device, (partition.start.get(), payload.size), cancel, |_, bytes| {
         check.update(bytes);
         step.advance(bytes.len() as u64);
         Ok(())
@@ -171,7 +154,7 @@ fn first_difference(
     let mut good = source.open(payload)?;
     let mut expected = vec![0; CHUNK_BYTES];
     let mut place = None;
-    each_chunk(device, partition, payload, cancel, |offset, bytes| {
+    each_chunk(device, (partition.start.get(), payload.size), cancel, |offset, bytes| {
         let expected = &mut expected[..bytes.len()];
         good.read_exact(expected)?;
         place = place.or(device::first_difference(bytes, expected).map(|differs| offset + differs));
@@ -180,11 +163,10 @@ fn first_difference(
     Ok(place)
 }
 
-/// Calls `visit` with the offset and the bytes of each chunk of the payload on the disk, while the next ones are read.
-fn each_chunk(
+/// Calls `visit` with the offset and the bytes of each chunk of the `length` bytes from `start` on, while the next ones are read.
+pub(super) fn each_chunk(
     device: &dyn BlockDevice,
-    partition: &Partition,
-    payload: &Payload,
+    (start, length): (u64, u64),
     cancel: &Cancel,
     mut visit: impl FnMut(u64, &[u8]) -> Result<()>,
 ) -> Result<()> {
@@ -192,9 +174,9 @@ fn each_chunk(
     let (mut read, mut visited) = (0, 0);
     in_flight(
         move |buffer| {
-            let count = usize::try_from((payload.size - read).min(CHUNK_BYTES as u64))?;
+            let count = usize::try_from((length - read).min(CHUNK_BYTES as u64))?;
             let padded = count.next_multiple_of(sector);
-            device::read(device, partition.start.get() + read, &mut buffer[..padded])?;
+            device::read(device, start + read, &mut buffer[..padded])?;
             read += count as u64;
             Ok(count)
         },

@@ -1,9 +1,10 @@
-//! What is written to the partitions: the OS image, the container images, the files of the node.
+//! What is written to the partitions: the slots with the OS image, the container images, the files of the node.
 
 mod direct;
 pub(super) mod image;
 pub(super) mod node_files;
 pub(super) mod readback;
 pub(super) mod seed;
+pub(super) mod slot;
 pub(super) mod store;
 pub(super) mod unpack;

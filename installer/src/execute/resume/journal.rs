@@ -21,7 +21,7 @@ use base::size::ByteSize;
 pub(in crate::execute) const JOURNAL: &str = "install-journal.json";
 
 /// The version of the format, and of what an installer leaves on an unfinished disk.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// The largest journal that is read; real ones are much smaller.
 const JOURNAL_BYTES_MAX: u64 = 64 << 10;
@@ -58,7 +58,7 @@ impl Journal {
     /// The journal of an install by `plan`.
     pub(in crate::execute) fn of(plan: &Plan) -> Result<Self> {
         let payloads = plan.steps.iter().flat_map(|step| match step {
-            Step::Image { payload, .. } => vec![payload.sha256],
+            Step::Slot { image, .. } => vec![image.sha256],
             Step::Images { blobs, metadata } => {
                 blobs.iter().chain(metadata).map(|payload| payload.sha256).collect()
             }
@@ -132,13 +132,13 @@ mod tests {
         journal.write(root.path()).unwrap();
         assert_eq!(Journal::read(root.path()).unwrap(), Some(journal));
         let text = fs::read(&file).unwrap();
-        let later = String::from_utf8(text.clone()).unwrap().replace("\"version\":1", "\"version\":2");
+        let later = String::from_utf8(text.clone()).unwrap().replace("\"version\":2", "\"version\":3");
         let cases: [(&[u8], &str); 5] = [
             (b"", "its journal is damaged"),
             (b"\0\0\0\0", "its journal is damaged"),
             (&text[..text.len() - 1], "its journal is damaged"),
-            (b"{\"version\":1}", "its journal is damaged"),
-            (later.as_bytes(), "has the version 2, and this installer has 1"),
+            (b"{\"version\":2}", "its journal is damaged"),
+            (later.as_bytes(), "has the version 3, and this installer has 2"),
         ];
         for (bytes, told) in cases {
             fs::write(&file, bytes).unwrap();

@@ -1,19 +1,23 @@
 //! The steps that move payloads.
 
+use std::io::Read;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
 
 use super::{Run, needed};
-use crate::execute::disk::device;
+use crate::execute::boot::fat_volume;
+use crate::execute::disk::device::{self, BlockDevice};
 use crate::execute::disk::host::MountAccess;
 use crate::execute::effects::RunEffects;
 use crate::execute::payload::image;
 use crate::execute::payload::seed::Seeding;
+use crate::execute::payload::slot::{self, SlotContent};
 use crate::execute::payload::store::PARALLEL_FILES;
 use crate::plan::{PartitionName, UnpackedImage};
 use base::parallel::for_each;
 use base::size::ByteSize;
+use formats::verity::VerityTree;
 use medium::iso::Scope;
 use medium::sources::{Compared, PayloadPlace, changed, compare, fetch_again};
 use model::release::Payload;
@@ -59,18 +63,23 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    /// Whether an unfinished install has left the OS image in its partition.
-    fn has_image(&self, id: &str, payload: &Payload, name: PartitionName) -> Result<bool> {
+    /// The hash tree of the OS image, if an unfinished install has left both in their partition.
+    fn image_there(
+        &self,
+        id: &str,
+        content: &SlotContent<'_>,
+        name: PartitionName,
+    ) -> Result<Option<VerityTree>> {
         if !self.plan.stays(name) {
-            return Ok(false);
+            return Ok(None);
         }
         let RunEffects { cancel, progress, .. } = *self.effects;
         let partition = needed(self.plan, name)?;
-        let mut shown =
-            progress.step("image-check", "Reading the OS image that is already there", Some(payload.size));
-        let there = image::is_there(&self.system, partition, payload, &mut shown, cancel)?;
+        let total = Some(content.image.size);
+        let mut shown = progress.step("image-check", "Reading the OS image that is already there", total);
+        let there = slot::read_through(&self.system, partition, content, &mut shown, cancel)?;
         shown.done();
-        if there {
+        if there.is_some() {
             progress.within(id, "The OS image is already there, and is not written again", || Ok(()))?;
         } else {
             progress.note(id, "The OS image that is already there is incomplete, and is written again");
@@ -78,24 +87,46 @@ impl Run<'_, '_> {
         Ok(there)
     }
 
-    pub(super) fn image(&self, id: &str, payload: &Payload, name: PartitionName) -> Result<()> {
-        if self.has_image(id, payload, name)? {
-            return Ok(());
-        }
+    pub(super) fn slot(&mut self, id: &str, content: &SlotContent<'_>, name: PartitionName) -> Result<()> {
+        let tree = match self.image_there(id, content, name)? {
+            Some(tree) => tree,
+            None => self.image(id, content, name)?,
+        };
+        self.written.get_or_insert((name, tree));
         let RunEffects { source, cancel, progress, .. } = *self.effects;
         let partition = needed(self.plan, name)?;
+        let total = Some(fat_volume::total(&content.boot.files));
+        let mut shown = progress.step("boot-volume", "Writing kernel and initrd", total);
+        slot::write_boot(&self.system, partition, content, source, &mut shown, cancel)?;
+        device::barrier(&self.system)?;
+        shown.done();
+        self.system.each(|disk| slot::check_boot(&disk.device, disk.partition(name)?, content))
+    }
+
+    /// Writes the image and reads it back. It comes from the first slot if that has it already.
+    fn image(&self, id: &str, content: &SlotContent<'_>, name: PartitionName) -> Result<VerityTree> {
+        let RunEffects { source, cancel, progress, .. } = *self.effects;
+        let payload = content.image;
+        let partition = needed(self.plan, name)?;
         let begun = Instant::now();
-        let mut shown = progress.step(id, "Writing the OS image", Some(payload.size));
-        let mut write = || {
+        let mut shown = progress.step(id, slot_title(name), Some(payload.size));
+        let mut write = |known, reader, from| {
             shown.back_to(0);
-            let reader = self.seen.verified(source.open(payload)?, payload, source.describe());
-            image::write(&self.system, partition, payload, reader, &mut shown, cancel)
+            let reader = self.seen.verified(reader, payload, from);
+            slot::write_image(&self.system, partition, content, known, reader, &mut shown, cancel)
         };
-        match source.place(payload) {
-            Some(PayloadPlace::Network) => fetch_again(write, |error| {
-                progress.note(id, format!("Fetching the OS image again: {error:#}"));
-            }),
-            _ => write(),
+        let tree = if let Some((first, tree)) = &self.written {
+            let reader = slot::ImageReader::new(&self.system, needed(self.plan, *first)?, payload);
+            let from = format!("{} on {}", first.as_str(), self.system.describe());
+            write(Some(tree.clone()), Box::new(reader) as Box<dyn Read + Send + '_>, from)
+        } else {
+            let mut fetch = || write(None, source.open(payload)?, source.describe());
+            match source.place(payload) {
+                Some(PayloadPlace::Network) => fetch_again(fetch, |error| {
+                    progress.note(id, format!("Fetching the OS image again: {error:#}"));
+                }),
+                _ => fetch(),
+            }
         }?;
         device::barrier(&self.system)?;
         shown.done();
@@ -105,10 +136,13 @@ impl Run<'_, '_> {
         self.system.each(|disk| {
             let mut shown = progress.step("read-back", "Reading the OS image back", Some(payload.size));
             let checked = (payload, self.seen.check(payload));
-            image::read_back(&disk.device, disk.partition(name)?, checked, source, &mut shown, cancel)?;
+            let partition = disk.partition(name)?;
+            image::read_back(&disk.device, partition, checked, source, &mut shown, cancel)?;
+            slot::check_tree(&disk.device, partition, payload, &tree)?;
             shown.done();
             Ok(())
-        })
+        })?;
+        Ok(tree)
     }
 
     pub(super) fn images(&self, id: &str, blobs: &[Payload], metadata: Option<&Payload>) -> Result<()> {
@@ -149,4 +183,9 @@ impl Run<'_, '_> {
             unpacking.unpack(root, containerd, images, progress, cancel)
         })
     }
+}
+
+/// What writing the OS image to this partition is called.
+fn slot_title(name: PartitionName) -> &'static str {
+    if name == PartitionName::Recovery { "Writing the recovery system" } else { "Writing the OS image" }
 }

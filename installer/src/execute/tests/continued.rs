@@ -62,7 +62,7 @@ fn what_an_interrupted_install_has_left_is_read_and_only_what_is_missing_or_dama
     let cut = whole();
     let stop = before_the_node(&cut);
     let start = |name| cut.bench.partition(name);
-    let journal = place(&cut, b"{\"version\":1", PartitionName::Config);
+    let journal = place(&cut, b"{\"version\":2", PartitionName::Config);
     let fingerprint = place(&cut, b"\"fingerprint\":", PartitionName::Config) + 15;
     let blob = place(&cut, content(BLOBS[0]), PartitionName::Persistent);
     let end = cut.disk.size.get();

@@ -4,12 +4,13 @@ use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex};
 
 use nqrust_checker::crash::{Choice, Entry, Log, State, every_state};
-use nqrust_checker::{BootCode, Expected, File, Hash, Part, System, Verdict, judge};
+use nqrust_checker::{BootCode, Expected, File, Hash, Part, Slot, System, Verdict, judge};
 
 use super::doubles::{Ext4Machine, Recording, copy_data};
 use super::*;
-use crate::plan::{EspContent, Step};
+use crate::plan::{EspContent, FatContent, SlotGeometry, Step};
 use base::digest::Digest;
+use formats::verity::VerityTree;
 use model::release::{MANIFEST, Payload, Purpose, Release};
 
 /// Random parts of the writes between two flushes. `make soak` sets other numbers in `NQRUST_SEED`.
@@ -136,6 +137,19 @@ fn hash(bytes: &[u8]) -> (u64, Hash) {
     (bytes.len() as u64, *Digest::of(bytes).as_bytes())
 }
 
+/// The files of a volume, in lower case, as the checker finds them.
+fn volume_files(content: &FatContent) -> Vec<File> {
+    let file = |file: &crate::plan::EspFile| {
+        let content = match &file.content {
+            EspContent::Payload(payload) => (payload.size, *payload.sha256.as_bytes()),
+            EspContent::Text(text) => hash(text.as_bytes()),
+            EspContent::Secret(text) => hash(text.expose().as_bytes()),
+        };
+        File { path: file.path.to_lowercase(), content: Some(content) }
+    };
+    content.files.iter().map(file).collect()
+}
+
 /// The expected final content of the bench's disk, from the medium's content and the plan's own texts.
 fn expected(bench: &Bench) -> Expected {
     let content = |purpose| &contents().iter().find(|(payload, _)| payload.purpose == purpose).unwrap().1;
@@ -143,20 +157,20 @@ fn expected(bench: &Bench) -> Expected {
         path,
         content: Some((payload.size, *payload.sha256.as_bytes())),
     };
-    let mut esp = Vec::new();
+    let image = content(Purpose::Rootfs);
+    let tree = VerityTree::of_image(Digest::of(image), image.as_slice()).unwrap();
+    let (mut esp, mut slots) = (Vec::new(), Vec::new());
     let mut stored = Vec::new();
     let store = "lib/containerd/io.containerd";
     for step in &bench.plan.steps {
         match step {
-            Step::Esp { files, .. } => esp.extend(files.iter().map(|file| match &file.content {
-                EspContent::Payload(payload) => known(file.path.to_lowercase(), payload),
-                EspContent::Text(text) => {
-                    File { path: file.path.to_lowercase(), content: Some(hash(text.as_bytes())) }
-                }
-                EspContent::Secret(text) => {
-                    File { path: file.path.to_lowercase(), content: Some(hash(text.expose().as_bytes())) }
-                }
-            })),
+            Step::Esp(content) => esp.extend(volume_files(content)),
+            Step::Slot { partition, boot, .. } => {
+                let slot = SlotGeometry::of(bench.plan.partition(*partition).unwrap());
+                let name = partition.as_str().to_owned();
+                let tree = (slot.tree(image.len() as u64), hash(&tree.bytes));
+                slots.push(Slot { name, tree, boot: slot.boot.get(), files: volume_files(boot) });
+            }
             Step::Images { blobs, metadata } => {
                 let path =
                     |blob: &Payload| format!("{store}.content.v1.content/blobs/sha256/{}", blob.sha256);
@@ -167,8 +181,8 @@ fn expected(bench: &Bench) -> Expected {
             _ => {}
         }
     }
-    assert!(esp.len() > 6 && stored.len() == 3);
-    let (length, digest) = hash(content(Purpose::Rootfs));
+    assert!(esp.len() > 5 && slots.len() == 2 && stored.len() == 3);
+    let (length, digest) = hash(image);
     let file = |path: &str, bytes: &[u8]| File { path: path.into(), content: Some(hash(bytes)) };
     let node = vec![
         file(DOCUMENT, b"token: hush-token\n"),
@@ -189,7 +203,8 @@ fn expected(bench: &Bench) -> Expected {
         sector: bench.plan.disk.sector.bytes(),
         parts: bench.plan.partitions.iter().map(part).collect(),
         boot,
-        image: ("root-a".into(), length, digest),
+        image: (length, digest),
+        slots,
         esp,
         systems: vec![
             system("config", "NQ_CONFIG", node),
@@ -294,9 +309,15 @@ fn the_checker_finds_damage_to_anything_that_an_install_writes() {
     let recording = crash.disk.recording.as_ref().unwrap().lock().unwrap();
     let expected = expected(&crash.bench);
     let start = |name| crash.bench.partition(name);
-    // Parts of the test's payloads look alike, so that one is found for sure only in its partition.
+    let slot = |name| SlotGeometry::of(crash.bench.plan.partition(name).unwrap());
+    let image = &contents().iter().find(|(payload, _)| payload.purpose == Purpose::Rootfs).unwrap().0;
+    let planned = crash.bench.plan.steps.iter().find_map(|step| match step {
+        Step::VerifyMedium { payloads } => Some(payloads),
+        _ => None,
+    });
     let written = |purpose: Purpose, name| {
-        let (_, bytes) = contents().iter().find(|(payload, _)| payload.purpose == purpose).unwrap();
+        let wanted = planned.unwrap().iter().find(|payload| payload.purpose == purpose).unwrap();
+        let (_, bytes) = contents().iter().find(|(payload, _)| payload == wanted).unwrap();
         recording.place_of(&bytes[bytes.len() / 2..][..200], crash.bench.plan.partition(name).unwrap())
     };
     let text = |text: &[u8], name| recording.place_of(text, crash.bench.plan.partition(name).unwrap());
@@ -308,9 +329,11 @@ fn the_checker_finds_damage_to_anything_that_an_install_writes() {
         (1024 + 56, "copy of the partition table"),
         (end - 440, "copy of the partition table"),
         (start(PartitionName::RootA) + 5_000_001, "OS image"),
-        (written(Purpose::Kernel, PartitionName::Esp), "on the EFI system partition"),
+        (slot(PartitionName::Recovery).tree(image.size) + 40, "hash tree"),
+        (written(Purpose::Kernel, PartitionName::RootA), "vmlinuz on the boot volume of root-a"),
+        (written(Purpose::Initrd, PartitionName::Recovery), "initrd on the boot volume of recovery"),
         (written(Purpose::Shim, PartitionName::Esp), "on the EFI system partition"),
-        (text(b"set default=nqrust-a", PartitionName::Esp), "grub/grub.cfg"),
+        (text(b"# UEFI firmware carries", PartitionName::Esp), "grub/grub.cfg"),
         (written(Purpose::ImageBlob, PartitionName::Persistent), "on persistent"),
         (written(Purpose::ImageMetadata, PartitionName::Persistent), "on persistent"),
         (text(b"hush-token", PartitionName::Config), "node.yaml"),

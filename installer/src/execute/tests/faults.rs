@@ -8,7 +8,9 @@ use nqrust_checker::crash::Entry;
 use super::crash::{Crash, verdict};
 use super::doubles::Fault;
 use super::*;
+use crate::plan::SlotGeometry;
 use base::failure::{class_of, render};
+use model::release::Purpose;
 
 /// The number of requests of each kind that fail in turn, spread over the install; with `NQRUST_FAULTS=all` all of them.
 const SPREAD: usize = 12;
@@ -70,21 +72,29 @@ fn a_commit_that_cannot_be_trusted_is_taken_back() {
     }
 }
 
-/// The writes whose loss must be noticed: the last ones to the boot sector, GRUB's core, the EFI system partition (the commit),
-/// the OS image, and the second table.
+/// The writes whose loss must be noticed: the last ones to the boot sector, the second table, GRUB's core, the EFI system partition
+/// (the commit) and the hash tree of the OS image, and those with the kernels of both slots.
 fn that_matter(crash: &Crash) -> Vec<usize> {
-    let entries = &crash.disk.recording.as_ref().unwrap().lock().unwrap().entries;
-    let writes = entries.iter().filter_map(|entry| match entry {
-        Entry::Write { offset, .. } => Some(*offset),
+    let recording = crash.disk.recording.as_ref().unwrap().lock().unwrap();
+    let writes = recording.entries.iter().filter_map(|entry| match entry {
+        Entry::Write { offset, length, .. } => Some(*offset..*offset + *length),
         Entry::Flush => None,
     });
     let writes: Vec<_> = writes.collect();
-    let parts = [PartitionName::Bios, PartitionName::Esp, PartitionName::RootA];
-    let parts = parts.map(|name| crash.bench.plan.partition(name).unwrap());
+    let part = |name| crash.bench.plan.partition(name).unwrap();
+    let whole = |name| part(name).start.get()..part(name).end().get();
+    let root = part(PartitionName::RootA);
+    let image = root.start.get()..SlotGeometry::of(root).boot.get();
     let end = crash.disk.size.get();
-    let places = [0..1 << 20, end - (1 << 20)..end];
-    let places = places.into_iter().chain(parts.map(|part| part.start.get()..part.end().get()));
-    places.map(|place| writes.iter().rposition(|offset| place.contains(offset)).unwrap()).collect()
+    let places =
+        [0..1 << 20, end - (1 << 20)..end, whole(PartitionName::Bios), whole(PartitionName::Esp), image];
+    let kernel = &contents().iter().find(|(payload, _)| payload.purpose == Purpose::Kernel).unwrap().1;
+    let kernels = [PartitionName::RootA, PartitionName::Recovery].map(|name| {
+        let place = recording.place_of(&kernel[..200], part(name));
+        writes.iter().rposition(|write| write.contains(&place)).unwrap()
+    });
+    let last = places.map(|place| writes.iter().rposition(|write| place.contains(&write.start)).unwrap());
+    last.into_iter().chain(kernels).collect()
 }
 
 #[test]

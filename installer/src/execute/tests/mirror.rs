@@ -101,13 +101,18 @@ fn both_disks_are_complete_after_a_run() {
         table::verify(bench.second(), mirror.disk_guid, &mirror.partitions).unwrap();
         for step in &bench.plan.steps {
             match step {
-                Step::Esp { files, .. } => {
+                Step::Esp(content) => {
                     for disk in [&bench.disk, bench.second()] {
-                        esp::verify(disk, bench.plan.partition(PartitionName::Esp).unwrap(), files).unwrap();
+                        let place = FatPlace::esp(bench.plan.partition(PartitionName::Esp).unwrap(), disk);
+                        fat_volume::verify(disk, place, &content.files).unwrap();
                     }
                 }
-                Step::Image { payload, partition } => {
-                    let (_, bytes) = contents().iter().find(|(known, _)| known == payload).unwrap();
+                Step::Slot { image, partition, boot, .. } => {
+                    let geometry = crate::plan::SlotGeometry::of(bench.plan.partition(*partition).unwrap());
+                    for disk in [&bench.disk, bench.second()] {
+                        fat_volume::verify(disk, FatPlace::boot_volume(geometry), &boot.files).unwrap();
+                    }
+                    let (_, bytes) = contents().iter().find(|(known, _)| known == image).unwrap();
                     for disk in [&bench.disk, bench.second()] {
                         assert!(disk.bytes(bench.partition(*partition), bytes.len()) == *bytes);
                     }
@@ -196,12 +201,11 @@ fn rot_on_the_second_disk_is_found_before_the_first_commit() {
     let bench = Bench::mirrored(512);
     let mirror = bench.plan.mirror.as_ref().unwrap();
     let end = mirror.disk.size.get();
-    let [esp, bios, image] =
-        [PartitionName::Esp, PartitionName::Bios, PartitionName::RootA].map(|name| bench.partition(name));
+    let [bios, image] = [PartitionName::Bios, PartitionName::RootA].map(|name| bench.partition(name));
     let superblock = place_of_superblock(&bench, PartitionName::Persistent);
-    for rotten in
-        [1024 + 40, end - 500, esp + (1 << 20) + (300 << 10), bios + 700, image + 5_000_001, superblock + 20]
-    {
+    bench.run_mirrored().unwrap();
+    let places = [1024 + 40, end - 500, bios + 700, image + 5_000_001, superblock + 20];
+    for rotten in places.into_iter().chain(boot_places(&bench)) {
         let mut bench = Bench::mirrored(512);
         bench.others.get_mut("vdb").unwrap().rotten = Some(rotten);
         let (class, text) = bench.fail_mirrored();

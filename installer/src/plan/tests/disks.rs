@@ -78,12 +78,12 @@ fn the_kernel_is_told_of_the_data_partition_on_its_own_disk() {
     let plan = try_plan(&with_data(), &disks()).unwrap();
     let uuid = plan.data_disk.as_ref().unwrap().partitions[0].uuid;
     let texts = plan.steps.iter().filter_map(|step| match step {
-        Step::Esp { files, .. } => Some(files),
+        Step::Esp(content) => Some(&content.files),
         _ => None,
     });
-    let menu = texts.flatten().find(|file| file.path == "grub/grub.cfg").unwrap();
-    let EspContent::Text(text) = &menu.content else { panic!("grub.cfg is text") };
-    assert_eq!(text.matches(&format!("nqrust.data=PARTUUID={uuid}")).count(), 2, "{text}");
+    let words = texts.flatten().find(|file| file.path == "grub/node.cfg").unwrap();
+    let EspContent::Text(text) = &words.content else { panic!("node.cfg is text") };
+    assert_eq!(text.matches(&format!("nqrust.data=PARTUUID={uuid}")).count(), 1, "{text}");
 }
 
 #[test]

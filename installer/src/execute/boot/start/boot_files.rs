@@ -1,75 +1,81 @@
-//! What a node's boot loader would load from its EFI system partition, which is only read.
+//! What a node's boot loader would load from its disk, which is only read.
 
 use std::ffi::CString;
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::FileExt;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::plan::Partition;
+use crate::execute::boot::read_volume::FatReader;
+use crate::installed::NodePlace;
+use crate::plan::{BOOT_VOLUME_BYTES, SlotGeometry};
+use model::boot::grub::SLOT_FILE;
+use model::boot::{Slot, loader, parameter};
 
-/// No file that is read here is longer.
-const FILE_BYTES_MAX: u64 = 1 << 30;
 /// COMMAND_LINE_SIZE of x86.
 const COMMAND_LINE_BYTES: usize = 2048;
 
 /// Kernel, initrd and command line of a node.
 #[derive(Debug)]
 pub(super) struct BootFiles {
-    pub(super) slot: char,
+    pub(super) slot: Slot,
     pub(super) kernel: Vec<u8>,
     pub(super) initrd: Vec<u8>,
     pub(super) line: CString,
 }
 
 impl BootFiles {
-    /// Reads the files of the slot that is to start, from the partition `esp` of `disk`.
-    pub(super) fn read(disk: &File, esp: &Partition) -> Result<Self> {
-        let part = DiskPart { disk, start: esp.start.get(), length: esp.size.get(), position: 0 };
-        let volume =
-            fatfs::FileSystem::new(part, fatfs::FsOptions::new()).context("opening its file system")?;
-        let file = |path: &str| -> Result<Vec<u8>> {
-            let mut bytes = Vec::new();
-            let opened = volume
-                .root_dir()
-                .open_file(path)
-                .and_then(|file| file.take(FILE_BYTES_MAX).read_to_end(&mut bytes));
-            opened.with_context(|| format!("reading {path}"))?;
-            Ok(bytes)
+    /// Reads the files of the slot that is to start. The start is not counted: a boot that does not come from the firmware is
+    /// never reported as good either.
+    pub(super) fn read(disk: &File, place: &NodePlace) -> Result<Self> {
+        let esp = FatReader::new(disk, place.esp.start.get(), place.esp.size.get());
+        // Without it, the slots that load are good.
+        let record = esp.file("grub/grubenv").unwrap_or_default();
+        let node = String::from_utf8(esp.file("grub/node.cfg")?).context("grub/node.cfg is not text")?;
+        let volume = |slot: Slot| {
+            let (_, partition) = place.slots.iter().find(|(known, _)| *known == slot)?;
+            let start = SlotGeometry::of(partition).boot.get();
+            Some(FatReader::new(disk, start, BOOT_VOLUME_BYTES.get()))
         };
-        let grub_cfg = String::from_utf8(file("grub/grub.cfg")?).context("grub/grub.cfg is not text")?;
-        // Without it, the entry of slot a is the default.
-        let environment = file("grub/grubenv").unwrap_or_default();
-        let slot = match default(&String::from_utf8_lossy(&environment)) {
-            'b' if file("nqrust/b/vmlinuz").is_ok() => 'b',
-            _ => 'a',
-        };
-        let line = line(&grub_cfg, slot).with_context(|| format!("grub/grub.cfg starts no slot {slot}"))?;
+        let loads = |slot| volume(slot).is_some_and(|volume| volume.file(SLOT_FILE).is_ok());
+        let start = loader::decide(&record, loads, true).start.context("no slot can be started")?;
+        let volume = volume(start.slot).context("the slot has no partition")?;
+        let slot_cfg = String::from_utf8_lossy(&volume.file(SLOT_FILE)?).into_owned();
+        let line = line(&node, &slot_cfg, start.slot)
+            .with_context(|| format!("grub/node.cfg starts no slot {}", start.slot))?;
         ensure!(line.len() < COMMAND_LINE_BYTES, "the kernel's command line has {} bytes", line.len());
         Ok(Self {
-            slot,
-            kernel: file(&format!("nqrust/{slot}/vmlinuz"))?,
-            initrd: file(&format!("nqrust/{slot}/initrd"))?,
+            slot: start.slot,
+            kernel: volume.file("vmlinuz")?,
+            initrd: volume.file("initrd")?,
             line: CString::new(line).context("the kernel's command line contains a zero byte")?,
         })
     }
 }
 
-fn default(environment: &str) -> char {
-    let named = environment.lines().find_map(|line| line.strip_prefix("nqrust_default="));
-    if named == Some("b") { 'b' } else { 'a' }
+/// The command line of a slot as GRUB hands it to the kernel: that of `node.cfg`, with the variables of the script filled in.
+fn line(node: &str, slot_cfg: &str, slot: Slot) -> Option<String> {
+    let lines = || node.lines().map(str::trim_start);
+    let arguments = lines().find_map(|line| line.strip_prefix("linux (bt)/vmlinuz "))?;
+    let test = format!("[ $1 = {slot} ]; then set nq_root=");
+    // The recovery system's comes last, without a test.
+    let root = lines()
+        .find_map(|line| Some(line.split_once(&test)?.1))
+        .or_else(|| lines().find_map(|line| line.strip_prefix("else set nq_root=")))?;
+    let own = lines_of(slot_cfg, "set slot_words=").and_then(words).unwrap_or_default().concat();
+    let mut all = Vec::new();
+    for word in words(arguments)? {
+        match word.as_str() {
+            "$nq_words" => all.push(format!("{}={slot}", parameter::SLOT)),
+            "$slot_words" => all.extend(own.split_whitespace().map(str::to_owned)),
+            other => all.push(quoted(&other.replace("$nq_root", root))),
+        }
+    }
+    Some(all.join(" "))
 }
 
-/// The command line of a slot in a `grub.cfg` of ours, as GRUB hands it to the kernel.
-fn line(grub_cfg: &str, slot: char) -> Option<String> {
-    let kernel = format!("($root)/nqrust/{slot}/vmlinuz");
-    let arguments = grub_cfg.lines().find_map(|line| {
-        let rest = line.trim_start().strip_prefix("linux ")?.trim_start();
-        rest.strip_prefix(kernel.as_str())?.strip_prefix(' ')
-    })?;
-    let words: Vec<_> = words(arguments)?.iter().map(|word| quoted(word)).collect();
-    Some(words.join(" "))
+/// The rest of the first line that begins so.
+fn lines_of<'a>(text: &'a str, beginning: &str) -> Option<&'a str> {
+    text.lines().find_map(|line| line.strip_prefix(beginning))
 }
 
 /// The words of a line whose only quotes are single ones; `None` if a quote is not closed (GRUB manual, "Quoting").
@@ -106,122 +112,44 @@ fn quoted(word: &str) -> String {
     if word.contains(' ') { format!("\"{escaped}\"") } else { escaped }
 }
 
-/// A read-only stream of a part of a disk.
-struct DiskPart<'a> {
-    disk: &'a File,
-    start: u64,
-    length: u64,
-    position: u64,
-}
-
-impl Read for DiskPart<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let left = self.length.saturating_sub(self.position);
-        let wanted = buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX));
-        let count = self.disk.read_at(&mut buffer[..wanted], self.start + self.position)?;
-        self.position += count as u64;
-        Ok(count)
-    }
-}
-
-impl Write for DiskPart<'_> {
-    fn write(&mut self, _: &[u8]) -> io::Result<usize> {
-        Err(io::Error::from(io::ErrorKind::ReadOnlyFilesystem))
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Seek for DiskPart<'_> {
-    fn seek(&mut self, target: SeekFrom) -> io::Result<u64> {
-        self.position = formats::fat::seek_to(target, self.position, self.length)?;
-        Ok(self.position)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::inventory::Inventory;
     use crate::plan::tests::{GUID, disk, release, trial};
-    use crate::plan::{EspContent, PartitionName, Step};
+    use crate::plan::{EspContent, Step};
     use base::size::ByteSize;
-    use formats::fat::{FatFile, FatKind, FatVolume, MINIMUM, write_volume};
 
-    /// The `grub.cfg` that an install with these kernel arguments writes.
-    fn grub_cfg(arguments: &str) -> String {
+    /// `node.cfg` and `slot.cfg` of an install with these kernel arguments.
+    fn texts(arguments: &str) -> [String; 2] {
         let mut config = trial();
         config.os.additional_kernel_arguments = arguments.parse().ok();
         let inventory = Inventory { disks: vec![disk("vda", ByteSize::gib(16))], nics: vec![] };
         let plan = crate::plan::plan(&config, &inventory, &release(), GUID).unwrap();
-        let files = plan.steps.iter().find_map(|step| match step {
-            Step::Esp { files, .. } => files.iter().find(|file| file.path == "grub/grub.cfg"),
-            _ => None,
+        let files = plan.steps.iter().flat_map(|step| match step {
+            Step::Esp(content) | Step::Slot { boot: content, .. } => content.files.clone(),
+            _ => vec![],
         });
-        let EspContent::Text(text) = &files.unwrap().content else { panic!() };
-        text.clone()
-    }
-
-    /// A disk whose EFI system partition holds these files, and that partition.
-    fn esp(files: &[(&str, &str)]) -> (File, Partition) {
-        let file = tempfile::tempfile().unwrap();
-        let start = ByteSize::mib(2);
-        file.set_len((start + MINIMUM).get()).unwrap();
-        let volume = FatVolume { label: "ESP", id: 7, sector: 512, epoch: 0, kind: FatKind::Fat32 };
-        let files = files.iter().map(|(path, text)| FatFile::new(*path, text.as_bytes())).collect();
-        let mut image = tempfile::tempfile().unwrap();
-        image.set_len(MINIMUM.get()).unwrap();
-        write_volume(&mut image, volume, files).unwrap();
-        image.rewind().unwrap();
-        let mut bytes = Vec::new();
-        image.read_to_end(&mut bytes).unwrap();
-        file.write_all_at(&bytes, start.get()).unwrap();
-        let uuid = uuid::Uuid::nil();
-        (file, Partition { number: 2, name: PartitionName::Esp, uuid, start, size: MINIMUM })
+        let files: Vec<_> = files.collect();
+        ["grub/node.cfg", SLOT_FILE].map(|path| {
+            match &files.iter().find(|file| file.path == path).unwrap().content {
+                EspContent::Text(text) => text.clone(),
+                other => panic!("{other:?}"),
+            }
+        })
     }
 
     #[test]
     fn the_kernel_gets_the_line_that_the_boot_loader_of_the_node_gives_it() {
-        let text = grub_cfg("intel_iommu=on \"dyndbg=file a.c +p\"");
-        let line = line(&text, 'a').unwrap();
-        assert!(line.starts_with("root=PARTUUID="), "{line}");
-        assert!(line.contains(" nqrust.slot=a ") && !line.contains("($root)"), "{line}");
-        assert!(line.ends_with(" intel_iommu=on \"dyndbg=file a.c +p\""), "{line}");
-        assert!(super::line(&text, 'b').unwrap().contains(" nqrust.slot=b "));
-    }
-
-    #[test]
-    fn the_files_are_those_of_the_slot_that_would_start() {
-        let grub_cfg = grub_cfg("");
-        let files = |environment, more: &[(&'static str, &'static str)]| {
-            let mut files = vec![
-                ("grub/grub.cfg", grub_cfg.as_str()),
-                ("grub/grubenv", environment),
-                ("nqrust/a/vmlinuz", "kernel a"),
-                ("nqrust/a/initrd", "initrd a"),
-            ];
-            files.extend(more);
-            let (disk, esp) = esp(&files);
-            BootFiles::read(&disk, &esp).unwrap()
-        };
-        let read = files("# GRUB Environment Block\n####", &[]);
-        assert_eq!((read.slot, &*read.kernel, &*read.initrd), ('a', &b"kernel a"[..], &b"initrd a"[..]));
-        let chosen = "# GRUB Environment Block\nnqrust_default=b\n###";
-        assert_eq!(files(chosen, &[]).slot, 'a', "there is no slot b");
-        let read = files(chosen, &[("nqrust/b/vmlinuz", "kernel b"), ("nqrust/b/initrd", "initrd b")]);
-        assert_eq!((read.slot, &*read.kernel), ('b', &b"kernel b"[..]));
-        assert!(read.line.to_str().unwrap().contains("nqrust.slot=b"));
-    }
-
-    #[test]
-    fn a_partition_without_them_is_an_error_that_names_what_is_missing() {
-        let (disk, partition) = esp(&[("grub/grub.cfg", "set timeout=5\n")]);
-        let error = format!("{:#}", BootFiles::read(&disk, &partition).unwrap_err());
-        assert!(error.contains("starts no slot a"), "{error}");
-        let empty = tempfile::tempfile().unwrap();
-        empty.set_len(8 << 20).unwrap();
-        assert!(BootFiles::read(&empty, &partition).is_err());
+        let [node, slot_cfg] = texts("intel_iommu=on \"dyndbg=file a.c +p\"");
+        let roots = [Slot::A, Slot::B, Slot::Recovery].map(|slot| {
+            let line = line(&node, &slot_cfg, slot).unwrap();
+            assert!(line.contains(&format!(" nqrust.slot={slot} quiet ")), "{line}");
+            assert!(!line.contains('$'), "{line}");
+            assert!(line.ends_with(" intel_iommu=on \"dyndbg=file a.c +p\""), "{line}");
+            line.split(' ').next().unwrap().to_owned()
+        });
+        assert!(roots.iter().all(|root| root.starts_with("root=PARTUUID=")), "{roots:?}");
+        assert!(roots[0] != roots[1] && roots[1] != roots[2], "{roots:?}");
     }
 }

@@ -62,6 +62,7 @@ pub(in crate::execute) struct Recording {
 
 impl Recording {
     /// Where in a partition `bytes` were written last.
+    #[track_caller]
     pub(in crate::execute) fn place_of(&self, bytes: &[u8], partition: &Partition) -> u64 {
         let inside = partition.start.get()..partition.end().get();
         let writes = self.entries.iter().rev().filter_map(|entry| match entry {
@@ -74,7 +75,7 @@ impl Recording {
             let data = &self.data[at..at + length];
             data.windows(bytes.len()).position(|here| here == bytes).map(|place| offset + place as u64)
         });
-        found.next().unwrap()
+        found.next().expect("bytes that were written")
     }
 }
 

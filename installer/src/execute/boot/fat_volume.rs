@@ -1,4 +1,5 @@
-//! The EFI system partition: written as a whole, and read back file by file.
+//! The FAT volumes of a node, which its firmware and GRUB read: the EFI system partition and the boot volumes of the slots.
+//! Each is written as a whole, and read back file by file.
 
 use std::cell::RefCell;
 use std::io::{self, Read};
@@ -8,50 +9,71 @@ use anyhow::{Context, Result};
 use crate::execute::cancel::Cancel;
 use crate::execute::disk::cache::BlockCache;
 use crate::execute::disk::device::{self, BlockDevice};
-use crate::plan::{EspContent, EspFile, Partition, files_of_slot_a};
+use crate::plan::{BOOT_VOLUME_BYTES, EspContent, EspFile, FatContent, Partition, SectorSize, SlotGeometry};
 use base::digest::Digest;
 use base::failure::{Class, Classify, Failure};
 use base::progress::Step;
+use base::size::ByteSize;
 use formats::fat::{FatFile, FatKind, FatVolume, write_volume};
 use medium::sources::{PayloadSource, Verified};
 
-const LABEL: &str = "NQRUST_ESP";
+/// Where a volume lies, and how it is told from others.
+#[derive(Clone, Copy)]
+pub(in crate::execute) struct FatPlace {
+    start: ByteSize,
+    size: ByteSize,
+    label: &'static str,
+    /// What people call it.
+    name: &'static str,
+    /// Bytes per sector of the volume.
+    sector: u16,
+}
+
+impl FatPlace {
+    /// The EFI system partition. Firmware reads it by the sectors of the disk.
+    pub(in crate::execute) fn esp(partition: &Partition, device: &dyn BlockDevice) -> Self {
+        let sector = if device.sector() == SectorSize::B4096 { 4096 } else { 512 };
+        let Partition { start, size, .. } = *partition;
+        Self { start, size, label: "NQRUST_ESP", name: "the EFI system partition", sector }
+    }
+
+    /// The boot volume of a slot. GRUB reads it through a loop device, whose sectors have 512 bytes on every disk.
+    pub(in crate::execute) fn boot_volume(slot: SlotGeometry) -> Self {
+        let (start, size) = (slot.boot, BOOT_VOLUME_BYTES);
+        Self { start, size, label: "NQRUST_BOOT", name: "the boot volume", sector: 512 }
+    }
+}
 
 /// The size of all files together, in bytes.
 pub(in crate::execute) fn total(files: &[EspFile]) -> u64 {
     files.iter().map(|file| expected(file).1).sum()
 }
 
-/// Formats the partition and writes `files`. Does not flush.
+/// Formats the volume and writes its files. Does not flush.
 pub(in crate::execute) fn write(
     device: &dyn BlockDevice,
-    partition: &Partition,
-    (id, epoch): (u32, u64),
-    files: &[EspFile],
+    place: FatPlace,
+    content: &FatContent,
     source: &dyn PayloadSource,
     step: &mut Step,
     cancel: &Cancel,
 ) -> Result<()> {
-    let sector = u16::try_from(device.sector().bytes())?;
-    let volume = FatVolume { label: LABEL, id, sector, epoch, kind: FatKind::Fat32 };
+    let FatContent { volume_id: id, epoch, ref files } = *content;
+    let volume = FatVolume { label: place.label, id, sector: place.sector, epoch, kind: FatKind::Fat32 };
     let step = RefCell::new(step);
     let contents = files.iter().map(|file| {
         let content = LazyContent { file, source, inner: None, step: &step, cancel };
         FatFile::new(&file.path, content)
     });
-    let mut cached = BlockCache::fresh(device, partition.start.get(), partition.size.get());
+    let mut cached = BlockCache::fresh(device, place.start.get(), place.size.get());
     write_volume(&mut cached, volume, contents.collect())
-        .class(Class::DiskIo, || "writing the EFI system partition".into())
+        .class(Class::DiskIo, || format!("writing {}", place.name))
 }
 
-/// Reads every file back and checks it, and checks that every file named by the boot menu exists.
-pub(in crate::execute) fn verify(
-    device: &dyn BlockDevice,
-    partition: &Partition,
-    files: &[EspFile],
-) -> Result<()> {
-    let cached = BlockCache::new(device, partition.start.get(), partition.size.get());
-    let what = || format!("checking the EFI system partition of {}", device.describe());
+/// Reads every file back and checks it.
+pub(in crate::execute) fn verify(device: &dyn BlockDevice, place: FatPlace, files: &[EspFile]) -> Result<()> {
+    let cached = BlockCache::new(device, place.start.get(), place.size.get());
+    let what = || format!("checking {} of {}", place.name, device.describe());
     let checked = (|| {
         let volume = fatfs::FileSystem::new(cached, fatfs::FsOptions::new())?;
         for file in files {
@@ -65,16 +87,7 @@ pub(in crate::execute) fn verify(
         }
         anyhow::Ok(())
     })();
-    checked.class(Class::DiskIo, what)?;
-    for file in files {
-        let EspContent::Text(text) = &file.content else { continue };
-        let missing = files_of_slot_a(text).into_iter().find(|path| files.iter().all(|f| f.path != **path));
-        if let Some(path) = missing {
-            let what = format!("{} names {path}, which does not exist", file.path);
-            return Err(Failure::new(Class::Unexpected, what).into());
-        }
-    }
-    Ok(())
+    checked.class(Class::DiskIo, what)
 }
 
 fn expected(file: &EspFile) -> (Digest, u64) {

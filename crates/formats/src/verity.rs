@@ -1,0 +1,216 @@
+//! The hash tree of dm-verity, in the on-disk format of `veritysetup` (version 1, SHA-256, blocks of 4096 bytes).
+//!
+//! A tree is made while the data streams by, and is small: 1/127 of it. Its root hash says of every byte of the data
+//! whether it is right. Sources: the kernel's `Documentation/admin-guide/device-mapper/verity.rst`, and cryptsetup's
+//! "DMVerity" page for the superblock.
+
+use std::io::{self, Read};
+
+use base::digest::{Digest, Hasher};
+use uuid::Uuid;
+
+/// Length of a block of data and of a block of hashes, in bytes.
+pub const BLOCK_BYTES: usize = 4096;
+const HASH_BYTES: usize = 32;
+const HASHES_PER_BLOCK: usize = BLOCK_BYTES / HASH_BYTES;
+
+/// What a tree depends on beside the data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VerityParameters {
+    /// Is hashed before each block.
+    pub salt: [u8; 32],
+    /// In the superblock only.
+    pub uuid: Uuid,
+}
+
+impl VerityParameters {
+    /// Those of an image with this digest: the same image gives the same tree.
+    #[must_use]
+    pub fn of_image(image: Digest) -> Self {
+        Self { salt: *image.as_bytes(), uuid: Uuid::new_v5(&Uuid::NAMESPACE_OID, image.as_bytes()) }
+    }
+}
+
+/// Takes the data piece by piece.
+#[allow(missing_debug_implementations)]
+pub struct VerityBuilder {
+    parameters: VerityParameters,
+    /// The start of a block that is not full yet.
+    rest: Vec<u8>,
+    leaves: Vec<u8>,
+}
+
+/// The superblock and the hashes, as they are stored behind the data.
+#[derive(Clone, PartialEq, Eq)]
+#[allow(missing_debug_implementations)]
+pub struct VerityTree {
+    /// Whole blocks: the superblock, then the levels, the root's first.
+    pub bytes: Vec<u8>,
+    pub root: Digest,
+}
+
+impl VerityTree {
+    /// The tree of the image with this digest, which `reader` gives.
+    pub fn of_image(image: Digest, mut reader: impl Read) -> io::Result<Self> {
+        let mut builder = VerityBuilder::new(VerityParameters::of_image(image));
+        io::copy(&mut reader, &mut builder)?;
+        Ok(builder.finish())
+    }
+}
+
+impl io::Write for VerityBuilder {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl VerityBuilder {
+    #[must_use]
+    pub fn new(parameters: VerityParameters) -> Self {
+        Self { parameters, rest: Vec::new(), leaves: Vec::new() }
+    }
+
+    /// Takes the next bytes of the data.
+    pub fn update(&mut self, mut bytes: &[u8]) {
+        if !self.rest.is_empty() {
+            let taken = bytes.len().min(BLOCK_BYTES - self.rest.len());
+            self.rest.extend_from_slice(&bytes[..taken]);
+            bytes = &bytes[taken..];
+            if self.rest.len() < BLOCK_BYTES {
+                return;
+            }
+            let block = std::mem::take(&mut self.rest);
+            self.leaf(&block);
+        }
+        let mut blocks = bytes.chunks_exact(BLOCK_BYTES);
+        for block in &mut blocks {
+            self.leaf(block);
+        }
+        self.rest.extend_from_slice(blocks.remainder());
+    }
+
+    fn leaf(&mut self, block: &[u8]) {
+        self.leaves.extend_from_slice(hash(&self.parameters.salt, block).as_bytes());
+    }
+
+    /// The tree over everything that came. A last block that is not full counts as filled up with zeros.
+    #[must_use]
+    pub fn finish(mut self) -> VerityTree {
+        if !self.rest.is_empty() {
+            let mut block = std::mem::take(&mut self.rest);
+            block.resize(BLOCK_BYTES, 0);
+            self.leaf(&block);
+        }
+        let salt = self.parameters.salt;
+        let blocks = (self.leaves.len() / HASH_BYTES) as u64;
+        let mut levels = vec![self.leaves];
+        while levels.last().is_some_and(|level| level.len() > HASH_BYTES) {
+            let level = levels.last_mut().map(pad).unwrap_or_default();
+            levels.push(
+                level.chunks_exact(BLOCK_BYTES).flat_map(|block| *hash(&salt, block).as_bytes()).collect(),
+            );
+        }
+        // The last level is the root hash alone, which is not stored. A single block of data has no other level.
+        let root = levels.pop().and_then(|level| level.try_into().ok()).map(Digest::from_bytes);
+        let mut bytes = superblock(self.parameters, blocks);
+        levels.iter().rev().for_each(|level| bytes.extend_from_slice(level));
+        VerityTree { bytes, root: root.unwrap_or_else(|| hash(&salt, &[])) }
+    }
+}
+
+/// Fills a level up to whole blocks and returns a copy of it.
+fn pad(level: &mut Vec<u8>) -> Vec<u8> {
+    level.resize(level.len().next_multiple_of(HASHES_PER_BLOCK * HASH_BYTES), 0);
+    level.clone()
+}
+
+fn hash(salt: &[u8], block: &[u8]) -> Digest {
+    let mut hasher = Hasher::default();
+    hasher.update(salt);
+    hasher.update(block);
+    hasher.finish()
+}
+
+fn superblock(parameters: VerityParameters, blocks: u64) -> Vec<u8> {
+    let mut bytes = b"verity\0\0".to_vec();
+    bytes.extend(1_u32.to_le_bytes()); // version of the superblock
+    bytes.extend(1_u32.to_le_bytes()); // type: the salt comes first
+    bytes.extend(parameters.uuid.as_bytes());
+    bytes.extend(b"sha256");
+    bytes.resize(64, 0);
+    let block = u32::try_from(BLOCK_BYTES).unwrap_or_default().to_le_bytes();
+    bytes.extend(block); // of data
+    bytes.extend(block); // of hashes
+    bytes.extend(blocks.to_le_bytes());
+    bytes.extend(u16::try_from(parameters.salt.len()).unwrap_or_default().to_le_bytes());
+    bytes.extend([0; 6]);
+    bytes.extend(parameters.salt);
+    bytes.resize(BLOCK_BYTES, 0);
+    bytes
+}
+
+/// How many bytes a tree over `data` bytes has, with its superblock.
+#[must_use]
+pub fn tree_bytes(data: u64) -> u64 {
+    let block = BLOCK_BYTES as u64;
+    let mut blocks = data.div_ceil(block);
+    let mut total = 1;
+    while blocks > 1 {
+        blocks = blocks.div_ceil(HASHES_PER_BLOCK as u64);
+        total += blocks;
+    }
+    total * block
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::command::{Invocation, Runner, SystemRunner};
+
+    fn tree(data: &[u8], pieces: usize) -> VerityTree {
+        let mut builder = VerityBuilder::new(VerityParameters::of_image(Digest::of(data)));
+        data.chunks(pieces).for_each(|piece| builder.update(piece));
+        builder.finish()
+    }
+
+    fn data(blocks: usize) -> Vec<u8> {
+        (0..blocks * BLOCK_BYTES).map(|at| (at * 31 + (at >> 8) * 7 + (at >> 17)) as u8).collect()
+    }
+
+    #[test]
+    fn veritysetup_accepts_the_tree_and_finds_a_flipped_bit() {
+        for blocks in [1, 2, 128, 129, 128 * 128 + 1] {
+            let data = data(blocks);
+            let tree = tree(&data, 1 << 20);
+            let file = tempfile::NamedTempFile::new().unwrap();
+            let verify = |data: &[u8]| {
+                std::fs::write(file.path(), [data, &tree.bytes].concat()).unwrap();
+                let offset = format!("--hash-offset={}", data.len());
+                let request = Invocation::new("veritysetup").arg("verify");
+                let request =
+                    request.arg(file.path()).arg(file.path()).arg(tree.root.to_string()).arg(offset);
+                SystemRunner.run(&request)
+            };
+            verify(&data).unwrap();
+            let mut flipped = data.clone();
+            flipped[data.len() / 2] ^= 1;
+            assert!(verify(&flipped).is_err(), "{blocks}");
+            assert_eq!(tree.bytes.len() as u64, tree_bytes(data.len() as u64), "{blocks}");
+        }
+    }
+
+    #[test]
+    fn the_pieces_do_not_matter() {
+        let data = data(300);
+        let whole = tree(&data, data.len());
+        for pieces in [1000, 4095, 4096, 4097, 100_000] {
+            assert!(tree(&data, pieces) == whole, "{pieces}");
+        }
+        assert_ne!(tree(&data[..data.len() - 1], 4096).root, whole.root);
+    }
+}

@@ -1,0 +1,156 @@
+//! `/grub/node.cfg`: the kernel command line of this node as a function of GRUB's script, to which the script adds what
+//! differs from boot to boot, and the slot what belongs to its release.
+
+use uuid::Uuid;
+
+use model::boot::{BootVolume, array_id, grub, parameter};
+use model::config::InstallConfig;
+use model::config::formats::kernel;
+
+use super::consoles::consoles;
+
+/// How long the initrd waits for disks, in seconds; an array with a missing disk is started without it after two thirds of that
+/// (dracut.cmdline(7), `rd.retry`).
+const DISKS_TIMEOUT_SECONDS: u32 = 60;
+
+/// The file systems and arrays that a kernel command line names.
+#[derive(Clone, Debug)]
+pub(crate) struct Volumes {
+    pub(crate) root_a: BootVolume,
+    pub(crate) root_b: BootVolume,
+    pub(crate) recovery: BootVolume,
+    pub(crate) config: BootVolume,
+    pub(crate) persistent: BootVolume,
+    pub(crate) data: Option<BootVolume>,
+    /// Every array of the node. The initrd starts these and no others.
+    pub(crate) arrays: Vec<Uuid>,
+}
+
+/// The function `nq_linux`, which loads the kernel of the slot of its argument from its boot volume.
+pub(crate) fn node_cfg(volumes: &Volumes, config: &InstallConfig) -> String {
+    let Volumes { root_a, root_b, recovery, .. } = volumes;
+    format!(
+        "function nq_linux {{\n\
+         \x20 if [ $1 = a ]; then set nq_root={root_a}\n\
+         \x20 elif [ $1 = b ]; then set nq_root={root_b}\n\
+         \x20 else set nq_root={recovery}\n\
+         \x20 fi\n\
+         \x20 linux (bt)/vmlinuz root=$nq_root {}\n\
+         }}\n",
+        words(volumes, config)
+    )
+}
+
+/// What follows the root file system: what the node needs, what the script adds, what the release adds, and last what the
+/// configuration adds.
+fn words(volumes: &Volumes, config: &InstallConfig) -> String {
+    let mut words = vec![
+        "rootfstype=squashfs".to_owned(),
+        "ro".to_owned(),
+        // Every partition is mounted by name; systemd must not mount the ESP on its own.
+        "systemd.gpt_auto=0".to_owned(),
+        format!("{}={}", parameter::CONFIG, volumes.config),
+        format!("{}={}", parameter::PERSISTENT, volumes.persistent),
+        // A boot that fails before the node's own system runs does not end in a shell, which would be root's without a password:
+        // the initrd says why, waits, and restarts the machine (dracut.cmdline(7)).
+        "rd.shell=0".to_owned(),
+        "rd.emergency=reboot".to_owned(),
+    ];
+    words.extend(volumes.data.map(|data| format!("{}={data}", parameter::DATA)));
+    if !volumes.arrays.is_empty() {
+        words.extend(volumes.arrays.iter().map(|array| format!("rd.md.uuid={}", array_id(*array))));
+        words.push(format!("rd.retry={DISKS_TIMEOUT_SECONDS}"));
+    }
+    words.extend(consoles(config.install.tty.as_deref()).map(|console| format!("console={console}")));
+    words.push("$nq_words $slot_words".to_owned());
+    if !config.os.external_storage_config.enabled {
+        words.push("multipath=off".into());
+    }
+    let own = config.os.additional_kernel_arguments.as_deref().unwrap_or_default();
+    words.extend(kernel::words(own).iter().map(|argument| grub::quote(argument)));
+    words.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The words of a line as GRUB's shell reads them (GRUB manual, "Quoting"); fails if a quote is not closed on the line.
+    fn grub_words(line: &str) -> Vec<String> {
+        let mut words = Vec::new();
+        let mut word: Option<String> = None;
+        let mut chars = line.chars();
+        while let Some(c) = chars.next() {
+            match c {
+                '\'' => {
+                    let word = word.get_or_insert_default();
+                    loop {
+                        match chars.next().expect("a quote that does not end") {
+                            '\'' => break,
+                            c => word.push(c),
+                        }
+                    }
+                }
+                '\\' => word.get_or_insert_default().push(chars.next().unwrap()),
+                ' ' => words.extend(word.take()),
+                c => {
+                    assert!(!"\n\";{}|&<>#".contains(c), "GRUB reads {c:?}");
+                    word.get_or_insert_default().push(c);
+                }
+            }
+        }
+        words.extend(word);
+        words
+    }
+
+    fn volumes() -> Volumes {
+        let [root_a, root_b, recovery, config, persistent] = [BootVolume::Partition(Uuid::nil()); 5];
+        Volumes { root_a, root_b, recovery, config, persistent, data: None, arrays: Vec::new() }
+    }
+
+    fn linux(config: &InstallConfig) -> String {
+        let text = node_cfg(&volumes(), config);
+        let mut lines = text.lines().map(str::trim_start).filter(|line| line.starts_with("linux "));
+        lines.next().unwrap().to_owned()
+    }
+
+    #[test]
+    fn own_arguments_come_last_and_do_not_bring_multipath_back() {
+        let mut config = InstallConfig::default();
+        config.os.additional_kernel_arguments = "intel_iommu=on \"dyndbg=file a.c +p\"".parse().ok();
+        let line = linux(&config);
+        assert!(
+            line.contains(" console=tty0 console=ttyS0,115200 $nq_words $slot_words multipath=off "),
+            "{line}"
+        );
+        assert!(line.ends_with(" multipath=off intel_iommu=on 'dyndbg=file a.c +p'"), "{line}");
+        config.os.external_storage_config.enabled = true;
+        assert!(!linux(&config).contains("multipath"));
+    }
+
+    #[test]
+    fn each_slot_has_a_root_of_its_own() {
+        let [a, b, recovery] = [1, 2, 3].map(|id| BootVolume::Partition(Uuid::from_u128(id)));
+        let text =
+            node_cfg(&Volumes { root_a: a, root_b: b, recovery, ..volumes() }, &InstallConfig::default());
+        for (condition, root) in
+            [("if [ $1 = a ]; then", a), ("elif [ $1 = b ]; then", b), ("else", recovery)]
+        {
+            assert!(text.contains(&format!(" {condition} set nq_root={root}\n")), "{text}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_argument_breaks_out_of_its_line(own in "[ -~]{0,60}") {
+            let mut config = InstallConfig::default();
+            config.os.additional_kernel_arguments = own.parse().ok();
+            let mut expected = vec!["multipath=off".to_owned()];
+            if config.os.additional_kernel_arguments.is_some() {
+                expected.extend(kernel::words(&own));
+            }
+            let words = grub_words(&linux(&config));
+            proptest::prop_assert_eq!(&words[words.len() - expected.len()..], expected);
+        }
+    }
+}
