@@ -67,3 +67,25 @@ fn the_hook_is_part_of_the_initrd_wherever_a_boot_ends_in_it() {
     }
     assert!(setup.contains("inst_multiple curl journalctl "), "the hook's programs are there");
 }
+
+#[test]
+fn the_initrd_lets_the_watchdog_end_a_hang_as_the_image_does() {
+    let module = Path::new(env!("CARGO_MANIFEST_DIR")).join(MODULE);
+    let image = "../overlays/rootfs/usr/lib/systemd/system.conf.d/10-nqrust-watchdog.conf";
+    let image = Path::new(env!("CARGO_MANIFEST_DIR")).join(image);
+    let settings = fs::read_to_string(module.join("watchdog.conf")).unwrap();
+    assert_eq!(settings, fs::read_to_string(image).unwrap());
+    assert!(settings.contains("\nRuntimeWatchdogSec=") && settings.contains("\nRebootWatchdogSec="));
+    // dracut's functions, which tell what they are called with.
+    let played = format!(
+        "moddir=. initdir=. systemdsystemunitdir=. SYSTEMCTL=true; instmods() {{ echo modules $*; }}; inst_simple() {{ echo file $*; }}
+         inst_hook() {{ :; }}; inst_script() {{ :; }}; inst_multiple() {{ :; }}
+         . {}; installkernel; install",
+        module.join("module-setup.sh").display()
+    );
+    let output = Command::new("bash").arg("-c").arg(played).output().unwrap();
+    let told = String::from_utf8(output.stdout).unwrap();
+    assert!(told.contains("modules =drivers/watchdog i2c-i801 lpc_ich\n"), "{told}");
+    let place = "file ./watchdog.conf /usr/lib/systemd/system.conf.d/10-nqrust-watchdog.conf\n";
+    assert!(told.contains(place), "{told}");
+}

@@ -17,6 +17,7 @@ pub(crate) mod first_start;
 pub(crate) mod fitness;
 pub(crate) mod gather;
 pub(crate) mod grow;
+pub(crate) mod health;
 pub(crate) mod images;
 pub(crate) mod install;
 pub(crate) mod inventory_file;

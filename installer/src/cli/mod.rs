@@ -9,6 +9,7 @@ mod convert;
 mod disk_image;
 mod first_start;
 mod grow;
+mod health;
 mod images;
 mod install;
 mod inventory;
@@ -60,6 +61,8 @@ enum Command {
     Apply(apply::ApplyArgs),
     /// Show what this node is, which slot runs, and what is pending.
     Status(status::StatusArgs),
+    /// Check whether this node is good, as it has to be after an update.
+    Health(health::HealthArgs),
     Console(console::ConsoleArgs),
     Network(network::NetworkArgs),
     /// Check the container images that came with this node.
@@ -123,6 +126,7 @@ impl Command {
             Self::Convert(args) => args.run(context),
             Self::Apply(command) => command.run(context),
             Self::Status(command) => command.run(context),
+            Self::Health(args) => args.run(context),
             Self::Console(args) => args.run(context),
             Self::Network(args) => args.run(context),
             Self::Images(command) => command.run(context),

@@ -52,6 +52,9 @@ pub struct NodeInfo {
     /// The system UUID of the firmware.
     #[serde(rename = "systemUUID")]
     pub system_uuid: String,
+    /// The kernel's id of the boot in which the kubelet reported last.
+    #[serde(rename = "bootID")]
+    pub boot_id: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]

@@ -89,11 +89,11 @@ impl fmt::Display for ArrayStatus {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(in crate::node) mod tests {
     use super::*;
 
     /// An array over partitions with that name and those states.
-    pub(in super::super) fn put(
+    pub(in crate::node) fn put(
         root: &Path,
         device: &str,
         name: &str,

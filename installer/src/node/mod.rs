@@ -11,6 +11,7 @@ pub mod boot;
 pub mod cluster;
 mod console_text;
 pub mod files;
+pub mod health;
 pub mod identity;
 pub mod images;
 pub mod kubeadm;

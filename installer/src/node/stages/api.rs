@@ -56,15 +56,14 @@ fn get(url: &str) -> reqwest::Result<Response> {
 
 /// Asks the distribution's own service at `url` for the `page` that tells whether it is there. Its certificate does not matter here: nothing secret is
 /// sent, and the service of this node checks it.
-pub(super) fn ping(url: &str, page: &str) -> Result<(), String> {
+pub(in crate::node) fn ping(url: &str, page: &str) -> Result<(), String> {
     match get(&format!("{url}{page}")) {
         Ok(answer) if answer.status() == StatusCode::OK => Ok(()),
         Ok(answer) => Err(format!(
             "{url} answers {}, like another service or one that is still starting",
             answer.status()
         )),
-        Err(error) if error.is_timeout() => Err(format!("{url} does not answer in time")),
-        Err(error) => Err(format!("{url} does not answer: {}", reason(&error))),
+        Err(error) => Err(unanswered(url, &error)),
     }
 }
 
@@ -73,32 +72,68 @@ pub(crate) fn serves(url: &str) -> bool {
     get(url).is_ok_and(|answer| answer.status().is_success() || answer.status().is_redirection())
 }
 
+/// The status and the text that `url` of this machine answers with.
+pub(in crate::node) fn get_text(url: &str) -> Result<(StatusCode, String), String> {
+    let answer = get(url).map_err(|error| unanswered(url, &error))?;
+    let status = answer.status();
+    let bytes = body(answer).map_err(|error| format!("{url} broke off: {error}"))?;
+    Ok((status, String::from_utf8_lossy(&bytes).into_owned()))
+}
+
 /// The state of the node `name`, asked with the kubelet's credentials at `kubeconfig` below `root`.
 pub(super) fn node(root: &Path, kubeconfig: &str, name: &str) -> Registration {
     if !below(root, kubeconfig).exists() {
         return Registration::NoCredentials;
     }
-    ask(root, kubeconfig, name).unwrap_or_else(Registration::Unknown)
+    match cluster_node(root, kubeconfig, name) {
+        Ok(Some(node)) => registration(&node),
+        Ok(None) => Registration::Absent(name.to_owned()),
+        Err(why) => Registration::Unknown(why),
+    }
 }
 
-fn ask(root: &Path, kubeconfig: &str, name: &str) -> Result<Registration, String> {
+/// The node `name` as its cluster has it, asked as [`node`] does.
+pub(in crate::node) fn cluster_node(
+    root: &Path,
+    kubeconfig: &str,
+    name: &str,
+) -> Result<Option<Node>, String> {
     let KubeletAccess { client, server } = KubeletAccess::read(root, kubeconfig, REQUEST_TIMEOUT)?;
-    let failed = |error: reqwest::Error| match error.is_timeout() {
-        true => format!("the API at {server} does not answer in time"),
-        false => format!("the API at {server} does not answer: {}", reason(&error)),
-    };
-    let answer = client.get(format!("{server}/api/v1/nodes/{name}")).send().map_err(failed)?;
+    let url = format!("{server}/api/v1/nodes/{name}");
+    let server = format!("the API at {server}");
+    let answer = client.get(url).send().map_err(|error| unanswered(&server, &error))?;
     match answer.status() {
         StatusCode::OK => {}
-        StatusCode::NOT_FOUND => return Ok(Registration::Absent(name.to_owned())),
-        status => return Err(format!("the API at {server} answers {status}")),
+        StatusCode::NOT_FOUND => return Ok(None),
+        status => return Err(format!("{server} answers {status}")),
     }
+    let bytes = body(answer).map_err(|error| format!("{server} broke off: {error}"))?;
+    serde_json::from_slice(&bytes)
+        .map(Some)
+        .map_err(|_| format!("{server} returned something other than a node"))
+}
+
+/// Whether the API server at `url` says to this node's kubelet that it is ready: RKE2 and K3s tell nobody else.
+pub(in crate::node) fn ready_as_kubelet(root: &Path, kubeconfig: &str, url: &str) -> Result<(), String> {
+    let KubeletAccess { client, .. } = KubeletAccess::read(root, kubeconfig, REQUEST_TIMEOUT)?;
+    let answer = client.get(format!("{url}/readyz")).send().map_err(|error| unanswered(url, &error))?;
+    match answer.status() {
+        StatusCode::OK => Ok(()),
+        status => Err(format!("{url} is not ready: it answers {status}")),
+    }
+}
+
+fn unanswered(who: &str, error: &reqwest::Error) -> String {
+    match error.is_timeout() {
+        true => format!("{who} does not answer in time"),
+        false => format!("{who} does not answer: {}", reason(error)),
+    }
+}
+
+fn body(answer: Response) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    let read = std::io::Read::read_to_end(&mut std::io::Read::take(answer, ANSWER_BYTES_MAX), &mut bytes);
-    read.map_err(|error| format!("the API at {server} broke off: {error}"))?;
-    let node: Node = serde_json::from_slice(&bytes)
-        .map_err(|_| format!("the API at {server} returned something other than a node"))?;
-    Ok(registration(&node))
+    std::io::Read::read_to_end(&mut std::io::Read::take(answer, ANSWER_BYTES_MAX), &mut bytes)?;
+    Ok(bytes)
 }
 
 /// The questions go to this node and its cluster, never through a proxy.

@@ -17,8 +17,10 @@ mod stage;
 mod tests;
 
 pub(crate) use api::serves;
+pub(in crate::node) use api::{cluster_node, get_text, ping, ready_as_kubelet};
 pub use facts::{NodeFacts, ServiceFacts};
 pub use judge::stages;
 pub(crate) use known_errors::without_tokens;
 pub(crate) use network::addresses;
+pub(in crate::node) use network::{WantedNetwork, judge as judge_network};
 pub use stage::{Stage, StageName, StageState, all_done, current, mark};

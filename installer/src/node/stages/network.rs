@@ -4,15 +4,32 @@ use std::net::Ipv4Addr;
 
 use serde::Deserialize;
 
+use crate::node::network::{MANAGEMENT, management_device};
+use model::config::{InstallConfig, Method};
+
 /// The expected network.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct WantedNetwork {
+pub(in crate::node) struct WantedNetwork {
     /// The device with the address, if the document names cards.
     pub(super) device: Option<String>,
     /// The bond below it, and the number of its cards in the document.
     pub(super) bond: Option<(String, usize)>,
     /// Whether a DHCP server gives the address.
     pub(super) dhcp: bool,
+}
+
+impl WantedNetwork {
+    /// The management network of a document.
+    pub(in crate::node) fn of(config: &InstallConfig) -> Self {
+        let management = config.install.management_interface.as_ref();
+        let device = management_device(config);
+        let cards = management.map_or(0, |management| management.interfaces.len());
+        Self {
+            bond: device.is_some().then(|| (format!("{MANAGEMENT}-bo"), cards)),
+            device,
+            dhcp: management.is_none_or(|management| management.method == Method::Dhcp),
+        }
+    }
 }
 
 /// One device in the output of `ip`.
@@ -96,7 +113,7 @@ pub(super) fn virtual_addresses(json: &[u8]) -> Vec<(String, Ipv4Addr)> {
 }
 
 /// The address as `DEVICE has ADDRESS`, or why there is none.
-pub(super) fn judge(wanted: &WantedNetwork, json: &[u8]) -> Result<String, String> {
+pub(in crate::node) fn judge(wanted: &WantedNetwork, json: &[u8]) -> Result<String, String> {
     let devices: Vec<Device> =
         serde_json::from_slice(json).map_err(|error| format!("the output of ip cannot be read: {error}"))?;
     let found = |device: &Device| Some(format!("{} has {}", device.ifname, device.address()?));

@@ -16,14 +16,14 @@ use crate::nics::MissingCards;
 use crate::node::cluster::{ClusterMember, etcd_data, vip_in_words};
 use crate::node::identity::MachineId;
 use crate::node::images::{self, BlobCount};
-use crate::node::network::{MANAGEMENT, management_device};
+use crate::node::network::management_device;
 use crate::node::nic_setup;
 use crate::node::paths::{DOCUMENT, below};
 use crate::node::release;
 use crate::node::render::hostname;
 use base::command::{Invocation, Runner};
 use model::config::redact::Secrets;
-use model::config::{self, Images, InstallConfig, Method};
+use model::config::{self, Images, InstallConfig};
 use model::release::Release;
 
 /// For one program.
@@ -125,14 +125,7 @@ impl ObservedNode {
     }
 
     fn network(&self, addresses: Result<&[u8], &String>) -> Result<String, String> {
-        let management = self.config.install.management_interface.as_ref();
-        let device = management_device(&self.config);
-        let cards = management.map_or(0, |management| management.interfaces.len());
-        let wanted = WantedNetwork {
-            bond: device.is_some().then(|| (format!("{MANAGEMENT}-bo"), cards)),
-            device,
-            dhcp: management.is_none_or(|management| management.method == Method::Dhcp),
-        };
+        let wanted = WantedNetwork::of(&self.config);
         network::judge(&wanted, addresses.map_err(String::clone)?)
     }
 
@@ -222,7 +215,7 @@ fn properties(unit: &'static str, text: &str) -> ServiceFacts {
 }
 
 /// What iproute2 says of the node's addresses.
-fn addresses(runner: &dyn Runner) -> Result<Vec<u8>, String> {
+pub(in crate::node) fn addresses(runner: &dyn Runner) -> Result<Vec<u8>, String> {
     let ip = Invocation::new("ip").args(["-json", "-details", "address"]).limit(PROGRAM_TIMEOUT);
     runner.run(&ip).map_err(|error| format!("{error:#}"))
 }

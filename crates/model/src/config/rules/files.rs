@@ -10,6 +10,8 @@ use crate::config::{InstallConfig, encoding};
 const LASTING: [&str; 5] = ["/var", "/home", "/root", "/opt", "/srv"];
 /// Where files can be written at boot: what lasts, and `/etc`, which begins fresh.
 const WRITABLE: [&str; 6] = ["/etc", "/var", "/home", "/root", "/opt", "/srv"];
+/// What a node runs of its administrator's to know whether it is good (`installer health`), each directly in one of these.
+const OWN_CHECKS: [&str; 2] = ["/oem/health.d/required", "/oem/health.d/wanted"];
 /// Files that other keys make.
 const MANAGED: [(&str, &str); 6] = [
     ("/etc/hostname", "os.hostname"),
@@ -103,7 +105,9 @@ pub(super) fn places_can_be_written(config: &InstallConfig) -> Vec<Finding> {
             continue;
         }
         let within = |tree: &str| is_within(&file.path, tree) && &*file.path != tree;
-        if !WRITABLE.into_iter().any(within) && !kept.iter().any(|path| within(path)) {
+        let checks =
+            OWN_CHECKS.iter().any(|tree| file.path.rsplit_once('/').is_some_and(|(of, _)| of == *tree));
+        if !checks && !WRITABLE.into_iter().any(within) && !kept.iter().any(|path| within(path)) {
             let where_to = WRITABLE.join(", ");
             let message = match is_within(&file.path, "/oem") {
                 true => format!(

@@ -13,12 +13,17 @@ depends() {
 
 installkernel() {
     instmods ext4 overlay squashfs
+    # Every watchdog; dracut's own module takes that of the machine which makes the initrd. udev loads the one that is there, on
+    # Intel's once the bus or the bridge that has it is known (iTCO_wdt).
+    instmods "=drivers/watchdog" i2c-i801 lpc_ich
 }
 
 install() {
     # shellcheck disable=SC2154  # moddir, initdir and systemdsystemunitdir are dracut's
     inst_simple "$moddir/nqrust-boot.service" "$systemdsystemunitdir/nqrust-boot.service"
     inst_simple "$moddir/live.conf" /usr/lib/tmpfiles.d/nqrust-live.conf
+    # Without dracut's module `watchdog`, which stops the watchdog where a boot fails: systemd goes on to answer it there too.
+    inst_simple "$moddir/watchdog.conf" /usr/lib/systemd/system.conf.d/10-nqrust-watchdog.conf
     # After livenet's own (29), which reads root=.
     inst_hook cmdline 35 "$moddir/parse-rootfs.sh"
     inst_script "$moddir/nqrustroot.sh" /sbin/nqrustroot

@@ -1,0 +1,33 @@
+//! Whether this node is good: named checks of the machine, its network and its part in a cluster, and the verdict on a boot, in
+//! comparison with what was true before the restart.
+//!
+//! | Module | What it does |
+//! |---|---|
+//! | [`check`] | the registry of checks, and what one look finds |
+//! | [`probe`] | the seam to the machine |
+//! | [`node_probe`] | the machine itself; `local`, `network`, `kubernetes` and [`own_checks`] make its checks |
+//! | [`baseline`] | what was true before the restart |
+//! | [`judge`] | from observations in time to the verdict: a state machine without effects |
+//! | [`watch`] | looking until there is a verdict |
+//!
+//! Nothing here changes the node or its boot record; who asks for a verdict does.
+
+pub mod baseline;
+pub mod check;
+mod cri;
+pub mod judge;
+mod kubernetes;
+mod local;
+mod mounted;
+mod network;
+pub mod node_probe;
+pub mod own_checks;
+pub mod probe;
+pub mod watch;
+
+pub use baseline::{BASELINE, Baseline};
+pub use check::{CHECKS, CheckClass, CheckGroup, CheckResult, Finding, HealthCheck};
+pub use judge::{BootVerdict, Complaint, FailedCheck, Judge, Timing};
+pub use node_probe::NodeProbe;
+pub use probe::{HealthProbe, Observation};
+pub use watch::{all_required_hold, current, observe_until_verdict, take_baseline};

@@ -1,0 +1,124 @@
+//! What is mounted, by the kernel's numbers of devices: proc_pid_mountinfo(5) and sysfs.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use crate::node::paths::below;
+use base::files::read_text;
+
+/// One mount.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Mounted {
+    /// `MAJOR:MINOR` of the device below the file system.
+    device: String,
+    /// The type of the file system.
+    pub(super) kind: String,
+    pub(super) read_only: bool,
+}
+
+/// The mount at `point`, the topmost of several.
+pub(super) fn mounted(mountinfo: &str, point: &str) -> Option<Mounted> {
+    let line = mountinfo.lines().rev().find(|line| line.split(' ').nth(4) == Some(point))?;
+    let (mount, system) = line.split_once(" - ")?;
+    let options = mount.split(' ').nth(5)?;
+    let mut system = system.split(' ');
+    let kind = system.next()?.to_owned();
+    // ext4 that has met an error makes the file system read-only, not the mount.
+    let read_only =
+        [options, system.nth(1)?].iter().any(|options| options.split(',').any(|word| word == "ro"));
+    Some(Mounted { device: mount.split(' ').nth(2)?.to_owned(), kind, read_only })
+}
+
+impl Mounted {
+    /// Whether it is on the device at `path`, or on one that the device mapper makes of it.
+    ///
+    /// # Errors
+    /// That there is no such device, or which one it is on.
+    pub(super) fn is_on(&self, root: &Path, path: &Path) -> Result<(), String> {
+        let absent = || format!("there is no device {}", path.display());
+        let device = fs::canonicalize(below(root, &path.to_string_lossy())).map_err(|_| absent())?;
+        let name = device.file_name().ok_or_else(absent)?;
+        let number = read_text(&root.join("sys/class/block").join(name).join("dev")).map_err(|_| absent())?;
+        let mut found = BTreeSet::new();
+        below_device(root, &self.device, &mut found);
+        if found.contains(number.trim()) {
+            return Ok(());
+        }
+        let own = fs::canonicalize(root.join("sys/dev/block").join(&self.device)).ok();
+        let own = own
+            .as_deref()
+            .and_then(Path::file_name)
+            .map_or(self.device.clone(), |name| name.to_string_lossy().into());
+        Err(format!("it is on {own}, not on {}", path.display()))
+    }
+}
+
+/// A device and all that it is made of.
+fn below_device(root: &Path, number: &str, found: &mut BTreeSet<String>) {
+    if !found.insert(number.to_owned()) {
+        return;
+    }
+    let slaves = fs::read_dir(root.join("sys/dev/block").join(number).join("slaves"));
+    for slave in slaves.into_iter().flatten().flatten() {
+        if let Ok(number) = read_text(&slave.path().join("dev")) {
+            below_device(root, number.trim(), found);
+        }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    /// Makes a block device as sysfs has it, with a link of udev to it.
+    pub(in super::super) fn device(root: &Path, name: &str, number: &str, link: Option<&str>) {
+        let at = root.join("sys/class/block").join(name);
+        fs::create_dir_all(&at).unwrap();
+        fs::write(at.join("dev"), format!("{number}\n")).unwrap();
+        fs::create_dir_all(root.join("sys/dev/block")).unwrap();
+        symlink(format!("../../class/block/{name}"), root.join("sys/dev/block").join(number)).unwrap();
+        fs::create_dir_all(root.join("dev")).unwrap();
+        fs::write(root.join("dev").join(name), "").unwrap();
+        if let Some(link) = link {
+            let link = below(root, link);
+            fs::create_dir_all(link.parent().unwrap()).unwrap();
+            symlink(root.join("dev").join(name), link).unwrap();
+        }
+    }
+
+    const LINES: &str = "22 1 8:4 / / ro,relatime shared:1 - squashfs /dev/sda4 ro\n\
+        23 22 8:7 / /var rw,noatime shared:2 - ext4 /dev/sda7 ro,errors=remount-ro\n\
+        24 22 253:0 / /oem rw - ext4 /dev/dm-0 rw\n";
+
+    #[test]
+    fn a_mount_tells_its_device_and_whether_it_can_be_written() {
+        let of = |point: &str| mounted(LINES, point);
+        let root = of("/").unwrap();
+        assert_eq!((root.kind.as_str(), root.read_only, root.device.as_str()), ("squashfs", true, "8:4"));
+        assert!(of("/var").unwrap().read_only, "the file system was made read-only by an error");
+        assert!(!of("/oem").unwrap().read_only);
+        assert_eq!(of("/data"), None);
+        assert_eq!(mounted("odd\n", "/"), None);
+    }
+
+    #[test]
+    fn the_device_is_found_below_the_device_mapper_too() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path();
+        device(root, "sda4", "8:4", Some("/dev/disk/by-partuuid/a"));
+        device(root, "sda5", "8:5", Some("/dev/disk/by-partuuid/b"));
+        device(root, "dm-0", "253:0", None);
+        fs::create_dir_all(root.join("sys/class/block/dm-0/slaves")).unwrap();
+        symlink("../../sda4", root.join("sys/class/block/dm-0/slaves/sda4")).unwrap();
+        let [a, b] = ["/dev/disk/by-partuuid/a", "/dev/disk/by-partuuid/b"].map(Path::new);
+        let plain = mounted(LINES, "/").unwrap();
+        assert_eq!(plain.is_on(root, a), Ok(()));
+        assert_eq!(plain.is_on(root, b), Err("it is on sda4, not on /dev/disk/by-partuuid/b".into()));
+        assert!(plain.is_on(root, Path::new("/dev/none")).unwrap_err().contains("no device /dev/none"));
+        let mapped = mounted(LINES, "/oem").unwrap();
+        assert_eq!(mapped.is_on(root, a), Ok(()));
+        assert!(mapped.is_on(root, b).unwrap_err().contains("it is on dm-0"));
+    }
+}

@@ -1,0 +1,27 @@
+//! The seam between the judge and the machine.
+
+use std::time::Duration;
+
+use super::check::CheckResult;
+
+/// What one look found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Observation {
+    /// In the order of [`CHECKS`](super::check::CHECKS).
+    pub results: Vec<CheckResult>,
+    /// Whether this node is known to be the only server of its cluster.
+    pub alone: bool,
+    /// The version of the running release.
+    pub release: Option<String>,
+    /// The running slot.
+    pub slot: Option<String>,
+}
+
+/// What health needs of the machine; tests have one of their own.
+pub trait HealthProbe {
+    /// Makes every check once. It ends within some time whatever the node is like.
+    fn look(&self) -> Observation;
+    /// The time of a clock that only goes forward.
+    fn elapsed(&self) -> Duration;
+    fn pause(&self, time: Duration);
+}
