@@ -1,11 +1,13 @@
-//! A real containerd, started for one piece of work and stopped again.
+//! A real containerd: one that is started for one piece of work and stopped again, or the one that a node runs.
 //!
 //! `iso-builder` lets one write the metadata of the image store; the installer lets one unpack images on the new
 //! node's file system. Each says what it needs in the daemon's configuration; this module starts, waits, asks and
-//! stops. Directories and the socket are its own, so a containerd that the machine runs is not touched.
+//! stops. Directories and the socket are its own, so a containerd that the machine runs is not touched. That one is
+//! asked through a [`ContainerdClient`] of its socket.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
@@ -21,13 +23,22 @@ use crate::command::STDERR_TAIL;
 use crate::failure::{Class, Failure};
 use crate::files::read_at_most;
 
+mod version;
+
+pub use version::{ContainerdVersion, ParseVersionError};
+
 /// The blobs of the content store, below containerd's root directory.
 pub const BLOBS: &str = "io.containerd.content.v1.content/blobs/sha256";
 /// The metadata database, below containerd's root directory.
 pub const METADATA: &str = "io.containerd.metadata.v1.bolt/meta.db";
 /// containerd's namespace of Kubernetes.
 pub const NAMESPACE: &str = "k8s.io";
+/// The label of images that a kubelet does not remove when its disk is full (containerd's CRI plug-in, from 1.7.3 on):
+/// a node without a registry could not pull them again.
+pub const PINNED: (&str, &str) = ("io.cri-containerd.pinned", "pinned");
 
+/// The name of the socket of a containerd that is started here.
+const SOCKET: &str = "s";
 /// The longest path of a socket (`sun_path` of unix(7), less the final zero).
 const MAX_SOCKET_PATH: usize = 107;
 /// The interval between two checks of whether a process has ended.
@@ -69,28 +80,49 @@ impl ContainerdPaths {
     }
 }
 
-/// A containerd that runs. Dropped without [`ContainerdDaemon::stop`], it is killed, and its database may need repair.
+/// Writes what `ctr` reads on standard input. The pipe is closed when it returns.
+pub type Feed<'f> = dyn FnOnce(ChildStdin) -> Result<()> + Send + 'f;
+
+/// Calls `ctr` for a containerd that runs. Calls may be side by side.
 #[derive(Debug)]
-pub struct ContainerdDaemon<'a> {
-    programs: &'a ContainerdPrograms,
-    places: ContainerdPaths,
-    process: Process,
+pub struct ContainerdClient {
+    /// The command up to and with `ctr`.
+    command: Vec<OsString>,
+    /// The socket as it is called by that command.
+    socket: PathBuf,
+    /// Where the programs leave what they say.
+    work: PathBuf,
+    limit: Duration,
     /// How many calls of `ctr` there were: calls side by side do not share files.
     calls: AtomicU64,
 }
 
-/// Writes what `ctr` reads on standard input. The pipe is closed when it returns.
-pub type Feed<'f> = dyn FnOnce(ChildStdin) -> Result<()> + Send + 'f;
+impl ContainerdClient {
+    /// A client of the containerd behind `socket`. What `ctr` prints goes into files of the existing directory `work`. Each
+    /// call must end within `limit`.
+    #[must_use]
+    pub fn new(ctr: &Path, socket: &Path, work: &Path, limit: Duration) -> Self {
+        Self {
+            command: vec![ctr.into()],
+            socket: socket.into(),
+            work: work.into(),
+            limit,
+            calls: AtomicU64::new(0),
+        }
+    }
 
-impl<'a> ContainerdDaemon<'a> {
-    /// Starts a containerd with the configuration `config` (TOML, version 2) and waits until it answers.
-    pub fn start(programs: &'a ContainerdPrograms, places: ContainerdPaths, config: &str) -> Result<Self> {
-        let file = places.work.join("config.toml");
-        fs::write(&file, config).with_context(|| format!("writing {}", file.display()))?;
-        let process = Session { programs, places: &places }.start()?;
-        let mut daemon = Self { programs, places, process, calls: AtomicU64::new(0) };
-        daemon.wait_until_it_answers()?;
-        Ok(daemon)
+    fn of(programs: &ContainerdPrograms, places: &ContainerdPaths) -> Self {
+        let socket = places.work_inside.join(SOCKET);
+        let command = programs.prefix.iter().cloned().chain([programs.ctr.clone().into()]).collect();
+        Self { command, ..Self::new(&programs.ctr, &socket, &places.work, programs.limit) }
+    }
+
+    /// The version of `ctr`.
+    pub fn version(&self) -> Result<ContainerdVersion> {
+        let mut command = command(&self.command);
+        command.arg("--version");
+        let printed = self.call(command, None, &mut || Ok(()))?;
+        ContainerdVersion::from_program(&String::from_utf8_lossy(&printed)).context("asking ctr for its version")
     }
 
     /// Runs `ctr` with `args` and returns what it prints.
@@ -98,29 +130,36 @@ impl<'a> ContainerdDaemon<'a> {
         self.ctr_while(args, None, &mut || Ok(()))
     }
 
-    /// As [`ContainerdDaemon::ctr`], with `input` as standard input, in which `ctr` can seek.
+    /// As [`ContainerdClient::ctr`], with `input` as standard input, in which `ctr` can seek.
     pub fn ctr_reading<S: AsRef<OsStr>>(
         &self,
         args: impl IntoIterator<Item = S>,
         input: File,
     ) -> Result<Vec<u8>> {
-        let mut command = self.session().ctr(args);
+        let mut command = self.command(args);
         command.stdin(input);
         self.call(command, None, &mut || Ok(()))
     }
 
-    /// As [`ContainerdDaemon::ctr`], fed by `feed`. `go_on` is asked many times a second; its error ends the call.
+    /// As [`ContainerdClient::ctr`], fed by `feed`, whose failure is that of the call. `go_on` is asked many times a second;
+    /// its error ends the call.
     pub fn ctr_while<S: AsRef<OsStr>>(
         &self,
         args: impl IntoIterator<Item = S>,
         feed: Option<Box<Feed<'_>>>,
         go_on: &mut dyn FnMut() -> Result<()>,
     ) -> Result<Vec<u8>> {
-        let mut command = self.session().ctr(args);
+        let mut command = self.command(args);
         if feed.is_some() {
             command.stdin(Stdio::piped());
         }
         self.call(command, feed, go_on)
+    }
+
+    fn command<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Command {
+        let mut command = command(&self.command);
+        command.arg("--address").arg(&self.socket).args(args);
+        command
     }
 
     fn call(
@@ -130,13 +169,13 @@ impl<'a> ContainerdDaemon<'a> {
         go_on: &mut dyn FnMut() -> Result<()>,
     ) -> Result<Vec<u8>> {
         let call = self.calls.fetch_add(1, Ordering::Relaxed);
-        let output = self.places.work.join(format!("ctr-{call}.out"));
+        let output = self.work.join(format!("ctr-{call}.out"));
         let writing = || format!("writing {}", output.display());
         command.stdout(File::create(&output).with_context(writing)?);
         let what = shown(&command);
-        let mut process = self.session().spawn(command, &format!("ctr-{call}.log"))?;
+        let mut process = spawn(command, self.work.join(format!("ctr-{call}.log")))?;
         let pipe = process.child.stdin.take();
-        let deadline = Instant::now() + self.programs.limit;
+        let deadline = Instant::now() + self.limit;
         let (status, fed) = thread::scope(|scope| {
             let feeder = feed.zip(pipe).map(|(feed, pipe)| scope.spawn(move || feed(pipe)));
             let status = process.wait(deadline, go_on);
@@ -148,12 +187,65 @@ impl<'a> ContainerdDaemon<'a> {
             });
             (status, fed)
         });
-        match status? {
-            Some(status) if status.success() => fed?,
-            Some(status) => return Err(process.failure(&format!("{what} ended with {status}"))),
-            None => return Err(process.failure(&format!("{what} took more than {:?}", self.programs.limit))),
+        match (status?, fed) {
+            (Some(status), Ok(())) if status.success() => {}
+            // A pipe that nobody reads any more is what follows from the end of `ctr`, and does not say why it ended.
+            (Some(status), fed) if fed.is_ok() || fed.as_ref().is_err_and(is_broken_pipe) => {
+                return Err(process.failure(&format!("{what} ended with {status}")));
+            }
+            (Some(_), fed) => fed?,
+            (None, _) => return Err(process.failure(&format!("{what} took more than {:?}", self.limit))),
         }
         read_at_most(&output, MAX_OUTPUT)
+    }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let broken = |cause: &io::Error| cause.kind() == io::ErrorKind::BrokenPipe;
+    error.chain().any(|cause| cause.downcast_ref().is_some_and(broken))
+}
+
+/// A containerd that runs. Dropped without [`ContainerdDaemon::stop`], it is killed, and its database may need repair.
+#[derive(Debug)]
+pub struct ContainerdDaemon<'a> {
+    programs: &'a ContainerdPrograms,
+    process: Process,
+    client: ContainerdClient,
+}
+
+impl<'a> ContainerdDaemon<'a> {
+    /// Starts a containerd with the configuration `config` (TOML, version 2) and waits until it answers.
+    pub fn start(programs: &'a ContainerdPrograms, places: ContainerdPaths, config: &str) -> Result<Self> {
+        let file = places.work.join("config.toml");
+        fs::write(&file, config).with_context(|| format!("writing {}", file.display()))?;
+        let process = start(programs, &places)?;
+        let mut daemon = Self { programs, process, client: ContainerdClient::of(programs, &places) };
+        daemon.wait_until_it_answers()?;
+        Ok(daemon)
+    }
+
+    /// [`ContainerdClient::ctr`]
+    pub fn ctr<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Result<Vec<u8>> {
+        self.client.ctr(args)
+    }
+
+    /// [`ContainerdClient::ctr_reading`]
+    pub fn ctr_reading<S: AsRef<OsStr>>(
+        &self,
+        args: impl IntoIterator<Item = S>,
+        input: File,
+    ) -> Result<Vec<u8>> {
+        self.client.ctr_reading(args, input)
+    }
+
+    /// [`ContainerdClient::ctr_while`]
+    pub fn ctr_while<S: AsRef<OsStr>>(
+        &self,
+        args: impl IntoIterator<Item = S>,
+        feed: Option<Box<Feed<'_>>>,
+        go_on: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<Vec<u8>> {
+        self.client.ctr_while(args, feed, go_on)
     }
 
     /// Lets containerd close its database and end.
@@ -168,16 +260,12 @@ impl<'a> ContainerdDaemon<'a> {
         }
     }
 
-    fn session(&self) -> Session<'_> {
-        Session { programs: self.programs, places: &self.places }
-    }
-
     fn wait_until_it_answers(&mut self) -> Result<()> {
         let limit = self.programs.limit;
         let deadline = Instant::now() + limit;
         loop {
-            let session = Session { programs: self.programs, places: &self.places };
-            let mut asked = session.spawn(session.ctr(["--connect-timeout", "1s", "version"]), "ctr.log")?;
+            let command = self.client.command(["--connect-timeout", "1s", "version"]);
+            let mut asked = spawn(command, self.client.work.join("ctr.log"))?;
             let answer = asked.wait(deadline, &mut || Ok(()))?;
             if answer.is_some_and(|status| status.success()) {
                 return Ok(());
@@ -194,54 +282,41 @@ impl<'a> ContainerdDaemon<'a> {
     }
 }
 
-/// Makes the commands that belong to one containerd.
-struct Session<'a> {
-    programs: &'a ContainerdPrograms,
-    places: &'a ContainerdPaths,
+/// The command of these words, whatever its language, without input and output.
+fn command(words: &[OsString]) -> Command {
+    let mut words = words.iter();
+    let mut command = Command::new(words.next().map(OsString::as_os_str).unwrap_or_default());
+    command.args(words).env("LC_ALL", "C.UTF-8").stdin(Stdio::null()).stdout(Stdio::null());
+    command
 }
 
-impl Session<'_> {
-    fn command(&self, program: &Path) -> Command {
-        let mut words = self.programs.prefix.iter().map(OsString::as_os_str).chain([program.as_os_str()]);
-        let mut command = Command::new(words.next().unwrap_or_default());
-        command.args(words).env("LC_ALL", "C.UTF-8").stdin(Stdio::null()).stdout(Stdio::null());
-        command
-    }
+/// Starts `command` with standard error in the file `log`, which the error of a failure quotes.
+fn spawn(mut command: Command, log: PathBuf) -> Result<Process> {
+    let writing = || format!("writing {}", log.display());
+    command.stderr(File::create(&log).with_context(writing)?);
+    let name = command.get_program().to_string_lossy().into_owned();
+    let child = command.spawn().map_err(|error| {
+        Failure::new(Class::Hardware, format!("starting {name}"))
+            .because(error)
+            .hint("Install the packages containerd and util-linux.")
+    })?;
+    Ok(Process { child, log })
+}
 
-    fn ctr<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Command {
-        let mut command = self.command(&self.programs.ctr);
-        command.arg("--address").arg(self.places.work_inside.join("s")).args(args);
-        command
-    }
-
-    /// Starts `command` with standard error in the file `log`, which the error of a failure quotes.
-    fn spawn(&self, mut command: Command, log: &str) -> Result<Process> {
-        let log = self.places.work.join(log);
-        let writing = || format!("writing {}", log.display());
-        command.stderr(File::create(&log).with_context(writing)?);
-        let name = command.get_program().to_string_lossy().into_owned();
-        let child = command.spawn().map_err(|error| {
-            Failure::new(Class::Hardware, format!("starting {name}"))
-                .because(error)
-                .hint("Install the packages containerd and util-linux.")
-        })?;
-        Ok(Process { child, log })
-    }
-
-    fn start(&self) -> Result<Process> {
-        let inside = &self.places.work_inside;
-        let socket = inside.join("s");
-        let length = socket.as_os_str().as_bytes().len() + ".ttrpc".len();
-        ensure!(
-            length <= MAX_SOCKET_PATH,
-            "the path {} is too long for containerd's socket; at most {MAX_SOCKET_PATH} bytes",
-            socket.display()
-        );
-        let mut command = self.command(&self.programs.containerd);
-        command.arg("--config").arg(inside.join("config.toml")).arg("--root").arg(&self.places.root_inside);
-        command.arg("--state").arg(inside.join("state")).arg("--address").arg(socket);
-        self.spawn(command, "containerd.log")
-    }
+fn start(programs: &ContainerdPrograms, places: &ContainerdPaths) -> Result<Process> {
+    let inside = &places.work_inside;
+    let socket = inside.join(SOCKET);
+    let length = socket.as_os_str().as_bytes().len() + ".ttrpc".len();
+    ensure!(
+        length <= MAX_SOCKET_PATH,
+        "the path {} is too long for containerd's socket; at most {MAX_SOCKET_PATH} bytes",
+        socket.display()
+    );
+    let words: Vec<_> = programs.prefix.iter().cloned().chain([programs.containerd.clone().into()]).collect();
+    let mut command = command(&words);
+    command.arg("--config").arg(inside.join("config.toml")).arg("--root").arg(&places.root_inside);
+    command.arg("--state").arg(inside.join("state")).arg("--address").arg(socket);
+    spawn(command, places.work.join("containerd.log"))
 }
 
 /// `ctr images import`: the words of a call that tell what it is, without the flags before them.

@@ -14,14 +14,15 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use base::command::{Invocation, Runner, SystemRunner};
-use base::containerd::{BLOBS, ContainerdDaemon, ContainerdPaths, ContainerdPrograms, METADATA, NAMESPACE};
+use base::containerd::{
+    BLOBS, ContainerdDaemon, ContainerdPaths, ContainerdPrograms, ContainerdVersion, METADATA, NAMESPACE,
+};
 use base::failure::{Class, Failure};
 use base::files::{make_directory, read_at_most};
 use tempfile::TempDir;
 
 use super::blob::Blob;
 use super::containerd_check;
-use super::containerd_version::ContainerdVersion;
 use super::store::Store;
 use super::stored_image::StoredImage;
 use crate::files::link_or_copy;

@@ -5,14 +5,11 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use base::containerd::{ContainerdDaemon, NAMESPACE};
+use base::containerd::{ContainerdDaemon, NAMESPACE, PINNED};
 use base::failure::{Class, Failure};
 
 use super::stored_image::StoredImage;
 
-/// The label of images that a kubelet does not remove when its disk is full (containerd's CRI plug-in, from 1.7.3 on):
-/// a node without a registry could not pull them again.
-pub(super) const PINNED: (&str, &str) = ("io.cri-containerd.pinned", "pinned");
 /// A lease that is created only to be deleted.
 const CHECK_LEASE: &str = "check";
 

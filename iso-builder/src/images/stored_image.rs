@@ -41,13 +41,10 @@ impl StoredImage {
         self.index.as_ref().unwrap_or(&self.manifest)
     }
 
-    /// Every name under which a node looks for the image: its reference, and its repository with the digest, which is
-    /// what pods use that pin an image.
+    /// Every name under which a node looks for the image.
     #[must_use]
     pub fn names(&self) -> Vec<ImageReference> {
-        let by_digest = self.name.repository().with_digest(self.target().blob.digest);
-        let same = self.name.to_string() == by_digest.to_string();
-        [self.name.clone()].into_iter().chain(Some(by_digest).filter(|_| !same)).collect()
+        self.name.names_on_nodes(self.target().blob.digest)
     }
 
     /// All blobs in the order in which a reader needs them: index, manifest, configuration, layers.

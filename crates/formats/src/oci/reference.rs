@@ -91,6 +91,15 @@ impl ImageReference {
         self.digest
     }
 
+    /// Every name under which a node looks for this image, whose manifest or index has `digest`: the reference, and its
+    /// repository with the digest, which is what pods use that pin an image.
+    #[must_use]
+    pub fn names_on_nodes(&self, digest: Digest) -> Vec<Self> {
+        let by_digest = self.repository.with_digest(digest);
+        let same = self.to_string() == by_digest.to_string();
+        [self.clone()].into_iter().chain(Some(by_digest).filter(|_| !same)).collect()
+    }
+
     /// What a registry is asked for: the digest, or else the tag.
     #[must_use]
     pub fn version(&self) -> String {

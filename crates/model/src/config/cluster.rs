@@ -80,6 +80,15 @@ impl Distribution {
         }
     }
 
+    /// Where that containerd listens.
+    #[must_use]
+    pub fn containerd_socket(self) -> &'static str {
+        match self {
+            Self::Rke2 | Self::K3s => "/run/k3s/containerd/containerd.sock",
+            Self::Kubeadm => "/run/containerd/containerd.sock",
+        }
+    }
+
     /// The port on which servers take in other nodes; with kubeadm that of the API.
     #[must_use]
     pub fn supervisor_port(self) -> u16 {

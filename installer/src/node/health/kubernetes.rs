@@ -73,7 +73,7 @@ fn gather(root: &Path, member: &ClusterMember, part: ClusterPart, name: Option<&
     let unasked = || "it was not asked to the end".to_owned();
     thread::scope(|scope| {
         let containerd =
-            scope.spawn(|| cri::version(&below(root, socket(member.distribution)), CRI_LIMIT).map(drop));
+            scope.spawn(|| cri::version(&below(root, member.distribution.containerd_socket()), CRI_LIMIT).map(drop));
         let kubelet = scope.spawn(|| ping(KUBELET_URL, "/healthz"));
         let api = scope.spawn(|| {
             controls.then(|| match member.distribution {
@@ -107,14 +107,6 @@ fn gather(root: &Path, member: &ClusterMember, part: ClusterPart, name: Option<&
                 .to_owned(),
         }
     })
-}
-
-/// Where the containerd of a distribution listens.
-fn socket(distribution: Distribution) -> &'static str {
-    match distribution {
-        Distribution::Rke2 | Distribution::K3s => "/run/k3s/containerd/containerd.sock",
-        Distribution::Kubeadm => "/run/containerd/containerd.sock",
-    }
 }
 
 fn etcd() -> EtcdFact {

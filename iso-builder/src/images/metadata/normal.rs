@@ -4,11 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result, bail, ensure};
-use base::containerd::NAMESPACE;
+use base::containerd::{NAMESPACE, PINNED};
 use base::digest::Digest;
 
 use super::super::blob::Blob;
-use super::super::containerd_check::PINNED;
 use super::super::stored_image::StoredImage;
 use super::go;
 use super::schema::{SCHEMA_BUCKET, VERSION_KEY};
