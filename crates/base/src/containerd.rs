@@ -122,7 +122,8 @@ impl ContainerdClient {
         let mut command = command(&self.command);
         command.arg("--version");
         let printed = self.call(command, None, &mut || Ok(()))?;
-        ContainerdVersion::from_program(&String::from_utf8_lossy(&printed)).context("asking ctr for its version")
+        ContainerdVersion::from_program(&String::from_utf8_lossy(&printed))
+            .context("asking ctr for its version")
     }
 
     /// Runs `ctr` with `args` and returns what it prints.
@@ -426,6 +427,25 @@ mod tests {
         assert_eq!(output, b"archive");
         daemon.stop().unwrap();
         assert_eq!(fs::read(scripts.0.path().join("config.toml")).unwrap(), b"version = 2\n");
+    }
+
+    #[test]
+    fn a_feed_that_fails_says_why_unless_only_the_pipe_is_broken() {
+        let scripts = Scripts::new(
+            RUNS,
+            "case $* in *import*) cat >/dev/null; echo unexpected end >&2; exit 1;; \
+             *ingest*) echo disk full >&2; exit 1;; esac",
+        );
+        let programs = scripts.programs(LONG);
+        let daemon = ContainerdDaemon::start(&programs, scripts.places(), "").unwrap();
+        let feed: Box<Feed<'_>> = Box::new(|_| Err(Failure::new(Class::Network, "no answer").into()));
+        let error = daemon.ctr_while(["images", "import"], Some(feed), &mut || Ok(())).unwrap_err();
+        assert_eq!(class_of(&error), Class::Network);
+        let feed: Box<Feed<'_>> =
+            Box::new(|mut pipe| io::copy(&mut io::repeat(0), &mut pipe).map(drop).context("sending"));
+        let error = daemon.ctr_while(["content", "ingest"], Some(feed), &mut || Ok(())).unwrap_err();
+        assert!(render(&error).contains("disk full"), "{}", render(&error));
+        daemon.stop().unwrap();
     }
 
     #[test]

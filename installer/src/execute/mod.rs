@@ -31,6 +31,7 @@ pub use disk::open_disk::OpenDisk;
 pub use disk::takedown::take_down;
 pub use disk_image::{DiskFile, Growth, ImageHost, grow_filesystem};
 pub use effects::{DiskOpener, RunEffects};
+pub use payload::import::{ImportOutcome, MissingImages, RunningContainerd, import_missing, missing_images};
 pub use payload::node_files::{DEFAULTS, DOCUMENT};
 pub use payload::seed::seed_store;
 pub use payload::unpack::Unpacking;

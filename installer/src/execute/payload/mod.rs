@@ -2,6 +2,7 @@
 
 mod direct;
 pub(super) mod image;
+pub(super) mod import;
 pub(super) mod node_files;
 pub(super) mod readback;
 pub(super) mod seed;

@@ -18,13 +18,13 @@ use base::progress::Progress;
 use model::release::Containerd;
 
 /// For the start, each image, and the stop. Gigabytes of small files take minutes on a slow disk.
-const CTR_TIMEOUT: Duration = Duration::from_secs(1800);
+pub(super) const CTR_TIMEOUT: Duration = Duration::from_secs(1800);
 
 /// The default snapshotter of kubelets.
-const SNAPSHOTTER: &str = "overlayfs";
+pub(super) const SNAPSHOTTER: &str = "overlayfs";
 
 /// What unpacking needs, and nothing that touches the machine outside the root directory.
-const CONFIG: &str = r#"version = 2
+pub(super) const CONFIG: &str = r#"version = 2
 required_plugins = ["io.containerd.metadata.v1.bolt", "io.containerd.snapshotter.v1.overlayfs"]
 disabled_plugins = [
   "io.containerd.grpc.v1.cri",

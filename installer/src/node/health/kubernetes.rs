@@ -72,8 +72,9 @@ fn gather(root: &Path, member: &ClusterMember, part: ClusterPart, name: Option<&
     let keeps = member.server || below(root, &etcd_data(member.distribution)).join("member").exists();
     let unasked = || "it was not asked to the end".to_owned();
     thread::scope(|scope| {
-        let containerd =
-            scope.spawn(|| cri::version(&below(root, member.distribution.containerd_socket()), CRI_LIMIT).map(drop));
+        let containerd = scope.spawn(|| {
+            cri::version(&below(root, member.distribution.containerd_socket()), CRI_LIMIT).map(drop)
+        });
         let kubelet = scope.spawn(|| ping(KUBELET_URL, "/healthz"));
         let api = scope.spawn(|| {
             controls.then(|| match member.distribution {
