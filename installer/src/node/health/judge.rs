@@ -92,6 +92,8 @@ pub(super) fn weigh(result: &CheckResult, baseline: Option<&Baseline>) -> Weight
         (Proof::Nothing, _) => Weight::Condemns,
         (Proof::Held, Before::Held) => Weight::Condemns,
         (Proof::Held, _) => Weight::Excused,
+        // On the first start after an install: joining may take long, and says nothing of the slot.
+        (Proof::Cluster, _) if baseline.is_none() => Weight::Excused,
         (Proof::Cluster, Before::Unknown | Before::NotApplicable) => Weight::Waits,
         (Proof::Cluster, Before::CouldNotSay) if silent && alone => Weight::Excused,
         (Proof::Cluster, Before::CouldNotSay) if silent => Weight::Waits,

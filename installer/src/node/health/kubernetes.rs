@@ -11,6 +11,7 @@ use crate::kubernetes::node::Node;
 use crate::node::cluster::{ClusterMember, ClusterPart, etcd_data, part_of};
 use crate::node::paths::below;
 use crate::node::stages::{cluster_node, get_text, ping, ready_as_kubelet, without_tokens};
+use base::command::{Invocation, Runner};
 use model::config::{Distribution, InstallConfig};
 
 const CRI_LIMIT: Duration = Duration::from_secs(5);
@@ -52,12 +53,27 @@ enum EtcdFact {
 }
 
 /// Every check of Kubernetes on the node of this document, and whether it is known to be the only server of its cluster.
-pub(super) fn look(root: &Path, config: &InstallConfig, name: Option<&str>) -> (Vec<CheckResult>, bool) {
+pub(super) fn look(
+    root: &Path,
+    runner: &dyn Runner,
+    config: &InstallConfig,
+    name: Option<&str>,
+) -> (Vec<CheckResult>, bool) {
     let Some((member, part)) = ClusterMember::of(config).zip(part_of(config)) else {
         return (none(&Finding::NotApplicable), false);
     };
+    // An OS image without Kubernetes may be good all the same; that the node has no cluster is told by its stages.
+    if is_absent(runner, member.unit) {
+        return (none(&Finding::NotApplicable), false);
+    }
     let facts = gather(root, &member, part, name);
     (results(&facts), facts.etcd == Some(EtcdFact::Voter { alone: true }))
+}
+
+/// Whether the OS image has no such unit.
+fn is_absent(runner: &dyn Runner, unit: &str) -> bool {
+    let show = Invocation::new("systemctl").args(["show", "--property=LoadState", "--value", unit]);
+    runner.run(&show.limit(CRI_LIMIT)).is_ok_and(|state| state.trim_ascii() == b"not-found")
 }
 
 /// The same finding for each check.

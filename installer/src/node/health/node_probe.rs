@@ -52,7 +52,7 @@ impl HealthProbe for NodeProbe<'_> {
         let document = self.document();
         let (mut results, (kubernetes, alone)) = thread::scope(|scope| {
             let kubernetes = scope.spawn(|| match &document {
-                Ok(config) => kubernetes::look(root, config, self.name(config).as_deref()),
+                Ok(config) => kubernetes::look(root, runner, config, self.name(config).as_deref()),
                 Err(finding) => (kubernetes::none(finding), false),
             });
             let network = scope.spawn(|| match &document {

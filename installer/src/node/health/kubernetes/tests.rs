@@ -113,7 +113,29 @@ fn etcd_tells_its_health_its_vote_and_whether_it_is_alone() {
 #[test]
 fn a_node_without_a_cluster_has_no_checks_of_it() {
     let root = tempfile::tempdir().unwrap();
-    let (results, alone) = look(root.path(), &parse("install: {mode: install}", "f").unwrap(), Some("n"));
+    let runner = base::command::SystemRunner;
+    let config = parse("install: {mode: install}", "f").unwrap();
+    let (results, alone) = look(root.path(), &runner, &config, Some("n"));
     assert!(results.iter().all(|result| result.finding == Finding::NotApplicable) && results.len() == 5);
     assert!(!alone);
+}
+
+/// A service manager to which every unit has the same state.
+struct Units(&'static str);
+
+impl base::command::Runner for Units {
+    fn run(&self, _: &base::command::Invocation) -> anyhow::Result<Vec<u8>> {
+        Ok(format!("{}\n", self.0).into_bytes())
+    }
+}
+
+#[test]
+fn an_os_image_without_kubernetes_has_nothing_to_check() {
+    let root = tempfile::tempdir().unwrap();
+    let config = parse("install: {mode: create}", "f").unwrap();
+    let apply = |state| {
+        let (results, _) = look(root.path(), &Units(state), &config, Some("n"));
+        results.iter().any(|result| result.finding != Finding::NotApplicable)
+    };
+    assert!(!apply("not-found") && apply("loaded"));
 }
