@@ -7,6 +7,7 @@
 //! | `cli` | the arguments of the commands |
 //! | `app` | what the commands do |
 //! | `ui` | the screens on consoles: the questions of an install, the page of a node |
+//! | `update` | updates of a node: writing a slot, trying it, going back |
 //! | `execute` | the executor of a plan |
 //! | `node` | what runs on an installed machine |
 //! | `preflight` | whether a machine is fit to be installed |
@@ -39,5 +40,6 @@ pub mod report;
 pub mod resolve;
 pub mod sources;
 pub mod ui;
+pub mod update;
 pub mod usb_stick;
 pub mod webhook;

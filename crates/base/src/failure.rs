@@ -30,6 +30,10 @@ pub enum Class {
     DiskIo = 6,
     /// The cluster to join refused or did not answer.
     Join = 7,
+    /// Another run is doing this already.
+    Busy = 8,
+    /// The update was tried and taken back, now or before.
+    RolledBack = 9,
     /// The user cancelled, or a signal did.
     Cancelled = 130,
 }
@@ -46,7 +50,7 @@ impl Class {
     #[must_use]
     pub fn from_exit_code(code: u8) -> Self {
         let all = [Self::Invalid, Self::Hardware, Self::Verification, Self::Network, Self::DiskIo];
-        let mut all = all.into_iter().chain([Self::Join, Self::Cancelled]);
+        let mut all = all.into_iter().chain([Self::Join, Self::Busy, Self::RolledBack, Self::Cancelled]);
         let signal = (129..=143).contains(&code).then_some(Self::Cancelled);
         all.find(|class| class.exit_code() == code).or(signal).unwrap_or(Self::Unexpected)
     }

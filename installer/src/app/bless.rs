@@ -1,78 +1,84 @@
-//! What `installer bless` does: it reports to the boot loader that this boot is good, so that the loader neither counts it as a
-//! try nor as a miss.
+//! What `installer bless` does: it judges this boot and reports it to the boot loader, which counts it otherwise. A release on trial
+//! that is not good is left for the one before.
 
-use std::path::PathBuf;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::path::Path;
+use std::time::Duration;
 
 use anyhow::Result;
 
 use super::gather::kernel_command_line;
-use crate::execute::change_record;
-use base::command::{Invocation, Runner, SystemRunner};
+use super::update::reboot;
+use crate::execute::Cancel;
+use crate::node::health::{Baseline, BootVerdict, FailedCheck, NodeProbe, Timing, observe_until_verdict};
+use crate::update::{Past, UpdateLock, UpdatedNode};
+use base::command::SystemRunner;
 use base::failure::{Class, Failure};
 use base::progress::Progress;
-use model::boot::record::{BootRecord, SlotState, TRIES, UpdateSlot};
-use model::boot::{Installed, Slot};
+use model::boot::Installed;
 
-/// How long a boot may take to become good.
-const LIMIT: Duration = Duration::from_secs(900);
-const INTERVAL: Duration = Duration::from_secs(5);
+/// Why a boot record says that a slot is bad; GRUB's own words are others.
+const HEALTH: &str = "health";
+const DAMAGE: &str = "damage";
 
-/// Waits until the system is up and none of our units has failed, then writes the boot record.
+/// Tells what became of the update before, waits for the verdict on this boot, and writes it to the boot record.
 pub(crate) fn bless(progress: &Progress) -> Result<()> {
     let line = kernel_command_line()?;
     let Some(installed) = Installed::parse(&line)? else { return Ok(()) };
     // A kernel that was not started by the boot loader says nothing about starts by it.
-    let Some(esp) = installed.esp else { return Ok(()) };
-    let begun = Instant::now();
-    while !is_up(&SystemRunner) {
-        if begun.elapsed() > LIMIT {
-            let what =
-                format!("slot {} did not come up within {} minutes", installed.slot, LIMIT.as_secs() / 60);
-            return Err(Failure::new(Class::Unexpected, what)
-                .hint("See `systemctl --failed` and the journal. The boot loader counts this start as a failed one.")
-                .into());
-        }
-        sleep(INTERVAL);
+    if installed.esp.is_none() {
+        return Ok(());
     }
-    let device = PathBuf::from(format!("/dev/disk/by-partuuid/{esp}"));
-    change_record(&device, |record| report(record, installed.slot))?;
+    let root = Path::new("/");
+    let mut node = UpdatedNode::read(root)?;
+    if let Some(reason) = node.settle()? {
+        progress.warn("bless", &format!("the last update was taken back: {reason}"));
+    }
+    // What was true before counts only for the release that came after it.
+    let baseline = Baseline::read(root).filter(|_| node.past() == Past::Runs);
+    loop {
+        match judged(baseline.as_ref(), progress) {
+            BootVerdict::Good { .. } => break,
+            BootVerdict::Bad { failed } => {
+                let reason = |failed: &FailedCheck| format!("{}: {}", failed.check, failed.reason);
+                let reasons: Vec<_> = failed.iter().map(reason).collect();
+                return not_good(&mut node, HEALTH, reasons.join("; "), progress);
+            }
+            BootVerdict::StayOnTrial { .. } => node.stay_on_trial()?,
+        }
+    }
+    if node.on_trial() && !node.reads_through(progress, &Cancel::on_signals())? {
+        let reason = "its slot does not read back as its release manifest says: the disk, or what is on it, is damaged";
+        return not_good(&mut node, DAMAGE, reason.to_owned(), progress);
+    }
+    node.approve()?;
     progress.note("bless", format!("Slot {} is good", installed.slot));
+    // The node is good without it.
+    let renewed = UpdateLock::take(root, Duration::ZERO)
+        .and_then(|_lock| node.renew_recovery(progress, &Cancel::on_signals()));
+    if let Err(error) = renewed {
+        progress.warn("bless", &format!("the recovery system was not renewed: {error:#}"));
+    }
     Ok(())
 }
 
-fn is_up(runner: &dyn Runner) -> bool {
-    let active = Invocation::new("systemctl").args(["is-active", "--quiet", "multi-user.target"]);
-    let failed =
-        Invocation::new("systemctl").args(["list-units", "--failed", "--plain", "--no-legend", "nqrust-*"]);
-    runner.run(&active).is_ok() && runner.run(&failed).is_ok_and(|text| text.trim_ascii().is_empty())
+fn judged(baseline: Option<&Baseline>, progress: &Progress) -> BootVerdict {
+    let probe = NodeProbe::new(Path::new("/"), &SystemRunner);
+    observe_until_verdict(&probe, baseline, Timing::default(), &mut |text| progress.note("bless", text))
 }
 
-/// What a good boot of `slot` changes.
-fn report(record: &mut BootRecord, slot: Slot) {
-    record.run = None;
-    record.miss = 0;
-    let Some(slot) = UpdateSlot::of(slot) else { return };
-    if record.state(slot) == SlotState::Try {
-        record.left = TRIES;
+/// Goes back at once where there is a release to go back to: the same one would get the same verdict again. Its tries are for boots
+/// that end without one.
+fn not_good(node: &mut UpdatedNode, why: &str, reason: String, progress: &Progress) -> Result<()> {
+    if node.on_trial() && node.has_good_other() {
+        node.reject(why, reason.clone())?;
+        progress.warn(
+            "bless",
+            &format!("this release is not good, the machine restarts into the one before: {reason}"),
+        );
+        return reboot(&SystemRunner);
     }
-    record.set_state(slot, SlotState::Good);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_good_boot_ends_the_trial_of_its_slot_and_nothing_else() {
-        let mut record = BootRecord { run: Some(Slot::A), left: 2, ..BootRecord::installed() };
-        report(&mut record, Slot::A);
-        let expected = BootRecord { a: SlotState::Good, ..BootRecord::installed() };
-        assert_eq!(record, expected);
-        let trial = BootRecord { b: SlotState::Try, left: 1, run: Some(Slot::Recovery), miss: 2, ..expected };
-        let mut record = trial.clone();
-        report(&mut record, Slot::Recovery);
-        assert_eq!(record, BootRecord { run: None, miss: 0, ..trial });
-    }
+    Err(Failure::new(Class::Unexpected, format!("slot {} is not good", node.slots.running))
+        .because(reason)
+        .hint("See `installer health` and the journal. The boot loader counts this start as a failed one.")
+        .into())
 }

@@ -2,12 +2,15 @@
 
 use std::path::Path;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 
 use crate::node::boot::{self, BootRoots};
 use crate::node::mount::SystemMounter;
+use crate::node::release::RUNNING;
+use crate::update::NodeSlots;
 use base::files;
 use base::program::Context;
+use model::boot::Installed;
 
 /// Mounts the node below `root`, the root of the new system, and prints what was done.
 pub(crate) fn boot_node(root: &Path, context: &Context) -> Result<()> {
@@ -24,5 +27,22 @@ pub(crate) fn boot_node(root: &Path, context: &Context) -> Result<()> {
         None => "Not an installed system: nothing to mount.".to_owned(),
     };
     context.tell("boot", &text);
+    if let Err(error) = tell_release(&cmdline) {
+        context.progress.warn("boot", &format!("{error:#}"));
+    }
     Ok(())
+}
+
+/// Puts the manifest of the slot that runs where the node reads it. Where the boot loader did not start this system, the installed one
+/// counts.
+fn tell_release(cmdline: &str) -> Result<()> {
+    let Some(installed) = Installed::parse(cmdline)?.filter(|installed| installed.esp.is_some()) else {
+        return Ok(());
+    };
+    let slots = NodeSlots::look(Path::new("/"), &installed)?;
+    let running = slots
+        .slot(installed.slot)
+        .release()
+        .context("the boot volume of the running slot has no release manifest")?;
+    files::write_atomically(Path::new(RUNNING), &running.to_bytes(), 0o644)
 }

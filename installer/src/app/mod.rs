@@ -32,5 +32,6 @@ pub(crate) mod report_target;
 pub(crate) mod run;
 pub(crate) mod started_image;
 pub(crate) mod status;
+pub(crate) mod update;
 pub(crate) mod validate;
 pub(crate) mod verify;

@@ -16,16 +16,21 @@ use transfer::registry::{Client, Settings};
 /// The cluster's setting with further authorities, as PEM.
 const AUTHORITIES: &str = "additional-ca";
 
+/// The authorities, as PEM, that a configuration trusts beside those of the system.
+pub(crate) fn authorities(config: &InstallConfig) -> Vec<String> {
+    let further = config.system_settings.get(AUTHORITIES).map(|setting| setting.expose());
+    further.filter(|pem| !pem.trim().is_empty()).map(str::to_owned).into_iter().collect()
+}
+
 /// What asks registries on behalf of `config`: with the mirrors, logins and certificates of the setting from which the node's
 /// containerd has its own (`node::cluster::registries`), so that one setting serves images and releases. Sends no request yet.
 pub(crate) fn client(config: &InstallConfig, authorities: &[String]) -> Result<(Client, Registries)> {
-    let setting = |name: &str| config.system_settings.get(name).map(|setting| setting.expose());
+    let setting = config.system_settings.get(SETTING).map(|setting| setting.expose());
     // The rules of the document have refused what does not parse.
-    let registries = setting(SETTING).and_then(Registries::parse).unwrap_or_default();
-    let further = setting(AUTHORITIES).filter(|pem| !pem.trim().is_empty()).map(str::to_owned);
+    let registries = setting.and_then(Registries::parse).unwrap_or_default();
     let client = Client::new(Settings {
         registries: registries.clone(),
-        authorities: authorities.iter().cloned().chain(further).collect(),
+        authorities: authorities.iter().cloned().chain(self::authorities(config)).collect(),
         docker_config: false,
         retry: RetryPolicy::default(),
         rate: None,

@@ -20,6 +20,7 @@ mod pod_network;
 mod preflight;
 mod render;
 mod status;
+mod update;
 mod validate;
 mod verify;
 
@@ -63,6 +64,7 @@ enum Command {
     Status(status::StatusArgs),
     /// Check whether this node is good, as it has to be after an update.
     Health(health::HealthArgs),
+    Update(update::UpdateArgs),
     Console(console::ConsoleArgs),
     Network(network::NetworkArgs),
     /// Check the container images that came with this node.
@@ -127,6 +129,7 @@ impl Command {
             Self::Apply(command) => command.run(context),
             Self::Status(command) => command.run(context),
             Self::Health(args) => args.run(context),
+            Self::Update(args) => args.run(context),
             Self::Console(args) => args.run(context),
             Self::Network(args) => args.run(context),
             Self::Images(command) => command.run(context),

@@ -7,6 +7,7 @@
 //!
 //! `run` goes through the steps of a plan with its `RunEffects`. The steps are in folders by subject: `disk` is the lowest;
 //! `payload`, `boot` and `data` write on it; `resume` continues an interrupted install.
+//! [`OpenSlot`] is for updates, which write a slot of a node that runs from another one.
 
 mod boot;
 mod cancel;
@@ -18,6 +19,7 @@ mod kernel_calls;
 mod payload;
 mod resume;
 mod run;
+mod slot_update;
 
 pub use boot::finish::finish;
 pub use boot::record::change_record;
@@ -34,9 +36,11 @@ pub use effects::{DiskOpener, RunEffects};
 pub use payload::import::{ImportOutcome, MissingImages, RunningContainerd, import_missing, missing_images};
 pub use payload::node_files::{DEFAULTS, DOCUMENT};
 pub use payload::seed::seed_store;
+pub use payload::slot_source::SlotSource;
 pub use payload::unpack::Unpacking;
 pub use resume::unfinished::take_up;
 pub use run::execute;
+pub use slot_update::{OpenSlot, SlotPlace, slot_payloads};
 
 #[cfg(test)]
 mod tests;

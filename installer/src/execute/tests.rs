@@ -25,6 +25,7 @@ mod faults;
 mod firmware;
 mod keep;
 mod mirror;
+mod slot_update;
 
 #[test]
 fn nothing_is_bootable_before_the_last_write() {

@@ -29,4 +29,5 @@ pub mod reporter;
 pub mod seed;
 pub mod stages;
 pub mod status;
+pub mod update_state;
 mod write_files;

@@ -1,4 +1,4 @@
-//! The release manifest that an install leaves on the node: what is installed.
+//! The release manifest of the node: what runs, and what was installed.
 
 use std::path::Path;
 
@@ -12,9 +12,13 @@ use model::release::Release;
 /// The release manifest that an install leaves on the node.
 pub const RELEASE: &str = "/oem/release.json";
 
+/// That of the slot that runs, where the initrd puts it; after updates it is another one.
+pub const RUNNING: &str = "/run/nqrust/release.json";
+
 /// The release manifest of the node at `root`; [`Class::Hardware`] if there is none, because then this is no installed node.
 pub fn read(root: &Path) -> Result<Release> {
-    let path = below(root, RELEASE);
+    let running = below(root, RUNNING);
+    let path = if running.exists() { running } else { below(root, RELEASE) };
     if !path.exists() {
         return Err(Failure::new(Class::Hardware, format!("{} does not exist", path.display()))
             .hint("Run this on an installed node, as root.")

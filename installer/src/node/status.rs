@@ -15,6 +15,7 @@ use super::release;
 use super::stages::observed_node::ObservedNode;
 use super::stages::readiness_watch::{self, ReadyRecord};
 use super::stages::{self, Stage};
+use super::update_state::{UpdateNews, UpdateState};
 use crate::nics::MissingCards;
 use base::command::Runner;
 use base::files;
@@ -44,6 +45,9 @@ pub struct Status {
     pub stages: Vec<Stage>,
     /// When it was ready in its cluster.
     pub ready: Option<ReadyRecord>,
+    /// What is new about updates of it, if anything is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub update: Option<UpdateNews>,
 }
 
 /// One directory of the persistent layout.
@@ -63,13 +67,14 @@ impl Status {
         let deferred = config.install.images() == Images::Defer;
         let (expected, present) = images::count(&release, config.install.own_role(), root);
         let applied = AppliedRecord::read(root)?.unwrap_or_default();
+        let slot = Installed::parse(&proc_text(root, "cmdline")?)?.map(|installed| installed.slot);
         Ok(Self {
             product: release.name,
             version: release.version,
             hostname: proc_text(root, "sys/kernel/hostname")?.trim_end().to_owned(),
             role: config.install.role.name(),
             mode: config.install.mode.name(),
-            slot: Installed::parse(&proc_text(root, "cmdline")?)?.map(|installed| installed.slot),
+            slot,
             mounts: places(&proc_text(root, "self/mountinfo")?),
             arrays: arrays::arrays(root),
             pending: applied.document != Some(apply::digest_of(&document)?),
@@ -77,6 +82,7 @@ impl Status {
             missing_cards: None,
             stages: Vec::new(),
             ready: ReadyRecord::read(root)?,
+            update: UpdateState::read(root).news(slot),
         })
     }
 
@@ -124,6 +130,9 @@ impl fmt::Display for Status {
         writeln!(f, "hostname  {}", self.hostname)?;
         writeln!(f, "role      {} (mode {})", self.role, self.mode)?;
         writeln!(f, "slot      {slot}")?;
+        if let Some(update) = &self.update {
+            writeln!(f, "update    {}", update.text)?;
+        }
         let deferred = if self.images.deferred { ", the rest deferred: pulled on demand" } else { "" };
         let BlobCount { present, expected, .. } = self.images;
         writeln!(f, "images    {present} of {expected} blobs present{deferred}")?;

@@ -34,11 +34,12 @@ pub(crate) use labels::DATA as DATA_LABEL;
 pub use layout::{Partition, PartitionName, SectorSize};
 pub(crate) use leftover::describe_holder;
 pub use mirror::{Array, Mirror};
-pub(crate) use payloads::images_of;
+pub(crate) use payloads::{fit_slot, images_of};
 pub(crate) use render::Losses;
 pub use sealed::{NodeTexts, SealedPlan};
 pub use slot::{BOOT_VOLUME_BYTES, SlotGeometry, image_bytes};
 pub use step::{EspContent, EspFile, FatContent, Filesystem, Step, UnpackedImage};
+pub(crate) use steps::boot_volume;
 pub use target::Target;
 pub(crate) use target::target as target_of;
 

@@ -65,12 +65,15 @@ impl fmt::Display for State<'_> {
     }
 }
 
+/// Gives the verdict on a disk that is not in its old state.
+pub type Judge<'a> = dyn Fn(&dyn Bytes) -> io::Result<Verdict> + 'a;
+
 /// Judges every prefix of the log, and random subsets of the writes since the last flush. `disk` is in its old state
 /// first, and in the end in that after the whole log.
 pub fn every_state(
     disk: &mut dyn Store,
     log: &Log<'_>,
-    expected: &Expected,
+    judge: &Judge<'_>,
     choice: Choice,
     visit: &mut dyn FnMut(&State<'_>),
 ) -> io::Result<()> {
@@ -91,7 +94,7 @@ pub fn every_state(
             }
             let verdict = match old && state.is_unchanged()? {
                 true => Verdict::OldState,
-                false => judge(&state, expected)?,
+                false => judge(&state)?,
             };
             visit(&State { flushes, writes: &lasted, verdict });
         }

@@ -13,4 +13,4 @@ mod gpt;
 mod verdict;
 
 pub use bytes::{Blank, Bytes, Overlay, Store};
-pub use verdict::{BootCode, Expected, File, Hash, Part, Slot, System, Verdict, judge};
+pub use verdict::{BootCode, Expected, File, Hash, Part, Slot, System, Verdict, judge, judge_slot};

@@ -96,6 +96,17 @@ pub fn judge(disk: &dyn Bytes, expected: &Expected) -> io::Result<Verdict> {
     Ok(missing(disk, expected)?.map_or(Verdict::Complete, Verdict::Half))
 }
 
+/// Judges the slot that begins at `start`, as GRUB finds it: without the files that it starts from it is not bootable, whatever else is
+/// there.
+pub fn judge_slot(disk: &dyn Bytes, start: u64, slot: &Slot, image: (u64, Hash)) -> io::Result<Verdict> {
+    let files = fat::Volume::open(disk, slot.boot).and_then(|volume| volume.files().ok());
+    let names: Vec<_> = files.iter().flatten().map(|(path, _)| path.as_str()).collect();
+    if !["slot.cfg", "vmlinuz", "initrd"].iter().all(|name| names.contains(name)) {
+        return Ok(Verdict::NotBootable);
+    }
+    Ok(missing_in_slot(disk, start, slot, image)?.map_or(Verdict::Complete, Verdict::Half))
+}
+
 /// A defect by which legacy firmware never gets to the next device.
 const HANGS: &str = "legacy firmware runs into zeros";
 
@@ -146,17 +157,8 @@ fn missing(disk: &dyn Bytes, expected: &Expected) -> io::Result<Option<String>> 
     {
         return Ok(Some(what.into()));
     }
-    let (length, digest) = &expected.image;
     for slot in &expected.slots {
-        if hash(disk, start(&slot.name)?, *length)? != *digest {
-            return Ok(Some(format!("the OS image on {} is not what it should be", slot.name)));
-        }
-        let (tree, (length, digest)) = slot.tree;
-        if hash(disk, tree, length)? != digest {
-            return Ok(Some(format!("the hash tree on {} is not what it should be", slot.name)));
-        }
-        let volume = format!("the boot volume of {}", slot.name);
-        if let Some(what) = missing_boot_files(disk, slot.boot, &slot.files, &volume)? {
+        if let Some(what) = missing_in_slot(disk, start(&slot.name)?, slot, expected.image)? {
             return Ok(Some(what));
         }
     }
@@ -169,6 +171,23 @@ fn missing(disk: &dyn Bytes, expected: &Expected) -> io::Result<Option<String>> 
         }
     }
     Ok(None)
+}
+
+fn missing_in_slot(
+    disk: &dyn Bytes,
+    start: u64,
+    slot: &Slot,
+    image: (u64, Hash),
+) -> io::Result<Option<String>> {
+    let (length, digest) = image;
+    if hash(disk, start, length)? != digest {
+        return Ok(Some(format!("the OS image on {} is not what it should be", slot.name)));
+    }
+    let (tree, (length, digest)) = slot.tree;
+    if hash(disk, tree, length)? != digest {
+        return Ok(Some(format!("the hash tree on {} is not what it should be", slot.name)));
+    }
+    missing_boot_files(disk, slot.boot, &slot.files, &format!("the boot volume of {}", slot.name))
 }
 
 fn missing_boot_files(

@@ -27,3 +27,4 @@ mod questions;
 mod reinstall;
 mod reproducible;
 mod serve;
+mod update;

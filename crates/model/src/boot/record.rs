@@ -21,7 +21,8 @@ pub const GENERATION_MAX: u32 = 999_999_999;
 const VERSION: &str = "1";
 
 /// A slot that updates write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum UpdateSlot {
     A,
     B,
@@ -42,6 +43,12 @@ impl UpdateSlot {
     #[must_use]
     pub fn of(slot: Slot) -> Option<Self> {
         Self::BOTH.into_iter().find(|this| Slot::from(*this) == slot)
+    }
+}
+
+impl fmt::Display for UpdateSlot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Slot::from(*self).fmt(f)
     }
 }
 

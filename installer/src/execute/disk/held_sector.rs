@@ -23,6 +23,11 @@ impl<'a> HeldSector<'a> {
         Self { inner, at, held: Mutex::new(None) }
     }
 
+    /// The same sector held back on another disk that has, or is to have, the same content.
+    pub(in crate::execute) fn on<'b>(&self, inner: &'b dyn BlockDevice) -> HeldSector<'b> {
+        HeldSector { inner, at: self.at, held: Mutex::new(self.lock().clone()) }
+    }
+
     /// Writes the sector, flushes, and reads it back. After an error it is erased again.
     pub(in crate::execute) fn commit(&self) -> Result<()> {
         let held = self.lock().take();

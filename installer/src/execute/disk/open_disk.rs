@@ -20,13 +20,41 @@ use base::size::ByteSize;
 /// How long to wait while another program holds the disk's lock.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A disk that is opened and locked for this install.
+/// A disk that is opened, and locked if it is to be written.
 #[derive(Debug)]
 pub struct OpenDisk {
-    file: Flock<File>,
+    file: Opened,
     description: String,
     size: ByteSize,
     sector: SectorSize,
+}
+
+#[derive(Debug)]
+enum Opened {
+    Locked(Flock<File>),
+    ToRead(File),
+}
+
+impl From<Flock<File>> for Opened {
+    fn from(file: Flock<File>) -> Self {
+        Self::Locked(file)
+    }
+}
+
+impl From<File> for Opened {
+    fn from(file: File) -> Self {
+        Self::ToRead(file)
+    }
+}
+
+impl std::ops::Deref for Opened {
+    type Target = File;
+    fn deref(&self) -> &File {
+        match self {
+            Self::Locked(file) => file,
+            Self::ToRead(file) => file,
+        }
+    }
 }
 
 impl OpenDisk {
@@ -48,10 +76,20 @@ impl OpenDisk {
         Self::measured(lock(file, &target.path)?, target)
     }
 
-    fn measured(mut file: Flock<File>, target: &Target) -> Result<Self> {
+    /// Opens a disk, or a part of one, that may be in use, only to read it.
+    pub fn open_to_read(target: &Target) -> Result<Self> {
         let path = &target.path;
-        let size =
-            file.seek(SeekFrom::End(0)).class(Class::DiskIo, || format!("measuring {}", path.display()))?;
+        let mut options = OpenOptions::new();
+        let file = options.read(true).custom_flags(O_DIRECT | O_CLOEXEC).open(path);
+        Self::measured(file.map_err(|error| busy(target, error))?, target)
+    }
+
+    fn measured(file: impl Into<Opened>, target: &Target) -> Result<Self> {
+        let file = file.into();
+        let path = &target.path;
+        let size = (&*file)
+            .seek(SeekFrom::End(0))
+            .class(Class::DiskIo, || format!("measuring {}", path.display()))?;
         let size = ByteSize::bytes(size);
         if size != target.size {
             let what = format!("{} has {size}, and the plan was made for {}", path.display(), target.size);

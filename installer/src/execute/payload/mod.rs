@@ -7,5 +7,6 @@ pub(super) mod node_files;
 pub(super) mod readback;
 pub(super) mod seed;
 pub(super) mod slot;
+pub(super) mod slot_source;
 pub(super) mod store;
 pub(super) mod unpack;

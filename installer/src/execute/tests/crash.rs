@@ -14,7 +14,7 @@ use formats::verity::VerityTree;
 use model::release::{MANIFEST, Payload, Purpose, Release};
 
 /// Random parts of the writes between two flushes. `make soak` sets other numbers in `NQRUST_SEED`.
-fn seeds() -> Vec<u64> {
+pub(super) fn seeds() -> Vec<u64> {
     let given = std::env::var("NQRUST_SEED").ok().map(|seed| seed.parse().unwrap());
     [6].into_iter().chain(given).collect()
 }
@@ -119,7 +119,7 @@ impl Crash {
                     furthest = kind;
                 }
             };
-            every_state(&mut disk, &log, &expected, choice, &mut visit).unwrap();
+            every_state(&mut disk, &log, &|disk| judge(disk, &expected), choice, &mut visit).unwrap();
             assert_eq!(judge(&disk, &expected).unwrap(), Verdict::Complete);
         }
         assert!(holes.is_empty(), "{} bad states, such as: {}", holes.len(), holes[0]);
@@ -133,12 +133,12 @@ pub(super) fn verdict(crash: &Crash) -> Verdict {
     judge(crash.disk.file(), &expected(&crash.bench)).unwrap()
 }
 
-fn hash(bytes: &[u8]) -> (u64, Hash) {
+pub(super) fn hash(bytes: &[u8]) -> (u64, Hash) {
     (bytes.len() as u64, *Digest::of(bytes).as_bytes())
 }
 
 /// The files of a volume, in lower case, as the checker finds them.
-fn volume_files(content: &FatContent) -> Vec<File> {
+pub(super) fn volume_files(content: &FatContent) -> Vec<File> {
     let file = |file: &crate::plan::EspFile| {
         let content = match &file.content {
             EspContent::Payload(payload) => (payload.size, *payload.sha256.as_bytes()),

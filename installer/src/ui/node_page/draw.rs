@@ -132,6 +132,9 @@ fn rows(facts: &NodePageFacts, width: usize, theme: Theme) -> Vec<(String, Style
     table.blank();
     let slot = status.slot.map_or("none: not an installed system".to_owned(), |slot| format!("{slot} runs"));
     table.row("Slot", &slot, plain);
+    if let Some(update) = &status.update {
+        table.row("Update", &update.text, if update.bad { theme.error() } else { theme.warning() });
+    }
     if status.pending {
         table.row("Pending", "the node document has changes that are not applied", theme.warning());
     }

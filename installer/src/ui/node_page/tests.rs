@@ -19,6 +19,7 @@ use crate::node::images::BlobCount;
 use crate::node::images::tests::release;
 use crate::node::stages::{Stage, StageName as Name, StageState as Standing};
 use crate::node::status::Status;
+use crate::node::update_state::UpdateNews;
 use crate::ui::toolkit::testing::{compare, shown};
 use crate::ui::toolkit::{Capabilities, Key, Theme};
 use crate::usb_stick::{StickFormat, StickSurvey, StickVolume};
@@ -56,6 +57,7 @@ pub(super) fn ready() -> NodePageFacts {
             missing_cards: None,
             stages: stages.iter().map(|(name, detail)| stage(*name, Standing::Done, detail)).collect(),
             ready: None,
+            update: None,
         },
         addresses: vec![
             "mgmt-br 192.0.2.12/24, 2001:db8::12/64".into(),
@@ -119,6 +121,11 @@ fn joining_by_kubeadm() -> NodePageFacts {
 /// A node whose second disk is missing.
 fn degraded() -> NodePageFacts {
     let mut facts = ready();
+    facts.status.update = Some(UpdateNews {
+        version: "1.1.0".into(),
+        bad: true,
+        text: "1.1.0 was taken back: it was started 3 times and did not become good".into(),
+    });
     let array = |name: &str, device: &str, state, members: &[&str]| ArrayStatus {
         name: name.into(),
         device: device.into(),

@@ -195,6 +195,8 @@ impl ShownTrouble {
             Class::Network => "Something on the network did not answer, or not as it should.",
             Class::DiskIo => "A disk could not be read or written.",
             Class::Join => "The cluster refused this machine, or did not answer.",
+            Class::Busy => "Another run is doing this already.",
+            Class::RolledBack => "The update was taken back.",
             Class::Cancelled => "The installation was stopped.",
         }
     }

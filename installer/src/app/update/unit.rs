@@ -1,0 +1,102 @@
+//! The unit in which an update works, so that it goes on when whoever asked for it goes away: the terminal, the SSH session, a pod.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+use base::command::{Invocation, Runner, SystemRunner};
+use base::failure::{Class, Classify, Failure};
+
+/// No `nqrust-` before it: a unit of the product that fails is a fault of the node, and a refused update is none.
+const UNIT: &str = "installer-update";
+const DIRECTORY: &str = "/run/nqrust/update";
+const POLL: Duration = Duration::from_millis(200);
+/// Writes the exit code of the command that it runs beside the outputs.
+const WRAPPER: &str = r#""$@"; echo $? > /run/nqrust/update/exit"#;
+
+/// Does `work` in a unit if this is a machine with a service manager, and in this process if not.
+/// Waits so long for another update.
+pub(crate) fn in_unit(wait: Duration, work: impl FnOnce() -> Result<()>) -> Result<()> {
+    match Path::new("/run/systemd/system").is_dir() {
+        true => run_in_unit(&SystemRunner, wait),
+        false => work(),
+    }
+}
+
+fn run_in_unit(runner: &dyn Runner, wait: Duration) -> Result<()> {
+    let deadline = Instant::now() + wait;
+    while is_active(runner) {
+        if Instant::now() < deadline {
+            std::thread::sleep(POLL);
+            continue;
+        }
+        let what = "another update of this node is at work";
+        return Err(Failure::new(Class::Busy, what)
+            .hint(format!("See `installer update status` and `journalctl --unit {UNIT}`."))
+            .into());
+    }
+    let directory = Path::new(DIRECTORY);
+    let _ = fs::remove_dir_all(directory);
+    base::files::make_directory(directory, 0o755)?;
+    let output = |name: &str| directory.join(name);
+    let property = |name: &str| format!("--property=Standard{name}=append:{}", output(name).display());
+    let mut start = Invocation::new("systemd-run")
+        .args([
+            "--quiet",
+            "--collect",
+            "--unit",
+            UNIT,
+            "--property=SuccessExitStatus=1 2 3 4 5 6 7 8 9 130 143",
+        ])
+        .args([property("Output"), property("Error")])
+        .args(["--", "/bin/sh", "-c", WRAPPER, "sh"]);
+    let program = std::env::current_exe().class(Class::Unexpected, || "finding this program".to_owned())?;
+    start = start.arg(program).args(std::env::args_os().skip(1)).arg("--foreground");
+    runner.run(&start).map_err(|error| {
+        Failure::new(Class::Unexpected, format!("starting the unit {UNIT}"))
+            .because(anyhow::anyhow!("{error:#}"))
+    })?;
+    follow(runner, &output)?;
+    let code = fs::read_to_string(output("exit")).ok().and_then(|code| code.trim().parse().ok());
+    match code {
+        Some(0) => Ok(()),
+        // What went wrong was told already.
+        Some(code) => std::process::exit(code),
+        None => Err(Failure::new(Class::Unexpected, "the update ended without a result")
+            .hint(format!(
+                "See `journalctl --unit {UNIT}` and `installer update status`; then start it again."
+            ))
+            .into()),
+    }
+}
+
+fn is_active(runner: &dyn Runner) -> bool {
+    runner.run(&Invocation::new("systemctl").args(["is-active", "--quiet", UNIT])).is_ok()
+}
+
+/// Passes on what the unit says until it ends.
+fn follow(runner: &dyn Runner, output: &dyn Fn(&str) -> std::path::PathBuf) -> Result<()> {
+    let mut files = [None, None];
+    loop {
+        let ended = output("exit").exists() || !is_active(runner);
+        for (file, name) in files.iter_mut().zip(["Output", "Error"]) {
+            if file.is_none() {
+                *file = File::open(output(name)).ok();
+            }
+            let Some(file) = file else { continue };
+            let mut said = Vec::new();
+            let _ = file.read_to_end(&mut said);
+            let _ = match name {
+                "Output" => io::stdout().write_all(&said).and_then(|()| io::stdout().flush()),
+                _ => io::stderr().write_all(&said),
+            };
+        }
+        if ended {
+            return Ok(());
+        }
+        std::thread::sleep(POLL);
+    }
+}

@@ -1,0 +1,126 @@
+//! `installer update`.
+
+use std::time::Duration;
+
+use anyhow::Result;
+
+use crate::app::update::{self, UpdateRequest};
+use crate::update::Allowed;
+use base::digest::Digest;
+use base::program::Context;
+
+/// Update this node: write a release into the slot that does not run, try it, keep it or go back.
+#[derive(Debug, clap::Args)]
+pub(super) struct UpdateArgs {
+    #[command(subcommand)]
+    command: UpdateCommand,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum UpdateCommand {
+    /// Show what an update to a release would do, and change nothing.
+    Check(OfferArgs),
+    /// Write a release into the slot that does not run, and read it back; it starts only when `apply` says so.
+    Stage {
+        #[command(flatten)]
+        offer: OfferArgs,
+        #[command(flatten)]
+        run: RunArgs,
+    },
+    /// Stage a release, or take the one that is staged, and restart into it: three tries, then the release before.
+    Apply {
+        /// The release: an ISO, a drive that holds one, a directory with release.json, the URL of an ISO or of such a directory,
+        /// oci:DIRECTORY, or registry/name:tag; by default the one that is staged.
+        #[arg(long, value_name = "MEDIUM")]
+        from: Option<String>,
+        #[command(flatten)]
+        allow: AllowArgs,
+        /// Leave the restart to somebody else: the next one, whenever it comes, tries the release.
+        #[arg(long)]
+        no_reboot: bool,
+        #[command(flatten)]
+        run: RunArgs,
+    },
+    /// Show the slots, which release each has, and what became of the last updates; exit code 9 if the last one was taken back.
+    Status,
+    /// Go back to the release before, from now on; or call off one that is staged.
+    Rollback {
+        /// Go back for one start only.
+        #[arg(long)]
+        once: bool,
+        /// Leave the restart to somebody else.
+        #[arg(long)]
+        no_reboot: bool,
+        #[command(flatten)]
+        run: RunArgs,
+    },
+}
+
+/// Which release, and what is allowed.
+#[derive(Debug, clap::Args)]
+struct OfferArgs {
+    /// The release: an ISO, a drive that holds one, a directory with release.json, the URL of an ISO or of such a directory,
+    /// oci:DIRECTORY, or registry/name:tag.
+    #[arg(long, value_name = "MEDIUM")]
+    from: String,
+    #[command(flatten)]
+    allow: AllowArgs,
+}
+
+#[derive(Debug, clap::Args)]
+struct AllowArgs {
+    /// Take a version that is lower than the one that runs.
+    #[arg(long)]
+    allow_downgrade: bool,
+    /// Take a release that was tried on this node before and rolled back.
+    #[arg(long)]
+    retry: bool,
+    /// Refuse any other release than the one whose release.json has this SHA-256.
+    #[arg(long, value_name = "DIGEST")]
+    sha256: Option<Digest>,
+}
+
+#[derive(Debug, clap::Args)]
+struct RunArgs {
+    /// Wait so many seconds for another update that is at work.
+    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    wait: u64,
+    /// Do the work in this process, not in a unit of its own that goes on when this terminal goes away.
+    #[arg(long)]
+    foreground: bool,
+}
+
+impl UpdateArgs {
+    pub(super) fn run(self, context: &Context) -> Result<()> {
+        update::refuse_others()?;
+        match self.command {
+            UpdateCommand::Check(offer) => update::check(&offer.request(), context),
+            UpdateCommand::Stage { offer, run } => {
+                run.in_unit(|wait| update::stage(&offer.request(), wait, context))
+            }
+            UpdateCommand::Apply { from, allow, no_reboot, run } => {
+                let request = from.map(|from| OfferArgs { from, allow }.request());
+                run.in_unit(|wait| update::apply(request.as_ref(), !no_reboot, wait, context))
+            }
+            UpdateCommand::Status => update::status(context),
+            UpdateCommand::Rollback { once, no_reboot, run } => {
+                run.in_unit(|wait| update::roll_back(once, !no_reboot, wait, context))
+            }
+        }
+    }
+}
+
+impl OfferArgs {
+    fn request(self) -> UpdateRequest {
+        let AllowArgs { allow_downgrade, retry, sha256 } = self.allow;
+        UpdateRequest { from: self.from, allowed: Allowed { downgrade: allow_downgrade, retry }, sha256 }
+    }
+}
+
+impl RunArgs {
+    /// Does `work` here, or asks the service manager for a unit that runs this command again and does it there.
+    fn in_unit(self, work: impl FnOnce(Duration) -> Result<()>) -> Result<()> {
+        let wait = Duration::from_secs(self.wait);
+        if self.foreground { work(wait) } else { update::in_unit(wait, || work(wait)) }
+    }
+}

@@ -1,0 +1,268 @@
+//! Updates of a slot of an installed disk: what a power cut leaves, and what damaged disks do.
+
+use std::os::unix::fs::FileExt;
+use std::sync::Mutex;
+
+use nqrust_checker::crash::{Choice, Log, State, every_state};
+use nqrust_checker::{Hash, Overlay, Slot as CheckedSlot, Verdict, judge_slot};
+
+use super::crash::{hash, seeds, volume_files};
+use super::doubles::{Fault, Recording, TestMedium, copy_data};
+use super::*;
+use crate::execute::slot_update::SlotPlace;
+use crate::plan::{Partition, boot_volume};
+use base::digest::Digest;
+use base::failure::render;
+use base::progress::Progress;
+use formats::verity::VerityTree;
+use model::boot::Slot;
+use model::boot::loader::decide;
+use model::boot::record::{BootRecord, SlotState};
+use model::release::Release;
+
+/// A release that the test medium has.
+fn version(version: &str) -> Release {
+    Release { version: version.into(), ..crate::plan::tests::release() }
+}
+
+fn root_b(bench: &Bench) -> &Partition {
+    bench.plan.partition(PartitionName::RootB).unwrap()
+}
+
+fn place<'a>(bench: &'a Bench, disk: &'a TestDisk) -> SlotPlace<'a> {
+    SlotPlace { whole: disk, halves: Vec::new(), partition: root_b(bench) }
+}
+
+fn write(bench: &Bench, disk: &TestDisk, release: &Release) -> anyhow::Result<()> {
+    let progress = Progress::new(vec![Box::new(bench.recorder.clone())]);
+    place(bench, disk).write(release, &bench.medium, &progress, &Cancel::new(bench.stop))
+}
+
+/// What the slot has to hold, for the checker.
+fn expected(bench: &Bench, release: &Release) -> (u64, CheckedSlot, (u64, Hash)) {
+    let payload = |purpose| release.payload(purpose).unwrap();
+    let image = payload(Purpose::Rootfs);
+    let (_, bytes) = contents().iter().find(|(payload, _)| payload == image).unwrap();
+    let geometry = SlotGeometry::of(root_b(bench));
+    let tree = VerityTree::of_image(Digest::of(bytes), bytes.as_slice()).unwrap();
+    let slot = CheckedSlot {
+        name: "root-b".into(),
+        tree: (geometry.tree(image.size), hash(&tree.bytes)),
+        boot: geometry.boot.get(),
+        files: volume_files(&boot_volume(release, payload(Purpose::Kernel), payload(Purpose::Initrd))),
+    };
+    (geometry.start.get(), slot, hash(bytes))
+}
+
+fn judged(bench: &Bench, disk: &dyn nqrust_checker::Bytes, release: &Release) -> Verdict {
+    let (start, slot, image) = expected(bench, release);
+    judge_slot(disk, start, &slot, image).unwrap()
+}
+
+/// The records with which a machine may start while a slot is written: the right one, one that was lost, and damaged ones.
+fn records() -> Vec<Vec<u8>> {
+    let writing = BootRecord { b: SlotState::Empty, ..BootRecord::default() }.to_block();
+    let torn = [&writing[..300], &[0; 724]].concat();
+    vec![writing.to_vec(), Vec::new(), vec![0; 1024], torn]
+}
+
+/// Writes `new` over what `old` says is in slot b, and judges every state in between; how many of each kind: old, not bootable,
+/// complete.
+fn every_cut(sector: u32, old: Option<&Release>, new: &Release) -> [usize; 3] {
+    let bench = Bench::with_sector(sector);
+    let mut disk = TestDisk::other(&bench.plan.disk, tempfile::NamedTempFile::new().unwrap());
+    if let Some(old) = old {
+        write(&bench, &disk, old).unwrap();
+        assert_eq!(judged(&bench, disk.file(), old), Verdict::Complete);
+    }
+    let before = tempfile::NamedTempFile::new().unwrap();
+    copy_data(disk.file(), 0..disk.size.get(), before.as_file());
+    disk.recording = Some(Mutex::default());
+    write(&bench, &disk, new).unwrap();
+    let recording = disk.recording.as_ref().unwrap().lock().unwrap();
+    let Recording { entries, data } = &*recording;
+    let log = Log { entries: entries.clone(), data };
+    let mut counts = [0; 3];
+    for seed in seeds() {
+        let mut state = Overlay::new(before.as_file());
+        let choice = Choice { sector: u64::from(sector), seed, subsets: 180 };
+        let mut visit = |state: &State<'_>| {
+            let (kind, whole) = match &state.verdict {
+                Verdict::OldState => (0, old.is_some()),
+                Verdict::NotBootable => (1, false),
+                Verdict::Complete => (2, true),
+                Verdict::Half(_) => panic!("{state}"),
+            };
+            counts[kind] += 1;
+            for record in records() {
+                // Slot a was not touched, and the recovery system neither.
+                let start = decide(&record, |slot| slot != Slot::B || whole, true).start.unwrap();
+                assert!(start.slot == Slot::A, "{state}");
+            }
+        };
+        every_state(&mut state, &log, &|disk| Ok(judged(&bench, disk, new)), choice, &mut visit).unwrap();
+        assert_eq!(judged(&bench, &state, new), Verdict::Complete);
+    }
+    counts
+}
+
+#[test]
+fn a_power_cut_at_any_moment_of_an_update_leaves_a_slot_that_grub_passes_over_or_a_complete_one() {
+    let (old, new) = (version("1.0.0"), version("1.1.0"));
+    let mut states = 0;
+    for sector in [512, 4096] {
+        for before in [None, Some(&old)] {
+            let [untouched, not_bootable, complete] = every_cut(sector, before, &new);
+            assert!(
+                untouched > 0 && not_bootable > 200 && complete > 10,
+                "{untouched} {not_bootable} {complete}"
+            );
+            states += untouched + not_bootable + complete;
+        }
+    }
+    assert!(states > 2000, "{states}");
+}
+
+#[test]
+fn what_is_in_the_slot_is_known_again_and_every_wrong_byte_of_it_is_found() {
+    let bench = Bench::new();
+    let disk = TestDisk::other(&bench.plan.disk, tempfile::NamedTempFile::new().unwrap());
+    let (one, other) = (version("1.1.0"), version("1.2.0"));
+    let (progress, cancel) = (Progress::silent(), Cancel::new(bench.stop));
+    let holds = |release: &Release| place(&bench, &disk).holds(release, &progress, &cancel).unwrap();
+    assert!(!holds(&one));
+    write(&bench, &disk, &one).unwrap();
+    assert!(holds(&one) && !holds(&other));
+    let geometry = SlotGeometry::of(root_b(&bench));
+    let image = one.payload(Purpose::Rootfs).unwrap().size;
+    let kernel = {
+        let (_, bytes) = contents().iter().find(|(payload, _)| payload.purpose == Purpose::Kernel).unwrap();
+        let there = disk.bytes(geometry.boot.get(), 8 << 20);
+        geometry.boot.get() + there.windows(64).position(|here| *here == bytes[..64]).unwrap() as u64
+    };
+    for place in [
+        geometry.start.get() + image - 1,
+        geometry.tree(image) + 99,
+        kernel + 300_000,
+        geometry.boot.get() + 11,
+    ] {
+        let byte = disk.bytes(place, 1)[0];
+        disk.file().write_all_at(&[byte ^ 4], place).unwrap();
+        assert!(!holds(&one), "{place}");
+        disk.file().write_all_at(&[byte], place).unwrap();
+    }
+    assert!(holds(&one));
+    place(&bench, &disk).erase_mark().unwrap();
+    assert!(!holds(&one));
+    assert_eq!(judged(&bench, disk.file(), &one), Verdict::NotBootable);
+}
+
+#[test]
+fn a_disk_that_fails_or_loses_writes_leaves_a_slot_without_its_mark() {
+    let new = version("1.1.0");
+    let whole = Bench::new();
+    write(&whole, &whole.disk, &new).unwrap();
+    let count = |counter: &std::sync::atomic::AtomicUsize| counter.load(Ordering::Relaxed);
+    let (writes, reads) = (count(&whole.disk.writes), count(&whole.disk.reads));
+    let spread = |count: usize| (0..count).step_by(count.div_ceil(12)).chain([count - 1]);
+    let faults = spread(writes).flat_map(|one| [Fault::Write(one, 5), Fault::Vanish(one), Fault::Tear(one)]);
+    for fault in faults.chain(spread(reads).map(|one| Fault::Read(one, 5))) {
+        let bench = Bench::new();
+        let mut disk = TestDisk::other(&bench.plan.disk, tempfile::NamedTempFile::new().unwrap());
+        disk.fault = Some(fault);
+        match write(&bench, &disk, &new) {
+            // Zeros on zeros, or what is not read.
+            Ok(()) => assert_eq!(judged(&bench, disk.file(), &new), Verdict::Complete, "{fault:?}"),
+            Err(error) => {
+                assert_eq!(class_of(&error), Class::DiskIo, "{}", render(&error));
+                assert_eq!(judged(&bench, disk.file(), &new), Verdict::NotBootable, "{fault:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_release_that_does_not_fit_or_is_damaged_leaves_a_slot_without_its_mark() {
+    let mut bench = Bench::new();
+    let disk = TestDisk::other(&bench.plan.disk, tempfile::NamedTempFile::new().unwrap());
+    let old = version("1.0.0");
+    write(&bench, &disk, &old).unwrap();
+    let mut large = version("1.1.0");
+    large
+        .payloads
+        .iter_mut()
+        .filter(|payload| payload.purpose == Purpose::Rootfs)
+        .for_each(|image| image.size = 3 << 30);
+    assert_eq!(class_of(&write(&bench, &disk, &large).unwrap_err()), Class::Hardware);
+    // Nothing was written for it.
+    assert_eq!(judged(&bench, disk.file(), &old), Verdict::Complete);
+    let wrong = Release { root_hash: Digest::of(b"another"), ..version("1.1.0") };
+    assert_eq!(class_of(&write(&bench, &disk, &wrong).unwrap_err()), Class::Verification);
+    assert_eq!(judged(&bench, disk.file(), &old), Verdict::NotBootable);
+    for damaged in ["live/rootfs.squashfs", "live/initrd"] {
+        bench.medium = TestMedium { damaged: Some(damaged), ..TestMedium::default() };
+        let error = write(&bench, &disk, &version("1.1.0")).unwrap_err();
+        assert_eq!(class_of(&error), Class::Verification, "{}", render(&error));
+        assert_eq!(judged(&bench, disk.file(), &version("1.1.0")), Verdict::NotBootable);
+    }
+}
+
+#[test]
+fn both_halves_of_a_mirror_are_read_back() {
+    let new = version("1.1.0");
+    let write = |rotten: Option<u64>| {
+        let bench = Bench::new();
+        let mut halves =
+            [(); 2].map(|()| TestDisk::other(&bench.plan.disk, tempfile::NamedTempFile::new().unwrap()));
+        halves[1].rotten = rotten;
+        let whole = Both(&halves);
+        let place = SlotPlace {
+            whole: &whole,
+            halves: halves.iter().map(|half| half as &dyn BlockDevice).collect(),
+            partition: root_b(&bench),
+        };
+        let written = place.write(&new, &bench.medium, &Progress::silent(), &Cancel::new(bench.stop));
+        let verdicts = [0, 1].map(|half| judged(&bench, halves[half].file(), &new));
+        (written, verdicts)
+    };
+    let (written, verdicts) = write(None);
+    written.unwrap();
+    assert_eq!(verdicts, [Verdict::Complete, Verdict::Complete]);
+    let bench = Bench::new();
+    let geometry = SlotGeometry::of(root_b(&bench));
+    for rotten in [geometry.start.get() + 7_000_000, geometry.boot.get() + 100] {
+        let (written, _) = write(Some(rotten));
+        assert_eq!(class_of(&written.unwrap_err()), Class::DiskIo, "{rotten}");
+    }
+    let (_, verdicts) = write(Some(geometry.start.get() + 7_000_000));
+    assert_eq!(verdicts, [Verdict::NotBootable, Verdict::NotBootable]);
+}
+
+/// An array of two disks that reads from the first.
+struct Both<'a>(&'a [TestDisk; 2]);
+
+impl BlockDevice for Both<'_> {
+    fn describe(&self) -> String {
+        "the array".into()
+    }
+
+    fn size(&self) -> ByteSize {
+        self.0[0].size
+    }
+
+    fn sector(&self) -> crate::plan::SectorSize {
+        self.0[0].sector
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> std::io::Result<()> {
+        self.0[0].read_at(offset, buffer)
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> std::io::Result<()> {
+        self.0.iter().try_for_each(|half| half.write_at(offset, bytes))
+    }
+
+    fn flush(&self) -> std::io::Result<()> {
+        self.0.iter().try_for_each(|half| half.flush())
+    }
+}

@@ -1,0 +1,198 @@
+//! What this node remembers of updates: a file that is written whole or not at all. The boot record decides what starts; this says
+//! which releases those slots are, and what became of those that were tried. A file that cannot be read counts as none.
+
+use std::path::Path;
+
+use anyhow::Result;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::paths::below;
+use base::digest::Digest;
+use base::files::{self, Attributes, Root};
+use model::boot::Slot;
+use model::boot::record::UpdateSlot;
+use model::release::Release;
+
+const STATE: &str = "/var/lib/nqrust/update/state.json";
+
+/// The number of verdicts that are kept, the newest.
+const VERDICTS_MAX: usize = 16;
+
+/// A release.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReleaseId {
+    /// SHA-256 of the release manifest.
+    pub digest: Digest,
+    pub version: String,
+}
+
+impl ReleaseId {
+    #[must_use]
+    pub fn of(release: &Release) -> Self {
+        Self { digest: Digest::of(&release.to_bytes()), version: release.version.clone() }
+    }
+}
+
+/// A release that was written into a slot.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Written {
+    pub release: ReleaseId,
+    pub slot: UpdateSlot,
+    /// When, in RFC 3339. For people: the clock may have been wrong.
+    pub at: String,
+}
+
+impl Written {
+    #[must_use]
+    pub fn now(release: ReleaseId, slot: UpdateSlot) -> Self {
+        Self { release, slot, at: now() }
+    }
+}
+
+/// What became of a release that was tried.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReleaseVerdict {
+    pub release: ReleaseId,
+    pub slot: UpdateSlot,
+    pub good: bool,
+    /// Why it is bad; empty for a good one.
+    #[serde(default)]
+    pub reason: String,
+    pub at: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct UpdateState {
+    /// What was written and read back, until there is a verdict on it. Whether it is to be tried is in the boot record alone.
+    pub staged: Option<Written>,
+    /// What the boot on trial found wrong with itself.
+    pub complaint: Option<String>,
+    /// The newest last.
+    pub verdicts: Vec<ReleaseVerdict>,
+}
+
+impl UpdateState {
+    /// The state of the node at `root`.
+    #[must_use]
+    pub fn read(root: &Path) -> Self {
+        let text = files::read_text(&below(root, STATE)).unwrap_or_default();
+        serde_json::from_str(&text).unwrap_or_default()
+    }
+
+    /// Stores it: after a loss of power there is this one or the one before.
+    pub fn write(&self, root: &Path) -> Result<()> {
+        let text = serde_json::to_string_pretty(self)? + "\n";
+        Root::open(root)?.write(STATE, text.as_bytes(), Attributes { mode: 0o600, owner: None }).map(drop)
+    }
+
+    /// The newest verdict on a release.
+    #[must_use]
+    pub fn verdict(&self, release: Digest) -> Option<&ReleaseVerdict> {
+        self.verdicts.iter().rev().find(|verdict| verdict.release.digest == release)
+    }
+
+    /// The verdict on what is staged.
+    pub fn conclude(&mut self, good: bool, reason: String) {
+        self.complaint = None;
+        let Some(Written { release, slot, .. }) = self.staged.take() else { return };
+        self.verdicts.push(ReleaseVerdict { release, slot, good, reason, at: now() });
+        let surplus = self.verdicts.len().saturating_sub(VERDICTS_MAX);
+        self.verdicts.drain(..surplus);
+    }
+}
+
+/// What is new about updates, for people at the node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct UpdateNews {
+    /// The release that it is about.
+    pub version: String,
+    /// Whether that was taken back.
+    pub bad: bool,
+    pub text: String,
+}
+
+impl UpdateState {
+    /// What is under way, or that the last release was taken back; none where there is nothing to say.
+    #[must_use]
+    pub fn news(&self, running: Option<Slot>) -> Option<UpdateNews> {
+        if let Some(Written { release, slot, .. }) = &self.staged {
+            let version = release.version.clone();
+            let text = match running == Some(Slot::from(*slot)) {
+                true => format!("{version} runs, and is not known to be good yet"),
+                false => format!("{version} is in slot {slot}"),
+            };
+            return Some(UpdateNews { version, bad: false, text });
+        }
+        let last = self.verdicts.last().filter(|last| !last.good)?;
+        let version = last.release.version.clone();
+        let text = format!("{version} was taken back: {}", last.reason);
+        Some(UpdateNews { version, bad: true, text })
+    }
+}
+
+/// Now, in RFC 3339.
+fn now() -> String {
+    Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tried() -> UpdateState {
+        let release = ReleaseId::of(&testing::release::release());
+        UpdateState { staged: Some(Written::now(release, UpdateSlot::B)), ..UpdateState::default() }
+    }
+
+    #[test]
+    fn a_state_is_read_as_it_was_written_and_any_beginning_of_it_counts_as_none() {
+        let root = tempfile::tempdir().unwrap();
+        assert_eq!(UpdateState::read(root.path()), UpdateState::default());
+        let mut state = tried();
+        state.conclude(false, "it never came up".into());
+        state.write(root.path()).unwrap();
+        assert_eq!(UpdateState::read(root.path()), state);
+        let file = below(root.path(), STATE);
+        let text = std::fs::read(&file).unwrap();
+        for length in 0..text.len() - 1 {
+            std::fs::write(&file, &text[..length]).unwrap();
+            assert_eq!(UpdateState::read(root.path()), UpdateState::default(), "{length}");
+            let zeroed = [&text[..length], &vec![0; text.len() - length]].concat();
+            std::fs::write(&file, zeroed).unwrap();
+            assert_eq!(UpdateState::read(root.path()), UpdateState::default(), "{length}");
+        }
+    }
+
+    #[test]
+    fn the_node_tells_what_is_under_way_and_what_was_taken_back() {
+        let mut state = tried();
+        let told = |state: &UpdateState, running| state.news(Some(running)).map(|news| (news.bad, news.text));
+        let version = testing::release::release().version;
+        assert_eq!(told(&state, Slot::A), Some((false, format!("{version} is in slot b"))));
+        let runs = format!("{version} runs, and is not known to be good yet");
+        assert_eq!(told(&state, Slot::B), Some((false, runs)));
+        state.conclude(false, "it hung".into());
+        assert_eq!(told(&state, Slot::A), Some((true, format!("{version} was taken back: it hung"))));
+        state.staged = tried().staged;
+        state.conclude(true, String::new());
+        assert_eq!(told(&state, Slot::B), None);
+    }
+
+    #[test]
+    fn the_newest_verdict_on_a_release_counts_and_old_ones_are_dropped() {
+        let mut state = tried();
+        let digest = state.staged.as_ref().unwrap().release.digest;
+        for number in 0..VERDICTS_MAX + 3 {
+            state.staged = tried().staged;
+            state.conclude(number % 2 == 0, number.to_string());
+        }
+        assert_eq!(state.verdicts.len(), VERDICTS_MAX);
+        assert_eq!(state.verdict(digest).unwrap().reason, (VERDICTS_MAX + 2).to_string());
+        assert_eq!(state.verdict(Digest::of(b"another")), None);
+        let before = state.clone();
+        state.conclude(true, String::new());
+        assert_eq!(state, before, "nothing was staged");
+    }
+}

@@ -1,0 +1,24 @@
+//! Updates of a node: a release is written into the slot that does not run, tried, and kept or taken back.
+//!
+//! | Module | What it is for |
+//! |---|---|
+//! | [`updated_node`] | the node: what changes its slots, its boot record and its memory |
+//! | [`slots`] | the partitions of the slots, from sysfs |
+//! | [`offer`] | whether a release may take the place of the one that runs; pure |
+//! | [`past`] | what became of the release that was tried; pure |
+//! | [`lock`] | one update at a time |
+//!
+//! Two single sectors decide what starts: the commit mark of a slot, written after all of it was read back, and the boot record.
+//! Everything else may be cut off at any moment, and is done again by the next run.
+
+pub mod lock;
+pub mod offer;
+pub mod past;
+pub mod slots;
+pub mod updated_node;
+
+pub use lock::UpdateLock;
+pub use offer::{Allowed, Offer, Running, decide};
+pub use past::Past;
+pub use slots::NodeSlots;
+pub use updated_node::{RolledBack, UpdatedNode};

@@ -1,0 +1,287 @@
+//! The node that is updated: its slots, its boot record and its memory, and what changes them.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+
+use super::past::{self, Past};
+use super::slots::NodeSlots;
+use crate::execute::{Cancel, change_record};
+use crate::node::health::{HealthProbe, take_baseline};
+use crate::node::paths::below;
+use crate::node::release;
+use crate::node::update_state::{ReleaseId, UpdateState, Written};
+use base::failure::{Class, Failure};
+use base::files::read_text;
+use base::progress::Progress;
+use medium::sources::PayloadSource;
+use model::boot::record::{BootRecord, SlotState, TRIES, UpdateSlot};
+use model::boot::{Installed, Slot};
+use model::release::Release;
+
+/// What a rollback changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RolledBack {
+    /// What was staged is not tried.
+    Called,
+    /// This slot starts at the next restart.
+    To(UpdateSlot),
+}
+
+/// A node whose boot loader started it.
+#[derive(Debug)]
+pub struct UpdatedNode {
+    root: PathBuf,
+    pub slots: NodeSlots,
+    /// The release that runs.
+    pub release: Release,
+    /// The boot record of the disk that GRUB was loaded from.
+    pub record: BootRecord,
+    pub memory: UpdateState,
+}
+
+impl UpdatedNode {
+    /// The node at `root`. Repairs a damaged boot record.
+    ///
+    /// # Errors
+    /// [`Class::Hardware`] if this is no installed node, or GRUB did not start it.
+    pub fn read(root: &Path) -> Result<Self> {
+        let line = read_text(&below(root, "/proc/cmdline"))?;
+        let Some(installed) = Installed::parse(&line)? else {
+            return Err(Failure::new(Class::Hardware, "this is no installed node")
+                .hint("Run this on an installed node, as root.")
+                .into());
+        };
+        let slots = NodeSlots::find(root, &installed)?;
+        let release = release::read(root)?;
+        let mut node = Self {
+            root: root.to_owned(),
+            slots,
+            release,
+            record: BootRecord::default(),
+            memory: UpdateState::read(root),
+        };
+        node.change(|_| ())?;
+        Ok(node)
+    }
+
+    /// The state of the slot that runs; none for the recovery system.
+    #[must_use]
+    pub fn running_state(&self) -> Option<SlotState> {
+        UpdateSlot::of(self.slots.running).map(|slot| self.record.state(slot))
+    }
+
+    /// Where the last update has come to.
+    #[must_use]
+    pub fn past(&self) -> Past {
+        past::past(&self.record, &self.memory, self.slots.running)
+    }
+
+    /// Changes the boot record on each disk.
+    fn change(&mut self, change: impl Fn(&mut BootRecord)) -> Result<()> {
+        let mut first = None;
+        for esp in &self.slots.esps {
+            let record = change_record(esp, &change)?;
+            first.get_or_insert(record);
+        }
+        if let Some(record) = first {
+            self.record = record;
+        }
+        Ok(())
+    }
+
+    fn remember(&self) -> Result<()> {
+        self.memory.write(&self.root)
+    }
+
+    /// The slot for the next release: never the one that runs, and of the recovery system's two the one that is not good.
+    #[must_use]
+    pub fn target(&self) -> UpdateSlot {
+        let second = self.record.order.other();
+        match UpdateSlot::of(self.slots.running) {
+            Some(running) => running.other(),
+            None if self.record.state(second) == SlotState::Good => self.record.order,
+            None => second,
+        }
+    }
+
+    /// Writes a release into the other slot and reads it back. What is there already is read, and not written again.
+    pub fn stage(
+        &mut self,
+        offered: &Release,
+        source: &dyn PayloadSource,
+        progress: &Progress,
+        cancel: &Cancel,
+    ) -> Result<()> {
+        let (target, id) = (self.target(), ReleaseId::of(offered));
+        let devices = self.slots.slot(target.into()).clone();
+        let opened = devices.open_to_write()?;
+        let place = opened.place();
+        // Whatever is in the slot may not start from here on.
+        self.change(|record| {
+            record.set_state(target, SlotState::Empty);
+            record.order = target.other();
+            record.once = record.once.filter(|once| *once != Slot::from(target));
+        })?;
+        let same = devices.release().is_some_and(|there| ReleaseId::of(&there) == id);
+        if same && place.holds(offered, progress, cancel)? {
+            progress
+                .note("stage", format!("{} {} is in slot {target} already", offered.name, offered.version));
+        } else {
+            if self.memory.staged.take().is_some() {
+                self.remember()?;
+            }
+            place.write(offered, source, progress, cancel)?;
+        }
+        self.memory.staged = Some(Written::now(id, target));
+        self.memory.complaint = None;
+        self.remember()
+    }
+
+    /// Lets the boot loader try what is staged, from the next restart on; stores what is true now, for the judge of that boot.
+    ///
+    /// # Errors
+    /// [`Class::Invalid`] if nothing is staged.
+    pub fn arm(&mut self, probe: &dyn HealthProbe) -> Result<()> {
+        let Some(staged) = &self.memory.staged else {
+            return Err(Failure::new(Class::Invalid, "nothing is staged")
+                .hint("Name a release: installer update apply --from MEDIUM")
+                .into());
+        };
+        let target = staged.slot;
+        take_baseline(probe).write(&self.root)?;
+        self.change(|record| {
+            record.set_state(target, SlotState::Try);
+            record.order = target;
+            record.left = TRIES;
+            record.miss = 0;
+            record.once = None;
+            record.why = None;
+        })
+    }
+
+    /// Concludes an update that was tried and does not run; returns why, if there was one.
+    pub fn settle(&mut self) -> Result<Option<String>> {
+        let Some(slot) = self.memory.staged.as_ref().map(|staged| staged.slot) else { return Ok(None) };
+        match self.past() {
+            Past::Failed(mut reason) => {
+                let why = self.record.why.as_ref().map(ToString::to_string).unwrap_or_default();
+                self.change(|record| past::condemn(record, slot, &why))?;
+                // Without its mark no record, and no lost one either, starts it again. What runs is good without that.
+                let opened = self.slots.slot(slot.into()).open_to_write();
+                if let Err(error) = opened.and_then(|opened| opened.place().erase_mark()) {
+                    reason.push_str(&format!("; its slot keeps its commit mark: {error:#}"));
+                }
+                self.memory.conclude(false, reason.clone());
+                self.remember()?;
+                Ok(Some(reason))
+            }
+            Past::Lost => {
+                self.change(|record| record.set_state(slot, SlotState::Empty))?;
+                Ok(None)
+            }
+            Past::Nothing | Past::Staged | Past::Armed | Past::Runs => Ok(None),
+        }
+    }
+
+    /// Whether this boot is one of a slot that is not known to be good.
+    #[must_use]
+    pub fn on_trial(&self) -> bool {
+        self.running_state() == Some(SlotState::Try)
+    }
+
+    /// Whether there is another slot to go back to.
+    #[must_use]
+    pub fn has_good_other(&self) -> bool {
+        UpdateSlot::BOTH
+            .into_iter()
+            .any(|slot| Slot::from(slot) != self.slots.running && self.record.state(slot) == SlotState::Good)
+    }
+
+    /// Reads every byte of the slot that runs; whether it is as its manifest says.
+    pub fn reads_through(&self, progress: &Progress, cancel: &Cancel) -> Result<bool> {
+        let devices = self.slots.slot(self.slots.running);
+        let Some(there) = devices.release() else { return Ok(false) };
+        devices.open_to_read()?.place().holds(&there, progress, cancel)
+    }
+
+    /// This boot is good.
+    pub fn approve(&mut self) -> Result<()> {
+        let running = self.slots.running;
+        self.change(|record| past::approve(record, running))?;
+        if self.past() == Past::Runs {
+            self.memory.conclude(true, String::new());
+            self.remember()?;
+        }
+        Ok(())
+    }
+
+    /// Nobody can say yet whether this boot is good, and it has not failed: it costs no try.
+    pub fn stay_on_trial(&mut self) -> Result<()> {
+        self.change(|record| {
+            record.left = TRIES;
+            record.run = None;
+        })
+    }
+
+    /// Gives the recovery system the release that runs, once both slots are good: so there is always something older to start while
+    /// it is written. Does nothing if it has that release.
+    pub fn renew_recovery(&self, progress: &Progress, cancel: &Cancel) -> Result<()> {
+        let good = UpdateSlot::BOTH.into_iter().all(|slot| self.record.state(slot) == SlotState::Good);
+        if !good || self.slots.running == Slot::Recovery {
+            return Ok(());
+        }
+        let source = self.slots.slot(self.slots.running).source()?;
+        let recovery = self.slots.slot(Slot::Recovery);
+        if recovery.release().is_some_and(|there| ReleaseId::of(&there) == ReleaseId::of(&source.release)) {
+            return Ok(());
+        }
+        let opened = recovery.open_to_write()?;
+        opened.place().write(&source.release, &source, progress, cancel)
+    }
+
+    /// This boot of a slot on trial is not good, and there is a good one to go back to: the next restart starts that. What it says
+    /// of this one is told then.
+    pub fn reject(&mut self, why: &str, reason: String) -> Result<()> {
+        let Some(slot) = UpdateSlot::of(self.slots.running) else { return Ok(()) };
+        self.memory.complaint = Some(reason);
+        self.remember()?;
+        self.change(|record| past::condemn(record, slot, why))
+    }
+
+    /// Goes back: calls off what is staged, or lets the other slot start, once or from now on.
+    ///
+    /// # Errors
+    /// [`Class::Hardware`] if the other slot is not good.
+    pub fn roll_back(&mut self, once: bool) -> Result<RolledBack> {
+        if matches!(self.past(), Past::Staged | Past::Armed)
+            && let Some(staged) = &self.memory.staged
+        {
+            let slot = staged.slot;
+            self.change(|record| {
+                record.set_state(slot, SlotState::Empty);
+                record.order = slot.other();
+                record.once = None;
+            })?;
+            return Ok(RolledBack::Called);
+        }
+        let other = self.target();
+        let devices = self.slots.slot(other.into());
+        let state = self.record.state(other);
+        if state != SlotState::Good || devices.release().is_none() {
+            let what = format!("there is nothing to go back to: slot {other} is {}", state.as_str());
+            return Err(Failure::new(Class::Hardware, what)
+                .hint("See `installer update status`. Another release: installer update apply --from MEDIUM")
+                .into());
+        }
+        if self.on_trial() {
+            self.reject("asked", "somebody went back to the release before".into())?;
+        } else {
+            self.change(|record| match once {
+                true => record.once = Some(other.into()),
+                false => record.order = other,
+            })?;
+        }
+        Ok(RolledBack::To(other))
+    }
+}
