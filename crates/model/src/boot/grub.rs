@@ -2,6 +2,9 @@
 
 /// The name of that file in a slot's boot volume.
 pub const SLOT_FILE: &str = "slot.cfg";
+/// The names of kernel and initrd beside it.
+pub const KERNEL_FILE: &str = "vmlinuz";
+pub const INITRD_FILE: &str = "initrd";
 
 /// Two variables: what the menu calls the slot, and the kernel arguments of its release. Those are words as a release manifest allows
 /// them: GRUB splits them at spaces and looks for nothing else in them.

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use crate::execute::boot::read_volume::FatReader;
 use crate::installed::NodePlace;
 use crate::plan::{BOOT_VOLUME_BYTES, SlotGeometry};
-use model::boot::grub::SLOT_FILE;
+use model::boot::grub::{INITRD_FILE, KERNEL_FILE, SLOT_FILE};
 use model::boot::{Slot, loader, parameter};
 
 /// COMMAND_LINE_SIZE of x86.
@@ -45,8 +45,8 @@ impl BootFiles {
         ensure!(line.len() < COMMAND_LINE_BYTES, "the kernel's command line has {} bytes", line.len());
         Ok(Self {
             slot: start.slot,
-            kernel: volume.file("vmlinuz")?,
-            initrd: volume.file("initrd")?,
+            kernel: volume.file(KERNEL_FILE)?,
+            initrd: volume.file(INITRD_FILE)?,
             line: CString::new(line).context("the kernel's command line contains a zero byte")?,
         })
     }
@@ -117,8 +117,10 @@ mod tests {
     use super::*;
     use crate::inventory::Inventory;
     use crate::plan::tests::{GUID, disk, release, trial};
-    use crate::plan::{EspContent, Step};
+    use crate::plan::{Partition, PartitionName, EspContent, Step};
     use base::size::ByteSize;
+    use formats::fat::{DeviceRegion, FatFile, FatKind, FatVolume, MINIMUM, write_volume};
+    use model::boot::record::{BootRecord, UpdateSlot};
 
     /// `node.cfg` and `slot.cfg` of an install with these kernel arguments.
     fn texts(arguments: &str) -> [String; 2] {
@@ -151,5 +153,79 @@ mod tests {
         });
         assert!(roots.iter().all(|root| root.starts_with("root=PARTUUID=")), "{roots:?}");
         assert!(roots[0] != roots[1] && roots[1] != roots[2], "{roots:?}");
+    }
+
+    /// A disk with an EFI system partition that holds these files, and boot volumes of slots with these.
+    fn node(esp: &[(&str, &str)], slots: &[(Slot, &[(&str, &str)])]) -> (File, NodePlace) {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(2 << 30).unwrap();
+        let write = |start: ByteSize, size: ByteSize, files: &[(&str, &str)]| {
+            let mut part = DeviceRegion::new(&file, start.get(), size.get());
+            let volume = FatVolume { label: "TEST", id: 7, sector: 512, epoch: 0, kind: FatKind::Fat32 };
+            let files = files.iter().map(|(path, text)| FatFile::new(*path, text.as_bytes())).collect();
+            write_volume(&mut part, volume, files).unwrap();
+        };
+        let partition =
+            |number: u32, name, start, size| Partition { number, name, uuid: uuid::Uuid::nil(), start, size };
+        let place = NodePlace {
+            disk: "/dev/vda".into(),
+            description: "a test disk".into(),
+            sector: crate::plan::SectorSize::B512,
+            esp: partition(2, PartitionName::Esp, ByteSize::mib(2), MINIMUM),
+            slots: (0..)
+                .zip(Slot::ALL)
+                .map(|(place, slot)| {
+                    let start = ByteSize::mib(300 + place * 330);
+                    (slot, partition(4, slot.into(), start, ByteSize::mib(330)))
+                })
+                .collect(),
+            config: ByteSize::mib(1),
+        };
+        write(place.esp.start, place.esp.size, esp);
+        for (slot, files) in slots {
+            let (_, partition) = place.slots.iter().find(|(known, _)| known == slot).unwrap();
+            write(SlotGeometry::of(partition).boot, BOOT_VOLUME_BYTES, files);
+        }
+        (file, place)
+    }
+
+    #[test]
+    fn the_files_are_those_of_the_slot_that_would_start() {
+        let [node_cfg, slot_cfg] = texts("");
+        let files = |record: &BootRecord, slots: &[(Slot, &[(&str, &str)])]| {
+            let record = String::from_utf8(record.to_block().to_vec()).unwrap();
+            let esp = [("grub/node.cfg", node_cfg.as_str()), ("grub/grubenv", record.as_str())];
+            let (disk, place) = node(&esp, slots);
+            BootFiles::read(&disk, &place).unwrap()
+        };
+        let a = [(SLOT_FILE, slot_cfg.as_str()), (KERNEL_FILE, "kernel a"), (INITRD_FILE, "initrd a")];
+        let b = [(SLOT_FILE, slot_cfg.as_str()), (KERNEL_FILE, "kernel b"), (INITRD_FILE, "initrd b")];
+        let read = files(&BootRecord::installed(), &[(Slot::A, &a)]);
+        assert_eq!((read.slot, &*read.kernel, &*read.initrd), (Slot::A, &b"kernel a"[..], &b"initrd a"[..]));
+        let chosen = BootRecord { order: UpdateSlot::B, ..BootRecord::default() };
+        assert_eq!(files(&chosen, &[(Slot::A, &a)]).slot, Slot::A, "there is no slot b");
+        let read = files(&chosen, &[(Slot::A, &a), (Slot::B, &b)]);
+        assert_eq!((read.slot, &*read.kernel), (Slot::B, &b"kernel b"[..]));
+        assert!(read.line.to_str().unwrap().contains("nqrust.slot=b"));
+    }
+
+    #[test]
+    fn a_disk_without_them_is_an_error_that_names_what_is_missing() {
+        let [_, slot_cfg] = texts("");
+        let slot: &[(&str, &str)] = &[(SLOT_FILE, &slot_cfg)];
+        let error = |esp: &[(&str, &str)], slots: &[(Slot, &[(&str, &str)])]| {
+            let (disk, place) = node(esp, slots);
+            format!("{:#}", BootFiles::read(&disk, &place).unwrap_err())
+        };
+        let text = error(&[("grub/node.cfg", "set timeout=5\n")], &[(Slot::A, slot)]);
+        assert!(text.contains("starts no slot a"), "{text}");
+        let text = error(&[("grub/node.cfg", "set timeout=5\n")], &[]);
+        assert!(text.contains("no slot can be started"), "{text}");
+        let text = error(&[], &[(Slot::A, slot)]);
+        assert!(text.contains("reading grub/node.cfg"), "{text}");
+        let (_, place) = node(&[], &[]);
+        let empty = tempfile::tempfile().unwrap();
+        empty.set_len(8 << 20).unwrap();
+        assert!(BootFiles::read(&empty, &place).is_err());
     }
 }
