@@ -225,28 +225,10 @@ impl<'a> ContainerdDaemon<'a> {
         Ok(daemon)
     }
 
-    /// [`ContainerdClient::ctr`]
-    pub fn ctr<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Result<Vec<u8>> {
-        self.client.ctr(args)
-    }
-
-    /// [`ContainerdClient::ctr_reading`]
-    pub fn ctr_reading<S: AsRef<OsStr>>(
-        &self,
-        args: impl IntoIterator<Item = S>,
-        input: File,
-    ) -> Result<Vec<u8>> {
-        self.client.ctr_reading(args, input)
-    }
-
-    /// [`ContainerdClient::ctr_while`]
-    pub fn ctr_while<S: AsRef<OsStr>>(
-        &self,
-        args: impl IntoIterator<Item = S>,
-        feed: Option<Box<Feed<'_>>>,
-        go_on: &mut dyn FnMut() -> Result<()>,
-    ) -> Result<Vec<u8>> {
-        self.client.ctr_while(args, feed, go_on)
+    /// What asks it.
+    #[must_use]
+    pub fn client(&self) -> &ContainerdClient {
+        &self.client
     }
 
     /// Lets containerd close its database and end.
@@ -423,7 +405,8 @@ mod tests {
         let programs = scripts.programs(LONG);
         let daemon = ContainerdDaemon::start(&programs, scripts.places(), "version = 2\n").unwrap();
         let feed: Box<Feed<'_>> = Box::new(|mut pipe| Ok(pipe.write_all(b"archive")?));
-        let output = daemon.ctr_while(["images", "import", "-"], Some(feed), &mut || Ok(())).unwrap();
+        let output =
+            daemon.client().ctr_while(["images", "import", "-"], Some(feed), &mut || Ok(())).unwrap();
         assert_eq!(output, b"archive");
         daemon.stop().unwrap();
         assert_eq!(fs::read(scripts.0.path().join("config.toml")).unwrap(), b"version = 2\n");
@@ -439,11 +422,11 @@ mod tests {
         let programs = scripts.programs(LONG);
         let daemon = ContainerdDaemon::start(&programs, scripts.places(), "").unwrap();
         let feed: Box<Feed<'_>> = Box::new(|_| Err(Failure::new(Class::Network, "no answer").into()));
-        let error = daemon.ctr_while(["images", "import"], Some(feed), &mut || Ok(())).unwrap_err();
+        let error = daemon.client().ctr_while(["images", "import"], Some(feed), &mut || Ok(())).unwrap_err();
         assert_eq!(class_of(&error), Class::Network);
         let feed: Box<Feed<'_>> =
             Box::new(|mut pipe| io::copy(&mut io::repeat(0), &mut pipe).map(drop).context("sending"));
-        let error = daemon.ctr_while(["content", "ingest"], Some(feed), &mut || Ok(())).unwrap_err();
+        let error = daemon.client().ctr_while(["content", "ingest"], Some(feed), &mut || Ok(())).unwrap_err();
         assert!(render(&error).contains("disk full"), "{}", render(&error));
         daemon.stop().unwrap();
     }
@@ -459,7 +442,8 @@ mod tests {
                 let path = scripts.0.path().join(text);
                 fs::write(&path, text).unwrap();
                 scope.spawn(move || {
-                    let printed = daemon.ctr_reading(["content", "ingest"], File::open(path).unwrap());
+                    let printed =
+                        daemon.client().ctr_reading(["content", "ingest"], File::open(path).unwrap());
                     assert_eq!(printed.unwrap(), text.as_bytes());
                 });
             }
@@ -472,7 +456,7 @@ mod tests {
         let scripts = Scripts::new(RUNS, "case $* in *images*) echo no such thing >&2; exit 3;; esac");
         let programs = scripts.programs(LONG);
         let daemon = ContainerdDaemon::start(&programs, scripts.places(), "").unwrap();
-        let text = render(&daemon.ctr(["--namespace", "k8s.io", "images", "ls"]).unwrap_err());
+        let text = render(&daemon.client().ctr(["--namespace", "k8s.io", "images", "ls"]).unwrap_err());
         assert!(text.contains("ctr images ls ended with exit status: 3"), "{text}");
         assert!(text.contains("no such thing"), "{text}");
     }
@@ -496,7 +480,7 @@ mod tests {
         let programs = scripts.programs(LONG);
         let daemon = ContainerdDaemon::start(&programs, scripts.places(), "").unwrap();
         let mut stop = || Err(Failure::new(Class::Cancelled, "stopped by a signal").into());
-        let error = daemon.ctr_while(["snapshots", "unpack"], None, &mut stop).unwrap_err();
+        let error = daemon.client().ctr_while(["snapshots", "unpack"], None, &mut stop).unwrap_err();
         assert_eq!(class_of(&error), Class::Cancelled);
     }
 }

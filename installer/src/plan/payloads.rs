@@ -122,7 +122,7 @@ pub(crate) fn images_of(release: &Release, role: Role) -> Result<(Vec<Payload>, 
 }
 
 /// The images that `role` needs, each digest once.
-pub(super) fn unpacked(release: &Release, role: Role) -> Vec<UnpackedImage> {
+pub(crate) fn unpacked(release: &Release, role: Role) -> Vec<UnpackedImage> {
     let mut seen = BTreeSet::new();
     let images = release.images_for(role).filter(|image| seen.insert(image.digest));
     images.map(|image| UnpackedImage { name: image.name.clone(), digest: image.digest }).collect()

@@ -172,7 +172,7 @@ impl Containerd {
         let feed = |pipe| {
             store.write_archive(images, MAX_SENT_BYTES, std::io::BufWriter::with_capacity(1 << 16, pipe))
         };
-        daemon.ctr_while(words, Some(Box::new(feed)), &mut || Ok(()))?;
+        daemon.client().ctr_while(words, Some(Box::new(feed)), &mut || Ok(()))?;
         Ok(())
     }
 }
@@ -204,6 +204,7 @@ fn announce_one(daemon: &ContainerdDaemon<'_>, store: &Store, blob: Blob) -> Res
     let words = ["--namespace", NAMESPACE, "content", "ingest", "--expected-digest", &digest];
     let words = words.into_iter().chain(["--expected-size", &size, &digest]);
     daemon
+        .client()
         .ctr_reading(words, file)
         .with_context(|| format!("giving the blob {} to containerd", path.display()))?;
     Ok(())

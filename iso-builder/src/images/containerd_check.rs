@@ -30,8 +30,8 @@ pub(super) fn has_exactly(daemon: &ContainerdDaemon<'_>, images: &[StoredImage])
 /// Runs containerd's garbage collector to its end.
 pub(super) fn collect(daemon: &ContainerdDaemon<'_>) -> Result<()> {
     let leases = ["--namespace", NAMESPACE, "leases"];
-    daemon.ctr(leases.into_iter().chain(["create", "--id", CHECK_LEASE]))?;
-    daemon.ctr(leases.into_iter().chain(["delete", "--sync", CHECK_LEASE]))?;
+    daemon.client().ctr(leases.into_iter().chain(["create", "--id", CHECK_LEASE]))?;
+    daemon.client().ctr(leases.into_iter().chain(["delete", "--sync", CHECK_LEASE]))?;
     Ok(())
 }
 
@@ -46,7 +46,7 @@ pub(super) fn lie_in(directory: &Path, images: &[StoredImage]) -> Result<()> {
 }
 
 fn text<'a>(daemon: &ContainerdDaemon<'_>, words: impl IntoIterator<Item = &'a str>) -> Result<String> {
-    String::from_utf8(daemon.ctr(words)?).context("reading what ctr prints")
+    String::from_utf8(daemon.client().ctr(words)?).context("reading what ctr prints")
 }
 
 /// `table` is what `ctr images check` prints: a line for each image with its name, media type, digest and state.

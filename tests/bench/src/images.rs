@@ -430,7 +430,7 @@ fn ctr_import(medium: &Path, artifacts: &Artifacts) -> Result<f64> {
         if status.success() { Ok(()) } else { bail!("tar ended with {status}") }
     });
     fs::write(medium.join("images/oci-layout"), r#"{"imageLayoutVersion":"1.0.0"}"#)?;
-    daemon.ctr_while(arguments, Some(feed), &mut || Ok(()))?;
+    daemon.client().ctr_while(arguments, Some(feed), &mut || Ok(()))?;
     sync(work.path())?;
     let seconds = began.elapsed().as_secs_f64();
     daemon.stop()?;

@@ -27,9 +27,9 @@ use anyhow::{Context, Result, anyhow};
 use serde::Serialize;
 use serde_json::json;
 
-use super::unpack::{CTR_TIMEOUT, SNAPSHOTTER};
+use super::unpack::{CTR_TIMEOUT, unpack_each};
 use crate::execute::cancel::Cancel;
-use crate::plan::images_of;
+use crate::plan::{images_of, unpacked};
 use base::containerd::{BLOBS, ContainerdClient, ContainerdVersion, Feed, NAMESPACE, PINNED};
 use base::digest::Digest;
 use base::failure::{Class, Classify, Failure, class_of};
@@ -189,7 +189,7 @@ pub fn import_missing(
         return Err(incomplete(image, &present).into());
     }
     if release.containerd.unpack {
-        run.unpack(&wanted, progress)?;
+        run.unpack(role, progress)?;
     }
     step.done();
     Ok(outcome)
@@ -520,24 +520,10 @@ impl ImportRun<'_> {
     }
 
     /// Unpacks what is not unpacked yet. The images have their names, which protect content and snapshots.
-    fn unpack(&self, wanted: &[WantedImage<'_>], progress: &Progress) -> Result<()> {
-        let mut seen = BTreeSet::new();
-        let images: Vec<_> = wanted.iter().filter(|image| seen.insert(image.image.digest)).collect();
-        let client = ContainerdClient::new(
-            &self.session.containerd.ctr,
-            &self.session.containerd.socket,
-            self.session.work.path(),
-            CTR_TIMEOUT,
-        );
-        for (number, image) in (1..).zip(&images) {
-            let (name, digest) = (&image.image.name, image.image.digest.oci());
-            progress.note("unpack", format!("Unpacking image {number} of {}: {name}", images.len()));
-            let call =
-                ["--namespace", NAMESPACE, "snapshots", "--snapshotter", SNAPSHOTTER, "unpack", &digest];
-            let unpacked = client.ctr_while(call, None, &mut || Ok(self.cancel.check()?));
-            unpacked.class(Class::DiskIo, || format!("unpacking {name} ({digest})"))?;
-        }
-        Ok(())
+    fn unpack(&self, role: Role, progress: &Progress) -> Result<()> {
+        let RunningContainerd { ctr, socket, .. } = self.session.containerd;
+        let client = ContainerdClient::new(ctr, socket, self.session.work.path(), CTR_TIMEOUT);
+        unpack_each(&client, &unpacked(self.release, role), progress, self.cancel)
     }
 }
 

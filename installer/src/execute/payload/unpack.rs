@@ -12,7 +12,7 @@ use anyhow::{Context, Result};
 use crate::execute::cancel::Cancel;
 use crate::plan::UnpackedImage;
 use base::command::{Invocation, Runner};
-use base::containerd::{ContainerdDaemon, ContainerdPaths, ContainerdPrograms, NAMESPACE};
+use base::containerd::{ContainerdClient, ContainerdDaemon, ContainerdPaths, ContainerdPrograms, NAMESPACE};
 use base::failure::{Class, Classify, Failure};
 use base::progress::Progress;
 use model::release::Containerd;
@@ -21,7 +21,7 @@ use model::release::Containerd;
 pub(super) const CTR_TIMEOUT: Duration = Duration::from_secs(1800);
 
 /// The default snapshotter of kubelets.
-pub(super) const SNAPSHOTTER: &str = "overlayfs";
+const SNAPSHOTTER: &str = "overlayfs";
 
 /// What unpacking needs, and nothing that touches the machine outside the root directory.
 pub(super) const CONFIG: &str = r#"version = 2
@@ -97,16 +97,26 @@ impl Unpacking {
         };
         let daemon = ContainerdDaemon::start(&self.programs, places, CONFIG)
             .class(Class::DiskIo, || "starting containerd on the new node's images".into())?;
-        for (number, image) in (1..).zip(images) {
-            progress.note("unpack", format!("Unpacking image {number} of {}: {}", images.len(), image.name));
-            let digest = image.digest.oci();
-            let call =
-                ["--namespace", NAMESPACE, "snapshots", "--snapshotter", SNAPSHOTTER, "unpack", &digest];
-            let unpacked = daemon.ctr_while(call, None, &mut || Ok(cancel.check()?));
-            unpacked.class(Class::DiskIo, || format!("unpacking {} ({digest})", image.name))?;
-        }
+        unpack_each(daemon.client(), images, progress, cancel)?;
         daemon.stop().class(Class::DiskIo, || "stopping containerd after unpacking".into())
     }
+}
+
+/// Lets a containerd unpack images of its store.
+pub(super) fn unpack_each(
+    containerd: &ContainerdClient,
+    images: &[UnpackedImage],
+    progress: &Progress,
+    cancel: &Cancel,
+) -> Result<()> {
+    for (number, image) in (1..).zip(images) {
+        progress.note("unpack", format!("Unpacking image {number} of {}: {}", images.len(), image.name));
+        let digest = image.digest.oci();
+        let call = ["--namespace", NAMESPACE, "snapshots", "--snapshotter", SNAPSHOTTER, "unpack", &digest];
+        let unpacked = containerd.ctr_while(call, None, &mut || Ok(cancel.check()?));
+        unpacked.class(Class::DiskIo, || format!("unpacking {} ({digest})", image.name))?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -234,7 +234,7 @@ fn import(containerd: &RunningContainerd, source: &TestSource<'_>) -> Result<Imp
 
 fn ctr(daemon: &ContainerdDaemon<'_>, words: &[&str]) -> String {
     let words = ["--namespace", NAMESPACE].into_iter().chain(words.iter().copied());
-    String::from_utf8(daemon.ctr(words).unwrap()).unwrap()
+    String::from_utf8(daemon.client().ctr(words).unwrap()).unwrap()
 }
 
 fn collect_garbage(daemon: &ContainerdDaemon<'_>) {

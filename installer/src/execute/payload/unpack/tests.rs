@@ -149,13 +149,13 @@ fn a_real_containerd_leaves_snapshots_that_the_next_one_starts_containers_from()
     let start = || ContainerdDaemon::start(&unpacking.programs, places.clone(), CONFIG).unwrap();
     let ctr = |daemon: &ContainerdDaemon<'_>, words: &[&str]| {
         let args = ["--namespace", NAMESPACE].into_iter().chain(words.iter().copied());
-        String::from_utf8(daemon.ctr(args).unwrap()).unwrap()
+        String::from_utf8(daemon.client().ctr(args).unwrap()).unwrap()
     };
 
     let daemon = start();
     let feed: Box<base::containerd::Feed<'_>> = Box::new(move |mut pipe| Ok(pipe.write_all(&bytes)?));
     let import = ["--namespace", NAMESPACE, "images", "import", "--no-unpack", "-"];
-    daemon.ctr_while(import, Some(feed), &mut || Ok(())).unwrap();
+    daemon.client().ctr_while(import, Some(feed), &mut || Ok(())).unwrap();
     assert_eq!(ctr(&daemon, &["snapshots", "ls"]).lines().count(), 1, "nothing but a heading");
     daemon.stop().unwrap();
 
