@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
+use super::root_only;
 use crate::node::release;
 use crate::ui::node_page::look::ThisNode;
 use crate::ui::node_page::{NodePageEnd, run};
@@ -24,11 +25,7 @@ impl ConsolePage {
     /// Shows the page until the user leaves it, or wants to log in.
     pub(crate) fn run(self) -> Result<()> {
         if !self.login {
-            if !nix::unistd::geteuid().is_root() {
-                return Err(Failure::new(Class::Invalid, "the node's console needs root")
-                    .hint("Start it with: sudo installer console")
-                    .into());
-            }
+            root_only::require("the node's console", "console")?;
             // This page is only for installed nodes.
             release::read("/".as_ref())?;
         }

@@ -29,6 +29,7 @@ pub(crate) mod registries;
 pub(crate) mod render;
 pub(crate) mod report;
 pub(crate) mod report_target;
+pub(crate) mod root_only;
 pub(crate) mod run;
 pub(crate) mod started_image;
 pub(crate) mod status;

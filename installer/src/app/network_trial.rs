@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
+use super::root_only;
 use crate::node::network_trial::{
     ClusterConcern, CurrentTrial, EndedTrial, NetworkChange, NetworkDifference, Networks, TrialEnding,
     TrialSpan, TrialState, TrialStatus,
@@ -48,11 +49,7 @@ pub(crate) struct NetworkTrial {
 /// # Errors
 /// `Class::Invalid` for users other than root, and on a machine that is no node; errors of the trial.
 pub(crate) fn act(action: NetworkAction, context: &Context) -> Result<()> {
-    if !nix::unistd::geteuid().is_root() {
-        return Err(Failure::new(Class::Invalid, "`installer network` needs root")
-            .hint("Start it with: sudo installer network")
-            .into());
-    }
+    root_only::require("`installer network`", "network")?;
     let root = Path::new("/");
     // Only a node has something to change.
     release::read(root)?;

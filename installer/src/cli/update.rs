@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
+use crate::app::root_only;
 use crate::app::update::{self, UpdateRequest};
 use crate::update::Allowed;
 use base::digest::Digest;
@@ -92,7 +93,8 @@ struct RunArgs {
 
 impl UpdateArgs {
     pub(super) fn run(self, context: &Context) -> Result<()> {
-        update::refuse_others()?;
+        // Also what only looks reads disks.
+        root_only::require("`installer update`", "update")?;
         match self.command {
             UpdateCommand::Check(offer) => update::check(&offer.request(), context),
             UpdateCommand::Stage { offer, run } => {

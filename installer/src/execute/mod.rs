@@ -21,7 +21,7 @@ mod resume;
 mod run;
 mod slot_update;
 
-pub use boot::finish::finish;
+pub use boot::finish::{ask_for, finish};
 pub use boot::record::change_record;
 pub use boot::start::start_node;
 pub use cancel::Cancel;

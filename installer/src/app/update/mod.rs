@@ -11,13 +11,13 @@ use anyhow::Result;
 use serde::Serialize;
 
 use crate::execute::{
-    Cancel, MissingImages, RunningContainerd, import_missing, missing_images, slot_payloads,
+    Cancel, MissingImages, RunningContainerd, ask_for, import_missing, missing_images, slot_payloads,
 };
 use crate::node::health::NodeProbe;
 use crate::node::paths::DOCUMENT;
 use crate::node::update_state::ReleaseId;
 use crate::update::{Allowed, Offer, RolledBack, Running, UpdateLock, UpdatedNode, decide};
-use base::command::{Invocation, Runner, SystemRunner};
+use base::command::{Runner, SystemRunner};
 use base::digest::Digest;
 use base::failure::{Class, Failure};
 use base::program::Context;
@@ -37,16 +37,6 @@ pub(crate) struct UpdateRequest {
     pub(crate) allowed: Allowed,
     /// SHA-256 of its manifest.
     pub(crate) sha256: Option<Digest>,
-}
-
-/// Fails for users other than root: also what only looks reads disks.
-pub(crate) fn refuse_others() -> Result<()> {
-    if nix::unistd::geteuid().is_root() {
-        return Ok(());
-    }
-    Err(Failure::new(Class::Invalid, "`installer update` needs root")
-        .hint("Start it with: sudo installer update")
-        .into())
 }
 
 /// What an update would do.
@@ -238,8 +228,7 @@ fn restart(wanted: bool, context: &Context) -> Result<()> {
 
 /// Asks the service manager to restart the machine.
 pub(crate) fn reboot(runner: &dyn Runner) -> Result<()> {
-    let request = Invocation::new("systemctl").args(["--no-block", "reboot"]).limit(Duration::from_secs(60));
-    runner.run(&request).map(drop).map_err(|error| {
+    ask_for("reboot", runner).map_err(|error| {
         let hint = "Restart the machine by other means: the boot record is written.";
         Failure::new(Class::Unexpected, "asking for a restart")
             .because(anyhow::anyhow!("{error:#}"))

@@ -13,12 +13,13 @@ use base::failure::{Class, Classify, Failure};
 /// No `nqrust-` before it: a unit of the product that fails is a fault of the node, and a refused update is none.
 const UNIT: &str = "installer-update";
 const DIRECTORY: &str = "/run/nqrust/update";
-const POLL: Duration = Duration::from_millis(200);
+/// Each look starts a program.
+const POLL: Duration = Duration::from_secs(1);
 /// Writes the exit code of the command that it runs beside the outputs.
 const WRAPPER: &str = r#""$@"; echo $? > /run/nqrust/update/exit"#;
 
-/// Does `work` in a unit if this is a machine with a service manager, and in this process if not.
-/// Waits so long for another update.
+/// Does `work` in a unit if this is a machine with a service manager, and in this process if not. An update that is at work already
+/// is waited for so long.
 pub(crate) fn in_unit(wait: Duration, work: impl FnOnce() -> Result<()>) -> Result<()> {
     match Path::new("/run/systemd/system").is_dir() {
         true => run_in_unit(&SystemRunner, wait),

@@ -22,6 +22,11 @@ pub fn finish(how: AfterInstall, inventory: &Inventory, runner: &dyn Runner) -> 
         AfterInstall::Reboot => "reboot",
         AfterInstall::Poweroff => "poweroff",
     };
+    ask_for(verb, runner)
+}
+
+/// Asks the service manager for the end of this system, by its verb: `reboot`, `poweroff`, `kexec`.
+pub fn ask_for(verb: &str, runner: &dyn Runner) -> Result<()> {
     let request = Invocation::new("systemctl").args(["--no-block", verb]).limit(Duration::from_secs(60));
     runner.run(&request).map(drop)
 }

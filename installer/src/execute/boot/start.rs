@@ -9,14 +9,15 @@ mod boot_files;
 
 use std::fs::{self, File};
 use std::path::Path;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 
+use super::finish::ask_for;
 use super::firmware;
 use crate::execute::kernel_calls;
 use crate::installed::NodePlace;
-use base::command::{Invocation, Runner};
+use base::command::Runner;
 use base::failure::{Class, Failure, causes};
 use base::files::{make_directory, write_atomically};
 use boot_files::BootFiles;
@@ -41,7 +42,7 @@ pub fn start_node(place: &NodePlace, title: &str, runner: &dyn Runner, note: &dy
         match by_firmware(place, title, variables, runner) {
             Ok(Some(number)) => {
                 note(format!("The firmware starts {disk} next (Boot{number:04X}); the machine restarts"));
-                match restart("reboot", runner) {
+                match ask_for("reboot", runner) {
                     Ok(()) => return Ok(()),
                     Err(error) => troubles.push(error),
                 }
@@ -92,11 +93,6 @@ fn by_kernel(place: &NodePlace, runner: &dyn Runner) -> Result<Slot> {
     let (kernel, initrd) = (staged("vmlinuz", &files.kernel)?, staged("initrd", &files.initrd)?);
     kernel_calls::load_kernel(&kernel, &initrd, &files.line).context("loading the kernel")?;
     let _ = fs::remove_dir_all(stage);
-    restart("kexec", runner)?;
+    ask_for("kexec", runner)?;
     Ok(files.slot)
-}
-
-fn restart(verb: &str, runner: &dyn Runner) -> Result<()> {
-    let request = Invocation::new("systemctl").args(["--no-block", verb]).limit(Duration::from_secs(60));
-    runner.run(&request).map(drop)
 }
