@@ -9,21 +9,10 @@ use std::path::Path;
 use medium::customization::{Content, File, area};
 use model::config::Secret;
 use testing::cases;
+use testing::numbers::Numbers;
 
 /// Mutations of each seed.
 const MUTATIONS: u64 = 40;
-
-/// Marsaglia's xorshift: numbers that look random and are the same every time.
-struct Numbers(u64);
-
-impl Numbers {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        usize::try_from(self.0 % limit.max(1) as u64).unwrap()
-    }
-}
 
 /// The seeds: all documents of the repository in these directories.
 fn seeds(directories: &[&str]) -> Vec<String> {

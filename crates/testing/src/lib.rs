@@ -18,6 +18,7 @@ pub mod http;
 pub mod iso;
 pub mod kubeadm_cluster;
 pub mod medium;
+pub mod numbers;
 pub mod privileges;
 pub mod programs;
 pub mod progress;

@@ -21,6 +21,7 @@ use nqrust_tests::identity::Identity;
 use nqrust_tests::programs;
 use nqrust_tests::qemu::{Firmware, Machine};
 use nqrust_tests::steps;
+use testing::numbers::Numbers;
 
 /// A machine takes so many cases; GRUB becomes slower with each.
 const PER_MACHINE: usize = 2000;
@@ -116,22 +117,6 @@ fn records() -> impl Iterator<Item = BootRecord> {
             })
         })
     })
-}
-
-/// Numbers that are the same in every run (xorshift64).
-struct Numbers(u64);
-
-impl Numbers {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        usize::try_from(self.0 % limit as u64).unwrap_or_default()
-    }
-
-    fn bytes(&mut self, length: usize) -> Vec<u8> {
-        (0..length).map(|_| u8::try_from(self.below(256)).unwrap_or_default()).collect()
-    }
 }
 
 struct Cases {
