@@ -12,7 +12,7 @@ use super::payload::slot::{self, SlotContent};
 use crate::plan::{FatContent, Partition, SlotGeometry, Target, boot_volume, fit_slot};
 use base::failure::{Class, Failure, class_of};
 use base::progress::Progress;
-use medium::sources::{PayloadPlace, PayloadSource, Verified, fetch_again};
+use medium::sources::{PayloadSource, Verified};
 use model::release::{Payload, Purpose, Release};
 
 /// The partition of a slot, opened.
@@ -124,17 +124,11 @@ impl SlotPlace<'_> {
         let (content, image) = (parts.content(), parts.image);
         self.erase_mark()?;
         let mut shown = progress.step("image", "Writing the OS image", Some(image.size));
-        let mut write = || {
+        slot::from_source(source, image, progress, || {
             shown.back_to(0);
             let reader = Verified::new(source.open(image)?, image, source.describe());
             slot::write_image(self.whole, self.partition, &content, None, reader, &mut shown, cancel)
-        };
-        match source.place(image) {
-            Some(PayloadPlace::Network) => fetch_again(write, |error| {
-                progress.note("image", format!("Fetching the OS image again: {error:#}"));
-            }),
-            _ => write(),
-        }?;
+        })?;
         shown.done();
         let held = HeldSector::new(self.whole, self.geometry().boot.get());
         let total = fat_volume::total(&parts.boot.files);

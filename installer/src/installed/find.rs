@@ -44,17 +44,12 @@ fn node_place(disk: &Disk) -> Option<NodePlace> {
         let entry = found.entry?;
         Some(Partition { number: entry.number, name, uuid: entry.uuid, start: found.start, size: found.size })
     };
-    let slots = [
-        (Slot::A, PartitionName::RootA),
-        (Slot::B, PartitionName::RootB),
-        (Slot::Recovery, PartitionName::Recovery),
-    ];
     Some(NodePlace {
         disk: disk.path.clone(),
         description: disk.describe(),
         sector: SectorSize::try_from(disk.logical_sector).ok()?,
         esp: partition(PartitionName::Esp)?,
-        slots: slots.into_iter().filter_map(|(slot, name)| Some((slot, partition(name)?))).collect(),
+        slots: Slot::ALL.into_iter().filter_map(|slot| Some((slot, partition(slot.into())?))).collect(),
         config: config.start,
     })
 }

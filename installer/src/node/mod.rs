@@ -17,6 +17,7 @@ pub mod images;
 pub mod kubeadm;
 mod kubeconfig;
 pub mod mount;
+pub mod mounted;
 mod multipath;
 pub mod network;
 pub mod network_trial;

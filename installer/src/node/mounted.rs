@@ -4,21 +4,22 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use crate::node::paths::below;
+use super::paths::below;
 use base::files::read_text;
 
 /// One mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Mounted {
+pub struct Mounted {
     /// `MAJOR:MINOR` of the device below the file system.
     device: String,
     /// The type of the file system.
-    pub(super) kind: String,
-    pub(super) read_only: bool,
+    pub kind: String,
+    pub read_only: bool,
 }
 
 /// The mount at `point`, the topmost of several.
-pub(super) fn mounted(mountinfo: &str, point: &str) -> Option<Mounted> {
+#[must_use]
+pub fn mounted(mountinfo: &str, point: &str) -> Option<Mounted> {
     let line = mountinfo.lines().rev().find(|line| line.split(' ').nth(4) == Some(point))?;
     let (mount, system) = line.split_once(" - ")?;
     let options = mount.split(' ').nth(5)?;
@@ -35,7 +36,7 @@ impl Mounted {
     ///
     /// # Errors
     /// That there is no such device, or which one it is on.
-    pub(super) fn is_on(&self, root: &Path, path: &Path) -> Result<(), String> {
+    pub fn is_on(&self, root: &Path, path: &Path) -> Result<(), String> {
         let absent = || format!("there is no device {}", path.display());
         let device = fs::canonicalize(below(root, &path.to_string_lossy())).map_err(|_| absent())?;
         let name = device.file_name().ok_or_else(absent)?;
@@ -68,12 +69,12 @@ fn below_device(root: &Path, number: &str, found: &mut BTreeSet<String>) {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
 
     /// Makes a block device as sysfs has it, with a link of udev to it.
-    pub(in super::super) fn device(root: &Path, name: &str, number: &str, link: Option<&str>) {
+    pub(crate) fn device(root: &Path, name: &str, number: &str, link: Option<&str>) {
         let at = root.join("sys/class/block").join(name);
         fs::create_dir_all(&at).unwrap();
         fs::write(at.join("dev"), format!("{number}\n")).unwrap();

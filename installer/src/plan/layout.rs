@@ -1,5 +1,6 @@
 //! The place of each partition: pure arithmetic.
 
+use model::boot::Slot;
 use model::config::sizes::PartitionSizes;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -116,6 +117,16 @@ impl PartitionName {
     #[must_use]
     pub fn uuid_in(self, disk_guid: Uuid) -> Uuid {
         Uuid::new_v5(&disk_guid, self.as_str().as_bytes())
+    }
+}
+
+impl From<Slot> for PartitionName {
+    fn from(slot: Slot) -> Self {
+        match slot {
+            Slot::A => Self::RootA,
+            Slot::B => Self::RootB,
+            Slot::Recovery => Self::Recovery,
+        }
     }
 }
 

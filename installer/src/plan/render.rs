@@ -5,8 +5,8 @@ use std::fmt;
 use uuid::Uuid;
 
 use super::{
-    AfterInstall, EspContent, EspFile, FatContent, KeptPartition, Partition, Plan, SectorSize, Step, Target,
-    describe_holder,
+    AfterInstall, FatContent, KeptPartition, Partition, Plan, PlannedContent, PlannedFile, SectorSize, Step,
+    Target, describe_holder,
 };
 use crate::inventory::FoundPartition;
 use base::size::ByteSize;
@@ -203,13 +203,13 @@ fn describe(step: &Step) -> String {
     }
 }
 
-fn describe_file(file: &EspFile) -> String {
+fn describe_file(file: &PlannedFile) -> String {
     match &file.content {
-        EspContent::Payload(payload) => {
+        PlannedContent::Payload(payload) => {
             format!("{}  from {}, {}", file.path, payload.path, ByteSize::bytes(payload.size))
         }
-        EspContent::Text(text) => format!("{}  {}", file.path, ByteSize::bytes(text.len() as u64)),
-        EspContent::Secret(text) => {
+        PlannedContent::Text(text) => format!("{}  {}", file.path, ByteSize::bytes(text.len() as u64)),
+        PlannedContent::Secret(text) => {
             format!("{}  {}", file.path, ByteSize::bytes(text.expose().len() as u64))
         }
     }

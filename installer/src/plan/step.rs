@@ -94,21 +94,21 @@ pub struct FatContent {
     pub volume_id: u32,
     /// The time of every file, in seconds since 1970.
     pub epoch: u64,
-    pub files: Vec<EspFile>,
+    pub files: Vec<PlannedFile>,
 }
 
 #[derive(Clone, Debug, Serialize)]
-pub struct EspFile {
-    /// From the root of the partition, without a leading slash.
+pub struct PlannedFile {
+    /// From the root of the volume, without a leading slash.
     pub path: String,
     /// Where the content comes from.
-    pub content: EspContent,
+    pub content: PlannedContent,
 }
 
-/// The content of a file of the EFI system partition.
+/// The content of a file of a FAT volume.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum EspContent {
+pub enum PlannedContent {
     /// From the medium.
     Payload(Payload),
     Text(String),

@@ -10,9 +10,9 @@ use super::mirror::Array;
 use super::new_layout::NewLayout;
 use super::payloads::{NeededPayloads, unpacked};
 use super::slot::SlotGeometry;
-use super::step::{EspContent, EspFile, FatContent, Filesystem, Step};
+use super::step::{FatContent, Filesystem, PlannedContent, PlannedFile, Step};
 use model::boot::BootVolume;
-use model::boot::grub::{SLOT_FILE, slot_cfg};
+use model::boot::grub::{INITRD_FILE, KERNEL_FILE, SLOT_FILE, slot_cfg};
 use model::boot::record::BootRecord;
 use model::config::{InstallConfig, Secret};
 use model::release::{MANIFEST, Payload, Release};
@@ -113,18 +113,19 @@ fn slot(release: &Release, needed: &NeededPayloads, partition: PartitionName) ->
 
 /// The boot volume of a slot with this release.
 pub(crate) fn boot_volume(release: &Release, kernel: &Payload, initrd: &Payload) -> FatContent {
-    let payload = |path: &str, payload: &Payload| EspFile {
+    let payload = |path: &str, payload: &Payload| PlannedFile {
         path: path.into(),
-        content: EspContent::Payload(payload.clone()),
+        content: PlannedContent::Payload(payload.clone()),
     };
-    let text = |path: &str, text: String| EspFile { path: path.into(), content: EspContent::Text(text) };
+    let text =
+        |path: &str, text: String| PlannedFile { path: path.into(), content: PlannedContent::Text(text) };
     let title = format!("{} {}", release.name, release.version);
     let manifest = String::from_utf8_lossy(&release.to_bytes()).into_owned();
     let files = vec![
         text(SLOT_FILE, slot_cfg(&title, &release.kernel_arguments)),
         text(MANIFEST, manifest),
-        payload("vmlinuz", kernel),
-        payload("initrd", initrd),
+        payload(KERNEL_FILE, kernel),
+        payload(INITRD_FILE, initrd),
     ];
     // The same release gives the same volume.
     let volume_id = u32::from_be_bytes(release.root_hash.first_bytes());
@@ -138,11 +139,12 @@ fn esp(
     geometry: SlotGeometry,
     needed: &NeededPayloads,
     volume_id: u32,
-) -> Vec<EspFile> {
-    let text = |path: &str, text: String| EspFile { path: path.into(), content: EspContent::Text(text) };
-    let payload = |path: &str, payload: &Payload| EspFile {
+) -> Vec<PlannedFile> {
+    let text =
+        |path: &str, text: String| PlannedFile { path: path.into(), content: PlannedContent::Text(text) };
+    let payload = |path: &str, payload: &Payload| PlannedFile {
         path: path.into(),
-        content: EspContent::Payload(payload.clone()),
+        content: PlannedContent::Payload(payload.clone()),
     };
     let mut files = vec![payload("EFI/BOOT/BOOTX64.EFI", &needed.shim)];
     files.push(payload("EFI/BOOT/grubx64.efi", &needed.grub));
@@ -150,9 +152,9 @@ fn esp(
     files.push(text("EFI/debian/grub.cfg", boot::stub(volume_id)));
     files.push(text("grub/grub.cfg", boot::grub_cfg(config, geometry)));
     files.push(text("grub/node.cfg", boot::node_cfg(volumes, config)));
-    files.extend(config.os.boot_password.as_ref().map(|password| EspFile {
+    files.extend(config.os.boot_password.as_ref().map(|password| PlannedFile {
         path: boot::PASSWORD.into(),
-        content: EspContent::Secret(Secret::new(password.grub_command())),
+        content: PlannedContent::Secret(Secret::new(password.grub_command())),
     }));
     let record = BootRecord::installed().to_block();
     files.push(text("grub/grubenv", String::from_utf8_lossy(&record).into_owned()));

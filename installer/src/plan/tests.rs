@@ -108,10 +108,10 @@ fn the_boot_menu_of_a_node_is_as_written_here() {
         _ => None,
     });
     let file = files.unwrap().iter().find(|file| file.path == "grub/grub.cfg").unwrap();
-    let EspContent::Text(text) = &file.content else { panic!("grub.cfg is text") };
+    let PlannedContent::Text(text) = &file.content else { panic!("grub.cfg is text") };
     golden("grub.cfg", text);
     let file = files.unwrap().iter().find(|file| file.path == "grub/node.cfg").unwrap();
-    let EspContent::Text(text) = &file.content else { panic!("node.cfg is text") };
+    let PlannedContent::Text(text) = &file.content else { panic!("node.cfg is text") };
     golden("node.cfg", text);
 }
 
@@ -125,12 +125,12 @@ fn a_boot_password_shuts_editor_and_command_line_but_no_entry_and_is_not_printed
         panic!("{plan}")
     };
     let content = |path: &str| &written.files.iter().find(|file| file.path == path).unwrap().content;
-    let EspContent::Text(menu) = content("grub/grub.cfg") else { panic!("grub.cfg is text") };
+    let PlannedContent::Text(menu) = content("grub/grub.cfg") else { panic!("grub.cfg is text") };
     let head = "set superusers=\"root\"\nexport superusers\nsource ($root)/grub/password.cfg\n";
     assert!(menu.starts_with(head), "{menu}");
     let entries: Vec<_> = menu.lines().filter(|line| line.trim_start().starts_with("menuentry ")).collect();
     assert!(entries.len() == 2 && entries.iter().all(|entry| entry.contains(" --unrestricted {")), "{menu}");
-    let EspContent::Secret(password) = content("grub/password.cfg") else { panic!("it is a secret") };
+    let PlannedContent::Secret(password) = content("grub/password.cfg") else { panic!("it is a secret") };
     assert_eq!(password.expose(), format!("password_pbkdf2 root {HASH}\n"));
     for shown in [serde_json::to_string(&plan).unwrap(), plan.to_string(), format!("{plan:?}")] {
         assert!(!shown.contains("grub.pbkdf2"), "{shown}");

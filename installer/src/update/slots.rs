@@ -9,6 +9,7 @@ use anyhow::{Context, Result};
 use uuid::Uuid;
 
 use crate::execute::{OpenSlot, SlotSource};
+use crate::node::mounted::mounted;
 use crate::node::paths::below;
 use crate::plan::{Partition, PartitionName, SectorSize, Target};
 use base::failure::{Class, Failure};
@@ -33,7 +34,8 @@ pub struct SlotDevices {
 #[derive(Clone, Debug)]
 pub struct NodeSlots {
     pub running: Slot,
-    slots: Vec<SlotDevices>,
+    /// In the order of [`Slot::ALL`].
+    slots: [SlotDevices; 3],
     /// The EFI system partition that GRUB was loaded from, then that of the other disk of a mirror.
     pub esps: Vec<PathBuf>,
 }
@@ -58,32 +60,32 @@ impl NodeSlots {
         let esp = installed.esp.context("the boot loader of this disk did not start this system")?;
         let sys = Sysfs { root };
         let disk = sys.disk_of(&sys.by_uuid(esp)?)?;
-        let mut slots = Vec::new();
         let mut disks = BTreeSet::from([disk.clone()]);
-        for slot in Slot::ALL {
-            let part = sys.partition(&disk, slot_partition(slot))?;
+        let mut devices = |slot: Slot| -> Result<SlotDevices> {
+            let part = sys.partition(&disk, slot.into())?;
             let members = sys.members(&part);
             let whole = members.as_ref().map_or(&part, |(array, _)| array);
             let halves = members.iter().flat_map(|(_, members)| members);
             disks.extend(halves.clone().map(|half| sys.disk_of(half)).collect::<Result<Vec<_>>>()?);
             let partition = Partition {
                 number: 0,
-                name: slot_partition(slot),
+                name: slot.into(),
                 uuid: Uuid::nil(),
                 start: ByteSize::bytes(0),
                 size: sys.size(&part)?,
             };
-            slots.push(SlotDevices {
+            Ok(SlotDevices {
                 slot,
                 whole: sys.target(whole)?,
                 halves: halves.map(|half| sys.target(half)).collect::<Result<_>>()?,
                 partition,
-            });
-        }
+            })
+        };
+        let slots = [devices(Slot::A)?, devices(Slot::B)?, devices(Slot::Recovery)?];
         // That of GRUB first.
-        let mut esps = vec![sys.node(&sys.by_uuid(esp)?)];
+        let mut esps = vec![node(&sys.by_uuid(esp)?)];
         for other in disks.iter().filter(|other| **other != disk) {
-            esps.push(sys.node(&sys.partition(other, PartitionName::Esp)?));
+            esps.push(node(&sys.partition(other, PartitionName::Esp)?));
         }
         Ok(Self { running: installed.slot, slots, esps })
     }
@@ -92,43 +94,22 @@ impl NodeSlots {
     fn check_running(&self, root: &Path) -> Result<()> {
         let whole = &self.slot(self.running).whole;
         let mounts = read_text(&below(root, "/proc/self/mountinfo"))?;
-        let mounted = mounts.lines().rev().map(|line| line.split(' ').collect::<Vec<_>>());
-        let mounted = mounted
-            .filter(|words| words.get(4) == Some(&"/"))
-            .find_map(|words| words.get(2).map(|device| (*device).to_owned()));
-        let device = read_text(&below(root, "/sys/class/block").join(&whole.name).join("dev"))?;
-        if mounted.as_deref() == Some(device.trim()) {
-            return Ok(());
-        }
-        let what = format!(
-            "the running system is not on {}, the partition of slot {}",
-            whole.path.display(),
-            self.running
-        );
-        Err(Failure::new(Class::Hardware, what)
-            .because(anyhow::anyhow!(
-                "/ is on the device {}",
-                mounted.as_deref().unwrap_or("of another kind")
-            ))
+        let mount = mounted(&mounts, "/").ok_or_else(|| "nothing is mounted at /".to_owned());
+        mount.and_then(|mount| mount.is_on(root, &whole.path)).map_err(|why| {
+            let (slot, device) = (self.running, whole.path.display());
+            Failure::new(
+                Class::Hardware,
+                format!("the running system is not on {device}, the partition of slot {slot}"),
+            )
+            .because(why)
             .hint("Restart the machine from its disk. Nothing was written.")
-            .into())
+            .into()
+        })
     }
 
-    /// There is one for each [`Slot`].
-    ///
-    /// # Panics
-    /// Never.
     #[must_use]
     pub fn slot(&self, slot: Slot) -> &SlotDevices {
-        self.slots.iter().find(|devices| devices.slot == slot).unwrap_or(&self.slots[0])
-    }
-}
-
-fn slot_partition(slot: Slot) -> PartitionName {
-    match slot {
-        Slot::A => PartitionName::RootA,
-        Slot::B => PartitionName::RootB,
-        Slot::Recovery => PartitionName::Recovery,
+        &self.slots[slot as usize]
     }
 }
 
@@ -153,6 +134,10 @@ impl SlotDevices {
     }
 }
 
+fn node(name: &str) -> PathBuf {
+    Path::new("/dev").join(name)
+}
+
 /// Block devices by the kernel's names.
 struct Sysfs<'a> {
     root: &'a Path,
@@ -161,10 +146,6 @@ struct Sysfs<'a> {
 impl Sysfs<'_> {
     fn class(&self, name: &str) -> PathBuf {
         below(self.root, "/sys/class/block").join(name)
-    }
-
-    fn node(&self, name: &str) -> PathBuf {
-        below(self.root, "/dev").join(name)
     }
 
     fn by_uuid(&self, uuid: Uuid) -> Result<String> {
@@ -216,7 +197,7 @@ impl Sysfs<'_> {
     }
 
     fn target(&self, name: &str) -> Result<Target> {
-        let path = self.node(name);
+        let path = node(name);
         let real = fs::canonicalize(self.class(name))?;
         // A partition has no queue of its own.
         let places = [real.join("queue"), real.join("../queue")];
@@ -262,7 +243,6 @@ mod tests {
             }
         }
         fs::create_dir_all(root.path().join("dev/disk/by-partuuid")).unwrap();
-        fs::write(root.path().join("dev/vda2"), "").unwrap();
         symlink("../../vda2", root.path().join("dev/disk/by-partuuid").join(ESP)).unwrap();
         mount(root.path(), "254:4");
         root
@@ -271,6 +251,8 @@ mod tests {
     fn class(root: &Path, name: &str, at: &Path) {
         fs::create_dir_all(root.join("sys/class/block")).unwrap();
         symlink(at, root.join("sys/class/block").join(name)).unwrap();
+        fs::create_dir_all(root.join("dev")).unwrap();
+        fs::write(root.join("dev").join(name), "").unwrap();
     }
 
     fn mount(root: &Path, device: &str) {
@@ -315,7 +297,7 @@ mod tests {
             assert_eq!((devices.whole.size, devices.whole.sector), (ByteSize::gib(2), SectorSize::B4096));
             assert!(devices.halves.is_empty());
         }
-        assert_eq!(slots.esps, [root.path().join("dev/vda2")]);
+        assert_eq!(slots.esps, [Path::new("/dev/vda2")]);
     }
 
     #[test]
@@ -329,7 +311,7 @@ mod tests {
         assert_eq!((b.whole.name.as_str(), names), ("md125", vec!["vda5", "vdb5"]));
         // The boot volume is counted from the end of the partition, not of the array.
         assert!(b.whole.size < b.partition.size);
-        assert_eq!(slots.esps, ["dev/vda2", "dev/vdb2"].map(|node| root.path().join(node)));
+        assert_eq!(slots.esps, ["/dev/vda2", "/dev/vdb2"].map(Path::new));
     }
 
     #[test]

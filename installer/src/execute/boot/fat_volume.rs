@@ -9,7 +9,9 @@ use anyhow::{Context, Result};
 use crate::execute::cancel::Cancel;
 use crate::execute::disk::cache::BlockCache;
 use crate::execute::disk::device::{self, BlockDevice};
-use crate::plan::{BOOT_VOLUME_BYTES, EspContent, EspFile, FatContent, Partition, SectorSize, SlotGeometry};
+use crate::plan::{
+    BOOT_VOLUME_BYTES, FatContent, Partition, PlannedContent, PlannedFile, SectorSize, SlotGeometry,
+};
 use base::digest::Digest;
 use base::failure::{Class, Classify, Failure};
 use base::progress::Step;
@@ -45,7 +47,7 @@ impl FatPlace {
 }
 
 /// The size of all files together, in bytes.
-pub(in crate::execute) fn total(files: &[EspFile]) -> u64 {
+pub(in crate::execute) fn total(files: &[PlannedFile]) -> u64 {
     files.iter().map(|file| expected(file).1).sum()
 }
 
@@ -71,7 +73,11 @@ pub(in crate::execute) fn write(
 }
 
 /// Reads every file back and checks it.
-pub(in crate::execute) fn verify(device: &dyn BlockDevice, place: FatPlace, files: &[EspFile]) -> Result<()> {
+pub(in crate::execute) fn verify(
+    device: &dyn BlockDevice,
+    place: FatPlace,
+    files: &[PlannedFile],
+) -> Result<()> {
     let cached = BlockCache::new(device, place.start.get(), place.size.get());
     let what = || format!("checking {} of {}", place.name, device.describe());
     let checked = (|| {
@@ -90,17 +96,17 @@ pub(in crate::execute) fn verify(device: &dyn BlockDevice, place: FatPlace, file
     checked.class(Class::DiskIo, what)
 }
 
-fn expected(file: &EspFile) -> (Digest, u64) {
+fn expected(file: &PlannedFile) -> (Digest, u64) {
     match &file.content {
-        EspContent::Payload(payload) => (payload.sha256, payload.size),
-        EspContent::Text(text) => (Digest::of(text.as_bytes()), text.len() as u64),
-        EspContent::Secret(text) => (Digest::of(text.expose().as_bytes()), text.expose().len() as u64),
+        PlannedContent::Payload(payload) => (payload.sha256, payload.size),
+        PlannedContent::Text(text) => (Digest::of(text.as_bytes()), text.len() as u64),
+        PlannedContent::Secret(text) => (Digest::of(text.expose().as_bytes()), text.expose().len() as u64),
     }
 }
 
 /// The content of a file, opened when it is first read, so that no connection waits idle.
 struct LazyContent<'a> {
-    file: &'a EspFile,
+    file: &'a PlannedFile,
     source: &'a dyn PayloadSource,
     inner: Option<Box<dyn Read + 'a>>,
     step: &'a RefCell<&'a mut Step>,
@@ -110,9 +116,9 @@ struct LazyContent<'a> {
 impl<'a> LazyContent<'a> {
     fn open(&self) -> io::Result<Box<dyn Read + 'a>> {
         match &self.file.content {
-            EspContent::Text(text) => Ok(Box::new(text.as_bytes())),
-            EspContent::Secret(text) => Ok(Box::new(text.expose().as_bytes())),
-            EspContent::Payload(payload) => {
+            PlannedContent::Text(text) => Ok(Box::new(text.as_bytes())),
+            PlannedContent::Secret(text) => Ok(Box::new(text.expose().as_bytes())),
+            PlannedContent::Payload(payload) => {
                 let opened = self.source.open(payload).map_err(io::Error::other)?;
                 Ok(Box::new(Verified::new(opened, payload, self.source.describe())))
             }

@@ -12,9 +12,9 @@ use crate::execute::disk::device::{self, AlignedBuffer, BlockDevice, CHUNK_BYTES
 use crate::plan::{FatContent, Partition, SlotGeometry};
 use base::digest::Digest;
 use base::failure::{Class, Failure, class_of};
-use base::progress::Step;
+use base::progress::{Progress, Step};
 use formats::verity::{VerityBuilder, VerityParameters, VerityTree};
-use medium::sources::PayloadSource;
+use medium::sources::{PayloadPlace, PayloadSource, fetch_again};
 use model::release::Payload;
 
 /// What a slot has to hold.
@@ -58,6 +58,21 @@ pub(in crate::execute) fn write_image(
         device::write(device, at, piece)?;
     }
     Ok(tree)
+}
+
+/// Makes `attempt`, which takes the OS image from `source`; again if it was damaged on its way over a network.
+pub(in crate::execute) fn from_source<T>(
+    source: &dyn PayloadSource,
+    image: &Payload,
+    progress: &Progress,
+    mut attempt: impl FnMut() -> Result<T>,
+) -> Result<T> {
+    match source.place(image) {
+        Some(PayloadPlace::Network) => fetch_again(attempt, |error| {
+            progress.note("image", format!("Fetching the OS image again: {error:#}"));
+        }),
+        _ => attempt(),
+    }
 }
 
 fn builder(image: &Payload) -> VerityBuilder {

@@ -19,7 +19,7 @@ use base::parallel::for_each;
 use base::size::ByteSize;
 use formats::verity::VerityTree;
 use medium::iso::Scope;
-use medium::sources::{Compared, PayloadPlace, changed, compare, fetch_again};
+use medium::sources::{Compared, PayloadPlace, changed, compare};
 use model::release::Payload;
 
 impl Run<'_, '_> {
@@ -120,13 +120,8 @@ impl Run<'_, '_> {
             let from = format!("{} on {}", first.as_str(), self.system.describe());
             write(Some(tree.clone()), Box::new(reader) as Box<dyn Read + Send + '_>, from)
         } else {
-            let mut fetch = || write(None, source.open(payload)?, source.describe());
-            match source.place(payload) {
-                Some(PayloadPlace::Network) => fetch_again(fetch, |error| {
-                    progress.note(id, format!("Fetching the OS image again: {error:#}"));
-                }),
-                _ => fetch(),
-            }
+            let fetch = || write(None, source.open(payload)?, source.describe());
+            slot::from_source(source, payload, progress, fetch)
         }?;
         device::barrier(&self.system)?;
         shown.done();

@@ -8,7 +8,7 @@ use nqrust_checker::{BootCode, Expected, File, Hash, Part, Slot, System, Verdict
 
 use super::doubles::{Ext4Machine, Recording, copy_data};
 use super::*;
-use crate::plan::{EspContent, FatContent, SlotGeometry, Step};
+use crate::plan::{FatContent, PlannedContent, SlotGeometry, Step};
 use base::digest::Digest;
 use formats::verity::VerityTree;
 use model::release::{MANIFEST, Payload, Purpose, Release};
@@ -139,11 +139,11 @@ pub(super) fn hash(bytes: &[u8]) -> (u64, Hash) {
 
 /// The files of a volume, in lower case, as the checker finds them.
 pub(super) fn volume_files(content: &FatContent) -> Vec<File> {
-    let file = |file: &crate::plan::EspFile| {
+    let file = |file: &crate::plan::PlannedFile| {
         let content = match &file.content {
-            EspContent::Payload(payload) => (payload.size, *payload.sha256.as_bytes()),
-            EspContent::Text(text) => hash(text.as_bytes()),
-            EspContent::Secret(text) => hash(text.expose().as_bytes()),
+            PlannedContent::Payload(payload) => (payload.size, *payload.sha256.as_bytes()),
+            PlannedContent::Text(text) => hash(text.as_bytes()),
+            PlannedContent::Secret(text) => hash(text.expose().as_bytes()),
         };
         File { path: file.path.to_lowercase(), content: Some(content) }
     };

@@ -8,8 +8,8 @@ use jiff::Timestamp;
 use serde::Deserialize;
 
 use super::check::{ARRAYS, CLOCK, CheckResult, Finding, MOUNTS, ROOT, SYSTEM_UNITS, UNITS, WATCHDOG};
-use super::mounted::mounted;
 use crate::node::arrays::{self, ArrayState};
+use crate::node::mounted::mounted;
 use crate::node::paths::{CONFIG, DATA};
 use crate::node::release;
 use base::command::{Invocation, Runner};

@@ -18,7 +18,6 @@ mod cri;
 pub mod judge;
 mod kubernetes;
 mod local;
-mod mounted;
 mod network;
 pub mod node_probe;
 pub mod own_checks;

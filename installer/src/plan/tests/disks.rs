@@ -82,7 +82,7 @@ fn the_kernel_is_told_of_the_data_partition_on_its_own_disk() {
         _ => None,
     });
     let words = texts.flatten().find(|file| file.path == "grub/node.cfg").unwrap();
-    let EspContent::Text(text) = &words.content else { panic!("node.cfg is text") };
+    let PlannedContent::Text(text) = &words.content else { panic!("node.cfg is text") };
     assert_eq!(text.matches(&format!("nqrust.data=PARTUUID={uuid}")).count(), 1, "{text}");
 }
 

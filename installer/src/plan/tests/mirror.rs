@@ -25,7 +25,7 @@ fn node_words(plan: &Plan) -> String {
         _ => None,
     });
     let words = files.flatten().find(|file| file.path == "grub/node.cfg").unwrap();
-    let EspContent::Text(text) = &words.content else { panic!("node.cfg is text") };
+    let PlannedContent::Text(text) = &words.content else { panic!("node.cfg is text") };
     text.clone()
 }
 

@@ -117,7 +117,7 @@ mod tests {
     use super::*;
     use crate::inventory::Inventory;
     use crate::plan::tests::{GUID, disk, release, trial};
-    use crate::plan::{Partition, PartitionName, EspContent, Step};
+    use crate::plan::{Partition, PartitionName, PlannedContent, Step};
     use base::size::ByteSize;
     use formats::fat::{DeviceRegion, FatFile, FatKind, FatVolume, MINIMUM, write_volume};
     use model::boot::record::{BootRecord, UpdateSlot};
@@ -135,7 +135,7 @@ mod tests {
         let files: Vec<_> = files.collect();
         ["grub/node.cfg", SLOT_FILE].map(|path| {
             match &files.iter().find(|file| file.path == path).unwrap().content {
-                EspContent::Text(text) => text.clone(),
+                PlannedContent::Text(text) => text.clone(),
                 other => panic!("{other:?}"),
             }
         })

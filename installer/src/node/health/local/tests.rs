@@ -1,7 +1,7 @@
 use super::*;
 use crate::node::health::check::CheckClass;
-use crate::node::health::mounted::tests::device as make;
 use crate::node::images::tests::release as sample;
+use crate::node::mounted::tests::device as make;
 use anyhow::Result;
 
 const A: &str = "0a0b0c0d-0000-4000-8000-000000000004";
