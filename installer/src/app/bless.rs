@@ -51,6 +51,7 @@ pub(crate) fn bless(progress: &Progress) -> Result<()> {
         return not_good(&mut node, DAMAGE, reason.to_owned(), progress);
     }
     node.approve()?;
+    node.unwritten.iter().for_each(|trouble| progress.warn("bless", trouble));
     progress.note("bless", format!("Slot {} is good", installed.slot));
     // The node is good without it.
     let renewed = UpdateLock::take(root, Duration::ZERO)

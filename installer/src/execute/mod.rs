@@ -22,7 +22,7 @@ mod run;
 mod slot_update;
 
 pub use boot::finish::{ask_for, finish};
-pub use boot::record::change_record;
+pub use boot::record::{ChangedRecord, change_record};
 pub use boot::start::start_node;
 pub use cancel::Cancel;
 pub use disk::device::BlockDevice;

@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use super::past::{self, Past};
 use super::slots::NodeSlots;
-use crate::execute::{Cancel, change_record};
+use crate::execute::{Cancel, ChangedRecord, change_record};
 use crate::node::health::{HealthProbe, take_baseline};
 use crate::node::paths::below;
 use crate::node::release;
@@ -35,8 +35,9 @@ pub struct UpdatedNode {
     pub slots: NodeSlots,
     /// The release that runs.
     pub release: Release,
-    /// The boot record of the disk that GRUB was loaded from.
     pub record: BootRecord,
+    /// Why the last change of the record is not on every disk of a mirror.
+    pub unwritten: Vec<String>,
     pub memory: UpdateState,
 }
 
@@ -59,6 +60,7 @@ impl UpdatedNode {
             slots,
             release,
             record: BootRecord::default(),
+            unwritten: Vec::new(),
             memory: UpdateState::read(root),
         };
         node.change(|_| ())?;
@@ -78,15 +80,10 @@ impl UpdatedNode {
     }
 
     /// Changes the boot record on each disk.
-    fn change(&mut self, change: impl Fn(&mut BootRecord)) -> Result<()> {
-        let mut first = None;
-        for esp in &self.slots.esps {
-            let record = change_record(esp, &change)?;
-            first.get_or_insert(record);
-        }
-        if let Some(record) = first {
-            self.record = record;
-        }
+    fn change(&mut self, change: impl FnOnce(&mut BootRecord)) -> Result<()> {
+        let ChangedRecord { record, unwritten } = change_record(&self.slots.esps, change)?;
+        self.record = record;
+        self.unwritten = unwritten.iter().map(|error| format!("{error:#}")).collect();
         Ok(())
     }
 
