@@ -34,7 +34,7 @@ impl Cancel {
 
     pub fn check(&self) -> Result<(), Failure> {
         if self.flags.iter().any(|flag| flag.load(Ordering::Relaxed)) {
-            return Err(Failure::new(Class::Cancelled, "the installation was stopped"));
+            return Err(Failure::new(Class::Cancelled, "this was stopped before it was done"));
         }
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! The unit in which an update works, so that it goes on when whoever asked for it goes away: the terminal, the SSH session, a pod.
 
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::Path;
@@ -9,14 +10,15 @@ use anyhow::Result;
 
 use base::command::{Invocation, Runner, SystemRunner};
 use base::failure::{Class, Classify, Failure};
+use base::files::write_atomically;
 
 /// No `nqrust-` before it: a unit of the product that fails is a fault of the node, and a refused update is none.
 const UNIT: &str = "installer-update";
 const DIRECTORY: &str = "/run/nqrust/update";
 /// Each look starts a program.
 const POLL: Duration = Duration::from_secs(1);
-/// Writes the exit code of the command that it runs beside the outputs.
-const WRAPPER: &str = r#""$@"; echo $? > /run/nqrust/update/exit"#;
+/// What the unit runs. The arguments of a unit are in the journal, and a URL among them may have a password.
+const SCRIPT: &str = "run";
 
 /// Does `work` in a unit if this is a machine with a service manager, and in this process if not. An update that is at work already
 /// is waited for so long.
@@ -44,7 +46,7 @@ fn run_in_unit(runner: &dyn Runner, wait: Duration) -> Result<()> {
     base::files::make_directory(directory, 0o755)?;
     let output = |name: &str| directory.join(name);
     let property = |name: &str| format!("--property=Standard{name}=append:{}", output(name).display());
-    let mut start = Invocation::new("systemd-run")
+    let start = Invocation::new("systemd-run")
         .args([
             "--quiet",
             "--collect",
@@ -53,9 +55,12 @@ fn run_in_unit(runner: &dyn Runner, wait: Duration) -> Result<()> {
             "--property=SuccessExitStatus=1 2 3 4 5 6 7 8 9 130 143",
         ])
         .args([property("Output"), property("Error")])
-        .args(["--", "/bin/sh", "-c", WRAPPER, "sh"]);
+        .args(["--", "/bin/sh"])
+        .arg(output(SCRIPT));
     let program = std::env::current_exe().class(Class::Unexpected, || "finding this program".to_owned())?;
-    start = start.arg(program).args(std::env::args_os().skip(1)).arg("--foreground");
+    let words = [program.into_os_string()].into_iter().chain(std::env::args_os().skip(1));
+    let script = script(words.chain(["--foreground".into()]), &output("exit"))?;
+    write_atomically(&output(SCRIPT), script.as_bytes(), 0o600)?;
     runner.run(&start).map_err(|error| {
         Failure::new(Class::Unexpected, format!("starting the unit {UNIT}"))
             .because(anyhow::anyhow!("{error:#}"))
@@ -72,6 +77,14 @@ fn run_in_unit(runner: &dyn Runner, wait: Duration) -> Result<()> {
             ))
             .into()),
     }
+}
+
+/// Runs a command and writes its exit code to a file, as a script for sh(1).
+fn script(words: impl Iterator<Item = OsString>, exit: &Path) -> Result<String> {
+    let words: Vec<_> = words.map(|word| word.to_string_lossy().into_owned()).collect();
+    let command = shlex::try_join(words.iter().map(String::as_str))
+        .class(Class::Invalid, || "passing the arguments of this command to a unit".to_owned())?;
+    Ok(format!("{command}\necho $? > {}\n", exit.display()))
 }
 
 fn is_active(runner: &dyn Runner) -> bool {
@@ -99,5 +112,24 @@ fn follow(runner: &dyn Runner, output: &dyn Fn(&str) -> std::path::PathBuf) -> R
             return Ok(());
         }
         std::thread::sleep(POLL);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_unit_gets_the_arguments_as_they_are_and_tells_the_exit_code() {
+        let directory = tempfile::tempdir().unwrap();
+        let exit = directory.path().join("exit");
+        let words =
+            ["sh", "-c", "printf '<%s>' \"$@\"; exit 9", "x", "https://a:b'$(c)@d/e f.iso", "", "--é"];
+        let text = script(words.into_iter().map(OsString::from), &exit).unwrap();
+        let shell = Invocation::new("sh").args(["-c", &text]);
+        let said = SystemRunner.run(&shell).unwrap();
+        assert_eq!(String::from_utf8(said).unwrap(), "<https://a:b'$(c)@d/e f.iso><><--é>");
+        assert_eq!(fs::read_to_string(exit).unwrap(), "9\n");
+        assert!(script(["a\0b".into()].into_iter(), directory.path()).is_err());
     }
 }
