@@ -244,9 +244,7 @@ fn mounted<T>(volume: &StickVolume, work: impl FnOnce(&Path) -> Result<T>) -> Re
 
 /// Writes the file below the root of a mounted volume, if it has room.
 fn put(root: &Path, name: &str, content: &[u8]) -> Result<()> {
-    let room = nix::sys::statvfs::statvfs(root)
-        .class(Class::DiskIo, || "reading the free space of the volume".into())?;
-    let free = ByteSize::bytes(room.blocks_available().saturating_mul(room.fragment_size()));
+    let free = base::files::free_space(root)?;
     let needed = ByteSize::bytes(content.len() as u64) + SPARE_ROOM;
     if free < needed {
         let what = format!("the volume has {free} free, and {needed} are needed");

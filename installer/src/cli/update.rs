@@ -21,17 +21,26 @@ pub(super) struct UpdateArgs {
 enum UpdateCommand {
     /// Show what an update to a release would do, and change nothing.
     Check(OfferArgs),
-    /// Write a release into the slot that does not run, and read it back; it starts only when `apply` says so.
-    Stage {
+    /// Keep a release on this node, and give it the container images that it lacks; a transfer that was cut off goes on.
+    Fetch {
         #[command(flatten)]
         offer: OfferArgs,
         #[command(flatten)]
         run: RunArgs,
     },
+    /// Write a release into the slot that does not run, and read it back; it starts only when `apply` says so.
+    Stage {
+        /// The release, named as for `check`; by default the one that was fetched.
+        #[arg(long, value_name = "MEDIUM")]
+        from: Option<String>,
+        #[command(flatten)]
+        allow: AllowArgs,
+        #[command(flatten)]
+        run: RunArgs,
+    },
     /// Stage a release, or take the one that is staged, and restart into it: three tries, then the release before.
     Apply {
-        /// The release: an ISO, a drive that holds one, a directory with release.json, the URL of an ISO or of such a directory,
-        /// oci:DIRECTORY, or registry/name:tag; by default the one that is staged.
+        /// The release, named as for `check`; by default the one that is staged, then the one that was fetched.
         #[arg(long, value_name = "MEDIUM")]
         from: Option<String>,
         #[command(flatten)]
@@ -97,12 +106,14 @@ impl UpdateArgs {
         root_only::require("`installer update`", "update")?;
         match self.command {
             UpdateCommand::Check(offer) => update::check(&offer.request(), context),
-            UpdateCommand::Stage { offer, run } => {
-                run.in_unit(|wait| update::stage(&offer.request(), wait, context))
+            UpdateCommand::Fetch { offer, run } => {
+                run.in_unit(|wait| update::fetch(&offer.request(), wait, context))
+            }
+            UpdateCommand::Stage { from, allow, run } => {
+                run.in_unit(|wait| update::stage(&allow.request(from), wait, context))
             }
             UpdateCommand::Apply { from, allow, no_reboot, run } => {
-                let request = from.map(|from| OfferArgs { from, allow }.request());
-                run.in_unit(|wait| update::apply(request.as_ref(), !no_reboot, wait, context))
+                run.in_unit(|wait| update::apply(&allow.request(from), !no_reboot, wait, context))
             }
             UpdateCommand::Status => update::status(context),
             UpdateCommand::Rollback { once, no_reboot, run } => {
@@ -114,8 +125,14 @@ impl UpdateArgs {
 
 impl OfferArgs {
     fn request(self) -> UpdateRequest {
-        let AllowArgs { allow_downgrade, retry, sha256 } = self.allow;
-        UpdateRequest { from: self.from, allowed: Allowed { downgrade: allow_downgrade, retry }, sha256 }
+        self.allow.request(Some(self.from))
+    }
+}
+
+impl AllowArgs {
+    fn request(self, from: Option<String>) -> UpdateRequest {
+        let Self { allow_downgrade, retry, sha256 } = self;
+        UpdateRequest { from, allowed: Allowed { downgrade: allow_downgrade, retry }, sha256 }
     }
 }
 

@@ -6,17 +6,20 @@
 //! | [`slots`] | the partitions of the slots, from sysfs |
 //! | [`offer`] | whether a release may take the place of the one that runs; pure |
 //! | [`past`] | what became of the release that was tried; pure |
+//! | [`fetched`] | a release that came over a network, kept until it is in a slot |
 //! | [`lock`] | one update at a time |
 //!
 //! Two single sectors decide what starts: the commit mark of a slot, written after all of it was read back, and the boot record.
 //! Everything else may be cut off at any moment, and is done again by the next run.
 
+pub mod fetched;
 pub mod lock;
 pub mod offer;
 pub mod past;
 pub mod slots;
 pub mod updated_node;
 
+pub use fetched::{KeptSource, fetched, fetched_release, forget};
 pub use lock::UpdateLock;
 pub use offer::{Allowed, Offer, Running, decide};
 pub use past::Past;

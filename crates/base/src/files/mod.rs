@@ -26,7 +26,8 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use nix::unistd::{AccessFlags, access};
 
-use crate::failure::{Class, Failure};
+use crate::failure::{Class, Classify, Failure};
+use crate::size::ByteSize;
 
 pub use directory::{Attributes, Directory, EntryKind, Status};
 pub use owner::Owner;
@@ -48,6 +49,16 @@ pub fn read_at_most(path: &Path, limit: u64) -> Result<Vec<u8>> {
 pub fn read_text(path: &Path) -> Result<String> {
     let bytes = read_at_most(path, 1 << 20)?;
     String::from_utf8(bytes).with_context(|| format!("{} is not a text file", path.display()))
+}
+
+/// The space that the file system of `path` has for whoever is not root.
+///
+/// # Errors
+/// [`Class::DiskIo`] if it cannot be asked.
+pub fn free_space(path: &Path) -> Result<ByteSize> {
+    let room = nix::sys::statvfs::statvfs(path)
+        .class(Class::DiskIo, || format!("reading the free space of {}", path.display()))?;
+    Ok(ByteSize::bytes(room.blocks_available().saturating_mul(room.fragment_size())))
 }
 
 /// Makes a directory and its parents; those that are new get `mode`.

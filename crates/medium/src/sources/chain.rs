@@ -94,6 +94,10 @@ impl PayloadSource for Chain {
         self.first(payload, |source| source.open(payload))
     }
 
+    fn open_from(&self, payload: &Payload, offset: u64) -> Result<Box<dyn Read + Send>> {
+        self.first(payload, |source| source.open_from(payload, offset))
+    }
+
     fn place(&self, payload: &Payload) -> Option<PayloadPlace> {
         self.holder(payload)?.place(payload)
     }

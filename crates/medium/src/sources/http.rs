@@ -35,8 +35,15 @@ impl HttpMedium {
 
 impl PayloadSource for HttpMedium {
     fn open(&self, payload: &Payload) -> Result<Box<dyn Read + Send>> {
-        let mut download = self.download(payload);
-        download.connect_patiently()?;
+        self.open_from(payload, 0)
+    }
+
+    fn open_from(&self, payload: &Payload, offset: u64) -> Result<Box<dyn Read + Send>> {
+        let mut download = self.download(payload).starting_at(offset);
+        // A range without bytes is one that no server sends.
+        if offset < payload.size || payload.size == 0 {
+            download.connect_patiently()?;
+        }
         Ok(Box::new(download))
     }
 

@@ -43,7 +43,8 @@ impl HttpIso {
         }
     }
 
-    fn download(&self, payload: &Payload) -> Result<Download> {
+    /// The bytes of a payload from `offset` on.
+    fn download(&self, payload: &Payload, offset: u64) -> Result<Download> {
         let what = || format!("{} of {}", payload.path, shown(self.url()));
         let entry = self.entry(&payload.path)?.ok_or_else(|| {
             Failure::new(Class::Verification, format!("{} is not there", what())).hint(HINT)
@@ -61,14 +62,18 @@ impl HttpIso {
             }
             next += u64::from(extent.length);
         }
-        Ok(self.iso.source().part(start..start + payload.size))
+        Ok(self.iso.source().part(start + offset..start + payload.size))
     }
 }
 
 impl PayloadSource for HttpIso {
     fn open(&self, payload: &Payload) -> Result<Box<dyn Read + Send>> {
-        let mut download = self.download(payload)?;
-        if payload.size > 0 {
+        self.open_from(payload, 0)
+    }
+
+    fn open_from(&self, payload: &Payload, offset: u64) -> Result<Box<dyn Read + Send>> {
+        let mut download = self.download(payload, offset)?;
+        if offset < payload.size {
             download.connect_patiently()?;
         }
         Ok(Box::new(download))
@@ -80,7 +85,7 @@ impl PayloadSource for HttpIso {
     }
 
     fn probe(&self, payload: &Payload) -> Result<()> {
-        self.download(payload).map(drop)
+        self.download(payload, 0).map(drop)
     }
 
     fn manifest(&self) -> Result<Vec<u8>> {

@@ -1,6 +1,6 @@
 //! What every source of payloads can do.
 
-use std::io::Read;
+use std::io::{self, Read};
 
 use anyhow::Result;
 
@@ -39,6 +39,14 @@ pub trait PayloadSource: Send + Sync {
     /// The payload's bytes from the beginning. The reader ends early or fails where the source does; it
     /// does not check the digest.
     fn open(&self, payload: &Payload) -> Result<Box<dyn Read + Send>>;
+
+    /// The same without the bytes before `offset`, which is not behind the payload's end: for going on with a transfer that was
+    /// broken off.
+    fn open_from(&self, payload: &Payload, offset: u64) -> Result<Box<dyn Read + Send>> {
+        let mut reader = self.open(payload)?;
+        io::copy(&mut (&mut reader).take(offset), &mut io::sink())?;
+        Ok(reader)
+    }
 
     /// Where the payload is; `None` if this source does not have it. A server is not asked.
     fn place(&self, payload: &Payload) -> Option<PayloadPlace>;

@@ -16,7 +16,9 @@ use crate::execute::{
 use crate::node::health::NodeProbe;
 use crate::node::paths::DOCUMENT;
 use crate::node::update_state::ReleaseId;
-use crate::update::{Allowed, Offer, RolledBack, Running, UpdateLock, UpdatedNode, decide};
+use crate::update::{
+    Allowed, KeptSource, Offer, RolledBack, Running, UpdateLock, UpdatedNode, decide, fetched, forget,
+};
 use base::command::{Runner, SystemRunner};
 use base::digest::Digest;
 use base::failure::{Class, Failure};
@@ -33,7 +35,8 @@ pub(crate) use unit::in_unit;
 /// Which release is wanted, and what is allowed.
 #[derive(Debug)]
 pub(crate) struct UpdateRequest {
-    pub(crate) from: String,
+    /// By default the one that was fetched.
+    pub(crate) from: Option<String>,
     pub(crate) allowed: Allowed,
     /// SHA-256 of its manifest.
     pub(crate) sha256: Option<Digest>,
@@ -125,7 +128,10 @@ fn containerd(release: &Release) -> RunningContainerd {
 fn open(node: &UpdatedNode, request: &UpdateRequest) -> Result<Offered> {
     // An update may be what mends a node whose document has mistakes.
     let config = config::load(Path::new(DOCUMENT)).unwrap_or_default();
-    let (source, release) = source::open(&request.from, request.sha256, &config)?;
+    let (source, release) = match &request.from {
+        Some(from) => source::open(from, request.sha256, &config)?,
+        None => source::open_fetched(Path::new("/"), request.sha256)?,
+    };
     let running = Running { release: &node.release, state: node.running_state(), memory: &node.memory };
     let offer = decide(running, &release, request.allowed)?;
     source::has_slot(source.as_ref(), &release)?;
@@ -144,30 +150,64 @@ pub(crate) fn check(request: &UpdateRequest, context: &Context) -> Result<()> {
     context.show(&plan, || plan.text())
 }
 
+/// Keeps the release on this node, with the container images that the node lacks, and writes no slot.
+pub(crate) fn fetch(request: &UpdateRequest, wait: Duration, context: &Context) -> Result<()> {
+    let _lock = UpdateLock::take(Path::new("/"), wait)?;
+    let node = settled(context)?;
+    let offered = open(&node, request)?;
+    let told = match offered.offer {
+        Offer::Runs => "runs already; there is nothing to fetch",
+        Offer::Staged => "is in a slot already; there is nothing to fetch",
+        Offer::New => {
+            let (progress, cancel) = (&context.progress, Cancel::on_signals());
+            let (release, source) = (&offered.release, offered.source.as_ref());
+            KeptSource::new(Path::new("/"), release, source, progress, &cancel)?.fetch(release)?;
+            add_images(&offered, &cancel, context)?;
+            "is on this node. To write it into the slot that does not run: installer update stage"
+        }
+    };
+    context.tell("update", &format!("{} {} {told}", offered.release.name, offered.release.version));
+    Ok(())
+}
+
+/// Gives the containerd that runs the images that it lacks.
+fn add_images(offered: &Offered, cancel: &Cancel, context: &Context) -> Result<()> {
+    let Offered { source, release, seeding, .. } = offered;
+    let Some(role) = *seeding else { return Ok(()) };
+    import_missing(&containerd(release), source.as_ref(), release, role, &context.progress, cancel)?;
+    Ok(())
+}
+
+/// This node, with a verdict on the update before.
+fn settled(context: &Context) -> Result<UpdatedNode> {
+    let mut node = UpdatedNode::read(Path::new("/"))?;
+    if let Some(reason) = node.settle()? {
+        context.progress.warn("update", &format!("the update before was taken back: {reason}"));
+    }
+    node.unwritten.iter().for_each(|trouble| context.progress.warn("update", trouble));
+    Ok(node)
+}
+
 /// Writes the release into the other slot.
 pub(crate) fn stage(request: &UpdateRequest, wait: Duration, context: &Context) -> Result<()> {
     let _lock = UpdateLock::take(Path::new("/"), wait)?;
-    let mut node = UpdatedNode::read(Path::new("/"))?;
-    stage_on(&mut node, request, context).map(drop)
+    stage_on(&mut settled(context)?, request, context).map(drop)
 }
 
 /// Returns whether there is something to restart into.
 fn stage_on(node: &mut UpdatedNode, request: &UpdateRequest, context: &Context) -> Result<bool> {
-    let progress = &context.progress;
-    if let Some(reason) = node.settle()? {
-        progress.warn("update", &format!("the update before was taken back: {reason}"));
-    }
     let offered = open(node, request)?;
     context.tell("update", UpdatePlan::of(node, &offered)?.text().trim_end());
-    let Offered { source, release, offer, seeding } = offered;
-    if offer == Offer::Runs {
+    if offered.offer == Offer::Runs {
         return Ok(false);
     }
-    let (slot, cancel) = (node.target(), Cancel::on_signals());
-    node.stage(&release, source.as_ref(), progress, &cancel)?;
-    if let Some(role) = seeding {
-        import_missing(&containerd(&release), source.as_ref(), &release, role, progress, &cancel)?;
-    }
+    let (slot, cancel, root) = (node.target(), Cancel::on_signals(), Path::new("/"));
+    let Offered { source, release, .. } = &offered;
+    let kept = KeptSource::new(root, release, source.as_ref(), &context.progress, &cancel)?;
+    node.stage(release, &kept, &context.progress, &cancel)?;
+    add_images(&offered, &cancel, context)?;
+    // It is in the slot now.
+    forget(root)?;
     context.tell(
         "update",
         &format!("{} {} is in slot {slot}, and every byte was read back.", release.name, release.version),
@@ -175,18 +215,12 @@ fn stage_on(node: &mut UpdatedNode, request: &UpdateRequest, context: &Context) 
     Ok(true)
 }
 
-/// Stages the release that is asked for, or takes the one that is staged, lets the boot loader try it, and restarts.
-pub(crate) fn apply(
-    request: Option<&UpdateRequest>,
-    reboot: bool,
-    wait: Duration,
-    context: &Context,
-) -> Result<()> {
+/// Stages the release that is asked for, or takes the one that is staged or fetched, lets the boot loader try it, and restarts.
+pub(crate) fn apply(request: &UpdateRequest, reboot: bool, wait: Duration, context: &Context) -> Result<()> {
     let _lock = UpdateLock::take(Path::new("/"), wait)?;
-    let mut node = UpdatedNode::read(Path::new("/"))?;
-    if let Some(request) = request
-        && !stage_on(&mut node, request, context)?
-    {
+    let mut node = settled(context)?;
+    let wanted = request.from.is_some() || node.memory.staged.is_none() && fetched(Path::new("/")).is_some();
+    if wanted && !stage_on(&mut node, request, context)? {
         return Ok(());
     }
     node.arm(&NodeProbe::new(Path::new("/"), &SystemRunner))?;

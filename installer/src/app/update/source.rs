@@ -7,10 +7,13 @@ use anyhow::Result;
 use crate::app::gather::take_proxies;
 use crate::app::registries;
 use crate::execute::slot_payloads;
+use crate::update::fetched;
 use base::digest::Digest;
 use base::failure::{Class, Failure};
 use medium::artifact::{ArtifactReference, LAYOUT};
-use medium::sources::{Chain, PayloadSource, RetryPolicy, is_url, open_release, read_release, source};
+use medium::sources::{
+    Chain, LocalMedium, PayloadSource, RetryPolicy, is_url, open_release, read_release, source,
+};
 use model::config::InstallConfig;
 use model::release::{Purpose, Release};
 
@@ -27,6 +30,21 @@ pub(super) fn open(
     let source = source(Some(from), &registries::authorities(config), RetryPolicy::default())?;
     let release = read_release(source.as_ref(), sha256)?;
     Ok((source, release))
+}
+
+/// Opens the release that was fetched, which nobody has to be asked for.
+///
+/// # Errors
+/// [`Class::Invalid`] if none was.
+pub(super) fn open_fetched(root: &Path, sha256: Option<Digest>) -> Result<(Box<dyn PayloadSource>, Release)> {
+    let Some((directory, digest)) = fetched(root) else {
+        return Err(Failure::new(Class::Invalid, "no release was fetched")
+            .hint("Name one: --from MEDIUM")
+            .into());
+    };
+    let source = LocalMedium::new(directory);
+    let release = read_release(&source, Some(sha256.unwrap_or(digest)))?;
+    Ok((Box::new(source), release))
 }
 
 /// Whether `from` names a release in a registry: neither a URL, a layout nor a file.

@@ -6,7 +6,7 @@ use anyhow::Result;
 use serde::Serialize;
 
 use crate::node::update_state::{ReleaseId, ReleaseVerdict};
-use crate::update::{Past, UpdatedNode};
+use crate::update::{Past, UpdatedNode, fetched_release};
 use base::failure::{Class, Failure};
 use base::program::Context;
 use model::boot::Slot;
@@ -18,6 +18,9 @@ struct UpdateStatus {
     state: &'static str,
     running: Slot,
     slots: Vec<SlotStatus>,
+    /// What was fetched and is in no slot yet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fetched: Option<ReleaseId>,
     /// Starts that a slot on trial has left.
     tries_left: u8,
     /// Starts of a good slot in a row that were not reported as good.
@@ -25,6 +28,9 @@ struct UpdateStatus {
     /// GRUB's word for the last start that did not go as wished.
     #[serde(skip_serializing_if = "Option::is_none")]
     why: Option<Why>,
+    /// Disks of a mirror whose boot record cannot be changed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unwritten: Vec<String>,
     /// Why the last update does not run.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
@@ -68,9 +74,11 @@ impl UpdateStatus {
             state,
             running: node.slots.running,
             slots: Slot::ALL.into_iter().map(slot).collect(),
+            fetched: fetched_release(Path::new("/")),
             tries_left: node.record.left,
             missed: node.record.miss,
             why: node.record.why.clone(),
+            unwritten: node.unwritten.clone(),
             reason,
             verdicts: node.memory.verdicts.clone(),
         }
@@ -94,6 +102,9 @@ impl UpdateStatus {
             let line = format!("{:<9} {version:<20} {state:<6} {}", slot.to_string(), notes.join(", "));
             text.push_str(&format!("{}\n", line.trim_end()));
         }
+        if let Some(ReleaseId { version, .. }) = &self.fetched {
+            text.push_str(&format!("fetched   {version}; `installer update stage` writes it\n"));
+        }
         let update = match (self.state, &self.reason) {
             ("staged", _) => "a release is staged; `installer update apply` tries it".to_owned(),
             ("pending", _) => "the next restart tries a release".to_owned(),
@@ -102,6 +113,9 @@ impl UpdateStatus {
             _ => "nothing under way".to_owned(),
         };
         text.push_str(&format!("update    {update}\n"));
+        for trouble in &self.unwritten {
+            text.push_str(&format!("warning   {trouble}\n"));
+        }
         for verdict in &self.verdicts {
             let ReleaseVerdict { release, slot, good, reason, at } = verdict;
             let how = if *good { "good".to_owned() } else { format!("rolled back: {reason}") };

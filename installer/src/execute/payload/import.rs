@@ -92,10 +92,7 @@ impl RunningContainerd {
         if bytes == 0 {
             return Ok(());
         }
-        let room = nix::sys::statvfs::statvfs(&self.root);
-        let room =
-            room.class(Class::DiskIo, || format!("reading the free space of {}", self.root.display()))?;
-        let free = ByteSize::bytes(room.blocks_available().saturating_mul(room.fragment_size()));
+        let free = base::files::free_space(&self.root)?;
         let needed = ByteSize::bytes(bytes.saturating_add(SPARE_ROOM.get()));
         if free >= needed {
             return Ok(());

@@ -52,8 +52,12 @@ impl ReleaseSource {
 
 impl PayloadSource for ReleaseSource {
     fn open(&self, payload: &Payload) -> Result<Box<dyn Read + Send>> {
+        self.open_from(payload, 0)
+    }
+
+    fn open_from(&self, payload: &Payload, offset: u64) -> Result<Box<dyn Read + Send>> {
         self.present(payload)?;
-        self.0.blob(payload.sha256, payload.size, 0)
+        self.0.blob(payload.sha256, payload.size, offset)
     }
 
     fn place(&self, payload: &Payload) -> Option<PayloadPlace> {
