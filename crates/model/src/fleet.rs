@@ -31,6 +31,8 @@ pub enum ReportLine {
     Log(String),
     /// How far the installed node has come into its cluster; the latest counts.
     Node(NodeReport),
+    /// How the updates of the installed node stand; the latest counts.
+    Update(UpdateReport),
 }
 
 /// The first line of a stream: the machine that reports.
@@ -75,6 +77,50 @@ pub struct NodeReport {
     /// What a person can do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
+}
+
+/// How the updates of an installed node stand, in the words of `installer update status`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UpdateReport {
+    /// `idle`, `staged`, `pending`, `trial` or `rolled-back`.
+    pub state: String,
+    /// The slot that runs.
+    pub running: String,
+    pub slots: Vec<SlotReport>,
+    /// The release that is staged or on trial, or was taken back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offered: Option<String>,
+    /// Starts that it has left.
+    pub tries_left: u8,
+    /// Why it was taken back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// One slot of a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SlotReport {
+    pub slot: String,
+    /// None for the recovery system.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<String>,
+    /// The version of its release; none where it has no whole one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+}
+
+impl UpdateReport {
+    /// Whether the last update was taken back, and no other has been begun.
+    #[must_use]
+    pub fn is_rolled_back(&self) -> bool {
+        self.state == "rolled-back"
+    }
+
+    /// The version that runs.
+    #[must_use]
+    pub fn version(&self) -> Option<&str> {
+        self.slots.iter().find(|slot| slot.slot == self.running)?.version.as_deref()
+    }
 }
 
 /// `text`, or as much of its beginning as `limit` bytes hold, with a mark that there was more.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Result;
 
 use super::gather::kernel_command_line;
-use super::update::reboot;
+use super::update::{reboot, report};
 use crate::execute::Cancel;
 use crate::node::health::{Baseline, BootVerdict, FailedCheck, NodeProbe, Timing, observe_until_verdict};
 use crate::update::{Past, UpdateLock, UpdatedNode};
@@ -33,6 +33,7 @@ pub(crate) fn bless(progress: &Progress) -> Result<()> {
     if let Some(reason) = node.settle()? {
         progress.warn("bless", &format!("the last update was taken back: {reason}"));
     }
+    report(&node, progress);
     // What was true before counts only for the release that came after it.
     let baseline = Baseline::read(root).filter(|_| node.past() == Past::Runs);
     loop {
@@ -51,6 +52,7 @@ pub(crate) fn bless(progress: &Progress) -> Result<()> {
         return not_good(&mut node, DAMAGE, reason.to_owned(), progress);
     }
     node.approve()?;
+    report(&node, progress);
     node.unwritten.iter().for_each(|trouble| progress.warn("bless", trouble));
     progress.note("bless", format!("Slot {} is good", installed.slot));
     // The node is good without it.

@@ -1,5 +1,6 @@
 //! What an install leaves beside the node document for the node to go on with: the file [`FILE`].
 
+use std::fmt;
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -25,6 +26,16 @@ pub(crate) struct Handover {
     pub(crate) run: Uuid,
     /// PEM.
     pub(crate) authorities: Vec<String>,
+    /// Whether the server knows that the node is ready in its cluster. Then it hears of updates only.
+    #[serde(default)]
+    pub(crate) joined: bool,
+}
+
+/// The URL is a secret.
+impl fmt::Debug for Handover {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Handover").field("run", &self.run).finish_non_exhaustive()
+    }
 }
 
 impl Reporter {
@@ -36,12 +47,23 @@ impl Reporter {
             url: self.run.url.to_string(),
             run: known.hello.run,
             authorities: known.authorities.clone(),
+            joined: false,
         };
-        Ok(Secret::new(serde_json::to_string_pretty(&kept)? + "\n"))
+        kept.to_text()
     }
 }
 
 impl Handover {
+    fn to_text(&self) -> Result<Secret> {
+        Ok(Secret::new(serde_json::to_string_pretty(self)? + "\n"))
+    }
+
+    /// Stores that the server knows that the node is ready.
+    pub(crate) fn conclude(mut self, file: &Path) -> Result<()> {
+        self.joined = true;
+        files::write_atomically(file, self.to_text()?.expose().as_bytes(), 0o600)
+    }
+
     /// # Errors
     /// The file cannot be read, or is not of this format and version.
     pub(crate) fn read(file: &Path) -> Result<Self> {

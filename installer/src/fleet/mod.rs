@@ -24,7 +24,7 @@ use model::boot::parameter;
 use model::config::redact::Secrets;
 use model::config::sources::words::words;
 use model::config::text::HttpUrl;
-use model::fleet::{Hello, NodeReport, ReportLine, RunFailure};
+use model::fleet::{Hello, NodeReport, ReportLine, RunFailure, UpdateReport};
 use model::machine::Identity;
 use post::{FleetServer, KnownOfRun, SharedRun};
 use transfer::outbox::{DeliveryWarnings, Outbox, OutboxPolicy, OutboxResult};
@@ -128,6 +128,11 @@ impl Reporter {
     /// Reports how far the installed node has come, in place of an earlier report that still waits.
     pub(crate) fn tell(&self, node: NodeReport) {
         self.outbox.push(ReportLine::Node(node));
+    }
+
+    /// Reports how the updates of the installed node stand.
+    pub(crate) fn tell_update(&self, update: UpdateReport) {
+        self.outbox.push(ReportLine::Update(update));
     }
 
     /// Ends all warnings: the next event is the last one.

@@ -13,7 +13,7 @@ use base::parallel::locked;
 use base::progress::StepState;
 use model::config::redact::Secrets;
 use model::config::text::HttpUrl;
-use model::fleet::{self, Hello, NodeReport, ReportLine, RunFailure, beginning, end};
+use model::fleet::{self, Hello, NodeReport, ReportLine, RunFailure, UpdateReport, beginning, end};
 use transfer::download::is_passing;
 use transfer::outbox::{AfterFailure, DeliveryWarnings, Destination, SendError, request};
 
@@ -87,7 +87,9 @@ impl Destination for FleetServer {
     /// The newest count of a step's bytes takes the place of the one before, and so does the newest report of a node.
     fn replaces(newer: &ReportLine, waiting: &ReportLine) -> bool {
         match (newer, waiting) {
-            (ReportLine::Node(_), ReportLine::Node(_)) => true,
+            (ReportLine::Node(_), ReportLine::Node(_)) | (ReportLine::Update(_), ReportLine::Update(_)) => {
+                true
+            }
             _ => count(newer).is_some() && count(newer) == count(waiting),
         }
     }
@@ -166,6 +168,9 @@ fn presentable(line: &ReportLine, secrets: &Secrets) -> ReportLine {
             next: node.next.as_deref().map(short),
             ..node.clone()
         }),
+        ReportLine::Update(update) => {
+            ReportLine::Update(UpdateReport { reason: update.reason.as_deref().map(short), ..update.clone() })
+        }
         ReportLine::Log(log) => ReportLine::Log(end(&secrets.hide(log), fleet::LOG).to_owned()),
     }
 }

@@ -1,7 +1,7 @@
-//! After its install a node reports to its fleet server how it joins its cluster, until it is ready there.
+//! After its install a node reports to its fleet server how it joins its cluster, until it is ready there, and how its updates
+//! go from then on.
 //!
-//! The install leaves [`FILE`] beside the node document. It is removed as soon as the server knows that the node is ready, or no
-//! longer wants reports of this deployment.
+//! The install leaves [`FILE`] beside the node document. It is removed when the server no longer wants reports of this deployment.
 
 use crate::inventory::read_identity;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use anyhow::{Context, Result};
 use base::progress::Progress;
 use model::config::redact::Secrets;
 use model::config::text::HttpUrl;
-use model::fleet::NodeReport;
+use model::fleet::{NodeReport, UpdateReport};
 use transfer::outbox::OutboxPolicy;
 
 /// The longest time between two reports of a waiting node.
@@ -31,10 +31,60 @@ pub struct ReportedNode<'a> {
     pub secrets: &'a Secrets,
 }
 
-/// Reports for a node.
+/// Reports how the updates of the node at `root` stand, if it has a server. Waits some seconds at most.
+///
+/// # Errors
+/// The file of the server cannot be read or removed.
+pub fn tell_update(
+    root: &Path,
+    about: &ReportedNode<'_>,
+    update: UpdateReport,
+    progress: &Progress,
+) -> Result<()> {
+    let Some((reporter, _, file)) = begin(root, about, progress, policy())? else { return Ok(()) };
+    reporter.tell_update(update);
+    match reporter.conclude(None).refused {
+        true => remove(&file),
+        false => Ok(()),
+    }
+}
+
+/// The reporter of the node at `root` with what the install has left; none if there is no server.
+fn begin(
+    root: &Path,
+    about: &ReportedNode<'_>,
+    progress: &Progress,
+    policy: OutboxPolicy,
+) -> Result<Option<(Reporter, Handover, PathBuf)>> {
+    let file = below(root, CONFIG).join(FILE);
+    if !file.exists() {
+        return Ok(None);
+    }
+    let what = || format!("reading {}", file.display());
+    let kept = Handover::read(&file)?;
+    // The error is not shown: it may contain a token.
+    let url =
+        kept.url.parse::<HttpUrl>().map_err(|_| anyhow::anyhow!("it names no URL")).with_context(what)?;
+    let mut secrets = about.secrets.clone();
+    secrets.add_texts(token(&kept.url));
+    let setup = ReporterSetup { url, machine: read_identity(root), policy, progress: progress.clone() };
+    let reporter = Reporter::resume(setup, kept.run);
+    reporter.trust(&kept.authorities);
+    reporter.hide(&secrets);
+    reporter.hostname(about.hostname);
+    reporter.product(&about.product);
+    Ok(Some((reporter, kept, file)))
+}
+
+fn remove(file: &Path) -> Result<()> {
+    std::fs::remove_file(file).with_context(|| format!("removing {}", file.display()))
+}
+
+/// Reports for a node that joins its cluster.
 #[derive(Debug)]
 pub struct NodeReporter {
     reporter: Reporter,
+    kept: Handover,
     file: PathBuf,
     last: Option<(NodeReport, Instant)>,
 }
@@ -74,24 +124,8 @@ impl NodeReporter {
         progress: &Progress,
         policy: OutboxPolicy,
     ) -> Result<Option<Self>> {
-        let file = below(root, CONFIG).join(FILE);
-        if !file.exists() {
-            return Ok(None);
-        }
-        let what = || format!("reading {}", file.display());
-        let kept = Handover::read(&file)?;
-        // The error is not shown: it may contain a token.
-        let url =
-            kept.url.parse::<HttpUrl>().map_err(|_| anyhow::anyhow!("it names no URL")).with_context(what)?;
-        let mut secrets = about.secrets.clone();
-        secrets.add_texts(token(&kept.url));
-        let setup = ReporterSetup { url, machine: read_identity(root), policy, progress: progress.clone() };
-        let reporter = Reporter::resume(setup, kept.run);
-        reporter.trust(&kept.authorities);
-        reporter.hide(&secrets);
-        reporter.hostname(about.hostname);
-        reporter.product(&about.product);
-        Ok(Some(Self { reporter, file, last: None }))
+        let begun = begin(root, about, progress, policy)?.filter(|(_, kept, _)| !kept.joined);
+        Ok(begun.map(|(reporter, kept, file)| Self { reporter, kept, file, last: None }))
     }
 
     /// Reports the state of the node, if it has changed or the last report was a while ago. Never waits.
@@ -111,13 +145,16 @@ impl NodeReporter {
     /// start of the machine.
     ///
     /// # Errors
-    /// The file cannot be removed.
+    /// The file cannot be written or removed.
     pub fn conclude(self) -> Result<()> {
         let ready = self.last.is_some_and(|(node, _)| node.ready);
         let result = self.reporter.conclude(None);
-        if result.refused || ready && result.unsent == 0 {
-            let what = || format!("removing {}", self.file.display());
-            std::fs::remove_file(&self.file).with_context(what)?;
+        if result.refused {
+            return remove(&self.file);
+        }
+        if ready && result.unsent == 0 {
+            let what = || format!("writing {}", self.file.display());
+            return self.kept.conclude(&self.file).with_context(what);
         }
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! Updates of this node, for `installer update`.
 
+mod report;
 mod source;
 mod status;
 mod unit;
@@ -29,6 +30,7 @@ use model::boot::record::UpdateSlot;
 use model::config::{self, Images, Role};
 use model::release::Release;
 
+pub(crate) use report::report;
 pub(crate) use status::status;
 pub(crate) use unit::in_unit;
 
@@ -208,6 +210,7 @@ fn stage_on(node: &mut UpdatedNode, request: &UpdateRequest, context: &Context) 
     add_images(&offered, &cancel, context)?;
     // It is in the slot now.
     forget(root)?;
+    report(node, &context.progress);
     context.tell(
         "update",
         &format!("{} {} is in slot {slot}, and every byte was read back.", release.name, release.version),
@@ -224,6 +227,7 @@ pub(crate) fn apply(request: &UpdateRequest, reboot: bool, wait: Duration, conte
         return Ok(());
     }
     node.arm(&NodeProbe::new(Path::new("/"), &SystemRunner))?;
+    report(&node, &context.progress);
     context.tell("update", "The next restart tries it.");
     restart(reboot, context)
 }
@@ -234,6 +238,7 @@ pub(crate) fn roll_back(once: bool, reboot: bool, wait: Duration, context: &Cont
     let mut node = UpdatedNode::read(Path::new("/"))?;
     match node.roll_back(once)? {
         RolledBack::Called => {
+            report(&node, &context.progress);
             context.tell(
                 "update",
                 "What is staged will not be tried. To try it after all: installer update apply",
@@ -242,6 +247,7 @@ pub(crate) fn roll_back(once: bool, reboot: bool, wait: Duration, context: &Cont
         }
         RolledBack::To(slot) => {
             let version = node.slots.slot(slot.into()).release().map(|release| release.version);
+            report(&node, &context.progress);
             let until = if once { "for one start" } else { "from the next restart on" };
             context.tell(
                 "update",

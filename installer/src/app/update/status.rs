@@ -13,16 +13,19 @@ use model::boot::Slot;
 use model::boot::record::{SlotState, UpdateSlot, Why};
 
 #[derive(Debug, Serialize)]
-struct UpdateStatus {
+pub(super) struct UpdateStatus {
     /// What the last update has come to: `idle`, `staged`, `pending`, `trial`, `rolled-back`.
-    state: &'static str,
-    running: Slot,
-    slots: Vec<SlotStatus>,
+    pub(super) state: &'static str,
+    pub(super) running: Slot,
+    pub(super) slots: Vec<SlotStatus>,
+    /// The version that is staged or on trial, or was taken back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) offered: Option<String>,
     /// What was fetched and is in no slot yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     fetched: Option<ReleaseId>,
     /// Starts that a slot on trial has left.
-    tries_left: u8,
+    pub(super) tries_left: u8,
     /// Starts of a good slot in a row that were not reported as good.
     missed: u8,
     /// GRUB's word for the last start that did not go as wished.
@@ -33,25 +36,25 @@ struct UpdateStatus {
     unwritten: Vec<String>,
     /// Why the last update does not run.
     #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<String>,
+    pub(super) reason: Option<String>,
     /// The newest last.
     verdicts: Vec<ReleaseVerdict>,
 }
 
 #[derive(Debug, Serialize)]
-struct SlotStatus {
-    slot: Slot,
+pub(super) struct SlotStatus {
+    pub(super) slot: Slot,
     /// None for the recovery system, which has no state.
     #[serde(skip_serializing_if = "Option::is_none")]
-    state: Option<SlotState>,
+    pub(super) state: Option<SlotState>,
     /// The release in it, where it has a whole boot volume.
-    release: Option<ReleaseId>,
+    pub(super) release: Option<ReleaseId>,
     /// Whether it starts next.
     next: bool,
 }
 
 impl UpdateStatus {
-    fn of(node: &UpdatedNode) -> Self {
+    pub(super) fn of(node: &UpdatedNode) -> Self {
         let (state, reason) = match node.past() {
             Past::Failed(reason) => ("rolled-back", Some(reason)),
             Past::Staged => ("staged", None),
@@ -63,6 +66,9 @@ impl UpdateStatus {
                 _ => ("idle", None),
             },
         };
+        let staged = node.memory.staged.as_ref().map(|staged| &staged.release);
+        let taken_back = node.memory.verdicts.last().filter(|last| !last.good).map(|last| &last.release);
+        let offered = staged.or(taken_back).map(|release| release.version.clone());
         let next = node.record.once.unwrap_or(Slot::from(node.record.order));
         let slot = |slot: Slot| SlotStatus {
             slot,
@@ -74,6 +80,7 @@ impl UpdateStatus {
             state,
             running: node.slots.running,
             slots: Slot::ALL.into_iter().map(slot).collect(),
+            offered,
             fetched: fetched_release(Path::new("/")),
             tries_left: node.record.left,
             missed: node.record.miss,

@@ -104,7 +104,7 @@ fn a_node_goes_on_with_the_story_of_its_install_until_it_is_ready() {
         ..NodeReport::default()
     };
     assert_eq!(told(&server), [(run, failed), (run, ready)]);
-    assert!(!file.exists());
+    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
     assert!(
         NodeReporter::read(
             root.path(),
@@ -133,6 +133,46 @@ fn a_node_speaks_again_after_its_next_start_where_its_server_was_away() {
     waiting.conclude().unwrap();
     assert_eq!(told(&server).len(), 1);
     assert!(reporter_of(root.path(), LONG).is_some());
+}
+
+#[test]
+fn what_becomes_of_an_update_is_told_for_good_and_without_secrets() {
+    let server = ReportServer::new(&[ServerReaction::Status(204)]);
+    let (root, run) = node_of(&server);
+    let mut joining = reporter_of(root.path(), LONG).unwrap();
+    joining.tell(&stages(StageState::Done, "ready"));
+    joining.conclude().unwrap();
+    let mut secrets = Secrets::default();
+    secrets.add_texts(["MARK-cluster"]);
+    let about = ReportedNode { hostname: Some("node-1"), product: "Product 1".into(), secrets: &secrets };
+    let update = UpdateReport {
+        state: "rolled-back".into(),
+        reason: Some("own-required: MARK-cluster".into()),
+        ..UpdateReport::default()
+    };
+    for _ in 0..2 {
+        tell_update(root.path(), &about, update.clone(), &Progress::silent()).unwrap();
+    }
+    let requests = server.requests();
+    assert_eq!(requests.len(), 3);
+    for request in &requests[1..] {
+        let lines: Vec<ReportLine> = request
+            .split_once("\r\n\r\n")
+            .unwrap()
+            .1
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        let [ReportLine::Hello(hello), ReportLine::Update(told)] = &lines[..] else { panic!("{lines:?}") };
+        assert_eq!((hello.run, told.reason.as_deref()), (run, Some("own-required: [hidden]")));
+    }
+    // Without a server there is nobody to tell, and one that wants no more is not asked again.
+    let refusing = ReportServer::new(&[ServerReaction::Status(403)]);
+    let (root, _) = node_of(&refusing);
+    for _ in 0..2 {
+        tell_update(root.path(), &about, update.clone(), &Progress::silent()).unwrap();
+    }
+    assert_eq!(refusing.requests().len(), 1);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 
 use maud::{Markup, html};
+use model::fleet::UpdateReport;
 use model::machine::Identity;
 
 use super::elements::{ago, bytes, duration, icon, joined};
@@ -45,6 +46,7 @@ pub fn details(row: &MachineRow, message: Option<&str>, now: Moment) -> Markup {
         @if let Some(message) = message.filter(|message| !message.is_empty()) {
             p.message { bdi { (message) } }
         }
+        @if let Some(update) = &row.update { p.message { (release(update)) } }
         @if let Some(progress) = &row.progress { (bar(progress, &row.name)) }
         @if row.group == StageGroup::Failed {
             (failure(row))
@@ -52,6 +54,22 @@ pub fn details(row: &MachineRow, message: Option<&str>, now: Moment) -> Markup {
             p.next { (next) }
         }
         (clients(row))
+    }
+}
+
+/// The release that runs, and the one that is to follow it.
+fn release(update: &UpdateReport) -> Markup {
+    let UpdateReport { state, running, offered, tries_left, .. } = update;
+    let version = update.version().unwrap_or("an unknown release");
+    let offered = offered.as_deref().unwrap_or("another release");
+    html! {
+        bdi { (version) } " runs in slot " (running)
+        @match state.as_str() {
+            "staged" => { ", " bdi { (offered) } " is in the other slot" }
+            "pending" => { ", the next restart tries " bdi { (offered) } }
+            "trial" => { " on trial, " (tries_left) " more tries" }
+            _ => {}
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use base::failure::Class;
 use base::progress::{self, Event, measure};
 use jiff::Timestamp;
-use model::fleet::{self, Hello, NodeReport, ReportLine, RunFailure};
+use model::fleet::{self, Hello, NodeReport, ReportLine, RunFailure, UpdateReport};
 use uuid::Uuid;
 
 use super::stage::MachineStage;
@@ -14,6 +14,8 @@ use crate::moment::Moment;
 
 /// The longest log, in bytes.
 pub const LOG: usize = 256 << 10;
+/// The most slots that a node has.
+const SLOTS: usize = 8;
 /// The most steps that are kept of a run; an install has about twenty.
 const STEPS: usize = 64;
 /// The number of byte counts from which the rate is computed.
@@ -73,6 +75,8 @@ pub struct InstallRun {
     pub work: Option<StepProgress>,
     pub message: String,
     pub failure: Option<RunFailure>,
+    /// How the updates of the node stand, once it has told.
+    pub update: Option<UpdateReport>,
     pub log: String,
     /// The exit code, once the run has ended.
     pub ended: Option<u8>,
@@ -102,7 +106,8 @@ pub fn read(body: &[u8]) -> Result<(Hello, Vec<ReportLine>), InvalidReport> {
     let mut found = Vec::new();
     for line in lines {
         let value: serde_json::Value = serde_json::from_str(line).map_err(|_| InvalidReport::Format)?;
-        let known = ["event", "failure", "log", "node"].iter().any(|kind| value.get(kind).is_some());
+        let known =
+            ["event", "failure", "log", "node", "update"].iter().any(|kind| value.get(kind).is_some());
         if known {
             let line = serde_json::from_value(value).map_err(|_| InvalidReport::Format)?;
             check(&line)?;
@@ -136,6 +141,16 @@ fn check(line: &ReportLine) -> Result<(), InvalidReport> {
         ReportLine::Node(NodeReport { stage, detail, next, .. }) => {
             short(stage, 64)?;
             [Some(detail), next.as_ref()].into_iter().flatten().try_for_each(|text| long(text))
+        }
+        ReportLine::Update(UpdateReport { state, running, slots, offered, reason, .. }) => {
+            if slots.len() > SLOTS {
+                return Err(InvalidReport::Number);
+            }
+            let texts = slots.iter().flat_map(|slot| {
+                [Some(&slot.slot), slot.state.as_ref(), slot.version.as_ref()].into_iter().flatten()
+            });
+            texts.chain([state, running]).chain(offered).try_for_each(|text| short(text, 256))?;
+            reason.as_ref().map_or(Ok(()), |reason| long(reason))
         }
         ReportLine::Log(log) if log.len() > LOG => Err(InvalidReport::Text),
         ReportLine::Log(_) => Ok(()),
@@ -172,6 +187,7 @@ impl InstallRun {
             work: None,
             message: String::new(),
             failure: None,
+            update: None,
             log: String::new(),
             ended: None,
             seq: 0,
@@ -192,6 +208,7 @@ impl InstallRun {
                 ReportLine::Failure(failed) => self.failure = Some(failed.clone()),
                 ReportLine::Log(log) => self.log.clone_from(log),
                 ReportLine::Node(node) => self.node(node, now),
+                ReportLine::Update(update) => self.update(update, now),
                 ReportLine::Hello(_) | ReportLine::Event(_) => {}
             }
         }
@@ -229,6 +246,25 @@ impl InstallRun {
             _ => MachineStage::Joining,
         };
         self.enter(stage, now);
+    }
+
+    /// Applies a report of an installed node, even if nothing of its install is known: the server may have been started anew.
+    fn update(&mut self, update: &UpdateReport, now: Moment) {
+        (self.ended, self.work) = (Some(0), None);
+        self.update = Some(update.clone());
+        if update.is_rolled_back() {
+            let offered = update.offered.as_deref().unwrap_or("a release");
+            let what = format!("the update to {offered} was taken back; the release before runs");
+            self.failure = Some(RunFailure {
+                causes: [Some(what), update.reason.clone()].into_iter().flatten().collect(),
+                hints: vec!["Update to another release; this one is not tried again by itself.".into()],
+                exit_code: Class::RolledBack.exit_code(),
+            });
+            self.enter(MachineStage::UpdateRolledBack, now);
+        } else if matches!(self.stage, MachineStage::UpdateRolledBack | MachineStage::Preparing) {
+            self.failure = None;
+            self.enter(MachineStage::Installed, now);
+        }
     }
 
     /// None while the run goes on.

@@ -4,6 +4,7 @@ use std::fmt::Display;
 
 use base::progress::StepState;
 use maud::{Markup, html};
+use model::fleet::SlotReport;
 
 use super::card;
 use super::elements::{duration, icon, time, times};
@@ -41,12 +42,23 @@ fn facts(row: &MachineRow) -> Markup {
                 (fact("System UUID", identity.uuid))
                 (fact("Configuration", &row.configuration))
                 (fact("Product", &row.product))
+                @if let Some(update) = &row.update {
+                    div { dt { "Slots" } @for slot in &update.slots { dd { (slot_line(slot)) } } }
+                }
                 @if !row.clients.is_empty() {
                     div { dt { "Asked from" } @for client in &row.clients { (asked_from(client)) } }
                 }
                 div { dt { "Last seen" } dd { (time(&row.seen)) } }
             }
         }
+    }
+}
+
+fn slot_line(slot: &SlotReport) -> Markup {
+    html! {
+        code { (slot.slot) } " "
+        @match &slot.version { Some(version) => bdi { (version) }, None => "nothing" }
+        @if let Some(state) = &slot.state { ", " bdi { (state) } }
     }
 }
 

@@ -38,6 +38,8 @@ pub enum MachineStage {
     Failed,
     /// The node cannot join its cluster without help.
     NotJoined,
+    /// The node runs the release before, because its last update was not good.
+    UpdateRolledBack,
 }
 
 /// The groups in which machines are counted and listed.
@@ -104,7 +106,7 @@ impl MachineStage {
             Self::Unknown => StageGroup::Unknown,
             Self::Denied => StageGroup::Denied,
             Self::Waiting => StageGroup::Waiting,
-            Self::Failed | Self::NotJoined => StageGroup::Failed,
+            Self::Failed | Self::NotJoined | Self::UpdateRolledBack => StageGroup::Failed,
             Self::Installed | Self::Joined => StageGroup::Installed,
             _ => StageGroup::Installing,
         }
@@ -145,6 +147,7 @@ impl MachineStage {
             Self::Joined => "Joined",
             Self::Failed => "Failed",
             Self::NotJoined => "Not joined",
+            Self::UpdateRolledBack => "Update rolled back",
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The fleet as it is shown: what the page and the JSON of `/v1/fleet` are made of. Times are RFC 3339.
 
-use model::fleet::RunFailure;
+use model::fleet::{RunFailure, UpdateReport};
 use model::machine::{Identity, Selector};
 use serde::Serialize;
 
@@ -117,6 +117,8 @@ pub struct MachineRow {
     /// The progress of the present step.
     pub progress: Option<InstallProgress>,
     pub error: Option<RunFailure>,
+    /// How the updates of the node stand, where it has told.
+    pub update: Option<UpdateReport>,
     /// What an operator has to do.
     pub next: Option<String>,
     /// Whether there is a log.
@@ -177,6 +179,9 @@ pub fn row(machine: &Machine, run: Option<&InstallRun>, fit: ConfigurationFit, n
     if stage == MachineStage::Rebooting && now >= since.plus(RESTART) {
         stage = MachineStage::Installed;
     }
+    if stage == MachineStage::Installed && machine.state == DeploymentState::Joined {
+        stage = MachineStage::Joined;
+    }
     let seen = told.map_or(machine.last_seen, |run| run.last_report.max(machine.last_seen));
     let retry = match (told, stage) {
         (None, _) | (_, MachineStage::Joining) => START,
@@ -203,6 +208,7 @@ pub fn row(machine: &Machine, run: Option<&InstallRun>, fit: ConfigurationFit, n
             .map(|run| run.message.clone()),
         progress: told.and_then(|run| progress(run, silent)),
         error: told.and_then(|run| run.failure.clone()),
+        update: told.and_then(|run| run.update.clone()),
         log: run.is_some_and(|run| !run.log.is_empty()),
         next: next(machine, stage, fit, silent),
         actions: actions(machine, stage, fit, silent),

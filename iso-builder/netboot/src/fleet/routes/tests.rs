@@ -2,7 +2,7 @@ use super::*;
 use crate::machine::{DeploymentState, InstallPermission, Machine};
 use crate::test_support::{configurations, told};
 use base::progress;
-use model::fleet::{NodeReport, ReportLine, RunFailure};
+use model::fleet::{NodeReport, ReportLine, RunFailure, SlotReport, UpdateReport};
 use model::machine::Identity;
 use uuid::Uuid;
 
@@ -188,6 +188,9 @@ fn a_node_that_tells_that_it_is_ready_has_joined_and_stays_so() {
         assert_eq!(fleet.answer(&report(&fleet.reports, &body(&[line])), NOW).unwrap().status, 204);
         assert_eq!(fleet.state(), expected);
     }
+    let slots = vec![SlotReport::default(); 9];
+    let strange = ReportLine::Update(UpdateReport { slots, ..UpdateReport::default() });
+    assert_eq!(fleet.answer(&report(&fleet.reports, &body(&[strange])), NOW).unwrap().status, 400);
     let strange = ReportLine::Node(NodeReport { detail: "\u{1b}[2J".into(), ..NodeReport::default() });
     assert_eq!(fleet.answer(&report(&fleet.reports, &body(&[strange])), NOW).unwrap().status, 400);
 }

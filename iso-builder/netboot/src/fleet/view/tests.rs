@@ -2,7 +2,7 @@ use super::*;
 use crate::fleet::install_run::tests::{hello, told};
 use crate::machine::DeploymentEvent;
 use base::progress::{self, StepState};
-use model::fleet::{NodeReport, ReportLine};
+use model::fleet::{NodeReport, ReportLine, SlotReport, UpdateReport};
 
 const NOW: Moment = Moment(1_700_000_000);
 
@@ -62,6 +62,52 @@ fn a_machine_is_where_its_last_run_is_and_not_where_one_before_it_was() {
     }
     let row = row(&machine(MAC, &with(DeploymentEvent::Failed)), Some(&failed), ConfigurationFit::Own, NOW);
     assert_eq!(row.failed_in, Some(MachineStage::Writing));
+}
+
+fn update(state: &str, reason: Option<&str>) -> ReportLine {
+    let slot = |slot: &str, state: &str, version: &str| SlotReport {
+        slot: slot.into(),
+        state: Some(state.into()),
+        version: Some(version.into()),
+    };
+    ReportLine::Update(UpdateReport {
+        state: state.into(),
+        running: "a".into(),
+        slots: vec![slot("a", "good", "1.2.0"), slot("b", "bad", "1.3.0")],
+        offered: Some("1.3.0".into()),
+        tries_left: 3,
+        reason: reason.map(Into::into),
+    })
+}
+
+#[test]
+fn an_update_that_was_taken_back_needs_an_operator_until_there_is_another() {
+    let joined =
+        [DeploymentEvent::Booted, DeploymentEvent::Took, DeploymentEvent::Finished, DeploymentEvent::Joined];
+    let look = |lines: Vec<ReportLine>| {
+        row(&machine(MAC, &joined), Some(&told(lines)), ConfigurationFit::Own, NOW.plus(9))
+    };
+    let back = update("rolled-back", Some("kubelet: it <never> answers"));
+    // Also where a server that was started anew knows nothing of the install.
+    for before in [vec![node(true, false)], vec![]] {
+        let with = |line: ReportLine| look(before.iter().cloned().chain([line]).collect());
+        let bad = with(back.clone());
+        assert_eq!((bad.stage, bad.group), (MachineStage::UpdateRolledBack, StageGroup::Failed));
+        let error = bad.error.clone().unwrap();
+        assert_eq!(error.exit_code, 9);
+        assert_eq!(
+            error.causes,
+            ["the update to 1.3.0 was taken back; the release before runs", "kubelet: it <never> answers"]
+        );
+        let shown = super::super::card::card(&bad, "", NOW).into_string();
+        assert!(shown.contains("1.2.0</bdi> runs in slot a") && shown.contains("&lt;never&gt;"), "{shown}");
+        let trial = with(update("trial", None));
+        assert_eq!((trial.stage, trial.group), (MachineStage::Joined, StageGroup::Installed));
+        let shown = super::super::card::card(&trial, "", NOW).into_string();
+        assert!(shown.contains("on trial, 3 more tries"), "{shown}");
+    }
+    let after = look(vec![node(true, false), back, update("staged", None)]);
+    assert_eq!((after.stage, after.error), (MachineStage::Joined, None));
 }
 
 #[test]
@@ -195,7 +241,7 @@ fn the_json_has_its_version_and_the_fields_that_are_promised() {
         "id": "x", "name": "node-1", "identity": {"macs": [MAC], "serial": null, "uuid": null, "asset_tag": null},
         "configuration": null, "clients": [], "product": null, "stage": "writing", "group": "installing", "failed_in": null,
         "since": "2023-11-14T22:13:20Z", "seen": "2023-11-14T22:13:20Z", "silent": false, "message": "m",
-        "progress": null, "error": null, "next": null, "log": false, "actions": [],
+        "progress": null, "error": null, "update": null, "next": null, "log": false, "actions": [],
     });
     assert_eq!(row, expected);
     assert_eq!((&json["v"], &json["time"]), (&1.into(), &"2023-11-14T22:13:20Z".into()));

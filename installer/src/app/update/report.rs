@@ -1,0 +1,55 @@
+//! What others hear of the updates of this node: the server of the fleet.
+
+use std::path::Path;
+
+use super::status::UpdateStatus;
+use crate::node::identity::MachineId;
+use crate::node::paths::DOCUMENT;
+use crate::node::reporter::{ReportedNode, tell_update};
+use crate::update::UpdatedNode;
+use base::progress::Progress;
+use model::config::redact::Secrets;
+use model::config::{self, InstallConfig};
+use model::fleet::{SlotReport, UpdateReport};
+
+/// Tells how the updates of `node` stand. Waits some seconds for a server that does not answer; that it hears nothing is no reason
+/// for anything to fail, and it is told again after the next start.
+pub(crate) fn report(node: &UpdatedNode, progress: &Progress) {
+    let root = Path::new("/");
+    let config = config::load(Path::new(DOCUMENT)).unwrap_or_default();
+    let mut secrets = Secrets::default();
+    secrets.add(&config);
+    let name = hostname(&config);
+    let about = ReportedNode {
+        hostname: name.as_deref(),
+        product: format!("{} {}", node.release.name, node.release.version),
+        secrets: &secrets,
+    };
+    let told = tell_update(root, &about, UpdateStatus::of(node).report(), progress);
+    if let Err(error) = told {
+        progress.warn("report", &format!("the server of the fleet does not hear of this: {error:#}"));
+    }
+}
+
+fn hostname(config: &InstallConfig) -> Option<String> {
+    let id = MachineId::beside(Path::new(DOCUMENT)).ok().flatten();
+    crate::node::render::hostname(config, id.as_ref())
+}
+
+impl UpdateStatus {
+    fn report(&self) -> UpdateReport {
+        let slot = |slot: &super::status::SlotStatus| SlotReport {
+            slot: slot.slot.to_string(),
+            state: slot.state.map(|state| state.as_str().to_owned()),
+            version: slot.release.as_ref().map(|release| release.version.clone()),
+        };
+        UpdateReport {
+            state: self.state.to_owned(),
+            running: self.running.to_string(),
+            slots: self.slots.iter().map(slot).collect(),
+            offered: self.offered.clone(),
+            tries_left: self.tries_left,
+            reason: self.reason.clone(),
+        }
+    }
+}
