@@ -1,6 +1,6 @@
 //! What every source of payloads can do.
 
-use std::io::Read;
+use std::io::{Read, Write};
 
 use anyhow::Result;
 
@@ -39,6 +39,16 @@ pub trait PayloadSource: Send + Sync {
     /// The payload's bytes from the beginning. The reader ends early or fails where the source does; it
     /// does not check the digest.
     fn open(&self, payload: &Payload) -> Result<Box<dyn Read + Send>>;
+
+    /// Whether the source is one of the OS image as a slot has it, expanded: then [`Self::open`] is not for the OS image.
+    fn has_expanded(&self, _image: &Payload) -> bool {
+        false
+    }
+
+    /// Writes the OS image in its expanded form. Whoever takes it checks it.
+    fn write_expanded(&self, image: &Payload, _out: &mut dyn Write) -> Result<()> {
+        anyhow::bail!("{} does not have {} in its expanded form", self.describe(), image.path)
+    }
 
     /// Where the payload is; `None` if this source does not have it. A server is not asked.
     fn place(&self, payload: &Payload) -> Option<PayloadPlace>;

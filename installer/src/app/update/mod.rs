@@ -25,7 +25,7 @@ use base::size::ByteSize;
 use medium::sources::{PayloadPlace, PayloadSource};
 use model::boot::record::UpdateSlot;
 use model::config::{self, Images, Role};
-use model::release::Release;
+use model::release::{Purpose, Release};
 
 pub(crate) use status::status;
 pub(crate) use unit::in_unit;
@@ -65,7 +65,8 @@ impl UpdatePlan {
         let parts = slot_payloads(offered);
         let away = parts.iter().filter(|part| source.place(part) == Some(PayloadPlace::Network));
         let fetched = away.map(|part| part.size).sum();
-        let written = parts.iter().map(|part| part.size).sum();
+        let boot = parts.iter().filter(|part| part.purpose != Purpose::Rootfs);
+        let written = offered.expanded.size + boot.map(|part| part.size).sum::<u64>();
         let new = offer == Offer::New;
         Ok(Self {
             product: offered.name.clone(),

@@ -1,7 +1,7 @@
 //! A slot as a source of its own release: for another slot of the same disk.
 
 use std::fs::File;
-use std::io::{Cursor, Read, Seek, SeekFrom};
+use std::io::{self, Cursor, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -47,13 +47,21 @@ fn boot_file(purpose: Purpose) -> Option<&'static str> {
 
 impl PayloadSource for SlotSource {
     fn open(&self, payload: &Payload) -> Result<Box<dyn Read + Send>> {
-        if let Some(name) = boot_file(payload.purpose) {
-            return Ok(Box::new(Cursor::new(boot_volume(&self.file, &self.partition).file(name)?)));
-        }
+        let name = boot_file(payload.purpose);
+        let name = name.with_context(|| format!("{} does not have {}", self.describe(), payload.path))?;
+        Ok(Box::new(Cursor::new(boot_volume(&self.file, &self.partition).file(name)?)))
+    }
+
+    fn has_expanded(&self, _: &Payload) -> bool {
+        true
+    }
+
+    fn write_expanded(&self, _: &Payload, out: &mut dyn Write) -> Result<()> {
         // Opened again: clones of a file share its place.
         let mut image = File::open(&self.device)?;
         image.seek(SeekFrom::Start(self.partition.start.get()))?;
-        Ok(Box::new(image.take(payload.size)))
+        io::copy(&mut image.take(self.release.expanded.size), out)?;
+        Ok(())
     }
 
     fn place(&self, payload: &Payload) -> Option<PayloadPlace> {
