@@ -10,6 +10,7 @@ mod kernel;
 mod limit;
 mod memory;
 mod metadata;
+mod modules;
 mod outcome;
 mod repository;
 mod request;

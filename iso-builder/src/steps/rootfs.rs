@@ -18,6 +18,7 @@ use nix::sys::time::TimeSpec;
 use walkdir::WalkDir;
 
 use super::limit::long;
+use super::modules;
 use super::request::{ProductIdentity, RootfsSource, StepRequest};
 use super::tree::{Tree, place_file};
 use super::within::within;
@@ -53,6 +54,7 @@ pub const EXPANDED_OUTPUT: &str = "rootfs.expanded.json";
 pub(super) fn make(request: &StepRequest, rootfs: &RootfsSource) -> Result<()> {
     let tree = Tree::unpack_in_memory(&rootfs.base, &request.scratch, laid_over(rootfs)?)?;
     keep_kernel_configurations(&tree)?;
+    modules::unpack(&tree)?;
     clean(&tree)?;
     for overlay in &rootfs.overlays {
         tree.overlay(overlay)?;
