@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 
 use anyhow::Result;
 
+use crate::patches::ImagePatch;
 use formats::iso9660::address::Source;
 use model::release::Payload;
 
@@ -57,6 +58,11 @@ pub trait PayloadSource: Send + Sync {
     fn probe(&self, payload: &Payload) -> Result<()>;
 
     fn manifest(&self) -> Result<Vec<u8>>;
+
+    /// The patches from other OS images that are offered beside the payloads, to be opened as [`ImagePatch::payload`].
+    fn patches(&self) -> Result<Vec<ImagePatch>> {
+        Ok(Vec::new())
+    }
 
     /// A file of the medium that is no payload, from its beginning; `None` if the source has none of this name.
     fn beside(&self, _path: &str) -> Result<Option<Box<dyn Read + Send>>> {
