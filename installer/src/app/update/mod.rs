@@ -16,6 +16,7 @@ use crate::execute::{
 use crate::node::health::NodeProbe;
 use crate::node::paths::DOCUMENT;
 use crate::node::update_state::ReleaseId;
+use crate::update::patched::{self, bytes_fetched, patch_for};
 use crate::update::{Allowed, Offer, RolledBack, Running, UpdateLock, UpdatedNode, decide};
 use base::command::{Runner, SystemRunner};
 use base::digest::Digest;
@@ -50,6 +51,9 @@ struct UpdatePlan {
     slot: UpdateSlot,
     /// Bytes of the OS that come over a network.
     fetched: u64,
+    /// Those of them that are a patch, with which the OS image is made from the one that runs; none where that is fetched whole.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    patch: Option<u64>,
     /// Bytes that are written into the slot.
     written: u64,
     /// Container images that the node gets before it restarts.
@@ -64,10 +68,11 @@ impl UpdatePlan {
         let offer = *offer;
         let parts = slot_payloads(offered);
         let away = parts.iter().filter(|part| source.place(part) == Some(PayloadPlace::Network));
-        let fetched = away.map(|part| part.size).sum();
+        let new = offer == Offer::New;
+        let patch = if new { patch_for(&node.release, offered, source.as_ref()) } else { None };
+        let fetched = away.map(|part| bytes_fetched(part, &node.release, patch.as_ref())).sum();
         let boot = parts.iter().filter(|part| part.purpose != Purpose::Rootfs);
         let written = offered.expanded.size + boot.map(|part| part.size).sum::<u64>();
-        let new = offer == Offer::New;
         Ok(Self {
             product: offered.name.clone(),
             running: ReleaseId::of(&node.release),
@@ -75,6 +80,7 @@ impl UpdatePlan {
             offer,
             slot: node.target(),
             fetched: if new { fetched } else { 0 },
+            patch: patch.map(|patch| patch.size),
             written: if new { written } else { 0 },
             images: match seeding {
                 Some(role) if offer != Offer::Runs => missing_images(&containerd(offered), offered, *role)?,
@@ -93,8 +99,10 @@ impl UpdatePlan {
             Offer::Staged => format!("{product} {} is in slot {slot} already.\n", offered.version),
             Offer::New => {
                 let [fetched, written] = [self.fetched, self.written].map(ByteSize::bytes);
+                let patch =
+                    self.patch.map(|_| ", the OS image as a patch to the one that runs").unwrap_or_default();
                 format!(
-                    "{product} {} in place of {}\n  fetch    {fetched}\n  write    slot {slot}, {written}, each byte read back\n",
+                    "{product} {} in place of {}\n  fetch    {fetched}{patch}\n  write    slot {slot}, {written}, each byte read back\n",
                     offered.version, running.version
                 )
             }
@@ -165,7 +173,7 @@ fn stage_on(node: &mut UpdatedNode, request: &UpdateRequest, context: &Context) 
         return Ok(false);
     }
     let (slot, cancel) = (node.target(), Cancel::on_signals());
-    node.stage(&release, source.as_ref(), progress, &cancel)?;
+    patched::stage(node, &release, source.as_ref(), progress, &cancel)?;
     if let Some(role) = seeding {
         import_missing(&containerd(&release), source.as_ref(), &release, role, progress, &cancel)?;
     }

@@ -43,7 +43,7 @@ impl<'a> DeviceRegion<'a> {
         if let Some((_, window)) = windows.iter().find(|(place, _)| *place == at) {
             return Ok(window.clone());
         }
-        let sector = u64::from(self.device.sector().bytes());
+        let sector = self.device.sector().bytes();
         let length = WINDOW_BYTES.min(self.length - at).next_multiple_of(sector);
         let mut window = AlignedBuffer::new(usize::try_from(length).map_err(io::Error::other)?);
         // As what it is, so that the failure of the disk is found in it.

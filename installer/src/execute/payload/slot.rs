@@ -27,12 +27,15 @@ pub(in crate::execute) struct SlotContent<'a> {
     pub(in crate::execute) boot: &'a FatContent,
 }
 
+/// Writes an expanded image.
+pub(in crate::execute) type WriteExpanded<'a> = Box<dyn FnOnce(&mut dyn Write) -> Result<()> + Send + 'a>;
+
 /// Where an OS image comes from.
 pub(in crate::execute) enum ImageInput<'a> {
     /// The form of media, from a reader that checks it.
     Compressed(Box<dyn Read + Send + 'a>),
     /// The form of slots, from whoever writes it to a writer.
-    Expanded(Box<dyn FnOnce(&mut dyn Write) -> Result<()> + Send + 'a>),
+    Expanded(WriteExpanded<'a>),
 }
 
 /// Writes the OS image in its expanded form, and its hash tree. Does not flush. `known` is the tree, if it was made before.

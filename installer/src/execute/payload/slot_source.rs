@@ -2,12 +2,14 @@
 
 use std::fs::File;
 use std::io::{self, Cursor, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
 use crate::execute::boot::read_volume::FatReader;
 use crate::plan::{BOOT_VOLUME_BYTES, Partition, SlotGeometry};
+use formats::iso9660::{Offset, Source};
 use medium::sources::{PayloadPlace, PayloadSource};
 use model::boot::grub::{INITRD_FILE, KERNEL_FILE};
 use model::release::{MANIFEST, Payload, Purpose, Release};
@@ -42,6 +44,20 @@ fn boot_file(purpose: Purpose) -> Option<&'static str> {
         Purpose::Kernel => Some(KERNEL_FILE),
         Purpose::Initrd => Some(INITRD_FILE),
         _ => None,
+    }
+}
+
+impl Source for SlotSource {
+    /// Reads from the start of the slot, where the expanded image is.
+    fn read_at(&self, buffer: &mut [u8], offset: Offset) -> io::Result<usize> {
+        let left = usize::try_from(self.length()?.saturating_sub(offset.0)).unwrap_or(usize::MAX);
+        let count = buffer.len().min(left);
+        FileExt::read_at(&self.file, &mut buffer[..count], self.partition.start.get() + offset.0)
+    }
+
+    /// That of the expanded image.
+    fn length(&self) -> io::Result<u64> {
+        Ok(self.release.expanded.size)
     }
 }
 
