@@ -10,7 +10,9 @@ use base::digest::Digest;
 use base::size::ByteSize;
 use installer::inventory::{Disk, Inventory};
 use model::config::disk::Transport;
-use model::release::{Containerd, FORMAT, MANIFEST, MediumKind, Payload, Purpose, Release, metadata_path};
+use model::release::{
+    Containerd, ExpandedImage, FORMAT, MANIFEST, MediumKind, Payload, Purpose, Release, metadata_path,
+};
 
 /// In every secret of the document, and nowhere else.
 const MARK: &str = "Hunter2Marked";
@@ -70,7 +72,7 @@ fn medium(directory: &Path) {
         medium: MediumKind::Full,
         kernel: "6.1.0".into(),
         kernel_arguments: vec![],
-        root_hash: testing::release::root_hash(b""),
+        expanded: ExpandedImage { size: 0, root_hash: Digest::of(b"") },
         payloads,
         images: vec![],
         containerd: Containerd::default(),

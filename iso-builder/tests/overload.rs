@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use base::digest::Digest;
-use model::release::{Containerd, FORMAT, MANIFEST, MediumKind, Payload, Purpose, Release};
+use model::release::{Containerd, ExpandedImage, FORMAT, MANIFEST, MediumKind, Payload, Purpose, Release};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpSocket;
@@ -182,7 +182,7 @@ fn medium(directory: &Path) {
         medium: MediumKind::Full,
         kernel: "6.1.0".into(),
         kernel_arguments: Vec::new(),
-        root_hash: Digest::of(b""),
+        expanded: ExpandedImage { size: 0, root_hash: Digest::of(b"") },
         payloads: vec![
             payload("vmlinuz", Purpose::Kernel, 6, b"kernel"),
             payload("initrd", Purpose::Initrd, INITRD.len() as u64, INITRD),

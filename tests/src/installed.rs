@@ -7,6 +7,7 @@ use std::io::Read;
 use anyhow::{Context, Result};
 use base::digest::Digest;
 use base::size::ByteSize;
+use formats::squashfs::Expansion;
 use formats::verity::VerityTree;
 use installer::plan::layout::{LayoutRequest, arrange};
 use installer::plan::{Partition, PartitionName, SectorSize, SlotGeometry};
@@ -47,11 +48,14 @@ pub fn expected(medium: &Medium, role: Role, size: ByteSize) -> Result<Expected>
         present(MANIFEST),
     ];
     let written = |part: &&Partition| matches!(part.name, PartitionName::RootA | PartitionName::Recovery);
-    let tree = VerityTree::of_image(image.sha256, extracted(medium, image)?)?.bytes;
+    let expanded = tempfile::NamedTempFile::new()?;
+    Expansion::plan(&extracted(medium, image)?)?.write(2, &mut expanded.as_file())?;
+    let (digest, length) = Digest::of_reader(expanded.reopen()?)?;
+    let tree = VerityTree::of_image(image.sha256, expanded.reopen()?)?.bytes;
     let tree = (tree.len() as u64, *Digest::of(&tree).as_bytes());
     let slots = arranged.iter().filter(written).map(|part| Slot {
         name: part.name.as_str().to_owned(),
-        tree: (SlotGeometry::of(part).tree(image.size), tree),
+        tree: (SlotGeometry::of(part).tree(length), tree),
         boot: SlotGeometry::of(part).boot.get(),
         files: boot_files.clone(),
     });
@@ -62,7 +66,7 @@ pub fn expected(medium: &Medium, role: Role, size: ByteSize) -> Result<Expected>
         sector: 512,
         parts: parts.collect(),
         boot: Some(boot_code(medium, &release)?),
-        image: (image.size, *image.sha256.as_bytes()),
+        image: (length, *digest.as_bytes()),
         slots: slots.collect(),
         esp: files?.into_iter().chain(texts).collect(),
         systems: vec![

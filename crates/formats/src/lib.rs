@@ -1,7 +1,10 @@
-//! Formats that others specified, read and written: partition tables, file systems of media, documents of container images.
+//! Formats that others specified, read and written: partition tables, file systems of media and of the OS image, documents of
+//! container images.
 
+pub mod delta;
 pub mod fat;
 pub mod iso9660;
 pub mod oci;
 pub mod partition_table;
+pub mod squashfs;
 pub mod verity;

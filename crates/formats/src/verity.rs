@@ -13,6 +13,8 @@ use uuid::Uuid;
 pub const BLOCK_BYTES: usize = 4096;
 const HASH_BYTES: usize = 32;
 const HASHES_PER_BLOCK: usize = BLOCK_BYTES / HASH_BYTES;
+/// Where the superblock has the number of blocks of data.
+const BLOCKS_AT: usize = 72;
 
 /// What a tree depends on beside the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +57,32 @@ impl VerityTree {
         let mut builder = VerityBuilder::new(VerityParameters::of_image(image));
         io::copy(&mut reader, &mut builder)?;
         Ok(builder.finish())
+    }
+}
+
+impl VerityTree {
+    /// Where the first block of data begins, in bytes, of which `other` has another hash, in a tree of the same parameters; none where
+    /// all are the same.
+    #[must_use]
+    pub fn first_other_block(&self, other: &Self) -> Option<u64> {
+        if self.root == other.root {
+            return None;
+        }
+        let (ours, theirs) = (self.leaves().chunks(HASH_BYTES), other.leaves().chunks(HASH_BYTES));
+        let same = ours.zip(theirs).take_while(|(ours, theirs)| ours == theirs).count();
+        Some((same * BLOCK_BYTES) as u64)
+    }
+
+    /// The hashes of the blocks of data, filled up to whole blocks; none of a single block, whose hash is the root.
+    fn leaves(&self) -> &[u8] {
+        let level = self.blocks().div_ceil(HASHES_PER_BLOCK) * BLOCK_BYTES;
+        self.bytes.get(self.bytes.len().saturating_sub(level).max(BLOCK_BYTES)..).unwrap_or_default()
+    }
+
+    /// How many blocks of data it is over.
+    fn blocks(&self) -> usize {
+        let field = self.bytes.get(BLOCKS_AT..BLOCKS_AT + 8).and_then(|bytes| bytes.try_into().ok());
+        field.map(u64::from_le_bytes).and_then(|blocks| blocks.try_into().ok()).unwrap_or_default()
     }
 }
 
@@ -201,6 +229,25 @@ mod tests {
             flipped[data.len() / 2] ^= 1;
             assert!(verify(&flipped).is_err(), "{blocks}");
             assert_eq!(tree.bytes.len() as u64, tree_bytes(data.len() as u64), "{blocks}");
+        }
+    }
+
+    #[test]
+    fn the_first_wrong_block_is_told() {
+        for blocks in [1, 2, 128, 129, 300] {
+            let whole = data(blocks);
+            let made = |data: &[u8]| {
+                let mut builder = VerityBuilder::new(VerityParameters::of_image(Digest::of(b"the image")));
+                builder.update(data);
+                builder.finish()
+            };
+            assert_eq!(made(&whole).first_other_block(&made(&whole)), None);
+            for block in [0, blocks / 2, blocks - 1] {
+                let mut wrong = whole.clone();
+                (block..blocks).for_each(|block| wrong[block * BLOCK_BYTES + 77] ^= 1);
+                let place = made(&wrong).first_other_block(&made(&whole));
+                assert_eq!(place, Some((block * BLOCK_BYTES) as u64), "{blocks}");
+            }
         }
     }
 

@@ -5,5 +5,6 @@ pub mod customization;
 pub mod iso;
 pub mod opened;
 pub mod output;
+pub mod patches;
 pub mod served;
 pub mod sources;

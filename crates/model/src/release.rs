@@ -13,7 +13,7 @@ use base::digest::Digest;
 pub const MANIFEST: &str = "release.json";
 
 /// The version of the manifest's format that this program writes and reads.
-pub const FORMAT: u32 = 2;
+pub const FORMAT: u32 = 3;
 
 /// Where programs of a node keep their state. It is on the persistent partition.
 pub const STATE: &str = "/var/lib/";
@@ -38,9 +38,8 @@ pub struct Release {
     pub kernel: String,
     /// Kernel arguments that the definition adds to every boot.
     pub kernel_arguments: Vec<String>,
-    /// The root hash of dm-verity's tree over the OS image, which a slot has behind it ([`formats::verity`]). The tree follows
-    /// from the image, so no medium carries it.
-    pub root_hash: Digest,
+    /// The OS image as a slot has it.
+    pub expanded: ExpandedImage,
     /// The files of the medium, in the order in which an install reads them.
     pub payloads: Vec<Payload>,
     /// The container images that the payloads make up.
@@ -56,6 +55,17 @@ pub struct Release {
     /// not say it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub iso: Option<IsoRecipe>,
+}
+
+/// The OS image as a slot has it: the payload, a squashfs, with every block stored as it is ([`formats::squashfs`]), and
+/// dm-verity's hash tree behind it ([`formats::verity`]). Both follow from the payload, so no medium carries them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ExpandedImage {
+    /// Length in bytes, without the hash tree.
+    pub size: u64,
+    /// The root hash of the tree, whose salt is the digest of the payload.
+    pub root_hash: Digest,
 }
 
 /// What a checker of an ISO cannot know from the rest of the manifest; see [`medium::iso`].
@@ -145,6 +155,8 @@ pub enum Purpose {
     Initrd,
     /// The OS image, a squashfs.
     Rootfs,
+    /// Makes the OS image, expanded, of that of an earlier release. Is offered beside a release; no manifest names it.
+    RootfsPatch,
     /// shim, the first loader on UEFI (goes to `EFI/BOOT/BOOTX64.EFI`).
     Shim,
     /// The MOK manager that shim starts when keys are to be enrolled.
@@ -336,7 +348,7 @@ mod tests {
             medium: MediumKind::Full,
             kernel: "6.1.0".into(),
             kernel_arguments: vec![],
-            root_hash: Digest::of(b""),
+            expanded: ExpandedImage { size: 0, root_hash: Digest::of(b"") },
             payloads: vec![Payload {
                 path: path.into(),
                 purpose: Purpose::Rootfs,

@@ -25,5 +25,6 @@ pub mod progress;
 pub mod registry;
 pub mod release;
 pub mod reports;
+pub mod squashfs;
 pub mod supervisor;
 pub mod xorriso;

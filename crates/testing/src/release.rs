@@ -1,7 +1,9 @@
 //! The release manifest of a small medium, and what its payloads hold.
 
 use base::digest::Digest;
-use model::release::{Containerd, FORMAT, Image, MediumKind, Payload, Purpose, Release};
+use model::release::{Containerd, ExpandedImage, FORMAT, Image, MediumKind, Payload, Purpose, Release};
+
+use crate::squashfs;
 
 /// The payloads of a small medium and their content.
 pub fn contents() -> &'static [(Payload, Vec<u8>)] {
@@ -23,7 +25,7 @@ fn make() -> Vec<(Payload, Vec<u8>)> {
         ("EFI/BOOT/mmx64.efi", Purpose::MokManager, 800),
         ("live/vmlinuz", Purpose::Kernel, 300_001),
         ("live/initrd", Purpose::Initrd, 700_000),
-        ("live/rootfs.squashfs", Purpose::Rootfs, 9_437_184 + 4096),
+        ("live/rootfs.squashfs", Purpose::Rootfs, 6_500_000),
         ("images/blobs/sha256/one", Purpose::ImageBlob, 5_000),
         ("images/blobs/sha256/two", Purpose::ImageBlob, 70_000),
         ("images/blobs/sha256/witness", Purpose::ImageBlob, 60),
@@ -36,6 +38,11 @@ fn make() -> Vec<(Payload, Vec<u8>)> {
     ];
     let made = (1..).zip(all).map(|(seed, (path, purpose, length))| {
         let mut bytes = pattern(seed, length);
+        if purpose == Purpose::Rootfs {
+            // A part that compresses and a part that does not.
+            let lines = (0..).flat_map(|number: u32| format!("line {number} of the OS\n").into_bytes());
+            bytes = squashfs::image(&[lines.take(3_000_000).collect(), bytes].concat());
+        }
         if purpose == Purpose::GrubCore {
             // The end of GRUB's block list, whose first entry is filled in by the install.
             bytes[0x1e8..0x1f4].fill(0);
@@ -47,14 +54,19 @@ fn make() -> Vec<(Payload, Vec<u8>)> {
     made.collect()
 }
 
-/// The root hash of an OS image.
-pub fn root_hash(image: &[u8]) -> Digest {
-    formats::verity::VerityTree::of_image(Digest::of(image), image).unwrap().root
+/// The OS image of the medium in its expanded form.
+pub fn expanded_image() -> &'static [u8] {
+    static EXPANDED: std::sync::LazyLock<Vec<u8>> = std::sync::LazyLock::new(|| {
+        let os = contents().iter().find(|(payload, _)| payload.purpose == Purpose::Rootfs).unwrap();
+        squashfs::expanded(&os.1)
+    });
+    &EXPANDED
 }
 
 pub fn release() -> Release {
     let payloads: Vec<_> = contents().iter().map(|(payload, _)| payload.clone()).collect();
     let os = contents().iter().find(|(payload, _)| payload.purpose == Purpose::Rootfs).unwrap();
+    static EXPANDED: std::sync::OnceLock<ExpandedImage> = std::sync::OnceLock::new();
     let blob = |name: &str| payloads.iter().find(|p| p.path.ends_with(name)).unwrap().sha256;
     let image = |name: &str, roles: &[&str], blobs: &[Digest]| Image {
         name: format!("localhost/nqrust/{name}:1"),
@@ -77,7 +89,7 @@ pub fn release() -> Release {
         medium: MediumKind::Full,
         kernel: "6.1.0".into(),
         kernel_arguments: vec!["quiet".into()],
-        root_hash: root_hash(&os.1),
+        expanded: *EXPANDED.get_or_init(|| squashfs::described(&os.1)),
         payloads,
         images,
         containerd: Containerd::default(),

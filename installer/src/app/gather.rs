@@ -443,7 +443,7 @@ mod tests {
             medium: model::release::MediumKind::Full,
             kernel: "6.1".into(),
             kernel_arguments: Vec::new(),
-            root_hash: Digest::of(b""),
+            expanded: model::release::ExpandedImage { size: 0, root_hash: Digest::of(b"") },
             payloads: vec![payload],
             images: Vec::new(),
             containerd: model::release::Containerd::default(),

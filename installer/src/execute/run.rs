@@ -156,8 +156,8 @@ impl Run<'_, '_> {
             Step::Partition => progress.within(id, "Writing the partition table", || self.partition()),
             Step::Esp(content) => self.esp(id, content),
             Step::Mirror => progress.within(id, "Joining both disks", || self.mirror()),
-            Step::Slot { partition, image, root_hash, boot } => {
-                let content = SlotContent { image, root_hash: *root_hash, boot };
+            Step::Slot { partition, image, expanded, boot } => {
+                let content = SlotContent { image, expanded: *expanded, boot };
                 self.slot(id, &content, *partition)
             }
             Step::Filesystems { filesystems } => {

@@ -8,7 +8,7 @@ use super::cancel::Cancel;
 use super::disk::device::{self, AlignedBuffer, BlockDevice};
 use super::disk::held_sector::HeldSector;
 use super::disk::open_disk::OpenDisk;
-use super::payload::slot::{self, SlotContent};
+use super::payload::slot::{self, ImageInput, SlotContent};
 use crate::plan::{FatContent, Partition, SlotGeometry, Target, boot_volume, fit_slot};
 use base::failure::{Class, Failure, class_of};
 use base::progress::Progress;
@@ -74,12 +74,12 @@ impl<'a> SlotRelease<'a> {
         };
         let (image, kernel, initrd) =
             (payload(Purpose::Rootfs)?, payload(Purpose::Kernel)?, payload(Purpose::Initrd)?);
-        fit_slot(partition, image, kernel, initrd)?;
+        fit_slot(partition, (image, release.expanded), kernel, initrd)?;
         Ok(Self { image, release, boot: boot_volume(release, kernel, initrd) })
     }
 
     fn content(&self) -> SlotContent<'_> {
-        SlotContent { image: self.image, root_hash: self.release.root_hash, boot: &self.boot }
+        SlotContent { image: self.image, expanded: self.release.expanded, boot: &self.boot }
     }
 }
 
@@ -123,11 +123,18 @@ impl SlotPlace<'_> {
         let parts = SlotRelease::of(release, self.partition)?;
         let (content, image) = (parts.content(), parts.image);
         self.erase_mark()?;
-        let mut shown = progress.step("image", "Writing the OS image", Some(image.size));
+        let input = || -> Result<ImageInput<'_>> {
+            if source.has_expanded(image) {
+                return Ok(ImageInput::Expanded(Box::new(|out| source.write_expanded(image, out))));
+            }
+            let reader = Verified::new(source.open(image)?, image, source.describe());
+            Ok(ImageInput::Compressed(Box::new(reader)))
+        };
+        let total = if source.has_expanded(image) { 0 } else { image.size } + release.expanded.size;
+        let mut shown = progress.step("image", "Writing the OS image", Some(total));
         slot::from_source(source, image, progress, || {
             shown.back_to(0);
-            let reader = Verified::new(source.open(image)?, image, source.describe());
-            slot::write_image(self.whole, self.partition, &content, None, reader, &mut shown, cancel)
+            slot::write_image(self.whole, self.partition, &content, (input()?, None), &mut shown, cancel)
         })?;
         shown.done();
         let held = HeldSector::new(self.whole, self.geometry().boot.get());
@@ -150,7 +157,7 @@ impl SlotPlace<'_> {
         cancel: &Cancel,
     ) -> Result<()> {
         for disk in self.disks() {
-            let mut shown = progress.step("read-back", "Reading the slot back", Some(content.image.size));
+            let mut shown = progress.step("read-back", "Reading the slot back", Some(content.expanded.size));
             if slot::read_through(disk, self.partition, content, &mut shown, cancel)?.is_none() {
                 let what = format!("the OS image on {} does not read back as written", disk.describe());
                 return Err(Failure::new(Class::DiskIo, what).hint(device::UNRELIABLE).into());
@@ -190,7 +197,7 @@ impl SlotPlace<'_> {
                 Err(error) if class_of(&error) == Class::DiskIo => return Ok(false),
                 Err(error) => return Err(error),
             }
-            let mut shown = progress.step("slot-check", "Reading the OS image", Some(parts.image.size));
+            let mut shown = progress.step("slot-check", "Reading the OS image", Some(release.expanded.size));
             if slot::read_through(disk, self.partition, &content, &mut shown, cancel)?.is_none() {
                 return Ok(false);
             }

@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::Result;
 
 use super::layout::{Partition, PartitionName};
-use super::slot::{BOOT_VOLUME_BYTES, SlotGeometry, image_bytes};
+use super::slot::{BOOT_VOLUME_BYTES, SlotGeometry, slot_bytes};
 use super::step::UnpackedImage;
 use base::digest::Digest;
 use base::failure::{Class, Failure};
 use base::size::ByteSize;
 use model::config::Role;
-use model::release::{Payload, Purpose, Release};
+use model::release::{ExpandedImage, Payload, Purpose, Release};
 
 /// GRUB counts the sectors of its core in 16 bits, and its partition has 1 MiB.
 const CORE_SIZE_MAX: ByteSize = ByteSize::mib(1);
@@ -20,6 +20,7 @@ pub(super) struct NeededPayloads {
     pub(super) kernel: Payload,
     pub(super) initrd: Payload,
     pub(super) rootfs: Payload,
+    pub(super) expanded: ExpandedImage,
     pub(super) shim: Payload,
     pub(super) mok_manager: Option<Payload>,
     pub(super) grub: Payload,
@@ -39,6 +40,7 @@ impl NeededPayloads {
             kernel: one(Purpose::Kernel)?,
             initrd: one(Purpose::Initrd)?,
             rootfs: one(Purpose::Rootfs)?,
+            expanded: release.expanded,
             shim: one(Purpose::Shim)?,
             mok_manager: release.payload(Purpose::MokManager).cloned(),
             grub: one(Purpose::GrubEfi)?,
@@ -63,7 +65,7 @@ impl NeededPayloads {
         let size = |name| partitions.iter().find(|p| p.name == name).map(|p| p.size).unwrap_or_default();
         let bytes = |payloads: &[&Payload]| ByteSize::bytes(payloads.iter().map(|p| p.size).sum());
         if let Some(slot) = partitions.iter().find(|partition| partition.name == PartitionName::RootA) {
-            fit_slot(slot, &self.rootfs, &self.kernel, &self.initrd)?;
+            fit_slot(slot, (&self.rootfs, self.expanded), &self.kernel, &self.initrd)?;
         }
         let esp = bytes(&[&self.shim, &self.grub]) + FAT_TABLES;
         check("what the firmware loads", esp, "the EFI system partition", size(PartitionName::Esp))?;
@@ -86,11 +88,12 @@ const FAT_TABLES: ByteSize = ByteSize::mib(16);
 /// Fails if a release does not fit a slot.
 pub(crate) fn fit_slot(
     slot: &Partition,
-    image: &Payload,
+    (image, expanded): (&Payload, ExpandedImage),
     kernel: &Payload,
     initrd: &Payload,
 ) -> Result<(), Failure> {
-    check("the OS image", image_bytes(image.size), "a slot", SlotGeometry::of(slot).image_room())?;
+    let room = SlotGeometry::of(slot).image_room();
+    check("the OS image, expanded and compressed,", slot_bytes(image, expanded), "a slot", room)?;
     let boot = ByteSize::bytes(kernel.size + initrd.size) + FAT_TABLES;
     check("kernel and initrd", boot, "a slot's boot volume", BOOT_VOLUME_BYTES)
 }

@@ -6,7 +6,7 @@ use super::layout::PartitionName;
 use base::digest::Digest;
 use model::config::Secret;
 use model::config::diagnostic::HIDDEN;
-use model::release::Payload;
+use model::release::{ExpandedImage, Payload};
 
 /// One step. Its name in JSON is the id of its progress events.
 #[derive(Clone, Debug, Serialize)]
@@ -28,11 +28,11 @@ pub enum Step {
     },
     /// Write the EFI system partition, with its first sector held back.
     Esp(FatContent),
-    /// Write a slot and read it back: the OS image, its hash tree, and the boot volume.
+    /// Write a slot and read it back: the OS image in its expanded form, its hash tree, and the boot volume.
     Slot {
         partition: PartitionName,
         image: Payload,
-        root_hash: Digest,
+        expanded: ExpandedImage,
         boot: FatContent,
     },
     /// Join the partitions of two disks into arrays.

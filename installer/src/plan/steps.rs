@@ -106,7 +106,7 @@ fn slot(release: &Release, needed: &NeededPayloads, partition: PartitionName) ->
     Step::Slot {
         partition,
         image: needed.rootfs.clone(),
-        root_hash: release.root_hash,
+        expanded: release.expanded,
         boot: boot_volume(release, &needed.kernel, &needed.initrd),
     }
 }
@@ -128,7 +128,7 @@ pub(crate) fn boot_volume(release: &Release, kernel: &Payload, initrd: &Payload)
         payload(INITRD_FILE, initrd),
     ];
     // The same release gives the same volume.
-    let volume_id = u32::from_be_bytes(release.root_hash.first_bytes());
+    let volume_id = u32::from_be_bytes(release.expanded.root_hash.first_bytes());
     FatContent { volume_id, epoch: release.epoch, files }
 }
 

@@ -275,16 +275,23 @@ fn each_role_gets_its_images_and_a_blob_comes_once() {
 
 #[test]
 fn an_os_image_larger_than_a_slot_is_refused() {
-    let mut release = release();
-    for payload in &mut release.payloads {
-        if payload.purpose == Purpose::Rootfs {
-            payload.size = ByteSize::gib(3).get();
-        }
-    }
     let inventory = machine(&[disk("vda", ByteSize::gib(16))]);
-    let error = plan(&trial(), &inventory, &release, GUID).unwrap_err();
-    let told = render(&error);
-    assert!(told.contains("the OS image (3.0 GiB) does not fit a slot ("), "{told}");
+    // A slot of the trial profile has 1728 MiB for both forms.
+    let fits = |compressed: ByteSize, expanded: ByteSize| {
+        let mut release = release();
+        release.expanded.size = expanded.get();
+        let rootfs = release.payloads.iter_mut().find(|payload| payload.purpose == Purpose::Rootfs);
+        rootfs.unwrap().size = compressed.get();
+        plan(&trial(), &inventory, &release, GUID).map(drop).map_err(|error| render(&error))
+    };
+    assert_eq!(fits(ByteSize::mib(400), ByteSize::mib(1300)), Ok(()));
+    for (compressed, expanded) in [(400, 1320), (1720, 10), (10, 1720)] {
+        let told = fits(ByteSize::mib(compressed), ByteSize::mib(expanded)).unwrap_err();
+        let said = "the OS image, expanded and compressed, (1.7 GiB) does not fit a slot (1.7 GiB)";
+        assert!(told.contains(said), "{told}");
+    }
+    let told = fits(ByteSize::mib(400), ByteSize::bytes(u64::MAX)).unwrap_err();
+    assert!(told.contains("does not fit a slot"), "{told}");
 }
 
 #[test]

@@ -18,6 +18,7 @@ use base::failure::{Class, Classify, Failure};
 use base::files;
 use base::progress::{Progress, Step};
 use base::size::ByteSize;
+use medium::patches::ImagePatch;
 use medium::sources::{PayloadPlace, PayloadSource, PayloadTransport, damaged, fetch_again, is_medium};
 use model::release::{MANIFEST, Payload, Purpose, Release};
 
@@ -231,6 +232,10 @@ impl PayloadSource for KeptSource<'_> {
 
     fn manifest(&self) -> Result<Vec<u8>> {
         self.source.manifest()
+    }
+
+    fn patches(&self) -> Result<Vec<ImagePatch>> {
+        self.source.patches()
     }
 
     fn transport(&self) -> PayloadTransport {

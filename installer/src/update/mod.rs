@@ -5,6 +5,7 @@
 //! | [`updated_node`] | the node: what changes its slots, its boot record and its memory |
 //! | [`slots`] | the partitions of the slots, from sysfs |
 //! | [`offer`] | whether a release may take the place of the one that runs; pure |
+//! | [`patched`] | a release whose OS image is made from the one that runs and a patch |
 //! | [`past`] | what became of the release that was tried; pure |
 //! | [`fetched`] | a release that came over a network, kept until it is in a slot |
 //! | [`lock`] | one update at a time |
@@ -16,6 +17,7 @@ pub mod fetched;
 pub mod lock;
 pub mod offer;
 pub mod past;
+pub mod patched;
 pub mod slots;
 pub mod updated_node;
 

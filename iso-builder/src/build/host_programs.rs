@@ -18,6 +18,7 @@ pub(super) const HOST_PROGRAMS: &[(&str, &str)] = &[
     ("mmdebstrap", "mmdebstrap"),
     ("dpkg-deb", "dpkg"),
     ("mksquashfs", "squashfs-tools"),
+    ("xz", "xz-utils"),
     ("mount", "mount"),
 ];
 /// Those that make the disk of a node.

@@ -14,7 +14,8 @@ use medium::iso::recipe::{self, Recipe};
 use medium::output::{CHECKSUMS, iso_name, netboot_names};
 use model::config::Role;
 use model::release::{
-    Containerd, FORMAT, IsoRecipe, MANIFEST, MediumKind, Payload, Purpose, Release, metadata_path,
+    Containerd, ExpandedImage, FORMAT, IsoRecipe, MANIFEST, MediumKind, Payload, Purpose, Release,
+    metadata_path,
 };
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -31,7 +32,7 @@ use crate::cache::{StepOutputs, StepUse};
 use crate::customize::customisation::is_customised;
 use crate::definition::OutputKind;
 use crate::files::link_or_copy;
-use crate::steps::ROOT_HASH_OUTPUT;
+use crate::steps::EXPANDED_OUTPUT;
 
 /// A file that a build has made or found up to date.
 #[derive(Clone, Debug, Serialize)]
@@ -77,8 +78,7 @@ pub(super) struct MediumParts {
     payloads: Vec<(Payload, PathBuf)>,
     images: Vec<model::release::Image>,
     release: String,
-    /// Of the OS image.
-    root_hash: Digest,
+    expanded: ExpandedImage,
     iso: IsoRecipe,
 }
 
@@ -122,9 +122,9 @@ impl MediumParts {
         let release = files::read_text(&kernel.path("kernel-release"))?;
         let images = images.map(|images| images.listing.images.clone()).unwrap_or_default();
         let iso = boot_code(&kernel.path("loaders"))?;
-        let root_hash = files::read_text(&rootfs.path(ROOT_HASH_OUTPUT))?;
-        let root_hash = root_hash.trim().parse().context("reading the OS image's root hash")?;
-        Ok(Self { kernel, payloads, images, release, root_hash, iso })
+        let expanded = files::read_text(&rootfs.path(EXPANDED_OUTPUT))?;
+        let expanded = serde_json::from_str(&expanded).context("reading what the OS image expands to")?;
+        Ok(Self { kernel, payloads, images, release, expanded, iso })
     }
 
     pub(super) fn source(&self, payload: &Payload) -> Result<&Path> {
@@ -244,7 +244,7 @@ impl Build<'_> {
             medium,
             kernel: parts.release.clone(),
             kernel_arguments: definition.kernel.arguments.clone(),
-            root_hash: parts.root_hash,
+            expanded: parts.expanded,
             payloads: parts.payloads.iter().map(|(payload, _)| payload.clone()).collect(),
             images: parts.images.clone(),
             containerd: Containerd {

@@ -38,8 +38,9 @@ pub(super) fn wanted(artifact: &OpenedArtifact) -> Vec<Wanted> {
         release.carried_payloads().map(|payload| (payload.sha256, payload.size, payload.path.clone()));
     let code = artifact.boot_code().into_iter().flatten();
     let code = code.map(|part| (part.sha256, part.size, part.path.to_owned()));
+    let patches = artifact.patches().iter().map(|patch| (patch.sha256, patch.size, patch.path.clone()));
     let mut all: BTreeMap<(Digest, u64), Vec<String>> = BTreeMap::new();
-    for (digest, size, path) in payloads.chain(code) {
+    for (digest, size, path) in payloads.chain(code).chain(patches) {
         all.entry((digest, size)).or_default().push(path);
     }
     let mut all: Vec<_> =

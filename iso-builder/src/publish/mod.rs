@@ -3,11 +3,13 @@
 
 mod fetch;
 mod iso;
+mod patches;
 mod pull;
 mod push;
 mod target;
 #[cfg(test)]
 mod tests;
 
+pub use patches::PATCHES_MAX;
 pub use pull::{PullReport, pull};
 pub use push::{PushReport, push};

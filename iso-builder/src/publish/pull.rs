@@ -20,6 +20,7 @@ use base::size::ByteSize;
 use formats::oci::prefixed;
 use medium::artifact::{ArtifactReference, BootCodePart};
 use medium::output::CHECKSUMS;
+use medium::patches::{PATCHES, PatchList};
 use medium::sources::OpenedArtifact;
 use model::release::{MANIFEST, Release};
 use serde::Serialize;
@@ -82,7 +83,7 @@ pub fn pull(
         destination.spread(wanted, &path)
     })?;
     step.into_inner().unwrap_or_else(PoisonError::into_inner).done();
-    directory.finish(artifact.release_bytes(), previous.as_ref(), &all)?;
+    directory.finish(&artifact, previous.as_ref(), &all)?;
     if let Some(iso) = iso {
         iso::make(&artifact, output, iso, progress)?;
     }
@@ -173,13 +174,17 @@ impl<'a> PullDirectory<'a> {
     }
 
     /// Makes the directory that of the new release, and removes what only the previous one had.
-    fn finish(&self, manifest: &[u8], previous: Option<&Release>, all: &[Wanted]) -> Result<()> {
+    fn finish(&self, artifact: &OpenedArtifact, previous: Option<&Release>, all: &[Wanted]) -> Result<()> {
         let what = || format!("finishing {}", self.path.display());
         let kept: BTreeSet<&str> = all.iter().flat_map(|wanted| &wanted.paths).map(String::as_str).collect();
         let payloads = previous.into_iter().flat_map(|release| &release.payloads);
         let code = previous.and_then(|release| release.iso.as_ref()).into_iter().flat_map(BootCodePart::of);
+        let patches = read_at_most(&self.path.join(PATCHES), MAX_MANIFEST).ok();
+        let patches = patches.and_then(|bytes| PatchList::parse(&bytes).ok()).unwrap_or_default().patches;
+        let patches = patches.iter().map(|patch| patch.path.as_str());
         let gone = payloads.map(|payload| payload.path.as_str()).chain(code.map(|part| part.path));
-        for path in gone.filter(|path| !kept.contains(path)) {
+        let list = (artifact.patches().is_empty()).then_some(PATCHES);
+        for path in gone.chain(patches).filter(|path| !kept.contains(path)).chain(list) {
             match fs::remove_file(self.path.join(path)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
                     return Err(error).class(Class::DiskIo, what);
@@ -187,7 +192,12 @@ impl<'a> PullDirectory<'a> {
                 _ => {}
             }
         }
-        write_atomically(&self.path.join(MANIFEST), manifest, 0o644).class(Class::DiskIo, what)?;
+        if !artifact.patches().is_empty() {
+            let list = PatchList { patches: artifact.patches().to_vec() };
+            write_atomically(&self.path.join(PATCHES), &list.to_bytes(), 0o644).class(Class::DiskIo, what)?;
+        }
+        write_atomically(&self.path.join(MANIFEST), artifact.release_bytes(), 0o644)
+            .class(Class::DiskIo, what)?;
         fs::remove_dir_all(self.path.join(UNFINISHED)).class(Class::DiskIo, what)
     }
 }

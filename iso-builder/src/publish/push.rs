@@ -1,13 +1,14 @@
 //! `iso-builder push`: a finished medium into a registry or a layout.
 
 use std::fmt;
+use std::fs::File;
 use std::io::{Cursor, Read};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Result, bail};
 use base::digest::Digest;
-use base::failure::{Class, Failure};
+use base::failure::{Class, Classify, Failure};
 use base::parallel::{self, locked};
 use base::progress::{Progress, Step};
 use base::size::ByteSize;
@@ -15,11 +16,13 @@ use formats::oci::{ImageReference, Repository, prefixed};
 use medium::artifact::{ArtifactForm, ArtifactLayer, ArtifactReference, BootCode, ReleaseArtifact};
 use medium::opened::OpenedMedium;
 use medium::output::BuildOutput;
+use medium::patches::ImagePatch;
 use medium::sources::Verified;
 use model::release::{Payload, Purpose, Release};
 use serde::Serialize;
 use transfer::registry::{BlobTransfer, Client, ManifestAnswer, NewBlob};
 
+use super::patches::MadePatches;
 use super::target::Target;
 use crate::customize::customisation::is_customised;
 use crate::wording::counted;
@@ -37,6 +40,8 @@ pub struct PushReport {
     pub form: ArtifactForm,
     /// Whether the ISO can be made from it.
     pub iso: bool,
+    /// From the OS images of earlier releases.
+    pub patches: Vec<ImagePatch>,
     pub blobs: TransferCounts,
 }
 
@@ -52,9 +57,11 @@ pub struct TransferCounts {
     pub bytes: u64,
 }
 
-/// Publishes the release of `medium` at `reference`; `transfers` blobs travel at the same time.
+/// Publishes the release of `medium` at `reference`, with patches from the releases that `earlier` names; `transfers` blobs travel at
+/// the same time.
 pub fn push(
     medium: &Path,
+    earlier: &[String],
     reference: &ArtifactReference,
     client: &Client,
     transfers: usize,
@@ -66,8 +73,10 @@ pub fn push(
     let target = Target::open(reference, client, &release)?;
     let code = release.iso.as_ref().map(|iso| BootCode::of(&medium, iso)).transpose()?.flatten();
     warn(&medium, &release, progress);
-    let artifact = ReleaseArtifact::new(&release, medium.manifest(), code.is_some());
-    let push = Push { medium: &medium, release: &release, code, target, counts: Mutex::default() };
+    let made = MadePatches::make(earlier, (&release, &medium), client, progress)?;
+    let artifact = ReleaseArtifact::new(&release, medium.manifest(), code.is_some(), &made.patches());
+    let push =
+        Push { medium: &medium, release: &release, code, made: &made, target, counts: Mutex::default() };
     let total = artifact.layers().iter().map(|layer| layer.size).sum();
     let step = progress.step("push", format!("Pushing to {reference}"), Some(total));
     let step = Mutex::new(step);
@@ -85,6 +94,7 @@ pub fn push(
         release_sha256: medium.release_digest(),
         form,
         iso: push.code.is_some(),
+        patches: made.patches(),
         blobs: push.counts.into_inner().unwrap_or_else(PoisonError::into_inner),
     })
 }
@@ -117,6 +127,7 @@ struct Push<'a> {
     medium: &'a OpenedMedium,
     release: &'a Release,
     code: Option<BootCode>,
+    made: &'a MadePatches,
     target: Target<'a>,
     counts: Mutex<TransferCounts>,
 }
@@ -134,6 +145,13 @@ impl Push<'_> {
         if let Some(bytes) = self.code.as_ref().and_then(|code| code.get(layer.digest)) {
             return self.document(bytes);
         }
+        if let Some(file) = self.made.file(layer.digest) {
+            let open = || -> Result<Box<dyn Read + Send>> {
+                let opened = File::open(file);
+                Ok(Box::new(opened.class(Class::DiskIo, || format!("opening {}", file.display()))?))
+            };
+            return self.sent(layer, &open, None, step);
+        }
         let Some(payload) = self.release.payloads.iter().find(|payload| payload.sha256 == layer.digest)
         else {
             bail!("{} is no payload", layer.path);
@@ -142,9 +160,17 @@ impl Push<'_> {
             let source = self.medium.path().display().to_string();
             Ok(Box::new(Verified::new(self.medium.open_payload(payload)?, payload, source)))
         };
-        let elsewhere = self.elsewhere(payload);
-        let blob =
-            NewBlob { digest: layer.digest, size: layer.size, open: &open, elsewhere: elsewhere.as_ref() };
+        self.sent(layer, &open, self.elsewhere(payload).as_ref(), step)
+    }
+
+    fn sent(
+        &self,
+        layer: &ArtifactLayer,
+        open: &(dyn Fn() -> Result<Box<dyn Read + Send>> + Sync),
+        elsewhere: Option<&Repository>,
+        step: &Mutex<Step>,
+    ) -> Result<()> {
+        let blob = NewBlob { digest: layer.digest, size: layer.size, open, elsewhere };
         // What is sent again does not count again.
         let furthest = Mutex::new(0);
         let reach = |position: u64| {
@@ -224,6 +250,9 @@ impl fmt::Display for PushReport {
             write!(f, "{} taken over from other repositories, ", blobs.mounted)?;
         }
         write!(f, "{} there already; {} in all", blobs.present, ByteSize::bytes(blobs.bytes))?;
+        for ImagePatch { from, size, .. } in &self.patches {
+            write!(f, "\npatch from the OS image {from}: {}", ByteSize::bytes(*size))?;
+        }
         if !self.iso {
             write!(f, "\nno ISO can be made from it: the medium has no boot code for ISOs")?;
         }

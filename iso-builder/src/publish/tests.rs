@@ -66,7 +66,7 @@ fn reference(text: &str) -> ArtifactReference {
 }
 
 fn pushed(medium: &Path, to: &str, client: &Client) -> anyhow::Result<PushReport> {
-    push(medium, &reference(to), client, TRANSFERS, &Progress::silent())
+    push(medium, &[], &reference(to), client, TRANSFERS, &Progress::silent())
 }
 
 fn pulled(from: &str, client: &Client, output: &Path, iso: Option<&Path>) -> anyhow::Result<PullReport> {
@@ -431,4 +431,84 @@ fn what_cannot_be_done_is_refused_before_anything_is_written() {
     refused(error, &["other files", "empty directory"]);
     refused(pulled(&format!("{layout}:9"), &client, &tree, None).unwrap_err(), &["it has 0.1.0"]);
     refused(pulled("oci:/nonexistent", &client, &tree, None).unwrap_err(), &["no OCI layout"]);
+}
+
+/// A directory with an earlier release, whose OS image is a little different.
+fn earlier(bench: &Bench, name: &str, change: impl Fn(&mut Release)) -> String {
+    let mut release = bench.release.clone();
+    let lines = (0..).flat_map(|number: u32| format!("line {number} of the OS\n").into_bytes());
+    let image = testing::squashfs::image(&lines.take(2_900_000).collect::<Vec<_>>());
+    let (size, sha256) = (image.len() as u64, Digest::of(&image));
+    release.version = "0.0.9".into();
+    release.expanded = testing::squashfs::described(&image);
+    let rootfs = release.payloads.iter_mut().find(|payload| payload.purpose == Purpose::Rootfs).unwrap();
+    (rootfs.size, rootfs.sha256) = (size, sha256);
+    change(&mut release);
+    let directory = bench.path(name);
+    fs::create_dir_all(directory.join("live")).unwrap();
+    fs::write(directory.join("live/rootfs.squashfs"), image).unwrap();
+    fs::write(directory.join(MANIFEST), release.to_bytes()).unwrap();
+    directory.display().to_string()
+}
+
+#[test]
+fn patches_travel_with_a_release_and_make_its_image_of_an_earlier_one() {
+    let bench = Bench::new();
+    let client = client("{}");
+    let old = earlier(&bench, "old", |_| ());
+    let layout = format!("oci:{}", bench.path("layout").display());
+    let from = [old, bench.iso().display().to_string()];
+    let to = reference(&layout);
+    let report = push(&bench.iso(), &from, &to, &client, TRANSFERS, &Progress::silent()).unwrap();
+    // An image needs no patch from itself.
+    let [patch] = &report.patches[..] else { panic!("{:?}", report.patches) };
+    let whole = bench.payload(Purpose::Rootfs).size;
+    assert!(patch.size < whole, "{} of {whole}", patch.size);
+    assert_eq!(report.release_sha256, Digest::of(&bench.release.to_bytes()));
+
+    let tree = bench.path("tree");
+    pulled(&layout, &client, &tree, None).unwrap();
+    assert_eq!(Digest::of(&fs::read(tree.join(&patch.path)).unwrap()), patch.sha256);
+    let served = tree.clone();
+    let server = Fake::start(move |request: &Request| {
+        match fs::read(served.join(request.path.trim_start_matches('/'))) {
+            Ok(content) => Answer::range(&content, request),
+            Err(_) => Answer::new(404, b""),
+        }
+    });
+    let source = source_of(Some(&server.url()), &[], quick()).unwrap();
+    assert_eq!(source.patches().unwrap(), report.patches);
+    let old = fs::read(bench.path("old/live/rootfs.squashfs")).unwrap();
+    let mut made = Vec::new();
+    let opened = formats::delta::Patch::open(source.open(&patch.payload()).unwrap()).unwrap();
+    opened.apply(&testing::squashfs::expanded(&old), 0, &mut made).unwrap();
+    assert!(made == testing::release::expanded_image());
+
+    // They go on with the directory, and are gone with a release that has none.
+    let further = format!("oci:{}", bench.path("further").display());
+    assert_eq!(pushed(&tree, &further, &client).unwrap().patches, report.patches);
+    let plain = format!("oci:{}", bench.path("plain").display());
+    pushed(&bench.iso(), &plain, &client).unwrap();
+    pulled(&plain, &client, &tree, None).unwrap();
+    is_whole(&tree, &bench.release);
+    assert_eq!(source.patches().unwrap(), []);
+}
+
+#[test]
+fn patches_from_other_products_too_many_and_wrong_images_are_refused() {
+    let bench = Bench::new();
+    let client = client("{}");
+    let layout = reference(&format!("oci:{}", bench.path("layout").display()));
+    let class = |from: &[String]| {
+        let error = push(&bench.iso(), from, &layout, &client, TRANSFERS, &Progress::silent()).unwrap_err();
+        (class_of(&error), render(&error))
+    };
+    let (refused, told) = class(&[earlier(&bench, "other", |release| release.id = "other".into())]);
+    assert!(refused == Class::Invalid && told.contains("other for amd64"), "{told}");
+    let old = earlier(&bench, "old", |_| ());
+    let (refused, told) = class(&[&old; 4].map(Clone::clone));
+    assert!(refused == Class::Invalid && told.contains("patches from 4 releases"), "{told}");
+    let wrong = earlier(&bench, "wrong", |release| release.expanded.root_hash = Digest::of(b"another"));
+    let (refused, told) = class(&[wrong]);
+    assert!(refused == Class::Verification && told.contains("its release manifest says"), "{told}");
 }

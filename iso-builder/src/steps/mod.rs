@@ -10,6 +10,7 @@ mod kernel;
 mod limit;
 mod memory;
 mod metadata;
+mod modules;
 mod outcome;
 mod repository;
 mod request;
@@ -31,7 +32,7 @@ pub use repository::PackageRepository;
 pub use request::{
     BaseSource, DistributionSource, MetadataSource, ProductIdentity, RootfsSource, StepRequest, StepWork,
 };
-pub use rootfs::ROOT_HASH_OUTPUT;
+pub use rootfs::EXPANDED_OUTPUT;
 
 /// The hidden command `step`: carries out the request file; a failure goes into the outcome file. Returns the exit
 /// code.

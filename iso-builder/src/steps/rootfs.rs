@@ -3,18 +3,22 @@
 use std::fs::File;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
+use std::thread::available_parallelism;
 use std::{fs, io};
 
 use anyhow::{Context, Result};
 use base::command::{Invocation, Runner, SystemRunner};
 use base::digest::Digest;
 use base::files;
-use formats::verity::VerityTree;
+use formats::squashfs::Expansion;
+use formats::verity::{VerityBuilder, VerityParameters};
+use model::release::ExpandedImage;
 use nix::sys::stat::{UtimensatFlags, utimensat};
 use nix::sys::time::TimeSpec;
 use walkdir::WalkDir;
 
 use super::limit::long;
+use super::modules;
 use super::request::{ProductIdentity, RootfsSource, StepRequest};
 use super::tree::{Tree, place_file};
 use super::within::within;
@@ -43,13 +47,14 @@ const REMOVED_PATHS: &[&str] = &[
 /// The directory from which systemd and the boot code fill an empty /var.
 const FACTORY_VAR: &str = "usr/share/factory/var";
 
-/// The root hash of dm-verity's tree over the OS image, as text.
-pub const ROOT_HASH_OUTPUT: &str = "rootfs.root-hash";
+/// What the release manifest says of the OS image in its expanded form, as JSON: an [`ExpandedImage`].
+pub const EXPANDED_OUTPUT: &str = "rootfs.expanded.json";
 
-/// Makes `rootfs.squashfs` and its root hash.
+/// Makes `rootfs.squashfs`, and expands it as nodes do to know what comes of it.
 pub(super) fn make(request: &StepRequest, rootfs: &RootfsSource) -> Result<()> {
     let tree = Tree::unpack_in_memory(&rootfs.base, &request.scratch, laid_over(rootfs)?)?;
     keep_kernel_configurations(&tree)?;
+    modules::unpack(&tree)?;
     clean(&tree)?;
     for overlay in &rootfs.overlays {
         tree.overlay(overlay)?;
@@ -60,10 +65,19 @@ pub(super) fn make(request: &StepRequest, rootfs: &RootfsSource) -> Result<()> {
     settle_var(&tree)?;
     let image = request.out.join("rootfs.squashfs");
     squash(&tree, &image, rootfs.level, request.epoch)?;
-    let open = || File::open(&image).context("reading the OS image");
+    let expanded = serde_json::to_vec(&expanded(&image)?)?;
+    fs::write(request.out.join(EXPANDED_OUTPUT), expanded).context("writing the root hash")
+}
+
+fn expanded(image: &Path) -> Result<ExpandedImage> {
+    let open = || File::open(image).context("reading the OS image");
     let (digest, _) = Digest::of_reader(open()?)?;
-    let hashes = VerityTree::of_image(digest, open()?)?;
-    fs::write(request.out.join(ROOT_HASH_OUTPUT), hashes.root.to_string()).context("writing the root hash")
+    let file = open()?;
+    let expansion = Expansion::plan(&file).context("expanding the OS image")?;
+    let mut hashes = VerityBuilder::new(VerityParameters::of_image(digest));
+    let threads = available_parallelism().map_or(1, usize::from);
+    expansion.write(threads, &mut hashes).context("expanding the OS image")?;
+    Ok(ExpandedImage { size: expansion.length().get(), root_hash: hashes.finish().root })
 }
 
 /// The bytes that are laid over the base.

@@ -1,7 +1,7 @@
 //! Release manifests of media that are not built.
 
 use base::digest::Digest;
-use model::release::{Containerd, FORMAT, MediumKind, Payload, Release};
+use model::release::{Containerd, ExpandedImage, FORMAT, MediumKind, Payload, Release};
 
 /// A manifest with these payloads, and otherwise minimal.
 pub(crate) fn release(payloads: Vec<Payload>) -> Release {
@@ -15,7 +15,7 @@ pub(crate) fn release(payloads: Vec<Payload>) -> Release {
         medium: MediumKind::Full,
         kernel: "6.1.0".into(),
         kernel_arguments: Vec::new(),
-        root_hash: Digest::of(b""),
+        expanded: ExpandedImage { size: 0, root_hash: Digest::of(b"") },
         payloads,
         images: Vec::new(),
         containerd: Containerd::default(),

@@ -7,10 +7,11 @@ use base::digest::Digest;
 use base::failure::{Class, Classify, Failure};
 use formats::oci::{ArtifactManifest, Descriptor, media_types as oci};
 use jiff::Timestamp;
-use model::release::{MANIFEST, Release};
+use model::release::{MANIFEST, Purpose, Release};
 
 use super::boot_code::BootCodePart;
 use super::media_types::{self, RELEASE};
+use crate::patches::{FROM, ImagePatch};
 
 const TITLE: &str = "org.opencontainers.image.title";
 const VERSION: &str = "org.opencontainers.image.version";
@@ -43,6 +44,8 @@ pub struct ArtifactLayer {
     pub digest: Digest,
     /// In bytes.
     pub size: u64,
+    /// Of a patch: the root hash of the OS image that it starts from.
+    pub from: Option<Digest>,
 }
 
 /// A release as it goes into a registry.
@@ -57,12 +60,13 @@ pub struct ReleaseArtifact<'a> {
 impl<'a> ReleaseArtifact<'a> {
     /// The release with the manifest `bytes`. `boot_code` tells whether the boot code for ISOs goes with it.
     #[must_use]
-    pub fn new(release: &'a Release, bytes: &[u8], boot_code: bool) -> Self {
+    pub fn new(release: &'a Release, bytes: &[u8], boot_code: bool, patches: &[ImagePatch]) -> Self {
         let payloads = release.carried_payloads().map(|payload| ArtifactLayer {
             path: payload.path.clone(),
             media_type: media_types::of(payload.purpose),
             digest: payload.sha256,
             size: payload.size,
+            from: None,
         });
         let code = release.iso.iter().filter(|_| boot_code).flat_map(BootCodePart::of);
         let code = code.map(|part| ArtifactLayer {
@@ -70,9 +74,17 @@ impl<'a> ReleaseArtifact<'a> {
             media_type: media_types::BOOT_CODE,
             digest: part.sha256,
             size: part.size,
+            from: None,
+        });
+        let patches = patches.iter().map(|patch| ArtifactLayer {
+            path: patch.path.clone(),
+            media_type: media_types::of(Purpose::RootfsPatch),
+            digest: patch.sha256,
+            size: patch.size,
+            from: Some(patch.from),
         });
         let mut known = BTreeSet::new();
-        let layers = payloads.chain(code).filter(|layer| known.insert(layer.digest)).collect();
+        let layers = payloads.chain(code).chain(patches).filter(|layer| known.insert(layer.digest)).collect();
         let config = descriptor(RELEASE, Digest::of(bytes), bytes.len() as u64, None);
         Self { release, config, layers }
     }
@@ -101,7 +113,10 @@ impl<'a> ReleaseArtifact<'a> {
     pub fn manifest(&self, form: ArtifactForm) -> Result<Vec<u8>> {
         let layers = self.layers.iter().map(|layer| {
             let media_type = if form == ArtifactForm::Image { oci::OCI_LAYER } else { layer.media_type };
-            descriptor(media_type, layer.digest, layer.size, Some(&layer.path))
+            let mut descriptor = descriptor(media_type, layer.digest, layer.size, Some(&layer.path));
+            let from = layer.from.map(|from| (FROM.to_owned(), from.to_string()));
+            descriptor.annotations.extend(from);
+            descriptor
         });
         let mut manifest = match self.stand_in(form)? {
             Some(config) => {
@@ -125,14 +140,25 @@ impl<'a> ReleaseArtifact<'a> {
     }
 }
 
-/// Where `release.json` is by the manifest `bytes` of an artifact that `named` names, and the digests that the artifact has beside it.
+/// What the manifest of an artifact says.
+#[derive(Debug)]
+pub struct ReadArtifact {
+    /// `release.json`.
+    pub release: Descriptor,
+    /// The digests that the artifact has beside it.
+    pub layers: BTreeSet<Digest>,
+    pub patches: Vec<ImagePatch>,
+}
+
+/// Reads the manifest `bytes` of an artifact that `named` names.
 ///
 /// # Errors
 /// [`Class::Invalid`] where it is something else than a release.
-pub fn read(bytes: &[u8], named: &str) -> Result<(Descriptor, BTreeSet<Digest>)> {
+pub fn read(bytes: &[u8], named: &str) -> Result<ReadArtifact> {
     let what = || format!("reading the manifest of {named}");
     let manifest = ArtifactManifest::parse(bytes).class(Class::Invalid, what)?;
     let layers = manifest.layers.iter().map(|layer| layer.digest).collect();
+    let patches = manifest.layers.iter().filter_map(ImagePatch::of_layer).collect();
     let titled = |layer: &&Descriptor| layer.annotations.get(TITLE).is_some_and(|title| title == MANIFEST);
     let kind = manifest.config.media_type.clone();
     let release = match kind == RELEASE {
@@ -145,7 +171,7 @@ pub fn read(bytes: &[u8], named: &str) -> Result<(Descriptor, BTreeSet<Digest>)>
             .because(anyhow::anyhow!("its configuration is {kind:?}"))
             .hint("Name what `iso-builder push` published.")
     })?;
-    Ok((release, layers))
+    Ok(ReadArtifact { release, layers, patches })
 }
 
 fn descriptor(media_type: &str, digest: Digest, size: u64, title: Option<&str>) -> Descriptor {
@@ -168,14 +194,16 @@ mod tests {
         twin.path = "EFI/debian/copy.efi".into();
         release.payloads.push(twin);
         let bytes = release.to_bytes();
-        let artifact = ReleaseArtifact::new(&release, &bytes, true);
-        // Of 16 payloads two are the same; two pieces of boot code.
-        assert_eq!(artifact.layers().len(), 17);
+        let patch = ImagePatch::new(Digest::of(b"the image before"), 9, Digest::of(b"a patch"));
+        let artifact = ReleaseArtifact::new(&release, &bytes, true, &[patch.clone()]);
+        // Of 16 payloads two are the same; two pieces of boot code, and a patch.
+        assert_eq!(artifact.layers().len(), 18);
         for form in ArtifactForm::ALL {
             let manifest = artifact.manifest(form).unwrap();
-            let (found, layers) = read(&manifest, "a.b/c:1").unwrap();
-            assert_eq!((found.digest, found.size), (Digest::of(&bytes), bytes.len() as u64));
-            assert!(artifact.layers().iter().all(|layer| layers.contains(&layer.digest)), "{form:?}");
+            let found = read(&manifest, "a.b/c:1").unwrap();
+            assert_eq!((found.release.digest, found.release.size), (Digest::of(&bytes), bytes.len() as u64));
+            assert!(artifact.layers().iter().all(|layer| found.layers.contains(&layer.digest)), "{form:?}");
+            assert_eq!(found.patches, [patch.clone()], "{form:?}");
         }
     }
 
@@ -183,7 +211,7 @@ mod tests {
     fn the_manifest_says_what_the_artifact_is_and_carries_the_time_of_the_release() {
         let release = testing::release::release();
         let bytes = release.to_bytes();
-        let artifact = ReleaseArtifact::new(&release, &bytes, false);
+        let artifact = ReleaseArtifact::new(&release, &bytes, false, &[]);
         let manifest: Value =
             serde_json::from_slice(&artifact.manifest(ArtifactForm::Artifact).unwrap()).unwrap();
         assert_eq!(manifest["artifactType"], RELEASE);
@@ -200,7 +228,7 @@ mod tests {
     #[test]
     fn what_a_net_install_leaves_to_the_network_is_not_in_the_artifact() {
         let release = Release { medium: MediumKind::NetInstall, ..testing::release::release() };
-        let artifact = ReleaseArtifact::new(&release, b"", false);
+        let artifact = ReleaseArtifact::new(&release, b"", false, &[]);
         assert!(artifact.layers().iter().all(|layer| !layer.path.starts_with("images/blobs/")));
         assert_eq!(artifact.layers().len(), 12);
     }

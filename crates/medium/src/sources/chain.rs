@@ -7,6 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use anyhow::{Result, anyhow};
 
 use super::payload_source::{PayloadPlace, PayloadSource};
+use crate::patches::ImagePatch;
 use base::digest::Digest;
 use base::failure::{Class, Failure, class_of};
 use formats::iso9660::address::Source;
@@ -109,6 +110,10 @@ impl PayloadSource for Chain {
     fn manifest(&self) -> Result<Vec<u8>> {
         let first = self.sources.first().ok_or_else(|| anyhow!("there is no source"))?;
         first.manifest()
+    }
+
+    fn patches(&self) -> Result<Vec<ImagePatch>> {
+        self.sources.first().map_or(Ok(Vec::new()), |first| first.patches())
     }
 
     fn image(&self) -> Result<Option<Box<dyn Source>>> {

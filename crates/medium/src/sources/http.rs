@@ -6,6 +6,7 @@ use anyhow::Result;
 
 use super::manifest::MANIFEST_LIMIT;
 use super::payload_source::{PayloadPlace, PayloadSource, PayloadTransport};
+use crate::patches::{ImagePatch, LIST_LIMIT, PATCHES, PatchList};
 use crate::served::ServedDirectory;
 use model::release::Payload;
 use transfer::download::{Download, Downloader, RetryPolicy, shown};
@@ -60,6 +61,13 @@ impl PayloadSource for HttpMedium {
 
     fn manifest(&self) -> Result<Vec<u8>> {
         self.directory.manifest(MANIFEST_LIMIT)
+    }
+
+    fn patches(&self) -> Result<Vec<ImagePatch>> {
+        let Some(list) = self.directory.find(PATCHES)? else { return Ok(Vec::new()) };
+        let mut bytes = Vec::new();
+        list.take(LIST_LIMIT).read_to_end(&mut bytes)?;
+        Ok(PatchList::parse(&bytes)?.patches)
     }
 
     fn beside(&self, path: &str) -> Result<Option<Box<dyn Read + Send>>> {

@@ -1,9 +1,10 @@
 //! What every source of payloads can do.
 
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 
 use anyhow::Result;
 
+use crate::patches::ImagePatch;
 use formats::iso9660::address::Source;
 use model::release::Payload;
 
@@ -48,6 +49,16 @@ pub trait PayloadSource: Send + Sync {
         Ok(reader)
     }
 
+    /// Whether the source is one of the OS image as a slot has it, expanded: then [`Self::open`] is not for the OS image.
+    fn has_expanded(&self, _image: &Payload) -> bool {
+        false
+    }
+
+    /// Writes the OS image in its expanded form. Whoever takes it checks it.
+    fn write_expanded(&self, image: &Payload, _out: &mut dyn Write) -> Result<()> {
+        anyhow::bail!("{} does not have {} in its expanded form", self.describe(), image.path)
+    }
+
     /// Where the payload is; `None` if this source does not have it. A server is not asked.
     fn place(&self, payload: &Payload) -> Option<PayloadPlace>;
 
@@ -55,6 +66,11 @@ pub trait PayloadSource: Send + Sync {
     fn probe(&self, payload: &Payload) -> Result<()>;
 
     fn manifest(&self) -> Result<Vec<u8>>;
+
+    /// The patches from other OS images that are offered beside the payloads, to be opened as [`ImagePatch::payload`].
+    fn patches(&self) -> Result<Vec<ImagePatch>> {
+        Ok(Vec::new())
+    }
 
     /// A file of the medium that is no payload, from its beginning; `None` if the source has none of this name.
     fn beside(&self, _path: &str) -> Result<Option<Box<dyn Read + Send>>> {

@@ -17,6 +17,7 @@ use crate::execute::{
 use crate::node::health::NodeProbe;
 use crate::node::paths::DOCUMENT;
 use crate::node::update_state::ReleaseId;
+use crate::update::patched::{self, bytes_fetched, patch_for};
 use crate::update::{
     Allowed, KeptSource, Offer, RolledBack, Running, UpdateLock, UpdatedNode, decide, fetched, forget,
 };
@@ -28,7 +29,7 @@ use base::size::ByteSize;
 use medium::sources::{PayloadPlace, PayloadSource};
 use model::boot::record::UpdateSlot;
 use model::config::{self, Images, Role};
-use model::release::Release;
+use model::release::{Purpose, Release};
 
 pub(crate) use report::report;
 pub(crate) use status::status;
@@ -55,6 +56,9 @@ struct UpdatePlan {
     slot: UpdateSlot,
     /// Bytes of the OS that come over a network.
     fetched: u64,
+    /// Those of them that are a patch, with which the OS image is made from the one that runs; none where that is fetched whole.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    patch: Option<u64>,
     /// Bytes that are written into the slot.
     written: u64,
     /// Container images that the node gets before it restarts.
@@ -69,9 +73,11 @@ impl UpdatePlan {
         let offer = *offer;
         let parts = slot_payloads(offered);
         let away = parts.iter().filter(|part| source.place(part) == Some(PayloadPlace::Network));
-        let fetched = away.map(|part| part.size).sum();
-        let written = parts.iter().map(|part| part.size).sum();
         let new = offer == Offer::New;
+        let patch = if new { patch_for(&node.release, offered, source.as_ref()) } else { None };
+        let fetched = away.map(|part| bytes_fetched(part, &node.release, patch.as_ref())).sum();
+        let boot = parts.iter().filter(|part| part.purpose != Purpose::Rootfs);
+        let written = offered.expanded.size + boot.map(|part| part.size).sum::<u64>();
         Ok(Self {
             product: offered.name.clone(),
             running: ReleaseId::of(&node.release),
@@ -79,6 +85,7 @@ impl UpdatePlan {
             offer,
             slot: node.target(),
             fetched: if new { fetched } else { 0 },
+            patch: patch.map(|patch| patch.size),
             written: if new { written } else { 0 },
             images: match seeding {
                 Some(role) if offer != Offer::Runs => missing_images(&containerd(offered), offered, *role)?,
@@ -97,8 +104,10 @@ impl UpdatePlan {
             Offer::Staged => format!("{product} {} is in slot {slot} already.\n", offered.version),
             Offer::New => {
                 let [fetched, written] = [self.fetched, self.written].map(ByteSize::bytes);
+                let patch =
+                    self.patch.map(|_| ", the OS image as a patch to the one that runs").unwrap_or_default();
                 format!(
-                    "{product} {} in place of {}\n  fetch    {fetched}\n  write    slot {slot}, {written}, each byte read back\n",
+                    "{product} {} in place of {}\n  fetch    {fetched}{patch}\n  write    slot {slot}, {written}, each byte read back\n",
                     offered.version, running.version
                 )
             }
@@ -206,7 +215,7 @@ fn stage_on(node: &mut UpdatedNode, request: &UpdateRequest, context: &Context) 
     let (slot, cancel, root) = (node.target(), Cancel::on_signals(), Path::new("/"));
     let Offered { source, release, .. } = &offered;
     let kept = KeptSource::new(root, release, source.as_ref(), &context.progress, &cancel)?;
-    node.stage(release, &kept, &context.progress, &cancel)?;
+    patched::stage(node, release, &kept, &context.progress, &cancel)?;
     add_images(&offered, &cancel, context)?;
     // It is in the slot now.
     forget(root)?;

@@ -25,6 +25,10 @@ pub trait BlockDevice: Send + Sync {
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
     /// A barrier: what was written before it survives a power cut, before anything written after it.
     fn flush(&self) -> io::Result<()>;
+    /// Bytes that nobody reads again before they are written. A disk in a file does without their room.
+    fn forget(&self, _offset: u64, _length: u64) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// A disk on top of another one: it changes some of the reads and writes, and passes on everything else.
@@ -62,6 +66,10 @@ impl<L: Layer> BlockDevice for L {
 
     fn flush(&self) -> io::Result<()> {
         self.flush_through()
+    }
+
+    fn forget(&self, offset: u64, length: u64) -> io::Result<()> {
+        self.below().forget(offset, length)
     }
 }
 

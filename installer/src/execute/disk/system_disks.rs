@@ -144,4 +144,8 @@ impl BlockDevice for SystemDisks<'_> {
             .enumerate()
             .try_for_each(|(place, disk)| self.note_failure(place, disk.device.flush()))
     }
+
+    fn forget(&self, offset: u64, length: u64) -> io::Result<()> {
+        self.disks.iter().try_for_each(|disk| disk.device.forget(offset, length))
+    }
 }

@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use anyhow::Result;
 use nix::fcntl::{FallocateFlags, fallocate};
 
-use crate::execute::disk::device::BlockDevice;
+use crate::execute::disk::device::{BlockDevice, CHUNK_BYTES};
 use crate::plan::{SectorSize, Target};
 use base::failure::{Class, Classify};
 use base::size::ByteSize;
@@ -66,6 +66,15 @@ impl BlockDevice for DiskFile {
         let hole = FallocateFlags::FALLOC_FL_PUNCH_HOLE | FallocateFlags::FALLOC_FL_KEEP_SIZE;
         // Some file systems have no holes.
         fallocate(self.file.as_fd(), hole, start, length).or_else(|_| self.file.write_all_at(bytes, offset))
+    }
+
+    fn forget(&self, offset: u64, length: u64) -> io::Result<()> {
+        let zeros = vec![0; CHUNK_BYTES];
+        let end = offset + length;
+        (offset..end).step_by(CHUNK_BYTES).try_for_each(|at| {
+            let left = usize::try_from(end - at).unwrap_or(CHUNK_BYTES);
+            self.write_at(at, &zeros[..left.min(CHUNK_BYTES)])
+        })
     }
 
     /// The order of writes matters to nobody: a file that is not finished is removed. [`DiskFile::store`] flushes it once.

@@ -1,4 +1,4 @@
-//! The OS image: streamed to its partition while it is checked, then read back from the disk.
+//! Runs of bytes that are streamed to the disk and from it, while both ends work.
 
 use std::io::{self, Read};
 use std::sync::mpsc;
@@ -7,11 +7,7 @@ use anyhow::Result;
 
 use crate::execute::cancel::Cancel;
 use crate::execute::disk::device::{self, AlignedBuffer, BlockDevice, CHUNK_BYTES};
-use crate::plan::Partition;
-use base::failure::{Class, Failure};
 use base::progress::Step;
-use medium::sources::{PayloadSource, Recheck};
-use model::release::Payload;
 
 /// The number of chunks on their way from the reader to the disk.
 const CHUNKS_IN_FLIGHT: usize = 3;
@@ -21,22 +17,17 @@ struct Chunk {
     filled: usize,
 }
 
-/// Writes `payload`, which `reader` gives, to the start of `partition`, with the last sector padded with zeros. Reading and
-/// checking go on while the disk writes.
+/// Writes what `reader` gives from byte `start` of the disk on, with the last sector padded with zeros. Reading goes on while the disk
+/// writes. Does not flush.
 pub(in crate::execute) fn write(
     device: &dyn BlockDevice,
-    partition: &Partition,
-    payload: &Payload,
+    start: u64,
     mut reader: impl Read + Send,
     step: &mut Step,
     cancel: &Cancel,
 ) -> Result<()> {
-    if payload.size > partition.size.get() {
-        let what = format!("{} does not fit {}", payload.path, partition.name.as_str());
-        return Err(Failure::new(Class::Hardware, what).into());
-    }
     let sector = usize::try_from(device.sector().bytes())?;
-    let mut offset = partition.start.get();
+    let mut offset = start;
     in_flight(
         // An error of the stream carries its own class.
         move |buffer| Ok(fill(&mut reader, buffer)?),
@@ -97,70 +88,6 @@ pub(in crate::execute) fn fill(reader: &mut impl Read, buffer: &mut [u8]) -> io:
             Err(error) => return Err(error),
         }
     }
-}
-
-/// Reads `payload` back from `partition`. If it differs, reads the source again to name the first wrong byte.
-pub(in crate::execute) fn read_back(
-    device: &dyn BlockDevice,
-    partition: &Partition,
-    (payload, check): (&Payload, Recheck),
-    source: &dyn PayloadSource,
-    step: &mut Step,
-    cancel: &Cancel,
-) -> Result<()> {
-    if is_right(device, partition, (payload, check), step, cancel)? {
-        return Ok(());
-    }
-    let place = first_difference(device, partition, payload, source, cancel)?;
-    let what = format!("{} on {}", payload.path, partition.name.as_str());
-    let cause = anyhow::anyhow!("the disk returned other bytes than those of SHA-256 {}", payload.sha256);
-    let failure = match place {
-        Some(place) => {
-            let what = format!("{what}, from its byte {place} on,");
-            device::differs(&what, partition.start.get() + place, device)
-        }
-        // The second read was right: the disk returns different bytes each time.
-        None => {
-            let what = format!("{what} does not read back as written from {}", device.describe());
-            Failure::new(Class::DiskIo, what).hint(device::UNRELIABLE)
-        }
-    };
-    Err(failure.because(cause).into())
-}
-
-/// Checks the first bytes of `partition`, as many as `payload` has.
-fn is_right(
-    device: &dyn BlockDevice,
-    partition: &Partition,
-    (payload, mut check): (&Payload, Recheck),
-    step: &mut Step,
-    cancel: &Cancel,
-) -> Result<bool> {
-    each_chunk(device, (partition.start.get(), payload.size), cancel, |_, bytes| {
-        check.update(bytes);
-        step.advance(bytes.len() as u64);
-        Ok(())
-    })?;
-    Ok(check.is_right())
-}
-
-fn first_difference(
-    device: &dyn BlockDevice,
-    partition: &Partition,
-    payload: &Payload,
-    source: &dyn PayloadSource,
-    cancel: &Cancel,
-) -> Result<Option<u64>> {
-    let mut good = source.open(payload)?;
-    let mut expected = vec![0; CHUNK_BYTES];
-    let mut place = None;
-    each_chunk(device, (partition.start.get(), payload.size), cancel, |offset, bytes| {
-        let expected = &mut expected[..bytes.len()];
-        good.read_exact(expected)?;
-        place = place.or(device::first_difference(bytes, expected).map(|differs| offset + differs));
-        Ok(())
-    })?;
-    Ok(place)
 }
 
 /// Calls `visit` with the offset and the bytes of each chunk of the `length` bytes from `start` on, while the next ones are read.

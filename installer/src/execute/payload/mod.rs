@@ -1,6 +1,7 @@
 //! What is written to the partitions: the slots with the OS image, the container images, the files of the node.
 
 mod direct;
+mod expand;
 pub(super) mod image;
 pub(super) mod import;
 pub(super) mod node_files;

@@ -1,63 +1,134 @@
 //! A slot on a disk: the OS image, dm-verity's hash tree behind it, and the boot volume. Installs and updates write it the same
 //! way; whoever says that a slot is good reads it here first.
 
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 
 use anyhow::Result;
 
+use super::expand::{self, DeviceRegion};
 use super::image::{self, each_chunk};
 use crate::execute::boot::fat_volume::{self, FatPlace};
 use crate::execute::cancel::Cancel;
 use crate::execute::disk::device::{self, AlignedBuffer, BlockDevice, CHUNK_BYTES};
 use crate::plan::{FatContent, Partition, SlotGeometry};
-use base::digest::Digest;
+use base::digest::Hasher;
 use base::failure::{Class, Failure, class_of};
 use base::progress::{Progress, Step};
 use formats::verity::{VerityBuilder, VerityParameters, VerityTree};
 use medium::sources::{PayloadPlace, PayloadSource, fetch_again};
-use model::release::Payload;
+use model::release::{ExpandedImage, Payload};
 
 /// What a slot has to hold.
 #[derive(Clone, Copy)]
 pub(in crate::execute) struct SlotContent<'a> {
+    /// The OS image in the form that media carry.
     pub(in crate::execute) image: &'a Payload,
-    pub(in crate::execute) root_hash: Digest,
+    pub(in crate::execute) expanded: ExpandedImage,
     pub(in crate::execute) boot: &'a FatContent,
 }
 
-/// Writes the OS image and its hash tree. Does not flush. `known` is the tree, if it was made before.
+/// Writes an expanded image.
+pub(in crate::execute) type WriteExpanded<'a> = Box<dyn FnOnce(&mut dyn Write) -> Result<()> + Send + 'a>;
+
+/// Where an OS image comes from.
+pub(in crate::execute) enum ImageInput<'a> {
+    /// The form of media, from a reader that checks it.
+    Compressed(Box<dyn Read + Send + 'a>),
+    /// The form of slots, from whoever writes it to a writer.
+    Expanded(WriteExpanded<'a>),
+}
+
+/// Writes the OS image in its expanded form, and its hash tree. Does not flush. `known` is the tree, if it was made before.
 pub(in crate::execute) fn write_image(
     device: &dyn BlockDevice,
     partition: &Partition,
     content: &SlotContent<'_>,
-    known: Option<VerityTree>,
-    reader: impl Read + Send,
+    (input, known): (ImageInput<'_>, Option<VerityTree>),
     step: &mut Step,
     cancel: &Cancel,
 ) -> Result<VerityTree> {
-    let image = content.image;
-    let tree = match known {
-        Some(tree) => {
-            image::write(device, partition, image, reader, step, cancel)?;
+    let (geometry, image) = (SlotGeometry::of(partition), content.image);
+    let tree = match input {
+        ImageInput::Expanded(produce) => {
+            let tree = write_expanded(device, partition, (content, known), produce, step, cancel)?;
+            agree(tree, content)?
+        }
+        ImageInput::Compressed(reader) => {
+            let stored = geometry.stored(content.expanded.size);
+            image::write(device, stored, reader, step, cancel)?;
+            let region = DeviceRegion::new(device, stored, image.size);
+            let produce = |out: &mut dyn Write| expand::expand(image, &region, out);
+            let tree = write_expanded(device, partition, (content, known), produce, step, cancel)
+                .and_then(|tree| agree(tree, content))
+                .map_err(|error| blame(error, (device, stored), image, cancel))?;
+            let forgotten = device.forget(stored, image.size);
+            forgotten.map_err(|error| device::cannot_write(device, stored, CHUNK_BYTES, error))?;
             tree
         }
-        None => {
-            let mut hashed = HashedReader { inner: reader, tree: builder(image) };
-            image::write(device, partition, image, &mut hashed, step, cancel)?;
-            hashed.tree.finish()
-        }
     };
-    if tree.root != content.root_hash {
-        let what = format!("{} has the root hash {}, not {}", image.path, tree.root, content.root_hash);
-        return Err(Failure::new(Class::Verification, what)
-            .hint("The release manifest does not fit its OS image; build the medium again.")
-            .into());
-    }
-    let place = SlotGeometry::of(partition).tree(image.size);
+    let place = geometry.tree(content.expanded.size);
     for (piece, at) in tree.bytes.chunks(CHUNK_BYTES).zip((place..).step_by(CHUNK_BYTES)) {
         device::write(device, at, piece)?;
     }
     Ok(tree)
+}
+
+/// Writes what `produce` writes to the start of the slot, as far as the image reaches, and returns its hash tree.
+fn write_expanded(
+    device: &dyn BlockDevice,
+    partition: &Partition,
+    (content, known): (&SlotContent<'_>, Option<VerityTree>),
+    produce: impl FnOnce(&mut dyn Write) -> Result<()> + Send,
+    step: &mut Step,
+    cancel: &Cancel,
+) -> Result<VerityTree> {
+    expand::piped(produce, |reader| {
+        let reader = reader.take(content.expanded.size);
+        match known {
+            Some(tree) => {
+                image::write(device, partition.start.get(), reader, step, cancel)?;
+                Ok(tree)
+            }
+            None => {
+                let mut hashed = HashedReader { inner: reader, tree: builder(content.image) };
+                image::write(device, partition.start.get(), &mut hashed, step, cancel)?;
+                Ok(hashed.tree.finish())
+            }
+        }
+    })
+}
+
+fn agree(tree: VerityTree, content: &SlotContent<'_>) -> Result<VerityTree> {
+    let (image, wanted) = (content.image, content.expanded.root_hash);
+    if tree.root == wanted {
+        return Ok(tree);
+    }
+    let what = format!("{}, expanded, has the root hash {}, not {wanted}", image.path, tree.root);
+    Err(Failure::new(Class::Verification, what)
+        .hint("The release manifest does not fit its OS image; build the medium again.")
+        .into())
+}
+
+/// The error of an image that was right when it was stored: the disk's own, if it gives back other bytes.
+fn blame(
+    error: anyhow::Error,
+    (device, stored): (&dyn BlockDevice, u64),
+    image: &Payload,
+    cancel: &Cancel,
+) -> anyhow::Error {
+    if class_of(&error) != Class::Verification {
+        return error;
+    }
+    let mut hasher = Hasher::default();
+    let read = each_chunk(device, (stored, image.size), cancel, |_, bytes| {
+        hasher.update(bytes);
+        Ok(())
+    });
+    match read {
+        Ok(()) if hasher.finish() == image.sha256 => error,
+        Ok(()) => device::differs(&image.path, stored, device).into(),
+        Err(error) => error,
+    }
 }
 
 /// Makes `attempt`, which takes the OS image from `source`; again if it was damaged on its way over a network.
@@ -93,64 +164,17 @@ impl<R: Read> Read for HashedReader<R> {
     }
 }
 
-/// The OS image in a slot that was written and read back, for another slot: so it is fetched only once.
-pub(in crate::execute) struct ImageReader<'a> {
-    device: &'a dyn BlockDevice,
-    /// Where the next bytes of the image are on the disk.
-    at: u64,
-    left: u64,
-    buffer: AlignedBuffer,
-    /// What of the buffer was not given yet.
-    ready: std::ops::Range<usize>,
-}
-
-impl<'a> ImageReader<'a> {
-    pub(in crate::execute) fn new(
-        device: &'a dyn BlockDevice,
-        partition: &Partition,
-        image: &Payload,
-    ) -> Self {
-        let (at, left) = (partition.start.get(), image.size);
-        Self { device, at, left, buffer: AlignedBuffer::new(CHUNK_BYTES), ready: 0..0 }
-    }
-
-    fn refill(&mut self) -> io::Result<()> {
-        let count = usize::try_from(self.left.min(CHUNK_BYTES as u64)).map_err(io::Error::other)?;
-        let sector = usize::try_from(self.device.sector().bytes()).map_err(io::Error::other)?;
-        let padded = count.next_multiple_of(sector);
-        device::read(self.device, self.at, &mut self.buffer[..padded]).map_err(io::Error::other)?;
-        self.at += count as u64;
-        self.left -= count as u64;
-        self.ready = 0..count;
-        Ok(())
-    }
-}
-
-impl Read for ImageReader<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.ready.is_empty() && self.left > 0 {
-            self.refill()?;
-        }
-        let count = self.ready.len().min(buffer.len());
-        let given = self.ready.start..self.ready.start + count;
-        buffer[..count].copy_from_slice(&self.buffer[given]);
-        self.ready.start += count;
-        Ok(count)
-    }
-}
-
-/// Reads the tree back.
-pub(in crate::execute) fn check_tree(
+/// The OS image of a slot that was written and read back, for another slot: so it is fetched only once.
+pub(in crate::execute) fn copy_image(
     device: &dyn BlockDevice,
     partition: &Partition,
-    image: &Payload,
-    tree: &VerityTree,
+    content: &SlotContent<'_>,
+    cancel: &Cancel,
+    out: &mut dyn Write,
 ) -> Result<()> {
-    let place = SlotGeometry::of(partition).tree(image.size);
-    match tree_difference(device, place, tree)? {
-        None => Ok(()),
-        Some(at) => Err(device::differs("the hash tree of the OS image", at, device).into()),
-    }
+    each_chunk(device, (partition.start.get(), content.expanded.size), cancel, |_, bytes| {
+        Ok(out.write_all(bytes)?)
+    })
 }
 
 /// The first byte of the disk that is not that of the tree at `place`.
@@ -196,22 +220,54 @@ pub(in crate::execute) fn read_through(
     step: &mut Step,
     cancel: &Cancel,
 ) -> Result<Option<VerityTree>> {
-    let geometry = SlotGeometry::of(partition);
-    let image = content.image;
-    let mut hashes = builder(image);
-    let read = each_chunk(device, (geometry.start.get(), image.size), cancel, |_, bytes| {
+    let place = SlotGeometry::of(partition).tree(content.expanded.size);
+    let right = hash_image(device, partition, content, step, cancel).and_then(|tree| {
+        Ok((tree.root == content.expanded.root_hash && tree_difference(device, place, &tree)?.is_none())
+            .then_some(tree))
+    });
+    match right {
+        Err(error) if class_of(&error) == Class::DiskIo => Ok(None),
+        right => right,
+    }
+}
+
+/// Reads the OS image and its tree back, and compares them with what was written.
+///
+/// # Errors
+/// [`Class::DiskIo`] with the first wrong block.
+pub(in crate::execute) fn check_image(
+    device: &dyn BlockDevice,
+    partition: &Partition,
+    (content, written): (&SlotContent<'_>, &VerityTree),
+    step: &mut Step,
+    cancel: &Cancel,
+) -> Result<()> {
+    let found = hash_image(device, partition, content, step, cancel)?;
+    if let Some(block) = found.first_other_block(written) {
+        let what =
+            format!("{} on {}, from its byte {block} on,", content.image.path, partition.name.as_str());
+        return Err(device::differs(&what, partition.start.get() + block, device).into());
+    }
+    let place = SlotGeometry::of(partition).tree(content.expanded.size);
+    match tree_difference(device, place, written)? {
+        None => Ok(()),
+        Some(at) => Err(device::differs("the hash tree of the OS image", at, device).into()),
+    }
+}
+
+/// The hash tree of what is in the place of the image.
+fn hash_image(
+    device: &dyn BlockDevice,
+    partition: &Partition,
+    content: &SlotContent<'_>,
+    step: &mut Step,
+    cancel: &Cancel,
+) -> Result<VerityTree> {
+    let mut hashes = builder(content.image);
+    each_chunk(device, (partition.start.get(), content.expanded.size), cancel, |_, bytes| {
         hashes.update(bytes);
         step.advance(bytes.len() as u64);
         Ok(())
-    });
-    let tree = hashes.finish();
-    let right = read.and_then(|()| {
-        Ok(tree.root == content.root_hash
-            && tree_difference(device, geometry.tree(image.size), &tree)?.is_none())
-    });
-    match right {
-        Ok(right) => Ok(right.then_some(tree)),
-        Err(error) if class_of(&error) == Class::DiskIo => Ok(None),
-        Err(error) => Err(error),
-    }
+    })?;
+    Ok(hashes.finish())
 }

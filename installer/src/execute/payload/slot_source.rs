@@ -1,13 +1,15 @@
 //! A slot as a source of its own release: for another slot of the same disk.
 
 use std::fs::File;
-use std::io::{Cursor, Read, Seek, SeekFrom};
+use std::io::{self, Cursor, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
 use crate::execute::boot::read_volume::FatReader;
 use crate::plan::{BOOT_VOLUME_BYTES, Partition, SlotGeometry};
+use formats::iso9660::{Offset, Source};
 use medium::sources::{PayloadPlace, PayloadSource};
 use model::boot::grub::{INITRD_FILE, KERNEL_FILE};
 use model::release::{MANIFEST, Payload, Purpose, Release};
@@ -45,15 +47,37 @@ fn boot_file(purpose: Purpose) -> Option<&'static str> {
     }
 }
 
+impl Source for SlotSource {
+    /// Reads from the start of the slot, where the expanded image is.
+    fn read_at(&self, buffer: &mut [u8], offset: Offset) -> io::Result<usize> {
+        let left = usize::try_from(self.length()?.saturating_sub(offset.0)).unwrap_or(usize::MAX);
+        let count = buffer.len().min(left);
+        FileExt::read_at(&self.file, &mut buffer[..count], self.partition.start.get() + offset.0)
+    }
+
+    /// That of the expanded image.
+    fn length(&self) -> io::Result<u64> {
+        Ok(self.release.expanded.size)
+    }
+}
+
 impl PayloadSource for SlotSource {
     fn open(&self, payload: &Payload) -> Result<Box<dyn Read + Send>> {
-        if let Some(name) = boot_file(payload.purpose) {
-            return Ok(Box::new(Cursor::new(boot_volume(&self.file, &self.partition).file(name)?)));
-        }
+        let name = boot_file(payload.purpose);
+        let name = name.with_context(|| format!("{} does not have {}", self.describe(), payload.path))?;
+        Ok(Box::new(Cursor::new(boot_volume(&self.file, &self.partition).file(name)?)))
+    }
+
+    fn has_expanded(&self, _: &Payload) -> bool {
+        true
+    }
+
+    fn write_expanded(&self, _: &Payload, out: &mut dyn Write) -> Result<()> {
         // Opened again: clones of a file share its place.
         let mut image = File::open(&self.device)?;
         image.seek(SeekFrom::Start(self.partition.start.get()))?;
-        Ok(Box::new(image.take(payload.size)))
+        io::copy(&mut image.take(self.release.expanded.size), out)?;
+        Ok(())
     }
 
     fn place(&self, payload: &Payload) -> Option<PayloadPlace> {

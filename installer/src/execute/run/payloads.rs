@@ -1,18 +1,17 @@
 //! The steps that move payloads.
 
-use std::io::Read;
+use std::io::Write;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
 
 use super::{Run, needed};
 use crate::execute::boot::fat_volume;
-use crate::execute::disk::device::{self, BlockDevice};
+use crate::execute::disk::device;
 use crate::execute::disk::host::MountAccess;
 use crate::execute::effects::RunEffects;
-use crate::execute::payload::image;
 use crate::execute::payload::seed::Seeding;
-use crate::execute::payload::slot::{self, SlotContent};
+use crate::execute::payload::slot::{self, ImageInput, SlotContent};
 use crate::execute::payload::store::PARALLEL_FILES;
 use crate::plan::{PartitionName, UnpackedImage};
 use base::parallel::for_each;
@@ -75,7 +74,7 @@ impl Run<'_, '_> {
         }
         let RunEffects { cancel, progress, .. } = *self.effects;
         let partition = needed(self.plan, name)?;
-        let total = Some(content.image.size);
+        let total = Some(content.expanded.size);
         let mut shown = progress.step("image-check", "Reading the OS image that is already there", total);
         let there = slot::read_through(&self.system, partition, content, &mut shown, cancel)?;
         shown.done();
@@ -109,31 +108,34 @@ impl Run<'_, '_> {
         let payload = content.image;
         let partition = needed(self.plan, name)?;
         let begun = Instant::now();
-        let mut shown = progress.step(id, slot_title(name), Some(payload.size));
-        let mut write = |known, reader, from| {
+        let compressed = if self.written.is_none() { payload.size } else { 0 };
+        let total = compressed + content.expanded.size;
+        let mut shown = progress.step(id, slot_title(name), Some(total));
+        let mut write = |input, known| {
             shown.back_to(0);
-            let reader = self.seen.verified(reader, payload, from);
-            slot::write_image(&self.system, partition, content, known, reader, &mut shown, cancel)
+            slot::write_image(&self.system, partition, content, (input, known), &mut shown, cancel)
         };
         let tree = if let Some((first, tree)) = &self.written {
-            let reader = slot::ImageReader::new(&self.system, needed(self.plan, *first)?, payload);
-            let from = format!("{} on {}", first.as_str(), self.system.describe());
-            write(Some(tree.clone()), Box::new(reader) as Box<dyn Read + Send + '_>, from)
+            let first = needed(self.plan, *first)?;
+            let system = &self.system;
+            let copy = move |out: &mut dyn Write| slot::copy_image(system, first, content, cancel, out);
+            write(ImageInput::Expanded(Box::new(copy)), Some(tree.clone()))
         } else {
-            let fetch = || write(None, source.open(payload)?, source.describe());
-            slot::from_source(source, payload, progress, fetch)
+            slot::from_source(source, payload, progress, || {
+                let reader = self.seen.verified(source.open(payload)?, payload, source.describe());
+                write(ImageInput::Compressed(Box::new(reader)), None)
+            })
         }?;
         device::barrier(&self.system)?;
         shown.done();
         let millis = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX).max(1);
-        let rate = ByteSize::bytes(payload.size.saturating_mul(1000) / millis);
+        let rate = ByteSize::bytes(total.saturating_mul(1000) / millis);
         progress.note(id, format!("OS image written and flushed at {rate}/s"));
         self.system.each(|disk| {
-            let mut shown = progress.step("read-back", "Reading the OS image back", Some(payload.size));
-            let checked = (payload, self.seen.check(payload));
+            let total = Some(content.expanded.size);
+            let mut shown = progress.step("read-back", "Reading the OS image back", total);
             let partition = disk.partition(name)?;
-            image::read_back(&disk.device, partition, checked, source, &mut shown, cancel)?;
-            slot::check_tree(&disk.device, partition, payload, &tree)?;
+            slot::check_image(&disk.device, partition, (content, &tree), &mut shown, cancel)?;
             shown.done();
             Ok(())
         })?;

@@ -12,6 +12,7 @@ use crate::plan::{FatContent, PlannedContent, SlotGeometry, Step};
 use base::digest::Digest;
 use formats::verity::VerityTree;
 use model::release::{MANIFEST, Payload, Purpose, Release};
+use testing::release::expanded_image;
 
 /// Random parts of the writes between two flushes. `make soak` sets other numbers in `NQRUST_SEED`.
 pub(super) fn seeds() -> Vec<u64> {
@@ -157,8 +158,8 @@ fn expected(bench: &Bench) -> Expected {
         path,
         content: Some((payload.size, *payload.sha256.as_bytes())),
     };
-    let image = content(Purpose::Rootfs);
-    let tree = VerityTree::of_image(Digest::of(image), image.as_slice()).unwrap();
+    let image = expanded_image();
+    let tree = VerityTree::of_image(Digest::of(content(Purpose::Rootfs)), image).unwrap();
     let (mut esp, mut slots) = (Vec::new(), Vec::new());
     let mut stored = Vec::new();
     let store = "lib/containerd/io.containerd";
@@ -310,7 +311,7 @@ fn the_checker_finds_damage_to_anything_that_an_install_writes() {
     let expected = expected(&crash.bench);
     let start = |name| crash.bench.partition(name);
     let slot = |name| SlotGeometry::of(crash.bench.plan.partition(name).unwrap());
-    let image = &contents().iter().find(|(payload, _)| payload.purpose == Purpose::Rootfs).unwrap().0;
+    let image = expanded_image().len() as u64;
     let planned = crash.bench.plan.steps.iter().find_map(|step| match step {
         Step::VerifyMedium { payloads } => Some(payloads),
         _ => None,
@@ -329,7 +330,7 @@ fn the_checker_finds_damage_to_anything_that_an_install_writes() {
         (1024 + 56, "copy of the partition table"),
         (end - 440, "copy of the partition table"),
         (start(PartitionName::RootA) + 5_000_001, "OS image"),
-        (slot(PartitionName::Recovery).tree(image.size) + 40, "hash tree"),
+        (slot(PartitionName::Recovery).tree(image) + 40, "hash tree"),
         (written(Purpose::Kernel, PartitionName::RootA), "vmlinuz on the boot volume of root-a"),
         (written(Purpose::Initrd, PartitionName::Recovery), "initrd on the boot volume of recovery"),
         (written(Purpose::Shim, PartitionName::Esp), "on the EFI system partition"),

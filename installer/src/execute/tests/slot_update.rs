@@ -1,5 +1,6 @@
 //! Updates of a slot of an installed disk: what a power cut leaves, and what damaged disks do.
 
+use std::io::{Read, Write};
 use std::os::unix::fs::FileExt;
 use std::sync::Mutex;
 
@@ -15,10 +16,12 @@ use base::digest::Digest;
 use base::failure::render;
 use base::progress::Progress;
 use formats::verity::VerityTree;
+use medium::sources::PayloadSource;
 use model::boot::Slot;
 use model::boot::loader::decide;
 use model::boot::record::{BootRecord, SlotState};
-use model::release::Release;
+use model::release::{ExpandedImage, Payload, Release};
+use testing::release::expanded_image;
 
 /// A release that the test medium has.
 fn version(version: &str) -> Release {
@@ -41,17 +44,16 @@ fn write(bench: &Bench, disk: &TestDisk, release: &Release) -> anyhow::Result<()
 /// What the slot has to hold, for the checker.
 fn expected(bench: &Bench, release: &Release) -> (u64, CheckedSlot, (u64, Hash)) {
     let payload = |purpose| release.payload(purpose).unwrap();
-    let image = payload(Purpose::Rootfs);
-    let (_, bytes) = contents().iter().find(|(payload, _)| payload == image).unwrap();
+    let image = expanded_image();
     let geometry = SlotGeometry::of(root_b(bench));
-    let tree = VerityTree::of_image(Digest::of(bytes), bytes.as_slice()).unwrap();
+    let tree = VerityTree::of_image(payload(Purpose::Rootfs).sha256, image).unwrap();
     let slot = CheckedSlot {
         name: "root-b".into(),
-        tree: (geometry.tree(image.size), hash(&tree.bytes)),
+        tree: (geometry.tree(image.len() as u64), hash(&tree.bytes)),
         boot: geometry.boot.get(),
         files: volume_files(&boot_volume(release, payload(Purpose::Kernel), payload(Purpose::Initrd))),
     };
-    (geometry.start.get(), slot, hash(bytes))
+    (geometry.start.get(), slot, hash(image))
 }
 
 fn judged(bench: &Bench, disk: &dyn nqrust_checker::Bytes, release: &Release) -> Verdict {
@@ -134,7 +136,7 @@ fn what_is_in_the_slot_is_known_again_and_every_wrong_byte_of_it_is_found() {
     write(&bench, &disk, &one).unwrap();
     assert!(holds(&one) && !holds(&other));
     let geometry = SlotGeometry::of(root_b(&bench));
-    let image = one.payload(Purpose::Rootfs).unwrap().size;
+    let image = one.expanded.size;
     let kernel = {
         let (_, bytes) = contents().iter().find(|(payload, _)| payload.purpose == Purpose::Kernel).unwrap();
         let there = disk.bytes(geometry.boot.get(), 8 << 20);
@@ -188,15 +190,15 @@ fn a_release_that_does_not_fit_or_is_damaged_leaves_a_slot_without_its_mark() {
     let old = version("1.0.0");
     write(&bench, &disk, &old).unwrap();
     let mut large = version("1.1.0");
-    large
-        .payloads
-        .iter_mut()
-        .filter(|payload| payload.purpose == Purpose::Rootfs)
-        .for_each(|image| image.size = 3 << 30);
+    large.expanded.size = 3 << 30;
     assert_eq!(class_of(&write(&bench, &disk, &large).unwrap_err()), Class::Hardware);
     // Nothing was written for it.
     assert_eq!(judged(&bench, disk.file(), &old), Verdict::Complete);
-    let wrong = Release { root_hash: Digest::of(b"another"), ..version("1.1.0") };
+    let another = Digest::of(b"another");
+    let wrong = Release {
+        expanded: ExpandedImage { root_hash: another, ..version("1.1.0").expanded },
+        ..version("1.1.0")
+    };
     assert_eq!(class_of(&write(&bench, &disk, &wrong).unwrap_err()), Class::Verification);
     assert_eq!(judged(&bench, disk.file(), &old), Verdict::NotBootable);
     for damaged in ["live/rootfs.squashfs", "live/initrd"] {
@@ -264,5 +266,64 @@ impl BlockDevice for Both<'_> {
 
     fn flush(&self) -> std::io::Result<()> {
         self.0.iter().try_for_each(|half| half.flush())
+    }
+}
+
+/// A source that has the image of the test medium expanded, or something else in its place.
+struct Expanded<'a>(&'a TestMedium, Vec<u8>);
+
+impl PayloadSource for Expanded<'_> {
+    fn open(&self, payload: &Payload) -> anyhow::Result<Box<dyn Read + Send>> {
+        assert!(payload.purpose != Purpose::Rootfs);
+        self.0.open(payload)
+    }
+    fn has_expanded(&self, _: &Payload) -> bool {
+        true
+    }
+    fn write_expanded(&self, _: &Payload, out: &mut dyn Write) -> anyhow::Result<()> {
+        Ok(out.write_all(&self.1)?)
+    }
+    fn place(&self, payload: &Payload) -> Option<PayloadPlace> {
+        self.0.place(payload)
+    }
+    fn probe(&self, _: &Payload) -> anyhow::Result<()> {
+        Ok(())
+    }
+    fn manifest(&self) -> anyhow::Result<Vec<u8>> {
+        self.0.manifest()
+    }
+    fn describe(&self) -> String {
+        self.0.describe()
+    }
+}
+
+#[test]
+fn an_image_that_comes_expanded_is_good_by_its_root_hash_alone() {
+    let bench = Bench::new();
+    let new = version("1.1.0");
+    let right = expanded_image().to_vec();
+    let mut flipped = right.clone();
+    flipped[8_000_000] ^= 1;
+    let other = [right.clone(), vec![1; 5 << 20]].concat();
+    for (image, good) in [
+        (right.clone(), true),
+        (flipped, false),
+        (right[..right.len() - 8192].to_vec(), false),
+        (vec![], false),
+        (other, false),
+    ] {
+        let disk = TestDisk::other(&bench.plan.disk, tempfile::NamedTempFile::new().unwrap());
+        write(&bench, &disk, &version("1.0.0")).unwrap();
+        let source = Expanded(&bench.medium, image);
+        let (progress, cancel) = (Progress::silent(), Cancel::new(bench.stop));
+        let written = place(&bench, &disk).write(&new, &source, &progress, &cancel);
+        let verdict = judged(&bench, disk.file(), &new);
+        match good {
+            true => assert_eq!((written.is_ok(), verdict), (true, Verdict::Complete)),
+            false => {
+                assert!(written.is_err(), "{verdict:?}");
+                assert_eq!(verdict, Verdict::NotBootable);
+            }
+        }
     }
 }

@@ -12,6 +12,7 @@ use anyhow::Result;
 
 use super::payload_source::{PayloadPlace, PayloadSource, PayloadTransport};
 use crate::artifact::ArtifactReference;
+use crate::patches::ImagePatch;
 use base::digest::Digest;
 use base::failure::{Class, Failure};
 use model::release::{Payload, Release};
@@ -67,6 +68,10 @@ impl PayloadSource for ReleaseSource {
     fn probe(&self, payload: &Payload) -> Result<()> {
         self.present(payload)?;
         self.0.probe(payload.sha256, payload.size)
+    }
+
+    fn patches(&self) -> Result<Vec<ImagePatch>> {
+        Ok(self.0.patches().to_vec())
     }
 
     fn manifest(&self) -> Result<Vec<u8>> {

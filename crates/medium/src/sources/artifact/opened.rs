@@ -8,7 +8,9 @@ use anyhow::Result;
 use super::super::manifest::MANIFEST_LIMIT;
 use super::super::payload_source::PayloadPlace;
 use super::blobs::Blobs;
-use crate::artifact::{ArtifactReference, BootCodePart, manifest};
+use crate::artifact::manifest::{self, ReadArtifact};
+use crate::artifact::{ArtifactReference, BootCodePart};
+use crate::patches::ImagePatch;
 use base::digest::Digest;
 use base::failure::{Class, Classify, Failure};
 use model::release::{MANIFEST, Release};
@@ -25,6 +27,7 @@ pub struct OpenedArtifact {
     /// `release.json`.
     bytes: Vec<u8>,
     layers: BTreeSet<Digest>,
+    patches: Vec<ImagePatch>,
 }
 
 impl OpenedArtifact {
@@ -32,7 +35,7 @@ impl OpenedArtifact {
     pub fn open(reference: &ArtifactReference, client: &Client) -> Result<Self> {
         let name = reference.to_string();
         let (blobs, manifest) = Blobs::find(reference, client)?;
-        let (config, layers) = manifest::read(&manifest, &name)?;
+        let ReadArtifact { release: config, layers, patches } = manifest::read(&manifest, &name)?;
         let reading = || format!("reading {MANIFEST} of {name}");
         if config.size > MANIFEST_LIMIT {
             let what = format!("{MANIFEST} of {name} is larger than {MANIFEST_LIMIT} bytes");
@@ -47,7 +50,7 @@ impl OpenedArtifact {
             return Err(Failure::new(Class::Verification, reading()).because(why).into());
         }
         let release = Release::parse(&bytes).class(Class::Verification, reading)?;
-        Ok(Self { name, blobs, digest: Digest::of(&manifest), release, bytes, layers })
+        Ok(Self { name, blobs, digest: Digest::of(&manifest), release, bytes, layers, patches })
     }
 
     /// For messages.
@@ -84,6 +87,12 @@ impl OpenedArtifact {
     pub fn boot_code(&self) -> Option<[BootCodePart; 2]> {
         let parts = BootCodePart::of(self.release.iso.as_ref()?);
         parts.iter().all(|part| self.has(part.sha256)).then_some(parts)
+    }
+
+    /// The patches that it offers.
+    #[must_use]
+    pub fn patches(&self) -> &[ImagePatch] {
+        &self.patches
     }
 
     /// Whether a blob belongs to the artifact.

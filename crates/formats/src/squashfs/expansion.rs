@@ -1,0 +1,334 @@
+//! The expanded form of an image: planned from its metadata, then written in one go.
+//!
+//! The plan holds all metadata (at most 64 MiB) and 24 bytes for each block of data (at most 48 MiB, 0.2 MiB for an image of
+//! 1 GB). Writing it takes up to 8 MiB for each thread beside that.
+
+use std::fmt;
+use std::io::{self, Write};
+
+use base::size::ByteSize;
+
+use super::bytes::{narrow, put, u32_at, u64_at};
+use super::data::{BlockSet, Blocks, STORED};
+use super::directories::Listings;
+use super::error::{Error, Result};
+use super::inodes::{FileInode, Inode, inode};
+use super::metadata::{IndexedTable, MetadataReader, Table, read_exactly};
+use super::superblock::{self, ABSENT, Superblock};
+use super::xattrs::{self, Attributes};
+use crate::iso9660::Source;
+
+/// What the length of an image is a multiple of, as with `mksquashfs`: whole sectors of every disk.
+const PADDING: u64 = 4096;
+
+const FRAGMENT_BYTES: usize = 16;
+const REFERENCE_BYTES: usize = 8;
+const ID_BYTES: usize = 4;
+
+/// The expanded form of the image in a source, ready to be written.
+pub struct Expansion<'s, S> {
+    source: &'s S,
+    /// Of the compressed image.
+    length: u64,
+    /// That of the expanded image.
+    superblock: Superblock,
+    blocks: Blocks,
+    inodes: Table,
+    directories: Table,
+    fragments: Option<IndexedTable>,
+    export: Option<IndexedTable>,
+    ids: IndexedTable,
+    attributes: Option<Attributes>,
+}
+
+impl<S> fmt::Debug for Expansion<'_, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Expansion").field("superblock", &self.superblock).finish_non_exhaustive()
+    }
+}
+
+impl<'s, S: Source> Expansion<'s, S> {
+    /// Reads the metadata of the image at the start of `source` and computes where everything will be.
+    pub fn plan(source: &'s S) -> Result<Self> {
+        let available = source.length().map_err(|error| Error::Read(0, error))?;
+        if available < superblock::LENGTH {
+            return Err(Error::NotSquashfs);
+        }
+        let first = read_exactly(source, available, 0, superblock::LENGTH as usize)?;
+        let superblock = Superblock::read(&first)?;
+        let length = superblock.bytes_used;
+        if length > available {
+            return Err(Error::Truncated { needed: length, length: available });
+        }
+        let mut reader = MetadataReader::new(source, length)?;
+
+        let attributes = match superblock.xattr_table {
+            ABSENT => None,
+            at => Some(Attributes::read(&mut reader, at)?),
+        };
+        let ids = usize::from(superblock.ids) * ID_BYTES;
+        if ids == 0 || superblock.inodes == 0 {
+            return Err(Error::Damaged("it has no owners or no inodes"));
+        }
+        let ids = reader.indexed(superblock.id_table, ids)?;
+        let export = match superblock.export_table {
+            ABSENT => None,
+            at => Some(reader.indexed(at, (superblock.inodes as usize).saturating_mul(REFERENCE_BYTES))?),
+        };
+        let fragments = match superblock.fragments {
+            0 => None,
+            count => Some(
+                reader.indexed(superblock.fragment_table, (count as usize).saturating_mul(FRAGMENT_BYTES))?,
+            ),
+        };
+        // The kernel wants this order of the tables too (`squashfs_fill_super`).
+        let directories_end = fragments.as_ref().or(export.as_ref()).map_or(ids.first, |table| table.first);
+        let inodes = reader.table(superblock.inode_table, superblock.directory_table)?;
+        let directories = reader.table(superblock.directory_table, directories_end)?;
+
+        let survey = Survey::of(&superblock, &inodes, &directories, fragments.as_ref())?;
+        let blocks = survey.blocks.place(superblock::LENGTH)?;
+        let mut expansion = Self {
+            source,
+            length,
+            superblock,
+            blocks,
+            inodes,
+            directories,
+            fragments,
+            export,
+            ids,
+            attributes,
+        };
+        survey.listings.move_inodes(&mut expansion.directories, &expansion.inodes)?;
+        expansion.move_references()?;
+        expansion.move_fragments(&survey.used)?;
+        expansion.move_inodes()?;
+        expansion.move_tables();
+        Ok(expansion)
+    }
+
+    /// The length of the expanded image, padded.
+    #[must_use]
+    pub fn length(&self) -> ByteSize {
+        ByteSize::bytes(self.superblock.bytes_used).align_up(PADDING)
+    }
+
+    /// Writes the expanded image, from its first byte to its last; blocks are unpacked on `threads` processors. The bytes
+    /// are the same for any number of them.
+    pub fn write(&self, threads: usize, out: &mut dyn Write) -> Result<()> {
+        out.write_all(&self.superblock.expanded()?).map_err(Error::Write)?;
+        self.blocks.write(self.source, self.length, threads, out)?;
+        self.write_tables(out).map_err(Error::Write)
+    }
+
+    fn write_tables(&self, out: &mut dyn Write) -> io::Result<()> {
+        self.inodes.write(out)?;
+        self.directories.write(out)?;
+        let mut indexed = |table: &IndexedTable, index: u64| {
+            table.write_blocks(out)?;
+            table.write_index(index - table.length(), out)
+        };
+        if let Some(fragments) = &self.fragments {
+            indexed(fragments, self.superblock.fragment_table)?;
+        }
+        if let Some(export) = &self.export {
+            indexed(export, self.superblock.export_table)?;
+        }
+        indexed(&self.ids, self.superblock.id_table)?;
+        if let Some(attributes) = &self.attributes {
+            let header = self.superblock.xattr_table;
+            let sets = header - attributes.sets.length();
+            attributes.values.write(out)?;
+            attributes.sets.write_blocks(out)?;
+            out.write_all(&(sets - attributes.values.length()).to_le_bytes())?;
+            out.write_all(&attributes.count().to_le_bytes())?;
+            attributes.sets.write_index(sets, out)?;
+        }
+        let padding = self.length().get() - self.superblock.bytes_used;
+        io::copy(&mut io::Read::take(io::repeat(0), padding), out).map(drop)
+    }
+
+    /// Where in the table of inodes each entry of the export table leads to.
+    #[cfg(test)]
+    pub(super) fn export_references(&self) -> Option<Vec<usize>> {
+        let entries = &self.export.as_ref()?.bytes;
+        let place = |at: usize| {
+            let reference = u64_at(entries, at).ok()?;
+            // The starts of the plan are already those of the expanded form, where blocks are full but for the last.
+            let block = usize::try_from(reference >> 16).ok()? / (super::metadata::BLOCK_BYTES + 2);
+            Some(block * super::metadata::BLOCK_BYTES + usize::try_from(reference & 0xffff).ok()?)
+        };
+        (0..entries.len()).step_by(REFERENCE_BYTES).map(place).collect()
+    }
+
+    #[cfg(test)]
+    pub(super) fn inode_bytes(&self) -> &[u8] {
+        &self.inodes.bytes
+    }
+
+    /// Lets the superblock and the export table name inodes by their new places.
+    fn move_references(&mut self) -> Result<()> {
+        self.superblock.root = self.inodes.moved_reference(self.superblock.root)?;
+        let Some(export) = &mut self.export else { return Ok(()) };
+        for at in (0..export.bytes.len()).step_by(REFERENCE_BYTES) {
+            let moved = self.inodes.moved_reference(u64_at(&export.bytes, at)?)?;
+            put(&mut export.bytes, at, moved.to_le_bytes())?;
+        }
+        Ok(())
+    }
+
+    /// Lets the fragment table name fragments by their new places and lengths. One that no file uses is left out.
+    fn move_fragments(&mut self, used: &[u32]) -> Result<()> {
+        let Some(fragments) = &mut self.fragments else { return Ok(()) };
+        for (number, used) in used.iter().enumerate() {
+            let at = number * FRAGMENT_BYTES;
+            let start = match used {
+                0 => 0,
+                _ => self.blocks.moved(u64_at(&fragments.bytes, at)?)?,
+            };
+            put(&mut fragments.bytes, at, start.to_le_bytes())?;
+            put(&mut fragments.bytes, at + 8, (used | STORED).to_le_bytes())?;
+        }
+        Ok(())
+    }
+
+    /// Lets inodes name data and directories by their new places and lengths.
+    fn move_inodes(&mut self) -> Result<()> {
+        let block_size = self.superblock.block_size;
+        let mut at = 0;
+        while at < self.inodes.bytes.len() {
+            let (inode, next) = inode(&self.inodes.bytes, at, block_size)?;
+            match inode {
+                Inode::File(file) => move_file(&mut self.inodes.bytes, &file, block_size, &self.blocks)?,
+                Inode::Directory(directory) => {
+                    let start = match directory.length {
+                        0 => 0,
+                        _ => narrow(self.directories.moved(directory.start.into())?)?,
+                    };
+                    put(&mut self.inodes.bytes, directory.at_start, start.to_le_bytes())?;
+                    for at in directory.at_index_starts {
+                        let moved = self.directories.moved(u32_at(&self.inodes.bytes, at)?.into())?;
+                        put(&mut self.inodes.bytes, at, narrow(moved)?.to_le_bytes())?;
+                    }
+                }
+                Inode::Other => {}
+            }
+            at = next;
+        }
+        Ok(())
+    }
+
+    /// Gives the tables their places. They keep the order that the kernel wants.
+    fn move_tables(&mut self) {
+        let superblock = &mut self.superblock;
+        superblock.inode_table = self.blocks.end;
+        superblock.directory_table = superblock.inode_table + self.inodes.length();
+        let mut end = superblock.directory_table + self.directories.length();
+        let mut indexed = |table: &IndexedTable| {
+            let index = end + table.length();
+            end = index + table.index_length();
+            index
+        };
+        superblock.fragment_table = self.fragments.as_ref().map_or(ABSENT, &mut indexed);
+        superblock.export_table = self.export.as_ref().map_or(ABSENT, &mut indexed);
+        superblock.id_table = indexed(&self.ids);
+        superblock.xattr_table = ABSENT;
+        if let Some(attributes) = &self.attributes {
+            superblock.xattr_table = end + attributes.values.length() + attributes.sets.length();
+            end = superblock.xattr_table + xattrs::HEADER_BYTES as u64 + attributes.sets.index_length();
+        }
+        superblock.bytes_used = end;
+    }
+}
+
+/// What inodes say is there.
+struct Survey {
+    blocks: BlockSet,
+    listings: Listings,
+    /// How much of each fragment files use.
+    used: Vec<u32>,
+}
+
+impl Survey {
+    fn of(
+        superblock: &Superblock,
+        inodes: &Table,
+        directories: &Table,
+        fragments: Option<&IndexedTable>,
+    ) -> Result<Self> {
+        let entries = fragments.map_or(&[][..], |table| &table.bytes);
+        let used = vec![0; entries.len() / FRAGMENT_BYTES];
+        let mut survey = Self { blocks: BlockSet::default(), listings: Listings::default(), used };
+        let mut at = 0;
+        for _ in 0..superblock.inodes {
+            let (inode, next) = inode(&inodes.bytes, at, superblock.block_size)?;
+            match inode {
+                Inode::File(file) => survey.file(&inodes.bytes, &file, superblock.block_size)?,
+                Inode::Directory(directory) if directory.length > 0 => {
+                    let listing = directories.position(directory.start.into(), directory.offset)?;
+                    survey.listings.add(listing, directory.length);
+                }
+                Inode::Directory(_) | Inode::Other => {}
+            }
+            at = next;
+            if at > inodes.bytes.len() {
+                return Err(Error::Damaged("an inode is longer than its table"));
+            }
+        }
+        if at != inodes.bytes.len() {
+            return Err(Error::Damaged("there are more inodes than there should be"));
+        }
+        for (entry, used) in entries.chunks(FRAGMENT_BYTES).zip(&survey.used) {
+            if *used > 0 {
+                survey.blocks.add(u64_at(entry, 0)?, u32_at(entry, 8)?, *used, superblock.block_size)?;
+            }
+        }
+        Ok(survey)
+    }
+
+    fn file(&mut self, inodes: &[u8], file: &FileInode, block_size: u32) -> Result<()> {
+        let (mut start, mut left) = (file.start, file.size);
+        for length in file.lengths.clone().step_by(4) {
+            let plain = block_size.min(u32::try_from(left).unwrap_or(u32::MAX));
+            left -= u64::from(plain);
+            match u32_at(inodes, length)? {
+                // A hole.
+                0 => {}
+                word => start = start.saturating_add(self.blocks.add(start, word, plain, block_size)?.into()),
+            }
+        }
+        let Some(tail) = &file.tail else { return Ok(()) };
+        let used = usize::try_from(tail.fragment).ok().and_then(|number| self.used.get_mut(number));
+        let used = used.ok_or(Error::Damaged("a file ends in a fragment that is not there"))?;
+        // What is left is shorter than a block.
+        let end = u64::from(tail.offset) + left;
+        match u32::try_from(end).ok().filter(|end| *end <= block_size) {
+            Some(end) => *used = end.max(*used),
+            None => return Err(Error::Damaged("a file ends beyond its fragment")),
+        }
+        Ok(())
+    }
+}
+
+/// Lets a file name its blocks by their new places and lengths.
+fn move_file(inodes: &mut [u8], file: &FileInode, block_size: u32, blocks: &Blocks) -> Result<()> {
+    let (mut first, mut left) = (None, file.size);
+    for at in file.lengths.clone().step_by(4) {
+        let plain = block_size.min(u32::try_from(left).unwrap_or(u32::MAX));
+        left -= u64::from(plain);
+        if u32_at(inodes, at)? == 0 {
+            continue;
+        }
+        put(inodes, at, (plain | STORED).to_le_bytes())?;
+        if first.is_none() {
+            first = Some(blocks.moved(file.start)?);
+        }
+    }
+    // One without blocks begins nowhere.
+    let start = first.unwrap_or(0);
+    match file.wide {
+        true => put(inodes, file.at_start, start.to_le_bytes()),
+        false => put(inodes, file.at_start, narrow(start)?.to_le_bytes()),
+    }
+}

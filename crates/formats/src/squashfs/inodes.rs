@@ -1,0 +1,128 @@
+//! The table of inodes: what each one says of places, and where it says so.
+
+use std::ops::Range;
+
+use super::bytes::{u16_at, u32_at, u64_at};
+use super::error::{Error, Result};
+
+/// The number of a fragment, where a file has none.
+const NO_FRAGMENT: u32 = u32::MAX;
+
+/// An inode as far as it names places. Fields in `at_…` say where in the table something stands.
+pub(super) enum Inode {
+    File(FileInode),
+    Directory(DirectoryInode),
+    /// A link, a device, a pipe or a socket.
+    Other,
+}
+
+pub(super) struct FileInode {
+    pub(super) at_start: usize,
+    /// Whether the start has 64 bits.
+    pub(super) wide: bool,
+    pub(super) start: u64,
+    pub(super) size: u64,
+    pub(super) tail: Option<Tail>,
+    /// The lengths of its blocks, of 4 bytes each.
+    pub(super) lengths: Range<usize>,
+}
+
+/// The end of a file that lies in a fragment.
+pub(super) struct Tail {
+    pub(super) fragment: u32,
+    pub(super) offset: u32,
+}
+
+pub(super) struct DirectoryInode {
+    pub(super) at_start: usize,
+    pub(super) start: u32,
+    pub(super) offset: u16,
+    /// Of its listing in the table of directories.
+    pub(super) length: u32,
+    /// Where the starts in its index stand.
+    pub(super) at_index_starts: Vec<usize>,
+}
+
+/// The inode at `at`, and where the next one is.
+pub(super) fn inode(table: &[u8], at: usize, block_size: u32) -> Result<(Inode, usize)> {
+    let (u16_in, u32_in) =
+        (|field: usize| u16_at(table, at + field), |field: usize| u32_at(table, at + field));
+    match u16_in(0)? {
+        1 => {
+            let directory = DirectoryInode {
+                at_start: at + 16,
+                start: u32_in(16)?,
+                offset: u16_in(26)?,
+                length: listing_length(u16_in(24)?.into())?,
+                at_index_starts: Vec::new(),
+            };
+            Ok((Inode::Directory(directory), at + 32))
+        }
+        8 => {
+            let (at_index_starts, end) = directory_index(table, at + 40, u16_in(32)?)?;
+            let directory = DirectoryInode {
+                at_start: at + 24,
+                start: u32_in(24)?,
+                offset: u16_in(34)?,
+                length: listing_length(u32_in(20)?)?,
+                at_index_starts,
+            };
+            Ok((Inode::Directory(directory), end))
+        }
+        2 => {
+            let (start, size) = (u32_in(16)?.into(), u32_in(28)?.into());
+            let tail = tail(u32_in(20)?, u32_in(24)?);
+            let lengths = lengths(table, at + 32, size, block_size, tail.is_some())?;
+            let end = lengths.end;
+            Ok((Inode::File(FileInode { at_start: at + 16, wide: false, start, size, tail, lengths }), end))
+        }
+        9 => {
+            let (start, size) = (u64_at(table, at + 16)?, u64_at(table, at + 24)?);
+            let tail = tail(u32_in(44)?, u32_in(48)?);
+            let lengths = lengths(table, at + 56, size, block_size, tail.is_some())?;
+            let end = lengths.end;
+            Ok((Inode::File(FileInode { at_start: at + 16, wide: true, start, size, tail, lengths }), end))
+        }
+        kind @ (3 | 10) => {
+            let target = usize::try_from(u32_in(20)?).unwrap_or(usize::MAX);
+            let end = (at + 24).saturating_add(target);
+            Ok((Inode::Other, end.saturating_add(if kind == 10 { 4 } else { 0 })))
+        }
+        4 | 5 | 13 | 14 => Ok((Inode::Other, at + 24)),
+        6 | 7 => Ok((Inode::Other, at + 20)),
+        11 | 12 => Ok((Inode::Other, at + 28)),
+        _ => Err(Error::Damaged("an inode has an unknown kind")),
+    }
+}
+
+/// What a directory says to be its size counts `.` and `..` as three bytes, which its listing does not have.
+fn listing_length(size: u32) -> Result<u32> {
+    size.checked_sub(3).ok_or(Error::Damaged("a directory is too short"))
+}
+
+/// Where in a directory's index, which begins at `at`, starts stand, and where the index ends.
+fn directory_index(table: &[u8], mut at: usize, count: u16) -> Result<(Vec<usize>, usize)> {
+    let mut starts = Vec::new();
+    for _ in 0..count {
+        starts.push(at + 4);
+        let name = usize::try_from(u32_at(table, at + 8)?).unwrap_or(usize::MAX);
+        // The length is stored as one less than it is.
+        at = (at + 13).saturating_add(name);
+        if at > table.len() {
+            return Err(Error::Damaged("a directory's index is longer than its table"));
+        }
+    }
+    Ok((starts, at))
+}
+
+fn tail(fragment: u32, offset: u32) -> Option<Tail> {
+    (fragment != NO_FRAGMENT).then_some(Tail { fragment, offset })
+}
+
+fn lengths(table: &[u8], at: usize, size: u64, block_size: u32, tail: bool) -> Result<Range<usize>> {
+    let block_size = u64::from(block_size);
+    let count = if tail { size / block_size } else { size.div_ceil(block_size) };
+    let bytes = usize::try_from(count).ok().and_then(|count| count.checked_mul(4));
+    let end = bytes.and_then(|bytes| at.checked_add(bytes)).filter(|end| *end <= table.len());
+    Ok(at..end.ok_or(Error::Damaged("a file has more blocks than its table can name"))?)
+}

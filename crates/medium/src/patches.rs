@@ -1,0 +1,103 @@
+//! Patches that a release offers beside its payloads: from the OS image of an earlier release to its own, both expanded.
+//!
+//! They are made when a release is published, so `release.json` does not know of them, and its digest names the same release with and
+//! without them. In a registry they are layers with an annotation ([`FROM`]), in a directory files that [`PATCHES`] lists. Nothing of
+//! this is trusted: what is made with a patch is good if it has the root hash of the release manifest.
+
+use base::digest::Digest;
+use base::failure::{Class, Failure};
+use formats::oci::Descriptor;
+use model::release::{Payload, Purpose};
+use serde::{Deserialize, Serialize};
+
+/// The annotation of a layer that is a patch: the root hash of the expanded OS image that it starts from.
+pub const FROM: &str = "vnd.nqrust.patch.from";
+/// The file beside `release.json` that lists the patches of a directory.
+pub const PATCHES: &str = "patches.json";
+/// How long that file may be, in bytes.
+pub const LIST_LIMIT: u64 = 1 << 20;
+
+/// A patch that makes the release's expanded OS image of another one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ImagePatch {
+    /// The root hash of the expanded OS image that it starts from.
+    pub from: Digest,
+    /// Path from the root of a directory with the release.
+    pub path: String,
+    /// In bytes.
+    pub size: u64,
+    pub sha256: Digest,
+}
+
+impl ImagePatch {
+    /// A patch that starts from the image with this root hash.
+    #[must_use]
+    pub fn new(from: Digest, size: u64, sha256: Digest) -> Self {
+        Self { from, path: format!("patches/{from}.patch"), size, sha256 }
+    }
+
+    /// As sources name what they open.
+    #[must_use]
+    pub fn payload(&self) -> Payload {
+        let Self { path, size, sha256, .. } = self;
+        Payload { path: path.clone(), purpose: Purpose::RootfsPatch, size: *size, sha256: *sha256 }
+    }
+
+    /// The patch that a layer of an artifact is, if it is one.
+    #[must_use]
+    pub(crate) fn of_layer(layer: &Descriptor) -> Option<Self> {
+        let from = layer.annotations.get(FROM)?.parse().ok()?;
+        Some(Self::new(from, layer.size, layer.digest))
+    }
+}
+
+/// The content of [`PATCHES`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PatchList {
+    pub patches: Vec<ImagePatch>,
+}
+
+impl PatchList {
+    /// # Errors
+    /// [`Class::Verification`] if it is no such list.
+    pub fn parse(bytes: &[u8]) -> Result<Self, Failure> {
+        let what = || Failure::new(Class::Verification, format!("reading {PATCHES}"));
+        let list: Self = serde_json::from_slice(bytes).map_err(|error| what().because(error))?;
+        match list
+            .patches
+            .iter()
+            .find(|patch| **patch != ImagePatch::new(patch.from, patch.size, patch.sha256))
+        {
+            None => Ok(list),
+            Some(patch) => Err(what().because(anyhow::anyhow!("{:?} is no path of a patch", patch.path))),
+        }
+    }
+
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        // Strings and numbers always become JSON.
+        let mut bytes = serde_json::to_vec_pretty(self).unwrap_or_default();
+        bytes.push(b'\n');
+        bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_comes_back_and_paths_elsewhere_are_refused() {
+        let patch = ImagePatch::new(Digest::of(b"old"), 5, Digest::of(b"patch"));
+        let list = PatchList { patches: vec![patch.clone()] };
+        assert_eq!(PatchList::parse(&list.to_bytes()).unwrap(), list);
+        for path in ["../release.json", "/etc/passwd", "patches/other.patch"] {
+            let list = PatchList { patches: vec![ImagePatch { path: path.into(), ..patch.clone() }] };
+            let error = PatchList::parse(&list.to_bytes()).unwrap_err();
+            assert_eq!(error.class(), Class::Verification, "{path}");
+        }
+        assert!(PatchList::parse(b"{}").is_err());
+    }
+}
