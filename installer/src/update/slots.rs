@@ -8,13 +8,14 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use uuid::Uuid;
 
-use crate::execute::{OpenSlot, SlotSource};
+use crate::execute::{OpenSlot, SlotSource, change_record};
 use crate::node::mounted::mounted;
 use crate::node::paths::below;
 use crate::plan::{Partition, PartitionName, SectorSize, Target};
 use base::failure::{Class, Failure};
 use base::files::read_text;
 use base::size::ByteSize;
+use model::boot::record::BootRecord;
 use model::boot::{Installed, Slot};
 use model::release::Release;
 
@@ -105,6 +106,16 @@ impl NodeSlots {
             .hint("Restart the machine from its disk. Nothing was written.")
             .into()
         })
+    }
+
+    /// Changes the boot record on each disk; returns that of the disk that GRUB was loaded from.
+    pub fn change_record(&self, change: impl Fn(&mut BootRecord)) -> Result<BootRecord> {
+        let mut first = None;
+        for esp in &self.esps {
+            let record = change_record(esp, &change)?;
+            first.get_or_insert(record);
+        }
+        first.context("there is no EFI system partition")
     }
 
     #[must_use]

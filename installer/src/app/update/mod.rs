@@ -1,5 +1,7 @@
 //! Updates of this node, for `installer update`.
 
+mod repair;
+mod reset;
 mod source;
 mod status;
 mod unit;
@@ -23,12 +25,15 @@ use base::failure::{Class, Failure};
 use base::program::Context;
 use base::size::ByteSize;
 use medium::sources::{PayloadPlace, PayloadSource};
+use model::boot::Slot;
 use model::boot::record::UpdateSlot;
 use model::config::{self, Images, Role};
 use model::release::Release;
 
+pub(crate) use repair::repair_node;
+pub(crate) use reset::{ResetRequest, cancel_reset, reset};
 pub(crate) use status::status;
-pub(crate) use unit::in_unit;
+pub(crate) use unit::{at_work, in_unit};
 
 /// Which release is wanted, and what is allowed.
 #[derive(Debug)]
@@ -130,7 +135,10 @@ fn open(node: &UpdatedNode, request: &UpdateRequest) -> Result<Offered> {
     let offer = decide(running, &release, request.allowed)?;
     source::has_slot(source.as_ref(), &release)?;
     let role = config.install.own_role();
-    let seeds = config.install.images() == Images::Preload && release.images_for(role).next().is_some();
+    // The recovery system has no containerd, and does not mount its store.
+    let seeds = node.slots.running != Slot::Recovery
+        && config.install.images() == Images::Preload
+        && release.images_for(role).next().is_some();
     let seeding = seeds.then_some(role);
     let source = if seeds { source::with_images(source, &config, &release)? } else { source };
     Ok(Offered { source, release, offer, seeding })
@@ -190,6 +198,10 @@ pub(crate) fn apply(
         return Ok(());
     }
     node.arm(&NodeProbe::new(Path::new("/"), &SystemRunner))?;
+    if let Some(why) = &node.lost_memory {
+        let text = format!("the node will not remember this update: {why}");
+        context.progress.warn("update", &text);
+    }
     context.tell("update", "The next restart tries it.");
     restart(reboot, context)
 }
@@ -216,6 +228,23 @@ pub(crate) fn roll_back(once: bool, reboot: bool, wait: Duration, context: &Cont
             restart(reboot, context)
         }
     }
+}
+
+/// Starts a slot once.
+pub(crate) fn start(slot: Slot, reboot: bool, context: &Context) -> Result<()> {
+    let _lock = UpdateLock::take(Path::new("/"), Duration::ZERO)?;
+    let mut node = UpdatedNode::read(Path::new("/"))?;
+    let Some(release) = node.slots.slot(slot).release() else {
+        let what =
+            format!("slot {slot} has no commit mark, or its boot volume is damaged: nothing starts from it");
+        return Err(Failure::new(Class::Hardware, what).hint("See `installer update status`.").into());
+    };
+    node.start_once(slot)?;
+    context.tell(
+        "update",
+        &format!("Slot {slot} starts at the next restart, once: version {}.", release.version),
+    );
+    restart(reboot, context)
 }
 
 fn restart(wanted: bool, context: &Context) -> Result<()> {
