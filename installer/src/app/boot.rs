@@ -8,6 +8,7 @@ use crate::node::boot::{self, BootRoots};
 use crate::node::mount::SystemMounter;
 use crate::node::release::RUNNING;
 use crate::node::reset_wish::ResetWish;
+use crate::recovery::RecoveryNews;
 use crate::update::NodeSlots;
 use base::files;
 use base::program::Context;
@@ -26,6 +27,10 @@ pub(crate) fn boot_node(root: &Path, context: &Context) -> Result<()> {
     }
     let text = match booted? {
         Some(boot) => {
+            if !boot.notes.is_empty() && is_recovery(&cmdline)? {
+                let news = RecoveryNews { notes: boot.notes.clone(), ..RecoveryNews::default() };
+                news.write(Path::new("/"))?;
+            }
             let applied = format!("The node document is applied: {} files.", boot.outcome.written.len());
             boot.notes
                 .iter()
@@ -39,6 +44,10 @@ pub(crate) fn boot_node(root: &Path, context: &Context) -> Result<()> {
         context.progress.warn("boot", &format!("{error:#}"));
     }
     Ok(())
+}
+
+fn is_recovery(cmdline: &str) -> Result<bool> {
+    Ok(Installed::parse(cmdline)?.is_some_and(|installed| installed.slot == Slot::Recovery))
 }
 
 /// The next start is that of the recovery system.

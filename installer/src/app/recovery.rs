@@ -52,12 +52,13 @@ fn reset(wish: ResetWish, node: &mut UpdatedNode, progress: &Progress) -> Result
     let root = Path::new("/");
     let _lock = UpdateLock::take(root, LOCK_LIMIT)?;
     let doing = Some(format!("a reset of level {}, asked for at {}", wish.level.as_str(), wish.at));
-    RecoveryNews { doing, failed: None }.write(root)?;
+    let news = RecoveryNews::read(root);
+    RecoveryNews { doing, ..news.clone() }.write(root)?;
     let installed = Installed::parse(&kernel_command_line()?)?.context("this is no installed node")?;
     let mut effects = NodeReset { root, node, installed, runner: &SystemRunner };
     let done = carry_out(wish, &mut effects, progress);
     let failed = done.as_ref().err().map(|error| format!("the reset is not complete: {error:#}"));
-    RecoveryNews { doing: None, failed }.write(root)?;
+    RecoveryNews { failed, ..news }.write(root)?;
     done?;
     progress.note("recovery", "The reset is complete; the machine restarts");
     reboot(&SystemRunner)

@@ -57,9 +57,9 @@ pub fn boot(places: &BootRoots<'_>, cmdline: &str, machine: &mut dyn Mounter) ->
                 .hint("The recovery system goes on with it at the next start.")
                 .into());
         }
-        // All is done; the power failed before it was told.
-        Some(wish) if wish.has_begun() => ResetWish::clear(root)?,
-        _ => {}
+        // All is done and the power failed before it was told; or nothing has begun, and whoever starts a slot does not want it.
+        Some(_) => ResetWish::clear(root)?,
+        None => {}
     }
     mount_ext4(machine, &installed.persistent, &below(root, "/var"), false)?;
     fill_var(root)?;
@@ -380,6 +380,7 @@ mod tests {
         let mut wish = ResetWish::new(ResetLevel::State);
         wish.write(root.path()).unwrap();
         run(root.path(), CMDLINE, &mut Fake::default()).unwrap();
+        assert_eq!(ResetWish::read(root.path()), None, "it had not begun, and a slot was started");
         wish.begin();
         wish.write(root.path()).unwrap();
         let mut fake = Fake::default();

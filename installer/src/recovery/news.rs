@@ -17,6 +17,8 @@ pub struct RecoveryNews {
     pub doing: Option<String>,
     /// Why a reset could not be carried out.
     pub failed: Option<String>,
+    /// What of the node could not be taken over when the system started.
+    pub notes: Vec<String>,
 }
 
 impl RecoveryNews {
@@ -41,7 +43,7 @@ mod tests {
     fn news_are_read_as_they_were_written() {
         let root = tempfile::tempdir().unwrap();
         assert_eq!(RecoveryNews::read(root.path()), RecoveryNews::default());
-        let news = RecoveryNews { doing: None, failed: Some("the disk is worn".into()) };
+        let news = RecoveryNews { failed: Some("the disk is worn".into()), ..RecoveryNews::default() };
         news.write(root.path()).unwrap();
         assert_eq!(RecoveryNews::read(root.path()), news);
     }

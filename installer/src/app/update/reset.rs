@@ -51,7 +51,13 @@ pub(crate) fn reset(request: ResetRequest, context: &Context) -> Result<()> {
         confirm(request.level, &name, context)?;
     }
     wish.write(root)?;
-    node.start_once(Slot::Recovery)?;
+    if let Err(error) = node.start_once(Slot::Recovery) {
+        // Nobody is to find it done one day.
+        if !wish.has_begun() {
+            ResetWish::clear(root)?;
+        }
+        return Err(error);
+    }
     context.tell("reset", "The next start is that of the recovery system, which makes the reset.");
     restart(request.reboot, context)
 }

@@ -62,6 +62,9 @@ fn rows(facts: &RecoveryFacts, width: usize, theme: Theme) -> Vec<(String, Style
     };
     row("System", &format!("{}, recovery system; no data is mounted", facts.product), Style::new());
     row("Why", &facts.why, theme.warning());
+    for note in &facts.news.notes {
+        row("Missing", note, theme.error());
+    }
     if let Some(doing) = &facts.news.doing {
         row("Now", doing, theme.warning());
     }

@@ -40,8 +40,14 @@ fn command(words: &str) -> Option<RecoveryEffect> {
 
 #[test]
 fn the_pages_are_the_golden_ones() {
-    let failed =
-        RecoveryNews { doing: None, failed: Some("the reset is not complete: writing /dev/vda7".into()) };
+    let failed = RecoveryNews {
+        failed: Some("the reset is not complete: writing /dev/vda7".into()),
+        notes: vec![
+            "nobody can log in here, because the node document is not applied: this node has no document"
+                .into(),
+        ],
+        doing: None,
+    };
     let failed = RecoveryFacts { news: failed, ..facts() };
     let failed = RecoveryPage { facts: Some(Ok(failed)), ..page(true) };
     for (name, page) in [
