@@ -2,6 +2,7 @@
 
 mod repair;
 mod reset;
+mod restart;
 mod source;
 mod status;
 mod unit;
@@ -13,13 +14,13 @@ use anyhow::Result;
 use serde::Serialize;
 
 use crate::execute::{
-    Cancel, MissingImages, RunningContainerd, ask_for, import_missing, missing_images, slot_payloads,
+    Cancel, MissingImages, RunningContainerd, import_missing, missing_images, slot_payloads,
 };
 use crate::node::health::NodeProbe;
 use crate::node::paths::DOCUMENT;
 use crate::node::update_state::ReleaseId;
 use crate::update::{Allowed, Offer, RolledBack, Running, UpdateLock, UpdatedNode, decide};
-use base::command::{Runner, SystemRunner};
+use base::command::SystemRunner;
 use base::digest::Digest;
 use base::failure::{Class, Failure};
 use base::program::Context;
@@ -32,6 +33,8 @@ use model::release::Release;
 
 pub(crate) use repair::repair_node;
 pub(crate) use reset::{ResetRequest, cancel_reset, reset};
+pub(crate) use restart::reboot;
+use restart::restart;
 pub(crate) use status::status;
 pub(crate) use unit::{at_work, in_unit};
 
@@ -245,23 +248,4 @@ pub(crate) fn start(slot: Slot, reboot: bool, context: &Context) -> Result<()> {
         &format!("Slot {slot} starts at the next restart, once: version {}.", release.version),
     );
     restart(reboot, context)
-}
-
-fn restart(wanted: bool, context: &Context) -> Result<()> {
-    if !wanted {
-        return Ok(());
-    }
-    context.tell("update", "The machine restarts now.");
-    reboot(&SystemRunner)
-}
-
-/// Asks the service manager to restart the machine.
-pub(crate) fn reboot(runner: &dyn Runner) -> Result<()> {
-    ask_for("reboot", runner).map_err(|error| {
-        let hint = "Restart the machine by other means: the boot record is written.";
-        Failure::new(Class::Unexpected, "asking for a restart")
-            .because(anyhow::anyhow!("{error:#}"))
-            .hint(hint)
-            .into()
-    })
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::restart;
+use super::restart::restart;
 use crate::node::membership::{Membership, membership};
 use crate::node::paths::DOCUMENT;
 use crate::node::reset_wish::{ResetLevel, ResetWish};

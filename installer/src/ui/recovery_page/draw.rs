@@ -4,7 +4,7 @@ use ratatui::Frame;
 use ratatui::layout::{Position, Rect};
 use ratatui::style::Style;
 
-use super::state::{RecoveryPage, View};
+use super::state::{RecoveryPage, RecoveryView};
 use crate::recovery::RecoveryFacts;
 use crate::recovery::tries::{ALONE, ROUNDS};
 use crate::ui::toolkit::Theme;
@@ -29,9 +29,9 @@ const UNLOCKED: &[(&str, &str)] = &[
 /// `time` is the time of day, for the title.
 pub fn state(page: &mut RecoveryPage, time: &str, frame: &mut Frame<'_>, theme: Theme) {
     match &page.view {
-        View::Overview => overview(page, time, frame, theme),
-        View::Update(line) => update(line, time, frame, theme),
-        View::Reset => reset(time, frame, theme),
+        RecoveryView::Overview => overview(page, time, frame, theme),
+        RecoveryView::Update(line) => update(line, time, frame, theme),
+        RecoveryView::Reset => reset(time, frame, theme),
     }
 }
 

@@ -8,7 +8,7 @@ use crate::ui::toolkit::line::TypedLine;
 use crate::ui::toolkit::text::Scroll;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum View {
+pub enum RecoveryView {
     #[default]
     Overview,
     /// The source of an update is typed.
@@ -23,7 +23,7 @@ pub struct RecoveryPage {
     pub administrator: bool,
     /// What was seen last, or why nothing could be seen.
     pub facts: Option<Result<RecoveryFacts, String>>,
-    pub view: View,
+    pub view: RecoveryView,
     pub scroll: Scroll,
 }
 
@@ -37,13 +37,13 @@ pub enum RecoveryEffect {
 impl RecoveryPage {
     pub fn take(&mut self, key: Key) -> Option<RecoveryEffect> {
         match &mut self.view {
-            View::Overview => self.overview(key),
-            View::Update(line) => match key {
+            RecoveryView::Overview => self.overview(key),
+            RecoveryView::Update(line) => match key {
                 Key::Escape => self.back(),
                 Key::Enter if line.is_empty() => None,
                 Key::Enter => {
                     let from = line.text();
-                    self.view = View::Overview;
+                    self.view = RecoveryView::Overview;
                     run(&["update", "apply", "--from", &from])
                 }
                 key => {
@@ -51,7 +51,7 @@ impl RecoveryPage {
                     None
                 }
             },
-            View::Reset => {
+            RecoveryView::Reset => {
                 let level = match key {
                     Key::Char('c' | 'C') => ResetLevel::Config,
                     Key::Char('s' | 'S') => ResetLevel::State,
@@ -59,14 +59,14 @@ impl RecoveryPage {
                     Key::Escape => return self.back(),
                     _ => return None,
                 };
-                self.view = View::Overview;
+                self.view = RecoveryView::Overview;
                 run(&["update", "reset", "--level", level.as_str()])
             }
         }
     }
 
     fn back(&mut self) -> Option<RecoveryEffect> {
-        self.view = View::Overview;
+        self.view = RecoveryView::Overview;
         None
     }
 
@@ -81,8 +81,8 @@ impl RecoveryPage {
         };
         match (letter, self.administrator) {
             ('l', false) => return Some(RecoveryEffect::End(RecoveryPageEnd::LogIn)),
-            ('u', true) => self.view = View::Update(TypedLine::default()),
-            ('x', true) => self.view = View::Reset,
+            ('u', true) => self.view = RecoveryView::Update(TypedLine::default()),
+            ('x', true) => self.view = RecoveryView::Reset,
             ('s', true) => return run(&["update", "status"]),
             ('c', true) => return run(&["update", "repair"]),
             ('r', true) => return run(&["update", "repair", "--yes"]),

@@ -1,6 +1,6 @@
 use ratatui::layout::Size;
 
-use super::state::{RecoveryEffect, RecoveryPage, View};
+use super::state::{RecoveryEffect, RecoveryPage, RecoveryView};
 use super::{RecoveryPageEnd, draw};
 use crate::recovery::{RecoveryFacts, RecoveryNews};
 use crate::ui::toolkit::Key;
@@ -54,8 +54,8 @@ fn the_pages_are_the_golden_ones() {
         ("locked", page(false)),
         ("administrator", page(true)),
         ("failed", failed),
-        ("update", RecoveryPage { view: View::Update(Default::default()), ..page(true) }),
-        ("reset", RecoveryPage { view: View::Reset, ..page(true) }),
+        ("update", RecoveryPage { view: RecoveryView::Update(Default::default()), ..page(true) }),
+        ("reset", RecoveryPage { view: RecoveryView::Reset, ..page(true) }),
     ] {
         compare("recovery_page/golden", name, &[("80x24", picture(page))]);
     }
@@ -83,7 +83,7 @@ fn before_a_login_no_key_does_anything_to_the_node() {
     for letter in ('a'..='z').chain('A'..='Z').filter(|letter| !letter.eq_ignore_ascii_case(&'l')) {
         let mut page = page(false);
         assert_eq!(page.take(Key::Char(letter)), None, "{letter}");
-        assert_eq!(page.view, View::Overview);
+        assert_eq!(page.view, RecoveryView::Overview);
     }
     assert_eq!(pressed(&mut page(false), "l"), Some(RecoveryEffect::End(RecoveryPageEnd::LogIn)));
 }
@@ -92,9 +92,9 @@ fn before_a_login_no_key_does_anything_to_the_node() {
 fn escape_leads_back_and_an_empty_source_nowhere() {
     let mut page = page(true);
     assert_eq!(pressed(&mut page, "u\n"), None);
-    assert!(matches!(page.view, View::Update(_)));
+    assert!(matches!(page.view, RecoveryView::Update(_)));
     page.take(Key::Escape);
     pressed(&mut page, "x");
     page.take(Key::Escape);
-    assert_eq!(page.view, View::Overview);
+    assert_eq!(page.view, RecoveryView::Overview);
 }
