@@ -7,6 +7,7 @@
 //! | `cli` | the arguments of the commands |
 //! | `app` | what the commands do |
 //! | `ui` | the screens on consoles: the questions of an install, the page of a node |
+//! | `recovery` | the recovery system: resets, repairs, and when it starts a slot by itself |
 //! | `update` | updates of a node: writing a slot, trying it, going back |
 //! | `execute` | the executor of a plan |
 //! | `node` | what runs on an installed machine |
@@ -36,6 +37,7 @@ pub mod nics;
 pub mod node;
 pub mod plan;
 pub mod preflight;
+pub mod recovery;
 pub mod report;
 pub mod resolve;
 pub mod sources;

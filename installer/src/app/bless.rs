@@ -10,6 +10,7 @@ use super::gather::kernel_command_line;
 use super::update::{reboot, report};
 use crate::execute::Cancel;
 use crate::node::health::{Baseline, BootVerdict, FailedCheck, NodeProbe, Timing, observe_until_verdict};
+use crate::recovery::SlotTries;
 use crate::update::{Past, UpdateLock, UpdatedNode};
 use base::command::SystemRunner;
 use base::failure::{Class, Failure};
@@ -55,6 +56,9 @@ pub(crate) fn bless(progress: &Progress) -> Result<()> {
     report(&node, progress);
     node.unwritten.iter().for_each(|trouble| progress.warn("bless", trouble));
     progress.note("bless", format!("Slot {} is good", installed.slot));
+    if let Err(error) = SlotTries::forget(root) {
+        progress.warn("bless", &format!("the tries of the recovery system are still counted: {error:#}"));
+    }
     // The node is good without it.
     let renewed = UpdateLock::take(root, Duration::ZERO)
         .and_then(|_lock| node.renew_recovery(progress, &Cancel::on_signals()));

@@ -7,17 +7,30 @@ use anyhow::{Context as _, Result};
 use crate::node::boot::{self, BootRoots};
 use crate::node::mount::SystemMounter;
 use crate::node::release::RUNNING;
+use crate::node::reset_wish::ResetWish;
+use crate::recovery::RecoveryNews;
 use crate::update::NodeSlots;
 use base::files;
 use base::program::Context;
-use model::boot::Installed;
+use model::boot::{Installed, Slot};
 
 /// Mounts the node below `root`, the root of the new system, and prints what was done.
 pub(crate) fn boot_node(root: &Path, context: &Context) -> Result<()> {
     let cmdline = files::read_text(Path::new("/proc/cmdline"))?;
     let places = BootRoots { root, run: Path::new("/run") };
-    let text = match boot::boot(&places, &cmdline, &mut SystemMounter)? {
+    let booted = boot::boot(&places, &cmdline, &mut SystemMounter);
+    if booted.is_err()
+        && ResetWish::read(root).is_some_and(|wish| wish.is_under_way())
+        && let Err(error) = recover_next(&cmdline)
+    {
+        context.progress.warn("boot", &format!("{error:#}"));
+    }
+    let text = match booted? {
         Some(boot) => {
+            if !boot.notes.is_empty() && is_recovery(&cmdline)? {
+                let news = RecoveryNews { notes: boot.notes.clone(), ..RecoveryNews::default() };
+                news.write(Path::new("/"))?;
+            }
             let applied = format!("The node document is applied: {} files.", boot.outcome.written.len());
             boot.notes
                 .iter()
@@ -31,6 +44,17 @@ pub(crate) fn boot_node(root: &Path, context: &Context) -> Result<()> {
         context.progress.warn("boot", &format!("{error:#}"));
     }
     Ok(())
+}
+
+fn is_recovery(cmdline: &str) -> Result<bool> {
+    Ok(Installed::parse(cmdline)?.is_some_and(|installed| installed.slot == Slot::Recovery))
+}
+
+/// The next start is that of the recovery system.
+fn recover_next(cmdline: &str) -> Result<()> {
+    let Some(installed) = Installed::parse(cmdline)? else { return Ok(()) };
+    let slots = NodeSlots::look(Path::new("/"), &installed)?;
+    slots.change_record(|record| record.once = Some(Slot::Recovery)).map(drop)
 }
 
 /// Puts the manifest of the slot that runs where the node reads it. Where the boot loader did not start this system, the installed one

@@ -1,18 +1,24 @@
 use std::io;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
 
+use super::gather::kernel_command_line;
 use super::root_only;
 use crate::node::release;
+use crate::recovery::RecoveryFacts;
 use crate::ui::node_page::look::ThisNode;
 use crate::ui::node_page::{NodePageEnd, run};
+use crate::ui::recovery_page::{self, RecoveryPageEnd};
 use crate::ui::toolkit::Console;
+use base::command::SystemRunner;
 use base::failure::{Class, Failure};
 use base::program::print;
+use model::boot::{Installed, Slot};
 
 pub(crate) struct ConsolePage {
     /// Before a login: only show, and offer the login.
@@ -29,10 +35,35 @@ impl ConsolePage {
             // This page is only for installed nodes.
             release::read("/".as_ref())?;
         }
+        if let Some(installed) = Installed::parse(&kernel_command_line()?)?
+            && installed.slot == Slot::Recovery
+        {
+            return self.run_recovery(&installed);
+        }
         let idle = self.idle_minutes.map(|minutes| Duration::from_secs(u64::from(minutes) * 60));
         match run::run(self.terminal()?, Arc::new(ThisNode::default()), !self.login, idle)? {
             NodePageEnd::Quit => Ok(()),
             NodePageEnd::LogIn => log_in(),
+        }
+    }
+
+    /// The page of the recovery system, and the commands that its keys are.
+    fn run_recovery(&self, installed: &Installed) -> Result<()> {
+        let idle = self.idle_minutes.map(|minutes| Duration::from_secs(u64::from(minutes) * 60));
+        let look = || RecoveryFacts::gather(Path::new("/"), installed, &SystemRunner);
+        loop {
+            match recovery_page::run::run(self.terminal()?, &look, !self.login, idle)? {
+                RecoveryPageEnd::Quit => return Ok(()),
+                RecoveryPageEnd::LogIn => return log_in(),
+                RecoveryPageEnd::Run(arguments) => {
+                    print(&format!("installer {}", arguments.join(" ")))?;
+                    let program = std::env::current_exe()?;
+                    // It tells its errors itself.
+                    Command::new(program).args(arguments).status()?;
+                    print("Press Enter for the page of the recovery system.")?;
+                    io::stdin().read_line(&mut String::new())?;
+                }
+            }
         }
     }
 

@@ -25,6 +25,7 @@ pub(crate) mod kubeadm;
 pub(crate) mod network_trial;
 pub(crate) mod pod_network;
 pub(crate) mod questions;
+pub(crate) mod recovery;
 pub(crate) mod registries;
 pub(crate) mod render;
 pub(crate) mod report;

@@ -18,6 +18,7 @@ mod network;
 mod plan;
 mod pod_network;
 mod preflight;
+mod recovery;
 mod render;
 mod status;
 mod update;
@@ -76,6 +77,7 @@ enum Command {
     #[command(hide = true)]
     Bless(bless::BlessArgs),
     FirstStart(first_start::FirstStartArgs),
+    Recovery(recovery::RecoveryArgs),
     /// Let the disk of a node that was copied from an image fill its machine's disk.
     #[command(hide = true)]
     Grow(grow::GrowArgs),
@@ -136,6 +138,7 @@ impl Command {
             Self::Boot(command) => command.run(context),
             Self::Bless(args) => args.run(context),
             Self::FirstStart(args) => args.run(context),
+            Self::Recovery(args) => args.run(context),
             Self::Grow(args) => args.run(context),
             Self::Kubeadm(args) => args.run(context),
             Self::PodNetwork(args) => args.run(context),

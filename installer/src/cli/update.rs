@@ -5,12 +5,14 @@ use std::time::Duration;
 use anyhow::Result;
 
 use crate::app::root_only;
-use crate::app::update::{self, UpdateRequest};
+use crate::app::update::{self, ResetRequest, UpdateRequest};
+use crate::node::reset_wish::ResetLevel;
 use crate::update::Allowed;
 use base::digest::Digest;
 use base::program::Context;
+use model::boot::Slot;
 
-/// Update this node: write a release into the slot that does not run, try it, keep it or go back.
+/// Update this node: write a release into the slot that does not run, try it, keep it or go back; repair it, or make it new.
 #[derive(Debug, clap::Args)]
 pub(super) struct UpdateArgs {
     #[command(subcommand)]
@@ -64,6 +66,40 @@ enum UpdateCommand {
         #[command(flatten)]
         run: RunArgs,
     },
+    /// Start a slot at the next restart, once: a, b, or recovery, the system that can mend the node or make it new.
+    Start {
+        #[arg(value_parser = slot)]
+        slot: Slot,
+        /// Leave the restart to somebody else.
+        #[arg(long)]
+        no_reboot: bool,
+    },
+    /// Check everything that a start of this node needs, byte by byte, and write the boot record anew; nothing is lost by it.
+    Repair {
+        /// Repair file systems that are not in use, where nothing is lost by it.
+        #[arg(long)]
+        yes: bool,
+        #[command(flatten)]
+        run: RunArgs,
+    },
+    /// Make this node new, by its recovery system: what is told is erased. The node has to leave its cluster before.
+    Reset {
+        /// What is made new.
+        #[arg(long, value_enum, required_unless_present = "cancel")]
+        level: Option<ResetLevel>,
+        /// Although the node is a member of its cluster, or the cluster cannot be asked.
+        #[arg(long)]
+        force: bool,
+        /// Do not ask for the name of the node.
+        #[arg(long)]
+        yes: bool,
+        /// Leave the restart to somebody else: the next one, whenever it comes, makes the reset.
+        #[arg(long)]
+        no_reboot: bool,
+        /// Call off a reset that has not begun.
+        #[arg(long, conflicts_with_all = ["level", "force", "yes", "no_reboot"])]
+        cancel: bool,
+    },
 }
 
 /// Which release, and what is allowed.
@@ -100,6 +136,11 @@ struct RunArgs {
     foreground: bool,
 }
 
+fn slot(text: &str) -> Result<Slot, String> {
+    let slot = Slot::ALL.into_iter().find(|slot| slot.to_string() == text);
+    slot.ok_or_else(|| "a slot is a, b or recovery".to_owned())
+}
+
 impl UpdateArgs {
     pub(super) fn run(self, context: &Context) -> Result<()> {
         // Also what only looks reads disks.
@@ -116,6 +157,12 @@ impl UpdateArgs {
                 run.in_unit(|wait| update::apply(&allow.request(from), !no_reboot, wait, context))
             }
             UpdateCommand::Status => update::status(context),
+            UpdateCommand::Start { slot, no_reboot } => update::start(slot, !no_reboot, context),
+            UpdateCommand::Repair { yes, run } => run.in_unit(|wait| update::repair_node(yes, wait, context)),
+            UpdateCommand::Reset { level: Some(level), force, yes, no_reboot, .. } => {
+                update::reset(ResetRequest { level, force, yes, reboot: !no_reboot }, context)
+            }
+            UpdateCommand::Reset { level: None, .. } => update::cancel_reset(context),
             UpdateCommand::Rollback { once, no_reboot, run } => {
                 run.in_unit(|wait| update::roll_back(once, !no_reboot, wait, context))
             }

@@ -21,13 +21,15 @@ mod resume;
 mod run;
 mod slot_update;
 
+pub use boot::esp::read_esp;
 pub use boot::finish::{ask_for, finish};
 pub use boot::record::{ChangedRecord, change_record};
 pub use boot::start::start_node;
 pub use cancel::Cancel;
+pub use data::renew::renew_filesystem;
 pub use disk::device::BlockDevice;
-pub use disk::filesystems::NewFilesystem;
-pub use disk::host::{Host, MountAccess, MountedFilesystem, SystemHost};
+pub use disk::filesystems::{FilesystemCheck, NewFilesystem, check_filesystem};
+pub use disk::host::{Host, MountAccess, MountedFilesystem, SystemHost, with_mount};
 pub use disk::mirror::MadeArray;
 pub use disk::open_disk::OpenDisk;
 pub use disk::takedown::take_down;

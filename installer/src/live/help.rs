@@ -12,11 +12,10 @@ use std::time::Duration;
 use anyhow::Result;
 
 use super::is_live;
-use crate::node::network::MANAGEMENT;
 use crate::node::stages::addresses;
 use base::command::{Invocation, Runner};
 use base::failure::{Class, Classify, Failure, causes};
-use model::config::Secret;
+use model::config::{InstallConfig, Secret};
 
 /// The account: what a helper needs to look at belongs to root.
 pub const ACCOUNT: &str = "root";
@@ -66,8 +65,7 @@ pub fn open(command_line: &str, runner: &dyn Runner) -> Result<HelpAccess> {
     let started = runner.run(&systemctl("restart"));
     let trouble =
         started.err().map(|error| format!("the SSH server did not start: {}", causes(&error).join(": ")));
-    let ip = runner.run(&Invocation::new("ip").args(["-json", "-details", "address"]).limit(PROGRAM_TIMEOUT));
-    let addresses = ip.map(|json| addresses(&[MANAGEMENT], &json)).unwrap_or_default();
+    let addresses = addresses(&InstallConfig::default(), runner);
     let host_key =
         runner.run(&Invocation::new("ssh-keygen").args(["-l", "-f", HOST_KEY]).limit(PROGRAM_TIMEOUT));
     let host_key = host_key.ok().filter(|_| trouble.is_none());

@@ -1,5 +1,6 @@
 //! `installer boot`: makes the read-only image at `/sysroot` a node, in the initrd, before the real system starts: the persistent
-//! partition, the configuration, a new `/etc`, and the node document applied to it.
+//! partition, the configuration, a new `/etc`, and the node document applied to it. The recovery system gets the same without any data:
+//! its `/var` is in memory, and nothing that is damaged stops it.
 //!
 //! A unit runs it once; a failure ends the boot with its message.
 
@@ -13,13 +14,17 @@ use super::apply;
 use super::identity::MachineId;
 use super::mount::{MountSource, Mounter};
 use super::paths::{CONFIG, DATA, DEFAULTS, DOCUMENT, KEPT, PERSISTENT, below};
+use super::reset_wish::ResetWish;
 use super::seed;
-use base::failure::{Class, Classify};
+use base::failure::{Class, Classify, Failure};
 use base::files::{self, Root};
-use model::boot::{BootVolume, Installed};
+use model::boot::{BootVolume, Installed, Slot};
 use model::config::{self, InstallConfig};
 
 const FACTORY: &str = "/usr/share/factory/var";
+
+/// The failure of a boot that a reset stands in the way of.
+const RESET_UNDER_WAY: &str = "a reset of this node has begun and is not complete";
 
 /// The directories that a boot works on; tests have their own.
 #[derive(Debug)]
@@ -40,11 +45,24 @@ pub struct BootOutcome {
 /// where there is nothing to do.
 pub fn boot(places: &BootRoots<'_>, cmdline: &str, machine: &mut dyn Mounter) -> Result<Option<BootOutcome>> {
     let Some(installed) = Installed::parse(cmdline)? else { return Ok(None) };
+    if installed.slot == Slot::Recovery {
+        return boot_recovery(places, &installed, machine).map(Some);
+    }
     let root = places.root;
-    mount_ext4(machine, &installed.persistent, &below(root, "/var"), false)?;
-    seed::missing(&below(root, FACTORY), &below(root, "/var"))
-        .class(Class::DiskIo, || "filling /var from the image".to_owned())?;
     mount_ext4(machine, &installed.config, &below(root, CONFIG), true)?;
+    match ResetWish::read(root) {
+        // What the recovery system has begun to erase is not mounted before it is whole again.
+        Some(wish) if wish.is_under_way() => {
+            return Err(Failure::new(Class::Hardware, RESET_UNDER_WAY)
+                .hint("The recovery system goes on with it at the next start.")
+                .into());
+        }
+        // All is done and the power failed before it was told; or nothing has begun, and whoever starts a slot does not want it.
+        Some(_) => ResetWish::clear(root)?,
+        None => {}
+    }
+    mount_ext4(machine, &installed.persistent, &below(root, "/var"), false)?;
+    fill_var(root)?;
     MachineId::give(&below(root, DOCUMENT))?;
     let tree = Root::open(root)?;
     if let Some(data) = &installed.data {
@@ -68,6 +86,43 @@ pub fn boot(places: &BootRoots<'_>, cmdline: &str, machine: &mut dyn Mounter) ->
     }
     let outcome = apply::apply(&document, root).context("applying the node document")?;
     Ok(Some(BootOutcome { outcome, notes }))
+}
+
+fn fill_var(root: &Path) -> Result<()> {
+    seed::missing(&below(root, FACTORY), &below(root, "/var"))
+        .class(Class::DiskIo, || "filling /var from the image".to_owned())
+}
+
+/// The recovery system: it has the network, the accounts and the keys of the node document, and mounts nothing else of the node. What
+/// is damaged of that is a note: the recovery system is there to mend it.
+fn boot_recovery(
+    places: &BootRoots<'_>,
+    installed: &Installed,
+    machine: &mut dyn Mounter,
+) -> Result<BootOutcome> {
+    let root = places.root;
+    machine.mount(&MountSource::Memory, &below(root, "/var"))?;
+    fill_var(root)?;
+    let mut notes = Vec::new();
+    if let Err(error) = mount_ext4(machine, &installed.config, &below(root, CONFIG), true) {
+        notes.push(format!("the configuration is not here: {error:#}"));
+        machine.mount(&MountSource::Memory, &below(root, CONFIG))?;
+    }
+    mount_etc(places, machine)?;
+    let tree = Root::open(root)?;
+    for directory in PERSISTENT {
+        keep(root, &tree, directory, machine)?;
+    }
+    let document = below(root, DOCUMENT);
+    let applied = match document.exists() {
+        true => apply::apply(&document, root).map_err(|error| format!("{error:#}")),
+        false => Err("this node has no document".to_owned()),
+    };
+    let outcome = applied.unwrap_or_else(|why| {
+        notes.push(format!("nobody can log in here, because the node document is not applied: {why}"));
+        apply::ApplyOutcome::default()
+    });
+    Ok(BootOutcome { outcome, notes })
 }
 
 fn mount_ext4(machine: &mut dyn Mounter, volume: &BootVolume, target: &Path, plain: bool) -> Result<()> {
@@ -131,7 +186,8 @@ fn kept_directory(root: &Path, directory: &str) -> PathBuf {
 mod tests {
     use super::*;
     use crate::node::apply::tests::image;
-    use base::failure::{Failure, class_of};
+    use crate::node::reset_wish::{ResetLevel, ResetStep};
+    use base::failure::class_of;
 
     const CMDLINE: &str = "root=x nqrust.slot=a nqrust.config=PARTUUID=0a0b0c0d-0000-4000-8000-000000000003 \
         nqrust.persistent=PARTUUID=0A0B0C0D-0000-4000-8000-000000000007 \
@@ -154,12 +210,10 @@ mod tests {
         fn mount(&mut self, source: &MountSource, target: &Path) -> Result<()> {
             assert!(target.is_dir(), "{}", target.display());
             let target = format!("/{}", target.strip_prefix(&self.root).unwrap().display());
-            if self.failing == Some(&*target) {
-                return Err(Failure::new(Class::DiskIo, format!("mounting at {target}")).into());
-            }
             let kind = match source {
                 MountSource::Ext4 { plain: true, .. } => "ext4 plain",
                 MountSource::Ext4 { .. } => "ext4",
+                MountSource::Memory => "memory",
                 MountSource::Bind(from) => {
                     assert!(from.is_dir());
                     "bind"
@@ -169,7 +223,11 @@ mod tests {
                     "overlay"
                 }
             };
-            self.told.push(format!("{kind} {target}"));
+            let told = format!("{kind} {target}");
+            if self.failing.is_some_and(|failing| failing == target || failing == told) {
+                return Err(Failure::new(Class::DiskIo, format!("mounting at {target}")).into());
+            }
+            self.told.push(told);
             Ok(())
         }
     }
@@ -199,10 +257,10 @@ mod tests {
         assert_eq!(
             fake.told,
             [
-                "wait 0a0b0c0d-0000-4000-8000-000000000007",
-                "ext4 /var",
                 "wait 0a0b0c0d-0000-4000-8000-000000000003",
                 "ext4 plain /oem",
+                "wait 0a0b0c0d-0000-4000-8000-000000000007",
+                "ext4 /var",
                 "wait 0a0b0c0d-0000-4000-8000-000000000008",
                 "ext4 /var/lib/harvester/defaultdisk",
                 "overlay /etc",
@@ -273,6 +331,71 @@ mod tests {
         let (root, mut fake) = (root(), Fake::default());
         assert_eq!(run(root.path(), "root=live:x nqrust.release=y", &mut fake).unwrap(), None);
         assert!(fake.told.is_empty());
+    }
+
+    fn recovery() -> String {
+        CMDLINE.replace("slot=a", "slot=recovery")
+    }
+
+    #[test]
+    fn the_recovery_system_has_the_document_and_no_data() {
+        let (root, mut fake) = (root(), Fake::default());
+        let outcome = run(root.path(), &recovery(), &mut fake).unwrap().unwrap();
+        let told = [
+            "memory /var",
+            "wait 0a0b0c0d-0000-4000-8000-000000000003",
+            "ext4 plain /oem",
+            "overlay /etc",
+            "bind /home",
+            "bind /root",
+            "bind /opt",
+            "bind /srv",
+        ];
+        assert_eq!(fake.told, told);
+        assert!(outcome.notes.is_empty(), "{outcome:?}");
+        assert_eq!(fs::read_to_string(root.path().join("etc/hostname")).unwrap(), "booted\n");
+        assert!(root.path().join("var/lib/seeded").is_dir());
+    }
+
+    #[test]
+    fn nothing_that_is_damaged_stops_the_recovery_system() {
+        for (document, failing, told) in [
+            (Some("os: {hostnam: x}\n"), None, "hostnam"),
+            (None, None, "no document"),
+            (Some("os: {hostname: x}\n"), Some("ext4 plain /oem"), "the configuration is not here"),
+        ] {
+            let root = root();
+            fs::remove_file(root.path().join("oem/node.yaml")).unwrap();
+            document.map(|text| fs::write(root.path().join("oem/node.yaml"), text).unwrap());
+            let mut fake = Fake { failing, ..Fake::default() };
+            let notes = run(root.path(), &recovery(), &mut fake).unwrap().unwrap().notes;
+            assert!(notes[0].contains(told), "{notes:?}");
+            assert_eq!(fake.told.contains(&"memory /oem".to_owned()), failing.is_some());
+        }
+    }
+
+    #[test]
+    fn a_reset_that_has_begun_keeps_a_slot_from_starting_until_it_is_complete() {
+        let root = root();
+        let mut wish = ResetWish::new(ResetLevel::State);
+        wish.write(root.path()).unwrap();
+        run(root.path(), CMDLINE, &mut Fake::default()).unwrap();
+        assert_eq!(ResetWish::read(root.path()), None, "it had not begun, and a slot was started");
+        wish.begin();
+        wish.write(root.path()).unwrap();
+        let mut fake = Fake::default();
+        let error = run(root.path(), CMDLINE, &mut fake).unwrap_err();
+        assert_eq!(class_of(&error), Class::Hardware);
+        assert!(
+            !fake.told.contains(&"ext4 /var".to_owned()),
+            "what is erased is not mounted: {:?}",
+            fake.told
+        );
+        run(root.path(), &recovery(), &mut Fake::default()).unwrap();
+        wish.has_done(ResetStep::Persistent);
+        wish.write(root.path()).unwrap();
+        run(root.path(), CMDLINE, &mut Fake::default()).unwrap();
+        assert_eq!(ResetWish::read(root.path()), None, "it is complete");
     }
 
     #[test]

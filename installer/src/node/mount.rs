@@ -20,6 +20,8 @@ pub enum MountSource {
     Ext4 { device: PathBuf, plain: bool },
     /// A directory that appears at a second place.
     Bind(PathBuf),
+    /// A file system in memory.
+    Memory,
     /// An overlay: changes to `lower` go to `upper`; `work` is on the file system of `upper`.
     Overlay { lower: PathBuf, upper: PathBuf, work: PathBuf },
 }
@@ -79,6 +81,10 @@ fn arguments(source: &MountSource) -> Arguments {
             (device.clone(), Some("ext4"), flags, None)
         }
         MountSource::Bind(directory) => (directory.clone(), None, MsFlags::MS_BIND, None),
+        MountSource::Memory => {
+            let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
+            (PathBuf::from("tmpfs"), Some("tmpfs"), flags, Some("mode=0755".to_owned()))
+        }
         MountSource::Overlay { lower, upper, work } => {
             let options = format!(
                 "lowerdir={},upperdir={},workdir={}",
@@ -94,9 +100,9 @@ fn arguments(source: &MountSource) -> Arguments {
 fn hint(source: &MountSource) -> &'static str {
     match source {
         MountSource::Ext4 { .. } => {
-            "The file system may be damaged: boot the recovery system and run e2fsck on it."
+            "The file system may be damaged. Start the recovery system, and there: sudo installer update repair"
         }
-        MountSource::Bind(_) | MountSource::Overlay { .. } => {
+        MountSource::Bind(_) | MountSource::Memory | MountSource::Overlay { .. } => {
             "The OS image may lack the directory or the kernel module."
         }
     }

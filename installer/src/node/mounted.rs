@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
+use anyhow::Result;
+
 use super::paths::below;
 use base::files::read_text;
 
@@ -29,6 +31,13 @@ pub fn mounted(mountinfo: &str, point: &str) -> Option<Mounted> {
     let read_only =
         [options, system.nth(1)?].iter().any(|options| options.split(',').any(|word| word == "ro"));
     Some(Mounted { device: mount.split(' ').nth(2)?.to_owned(), kind, read_only })
+}
+
+/// Whether anything of the device at `path` is mounted, whatever makes other devices of it.
+pub fn is_mounted(root: &Path, path: &Path) -> Result<bool> {
+    let mounts = read_text(&below(root, "/proc/self/mountinfo"))?;
+    let points = mounts.lines().filter_map(|line| line.split(' ').nth(4));
+    Ok(points.filter_map(|point| mounted(&mounts, point)).any(|mount| mount.is_on(root, path).is_ok()))
 }
 
 impl Mounted {

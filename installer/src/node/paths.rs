@@ -15,6 +15,9 @@ pub const DOCUMENT: &str = "/oem/node.yaml";
 /// What the first start of a copied disk begins with, until there is a document.
 pub const DEFAULTS: &str = "/oem/defaults.yaml";
 
+/// The host keys of SSH: beside the document, so that the recovery system, which mounts nothing else, is the same host.
+pub const HOST_KEYS: &str = "/oem/ssh";
+
 pub const DATA: &str = "/var/lib/harvester/defaultdisk";
 
 /// What kubeadm gets: its documents, patches and the audit policy.

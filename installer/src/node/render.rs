@@ -3,6 +3,7 @@
 
 use super::files::{NOTE, NodeFile};
 use super::identity::MachineId;
+use super::paths::HOST_KEYS;
 use super::{multipath, network};
 use crate::nics::CardSelectors;
 use model::config::InstallConfig;
@@ -85,7 +86,7 @@ fn login(config: &InstallConfig) -> NodeFile {
     let sftp = if os.sshd.sftp { "Subsystem sftp internal-sftp\n" } else { "" };
     let host_keys: String = ["ed25519", "ecdsa"]
         .iter()
-        .map(|kind| format!("HostKey /var/lib/nqrust/ssh/ssh_host_{kind}_key\n"))
+        .map(|kind| format!("HostKey {HOST_KEYS}/ssh_host_{kind}_key\n"))
         .collect();
     let text = format!(
         "{NOTE}AuthorizedKeysFile /etc/ssh/authorized_keys.d/%u .ssh/authorized_keys\n\

@@ -14,7 +14,8 @@ use model::boot::Slot;
 use model::boot::record::UpdateSlot;
 use model::release::Release;
 
-const STATE: &str = "/var/lib/nqrust/update/state.json";
+/// Below `/var`.
+const STATE: &str = "/lib/nqrust/update/state.json";
 
 /// The number of verdicts that are kept, the newest.
 const VERDICTS_MAX: usize = 16;
@@ -77,14 +78,26 @@ impl UpdateState {
     /// The state of the node at `root`.
     #[must_use]
     pub fn read(root: &Path) -> Self {
-        let text = files::read_text(&below(root, STATE)).unwrap_or_default();
+        Self::read_in(&below(root, "/var"))
+    }
+
+    /// The state in the file system that is at `/var` of a node.
+    #[must_use]
+    pub fn read_in(var: &Path) -> Self {
+        let text = files::read_text(&below(var, STATE)).unwrap_or_default();
         serde_json::from_str(&text).unwrap_or_default()
     }
 
     /// Stores it: after a loss of power there is this one or the one before.
     pub fn write(&self, root: &Path) -> Result<()> {
+        files::make_directory(&below(root, "/var"), 0o755)?;
+        self.write_in(&below(root, "/var"))
+    }
+
+    /// The same in the file system that is at `/var` of a node.
+    pub fn write_in(&self, var: &Path) -> Result<()> {
         let text = serde_json::to_string_pretty(self)? + "\n";
-        Root::open(root)?.write(STATE, text.as_bytes(), Attributes { mode: 0o600, owner: None }).map(drop)
+        Root::open(var)?.write(STATE, text.as_bytes(), Attributes { mode: 0o600, owner: None }).map(drop)
     }
 
     /// The newest verdict on a release.
@@ -154,7 +167,7 @@ mod tests {
         state.conclude(false, "it never came up".into());
         state.write(root.path()).unwrap();
         assert_eq!(UpdateState::read(root.path()), state);
-        let file = below(root.path(), STATE);
+        let file = below(&root.path().join("var"), STATE);
         let text = std::fs::read(&file).unwrap();
         for length in 0..text.len() - 1 {
             std::fs::write(&file, &text[..length]).unwrap();

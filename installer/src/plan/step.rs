@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::labels;
 use super::layout::PartitionName;
 use base::digest::Digest;
 use model::config::Secret;
@@ -128,8 +129,23 @@ pub struct UnpackedImage {
     pub digest: Digest,
 }
 
+/// A file system that an install makes, and a reset makes anew.
 #[derive(Clone, Debug, Serialize)]
 pub struct Filesystem {
     pub partition: PartitionName,
     pub label: &'static str,
+}
+
+impl Filesystem {
+    /// That of a partition; none where there is something else.
+    #[must_use]
+    pub fn of(partition: PartitionName) -> Option<Self> {
+        let label = match partition {
+            PartitionName::Config => labels::CONFIG,
+            PartitionName::Persistent => labels::PERSISTENT,
+            PartitionName::Data => labels::DATA,
+            _ => return None,
+        };
+        Some(Self { partition, label })
+    }
 }

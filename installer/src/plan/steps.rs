@@ -4,7 +4,6 @@ use anyhow::{Context, Result};
 
 use super::boot::{self, Volumes};
 use super::disk_roles::DiskRoles;
-use super::labels;
 use super::layout::{PartitionName, SectorSize};
 use super::mirror::Array;
 use super::new_layout::NewLayout;
@@ -29,11 +28,8 @@ pub(super) fn steps(
     needed: &NeededPayloads,
 ) -> Result<Vec<Step>> {
     use PartitionName::{Config, Data, Persistent, Recovery, RootA};
-    let filesystem = |partition, label| Filesystem { partition, label };
-    let mut filesystems =
-        vec![filesystem(Config, labels::CONFIG), filesystem(Persistent, labels::PERSISTENT)];
-    let data =
-        layout.partition(Data).filter(|_| roles.kept.is_none()).map(|_| filesystem(Data, labels::DATA));
+    let mut filesystems: Vec<_> = [Config, Persistent].into_iter().filter_map(Filesystem::of).collect();
+    let data = layout.partition(Data).filter(|_| roles.kept.is_none()).and_then(|_| Filesystem::of(Data));
     // A FAT volume's serial number has 32 bits; the first bytes of the disk's identity distinguish disks.
     let volumes = volumes(roles, layout)?;
     let (volume_id, ..) = layout.disk_guid.as_fields();

@@ -1,7 +1,7 @@
 //! The user interface: what the programs show on terminals and consoles, and the keys that they take.
 //!
 //! `toolkit` knows consoles, keys, pages and forms, and nothing of installing. `answers`, `fields` and `network_fields` hold a
-//! person's answers; on top of them are `questions` (the screens of an install) and `node_page` (the page of an installed node),
+//! person's answers; on top of them are `questions` (the screens of an install), `node_page` (the page of an installed node) and `recovery_page`,
 //! which do not know each other. `app` and `cli` start them.
 
 pub mod answers;
@@ -9,4 +9,5 @@ mod fields;
 mod network_fields;
 pub mod node_page;
 pub mod questions;
+pub mod recovery_page;
 pub mod toolkit;

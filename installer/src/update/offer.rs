@@ -46,7 +46,8 @@ pub struct Running<'a> {
 pub fn decide(running: Running<'_>, offered: &Release, allowed: Allowed) -> Result<Offer, Failure> {
     let Running { release: now, state, memory } = running;
     let id = ReleaseId::of(offered);
-    if id == ReleaseId::of(now) {
+    // The recovery system is no node: the same release in a slot is what it is asked for.
+    if id == ReleaseId::of(now) && state.is_some() {
         return Ok(Offer::Runs);
     }
     let name = format!("{} {}", offered.name, offered.version);
@@ -184,6 +185,13 @@ mod tests {
         assert_eq!(offer(&version("1.3.1")), Ok(Offer::New));
         // The same version built again is another release.
         assert_eq!(offer(&Release { epoch: 1, ..version("1.2.0") }), Ok(Offer::New));
+    }
+
+    #[test]
+    fn the_recovery_system_writes_its_own_release_into_a_slot() {
+        let (now, memory) = (version("1.2.0"), UpdateState::default());
+        let running = Running { release: &now, state: None, memory: &memory };
+        assert_eq!(decide(running, &now, Allowed::default()).unwrap(), Offer::New);
     }
 
     #[test]

@@ -8,13 +8,14 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use uuid::Uuid;
 
-use crate::execute::{OpenSlot, SlotSource};
+use crate::execute::{ChangedRecord, OpenSlot, SlotSource, change_record};
 use crate::node::mounted::mounted;
 use crate::node::paths::below;
 use crate::plan::{Partition, PartitionName, SectorSize, Target};
 use base::failure::{Class, Failure};
 use base::files::read_text;
 use base::size::ByteSize;
+use model::boot::record::BootRecord;
 use model::boot::{Installed, Slot};
 use model::release::Release;
 
@@ -105,6 +106,11 @@ impl NodeSlots {
             .hint("Restart the machine from its disk. Nothing was written.")
             .into()
         })
+    }
+
+    /// Changes the boot record on each disk.
+    pub fn change_record(&self, change: impl FnOnce(&mut BootRecord)) -> Result<ChangedRecord> {
+        change_record(&self.esps, change)
     }
 
     #[must_use]

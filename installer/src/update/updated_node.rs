@@ -6,10 +6,11 @@ use anyhow::Result;
 
 use super::past::{self, Past};
 use super::slots::NodeSlots;
-use crate::execute::{Cancel, ChangedRecord, change_record};
-use crate::node::health::{HealthProbe, take_baseline};
+use crate::execute::{Cancel, ChangedRecord, MountAccess, SystemHost, with_mount};
+use crate::node::health::{Baseline, HealthProbe, take_baseline};
 use crate::node::paths::below;
 use crate::node::release;
+use crate::node::reset_wish::ResetWish;
 use crate::node::update_state::{ReleaseId, UpdateState, Written};
 use base::failure::{Class, Failure};
 use base::files::read_text;
@@ -39,6 +40,15 @@ pub struct UpdatedNode {
     /// Why the last change of the record is not on every disk of a mirror.
     pub unwritten: Vec<String>,
     pub memory: UpdateState,
+    /// The persistent volume, where that is not mounted: in the recovery system.
+    persistent: Option<PathBuf>,
+    /// Why what the node remembers could not be read or stored.
+    pub lost_memory: Option<String>,
+}
+
+/// Runs `work` on the file system that a node has at `/var`, mounted for so long.
+fn on_persistent<T>(device: &Path, access: MountAccess, work: impl FnOnce(&Path) -> Result<T>) -> Result<T> {
+    with_mount(&SystemHost::new()?, device, access, work)
 }
 
 impl UpdatedNode {
@@ -55,14 +65,21 @@ impl UpdatedNode {
         };
         let slots = NodeSlots::find(root, &installed)?;
         let release = release::read(root)?;
-        let mut node = Self {
-            root: root.to_owned(),
-            slots,
-            release,
-            record: BootRecord::default(),
-            unwritten: Vec::new(),
-            memory: UpdateState::read(root),
+        let persistent = (installed.slot == Slot::Recovery).then(|| installed.persistent.device());
+        let erased = ResetWish::read(root).is_some_and(|wish| wish.is_under_way());
+        let read = match &persistent {
+            None => Ok(UpdateState::read(root)),
+            // What makes the file system anew must find it unmounted.
+            Some(_) if erased => Ok(UpdateState::default()),
+            Some(device) => on_persistent(device, MountAccess::Read, |var| Ok(UpdateState::read_in(var))),
         };
+        let (memory, lost_memory) = match read {
+            Ok(memory) => (memory, None),
+            Err(error) => (UpdateState::default(), Some(format!("{error:#}"))),
+        };
+        let record = BootRecord::default();
+        let mut node =
+            Self { root: root.to_owned(), slots, release, record, unwritten: Vec::new(), memory, persistent, lost_memory };
         node.change(|_| ())?;
         Ok(node)
     }
@@ -81,14 +98,20 @@ impl UpdatedNode {
 
     /// Changes the boot record on each disk.
     fn change(&mut self, change: impl FnOnce(&mut BootRecord)) -> Result<()> {
-        let ChangedRecord { record, unwritten } = change_record(&self.slots.esps, change)?;
+        let ChangedRecord { record, unwritten } = self.slots.change_record(change)?;
         self.record = record;
         self.unwritten = unwritten.iter().map(|error| format!("{error:#}")).collect();
         Ok(())
     }
 
-    fn remember(&self) -> Result<()> {
-        self.memory.write(&self.root)
+    /// Stores what the node remembers. The recovery system works without it: what starts is in the boot record.
+    fn remember(&mut self) -> Result<()> {
+        let Some(device) = &self.persistent else { return self.memory.write(&self.root) };
+        let memory = &self.memory;
+        if let Err(error) = on_persistent(device, MountAccess::Write, |var| memory.write_in(var)) {
+            self.lost_memory = Some(format!("{error:#}"));
+        }
+        Ok(())
     }
 
     /// The slot for the next release: never the one that runs, and of the recovery system's two the one that is not good.
@@ -135,6 +158,34 @@ impl UpdatedNode {
         self.remember()
     }
 
+    /// Lets the boot loader start this slot next, once.
+    pub fn start_once(&mut self, slot: Slot) -> Result<()> {
+        self.change(|record| record.once = Some(slot))
+    }
+
+    /// Lets the boot loader start as if nobody had asked for anything.
+    pub fn start_as_usual(&mut self) -> Result<()> {
+        self.change(|record| record.once = None)
+    }
+
+    /// Writes the whole boot record anew on each disk, all alike.
+    pub fn rewrite_record(&mut self) -> Result<()> {
+        let record = self.record.clone();
+        self.change(|other| {
+            *other = BootRecord { generation: record.generation.max(other.generation), ..record.clone() }
+        })
+    }
+
+    /// The slots that are good and have a release.
+    #[must_use]
+    pub fn good_slots(&self) -> Vec<UpdateSlot> {
+        let order = [self.record.order, self.record.order.other()];
+        let good = |slot: &UpdateSlot| {
+            self.record.state(*slot) == SlotState::Good && self.slots.slot((*slot).into()).release().is_some()
+        };
+        order.into_iter().filter(good).collect()
+    }
+
     /// Lets the boot loader try what is staged, from the next restart on; stores what is true now, for the judge of that boot.
     ///
     /// # Errors
@@ -146,7 +197,11 @@ impl UpdatedNode {
                 .into());
         };
         let target = staged.slot;
-        take_baseline(probe).write(&self.root)?;
+        match &self.persistent {
+            None => take_baseline(probe).write(&self.root)?,
+            // What is true of the recovery system says nothing of a node, and what was true before is over.
+            Some(device) => drop(on_persistent(device, MountAccess::Write, Baseline::forget_in)),
+        }
         self.change(|record| {
             record.set_state(target, SlotState::Try);
             record.order = target;

@@ -142,7 +142,7 @@ fn built(name: &str, kind: &str, document: Option<&Document>, identity: &Identit
 
 /// The machine id and an SSH host key.
 fn identities(ssh: &Ssh) -> Result<(String, String)> {
-    let key = "sudo -n cat /var/lib/nqrust/ssh/ssh_host_ed25519_key.pub";
+    let key = "sudo -n cat /oem/ssh/ssh_host_ed25519_key.pub";
     Ok((ssh.run("cat /etc/machine-id")?, ssh.run(key)?))
 }
 

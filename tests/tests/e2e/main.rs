@@ -24,6 +24,7 @@ mod node_console;
 mod pipeline;
 mod power_cut;
 mod questions;
+mod recovery;
 mod reinstall;
 mod reproducible;
 mod serve;

@@ -1,6 +1,9 @@
 //! Updates of this node, for `installer update`.
 
+mod repair;
 mod report;
+mod reset;
+mod restart;
 mod source;
 mod status;
 mod unit;
@@ -12,7 +15,7 @@ use anyhow::Result;
 use serde::Serialize;
 
 use crate::execute::{
-    Cancel, MissingImages, RunningContainerd, ask_for, import_missing, missing_images, slot_payloads,
+    Cancel, MissingImages, RunningContainerd, import_missing, missing_images, slot_payloads,
 };
 use crate::node::health::NodeProbe;
 use crate::node::paths::DOCUMENT;
@@ -21,19 +24,24 @@ use crate::update::patched::{self, bytes_fetched, patch_for};
 use crate::update::{
     Allowed, KeptSource, Offer, RolledBack, Running, UpdateLock, UpdatedNode, decide, fetched, forget,
 };
-use base::command::{Runner, SystemRunner};
+use base::command::SystemRunner;
 use base::digest::Digest;
 use base::failure::{Class, Failure};
 use base::program::Context;
 use base::size::ByteSize;
 use medium::sources::{PayloadPlace, PayloadSource};
+use model::boot::Slot;
 use model::boot::record::UpdateSlot;
 use model::config::{self, Images, Role};
 use model::release::{Purpose, Release};
 
+pub(crate) use repair::repair_node;
 pub(crate) use report::report;
+pub(crate) use reset::{ResetRequest, cancel_reset, reset};
+pub(crate) use restart::reboot;
+use restart::restart;
 pub(crate) use status::status;
-pub(crate) use unit::in_unit;
+pub(crate) use unit::{at_work, in_unit};
 
 /// Which release is wanted, and what is allowed.
 #[derive(Debug)]
@@ -147,7 +155,10 @@ fn open(node: &UpdatedNode, request: &UpdateRequest) -> Result<Offered> {
     let offer = decide(running, &release, request.allowed)?;
     source::has_slot(source.as_ref(), &release)?;
     let role = config.install.own_role();
-    let seeds = config.install.images() == Images::Preload && release.images_for(role).next().is_some();
+    // The recovery system has no containerd, and does not mount its store.
+    let seeds = node.slots.running != Slot::Recovery
+        && config.install.images() == Images::Preload
+        && release.images_for(role).next().is_some();
     let seeding = seeds.then_some(role);
     let source = if seeds { source::with_images(source, &config, &release)? } else { source };
     Ok(Offered { source, release, offer, seeding })
@@ -215,7 +226,10 @@ fn stage_on(node: &mut UpdatedNode, request: &UpdateRequest, context: &Context) 
     let (slot, cancel, root) = (node.target(), Cancel::on_signals(), Path::new("/"));
     let Offered { source, release, .. } = &offered;
     let kept = KeptSource::new(root, release, source.as_ref(), &context.progress, &cancel)?;
-    patched::stage(node, release, &kept, &context.progress, &cancel)?;
+    // The recovery system has no place for it but memory.
+    let from: &dyn PayloadSource =
+        if node.slots.running == Slot::Recovery { source.as_ref() } else { &kept };
+    patched::stage(node, release, from, &context.progress, &cancel)?;
     add_images(&offered, &cancel, context)?;
     // It is in the slot now.
     forget(root)?;
@@ -237,6 +251,10 @@ pub(crate) fn apply(request: &UpdateRequest, reboot: bool, wait: Duration, conte
     }
     node.arm(&NodeProbe::new(Path::new("/"), &SystemRunner))?;
     report(&node, &context.progress);
+    if let Some(why) = &node.lost_memory {
+        let text = format!("the node will not remember this update: {why}");
+        context.progress.warn("update", &text);
+    }
     context.tell("update", "The next restart tries it.");
     restart(reboot, context)
 }
@@ -267,21 +285,19 @@ pub(crate) fn roll_back(once: bool, reboot: bool, wait: Duration, context: &Cont
     }
 }
 
-fn restart(wanted: bool, context: &Context) -> Result<()> {
-    if !wanted {
-        return Ok(());
-    }
-    context.tell("update", "The machine restarts now.");
-    reboot(&SystemRunner)
-}
-
-/// Asks the service manager to restart the machine.
-pub(crate) fn reboot(runner: &dyn Runner) -> Result<()> {
-    ask_for("reboot", runner).map_err(|error| {
-        let hint = "Restart the machine by other means: the boot record is written.";
-        Failure::new(Class::Unexpected, "asking for a restart")
-            .because(anyhow::anyhow!("{error:#}"))
-            .hint(hint)
-            .into()
-    })
+/// Starts a slot once.
+pub(crate) fn start(slot: Slot, reboot: bool, context: &Context) -> Result<()> {
+    let _lock = UpdateLock::take(Path::new("/"), Duration::ZERO)?;
+    let mut node = UpdatedNode::read(Path::new("/"))?;
+    let Some(release) = node.slots.slot(slot).release() else {
+        let what =
+            format!("slot {slot} has no commit mark, or its boot volume is damaged: nothing starts from it");
+        return Err(Failure::new(Class::Hardware, what).hint("See `installer update status`.").into());
+    };
+    node.start_once(slot)?;
+    context.tell(
+        "update",
+        &format!("Slot {slot} starts at the next restart, once: version {}.", release.version),
+    );
+    restart(reboot, context)
 }

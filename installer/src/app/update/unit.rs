@@ -31,7 +31,7 @@ pub(crate) fn in_unit(wait: Duration, work: impl FnOnce() -> Result<()>) -> Resu
 
 fn run_in_unit(runner: &dyn Runner, wait: Duration) -> Result<()> {
     let deadline = Instant::now() + wait;
-    while is_active(runner) {
+    while at_work(runner) {
         if Instant::now() < deadline {
             std::thread::sleep(POLL);
             continue;
@@ -87,7 +87,8 @@ fn script(words: impl Iterator<Item = OsString>, exit: &Path) -> Result<String> 
     Ok(format!("{command}\necho $? > {}\n", exit.display()))
 }
 
-fn is_active(runner: &dyn Runner) -> bool {
+/// Whether an update is at work in its unit.
+pub(crate) fn at_work(runner: &dyn Runner) -> bool {
     runner.run(&Invocation::new("systemctl").args(["is-active", "--quiet", UNIT])).is_ok()
 }
 
@@ -95,7 +96,7 @@ fn is_active(runner: &dyn Runner) -> bool {
 fn follow(runner: &dyn Runner, output: &dyn Fn(&str) -> std::path::PathBuf) -> Result<()> {
     let mut files = [None, None];
     loop {
-        let ended = output("exit").exists() || !is_active(runner);
+        let ended = output("exit").exists() || !at_work(runner);
         for (file, name) in files.iter_mut().zip(["Output", "Error"]) {
             if file.is_none() {
                 *file = File::open(output(name)).ok();

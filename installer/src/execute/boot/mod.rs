@@ -1,6 +1,7 @@
 //! How a machine starts: the volumes that firmware and GRUB read, GRUB for BIOS, the firmware's entries; and starting the node.
 
 pub(super) mod bios;
+pub(super) mod esp;
 pub(super) mod fat_volume;
 pub(super) mod finish;
 pub(super) mod firmware;

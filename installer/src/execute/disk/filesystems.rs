@@ -52,6 +52,27 @@ pub(in crate::execute) fn make(runner: &dyn Runner, new: &NewFilesystem<'_>) -> 
     }
 }
 
+/// What a check of a file system that is not mounted has come to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FilesystemCheck {
+    Whole,
+    Repaired,
+    /// The words of `e2fsck`.
+    Damaged(String),
+}
+
+/// Checks the file system on a device, and repairs with `repair` what can be repaired without losing anything, by `e2fsck`.
+pub fn check_filesystem(runner: &dyn Runner, device: &Path, repair: bool) -> FilesystemCheck {
+    let how = if repair { "-p" } else { "-n" };
+    let check = Invocation::new("e2fsck").args(["-f", how]).arg(device).limit(E2FSPROGS_TIMEOUT);
+    match runner.run(&check) {
+        Ok(_) => FilesystemCheck::Whole,
+        // The exit status is 0 only if nothing had to be repaired: after a repair, the second run succeeds.
+        Err(_) if repair && runner.run(&check).is_ok() => FilesystemCheck::Repaired,
+        Err(error) => FilesystemCheck::Damaged(format!("{error:#}")),
+    }
+}
+
 /// Checks that the file system on `partition` of `device`, whose node is `node`, is the one that [`make`] made there, and intact:
 /// the superblock by direct reads, everything else by `e2fsck`, which completes interrupted writes.
 pub(in crate::execute) fn check(

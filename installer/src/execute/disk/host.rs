@@ -69,7 +69,7 @@ pub trait MountedFilesystem {
 }
 
 /// Runs `work` on a mounted file system and unmounts it in any case. An error of the work has precedence.
-pub(in crate::execute) fn with_mount<T>(
+pub fn with_mount<T>(
     host: &dyn Host,
     node: &Path,
     access: MountAccess,

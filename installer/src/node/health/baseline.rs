@@ -80,6 +80,11 @@ impl Baseline {
         Root::open(root)?.write(BASELINE, text.as_bytes(), Attributes { mode: 0o600, owner: None }).map(drop)
     }
 
+    /// Removes it from the file system that is at `/var` of a node.
+    pub fn forget_in(var: &Path) -> Result<()> {
+        Root::open(var)?.remove(BASELINE.trim_start_matches("/var")).map(drop)
+    }
+
     /// What was known of a check. Of one with a subject that was not there then, such as a failed unit, that it held, if the check
     /// was made at all.
     pub(super) fn before(&self, result: &CheckResult) -> Before {

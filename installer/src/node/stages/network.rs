@@ -1,11 +1,15 @@
 //! Whether the management network has its address, from the output of iproute2 (`ip -json -details address`).
 
 use std::net::Ipv4Addr;
+use std::time::Duration;
 
 use serde::Deserialize;
 
 use crate::node::network::{MANAGEMENT, management_device};
+use base::command::{Invocation, Runner};
 use model::config::{InstallConfig, Method};
+
+const PROGRAM_LIMIT: Duration = Duration::from_secs(20);
 
 /// The expected network.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,9 +82,20 @@ impl Device {
     }
 }
 
+/// The addresses of this machine: see [`addresses_in`].
+pub(crate) fn addresses(config: &InstallConfig, runner: &dyn Runner) -> Vec<String> {
+    let networks = config.install.networks.iter().map(|network| &*network.name);
+    let names: Vec<_> = std::iter::once(MANAGEMENT).chain(networks).collect();
+    let ip = Invocation::new("ip").args(["-json", "-details", "address"]).limit(PROGRAM_LIMIT);
+    match runner.run(&ip) {
+        Ok(json) => addresses_in(&names, &json),
+        Err(error) => vec![format!("not known: {error}")],
+    }
+}
+
 /// The addresses of each card, and of each device of the networks of these names: `DEVICE ADDRESS, ADDRESS`. Devices of pods are
 /// not the node's own.
-pub(crate) fn addresses(networks: &[&str], json: &[u8]) -> Vec<String> {
+fn addresses_in(networks: &[&str], json: &[u8]) -> Vec<String> {
     let devices: Vec<Device> = serde_json::from_slice(json).unwrap_or_default();
     let own = |device: &&Device| {
         let made = |name: &&str| device.ifname.strip_prefix(name).is_some_and(|rest| rest.starts_with("-b"));

@@ -13,7 +13,6 @@ use super::{Cluster, NodeControl, NodePageFacts, Power};
 use crate::inventory::{Inventory, Roots, nics};
 use crate::node::arrays;
 use crate::node::cluster::{ClusterMember, vip_in_words};
-use crate::node::network::MANAGEMENT;
 use crate::node::network_trial::{
     EndedTrial, Networks, TrialEnding, TrialSpan, TrialStatus, Trials, standing,
 };
@@ -108,16 +107,6 @@ impl ThisNode {
         known.1.clone()
     }
 
-    fn addresses(&self, config: &InstallConfig) -> Vec<String> {
-        let networks = config.install.networks.iter().map(|network| &*network.name);
-        let names: Vec<_> = std::iter::once(MANAGEMENT).chain(networks).collect();
-        let ip = Invocation::new("ip").args(["-json", "-details", "address"]).limit(PROGRAM_TIMEOUT);
-        match self.runner.run(&ip) {
-            Ok(json) => stages::addresses(&names, &json),
-            Err(error) => vec![format!("not known: {error}")],
-        }
-    }
-
     /// Writes a support bundle to a directory.
     fn collect(&self, directory: &str) -> Result<PathBuf> {
         let or_unknown =
@@ -162,7 +151,12 @@ impl NodeControl for ThisNode {
         let config = self.config()?;
         status.look(&self.root, &*self.runner)?;
         let cluster = ClusterMember::of(&config).map(|member| cluster(&config, &member));
-        Ok(NodePageFacts { addresses: self.addresses(&config), cluster, disks: self.disks(), status })
+        Ok(NodePageFacts {
+            addresses: stages::addresses(&config, &*self.runner),
+            cluster,
+            disks: self.disks(),
+            status,
+        })
     }
 
     fn logs(&self) -> Result<Vec<String>> {

@@ -1,0 +1,114 @@
+//! The recovery system of a node: reached by SSH, and a reset that it makes although the power fails.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use base::size::ByteSize;
+use nqrust_tests::artifacts::scenario;
+use nqrust_tests::deadline::Deadline;
+use nqrust_tests::disk::Disk;
+use nqrust_tests::identity::{Identity, USER};
+use nqrust_tests::node::{Checks, MAC};
+use nqrust_tests::qemu::{Firmware, Machine, Vm};
+use nqrust_tests::ssh::Ssh;
+use nqrust_tests::steps;
+use serde_json::Value;
+
+/// For a restart, or for a reset and the restarts that it takes.
+const RESTART_LIMIT: Duration = Duration::from_secs(900);
+
+/// What a node keeps in `/var`.
+const TRACE: &str = "/var/lib/e2e-trace";
+
+#[test]
+fn a_node_is_made_new_by_its_recovery_system_although_the_power_fails() {
+    scenario("recovery", |artifacts| {
+        let identity = Identity::load()?;
+        let medium = steps::medium(&identity)?;
+        let disk = Disk::empty(artifacts.disk("node.qcow2"), ByteSize::gib(24))?;
+        steps::install(
+            &Machine::new("install", Firmware::Uefi).cdrom(&medium.full).network(MAC).disk(&disk),
+            artifacts,
+        )?;
+        let machine = |name: &str| Machine::new(name, Firmware::Uefi).network(MAC).disk(&disk).reboots();
+        let (mut vm, ssh) = steps::boot(&machine("node"), &identity, artifacts)?;
+        let mut checks = Checks::default();
+        ssh.run(&format!("echo kept | sudo -n tee {TRACE} && sync"))?;
+        let document = ssh.run("sudo -n sha256sum /oem/node.yaml")?;
+        let host_key = ssh.run("sudo -n cat /oem/ssh/ssh_host_ed25519_key.pub")?;
+
+        restart(&mut vm, &ssh, "sudo -n installer update start recovery")?;
+        let ssh = Ssh::connect(vm.ssh_port()?, USER, &identity, artifacts, RESTART_LIMIT)?;
+        checks.equal("the recovery system runs", &running(&ssh)?, &"recovery".to_owned());
+        checks.equal(
+            "its /var is in memory",
+            ssh.run("findmnt --noheadings --output FSTYPE /var")?.trim(),
+            "tmpfs",
+        );
+        checks.equal(
+            "it is the same host",
+            &ssh.run("ssh-keyscan -t ed25519 localhost 2>/dev/null | cut -d' ' -f2,3")?.trim().to_owned(),
+            &host_key.split(' ').take(2).collect::<Vec<_>>().join(" "),
+        );
+        let containerd = ssh.attempt("systemctl is-active containerd", RESTART_LIMIT)?;
+        checks.equal("no containers run", containerd.stdout.trim(), "inactive");
+        let failed = ssh.run("systemctl list-units --failed --no-legend --plain")?;
+        checks.equal("no unit has failed", failed.trim(), "");
+        let repair = ssh.attempt("sudo -n installer update repair --yes", RESTART_LIMIT)?;
+        artifacts.append("repair.txt", &format!("{}{}", repair.stdout, repair.stderr))?;
+        checks.equal("nothing is damaged", &repair.code, &0);
+        vm.qmp.screendump(&artifacts.path("recovery.png"))?;
+        steps::collect_journal(&ssh, artifacts, "recovery")?;
+
+        let unsure =
+            ssh.attempt("sudo -n installer update reset --level state < /dev/null", RESTART_LIMIT)?;
+        checks.equal("a reset wants a confirmation", &unsure.code, &2);
+        restart(&mut vm, &ssh, "sudo -n installer update reset --level state --yes")?;
+        // The reset begins when the system starts its services, as the login does.
+        vm.kill()?;
+
+        let mut vm = machine("reset").start(artifacts)?;
+        let ssh = Deadline::after(RESTART_LIMIT).poll("the node after its reset", || {
+            let port = vm.ssh_port()?;
+            let Ok(ssh) = Ssh::connect(port, USER, &identity, artifacts, Duration::from_secs(60)) else {
+                return Ok(None);
+            };
+            // The connection breaks when the recovery system is done.
+            Ok(running(&ssh).is_ok_and(|slot| slot == "a").then_some(ssh))
+        })?;
+        checks.that("what was in /var is gone", !ssh.succeeds(&format!("sudo -n test -e {TRACE}"))?);
+        checks.equal(
+            "/var is on the disk",
+            ssh.run("findmnt --noheadings --output FSTYPE /var")?.trim(),
+            "ext4",
+        );
+        checks.equal("the document is the same", &ssh.run("sudo -n sha256sum /oem/node.yaml")?, &document);
+        checks.equal(
+            "the host key too",
+            &ssh.run("sudo -n cat /oem/ssh/ssh_host_ed25519_key.pub")?,
+            &host_key,
+        );
+        checks.that("nothing more is asked for", !ssh.succeeds("sudo -n test -e /oem/reset.json")?);
+        checks.equal("containers can run", ssh.run("systemctl is-active containerd")?.trim(), "active");
+        steps::collect_journal(&ssh, artifacts, "after")?;
+        checks.finish("the recovery system")?;
+        vm.power_off(steps::SHUTDOWN_LIMIT)
+    });
+}
+
+/// The slot that runs.
+fn running(ssh: &Ssh) -> Result<String> {
+    let told = ssh.run("sudo -n installer --format json update status")?;
+    let status: Value = serde_json::from_str(&told).context("the status of updates")?;
+    Ok(status["running"].as_str().unwrap_or_default().to_owned())
+}
+
+/// Runs a command that ends in a restart, and waits for the login of the system after it.
+fn restart(vm: &mut Vm, ssh: &Ssh, command: &str) -> Result<()> {
+    let ended = ssh.attempt(command, RESTART_LIMIT)?;
+    // The connection may break before the command has ended: 255.
+    if ![0, 255].contains(&ended.code) {
+        bail!("`{command}` ended with exit code {}: {}", ended.code, ended.stderr);
+    }
+    vm.serial.wait_for(" login: ", RESTART_LIMIT).context("the system after the restart").map(drop)
+}
