@@ -49,7 +49,7 @@ pub fn render(config: &InstallConfig, machine: Option<&MachineId>, cards: &CardS
 }
 
 /// The node's name: the document's, else one made from the machine id, so that two nodes never share one.
-pub(super) fn hostname(config: &InstallConfig, machine: Option<&MachineId>) -> Option<String> {
+pub(crate) fn hostname(config: &InstallConfig, machine: Option<&MachineId>) -> Option<String> {
     let configured = config.os.hostname.as_ref().map(ToString::to_string);
     configured.or_else(|| machine.map(|id| format!("nqrust-{}", id.short())))
 }

@@ -5,20 +5,25 @@
 //! | [`updated_node`] | the node: what changes its slots, its boot record and its memory |
 //! | [`slots`] | the partitions of the slots, from sysfs |
 //! | [`offer`] | whether a release may take the place of the one that runs; pure |
+//! | [`skew`] | which steps between versions of Kubernetes there are; pure |
+//! | [`kubernetes`] | moves the node to the Kubernetes that its OS brings |
 //! | [`past`] | what became of the release that was tried; pure |
 //! | [`lock`] | one update at a time |
 //!
 //! Two single sectors decide what starts: the commit mark of a slot, written after all of it was read back, and the boot record.
 //! Everything else may be cut off at any moment, and is done again by the next run.
 
+pub mod kubernetes;
 pub mod lock;
 pub mod offer;
 pub mod past;
+pub mod skew;
 pub mod slots;
 pub mod updated_node;
 
 pub use lock::UpdateLock;
-pub use offer::{Allowed, Offer, Running, decide};
+pub use offer::{Allowed, Offer, Running, decide, kubernetes_step};
 pub use past::Past;
+pub use skew::KubernetesStep;
 pub use slots::NodeSlots;
 pub use updated_node::{RolledBack, UpdatedNode};

@@ -8,6 +8,7 @@ use super::past::{self, Past};
 use super::slots::NodeSlots;
 use crate::execute::{Cancel, change_record};
 use crate::node::health::{HealthProbe, take_baseline};
+use crate::node::kubernetes_version::image;
 use crate::node::paths::below;
 use crate::node::release;
 use crate::node::update_state::{ReleaseId, UpdateState, Written};
@@ -17,6 +18,7 @@ use base::progress::Progress;
 use medium::sources::PayloadSource;
 use model::boot::record::{BootRecord, SlotState, TRIES, UpdateSlot};
 use model::boot::{Installed, Slot};
+use model::kubernetes::KubernetesVersion;
 use model::release::Release;
 
 /// What a rollback changed.
@@ -38,6 +40,8 @@ pub struct UpdatedNode {
     /// The boot record of the disk that GRUB was loaded from.
     pub record: BootRecord,
     pub memory: UpdateState,
+    /// The version of Kubernetes that runs; none where the OS has none.
+    pub kubernetes: Option<KubernetesVersion>,
 }
 
 impl UpdatedNode {
@@ -60,6 +64,7 @@ impl UpdatedNode {
             release,
             record: BootRecord::default(),
             memory: UpdateState::read(root),
+            kubernetes: image::read(root)?.map(|release| release.version),
         };
         node.change(|_| ())?;
         Ok(node)

@@ -1,5 +1,6 @@
 //! Updates of this node, for `installer update`.
 
+mod kubernetes;
 mod source;
 mod status;
 mod unit;
@@ -16,7 +17,10 @@ use crate::execute::{
 use crate::node::health::NodeProbe;
 use crate::node::paths::DOCUMENT;
 use crate::node::update_state::ReleaseId;
-use crate::update::{Allowed, Offer, RolledBack, Running, UpdateLock, UpdatedNode, decide};
+use crate::update::kubernetes::keep_running;
+use crate::update::{
+    Allowed, KubernetesStep, Offer, RolledBack, Running, UpdateLock, UpdatedNode, decide, kubernetes_step,
+};
 use base::command::{Runner, SystemRunner};
 use base::digest::Digest;
 use base::failure::{Class, Failure};
@@ -25,8 +29,10 @@ use base::size::ByteSize;
 use medium::sources::{PayloadPlace, PayloadSource};
 use model::boot::record::UpdateSlot;
 use model::config::{self, Images, Role};
+use model::kubernetes::KubernetesVersion;
 use model::release::Release;
 
+pub(crate) use self::kubernetes::move_kubernetes;
 pub(crate) use status::status;
 pub(crate) use unit::in_unit;
 
@@ -56,6 +62,14 @@ struct UpdatePlan {
     images: MissingImages,
     /// Whether the node restarts.
     restart: bool,
+    /// The version of Kubernetes that runs, before and after the update.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kubernetes: Option<KubernetesVersion>,
+    /// The version of Kubernetes that the release brings.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    brought_kubernetes: Option<KubernetesVersion>,
+    /// What that is to the one that runs.
+    kubernetes_step: KubernetesStep,
 }
 
 impl UpdatePlan {
@@ -80,6 +94,9 @@ impl UpdatePlan {
                 _ => MissingImages::default(),
             },
             restart: offer != Offer::Runs,
+            kubernetes: node.kubernetes.clone(),
+            brought_kubernetes: offered.kubernetes.clone(),
+            kubernetes_step: kubernetes_step(node.kubernetes.as_ref(), offered)?,
         })
     }
 
@@ -103,9 +120,30 @@ impl UpdatePlan {
             count => format!("{count} to add, {}", ByteSize::bytes(self.images.fetch)),
         };
         format!(
-            "{head}  images   {images}\n  restart  once; up to three tries, then {} again\n  stays    configuration, data, membership in the cluster\n",
-            running.version
+            "{head}  images   {images}\n  restart  once; up to three tries, then {} again\n  stays    configuration, data, membership in the cluster{}\n",
+            running.version,
+            self.kubernetes_text()
         )
+    }
+}
+
+impl UpdatePlan {
+    /// That Kubernetes stays, and what can move it.
+    fn kubernetes_text(&self) -> String {
+        let (Some(runs), Some(brought)) = (&self.kubernetes, &self.brought_kubernetes) else {
+            return String::new();
+        };
+        match self.kubernetes_step {
+            KubernetesStep::None => format!(", Kubernetes {runs}"),
+            KubernetesStep::Newer => format!(
+                "\n           Kubernetes {runs}; the release brings {brought}: `installer update kubernetes` moves it afterwards"
+            ),
+            KubernetesStep::Older => {
+                format!(
+                    "\n           Kubernetes {runs}; the release brings {brought}, which is older and not used"
+                )
+            }
+        }
     }
 }
 
@@ -126,7 +164,12 @@ fn open(node: &UpdatedNode, request: &UpdateRequest) -> Result<Offered> {
     // An update may be what mends a node whose document has mistakes.
     let config = config::load(Path::new(DOCUMENT)).unwrap_or_default();
     let (source, release) = source::open(&request.from, request.sha256, &config)?;
-    let running = Running { release: &node.release, state: node.running_state(), memory: &node.memory };
+    let running = Running {
+        release: &node.release,
+        state: node.running_state(),
+        memory: &node.memory,
+        kubernetes: node.kubernetes.as_ref(),
+    };
     let offer = decide(running, &release, request.allowed)?;
     source::has_slot(source.as_ref(), &release)?;
     let role = config.install.own_role();
@@ -164,6 +207,9 @@ fn stage_on(node: &mut UpdatedNode, request: &UpdateRequest, context: &Context) 
         return Ok(false);
     }
     let (slot, cancel) = (node.target(), Cancel::on_signals());
+    if kubernetes_step(node.kubernetes.as_ref(), &release)? != KubernetesStep::None {
+        keep_running(Path::new("/"), &mut |text| progress.note("kubernetes", text))?;
+    }
     node.stage(&release, source.as_ref(), progress, &cancel)?;
     if let Some(role) = seeding {
         import_missing(&containerd(&release), source.as_ref(), &release, role, progress, &cancel)?;

@@ -5,7 +5,9 @@ use std::path::Path;
 use anyhow::Result;
 use serde::Serialize;
 
+use crate::node::kubernetes_version::NodeKubernetes;
 use crate::node::update_state::{ReleaseId, ReleaseVerdict};
+use crate::update::kubernetes::MoveRecord;
 use crate::update::{Past, UpdatedNode};
 use base::failure::{Class, Failure};
 use base::program::Context;
@@ -30,6 +32,12 @@ struct UpdateStatus {
     reason: Option<String>,
     /// The newest last.
     verdicts: Vec<ReleaseVerdict>,
+    /// The versions of Kubernetes; none where the OS has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kubernetes: Option<NodeKubernetes>,
+    /// A step to another version that was begun and has not come to its end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kubernetes_step: Option<MoveRecord>,
 }
 
 #[derive(Debug, Serialize)]
@@ -73,6 +81,8 @@ impl UpdateStatus {
             why: node.record.why.clone(),
             reason,
             verdicts: node.memory.verdicts.clone(),
+            kubernetes: NodeKubernetes::look(Path::new("/")),
+            kubernetes_step: MoveRecord::read(Path::new("/")),
         }
     }
 
@@ -102,6 +112,12 @@ impl UpdateStatus {
             _ => "nothing under way".to_owned(),
         };
         text.push_str(&format!("update    {update}\n"));
+        if let Some(kubernetes) = &self.kubernetes {
+            text.push_str(&format!("{:<9} {}\n", "kubernetes", kubernetes.text()));
+        }
+        if let Some(step) = &self.kubernetes_step {
+            text.push_str(&format!("{:<9} {step}; go on with it: installer update kubernetes\n", ""));
+        }
         for verdict in &self.verdicts {
             let ReleaseVerdict { release, slot, good, reason, at } = verdict;
             let how = if *good { "good".to_owned() } else { format!("rolled back: {reason}") };
