@@ -77,6 +77,7 @@ fn medium(directory: &Path) {
         images: vec![],
         containerd: Containerd::default(),
         distribution: None,
+        kubernetes: None,
         iso: None,
     };
     fs::write(directory.join(MANIFEST), release.to_bytes()).unwrap();

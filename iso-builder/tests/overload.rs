@@ -192,6 +192,7 @@ fn medium(directory: &Path) {
         images: Vec::new(),
         containerd: Containerd::default(),
         distribution: None,
+        kubernetes: None,
         iso: None,
     };
     fs::write(directory.join(MANIFEST), serde_json::to_vec(&release).unwrap()).unwrap();

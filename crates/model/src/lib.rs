@@ -6,6 +6,7 @@ pub mod checks;
 pub mod cluster_file;
 pub mod config;
 pub mod fleet;
+pub mod kubernetes;
 pub mod machine;
 pub mod machine_documents;
 pub mod os_image;

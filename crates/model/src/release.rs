@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::config::{Distribution, Role};
+use crate::kubernetes::KubernetesVersion;
 use base::containerd;
 use base::digest::Digest;
 
@@ -51,6 +52,9 @@ pub struct Release {
     /// only by the containerd.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub distribution: Option<Distribution>,
+    /// The version of Kubernetes in the OS image; none where the image has none. Manifests of older builders do not say it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kubernetes: Option<KubernetesVersion>,
     /// How ISOs of this release are written, so that every byte of one can be checked. Manifests of older builders do
     /// not say it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -358,13 +362,15 @@ mod tests {
             images: vec![],
             containerd: Containerd::default(),
             distribution: None,
+            kubernetes: None,
             iso: None,
         }
     }
 
     #[test]
     fn printing_and_reading_give_the_same_manifest() {
-        let release = sample("rootfs.squashfs");
+        let kubernetes = Some("v1.33.1+k3s1".parse().unwrap());
+        let release = Release { kubernetes, ..sample("rootfs.squashfs") };
         assert_eq!(Release::parse(&release.to_bytes()).unwrap(), release);
     }
 

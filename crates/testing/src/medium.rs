@@ -46,6 +46,7 @@ impl SampleMedium {
             }],
             containerd: Containerd::default(),
             distribution: None,
+            kubernetes: None,
             iso: None,
         };
         let directory = tempfile::tempdir().unwrap();

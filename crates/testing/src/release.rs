@@ -94,6 +94,7 @@ pub fn release() -> Release {
         images,
         containerd: Containerd::default(),
         distribution: None,
+        kubernetes: None,
         iso: None,
     }
 }

@@ -448,6 +448,7 @@ mod tests {
             images: Vec::new(),
             containerd: model::release::Containerd::default(),
             distribution: None,
+            kubernetes: None,
             iso: None,
         };
         put("config/install.yaml", text);

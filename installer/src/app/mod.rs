@@ -22,6 +22,7 @@ pub(crate) mod images;
 pub(crate) mod install;
 pub(crate) mod inventory_file;
 pub(crate) mod kubeadm;
+pub(crate) mod kubernetes_guard;
 pub(crate) mod network_trial;
 pub(crate) mod pod_network;
 pub(crate) mod questions;

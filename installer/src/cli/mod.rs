@@ -14,6 +14,7 @@ mod images;
 mod install;
 mod inventory;
 mod kubeadm;
+mod kubernetes_guard;
 mod network;
 mod plan;
 mod pod_network;
@@ -82,6 +83,7 @@ enum Command {
     #[command(hide = true)]
     Grow(grow::GrowArgs),
     Kubeadm(kubeadm::KubeadmArgs),
+    KubernetesGuard(kubernetes_guard::KubernetesGuardArgs),
     PodNetwork(pod_network::PodNetworkArgs),
     /// Print the JSON Schema of the install configuration.
     Schema {
@@ -141,6 +143,7 @@ impl Command {
             Self::Recovery(args) => args.run(context),
             Self::Grow(args) => args.run(context),
             Self::Kubeadm(args) => args.run(context),
+            Self::KubernetesGuard(args) => args.run(context),
             Self::PodNetwork(args) => args.run(context),
             Self::Schema { cluster: false } => print(&config::json_schema()),
             Self::Schema { cluster: true } => print(&cluster_file::json_schema()),

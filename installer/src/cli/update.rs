@@ -55,6 +55,19 @@ enum UpdateCommand {
     },
     /// Show the slots, which release each has, and what became of the last updates; exit code 9 if the last one was taken back.
     Status,
+    /// Move this node to the Kubernetes that its OS brings, once the OS is good; or go on with that.
+    ///
+    /// An update of the OS changes no Kubernetes: the version that ran before goes on, also when the OS goes back. This command
+    /// moves it, on one node after the other: each server, then the witness, then the workers. It saves the datastore first, and
+    /// refuses (exit code 3) while that would break the rules of versions: no minor version is skipped, servers differ by one minor
+    /// version at most, no kubelet is newer than an API server or more than three minor versions older, all other servers work, and
+    /// this node is healthy. Kubernetes does not go back.
+    ///
+    /// A command that was cut off goes on where it was when it is started again. `installer update status` tells how far it is.
+    Kubernetes {
+        #[command(flatten)]
+        run: RunArgs,
+    },
     /// Go back to the release before, from now on; or call off one that is staged.
     Rollback {
         /// Go back for one start only.
@@ -163,6 +176,7 @@ impl UpdateArgs {
                 update::reset(ResetRequest { level, force, yes, reboot: !no_reboot }, context)
             }
             UpdateCommand::Reset { level: None, .. } => update::cancel_reset(context),
+            UpdateCommand::Kubernetes { run } => run.in_unit(|wait| update::move_kubernetes(wait, context)),
             UpdateCommand::Rollback { once, no_reboot, run } => {
                 run.in_unit(|wait| update::roll_back(once, !no_reboot, wait, context))
             }

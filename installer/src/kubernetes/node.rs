@@ -55,6 +55,9 @@ pub struct NodeInfo {
     /// The kernel's id of the boot in which the kubelet reported last.
     #[serde(rename = "bootID")]
     pub boot_id: String,
+    /// The version of the kubelet.
+    #[serde(rename = "kubeletVersion")]
+    pub kubelet_version: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]

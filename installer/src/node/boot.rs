@@ -12,6 +12,7 @@ use anyhow::{Context, Result};
 
 use super::apply;
 use super::identity::MachineId;
+use super::kubernetes_version::boot::mount_current;
 use super::mount::{MountSource, Mounter};
 use super::paths::{CONFIG, DATA, DEFAULTS, DOCUMENT, KEPT, PERSISTENT, below};
 use super::reset_wish::ResetWish;
@@ -63,6 +64,7 @@ pub fn boot(places: &BootRoots<'_>, cmdline: &str, machine: &mut dyn Mounter) ->
     }
     mount_ext4(machine, &installed.persistent, &below(root, "/var"), false)?;
     fill_var(root)?;
+    let mut notes = mount_current(root, machine)?;
     MachineId::give(&below(root, DOCUMENT))?;
     let tree = Root::open(root)?;
     if let Some(data) = &installed.data {
@@ -76,13 +78,12 @@ pub fn boot(places: &BootRoots<'_>, cmdline: &str, machine: &mut dyn Mounter) ->
     let document = below(root, DOCUMENT);
     if !document.exists() && below(root, DEFAULTS).exists() {
         // Nothing of the defaults is applied before somebody has said what this node becomes: they alone would start a cluster.
-        let notes = vec!["This node has no document yet: its first start takes or asks for one.".to_owned()];
+        notes.push("This node has no document yet: its first start takes or asks for one.".to_owned());
         return Ok(Some(BootOutcome { outcome: apply::ApplyOutcome::default(), notes }));
     }
-    let mut notes = Vec::new();
     // The apply that follows reports a document with mistakes.
     if let Ok(config) = config::load(&document) {
-        notes = keep_further(root, &tree, &config, machine)?;
+        notes.extend(keep_further(root, &tree, &config, machine)?);
     }
     let outcome = apply::apply(&document, root).context("applying the node document")?;
     Ok(Some(BootOutcome { outcome, notes }))
@@ -208,14 +209,14 @@ mod tests {
         }
 
         fn mount(&mut self, source: &MountSource, target: &Path) -> Result<()> {
-            assert!(target.is_dir(), "{}", target.display());
+            assert!(target.exists(), "{}", target.display());
             let target = format!("/{}", target.strip_prefix(&self.root).unwrap().display());
             let kind = match source {
                 MountSource::Ext4 { plain: true, .. } => "ext4 plain",
                 MountSource::Ext4 { .. } => "ext4",
                 MountSource::Memory => "memory",
                 MountSource::Bind(from) => {
-                    assert!(from.is_dir());
+                    assert!(from.exists());
                     "bind"
                 }
                 MountSource::Overlay { upper, work, .. } => {

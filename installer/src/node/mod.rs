@@ -16,6 +16,7 @@ pub mod identity;
 pub mod images;
 pub mod kubeadm;
 mod kubeconfig;
+pub mod kubernetes_version;
 pub mod membership;
 pub mod mount;
 pub mod mounted;

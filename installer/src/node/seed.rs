@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -24,6 +24,47 @@ pub fn missing(from: &Path, to: &Path) -> Result<()> {
 /// `from` is an empty one. It appears under its name only when it is complete. Only root may be able to change the directory that
 /// it appears in.
 pub fn whole(from: &Path, to: &Path, owner: Option<Owner>, mode: u32) -> Result<()> {
+    let (copy, temporary) = begin(to)?;
+    let what = || format!("making {}", to.display());
+    let mut image = None;
+    if from.is_dir() {
+        copy_children(from, &copy, owner)?;
+        let metadata = fs::metadata(from).with_context(|| format!("reading {}", from.display()))?;
+        image = Some(Owner { user: metadata.uid(), group: metadata.gid() });
+    }
+    copy.set(&Attributes { mode: mode & 0o7777, owner: owner.or(image) }).with_context(what)?;
+    fs::rename(&temporary, to).with_context(|| format!("naming {}", to.display()))
+}
+
+/// Makes `to` a directory with copies of these files and directories of `from`, under the paths that they have there, and with one
+/// file beside them: its name and its content. It appears under its name only when all of it is on the disk.
+pub fn selection(from: &Path, to: &Path, paths: &[String], beside: (&str, &[u8])) -> Result<()> {
+    let (copied, temporary) = begin(to)?;
+    let what = || format!("making {}", to.display());
+    for path in paths {
+        let path = Path::new(path);
+        let mut above = None;
+        for name in files::parent(path).iter().filter(|name| *name != ".") {
+            let directory: &Directory = above.as_ref().unwrap_or(&copied);
+            if directory.entry(name).with_context(what)?.is_none() {
+                directory.make(name, 0o755).with_context(what)?;
+            }
+            above = Some(directory.child(name).with_context(what)?);
+        }
+        let name = path.file_name().with_context(what)?;
+        copy(&from.join(path), above.as_ref().unwrap_or(&copied), name, None)?;
+    }
+    let (name, bytes) = beside;
+    let attributes = Attributes { mode: 0o644, owner: None };
+    copied.replace(OsStr::new(name), &attributes, |file| file.write_all(bytes)).with_context(what)?;
+    let whole = File::open(&temporary).with_context(what)?;
+    nix::unistd::syncfs(&whole).with_context(what)?;
+    fs::rename(&temporary, to).with_context(|| format!("naming {}", to.display()))?;
+    File::open(files::parent(to)).and_then(|above| above.sync_all()).with_context(what)
+}
+
+/// An empty directory beside `to`, and its path, in place of what an interrupted copy left.
+fn begin(to: &Path) -> Result<(Directory, PathBuf)> {
     // The name is always the same, so that the leftovers of an interrupted copy are found.
     let temporary = sibling(to);
     let above = to.parent().unwrap_or(Path::new("/"));
@@ -39,14 +80,7 @@ pub fn whole(from: &Path, to: &Path, owner: Option<Owner>, mode: u32) -> Result<
     let name = temporary.file_name().with_context(what)?;
     above.make(name, 0o700).with_context(what)?;
     let copy = above.child(name).with_context(what)?;
-    let mut image = None;
-    if from.is_dir() {
-        copy_children(from, &copy, owner)?;
-        let metadata = fs::metadata(from).with_context(|| format!("reading {}", from.display()))?;
-        image = Some(Owner { user: metadata.uid(), group: metadata.gid() });
-    }
-    copy.set(&Attributes { mode: mode & 0o7777, owner: owner.or(image) }).with_context(what)?;
-    fs::rename(&temporary, to).with_context(|| format!("naming {}", to.display()))
+    Ok((copy, temporary))
 }
 
 /// A name beside `path` for an incomplete copy.

@@ -10,6 +10,7 @@ use super::applied::AppliedRecord;
 use super::apply;
 use super::arrays::{self, ArrayStatus};
 use super::images::{self, BlobCount};
+use super::kubernetes_version::NodeKubernetes;
 use super::paths::{CONFIG, DATA, DOCUMENT, PERSISTENT, below};
 use super::release;
 use super::stages::observed_node::ObservedNode;
@@ -48,6 +49,9 @@ pub struct Status {
     /// What is new about updates of it, if anything is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub update: Option<UpdateNews>,
+    /// The versions of Kubernetes; none where the OS has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kubernetes: Option<NodeKubernetes>,
 }
 
 /// One directory of the persistent layout.
@@ -83,6 +87,7 @@ impl Status {
             stages: Vec::new(),
             ready: ReadyRecord::read(root)?,
             update: UpdateState::read(root).news(slot),
+            kubernetes: NodeKubernetes::look(root),
         })
     }
 
@@ -133,6 +138,9 @@ impl fmt::Display for Status {
         if let Some(update) = &self.update {
             writeln!(f, "update    {}", update.text)?;
         }
+        if let Some(kubernetes) = &self.kubernetes {
+            writeln!(f, "{:9} {}", "kubernetes", kubernetes.text())?;
+        }
         let deferred = if self.images.deferred { ", the rest deferred: pulled on demand" } else { "" };
         let BlobCount { present, expected, .. } = self.images;
         writeln!(f, "images    {present} of {expected} blobs present{deferred}")?;
@@ -174,6 +182,7 @@ mod tests {
     use super::*;
     use crate::node::apply::tests::image;
     use crate::node::images::tests::{release as sample, store};
+    use crate::node::kubernetes_version::data;
     use base::failure::{Class, class_of};
     use std::fs;
 
@@ -263,6 +272,22 @@ mod tests {
         let expected = "mirror    config whole: 2 of 2 disks (vda3, vdb3), md127\n\
                         \x20         persistent DEGRADED: 1 of 2 disks (vda7), md126\n";
         assert!(text.contains(expected), "{text}");
+    }
+
+    #[test]
+    fn a_person_reads_which_kubernetes_runs_and_why_one_does_not() {
+        let root = node();
+        let release = below(root.path(), "/usr/lib/nqrust/kubernetes.json");
+        fs::create_dir_all(release.parent().unwrap()).unwrap();
+        fs::write(&release, r#"{"version": "v1.33.1+rke2r1"}"#).unwrap();
+        let text = || Status::gather(root.path()).unwrap().to_string();
+        assert!(text().contains("kubernetes v1.33.1+rke2r1\n"), "{}", text());
+        data::begin(root.path(), &"v1.34.0+rke2r1".parse().unwrap()).unwrap();
+        assert!(
+            text().contains("kubernetes NOT STARTED: Kubernetes v1.33.1+rke2r1 is older than"),
+            "{}",
+            text()
+        );
     }
 
     #[test]

@@ -6,6 +6,8 @@
 //! | [`slots`] | the partitions of the slots, from sysfs |
 //! | [`offer`] | whether a release may take the place of the one that runs; pure |
 //! | [`patched`] | a release whose OS image is made from the one that runs and a patch |
+//! | [`skew`] | which steps between versions of Kubernetes there are; pure |
+//! | [`kubernetes`] | moves the node to the Kubernetes that its OS brings |
 //! | [`past`] | what became of the release that was tried; pure |
 //! | [`fetched`] | a release that came over a network, kept until it is in a slot |
 //! | [`lock`] | one update at a time |
@@ -14,16 +16,19 @@
 //! Everything else may be cut off at any moment, and is done again by the next run.
 
 pub mod fetched;
+pub mod kubernetes;
 pub mod lock;
 pub mod offer;
 pub mod past;
 pub mod patched;
+pub mod skew;
 pub mod slots;
 pub mod updated_node;
 
 pub use fetched::{KeptSource, fetched, fetched_release, forget};
 pub use lock::UpdateLock;
-pub use offer::{Allowed, Offer, Running, decide};
+pub use offer::{Allowed, Offer, Running, decide, kubernetes_step};
 pub use past::Past;
+pub use skew::KubernetesStep;
 pub use slots::NodeSlots;
 pub use updated_node::{RolledBack, UpdatedNode};

@@ -4,9 +4,11 @@ use std::cmp::Ordering;
 
 use serde::Serialize;
 
+use super::skew::{self, KubernetesStep};
 use crate::node::update_state::{ReleaseId, UpdateState};
 use base::failure::{Class, Failure};
 use model::boot::record::SlotState;
+use model::kubernetes::KubernetesVersion;
 use model::release::Release;
 
 /// What whoever asks has allowed.
@@ -36,15 +38,17 @@ pub struct Running<'a> {
     /// The state of its slot; none for the recovery system.
     pub state: Option<SlotState>,
     pub memory: &'a UpdateState,
+    /// The version of Kubernetes that runs, which need not be the release's; none where the OS has none.
+    pub kubernetes: Option<&'a KubernetesVersion>,
 }
 
 /// Decides on `offered`.
 ///
 /// # Errors
 /// [`Class::Invalid`] for another product and for a lower version, [`Class::RolledBack`] for a release that was bad here,
-/// [`Class::Hardware`] if the node is not ready for an update.
+/// [`Class::Hardware`] if the node is not ready for an update, or no step leads to the Kubernetes of the release.
 pub fn decide(running: Running<'_>, offered: &Release, allowed: Allowed) -> Result<Offer, Failure> {
-    let Running { release: now, state, memory } = running;
+    let Running { release: now, state, memory, kubernetes } = running;
     let id = ReleaseId::of(offered);
     // The recovery system is no node: the same release in a slot is what it is asked for.
     if id == ReleaseId::of(now) && state.is_some() {
@@ -52,6 +56,7 @@ pub fn decide(running: Running<'_>, offered: &Release, allowed: Allowed) -> Resu
     }
     let name = format!("{} {}", offered.name, offered.version);
     same_node(now, offered)?;
+    kubernetes_step(kubernetes, offered)?;
     if let Some(verdict) = memory.verdict(id.digest).filter(|verdict| !verdict.good && !allowed.retry) {
         return Err(Failure::new(
             Class::RolledBack,
@@ -83,14 +88,6 @@ fn same_node(now: &Release, offered: &Release) -> Result<(), Failure> {
     ];
     let distribution = |release: &Release| release.distribution.map_or("none", |one| one.name()).to_owned();
     let (ours, theirs) = (distribution(now), distribution(offered));
-    let (kubernetes, their_kubernetes) = (kubernetes(now), kubernetes(offered));
-    if kubernetes != their_kubernetes {
-        let what =
-            format!("the release brings Kubernetes {their_kubernetes}, and this node runs {kubernetes}");
-        return Err(Failure::new(Class::Hardware, what)
-            .because("the restart would change both at once, and no update moves Kubernetes yet")
-            .hint("Build the release with the Kubernetes that runs."));
-    }
     let differs = differs.into_iter().chain([("distribution of Kubernetes", &ours, &theirs)]);
     for (what, ours, theirs) in differs {
         if ours != theirs {
@@ -103,14 +100,25 @@ fn same_node(now: &Release, offered: &Release) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The version of Kubernetes that a release brings, by the tag of its API server's image.
-fn kubernetes(release: &Release) -> &str {
-    let tag = |name: &'_ str| name.rsplit_once("/kube-apiserver:").map(|(_, tag)| tag.len());
-    let image = release
-        .images
-        .iter()
-        .find_map(|image| tag(&image.name).map(|length| &image.name[image.name.len() - length..]));
-    image.unwrap_or("none")
+/// What the Kubernetes of a release is to the version that runs and goes on: the update of the OS does not change that, and a later
+/// one has to be able to.
+///
+/// # Errors
+/// As [`skew::step`] has them; [`Class::Invalid`] for a release that does not say which version it brings.
+pub fn kubernetes_step(
+    runs: Option<&KubernetesVersion>,
+    offered: &Release,
+) -> Result<KubernetesStep, Failure> {
+    match (runs, &offered.kubernetes) {
+        (Some(runs), Some(brought)) => skew::step(runs, brought),
+        (Some(runs), None) => {
+            let what =
+                format!("the release does not say which Kubernetes it brings, and this node runs {runs}");
+            Err(Failure::new(Class::Invalid, what)
+                .hint("Build the release again with this version of iso-builder."))
+        }
+        (None, _) => Ok(KubernetesStep::None),
+    }
 }
 
 /// Compares versions: the numbers in them as numbers, the rest as text; what has a `-` before it comes before what has nothing there
@@ -159,7 +167,7 @@ mod tests {
         allowed: Allowed,
     ) -> Result<Offer, Class> {
         let now = version("1.2.0");
-        let running = Running { release: &now, state: Some(state), memory };
+        let running = Running { release: &now, state: Some(state), memory, kubernetes: None };
         decide(running, offered, allowed).map_err(|failure| failure.class())
     }
 
@@ -218,5 +226,31 @@ mod tests {
         let memory = UpdateState::default();
         let offer = decided(&memory, SlotState::Try, &version("1.3.0"), Allowed::default());
         assert_eq!(offer, Err(Class::Hardware));
+    }
+
+    #[test]
+    fn another_kubernetes_is_taken_if_a_step_leads_to_it() {
+        let bringing = |kubernetes: Option<&str>| Release {
+            kubernetes: kubernetes.map(|text| text.parse().unwrap()),
+            ..version("1.3.0")
+        };
+        let now = bringing(Some("v1.36.0"));
+        let runs: KubernetesVersion = "v1.37.2".parse().unwrap();
+        let decided = |offered: &Release| {
+            let (memory, state) = (UpdateState::default(), Some(SlotState::Good));
+            let now = Release { version: "1.2.0".into(), ..now.clone() };
+            let running = Running { release: &now, state, memory: &memory, kubernetes: Some(&runs) };
+            decide(running, offered, Allowed::default()).map_err(|failure| failure.class())
+        };
+        for (brought, expected) in [
+            ("v1.37.2", Ok(Offer::New)),
+            ("v1.37.9", Ok(Offer::New)),
+            ("v1.38.0", Ok(Offer::New)),
+            ("v1.36.0", Ok(Offer::New)),
+            ("v1.39.0", Err(Class::Hardware)),
+        ] {
+            assert_eq!(decided(&bringing(Some(brought))), expected, "{brought}");
+        }
+        assert_eq!(decided(&bringing(None)), Err(Class::Invalid));
     }
 }

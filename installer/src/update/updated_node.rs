@@ -8,6 +8,7 @@ use super::past::{self, Past};
 use super::slots::NodeSlots;
 use crate::execute::{Cancel, ChangedRecord, MountAccess, SystemHost, with_mount};
 use crate::node::health::{Baseline, HealthProbe, take_baseline};
+use crate::node::kubernetes_version::image;
 use crate::node::paths::below;
 use crate::node::release;
 use crate::node::reset_wish::ResetWish;
@@ -18,6 +19,7 @@ use base::progress::Progress;
 use medium::sources::PayloadSource;
 use model::boot::record::{BootRecord, SlotState, TRIES, UpdateSlot};
 use model::boot::{Installed, Slot};
+use model::kubernetes::KubernetesVersion;
 use model::release::Release;
 
 /// What a rollback changed.
@@ -40,6 +42,8 @@ pub struct UpdatedNode {
     /// Why the last change of the record is not on every disk of a mirror.
     pub unwritten: Vec<String>,
     pub memory: UpdateState,
+    /// The version of Kubernetes that runs; none where the OS has none.
+    pub kubernetes: Option<KubernetesVersion>,
     /// The persistent volume, where that is not mounted: in the recovery system.
     persistent: Option<PathBuf>,
     /// Why what the node remembers could not be read or stored.
@@ -77,9 +81,17 @@ impl UpdatedNode {
             Ok(memory) => (memory, None),
             Err(error) => (UpdateState::default(), Some(format!("{error:#}"))),
         };
-        let record = BootRecord::default();
-        let mut node =
-            Self { root: root.to_owned(), slots, release, record, unwritten: Vec::new(), memory, persistent, lost_memory };
+        let mut node = Self {
+            root: root.to_owned(),
+            slots,
+            release,
+            record: BootRecord::default(),
+            unwritten: Vec::new(),
+            memory,
+            kubernetes: image::read(root)?.map(|release| release.version),
+            persistent,
+            lost_memory,
+        };
         node.change(|_| ())?;
         Ok(node)
     }

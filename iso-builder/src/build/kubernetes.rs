@@ -48,7 +48,7 @@ impl Build<'_> {
             images: upstream.clone(),
         };
         let message = format!("Laying out {} {}", spec.distribution.name(), spec.version);
-        let outputs = self.inputs.cache.step(&StepKey::new("distribution", 2, inputs), |out| {
+        let outputs = self.inputs.cache.step(&StepKey::new("distribution", 3, inputs), |out| {
             self.progress.within("distribution", message, || {
                 self.sandboxed(StepWork::Distribution(Box::new(from)), out)
             })

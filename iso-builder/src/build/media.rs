@@ -252,6 +252,7 @@ impl Build<'_> {
                 unpack: definition.images.unpack,
             },
             distribution: definition.kubernetes.as_ref().map(|kubernetes| kubernetes.distribution),
+            kubernetes: definition.kubernetes.as_ref().map(|kubernetes| kubernetes.version.clone()),
             iso: Some(parts.iso.clone()),
         }
     }

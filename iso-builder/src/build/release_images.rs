@@ -15,10 +15,11 @@ use crate::images::import::ImageImport;
 use crate::images::preload::NeededImage;
 use crate::images::stored_image::StoredImage;
 use crate::kubernetes::runtime;
-use crate::kubernetes::upstream::{self, UpstreamImages};
+use crate::kubernetes::upstream;
 use crate::obtain::ObtainedRelease;
 use crate::sandbox;
 use crate::steps::{IMAGE_NAMES_OUTPUT, StepRequest, StepWork};
+use model::kubernetes::UpstreamImages;
 
 /// A release, with those of its images that do not go into the image store.
 #[derive(Debug)]
@@ -72,7 +73,7 @@ impl ReleaseImages {
         } else {
             names_of(&self.release, cache)?
         };
-        self.upstream = Some(UpstreamImages::among(&names, &self.release.locked.version)?);
+        self.upstream = Some(upstream::upstream_images(&names, &self.release.locked.version)?);
         for image in stored.iter_mut().flat_map(|(_, images)| images) {
             image.roles = upstream::roles(&image.name);
         }

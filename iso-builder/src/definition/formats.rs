@@ -5,7 +5,7 @@ use model::config::formats::{Fault, Format, FormatResult};
 use model::release::is_boot_menu_word;
 
 use crate::images::spec as images;
-use crate::kubernetes::texts::{self as kubernetes, ArchiveName, Artifacts, Version};
+use crate::kubernetes::texts::{self as kubernetes, ArchiveName, Artifacts};
 use crate::workloads::spec as workloads;
 
 /// The formats of texts, by the path of their key with `[]` for the elements of a list.
@@ -29,7 +29,7 @@ pub(super) static FORMATS: [(&str, Format); 33] = [
     ("images.preload[].references[]", IMAGE),
     ("images.preload[].layers[].packages[]", format("package", "invalid-package", images::package_name)),
     ("images.preload[].env[]", format("variable", "invalid-variable", images::variable)),
-    ("kubernetes.version", format("release", "invalid-release", kubernetes::written::<Version>)),
+    ("kubernetes.version", format("release", "invalid-release", kubernetes::version)),
     ("kubernetes.artifacts", format("artifacts", "invalid-artifacts", kubernetes::written::<Artifacts>)),
     (
         "kubernetes.images[]",

@@ -14,4 +14,3 @@ pub mod texts;
 pub mod upstream;
 
 pub use spec::Kubernetes;
-pub use texts::Version;

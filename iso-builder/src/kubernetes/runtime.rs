@@ -10,8 +10,8 @@ use anyhow::Result;
 use base::digest::Digest;
 use base::failure::{Class, Failure};
 
-use super::Version;
 use crate::images::stored_image::StoredImage;
+use model::kubernetes::KubernetesVersion;
 
 /// The repository of RKE2's runtime image, in any registry.
 const RUNTIME_REPOSITORY: &str = "rancher/rke2-runtime";
@@ -19,7 +19,7 @@ const RUNTIME_REPOSITORY: &str = "rancher/rke2-runtime";
 /// The name of the directory in which RKE2 looks for its programs: the tag, and the beginning of the SHA-256 of the
 /// image's reference as it is compiled in, which has no registry (`releaseRefDigest`).
 #[must_use]
-pub fn data_directory(version: &Version) -> String {
+pub fn data_directory(version: &KubernetesVersion) -> String {
     let tag = version.tag();
     let digest = Digest::of(format!("{RUNTIME_REPOSITORY}:{tag}").as_bytes()).to_string();
     let hash: String = digest.chars().take(12).collect();
@@ -28,7 +28,7 @@ pub fn data_directory(version: &Version) -> String {
 
 /// Takes the runtime image of `version` out of the images of its release. Fails if it is not among them, or is that of
 /// another release.
-pub fn take(images: &mut Vec<StoredImage>, version: &Version) -> Result<StoredImage> {
+pub fn take(images: &mut Vec<StoredImage>, version: &KubernetesVersion) -> Result<StoredImage> {
     let is_runtime = |image: &StoredImage| image.name.repository().path() == RUNTIME_REPOSITORY;
     let fits = |image: &StoredImage| is_runtime(image) && image.name.tag() == Some(&version.tag());
     if let Some(index) = images.iter().position(fits) {

@@ -7,8 +7,9 @@ use model::config::rules::Finding;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::texts::{ArchiveName, Artifacts, Version};
+use super::texts::{ArchiveName, Artifacts};
 use super::upstream;
+use model::kubernetes::KubernetesVersion;
 
 /// The Kubernetes distribution that the OS image brings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -17,7 +18,7 @@ pub struct Kubernetes {
     /// Which distribution.
     pub distribution: Distribution,
     /// The release, as its tag says: `v1.33.1+rke2r1`, `v1.33.1+k3s1`; for kubeadm the version of Kubernetes, `v1.37.2`.
-    pub version: Version,
+    pub version: KubernetesVersion,
     /// Where the files of the release are: a directory relative to the definition, or a URL. There has to be the list of
     /// checksums that the release publishes with them. Unless given, they come from the public release. kubeadm:
     /// `make kubernetes` makes such a directory; from the public release come the programs, and the images from their

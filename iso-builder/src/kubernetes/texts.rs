@@ -1,49 +1,13 @@
-//! The texts of the key `kubernetes`: versions, places of a release, names of archives.
+//! The texts of the key `kubernetes`: places of a release, names of archives.
 
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use model::config::Distribution;
 use model::config::formats::{Fault, FormatResult};
+use model::kubernetes::KubernetesVersion;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-/// A release of a distribution, such as `v1.33.1+rke2r1`; of upstream Kubernetes without a word behind it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct Version {
-    text: String,
-    distribution: Distribution,
-    /// The minor version of Kubernetes.
-    minor: u32,
-}
-
-impl Version {
-    /// Whose release it is.
-    #[must_use]
-    pub fn distribution(&self) -> Distribution {
-        self.distribution
-    }
-
-    /// The minor version of Kubernetes, 37 for `v1.37.2`.
-    #[must_use]
-    pub fn minor(&self) -> u32 {
-        self.minor
-    }
-
-    /// The version as tags of container images have it, where `+` cannot stand.
-    #[must_use]
-    pub fn tag(&self) -> String {
-        self.text.replace('+', "-")
-    }
-
-    /// The text.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.text
-    }
-}
 
 /// Where the files of a release are.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -85,47 +49,11 @@ pub(crate) fn written<T: FromStr<Err = ParseError>>(text: &str) -> FormatResult 
     text.parse::<T>().map(drop).map_err(Fault::from)
 }
 
-impl FromStr for Version {
-    type Err = ParseError;
-
-    fn from_str(text: &str) -> Result<Self, ParseError> {
-        parsed(text).ok_or_else(|| ParseError {
-            text: text.to_owned(),
-            expected: "a release of RKE2, K3s or Kubernetes, such as v1.33.1+rke2r1, v1.33.1+k3s1 or v1.37.2",
-        })
-    }
-}
-
-/// `vMAJOR.MINOR.PATCH`, perhaps a pre-release, and for RKE2 and K3s `+`, the distribution's word and a number.
-fn parsed(text: &str) -> Option<Version> {
-    let number = |text: &str| !text.is_empty() && text.len() < 6 && text.bytes().all(|b| b.is_ascii_digit());
-    let (kubernetes, build) = match text.strip_prefix('v')?.split_once('+') {
-        Some((kubernetes, build)) => (kubernetes, Some(build)),
-        None => (text.strip_prefix('v')?, None),
-    };
-    let (kubernetes, candidate) = match (kubernetes.split_once('-'), build) {
-        (None, _) => (kubernetes, "0"),
-        (Some((kubernetes, of)), Some(_)) => (kubernetes, of.strip_prefix("rc")?),
-        (Some((kubernetes, of)), None) => {
-            (kubernetes, ["alpha.", "beta.", "rc."].into_iter().find_map(|word| of.strip_prefix(word))?)
-        }
-    };
-    let numbers: Vec<_> = kubernetes.split('.').collect();
-    let [_, minor, _] = numbers[..] else { return None };
-    if !numbers.into_iter().chain([candidate]).all(number) {
-        return None;
-    }
-    let distribution = match build {
-        None => Distribution::Kubeadm,
-        Some(build) => {
-            let (distribution, build) = match build.strip_prefix("rke2r") {
-                Some(build) => (Distribution::Rke2, build),
-                None => (Distribution::K3s, build.strip_prefix("k3s")?),
-            };
-            number(build).then_some(distribution)?
-        }
-    };
-    Some(Version { text: text.to_owned(), distribution, minor: minor.parse().ok()? })
+/// The check of a version.
+pub(crate) fn version(text: &str) -> FormatResult {
+    let expected = "a release of RKE2, K3s or Kubernetes, such as v1.33.1+rke2r1, v1.33.1+k3s1 or v1.37.2";
+    let read = text.parse::<KubernetesVersion>();
+    read.map(drop).map_err(|_| Fault::from(ParseError { text: text.to_owned(), expected }))
 }
 
 impl FromStr for Artifacts {
@@ -157,12 +85,6 @@ impl FromStr for ArchiveName {
         }
         let expected = "the name of an archive of RKE2's images, such as core, canal or multus";
         Err(ParseError { text: text.to_owned(), expected })
-    }
-}
-
-impl fmt::Display for Version {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
     }
 }
 
@@ -210,10 +132,6 @@ macro_rules! written_as_text {
     };
 }
 
-written_as_text!(
-    Version,
-    r"^v[0-9]+\.[0-9]+\.[0-9]+((-rc[0-9]+)?\+(rke2r|k3s)[0-9]+|(-(alpha|beta|rc)\.[0-9]+)?)$"
-);
 written_as_text!(Artifacts, r"^(https?://[^?# ]+|[^:]+)$");
 written_as_text!(ArchiveName, r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$");
 
@@ -224,48 +142,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_read_is_written_again_and_names_no_directory(text in "(v[0-9.]{1,8}(-rc)?[+a-z0-9/.]{0,9}|.{0,20})") {
-            if let Ok(version) = text.parse::<Version>() {
-                prop_assert_eq!(version.to_string(), text.clone());
-                prop_assert!(!text.contains('/') && !version.tag().contains('+'));
-            }
+        fn what_is_read_is_written_again_and_names_no_directory(text in "([a-z0-9-]{1,8}|.{0,20})") {
             if let Ok(name) = text.parse::<ArchiveName>() {
                 prop_assert!(name.to_string() == text && !text.contains(['/', '.']));
             }
         }
-    }
-
-    #[test]
-    fn a_version_is_a_release_of_one_of_the_distributions() {
-        for (text, expected) in [
-            ("v1.33.1+rke2r1", Some(Distribution::Rke2)),
-            ("v1.33.10-rc2+rke2r12", Some(Distribution::Rke2)),
-            ("v1.33.1+k3s1", Some(Distribution::K3s)),
-            ("v1.37.2", Some(Distribution::Kubeadm)),
-            ("v1.38.0-rc.1", Some(Distribution::Kubeadm)),
-            ("v1.38.0-alpha.12", Some(Distribution::Kubeadm)),
-            ("1.33.1+k3s1", None),
-            ("1.37.2", None),
-            ("v1.33+k3s1", None),
-            ("v1.37", None),
-            ("v1.33.1-rke2r1", None),
-            ("v1.33.1+rke2r", None),
-            ("v1.33.1+rke2r1/../..", None),
-            ("v1.37.2/../..", None),
-            ("v1.33.1-rc+k3s1", None),
-            ("v1.37.0-rc.", None),
-            ("v1.37.0-rc1", None),
-            ("v1.33.1-rc.1+k3s1", None),
-            ("v1.37.2+", None),
-            ("v1.33.1+k3s1+k3s1", None),
-            ("latest", None),
-        ] {
-            assert_eq!(
-                text.parse::<Version>().ok().map(|version| version.distribution()),
-                expected,
-                "{text}"
-            );
-        }
-        assert_eq!("v1.37.2".parse::<Version>().unwrap().minor(), 37);
     }
 }

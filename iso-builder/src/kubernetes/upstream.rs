@@ -7,9 +7,8 @@ use anyhow::Result;
 use base::failure::{Class, Failure};
 use formats::oci::ImageReference;
 use model::config::Role;
-use serde::{Deserialize, Serialize};
 
-use super::Version;
+use model::kubernetes::{KubernetesVersion, UpstreamImages};
 
 /// The oldest minor version: since then `kubeadm join phase etcd-join` can be run alone, which makes a witness.
 pub(super) const MINOR_MIN: u32 = 35;
@@ -24,7 +23,7 @@ const ETCD: &str = "etcd";
 const PAUSE: &str = "pause";
 
 /// Where the programs of the public release are.
-pub(super) fn public_url(version: &Version) -> String {
+pub(super) fn public_url(version: &KubernetesVersion) -> String {
     format!("https://dl.k8s.io/release/{version}/bin/linux/amd64")
 }
 
@@ -47,39 +46,33 @@ pub fn roles(image: &ImageReference) -> Vec<Role> {
     }
 }
 
-/// The images that have versions of their own, which nodes ask for by name.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct UpstreamImages {
-    pub pause: ImageReference,
-    pub etcd: ImageReference,
-    pub coredns: ImageReference,
-}
-
-impl UpstreamImages {
-    /// Finds them among the images of a release.
-    ///
-    /// # Errors
-    /// [`Class::Invalid`] if one of the images of the release `version` is missing, or is that of another release.
-    pub fn among(images: &[ImageReference], version: &Version) -> Result<Self> {
-        let found = |path: &str, tag: Option<&str>| {
-            let fits = |image: &&ImageReference| {
-                let repository = image.repository();
-                (repository.registry(), repository.path()) == (REGISTRY, path)
-                    && image.tag().is_some_and(|found| tag.is_none_or(|tag| tag == found))
-            };
-            images.iter().find(fits).cloned().ok_or_else(|| {
-                let tag = tag.map(|tag| format!(":{tag}")).unwrap_or_default();
-                lacking(&format!("{REGISTRY}/{path}{tag}"), images, version)
-            })
+/// Finds those that have versions of their own among the images of a release.
+///
+/// # Errors
+/// [`Class::Invalid`] if one of the images of the release `version` is missing, or is that of another release.
+pub fn upstream_images(images: &[ImageReference], version: &KubernetesVersion) -> Result<UpstreamImages> {
+    let found = |path: &str, tag: Option<&str>| {
+        let fits = |image: &&ImageReference| {
+            let repository = image.repository();
+            (repository.registry(), repository.path()) == (REGISTRY, path)
+                && image.tag().is_some_and(|found| tag.is_none_or(|tag| tag == found))
         };
-        for path in VERSIONED {
-            found(path, Some(version.as_str()))?;
-        }
-        Ok(Self { pause: found(PAUSE, None)?, etcd: found(ETCD, None)?, coredns: found(COREDNS, None)? })
+        images.iter().find(fits).cloned().ok_or_else(|| {
+            let tag = tag.map(|tag| format!(":{tag}")).unwrap_or_default();
+            lacking(&format!("{REGISTRY}/{path}{tag}"), images, version)
+        })
+    };
+    for path in VERSIONED {
+        found(path, Some(version.as_str()))?;
     }
+    Ok(UpstreamImages {
+        pause: found(PAUSE, None)?,
+        etcd: found(ETCD, None)?,
+        coredns: found(COREDNS, None)?,
+    })
 }
 
-fn lacking(image: &str, images: &[ImageReference], version: &Version) -> Failure {
+fn lacking(image: &str, images: &[ImageReference], version: &KubernetesVersion) -> Failure {
     let names: Vec<_> = images.iter().map(ToString::to_string).collect();
     let why = format!("there is no {image}; there are: {}", names.join(", "));
     Failure::new(Class::Invalid, format!("the images are not those of Kubernetes {version}"))
@@ -118,18 +111,18 @@ mod tests {
     fn all_images_of_the_release_have_to_be_there() {
         let version = "v1.37.2".parse().unwrap();
         let all = images("v1.37.2");
-        let own = UpstreamImages::among(&all, &version).unwrap();
+        let own = upstream_images(&all, &version).unwrap();
         assert_eq!(own.etcd, all[4]);
         for index in 0..all.len() {
             let mut fewer = all.clone();
             let gone = fewer.remove(index);
-            let told = base::failure::render(&UpstreamImages::among(&fewer, &version).unwrap_err());
+            let told = base::failure::render(&upstream_images(&fewer, &version).unwrap_err());
             assert!(
                 told.contains(&format!("there is no registry.k8s.io/{}", gone.repository().path())),
                 "{told}"
             );
         }
-        let told = base::failure::render(&UpstreamImages::among(&images("v1.37.1"), &version).unwrap_err());
+        let told = base::failure::render(&upstream_images(&images("v1.37.1"), &version).unwrap_err());
         assert!(told.contains("there is no registry.k8s.io/kube-apiserver:v1.37.2; there are: "), "{told}");
     }
 }

@@ -6,14 +6,15 @@ use base::digest::Digest;
 use model::config::Distribution;
 use serde::{Deserialize, Serialize};
 
+use crate::kubernetes::Kubernetes;
 use crate::kubernetes::texts::Artifacts;
-use crate::kubernetes::{Kubernetes, Version};
+use model::kubernetes::KubernetesVersion;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LockedRelease {
     pub distribution: Distribution,
-    pub version: Version,
+    pub version: KubernetesVersion,
     /// Where its files come from.
     pub artifacts: Artifacts,
     /// Sorted by name.

@@ -15,8 +15,8 @@ use model::config::Distribution;
 use super::base_image::archive;
 use super::request::{DistributionSource, StepRequest};
 use super::tree::{Tree, place_file};
-use crate::kubernetes::Version;
 use crate::kubernetes::system::{self, RKE2_RUNTIME, SystemFileContent};
+use model::kubernetes::KubernetesVersion;
 
 /// The output: a directory with every file in its place.
 pub const OVERLAY_OUTPUT: &str = "tree";
@@ -57,7 +57,7 @@ pub(super) fn make(request: &StepRequest, from: &DistributionSource) -> Result<(
 }
 
 /// The images that this kubeadm would run for its release.
-pub(super) fn image_names(request: &StepRequest, kubeadm: &Path, version: &Version) -> Result<()> {
+pub(super) fn image_names(request: &StepRequest, kubeadm: &Path, version: &KubernetesVersion) -> Result<()> {
     let program = request.scratch.join("kubeadm");
     place_file(kubeadm, &program, 0o755)?;
     // Without the version it would ask the internet for the newest one.
@@ -75,7 +75,7 @@ fn program(from: &DistributionSource) -> Result<&Path> {
 }
 
 /// Puts a program into its directory, if it is of the release.
-fn place_program(program: &Path, name: &str, stage: &Path, version: &Version) -> Result<()> {
+fn place_program(program: &Path, name: &str, stage: &Path, version: &KubernetesVersion) -> Result<()> {
     let target = stage.join(INSTALLATION_PREFIX).join("bin").join(name);
     files::make_directory(&stage.join(INSTALLATION_PREFIX).join("bin"), 0o755)?;
     place_file(program, &target, 0o755)?;
@@ -130,7 +130,7 @@ fn unpack_runtime(request: &StepRequest, from: &DistributionSource, stage: &Path
 
 /// Fails unless the program is of the release: otherwise nodes would look for images that the media do not have.
 /// `from` is the file of the release that it is from.
-fn check_version(program: &Path, from: &Path, version: &Version) -> Result<()> {
+fn check_version(program: &Path, from: &Path, version: &KubernetesVersion) -> Result<()> {
     let file = File::open(program).with_context(|| format!("opening {}", program.display()))?;
     let versions =
         versions(file, version.distribution()).with_context(|| format!("reading {}", program.display()))?;
@@ -180,7 +180,7 @@ fn within(bytes: &[u8], distribution: Distribution) -> Vec<String> {
         let start = bytes[..index].iter().rposition(|byte| *byte == b'v')?;
         let length = bytes[index + 1..].iter().position(|byte| !part(byte)).map(|length| index + 1 + length);
         let text = String::from_utf8_lossy(bytes.get(start..length.unwrap_or(bytes.len()))?);
-        text.parse::<Version>().ok().map(|version| version.as_str().to_owned())
+        text.parse::<KubernetesVersion>().ok().map(|version| version.as_str().to_owned())
     };
     marks.filter_map(version).collect()
 }
@@ -192,7 +192,7 @@ fn between_zeros(bytes: &[u8]) -> Vec<String> {
     let version = |start: usize| {
         let rest = bytes.get(start..)?;
         let length = rest.iter().take(VERSION_BYTES_MAX).position(|byte| *byte == 0)?;
-        let version = str::from_utf8(rest.get(..length)?).ok()?.parse::<Version>().ok()?;
+        let version = str::from_utf8(rest.get(..length)?).ok()?.parse::<KubernetesVersion>().ok()?;
         (version.distribution() == Distribution::Kubeadm).then(|| version.as_str().to_owned())
     };
     starts.filter_map(version).collect()

@@ -6,9 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::repository::PackageRepository;
 use crate::images::containerd_version::NodeContainerd;
-use crate::kubernetes::Version;
-use crate::kubernetes::upstream::UpstreamImages;
 use crate::packages::PackageList;
+use model::kubernetes::{KubernetesVersion, UpstreamImages};
 
 /// One piece of work in the sandbox.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -64,7 +63,7 @@ pub enum StepWork {
     /// Lays out the files of the Kubernetes distribution for the OS image, in [`super::OVERLAY_OUTPUT`].
     Distribution(Box<DistributionSource>),
     /// Asks this kubeadm for the images of its release; writes [`super::IMAGE_NAMES_OUTPUT`].
-    ImageNames(PathBuf, Version),
+    ImageNames(PathBuf, KubernetesVersion),
     /// Makes `rootfs.squashfs` from `base.tar`.
     Rootfs(RootfsSource),
     /// Makes containerd's metadata for an image store, with the base's own containerd.
@@ -92,7 +91,7 @@ impl BaseSource {
 /// The files of a Kubernetes distribution's release.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DistributionSource {
-    pub version: Version,
+    pub version: KubernetesVersion,
     /// RKE2's archive of an installation, K3s's executable, or the programs of upstream Kubernetes.
     pub programs: Vec<PathBuf>,
     /// The layers of RKE2's runtime image, lowest first.

@@ -48,7 +48,14 @@ fn a_release_becomes_programs_and_units_that_systemd_accepts() {
         "etcd": "registry.k8s.io/etcd:3.7.3-0",
         "coredns": "registry.k8s.io/coredns/coredns:v1.14.6",
     });
-    assert_eq!(release, json!({ "version": KUBEADM, "images": images }));
+    let files = [
+        "usr/local/bin/kubeadm",
+        "usr/local/bin/kubectl",
+        "usr/local/bin/kubelet",
+        "usr/lib/nqrust/kubernetes.json",
+    ];
+    assert_eq!(release, json!({ "version": KUBEADM, "files": files, "images": images }));
+    assert!(files.iter().all(|file| tree.join(file).is_file()));
     assert!(!tree.join("etc/systemd/system").exists(), "containerd is not masked, and no unit is enabled");
     // With another root, systemd looks for the programs there too.
     for directory in ["usr/bin", "usr/local/bin"] {

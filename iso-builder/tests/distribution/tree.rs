@@ -35,15 +35,18 @@ fn expected(lines: &[(&str, &str)]) -> BTreeMap<String, String> {
 }
 
 /// The files that a release of RKE2 becomes.
-const OF_RKE2: [(&str, &str); 14] = [
+const OF_RKE2: [(&str, &str); 17] = [
     ("etc/systemd/system/containerd.service", "-> /dev/null"),
     ("usr/lib/NetworkManager/conf.d/50-rke2.conf", "644"),
+    ("usr/lib/nqrust/kubernetes.json", "644"),
     ("usr/lib/rke2/bin/containerd", "755"),
     ("usr/lib/rke2/bin/kubelet", "755"),
     ("usr/lib/rke2/charts/rke2-canal.yaml", "644"),
     ("usr/lib/sysctl.d/50-rke2.conf", "644"),
     ("usr/lib/systemd/system/rke2-agent.service", "644"),
+    ("usr/lib/systemd/system/rke2-agent.service.d/nqrust-guard.conf", "644"),
     ("usr/lib/systemd/system/rke2-server.service", "644"),
+    ("usr/lib/systemd/system/rke2-server.service.d/nqrust-guard.conf", "644"),
     ("usr/lib/tmpfiles.d/rke2.conf", "644"),
     ("usr/local/bin/rke2", "755"),
     ("usr/local/bin/rke2-killall.sh", "755"),
@@ -70,6 +73,15 @@ fn a_release_of_rke2_becomes_files_of_the_os_image_and_images_without_the_runtim
     );
     let tree = place.build();
     assert_eq!(files(&tree), expected(&OF_RKE2), "and no unit is enabled");
+    let release = fs::read_to_string(tree.join("usr/lib/nqrust/kubernetes.json")).unwrap();
+    let own = [
+        "usr/local/bin/rke2",
+        "usr/lib/rke2",
+        "usr/lib/tmpfiles.d/rke2.conf",
+        "usr/lib/nqrust/kubernetes.json",
+    ];
+    let release: serde_json::Value = serde_json::from_str(&release).unwrap();
+    assert_eq!(release, json!({ "version": RKE2, "files": own }), "what a node keeps of this version");
     let unit = fs::read_to_string(tree.join("usr/lib/systemd/system/rke2-agent.service")).unwrap();
     assert!(
         unit.contains("ExecStart=/usr/local/bin/rke2 agent"),
@@ -87,9 +99,12 @@ fn a_release_of_k3s_becomes_one_program_its_links_and_units_that_systemd_accepts
     let of_k3s = [
         ("etc/systemd/system/containerd.service", "-> /dev/null"),
         ("usr/lib/NetworkManager/conf.d/50-k3s.conf", "644"),
+        ("usr/lib/nqrust/kubernetes.json", "644"),
         ("usr/lib/sysctl.d/50-k3s.conf", "644"),
         ("usr/lib/systemd/system/k3s-agent.service", "644"),
+        ("usr/lib/systemd/system/k3s-agent.service.d/nqrust-guard.conf", "644"),
         ("usr/lib/systemd/system/k3s.service", "644"),
+        ("usr/lib/systemd/system/k3s.service.d/nqrust-guard.conf", "644"),
         ("usr/local/bin/crictl", "-> k3s"),
         ("usr/local/bin/ctr", "-> k3s"),
         ("usr/local/bin/k3s", "755"),
@@ -99,6 +114,8 @@ fn a_release_of_k3s_becomes_one_program_its_links_and_units_that_systemd_accepts
     // With another root, systemd looks for the programs there too.
     fs::create_dir_all(tree.join("sbin")).unwrap();
     fs::copy("/bin/true", tree.join("sbin/modprobe")).unwrap();
+    fs::create_dir_all(tree.join("usr/bin")).unwrap();
+    fs::copy("/bin/true", tree.join("usr/bin/installer")).unwrap();
     for unit in ["basic.target", "sysinit.target", "shutdown.target", "network-online.target", "system.slice"]
     {
         fs::write(tree.join("usr/lib/systemd/system").join(unit), "[Unit]\nDescription=x\n").unwrap();

@@ -20,6 +20,7 @@ pub(crate) fn release(payloads: Vec<Payload>) -> Release {
         images: Vec::new(),
         containerd: Containerd::default(),
         distribution: None,
+        kubernetes: None,
         iso: None,
     }
 }

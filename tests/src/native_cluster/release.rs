@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use formats::oci::ImageReference;
-use iso_builder::kubernetes::Version;
-use iso_builder::kubernetes::upstream::{UpstreamImages, roles};
+use iso_builder::kubernetes::upstream::{roles, upstream_images};
 use model::config::Role;
+use model::kubernetes::{KubernetesVersion, UpstreamImages};
 use serde_json::Value;
 
 use crate::{paths, programs};
@@ -20,7 +20,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 #[derive(Clone, Debug)]
 pub struct KubernetesRelease {
     directory: PathBuf,
-    pub version: Version,
+    pub version: KubernetesVersion,
     /// The archive of each image.
     archives: BTreeMap<String, PathBuf>,
 }
@@ -53,7 +53,7 @@ impl KubernetesRelease {
     /// The images that have versions of their own.
     pub fn images(&self) -> Result<UpstreamImages> {
         let names: Result<Vec<ImageReference>, _> = self.archives.keys().map(|name| name.parse()).collect();
-        UpstreamImages::among(&names.context("the names of images")?, &self.version)
+        upstream_images(&names.context("the names of images")?, &self.version)
     }
 
     /// Every image by its name, with its archive, which zstd has compressed.

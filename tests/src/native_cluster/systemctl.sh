@@ -16,7 +16,7 @@ unit_file() {
 
 # The values of a key in a unit and its drop-ins, a line each, with continued lines joined.
 values() {
-  cat "$(unit_file "$1")" /etc/systemd/system/"$1".d/*.conf 2>/dev/null |
+  cat "$(unit_file "$1")" /usr/lib/systemd/system/"$1".d/*.conf /etc/systemd/system/"$1".d/*.conf 2>/dev/null |
     sed -e ':again' -e '/\\$/{N;s/\\\n//;b again' -e '}' | sed -n "s/^$2=//p"
 }
 last() { values "$1" "$2" | tail -n 1; }
@@ -25,6 +25,8 @@ conditions_hold() {
   local path
   while read -r path; do [ -e "$path" ] || return 1; done < <(values "$1" ConditionPathExists)
   while read -r path; do [ -s "$path" ] || return 1; done < <(values "$1" ConditionFileNotEmpty)
+  local command
+  while read -r command; do $command >>"/var/log/units/$1.log" 2>&1 || return 1; done < <(values "$1" ExecCondition)
 }
 
 # Runs the main process of a unit, again and again if the unit says so.

@@ -1,5 +1,6 @@
 //! Updates of this node, for `installer update`.
 
+mod kubernetes;
 mod repair;
 mod report;
 mod reset;
@@ -20,9 +21,11 @@ use crate::execute::{
 use crate::node::health::NodeProbe;
 use crate::node::paths::DOCUMENT;
 use crate::node::update_state::ReleaseId;
+use crate::update::kubernetes::keep_running;
 use crate::update::patched::{self, bytes_fetched, patch_for};
 use crate::update::{
-    Allowed, KeptSource, Offer, RolledBack, Running, UpdateLock, UpdatedNode, decide, fetched, forget,
+    Allowed, KeptSource, KubernetesStep, Offer, RolledBack, Running, UpdateLock, UpdatedNode, decide,
+    fetched, forget, kubernetes_step,
 };
 use base::command::SystemRunner;
 use base::digest::Digest;
@@ -33,8 +36,10 @@ use medium::sources::{PayloadPlace, PayloadSource};
 use model::boot::Slot;
 use model::boot::record::UpdateSlot;
 use model::config::{self, Images, Role};
+use model::kubernetes::KubernetesVersion;
 use model::release::{Purpose, Release};
 
+pub(crate) use self::kubernetes::move_kubernetes;
 pub(crate) use repair::repair_node;
 pub(crate) use report::report;
 pub(crate) use reset::{ResetRequest, cancel_reset, reset};
@@ -73,6 +78,14 @@ struct UpdatePlan {
     images: MissingImages,
     /// Whether the node restarts.
     restart: bool,
+    /// The version of Kubernetes that runs, before and after the update.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kubernetes: Option<KubernetesVersion>,
+    /// The version of Kubernetes that the release brings.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    brought_kubernetes: Option<KubernetesVersion>,
+    /// What that is to the one that runs.
+    kubernetes_step: KubernetesStep,
 }
 
 impl UpdatePlan {
@@ -100,6 +113,9 @@ impl UpdatePlan {
                 _ => MissingImages::default(),
             },
             restart: offer != Offer::Runs,
+            kubernetes: node.kubernetes.clone(),
+            brought_kubernetes: offered.kubernetes.clone(),
+            kubernetes_step: kubernetes_step(node.kubernetes.as_ref(), offered)?,
         })
     }
 
@@ -125,9 +141,30 @@ impl UpdatePlan {
             count => format!("{count} to add, {}", ByteSize::bytes(self.images.fetch)),
         };
         format!(
-            "{head}  images   {images}\n  restart  once; up to three tries, then {} again\n  stays    configuration, data, membership in the cluster\n",
-            running.version
+            "{head}  images   {images}\n  restart  once; up to three tries, then {} again\n  stays    configuration, data, membership in the cluster{}\n",
+            running.version,
+            self.kubernetes_text()
         )
+    }
+}
+
+impl UpdatePlan {
+    /// That Kubernetes stays, and what can move it.
+    fn kubernetes_text(&self) -> String {
+        let (Some(runs), Some(brought)) = (&self.kubernetes, &self.brought_kubernetes) else {
+            return String::new();
+        };
+        match self.kubernetes_step {
+            KubernetesStep::None => format!(", Kubernetes {runs}"),
+            KubernetesStep::Newer => format!(
+                "\n           Kubernetes {runs}; the release brings {brought}: `installer update kubernetes` moves it afterwards"
+            ),
+            KubernetesStep::Older => {
+                format!(
+                    "\n           Kubernetes {runs}; the release brings {brought}, which is older and not used"
+                )
+            }
+        }
     }
 }
 
@@ -151,7 +188,12 @@ fn open(node: &UpdatedNode, request: &UpdateRequest) -> Result<Offered> {
         Some(from) => source::open(from, request.sha256, &config)?,
         None => source::open_fetched(Path::new("/"), request.sha256)?,
     };
-    let running = Running { release: &node.release, state: node.running_state(), memory: &node.memory };
+    let running = Running {
+        release: &node.release,
+        state: node.running_state(),
+        memory: &node.memory,
+        kubernetes: node.kubernetes.as_ref(),
+    };
     let offer = decide(running, &release, request.allowed)?;
     source::has_slot(source.as_ref(), &release)?;
     let role = config.install.own_role();
@@ -200,6 +242,26 @@ fn add_images(offered: &Offered, cancel: &Cancel, context: &Context) -> Result<(
     Ok(())
 }
 
+/// Lets the Kubernetes that runs go on under `offered`, which brings another.
+///
+/// # Errors
+/// [`Class::Hardware`] in the recovery system: the programs that a slot ran are not at hand there.
+fn keep_kubernetes(node: &UpdatedNode, offered: &Release, context: &Context) -> Result<()> {
+    if node.slots.running == Slot::Recovery {
+        let what = format!(
+            "{} {} brings another Kubernetes than the recovery system",
+            offered.name, offered.version
+        );
+        return Err(Failure::new(Class::Hardware, what)
+            .because(anyhow::anyhow!(
+                "the slots start what this node ran before, which cannot be kept from here"
+            ))
+            .hint("Write a release with the same Kubernetes first, start it, and update from there.")
+            .into());
+    }
+    keep_running(Path::new("/"), &mut |text| context.progress.note("kubernetes", text))
+}
+
 /// This node, with a verdict on the update before.
 fn settled(context: &Context) -> Result<UpdatedNode> {
     let mut node = UpdatedNode::read(Path::new("/"))?;
@@ -225,10 +287,12 @@ fn stage_on(node: &mut UpdatedNode, request: &UpdateRequest, context: &Context) 
     }
     let (slot, cancel, root) = (node.target(), Cancel::on_signals(), Path::new("/"));
     let Offered { source, release, .. } = &offered;
+    if kubernetes_step(node.kubernetes.as_ref(), release)? != KubernetesStep::None {
+        keep_kubernetes(node, release, context)?;
+    }
     let kept = KeptSource::new(root, release, source.as_ref(), &context.progress, &cancel)?;
     // The recovery system has no place for it but memory.
-    let from: &dyn PayloadSource =
-        if node.slots.running == Slot::Recovery { source.as_ref() } else { &kept };
+    let from: &dyn PayloadSource = if node.slots.running == Slot::Recovery { source.as_ref() } else { &kept };
     patched::stage(node, release, from, &context.progress, &cancel)?;
     add_images(&offered, &cancel, context)?;
     // It is in the slot now.

@@ -5,7 +5,9 @@ use std::path::Path;
 use anyhow::Result;
 use serde::Serialize;
 
+use crate::node::kubernetes_version::NodeKubernetes;
 use crate::node::update_state::{ReleaseId, ReleaseVerdict};
+use crate::update::kubernetes::MoveRecord;
 use crate::update::{Past, UpdatedNode, fetched_release};
 use base::failure::{Class, Failure};
 use base::program::Context;
@@ -39,6 +41,12 @@ pub(super) struct UpdateStatus {
     pub(super) reason: Option<String>,
     /// The newest last.
     verdicts: Vec<ReleaseVerdict>,
+    /// The versions of Kubernetes; none where the OS has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kubernetes: Option<NodeKubernetes>,
+    /// A step to another version that was begun and has not come to its end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kubernetes_step: Option<MoveRecord>,
 }
 
 #[derive(Debug, Serialize)]
@@ -88,6 +96,8 @@ impl UpdateStatus {
             unwritten: node.unwritten.clone(),
             reason,
             verdicts: node.memory.verdicts.clone(),
+            kubernetes: NodeKubernetes::look(Path::new("/")),
+            kubernetes_step: MoveRecord::read(Path::new("/")),
         }
     }
 
@@ -122,6 +132,12 @@ impl UpdateStatus {
         text.push_str(&format!("update    {update}\n"));
         for trouble in &self.unwritten {
             text.push_str(&format!("warning   {trouble}\n"));
+        }
+        if let Some(kubernetes) = &self.kubernetes {
+            text.push_str(&format!("{:<9} {}\n", "kubernetes", kubernetes.text()));
+        }
+        if let Some(step) = &self.kubernetes_step {
+            text.push_str(&format!("{:<9} {step}; go on with it: installer update kubernetes\n", ""));
         }
         for verdict in &self.verdicts {
             let ReleaseVerdict { release, slot, good, reason, at } = verdict;

@@ -87,6 +87,12 @@ impl ClusterMember {
     }
 }
 
+/// The unit that keeps a node of this part in its cluster.
+#[must_use]
+pub fn member_unit(distribution: Distribution, part: ClusterPart) -> &'static str {
+    services::member_units(distribution, part).0
+}
+
 /// Where etcd of a node has its data.
 #[must_use]
 pub fn etcd_data(distribution: Distribution) -> String {

@@ -1,7 +1,6 @@
 //! kubeadm's documents as it gets them: those of `installer apply`, with the secrets and with what the OS image knows.
 
 use anyhow::Result;
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::kubeadm::secrets::ClusterSecrets;
@@ -9,23 +8,7 @@ use crate::node::cluster::AGENTS;
 use base::digest::Digest;
 use base::failure::{Class, Failure};
 use formats::oci::ImageReference;
-
-/// Where the OS image says which Kubernetes it has.
-pub(super) const RELEASE: &str = "/usr/lib/nqrust/kubernetes.json";
-
-/// The Kubernetes of the OS image.
-#[derive(Clone, Debug, Deserialize)]
-pub(super) struct KubernetesRelease {
-    /// `v1.37.2`.
-    pub(super) version: String,
-    images: ReleaseImages,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-struct ReleaseImages {
-    etcd: ImageReference,
-    coredns: ImageReference,
-}
+use model::kubernetes::{KubernetesVersion, UpstreamImages};
 
 /// What a node proves itself with, and what it takes for proof.
 #[derive(Debug)]
@@ -39,7 +22,11 @@ pub(super) struct JoinSecrets {
 }
 
 /// Adds what is missing to documents of several kinds, and returns the file for kubeadm.
-pub(super) fn complete(text: &str, secrets: &JoinSecrets, release: &KubernetesRelease) -> Result<String> {
+pub(super) fn complete(
+    text: &str,
+    secrets: &JoinSecrets,
+    (version, images): (&KubernetesVersion, &UpstreamImages),
+) -> Result<String> {
     let documents = serde_saphyr::from_multiple::<Value>(text).map_err(|_| {
         Failure::new(Class::Invalid, "a document for kubeadm is not YAML")
             .hint("Write it anew: installer apply")
@@ -49,7 +36,11 @@ pub(super) fn complete(text: &str, secrets: &JoinSecrets, release: &KubernetesRe
         match kind.as_str() {
             "InitConfiguration" => init(&mut document, secrets),
             "JoinConfiguration" => join(&mut document, secrets),
-            "ClusterConfiguration" => cluster(&mut document, release),
+            // kubeadm would ask the internet for the newest version.
+            "ClusterConfiguration" => {
+                document["kubernetesVersion"] = json!(version);
+                name_images(&mut document, images);
+            }
             _ => {}
         }
         document.to_string()
@@ -87,9 +78,8 @@ fn join(document: &mut Value, secrets: &JoinSecrets) {
     }
 }
 
-/// The version and the images of the OS image: kubeadm would ask for other tags, and ask the internet for the newest version.
-fn cluster(document: &mut Value, release: &KubernetesRelease) {
-    document["kubernetesVersion"] = json!(release.version);
+/// Gives a ClusterConfiguration the images of the OS image: kubeadm would ask for other tags.
+pub(crate) fn name_images(document: &mut Value, images: &UpstreamImages) {
     let image = |image: &ImageReference| {
         let (registry, path) = (image.repository().registry(), image.repository().path());
         let repository = match path.rsplit_once('/') {
@@ -98,8 +88,8 @@ fn cluster(document: &mut Value, release: &KubernetesRelease) {
         };
         json!({ "imageRepository": repository, "imageTag": image.tag().unwrap_or_default() })
     };
-    document["dns"] = image(&release.images.coredns);
-    let etcd = image(&release.images.etcd);
+    document["dns"] = image(&images.coredns);
+    let etcd = image(&images.etcd);
     for key in ["imageRepository", "imageTag"] {
         document["etcd"]["local"][key] = etcd[key].clone();
     }

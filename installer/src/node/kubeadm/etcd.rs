@@ -23,7 +23,7 @@ use base::failure::{Class, Failure};
 use transfer::download::reason;
 
 /// Where kubeadm has etcd's certificates, and where etcd has its copy.
-const CERTIFICATES: &str = "/etc/kubernetes/pki/etcd";
+pub(super) const CERTIFICATES: &str = "/etc/kubernetes/pki/etcd";
 const COPY: &str = "/var/lib/etcd/member";
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// A member that runs says so at once.

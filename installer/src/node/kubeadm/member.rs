@@ -4,20 +4,18 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use super::documents::{JoinSecrets, KubernetesRelease, RELEASE};
+use super::documents::JoinSecrets;
 use super::steps::JoinedPart;
 use crate::kubeadm::secrets::ClusterSecrets;
 use crate::node::cluster::part_of;
 use crate::node::identity::MachineId;
+use crate::node::kubernetes_version::image;
 use crate::node::paths::{DOCUMENT, below};
 use crate::node::render::hostname;
 use base::failure::{Class, Failure};
-use base::files;
 use model::config::redact::Secrets;
 use model::config::{self, Distribution, InstallConfig, Mode, Secret, Token};
-
-/// In bytes; the file has some lines.
-const RELEASE_BYTES_MAX: u64 = 1 << 16;
+use model::kubernetes::{KUBERNETES_RELEASE, KubernetesVersion, UpstreamImages};
 
 #[allow(missing_debug_implementations)]
 pub(super) struct JoiningNode {
@@ -25,7 +23,8 @@ pub(super) struct JoiningNode {
     pub(super) name: String,
     /// Whether pods stay away until somebody lets them in.
     pub(super) cordoned: bool,
-    pub(super) release: KubernetesRelease,
+    pub(super) version: KubernetesVersion,
+    pub(super) images: UpstreamImages,
     pub(super) config: InstallConfig,
 }
 
@@ -41,15 +40,16 @@ impl JoiningNode {
         let name =
             hostname(&config, MachineId::beside(&document)?.as_ref()).context("the node has no name")?;
         let cordoned = config.install.cordoned && config.install.mode == Mode::Join;
-        let release = below(root, RELEASE);
-        let release = files::read_at_most(&release, RELEASE_BYTES_MAX)
-            .and_then(|bytes| Ok(serde_json::from_slice(&bytes)?))
-            .map_err(|error| {
-                Failure::new(Class::Invalid, "this OS image brings no Kubernetes for kubeadm")
-                    .because(anyhow::anyhow!("{}: {error:#}", release.display()))
-                    .hint("Install from a medium whose image definition says `kubernetes: {distribution: kubeadm}`.")
-            })?;
-        Ok(Some(Self { part: part.into(), name, cordoned, release, config }))
+        let absent = |why: anyhow::Error| {
+            Failure::new(Class::Invalid, "this OS image brings no Kubernetes for kubeadm").because(why).hint(
+                "Install from a medium whose image definition says `kubernetes: {distribution: kubeadm}`.",
+            )
+        };
+        let release = image::read(root).map_err(absent)?;
+        let release = release.and_then(|release| release.images.map(|images| (release.version, images)));
+        let (version, images) =
+            release.ok_or_else(|| absent(anyhow::anyhow!("{KUBERNETES_RELEASE} names no images")))?;
+        Ok(Some(Self { part: part.into(), name, cordoned, version, images, config }))
     }
 
     /// The secrets of the cluster. Takes some tenths of a second for each token.

@@ -16,10 +16,12 @@ mod name_servers;
 mod objects;
 mod reasons;
 mod run;
+pub mod snapshot;
 mod state;
 mod steps;
 #[cfg(test)]
 mod tests;
+pub mod upgrade;
 mod vip;
 
 pub use self::run::run;

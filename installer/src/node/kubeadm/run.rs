@@ -30,7 +30,7 @@ const KUBEADM_LIMIT: Duration = Duration::from_secs(45 * 60);
 const BOOTSTRAP_LIMIT: Duration = Duration::from_secs(20 * 60);
 const BOOTSTRAP_INTERVAL: Duration = Duration::from_millis(200);
 /// Where documents with secrets are while kubeadm reads them; memory.
-const WORK: &str = "/run/nqrust/kubeadm";
+pub(super) const WORK: &str = "/run/nqrust/kubeadm";
 const KUBERNETES: &str = "/etc/kubernetes";
 /// What the kubelet of a node starts by itself.
 const MANIFESTS: &str = "/etc/kubernetes/manifests";
@@ -251,7 +251,8 @@ impl Joining<'_> {
         let secrets = self.secrets.as_ref().context("the secrets were derived")?;
         let rendered = below(self.root, KUBEADM).join(format!("{document}.yaml"));
         let rendered = files::read_at_most(&rendered, DOCUMENT_BYTES_MAX)?;
-        let whole = complete(&String::from_utf8_lossy(&rendered), secrets, &self.node.release)?;
+        let whole =
+            complete(&String::from_utf8_lossy(&rendered), secrets, (&self.node.version, &self.node.images))?;
         let directory = below(self.root, WORK);
         files::make_directory(&directory, 0o700)?;
         let path = directory.join(format!("{document}.yaml"));

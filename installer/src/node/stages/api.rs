@@ -11,7 +11,7 @@ use reqwest::StatusCode;
 use reqwest::blocking::{Client, ClientBuilder, Response};
 use reqwest::redirect::Policy;
 
-use crate::kubernetes::node::Node;
+use crate::kubernetes::node::{Node, NodeList};
 use crate::node::kubeconfig::KubeletAccess;
 use crate::node::paths::below;
 use transfer::download::reason;
@@ -20,6 +20,8 @@ use transfer::download::reason;
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// The largest answer in bytes; a node with thousands of images in its status has some hundred kilobytes.
 const ANSWER_BYTES_MAX: u64 = 8 << 20;
+/// The same for a list of all nodes.
+const LIST_BYTES_MAX: u64 = 512 << 20;
 
 /// The state of the node in its cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,11 +95,7 @@ pub(super) fn node(root: &Path, kubeconfig: &str, name: &str) -> Registration {
 }
 
 /// The node `name` as its cluster has it, asked as [`node`] does.
-pub(in crate::node) fn cluster_node(
-    root: &Path,
-    kubeconfig: &str,
-    name: &str,
-) -> Result<Option<Node>, String> {
+pub(crate) fn cluster_node(root: &Path, kubeconfig: &str, name: &str) -> Result<Option<Node>, String> {
     let KubeletAccess { client, server } = KubeletAccess::read(root, kubeconfig, REQUEST_TIMEOUT)?;
     let url = format!("{server}/api/v1/nodes/{name}");
     let server = format!("the API at {server}");
@@ -111,6 +109,39 @@ pub(in crate::node) fn cluster_node(
     serde_json::from_slice(&bytes)
         .map(Some)
         .map_err(|_| format!("{server} returned something other than a node"))
+}
+
+/// All nodes of the cluster, for an access that may see them.
+pub(crate) fn cluster_nodes(root: &Path, kubeconfig: &str) -> Result<Vec<Node>, String> {
+    let KubeletAccess { client, server } = KubeletAccess::read(root, kubeconfig, REQUEST_TIMEOUT)?;
+    let url = format!("{server}/api/v1/nodes?resourceVersion=0");
+    let server = format!("the API at {server}");
+    let answer = client.get(url).send().map_err(|error| unanswered(&server, &error))?;
+    if answer.status() != StatusCode::OK {
+        return Err(format!("{server} does not tell its nodes: {}", answer.status()));
+    }
+    // A list may be long: a node has some ten kilobytes.
+    let nodes: NodeList = serde_json::from_reader(std::io::Read::take(answer, LIST_BYTES_MAX))
+        .map_err(|_| format!("{server} returned something other than nodes"))?;
+    Ok(nodes.items)
+}
+
+/// The version of the API server at `url`, asked with the access at `kubeconfig`.
+pub(crate) fn server_version(root: &Path, kubeconfig: &str, url: &str) -> Result<String, String> {
+    #[derive(serde::Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct ServerVersion {
+        git_version: String,
+    }
+    let KubeletAccess { client, .. } = KubeletAccess::read(root, kubeconfig, REQUEST_TIMEOUT)?;
+    let answer = client.get(format!("{url}/version")).send().map_err(|error| unanswered(url, &error))?;
+    if answer.status() != StatusCode::OK {
+        return Err(format!("{url} does not tell its version: {}", answer.status()));
+    }
+    let bytes = body(answer).map_err(|error| format!("{url} broke off: {error}"))?;
+    let version: ServerVersion = serde_json::from_slice(&bytes)
+        .map_err(|_| format!("{url} returned something other than a version"))?;
+    Ok(version.git_version)
 }
 
 /// Whether the API server at `url` says to this node's kubelet that it is ready: RKE2 and K3s tell nobody else.

@@ -17,7 +17,8 @@ mod stage;
 mod tests;
 
 pub(crate) use api::serves;
-pub(in crate::node) use api::{cluster_node, get_text, ping, ready_as_kubelet};
+pub(crate) use api::{cluster_node, cluster_nodes, server_version};
+pub(in crate::node) use api::{get_text, ping, ready_as_kubelet};
 pub use facts::{NodeFacts, ServiceFacts};
 pub use judge::stages;
 pub(crate) use known_errors::without_tokens;

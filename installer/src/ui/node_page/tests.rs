@@ -57,6 +57,7 @@ pub(super) fn ready() -> NodePageFacts {
             missing_cards: None,
             stages: stages.iter().map(|(name, detail)| stage(*name, Standing::Done, detail)).collect(),
             ready: None,
+            kubernetes: None,
             update: None,
         },
         addresses: vec![

@@ -1,11 +1,8 @@
 //! The files of ours beside the programs of upstream Kubernetes: containerd's configuration, the units, what the kernel and
 //! logins are told. None of the units is enabled: `installer apply` links those that the node's document asks for.
 
-use serde_json::json;
-
 use super::file::{SystemFile, text};
-use crate::kubernetes::Version;
-use crate::kubernetes::upstream::UpstreamImages;
+use model::kubernetes::UpstreamImages;
 
 /// Files that the OS image has to have, each with the package of Debian that has it: a name in one of the directories of
 /// programs, or a path. kubeadm looks for some of them before it begins; without the others there are no pods, no services
@@ -45,12 +42,10 @@ const CNI_PLUGINS: [&str; 16] = [
     "vrf",
 ];
 
-pub(super) fn files(version: &Version, images: &UpstreamImages) -> Vec<SystemFile> {
+pub(super) fn files(images: &UpstreamImages) -> Vec<SystemFile> {
     let unit =
         |name: &str, content: &str| text(&format!("usr/lib/systemd/system/{name}"), content.to_owned());
-    let release = json!({ "version": version, "images": images });
     vec![
-        text("usr/lib/nqrust/kubernetes.json", format!("{release:#}\n")),
         text("etc/containerd/config.toml", containerd(images)),
         text("usr/lib/modules-load.d/50-kubeadm.conf", MODULES.to_owned()),
         text("usr/lib/sysctl.d/51-kubeadm.conf", SYSCTL.to_owned()),

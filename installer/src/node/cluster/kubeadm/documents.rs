@@ -24,13 +24,34 @@ const VALIDITY: &str = "87600h0m0s";
 
 /// The files of documents, by the names that `installer kubeadm` knows.
 pub(super) fn of(node: &ClusterNode<'_>) -> Vec<(&'static str, Vec<Value>)> {
-    match node.part {
+    let mut documents = match node.part {
         ClusterPart::First => vec![("init", vec![init(node), cluster(node), kubelet(node), proxy()])],
         ClusterPart::Server => vec![("join", vec![join(node, true)])],
         ClusterPart::Agent => vec![("join", vec![join(node, false)])],
         // A witness joins as a node without a control plane; then etcd joins as on a server.
         ClusterPart::Witness => vec![("join", vec![join(node, false)]), ("etcd", vec![join(node, true)])],
-    }
+    };
+    documents.push(("upgrade", vec![upgrade(node)]));
+    documents
+}
+
+/// For the step to another version, which `installer update kubernetes` adds.
+fn upgrade(node: &ClusterNode<'_>) -> Value {
+    let mut how = json!({ "imagePullPolicy": "IfNotPresent" });
+    let errors = timing::ignored_errors(node);
+    put_some(&mut how, "ignorePreflightErrors", (!errors.is_empty()).then(|| json!(errors)));
+    // The manifests are made anew, with the same changes.
+    put_some(&mut how, "patches", patches(node).filter(|_| node.controls()));
+    let mut timeouts = timing::timeouts(node);
+    let manifests = timeouts["controlPlaneComponentHealthCheck"].clone();
+    put_some(&mut timeouts, "upgradeManifests", Some(manifests));
+    json!({
+        "apiVersion": VERSION,
+        "kind": "UpgradeConfiguration",
+        "apply": how,
+        "node": how,
+        "timeouts": timeouts,
+    })
 }
 
 fn init(node: &ClusterNode<'_>) -> Value {

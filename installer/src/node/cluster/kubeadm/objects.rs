@@ -5,7 +5,6 @@ use serde_json::{Value, json};
 use super::super::cluster_node::{ClusterNode, text};
 use super::super::vip::CLUSTER;
 use crate::node::files::NodeFile;
-use model::config::PodNetwork;
 
 /// The group of nodes that join with the token of agents. kubeadm's own group may read the keys of the cluster's authorities,
 /// which are encrypted; this one may not.
@@ -14,11 +13,11 @@ pub(crate) const AGENTS: &str = "system:bootstrappers:nqrust:agents";
 const RBAC: &str = "rbac.authorization.k8s.io/v1";
 
 pub(in super::super) fn files(node: &ClusterNode<'_>) -> Vec<NodeFile> {
-    let mut files = vec![node.manifest("nqrust-cluster", text(&cluster(node)))];
-    if node.config.kubernetes.network.unwrap_or_default() == PodNetwork::Routes {
-        files.push(node.manifest("nqrust-pod-network", list(&pod_network())));
-    }
-    files.push(node.manifest("nqrust-joining", list(&joining())));
+    let mut files = vec![
+        node.manifest("nqrust-cluster", text(&cluster(node))),
+        node.manifest("nqrust-nodes", list(&nodes())),
+        node.manifest("nqrust-joining", list(&joining())),
+    ];
     if node.config.kubernetes.agent_token.is_some() {
         files.push(node.manifest("nqrust-agents", list(&agents())));
     }
@@ -42,9 +41,10 @@ fn list(items: &[Value]) -> String {
     text(&json!({ "apiVersion": "v1", "kind": "List", "items": items }))
 }
 
-/// Nodes see each other: a kubelet may read its own node only, and routes need the addresses of all.
-fn pod_network() -> [Value; 2] {
-    let name = "nqrust:pod-network";
+/// Nodes see each other: a kubelet may read its own node only. Routes to pods need the addresses of all, and the step to another
+/// version of Kubernetes needs their versions.
+fn nodes() -> [Value; 2] {
+    let name = "nqrust:nodes";
     let rule = json!({ "apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch"] });
     [
         json!({ "apiVersion": RBAC, "kind": "ClusterRole", "metadata": { "name": name }, "rules": [rule] }),

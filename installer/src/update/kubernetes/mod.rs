@@ -1,0 +1,22 @@
+//! Moves a node to the version of Kubernetes that its OS brings: a step of its own, after the OS is good.
+//!
+//! | Module | What it is for |
+//! |---|---|
+//! | [`keep`] | the version that runs is kept, when an OS comes that does not bring it |
+//! | `parts` | what the step consists of, by distribution and by what the node is |
+//! | [`run`] | takes the parts that are left |
+//! | [`record`] | how far it is, for power cuts |
+//! | [`machine`] | what it asks the node and its cluster |
+
+pub mod keep;
+pub mod machine;
+mod parts;
+pub mod record;
+pub mod run;
+#[cfg(test)]
+mod tests;
+
+pub use keep::keep_running;
+pub use machine::{MovedMachine, SystemMachine};
+pub use record::MoveRecord;
+pub use run::MovedNode;
