@@ -10,6 +10,7 @@ pub mod arrays;
 pub mod boot;
 pub mod cluster;
 mod console_text;
+pub mod etcd_gateway;
 pub mod files;
 pub mod health;
 pub mod identity;
