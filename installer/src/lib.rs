@@ -7,6 +7,7 @@
 //! | `cli` | the arguments of the commands |
 //! | `app` | what the commands do |
 //! | `ui` | the screens on consoles: the questions of an install, the page of a node |
+//! | `rollout` | the updates of a cluster's nodes, one after the other: what a node reports, when it may leave, how it leaves |
 //! | `update` | updates of a node: writing a slot, trying it, going back |
 //! | `execute` | the executor of a plan |
 //! | `node` | what runs on an installed machine |
@@ -38,6 +39,7 @@ pub mod plan;
 pub mod preflight;
 pub mod report;
 pub mod resolve;
+pub mod rollout;
 pub mod sources;
 pub mod ui;
 pub mod update;

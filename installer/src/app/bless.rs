@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Result;
 
 use super::gather::kernel_command_line;
-use super::update::reboot;
+use super::update::{Announcement, PATIENCE, come_back, reboot};
 use crate::execute::Cancel;
 use crate::node::health::{Baseline, BootVerdict, FailedCheck, NodeProbe, Timing, observe_until_verdict};
 use crate::update::{Past, UpdateLock, UpdatedNode};
@@ -33,6 +33,7 @@ pub(crate) fn bless(progress: &Progress) -> Result<()> {
     if let Some(reason) = node.settle()? {
         progress.warn("bless", &format!("the last update was taken back: {reason}"));
     }
+    let announcement = Announcement::begin(&node);
     // What was true before counts only for the release that came after it.
     let baseline = Baseline::read(root).filter(|_| node.past() == Past::Runs);
     loop {
@@ -51,12 +52,18 @@ pub(crate) fn bless(progress: &Progress) -> Result<()> {
         return not_good(&mut node, DAMAGE, reason.to_owned(), progress);
     }
     node.approve()?;
+    announcement.end();
     progress.note("bless", format!("Slot {} is good", installed.slot));
+    // Writing the recovery system takes minutes, in which the node can have its pods again.
+    let back = come_back(&node, Duration::ZERO, progress);
     // The node is good without it.
     let renewed = UpdateLock::take(root, Duration::ZERO)
         .and_then(|_lock| node.renew_recovery(progress, &Cancel::on_signals()));
     if let Err(error) = renewed {
         progress.warn("bless", &format!("the recovery system was not renewed: {error:#}"));
+    }
+    if !back {
+        come_back(&node, PATIENCE, progress);
     }
     Ok(())
 }

@@ -21,6 +21,7 @@ mod preflight;
 mod render;
 mod status;
 mod update;
+mod update_cluster;
 mod validate;
 mod verify;
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
+use super::update_cluster::{ClusterArgs, FromPodArgs};
 use crate::app::root_only;
 use crate::app::update::{self, UpdateRequest};
 use crate::update::Allowed;
@@ -40,8 +41,12 @@ enum UpdateCommand {
         #[arg(long)]
         no_reboot: bool,
         #[command(flatten)]
+        cluster: ClusterArgs,
+        #[command(flatten)]
         run: RunArgs,
     },
+    /// Update the node that this pod is on: run `installer update apply` there, with the access of the pod's service account.
+    FromPod(FromPodArgs),
     /// Show the slots, which release each has, and what became of the last updates; exit code 9 if the last one was taken back.
     Status,
     /// Go back to the release before, from now on; or call off one that is staged.
@@ -100,10 +105,12 @@ impl UpdateArgs {
             UpdateCommand::Stage { offer, run } => {
                 run.in_unit(|wait| update::stage(&offer.request(), wait, context))
             }
-            UpdateCommand::Apply { from, allow, no_reboot, run } => {
+            UpdateCommand::Apply { from, allow, no_reboot, cluster, run } => {
+                let cluster = cluster.request(allow.retry);
                 let request = from.map(|from| OfferArgs { from, allow }.request());
-                run.in_unit(|wait| update::apply(request.as_ref(), !no_reboot, wait, context))
+                run.in_unit(|wait| update::apply(request.as_ref(), &cluster, !no_reboot, wait, context))
             }
+            UpdateCommand::FromPod(args) => args.run(),
             UpdateCommand::Status => update::status(context),
             UpdateCommand::Rollback { once, no_reboot, run } => {
                 run.in_unit(|wait| update::roll_back(once, !no_reboot, wait, context))

@@ -23,6 +23,7 @@ mod multipath;
 pub mod network;
 pub mod network_trial;
 pub mod nic_setup;
+pub mod own_node;
 pub mod paths;
 pub mod pod_network;
 pub mod release;

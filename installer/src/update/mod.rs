@@ -6,6 +6,7 @@
 //! | [`slots`] | the partitions of the slots, from sysfs |
 //! | [`offer`] | whether a release may take the place of the one that runs; pure |
 //! | [`past`] | what became of the release that was tried; pure |
+//! | [`standing`] | where the update of a node stands, for those who ask; pure |
 //! | [`lock`] | one update at a time |
 //!
 //! Two single sectors decide what starts: the commit mark of a slot, written after all of it was read back, and the boot record.
@@ -15,10 +16,12 @@ pub mod lock;
 pub mod offer;
 pub mod past;
 pub mod slots;
+pub mod standing;
 pub mod updated_node;
 
 pub use lock::UpdateLock;
 pub use offer::{Allowed, Offer, Running, decide};
 pub use past::Past;
 pub use slots::NodeSlots;
+pub use standing::Standing;
 pub use updated_node::{RolledBack, UpdatedNode};

@@ -1,5 +1,7 @@
 //! Updates of this node, for `installer update`.
 
+mod cluster;
+mod pod;
 mod source;
 mod status;
 mod unit;
@@ -27,6 +29,8 @@ use model::boot::record::UpdateSlot;
 use model::config::{self, Images, Role};
 use model::release::Release;
 
+pub(crate) use cluster::{Announcement, ClusterRequest, PATIENCE, come_back};
+pub(crate) use pod::from_pod;
 pub(crate) use status::status;
 pub(crate) use unit::in_unit;
 
@@ -148,7 +152,7 @@ pub(crate) fn check(request: &UpdateRequest, context: &Context) -> Result<()> {
 pub(crate) fn stage(request: &UpdateRequest, wait: Duration, context: &Context) -> Result<()> {
     let _lock = UpdateLock::take(Path::new("/"), wait)?;
     let mut node = UpdatedNode::read(Path::new("/"))?;
-    stage_on(&mut node, request, context).map(drop)
+    cluster::telling(&mut node, Some(request), context, |node| stage_on(node, request, context)).map(drop)
 }
 
 /// Returns whether there is something to restart into.
@@ -178,18 +182,25 @@ fn stage_on(node: &mut UpdatedNode, request: &UpdateRequest, context: &Context) 
 /// Stages the release that is asked for, or takes the one that is staged, lets the boot loader try it, and restarts.
 pub(crate) fn apply(
     request: Option<&UpdateRequest>,
+    cluster: &ClusterRequest,
     reboot: bool,
     wait: Duration,
     context: &Context,
 ) -> Result<()> {
-    let _lock = UpdateLock::take(Path::new("/"), wait)?;
+    let lock = UpdateLock::take(Path::new("/"), wait)?;
     let mut node = UpdatedNode::read(Path::new("/"))?;
+    cluster::resume(&node, cluster, context);
     if let Some(request) = request
-        && !stage_on(&mut node, request, context)?
+        && !cluster::telling(&mut node, Some(request), context, |node| stage_on(node, request, context))?
     {
-        return Ok(());
+        drop(lock);
+        return cluster::await_good(cluster, context);
     }
-    node.arm(&NodeProbe::new(Path::new("/"), &SystemRunner))?;
+    cluster::telling(&mut node, None, context, |node| {
+        cluster::leave(node, cluster, wait, context)?;
+        let armed = node.arm(&NodeProbe::new(Path::new("/"), &SystemRunner));
+        armed.inspect_err(|_| cluster::resume(node, cluster, context))
+    })?;
     context.tell("update", "The next restart tries it.");
     restart(reboot, context)
 }

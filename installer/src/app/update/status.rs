@@ -6,7 +6,7 @@ use anyhow::Result;
 use serde::Serialize;
 
 use crate::node::update_state::{ReleaseId, ReleaseVerdict};
-use crate::update::{Past, UpdatedNode};
+use crate::update::{Standing, UpdatedNode};
 use base::failure::{Class, Failure};
 use base::program::Context;
 use model::boot::Slot;
@@ -46,16 +46,18 @@ struct SlotStatus {
 
 impl UpdateStatus {
     fn of(node: &UpdatedNode) -> Self {
-        let (state, reason) = match node.past() {
-            Past::Failed(reason) => ("rolled-back", Some(reason)),
-            Past::Staged => ("staged", None),
-            Past::Armed => ("pending", None),
-            Past::Runs => ("trial", None),
-            Past::Nothing | Past::Lost => match node.memory.verdicts.last() {
-                Some(last) if !last.good => ("rolled-back", Some(last.reason.clone())),
-                _ if node.on_trial() => ("trial", None),
-                _ => ("idle", None),
-            },
+        let standing = Standing::of(node);
+        let state = match &standing {
+            // What runs is good either way.
+            Standing::Idle | Standing::Good => "idle",
+            Standing::Staged => "staged",
+            Standing::Pending => "pending",
+            Standing::Trial => "trial",
+            Standing::RolledBack(_) => "rolled-back",
+        };
+        let reason = match standing {
+            Standing::RolledBack(reason) => Some(reason),
+            _ => None,
         };
         let next = node.record.once.unwrap_or(Slot::from(node.record.order));
         let slot = |slot: Slot| SlotStatus {

@@ -22,4 +22,5 @@ mod steps;
 mod tests;
 mod vip;
 
+pub(crate) use self::kubectl::kubectl;
 pub use self::run::run;
