@@ -162,10 +162,12 @@ impl<'a> AdminAccess<'a> {
         let invocation = self.kubectl(&words).limit(time + LIMIT);
         match self.run(&invocation) {
             Ok(_) => Ok(true),
-            // kubectl has one exit code for everything (kubectl `pkg/drain`, `evictPods` and `GetPodsForDeletion`).
-            Err(error) if format!("{error:#}").contains("global timeout reached") => Ok(false),
-            Err(error) if format!("{error:#}").contains("timed out waiting for the condition") => Ok(false),
-            Err(error) => Err(error),
+            // kubectl has one exit code for everything (kubectl 1.37 `pkg/drain`, `evictPods` and `waitForDelete`).
+            Err(error) => {
+                let told = format!("{error:#}");
+                let timed_out = ["global timeout reached", "context deadline exceeded"];
+                if timed_out.iter().any(|words| told.contains(words)) { Ok(false) } else { Err(error) }
+            }
         }
     }
 

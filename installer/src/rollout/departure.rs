@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::admin::{AdminAccess, own_kubeconfig, unanswered};
 use super::gate::{Leaver, Obstacle, obstacles};
-use super::lock::LockDecision;
+use super::lock::{LockDecision, RolloutLock};
 use super::record::RolloutRecord;
 use crate::execute::Cancel;
 use crate::node::own_node::OwnNode;
@@ -21,7 +21,7 @@ use base::failure::{Class, Failure};
 const POLL: Duration = Duration::from_secs(5);
 /// The time of one run of kubectl, after which the lock is renewed.
 const SLICE: Duration = Duration::from_secs(60);
-/// How long the lock is held without being renewed: three starts with 15 minutes for each to become good, and slow firmware.
+/// How long the lock is held beyond the time of the drain without being renewed: three starts with 15 minutes for each to become good, and slow firmware.
 const LOCK_TIME: SignedDuration = SignedDuration::from_mins(90);
 
 /// Who empties the node before its restart.
@@ -153,14 +153,9 @@ impl<'a> ClusterSeat<'a> {
         let mut told = String::new();
         loop {
             cancel.check()?;
-            let refusal = match self.take_lock(request, release)? {
-                Some(refusal) => refusal,
-                None => match self.obstacles(request, release)? {
-                    found if found.is_empty() => return Ok(()),
-                    found => refused(&found),
-                },
+            let Some(GateRefusal { failure, passes }) = self.try_gate(request, release)? else {
+                return Ok(());
             };
-            let GateRefusal { failure, passes } = refusal;
             if !passes || Instant::now() >= deadline {
                 return Err(failure.into());
             }
@@ -173,43 +168,71 @@ impl<'a> ClusterSeat<'a> {
         }
     }
 
+    /// Takes the lock if nothing keeps the node from leaving; says what does. Whoever only waits does not have the lock: those for whom
+    /// it waits need it.
+    fn try_gate(&self, request: &DepartureRequest, release: &ReleaseId) -> Result<Option<GateRefusal>> {
+        let lock = self.admin.lock().map_err(unanswered)?;
+        if let Some(refusal) = self.lock_refusal(&lock, request, release) {
+            return Ok(Some(refusal));
+        }
+        let found = self.obstacles(request, release)?;
+        if !found.is_empty() {
+            return Ok(Some(refused(&found)));
+        }
+        if let Some(refusal) = self.take_lock(request, release)? {
+            return Ok(Some(refusal));
+        }
+        // What was seen before may have changed by the holder before.
+        let found = self.obstacles(request, release)?;
+        if found.is_empty() {
+            return Ok(None);
+        }
+        let lock = self.admin.lock().map_err(unanswered)?;
+        self.admin.write_lock(&lock, &lock.free()).map_err(unanswered)?;
+        Ok(Some(refused(&found)))
+    }
+
     /// Takes or renews the lock; says why not.
     fn take_lock(&self, request: &DepartureRequest, release: &ReleaseId) -> Result<Option<GateRefusal>> {
         let lock = self.admin.lock().map_err(unanswered)?;
-        let now = Timestamp::now();
-        let (what, class, passes, hint) = match lock.decide(
-            &self.own.name,
-            release.digest,
-            request.retry,
-            now,
-        ) {
-            LockDecision::Take => {
-                let lease = lock.taken(&self.own.name, release.digest, LOCK_TIME, now);
-                let Err(error) = self.admin.write_lock(&lock, &lease) else { return Ok(None) };
-                // Another node may have been faster.
-                if self.admin.lock().map_err(unanswered)? == lock {
-                    return Err(unanswered(error));
-                }
-                let what = "another node has just taken the lock of the cluster's updates".to_owned();
-                (what, Class::Busy, true, "Wait for it: --wait SECONDS")
-            }
+        if let Some(refusal) = self.lock_refusal(&lock, request, release) {
+            return Ok(Some(refusal));
+        }
+        let time = SignedDuration::try_from(request.timeout).unwrap_or_default().saturating_add(LOCK_TIME);
+        let lease = lock.taken(&self.own.name, release.digest, time, Timestamp::now());
+        let Err(error) = self.admin.write_lock(&lock, &lease) else { return Ok(None) };
+        // Another node may have been faster.
+        if self.admin.lock().map_err(unanswered)? == lock {
+            return Err(unanswered(error));
+        }
+        let failure =
+            Failure::new(Class::Busy, "another node has just taken the lock of the cluster's updates")
+                .hint("Wait for it: --wait SECONDS");
+        Ok(Some(GateRefusal { failure, passes: true }))
+    }
+
+    /// Why the lock is not for this node.
+    fn lock_refusal(
+        &self,
+        lock: &RolloutLock,
+        request: &DepartureRequest,
+        release: &ReleaseId,
+    ) -> Option<GateRefusal> {
+        match lock.decide(&self.own.name, release.digest, request.retry, Timestamp::now()) {
+            LockDecision::Take => None,
             LockDecision::Busy { holder } => {
                 let what = format!("{holder} is being updated, and has the lock of the cluster's updates");
-                (
-                    what,
-                    Class::Busy,
-                    true,
-                    "Wait for it: --wait SECONDS. If it is gone for good, the lock expires.",
-                )
+                let hint = "Wait for it: --wait SECONDS. If it is gone for good, the lock expires.";
+                Some(GateRefusal { failure: Failure::new(Class::Busy, what).hint(hint), passes: true })
             }
-            LockDecision::Stopped { holder, why } => (
-                format!("the rollout of {} has stopped: {holder} took it back: {why}", release.version),
-                Class::Hardware,
-                false,
-                "Use another release. To go on with this one: --retry, or kubectl -n kube-system delete lease nqrust-update",
-            ),
-        };
-        Ok(Some(GateRefusal { failure: Failure::new(class, what).hint(hint), passes }))
+            LockDecision::Stopped { holder, why } => {
+                let what =
+                    format!("the rollout of {} has stopped: {holder} took it back: {why}", release.version);
+                let hint = "Use another release. To go on with this one: --retry, or kubectl -n kube-system delete lease nqrust-update";
+                let failure = Failure::new(Class::Hardware, what).hint(hint);
+                Some(GateRefusal { failure, passes: false })
+            }
+        }
     }
 
     fn obstacles(&self, request: &DepartureRequest, release: &ReleaseId) -> Result<Vec<Obstacle>> {

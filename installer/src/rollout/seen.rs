@@ -139,7 +139,7 @@ pub(super) fn budgets(pods: &[&Value], budgets: &Value) -> Vec<String> {
 }
 
 /// Whether a selector takes these labels (Kubernetes API, LabelSelector). An empty one takes all.
-fn selects(selector: &Value, labels: &Value) -> bool {
+pub(crate) fn selects(selector: &Value, labels: &Value) -> bool {
     let equal = selector["matchLabels"].as_object();
     let equal = equal.is_none_or(|wanted| wanted.iter().all(|(name, value)| labels[name] == *value));
     let holds = |expression: &Value| {

@@ -283,6 +283,7 @@ fn a_gate_that_is_closed_says_why_and_gives_the_lock_back() {
     assert_eq!(class_of(&error).exit_code(), 3);
     assert!(render(&error).contains("n2 is not ready"), "{}", render(&error));
     assert_eq!((cluster.holder(), cordoned(&cluster)), (Value::Null, false));
+    assert_eq!(*cluster.calls.lock().unwrap(), [""; 0], "who waits keeps nobody else from the lock");
 }
 
 /// Wherever kubectl stops to answer, the node is as it was, or knows what it has to undo.
