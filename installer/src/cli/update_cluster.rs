@@ -16,7 +16,7 @@ pub(super) struct ClusterArgs {
     /// pods in again once the release is good; `external`, whoever calls, and this command only asks; `none`, nobody, and nothing is
     /// asked.
     #[arg(long, value_enum, default_value_t = DrainArg::None, value_name = "WHO")]
-    drain: DrainArg,
+    pub(super) drain: DrainArg,
     /// Give pods, volumes and virtual machines so many seconds to leave.
     #[arg(long, value_name = "SECONDS", default_value_t = 900)]
     drain_timeout: u64,
@@ -29,7 +29,7 @@ pub(super) struct ClusterArgs {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum DrainArg {
+pub(super) enum DrainArg {
     #[value(name = "self")]
     Own,
     External,
@@ -58,10 +58,10 @@ impl ClusterArgs {
 pub(super) struct FromPodArgs {
     /// Where the pod has the root of its node.
     #[arg(long, value_name = "DIRECTORY", default_value = "/host")]
-    host: PathBuf,
+    pub(super) host: PathBuf,
     /// The arguments of `installer update apply` on the node, behind `--`; `--kubeconfig` is added.
     #[arg(last = true, required = true, value_name = "ARGUMENTS")]
-    arguments: Vec<OsString>,
+    pub(super) arguments: Vec<OsString>,
 }
 
 impl FromPodArgs {
