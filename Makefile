@@ -164,6 +164,10 @@ release: ## Build the media as they are released: programs optimised as a whole;
 builder-image: binaries ## Build the container image of the builder into OUTPUT/builder-image, an OCI layout.
 	$(PROGRAMS)/iso-builder builder-image configs/builder/image.yaml -o $(OUTPUT)/builder-image
 
+.PHONY: runner-image
+runner-image: binaries ## Build the container image by which a controller updates nodes into OUTPUT/runner-image, an OCI layout.
+	$(PROGRAMS)/iso-builder runner-image -o $(OUTPUT)/runner-image
+
 .PHONY: lint
 lint: host ## Check the format and the lints.
 	$(CARGO) fmt --all --check

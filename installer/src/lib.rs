@@ -8,6 +8,7 @@
 //! | `app` | what the commands do |
 //! | `ui` | the screens on consoles: the questions of an install, the page of a node |
 //! | `recovery` | the recovery system: resets, repairs, and when it starts a slot by itself |
+//! | `rollout` | the updates of a cluster's nodes, one after the other: what a node reports, when it may leave, how it leaves |
 //! | `update` | updates of a node: writing a slot, trying it, going back |
 //! | `execute` | the executor of a plan |
 //! | `node` | what runs on an installed machine |
@@ -40,6 +41,7 @@ pub mod preflight;
 pub mod recovery;
 pub mod report;
 pub mod resolve;
+pub mod rollout;
 pub mod sources;
 pub mod ui;
 pub mod update;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Result;
 
 use super::gather::kernel_command_line;
-use super::update::{reboot, report};
+use super::update::{Announcement, PATIENCE, come_back, reboot, report};
 use crate::execute::Cancel;
 use crate::node::health::{Baseline, BootVerdict, FailedCheck, NodeProbe, Timing, observe_until_verdict};
 use crate::recovery::SlotTries;
@@ -35,6 +35,7 @@ pub(crate) fn bless(progress: &Progress) -> Result<()> {
         progress.warn("bless", &format!("the last update was taken back: {reason}"));
     }
     report(&node, progress);
+    let announcement = Announcement::begin(&node);
     // What was true before counts only for the release that came after it.
     let baseline = Baseline::read(root).filter(|_| node.past() == Past::Runs);
     loop {
@@ -53,17 +54,23 @@ pub(crate) fn bless(progress: &Progress) -> Result<()> {
         return not_good(&mut node, DAMAGE, reason.to_owned(), progress);
     }
     node.approve()?;
+    announcement.end();
     report(&node, progress);
     node.unwritten.iter().for_each(|trouble| progress.warn("bless", trouble));
     progress.note("bless", format!("Slot {} is good", installed.slot));
     if let Err(error) = SlotTries::forget(root) {
         progress.warn("bless", &format!("the tries of the recovery system are still counted: {error:#}"));
     }
+    // Writing the recovery system takes minutes, in which the node can have its pods again.
+    let back = come_back(&node, Duration::ZERO, progress);
     // The node is good without it.
     let renewed = UpdateLock::take(root, Duration::ZERO)
         .and_then(|_lock| node.renew_recovery(progress, &Cancel::on_signals()));
     if let Err(error) = renewed {
         progress.warn("bless", &format!("the recovery system was not renewed: {error:#}"));
+    }
+    if !back {
+        come_back(&node, PATIENCE, progress);
     }
     Ok(())
 }

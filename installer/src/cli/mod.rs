@@ -23,6 +23,7 @@ mod recovery;
 mod render;
 mod status;
 mod update;
+mod update_cluster;
 mod validate;
 mod verify;
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
+use super::update_cluster::{ClusterArgs, FromPodArgs};
 use crate::app::root_only;
 use crate::app::update::{self, ResetRequest, UpdateRequest};
 use crate::node::reset_wish::ResetLevel;
@@ -41,18 +42,9 @@ enum UpdateCommand {
         run: RunArgs,
     },
     /// Stage a release, or take the one that is staged, and restart into it: three tries, then the release before.
-    Apply {
-        /// The release, named as for `check`; by default the one that is staged, then the one that was fetched.
-        #[arg(long, value_name = "MEDIUM")]
-        from: Option<String>,
-        #[command(flatten)]
-        allow: AllowArgs,
-        /// Leave the restart to somebody else: the next one, whenever it comes, tries the release.
-        #[arg(long)]
-        no_reboot: bool,
-        #[command(flatten)]
-        run: RunArgs,
-    },
+    Apply(Box<ApplyArgs>),
+    /// Update the node that this pod is on: run `installer update apply` there, with the access of the pod's service account.
+    FromPod(FromPodArgs),
     /// Show the slots, which release each has, and what became of the last updates; exit code 9 if the last one was taken back.
     Status,
     /// Move this node to the Kubernetes that its OS brings, once the OS is good; or go on with that.
@@ -115,6 +107,22 @@ enum UpdateCommand {
     },
 }
 
+#[derive(Debug, clap::Args)]
+struct ApplyArgs {
+    /// The release, named as for `check`; by default the one that is staged, then the one that was fetched.
+    #[arg(long, value_name = "MEDIUM")]
+    from: Option<String>,
+    #[command(flatten)]
+    allow: AllowArgs,
+    /// Leave the restart to somebody else: the next one, whenever it comes, tries the release.
+    #[arg(long)]
+    no_reboot: bool,
+    #[command(flatten)]
+    cluster: ClusterArgs,
+    #[command(flatten)]
+    run: RunArgs,
+}
+
 /// Which release, and what is allowed.
 #[derive(Debug, clap::Args)]
 struct OfferArgs {
@@ -166,9 +174,13 @@ impl UpdateArgs {
             UpdateCommand::Stage { from, allow, run } => {
                 run.in_unit(|wait| update::stage(&allow.request(from), wait, context))
             }
-            UpdateCommand::Apply { from, allow, no_reboot, run } => {
-                run.in_unit(|wait| update::apply(&allow.request(from), !no_reboot, wait, context))
+            UpdateCommand::Apply(args) => {
+                let ApplyArgs { from, allow, no_reboot, cluster, run } = *args;
+                let cluster = cluster.request(allow.retry);
+                let request = allow.request(from);
+                run.in_unit(|wait| update::apply(&request, &cluster, !no_reboot, wait, context))
             }
+            UpdateCommand::FromPod(args) => args.run(),
             UpdateCommand::Status => update::status(context),
             UpdateCommand::Start { slot, no_reboot } => update::start(slot, !no_reboot, context),
             UpdateCommand::Repair { yes, run } => run.in_unit(|wait| update::repair_node(yes, wait, context)),
@@ -202,5 +214,64 @@ impl RunArgs {
     fn in_unit(self, work: impl FnOnce(Duration) -> Result<()>) -> Result<()> {
         let wait = Duration::from_secs(self.wait);
         if self.foreground { work(wait) } else { update::in_unit(wait, || work(wait)) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::update_cluster::DrainArg;
+    use super::*;
+    use crate::rollout::seen::selects;
+    use clap::Parser;
+    use serde_json::{Value, json};
+
+    /// `installer update apply` as far as it is about clusters, and `from-pod`.
+    #[derive(Debug, Parser)]
+    enum Parsed {
+        Apply(Box<ApplyArgs>),
+        FromPod(FromPodArgs),
+    }
+
+    fn plans() -> Vec<Value> {
+        let text = include_str!("../../../configs/rollouts/plans.yaml");
+        text.split("\n---\n").map(|plan| serde_saphyr::from_str(plan).unwrap()).collect()
+    }
+
+    /// The jobs of the plans in the repository start what there is, on every node once.
+    #[test]
+    fn the_plans_of_the_repository_are_arguments_of_this_program() {
+        let plans = plans();
+        assert_eq!(plans.len(), 3);
+        for plan in &plans {
+            let spec = &plan["spec"];
+            assert_eq!(
+                (&spec["concurrency"], &spec["drain"], &spec["cordon"]),
+                (&json!(1), &Value::Null, &Value::Null)
+            );
+            let args: Vec<_> =
+                spec["upgrade"]["args"].as_array().unwrap().iter().map(|arg| arg.as_str().unwrap()).collect();
+            let parsed = Parsed::try_parse_from(["installer", "from-pod"].iter().chain(&args)).unwrap();
+            let Parsed::FromPod(FromPodArgs { host, arguments }) = parsed else { panic!("{parsed:?}") };
+            assert_eq!(host.to_str(), Some("/host"));
+            let arguments = arguments.iter().map(|argument| argument.to_str().unwrap());
+            let all = ["installer", "apply", "--kubeconfig", "/run/x"].into_iter().chain(arguments);
+            let Parsed::Apply(apply) = Parsed::try_parse_from(all).unwrap() else { panic!("{args:?}") };
+            assert_eq!(apply.cluster.drain, DrainArg::Own);
+            let image = spec["upgrade"]["image"].as_str().unwrap();
+            assert_eq!(image, format!("localhost/nqrust/update-runner:{}", env!("CARGO_PKG_VERSION")));
+        }
+        let control_plane = "node-role.kubernetes.io/control-plane";
+        let etcd = "node-role.kubernetes.io/etcd";
+        for (labels, expected) in [
+            (json!({ control_plane: "" }), "nqrust-os-server"),
+            (json!({ control_plane: "true", etcd: "true" }), "nqrust-os-server"),
+            (json!({ etcd: "true" }), "nqrust-os-witness"),
+            (json!({}), "nqrust-os-worker"),
+        ] {
+            let of = |plan: &&Value| selects(&plan["spec"]["nodeSelector"], &labels);
+            let names: Vec<_> =
+                plans.iter().filter(of).map(|plan| plan["metadata"]["name"].clone()).collect();
+            assert_eq!(names, [expected], "{labels}");
+        }
     }
 }

@@ -20,6 +20,8 @@ pub struct Metadata {
     pub name: String,
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
+    #[serde(default)]
+    pub annotations: BTreeMap<String, String>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -28,6 +30,8 @@ pub struct Spec {
     /// The network of the node's pods, once the controller manager has given it one.
     #[serde(rename = "podCIDR")]
     pub pods: Option<String>,
+    /// Whether it is cordoned: it gets no further pods.
+    pub unschedulable: bool,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]

@@ -10,6 +10,7 @@
 //! | [`kubernetes`] | moves the node to the Kubernetes that its OS brings |
 //! | [`past`] | what became of the release that was tried; pure |
 //! | [`fetched`] | a release that came over a network, kept until it is in a slot |
+//! | [`standing`] | where the update of a node stands, for those who ask; pure |
 //! | [`lock`] | one update at a time |
 //!
 //! Two single sectors decide what starts: the commit mark of a slot, written after all of it was read back, and the boot record.
@@ -23,6 +24,7 @@ pub mod past;
 pub mod patched;
 pub mod skew;
 pub mod slots;
+pub mod standing;
 pub mod updated_node;
 
 pub use fetched::{KeptSource, fetched, fetched_release, forget};
@@ -31,4 +33,5 @@ pub use offer::{Allowed, Offer, Running, decide, kubernetes_step};
 pub use past::Past;
 pub use skew::KubernetesStep;
 pub use slots::NodeSlots;
+pub use standing::Standing;
 pub use updated_node::{RolledBack, UpdatedNode};

@@ -198,7 +198,7 @@ mod tests {
     #[test]
     fn the_recovery_system_writes_its_own_release_into_a_slot() {
         let (now, memory) = (version("1.2.0"), UpdateState::default());
-        let running = Running { release: &now, state: None, memory: &memory };
+        let running = Running { release: &now, state: None, memory: &memory, kubernetes: None };
         assert_eq!(decide(running, &now, Allowed::default()).unwrap(), Offer::New);
     }
 

@@ -28,6 +28,7 @@ mod program;
 mod record;
 mod release_images;
 mod report;
+mod runner_image;
 mod sbom;
 
 use std::collections::BTreeSet;
@@ -47,6 +48,7 @@ use self::program::BuildInstaller;
 pub(crate) use self::program::standard;
 pub use self::report::BuildReport;
 use self::report::Recording;
+pub use self::runner_image::{RunnerImage, runner_image, runner_image_name};
 use crate::images::stored_image::StoredImage;
 use crate::lock::Lock;
 

@@ -11,6 +11,7 @@ mod prune;
 mod pull;
 mod push;
 mod registries;
+mod runner_image;
 mod serve;
 
 use std::path::PathBuf;
@@ -41,6 +42,7 @@ enum Command {
     Check(check::CheckCommand),
     Lock(lock::LockCommand),
     BuilderImage(builder_image::BuilderImageCommand),
+    RunnerImage(runner_image::RunnerImageCommand),
     Images(images::ImagesCommand),
     Inspect(finished::Inspect),
     Verify(finished::Verify),
@@ -99,6 +101,7 @@ impl Command {
             Self::Check(check) => check.run(context),
             Self::Lock(lock) => lock.run(context),
             Self::BuilderImage(image) => image.run(context),
+            Self::RunnerImage(image) => image.run(context),
             Self::Images(images) => images.run(context),
             Self::Inspect(inspect) => inspect.run(context),
             Self::Verify(verify) => verify.run(context),

@@ -5,11 +5,13 @@ use std::fs;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
+use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use model::config::Role;
 use model::release::Release;
+use nix::sched::{CloneFlags, setns, unshare};
 
 use super::control_groups::ControlGroups;
 use super::{BaseTree, KubernetesRelease, OsLayer, Switch, adapt};
@@ -170,6 +172,24 @@ impl NativeNode {
         command.arg(format!("--target={}", self.first)).args(["--", program]);
         command.env_clear().env("PATH", PATH).env("HOME", "/root").env("CONTAINERD_NAMESPACE", "k8s.io");
         command
+    }
+
+    /// Does `work` of this process as a process of the node would: with its files and its network.
+    pub fn within<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T> {
+        let open = |kind: &str| {
+            let path = format!("/proc/{}/ns/{kind}", self.first);
+            fs::File::open(&path).with_context(|| format!("opening {path}"))
+        };
+        let (files, network) = (open("mnt")?, open("net")?);
+        let enter = || -> Result<T> {
+            // A thread has a root directory of its own only when it shares it with no other one (setns(2)).
+            unshare(CloneFlags::CLONE_FS)?;
+            setns(network, CloneFlags::CLONE_NEWNET)?;
+            setns(files, CloneFlags::CLONE_NEWNS)?;
+            Ok(work())
+        };
+        thread::scope(|scope| scope.spawn(enter).join())
+            .unwrap_or_else(|_| bail!("what was done on {} has panicked", self.place.name))
     }
 
     /// Runs a line of shell on the node, successful or not.

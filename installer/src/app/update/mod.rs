@@ -1,6 +1,8 @@
 //! Updates of this node, for `installer update`.
 
+mod cluster;
 mod kubernetes;
+mod pod;
 mod repair;
 mod report;
 mod reset;
@@ -40,6 +42,8 @@ use model::kubernetes::KubernetesVersion;
 use model::release::{Purpose, Release};
 
 pub(crate) use self::kubernetes::move_kubernetes;
+pub(crate) use cluster::{Announcement, ClusterRequest, PATIENCE, come_back};
+pub(crate) use pod::from_pod;
 pub(crate) use repair::repair_node;
 pub(crate) use report::report;
 pub(crate) use reset::{ResetRequest, cancel_reset, reset};
@@ -275,7 +279,8 @@ fn settled(context: &Context) -> Result<UpdatedNode> {
 /// Writes the release into the other slot.
 pub(crate) fn stage(request: &UpdateRequest, wait: Duration, context: &Context) -> Result<()> {
     let _lock = UpdateLock::take(Path::new("/"), wait)?;
-    stage_on(&mut settled(context)?, request, context).map(drop)
+    let mut node = settled(context)?;
+    cluster::telling(&mut node, Some(request), context, |node| stage_on(node, request, context)).map(drop)
 }
 
 /// Returns whether there is something to restart into.
@@ -297,7 +302,6 @@ fn stage_on(node: &mut UpdatedNode, request: &UpdateRequest, context: &Context) 
     add_images(&offered, &cancel, context)?;
     // It is in the slot now.
     forget(root)?;
-    report(node, &context.progress);
     context.tell(
         "update",
         &format!("{} {} is in slot {slot}, and every byte was read back.", release.name, release.version),
@@ -306,15 +310,28 @@ fn stage_on(node: &mut UpdatedNode, request: &UpdateRequest, context: &Context) 
 }
 
 /// Stages the release that is asked for, or takes the one that is staged or fetched, lets the boot loader try it, and restarts.
-pub(crate) fn apply(request: &UpdateRequest, reboot: bool, wait: Duration, context: &Context) -> Result<()> {
-    let _lock = UpdateLock::take(Path::new("/"), wait)?;
+pub(crate) fn apply(
+    request: &UpdateRequest,
+    cluster: &ClusterRequest,
+    reboot: bool,
+    wait: Duration,
+    context: &Context,
+) -> Result<()> {
+    let lock = UpdateLock::take(Path::new("/"), wait)?;
     let mut node = settled(context)?;
+    cluster::resume(&node, cluster, context);
     let wanted = request.from.is_some() || node.memory.staged.is_none() && fetched(Path::new("/")).is_some();
-    if wanted && !stage_on(&mut node, request, context)? {
-        return Ok(());
+    if wanted
+        && !cluster::telling(&mut node, Some(request), context, |node| stage_on(node, request, context))?
+    {
+        drop(lock);
+        return cluster::await_good(cluster, context);
     }
-    node.arm(&NodeProbe::new(Path::new("/"), &SystemRunner))?;
-    report(&node, &context.progress);
+    cluster::telling(&mut node, None, context, |node| {
+        cluster::leave(node, cluster, wait, context)?;
+        let armed = node.arm(&NodeProbe::new(Path::new("/"), &SystemRunner));
+        armed.inspect_err(|_| cluster::resume(node, cluster, context))
+    })?;
     if let Some(why) = &node.lost_memory {
         let text = format!("the node will not remember this update: {why}");
         context.progress.warn("update", &text);

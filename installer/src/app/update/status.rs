@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::node::kubernetes_version::NodeKubernetes;
 use crate::node::update_state::{ReleaseId, ReleaseVerdict};
 use crate::update::kubernetes::MoveRecord;
-use crate::update::{Past, UpdatedNode, fetched_release};
+use crate::update::{Standing, UpdatedNode, fetched_release};
 use base::failure::{Class, Failure};
 use base::program::Context;
 use model::boot::Slot;
@@ -63,16 +63,18 @@ pub(super) struct SlotStatus {
 
 impl UpdateStatus {
     pub(super) fn of(node: &UpdatedNode) -> Self {
-        let (state, reason) = match node.past() {
-            Past::Failed(reason) => ("rolled-back", Some(reason)),
-            Past::Staged => ("staged", None),
-            Past::Armed => ("pending", None),
-            Past::Runs => ("trial", None),
-            Past::Nothing | Past::Lost => match node.memory.verdicts.last() {
-                Some(last) if !last.good => ("rolled-back", Some(last.reason.clone())),
-                _ if node.on_trial() => ("trial", None),
-                _ => ("idle", None),
-            },
+        let standing = Standing::of(node);
+        let state = match &standing {
+            // What runs is good either way.
+            Standing::Idle | Standing::Good => "idle",
+            Standing::Staged => "staged",
+            Standing::Pending => "pending",
+            Standing::Trial => "trial",
+            Standing::RolledBack(_) => "rolled-back",
+        };
+        let reason = match standing {
+            Standing::RolledBack(reason) => Some(reason),
+            _ => None,
         };
         let staged = node.memory.staged.as_ref().map(|staged| &staged.release);
         let taken_back = node.memory.verdicts.last().filter(|last| !last.good).map(|last| &last.release);

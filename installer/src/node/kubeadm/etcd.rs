@@ -7,50 +7,21 @@
 //! cluster, and does not answer either, would keep every other one from taking its place.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::Path;
-use std::time::Duration;
 
 use anyhow::{Context, Result};
-use reqwest::blocking::Client;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::kubernetes::node::NodeList;
-use crate::node::kubeconfig::client;
+use crate::node::etcd_gateway::{EtcdGateway, EtcdMember};
 use crate::node::paths::below;
 use base::failure::{Class, Failure};
-use transfer::download::reason;
+use model::config::Distribution;
 
-/// Where kubeadm has etcd's certificates, and where etcd has its copy.
-pub(super) const CERTIFICATES: &str = "/etc/kubernetes/pki/etcd";
+/// Where etcd has its copy.
 const COPY: &str = "/var/lib/etcd/member";
-const TIMEOUT: Duration = Duration::from_secs(30);
-/// A member that runs says so at once.
-const HEALTH_TIMEOUT: Duration = Duration::from_secs(5);
 /// The annotation of etcd's pods in which kubeadm writes their address.
 const ADDRESS: &str = "kubeadm.kubernetes.io/etcd.advertise-client-urls";
-
-/// A member as the gateway tells it; its numbers are texts.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-struct Member {
-    #[serde(rename = "ID")]
-    id: String,
-    /// Empty for one that has never run.
-    #[serde(default)]
-    name: String,
-    #[serde(default, rename = "clientURLs")]
-    addresses: Vec<String>,
-    /// Whether it has no vote yet; then etcd can do without it.
-    #[serde(default, rename = "isLearner")]
-    learns: bool,
-}
-
-#[derive(Deserialize)]
-struct Members {
-    #[serde(default)]
-    members: Vec<Member>,
-}
 
 /// Removes the members that are gone for good: one that an earlier node of the name `name` left, and those whose nodes were deleted
 /// from the cluster and that do not answer. `pods` are etcd's pods and `nodes` the cluster's nodes, as the API lists them. Returns the
@@ -99,25 +70,13 @@ struct FoundMembers {
 }
 
 fn ask(root: &Path, url: &str, name: &str, kept: &BTreeSet<String>) -> Result<FoundMembers> {
-    let read = |file: &str| {
-        let path = below(root, CERTIFICATES).join(file);
-        fs::read(&path).with_context(|| format!("reading {}", path.display()))
-    };
-    let mut pem = read("healthcheck-client.crt")?;
-    pem.extend(read("healthcheck-client.key")?);
-    let authority = read("ca.crt")?;
-    let http = client(&authority, &pem, TIMEOUT).map_err(anyhow::Error::msg)?;
-    let health = client(&authority, &pem, HEALTH_TIMEOUT).map_err(anyhow::Error::msg)?;
-    let answers = |member: &Member| {
-        member.addresses.iter().any(|url| health.get(format!("{url}/health")).send().is_ok())
-    };
-    let listed: Members = serde_json::from_value(post(&http, url, "list", &json!({}))?)
-        .context("reading the list of etcd's members")?;
-    let (stale, others) = stale(listed.members, name, kept, &answers);
+    let etcd = EtcdGateway::open(root, Distribution::Kubeadm)?;
+    let answers = |member: &EtcdMember| etcd.answers(member);
+    let (stale, others) = stale(etcd.members(url)?, name, kept, &answers);
     for member in &stale {
-        post(&http, url, "remove", &json!({ "ID": member.id }))?;
+        etcd.remove(url, member)?;
     }
-    let names = |members: Vec<Member>| members.into_iter().map(|member| member.name).collect();
+    let names = |members: Vec<EtcdMember>| members.into_iter().map(|member| member.name).collect();
     let away = others.into_iter().filter(|other| !other.learns && !answers(other)).collect();
     Ok(FoundMembers { removed: names(stale), away: names(away) })
 }
@@ -125,26 +84,17 @@ fn ask(root: &Path, url: &str, name: &str, kept: &BTreeSet<String>) -> Result<Fo
 /// Those of `members` that are gone for good, and the others. One that joins just now is not a node of the cluster yet, but
 /// answers; one that has never run has no name.
 fn stale(
-    members: Vec<Member>,
+    members: Vec<EtcdMember>,
     name: &str,
     kept: &BTreeSet<String>,
-    answers: &dyn Fn(&Member) -> bool,
-) -> (Vec<Member>, Vec<Member>) {
-    let gone = |member: &Member| match member.name.as_str() {
+    answers: &dyn Fn(&EtcdMember) -> bool,
+) -> (Vec<EtcdMember>, Vec<EtcdMember>) {
+    let gone = |member: &EtcdMember| match member.name.as_str() {
         "" => false,
         own if own == name => true,
         other => !kept.contains(other) && !answers(member),
     };
     members.into_iter().partition(gone)
-}
-
-fn post(http: &Client, url: &str, verb: &str, body: &Value) -> Result<Value> {
-    let sent = http.post(format!("{url}/v3/cluster/member/{verb}")).body(body.to_string()).send();
-    let answer = sent.map_err(|error| anyhow::anyhow!("it does not answer: {}", reason(&error)))?;
-    let status = answer.status();
-    let text = answer.text().map_err(|error| anyhow::anyhow!("it broke off: {}", reason(&error)))?;
-    anyhow::ensure!(status.is_success(), "it answers {status} to member/{verb}");
-    serde_json::from_str(&text).context("it answers something other than JSON")
 }
 
 /// The addresses of the members on other nodes.
@@ -160,6 +110,8 @@ fn others(pods: &[u8], name: &str) -> Result<Vec<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
+    use std::fs;
 
     #[test]
     fn members_on_other_nodes_are_asked() {
@@ -176,8 +128,12 @@ mod tests {
 
     #[test]
     fn members_that_are_gone_for_good_are_told_from_those_that_come_back() {
-        let member =
-            |name: &str| Member { id: "1".into(), name: name.into(), addresses: Vec::new(), learns: false };
+        let member = |name: &str| EtcdMember {
+            id: "1".into(),
+            name: name.into(),
+            addresses: Vec::new(),
+            learns: false,
+        };
         let found = |name: &str, kept: &[&str]| {
             let members = ["node-1", "node-2", "node-3", ""].map(member).into();
             let kept = kept.iter().map(|name| (*name).to_owned()).collect();
@@ -205,20 +161,5 @@ mod tests {
         fs::create_dir_all(below(root.path(), COPY)).unwrap();
         let removed = remove_stale(root.path(), "node-2", b"not read", b"not read").unwrap();
         assert_eq!(removed, [""; 0], "a node with a copy of the cluster is a member");
-    }
-
-    #[test]
-    fn the_gateway_tells_members_with_numbers_as_texts() {
-        let listed = r#"{"header":{"cluster_id":"1"},"members":[{"ID":"10276657743932975437","name":"node-2","clientURLs":["https://a"]},{"ID":"7"}]}"#;
-        let members: Members = serde_json::from_str(listed).unwrap();
-        assert_eq!(
-            members.members[0],
-            Member {
-                id: "10276657743932975437".into(),
-                name: "node-2".into(),
-                addresses: vec!["https://a".into()],
-                learns: false,
-            }
-        );
     }
 }

@@ -17,7 +17,7 @@ const ATTEMPTS: u32 = 600;
 const INTERVAL: Duration = Duration::from_secs(2);
 
 /// kubectl with these arguments. What it caches is gone with the next boot.
-pub(super) fn kubectl(arguments: &[&str]) -> Invocation {
+pub(crate) fn kubectl(arguments: &[&str]) -> Invocation {
     Invocation::new("kubectl").args(arguments).env("HOME", "/run/nqrust").limit(KUBECTL_LIMIT)
 }
 

@@ -24,4 +24,5 @@ mod tests;
 pub mod upgrade;
 mod vip;
 
+pub(crate) use self::kubectl::kubectl;
 pub use self::run::run;

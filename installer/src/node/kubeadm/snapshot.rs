@@ -1,7 +1,6 @@
 //! A copy of etcd's data in a file, by etcd's HTTP gateway (etcd, "gRPC gateway"; `Maintenance.Snapshot`): what `etcdctl snapshot save`
 //! writes, and `etcdutl snapshot restore` reads.
 
-use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::time::Duration;
@@ -11,12 +10,11 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde::Deserialize;
 
-use super::etcd::CERTIFICATES;
-use crate::node::kubeconfig::client;
-use crate::node::paths::below;
+use crate::node::etcd_gateway::EtcdGateway;
 use base::digest::Hasher;
 use base::failure::{Class, Failure};
 use base::files::UnfinishedFile;
+use model::config::Distribution;
 use transfer::download::reason;
 
 /// etcd of this node.
@@ -48,13 +46,7 @@ struct PieceContent {
 /// [`Class::Join`] if etcd does not answer, [`Class::Verification`] if what came is not whole, [`Class::DiskIo`] if it cannot be
 /// written.
 pub fn save(root: &Path, path: &Path) -> Result<()> {
-    let read = |file: &str| {
-        let path = below(root, CERTIFICATES).join(file);
-        fs::read(&path).with_context(|| format!("reading {}", path.display()))
-    };
-    let mut pem = read("healthcheck-client.crt")?;
-    pem.extend(read("healthcheck-client.key")?);
-    let http = client(&read("ca.crt")?, &pem, TIMEOUT).map_err(anyhow::Error::msg)?;
+    let http = EtcdGateway::access(root, Distribution::Kubeadm)?(TIMEOUT)?;
     let failed =
         |why: String| Failure::new(Class::Join, "etcd of this node does not give its data").because(why);
     let answer = http.post(URL).body("{}").send().map_err(|error| failed(reason(&error)))?;
@@ -112,6 +104,7 @@ mod tests {
     use super::*;
     use base::digest::Digest;
     use base::failure::class_of;
+    use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
     /// What etcd's gateway answers for `data`, in pieces of this length.

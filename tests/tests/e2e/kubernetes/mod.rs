@@ -3,7 +3,8 @@
 //!
 //! Two management nodes, a witness and a worker. [`members`] looks at what they are, [`traffic`] at what pods reach, [`contested`] at an
 //! address that is taken, [`refusals`] at what the cluster does not take in, [`failures`] at what is left when a node is gone, and at its
-//! return. A second cluster has management nodes that were workers before ([`promotion`]), and a disk that is full ([`full_disk`]). How
+//! return. A second cluster has management nodes that were workers before ([`promotion`]), and a disk that is full ([`full_disk`]); in a third one
+//! nodes leave for an update ([`rollout`]). How
 //! long each part took and how much memory the nodes' processes have is in `figures.txt` of the artifacts.
 
 mod contested;
@@ -13,6 +14,7 @@ mod full_disk;
 mod members;
 mod promotion;
 mod refusals;
+mod rollout;
 mod traffic;
 
 use anyhow::Result;
@@ -53,6 +55,16 @@ fn default_nodes_take_the_place_of_management_nodes() {
         let check = promotion::check;
         scenario_alone("kubernetes-promotion", |artifacts| {
             in_namespaces(artifacts, promotion::nodes(), check)
+        });
+    }
+}
+
+#[test]
+#[ignore = "a third cluster, which takes minutes: `make soak` runs it"]
+fn nodes_leave_a_cluster_for_an_update_one_after_the_other() {
+    if may_run() {
+        scenario_alone("kubernetes-rollout", |artifacts| {
+            in_namespaces(artifacts, rollout::nodes(), rollout::check)
         });
     }
 }

@@ -1,0 +1,237 @@
+//! The cluster as an administrator sees and changes it, through kubectl: what it knows of evictions need not be written again.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+
+use super::gate::{BoundMachine, SeenCluster, SeenMember, SeenNode};
+use super::lock::{self, RolloutLock};
+use super::seen::{self, LEAVING};
+use crate::kubernetes::node::{Node, NodeList};
+use crate::node::etcd_gateway::{EtcdGateway, OWN_MEMBER};
+use crate::node::kubeadm::kubectl;
+use crate::node::paths::below;
+use base::command::{Invocation, Runner};
+use base::failure::{Class, Failure};
+use model::config::Distribution;
+
+/// For one question, in all.
+const LIMIT: Duration = Duration::from_secs(60);
+const REQUEST_TIMEOUT: &str = "--request-timeout=30s";
+/// The taint by which KubeVirt empties a node (KubeVirt, "Node maintenance").
+const TAINT: &str = "kubevirt.io/drain";
+const MACHINES: &str = "virtualmachineinstances.kubevirt.io";
+
+/// The access of an administrator, or of a service account that may do as much.
+pub struct AdminAccess<'a> {
+    runner: &'a dyn Runner,
+    distribution: Distribution,
+    kubeconfig: PathBuf,
+}
+
+/// The kubeconfig of administrators that nodes with a control plane have.
+#[must_use]
+pub fn own_kubeconfig(distribution: Distribution) -> &'static str {
+    match distribution {
+        Distribution::Kubeadm => "/etc/kubernetes/admin.conf",
+        Distribution::Rke2 => "/etc/rancher/rke2/rke2.yaml",
+        Distribution::K3s => "/etc/rancher/k3s/k3s.yaml",
+    }
+}
+
+impl<'a> AdminAccess<'a> {
+    #[must_use]
+    pub fn new(runner: &'a dyn Runner, distribution: Distribution, kubeconfig: PathBuf) -> Self {
+        Self { runner, distribution, kubeconfig }
+    }
+
+    fn kubectl(&self, arguments: &[&str]) -> Invocation {
+        let mut invocation = kubectl(&[]).arg("--kubeconfig").arg(&self.kubeconfig).args(arguments);
+        if self.distribution == Distribution::Rke2 {
+            // The agent of RKE2 links its programs there (rke2 `pkg/bootstrap`).
+            invocation.program = "/var/lib/rancher/rke2/bin/kubectl".into();
+        }
+        invocation
+    }
+
+    fn run(&self, invocation: &Invocation) -> Result<Vec<u8>> {
+        self.runner.run(invocation).with_context(|| "asking the cluster".to_owned())
+    }
+
+    /// The kubeconfig in one file, without paths of others.
+    pub fn flattened(&self) -> Result<Vec<u8>> {
+        self.run(&self.kubectl(&["config", "view", "--raw", "--flatten", "--minify"]).limit(LIMIT))
+    }
+
+    /// An object, or a list of objects.
+    fn get(&self, arguments: &[&str]) -> Result<Value> {
+        let words = ["get", "--output=json", REQUEST_TIMEOUT];
+        let all: Vec<_> = words.into_iter().chain(arguments.iter().copied()).collect();
+        let told = self.run(&self.kubectl(&all).limit(LIMIT))?;
+        // With --ignore-not-found it prints nothing where there is none.
+        if told.trim_ascii().is_empty() {
+            return Ok(Value::Null);
+        }
+        serde_json::from_slice(&told)
+            .with_context(|| format!("reading what kubectl says of {}", arguments.join(" ")))
+    }
+
+    /// One node.
+    pub fn node(&self, name: &str) -> Result<Node> {
+        serde_json::from_value(self.get(&["node", name])?).with_context(|| format!("reading the node {name}"))
+    }
+
+    /// The cluster as `name` sees it, whose files are at `root`.
+    pub fn look(&self, root: &Path, name: &str) -> Result<SeenCluster> {
+        let nodes: NodeList =
+            serde_json::from_value(self.get(&["nodes"])?).context("reading the nodes of the cluster")?;
+        Ok(SeenCluster {
+            nodes: nodes.items.iter().map(SeenNode::of).collect(),
+            etcd: self.members(root)?,
+            bound: self.bound(name)?,
+        })
+    }
+
+    /// The members of etcd; none on a node that has no access to them.
+    fn members(&self, root: &Path) -> Result<Option<Vec<SeenMember>>> {
+        let data = crate::node::cluster::etcd_data(self.distribution);
+        if !below(root, &data).join("member").exists() {
+            return Ok(None);
+        }
+        let etcd = EtcdGateway::open(root, self.distribution).context("asking etcd for its members")?;
+        let members = etcd.members(OWN_MEMBER).context("asking etcd for its members")?;
+        let seen = members.iter().map(|member| SeenMember {
+            name: member.name.clone(),
+            votes: !member.learns,
+            healthy: etcd.is_healthy(member),
+        });
+        Ok(Some(seen.collect()))
+    }
+
+    /// Whether KubeVirt runs in the cluster.
+    pub fn has_machines(&self) -> Result<bool> {
+        Ok(!self.get(&["customresourcedefinition", MACHINES, "--ignore-not-found"])?.is_null())
+    }
+
+    fn bound(&self, node: &str) -> Result<Vec<BoundMachine>> {
+        match self.has_machines()? {
+            true => Ok(seen::bound(&self.get(&[MACHINES, "--all-namespaces"])?, node)),
+            false => Ok(Vec::new()),
+        }
+    }
+
+    /// The virtual machines that run on `node`.
+    pub fn machines(&self, node: &str) -> Result<Vec<String>> {
+        let instances = self.get(&[MACHINES, "--all-namespaces"])?;
+        Ok(seen::names(&seen::machines_on(&instances, node)))
+    }
+
+    /// The volumes that are attached to `node`.
+    pub fn volumes(&self, node: &str) -> Result<Vec<String>> {
+        Ok(seen::attached(&self.get(&["volumeattachments"])?, node))
+    }
+
+    fn pods(&self, node: &str) -> Result<Value> {
+        let selector = format!("--field-selector=spec.nodeName={node}");
+        self.get(&["pods", "--all-namespaces", &selector])
+    }
+
+    /// The pods of `node` whose eviction loses the content of an `emptyDir`.
+    pub fn with_scratch(&self, node: &str) -> Result<Vec<String>> {
+        Ok(seen::with_scratch(&seen::evictable(&self.pods(node)?)))
+    }
+
+    /// What is left on `node` to be evicted, and what keeps it there.
+    pub fn left(&self, node: &str) -> Result<(Vec<String>, Vec<String>)> {
+        let pods = self.pods(node)?;
+        let pods = seen::evictable(&pods);
+        let budgets = seen::budgets(&pods, &self.get(&["poddisruptionbudgets", "--all-namespaces"])?);
+        Ok((seen::names(&pods), budgets))
+    }
+
+    /// Evicts pods for so long; whether all are gone.
+    ///
+    /// # Errors
+    /// What kubectl refuses to begin with, such as pods that nobody would make again.
+    pub fn evict(&self, node: &str, time: Duration) -> Result<bool> {
+        let timeout = format!("--timeout={}s", time.as_secs().max(1));
+        let selector = format!("--pod-selector=!{}", seen::UPGRADE_JOB);
+        let words = ["drain", node, "--ignore-daemonsets", "--delete-emptydir-data", &selector, &timeout];
+        let invocation = self.kubectl(&words).limit(time + LIMIT);
+        match self.run(&invocation) {
+            Ok(_) => Ok(true),
+            // kubectl has one exit code for everything (kubectl 1.37 `pkg/drain`, `evictPods` and `waitForDelete`).
+            Err(error) => {
+                let told = format!("{error:#}");
+                let timed_out = ["global timeout reached", "context deadline exceeded"];
+                if timed_out.iter().any(|words| told.contains(words)) { Ok(false) } else { Err(error) }
+            }
+        }
+    }
+
+    /// Keeps further pods from `node`, or lets them in again; both together with the mark that says it was for an update.
+    pub fn cordon(&self, node: &str, cordoned: bool) -> Result<()> {
+        let mark = if cordoned { json!("true") } else { Value::Null };
+        let patch = json!({
+            "metadata": { "annotations": { LEAVING: mark } },
+            "spec": { "unschedulable": cordoned },
+        });
+        let patch = format!("--patch={patch}");
+        self.run(
+            &self.kubectl(&["patch", "node", node, "--type=merge", &patch, REQUEST_TIMEOUT]).limit(LIMIT),
+        )
+        .map(drop)
+    }
+
+    /// Asks KubeVirt to move its machines away from `node`.
+    pub fn taint(&self, node: &str) -> Result<()> {
+        let taint = format!("{TAINT}=draining:NoSchedule");
+        let words = ["taint", "node", node, &taint, "--overwrite", REQUEST_TIMEOUT];
+        self.run(&self.kubectl(&words).limit(LIMIT)).map(drop)
+    }
+
+    /// Takes the taint away; it is well if there is none.
+    pub fn untaint(&self, node: &str) -> Result<()> {
+        let tainted = self.node_has_taint(node)?;
+        if !tainted {
+            return Ok(());
+        }
+        let taint = format!("{TAINT}:NoSchedule-");
+        self.run(&self.kubectl(&["taint", "node", node, &taint, REQUEST_TIMEOUT]).limit(LIMIT)).map(drop)
+    }
+
+    fn node_has_taint(&self, node: &str) -> Result<bool> {
+        let node = self.get(&["node", node])?;
+        let taints = node["spec"]["taints"].as_array();
+        Ok(taints.is_some_and(|taints| taints.iter().any(|taint| taint["key"] == TAINT)))
+    }
+
+    /// The lock of the cluster's updates.
+    pub fn lock(&self) -> Result<RolloutLock> {
+        let lease = self.get(&["lease", lock::NAME, "--namespace", lock::NAMESPACE, "--ignore-not-found"])?;
+        Ok(RolloutLock::read(&lease))
+    }
+
+    /// Writes the lock, if it is still what `before` was read from.
+    pub fn write_lock(&self, before: &RolloutLock, lease: &Value) -> Result<()> {
+        let verb = if before.exists() { "replace" } else { "create" };
+        let words = [verb, "--filename=-", REQUEST_TIMEOUT];
+        self.run(&self.kubectl(&words).stdin(lease.to_string()).limit(LIMIT)).map(drop)
+    }
+}
+
+impl std::fmt::Debug for AdminAccess<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "AdminAccess({})", self.kubeconfig.display())
+    }
+}
+
+/// That the cluster could not be asked, which keeps a node from leaving it.
+pub(super) fn unanswered(error: anyhow::Error) -> anyhow::Error {
+    Failure::new(Class::Hardware, "this node may not leave its cluster: the cluster cannot be asked")
+        .because(error.reallocate_into_boxed_dyn_error_without_backtrace())
+        .hint("To restart without asking it: installer update apply --drain none")
+        .into()
+}

@@ -1,0 +1,350 @@
+//! A node leaves its cluster for a restart, and comes back.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use jiff::{SignedDuration, Timestamp};
+
+use super::admin::{AdminAccess, own_kubeconfig, unanswered};
+use super::gate::{Leaver, Obstacle, obstacles};
+use super::lock::{LockDecision, RolloutLock};
+use super::record::RolloutRecord;
+use crate::execute::Cancel;
+use crate::node::own_node::OwnNode;
+use crate::node::paths::below;
+use crate::node::update_state::ReleaseId;
+use base::command::Runner;
+use base::failure::{Class, Failure};
+
+/// Between two looks.
+const POLL: Duration = Duration::from_secs(5);
+/// The time of one run of kubectl, after which the lock is renewed.
+const SLICE: Duration = Duration::from_secs(60);
+/// How long the lock is held beyond the time of the drain without being renewed: three starts with 15 minutes for each to become good, and slow firmware.
+const LOCK_TIME: SignedDuration = SignedDuration::from_mins(90);
+
+/// Who empties the node before its restart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Drain {
+    /// The node itself.
+    Own,
+    /// Whoever asked has done it.
+    External,
+}
+
+/// What a departure is made with.
+#[derive(Debug)]
+pub struct DepartureRequest {
+    pub drain: Drain,
+    /// The access to the cluster; by default that of administrators on this node.
+    pub kubeconfig: Option<PathBuf>,
+    /// How long pods, volumes and virtual machines may take to leave.
+    pub timeout: Duration,
+    /// How long to wait for what keeps the node from leaving and may pass.
+    pub wait: Duration,
+    /// Whether to go on where the release was taken back on another node.
+    pub retry: bool,
+}
+
+/// How an update has ended, for the other nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum UpdateOutcome {
+    Good,
+    /// It was not tried.
+    Untried,
+    /// It was taken back; why.
+    RolledBack(String),
+}
+
+/// A node of a cluster, with the access of an administrator.
+pub struct ClusterSeat<'a> {
+    root: &'a Path,
+    own: OwnNode,
+    admin: AdminAccess<'a>,
+    tell: &'a dyn Fn(&str),
+}
+
+impl<'a> ClusterSeat<'a> {
+    /// The seat of the node at `root`, with the access at `kubeconfig`, or that which it was given or has.
+    ///
+    /// # Errors
+    /// [`Class::Hardware`] if the node has no part in a cluster, or no such access.
+    pub fn open(
+        root: &'a Path,
+        runner: &'a dyn Runner,
+        kubeconfig: Option<&Path>,
+        tell: &'a dyn Fn(&str),
+    ) -> Result<Self> {
+        let Some(own) = OwnNode::read(root) else {
+            return Err(Failure::new(Class::Hardware, "this node has no part in a cluster")
+                .hint("Leave --drain out.")
+                .into());
+        };
+        let administrators = below(root, own_kubeconfig(own.distribution));
+        let found = kubeconfig
+            .map(Path::to_owned)
+            .or_else(|| RolloutRecord::kept_access(root))
+            .or_else(|| administrators.exists().then_some(administrators));
+        let Some(found) = found else {
+            let what = "this node has no access to its cluster that may cordon nodes and evict pods";
+            return Err(Failure::new(Class::Hardware, what)
+                .hint("Only servers have one. Name another one with --kubeconfig FILE, or drain the node from a server and leave --drain out. See docs/cluster-updates.md.")
+                .into());
+        };
+        let admin = AdminAccess::new(runner, own.distribution, found);
+        Ok(Self { root, own, admin, tell })
+    }
+
+    /// Takes the cluster's lock, asks whether the node may leave, and empties it. When this returns, the node can restart; on an
+    /// error everything is as it was before.
+    ///
+    /// # Errors
+    /// [`Class::Busy`] if another node is being updated, [`Class::Hardware`] if the node may not leave, or its drain takes too long.
+    pub fn leave(&self, request: &DepartureRequest, release: &ReleaseId, cancel: &Cancel) -> Result<()> {
+        let kept = RolloutRecord::read(self.root).filter(|record| record.node == self.own.name);
+        let (cordoned, tainted) = kept.map_or((false, false), |kept| (kept.cordoned, kept.tainted));
+        let node = self.own.name.clone();
+        let mut record = RolloutRecord { node, release: release.clone(), cordoned, tainted };
+        let given = request.kubeconfig.is_some().then(|| self.admin.flattened()).transpose();
+        RolloutRecord::keep_access(self.root, given.map_err(unanswered)?.as_deref())?;
+        record.write(self.root)?;
+        let left = self.pass_gate(request, release, cancel).and_then(|()| match request.drain {
+            Drain::Own => self.drain(request, &mut record, cancel),
+            Drain::External => Ok(()),
+        });
+        if left.is_err()
+            && let Err(error) = self.undo(&UpdateOutcome::Untried)
+        {
+            (self.tell)(&format!(
+                "The node is still cordoned or has the lock of the cluster's updates: {error:#}. The next start of the node, or of this command, changes that."
+            ));
+        }
+        left
+    }
+
+    /// Changes back what the node has changed in order to leave, if there is anything; tells the others how its update has ended.
+    ///
+    /// # Errors
+    /// If the cluster could not be asked; then it is to be done again.
+    pub fn undo(&self, outcome: &UpdateOutcome) -> Result<()> {
+        let Some(record) = RolloutRecord::read(self.root) else { return Ok(()) };
+        let node = record.node.as_str();
+        if record.tainted {
+            self.admin.untaint(node)?;
+        }
+        if record.cordoned {
+            self.admin.cordon(node, false)?;
+        }
+        let lock = self.admin.lock()?;
+        if lock.is_held_by(node) && lock.failed.is_none() {
+            let lease = match outcome {
+                UpdateOutcome::Good | UpdateOutcome::Untried => lock.free(),
+                UpdateOutcome::RolledBack(why) => lock.stopped(record.release.digest, why, Timestamp::now()),
+            };
+            self.admin.write_lock(&lock, &lease)?;
+        }
+        RolloutRecord::forget(self.root)
+    }
+
+    /// Returns with the lock, and with no obstacle.
+    fn pass_gate(&self, request: &DepartureRequest, release: &ReleaseId, cancel: &Cancel) -> Result<()> {
+        let deadline = Instant::now() + request.wait;
+        let mut told = String::new();
+        loop {
+            cancel.check()?;
+            let Some(GateRefusal { failure, passes }) = self.try_gate(request, release)? else {
+                return Ok(());
+            };
+            if !passes || Instant::now() >= deadline {
+                return Err(failure.into());
+            }
+            let why = failure.to_string();
+            if why != told {
+                (self.tell)(&format!("Waiting: {why}"));
+                told = why;
+            }
+            std::thread::sleep(POLL);
+        }
+    }
+
+    /// Takes the lock if nothing keeps the node from leaving; says what does. Whoever only waits does not have the lock: those for whom
+    /// it waits need it.
+    fn try_gate(&self, request: &DepartureRequest, release: &ReleaseId) -> Result<Option<GateRefusal>> {
+        let lock = self.admin.lock().map_err(unanswered)?;
+        if let Some(refusal) = self.lock_refusal(&lock, request, release) {
+            return Ok(Some(refusal));
+        }
+        let found = self.obstacles(request, release)?;
+        if !found.is_empty() {
+            return Ok(Some(refused(&found)));
+        }
+        if let Some(refusal) = self.take_lock(request, release)? {
+            return Ok(Some(refusal));
+        }
+        // What was seen before may have changed by the holder before.
+        let found = self.obstacles(request, release)?;
+        if found.is_empty() {
+            return Ok(None);
+        }
+        let lock = self.admin.lock().map_err(unanswered)?;
+        self.admin.write_lock(&lock, &lock.free()).map_err(unanswered)?;
+        Ok(Some(refused(&found)))
+    }
+
+    /// Takes or renews the lock; says why not.
+    fn take_lock(&self, request: &DepartureRequest, release: &ReleaseId) -> Result<Option<GateRefusal>> {
+        let lock = self.admin.lock().map_err(unanswered)?;
+        if let Some(refusal) = self.lock_refusal(&lock, request, release) {
+            return Ok(Some(refusal));
+        }
+        let time = SignedDuration::try_from(request.timeout).unwrap_or_default().saturating_add(LOCK_TIME);
+        let lease = lock.taken(&self.own.name, release.digest, time, Timestamp::now());
+        let Err(error) = self.admin.write_lock(&lock, &lease) else { return Ok(None) };
+        // Another node may have been faster.
+        if self.admin.lock().map_err(unanswered)? == lock {
+            return Err(unanswered(error));
+        }
+        let failure =
+            Failure::new(Class::Busy, "another node has just taken the lock of the cluster's updates")
+                .hint("Wait for it: --wait SECONDS");
+        Ok(Some(GateRefusal { failure, passes: true }))
+    }
+
+    /// Why the lock is not for this node.
+    fn lock_refusal(
+        &self,
+        lock: &RolloutLock,
+        request: &DepartureRequest,
+        release: &ReleaseId,
+    ) -> Option<GateRefusal> {
+        match lock.decide(&self.own.name, release.digest, request.retry, Timestamp::now()) {
+            LockDecision::Take => None,
+            LockDecision::Busy { holder } => {
+                let what = format!("{holder} is being updated, and has the lock of the cluster's updates");
+                let hint = "Wait for it: --wait SECONDS. If it is gone for good, the lock expires.";
+                Some(GateRefusal { failure: Failure::new(Class::Busy, what).hint(hint), passes: true })
+            }
+            LockDecision::Stopped { holder, why } => {
+                let what =
+                    format!("the rollout of {} has stopped: {holder} took it back: {why}", release.version);
+                let hint = "Use another release. To go on with this one: --retry, or kubectl -n kube-system delete lease nqrust-update";
+                let failure = Failure::new(Class::Hardware, what).hint(hint);
+                Some(GateRefusal { failure, passes: false })
+            }
+        }
+    }
+
+    fn obstacles(&self, request: &DepartureRequest, release: &ReleaseId) -> Result<Vec<Obstacle>> {
+        let cluster = self.admin.look(self.root, &self.own.name).map_err(unanswered)?;
+        let leaver = Leaver { name: &self.own.name, release: release.digest, retry: request.retry };
+        Ok(obstacles(&cluster, leaver))
+    }
+
+    fn drain(&self, request: &DepartureRequest, record: &mut RolloutRecord, cancel: &Cancel) -> Result<()> {
+        let deadline = Instant::now() + request.timeout;
+        let node = self.own.name.as_str();
+        if !self.admin.node(node).map_err(unanswered)?.spec.unschedulable {
+            record.cordoned = true;
+            record.write(self.root)?;
+            self.admin.cordon(node, true).map_err(unanswered)?;
+        }
+        (self.tell)(&format!("{node} is cordoned; its pods are evicted."));
+        let machines = self.admin.has_machines().map_err(unanswered)?;
+        if machines {
+            record.tainted = true;
+            record.write(self.root)?;
+            self.admin.taint(node).map_err(unanswered)?;
+        }
+        let scratch = self.admin.with_scratch(node).map_err(unanswered)?;
+        if !scratch.is_empty() {
+            (self.tell)(&format!("These pods lose what is in their emptyDir: {}", scratch.join(", ")));
+        }
+        self.evict(request, deadline, &record.release, cancel)?;
+        if machines {
+            self.await_none(deadline, cancel, "virtual machines run", &|| self.admin.machines(node))?;
+        }
+        self.await_none(deadline, cancel, "volumes are attached", &|| self.admin.volumes(node))
+    }
+
+    fn evict(
+        &self,
+        request: &DepartureRequest,
+        deadline: Instant,
+        release: &ReleaseId,
+        cancel: &Cancel,
+    ) -> Result<()> {
+        let node = self.own.name.as_str();
+        loop {
+            cancel.check()?;
+            let left = deadline.saturating_duration_since(Instant::now());
+            let evicted = self.admin.evict(node, left.min(SLICE)).map_err(|error| {
+                Failure::new(Class::Hardware, format!("draining {node}"))
+                    .because(error.reallocate_into_boxed_dyn_error_without_backtrace())
+                    .hint("Delete pods that nothing would start again, then start this again.")
+            })?;
+            if evicted {
+                return Ok(());
+            }
+            if Instant::now() >= deadline {
+                let (pods, budgets) = self.admin.left(node).map_err(unanswered)?;
+                let why = if budgets.is_empty() { pods.join(", ") } else { budgets.join("; ") };
+                return Err(Failure::new(Class::Hardware, format!("pods have not left {node} in time"))
+                    .because(anyhow::anyhow!("{why}"))
+                    .hint("The node is as it was before. Give the pods another place to run, or more time: --drain-timeout SECONDS")
+                    .into());
+            }
+            if let Some(GateRefusal { failure, .. }) = self.take_lock(request, release)? {
+                return Err(failure.into());
+            }
+        }
+    }
+
+    /// Waits until `look` finds nothing any more.
+    fn await_none(
+        &self,
+        deadline: Instant,
+        cancel: &Cancel,
+        what: &str,
+        look: &dyn Fn() -> Result<Vec<String>>,
+    ) -> Result<()> {
+        loop {
+            cancel.check()?;
+            let there = look().map_err(unanswered)?;
+            if there.is_empty() {
+                return Ok(());
+            }
+            if Instant::now() >= deadline {
+                let what = format!("{what} still on {}", self.own.name);
+                return Err(Failure::new(Class::Hardware, what)
+                    .because(anyhow::anyhow!("{}", there.join(", ")))
+                    .hint("The node is as it was before. More time: --drain-timeout SECONDS")
+                    .into());
+            }
+            std::thread::sleep(POLL);
+        }
+    }
+}
+
+impl std::fmt::Debug for ClusterSeat<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "ClusterSeat({}, {:?})", self.own.name, self.admin)
+    }
+}
+
+/// Why a node may not leave now.
+struct GateRefusal {
+    failure: Failure,
+    /// Whether it may pass.
+    passes: bool,
+}
+
+fn refused(found: &[Obstacle]) -> GateRefusal {
+    let why: Vec<_> = found.iter().map(|obstacle| obstacle.why.as_str()).collect();
+    let failure = Failure::new(Class::Hardware, format!("this node may not leave its cluster now: {}", why.join("; ")))
+        .hint("Mend that first; what may pass by itself is waited for with --wait SECONDS. To restart all the same: --drain none");
+    GateRefusal { failure, passes: found.iter().all(|obstacle| obstacle.passes) }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,321 @@
+//! Departures from a cluster that kubectl shows.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::{Result, bail};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::node::paths::DOCUMENT;
+use base::command::Invocation;
+use base::digest::Digest;
+use base::failure::{class_of, render};
+
+/// A cluster as far as kubectl shows and changes it here.
+#[derive(Default)]
+struct FakeCluster {
+    nodes: Mutex<Value>,
+    lease: Mutex<Value>,
+    pods: Mutex<Vec<Value>>,
+    budgets: Vec<Value>,
+    machines: Mutex<Option<Vec<Value>>>,
+    volumes: Vec<Value>,
+    /// Whether eviction is refused.
+    blocked: bool,
+    /// The call that fails, by what it contains.
+    fails: Mutex<Option<&'static str>>,
+    calls: Mutex<Vec<String>>,
+}
+
+impl FakeCluster {
+    fn new() -> Self {
+        let node = |name: &str| {
+            json!({
+                "metadata": { "name": name, "annotations": {}, "labels": { "node-role.kubernetes.io/control-plane": "" } },
+                "spec": {},
+                "status": { "conditions": [{ "type": "Ready", "status": "True" }] },
+            })
+        };
+        let nodes = json!({ "n1": node("n1"), "n2": node("n2") });
+        Self { nodes: Mutex::new(nodes), ..Self::default() }
+    }
+
+    fn node(&self, name: &str) -> Value {
+        self.nodes.lock().unwrap()[name].clone()
+    }
+
+    fn holder(&self) -> Value {
+        self.lease.lock().unwrap()["spec"]["holderIdentity"].clone()
+    }
+
+    fn get(&self, what: &[&str]) -> Value {
+        let list = |items: &[Value]| json!({ "items": items });
+        let machines = self.machines.lock().unwrap();
+        match what {
+            ["node", name] => self.node(name),
+            ["nodes"] => {
+                let nodes = self.nodes.lock().unwrap();
+                list(&nodes.as_object().unwrap().values().cloned().collect::<Vec<_>>())
+            }
+            ["lease", ..] => self.lease.lock().unwrap().clone(),
+            ["customresourcedefinition", ..] if machines.is_none() => Value::Null,
+            ["customresourcedefinition", ..] => json!({ "kind": "CustomResourceDefinition" }),
+            ["virtualmachineinstances.kubevirt.io", ..] => list(machines.as_ref().unwrap()),
+            ["volumeattachments"] => list(&self.volumes),
+            ["pods", ..] => list(&self.pods.lock().unwrap()),
+            ["poddisruptionbudgets", ..] => list(&self.budgets),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+impl Runner for FakeCluster {
+    fn run(&self, invocation: &Invocation) -> Result<Vec<u8>> {
+        let words: Vec<_> = invocation.args.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let ["--kubeconfig", _, rest @ ..] = words.as_slice() else { panic!("{words:?}") };
+        let call = rest.join(" ");
+        if self.fails.lock().unwrap().is_some_and(|fails| call.contains(fails)) {
+            bail!("connection refused");
+        }
+        if rest[0] != "get" {
+            self.calls.lock().unwrap().push(call.clone());
+        }
+        match rest {
+            ["get", "--output=json", _, what @ ..] => {
+                let found = self.get(what);
+                Ok(if found.is_null() { Vec::new() } else { found.to_string().into_bytes() })
+            }
+            ["patch", "node", name, _, patch, _] => {
+                let patch: Value = serde_json::from_str(patch.strip_prefix("--patch=").unwrap()).unwrap();
+                let mut nodes = self.nodes.lock().unwrap();
+                let cordoned = &patch["spec"]["unschedulable"];
+                nodes[*name]["spec"]["unschedulable"] = cordoned.clone();
+                nodes[*name]["metadata"]["annotations"] = match cordoned == true {
+                    true => patch["metadata"]["annotations"].clone(),
+                    false => json!({}),
+                };
+                Ok(Vec::new())
+            }
+            ["taint", "node", name, taint, ..] => {
+                let there = !taint.ends_with('-');
+                let taints = if there { json!([{ "key": "kubevirt.io/drain" }]) } else { json!([]) };
+                self.nodes.lock().unwrap()[*name]["spec"]["taints"] = taints;
+                // KubeVirt moves them.
+                if there && let Some(machines) = self.machines.lock().unwrap().as_mut() {
+                    machines.iter_mut().for_each(|machine| machine["status"]["nodeName"] = json!("n2"));
+                }
+                Ok(Vec::new())
+            }
+            [verb @ ("create" | "replace"), ..] => {
+                let mut lease: Value = serde_json::from_slice(&invocation.stdin).unwrap();
+                let mut held = self.lease.lock().unwrap();
+                let same = held["metadata"]["resourceVersion"] == lease["metadata"]["resourceVersion"];
+                anyhow::ensure!(
+                    same && (*verb == "create") == held.is_null(),
+                    "the object has been modified"
+                );
+                let version = self.calls.lock().unwrap().len();
+                lease["metadata"]["resourceVersion"] = json!(version.to_string());
+                *held = lease;
+                Ok(Vec::new())
+            }
+            ["drain", ..] if self.blocked => {
+                bail!("error when evicting pods/\"web\" -n \"shop\": global timeout reached: 1s")
+            }
+            ["drain", ..] => {
+                self.pods.lock().unwrap().clear();
+                Ok(Vec::new())
+            }
+            ["config", ..] => Ok(b"flattened".to_vec()),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+const SERVER: &str = "server_url: https://192.0.2.10:6443\ntoken: a-token-of-enough-length\nos: {hostname: n1}\n\
+                      install: {mode: join, role: management}\nkubernetes: {distribution: kubeadm}\n";
+
+fn root() -> tempfile::TempDir {
+    let root = tempfile::tempdir().unwrap();
+    for (file, text) in [(DOCUMENT, SERVER), ("/etc/kubernetes/admin.conf", "")] {
+        let path = below(root.path(), file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    root
+}
+
+fn release() -> ReleaseId {
+    ReleaseId { digest: Digest::of(b"new"), version: "2".into() }
+}
+
+fn request() -> DepartureRequest {
+    DepartureRequest {
+        drain: Drain::Own,
+        kubeconfig: None,
+        timeout: Duration::ZERO,
+        wait: Duration::ZERO,
+        retry: false,
+    }
+}
+
+fn never() -> Cancel {
+    static NEVER: AtomicBool = AtomicBool::new(false);
+    Cancel::new(&NEVER)
+}
+
+fn leave(root: &Path, cluster: &FakeCluster, request: &DepartureRequest) -> Result<()> {
+    let seat = ClusterSeat::open(root, cluster, request.kubeconfig.as_deref(), &|_| ())?;
+    seat.leave(request, &release(), &never())
+}
+
+fn undo(root: &Path, cluster: &FakeCluster, outcome: &UpdateOutcome) -> Result<()> {
+    ClusterSeat::open(root, cluster, None, &|_| ())?.undo(outcome)
+}
+
+fn cordoned(cluster: &FakeCluster) -> bool {
+    cluster.node("n1")["spec"]["unschedulable"] == true
+}
+
+#[test]
+fn a_node_leaves_and_comes_back_as_it_was() {
+    let (root, mut cluster) = (root(), FakeCluster::new());
+    let machine = json!({ "metadata": { "namespace": "shop", "name": "db" }, "status": { "nodeName": "n1", "phase": "Running" } });
+    cluster.machines = Mutex::new(Some(vec![machine]));
+    leave(root.path(), &cluster, &request()).unwrap();
+    assert!(cordoned(&cluster));
+    assert_eq!(cluster.node("n1")["metadata"]["annotations"]["nqrust.io/update-cordoned"], "true");
+    assert_eq!(cluster.node("n1")["spec"]["taints"][0]["key"], "kubevirt.io/drain");
+    assert_eq!(cluster.holder(), "n1");
+    undo(root.path(), &cluster, &UpdateOutcome::Good).unwrap();
+    assert!(!cordoned(&cluster));
+    assert_eq!(cluster.node("n1")["spec"]["taints"], json!([]));
+    assert_eq!((cluster.holder(), RolloutRecord::read(root.path())), (Value::Null, None));
+    let calls = cluster.calls.lock().unwrap().len();
+    undo(root.path(), &cluster, &UpdateOutcome::Good).unwrap();
+    assert_eq!(cluster.calls.lock().unwrap().len(), calls, "there is nothing to undo any more");
+}
+
+#[test]
+fn what_was_cordoned_before_stays_cordoned() {
+    let (root, cluster) = (root(), FakeCluster::new());
+    cluster.nodes.lock().unwrap()["n1"]["spec"]["unschedulable"] = json!(true);
+    leave(root.path(), &cluster, &request()).unwrap();
+    undo(root.path(), &cluster, &UpdateOutcome::Good).unwrap();
+    assert!(cordoned(&cluster));
+}
+
+#[test]
+fn who_drained_the_node_lets_pods_in_again() {
+    let (root, cluster) = (root(), FakeCluster::new());
+    leave(root.path(), &cluster, &DepartureRequest { drain: Drain::External, ..request() }).unwrap();
+    assert_eq!(cluster.calls.lock().unwrap().len(), 1, "only the lock is taken");
+    undo(root.path(), &cluster, &UpdateOutcome::Good).unwrap();
+    assert_eq!(cluster.calls.lock().unwrap().len(), 2, "and given back");
+}
+
+#[test]
+fn a_blocked_drain_names_the_budget_and_leaves_everything_as_it_was() {
+    let (root, mut cluster) = (root(), FakeCluster::new());
+    let labels = json!({ "app": "web" });
+    cluster.blocked = true;
+    cluster.pods =
+        Mutex::new(vec![json!({ "metadata": { "namespace": "shop", "name": "web", "labels": labels } })]);
+    cluster.budgets = vec![json!({
+        "metadata": { "namespace": "shop", "name": "always-one" },
+        "spec": { "selector": { "matchLabels": labels } },
+        "status": { "disruptionsAllowed": 0 },
+    })];
+    let error = leave(root.path(), &cluster, &request()).unwrap_err();
+    assert_eq!(class_of(&error).exit_code(), 3);
+    assert!(
+        render(&error).contains("PodDisruptionBudget shop/always-one keeps shop/web"),
+        "{}",
+        render(&error)
+    );
+    assert!(!cordoned(&cluster));
+    assert_eq!((cluster.holder(), RolloutRecord::read(root.path())), (Value::Null, None));
+}
+
+#[test]
+fn volumes_that_stay_attached_are_named() {
+    let (root, mut cluster) = (root(), FakeCluster::new());
+    cluster.volumes = vec![
+        json!({ "metadata": { "name": "a" }, "spec": { "nodeName": "n1", "source": { "persistentVolumeName": "pv-7" } } }),
+    ];
+    let error = leave(root.path(), &cluster, &request()).unwrap_err();
+    assert!(
+        render(&error).contains("volumes are attached still on n1\n  because: pv-7"),
+        "{}",
+        render(&error)
+    );
+    assert!(!cordoned(&cluster));
+}
+
+#[test]
+fn a_node_waits_for_the_lock_and_stops_where_another_one_has_rolled_back() {
+    let (first, second, cluster) = (root(), root(), FakeCluster::new());
+    fs::write(below(second.path(), DOCUMENT), SERVER.replace("n1", "n2")).unwrap();
+    leave(first.path(), &cluster, &request()).unwrap();
+    let error = leave(second.path(), &cluster, &request()).unwrap_err();
+    assert_eq!(class_of(&error).exit_code(), 8);
+    assert!(render(&error).contains("n1 is being updated"), "{}", render(&error));
+    assert_eq!(cluster.holder(), "n1");
+    undo(first.path(), &cluster, &UpdateOutcome::RolledBack("the kubelet died".into())).unwrap();
+    assert!(!cordoned(&cluster), "a node that has rolled back takes pods again");
+    let error = leave(second.path(), &cluster, &request()).unwrap_err();
+    assert_eq!(class_of(&error).exit_code(), 3);
+    let text = render(&error);
+    assert!(text.contains("the rollout of 2 has stopped: n1 took it back: the kubelet died"), "{text}");
+    leave(second.path(), &cluster, &DepartureRequest { retry: true, ..request() }).unwrap();
+    assert_eq!(cluster.holder(), "n2");
+}
+
+#[test]
+fn a_gate_that_is_closed_says_why_and_gives_the_lock_back() {
+    let (root, cluster) = (root(), FakeCluster::new());
+    cluster.nodes.lock().unwrap()["n2"]["status"]["conditions"][0]["status"] = json!("Unknown");
+    let error = leave(root.path(), &cluster, &request()).unwrap_err();
+    assert_eq!(class_of(&error).exit_code(), 3);
+    assert!(render(&error).contains("n2 is not ready"), "{}", render(&error));
+    assert_eq!((cluster.holder(), cordoned(&cluster)), (Value::Null, false));
+    assert_eq!(*cluster.calls.lock().unwrap(), [""; 0], "who waits keeps nobody else from the lock");
+}
+
+/// Wherever kubectl stops to answer, the node is as it was, or knows what it has to undo.
+#[test]
+fn a_departure_that_is_cut_off_anywhere_is_undone() {
+    for fails in ["get", "create", "patch", "taint", "drain", "volumeattachments", "pods", "customresource"] {
+        let (root, mut cluster) = (root(), FakeCluster::new());
+        cluster.machines = Mutex::new(Some(Vec::new()));
+        *cluster.fails.lock().unwrap() = Some(fails);
+        let error = leave(root.path(), &cluster, &request()).unwrap_err();
+        assert_eq!(class_of(&error).exit_code(), 3, "{fails}");
+        *cluster.fails.lock().unwrap() = None;
+        undo(root.path(), &cluster, &UpdateOutcome::Untried).unwrap();
+        assert!(!cordoned(&cluster), "{fails}");
+        assert_eq!((cluster.holder(), RolloutRecord::read(root.path())), (Value::Null, None), "{fails}");
+        leave(root.path(), &cluster, &request()).unwrap();
+    }
+}
+
+#[test]
+fn a_node_without_the_access_of_an_administrator_needs_one() {
+    let (root, cluster) = (root(), FakeCluster::new());
+    fs::remove_file(below(root.path(), "/etc/kubernetes/admin.conf")).unwrap();
+    let error = leave(root.path(), &cluster, &request()).unwrap_err();
+    assert_eq!(class_of(&error).exit_code(), 3);
+    assert!(render(&error).contains("--kubeconfig FILE"));
+    let given = DepartureRequest { kubeconfig: Some(PathBuf::from("/run/given")), ..request() };
+    leave(root.path(), &cluster, &given).unwrap();
+    // The boot after it has the access still.
+    undo(root.path(), &cluster, &UpdateOutcome::Good).unwrap();
+    assert_eq!(RolloutRecord::kept_access(root.path()), None);
+    fs::write(below(root.path(), DOCUMENT), "install: {mode: install}\n").unwrap();
+    let error = leave(root.path(), &cluster, &request()).unwrap_err();
+    assert!(render(&error).contains("no part in a cluster"));
+}

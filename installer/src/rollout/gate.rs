@@ -1,0 +1,266 @@
+//! Whether a node may leave its cluster for a restart: a decision without effects, on what the cluster says of itself.
+//!
+//! It is made while the node has the cluster's lock ([`super::lock`]). A lock alone would not do: it expires, for its holder may be
+//! gone; so the nodes themselves are looked at each time.
+
+use super::report::ReportedState;
+use base::digest::Digest;
+
+/// What a node is for its cluster, in the order of updates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RolloutPart {
+    /// Has a control plane, and a member of etcd.
+    Server,
+    /// Has a member of etcd alone.
+    Witness,
+    Worker,
+}
+
+/// A node as the gate sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SeenNode {
+    pub name: String,
+    pub part: RolloutPart,
+    pub ready: bool,
+    /// Whether it was cordoned for an update.
+    pub leaving: bool,
+    /// What it has reported of its updates, if it has.
+    pub state: Option<ReportedState>,
+    /// The release that this state is about.
+    pub about: Option<Digest>,
+}
+
+/// A member of etcd as the gate sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SeenMember {
+    /// That of its node, which may have a suffix behind a `-` (RKE2, K3s); empty for one that has never run.
+    pub name: String,
+    pub votes: bool,
+    pub healthy: bool,
+}
+
+/// A virtual machine on this node that would block its drain for ever.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BoundMachine {
+    /// `NAMESPACE/NAME`.
+    pub name: String,
+    pub why: String,
+}
+
+/// The cluster as a node sees it that wants to leave.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SeenCluster {
+    pub nodes: Vec<SeenNode>,
+    /// The members of etcd, where the node can ask for them; else what its servers are as nodes has to do.
+    pub etcd: Option<Vec<SeenMember>>,
+    pub bound: Vec<BoundMachine>,
+}
+
+/// A node that wants to leave.
+#[derive(Clone, Copy, Debug)]
+pub struct Leaver<'a> {
+    pub name: &'a str,
+    /// The release that it would start.
+    pub release: Digest,
+    /// Whether to go on where this release was taken back on another node.
+    pub retry: bool,
+}
+
+/// Why a node may not leave.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Obstacle {
+    /// A clause.
+    pub why: String,
+    /// Whether it may go away by itself.
+    pub passes: bool,
+}
+
+impl Obstacle {
+    pub(super) fn passing(why: impl Into<String>) -> Self {
+        Self { why: why.into(), passes: true }
+    }
+
+    pub(super) fn lasting(why: impl Into<String>) -> Self {
+        Self { why: why.into(), passes: false }
+    }
+}
+
+/// What keeps the node from leaving; nothing if it may.
+#[must_use]
+pub fn obstacles(cluster: &SeenCluster, leaver: Leaver<'_>) -> Vec<Obstacle> {
+    let Some(own) = cluster.nodes.iter().find(|node| node.name == leaver.name) else {
+        return vec![Obstacle::lasting(format!("the cluster has no node {}", leaver.name))];
+    };
+    let others = || cluster.nodes.iter().filter(|node| node.name != leaver.name);
+    let mut found: Vec<_> = others().filter_map(|node| obstacle(node, own.part, leaver)).collect();
+    let members = cluster.etcd.iter().flatten().filter(|member| !is_of(member, own));
+    found.extend(members.filter_map(unfit));
+    found.extend(cluster.bound.iter().map(|BoundMachine { name, why }| {
+        Obstacle::lasting(format!("the virtual machine {name} cannot leave this node: {why}"))
+    }));
+    found
+}
+
+/// What another node has against it; the gravest only.
+fn obstacle(node: &SeenNode, own: RolloutPart, leaver: Leaver<'_>) -> Option<Obstacle> {
+    let SeenNode { name, part, ready, leaving, state, about } = node;
+    let same = *about == Some(leaver.release);
+    match state {
+        Some(ReportedState::RolledBack) if same && !leaver.retry => {
+            return Some(Obstacle::lasting(format!("the release was taken back on {name}")));
+        }
+        Some(ReportedState::Trial) => {
+            return Some(Obstacle::passing(format!("{name} runs a release on trial")));
+        }
+        Some(ReportedState::PendingReboot) => {
+            return Some(Obstacle::passing(format!("{name} is about to restart into a release")));
+        }
+        _ => {}
+    }
+    if !ready {
+        return Some(Obstacle::passing(format!("{name} is not ready")));
+    }
+    if *leaving {
+        return Some(Obstacle::passing(format!("{name} is cordoned for an update")));
+    }
+    let runs = same && matches!(state, Some(ReportedState::Idle | ReportedState::Good));
+    (*part < own && !runs).then(|| {
+        let before = match part {
+            RolloutPart::Server => "servers come first",
+            RolloutPart::Witness | RolloutPart::Worker => "the witness comes first",
+        };
+        Obstacle::passing(format!("{before}, and {name} does not run the release yet"))
+    })
+}
+
+fn is_of(member: &SeenMember, node: &SeenNode) -> bool {
+    let suffix = member.name.strip_prefix(&node.name);
+    suffix.is_some_and(|suffix| {
+        suffix.is_empty() || suffix.strip_prefix('-').is_some_and(|id| !id.contains('-'))
+    })
+}
+
+fn unfit(member: &SeenMember) -> Option<Obstacle> {
+    let name = if member.name.is_empty() { "that has never run" } else { &member.name };
+    match (member.votes, member.healthy) {
+        (false, _) => Some(Obstacle::passing(format!("the member {name} of etcd has no vote yet"))),
+        (true, false) => Some(Obstacle::passing(format!("the member {name} of etcd is not healthy"))),
+        (true, true) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use RolloutPart::{Server, Witness, Worker};
+
+    fn new() -> Digest {
+        Digest::of(b"new")
+    }
+
+    fn node(name: &str, part: RolloutPart, state: ReportedState, about: &[u8]) -> SeenNode {
+        SeenNode {
+            name: name.into(),
+            part,
+            ready: true,
+            leaving: false,
+            state: Some(state),
+            about: Some(Digest::of(about)),
+        }
+    }
+
+    fn member(name: &str) -> SeenMember {
+        SeenMember { name: name.into(), votes: true, healthy: true }
+    }
+
+    fn told(cluster: &SeenCluster, name: &str, retry: bool) -> Vec<(String, bool)> {
+        let found = obstacles(cluster, Leaver { name, release: new(), retry });
+        found.into_iter().map(|obstacle| (obstacle.why, obstacle.passes)).collect()
+    }
+
+    #[test]
+    fn another_node_decides_by_its_state_readiness_and_part() {
+        use ReportedState::*;
+        let old = b"old".as_slice();
+        let other = |state, about| node("n2", Server, state, about);
+        let cases = [
+            (other(Idle, old), None),
+            (other(Good, b"new"), None),
+            (other(Staged, b"new"), None),
+            (other(Failed, b"new"), None),
+            (other(Trial, b"new"), Some(("n2 runs a release on trial", true))),
+            (other(Trial, old), Some(("n2 runs a release on trial", true))),
+            (other(PendingReboot, b"new"), Some(("n2 is about to restart into a release", true))),
+            (other(RolledBack, b"new"), Some(("the release was taken back on n2", false))),
+            (other(RolledBack, old), None),
+            (SeenNode { ready: false, ..other(Good, b"new") }, Some(("n2 is not ready", true))),
+            (SeenNode { leaving: true, ..other(Good, b"new") }, Some(("n2 is cordoned for an update", true))),
+            (SeenNode { state: None, about: None, ..other(Idle, old) }, None),
+        ];
+        for (other, expected) in cases {
+            let nodes = vec![node("n1", Server, Idle, old), other.clone()];
+            let cluster = SeenCluster { nodes, ..SeenCluster::default() };
+            let found = told(&cluster, "n1", false);
+            assert_eq!(found.first().map(|(why, passes)| (why.as_str(), *passes)), expected, "{other:?}");
+            assert!(found.len() <= 1);
+        }
+    }
+
+    #[test]
+    fn a_release_that_was_taken_back_elsewhere_is_tried_again_only_when_asked() {
+        let nodes = vec![
+            node("n1", Server, ReportedState::RolledBack, b"new"),
+            node("n2", Server, ReportedState::Idle, b"old"),
+        ];
+        let cluster = SeenCluster { nodes, ..SeenCluster::default() };
+        assert_eq!(told(&cluster, "n2", true), []);
+        assert_eq!(told(&cluster, "n1", false), [], "what it was on the node itself is another question");
+    }
+
+    #[test]
+    fn the_witness_waits_for_servers_and_workers_wait_for_both() {
+        let good = |name, part| node(name, part, ReportedState::Good, b"new");
+        let old = |name, part| node(name, part, ReportedState::Idle, b"old");
+        let cluster = |nodes| SeenCluster { nodes, ..SeenCluster::default() };
+        let all = cluster(vec![old("s1", Server), good("s2", Server), old("w", Witness), old("k", Worker)]);
+        assert_eq!(told(&all, "s1", false), []);
+        let first = ("servers come first, and s1 does not run the release yet".to_owned(), true);
+        assert_eq!(told(&all, "w", false), std::slice::from_ref(&first));
+        let witness = ("the witness comes first, and w does not run the release yet".to_owned(), true);
+        assert_eq!(told(&all, "k", false), [first, witness]);
+        let rest = cluster(vec![good("s1", Server), good("w", Witness), old("k", Worker), old("k2", Worker)]);
+        assert_eq!(told(&rest, "k", false), []);
+        let silent = SeenNode { state: None, about: None, ..old("s1", Server) };
+        assert_eq!(told(&cluster(vec![silent, old("k", Worker)]), "k", false).len(), 1);
+    }
+
+    #[test]
+    fn every_other_member_of_etcd_is_a_healthy_voter() {
+        let nodes = vec![node("n1", Server, ReportedState::Idle, b"old")];
+        let with = |members: Vec<SeenMember>| SeenCluster {
+            nodes: nodes.clone(),
+            etcd: Some(members),
+            ..SeenCluster::default()
+        };
+        let broken = |name| SeenMember { healthy: false, ..member(name) };
+        assert_eq!(told(&with(vec![broken("n1"), member("n2")]), "n1", false), [], "its own may be broken");
+        assert_eq!(told(&with(vec![broken("n1-3f2a91c0")]), "n1", false), [], "as RKE2 and K3s name them");
+        let found = told(&with(vec![member("n1"), broken("n1-b-3f2a91c0")]), "n1", false);
+        assert_eq!(found, [("the member n1-b-3f2a91c0 of etcd is not healthy".to_owned(), true)]);
+        let learner = SeenMember { votes: false, ..member("n2") };
+        let found = told(&with(vec![member("n1"), learner]), "n1", false);
+        assert_eq!(found, [("the member n2 of etcd has no vote yet".to_owned(), true)]);
+        let unstarted = SeenMember { healthy: false, ..member("") };
+        assert_eq!(told(&with(vec![unstarted]), "n1", false).len(), 1);
+    }
+
+    #[test]
+    fn machines_that_cannot_leave_and_unknown_nodes_do_not_pass() {
+        let nodes = vec![node("n1", Worker, ReportedState::Idle, b"old")];
+        let bound = vec![BoundMachine { name: "shop/db".into(), why: "it has a PCI device".into() }];
+        let cluster = SeenCluster { nodes, bound, etcd: None };
+        let why = "the virtual machine shop/db cannot leave this node: it has a PCI device".to_owned();
+        assert_eq!(told(&cluster, "n1", true), [(why, false)]);
+        assert_eq!(told(&cluster, "n9", true), [("the cluster has no node n9".to_owned(), false)]);
+    }
+}

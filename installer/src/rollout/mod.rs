@@ -1,0 +1,28 @@
+//! The updates of a cluster's nodes, one after the other, without anybody who leads them: every node decides for itself.
+//!
+//! | Module | What it is for |
+//! |---|---|
+//! | [`report`] | what a node tells its cluster of its updates |
+//! | [`seen`] | what the cluster says of itself; pure |
+//! | [`gate`] | whether a node may leave for a restart; pure |
+//! | [`lock`] | one node at a time: the lease that they share; pure |
+//! | [`departure`] | leaving, and what is undone after it |
+//! | [`record`] | what there is to undo |
+//! | [`admin`] | the cluster as an administrator changes it |
+//!
+//! The cluster's own objects are all that nodes share: annotations, cordons and one lease. A node writes its own report with its
+//! kubelet's access; to leave it needs that of an administrator.
+
+pub mod admin;
+pub mod departure;
+pub mod gate;
+pub mod lock;
+pub mod record;
+pub mod report;
+pub mod seen;
+#[cfg(test)]
+mod simulation;
+
+pub use departure::{ClusterSeat, DepartureRequest, Drain, UpdateOutcome};
+pub use record::RolloutRecord;
+pub use report::NodeReport;

@@ -1,0 +1,40 @@
+//! `iso-builder runner-image`.
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result};
+use base::program::{Context, Format, print};
+use base::size::ByteSize;
+use formats::oci::ImageReference;
+
+use super::build::installer;
+use crate::build;
+
+/// Make the container image by which a controller of a cluster updates its nodes, as an OCI image layout.
+///
+/// It has the installer alone. An image definition preloads it with `images.preload: [{layout: DIR}]`; the plans in
+/// configs/rollouts/plans.yaml run it.
+#[derive(Debug, clap::Args)]
+pub(super) struct RunnerImageCommand {
+    /// Directory for the layout.
+    #[arg(short, long, value_name = "DIR", default_value = "dist/runner-image")]
+    output: PathBuf,
+    /// The image's name, with a tag.
+    #[arg(long, value_name = "REFERENCE", default_value_t = build::runner_image_name())]
+    name: String,
+    /// The installer in the image; by default the one beside this builder.
+    #[arg(long, value_name = "FILE", env = "NQRUST_INSTALLER")]
+    installer: Option<PathBuf>,
+}
+
+impl RunnerImageCommand {
+    pub(super) fn run(self, context: &Context) -> Result<()> {
+        let name: ImageReference = self.name.parse().context("reading the name of the image")?;
+        let image = build::runner_image(&installer(self.installer)?, &name, &self.output)?;
+        if context.format == Format::Json {
+            return print(&serde_json::to_string_pretty(&image)?);
+        }
+        let (size, layout) = (ByteSize::bytes(image.size), image.layout.display());
+        print(&format!("{}@{}  {size}  {layout}", image.name, image.digest.oci()))
+    }
+}

@@ -1,0 +1,262 @@
+//! What the updates of nodes ask of a real cluster and change in it: reports with the access of kubelets, the gate, the lock, a drain
+//! that a PodDisruptionBudget holds up. No node restarts here.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use base::command::SystemRunner;
+use base::digest::Digest;
+use base::failure::{class_of, render};
+use installer::execute::Cancel;
+use installer::node::update_state::ReleaseId;
+use installer::rollout::report::ReportedState;
+use installer::rollout::{ClusterSeat, DepartureRequest, Drain, NodeReport, RolloutRecord, UpdateOutcome};
+use model::config::Role;
+use nqrust_tests::deadline::Deadline;
+use nqrust_tests::native_cluster::{ClusterNode, POD_IMAGE, TestCluster};
+use nqrust_tests::node::Checks;
+use serde_json::{Value, json};
+
+use super::figures::Figures;
+
+const ROOT: &str = "/";
+/// An administrator's access on a node that has none of its own.
+const GIVEN: &str = "/run/given.conf";
+/// Until pods run, or are gone.
+const RUN: Duration = Duration::from_secs(180);
+const ACCESS: &str = include_str!("../../../../configs/rollouts/access.yaml");
+
+pub(super) fn nodes() -> Vec<ClusterNode> {
+    vec![
+        ClusterNode::new("node-1", Role::Management, 11),
+        ClusterNode::new("node-3", Role::Witness, 13),
+        ClusterNode::new("node-4", Role::Worker, 21),
+    ]
+}
+
+pub(super) fn check(cluster: &mut TestCluster, figures: &mut Figures<'_>) -> Result<()> {
+    cluster.create(&mut |part| figures.done(part))?;
+    cluster.join_all(&["node-3", "node-4"], &mut |part| figures.done(part))?;
+    reports(cluster)?;
+    figures.done("every node has told of itself, once")?;
+    let access = cluster.node("node-1")?.run("cat /etc/kubernetes/admin.conf")?;
+    cluster
+        .node("node-4")?
+        .within(|| base::files::write_atomically(Path::new(GIVEN), access.as_bytes(), 0o600))??;
+    order(cluster)?;
+    figures.done("the order is kept, and etcd was asked")?;
+    blocked_drain(cluster)?;
+    figures.done("a budget has held up a drain")?;
+    whole_drain(cluster)?;
+    figures.done("a node was emptied, and the rollout stopped")?;
+    service_account(cluster)?;
+    figures.done("the account of the runner is enough")
+}
+
+fn release(name: &str) -> ReleaseId {
+    ReleaseId { digest: Digest::of(name.as_bytes()), version: name.to_owned() }
+}
+
+fn tell(cluster: &TestCluster, node: &str, state: ReportedState, about: &str) -> Result<()> {
+    let (version, slot, reason) = (about.to_owned(), "b".to_owned(), String::new());
+    let report = NodeReport { version, slot, state, about: release(about), reason };
+    let told = cluster.node(node)?.within(|| report.tell(Path::new(ROOT)))?;
+    told.map_err(|why| anyhow::anyhow!("{node}: {why}"))
+}
+
+fn annotation(cluster: &TestCluster, node: &str, name: &str) -> Result<Value> {
+    Ok(cluster.kubectl().get(&["node", node])?["metadata"]["annotations"][name].clone())
+}
+
+fn reports(cluster: &TestCluster) -> Result<()> {
+    let mut checks = Checks::default();
+    for node in ["node-1", "node-3", "node-4"] {
+        tell(cluster, node, ReportedState::Good, "old")?;
+        tell(cluster, node, ReportedState::Good, "old")?;
+        let state = annotation(cluster, node, "nqrust.io/update-state")?;
+        checks.equal(&format!("the state of {node}"), &state, &json!("good"));
+        let digest = annotation(cluster, node, "nqrust.io/update-digest")?;
+        checks.equal(&format!("the release of {node}"), &digest, &json!(release("old").digest.to_string()));
+        let field = format!("--field-selector=involvedObject.name={node},reason=UpdateGood");
+        let events = cluster.kubectl().list(&["events", "--namespace", "default", &field]);
+        checks.equal(&format!("the events of {node}"), events.len(), 1);
+    }
+    let failed = NodeReport {
+        version: "old".into(),
+        slot: "a".into(),
+        state: ReportedState::RolledBack,
+        about: release("bad"),
+        reason: "kubelet: it does not answer".into(),
+    };
+    cluster.node("node-4")?.within(|| failed.tell(Path::new(ROOT)))?.map_err(anyhow::Error::msg)?;
+    let described = cluster.kubectl().run(&["describe", "node", "node-4"])?;
+    checks.that(
+        &format!("kubectl describe shows a rollback: {described}"),
+        described.contains("bad was taken back, old runs again: kubelet: it does not answer"),
+    );
+    tell(cluster, "node-4", ReportedState::Good, "old")?;
+    let reason = annotation(cluster, "node-4", "nqrust.io/update-reason")?;
+    checks.equal("the reason after it", &reason, &Value::Null);
+    checks.finish("what nodes report")
+}
+
+fn request(drain: Drain, timeout: Duration) -> DepartureRequest {
+    DepartureRequest { drain, kubeconfig: None, timeout, wait: Duration::ZERO, retry: false }
+}
+
+fn given(request: DepartureRequest) -> DepartureRequest {
+    DepartureRequest { kubeconfig: Some(PathBuf::from(GIVEN)), ..request }
+}
+
+/// The end of a departure, as an exit code with what is told.
+fn leave(cluster: &TestCluster, node: &str, request: &DepartureRequest, about: &str) -> Result<(u8, String)> {
+    static NEVER: AtomicBool = AtomicBool::new(false);
+    cluster.node(node)?.within(|| {
+        let seat = ClusterSeat::open(Path::new(ROOT), &SystemRunner, request.kubeconfig.as_deref(), &|_| ())?;
+        Ok(match seat.leave(request, &release(about), &Cancel::new(&NEVER)) {
+            Ok(()) => (0, String::new()),
+            Err(error) => (class_of(&error).exit_code(), render(&error)),
+        })
+    })?
+}
+
+fn undo(cluster: &TestCluster, node: &str, outcome: &UpdateOutcome) -> Result<()> {
+    cluster.node(node)?.within(|| {
+        ClusterSeat::open(Path::new(ROOT), &SystemRunner, None, &|_| ())?.undo(outcome)?;
+        ensure!(RolloutRecord::read(Path::new(ROOT)).is_none(), "there is something to undo still");
+        ensure!(RolloutRecord::kept_access(Path::new(ROOT)).is_none(), "the access is kept");
+        Ok(())
+    })?
+}
+
+fn holder(cluster: &TestCluster) -> Result<Value> {
+    Ok(cluster.kubectl().get(&["lease", "nqrust-update", "--namespace", "kube-system"])?["spec"]["holderIdentity"]
+        .clone())
+}
+
+fn is_cordoned(cluster: &TestCluster, node: &str) -> Result<bool> {
+    Ok(cluster.kubectl().get(&["node", node])?["spec"]["unschedulable"] == true)
+}
+
+fn order(cluster: &TestCluster) -> Result<()> {
+    let external = || request(Drain::External, Duration::ZERO);
+    let (code, told) = leave(cluster, "node-4", &external(), "new")?;
+    ensure!(code == 3 && told.contains("--kubeconfig FILE"), "a worker has no access: {code} {told}");
+    let (code, told) = leave(cluster, "node-4", &given(external()), "new")?;
+    ensure!(code == 3 && told.contains("servers come first"), "a worker: {code} {told}");
+    ensure!(holder(cluster).is_err(), "who may not leave takes no lock");
+    // The witness does not answer; the server asks its etcd.
+    cluster.switch.plug("port-node-3", false)?;
+    let unfit = Deadline::after(RUN).poll("the gate missing a member of etcd", || {
+        let (code, told) = leave(cluster, "node-1", &external(), "new")?;
+        Ok((code == 3 && told.contains("the member node-3 of etcd is not healthy")).then_some(()))
+    });
+    cluster.switch.plug("port-node-3", true)?;
+    unfit?;
+    Deadline::after(RUN).poll("the gate for the server", || {
+        let (code, _) = leave(cluster, "node-1", &external(), "new")?;
+        Ok((code == 0).then_some(()))
+    })?;
+    ensure!(holder(cluster)? == "node-1" && !is_cordoned(cluster, "node-1")?);
+    undo(cluster, "node-1", &UpdateOutcome::Good)?;
+    ensure!(holder(cluster)? == Value::Null, "the lock is free");
+    for node in ["node-1", "node-3"] {
+        tell(cluster, node, ReportedState::Good, "new")?;
+    }
+    Ok(())
+}
+
+/// A pod that runs on the worker alone, and a budget that never lets it go.
+fn workload() -> Value {
+    let labels = json!({ "app": "kept" });
+    let container = json!({ "name": "kept", "image": POD_IMAGE, "imagePullPolicy": "Never", "command": ["/bin/sh", "-c", "mkdir -p /www && exec httpd -f -p 8081 -h /www"] });
+    json!({ "apiVersion": "v1", "kind": "List", "items": [
+        {
+            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": "kept" },
+            "spec": { "replicas": 1, "selector": { "matchLabels": labels }, "template": {
+                "metadata": { "labels": labels },
+                "spec": {
+                    "nodeSelector": { "kubernetes.io/hostname": "node-4" },
+                    "terminationGracePeriodSeconds": 0,
+                    "containers": [container],
+                    "volumes": [{ "name": "scratch", "emptyDir": {} }],
+                },
+            } },
+        },
+        {
+            "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": { "name": "always-one" },
+            "spec": { "minAvailable": 1, "selector": { "matchLabels": labels } },
+        },
+    ] })
+}
+
+/// The pods of the workload that run on the worker.
+fn running(cluster: &TestCluster) -> usize {
+    let pods =
+        cluster.kubectl().list(&["pods", "--selector", "app=kept", "--field-selector=spec.nodeName=node-4"]);
+    pods.iter().filter(|pod| pod["status"]["phase"] == "Running").count()
+}
+
+fn blocked_drain(cluster: &TestCluster) -> Result<()> {
+    Deadline::after(RUN).poll("the manifest of the workload", || {
+        Ok(cluster.kubectl().apply(&workload()).is_ok().then_some(()))
+    })?;
+    Deadline::after(RUN).poll("a pod on the worker", || Ok((running(cluster) == 1).then_some(())))?;
+    let own = given(request(Drain::Own, Duration::from_secs(10)));
+    let (code, told) = leave(cluster, "node-4", &own, "new")?;
+    ensure!(code == 3, "{code} {told}");
+    ensure!(told.contains("PodDisruptionBudget default/always-one keeps default/kept-"), "{told}");
+    ensure!(!is_cordoned(cluster, "node-4")?, "what was cordoned is uncordoned");
+    ensure!(holder(cluster)? == Value::Null, "and the lock is free");
+    ensure!(running(cluster) == 1, "the pod is where it was");
+    Ok(())
+}
+
+fn whole_drain(cluster: &TestCluster) -> Result<()> {
+    cluster.kubectl().run(&["delete", "poddisruptionbudget", "always-one"])?;
+    let own = given(request(Drain::Own, Duration::from_secs(120)));
+    let (code, told) = leave(cluster, "node-4", &own, "new")?;
+    ensure!(code == 0, "{code} {told}");
+    ensure!(is_cordoned(cluster, "node-4")? && holder(cluster)? == "node-4");
+    ensure!(running(cluster) == 0, "the node is empty");
+    let mark = annotation(cluster, "node-4", "nqrust.io/update-cordoned")?;
+    ensure!(mark == "true", "{mark}");
+    let external = request(Drain::External, Duration::ZERO);
+    let (code, told) = leave(cluster, "node-1", &external, "new")?;
+    ensure!(code == 8 && told.contains("node-4 is being updated"), "{code} {told}");
+    undo(cluster, "node-4", &UpdateOutcome::RolledBack("the kubelet never answered".into()))?;
+    ensure!(!is_cordoned(cluster, "node-4")?, "a node that has rolled back takes pods");
+    Deadline::after(RUN).poll("the pod coming back", || Ok((running(cluster) == 1).then_some(())))?;
+    let (code, told) = leave(cluster, "node-1", &external, "new")?;
+    ensure!(code == 3 && told.contains("node-4 took it back: the kubelet never answered"), "{code} {told}");
+    let retry = DepartureRequest { retry: true, ..external };
+    let (code, told) = leave(cluster, "node-1", &retry, "new")?;
+    ensure!(code == 0, "{code} {told}");
+    undo(cluster, "node-1", &UpdateOutcome::Good)
+}
+
+/// The account of configs/rollouts/access.yaml may do all that a worker needs, and nothing of what an administrator may besides.
+fn service_account(cluster: &TestCluster) -> Result<()> {
+    let kubectl = cluster.kubectl();
+    kubectl.call(&["apply", "--filename", "-"], ACCESS)?.success("applying access.yaml")?;
+    let token = kubectl.run(&["create", "token", "nqrust-update", "--namespace", "system-upgrade"])?;
+    let mut access: Value = serde_yaml::from_str(&cluster.node("node-4")?.run(&format!("cat {GIVEN}"))?)?;
+    access["users"][0]["user"] = json!({ "token": token.trim() });
+    let text = access.to_string();
+    cluster
+        .node("node-4")?
+        .within(|| base::files::write_atomically(Path::new(GIVEN), text.as_bytes(), 0o600))??;
+    let own = given(request(Drain::Own, Duration::from_secs(120)));
+    let (code, told) = leave(cluster, "node-4", &own, "new")?;
+    ensure!(code == 0 && is_cordoned(cluster, "node-4")?, "{code} {told}");
+    undo(cluster, "node-4", &UpdateOutcome::Good)?;
+    ensure!(!is_cordoned(cluster, "node-4")? && holder(cluster)? == Value::Null);
+    let refused = cluster
+        .node("node-4")?
+        .call(&format!("kubectl --kubeconfig {GIVEN} get secrets --all-namespaces"))
+        .context("asking for secrets")?;
+    ensure!(refused.code != 0 && refused.said().contains("forbidden"), "{}", refused.said());
+    Ok(())
+}
