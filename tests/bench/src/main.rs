@@ -1,5 +1,5 @@
 //! `make bench`: figures of builds, of a validation, of a plan, of customising, of an install, of container images, of
-//! the network server, of formats of the OS image, of a cluster and of an emulated node, each beside a baseline measured in the same run.
+//! the network server, of formats of the OS image, of patches between two, of a cluster and of an emulated node, each beside a baseline measured in the same run.
 //!
 //! Prints a table and writes `target/bench.json`. A figure that misses its limit is marked; the exit code is 1 then.
 //! Arguments select the parts that are measured; without any, all are but `kubernetes-programs`.
@@ -9,6 +9,7 @@ mod builds;
 mod cluster;
 mod corpus;
 mod customize;
+mod delta;
 mod figure;
 mod images;
 mod install;
@@ -34,6 +35,12 @@ fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args().skip(1).collect();
     let done = match &arguments[..] {
         [word, from, to] if word == images::SEED_ARGUMENT => images::seed(from, to).map(|()| true),
+        [word, old, new, patch] if word == delta::MAKE_ARGUMENT => {
+            delta::make_patch(old, new, patch).map(|()| true)
+        }
+        [word, old, patch, new] if word == delta::APPLY_ARGUMENT => {
+            delta::apply_patch(old, patch, new).map(|()| true)
+        }
         parts => measure(parts),
     };
     match done {
@@ -48,7 +55,7 @@ fn main() -> ExitCode {
 }
 
 /// The parts, in the order in which they are measured.
-const PARTS: [&str; 12] = [
+const PARTS: [&str; 13] = [
     "builds",
     "install",
     "images",
@@ -59,6 +66,7 @@ const PARTS: [&str; 12] = [
     "serve",
     "netboot",
     "os-image",
+    "delta",
     "cluster",
     "ready",
 ];
@@ -116,6 +124,9 @@ fn measure_into(figures: &mut Vec<Figure>, parts: &[String]) -> Result<()> {
     }
     if wanted("os-image") && as_root("os-image", "mount images and empty the kernel's cache")? {
         figures.extend(os_image::measure(&artifacts)?);
+    }
+    if wanted("delta") && as_root("delta", "give the files of packages their owners")? {
+        figures.extend(delta::measure(&artifacts)?);
     }
     if wanted("cluster") && as_root("cluster", "make control groups and devices")? {
         figures.extend(cluster::measure(&artifacts)?);
