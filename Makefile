@@ -239,8 +239,8 @@ soak: setup kubernetes ## Run the end-to-end tests ROUNDS times (10 unless set);
 	  $(E2E) --include-ignored; \
 	done
 
-# Each fuzzer begins with the documents of the configuration's tests, which are cases of tables there, and a small OS image. The sanitizers are
-# options that the compiler offers only in its nightly form, or when told that it may.
+# Each fuzzer begins with the documents of the configuration's tests, which are cases of tables there, and a small OS
+# image. The sanitizers are options that the compiler offers only in its nightly form, or when told that it may.
 .PHONY: fuzz
 fuzz: ## Fuzz what reads documents and images from outside, MINUTES for each target (10 unless set).
 	$(MAKE) host HOST_PACKAGES="$(HOST_PACKAGES) g++"

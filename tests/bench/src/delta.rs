@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io::{self, Read, Write, stderr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -79,10 +79,8 @@ pub(crate) fn measure(artifacts: &Artifacts) -> Result<Vec<Figure>> {
     let new = image(&tree, &artifacts.disk("new"), RELEASE_LEVEL)?;
     let mut figures = Vec::new();
     if older.is_empty() {
-        println!(
-            "the mirrors have one version only of {}: packages alone are not measured",
-            PACKAGES.join(", ")
-        );
+        let names = PACKAGES.join(", ");
+        writeln!(stderr(), "the mirrors have one version only of {names}: packages alone are not measured")?;
     } else {
         lay_over(&tree, &old_packages)?;
         let old = image(&tree, &artifacts.disk("packages"), QUICK_LEVEL)?;
@@ -286,7 +284,9 @@ fn zstd_patch(old: &ImagePair, new: &ImagePair, artifacts: &Artifacts) -> Result
 /// The bytes of the blocks of `new` that `old` has nowhere, by the algorithm of RAUC's `block-hash-index`.
 fn missing_blocks(old: &Path, new: &Path) -> Result<u64> {
     let mut known = HashSet::new();
-    blocks(old, |block| drop(known.insert(Digest::of(block))))?;
+    blocks(old, |block| {
+        known.insert(Digest::of(block));
+    })?;
     let mut missing = 0;
     blocks(new, |block| {
         if known.insert(Digest::of(block)) {

@@ -195,7 +195,7 @@ mod tests {
         release.payloads.push(twin);
         let bytes = release.to_bytes();
         let patch = ImagePatch::new(Digest::of(b"the image before"), 9, Digest::of(b"a patch"));
-        let artifact = ReleaseArtifact::new(&release, &bytes, true, &[patch.clone()]);
+        let artifact = ReleaseArtifact::new(&release, &bytes, true, std::slice::from_ref(&patch));
         // Of 16 payloads two are the same; two pieces of boot code, and a patch.
         assert_eq!(artifact.layers().len(), 18);
         for form in ArtifactForm::ALL {
@@ -203,7 +203,7 @@ mod tests {
             let found = read(&manifest, "a.b/c:1").unwrap();
             assert_eq!((found.release.digest, found.release.size), (Digest::of(&bytes), bytes.len() as u64));
             assert!(artifact.layers().iter().all(|layer| found.layers.contains(&layer.digest)), "{form:?}");
-            assert_eq!(found.patches, [patch.clone()], "{form:?}");
+            assert_eq!(found.patches, std::slice::from_ref(&patch), "{form:?}");
         }
     }
 
