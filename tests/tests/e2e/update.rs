@@ -57,8 +57,15 @@ fn a_node_updates_itself_and_leaves_a_release_that_does_not_start() {
         checks.that("the plan names both versions", told.contains("0.2.0 in place of 0.1.0"));
         let old = ssh.run("cat /proc/sys/kernel/random/boot_id")?;
 
-        // A release that is good: staged ahead, then tried.
-        ssh.run(&format!("sudo -n installer update stage {}", from("next")))?;
+        // A release that is good: fetched and staged ahead, then tried.
+        ssh.run(&format!("sudo -n installer update fetch {}", from("next")))?;
+        let status = update_status(&ssh)?;
+        checks.equal("it is kept", status["fetched"]["version"].as_str(), Some("0.2.0"));
+        checks.equal("no slot is touched by that", &slot(&status, "b").1, &"empty".to_owned());
+        // The server is not asked again.
+        ssh.run("sudo -n installer update stage")?;
+        let kept = ssh.run("sudo -n ls -A /var/lib/nqrust/update")?;
+        checks.that("what was fetched is gone", !kept.contains("fetched"));
         checks.equal("it is staged", &update_state(&ssh)?, &"staged".to_owned());
         checks.equal("nothing restarts by that", &ssh.run("cat /proc/sys/kernel/random/boot_id")?, &old);
         let ssh = restarted(&mut vm, &ssh, "sudo -n installer update apply", &identity, artifacts)?;

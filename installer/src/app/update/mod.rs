@@ -201,8 +201,9 @@ fn open(node: &UpdatedNode, request: &UpdateRequest) -> Result<Offered> {
     let offer = decide(running, &release, request.allowed)?;
     source::has_slot(source.as_ref(), &release)?;
     let role = config.install.own_role();
-    // The recovery system has no containerd, and does not mount its store.
-    let seeds = node.slots.running != Slot::Recovery
+    // What was fetched has brought its images to containerd. The recovery system has none, and does not mount its store.
+    let seeds = request.from.is_some()
+        && node.slots.running != Slot::Recovery
         && config.install.images() == Images::Preload
         && release.images_for(role).next().is_some();
     let seeding = seeds.then_some(role);
@@ -222,6 +223,11 @@ pub(crate) fn check(request: &UpdateRequest, context: &Context) -> Result<()> {
 pub(crate) fn fetch(request: &UpdateRequest, wait: Duration, context: &Context) -> Result<()> {
     let _lock = UpdateLock::take(Path::new("/"), wait)?;
     let node = settled(context)?;
+    if node.slots.running == Slot::Recovery {
+        return Err(Failure::new(Class::Hardware, "the recovery system keeps nothing")
+            .hint("Write the release at once: installer update apply --from MEDIUM")
+            .into());
+    }
     let offered = open(&node, request)?;
     let told = match offered.offer {
         Offer::Runs => "runs already; there is nothing to fetch",
