@@ -78,7 +78,10 @@ fn fits(root: &Path, release: &KubernetesRelease) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::node::kubernetes_version::image::UncoveredImage;
     use crate::node::kubernetes_version::kept::tests::image;
+    use crate::node::mount::SystemMounter;
+    use base::command::{Invocation, Runner, SystemRunner};
     use std::fs;
 
     #[derive(Default)]
@@ -142,5 +145,45 @@ mod tests {
             mounts.is_empty() && notes[0].contains("usr/local/bin/rke2 is not as it was kept"),
             "{notes:?}"
         );
+    }
+
+    #[test]
+    fn what_is_mounted_over_the_image_runs_and_the_image_is_seen_beneath_it() {
+        if !testing::privileges::root_runs() {
+            return;
+        }
+        // Mounts of this thread alone, and of what it starts.
+        nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNS).unwrap();
+        let private = nix::mount::MsFlags::MS_REC | nix::mount::MsFlags::MS_PRIVATE;
+        nix::mount::mount(None::<&str>, "/", None::<&str>, private, None::<&str>).unwrap();
+        let root = tempfile::tempdir().unwrap();
+        let old = image(root.path(), "v1.33.1+rke2r1");
+        let kept = KeptVersions::of(root.path());
+        kept.keep(root.path(), &old).unwrap();
+        kept.choose(&old.version).unwrap();
+        let new = image(root.path(), "v1.34.0+rke2r1");
+        assert!(mount_current(root.path(), &mut SystemMounter).unwrap().is_empty());
+        let runs = |at: &Path| {
+            let programs = ["usr/local/bin/rke2", "usr/lib/rke2/bin/kubelet"];
+            (
+                programs.map(|path| fs::read_to_string(at.join(path)).unwrap()),
+                super::image::read(at).unwrap().unwrap(),
+            )
+        };
+        let of = |version: &str| ["program", "kubelet"].map(|what| format!("{what} of {version}"));
+        assert_eq!(runs(root.path()), (of("v1.33.1+rke2r1"), old.clone()));
+        let uncovered = UncoveredImage::show(root.path(), &SystemRunner).unwrap();
+        assert_eq!(runs(uncovered.path()), (of("v1.34.0+rke2r1"), new.clone()));
+        // As the step to the image's version has it.
+        assert!(kept.keep(uncovered.path(), &new).unwrap());
+        let at = uncovered.path().to_owned();
+        drop(uncovered);
+        assert_eq!(fs::read_dir(&at).unwrap().count(), 0, "the view is gone");
+        for file in &old.files {
+            SystemRunner.run(&Invocation::new("umount").arg("--lazy").arg(root.path().join(file))).unwrap();
+        }
+        assert_eq!(runs(root.path()), (of("v1.34.0+rke2r1"), new.clone()));
+        kept.verify(&new.version).unwrap();
+        kept.verify(&old.version).unwrap();
     }
 }
