@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use base::parallel;
 use zstd::bulk::Decompressor;
 
-use super::error::{Error, Result};
+use super::error::{ExpandError, ExpandResult};
 use super::metadata::read_exactly;
 use crate::iso9660::Source;
 
@@ -49,17 +49,17 @@ pub(super) struct BlockSet(Vec<StoredBlock>);
 
 impl BlockSet {
     /// Adds the block at `start`; returns its length.
-    pub(super) fn add(&mut self, start: u64, word: u32, plain: u32, block_size: u32) -> Result<u32> {
+    pub(super) fn add(&mut self, start: u64, word: u32, plain: u32, block_size: u32) -> ExpandResult<u32> {
         let block = StoredBlock { start, word, plain };
         let whole = word & STORED == 0 || block.length() >= plain;
         if block.length() == 0 || block.length() > block_size || plain > block_size || !whole {
-            return Err(Error::Damaged("a block has a length that is not allowed"));
+            return Err(ExpandError::Damaged("a block has a length that is not allowed"));
         }
         if self.0.len() == MOST_BLOCKS {
             self.settle();
             // So that this is not done for each block anew.
             if self.0.len() > MOST_BLOCKS / 2 {
-                return Err(Error::Unsupported("it has too many blocks".into()));
+                return Err(ExpandError::Unsupported("it has too many blocks".into()));
             }
         }
         self.0.push(block);
@@ -72,13 +72,13 @@ impl BlockSet {
     }
 
     /// Gives each block its place in an expanded image in which data begins at `begin`.
-    pub(super) fn place(mut self, begin: u64) -> Result<Blocks> {
+    pub(super) fn place(mut self, begin: u64) -> ExpandResult<Blocks> {
         self.settle();
         if self.0.first().is_some_and(|block| block.start < begin) {
-            return Err(Error::Damaged("data is where the superblock is"));
+            return Err(ExpandError::Damaged("data is where the superblock is"));
         }
         if self.0.windows(2).any(|pair| pair[0].end() > pair[1].start) {
-            return Err(Error::Damaged("blocks overlap, or one is said to have two lengths"));
+            return Err(ExpandError::Damaged("blocks overlap, or one is said to have two lengths"));
         }
         let mut end = begin;
         let place = |block: StoredBlock| {
@@ -106,9 +106,9 @@ pub(super) struct Blocks {
 
 impl Blocks {
     /// Where the block that began at `start` begins in the expanded image.
-    pub(super) fn moved(&self, start: u64) -> Result<u64> {
+    pub(super) fn moved(&self, start: u64) -> ExpandResult<u64> {
         let found = self.blocks.binary_search_by_key(&start, |placed| placed.block.start);
-        found.map(|number| self.blocks[number].at).map_err(|_| Error::Damaged("a block is missing"))
+        found.map(|number| self.blocks[number].at).map_err(|_| ExpandError::Damaged("a block is missing"))
     }
 
     /// Unpacks everything in order, on `threads` processors.
@@ -118,7 +118,7 @@ impl Blocks {
         length: u64,
         threads: usize,
         out: &mut dyn Write,
-    ) -> Result<()> {
+    ) -> ExpandResult<()> {
         let mut left = &self.blocks[..];
         while !left.is_empty() {
             let mut runs = Vec::new();
@@ -135,7 +135,7 @@ impl Blocks {
             debug_assert!(unpacked.is_ok(), "the work itself returns no error");
             for run in runs {
                 let unpacked = run.unpacked.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-                out.write_all(&unpacked?).map_err(Error::Write)?;
+                out.write_all(&unpacked?).map_err(ExpandError::Write)?;
             }
         }
         Ok(())
@@ -145,7 +145,7 @@ impl Blocks {
 /// Blocks that one thread unpacks.
 struct Run<'b> {
     blocks: &'b [PlacedBlock],
-    unpacked: Mutex<Result<Vec<u8>>>,
+    unpacked: Mutex<ExpandResult<Vec<u8>>>,
 }
 
 /// How many of the first of `blocks` make a run; at least one.
@@ -155,21 +155,22 @@ fn run(blocks: &[PlacedBlock]) -> usize {
     blocks.partition_point(fits).max(1)
 }
 
-fn unpack<S: Source>(blocks: &[PlacedBlock], source: &S, length: u64) -> Result<Vec<u8>> {
-    let mut decompressor = Decompressor::new().map_err(|error| Error::Read(0, error))?;
+fn unpack<S: Source>(blocks: &[PlacedBlock], source: &S, length: u64) -> ExpandResult<Vec<u8>> {
+    let mut decompressor = Decompressor::new().map_err(|error| ExpandError::Read(0, error))?;
     let (mut unpacked, mut plain) = (Vec::new(), Vec::new());
     for PlacedBlock { block, .. } in blocks {
         let stored = read_exactly(source, length, block.start, block.length() as usize)?;
         let wanted = block.plain as usize;
         if block.word & STORED != 0 {
-            unpacked.extend(stored.get(..wanted).ok_or(Error::Block(block.start))?);
+            unpacked.extend(stored.get(..wanted).ok_or(ExpandError::Block(block.start))?);
             continue;
         }
         // The longest block that the format has: only a fragment can hold more than is used of it.
         plain.resize(LONGEST_BLOCK, 0);
         let count = decompressor.decompress_to_buffer(&stored, &mut plain[..]);
-        let count = count.map_err(|_| Error::Block(block.start))?;
-        unpacked.extend(plain.get(..wanted).filter(|_| wanted <= count).ok_or(Error::Block(block.start))?);
+        let count = count.map_err(|_| ExpandError::Block(block.start))?;
+        unpacked
+            .extend(plain.get(..wanted).filter(|_| wanted <= count).ok_or(ExpandError::Block(block.start))?);
     }
     Ok(unpacked)
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::bytes::{narrow, put, u16_at, u32_at};
-use super::error::{Error, Result};
+use super::error::{ExpandError, ExpandResult};
 use super::metadata::Table;
 
 /// The most entries that one header has (`SQUASHFS_DIR_COUNT`).
@@ -21,11 +21,11 @@ impl Listings {
     }
 
     /// Lets all headers name blocks of `inodes` by their new starts.
-    pub(super) fn move_inodes(&self, directories: &mut Table, inodes: &Table) -> Result<()> {
+    pub(super) fn move_inodes(&self, directories: &mut Table, inodes: &Table) -> ExpandResult<()> {
         // Listings that overlapped would be walked again and again.
         let total: u64 = self.0.iter().map(|(_, length)| u64::from(*length)).sum();
         if total > directories.bytes.len() as u64 {
-            return Err(Error::Damaged("directories overlap"));
+            return Err(ExpandError::Damaged("directories overlap"));
         }
         for (at, length) in &self.0 {
             listing(&mut directories.bytes, *at, *length, inodes)?;
@@ -34,12 +34,12 @@ impl Listings {
     }
 }
 
-fn listing(bytes: &mut [u8], mut at: usize, length: u32, inodes: &Table) -> Result<()> {
+fn listing(bytes: &mut [u8], mut at: usize, length: u32, inodes: &Table) -> ExpandResult<()> {
     let end = at + length as usize;
     while at < end {
         let count = u32_at(bytes, at)?;
         if count >= MOST_ENTRIES {
-            return Err(Error::Damaged("a directory has too many entries below one header"));
+            return Err(ExpandError::Damaged("a directory has too many entries below one header"));
         }
         let start = inodes.moved(u32_at(bytes, at + 4)?.into())?;
         put(bytes, at + 4, narrow(start)?.to_le_bytes())?;
@@ -50,7 +50,7 @@ fn listing(bytes: &mut [u8], mut at: usize, length: u32, inodes: &Table) -> Resu
         }
     }
     if at != end {
-        return Err(Error::Damaged("a directory does not end with an entry"));
+        return Err(ExpandError::Damaged("a directory does not end with an entry"));
     }
     Ok(())
 }

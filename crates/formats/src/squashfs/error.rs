@@ -4,7 +4,7 @@ use std::io;
 
 /// Why an image cannot be read or its expanded form not be written.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum ExpandError {
     /// Something else, or nothing.
     #[error("not a squashfs")]
     NotSquashfs,
@@ -33,4 +33,4 @@ pub enum Error {
     Write(#[source] io::Error),
 }
 
-pub type Result<T> = std::result::Result<T, Error>;
+pub type ExpandResult<T> = std::result::Result<T, ExpandError>;

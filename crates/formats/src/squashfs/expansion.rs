@@ -11,11 +11,11 @@ use base::size::ByteSize;
 use super::bytes::{narrow, put, u32_at, u64_at};
 use super::data::{BlockSet, Blocks, STORED};
 use super::directories::Listings;
-use super::error::{Error, Result};
+use super::error::{ExpandError, ExpandResult};
 use super::inodes::{FileInode, Inode, inode};
 use super::metadata::{IndexedTable, MetadataReader, Table, read_exactly};
 use super::superblock::{self, ABSENT, Superblock};
-use super::xattrs::{self, Attributes};
+use super::xattrs::{self, AttributeTables};
 use crate::iso9660::Source;
 
 /// What the length of an image is a multiple of, as with `mksquashfs`: whole sectors of every disk.
@@ -38,7 +38,7 @@ pub struct Expansion<'s, S> {
     fragments: Option<IndexedTable>,
     export: Option<IndexedTable>,
     ids: IndexedTable,
-    attributes: Option<Attributes>,
+    attributes: Option<AttributeTables>,
 }
 
 impl<S> fmt::Debug for Expansion<'_, S> {
@@ -49,26 +49,26 @@ impl<S> fmt::Debug for Expansion<'_, S> {
 
 impl<'s, S: Source> Expansion<'s, S> {
     /// Reads the metadata of the image at the start of `source` and computes where everything will be.
-    pub fn plan(source: &'s S) -> Result<Self> {
-        let available = source.length().map_err(|error| Error::Read(0, error))?;
+    pub fn plan(source: &'s S) -> ExpandResult<Self> {
+        let available = source.length().map_err(|error| ExpandError::Read(0, error))?;
         if available < superblock::LENGTH {
-            return Err(Error::NotSquashfs);
+            return Err(ExpandError::NotSquashfs);
         }
         let first = read_exactly(source, available, 0, superblock::LENGTH as usize)?;
         let superblock = Superblock::read(&first)?;
         let length = superblock.bytes_used;
         if length > available {
-            return Err(Error::Truncated { needed: length, length: available });
+            return Err(ExpandError::Truncated { needed: length, length: available });
         }
         let mut reader = MetadataReader::new(source, length)?;
 
         let attributes = match superblock.xattr_table {
             ABSENT => None,
-            at => Some(Attributes::read(&mut reader, at)?),
+            at => Some(AttributeTables::read(&mut reader, at)?),
         };
         let ids = usize::from(superblock.ids) * ID_BYTES;
         if ids == 0 || superblock.inodes == 0 {
-            return Err(Error::Damaged("it has no owners or no inodes"));
+            return Err(ExpandError::Damaged("it has no owners or no inodes"));
         }
         let ids = reader.indexed(superblock.id_table, ids)?;
         let export = match superblock.export_table {
@@ -116,10 +116,10 @@ impl<'s, S: Source> Expansion<'s, S> {
 
     /// Writes the expanded image, from its first byte to its last; blocks are unpacked on `threads` processors. The bytes
     /// are the same for any number of them.
-    pub fn write(&self, threads: usize, out: &mut dyn Write) -> Result<()> {
-        out.write_all(&self.superblock.expanded()?).map_err(Error::Write)?;
+    pub fn write(&self, threads: usize, out: &mut dyn Write) -> ExpandResult<()> {
+        out.write_all(&self.superblock.expanded()?).map_err(ExpandError::Write)?;
         self.blocks.write(self.source, self.length, threads, out)?;
-        self.write_tables(out).map_err(Error::Write)
+        self.write_tables(out).map_err(ExpandError::Write)
     }
 
     fn write_tables(&self, out: &mut dyn Write) -> io::Result<()> {
@@ -168,7 +168,7 @@ impl<'s, S: Source> Expansion<'s, S> {
     }
 
     /// Lets the superblock and the export table name inodes by their new places.
-    fn move_references(&mut self) -> Result<()> {
+    fn move_references(&mut self) -> ExpandResult<()> {
         self.superblock.root = self.inodes.moved_reference(self.superblock.root)?;
         let Some(export) = &mut self.export else { return Ok(()) };
         for at in (0..export.bytes.len()).step_by(REFERENCE_BYTES) {
@@ -179,7 +179,7 @@ impl<'s, S: Source> Expansion<'s, S> {
     }
 
     /// Lets the fragment table name fragments by their new places and lengths. One that no file uses is left out.
-    fn move_fragments(&mut self, used: &[u32]) -> Result<()> {
+    fn move_fragments(&mut self, used: &[u32]) -> ExpandResult<()> {
         let Some(fragments) = &mut self.fragments else { return Ok(()) };
         for (number, used) in used.iter().enumerate() {
             let at = number * FRAGMENT_BYTES;
@@ -194,7 +194,7 @@ impl<'s, S: Source> Expansion<'s, S> {
     }
 
     /// Lets inodes name data and directories by their new places and lengths.
-    fn move_inodes(&mut self) -> Result<()> {
+    fn move_inodes(&mut self) -> ExpandResult<()> {
         let block_size = self.superblock.block_size;
         let mut at = 0;
         while at < self.inodes.bytes.len() {
@@ -256,7 +256,7 @@ impl Survey {
         inodes: &Table,
         directories: &Table,
         fragments: Option<&IndexedTable>,
-    ) -> Result<Self> {
+    ) -> ExpandResult<Self> {
         let entries = fragments.map_or(&[][..], |table| &table.bytes);
         let used = vec![0; entries.len() / FRAGMENT_BYTES];
         let mut survey = Self { blocks: BlockSet::default(), listings: Listings::default(), used };
@@ -273,11 +273,11 @@ impl Survey {
             }
             at = next;
             if at > inodes.bytes.len() {
-                return Err(Error::Damaged("an inode is longer than its table"));
+                return Err(ExpandError::Damaged("an inode is longer than its table"));
             }
         }
         if at != inodes.bytes.len() {
-            return Err(Error::Damaged("there are more inodes than there should be"));
+            return Err(ExpandError::Damaged("there are more inodes than there should be"));
         }
         for (entry, used) in entries.chunks(FRAGMENT_BYTES).zip(&survey.used) {
             if *used > 0 {
@@ -287,7 +287,7 @@ impl Survey {
         Ok(survey)
     }
 
-    fn file(&mut self, inodes: &[u8], file: &FileInode, block_size: u32) -> Result<()> {
+    fn file(&mut self, inodes: &[u8], file: &FileInode, block_size: u32) -> ExpandResult<()> {
         let (mut start, mut left) = (file.start, file.size);
         for length in file.lengths.clone().step_by(4) {
             let plain = block_size.min(u32::try_from(left).unwrap_or(u32::MAX));
@@ -300,19 +300,19 @@ impl Survey {
         }
         let Some(tail) = &file.tail else { return Ok(()) };
         let used = usize::try_from(tail.fragment).ok().and_then(|number| self.used.get_mut(number));
-        let used = used.ok_or(Error::Damaged("a file ends in a fragment that is not there"))?;
+        let used = used.ok_or(ExpandError::Damaged("a file ends in a fragment that is not there"))?;
         // What is left is shorter than a block.
         let end = u64::from(tail.offset) + left;
         match u32::try_from(end).ok().filter(|end| *end <= block_size) {
             Some(end) => *used = end.max(*used),
-            None => return Err(Error::Damaged("a file ends beyond its fragment")),
+            None => return Err(ExpandError::Damaged("a file ends beyond its fragment")),
         }
         Ok(())
     }
 }
 
 /// Lets a file name its blocks by their new places and lengths.
-fn move_file(inodes: &mut [u8], file: &FileInode, block_size: u32, blocks: &Blocks) -> Result<()> {
+fn move_file(inodes: &mut [u8], file: &FileInode, block_size: u32, blocks: &Blocks) -> ExpandResult<()> {
     let (mut first, mut left) = (None, file.size);
     for at in file.lengths.clone().step_by(4) {
         let plain = block_size.min(u32::try_from(left).unwrap_or(u32::MAX));

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::bytes::{u16_at, u32_at, u64_at};
-use super::error::{Error, Result};
+use super::error::{ExpandError, ExpandResult};
 
 /// The number of a fragment, where a file has none.
 const NO_FRAGMENT: u32 = u32::MAX;
@@ -44,7 +44,7 @@ pub(super) struct DirectoryInode {
 }
 
 /// The inode at `at`, and where the next one is.
-pub(super) fn inode(table: &[u8], at: usize, block_size: u32) -> Result<(Inode, usize)> {
+pub(super) fn inode(table: &[u8], at: usize, block_size: u32) -> ExpandResult<(Inode, usize)> {
     let (u16_in, u32_in) =
         (|field: usize| u16_at(table, at + field), |field: usize| u32_at(table, at + field));
     match u16_in(0)? {
@@ -91,17 +91,17 @@ pub(super) fn inode(table: &[u8], at: usize, block_size: u32) -> Result<(Inode, 
         4 | 5 | 13 | 14 => Ok((Inode::Other, at + 24)),
         6 | 7 => Ok((Inode::Other, at + 20)),
         11 | 12 => Ok((Inode::Other, at + 28)),
-        _ => Err(Error::Damaged("an inode has an unknown kind")),
+        _ => Err(ExpandError::Damaged("an inode has an unknown kind")),
     }
 }
 
 /// What a directory says to be its size counts `.` and `..` as three bytes, which its listing does not have.
-fn listing_length(size: u32) -> Result<u32> {
-    size.checked_sub(3).ok_or(Error::Damaged("a directory is too short"))
+fn listing_length(size: u32) -> ExpandResult<u32> {
+    size.checked_sub(3).ok_or(ExpandError::Damaged("a directory is too short"))
 }
 
 /// Where in a directory's index, which begins at `at`, starts stand, and where the index ends.
-fn directory_index(table: &[u8], mut at: usize, count: u16) -> Result<(Vec<usize>, usize)> {
+fn directory_index(table: &[u8], mut at: usize, count: u16) -> ExpandResult<(Vec<usize>, usize)> {
     let mut starts = Vec::new();
     for _ in 0..count {
         starts.push(at + 4);
@@ -109,7 +109,7 @@ fn directory_index(table: &[u8], mut at: usize, count: u16) -> Result<(Vec<usize
         // The length is stored as one less than it is.
         at = (at + 13).saturating_add(name);
         if at > table.len() {
-            return Err(Error::Damaged("a directory's index is longer than its table"));
+            return Err(ExpandError::Damaged("a directory's index is longer than its table"));
         }
     }
     Ok((starts, at))
@@ -119,10 +119,10 @@ fn tail(fragment: u32, offset: u32) -> Option<Tail> {
     (fragment != NO_FRAGMENT).then_some(Tail { fragment, offset })
 }
 
-fn lengths(table: &[u8], at: usize, size: u64, block_size: u32, tail: bool) -> Result<Range<usize>> {
+fn lengths(table: &[u8], at: usize, size: u64, block_size: u32, tail: bool) -> ExpandResult<Range<usize>> {
     let block_size = u64::from(block_size);
     let count = if tail { size / block_size } else { size.div_ceil(block_size) };
     let bytes = usize::try_from(count).ok().and_then(|count| count.checked_mul(4));
     let end = bytes.and_then(|bytes| at.checked_add(bytes)).filter(|end| *end <= table.len());
-    Ok(at..end.ok_or(Error::Damaged("a file has more blocks than its table can name"))?)
+    Ok(at..end.ok_or(ExpandError::Damaged("a file has more blocks than its table can name"))?)
 }

@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use zstd::bulk::Decompressor;
 
 use super::bytes::{u16_at, u64_at};
-use super::error::{Error, Result};
+use super::error::{ExpandError, ExpandResult};
 use crate::iso9660::{Offset, Source};
 
 /// What a block holds; only the last of a table holds less.
@@ -31,19 +31,19 @@ pub(super) struct MetadataReader<'s, S> {
 
 impl<'s, S: Source> MetadataReader<'s, S> {
     /// For an image that ends after `length` bytes of `source`.
-    pub(super) fn new(source: &'s S, length: u64) -> Result<Self> {
-        let decompressor = Decompressor::new().map_err(|error| Error::Read(0, error))?;
+    pub(super) fn new(source: &'s S, length: u64) -> ExpandResult<Self> {
+        let decompressor = Decompressor::new().map_err(|error| ExpandError::Read(0, error))?;
         Ok(Self { source, length, left: MOST_METADATA, decompressor })
     }
 
     /// The bytes at `at`, which are not compressed.
-    pub(super) fn plain(&mut self, at: u64, length: usize) -> Result<Vec<u8>> {
+    pub(super) fn plain(&mut self, at: u64, length: usize) -> ExpandResult<Vec<u8>> {
         self.left = self.left.checked_sub(length).ok_or_else(too_much)?;
         read_exactly(self.source, self.length, at, length)
     }
 
     /// A table whose blocks lie from `start` to `end`.
-    pub(super) fn table(&mut self, start: u64, end: u64) -> Result<Table> {
+    pub(super) fn table(&mut self, start: u64, end: u64) -> ExpandResult<Table> {
         let mut table = Table { bytes: Vec::new(), blocks: Vec::new() };
         let mut at = start;
         while at < end {
@@ -51,7 +51,7 @@ impl<'s, S: Source> MetadataReader<'s, S> {
             at = self.block(at, &mut table.bytes)?;
         }
         if at != end {
-            return Err(Error::Damaged("a table does not end where the next begins"));
+            return Err(ExpandError::Damaged("a table does not end where the next begins"));
         }
         // Places at the very end: an empty directory has one.
         table.blocks.push(Block { stored: end - start, plain: table.bytes.len() });
@@ -59,7 +59,7 @@ impl<'s, S: Source> MetadataReader<'s, S> {
     }
 
     /// A table of `length` bytes whose blocks are named by an index at `index`.
-    pub(super) fn indexed(&mut self, index: u64, length: usize) -> Result<IndexedTable> {
+    pub(super) fn indexed(&mut self, index: u64, length: usize) -> ExpandResult<IndexedTable> {
         let places = self.plain(index, 8 * length.div_ceil(BLOCK_BYTES))?;
         let first = u64_at(&places, 0)?;
         let mut bytes = Vec::new();
@@ -68,20 +68,20 @@ impl<'s, S: Source> MetadataReader<'s, S> {
             let at = u64_at(&places, place)?;
             self.block(at, &mut bytes)?;
             if bytes.len() != wanted {
-                return Err(Error::Block(at));
+                return Err(ExpandError::Block(at));
             }
         }
         Ok(IndexedTable { first, bytes })
     }
 
     /// Appends what the block at `at` holds to `bytes`; returns where the block ends.
-    fn block(&mut self, at: u64, bytes: &mut Vec<u8>) -> Result<u64> {
+    fn block(&mut self, at: u64, bytes: &mut Vec<u8>) -> ExpandResult<u64> {
         // What it unpacks to counts too, so that no image of any length makes this large.
         self.left = self.left.checked_sub(BLOCK_BYTES).ok_or_else(too_much)?;
         let header = u16_at(&read_exactly(self.source, self.length, at, HEADER_BYTES)?, 0)?;
         let length = usize::from(header & !STORED);
         if length == 0 || length > BLOCK_BYTES {
-            return Err(Error::Damaged("a block of metadata has a length that is not allowed"));
+            return Err(ExpandError::Damaged("a block of metadata has a length that is not allowed"));
         }
         let start = at.saturating_add(HEADER_BYTES as u64);
         let stored = read_exactly(self.source, self.length, start, length)?;
@@ -90,15 +90,15 @@ impl<'s, S: Source> MetadataReader<'s, S> {
         } else {
             let mut plain = [0; BLOCK_BYTES];
             let unpacked = self.decompressor.decompress_to_buffer(&stored, &mut plain[..]);
-            let count = unpacked.map_err(|_| Error::Block(at))?;
-            bytes.extend(plain.get(..count).filter(|plain| !plain.is_empty()).ok_or(Error::Block(at))?);
+            let count = unpacked.map_err(|_| ExpandError::Block(at))?;
+            bytes.extend(plain.get(..count).filter(|plain| !plain.is_empty()).ok_or(ExpandError::Block(at))?);
         }
         Ok(start.saturating_add(length as u64))
     }
 }
 
-fn too_much() -> Error {
-    Error::Unsupported(format!("it has more than {} MiB of metadata", MOST_METADATA >> 20))
+fn too_much() -> ExpandError {
+    ExpandError::Unsupported(format!("it has more than {} MiB of metadata", MOST_METADATA >> 20))
 }
 
 /// Reads exactly `length` bytes at `at` of an image of `image_length`. Memory is taken only after it is known that the image
@@ -108,20 +108,20 @@ pub(super) fn read_exactly(
     image_length: u64,
     at: u64,
     length: usize,
-) -> Result<Vec<u8>> {
+) -> ExpandResult<Vec<u8>> {
     let needed = at.saturating_add(length as u64);
     if needed > image_length {
-        return Err(Error::Truncated { needed, length: image_length });
+        return Err(ExpandError::Truncated { needed, length: image_length });
     }
     let mut bytes = vec![0; length];
     let mut done = 0;
     while done < length {
         let place = at.saturating_add(done as u64);
         match source.read_at(&mut bytes[done..], Offset(place)) {
-            Ok(0) => return Err(Error::Truncated { needed, length: place }),
+            Ok(0) => return Err(ExpandError::Truncated { needed, length: place }),
             Ok(count) => done += count,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(Error::Read(place, error)),
+            Err(error) => return Err(ExpandError::Read(place, error)),
         }
     }
     Ok(bytes)
@@ -144,25 +144,25 @@ pub(super) struct Table {
 
 impl Table {
     /// The number of the block that began at `stored`.
-    fn number(&self, stored: u64) -> Result<usize> {
+    fn number(&self, stored: u64) -> ExpandResult<usize> {
         self.blocks
             .binary_search_by_key(&stored, |block| block.stored)
-            .map_err(|_| Error::Damaged("something points between the blocks of a table"))
+            .map_err(|_| ExpandError::Damaged("something points between the blocks of a table"))
     }
 
     /// Where `offset` in the block that began at `stored` is in the bytes of the table.
-    pub(super) fn position(&self, stored: u64, offset: u16) -> Result<usize> {
+    pub(super) fn position(&self, stored: u64, offset: u16) -> ExpandResult<usize> {
         Ok(self.blocks[self.number(stored)?].plain + usize::from(offset))
     }
 
     /// Where the block that began at `stored` begins in the expanded table.
-    pub(super) fn moved(&self, stored: u64) -> Result<u64> {
+    pub(super) fn moved(&self, stored: u64) -> ExpandResult<u64> {
         let number = self.number(stored)?;
         Ok((self.blocks[number].plain + HEADER_BYTES * number) as u64)
     }
 
     /// [`Self::moved`] for a reference: the start of a block, and in the lowest 16 bits a place in it.
-    pub(super) fn moved_reference(&self, reference: u64) -> Result<u64> {
+    pub(super) fn moved_reference(&self, reference: u64) -> ExpandResult<u64> {
         Ok(self.moved(reference >> 16)? << 16 | reference & 0xffff)
     }
 

@@ -14,7 +14,7 @@
 //! | `data` | blocks of files and fragments |
 //!
 //! The format is that of the kernel's `Documentation/filesystems/squashfs.rst` and `fs/squashfs/squashfs_fs.h`. No byte of
-//! an image is trusted: reading it ends with a value or an [`Error`], and memory is bounded ([`expansion`] says by what).
+//! an image is trusted: reading it ends with a value or an [`ExpandError`], and memory is bounded ([`expansion`] says by what).
 
 mod bytes;
 mod data;
@@ -28,5 +28,5 @@ mod superblock;
 mod tests;
 mod xattrs;
 
-pub use error::{Error, Result};
+pub use error::{ExpandError, ExpandResult};
 pub use expansion::Expansion;

@@ -1,7 +1,7 @@
 //! The first 96 bytes of an image.
 
 use super::bytes::{array, u16_at, u32_at, u64_at};
-use super::error::{Error, Result};
+use super::error::{ExpandError, ExpandResult};
 
 /// Its length in bytes; data follows it.
 pub(super) const LENGTH: u64 = 96;
@@ -38,23 +38,26 @@ pub(super) struct Superblock {
 }
 
 impl Superblock {
-    pub(super) fn read(bytes: &[u8]) -> Result<Self> {
+    pub(super) fn read(bytes: &[u8]) -> ExpandResult<Self> {
         if u32_at(bytes, 0)? != MAGIC {
-            return Err(Error::NotSquashfs);
+            return Err(ExpandError::NotSquashfs);
         }
         let version = (u16_at(bytes, 28)?, u16_at(bytes, 30)?);
         if version != (4, 0) {
-            return Err(Error::Unsupported(format!("it has version {}.{}, not 4.0", version.0, version.1)));
+            return Err(ExpandError::Unsupported(format!(
+                "it has version {}.{}, not 4.0",
+                version.0, version.1
+            )));
         }
         let compressor = u16_at(bytes, 20)?;
         if compressor != ZSTD {
             let name =
                 COMPRESSORS.get(usize::from(compressor).wrapping_sub(1)).unwrap_or(&"an unknown program");
-            return Err(Error::Unsupported(format!("it is compressed by {name}, not by zstd")));
+            return Err(ExpandError::Unsupported(format!("it is compressed by {name}, not by zstd")));
         }
         let (block_size, block_log) = (u32_at(bytes, 12)?, u16_at(bytes, 22)?);
         if !(12..=20).contains(&block_log) || block_size != 1 << block_log {
-            return Err(Error::Damaged("its blocks have a size that is not allowed"));
+            return Err(ExpandError::Damaged("its blocks have a size that is not allowed"));
         }
         Ok(Self {
             inodes: u32_at(bytes, 4)?,
@@ -76,7 +79,7 @@ impl Superblock {
     }
 
     /// The superblock of an expanded image. It tells nothing of how the image was compressed before.
-    pub(super) fn expanded(&self) -> Result<[u8; LENGTH as usize]> {
+    pub(super) fn expanded(&self) -> ExpandResult<[u8; LENGTH as usize]> {
         let mut bytes = Vec::new();
         for number in [MAGIC, self.inodes, self.made, self.block_size, self.fragments] {
             bytes.extend(number.to_le_bytes());

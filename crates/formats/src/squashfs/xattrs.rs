@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::bytes::{put, u16_at, u32_at, u64_at};
-use super::error::{Error, Result};
+use super::error::{ExpandError, ExpandResult};
 use super::metadata::{IndexedTable, MetadataReader, Table};
 use crate::iso9660::Source;
 
@@ -13,18 +13,18 @@ const SET_BYTES: usize = 16;
 /// The bit of a name whose value is stored elsewhere, once for several.
 const ELSEWHERE: u16 = 1 << 8;
 
-pub(super) struct Attributes {
+pub(super) struct AttributeTables {
     pub(super) values: Table,
     pub(super) sets: IndexedTable,
 }
 
-impl Attributes {
+impl AttributeTables {
     /// Reads the attributes whose header is at `at`, and moves what points into them.
-    pub(super) fn read<S: Source>(reader: &mut MetadataReader<'_, S>, at: u64) -> Result<Self> {
+    pub(super) fn read<S: Source>(reader: &mut MetadataReader<'_, S>, at: u64) -> ExpandResult<Self> {
         let header = reader.plain(at, HEADER_BYTES)?;
         let (start, count) = (u64_at(&header, 0)?, u32_at(&header, 8)?);
         if count == 0 {
-            return Err(Error::Damaged("it has a table of attributes without any"));
+            return Err(ExpandError::Damaged("it has a table of attributes without any"));
         }
         let length = (count as usize).saturating_mul(SET_BYTES);
         let sets = reader.indexed(at.saturating_add(HEADER_BYTES as u64), length)?;
@@ -39,7 +39,7 @@ impl Attributes {
         (self.sets.bytes.len() / SET_BYTES) as u64
     }
 
-    fn move_places(&mut self) -> Result<()> {
+    fn move_places(&mut self) -> ExpandResult<()> {
         let (values, sets) = (&mut self.values, &mut self.sets.bytes);
         let (mut seen, mut elsewhere, mut walked) = (BTreeSet::new(), Vec::new(), 0);
         for set in (0..sets.len()).step_by(SET_BYTES) {
@@ -60,7 +60,7 @@ impl Attributes {
                 at = (at + 4).saturating_add(u32_at(&values.bytes, at)? as usize);
                 // Sets that overlapped would be walked again and again.
                 if walked + (at - begin) > values.bytes.len() {
-                    return Err(Error::Damaged("attributes overlap"));
+                    return Err(ExpandError::Damaged("attributes overlap"));
                 }
             }
             walked += at - begin;

@@ -15,7 +15,7 @@ use crate::execute::disk::device::{self, AlignedBuffer, BlockDevice};
 use base::failure::{Class, Failure};
 use base::parallel::locked;
 use formats::iso9660::{Offset, Source};
-use formats::squashfs::{self, Expansion};
+use formats::squashfs::{ExpandError, Expansion};
 use model::release::Payload;
 
 /// What a part of a disk is read in.
@@ -90,7 +90,7 @@ pub(in crate::execute) fn expand(
         let what = format!("expanding {}", image.path);
         match error {
             // The failure of the disk is inside.
-            squashfs::Error::Read(..) => anyhow::Error::new(error).context(what),
+            ExpandError::Read(..) => anyhow::Error::new(error).context(what),
             error => Failure::new(Class::Verification, what)
                 .because(error)
                 .hint("The OS image is not one that iso-builder made; build the medium again.")
