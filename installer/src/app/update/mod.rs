@@ -152,7 +152,7 @@ pub(crate) fn check(request: &UpdateRequest, context: &Context) -> Result<()> {
 pub(crate) fn stage(request: &UpdateRequest, wait: Duration, context: &Context) -> Result<()> {
     let _lock = UpdateLock::take(Path::new("/"), wait)?;
     let mut node = UpdatedNode::read(Path::new("/"))?;
-    cluster::telling(&mut node, Some(request), context, |node| stage_on(node, request, context)).map(drop)
+    cluster::telling(&mut node, request.sha256, context, |node| stage_on(node, request, context)).map(drop)
 }
 
 /// Returns whether there is something to restart into.
@@ -191,7 +191,7 @@ pub(crate) fn apply(
     let mut node = UpdatedNode::read(Path::new("/"))?;
     cluster::resume(&node, cluster, context);
     if let Some(request) = request
-        && !cluster::telling(&mut node, Some(request), context, |node| stage_on(node, request, context))?
+        && !cluster::telling(&mut node, request.sha256, context, |node| stage_on(node, request, context))?
     {
         drop(lock);
         return cluster::await_good(cluster, context);
