@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
-use super::gate::{BoundMachine, SeenCluster, SeenMember, SeenNode};
+use super::gate::{BoundMachine, GateMember, GateNode, GateView};
 use super::lock::{self, RolloutLock};
 use super::seen::{self, LEAVING};
 use crate::kubernetes::node::{Node, NodeList};
@@ -84,25 +84,25 @@ impl<'a> AdminAccess<'a> {
     }
 
     /// The cluster as `name` sees it, whose files are at `root`.
-    pub fn look(&self, root: &Path, name: &str) -> Result<SeenCluster> {
+    pub fn look(&self, root: &Path, name: &str) -> Result<GateView> {
         let nodes: NodeList =
             serde_json::from_value(self.get(&["nodes"])?).context("reading the nodes of the cluster")?;
-        Ok(SeenCluster {
-            nodes: nodes.items.iter().map(SeenNode::of).collect(),
+        Ok(GateView {
+            nodes: nodes.items.iter().map(GateNode::of).collect(),
             etcd: self.members(root)?,
             bound: self.bound(name)?,
         })
     }
 
     /// The members of etcd; none on a node that has no access to them.
-    fn members(&self, root: &Path) -> Result<Option<Vec<SeenMember>>> {
+    fn members(&self, root: &Path) -> Result<Option<Vec<GateMember>>> {
         let data = crate::node::cluster::etcd_data(self.distribution);
         if !below(root, &data).join("member").exists() {
             return Ok(None);
         }
         let etcd = EtcdGateway::open(root, self.distribution).context("asking etcd for its members")?;
         let members = etcd.members(OWN_MEMBER).context("asking etcd for its members")?;
-        let seen = members.iter().map(|member| SeenMember {
+        let seen = members.iter().map(|member| GateMember {
             name: member.name.clone(),
             votes: !member.learns,
             healthy: etcd.is_healthy(member),

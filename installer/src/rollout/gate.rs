@@ -18,7 +18,7 @@ pub enum RolloutPart {
 
 /// A node as the gate sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SeenNode {
+pub struct GateNode {
     pub name: String,
     pub part: RolloutPart,
     pub ready: bool,
@@ -32,7 +32,7 @@ pub struct SeenNode {
 
 /// A member of etcd as the gate sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SeenMember {
+pub struct GateMember {
     /// That of its node, which may have a suffix behind a `-` (RKE2, K3s); empty for one that has never run.
     pub name: String,
     pub votes: bool,
@@ -49,10 +49,10 @@ pub struct BoundMachine {
 
 /// The cluster as a node sees it that wants to leave.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SeenCluster {
-    pub nodes: Vec<SeenNode>,
+pub struct GateView {
+    pub nodes: Vec<GateNode>,
     /// The members of etcd, where the node can ask for them; else what its servers are as nodes has to do.
-    pub etcd: Option<Vec<SeenMember>>,
+    pub etcd: Option<Vec<GateMember>>,
     pub bound: Vec<BoundMachine>,
 }
 
@@ -87,7 +87,7 @@ impl Obstacle {
 
 /// What keeps the node from leaving; nothing if it may.
 #[must_use]
-pub fn obstacles(cluster: &SeenCluster, leaver: Leaver<'_>) -> Vec<Obstacle> {
+pub fn obstacles(cluster: &GateView, leaver: Leaver<'_>) -> Vec<Obstacle> {
     let Some(own) = cluster.nodes.iter().find(|node| node.name == leaver.name) else {
         return vec![Obstacle::lasting(format!("the cluster has no node {}", leaver.name))];
     };
@@ -102,8 +102,8 @@ pub fn obstacles(cluster: &SeenCluster, leaver: Leaver<'_>) -> Vec<Obstacle> {
 }
 
 /// What another node has against it; the gravest only.
-fn obstacle(node: &SeenNode, own: RolloutPart, leaver: Leaver<'_>) -> Option<Obstacle> {
-    let SeenNode { name, part, ready, leaving, state, about } = node;
+fn obstacle(node: &GateNode, own: RolloutPart, leaver: Leaver<'_>) -> Option<Obstacle> {
+    let GateNode { name, part, ready, leaving, state, about } = node;
     let same = *about == Some(leaver.release);
     match state {
         Some(ReportedState::RolledBack) if same && !leaver.retry => {
@@ -133,14 +133,14 @@ fn obstacle(node: &SeenNode, own: RolloutPart, leaver: Leaver<'_>) -> Option<Obs
     })
 }
 
-fn is_of(member: &SeenMember, node: &SeenNode) -> bool {
+fn is_of(member: &GateMember, node: &GateNode) -> bool {
     let suffix = member.name.strip_prefix(&node.name);
     suffix.is_some_and(|suffix| {
         suffix.is_empty() || suffix.strip_prefix('-').is_some_and(|id| !id.contains('-'))
     })
 }
 
-fn unfit(member: &SeenMember) -> Option<Obstacle> {
+fn unfit(member: &GateMember) -> Option<Obstacle> {
     let name = if member.name.is_empty() { "that has never run" } else { &member.name };
     match (member.votes, member.healthy) {
         (false, _) => Some(Obstacle::passing(format!("the member {name} of etcd has no vote yet"))),
@@ -158,8 +158,8 @@ mod tests {
         Digest::of(b"new")
     }
 
-    fn node(name: &str, part: RolloutPart, state: ReportedState, about: &[u8]) -> SeenNode {
-        SeenNode {
+    fn node(name: &str, part: RolloutPart, state: ReportedState, about: &[u8]) -> GateNode {
+        GateNode {
             name: name.into(),
             part,
             ready: true,
@@ -169,11 +169,11 @@ mod tests {
         }
     }
 
-    fn member(name: &str) -> SeenMember {
-        SeenMember { name: name.into(), votes: true, healthy: true }
+    fn member(name: &str) -> GateMember {
+        GateMember { name: name.into(), votes: true, healthy: true }
     }
 
-    fn told(cluster: &SeenCluster, name: &str, retry: bool) -> Vec<(String, bool)> {
+    fn told(cluster: &GateView, name: &str, retry: bool) -> Vec<(String, bool)> {
         let found = obstacles(cluster, Leaver { name, release: new(), retry });
         found.into_iter().map(|obstacle| (obstacle.why, obstacle.passes)).collect()
     }
@@ -193,13 +193,13 @@ mod tests {
             (other(PendingReboot, b"new"), Some(("n2 is about to restart into a release", true))),
             (other(RolledBack, b"new"), Some(("the release was taken back on n2", false))),
             (other(RolledBack, old), None),
-            (SeenNode { ready: false, ..other(Good, b"new") }, Some(("n2 is not ready", true))),
-            (SeenNode { leaving: true, ..other(Good, b"new") }, Some(("n2 is cordoned for an update", true))),
-            (SeenNode { state: None, about: None, ..other(Idle, old) }, None),
+            (GateNode { ready: false, ..other(Good, b"new") }, Some(("n2 is not ready", true))),
+            (GateNode { leaving: true, ..other(Good, b"new") }, Some(("n2 is cordoned for an update", true))),
+            (GateNode { state: None, about: None, ..other(Idle, old) }, None),
         ];
         for (other, expected) in cases {
             let nodes = vec![node("n1", Server, Idle, old), other.clone()];
-            let cluster = SeenCluster { nodes, ..SeenCluster::default() };
+            let cluster = GateView { nodes, ..GateView::default() };
             let found = told(&cluster, "n1", false);
             assert_eq!(found.first().map(|(why, passes)| (why.as_str(), *passes)), expected, "{other:?}");
             assert!(found.len() <= 1);
@@ -212,7 +212,7 @@ mod tests {
             node("n1", Server, ReportedState::RolledBack, b"new"),
             node("n2", Server, ReportedState::Idle, b"old"),
         ];
-        let cluster = SeenCluster { nodes, ..SeenCluster::default() };
+        let cluster = GateView { nodes, ..GateView::default() };
         assert_eq!(told(&cluster, "n2", true), []);
         assert_eq!(told(&cluster, "n1", false), [], "what it was on the node itself is another question");
     }
@@ -221,7 +221,7 @@ mod tests {
     fn the_witness_waits_for_servers_and_workers_wait_for_both() {
         let good = |name, part| node(name, part, ReportedState::Good, b"new");
         let old = |name, part| node(name, part, ReportedState::Idle, b"old");
-        let cluster = |nodes| SeenCluster { nodes, ..SeenCluster::default() };
+        let cluster = |nodes| GateView { nodes, ..GateView::default() };
         let all = cluster(vec![old("s1", Server), good("s2", Server), old("w", Witness), old("k", Worker)]);
         assert_eq!(told(&all, "s1", false), []);
         let first = ("servers come first, and s1 does not run the release yet".to_owned(), true);
@@ -230,27 +230,27 @@ mod tests {
         assert_eq!(told(&all, "k", false), [first, witness]);
         let rest = cluster(vec![good("s1", Server), good("w", Witness), old("k", Worker), old("k2", Worker)]);
         assert_eq!(told(&rest, "k", false), []);
-        let silent = SeenNode { state: None, about: None, ..old("s1", Server) };
+        let silent = GateNode { state: None, about: None, ..old("s1", Server) };
         assert_eq!(told(&cluster(vec![silent, old("k", Worker)]), "k", false).len(), 1);
     }
 
     #[test]
     fn every_other_member_of_etcd_is_a_healthy_voter() {
         let nodes = vec![node("n1", Server, ReportedState::Idle, b"old")];
-        let with = |members: Vec<SeenMember>| SeenCluster {
+        let with = |members: Vec<GateMember>| GateView {
             nodes: nodes.clone(),
             etcd: Some(members),
-            ..SeenCluster::default()
+            ..GateView::default()
         };
-        let broken = |name| SeenMember { healthy: false, ..member(name) };
+        let broken = |name| GateMember { healthy: false, ..member(name) };
         assert_eq!(told(&with(vec![broken("n1"), member("n2")]), "n1", false), [], "its own may be broken");
         assert_eq!(told(&with(vec![broken("n1-3f2a91c0")]), "n1", false), [], "as RKE2 and K3s name them");
         let found = told(&with(vec![member("n1"), broken("n1-b-3f2a91c0")]), "n1", false);
         assert_eq!(found, [("the member n1-b-3f2a91c0 of etcd is not healthy".to_owned(), true)]);
-        let learner = SeenMember { votes: false, ..member("n2") };
+        let learner = GateMember { votes: false, ..member("n2") };
         let found = told(&with(vec![member("n1"), learner]), "n1", false);
         assert_eq!(found, [("the member n2 of etcd has no vote yet".to_owned(), true)]);
-        let unstarted = SeenMember { healthy: false, ..member("") };
+        let unstarted = GateMember { healthy: false, ..member("") };
         assert_eq!(told(&with(vec![unstarted]), "n1", false).len(), 1);
     }
 
@@ -258,7 +258,7 @@ mod tests {
     fn machines_that_cannot_leave_and_unknown_nodes_do_not_pass() {
         let nodes = vec![node("n1", Worker, ReportedState::Idle, b"old")];
         let bound = vec![BoundMachine { name: "shop/db".into(), why: "it has a PCI device".into() }];
-        let cluster = SeenCluster { nodes, bound, etcd: None };
+        let cluster = GateView { nodes, bound, etcd: None };
         let why = "the virtual machine shop/db cannot leave this node: it has a PCI device".to_owned();
         assert_eq!(told(&cluster, "n1", true), [(why, false)]);
         assert_eq!(told(&cluster, "n9", true), [("the cluster has no node n9".to_owned(), false)]);

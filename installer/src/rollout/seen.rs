@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::gate::{BoundMachine, RolloutPart, SeenNode};
+use super::gate::{BoundMachine, GateNode, RolloutPart};
 use super::report::{DIGEST, ReportedState, STATE};
 use crate::kubernetes::node::Node;
 
@@ -13,7 +13,7 @@ pub const LEAVING: &str = "nqrust.io/update-cordoned";
 const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
 const ETCD: &str = "node-role.kubernetes.io/etcd";
 
-impl SeenNode {
+impl GateNode {
     #[must_use]
     pub fn of(node: &Node) -> Self {
         let annotation = |name: &str| node.metadata.annotations.get(name);
@@ -175,7 +175,7 @@ mod tests {
                 "spec": { "unschedulable": cordoned },
                 "status": { "conditions": [{ "type": "Ready", "status": "True" }] },
             });
-            SeenNode::of(&serde_json::from_value(node).unwrap())
+            GateNode::of(&serde_json::from_value(node).unwrap())
         };
         let kubeadm = seen(json!({ CONTROL_PLANE: "" }), json!({}), true);
         assert_eq!((kubeadm.part, kubeadm.ready, kubeadm.leaving), (RolloutPart::Server, true, false));

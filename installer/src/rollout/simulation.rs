@@ -4,7 +4,7 @@
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
-use super::gate::{Leaver, RolloutPart, SeenCluster, SeenMember, SeenNode, obstacles};
+use super::gate::{GateMember, GateNode, GateView, Leaver, RolloutPart, obstacles};
 use super::lock::{LockDecision, RolloutLock};
 use super::report::ReportedState;
 use base::digest::Digest;
@@ -16,7 +16,7 @@ const LOCK_TIME: SignedDuration = SignedDuration::from_mins(90);
 
 #[derive(Clone, Debug)]
 struct SimulatedNode {
-    seen: SeenNode,
+    seen: GateNode,
     /// Steps until it is back from its restart; none while it runs.
     away: Option<usize>,
     /// Steps until a failure that has nothing to do with the update is over.
@@ -52,7 +52,7 @@ impl Simulation {
             .chain(std::iter::repeat_n(RolloutPart::Witness, witness))
             .chain(std::iter::repeat_n(RolloutPart::Worker, workers));
         let node = |(number, part)| SimulatedNode {
-            seen: SeenNode {
+            seen: GateNode {
                 name: format!("node-{number}"),
                 part,
                 ready: true,
@@ -83,14 +83,14 @@ impl Simulation {
     }
 
     /// What a node sees. Those that run workers only cannot ask etcd.
-    fn seen_by(&self, asker: usize) -> SeenCluster {
-        let seen = |node: &SimulatedNode| SeenNode { ready: Self::runs(node), ..node.seen.clone() };
-        let members = self.nodes.iter().filter(|node| Self::has_member(node)).map(|node| SeenMember {
+    fn seen_by(&self, asker: usize) -> GateView {
+        let seen = |node: &SimulatedNode| GateNode { ready: Self::runs(node), ..node.seen.clone() };
+        let members = self.nodes.iter().filter(|node| Self::has_member(node)).map(|node| GateMember {
             name: node.seen.name.clone(),
             votes: true,
             healthy: Self::runs(node),
         });
-        SeenCluster {
+        GateView {
             nodes: self.nodes.iter().map(seen).collect(),
             etcd: Self::has_member(&self.nodes[asker]).then(|| members.collect()),
             bound: Vec::new(),
@@ -228,7 +228,7 @@ fn without_the_gate_or_without_the_lock_the_simulation_would_notice() {
     let mut cluster = Simulation::new(1);
     cluster.nodes.truncate(1);
     let other = SimulatedNode {
-        seen: SeenNode { name: "other".into(), ..cluster.nodes[0].seen.clone() },
+        seen: GateNode { name: "other".into(), ..cluster.nodes[0].seen.clone() },
         failed: 5,
         ..cluster.nodes[0].clone()
     };

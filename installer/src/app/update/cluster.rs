@@ -8,13 +8,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use super::UpdateRequest;
+use super::report::report;
 use crate::execute::Cancel;
 use crate::node::own_node::OwnNode;
 use crate::rollout::report::{ReportedState, tell_until};
 use crate::rollout::{ClusterSeat, DepartureRequest, Drain, NodeReport, RolloutRecord, UpdateOutcome};
 use crate::update::UpdatedNode;
 use base::command::SystemRunner;
+use base::digest::Digest;
 use base::failure::{Class, Failure, causes, class_of};
 use base::program::Context;
 use base::progress::Progress;
@@ -38,10 +39,11 @@ pub(crate) struct ClusterRequest {
     pub(crate) retry: bool,
 }
 
-/// Does a part of an update, and tells the cluster and the server of the fleet what has become of it.
+/// Does a part of an update, and tells the cluster and the server of the fleet what has become of it. `about` is the release that was
+/// asked for, where that is known before it is read.
 pub(super) fn telling<T>(
     node: &mut UpdatedNode,
-    request: Option<&UpdateRequest>,
+    about: Option<Digest>,
     context: &Context,
     work: impl FnOnce(&mut UpdatedNode) -> Result<T>,
 ) -> Result<T> {
@@ -51,7 +53,6 @@ pub(super) fn telling<T>(
         Ok(_) => NodeReport::of(node),
         // What was refused has not failed.
         Err(error) if matches!(class_of(error), Class::Verification | Class::Network | Class::DiskIo) => {
-            let about = request.and_then(|request| request.sha256);
             NodeReport::failed(node, about, causes(error).join(": "))
         }
         Err(_) => NodeReport::of(node),
@@ -60,7 +61,7 @@ pub(super) fn telling<T>(
         if let Err(why) = report.tell(Path::new("/")) {
             context.progress.note("update", format!("The cluster is told later: {why}"));
         }
-        super::report(node, &context.progress);
+        report(node, &context.progress);
     }
     done
 }
@@ -196,7 +197,6 @@ pub(crate) fn come_back(node: &UpdatedNode, patience: Duration, progress: &Progr
 mod tests {
     use super::*;
     use crate::node::update_state::ReleaseId;
-    use base::digest::Digest;
 
     #[test]
     fn a_departure_ends_with_the_verdict_on_its_release() {

@@ -286,7 +286,7 @@ fn settled(context: &Context) -> Result<UpdatedNode> {
 pub(crate) fn stage(request: &UpdateRequest, wait: Duration, context: &Context) -> Result<()> {
     let _lock = UpdateLock::take(Path::new("/"), wait)?;
     let mut node = settled(context)?;
-    cluster::telling(&mut node, Some(request), context, |node| stage_on(node, request, context)).map(drop)
+    cluster::telling(&mut node, request.sha256, context, |node| stage_on(node, request, context)).map(drop)
 }
 
 /// Returns whether there is something to restart into.
@@ -328,7 +328,7 @@ pub(crate) fn apply(
     cluster::resume(&node, cluster, context);
     let wanted = request.from.is_some() || node.memory.staged.is_none() && fetched(Path::new("/")).is_some();
     if wanted
-        && !cluster::telling(&mut node, Some(request), context, |node| stage_on(node, request, context))?
+        && !cluster::telling(&mut node, request.sha256, context, |node| stage_on(node, request, context))?
     {
         drop(lock);
         return cluster::await_good(cluster, context);
