@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Result;
 
 use super::gather::kernel_command_line;
-use super::update::{Announcement, PATIENCE, come_back, reboot, report};
+use super::update::{Announcement, PATIENCE, come_back, reboot, tell_fleet};
 use crate::execute::Cancel;
 use crate::node::health::{Baseline, BootVerdict, FailedCheck, NodeProbe, Timing, observe_until_verdict};
 use crate::recovery::SlotTries;
@@ -34,7 +34,7 @@ pub(crate) fn bless(progress: &Progress) -> Result<()> {
     if let Some(reason) = node.settle()? {
         progress.warn("bless", &format!("the last update was taken back: {reason}"));
     }
-    report(&node, progress);
+    tell_fleet(&node, progress);
     let announcement = Announcement::begin(&node);
     // What was true before counts only for the release that came after it.
     let baseline = Baseline::read(root).filter(|_| node.past() == Past::Runs);
@@ -55,7 +55,7 @@ pub(crate) fn bless(progress: &Progress) -> Result<()> {
     }
     node.approve()?;
     announcement.end();
-    report(&node, progress);
+    tell_fleet(&node, progress);
     node.unwritten.iter().for_each(|trouble| progress.warn("bless", trouble));
     progress.note("bless", format!("Slot {} is good", installed.slot));
     if let Err(error) = SlotTries::forget(root) {

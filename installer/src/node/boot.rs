@@ -367,7 +367,9 @@ mod tests {
         ] {
             let root = root();
             fs::remove_file(root.path().join("oem/node.yaml")).unwrap();
-            document.map(|text| fs::write(root.path().join("oem/node.yaml"), text).unwrap());
+            if let Some(text) = document {
+                fs::write(root.path().join("oem/node.yaml"), text).unwrap();
+            }
             let mut fake = Fake { failing, ..Fake::default() };
             let notes = run(root.path(), &recovery(), &mut fake).unwrap().unwrap().notes;
             assert!(notes[0].contains(told), "{notes:?}");

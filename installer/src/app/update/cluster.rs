@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use super::report::report;
+use super::report::tell_fleet;
 use crate::execute::Cancel;
 use crate::node::own_node::OwnNode;
 use crate::rollout::report::{ReportedState, tell_until};
@@ -61,7 +61,7 @@ pub(super) fn telling<T>(
         if let Err(why) = report.tell(Path::new("/")) {
             context.progress.note("update", format!("The cluster is told later: {why}"));
         }
-        report(node, &context.progress);
+        tell_fleet(node, &context.progress);
     }
     done
 }

@@ -45,7 +45,7 @@ pub(crate) use self::kubernetes::move_kubernetes;
 pub(crate) use cluster::{Announcement, ClusterRequest, PATIENCE, come_back};
 pub(crate) use pod::from_pod;
 pub(crate) use repair::repair_node;
-pub(crate) use report::report;
+pub(crate) use report::tell_fleet;
 pub(crate) use reset::{ResetRequest, cancel_reset, reset};
 pub(crate) use restart::reboot;
 use restart::restart;
@@ -352,7 +352,7 @@ pub(crate) fn roll_back(once: bool, reboot: bool, wait: Duration, context: &Cont
     let mut node = UpdatedNode::read(Path::new("/"))?;
     match node.roll_back(once)? {
         RolledBack::Called => {
-            report(&node, &context.progress);
+            tell_fleet(&node, &context.progress);
             context.tell(
                 "update",
                 "What is staged will not be tried. To try it after all: installer update apply",
@@ -361,7 +361,7 @@ pub(crate) fn roll_back(once: bool, reboot: bool, wait: Duration, context: &Cont
         }
         RolledBack::To(slot) => {
             let version = node.slots.slot(slot.into()).release().map(|release| release.version);
-            report(&node, &context.progress);
+            tell_fleet(&node, &context.progress);
             let until = if once { "for one start" } else { "from the next restart on" };
             context.tell(
                 "update",

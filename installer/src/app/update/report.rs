@@ -14,7 +14,7 @@ use model::fleet::{SlotReport, UpdateReport};
 
 /// Tells how the updates of `node` stand. Waits some seconds for a server that does not answer; that it hears nothing is no reason
 /// for anything to fail, and it is told again after the next start.
-pub(crate) fn report(node: &UpdatedNode, progress: &Progress) {
+pub(crate) fn tell_fleet(node: &UpdatedNode, progress: &Progress) {
     let root = Path::new("/");
     let config = config::load(Path::new(DOCUMENT)).unwrap_or_default();
     let mut secrets = Secrets::default();
