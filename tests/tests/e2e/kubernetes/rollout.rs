@@ -114,12 +114,10 @@ fn given(request: DepartureRequest) -> DepartureRequest {
 fn leave(cluster: &TestCluster, node: &str, request: &DepartureRequest, about: &str) -> Result<(u8, String)> {
     static NEVER: AtomicBool = AtomicBool::new(false);
     cluster.node(node)?.within(|| {
-        let seat = ClusterSeat::open(Path::new(ROOT), &SystemRunner, request.kubeconfig.as_deref(), &|_| ())?;
-        Ok(match seat.leave(request, &release(about), &Cancel::new(&NEVER)) {
-            Ok(()) => (0, String::new()),
-            Err(error) => (class_of(&error).exit_code(), render(&error)),
-        })
-    })?
+        let seat = ClusterSeat::open(Path::new(ROOT), &SystemRunner, request.kubeconfig.as_deref(), &|_| ());
+        let left = seat.and_then(|seat| seat.leave(request, &release(about), &Cancel::new(&NEVER)));
+        left.map_or_else(|error| (class_of(&error).exit_code(), render(&error)), |()| (0, String::new()))
+    })
 }
 
 fn undo(cluster: &TestCluster, node: &str, outcome: &UpdateOutcome) -> Result<()> {
