@@ -47,7 +47,9 @@ fn a_node_is_made_new_by_its_recovery_system_although_the_power_fails() {
         );
         checks.equal(
             "it is the same host",
-            &ssh.run("ssh-keyscan -t ed25519 localhost 2>/dev/null | cut -d' ' -f2,3")?.trim().to_owned(),
+            &ssh.run("ssh-keyscan -t ed25519 localhost 2>/dev/null | grep -v '^#' | cut -d' ' -f2,3")?
+                .trim()
+                .to_owned(),
             &host_key.split(' ').take(2).collect::<Vec<_>>().join(" "),
         );
         let containerd = ssh.attempt("systemctl is-active containerd", RESTART_LIMIT)?;
