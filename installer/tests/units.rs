@@ -214,9 +214,14 @@ fn a_node_without_a_document_asks_and_offers_no_login() {
     assert!(text("nqrust-first-start.service").contains(&format!("\nConditionPathExists=!{document}\n")));
     let defaults = installer::node::paths::DEFAULTS;
     assert!(text("nqrust-first-start.service").contains(&format!("\nConditionPathExists={defaults}\n")));
-    for unit in ["getty@", "serial-getty@", "ssh"] {
+    let ssh = text("ssh.service.d/10-nqrust.conf");
+    assert!(ssh.contains(&format!("\nConditionPathExists={document}\n")), "{ssh}");
+    // The recovery system says on its consoles that there is no document, and has no accounts then.
+    let either =
+        format!("\nConditionPathExists=|{document}\nConditionKernelCommandLine=|nqrust.slot=recovery\n");
+    for unit in ["getty@", "serial-getty@"] {
         let text = text(&format!("{unit}.service.d/10-nqrust.conf"));
-        assert!(text.contains(&format!("\nConditionPathExists={document}\n")), "{unit}: {text}");
+        assert!(text.contains(&either), "{unit}: {text}");
     }
     for unit in ["nqrust-cards", "nqrust-ready"] {
         let text = text(&format!("{unit}.service"));
