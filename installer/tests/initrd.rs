@@ -70,22 +70,48 @@ fn the_hook_is_part_of_the_initrd_wherever_a_boot_ends_in_it() {
 
 #[test]
 fn the_initrd_lets_the_watchdog_end_a_hang_as_the_image_does() {
-    let module = Path::new(env!("CARGO_MANIFEST_DIR")).join(MODULE);
-    let image = "../overlays/rootfs/usr/lib/systemd/system.conf.d/10-nqrust-watchdog.conf";
-    let image = Path::new(env!("CARGO_MANIFEST_DIR")).join(image);
-    let settings = fs::read_to_string(module.join("watchdog.conf")).unwrap();
-    assert_eq!(settings, fs::read_to_string(image).unwrap());
+    let settings = same_in_the_image("watchdog.conf", "system.conf.d/10-nqrust-watchdog.conf");
     assert!(settings.contains("\nRuntimeWatchdogSec=") && settings.contains("\nRebootWatchdogSec="));
-    // dracut's functions, which tell what they are called with.
+    let told = installed();
+    assert!(told.contains("modules =drivers/watchdog i2c-i801 lpc_ich\n"), "{told}");
+    let place = "file ./watchdog.conf /usr/lib/systemd/system.conf.d/10-nqrust-watchdog.conf\n";
+    assert!(told.contains(place), "{told}");
+}
+
+#[test]
+fn the_initrd_ends_a_trial_without_a_verdict_as_the_image_does() {
+    let timer = same_in_the_image("nqrust-trial.timer", "system/nqrust-trial.timer");
+    assert!(timer.contains("\nConditionKernelCommandLine=nqrust.trial\n") && timer.contains("\nOnBootSec="));
+    let service = same_in_the_image("nqrust-trial.service", "system/nqrust-trial.service");
+    assert!(service.contains("\nSuccessAction=reboot-force\nFailureAction=reboot-force\n"));
+    let wants = "overlays/rootfs/usr/lib/systemd/system/sysinit.target.wants/nqrust-trial.timer";
+    let wants = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(wants);
+    assert_eq!(fs::read_link(wants).unwrap(), Path::new("../nqrust-trial.timer"));
+    let told = installed();
+    for unit in ["nqrust-trial.timer", "nqrust-trial.service"] {
+        assert!(told.contains(&format!("file ./{unit} units/{unit}\n")), "{told}");
+    }
+    assert!(told.contains("systemctl -q --root . add-wants sysinit.target nqrust-trial.timer\n"), "{told}");
+}
+
+/// The text of a file that the initrd has from dracut's module, and the image at this path of its systemd.
+fn same_in_the_image(name: &str, path: &str) -> String {
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let text = fs::read_to_string(package.join(MODULE).join(name)).unwrap();
+    let image = package.join("../overlays/rootfs/usr/lib/systemd").join(path);
+    assert_eq!(text, fs::read_to_string(image).unwrap(), "{name}");
+    text
+}
+
+/// What the module calls dracut's functions with.
+fn installed() -> String {
+    let module = Path::new(env!("CARGO_MANIFEST_DIR")).join(MODULE);
     let played = format!(
-        "moddir=. initdir=. systemdsystemunitdir=. SYSTEMCTL=true; instmods() {{ echo modules $*; }}; inst_simple() {{ echo file $*; }}
+        "moddir=. initdir=. systemdsystemunitdir=units SYSTEMCTL='echo systemctl'; instmods() {{ echo modules $*; }}; inst_simple() {{ echo file $*; }}
          inst_hook() {{ :; }}; inst_script() {{ :; }}; inst_multiple() {{ :; }}
          . {}; installkernel; install",
         module.join("module-setup.sh").display()
     );
     let output = Command::new("bash").arg("-c").arg(played).output().unwrap();
-    let told = String::from_utf8(output.stdout).unwrap();
-    assert!(told.contains("modules =drivers/watchdog i2c-i801 lpc_ich\n"), "{told}");
-    let place = "file ./watchdog.conf /usr/lib/systemd/system.conf.d/10-nqrust-watchdog.conf\n";
-    assert!(told.contains(place), "{told}");
+    String::from_utf8(output.stdout).unwrap()
 }

@@ -12,7 +12,7 @@ use crate::execute::Cancel;
 use crate::node::health::{Baseline, BootVerdict, FailedCheck, NodeProbe, Timing, observe_until_verdict};
 use crate::recovery::SlotTries;
 use crate::update::{Past, UpdateLock, UpdatedNode};
-use base::command::SystemRunner;
+use base::command::{Invocation, Runner, SystemRunner};
 use base::failure::{Class, Failure};
 use base::progress::Progress;
 use model::boot::Installed;
@@ -20,6 +20,9 @@ use model::boot::Installed;
 /// Why a boot record says that a slot is bad; GRUB's own words are others.
 const HEALTH: &str = "health";
 const DAMAGE: &str = "damage";
+
+/// Restarts a machine on which a boot on trial comes to no verdict, in the initrd or later. It does not run on others.
+const DEADLINE: &str = "nqrust-trial.timer";
 
 /// Tells what became of the update before, waits for the verdict on this boot, and writes it to the boot record.
 pub(crate) fn bless(progress: &Progress) -> Result<()> {
@@ -46,7 +49,10 @@ pub(crate) fn bless(progress: &Progress) -> Result<()> {
                 let reasons: Vec<_> = failed.iter().map(reason).collect();
                 return not_good(&mut node, HEALTH, reasons.join("; "), progress);
             }
-            BootVerdict::StayOnTrial { .. } => node.stay_on_trial()?,
+            BootVerdict::StayOnTrial { .. } => {
+                node.stay_on_trial()?;
+                end_deadline(progress);
+            }
         }
     }
     if node.on_trial() && !node.reads_through(progress, &Cancel::on_signals())? {
@@ -54,6 +60,7 @@ pub(crate) fn bless(progress: &Progress) -> Result<()> {
         return not_good(&mut node, DAMAGE, reason.to_owned(), progress);
     }
     node.approve()?;
+    end_deadline(progress);
     announcement.end();
     tell_fleet(&node, progress);
     node.unwritten.iter().for_each(|trouble| progress.warn("bless", trouble));
@@ -80,6 +87,15 @@ fn judged(baseline: Option<&Baseline>, progress: &Progress) -> BootVerdict {
     observe_until_verdict(&probe, baseline, Timing::default(), &mut |text| progress.note("bless", text))
 }
 
+/// Stops the timer that restarts a boot on trial without a verdict, as this one has its verdict.
+fn end_deadline(progress: &Progress) {
+    let stopped = SystemRunner
+        .run(&Invocation::new("systemctl").args(["stop", DEADLINE]).limit(Duration::from_secs(60)));
+    if let Err(error) = stopped {
+        progress.warn("bless", &format!("{DEADLINE} still runs, and will restart this machine: {error:#}"));
+    }
+}
+
 /// Goes back at once where there is a release to go back to: the same one would get the same verdict again. Its tries are for boots
 /// that end without one.
 fn not_good(node: &mut UpdatedNode, why: &str, reason: String, progress: &Progress) -> Result<()> {
@@ -91,6 +107,8 @@ fn not_good(node: &mut UpdatedNode, why: &str, reason: String, progress: &Progre
         );
         return reboot(&SystemRunner);
     }
+    // There is nothing better to restart into, and a person may want to look.
+    end_deadline(progress);
     Err(Failure::new(Class::Unexpected, format!("slot {} is not good", node.slots.running))
         .because(reason)
         .hint("See `installer health` and the journal. The boot loader counts this start as a failed one.")

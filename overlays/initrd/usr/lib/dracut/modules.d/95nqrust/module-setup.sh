@@ -24,6 +24,9 @@ install() {
     inst_simple "$moddir/live.conf" /usr/lib/tmpfiles.d/nqrust-live.conf
     # Without dracut's module `watchdog`, which stops the watchdog where a boot fails: systemd goes on to answer it there too.
     inst_simple "$moddir/watchdog.conf" /usr/lib/systemd/system.conf.d/10-nqrust-watchdog.conf
+    for nqrust_unit in nqrust-trial.timer nqrust-trial.service; do
+        inst_simple "$moddir/$nqrust_unit" "$systemdsystemunitdir/$nqrust_unit"
+    done
     # After livenet's own (29), which reads root=.
     inst_hook cmdline 35 "$moddir/parse-rootfs.sh"
     inst_script "$moddir/nqrustroot.sh" /sbin/nqrustroot
@@ -32,4 +35,5 @@ install() {
     inst_hook shutdown-emergency 99 "$moddir/say-why.sh"
     inst_multiple curl journalctl rm sed sha256sum sleep
     $SYSTEMCTL -q --root "$initdir" add-requires initrd-root-fs.target nqrust-boot.service
+    $SYSTEMCTL -q --root "$initdir" add-wants sysinit.target nqrust-trial.timer
 }
