@@ -31,5 +31,6 @@ pub mod serial;
 pub mod serve;
 pub mod ssh;
 pub mod steps;
+pub mod updates;
 pub mod wire;
 pub mod write_log;

@@ -105,6 +105,7 @@ pub struct Machine {
     enter: Vec<String>,
     http_boot: bool,
     balloon: bool,
+    watchdog: bool,
     /// A thread of the host for each processor. With that, two of some twenty-five machines panicked at a breakpoint that was not in
     /// their kernel's code any more. Linux changes its own code while it runs, by way of breakpoints (`text_poke_bp_batch` in
     /// arch/x86/kernel/alternative.c), and QEMU 7.2 seems to translate a page while another processor changes it. In one thread
@@ -128,6 +129,7 @@ impl Machine {
             enter: Vec::new(),
             http_boot: false,
             balloon: false,
+            watchdog: false,
             parallel: false,
         }
     }
@@ -245,6 +247,13 @@ impl Machine {
         self
     }
 
+    /// Adds a watchdog that restarts the machine.
+    #[must_use]
+    pub fn watchdog(mut self) -> Self {
+        self.watchdog = true;
+        self
+    }
+
     fn attach(mut self, attachment: Attachment, disk: Disk) -> Self {
         self.disks.push((attachment, disk));
         self
@@ -284,6 +293,9 @@ impl Machine {
         }
         if self.balloon {
             args.extend(words("-device virtio-balloon-pci,id=balloon"));
+        }
+        if self.watchdog {
+            args.extend(words("-device i6300esb -action watchdog=reset"));
         }
         if secure {
             args.extend(words("-global driver=cfi.pflash01,property=secure,value=on"));

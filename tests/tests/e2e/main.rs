@@ -6,6 +6,7 @@
 
 mod bad_input;
 mod bases;
+mod broken_release;
 mod cluster;
 mod console;
 mod customize;

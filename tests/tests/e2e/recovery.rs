@@ -2,20 +2,16 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
 use base::size::ByteSize;
 use nqrust_tests::artifacts::scenario;
 use nqrust_tests::deadline::Deadline;
 use nqrust_tests::disk::Disk;
 use nqrust_tests::identity::{Identity, USER};
 use nqrust_tests::node::{Checks, MAC};
-use nqrust_tests::qemu::{Firmware, Machine, Vm};
+use nqrust_tests::qemu::{Firmware, Machine};
 use nqrust_tests::ssh::Ssh;
 use nqrust_tests::steps;
-use serde_json::Value;
-
-/// For a restart, or for a reset and the restarts that it takes.
-const RESTART_LIMIT: Duration = Duration::from_secs(900);
+use nqrust_tests::updates::{UPDATE_LIMIT, restart, running};
 
 /// What a node keeps in `/var`.
 const TRACE: &str = "/var/lib/e2e-trace";
@@ -37,8 +33,8 @@ fn a_node_is_made_new_by_its_recovery_system_although_the_power_fails() {
         let document = ssh.run("sudo -n sha256sum /oem/node.yaml")?;
         let host_key = ssh.run("sudo -n cat /oem/ssh/ssh_host_ed25519_key.pub")?;
 
-        restart(&mut vm, &ssh, "sudo -n installer update start recovery")?;
-        let ssh = Ssh::connect(vm.ssh_port()?, USER, &identity, artifacts, RESTART_LIMIT)?;
+        restart(&mut vm, &ssh, "sudo -n installer update start recovery", UPDATE_LIMIT)?;
+        let ssh = Ssh::connect(vm.ssh_port()?, USER, &identity, artifacts, UPDATE_LIMIT)?;
         checks.equal("the recovery system runs", &running(&ssh)?, &"recovery".to_owned());
         checks.equal(
             "its /var is in memory",
@@ -52,25 +48,24 @@ fn a_node_is_made_new_by_its_recovery_system_although_the_power_fails() {
                 .to_owned(),
             &host_key.split(' ').take(2).collect::<Vec<_>>().join(" "),
         );
-        let containerd = ssh.attempt("systemctl is-active containerd", RESTART_LIMIT)?;
+        let containerd = ssh.attempt("systemctl is-active containerd", UPDATE_LIMIT)?;
         checks.equal("no containers run", containerd.stdout.trim(), "inactive");
         let failed = ssh.run("systemctl list-units --failed --no-legend --plain")?;
         checks.equal("no unit has failed", failed.trim(), "");
-        let repair = ssh.attempt("sudo -n installer update repair --yes", RESTART_LIMIT)?;
+        let repair = ssh.attempt("sudo -n installer update repair --yes", UPDATE_LIMIT)?;
         artifacts.append("repair.txt", &format!("{}{}", repair.stdout, repair.stderr))?;
         checks.equal("nothing is damaged", &repair.code, &0);
         vm.qmp.screendump(&artifacts.path("recovery.png"))?;
         steps::collect_journal(&ssh, artifacts, "recovery")?;
 
-        let unsure =
-            ssh.attempt("sudo -n installer update reset --level state < /dev/null", RESTART_LIMIT)?;
+        let unsure = ssh.attempt("sudo -n installer update reset --level state < /dev/null", UPDATE_LIMIT)?;
         checks.equal("a reset wants a confirmation", &unsure.code, &2);
-        restart(&mut vm, &ssh, "sudo -n installer update reset --level state --yes")?;
+        restart(&mut vm, &ssh, "sudo -n installer update reset --level state --yes", UPDATE_LIMIT)?;
         // The reset begins when the system starts its services, as the login does.
         vm.kill()?;
 
         let mut vm = machine("reset").start(artifacts)?;
-        let ssh = Deadline::after(RESTART_LIMIT).poll("the node after its reset", || {
+        let ssh = Deadline::after(UPDATE_LIMIT).poll("the node after its reset", || {
             let port = vm.ssh_port()?;
             let Ok(ssh) = Ssh::connect(port, USER, &identity, artifacts, Duration::from_secs(60)) else {
                 return Ok(None);
@@ -96,21 +91,4 @@ fn a_node_is_made_new_by_its_recovery_system_although_the_power_fails() {
         checks.finish("the recovery system")?;
         vm.power_off(steps::SHUTDOWN_LIMIT)
     });
-}
-
-/// The slot that runs.
-fn running(ssh: &Ssh) -> Result<String> {
-    let told = ssh.run("sudo -n installer --format json update status")?;
-    let status: Value = serde_json::from_str(&told).context("the status of updates")?;
-    Ok(status["running"].as_str().unwrap_or_default().to_owned())
-}
-
-/// Runs a command that ends in a restart, and waits for the login of the system after it.
-fn restart(vm: &mut Vm, ssh: &Ssh, command: &str) -> Result<()> {
-    let ended = ssh.attempt(command, RESTART_LIMIT)?;
-    // The connection may break before the command has ended: 255.
-    if ![0, 255].contains(&ended.code) {
-        bail!("`{command}` ended with exit code {}: {}", ended.code, ended.stderr);
-    }
-    vm.serial.wait_for(" login: ", RESTART_LIMIT).context("the system after the restart").map(drop)
 }

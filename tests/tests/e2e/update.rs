@@ -1,24 +1,17 @@
 //! A node that updates itself: into a release that is good, and into one that does not start.
 
-use std::fs;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
 use base::size::ByteSize;
-use nqrust_tests::artifacts::{Artifacts, scenario};
-use nqrust_tests::deadline::Deadline;
+use nqrust_tests::artifacts::scenario;
 use nqrust_tests::disk::Disk;
 use nqrust_tests::http::Server;
-use nqrust_tests::identity::{Identity, USER};
-use nqrust_tests::medium::{self, Medium};
-use nqrust_tests::node::{Checks, Document, MAC};
-use nqrust_tests::qemu::{Firmware, Machine, Vm};
-use nqrust_tests::ssh::Ssh;
+use nqrust_tests::identity::Identity;
+use nqrust_tests::node::{Checks, MAC};
+use nqrust_tests::qemu::{Firmware, Machine};
 use nqrust_tests::steps;
-use serde_json::Value;
-
-/// For a whole update: writing, reading back, a restart, and the minute for which a boot has to be good; or three starts that fail.
-const UPDATE_LIMIT: Duration = Duration::from_secs(900);
+use nqrust_tests::updates::{self, UPDATE_LIMIT, awaited, release, restarted, running, serve, settled, slot};
 
 #[test]
 fn a_node_updates_itself_and_leaves_a_release_that_does_not_start() {
@@ -29,10 +22,8 @@ fn a_node_updates_itself_and_leaves_a_release_that_does_not_start() {
         // PID 1 ends at once, so that the kernel panics.
         let broken = release(&identity, "update-broken", "0.3.0", &["init=/bin/false"])?;
         let served = artifacts.disk("www");
-        fs::create_dir_all(&served)?;
         for (name, medium) in [("now", &now), ("next", &next), ("broken", &broken)] {
-            fs::hard_link(&medium.full, served.join(format!("{name}.iso")))
-                .or_else(|_| fs::copy(&medium.full, served.join(format!("{name}.iso"))).map(drop))?;
+            serve(medium, &served, name)?;
         }
         let server = Server::start(&served, 0)?;
         let from = |name: &str| format!("--from http://10.0.2.2:{}/{name}.iso", server.port());
@@ -59,14 +50,14 @@ fn a_node_updates_itself_and_leaves_a_release_that_does_not_start() {
 
         // A release that is good: fetched and staged ahead, then tried.
         ssh.run(&format!("sudo -n installer update fetch {}", from("next")))?;
-        let status = update_status(&ssh)?;
+        let status = updates::status(&ssh)?;
         checks.equal("it is kept", status["fetched"]["version"].as_str(), Some("0.2.0"));
         checks.equal("no slot is touched by that", &slot(&status, "b").1, &"empty".to_owned());
         // The server is not asked again.
         ssh.run("sudo -n installer update stage")?;
         let kept = ssh.run("sudo -n ls -A /var/lib/nqrust/update")?;
         checks.that("what was fetched is gone", !kept.contains("fetched"));
-        checks.equal("it is staged", &update_state(&ssh)?, &"staged".to_owned());
+        checks.equal("it is staged", updates::status(&ssh)?["state"].as_str(), Some("staged"));
         checks.equal("nothing restarts by that", &ssh.run("cat /proc/sys/kernel/random/boot_id")?, &old);
         let ssh = restarted(&mut vm, &ssh, "sudo -n installer update apply", &identity, artifacts)?;
         let status = settled(&ssh)?;
@@ -84,18 +75,15 @@ fn a_node_updates_itself_and_leaves_a_release_that_does_not_start() {
         checks.equal("an older release needs a word", &older.code, &2);
         checks.equal(
             "the recovery system is the new release",
-            &slot(&update_status(&ssh)?, "recovery").0,
+            &slot(&updates::status(&ssh)?, "recovery").0,
             &"0.2.0".to_owned(),
         );
 
         // One that does not start: three tries, then the release before, which says so.
         let apply = format!("sudo -n installer update apply {}", from("broken"));
         let ssh = restarted(&mut vm, &ssh, &apply, &identity, artifacts)?;
-        let status: Value =
-            Deadline::after(Duration::from_secs(60)).poll("the verdict on the broken release", || {
-                let status = update_status(&ssh)?;
-                Ok((status["state"] == "rolled-back").then_some(status))
-            })?;
+        let told = "the verdict on the broken release";
+        let status = awaited(&ssh, Duration::from_secs(60), told, |told| told["state"] == "rolled-back")?;
         checks.equal("the release before runs", status["running"].as_str(), Some("b"));
         checks.equal("the broken one is bad", &slot(&status, "a").1, &"bad".to_owned());
         let reason = status["reason"].as_str().unwrap_or_default().to_owned();
@@ -126,8 +114,7 @@ fn a_node_whose_power_fails_in_an_update_runs_the_release_before_or_the_new_one(
         let now = steps::medium(&identity)?;
         let next = release(&identity, "update-next", "0.2.0", &[])?;
         let served = artifacts.disk("www");
-        fs::create_dir_all(&served)?;
-        fs::copy(&next.full, served.join("next.iso"))?;
+        serve(&next, &served, "next")?;
         let server = Server::start(&served, 0)?;
         let apply =
             format!("sudo -n installer update apply --from http://10.0.2.2:{}/next.iso", server.port());
@@ -146,7 +133,7 @@ fn a_node_whose_power_fails_in_an_update_runs_the_release_before_or_the_new_one(
         vm.power_off(steps::SHUTDOWN_LIMIT)?;
         for number in 1..=CUTS {
             let (vm, ssh) = steps::boot(&machine(number), &identity, artifacts)?;
-            if update_status(&ssh)?["running"] == "b" {
+            if running(&ssh)? == "b" {
                 break;
             }
             // The command goes on in its unit; what it has come to by then is another place each time.
@@ -157,7 +144,7 @@ fn a_node_whose_power_fails_in_an_update_runs_the_release_before_or_the_new_one(
         }
         let (mut vm, ssh) = steps::boot(&machine(CUTS + 1), &identity, artifacts)?;
         let mut checks = Checks::default();
-        let status = update_status(&ssh)?;
+        let status = updates::status(&ssh)?;
         checks.that(
             "nothing was taken back",
             status["verdicts"].as_array().is_none_or(|all| all.iter().all(|one| one["good"] == true)),
@@ -165,7 +152,10 @@ fn a_node_whose_power_fails_in_an_update_runs_the_release_before_or_the_new_one(
         let ssh = match status["running"] == "b" {
             true => ssh,
             false => {
-                settled_or_staged(&ssh)?;
+                // Whatever is staged beside it.
+                awaited(&ssh, UPDATE_LIMIT, "a boot that is known to be good", |told| {
+                    slot(told, "a").1 == "good"
+                })?;
                 restarted(&mut vm, &ssh, &apply, &identity, artifacts)?
             }
         };
@@ -179,71 +169,4 @@ fn a_node_whose_power_fails_in_an_update_runs_the_release_before_or_the_new_one(
         checks.finish("the updates that were cut off")?;
         vm.power_off(steps::SHUTDOWN_LIMIT)
     });
-}
-
-/// Waits until the release that runs is good, whatever is staged beside it.
-fn settled_or_staged(ssh: &Ssh) -> Result<Value> {
-    Deadline::after(UPDATE_LIMIT).poll("a boot that is known to be good", || {
-        let status = update_status(ssh)?;
-        Ok((slot(&status, "a").1 == "good").then_some(status))
-    })
-}
-
-/// The medium of another version, with these kernel arguments for every boot of it.
-fn release(identity: &Identity, name: &str, version: &str, arguments: &[&str]) -> Result<Medium> {
-    Medium::built(name, |directory| {
-        let definition = medium::stage(directory, &Document::new("node-a").to_json(identity))?;
-        let mut value: serde_yaml::Value = serde_yaml::from_slice(&fs::read(&definition)?)?;
-        value["version"] = version.into();
-        if !arguments.is_empty() {
-            value["kernel"] = serde_yaml::to_value(serde_json::json!({ "arguments": arguments }))?;
-        }
-        fs::write(&definition, serde_yaml::to_string(&value)?)?;
-        Ok(definition)
-    })
-}
-
-fn update_status(ssh: &Ssh) -> Result<Value> {
-    let told = ssh.attempt("sudo -n installer --format json update status", Duration::from_secs(60))?;
-    if ![0, 9].contains(&told.code) {
-        bail!("installer update status ended with exit code {}: {}", told.code, told.stderr);
-    }
-    serde_json::from_str(&told.stdout).context("the status of updates")
-}
-
-fn update_state(ssh: &Ssh) -> Result<String> {
-    Ok(update_status(ssh)?["state"].as_str().unwrap_or_default().to_owned())
-}
-
-/// The version and the state of a slot.
-fn slot(status: &Value, name: &str) -> (String, String) {
-    let slots = status["slots"].as_array().cloned().unwrap_or_default();
-    let found = slots.into_iter().find(|slot| slot["slot"] == name).unwrap_or_default();
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    (text(&found["release"]["version"]), text(&found["state"]))
-}
-
-/// Waits until this boot is known to be good.
-fn settled(ssh: &Ssh) -> Result<Value> {
-    Deadline::after(UPDATE_LIMIT).poll("a boot that is known to be good", || {
-        let status = update_status(ssh)?;
-        Ok((status["state"] == "idle").then_some(status))
-    })
-}
-
-/// Runs a command that ends in a restart, and waits for the system after it.
-fn restarted(
-    vm: &mut Vm,
-    ssh: &Ssh,
-    command: &str,
-    identity: &Identity,
-    artifacts: &Artifacts,
-) -> Result<Ssh> {
-    let ended = ssh.attempt(command, UPDATE_LIMIT)?;
-    // The connection may break before the command has ended: 255.
-    if ![0, 255].contains(&ended.code) {
-        bail!("`{command}` ended with exit code {}: {}", ended.code, ended.stderr);
-    }
-    vm.serial.wait_for(" login: ", UPDATE_LIMIT).context("the system after the restart")?;
-    Ssh::connect(vm.ssh_port()?, USER, identity, artifacts, UPDATE_LIMIT)
 }

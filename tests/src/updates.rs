@@ -1,0 +1,101 @@
+//! Updates of a node: releases that it is updated to, and what it says of its slots.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use serde_json::{Value, json};
+
+use crate::artifacts::Artifacts;
+use crate::deadline::Deadline;
+use crate::identity::{Identity, USER};
+use crate::medium::{self, Medium};
+use crate::node::Document;
+use crate::qemu::Vm;
+use crate::ssh::Ssh;
+
+/// For a whole update: writing, reading back, a restart, and the minute for which a boot has to be good; or three starts
+/// that fail.
+pub const UPDATE_LIMIT: Duration = Duration::from_secs(900);
+
+/// The medium of another version, with these kernel arguments for every boot of it.
+pub fn release(identity: &Identity, name: &str, version: &str, arguments: &[&str]) -> Result<Medium> {
+    Medium::built(name, |directory| {
+        let definition = medium::stage(directory, &Document::new("node-a").to_json(identity))?;
+        let mut value: serde_yaml::Value = serde_yaml::from_slice(&fs::read(&definition)?)?;
+        value["version"] = version.into();
+        if !arguments.is_empty() {
+            value["kernel"] = serde_yaml::to_value(json!({ "arguments": arguments }))?;
+        }
+        fs::write(&definition, serde_yaml::to_string(&value)?)?;
+        Ok(definition)
+    })
+}
+
+/// Puts the ISO of a medium into a directory that is served, as `NAME.iso`.
+pub fn serve(medium: &Medium, directory: &Path, name: &str) -> Result<()> {
+    let place = directory.join(format!("{name}.iso"));
+    fs::create_dir_all(directory)?;
+    fs::hard_link(&medium.full, &place)
+        .or_else(|_| fs::copy(&medium.full, &place).map(drop))
+        .with_context(|| format!("putting {} to {}", medium.full.display(), place.display()))
+}
+
+/// What `installer update status` says.
+pub fn status(ssh: &Ssh) -> Result<Value> {
+    let told = ssh.attempt("sudo -n installer --format json update status", Duration::from_secs(60))?;
+    if ![0, 9].contains(&told.code) {
+        bail!("installer update status ended with exit code {}: {}", told.code, told.stderr);
+    }
+    serde_json::from_str(&told.stdout).context("the status of updates")
+}
+
+/// The slot that runs.
+pub fn running(ssh: &Ssh) -> Result<String> {
+    Ok(status(ssh)?["running"].as_str().unwrap_or_default().to_owned())
+}
+
+/// The version and the state of a slot.
+#[must_use]
+pub fn slot(status: &Value, name: &str) -> (String, String) {
+    let slots = status["slots"].as_array().cloned().unwrap_or_default();
+    let found = slots.into_iter().find(|slot| slot["slot"] == name).unwrap_or_default();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    (text(&found["release"]["version"]), text(&found["state"]))
+}
+
+/// Waits until this boot is known to be good.
+pub fn settled(ssh: &Ssh) -> Result<Value> {
+    awaited(ssh, UPDATE_LIMIT, "a boot that is known to be good", |status| status["state"] == "idle")
+}
+
+/// Waits for something to be true of the status.
+pub fn awaited(ssh: &Ssh, limit: Duration, what: &str, holds: impl Fn(&Value) -> bool) -> Result<Value> {
+    Deadline::after(limit).poll(what, || {
+        let status = status(ssh)?;
+        Ok(holds(&status).then_some(status))
+    })
+}
+
+/// Runs a command that ends in a restart, and waits for the login of the system after it.
+pub fn restart(vm: &mut Vm, ssh: &Ssh, command: &str, limit: Duration) -> Result<()> {
+    let ended = ssh.attempt(command, UPDATE_LIMIT)?;
+    // The connection may break before the command has ended: 255.
+    if ![0, 255].contains(&ended.code) {
+        bail!("`{command}` ended with exit code {}: {}", ended.code, ended.stderr);
+    }
+    vm.serial.wait_for(" login: ", limit).context("the system after the restart").map(drop)
+}
+
+/// As [`restart`], and logs in there.
+pub fn restarted(
+    vm: &mut Vm,
+    ssh: &Ssh,
+    command: &str,
+    identity: &Identity,
+    artifacts: &Artifacts,
+) -> Result<Ssh> {
+    restart(vm, ssh, command, UPDATE_LIMIT)?;
+    Ssh::connect(vm.ssh_port()?, USER, identity, artifacts, UPDATE_LIMIT)
+}

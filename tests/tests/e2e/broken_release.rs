@@ -1,0 +1,310 @@
+//! Releases that are not good, each in a machine: the release before runs in the end, the reason is told, and nothing is
+//! tried again by itself.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use base::size::ByteSize;
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use nqrust_tests::artifacts::{Artifacts, scenario};
+use nqrust_tests::disk::Disk;
+use nqrust_tests::faults::{Fault, Relay};
+use nqrust_tests::http::Server;
+use nqrust_tests::identity::{Identity, USER};
+use nqrust_tests::node::{Checks, MAC};
+use nqrust_tests::qemu::{Firmware, Machine, Vm};
+use nqrust_tests::ssh::Ssh;
+use nqrust_tests::steps;
+use nqrust_tests::updates::{self, UPDATE_LIMIT, awaited, release, running, serve, settled, slot};
+
+/// For a release that has its 15 minutes to be good, or three starts that each end by a timer.
+const TRIAL_LIMIT: Duration = Duration::from_secs(1800);
+/// The time in which a node says why it went back.
+const TOLD_LIMIT: Duration = Duration::from_secs(60);
+/// The other slot. No release of these stays, so that it is always the same.
+const OTHER: &str = "/dev/disk/by-partlabel/root-b";
+/// Where the boot volume of a slot begins, in MiB before its end, in the trial profile.
+const BOOT_VOLUME: u64 = 128;
+
+/// A release that is tried.
+struct Trial<'a> {
+    name: &'a str,
+    /// The kernel arguments that break it.
+    arguments: &'a [&'a str],
+    /// Run on the node once it is staged.
+    damage: Option<&'a str>,
+    /// How often a login is offered until the release before runs: once by that, and before by the broken one if it comes so far.
+    logins: u32,
+    /// Words of the reason.
+    reason: &'a str,
+}
+
+/// A node that runs 0.1.0, and the server that it gets releases from.
+struct Node<'a> {
+    vm: Vm,
+    ssh: Ssh,
+    identity: &'a Identity,
+    artifacts: &'a Artifacts,
+    server: Server,
+    checks: Checks,
+    tried: u32,
+}
+
+impl<'a> Node<'a> {
+    fn install(
+        firmware: Firmware,
+        identity: &'a Identity,
+        artifacts: &'a Artifacts,
+        media: &[(&str, &nqrust_tests::medium::Medium)],
+    ) -> Result<Self> {
+        let now = steps::medium(identity)?;
+        let disk = Disk::empty(artifacts.disk("node.qcow2"), ByteSize::gib(24))?;
+        steps::install(
+            &Machine::new("install", firmware).cdrom(&now.full).network(MAC).disk(&disk),
+            artifacts,
+        )?;
+        let served = artifacts.disk("www");
+        for (name, medium) in media {
+            serve(medium, &served, name)?;
+        }
+        let server = Server::start(&served, 0)?;
+        let machine = Machine::new("node", firmware).network(MAC).disk(&disk).reboots().watchdog();
+        let (vm, ssh) = steps::boot(&machine, identity, artifacts)?;
+        settled(&ssh)?;
+        Ok(Self { vm, ssh, identity, artifacts, server, checks: Checks::default(), tried: 0 })
+    }
+
+    fn from(&self, name: &str) -> String {
+        format!("--from http://10.0.2.2:{}/{name}.iso", self.server.port())
+    }
+
+    /// Lets the node try a release that is not good.
+    fn leaves(&mut self, trial: &Trial) -> Result<()> {
+        self.tried += 1;
+        let apply = format!("sudo -n installer update apply {}", self.from(trial.name));
+        self.ssh.attempt(&format!("{apply} --no-reboot"), UPDATE_LIMIT)?.success("staging")?;
+        if let Some(damage) = trial.damage {
+            self.ssh.run(damage)?;
+        }
+        self.ssh.attempt("sudo -n systemctl reboot", TOLD_LIMIT)?;
+        for _ in 0..trial.logins {
+            self.vm.serial.wait_for(" login: ", TRIAL_LIMIT).context("the release before")?;
+        }
+        self.ssh = Ssh::connect(self.vm.ssh_port()?, USER, self.identity, self.artifacts, UPDATE_LIMIT)?;
+        let told = "the verdict on the broken release";
+        let status = awaited(&self.ssh, TOLD_LIMIT, told, |told| told["state"] == "rolled-back")?;
+        let (name, checks) = (trial.name, &mut self.checks);
+        checks.equal(&format!("{name}: the release before runs"), status["running"].as_str(), Some("a"));
+        checks.equal(&format!("{name}: it is bad"), slot(&status, "b").1, "bad".to_owned());
+        let reason = status["reason"].as_str().unwrap_or_default();
+        self.artifacts.append("reasons.txt", &format!("{name}: {reason}\n"))?;
+        checks.contains(&format!("{name}: the reason"), reason, trial.reason);
+        let journal = self.ssh.run("sudo -n journalctl --boot --unit nqrust-good --output cat")?;
+        checks.contains(&format!("{name}: the reason in the journal"), &journal, trial.reason);
+        let again = self.ssh.attempt(&apply, TOLD_LIMIT)?;
+        checks.equal(&format!("{name}: it is not tried again by itself"), again.code, 9);
+        // The next one is staged beside a release that is known to be good.
+        awaited(&self.ssh, UPDATE_LIMIT, "the release before is good", |told| slot(told, "a").1 == "good")?;
+        Ok(())
+    }
+}
+
+/// The time after which a release on trial without a verdict is restarted, as a kernel argument that says so in another way than the
+/// image (systemd.system-credentials(7)).
+fn deadline(seconds: u32) -> String {
+    let text = format!("[Timer]\nOnBootSec=\nOnBootSec={seconds}s\n");
+    format!(
+        "systemd.set_credential_binary=systemd.unit-dropin.nqrust-trial.timer:{}",
+        BASE64_STANDARD.encode(text)
+    )
+}
+
+#[test]
+#[ignore = "tries six releases, most of them three times: `make soak` runs it"]
+fn releases_that_do_not_start_or_are_damaged_give_way_to_the_one_before() {
+    scenario("broken-start", |artifacts| {
+        let identity = Identity::load()?;
+        let late = deadline(100);
+        // Its file is in every image, and nobody reads it while a node starts.
+        let flipped_image = flip(
+            "sudo -n grep --byte-offset --only-matching --text --max-count 1 'Everyone is permitted to copy' DEVICE | head -n 1",
+            0,
+        );
+        let kernel = flip(
+            &format!(
+                "size=$(sudo -n blockdev --getsize64 DEVICE); start=$((size - {})); \
+                 found=$(sudo -n tail --bytes={} DEVICE | grep --byte-offset --only-matching --text --max-count 1 HdrS | head -n 1); \
+                 echo $((start + ${{found%%:*}}))",
+                BOOT_VOLUME << 20,
+                BOOT_VOLUME << 20,
+            ),
+            1 << 20,
+        );
+        let trials = [
+            Trial {
+                name: "kernel",
+                arguments: &[],
+                damage: Some(&kernel),
+                logins: 1,
+                reason: "GRUB could not load it",
+            },
+            Trial {
+                name: "image",
+                arguments: &[],
+                damage: Some(&flipped_image),
+                logins: 2,
+                reason: "does not read back",
+            },
+            Trial {
+                name: "no-root",
+                arguments: &["systemd.mask=sysroot.mount"],
+                damage: None,
+                logins: 1,
+                reason: "started 3 times",
+            },
+            // PID 1 waits for a key, and answers no watchdog.
+            Trial {
+                name: "hangs",
+                arguments: &["init=/usr/bin/cat"],
+                damage: None,
+                logins: 1,
+                reason: "started 3 times",
+            },
+            // systemd answers the watchdog, and starts nothing more.
+            Trial {
+                name: "waits",
+                arguments: &["systemd.unit=sysinit.target", &late],
+                damage: None,
+                logins: 1,
+                reason: "started 3 times",
+            },
+            Trial {
+                name: "waits-early",
+                arguments: &["rd.systemd.unit=sysinit.target", &late],
+                damage: None,
+                logins: 1,
+                reason: "started 3 times",
+            },
+        ];
+        tried(Firmware::SecureBoot, &trials, &identity, artifacts)
+    })
+}
+
+#[test]
+#[ignore = "waits twice for the 15 minutes that a release has: `make soak` runs it"]
+fn releases_that_do_not_get_healthy_give_way_to_the_one_before() {
+    scenario("broken-health", |artifacts| {
+        let identity = Identity::load()?;
+        let trials = [
+            Trial {
+                name: "no-network",
+                arguments: &["module_blacklist=virtio_net"],
+                damage: None,
+                logins: 2,
+                reason: "address",
+            },
+            Trial {
+                name: "no-containerd",
+                arguments: &["systemd.mask=containerd.service"],
+                damage: None,
+                logins: 2,
+                reason: "containerd",
+            },
+        ];
+        tried(Firmware::Bios, &trials, &identity, artifacts)
+    })
+}
+
+fn tried(firmware: Firmware, trials: &[Trial], identity: &Identity, artifacts: &Artifacts) -> Result<()> {
+    let media: Vec<_> = trials
+        .iter()
+        .enumerate()
+        .map(|(index, trial)| {
+            let name = format!("broken-{}", trial.name);
+            Ok((trial.name, release(identity, &name, &format!("0.3.{index}"), trial.arguments)?))
+        })
+        .collect::<Result<_>>()?;
+    let media: Vec<_> = media.iter().map(|(name, medium)| (*name, medium)).collect();
+    let mut node = Node::install(firmware, identity, artifacts, &media)?;
+    for trial in trials {
+        node.leaves(trial).with_context(|| format!("the release {:?}", trial.name))?;
+    }
+    steps::collect_journal(&node.ssh, artifacts, "after")?;
+    node.checks.finish("the broken releases")?;
+    node.vm.power_off(steps::SHUTDOWN_LIMIT)
+}
+
+/// A command that changes one bit of the other slot, `further` bytes behind the place that `find` prints before a colon.
+fn flip(find: &str, further: u64) -> String {
+    let find = find.replace("DEVICE", OTHER);
+    format!(
+        "set -e; place=$({find}); place=$((${{place%%:*}} + {further})); \
+         byte=$(sudo -n dd if={OTHER} bs=1 skip=$place count=1 status=none | od -An -tu1); \
+         printf \"\\\\$(printf %o $((byte ^ 1)))\" | \
+         sudo -n dd of={OTHER} bs=1 seek=$place count=1 conv=notrunc,fsync status=none"
+    )
+}
+
+#[test]
+#[ignore = "an install and a node for what goes wrong before a restart: `make soak` runs it"]
+fn an_update_that_cannot_be_made_leaves_the_node_as_it_was() {
+    scenario("broken-update", |artifacts| {
+        let identity = Identity::load()?;
+        let next = release(&identity, "update-next", "0.2.0", &[])?;
+        let size = std::fs::metadata(&next.full)?.len();
+        let mut node = Node::install(Firmware::Uefi, &identity, artifacts, &[("next", &next)])?;
+        let Node { ssh, checks, server, .. } = &mut node;
+        let relay = Relay::start(server.port())?;
+        let fetch =
+            format!("sudo -n installer update fetch --from http://10.0.2.2:{}/next.iso", relay.port());
+
+        // /var is full.
+        ssh.run(
+            "sudo -n fallocate --length $(($(stat -f --format '%a * %S' /var) - 33554432)) /var/full || true",
+        )?;
+        let full = ssh.attempt(&fetch, UPDATE_LIMIT)?;
+        artifacts.append("errors.txt", &full.stderr)?;
+        checks.equal("a full /var is told as such", full.code, 6);
+        ssh.run("sudo -n rm /var/full")?;
+
+        // No network at all.
+        relay.always(Some(Fault::Cut(0)));
+        let cut = ssh.attempt(&fetch, UPDATE_LIMIT)?;
+        artifacts.append("errors.txt", &cut.stderr)?;
+        checks.equal("a server that answers nothing is told as such", cut.code, 5);
+
+        // Each connection is cut off after a tenth of the release.
+        relay.sent();
+        relay.always(Some(Fault::Cut(size / 10)));
+        let mut ended = ssh.attempt(&fetch, UPDATE_LIMIT)?;
+        for _ in 0..10 {
+            if ended.code == 0 {
+                break;
+            }
+            checks.equal("a transfer that is cut off is told as such", ended.code, 5);
+            ended = ssh.attempt(&fetch, UPDATE_LIMIT)?;
+        }
+        checks.equal("it ends although the network is cut at many places", ended.code, 0);
+        let sent = relay.sent();
+        checks.that(&format!("{sent} bytes were sent for {size}"), sent <= size + size / 10);
+        relay.always(None);
+
+        // Two at once.
+        ssh.attempt("sudo -n sh -c 'installer update stage > /dev/null 2>&1 &'", TOLD_LIMIT)?;
+        std::thread::sleep(Duration::from_secs(5));
+        let second = ssh.attempt("sudo -n installer update stage", TOLD_LIMIT)?;
+        artifacts.append("errors.txt", &second.stderr)?;
+        checks.equal("a second update is told to wait", second.code, 8);
+        awaited(ssh, UPDATE_LIMIT, "the first is staged", |told| told["state"] == "staged")?;
+        let second = ssh.attempt("sudo -n installer update stage --wait 600", UPDATE_LIMIT)?;
+        checks.equal("there is nothing to do twice", second.code, 0);
+
+        checks.equal("the release of before runs", running(ssh)?, "a".to_owned());
+        let status = updates::status(ssh)?;
+        checks.equal("and is good", slot(&status, "a"), ("0.1.0".into(), "good".into()));
+        steps::collect_journal(ssh, artifacts, "after")?;
+        node.checks.finish("the updates that could not be made")?;
+        node.vm.power_off(steps::SHUTDOWN_LIMIT)
+    })
+}
