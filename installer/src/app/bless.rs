@@ -55,7 +55,8 @@ pub(crate) fn bless(progress: &Progress) -> Result<()> {
             }
         }
     }
-    if node.on_trial() && !node.reads_through(progress, &Cancel::on_signals())? {
+    let cancel = Cancel::on_signals();
+    if node.on_trial() && !node.reads_through(progress, &cancel)? {
         let reason = "its slot does not read back as its release manifest says: the disk, or what is on it, is damaged";
         return not_good(&mut node, DAMAGE, reason.to_owned(), progress);
     }
@@ -69,15 +70,15 @@ pub(crate) fn bless(progress: &Progress) -> Result<()> {
         progress.warn("bless", &format!("the tries of the recovery system are still counted: {error:#}"));
     }
     // Writing the recovery system takes minutes, in which the node can have its pods again.
-    let back = come_back(&node, Duration::ZERO, progress);
+    let back = come_back(&node, Duration::ZERO, &cancel, progress);
     // The node is good without it.
-    let renewed = UpdateLock::take(root, Duration::ZERO)
-        .and_then(|_lock| node.renew_recovery(progress, &Cancel::on_signals()));
+    let renewed =
+        UpdateLock::take(root, Duration::ZERO).and_then(|_lock| node.renew_recovery(progress, &cancel));
     if let Err(error) = renewed {
         progress.warn("bless", &format!("the recovery system was not renewed: {error:#}"));
     }
     if !back {
-        come_back(&node, PATIENCE, progress);
+        come_back(&node, PATIENCE, &cancel, progress);
     }
     Ok(())
 }

@@ -1,9 +1,14 @@
 //! Stopping an install: a flag that signals set, and that the work checks wherever it is safe to stop.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use base::cancellation::{self, TakenOver};
 use base::failure::{Class, Failure};
+
+/// How often something that only waits asks whether to stop.
+const LOOK_PAUSE: Duration = Duration::from_millis(200);
 
 /// Whether the install was asked to stop.
 #[derive(Debug)]
@@ -37,5 +42,18 @@ impl Cancel {
             return Err(Failure::new(Class::Cancelled, "this was stopped before it was done"));
         }
         Ok(())
+    }
+
+    /// Sleeps for so long, unless it is asked to stop.
+    pub fn pause(&self, time: Duration) -> Result<(), Failure> {
+        let until = Instant::now() + time;
+        loop {
+            self.check()?;
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(());
+            }
+            thread::sleep(left.min(LOOK_PAUSE));
+        }
     }
 }

@@ -137,8 +137,7 @@ pub(super) fn await_good(request: &ClusterRequest, context: &Context) -> Result<
                 .hint("See `installer health`; ask again later, or wait longer: --wait-good SECONDS")
                 .into());
         }
-        cancel.check()?;
-        std::thread::sleep(POLL);
+        cancel.pause(POLL)?;
     }
 }
 
@@ -168,8 +167,13 @@ impl Announcement {
 }
 
 /// The node is judged: tells the cluster, and undoes what the node has changed there; whether that is done. Tries again for so long
-/// while the cluster does not answer.
-pub(crate) fn come_back(node: &UpdatedNode, patience: Duration, progress: &Progress) -> bool {
+/// while the cluster does not answer, unless it is asked to stop.
+pub(crate) fn come_back(
+    node: &UpdatedNode,
+    patience: Duration,
+    cancel: &Cancel,
+    progress: &Progress,
+) -> bool {
     if OwnNode::read(Path::new("/")).is_none() {
         return true;
     }
@@ -185,11 +189,10 @@ pub(crate) fn come_back(node: &UpdatedNode, patience: Duration, progress: &Progr
             (Err(why), _) => why,
             (Ok(()), Err(error)) => format!("{error:#}"),
         };
-        if Instant::now() >= deadline {
+        if Instant::now() >= deadline || cancel.pause(RETRY).is_err() {
             progress.note("bless", format!("The cluster was not told of this node yet: {trouble}"));
             return false;
         }
-        std::thread::sleep(RETRY);
     }
 }
 
