@@ -3,21 +3,15 @@
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use serde::Serialize;
 
-use crate::node::cluster::{ClusterMember, ClusterPart, etcd_data, member_unit, part_of};
-use crate::node::identity::MachineId;
-use crate::node::paths::{DOCUMENT, KUBELET_ACCESS};
-use crate::node::render::hostname;
-use crate::update::kubernetes::{MovedNode, SystemMachine};
-use crate::update::skew::MovedPart;
+use crate::update::kubernetes::move_this_node;
 use crate::update::{UpdateLock, UpdatedNode};
 use base::command::SystemRunner;
 use base::failure::{Class, Failure};
 use base::program::{Context, Format};
 use model::boot::record::SlotState;
-use model::config::{self, Distribution};
 use model::kubernetes::KubernetesVersion;
 
 /// What the command did.
@@ -51,40 +45,7 @@ pub(crate) fn move_kubernetes(wait: Duration, context: &Context) -> Result<()> {
             .hint("See `installer health` and `installer update status`; wait until it is good.")
             .into());
     }
-    let config = config::load(Path::new(DOCUMENT))?;
-    let member = ClusterMember::of(&config);
-    let distribution = config.kubernetes.distribution();
-    // A controller of the cluster may have made a server of an agent.
-    let promoted = Path::new(&etcd_data(distribution)).join("member").exists();
-    let part = part_of(&config).map(|part| match part {
-        ClusterPart::Agent if promoted => ClusterPart::Server,
-        other => other,
-    });
-    let unit = part.map_or("", |part| member_unit(distribution, part));
-    let part = part.map(|part| match part {
-        ClusterPart::First | ClusterPart::Server => MovedPart::Server,
-        ClusterPart::Witness => MovedPart::Witness,
-        ClusterPart::Agent => MovedPart::Agent,
-    });
-    let name = hostname(&config, MachineId::beside(Path::new(DOCUMENT))?.as_ref());
-    let nodes_access = match distribution {
-        Distribution::Kubeadm => KUBELET_ACCESS.to_owned(),
-        // Its own controller on each node, which sees all of them (k3s `pkg/agent/config`).
-        Distribution::Rke2 | Distribution::K3s => {
-            let name = distribution.name();
-            format!("/var/lib/rancher/{name}/agent/{name}controller.kubeconfig")
-        }
-    };
-    let machine = SystemMachine {
-        root,
-        runner: &SystemRunner,
-        part: part.unwrap_or(MovedPart::Agent),
-        name: name.context("the node has no name")?,
-        kubelet_access: member.as_ref().map(ClusterMember::kubeconfig).unwrap_or_default(),
-        nodes_access,
-    };
-    let moved = MovedNode { root, runner: &SystemRunner, machine: &machine, distribution, part, unit };
-    let record = moved.advance(&mut |text| context.tell("kubernetes", text))?;
+    let record = move_this_node(root, &SystemRunner, &mut |text| context.tell("kubernetes", text))?;
     let result = match record {
         Some(record) => KubernetesMove {
             moved: true,

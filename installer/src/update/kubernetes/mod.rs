@@ -7,6 +7,7 @@
 //! | [`run`] | takes the parts that are left |
 //! | [`record`] | how far it is, for power cuts |
 //! | [`machine`] | what it asks the node and its cluster |
+//! | [`this_node`] | the step on the node that this program runs on |
 
 pub mod keep;
 pub mod machine;
@@ -15,8 +16,10 @@ pub mod record;
 pub mod run;
 #[cfg(test)]
 mod tests;
+pub mod this_node;
 
 pub use keep::keep_running;
 pub use machine::{MovedMachine, SystemMachine};
 pub use record::MoveRecord;
 pub use run::MovedNode;
+pub use this_node::move_this_node;
