@@ -26,9 +26,12 @@ CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/nqrust
 # The release of Kubernetes, from Go modules that need Go 1.26: by version, by what its packages are of, and by all that is
 # said about how it is built. Definitions find it at target/kubernetes.
 KUBERNETES_SUITE := trixie
-KUBERNETES_BUILD := $(wildcard configs/kubernetes/build.sh configs/kubernetes/*/go.*)
-KUBERNETES := $(CACHE)/kubernetes/$(shell sed -n 's|.*k8s.io/kubernetes ||p' configs/kubernetes/kubernetes/go.mod \
-	)-$(KUBERNETES_SUITE)-$(shell cat $(KUBERNETES_BUILD) | sha256sum | head -c 12)
+# $(1) is a folder with build.sh and the modules.
+KUBERNETES_RELEASE = $(CACHE)/kubernetes/$(shell sed -nE 's|^(require)?\s*k8s.io/kubernetes (v[^ ]+).*|\2|p' $(1)/kubernetes/go.mod \
+	)-$(KUBERNETES_SUITE)-$(shell cat $(wildcard $(1)/build.sh $(1)/*/go.*) | sha256sum | head -c 12)
+KUBERNETES := $(call KUBERNETES_RELEASE,configs/kubernetes)
+# The minor version before, for the test that moves a cluster from it.
+KUBERNETES_BEFORE := $(call KUBERNETES_RELEASE,tests/kubernetes-before)
 # Programs that Debian does not have, built once from their Go modules. Debian's Go builds this helm.
 TOOLS := $(CACHE)/tools
 HELM_VERSION := v3.11.3
@@ -143,8 +146,16 @@ kubernetes: ## Build Kubernetes from its Go modules where it is not there; links
 	@[ -e $(KUBERNETES) ] || $(MAKE) --no-print-directory host $(KUBERNETES)
 	@for link in target $(TARGET); do mkdir -p $$link; ln -sfn $(KUBERNETES) $$link/kubernetes; done
 
+.PHONY: kubernetes-before
+kubernetes-before: ## Build the minor version before it in the same way, for the soak tests; links it to target/kubernetes-before.
+	@[ -e $(KUBERNETES_BEFORE) ] || $(MAKE) --no-print-directory host $(KUBERNETES_BEFORE)
+	@mkdir -p $(TARGET); ln -sfn $(KUBERNETES_BEFORE) $(TARGET)/kubernetes-before
+
 $(KUBERNETES):
 	@configs/kubernetes/build.sh $@ $(KUBERNETES_SUITE)
+
+$(KUBERNETES_BEFORE):
+	@tests/kubernetes-before/build.sh $@ $(KUBERNETES_SUITE)
 
 .PHONY: iso
 iso: ## Build the media of DEFINITION into OUTPUT.
@@ -231,7 +242,7 @@ bench: ## Measure builds, an install, the network server, a cluster and an emula
 # machines, which takes a machine for itself, is part of it. Power cuts and faults of the unit tests come in their long
 # form, with other random numbers each time.
 .PHONY: soak
-soak: setup kubernetes ## Run the end-to-end tests ROUNDS times (10 unless set); stops at the first failure.
+soak: setup kubernetes kubernetes-before ## Run the end-to-end tests ROUNDS times (10 unless set); stops at the first failure.
 	$(MAKE) binaries PROFILE=release
 	for round in $$(seq $(or $(ROUNDS),10)); do \
 	  echo "round $$round"; \

@@ -51,7 +51,7 @@ fn nodes() -> Vec<ClusterNode> {
 
 /// Measures a management node that is alone, then all nodes, then the loss of one.
 pub(crate) fn measure(artifacts: &Artifacts) -> Result<Vec<Figure>> {
-    let mut cluster = TestCluster::lay(&artifacts.disk("cluster"), nodes())?;
+    let mut cluster = TestCluster::lay(&artifacts.disk("cluster"), nodes(), KubernetesRelease::built()?)?;
     let measured = parts(&mut cluster);
     if measured.is_err() {
         cluster.keep_logs(&artifacts.path("cluster-logs"))?;
@@ -59,7 +59,8 @@ pub(crate) fn measure(artifacts: &Artifacts) -> Result<Vec<Figure>> {
     let (first, mut figures) = measured?;
     drop(cluster);
     let alone = vec![ClusterNode::new(FIRST, Role::Management, 11)];
-    let mut pulling = TestCluster::lay(&artifacts.disk("pulling-cluster"), alone)?;
+    let mut pulling =
+        TestCluster::lay(&artifacts.disk("pulling-cluster"), alone, KubernetesRelease::built()?)?;
     let measured = first_start_that_pulls(&mut pulling, artifacts);
     if measured.is_err() {
         pulling.keep_logs(&artifacts.path("pulling-logs"))?;

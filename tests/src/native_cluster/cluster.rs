@@ -48,12 +48,12 @@ pub struct TestCluster {
 }
 
 impl TestCluster {
-    /// Makes everything but the nodes below `directory`, which is new. The first management node of `nodes` is to create the cluster.
-    pub fn lay(directory: &Path, nodes: Vec<ClusterNode>) -> Result<Self> {
+    /// Makes everything but the nodes below `directory`, which is new, with an OS that has `release`. The first management node of
+    /// `nodes` is to create the cluster.
+    pub fn lay(directory: &Path, nodes: Vec<ClusterNode>, release: KubernetesRelease) -> Result<Self> {
         fs::create_dir_all(directory)?;
-        let release = KubernetesRelease::built()?;
         let base = BaseTree::cached()?;
-        let layer = OsLayer::write(&directory.join("os"), &release)?;
+        let layer = OsLayer::write(&os_directory(directory, &release), &release)?;
         let pod_image = pod_image::make(directory, &base)?;
         let cluster = Self {
             running: Vec::new(),
@@ -78,6 +78,17 @@ impl TestCluster {
         let mut render = Command::new(paths::installer()?);
         render.args(["render", "--progress", "plain", "--cluster"]).arg(&file).arg("-o").arg(&self.documents);
         programs::run(&mut render, COMMAND)?.success("installer render").map(drop)
+    }
+
+    /// Nodes have the OS with `release` from their next start.
+    pub fn change_os(&mut self, release: KubernetesRelease) -> Result<()> {
+        let directory = os_directory(&self.directory, &release);
+        if directory.exists() {
+            fs::remove_dir_all(&directory).with_context(|| format!("removing {}", directory.display()))?;
+        }
+        self.layer = OsLayer::write(&directory, &release)?;
+        self.release = release;
+        Ok(())
     }
 
     /// Gives a node another role by its document, which counts when the node starts again.
@@ -190,7 +201,8 @@ impl TestCluster {
         Ok(())
     }
 
-    fn seed(&self, names: &[&str]) -> Result<()> {
+    /// Puts the images of the OS into the stores of these nodes, as an install and an update do.
+    pub fn seed(&self, names: &[&str]) -> Result<()> {
         let seed = |name: &&str| self.node(name)?.seed(&self.release, &[&self.pod_image]);
         thread::scope(|scope| {
             let started: Vec<_> = names.iter().map(|name| scope.spawn(move || seed(name))).collect();
@@ -320,6 +332,11 @@ impl TestCluster {
         }
         Ok(())
     }
+}
+
+/// Nodes that are switched on have their OS below it, so that each release has a place of its own.
+fn os_directory(directory: &Path, release: &KubernetesRelease) -> PathBuf {
+    directory.join(format!("os-{}", release.version))
 }
 
 fn copy_logs(from: &Path, to: &Path) -> Result<()> {

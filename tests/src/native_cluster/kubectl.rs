@@ -1,7 +1,7 @@
 //! kubectl as the administrator of the cluster runs it: on the switch, at the virtual address.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -26,6 +26,12 @@ impl<'a> Kubectl<'a> {
     #[must_use]
     pub fn new(switch: &'a Switch, release: &KubernetesRelease, access: PathBuf) -> Self {
         Self { switch, program: release.program("kubectl"), access }
+    }
+
+    /// The program and the kubeconfig, for who runs it on the switch by himself.
+    #[must_use]
+    pub fn parts(&self) -> (&Path, &Path) {
+        (&self.program, &self.access)
     }
 
     /// Runs it with these arguments, successful or not.

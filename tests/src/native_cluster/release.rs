@@ -28,10 +28,19 @@ pub struct KubernetesRelease {
 impl KubernetesRelease {
     /// The release at `target/kubernetes`, where the definition of the default image looks too.
     pub fn built() -> Result<Self> {
-        let link = paths::target().join("kubernetes");
+        Self::made_by("kubernetes")
+    }
+
+    /// The minor version before it.
+    pub fn built_before() -> Result<Self> {
+        Self::made_by("kubernetes-before")
+    }
+
+    fn made_by(target: &str) -> Result<Self> {
+        let link = paths::target().join(target);
         let directory = link
             .canonicalize()
-            .with_context(|| format!("{} is not there; run `make kubernetes`", link.display()))?;
+            .with_context(|| format!("{} is not there; run `make {target}`", link.display()))?;
         let mut ask = Command::new(directory.join("kubeadm"));
         let said = programs::run(ask.args(["version", "--output", "short"]), LIMIT)?.success("kubeadm")?;
         let version = said.trim().parse().context("the version of kubeadm")?;

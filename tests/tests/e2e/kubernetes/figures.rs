@@ -1,5 +1,6 @@
 //! What the run measures: seconds of each part, and memory of the nodes' processes. They are told, never judged.
 
+use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::Result;
@@ -15,6 +16,11 @@ pub(super) struct Figures<'a> {
 impl<'a> Figures<'a> {
     pub(super) fn new(artifacts: &'a Artifacts) -> Self {
         Self { artifacts, begun: Instant::now(), last: Instant::now() }
+    }
+
+    /// The path of a file of the artifacts.
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        self.artifacts.path(name)
     }
 
     /// Tells that a part is done, and how long it took.

@@ -4,8 +4,8 @@
 //! Two management nodes, a witness and a worker. [`members`] looks at what they are, [`traffic`] at what pods reach, [`contested`] at an
 //! address that is taken, [`refusals`] at what the cluster does not take in, [`failures`] at what is left when a node is gone, and at its
 //! return. A second cluster has management nodes that were workers before ([`promotion`]), and a disk that is full ([`full_disk`]); in a third one
-//! nodes leave for an update ([`rollout`]). How
-//! long each part took and how much memory the nodes' processes have is in `figures.txt` of the artifacts.
+//! nodes leave for an update ([`rollout`]); a fourth one moves to another minor version ([`versions`]). How long each part took and how
+//! much memory the nodes' processes have is in `figures.txt` of the artifacts.
 
 mod contested;
 mod failures;
@@ -16,12 +16,13 @@ mod promotion;
 mod refusals;
 mod rollout;
 mod traffic;
+mod versions;
 
 use anyhow::Result;
 use model::config::Role;
 use nix::unistd::geteuid;
 use nqrust_tests::artifacts::{Artifacts, scenario, scenario_alone};
-use nqrust_tests::native_cluster::{ClusterNode, TestCluster};
+use nqrust_tests::native_cluster::{ClusterNode, KubernetesRelease, TestCluster};
 use serde_json::json;
 
 use self::figures::Figures;
@@ -44,7 +45,9 @@ fn nodes() -> Vec<ClusterNode> {
 #[test]
 fn nodes_join_a_cluster_that_goes_on_without_one_of_them() {
     if may_run() {
-        scenario("kubernetes", |artifacts| in_namespaces(artifacts, nodes(), whole_life));
+        scenario("kubernetes", |artifacts| {
+            in_namespaces(artifacts, nodes(), KubernetesRelease::built()?, whole_life)
+        });
     }
 }
 
@@ -54,7 +57,7 @@ fn default_nodes_take_the_place_of_management_nodes() {
     if may_run() {
         let check = promotion::check;
         scenario_alone("kubernetes-promotion", |artifacts| {
-            in_namespaces(artifacts, promotion::nodes(), check)
+            in_namespaces(artifacts, promotion::nodes(), KubernetesRelease::built()?, check)
         });
     }
 }
@@ -64,7 +67,17 @@ fn default_nodes_take_the_place_of_management_nodes() {
 fn nodes_leave_a_cluster_for_an_update_one_after_the_other() {
     if may_run() {
         scenario_alone("kubernetes-rollout", |artifacts| {
-            in_namespaces(artifacts, rollout::nodes(), rollout::check)
+            in_namespaces(artifacts, rollout::nodes(), KubernetesRelease::built()?, rollout::check)
+        });
+    }
+}
+
+#[test]
+#[ignore = "a fourth cluster, and another release of Kubernetes, whose build takes minutes: `make soak` runs it"]
+fn a_cluster_moves_to_the_next_minor_version_after_its_os() {
+    if may_run() {
+        scenario_alone("kubernetes-versions", |artifacts| {
+            in_namespaces(artifacts, nodes(), KubernetesRelease::built_before()?, versions::check)
         });
     }
 }
@@ -80,14 +93,15 @@ fn may_run() -> bool {
     root
 }
 
-/// Runs `check` with a cluster of these nodes, none of which is installed yet.
+/// Runs `check` with a cluster of these nodes with the OS that has `release`, none of which is installed yet.
 fn in_namespaces(
     artifacts: &Artifacts,
     nodes: Vec<ClusterNode>,
+    release: KubernetesRelease,
     check: impl FnOnce(&mut TestCluster, &mut Figures<'_>) -> Result<()>,
 ) -> Result<()> {
     let mut figures = Figures::new(artifacts);
-    let mut cluster = TestCluster::lay(&artifacts.disk("cluster"), nodes)?;
+    let mut cluster = TestCluster::lay(&artifacts.disk("cluster"), nodes, release)?;
     figures.done("packages, programs and network")?;
     let outcome = check(&mut cluster, &mut figures);
     if outcome.is_err() {

@@ -1,0 +1,47 @@
+//! What a node does for its version of Kubernetes when its OS changes and afterwards, on nodes that no boot loader has started: there
+//! `installer update` refuses to work.
+//!
+//! `kubernetes_step keep` is for the moment before another OS image takes the place of this one, `mount` for the start with that,
+//! `move` for the step to what it brings. It ends with the exit code of `installer`.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use base::command::SystemRunner;
+use base::failure::{class_of, render};
+use installer::node::kubernetes_version::boot::mount_current;
+use installer::node::mount::SystemMounter;
+use installer::update::kubernetes::{keep_running, move_this_node};
+
+#[allow(clippy::print_stdout, clippy::print_stderr)]
+fn main() -> ExitCode {
+    match step(&std::env::args().nth(1).unwrap_or_default()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{}", render(&error));
+            ExitCode::from(class_of(&error).exit_code())
+        }
+    }
+}
+
+#[allow(clippy::print_stdout)]
+fn step(name: &str) -> Result<()> {
+    let root = Path::new("/");
+    match name {
+        "keep" => keep_running(root, &mut |line| println!("{line}")),
+        "mount" => {
+            mount_current(root, &mut SystemMounter)?.iter().for_each(|note| println!("{note}"));
+            Ok(())
+        }
+        "move" => {
+            let done = move_this_node(root, &SystemRunner, &mut |line| println!("{line}"))?;
+            println!(
+                "{}",
+                done.map_or("nothing to do".to_owned(), |record| format!("moved to {}", record.to))
+            );
+            Ok(())
+        }
+        other => bail!("{other:?} is no step"),
+    }
+}

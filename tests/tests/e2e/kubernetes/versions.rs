@@ -1,0 +1,207 @@
+//! A cluster whose nodes get an OS with the next minor version of Kubernetes: the version that ran goes on under it, until a step of its
+//! own moves one node after the other. Somebody writes to the API once a second all the while.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use model::kubernetes::KubernetesVersion;
+use nqrust_tests::deadline::Deadline;
+use nqrust_tests::native_cluster::{KubernetesRelease, TestCluster};
+use nqrust_tests::node::Checks;
+use nqrust_tests::programs;
+use serde_json::Value;
+
+use super::figures::Figures;
+
+const STEP: &str = env!("CARGO_BIN_EXE_kubernetes_step");
+/// For the step on one node: pods of the control plane start again, and the node has to be healthy.
+const STEP_LIMIT: Duration = Duration::from_secs(900);
+/// A step is cut off here: kubeadm is at work by then, and has not come far.
+const CUT_AFTER: Duration = Duration::from_secs(12);
+/// Servers, the witness, workers.
+const ORDER: [&str; 4] = ["node-1", "node-2", "node-3", "node-4"];
+/// Seconds without a good write, in which a leader is elected and an API server starts again.
+const WITHOUT_WRITE_MAX: f64 = 30.0;
+
+pub(super) fn check(cluster: &mut TestCluster, figures: &mut Figures<'_>) -> Result<()> {
+    let before = KubernetesRelease::built_before()?;
+    let next = KubernetesRelease::built()?;
+    ensure!(next.version > before.version, "{} follows {}", next.version, before.version);
+    figures.say(&format!("from {} to {}", before.version, next.version))?;
+    cluster.create(&mut |part| figures.done(part))?;
+    cluster.join_all(&["node-4", "node-2", "node-3"], &mut |part| figures.done(part))?;
+    let writer = Writer::start(cluster, &figures.path("writes.txt"))?;
+
+    cluster.change_os(next.clone())?;
+    for name in ORDER {
+        start_under_the_new_os(cluster, name)?;
+        ensure!(kubelet(cluster, name)? == before.version, "an OS update moves no Kubernetes: {name}");
+        figures.done(&format!("{name} has the new OS, and {} as before", before.version))?;
+    }
+    ensure!(api_server(cluster)? == before.version);
+
+    let (code, told) = step(cluster, "node-4", "move")?;
+    ensure!(code == 3 && told.contains("API server"), "a worker waits for the servers: {code} {told}");
+    let (code, told) = step(cluster, "node-3", "move")?;
+    ensure!(code == 3 && told.contains("API server"), "a witness waits for the servers: {code} {told}");
+    // The second server loses what moves it, and goes on.
+    for name in ORDER {
+        if name == "node-2" {
+            let cut = format!("timeout --signal KILL {} {STEP_PLACE} move", CUT_AFTER.as_secs());
+            let ended = run_long(cluster, name, &cut)?;
+            figures.say(&format!("{name} was cut off with {}: {}", ended.0, last_line(&ended.1)))?;
+            ensure!(ended.0 == 137, "the step ended before it was cut off: {} {}", ended.0, ended.1);
+        }
+        let (code, told) = step(cluster, name, "move")?;
+        ensure!(code == 0, "{name}: {code} {told}");
+        ensure!(kubelet(cluster, name)? == next.version, "{name}: {told}");
+        figures.done(&format!("{name} runs {}", next.version))?;
+        let (code, told) = step(cluster, name, "move")?;
+        ensure!(code == 0 && told.contains("nothing to do"), "{name}: {code} {told}");
+    }
+    let (longest, writes) = writer.end()?;
+    figures.say(&format!("{writes} writes; at most {longest:.1} s without a good one"))?;
+
+    let mut checks = Checks::default();
+    checks.that("nobody waits long for a write", longest <= WITHOUT_WRITE_MAX);
+    checks.equal("the version of the API", api_server(cluster)?, next.version.clone());
+    let etcd = next.images()?.etcd.to_string();
+    for name in ["node-1", "node-2", "node-3"] {
+        let manifest = cluster.node(name)?.run("cat /etc/kubernetes/manifests/etcd.yaml")?;
+        checks.contains(&format!("etcd of {name}"), &manifest, &etcd);
+    }
+    checks.equal(
+        "the members of etcd that vote",
+        cluster.voters("node-3")?,
+        ["node-1", "node-2", "node-3"].map(str::to_owned).to_vec(),
+    );
+    for name in ["node-1", "node-2", "node-3"] {
+        let snapshots = cluster.node(name)?.run("ls -s /var/lib/nqrust/kubernetes/snapshots")?;
+        let expected = format!("{}-before-{}.db", before.version, next.version);
+        checks.contains(&format!("the snapshot of {name}"), &snapshots, &expected);
+    }
+    for name in ORDER {
+        let kept = cluster.node(name)?.run("ls /var/lib/nqrust/kubernetes/versions")?;
+        checks.equal(&format!("what {name} keeps"), kept.trim(), next.version.to_string());
+    }
+    checks.finish("the move to the next version")?;
+    super::traffic::check(cluster)?;
+    figures.done("pods and their service reach each other")?;
+    back_to_the_old_os(cluster, &before, &next, figures)
+}
+
+/// The OS goes back, Kubernetes stays; and where its programs are lost, the older ones of the OS do not start on newer data.
+fn back_to_the_old_os(
+    cluster: &mut TestCluster,
+    before: &KubernetesRelease,
+    next: &KubernetesRelease,
+    figures: &mut Figures<'_>,
+) -> Result<()> {
+    cluster.change_os(before.clone())?;
+    start_under_the_new_os(cluster, "node-2")?;
+    ensure!(kubelet(cluster, "node-2")? == next.version, "an OS that goes back moves no Kubernetes");
+    figures.done(&format!("node-2 has the OS of before, and {}", next.version))?;
+    let program = format!("/var/lib/nqrust/kubernetes/versions/{}/usr/local/bin/kubelet", next.version);
+    cluster
+        .node("node-2")?
+        .run(&format!("printf x | dd of={program} bs=1 seek=4096 conv=notrunc status=none"))?;
+    cluster.cut_off("node-2")?;
+    cluster.switch_on("node-2")?;
+    let (_, told) = step(cluster, "node-2", "mount")?;
+    ensure!(told.contains("cannot be used"), "{told}");
+    let node = cluster.node("node-2")?;
+    node.start_units()?;
+    Deadline::after(Duration::from_secs(30))
+        .poll("the refusal of the guard", || Ok(node.log("kubelet").contains("older than").then_some(())))?;
+    let status = node.status()?;
+    ensure!(status.contains("NOT STARTED"), "{status}");
+    ensure!(!node.succeeds("pgrep -x kubelet"), "the kubelet of before runs");
+    figures.done("a node that has lost its version starts no older one")
+}
+
+/// The program of [`STEP`] on a node, whose `/var` is a directory of this host.
+const STEP_PLACE: &str = "/var/kubernetes_step";
+
+/// What an update of the OS does: it keeps what runs, and the node starts with the image that the cluster has by now.
+fn start_under_the_new_os(cluster: &mut TestCluster, name: &str) -> Result<()> {
+    let place = cluster.place(name)?.directory.join("var/kubernetes_step");
+    fs::copy(STEP, &place).with_context(|| format!("copying {STEP}"))?;
+    let (code, told) = step(cluster, name, "keep")?;
+    ensure!(code == 0, "{name}: {told}");
+    let mut heartbeats = cluster.heartbeats()?;
+    heartbeats.retain(|node, _| node == name);
+    cluster.cut_off(name)?;
+    cluster.switch_on(name)?;
+    let (code, told) = step(cluster, name, "mount")?;
+    ensure!(code == 0 && told.trim().is_empty(), "{name}: {told}");
+    cluster.seed(&[name])?;
+    cluster.node(name)?.start_units()?;
+    cluster.await_ready_after(&heartbeats)
+}
+
+fn step(cluster: &TestCluster, name: &str, what: &str) -> Result<(i32, String)> {
+    run_long(cluster, name, &format!("{STEP_PLACE} {what}"))
+}
+
+fn run_long(cluster: &TestCluster, name: &str, line: &str) -> Result<(i32, String)> {
+    let mut command = cluster.node(name)?.command("sh");
+    let ended = programs::run(command.args(["-c", line]), STEP_LIMIT)?;
+    Ok((ended.code, ended.said()))
+}
+
+fn last_line(text: &str) -> &str {
+    text.lines().last().unwrap_or_default()
+}
+
+fn kubelet(cluster: &TestCluster, name: &str) -> Result<KubernetesVersion> {
+    let node = cluster.kubectl().get(&["node", name])?;
+    let version = node["status"]["nodeInfo"]["kubeletVersion"].as_str().unwrap_or_default();
+    version.parse().with_context(|| format!("the kubelet of {name}: {version:?}"))
+}
+
+fn api_server(cluster: &TestCluster) -> Result<KubernetesVersion> {
+    let told: Value = serde_json::from_str(&cluster.kubectl().run(&["version", "--output", "json"])?)?;
+    let version = told["serverVersion"]["gitVersion"].as_str().unwrap_or_default();
+    version.parse().with_context(|| format!("the API server: {version:?}"))
+}
+
+/// Writes to the cluster once a second.
+struct Writer {
+    process: Child,
+    log: PathBuf,
+}
+
+impl Writer {
+    fn start(cluster: &TestCluster, log: &std::path::Path) -> Result<Self> {
+        let mut shell = cluster.switch.command("setpriv");
+        let (program, access) = cluster.kubectl().parts();
+        let one = format!(
+            "'{}' --kubeconfig '{}' create configmap write-$n --from-literal=n=$n --request-timeout=2s",
+            program.display(),
+            access.display()
+        );
+        let all = format!(
+            "n=0; while :; do n=$((n + 1)); if {one} >/dev/null 2>&1; then end=good; else end=bad; fi; \
+             echo \"$(date +%s.%N) $end\" >>'{}'; sleep 1; done",
+            log.display()
+        );
+        shell.args(["--pdeathsig", "KILL", "sh", "-c", &all]).env("HOME", "/nonexistent");
+        shell.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        Ok(Self { process: shell.spawn().context("starting the writes")?, log: log.to_owned() })
+    }
+
+    /// The longest time between two good writes in seconds, and how many there were.
+    fn end(mut self) -> Result<(f64, usize)> {
+        self.process.kill()?;
+        self.process.wait()?;
+        let text = fs::read_to_string(&self.log)?;
+        let good: Vec<f64> =
+            text.lines().filter_map(|line| line.strip_suffix(" good")?.parse().ok()).collect();
+        ensure!(good.len() > 10, "writes never went on: {text}");
+        let longest = good.windows(2).map(|pair| pair[1] - pair[0]).fold(0.0, f64::max);
+        Ok((longest, good.len()))
+    }
+}
