@@ -1,7 +1,8 @@
-//! Bytes over the network: downloads that resume, container registries, messages that are sent in the background; one
-//! backoff for whoever tries again.
+//! Bytes over the network: downloads that resume, container registries, messages that are sent in the background, the parts
+//! of files that requests ask for; one backoff for whoever tries again.
 
 pub mod backoff;
 pub mod download;
 pub mod outbox;
+pub mod range;
 pub mod registry;

@@ -1,5 +1,6 @@
 //! `installer update`.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -30,6 +31,15 @@ enum UpdateCommand {
         offer: OfferArgs,
         #[command(flatten)]
         run: RunArgs,
+    },
+    /// Serve the release that was fetched to other nodes, until it is interrupted; they name this node's URL with `--from`.
+    ///
+    /// The OS and the container images that this node has are served over http to whoever asks, and nothing else. Other nodes check
+    /// every byte by the digests of the release, whose own digest this command prints for their `--sha256`.
+    Serve {
+        /// Address and port to listen on.
+        #[arg(long, value_name = "ADDRESS:PORT", default_value = "0.0.0.0:7480")]
+        listen: SocketAddr,
     },
     /// Write a release into the slot that does not run, and read it back; it starts only when `apply` says so.
     Stage {
@@ -171,6 +181,7 @@ impl UpdateArgs {
             UpdateCommand::Fetch { offer, run } => {
                 run.in_unit(|wait| update::fetch(&offer.request(), wait, context))
             }
+            UpdateCommand::Serve { listen } => update::serve_fetched(listen, context),
             UpdateCommand::Stage { from, allow, run } => {
                 run.in_unit(|wait| update::stage(&allow.request(from), wait, context))
             }

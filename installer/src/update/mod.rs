@@ -10,6 +10,7 @@
 //! | [`kubernetes`] | moves the node to the Kubernetes that its OS brings |
 //! | [`past`] | what became of the release that was tried; pure |
 //! | [`fetched`] | a release that came over a network, kept until it is in a slot |
+//! | [`serve`] | that release as the source of other nodes |
 //! | [`standing`] | where the update of a node stands, for those who ask; pure |
 //! | [`lock`] | one update at a time |
 //!
@@ -22,6 +23,7 @@ pub mod lock;
 pub mod offer;
 pub mod past;
 pub mod patched;
+pub mod serve;
 pub mod skew;
 pub mod slots;
 pub mod standing;

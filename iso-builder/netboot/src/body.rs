@@ -15,8 +15,8 @@ use tokio::task::JoinHandle;
 
 use super::connection_limit::ConnectionPermit;
 use super::files::ServedFile;
-use super::range::ByteSpan;
 use super::transfer_rate::TransferPhase;
+use transfer::range::ByteSpan;
 
 /// Bytes of a file that one transfer has in memory. Larger pieces make it no faster.
 const PIECE: u64 = 256 * 1024;

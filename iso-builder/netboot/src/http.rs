@@ -17,9 +17,9 @@ use super::fleet::routes::{Fleet, PAGE};
 use super::fleet_http;
 use super::hosts::RequestProvenance;
 use super::moment::Moment;
-use super::range::{ByteSpan, RangeFields, RangeSelection};
 use super::response::{momentary, plain, set, with_length};
 use super::router::{Router, ServedReply, ServedRequest, trouble};
+use transfer::range::{ByteSpan, RangeFields, RangeSelection};
 
 /// What kind of site caused a request, according to the browser (W3C Fetch Metadata Request Headers).
 const FETCH_SITE: &str = "sec-fetch-site";

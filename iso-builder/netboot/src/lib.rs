@@ -4,7 +4,6 @@
 //! |---|---|
 //! | [`files`], [`loaders`] | the served files of the medium and of this host |
 //! | [`fetched`] | the copy of a medium that another server has |
-//! | [`range`] | the part of a file that a request gets |
 //! | [`machine`], [`machine_id`], [`moment`], [`identity_keys`] | machines: their states, and the marks by which they are found |
 //! | [`configurations`], [`choose`] | the configurations, and the record for a request to boot |
 //! | [`machine_registry`], [`token`] | changes of machines' records, and the tokens of boot scripts |
@@ -48,7 +47,6 @@ pub mod machine_registry;
 pub mod machine_store;
 pub mod moment;
 pub mod net;
-pub mod range;
 pub mod response;
 pub mod router;
 pub mod run;

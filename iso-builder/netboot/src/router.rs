@@ -21,7 +21,7 @@ use super::hosts::{RequestProvenance, ServerNames};
 use super::machine::{BootAnswer, ConfigurationFit, DiskBootReason, TokenRefusal, described};
 use super::machine_registry::{BootDecision, MachineRegistry};
 use super::moment::Moment;
-use super::range::{self, RangeSelection};
+use transfer::range::{self, RangeSelection};
 
 /// Where loaders are served, for firmware that boots over HTTP.
 const LOADERS: &str = "/loaders/";

@@ -26,8 +26,8 @@ use super::body::{BodyParts, ResponseBody};
 use super::boot::MEDIUM;
 use super::files::{ContentLocation, ServedFile};
 use super::http::respond;
-use super::range::ByteSpan;
 use super::router::Router;
+use transfer::range::ByteSpan;
 
 /// The longest head of a request, in bytes.
 const HEAD: usize = 4096;

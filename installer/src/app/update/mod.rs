@@ -11,6 +11,7 @@ mod source;
 mod status;
 mod unit;
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -25,8 +26,9 @@ use crate::node::paths::DOCUMENT;
 use crate::node::update_state::ReleaseId;
 use crate::update::kubernetes::keep_running;
 use crate::update::patched::{self, bytes_fetched, patch_for};
+use crate::update::serve::{ServedRelease, serve};
 use crate::update::{
-    Allowed, KeptSource, KubernetesStep, Offer, RolledBack, Running, UpdateLock, UpdatedNode, decide,
+    Allowed, KeptSource, KubernetesStep, Offer, Past, RolledBack, Running, UpdateLock, UpdatedNode, decide,
     fetched, forget, kubernetes_step,
 };
 use base::command::SystemRunner;
@@ -244,6 +246,27 @@ pub(crate) fn fetch(request: &UpdateRequest, wait: Duration, context: &Context) 
     Ok(())
 }
 
+/// Serves the release that was fetched to other nodes.
+pub(crate) fn serve_fetched(listen: SocketAddr, context: &Context) -> Result<()> {
+    let root = Path::new("/");
+    let Some((directory, digest)) = fetched(root) else {
+        return Err(Failure::new(Class::Invalid, "no release was fetched")
+            .hint("Fetch it first: installer update fetch --from MEDIUM")
+            .into());
+    };
+    let (_, release) = source::open_fetched(root, None)?;
+    let (name, version) = (release.name.clone(), release.version.clone());
+    let containerd = containerd(&release);
+    let served = ServedRelease::new(directory, digest, release, containerd);
+    serve(served, listen, &context.progress, &Cancel::on_signals(), |at| {
+        let port = at.port();
+        let told = format!(
+            "{name} {version} is served on port {port}. On another node: installer update fetch --from http://ADDRESS-OF-THIS-NODE:{port} --sha256 {digest}"
+        );
+        context.tell("serve", &told);
+    })
+}
+
 /// Gives the containerd that runs the images that it lacks.
 fn add_images(offered: &Offered, cancel: &Cancel, context: &Context) -> Result<()> {
     let Offered { source, release, seeding, .. } = offered;
@@ -291,6 +314,19 @@ pub(crate) fn stage(request: &UpdateRequest, wait: Duration, context: &Context) 
 
 /// Returns whether there is something to restart into.
 fn stage_on(node: &mut UpdatedNode, request: &UpdateRequest, context: &Context) -> Result<bool> {
+    if request.from.is_none()
+        && fetched(Path::new("/")).is_none()
+        && let Some(staged) =
+            node.memory.staged.as_ref().filter(|_| matches!(node.past(), Past::Staged | Past::Armed))
+    {
+        let wanted = request.sha256.unwrap_or(staged.release.digest);
+        if wanted == staged.release.digest {
+            let told =
+                format!("{} is in slot {} already; nothing to do.", staged.release.version, staged.slot);
+            context.tell("update", &told);
+            return Ok(true);
+        }
+    }
     let offered = open(node, request)?;
     context.tell("update", UpdatePlan::of(node, &offered)?.text().trim_end());
     if offered.offer == Offer::Runs {

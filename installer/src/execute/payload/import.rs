@@ -82,7 +82,9 @@ impl RunningContainerd {
         }
     }
 
-    fn blob(&self, digest: &Digest) -> PathBuf {
+    /// Where its content store has a blob.
+    #[must_use]
+    pub fn blob(&self, digest: &Digest) -> PathBuf {
         self.root.join(BLOBS).join(digest.to_string())
     }
 
