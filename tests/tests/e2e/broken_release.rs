@@ -8,6 +8,7 @@ use base::size::ByteSize;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use nqrust_tests::artifacts::{Artifacts, scenario};
+use nqrust_tests::deadline::Deadline;
 use nqrust_tests::disk::Disk;
 use nqrust_tests::faults::{Fault, Relay};
 use nqrust_tests::http::Server;
@@ -27,6 +28,8 @@ const OTHER: &str = "/dev/disk/by-partlabel/root-b";
 /// Where the boot volume of a slot begins, in MiB before its end, in the trial profile.
 const BOOT_VOLUME: u64 = 128;
 
+const BOOT: &str = "cat /proc/sys/kernel/random/boot_id";
+
 /// A release that is tried.
 struct Trial<'a> {
     name: &'a str,
@@ -34,8 +37,6 @@ struct Trial<'a> {
     arguments: &'a [&'a str],
     /// Run on the node once it is staged.
     damage: Option<&'a str>,
-    /// How often a login is offered until the release before runs: once by that, and before by the broken one if it comes so far.
-    logins: u32,
     /// Words of the reason.
     reason: &'a str,
 }
@@ -87,11 +88,17 @@ impl<'a> Node<'a> {
         if let Some(damage) = trial.damage {
             self.ssh.run(damage)?;
         }
+        let boot = self.ssh.run(BOOT)?;
         self.ssh.attempt("sudo -n systemctl reboot", TOLD_LIMIT)?;
-        for _ in 0..trial.logins {
-            self.vm.serial.wait_for(" login: ", TRIAL_LIMIT).context("the release before")?;
-        }
-        self.ssh = Ssh::connect(self.vm.ssh_port()?, USER, self.identity, self.artifacts, UPDATE_LIMIT)?;
+        self.ssh = Deadline::after(TRIAL_LIMIT).poll("the release before", || {
+            let port = self.vm.ssh_port()?;
+            let Ok(ssh) = Ssh::connect(port, USER, self.identity, self.artifacts, TOLD_LIMIT) else {
+                return Ok(None);
+            };
+            let again =
+                ssh.run(BOOT).is_ok_and(|now| now != boot) && running(&ssh).is_ok_and(|slot| slot == "a");
+            Ok(again.then_some(ssh))
+        })?;
         let told = "the verdict on the broken release";
         let status = awaited(&self.ssh, TOLD_LIMIT, told, |told| told["state"] == "rolled-back")?;
         let (name, checks) = (trial.name, &mut self.checks);
@@ -128,39 +135,30 @@ fn releases_that_do_not_start_or_are_damaged_give_way_to_the_one_before() {
         let late = deadline(100);
         // Its file is in every image, and nobody reads it while a node starts.
         let flipped_image = flip(
-            "sudo -n grep --byte-offset --only-matching --text --max-count 1 'Everyone is permitted to copy' DEVICE | head -n 1",
+            "sudo -n env LC_ALL=C grep --byte-offset --only-matching --text --max-count 1 'Everyone is permitted to copy' DEVICE | head -n 1",
             0,
         );
         let kernel = flip(
             &format!(
-                "size=$(sudo -n blockdev --getsize64 DEVICE); start=$((size - {})); \
-                 found=$(sudo -n tail --bytes={} DEVICE | grep --byte-offset --only-matching --text --max-count 1 HdrS | head -n 1); \
-                 echo $((start + ${{found%%:*}}))",
-                BOOT_VOLUME << 20,
-                BOOT_VOLUME << 20,
+                "start=$(($(sudo -n blockdev --getsize64 DEVICE) / 1048576 - {BOOT_VOLUME})); \
+                 found=$(sudo -n dd if=DEVICE bs=1M skip=$start status=none | \
+                 LC_ALL=C grep --byte-offset --only-matching --text --max-count 1 HdrS | head -n 1); \
+                 echo $((start * 1048576 + ${{found%%:*}}))"
             ),
             1 << 20,
         );
         let trials = [
-            Trial {
-                name: "kernel",
-                arguments: &[],
-                damage: Some(&kernel),
-                logins: 1,
-                reason: "GRUB could not load it",
-            },
+            Trial { name: "kernel", arguments: &[], damage: Some(&kernel), reason: "GRUB could not load it" },
             Trial {
                 name: "image",
                 arguments: &[],
                 damage: Some(&flipped_image),
-                logins: 2,
                 reason: "does not read back",
             },
             Trial {
                 name: "no-root",
                 arguments: &["systemd.mask=sysroot.mount"],
                 damage: None,
-                logins: 1,
                 reason: "started 3 times",
             },
             // PID 1 waits for a key, and answers no watchdog.
@@ -168,7 +166,6 @@ fn releases_that_do_not_start_or_are_damaged_give_way_to_the_one_before() {
                 name: "hangs",
                 arguments: &["init=/usr/bin/cat"],
                 damage: None,
-                logins: 1,
                 reason: "started 3 times",
             },
             // systemd answers the watchdog, and starts nothing more.
@@ -176,14 +173,12 @@ fn releases_that_do_not_start_or_are_damaged_give_way_to_the_one_before() {
                 name: "waits",
                 arguments: &["systemd.unit=sysinit.target", &late],
                 damage: None,
-                logins: 1,
                 reason: "started 3 times",
             },
             Trial {
                 name: "waits-early",
                 arguments: &["rd.systemd.unit=sysinit.target", &late],
                 damage: None,
-                logins: 1,
                 reason: "started 3 times",
             },
         ];
@@ -201,14 +196,12 @@ fn releases_that_do_not_get_healthy_give_way_to_the_one_before() {
                 name: "no-network",
                 arguments: &["module_blacklist=virtio_net"],
                 damage: None,
-                logins: 2,
                 reason: "address",
             },
             Trial {
                 name: "no-containerd",
                 arguments: &["systemd.mask=containerd.service"],
                 damage: None,
-                logins: 2,
                 reason: "containerd",
             },
         ];
