@@ -179,10 +179,12 @@ builder-image: binaries ## Build the container image of the builder into OUTPUT/
 runner-image: binaries ## Build the container image by which a controller updates nodes into OUTPUT/runner-image, an OCI layout.
 	$(PROGRAMS)/iso-builder runner-image -o $(OUTPUT)/runner-image
 
+# Without being named, a target with `test = false` is none of all.
 .PHONY: lint
 lint: host ## Check the format and the lints.
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) clippy --package nqrust-tests --test e2e --locked -- -D warnings
 
 # Fails where there is not the room, in GiB, that tests take: a full disk looks like a fault of whatever writes next.
 ROOM = mkdir -p $(TARGET); free=$$(df --output=avail -B 1G $(TARGET) | tail -n 1); [ $$free -ge $(1) ] || { \

@@ -105,7 +105,7 @@ fn the_release_of_debian_before_that_of_the_definitions_installs_on_bios_and_sta
 fn os_release(name: &str) -> Result<String> {
     let mut read = Command::new("unsquashfs");
     read.arg("-cat").arg(format!("{name}-rootfs.squashfs")).arg("usr/lib/os-release");
-    Ok(programs::run(&mut read, UNPACK)?.success("unsquashfs")?)
+    programs::run(&mut read, UNPACK)?.success("unsquashfs")
 }
 
 /// The media of the definition with the older release.

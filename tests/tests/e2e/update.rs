@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use anyhow::Result;
 use base::size::ByteSize;
 use nqrust_tests::artifacts::scenario;
 use nqrust_tests::disk::Disk;

@@ -68,7 +68,7 @@ pub(super) fn check(cluster: &TestCluster) -> Result<()> {
         let nodes: Vec<_> = pods.iter().map(|pod| pod.node.as_str()).collect();
         Ok((nodes == expected).then_some(()))
     });
-    all.with_context(|| format!("{}", kubectl.run(&["describe", "pods"]).unwrap_or_default()))?;
+    all.with_context(|| kubectl.run(&["describe", "pods"]).unwrap_or_default())?;
     let mut checks = Checks::default();
     let service = kubectl.get(&["service", NAME])?;
     let service = service["spec"]["clusterIP"].as_str().context("a service has an address")?.to_owned();

@@ -177,7 +177,8 @@ struct Writer {
 impl Writer {
     fn start(cluster: &TestCluster, log: &std::path::Path) -> Result<Self> {
         let mut shell = cluster.switch.command("setpriv");
-        let (program, access) = cluster.kubectl().parts();
+        let kubectl = cluster.kubectl();
+        let (program, access) = kubectl.parts();
         let one = format!(
             "'{}' --kubeconfig '{}' create configmap write-$n --from-literal=n=$n --request-timeout=2s",
             program.display(),
