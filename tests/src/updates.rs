@@ -78,6 +78,14 @@ pub fn awaited(ssh: &Ssh, limit: Duration, what: &str, holds: impl Fn(&Value) ->
     })
 }
 
+/// The files of the EFI system partition but the boot record, each with its digest.
+pub fn boot_files(ssh: &Ssh) -> Result<String> {
+    ssh.run(
+        "sudo -n sh -euc 'at=$(mktemp -d); mount -o ro /dev/disk/by-partlabel/esp $at; cd $at; \
+         find . -type f ! -name grubenv -exec sha256sum {} + | sort; cd /; umount $at'",
+    )
+}
+
 /// Runs a command that ends in a restart, and waits for the login of the system after it.
 pub fn restart(vm: &mut Vm, ssh: &Ssh, command: &str, limit: Duration) -> Result<()> {
     let ended = ssh.attempt(command, UPDATE_LIMIT)?;

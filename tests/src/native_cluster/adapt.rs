@@ -35,6 +35,11 @@ pub(super) fn kubeadm_documents(text: &str) -> Result<String> {
         if document.get("nodeRegistration").is_some() {
             document["nodeRegistration"]["ignorePreflightErrors"] = json!(["SystemVerification"]);
         }
+        if document["kind"] == "UpgradeConfiguration" {
+            for part in ["apply", "node"] {
+                document[part]["ignorePreflightErrors"] = json!(["SystemVerification"]);
+            }
+        }
         adapted.push(document.to_string());
     }
     Ok(adapted.join("\n---\n"))

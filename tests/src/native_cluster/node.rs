@@ -153,7 +153,7 @@ impl NativeNode {
 
     fn adapt(&self) -> Result<()> {
         let documents = Path::new("/proc").join(self.first.to_string()).join("root").join(KUBEADM);
-        for name in ["init", "join", "etcd"] {
+        for name in ["init", "join", "etcd", "upgrade"] {
             let path = documents.join(format!("{name}.yaml"));
             if path.exists() {
                 let text = adapt::kubeadm_documents(&fs::read_to_string(&path)?)?;

@@ -10,7 +10,9 @@ use nqrust_tests::identity::Identity;
 use nqrust_tests::node::{Checks, MAC};
 use nqrust_tests::qemu::{Firmware, Machine};
 use nqrust_tests::steps;
-use nqrust_tests::updates::{self, UPDATE_LIMIT, awaited, release, restarted, running, serve, settled, slot};
+use nqrust_tests::updates::{
+    self, UPDATE_LIMIT, awaited, boot_files, release, restarted, running, serve, settled, slot,
+};
 
 #[test]
 fn a_node_updates_itself_and_leaves_a_release_that_does_not_start() {
@@ -46,6 +48,8 @@ fn a_node_updates_itself_and_leaves_a_release_that_does_not_start() {
         let told = ssh.run(&format!("sudo -n installer update check {}", from("next")))?;
         checks.that("the plan names both versions", told.contains("0.2.0 in place of 0.1.0"));
         let old = ssh.run("cat /proc/sys/kernel/random/boot_id")?;
+        let files = boot_files(&ssh)?;
+        checks.contains("GRUB's script is among the boot files", &files, "/grub.cfg");
 
         // A release that is good: fetched and staged ahead, then tried.
         ssh.run(&format!("sudo -n installer update fetch {}", from("next")))?;
@@ -96,6 +100,7 @@ fn a_node_updates_itself_and_leaves_a_release_that_does_not_start() {
         checks.equal("it is not tried again by itself", &again.code, &9);
         let back = ssh.attempt("sudo -n installer update rollback", UPDATE_LIMIT)?;
         checks.equal("nobody can go back to it", &back.code, &3);
+        checks.equal("no update changes a boot file", boot_files(&ssh)?, files);
         steps::collect_journal(&ssh, artifacts, "after")?;
         checks.finish("the updates")?;
         vm.power_off(steps::SHUTDOWN_LIMIT)
