@@ -28,6 +28,9 @@ const OTHER: &str = "/dev/disk/by-partlabel/root-b";
 /// Where the boot volume of a slot begins, in MiB before its end, in the trial profile.
 const BOOT_VOLUME: u64 = 128;
 
+/// Fails where the kernel has an argument for it.
+const OWN_CHECK: &str =
+    "#!/bin/sh\n! grep -q e2e.unwell /proc/cmdline || { echo this release is unwell; exit 1; }\n";
 const BOOT: &str = "cat /proc/sys/kernel/random/boot_id";
 
 /// A release that is tried.
@@ -199,10 +202,10 @@ fn releases_that_do_not_get_healthy_give_way_to_the_one_before() {
                 reason: "address",
             },
             Trial {
-                name: "no-containerd",
-                arguments: &["systemd.mask=containerd.service"],
+                name: "own-check",
+                arguments: &["e2e.unwell"],
                 damage: None,
-                reason: "containerd",
+                reason: "this release is unwell",
             },
         ];
         tried(Firmware::Bios, &trials, &identity, artifacts)
@@ -220,6 +223,9 @@ fn tried(firmware: Firmware, trials: &[Trial], identity: &Identity, artifacts: &
         .collect::<Result<_>>()?;
     let media: Vec<_> = media.iter().map(|(name, medium)| (*name, medium)).collect();
     let mut node = Node::install(firmware, identity, artifacts, &media)?;
+    node.ssh.run("sudo -n mkdir --parents --mode=700 /oem/health.d/required")?;
+    node.ssh.write_as_root("/oem/health.d/required/unwell", OWN_CHECK.as_bytes())?;
+    node.ssh.run("sudo -n chmod 700 /oem/health.d/required/unwell")?;
     for trial in trials {
         node.leaves(trial).with_context(|| format!("the release {:?}", trial.name))?;
     }
@@ -282,6 +288,25 @@ fn an_update_that_cannot_be_made_leaves_the_node_as_it_was() {
         let sent = relay.sent();
         checks.that(&format!("{sent} bytes were sent for {size}"), sent <= size + size / 10);
         relay.always(None);
+
+        // It is a source for other nodes, as whole as it came.
+        let digest = updates::status(ssh)?["fetched"]["digest"].as_str().unwrap_or_default().to_owned();
+        ssh.run("sudo -n systemd-run --quiet --collect --unit=serving installer update serve")?;
+        let from = format!("--from http://127.0.0.1:7480 --sha256 {digest}");
+        let offered = Deadline::after(TOLD_LIMIT).poll("the node as a source", || {
+            let ended = ssh.attempt(&format!("sudo -n installer update check {from}"), TOLD_LIMIT)?;
+            Ok((ended.code != 5).then_some(ended))
+        })?;
+        checks.contains("what another node is offered", &offered.stdout, "0.2.0 in place of 0.1.0");
+        let image = "curl -sf http://127.0.0.1:7480/rootfs.squashfs | sha256sum | cut -d' ' -f1";
+        let kept =
+            "sudo -n sh -c 'sha256sum /var/lib/nqrust/update/fetched/*/rootfs.squashfs' | cut -d' ' -f1";
+        checks.equal("the image that is served", ssh.run(image)?, ssh.run(kept)?);
+        let secret = ssh.run(
+            "curl -s -o /dev/null -w '%{http_code}' http://127.0.0.1:7480/../../oem/node.yaml --path-as-is",
+        )?;
+        checks.equal("nothing else is served", secret, "404".to_owned());
+        ssh.run("sudo -n systemctl stop serving")?;
 
         // Two at once.
         ssh.attempt("sudo -n sh -c 'installer update stage > /dev/null 2>&1 &'", TOLD_LIMIT)?;
