@@ -151,6 +151,13 @@ fn releases_that_do_not_start_or_are_damaged_give_way_to_the_one_before() {
             1 << 20,
         );
         let trials = [
+            // systemd answers the watchdog, and starts nothing more.
+            Trial {
+                name: "waits",
+                arguments: &["systemd.unit=sysinit.target", &late],
+                damage: None,
+                reason: "started 3 times",
+            },
             Trial { name: "kernel", arguments: &[], damage: Some(&kernel), reason: "GRUB could not load it" },
             Trial {
                 name: "image",
@@ -168,13 +175,6 @@ fn releases_that_do_not_start_or_are_damaged_give_way_to_the_one_before() {
             Trial {
                 name: "hangs",
                 arguments: &["init=/usr/bin/cat"],
-                damage: None,
-                reason: "started 3 times",
-            },
-            // systemd answers the watchdog, and starts nothing more.
-            Trial {
-                name: "waits",
-                arguments: &["systemd.unit=sysinit.target", &late],
                 damage: None,
                 reason: "started 3 times",
             },
