@@ -310,7 +310,9 @@ fn an_update_that_cannot_be_made_leaves_the_node_as_it_was() {
 
         // Two at once.
         ssh.attempt("sudo -n sh -c 'installer update stage > /dev/null 2>&1 &'", TOLD_LIMIT)?;
-        std::thread::sleep(Duration::from_secs(5));
+        Deadline::after(TOLD_LIMIT).poll("the first at work", || {
+            Ok(ssh.succeeds("systemctl is-active --quiet installer-update")?.then_some(()))
+        })?;
         let second = ssh.attempt("sudo -n installer update stage", TOLD_LIMIT)?;
         artifacts.append("errors.txt", &second.stderr)?;
         checks.equal("a second update is told to wait", second.code, 8);

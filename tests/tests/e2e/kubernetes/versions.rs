@@ -5,6 +5,7 @@ use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
+use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -20,8 +21,9 @@ use super::figures::Figures;
 const STEP: &str = env!("CARGO_BIN_EXE_kubernetes_step");
 /// For the step on one node: pods of the control plane start again, and the node has to be healthy.
 const STEP_LIMIT: Duration = Duration::from_secs(900);
-/// In seconds. A step is cut off here: kubeadm is at work by then, and has not come far.
-const CUT_AFTER: u32 = 12;
+/// Until kubeadm is at work, and from then until the power is cut.
+const KUBEADM_LIMIT: Duration = Duration::from_secs(120);
+const CUT_AFTER: Duration = Duration::from_secs(5);
 /// Servers, the witness, workers.
 const ORDER: [&str; 4] = ["node-1", "node-2", "node-3", "node-4"];
 /// Seconds without a good write, in which a leader is elected and an API server starts again.
@@ -129,6 +131,11 @@ fn start_under_the_new_os(cluster: &mut TestCluster, name: &str) -> Result<()> {
     fs::copy(STEP, &place).with_context(|| format!("copying {STEP}"))?;
     let (code, told) = step(cluster, name, "keep")?;
     ensure!(code == 0, "{name}: {told}");
+    start_again(cluster, name)
+}
+
+/// Cuts the power of a node, and starts it with the image that the cluster has by now; its own version of Kubernetes goes on.
+fn start_again(cluster: &mut TestCluster, name: &str) -> Result<()> {
     let mut heartbeats = cluster.heartbeats()?;
     heartbeats.retain(|node, _| node == name);
     cluster.cut_off(name)?;
@@ -152,17 +159,16 @@ fn run_long(cluster: &TestCluster, name: &str, line: &str) -> Result<(i32, Strin
 
 /// Begins the step and cuts the power of the node while kubeadm is at work.
 fn cut_off_in_the_step(cluster: &mut TestCluster, name: &str) -> Result<()> {
-    let begun = "/var/lib/nqrust/step.log";
-    cluster.node(name)?.run(&format!("{STEP_PLACE} move >{begun} 2>&1 & sleep {CUT_AFTER}"))?;
-    let said = cluster.node(name)?.run(&format!("cat {begun}"))?;
+    let log = "/var/lib/nqrust/step.log";
+    let node = cluster.node(name)?;
+    node.run(&format!("{STEP_PLACE} move >{log} 2>&1 &"))?;
+    let said = || node.run(&format!("cat {log}"));
+    Deadline::after(KUBEADM_LIMIT)
+        .poll("kubeadm at work", || Ok(said()?.ends_with("(3 of 8)\n").then_some(())))?;
+    thread::sleep(CUT_AFTER);
+    let said = said()?;
     ensure!(said.ends_with("(3 of 8)\n"), "the step was cut off elsewhere: {said}");
-    let mut heartbeats = cluster.heartbeats()?;
-    heartbeats.retain(|node, _| node == name);
-    cluster.cut_off(name)?;
-    cluster.switch_on(name)?;
-    step(cluster, name, "mount")?;
-    cluster.node(name)?.start_units()?;
-    cluster.await_ready_after(&heartbeats)
+    start_again(cluster, name)
 }
 
 fn kubelet(cluster: &TestCluster, name: &str) -> Result<KubernetesVersion> {
