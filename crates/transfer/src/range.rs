@@ -29,6 +29,18 @@ pub enum RangeSelection {
     NotModified,
 }
 
+impl RangeSelection {
+    /// The field `Content-Range` of the answer, where it has one, for a file of `length` bytes (RFC 9110, section 14.4).
+    #[must_use]
+    pub fn content_range(self, length: u64) -> Option<String> {
+        match self {
+            Self::Part(span) => Some(format!("bytes {}-{}/{length}", span.start, span.end - 1)),
+            Self::Unsatisfiable => Some(format!("bytes */{length}")),
+            Self::Whole | Self::NotModified => None,
+        }
+    }
+}
+
 /// The header fields of a request that decide.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RangeFields<'a> {

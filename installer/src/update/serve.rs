@@ -94,12 +94,10 @@ impl ServedRelease {
             if_none_match: field(IF_NONE_MATCH),
         };
         let tag = format!("\"{digest}\"");
-        let (status, span, range) = match select(fields, length, &tag) {
-            RangeSelection::Whole => (StatusCode::OK, ByteSpan { start: 0, end: length }, None),
-            RangeSelection::Part(span) => {
-                let range = format!("bytes {}-{}/{length}", span.start, span.end - 1);
-                (StatusCode::PARTIAL_CONTENT, span, Some(range))
-            }
+        let selection = select(fields, length, &tag);
+        let (status, span) = match selection {
+            RangeSelection::Whole => (StatusCode::OK, ByteSpan { start: 0, end: length }),
+            RangeSelection::Part(span) => (StatusCode::PARTIAL_CONTENT, span),
             RangeSelection::Unsatisfiable => return Ok(empty(StatusCode::RANGE_NOT_SATISFIABLE)),
             RangeSelection::NotModified => return Ok(empty(StatusCode::NOT_MODIFIED)),
         };
@@ -108,7 +106,7 @@ impl ServedRelease {
             .header(ETAG, tag)
             .header(ACCEPT_RANGES, "bytes")
             .header(CONTENT_TYPE, "application/octet-stream");
-        if let Some(range) = range {
+        if let Some(range) = selection.content_range(length) {
             response = response.header(CONTENT_RANGE, range);
         }
         // hyper sends no body in the answer to HEAD, and its length all the same.

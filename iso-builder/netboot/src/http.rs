@@ -104,24 +104,19 @@ fn rendered(reply: ServedReply) -> Response<ResponseBody> {
 
 fn file(served: ServedFile, selection: RangeSelection) -> Response<ResponseBody> {
     let (tag, length) = (served.tag(), served.length);
-    let (status, content, range) = match selection {
+    let (status, content) = match selection {
         RangeSelection::Whole => {
-            (StatusCode::OK, ResponseBody::part(served, ByteSpan { start: 0, end: length }), None)
+            (StatusCode::OK, ResponseBody::part(served, ByteSpan { start: 0, end: length }))
         }
-        RangeSelection::Part(span) => {
-            let range = format!("bytes {}-{}/{length}", span.start, span.end - 1);
-            (StatusCode::PARTIAL_CONTENT, ResponseBody::part(served, span), Some(range))
-        }
-        RangeSelection::Unsatisfiable => {
-            (StatusCode::RANGE_NOT_SATISFIABLE, ResponseBody::whole(""), Some(format!("bytes */{length}")))
-        }
-        RangeSelection::NotModified => (StatusCode::NOT_MODIFIED, ResponseBody::whole(""), None),
+        RangeSelection::Part(span) => (StatusCode::PARTIAL_CONTENT, ResponseBody::part(served, span)),
+        RangeSelection::Unsatisfiable => (StatusCode::RANGE_NOT_SATISFIABLE, ResponseBody::whole("")),
+        RangeSelection::NotModified => (StatusCode::NOT_MODIFIED, ResponseBody::whole("")),
     };
     let mut response = with_length(status, content);
     set(&mut response, ETAG, &tag);
     set(&mut response, ACCEPT_RANGES, "bytes");
     set(&mut response, CONTENT_TYPE, "application/octet-stream");
-    if let Some(range) = range {
+    if let Some(range) = selection.content_range(length) {
         set(&mut response, CONTENT_RANGE, &range);
     }
     response
