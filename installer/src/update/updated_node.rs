@@ -313,15 +313,18 @@ impl UpdatedNode {
         self.change(|record| past::condemn(record, slot, why))
     }
 
+    /// The release in the other slot that is staged, or waits for its first start.
+    #[must_use]
+    pub fn waiting(&self) -> Option<&Written> {
+        self.memory.staged.as_ref().filter(|_| matches!(self.past(), Past::Staged | Past::Armed))
+    }
+
     /// Goes back: calls off what is staged, or lets the other slot start, once or from now on.
     ///
     /// # Errors
     /// [`Class::Hardware`] if the other slot is not good.
     pub fn roll_back(&mut self, once: bool) -> Result<RolledBack> {
-        if matches!(self.past(), Past::Staged | Past::Armed)
-            && let Some(staged) = &self.memory.staged
-        {
-            let slot = staged.slot;
+        if let Some(slot) = self.waiting().map(|staged| staged.slot) {
             self.change(|record| {
                 record.set_state(slot, SlotState::Empty);
                 record.order = slot.other();

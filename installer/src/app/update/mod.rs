@@ -28,7 +28,7 @@ use crate::update::kubernetes::keep_running;
 use crate::update::patched::{self, bytes_fetched, patch_for};
 use crate::update::serve::{ServedRelease, serve};
 use crate::update::{
-    Allowed, KeptSource, KubernetesStep, Offer, Past, RolledBack, Running, UpdateLock, UpdatedNode, decide,
+    Allowed, KeptSource, KubernetesStep, Offer, RolledBack, Running, UpdateLock, UpdatedNode, decide,
     fetched, forget, kubernetes_step,
 };
 use base::command::SystemRunner;
@@ -314,18 +314,14 @@ pub(crate) fn stage(request: &UpdateRequest, wait: Duration, context: &Context) 
 
 /// Returns whether there is something to restart into.
 fn stage_on(node: &mut UpdatedNode, request: &UpdateRequest, context: &Context) -> Result<bool> {
+    let wanted = |there: Digest| request.sha256.is_none_or(|digest| digest == there);
     if request.from.is_none()
         && fetched(Path::new("/")).is_none()
-        && let Some(staged) =
-            node.memory.staged.as_ref().filter(|_| matches!(node.past(), Past::Staged | Past::Armed))
+        && let Some(staged) = node.waiting().filter(|staged| wanted(staged.release.digest))
     {
-        let wanted = request.sha256.unwrap_or(staged.release.digest);
-        if wanted == staged.release.digest {
-            let told =
-                format!("{} is in slot {} already; nothing to do.", staged.release.version, staged.slot);
-            context.tell("update", &told);
-            return Ok(true);
-        }
+        let told = format!("{} is in slot {} already; nothing to do.", staged.release.version, staged.slot);
+        context.tell("update", &told);
+        return Ok(true);
     }
     let offered = open(node, request)?;
     context.tell("update", UpdatePlan::of(node, &offered)?.text().trim_end());
