@@ -8,6 +8,7 @@ pub mod applied;
 pub mod apply;
 pub mod arrays;
 pub mod boot;
+pub mod certificates;
 pub mod cluster;
 mod console_text;
 pub mod etcd_gateway;

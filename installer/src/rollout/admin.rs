@@ -10,6 +10,7 @@ use super::gate::{BoundMachine, GateMember, GateNode, GateView};
 use super::lock::{self, RolloutLock};
 use super::seen::{self, LEAVING};
 use crate::kubernetes::node::{Node, NodeList};
+use crate::node::certificates::CertificateEnd;
 use crate::node::etcd_gateway::{EtcdGateway, OWN_MEMBER};
 use crate::node::kubeadm::kubectl;
 use crate::node::paths::below;
@@ -91,6 +92,7 @@ impl<'a> AdminAccess<'a> {
             nodes: nodes.items.iter().map(GateNode::of).collect(),
             etcd: self.members(root)?,
             bound: self.bound(name)?,
+            certificate: CertificateEnd::first(root, self.distribution),
         })
     }
 

@@ -237,7 +237,8 @@ impl<'a> ClusterSeat<'a> {
 
     fn obstacles(&self, request: &DepartureRequest, release: &ReleaseId) -> Result<Vec<Obstacle>> {
         let cluster = self.admin.look(self.root, &self.own.name).map_err(unanswered)?;
-        let leaver = Leaver { name: &self.own.name, release: release.digest, retry: request.retry };
+        let (name, now) = (self.own.name.as_str(), Timestamp::now());
+        let leaver = Leaver { name, now, release: release.digest, retry: request.retry };
         Ok(obstacles(&cluster, leaver))
     }
 

@@ -3,8 +3,14 @@
 //! It is made while the node has the cluster's lock ([`super::lock`]). A lock alone would not do: it expires, for its holder may be
 //! gone; so the nodes themselves are looked at each time.
 
+use jiff::{SignedDuration, Timestamp};
+
 use super::report::ReportedState;
+use crate::node::certificates::CertificateEnd;
 use base::digest::Digest;
+
+/// For so long the certificates of a node that leaves have to be good: it has to come back, and a rollout is longer than one node.
+const CERTIFICATE_TIME: SignedDuration = SignedDuration::from_hours(24);
 
 /// What a node is for its cluster, in the order of updates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -54,12 +60,15 @@ pub struct GateView {
     /// The members of etcd, where the node can ask for them; else what its servers are as nodes has to do.
     pub etcd: Option<Vec<GateMember>>,
     pub bound: Vec<BoundMachine>,
+    /// The certificate of the node itself that ends before its others.
+    pub certificate: Option<CertificateEnd>,
 }
 
 /// A node that wants to leave.
 #[derive(Clone, Copy, Debug)]
 pub struct Leaver<'a> {
     pub name: &'a str,
+    pub now: Timestamp,
     /// The release that it would start.
     pub release: Digest,
     /// Whether to go on where this release was taken back on another node.
@@ -95,6 +104,8 @@ pub fn obstacles(cluster: &GateView, leaver: Leaver<'_>) -> Vec<Obstacle> {
     let mut found: Vec<_> = others().filter_map(|node| obstacle(node, own.part, leaver)).collect();
     let members = cluster.etcd.iter().flatten().filter(|member| !is_of(member, own));
     found.extend(members.filter_map(unfit));
+    let ends = cluster.certificate.iter().filter(|end| end.is_within(CERTIFICATE_TIME, leaver.now));
+    found.extend(ends.map(|end| Obstacle::lasting(end.to_string())));
     found.extend(cluster.bound.iter().map(|BoundMachine { name, why }| {
         Obstacle::lasting(format!("the virtual machine {name} cannot leave this node: {why}"))
     }));
@@ -152,7 +163,9 @@ fn unfit(member: &GateMember) -> Option<Obstacle> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::node::certificates::tests as certificates;
     use RolloutPart::{Server, Witness, Worker};
+    use model::config::Distribution;
 
     fn new() -> Digest {
         Digest::of(b"new")
@@ -174,7 +187,8 @@ mod tests {
     }
 
     fn told(cluster: &GateView, name: &str, retry: bool) -> Vec<(String, bool)> {
-        let found = obstacles(cluster, Leaver { name, release: new(), retry });
+        let now = "2030-01-01T00:00:00Z".parse().unwrap();
+        let found = obstacles(cluster, Leaver { name, now, release: new(), retry });
         found.into_iter().map(|obstacle| (obstacle.why, obstacle.passes)).collect()
     }
 
@@ -258,9 +272,25 @@ mod tests {
     fn machines_that_cannot_leave_and_unknown_nodes_do_not_pass() {
         let nodes = vec![node("n1", Worker, ReportedState::Idle, b"old")];
         let bound = vec![BoundMachine { name: "shop/db".into(), why: "it has a PCI device".into() }];
-        let cluster = GateView { nodes, bound, etcd: None };
+        let cluster = GateView { nodes, bound, ..GateView::default() };
         let why = "the virtual machine shop/db cannot leave this node: it has a PCI device".to_owned();
         assert_eq!(told(&cluster, "n1", true), [(why, false)]);
         assert_eq!(told(&cluster, "n9", true), [("the cluster has no node n9".to_owned(), false)]);
+    }
+
+    #[test]
+    fn a_certificate_that_ends_within_a_day_closes_the_gate() {
+        for (day, closed) in [(1, true), (2, true), (3, false)] {
+            let root = tempfile::tempdir().unwrap();
+            let path = "/var/lib/rancher/rke2/server/tls/client-admin.crt";
+            certificates::put(root.path(), path, &certificates::until(day));
+            let nodes = vec![node("n1", Worker, ReportedState::Idle, b"old")];
+            let certificate = CertificateEnd::first(root.path(), Distribution::Rke2);
+            let cluster = GateView { nodes, certificate, ..GateView::default() };
+            let found = told(&cluster, "n1", true);
+            assert_eq!(found.len(), usize::from(closed), "{found:?}");
+            let lasts = |(why, passes): &(String, bool)| why.contains("client-admin.crt") && !passes;
+            assert!(found.iter().all(lasts), "{found:?}");
+        }
     }
 }

@@ -93,7 +93,7 @@ impl Simulation {
         GateView {
             nodes: self.nodes.iter().map(seen).collect(),
             etcd: Self::has_member(&self.nodes[asker]).then(|| members.collect()),
-            bound: Vec::new(),
+            ..GateView::default()
         }
     }
 
@@ -110,7 +110,7 @@ impl Simulation {
             return;
         }
         self.write_lock(self.lock.taken(&name, target(), LOCK_TIME, self.now));
-        let leaver = Leaver { name: &name, release: target(), retry: false };
+        let leaver = Leaver { name: &name, now: Timestamp::UNIX_EPOCH, release: target(), retry: false };
         if !obstacles(&self.seen_by(number), leaver).is_empty() {
             self.write_lock(self.lock.free());
             return;
@@ -234,7 +234,7 @@ fn without_the_gate_or_without_the_lock_the_simulation_would_notice() {
     };
     cluster.nodes.push(other);
     let name = cluster.nodes[0].seen.name.clone();
-    let leaver = Leaver { name: &name, release: target(), retry: false };
+    let leaver = Leaver { name: &name, now: Timestamp::UNIX_EPOCH, release: target(), retry: false };
     assert_eq!(cluster.lock.decide(&name, target(), false, cluster.now), LockDecision::Take);
     assert_eq!(obstacles(&cluster.seen_by(0), leaver).len(), 2, "the node, and its member of etcd");
     // The gate alone: of two nodes that look at once, each sees the other as it was.

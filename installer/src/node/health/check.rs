@@ -115,6 +115,11 @@ pub(super) static NODE: HealthCheck = required(
     Cluster,
     "The cluster does not have the node as ready since this boot: nothing is scheduled on it.",
 );
+pub(super) static CERTIFICATES: HealthCheck = wanted(
+    "certificates",
+    Kubernetes,
+    "A certificate of the node's part in its cluster has ended, or will within 30 days.",
+);
 pub(super) static OWN_REQUIRED: HealthCheck = required(
     "own-required",
     Own,
@@ -125,7 +130,7 @@ pub(super) static OWN_WANTED: HealthCheck =
     wanted("own-wanted", Own, "A check of /oem/health.d/wanted says that the node is degraded.");
 
 /// Every check, in the order in which results are told.
-pub static CHECKS: [&HealthCheck; 16] = [
+pub static CHECKS: [&HealthCheck; 17] = [
     &ROOT,
     &MOUNTS,
     &ARRAYS,
@@ -140,6 +145,7 @@ pub static CHECKS: [&HealthCheck; 16] = [
     &API_SERVER,
     &ETCD,
     &NODE,
+    &CERTIFICATES,
     &OWN_REQUIRED,
     &OWN_WANTED,
 ];

@@ -5,15 +5,21 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use super::check::{API_SERVER, CONTAINERD, CheckResult, ETCD, Finding, KUBELET, NODE};
+use jiff::{SignedDuration, Timestamp};
+
+use super::check::{API_SERVER, CERTIFICATES, CONTAINERD, CheckResult, ETCD, Finding, KUBELET, NODE};
 use super::cri;
 use crate::kubernetes::node::Node;
+use crate::node::certificates::CertificateEnd;
 use crate::node::cluster::{ClusterMember, ClusterPart, etcd_data, part_of};
 use crate::node::paths::below;
 use crate::node::stages::{cluster_node, get_text, ping, ready_as_kubelet, without_tokens};
 use base::command::{Invocation, Runner};
 use model::config::{Distribution, InstallConfig};
 
+/// Within this time before its end a certificate is told. Those of a year that are renewed by themselves are so months before: by
+/// the kubelet, and at each start of RKE2 and K3s.
+const CERTIFICATE_TIME: SignedDuration = SignedDuration::from_hours(30 * 24);
 const CRI_LIMIT: Duration = Duration::from_secs(5);
 const KUBELET_URL: &str = "http://127.0.0.1:10248";
 const API_URL: &str = "https://127.0.0.1:6443";
@@ -67,7 +73,9 @@ pub(super) fn look(
         return (none(&Finding::NotApplicable), false);
     }
     let facts = gather(root, &member, part, name);
-    (results(&facts), facts.etcd == Some(EtcdFact::Voter { alone: true }))
+    let mut found = results(&facts);
+    found.push(CERTIFICATES.found(certificates(root, member.distribution, Timestamp::now())));
+    (found, facts.etcd == Some(EtcdFact::Voter { alone: true }))
 }
 
 /// Whether the OS image has no such unit.
@@ -78,7 +86,16 @@ fn is_absent(runner: &dyn Runner, unit: &str) -> bool {
 
 /// The same finding for each check.
 pub(super) fn none(finding: &Finding) -> Vec<CheckResult> {
-    [&CONTAINERD, &KUBELET, &API_SERVER, &ETCD, &NODE].map(|check| check.found(finding.clone())).into()
+    let checks = [&CONTAINERD, &KUBELET, &API_SERVER, &ETCD, &NODE, &CERTIFICATES];
+    checks.map(|check| check.found(finding.clone())).into()
+}
+
+fn certificates(root: &Path, distribution: Distribution, now: Timestamp) -> Finding {
+    match CertificateEnd::first(root, distribution) {
+        None => Finding::cannot_say("the node has no certificates from its cluster yet"),
+        Some(end) if end.is_within(CERTIFICATE_TIME, now) => Finding::failing(end.to_string()),
+        Some(_) => Finding::Healthy,
+    }
 }
 
 fn gather(root: &Path, member: &ClusterMember, part: ClusterPart, name: Option<&str>) -> Facts {

@@ -116,7 +116,7 @@ fn a_node_without_a_cluster_has_no_checks_of_it() {
     let runner = base::command::SystemRunner;
     let config = parse("install: {mode: install}", "f").unwrap();
     let (results, alone) = look(root.path(), &runner, &config, Some("n"));
-    assert!(results.iter().all(|result| result.finding == Finding::NotApplicable) && results.len() == 5);
+    assert!(results.iter().all(|result| result.finding == Finding::NotApplicable) && results.len() == 6);
     assert!(!alone);
 }
 
@@ -138,4 +138,22 @@ fn an_os_image_without_kubernetes_has_nothing_to_check() {
         results.iter().any(|result| result.finding != Finding::NotApplicable)
     };
     assert!(!apply("not-found") && apply("loaded"));
+}
+
+#[test]
+fn a_certificate_is_told_thirty_days_before_its_end_and_condemns_nothing() {
+    use crate::node::certificates::tests::{put, until};
+    let root = tempfile::tempdir().unwrap();
+    let at = |day: &str| {
+        let now = format!("{day}T00:00:00Z").parse().unwrap();
+        certificates(root.path(), Distribution::Rke2, now)
+    };
+    assert_eq!(at("2030-01-01").word(), "cannot say", "before the node has joined");
+    put(root.path(), "/var/lib/rancher/rke2/agent/client-kubelet.crt", &until(31));
+    assert_eq!(at("2029-12-31"), Finding::Healthy);
+    for day in ["2030-01-01", "2030-01-31", "2040-01-01"] {
+        let found = at(day);
+        assert!(found.reason().is_some_and(|reason| reason.contains("client-kubelet.crt")), "{found:?}");
+    }
+    assert_eq!(CERTIFICATES.class, crate::node::health::CheckClass::Wanted);
 }
