@@ -1,5 +1,5 @@
 //! `make bench`: figures of builds, of a validation, of a plan, of customising, of an install, of container images, of
-//! the network server, of formats of the OS image, of patches between two, of a cluster and of an emulated node, each beside a baseline measured in the same run.
+//! the network server, of formats of the OS image, of patches between two, of a cluster, of an emulated node and its updates, each beside a baseline measured in the same run.
 //!
 //! Prints a table and writes `target/bench.json`. A figure that misses its limit is marked; the exit code is 1 then.
 //! Arguments select the parts that are measured; without any, all are but `kubernetes-programs`.
@@ -20,6 +20,7 @@ mod plan;
 mod ready;
 mod release;
 mod serve;
+mod update;
 mod validate;
 
 use std::io::{Write, stderr, stdout};
@@ -55,7 +56,7 @@ fn main() -> ExitCode {
 }
 
 /// The parts, in the order in which they are measured.
-const PARTS: [&str; 13] = [
+const PARTS: [&str; 14] = [
     "builds",
     "install",
     "images",
@@ -69,6 +70,7 @@ const PARTS: [&str; 13] = [
     "delta",
     "cluster",
     "ready",
+    "update",
 ];
 
 /// The part that is measured only where it is named.
@@ -133,6 +135,9 @@ fn measure_into(figures: &mut Vec<Figure>, parts: &[String]) -> Result<()> {
     }
     if wanted("ready") {
         figures.extend(ready::measure(&artifacts)?);
+    }
+    if wanted("update") {
+        figures.extend(update::measure(&artifacts)?);
     }
     if parts.iter().any(|named| named == KUBERNETES_PROGRAMS) {
         figures.push(kubernetes_programs::measure(&artifacts)?);

@@ -1,0 +1,138 @@
+//! How long an emulated node takes for an update: to bring a release into its other slot, whole and by a patch, to restart into it, and to
+//! find that there is nothing to do.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use base::size::ByteSize;
+use nqrust_tests::artifacts::Artifacts;
+use nqrust_tests::disk::Disk;
+use nqrust_tests::http::Server;
+use nqrust_tests::identity::{Identity, USER};
+use nqrust_tests::node::MAC;
+use nqrust_tests::qemu::{Firmware, Machine, Vm};
+use nqrust_tests::ssh::Ssh;
+use nqrust_tests::steps;
+use nqrust_tests::updates::{self, UPDATE_LIMIT, release, serve, settled, slot};
+use nqrust_tests::{paths, programs};
+
+use crate::figure::{Figure, RatioLimit, median};
+
+/// For a run of `iso-builder push` or `pull`.
+const LIMIT: Duration = Duration::from_secs(900);
+/// An update with nothing to do, of which the median counts.
+const IDLE_RUNS: usize = 5;
+/// Seconds that such a one may take.
+const IDLE_SECONDS: f64 = 1.0;
+
+/// Seconds from the command that ends in a restart.
+struct RestartSeconds {
+    /// Until the system before answers no more.
+    away: f64,
+    login: f64,
+    /// Until the release is known to be good. A boot is watched for a minute at least.
+    good: f64,
+}
+
+/// Updates a node whole to a release of the same packages, and by a patch to the next one. They differ in their version alone, so what
+/// is measured is what an update costs whatever it brings; how large patches are is measured apart (`delta`).
+pub(crate) fn measure(artifacts: &Artifacts) -> Result<Vec<Figure>> {
+    let identity = Identity::load()?;
+    let now = steps::medium(&identity)?;
+    let next = release(&identity, "update-next", "0.2.0", &[])?;
+    let later = release(&identity, "update-later", "0.4.0", &[])?;
+    let served = artifacts.disk("www");
+    serve(&next, &served, "next")?;
+    let layout = artifacts.disk("layout");
+    let mut push = Command::new(paths::iso_builder()?);
+    push.arg("push").arg(&later.full).arg(format!("oci:{}", layout.display()));
+    push.arg("--delta-from").arg(&next.full);
+    programs::run(&mut push, LIMIT)?.success("publishing a release with a patch")?;
+    let mut pull = Command::new(paths::iso_builder()?);
+    pull.arg("pull").arg(format!("oci:{}", layout.display())).arg(served.join("later"));
+    programs::run(&mut pull, LIMIT)?.success("fetching a release with its patch")?;
+    let server = Server::start(&served, 0)?;
+    let from = |name: &str| format!("--from http://10.0.2.2:{}/{name}", server.port());
+
+    let disk = Disk::empty(artifacts.disk("update.qcow2"), ByteSize::gib(24))?;
+    let began = Instant::now();
+    let install = Machine::new("update-install", Firmware::Uefi).cdrom(&now.full).network(MAC).disk(&disk);
+    steps::install(&install, artifacts)?;
+    let installed = began.elapsed().as_secs_f64();
+    let machine = Machine::new("update", Firmware::Uefi).network(MAC).disk(&disk).reboots();
+    let (mut vm, mut ssh) = steps::boot(&machine, &identity, artifacts)?;
+    settled(&ssh)?;
+
+    let whole = seconds(&ssh, &format!("sudo -n installer update stage {}", from("next.iso")))?;
+    let restart = restart(&mut vm, &mut ssh, &identity, artifacts)?;
+    expect(&ssh, "b", "0.2.0")?;
+    // After a good boot the node renews its recovery system, which an update waits for.
+    let nothing = format!("sudo -n installer update stage --wait 600 {}", from("next.iso"));
+    ssh.run(&nothing)?;
+    let idle: Result<Vec<_>> = (0..IDLE_RUNS).map(|_| seconds(&ssh, &nothing)).collect();
+    let idle = median(idle?);
+    let version: Result<Vec<_>> =
+        (0..IDLE_RUNS).map(|_| seconds(&ssh, "sudo -n installer --version")).collect();
+    let version = median(version?);
+    let patched = seconds(&ssh, &format!("sudo -n installer update stage {}", from("later")))?;
+    if !server.requests().iter().any(|request| request.contains("patches/")) {
+        bail!("the node has not asked for the patch");
+    }
+    drop(ssh);
+    vm.power_off(steps::SHUTDOWN_LIMIT)?;
+    Ok(vec![
+        Figure::new("update: stage a release, whole", whole, "s", ("an install", installed)),
+        Figure::new("update: stage a release, by a patch", patched, "s", ("whole", whole)),
+        Figure::new(
+            "update: command to login in the new release",
+            restart.login,
+            "s",
+            ("until the old one is away", restart.away),
+        ),
+        Figure::new(
+            "update: command to a release known to be good",
+            restart.good,
+            "s",
+            ("to its login", restart.login),
+        ),
+        Figure::new("update: with nothing to do", idle, "s", ("the limit", IDLE_SECONDS))
+            .limit(RatioLimit::AtMost(1.0)),
+        Figure::new("update: with nothing to do, once more", idle, "s", ("installer --version", version)),
+    ])
+}
+
+/// How long a command takes on the node, with the few hundredths of a second of SSH.
+fn seconds(ssh: &Ssh, command: &str) -> Result<f64> {
+    let began = Instant::now();
+    let told = ssh.attempt(command, UPDATE_LIMIT)?;
+    if told.code != 0 {
+        bail!("`{command}` ended with exit code {}: {}", told.code, told.stderr);
+    }
+    Ok(began.elapsed().as_secs_f64())
+}
+
+/// Restarts into what is staged.
+fn restart(vm: &mut Vm, ssh: &mut Ssh, identity: &Identity, artifacts: &Artifacts) -> Result<RestartSeconds> {
+    let began = Instant::now();
+    // The connection breaks with the system that answers it: 255.
+    let told = ssh.attempt("sudo -n installer update apply && sleep 600", UPDATE_LIMIT)?;
+    if told.code != 255 {
+        bail!("the update ended with exit code {}: {}", told.code, told.stderr);
+    }
+    let away = began.elapsed().as_secs_f64();
+    vm.serial.wait_for(" login: ", UPDATE_LIMIT).context("the system after the restart")?;
+    let login = began.elapsed().as_secs_f64();
+    *ssh = Ssh::connect(vm.ssh_port()?, USER, identity, artifacts, UPDATE_LIMIT)?;
+    settled(ssh)?;
+    Ok(RestartSeconds { away, login, good: began.elapsed().as_secs_f64() })
+}
+
+fn expect(ssh: &Ssh, name: &str, version: &str) -> Result<()> {
+    let status = updates::status(ssh)?;
+    let found = slot(&status, name);
+    if found != (version.to_owned(), "good".to_owned()) {
+        bail!("slot {name} is {found:?}, not {version} and good: {status}");
+    }
+    Ok(())
+}
