@@ -18,7 +18,7 @@ use base::command::Runner;
 use base::failure::{Class, Failure};
 
 /// Between two looks.
-const POLL: Duration = Duration::from_secs(5);
+pub(super) const POLL: Duration = Duration::from_secs(5);
 /// The time of one run of kubectl, after which the lock is renewed.
 const SLICE: Duration = Duration::from_secs(60);
 /// How long the lock is held beyond the time of the drain without being renewed: three starts with 15 minutes for each to become good, and slow firmware.
@@ -220,11 +220,7 @@ impl<'a> ClusterSeat<'a> {
     ) -> Option<GateRefusal> {
         match lock.decide(&self.own.name, release.digest, request.retry, Timestamp::now()) {
             LockDecision::Take => None,
-            LockDecision::Busy { holder } => {
-                let what = format!("{holder} is being updated, and has the lock of the cluster's updates");
-                let hint = "Wait for it: --wait SECONDS. If it is gone for good, the lock expires.";
-                Some(GateRefusal { failure: Failure::new(Class::Busy, what).hint(hint), passes: true })
-            }
+            LockDecision::Busy { holder } => Some(GateRefusal { failure: busy(&holder), passes: true }),
             LockDecision::Stopped { holder, why } => {
                 let what =
                     format!("the rollout of {} has stopped: {holder} took it back: {why}", release.version);
@@ -340,6 +336,13 @@ struct GateRefusal {
     passes: bool,
 }
 
+/// That another node has the lock.
+pub(super) fn busy(holder: &str) -> Failure {
+    let what = format!("{holder} is being updated, and has the lock of the cluster's updates");
+    let hint = "Wait for it: --wait SECONDS. If it is gone for good, the lock expires.";
+    Failure::new(Class::Busy, what).hint(hint)
+}
+
 fn refused(found: &[Obstacle]) -> GateRefusal {
     let why: Vec<_> = found.iter().map(|obstacle| obstacle.why.as_str()).collect();
     let failure = Failure::new(Class::Hardware, format!("this node may not leave its cluster now: {}", why.join("; ")))
@@ -348,4 +351,4 @@ fn refused(found: &[Obstacle]) -> GateRefusal {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

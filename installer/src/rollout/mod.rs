@@ -7,6 +7,7 @@
 //! | [`gate`] | whether a node may leave for a restart; pure |
 //! | [`lock`] | one node at a time: the lease that they share; pure |
 //! | [`departure`] | leaving, and what is undone after it |
+//! | [`kubernetes_step`] | the step to another version of Kubernetes under the same lock |
 //! | [`record`] | what there is to undo |
 //! | [`admin`] | the cluster as an administrator changes it |
 //!
@@ -16,6 +17,7 @@
 pub mod admin;
 pub mod departure;
 pub mod gate;
+pub mod kubernetes_step;
 pub mod lock;
 pub mod record;
 pub mod report;
@@ -24,5 +26,6 @@ pub mod seen;
 mod simulation;
 
 pub use departure::{ClusterSeat, DepartureRequest, Drain, UpdateOutcome};
+pub use kubernetes_step::move_alone;
 pub use record::RolloutRecord;
 pub use report::NodeReport;

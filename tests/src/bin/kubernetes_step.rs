@@ -6,13 +6,15 @@
 
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Result, bail};
 use base::command::SystemRunner;
 use base::failure::{class_of, render};
 use installer::node::kubernetes_version::boot::mount_current;
 use installer::node::mount::SystemMounter;
-use installer::update::kubernetes::{keep_running, move_this_node};
+use installer::rollout::move_alone;
+use installer::update::kubernetes::keep_running;
 
 #[allow(clippy::print_stdout, clippy::print_stderr)]
 fn main() -> ExitCode {
@@ -35,7 +37,7 @@ fn step(name: &str) -> Result<()> {
             Ok(())
         }
         "move" => {
-            let done = move_this_node(root, &SystemRunner, &mut |line| println!("{line}"))?;
+            let done = move_alone(root, &SystemRunner, Duration::ZERO, &mut |line| println!("{line}"))?;
             println!(
                 "{}",
                 done.map_or("nothing to do".to_owned(), |record| format!("moved to {}", record.to))

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Result;
 use serde::Serialize;
 
-use crate::update::kubernetes::move_this_node;
+use crate::rollout::move_alone;
 use crate::update::{UpdateLock, UpdatedNode};
 use base::command::SystemRunner;
 use base::failure::{Class, Failure};
@@ -45,7 +45,7 @@ pub(crate) fn move_kubernetes(wait: Duration, context: &Context) -> Result<()> {
             .hint("See `installer health` and `installer update status`; wait until it is good.")
             .into());
     }
-    let record = move_this_node(root, &SystemRunner, &mut |text| context.tell("kubernetes", text))?;
+    let record = move_alone(root, &SystemRunner, wait, &mut |text| context.tell("kubernetes", text))?;
     let result = match record {
         Some(record) => KubernetesMove {
             moved: true,

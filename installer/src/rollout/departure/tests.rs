@@ -16,7 +16,7 @@ use base::failure::{class_of, render};
 
 /// A cluster as far as kubectl shows and changes it here.
 #[derive(Default)]
-struct FakeCluster {
+pub(in crate::rollout) struct FakeCluster {
     nodes: Mutex<Value>,
     lease: Mutex<Value>,
     pods: Mutex<Vec<Value>>,
@@ -31,7 +31,7 @@ struct FakeCluster {
 }
 
 impl FakeCluster {
-    fn new() -> Self {
+    pub(in crate::rollout) fn new() -> Self {
         let node = |name: &str| {
             json!({
                 "metadata": { "name": name, "annotations": {}, "labels": { "node-role.kubernetes.io/control-plane": "" } },
@@ -47,8 +47,22 @@ impl FakeCluster {
         self.nodes.lock().unwrap()[name].clone()
     }
 
-    fn holder(&self) -> Value {
-        self.lease.lock().unwrap()["spec"]["holderIdentity"].clone()
+    pub(in crate::rollout) fn holder(&self) -> Value {
+        self.lease()["spec"]["holderIdentity"].clone()
+    }
+
+    pub(in crate::rollout) fn lease(&self) -> Value {
+        self.lease.lock().unwrap().clone()
+    }
+
+    /// Puts a Lease there.
+    pub(in crate::rollout) fn hold(&self, lease: Value) {
+        *self.lease.lock().unwrap() = lease;
+    }
+
+    /// Lets calls fail that contain a text.
+    pub(in crate::rollout) fn fail(&self, calls: Option<&'static str>) {
+        *self.fails.lock().unwrap() = calls;
     }
 
     fn get(&self, what: &[&str]) -> Value {
@@ -136,10 +150,10 @@ impl Runner for FakeCluster {
     }
 }
 
-const SERVER: &str = "server_url: https://192.0.2.10:6443\ntoken: a-token-of-enough-length\nos: {hostname: n1}\n\
+pub(in crate::rollout) const SERVER: &str = "server_url: https://192.0.2.10:6443\ntoken: a-token-of-enough-length\nos: {hostname: n1}\n\
                       install: {mode: join, role: management}\nkubernetes: {distribution: kubeadm}\n";
 
-fn root() -> tempfile::TempDir {
+pub(in crate::rollout) fn root() -> tempfile::TempDir {
     let root = tempfile::tempdir().unwrap();
     for (file, text) in [(DOCUMENT, SERVER), ("/etc/kubernetes/admin.conf", "")] {
         let path = below(root.path(), file);
@@ -292,10 +306,10 @@ fn a_departure_that_is_cut_off_anywhere_is_undone() {
     for fails in ["get", "create", "patch", "taint", "drain", "volumeattachments", "pods", "customresource"] {
         let (root, mut cluster) = (root(), FakeCluster::new());
         cluster.machines = Mutex::new(Some(Vec::new()));
-        *cluster.fails.lock().unwrap() = Some(fails);
+        cluster.fail(Some(fails));
         let error = leave(root.path(), &cluster, &request()).unwrap_err();
         assert_eq!(class_of(&error).exit_code(), 3, "{fails}");
-        *cluster.fails.lock().unwrap() = None;
+        cluster.fail(None);
         undo(root.path(), &cluster, &UpdateOutcome::Untried).unwrap();
         assert!(!cordoned(&cluster), "{fails}");
         assert_eq!((cluster.holder(), RolloutRecord::read(root.path())), (Value::Null, None), "{fails}");

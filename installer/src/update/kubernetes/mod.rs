@@ -21,5 +21,5 @@ pub mod this_node;
 pub use keep::keep_running;
 pub use machine::{MovedMachine, SystemMachine};
 pub use record::MoveRecord;
-pub use run::MovedNode;
+pub use run::{MovedNode, TakeTurn};
 pub use this_node::move_this_node;

@@ -20,7 +20,7 @@ use base::command::{Invocation, Runner};
 use base::failure::{Class, Failure, class_of, hints};
 use base::files;
 use model::config::Distribution;
-use model::kubernetes::KubernetesRelease;
+use model::kubernetes::{KubernetesRelease, KubernetesVersion};
 
 /// kubeadm has limits of its own, which end before.
 const KUBEADM_LIMIT: Duration = Duration::from_secs(60 * 60);
@@ -37,6 +37,10 @@ const WITNESS_ETCD: &str = "/etc/kubernetes/manifests/etcd.yaml";
 /// In bytes; a manifest has some kilobytes.
 const MANIFEST_BYTES_MAX: u64 = 1 << 20;
 
+/// Waits until it is this node's turn, before anything is changed towards a version; with whether the step has begun before, and with
+/// what receives a line for people.
+pub type TakeTurn<'a> = dyn Fn(&KubernetesVersion, bool, &mut dyn FnMut(&str)) -> Result<()> + 'a;
+
 /// The node that is moved.
 #[derive(Clone, Copy)]
 #[allow(missing_debug_implementations)]
@@ -52,20 +56,23 @@ pub struct MovedNode<'a> {
 }
 
 impl MovedNode<'_> {
-    /// Moves the node to the version that its OS brings, or goes on with that; what was done, or none where it is there already.
-    /// `say` receives what happens, a line each.
+    /// Moves the node to the version that its OS brings, or goes on with that, once `turn` returns; what was done, or none
+    /// where it is there already. `say` receives what happens, a line each.
     ///
     /// # Errors
     /// [`Class::Hardware`] before anything was changed, if the rules of versions or the state of the cluster do not allow it;
     /// otherwise of the part that has failed, with what is true of the node then. Starting again goes on with that part.
-    pub fn advance(&self, say: &mut dyn FnMut(&str)) -> Result<Option<MoveRecord>> {
+    pub fn advance(&self, turn: &TakeTurn<'_>, say: &mut dyn FnMut(&str)) -> Result<Option<MoveRecord>> {
         let runs = image::read(self.root)?.context("the OS of this node has no Kubernetes")?.version;
         let uncovered = UncoveredImage::show(self.root, self.runner)?;
         let brought = image::read(uncovered.path())?.context("the OS image has no Kubernetes")?;
         let kept = KeptVersions::of(self.root);
         let from = kept.current().unwrap_or(runs);
         let mut record = match MoveRecord::read(self.root).filter(|record| record.to == brought.version) {
-            Some(record) => record,
+            Some(record) => {
+                turn(&brought.version, true, say)?;
+                record
+            }
             None => match skew::step(&from, &brought.version)? {
                 skew::KubernetesStep::None => return Ok(None),
                 skew::KubernetesStep::Older => {
@@ -76,6 +83,7 @@ impl MovedNode<'_> {
                         .into());
                 }
                 skew::KubernetesStep::Newer => {
+                    turn(&brought.version, false, say)?;
                     self.check(&brought)?;
                     MoveRecord::new(from, brought.version.clone())
                 }

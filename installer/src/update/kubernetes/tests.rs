@@ -30,6 +30,9 @@ struct Node {
     kubelet: Mutex<&'static str>,
     unhealthy: Mutex<bool>,
     servers: Vec<(&'static str, &'static str)>,
+    busy: Mutex<bool>,
+    /// What it waited for its turn with: the version, and whether the step had begun.
+    turns: Mutex<Vec<(String, bool)>>,
 }
 
 impl Node {
@@ -52,6 +55,8 @@ impl Node {
             kubelet: Mutex::new(NEW),
             unhealthy: Mutex::new(false),
             servers: vec![("b", OLD)],
+            busy: Mutex::new(false),
+            turns: Mutex::default(),
         }
     }
 
@@ -65,7 +70,12 @@ impl Node {
             part,
             unit: "rke2-server.service",
         };
-        node.advance(&mut |_| ())
+        let turn = |to: &KubernetesVersion, begun: bool, _: &mut dyn FnMut(&str)| {
+            self.turns.lock().unwrap().push((to.to_string(), begun));
+            anyhow::ensure!(!*self.busy.lock().unwrap(), "another node is moved");
+            Ok(())
+        };
+        node.advance(&turn, &mut |_| ())
     }
 
     /// What was asked that changes something, without the view of the image.
@@ -212,4 +222,20 @@ fn a_worker_has_no_datastore_and_a_node_without_a_cluster_nothing_to_start() {
     node.advance(None).unwrap().unwrap();
     assert_eq!(node.asked(), WHOLE[1..4]);
     assert_eq!(node.current(), NEW.parse().unwrap());
+}
+
+#[test]
+fn a_node_waits_for_its_turn_before_anything_changes_and_again_when_it_goes_on() {
+    let node = Node::new();
+    *node.busy.lock().unwrap() = true;
+    assert!(render(&node.advance(Some(MovedPart::Server)).unwrap_err()).contains("another node is moved"));
+    assert!(node.asked().is_empty() && MoveRecord::read(node.root.path()).is_none());
+    *node.busy.lock().unwrap() = false;
+    *node.fails.lock().unwrap() = Some("systemctl restart");
+    node.advance(Some(MovedPart::Server)).unwrap_err();
+    *node.fails.lock().unwrap() = None;
+    node.advance(Some(MovedPart::Server)).unwrap().unwrap();
+    assert_eq!(node.advance(Some(MovedPart::Server)).unwrap(), None);
+    let turn = |begun| (NEW.to_owned(), begun);
+    assert_eq!(*node.turns.lock().unwrap(), [turn(false), turn(false), turn(true)]);
 }

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 
 use super::machine::SystemMachine;
 use super::record::MoveRecord;
-use super::run::MovedNode;
+use super::run::{MovedNode, TakeTurn};
 use crate::node::cluster::{ClusterMember, ClusterPart, etcd_data, member_unit, part_of};
 use crate::node::identity::MachineId;
 use crate::node::paths::{DOCUMENT, KUBELET_ACCESS, below};
@@ -22,6 +22,7 @@ use model::config::{self, Distribution};
 pub fn move_this_node(
     root: &Path,
     runner: &dyn Runner,
+    turn: &TakeTurn<'_>,
     say: &mut dyn FnMut(&str),
 ) -> Result<Option<MoveRecord>> {
     let document = below(root, DOCUMENT);
@@ -57,5 +58,5 @@ pub fn move_this_node(
         kubelet_access: member.as_ref().map(ClusterMember::kubeconfig).unwrap_or_default(),
         nodes_access,
     };
-    MovedNode { root, runner, machine: &machine, distribution, part, unit }.advance(say)
+    MovedNode { root, runner, machine: &machine, distribution, part, unit }.advance(turn, say)
 }

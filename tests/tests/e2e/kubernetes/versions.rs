@@ -14,10 +14,12 @@ use nqrust_tests::deadline::Deadline;
 use nqrust_tests::native_cluster::{KubernetesRelease, TestCluster};
 use nqrust_tests::node::Checks;
 use nqrust_tests::programs;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::figures::Figures;
 
+/// The lock of a cluster's updates, in `kube-system`.
+const LEASE: &str = "nqrust-update";
 const STEP: &str = env!("CARGO_BIN_EXE_kubernetes_step");
 /// For the step on one node: pods of the control plane start again, and the node has to be healthy.
 const STEP_LIMIT: Duration = Duration::from_secs(900);
@@ -50,15 +52,18 @@ pub(super) fn check(cluster: &mut TestCluster, figures: &mut Figures<'_>) -> Res
     ensure!(code == 3 && told.contains("API server"), "a worker waits for the servers: {code} {told}");
     let (code, told) = step(cluster, "node-3", "move")?;
     ensure!(code == 3 && told.contains("API server"), "a witness waits for the servers: {code} {told}");
+    another_node_has_its_turn(cluster)?;
     // The second server loses its power meanwhile, and goes on.
     for name in ORDER {
         if name == "node-2" {
             cut_off_in_the_step(cluster, name)?;
+            ensure!(holder(cluster)? == name, "a node that is half moved keeps the lock");
             figures.done(&format!("{name} has lost its power in the step, and is back"))?;
         }
         let (code, told) = step(cluster, name, "move")?;
         ensure!(code == 0, "{name}: {code} {told}");
         ensure!(kubelet(cluster, name)? == next.version, "{name}: {told}");
+        ensure!(holder(cluster)?.is_null(), "{name} has not given the lock back");
         figures.done(&format!("{name} runs {}", next.version))?;
         let (code, told) = step(cluster, name, "move")?;
         ensure!(code == 0 && told.contains("nothing to do"), "{name}: {code} {told}");
@@ -92,6 +97,27 @@ pub(super) fn check(cluster: &mut TestCluster, figures: &mut Figures<'_>) -> Res
     super::traffic::check(cluster)?;
     figures.done("pods and their service reach each other")?;
     back_to_the_old_os(cluster, &before, &next, figures)
+}
+
+/// A server waits for the lock that another node has, and changes nothing.
+fn another_node_has_its_turn(cluster: &TestCluster) -> Result<()> {
+    let now = cluster.node("node-1")?.run("date --utc +%Y-%m-%dT%H:%M:%S.000000Z")?;
+    let lease = json!({
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": { "name": LEASE, "namespace": "kube-system" },
+        "spec": { "holderIdentity": "node-2", "leaseDurationSeconds": 600, "renewTime": now.trim() },
+    });
+    cluster.kubectl().apply(&lease)?;
+    let (code, told) = step(cluster, "node-1", "move")?;
+    ensure!(code == 8 && told.contains("node-2 is being updated"), "node-1: {code} {told}");
+    cluster.kubectl().run(&["delete", "lease", LEASE, "--namespace", "kube-system"]).map(drop)
+}
+
+/// Who has the lock.
+fn holder(cluster: &TestCluster) -> Result<Value> {
+    let lease = cluster.kubectl().get(&["lease", LEASE, "--namespace", "kube-system"])?;
+    Ok(lease["spec"]["holderIdentity"].clone())
 }
 
 /// The OS goes back, Kubernetes stays; and where its programs are lost, the older ones of the OS do not start on newer data.
