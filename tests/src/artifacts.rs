@@ -6,7 +6,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use anyhow::{Context, Result};
 
@@ -57,6 +57,18 @@ impl Artifacts {
     /// Appends `text` to the file `name`.
     pub fn append(&self, name: &str, text: &str) -> Result<()> {
         append(&self.path(name), text)
+    }
+
+    /// A seed of random numbers, never 0: that of `NQRUST_SEED`, else a new one each time. It is in `seed.txt`, so that a failure
+    /// can be reproduced.
+    pub fn seed(&self) -> Result<u64> {
+        let given = std::env::var("NQRUST_SEED").ok().and_then(|text| text.parse().ok());
+        let seed = match given {
+            Some(seed) => seed,
+            None => SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_secs(),
+        };
+        self.append("seed.txt", &format!("NQRUST_SEED={seed}\n"))?;
+        Ok(seed.max(1))
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::fs::File;
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use base::size::ByteSize;
@@ -37,19 +37,11 @@ fn number(variable: &str, otherwise: u64) -> u64 {
     std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
 }
 
-/// From `NQRUST_SEED`, else a new one each time. It is printed, so that a failure can be reproduced.
-fn seed(artifacts: &Artifacts) -> Result<u64> {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_secs();
-    let seed = number("NQRUST_SEED", now);
-    artifacts.append("seed.txt", &format!("NQRUST_SEED={seed}\n"))?;
-    Ok(seed)
-}
-
 #[test]
 #[ignore = "takes minutes; make soak runs it"]
 fn a_disk_that_loses_power_at_any_moment_of_an_install_is_old_or_not_bootable_or_complete() {
     scenario("power-cut-moments", |artifacts| {
-        let (medium, seed) = (steps::medium(&Identity::load()?)?, seed(artifacts)?);
+        let (medium, seed) = (steps::medium(&Identity::load()?)?, artifacts.seed()?);
         let expected = installed::expected(&medium, Role::Management, SIZE)?;
         let log = artifacts.disk("writes.log");
         let disk = Disk::empty(artifacts.disk("node.qcow2"), SIZE)?.logged(log.clone())?;
@@ -81,7 +73,7 @@ fn a_disk_that_loses_power_at_any_moment_of_an_install_is_old_or_not_bootable_or
 fn an_install_that_is_cut_off_at_a_random_moment_finishes_when_the_machine_starts_again() {
     scenario("power-cut-again", |artifacts| {
         let identity = Identity::load()?;
-        let (medium, mut seed) = (steps::medium(&identity)?, seed(artifacts)?);
+        let (medium, mut seed) = (steps::medium(&identity)?, artifacts.seed()?);
         let expected = installed::expected(&medium, Role::Management, SIZE)?;
         let length = measure(&medium, artifacts)?;
         let moments: Vec<_> = (0..number("NQRUST_POWER_CUTS", 3)).map(|_| next(&mut seed, length)).collect();

@@ -2,17 +2,21 @@
 
 use std::time::Duration;
 
+use anyhow::{Result, ensure};
 use base::size::ByteSize;
-use nqrust_tests::artifacts::scenario;
+use nqrust_tests::artifacts::{Artifacts, scenario};
 use nqrust_tests::disk::Disk;
 use nqrust_tests::http::Server;
 use nqrust_tests::identity::Identity;
 use nqrust_tests::node::{Checks, MAC};
 use nqrust_tests::qemu::{Firmware, Machine};
+use nqrust_tests::ssh::Ssh;
 use nqrust_tests::steps;
 use nqrust_tests::updates::{
-    self, UPDATE_LIMIT, awaited, boot_files, release, restarted, running, serve, settled, slot,
+    self, UPDATE_LIMIT, awaited, boot_files, release, restarted, serve, settled, slot,
 };
+use serde_json::Value;
+use testing::numbers::Numbers;
 
 #[test]
 fn a_node_updates_itself_and_leaves_a_release_that_does_not_start() {
@@ -107,70 +111,104 @@ fn a_node_updates_itself_and_leaves_a_release_that_does_not_start() {
     });
 }
 
-/// How often the power fails, for `make soak`; each time costs two starts.
-const CUTS: u64 = 6;
+/// How often the power fails on each firmware.
+const CUTS: usize = 10;
+/// The longest time from a login to a cut, in seconds: an update, the restart, and the minute for which a boot has to be good.
+const CUT_SECONDS: usize = 240;
+/// Where the node runs a release on trial, in seconds.
+const TRIAL_CUT_SECONDS: usize = 90;
+/// The releases that the node is updated to in turn, with the names of their media.
+const TURNS: [(&str, &str); 2] = [("next", "0.2.0"), ("later", "0.4.0")];
 
 #[test]
 #[ignore = "starts a node a dozen times: `make soak` runs it"]
-fn a_node_whose_power_fails_in_an_update_runs_the_release_before_or_the_new_one() {
-    scenario("update-cuts", |artifacts| {
-        let identity = Identity::load()?;
-        let now = steps::medium(&identity)?;
-        let next = release(&identity, "update-next", "0.2.0", &[])?;
-        let served = artifacts.disk("www");
-        serve(&next, &served, "next")?;
-        let server = Server::start(&served, 0)?;
-        let apply =
-            format!("sudo -n installer update apply --from http://10.0.2.2:{}/next.iso", server.port());
-        let disk = Disk::empty(artifacts.disk("node.qcow2"), ByteSize::gib(24))?;
-        steps::install(
-            &Machine::new("install", Firmware::Uefi).cdrom(&now.full).network(MAC).disk(&disk),
-            artifacts,
-        )?;
-        let machine = |number: u64| {
-            Machine::new(&format!("cut-{number}"), Firmware::Uefi).network(MAC).disk(&disk).reboots()
-        };
-        // The slot of the install has to be good first.
-        let (vm, ssh) = steps::boot(&machine(0), &identity, artifacts)?;
-        settled(&ssh)?;
-        drop(ssh);
-        vm.power_off(steps::SHUTDOWN_LIMIT)?;
-        for number in 1..=CUTS {
-            let (vm, ssh) = steps::boot(&machine(number), &identity, artifacts)?;
-            if running(&ssh)? == "b" {
-                break;
-            }
-            // The command goes on in its unit; what it has come to by then is another place each time.
-            ssh.attempt(&format!("nohup {apply} > /dev/null 2>&1 &"), Duration::from_secs(60))?;
-            std::thread::sleep(Duration::from_secs(7 + 17 * number));
-            drop(ssh);
-            vm.kill()?;
+fn a_node_on_bios_whose_power_fails_in_updates_runs_the_release_before_or_the_new_one() {
+    scenario("update-cuts-bios", |artifacts| cut_off_updates(Firmware::Bios, artifacts));
+}
+
+#[test]
+#[ignore = "starts a node a dozen times: `make soak` runs it"]
+fn a_node_on_uefi_whose_power_fails_in_updates_runs_the_release_before_or_the_new_one() {
+    scenario("update-cuts-uefi", |artifacts| cut_off_updates(Firmware::Uefi, artifacts));
+}
+
+/// Cuts the power at random moments: while a release is staged, while the node restarts, starts it, or waits for the verdict.
+fn cut_off_updates(firmware: Firmware, artifacts: &Artifacts) -> Result<()> {
+    let identity = Identity::load()?;
+    let now = steps::medium(&identity)?;
+    let served = artifacts.disk("www");
+    for (name, version) in TURNS {
+        serve(&release(&identity, &format!("update-{name}"), version, &[])?, &served, name)?;
+    }
+    let server = Server::start(&served, 0)?;
+    let apply = |(name, _): (&str, &str)| {
+        let from = format!("--from http://10.0.2.2:{}/{name}.iso", server.port());
+        // A node renews its recovery system after a good boot, and an update waits for that.
+        format!("sudo -n installer update apply --allow-downgrade --wait 600 {from}")
+    };
+    let mut numbers = Numbers(artifacts.seed()?);
+    let disk = Disk::empty(artifacts.disk("node.qcow2"), ByteSize::gib(24))?;
+    steps::install(&Machine::new("install", firmware).cdrom(&now.full).network(MAC).disk(&disk), artifacts)?;
+    let machine =
+        |number: usize| Machine::new(&format!("cut-{number}"), firmware).network(MAC).disk(&disk).reboots();
+    // The slot of the install has to be good first.
+    let (vm, ssh) = steps::boot(&machine(0), &identity, artifacts)?;
+    settled(&ssh)?;
+    drop(ssh);
+    vm.power_off(steps::SHUTDOWN_LIMIT)?;
+    let (mut before, mut turn) = ("0.1.0", 0);
+    for number in 1..=CUTS {
+        let (vm, ssh) = steps::boot(&machine(number), &identity, artifacts)?;
+        let mut status = updates::status(&ssh)?;
+        let (found, trial) = old_or_new(&status, before, TURNS[turn].1)?;
+        artifacts.append("cuts.txt", &format!("{number}: {found}, {}\n", status["state"]))?;
+        // The fourth start would take the release back, which is right and not what is looked for.
+        if trial && status["tries_left"] == 0 {
+            status = settled(&ssh)?;
         }
-        let (mut vm, ssh) = steps::boot(&machine(CUTS + 1), &identity, artifacts)?;
-        let mut checks = Checks::default();
-        let status = updates::status(&ssh)?;
-        checks.that(
-            "nothing was taken back",
-            status["verdicts"].as_array().is_none_or(|all| all.iter().all(|one| one["good"] == true)),
-        );
-        let ssh = match status["running"] == "b" {
-            true => ssh,
-            false => {
-                // Whatever is staged beside it.
-                awaited(&ssh, UPDATE_LIMIT, "a boot that is known to be good", |told| {
-                    slot(told, "a").1 == "good"
-                })?;
-                restarted(&mut vm, &ssh, &apply, &identity, artifacts)?
+        let seconds = if status["state"] == "trial" {
+            numbers.below(TRIAL_CUT_SECONDS)
+        } else {
+            if found == TURNS[turn].1 {
+                (before, turn) = (TURNS[turn].1, 1 - turn);
             }
+            // The command goes on in its unit.
+            let command = format!("nohup {} > /dev/null 2>&1 &", apply(TURNS[turn]));
+            ssh.attempt(&command, Duration::from_secs(60))?;
+            numbers.below(CUT_SECONDS)
         };
-        let status = settled(&ssh)?;
-        checks.equal(
-            "the new release is good in the end",
-            &slot(&status, "b"),
-            &("0.2.0".into(), "good".into()),
-        );
-        checks.equal("the old one is what it was", &slot(&status, "a"), &("0.1.0".into(), "good".into()));
-        checks.finish("the updates that were cut off")?;
-        vm.power_off(steps::SHUTDOWN_LIMIT)
-    });
+        artifacts.append("cuts.txt", &format!("   cut off after {seconds} s\n"))?;
+        std::thread::sleep(Duration::from_secs(seconds as u64));
+        drop(ssh);
+        vm.kill()?;
+    }
+    let (mut vm, mut ssh) = steps::boot(&machine(CUTS + 1), &identity, artifacts)?;
+    let (found, trial) = old_or_new(&updates::status(&ssh)?, before, TURNS[turn].1)?;
+    artifacts.append("cuts.txt", &format!("in the end: {found}\n"))?;
+    if found != TURNS[turn].1 {
+        settled_or_staged(&ssh)?;
+        ssh = restarted(&mut vm, &ssh, &apply(TURNS[turn]), &identity, artifacts)?;
+    } else if trial {
+        settled(&ssh)?;
+    }
+    let status = settled(&ssh)?;
+    let (found, _) = old_or_new(&status, before, TURNS[turn].1)?;
+    ensure!(found == TURNS[turn].1, "the update was not made when it was asked for again: {status}");
+    vm.power_off(steps::SHUTDOWN_LIMIT)
+}
+
+/// The version that runs, which is one of the two, and whether it is on trial.
+fn old_or_new(status: &Value, old: &str, new: &str) -> Result<(String, bool)> {
+    let (found, state) = slot(status, status["running"].as_str().unwrap_or_default());
+    ensure!(found == old || found == new, "neither {old} nor {new} runs: {status}");
+    let verdicts = status["verdicts"].as_array().cloned().unwrap_or_default();
+    ensure!(verdicts.iter().all(|one| one["good"] == true), "a good release was taken back: {status}");
+    Ok((found, state == "try"))
+}
+
+/// Waits until the boot is known to be good, whatever is staged beside it.
+fn settled_or_staged(ssh: &Ssh) -> Result<Value> {
+    awaited(ssh, UPDATE_LIMIT, "a boot that is known to be good", |told| {
+        slot(told, told["running"].as_str().unwrap_or_default()).1 == "good"
+    })
 }
