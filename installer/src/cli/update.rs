@@ -65,6 +65,9 @@ enum UpdateCommand {
     /// version at most, no kubelet is newer than an API server or more than three minor versions older, all other servers work, and
     /// this node is healthy. Kubernetes does not go back.
     ///
+    /// One server is moved at a time, and none while another node is away for an update: a server takes the lock of the cluster's
+    /// updates, and where another node has it, the command ends with exit code 8, or waits (--wait).
+    ///
     /// A command that was cut off goes on where it was when it is started again. `installer update status` tells how far it is.
     Kubernetes {
         #[command(flatten)]
