@@ -32,11 +32,14 @@ impl CertificateEnd {
     #[must_use]
     pub fn first(root: &Path, distribution: Distribution) -> Option<Self> {
         let mut first: Option<Self> = None;
-        for directory in directories(distribution) {
+        for (directory, ending) in places(distribution) {
             let Ok(entries) = fs::read_dir(below(root, &directory)) else { continue };
             for entry in entries.flatten() {
                 let name = entry.file_name().to_string_lossy().into_owned();
-                let Some(at) = end(&entry.path(), &name) else { continue };
+                if !name.ends_with(ending) {
+                    continue;
+                }
+                let Some(at) = end(&entry.path()) else { continue };
                 if first.as_ref().is_none_or(|first| at < first.at) {
                     first = Some(Self { file: format!("{directory}/{name}"), at, distribution });
                 }
@@ -65,31 +68,34 @@ impl fmt::Display for CertificateEnd {
     }
 }
 
-/// Where a node has its certificates: kubeadm, "Certificate management with kubeadm"; k3s `pkg/daemons/control/deps` and
-/// `pkg/agent/config`, which RKE2 has too.
-fn directories(distribution: Distribution) -> Vec<String> {
+/// Where a node has certificates, and how the names of their files end: kubeadm, "Certificate management with kubeadm"; k3s
+/// `pkg/daemons/control/deps` and `pkg/agent/config`, which RKE2 has too.
+///
+/// The kubelet keeps those that it had before beside its own, which has a name that stays (kubelet `certificate_store`). Its
+/// `kubelet.crt` is signed by itself, and nobody asks when it ends.
+fn places(distribution: Distribution) -> Vec<(String, &'static str)> {
     match distribution {
-        Distribution::Kubeadm => {
-            ["/etc/kubernetes", "/etc/kubernetes/pki", "/etc/kubernetes/pki/etcd", "/var/lib/kubelet/pki"]
-                .map(str::to_owned)
-                .into()
-        }
+        Distribution::Kubeadm => [
+            ("/etc/kubernetes", ".conf"),
+            ("/etc/kubernetes/pki", ".crt"),
+            ("/etc/kubernetes/pki/etcd", ".crt"),
+            ("/var/lib/kubelet/pki", "-current.pem"),
+        ]
+        .map(|(directory, end)| (directory.to_owned(), end))
+        .into(),
         Distribution::Rke2 | Distribution::K3s => ["server/tls", "server/tls/etcd", "agent"]
-            .map(|directory| format!("/var/lib/rancher/{}/{directory}", distribution.name()))
+            .map(|directory| (format!("/var/lib/rancher/{}/{directory}", distribution.name()), ".crt"))
             .into(),
     }
 }
 
-/// The end of the certificate in a file: the first one, for the rest is its chain. The kubelet keeps those that it had before beside
-/// its own, which has a name that stays (kubelet `certificate_store`).
-fn end(path: &Path, name: &str) -> Option<Timestamp> {
-    let (_, kind) = name.rsplit_once('.')?;
-    let passed = kind == "pem" && !name.ends_with("-current.pem");
-    if passed || !["crt", "pem", "conf"].contains(&kind) || fs::metadata(path).ok()?.len() > FILE_BYTES_MAX {
+/// The end of the certificate in a file: the first one, for the rest is its chain.
+fn end(path: &Path) -> Option<Timestamp> {
+    if fs::metadata(path).ok()?.len() > FILE_BYTES_MAX {
         return None;
     }
     let bytes = fs::read(path).ok()?;
-    let pem = match kind {
+    let pem = match path.extension()?.to_str()? {
         "conf" => Kubeconfig::read(&String::from_utf8(bytes).ok()?)?
             .user()?
             .client_certificate_data
@@ -175,6 +181,7 @@ pub(crate) mod tests {
             ("/etc/kubernetes/kubelet.conf", "users: [{user: {client-certificate: /x.pem}}]".to_owned()),
             ("/etc/kubernetes/odd.conf", "]".to_owned()),
             ("/var/lib/kubelet/pki/kubelet-client-2029-01-01-00-00-00.pem", until(2)),
+            ("/var/lib/kubelet/pki/kubelet.crt", until(2)),
         ] {
             put(root.path(), path, &text);
         }
