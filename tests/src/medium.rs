@@ -86,12 +86,13 @@ impl Medium {
         Self::in_directory(&out)
     }
 
-    /// The media in the output directory of a build.
+    /// The media in the output directory of a build: those of the last one, beside which others of an earlier version may lie.
     pub fn in_directory(directory: &Path) -> Result<Self> {
         let mut medium = Self { full: PathBuf::new(), net_install: None };
-        for entry in fs::read_dir(directory).with_context(|| format!("listing {}", directory.display()))? {
-            let path = entry?.path();
-            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let sums = directory.join("SHA256SUMS");
+        let sums = fs::read_to_string(&sums).with_context(|| format!("reading {}", sums.display()))?;
+        for name in sums.lines().filter_map(|line| line.split_once("  ")).map(|(_, name)| name) {
+            let path = directory.join(name);
             if name.ends_with("-net-install.iso") {
                 medium.net_install = Some(path);
             } else if name.ends_with(".iso") {
