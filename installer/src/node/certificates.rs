@@ -12,6 +12,7 @@ use x509_parser::prelude::FromDer;
 
 use super::paths::below;
 use crate::kubernetes::kubeconfig::Kubeconfig;
+use base::files;
 use model::config::Distribution;
 
 /// In bytes; files of certificates have some kilobytes.
@@ -91,10 +92,7 @@ fn places(distribution: Distribution) -> Vec<(String, &'static str)> {
 
 /// The end of the certificate in a file: the first one, for the rest is its chain.
 fn end(path: &Path) -> Option<Timestamp> {
-    if fs::metadata(path).ok()?.len() > FILE_BYTES_MAX {
-        return None;
-    }
-    let bytes = fs::read(path).ok()?;
+    let bytes = files::read_at_most(path, FILE_BYTES_MAX).ok()?;
     let pem = match path.extension()?.to_str()? {
         "conf" => Kubeconfig::read(&String::from_utf8(bytes).ok()?)?
             .user()?

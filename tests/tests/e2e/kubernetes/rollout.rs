@@ -129,7 +129,8 @@ fn undo(cluster: &TestCluster, node: &str, outcome: &UpdateOutcome) -> Result<()
     })?
 }
 
-fn holder(cluster: &TestCluster) -> Result<Value> {
+/// Who has the lock of the cluster's updates.
+pub(super) fn holder(cluster: &TestCluster) -> Result<Value> {
     Ok(cluster.kubectl().get(&["lease", "nqrust-update", "--namespace", "kube-system"])?["spec"]["holderIdentity"]
         .clone())
 }

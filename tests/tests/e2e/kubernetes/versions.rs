@@ -9,6 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use installer::rollout::lock::{NAME, NAMESPACE};
 use model::kubernetes::KubernetesVersion;
 use nqrust_tests::deadline::Deadline;
 use nqrust_tests::native_cluster::{KubernetesRelease, TestCluster};
@@ -17,9 +18,8 @@ use nqrust_tests::programs;
 use serde_json::{Value, json};
 
 use super::figures::Figures;
+use super::rollout::holder;
 
-/// The lock of a cluster's updates, in `kube-system`.
-const LEASE: &str = "nqrust-update";
 const STEP: &str = env!("CARGO_BIN_EXE_kubernetes_step");
 /// For the step on one node: pods of the control plane start again, and the node has to be healthy.
 const STEP_LIMIT: Duration = Duration::from_secs(900);
@@ -105,19 +105,13 @@ fn another_node_has_its_turn(cluster: &TestCluster) -> Result<()> {
     let lease = json!({
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
-        "metadata": { "name": LEASE, "namespace": "kube-system" },
+        "metadata": { "name": NAME, "namespace": NAMESPACE },
         "spec": { "holderIdentity": "node-2", "leaseDurationSeconds": 600, "renewTime": now.trim() },
     });
     cluster.kubectl().apply(&lease)?;
     let (code, told) = step(cluster, "node-1", "move")?;
     ensure!(code == 8 && told.contains("node-2 is being updated"), "node-1: {code} {told}");
-    cluster.kubectl().run(&["delete", "lease", LEASE, "--namespace", "kube-system"]).map(drop)
-}
-
-/// Who has the lock.
-fn holder(cluster: &TestCluster) -> Result<Value> {
-    let lease = cluster.kubectl().get(&["lease", LEASE, "--namespace", "kube-system"])?;
-    Ok(lease["spec"]["holderIdentity"].clone())
+    cluster.kubectl().run(&["delete", "lease", NAME, "--namespace", NAMESPACE]).map(drop)
 }
 
 /// The OS goes back, Kubernetes stays; and where its programs are lost, the older ones of the OS do not start on newer data.
