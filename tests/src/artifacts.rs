@@ -4,13 +4,18 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Instant, SystemTime};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result};
 
 use crate::paths;
+
+/// How often a waiting test looks whether it may begin.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The directory of one test.
 #[derive(Debug)]
@@ -88,16 +93,36 @@ pub fn append(path: &Path, text: &str) -> Result<()> {
         .with_context(|| format!("writing {}", path.display()))
 }
 
-/// Waits until a test may begin: one that runs alone waits for the others to end, and those that come after it wait for
-/// it.
-fn turn(alone: bool) -> Result<File> {
+/// What a test holds while it runs.
+struct Turn {
+    _room: File,
+    _seat: Option<File>,
+}
+
+/// Waits until a test may begin: one that runs alone waits for the others to end, and those that come after it wait for it. Of the
+/// others as many run at once as there are processors, whichever test program they belong to: a machine more makes each slower, so
+/// that time limits are missed, and gains nothing.
+fn turn(alone: bool) -> Result<Turn> {
     fs::create_dir_all(paths::e2e())?;
     let open = |name: &str| File::create(paths::e2e().join(name)).context("opening the lock of the tests");
     // A waiting test holds the door, so that tests that come later cannot overtake one that runs alone.
     let (door, room) = (open("door")?, open("room")?);
     door.lock().context("waiting for the tests' door")?;
-    if alone { room.lock() } else { room.lock_shared() }.context("waiting for other tests")?;
-    Ok(room)
+    if alone {
+        room.lock().context("waiting for other tests")?;
+        return Ok(Turn { _room: room, _seat: None });
+    }
+    let seats = thread::available_parallelism().map_or(1, NonZero::get);
+    let mut seats: Vec<_> =
+        (1..=seats).map(|number| open(&format!("seat-{number}"))).collect::<Result<_>>()?;
+    let free = loop {
+        match seats.iter().position(|seat| seat.try_lock().is_ok()) {
+            Some(free) => break free,
+            None => thread::sleep(POLL_INTERVAL),
+        }
+    };
+    room.lock_shared().context("waiting for the test that runs alone")?;
+    Ok(Turn { _room: room, _seat: Some(seats.swap_remove(free)) })
 }
 
 /// Runs the test `name`. An error panics with its whole chain and the place of the logs, so that the test

@@ -109,6 +109,12 @@ impl Serial {
         String::from_utf8_lossy(&self.log.lock().text).into_owned()
     }
 
+    /// The end of the output so far, for errors.
+    #[must_use]
+    pub fn last_words(&self) -> String {
+        tail(&self.log.lock().text)
+    }
+
     /// The 24 lines that a terminal shows now.
     #[must_use]
     pub fn screen(&self) -> String {

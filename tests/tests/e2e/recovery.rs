@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use anyhow::Context;
 use base::size::ByteSize;
 use nqrust_tests::artifacts::scenario;
 use nqrust_tests::deadline::Deadline;
@@ -65,14 +66,16 @@ fn a_node_is_made_new_by_its_recovery_system_although_the_power_fails() {
         vm.kill()?;
 
         let mut vm = machine("reset").start(artifacts)?;
-        let ssh = Deadline::after(UPDATE_LIMIT).poll("the node after its reset", || {
+        let reset = Deadline::after(UPDATE_LIMIT).poll("the node after its reset", || {
             let port = vm.ssh_port()?;
             let Ok(ssh) = Ssh::connect(port, USER, &identity, artifacts, Duration::from_secs(60)) else {
                 return Ok(None);
             };
             // The connection breaks when the recovery system is done.
             Ok(running(&ssh).is_ok_and(|slot| slot == "a").then_some(ssh))
-        })?;
+        });
+        vm.qmp.screendump(&artifacts.path("reset.png"))?;
+        let ssh = reset.with_context(|| format!("the console said last:\n{}", vm.serial.last_words()))?;
         checks.that("what was in /var is gone", !ssh.succeeds(&format!("sudo -n test -e {TRACE}"))?);
         checks.equal(
             "/var is on the disk",
