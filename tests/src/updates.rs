@@ -21,13 +21,26 @@ pub const UPDATE_LIMIT: Duration = Duration::from_secs(900);
 
 /// The medium of another version, with these kernel arguments for every boot of it.
 pub fn release(identity: &Identity, name: &str, version: &str, arguments: &[&str]) -> Result<Medium> {
+    changed_release(identity, name, version, |definition| {
+        if !arguments.is_empty() {
+            definition["kernel"] = serde_yaml::to_value(json!({ "arguments": arguments }))?;
+        }
+        Ok(())
+    })
+}
+
+/// The medium of another version whose definition differs by `change`.
+pub fn changed_release(
+    identity: &Identity,
+    name: &str,
+    version: &str,
+    change: impl FnOnce(&mut serde_yaml::Value) -> Result<()>,
+) -> Result<Medium> {
     Medium::built(name, |directory| {
         let definition = medium::stage(directory, &Document::new("node-a").to_json(identity))?;
         let mut value: serde_yaml::Value = serde_yaml::from_slice(&fs::read(&definition)?)?;
         value["version"] = version.into();
-        if !arguments.is_empty() {
-            value["kernel"] = serde_yaml::to_value(json!({ "arguments": arguments }))?;
-        }
+        change(&mut value)?;
         fs::write(&definition, serde_yaml::to_string(&value)?)?;
         Ok(definition)
     })

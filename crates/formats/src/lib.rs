@@ -1,8 +1,9 @@
-//! Formats that others specified, read and written: partition tables, file systems of media and of the OS image, documents of
-//! container images.
+//! Formats that others specified, read and written: partition tables, file systems of media and of the OS image, the initrd, documents
+//! of container images.
 
 pub mod delta;
 pub mod fat;
+pub mod initrd;
 pub mod iso9660;
 pub mod oci;
 pub mod partition_table;

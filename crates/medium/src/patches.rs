@@ -1,8 +1,9 @@
-//! Patches that a release offers beside its payloads: from the OS image of an earlier release to its own, both expanded.
+//! Patches that a release offers beside its payloads: from the OS image of an earlier release to its own, both expanded, and from initrd
+//! to initrd, both unpacked.
 //!
 //! They are made when a release is published, so `release.json` does not know of them, and its digest names the same release with and
 //! without them. In a registry they are layers with an annotation ([`FROM`]), in a directory files that [`PATCHES`] lists. Nothing of
-//! this is trusted: what is made with a patch is good if it has the root hash of the release manifest.
+//! this is trusted: what is made with a patch is good if it has the root hash, or the digest, of the release manifest.
 
 use base::digest::Digest;
 use base::failure::{Class, Failure};
@@ -10,18 +11,18 @@ use formats::oci::Descriptor;
 use model::release::{Payload, Purpose};
 use serde::{Deserialize, Serialize};
 
-/// The annotation of a layer that is a patch: the root hash of the expanded OS image that it starts from.
+/// The annotation of a layer that is a patch: what it starts from, as in [`ReleasePatch::from`].
 pub const FROM: &str = "vnd.nqrust.patch.from";
 /// The file beside `release.json` that lists the patches of a directory.
 pub const PATCHES: &str = "patches.json";
 /// How long that file may be, in bytes.
 pub const LIST_LIMIT: u64 = 1 << 20;
 
-/// A patch that makes the release's expanded OS image of another one.
+/// A patch that makes a part of the release of the same part of another one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct ImagePatch {
-    /// The root hash of the expanded OS image that it starts from.
+pub struct ReleasePatch {
+    /// What it starts from: the root hash of an expanded OS image, or the SHA-256 of an initrd.
     pub from: Digest,
     /// Path from the root of a directory with the release.
     pub path: String,
@@ -30,8 +31,8 @@ pub struct ImagePatch {
     pub sha256: Digest,
 }
 
-impl ImagePatch {
-    /// A patch that starts from the image with this root hash.
+impl ReleasePatch {
+    /// A patch that starts from this.
     #[must_use]
     pub fn new(from: Digest, size: u64, sha256: Digest) -> Self {
         Self { from, path: format!("patches/{from}.patch"), size, sha256 }
@@ -41,7 +42,7 @@ impl ImagePatch {
     #[must_use]
     pub fn payload(&self) -> Payload {
         let Self { path, size, sha256, .. } = self;
-        Payload { path: path.clone(), purpose: Purpose::RootfsPatch, size: *size, sha256: *sha256 }
+        Payload { path: path.clone(), purpose: Purpose::Patch, size: *size, sha256: *sha256 }
     }
 
     /// The patch that a layer of an artifact is, if it is one.
@@ -56,7 +57,7 @@ impl ImagePatch {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PatchList {
-    pub patches: Vec<ImagePatch>,
+    pub patches: Vec<ReleasePatch>,
 }
 
 impl PatchList {
@@ -68,7 +69,7 @@ impl PatchList {
         match list
             .patches
             .iter()
-            .find(|patch| **patch != ImagePatch::new(patch.from, patch.size, patch.sha256))
+            .find(|patch| **patch != ReleasePatch::new(patch.from, patch.size, patch.sha256))
         {
             None => Ok(list),
             Some(patch) => Err(what().because(anyhow::anyhow!("{:?} is no path of a patch", patch.path))),
@@ -90,11 +91,11 @@ mod tests {
 
     #[test]
     fn a_list_comes_back_and_paths_elsewhere_are_refused() {
-        let patch = ImagePatch::new(Digest::of(b"old"), 5, Digest::of(b"patch"));
+        let patch = ReleasePatch::new(Digest::of(b"old"), 5, Digest::of(b"patch"));
         let list = PatchList { patches: vec![patch.clone()] };
         assert_eq!(PatchList::parse(&list.to_bytes()).unwrap(), list);
         for path in ["../release.json", "/etc/passwd", "patches/other.patch"] {
-            let list = PatchList { patches: vec![ImagePatch { path: path.into(), ..patch.clone() }] };
+            let list = PatchList { patches: vec![ReleasePatch { path: path.into(), ..patch.clone() }] };
             let error = PatchList::parse(&list.to_bytes()).unwrap_err();
             assert_eq!(error.class(), Class::Verification, "{path}");
         }

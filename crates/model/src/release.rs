@@ -159,8 +159,9 @@ pub enum Purpose {
     Initrd,
     /// The OS image, a squashfs.
     Rootfs,
-    /// Makes the OS image, expanded, of that of an earlier release. Is offered beside a release; no manifest names it.
-    RootfsPatch,
+    /// Makes the OS image, expanded, or the initrd, unpacked, of that of an earlier release. Is offered beside a release; no manifest
+    /// names it.
+    Patch,
     /// shim, the first loader on UEFI (goes to `EFI/BOOT/BOOTX64.EFI`).
     Shim,
     /// The MOK manager that shim starts when keys are to be enrolled.

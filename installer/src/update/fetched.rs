@@ -18,11 +18,11 @@ use base::failure::{Class, Classify, Failure};
 use base::files;
 use base::progress::{Progress, Step};
 use base::size::ByteSize;
-use medium::patches::ImagePatch;
+use medium::patches::ReleasePatch;
 use medium::sources::{PayloadPlace, PayloadSource, PayloadTransport, damaged, fetch_again, is_medium};
 use model::release::{MANIFEST, Payload, Purpose, Release};
 
-const DIRECTORY: &str = "/var/lib/nqrust/update/fetched";
+pub(super) const DIRECTORY: &str = "/var/lib/nqrust/update/fetched";
 /// What is left of the file system for everybody else.
 const SPARE_ROOM: ByteSize = ByteSize::mib(256);
 const BUFFER_BYTES: usize = 1 << 20;
@@ -143,7 +143,7 @@ impl<'a> KeptSource<'a> {
         let missing = payload.size - here;
         let writing = || format!("keeping {} on this node", payload.path);
         if missing > 0 {
-            self.check_room(missing)?;
+            check_room(&self.directory, missing)?;
             file.seek(SeekFrom::Start(here)).class(Class::DiskIo, writing)?;
             let mut source = self.source.open_from(payload, here)?;
             let mut unflushed = 0;
@@ -197,19 +197,22 @@ impl<'a> KeptSource<'a> {
             }
         }
     }
+}
 
-    fn check_room(&self, bytes: u64) -> Result<()> {
-        let free = files::free_space(&self.directory)?;
-        let needed = ByteSize::bytes(bytes.saturating_add(SPARE_ROOM.get()));
-        if free >= needed {
-            return Ok(());
-        }
-        let what =
-            format!("the new release needs {needed} in {}, and {free} are free", self.directory.display());
-        Err(Failure::new(Class::DiskIo, what)
-            .hint("Free space there, for instance with `journalctl --vacuum-size=100M` or `crictl rmi --prune`, or update from an ISO on this machine.")
-            .into())
+/// Checks that a release may take so many bytes more of the file system of `directory`.
+///
+/// # Errors
+/// [`Class::DiskIo`] if it may not.
+pub(super) fn check_room(directory: &Path, bytes: u64) -> Result<()> {
+    let free = files::free_space(directory)?;
+    let needed = ByteSize::bytes(bytes.saturating_add(SPARE_ROOM.get()));
+    if free >= needed {
+        return Ok(());
     }
+    let what = format!("the new release needs {needed} in {}, and {free} are free", directory.display());
+    Err(Failure::new(Class::DiskIo, what)
+        .hint("Free space there, for instance with `journalctl --vacuum-size=100M` or `crictl rmi --prune`, or update from an ISO on this machine.")
+        .into())
 }
 
 impl PayloadSource for KeptSource<'_> {
@@ -234,7 +237,7 @@ impl PayloadSource for KeptSource<'_> {
         self.source.manifest()
     }
 
-    fn patches(&self) -> Result<Vec<ImagePatch>> {
+    fn patches(&self) -> Result<Vec<ReleasePatch>> {
         self.source.patches()
     }
 

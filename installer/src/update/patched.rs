@@ -1,40 +1,71 @@
-//! A release whose OS image is made from the one that runs and a patch, so that little is fetched.
+//! A release whose OS image and initrd are made from those that run and patches, so that little is fetched.
 //!
-//! Where the image comes from changes nothing about what is in the slot: what a patch makes counts only if it has the root hash of the
-//! release manifest. Whatever is wrong with a patch, or with the image that it starts from, the whole image is fetched instead.
+//! Where they come from changes nothing about what is in the slot: what a patch makes counts only if it has the root hash, or the digest,
+//! of the release manifest. Whatever is wrong with a patch, or with what it starts from, the whole is fetched instead.
 
-use std::io::{self, Read, Write};
+use std::fs::File;
+use std::io::{self, Read, Seek, Write};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use anyhow::Result;
+use anyhow::{Context, Result, ensure};
 
+use super::fetched::{self, check_room};
 use super::updated_node::UpdatedNode;
 use crate::execute::Cancel;
+use crate::node::paths::below;
+use base::digest::Digest;
 use base::failure::{Class, Failure, class_of};
+use base::files;
 use base::progress::Progress;
 use formats::delta::{DeltaError, Patch};
+use formats::initrd;
 use formats::iso9660::Source;
-use medium::patches::ImagePatch;
+use medium::patches::ReleasePatch;
 use medium::sources::{PayloadPlace, PayloadSource, PayloadTransport, Verified};
 use model::release::{Payload, Purpose, Release};
 
-/// The patch by which `source` makes the OS image of `offered` from the one in the slot of `running`, if that is less to fetch. A source
-/// that does not tell its patches has none.
-pub fn patch_for(running: &Release, offered: &Release, source: &dyn PayloadSource) -> Option<ImagePatch> {
-    let image = offered.payload(Purpose::Rootfs)?;
-    if source.place(image) != Some(PayloadPlace::Network) {
-        return None;
-    }
-    let fits = |patch: &ImagePatch| patch.from == running.expanded.root_hash && patch.size < image.size;
-    source.patches().ok()?.into_iter().filter(fits).min_by_key(|patch| patch.size)
+/// The patches with which a release is made from the one that runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Patches {
+    pub image: ReleasePatch,
+    pub initrd: Option<ReleasePatch>,
 }
 
-/// How many bytes of a part of the OS are fetched where `running` runs, with a patch if there is one: then what has not changed comes
+impl Patches {
+    /// Those by which `source` makes `offered` from what is in the slot of `running`, if there is one of the OS image and that is less to
+    /// fetch. A source that does not tell its patches has none.
+    pub fn offered(running: &Release, offered: &Release, source: &dyn PayloadSource) -> Option<Self> {
+        let image = offered.payload(Purpose::Rootfs)?;
+        if source.place(image) != Some(PayloadPlace::Network) {
+            return None;
+        }
+        let patches = source.patches().ok()?;
+        let smallest = |from: Digest, whole: &Payload| {
+            let fit = patches.iter().filter(|patch| patch.from == from && patch.size < whole.size);
+            fit.min_by_key(|patch| patch.size).cloned()
+        };
+        let initrds = running.payload(Purpose::Initrd).zip(offered.payload(Purpose::Initrd));
+        Some(Self {
+            image: smallest(running.expanded.root_hash, image)?,
+            initrd: initrds.and_then(|(from, whole)| smallest(from.sha256, whole)),
+        })
+    }
+
+    /// How many bytes they have.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.image.size + self.initrd.as_ref().map_or(0, |patch| patch.size)
+    }
+}
+
+/// How many bytes of a part of the OS are fetched where `running` runs, with patches if there are some: then what has not changed comes
 /// from the slot that runs.
-pub fn bytes_fetched(part: &Payload, running: &Release, patch: Option<&ImagePatch>) -> u64 {
-    match patch {
-        Some(patch) if part.purpose == Purpose::Rootfs => patch.size,
-        Some(_) if has_same(running, part) => 0,
+pub fn bytes_fetched(part: &Payload, running: &Release, patches: Option<&Patches>) -> u64 {
+    match (patches, part.purpose) {
+        (Some(patches), Purpose::Rootfs) => patches.image.size,
+        (Some(_), _) if has_same(running, part) => 0,
+        (Some(Patches { initrd: Some(patch), .. }), Purpose::Initrd) => patch.size,
         _ => part.size,
     }
 }
@@ -45,7 +76,7 @@ fn has_same(running: &Release, part: &Payload) -> bool {
         && running.payload(part.purpose).is_some_and(same)
 }
 
-/// Stages `offered`, by a patch if there is one.
+/// Stages `offered`, by patches if there are some.
 pub fn stage(
     node: &mut UpdatedNode,
     offered: &Release,
@@ -53,14 +84,16 @@ pub fn stage(
     progress: &Progress,
     cancel: &Cancel,
 ) -> Result<()> {
+    let root = node.root().to_owned();
     // The image that is read is the one that the slot itself tells of.
     let slot = node.slots.slot(node.slots.running);
     let boot = slot.source().ok();
     let patched = boot.as_ref().zip(slot.source().ok()).and_then(|(boot, image)| {
-        let patch = patch_for(&image.release, offered, source)?;
+        let patches = Patches::offered(&image.release, offered, source)?;
         Some(PatchedSource {
             boot: Some((boot, &boot.release)),
-            ..PatchedSource::new(source, image, patch, offered)
+            workshop: Some((&root, progress)),
+            ..PatchedSource::new(source, image, patches, offered)
         })
     });
     let Some(patched) = patched else { return node.stage(offered, source, progress, cancel) };
@@ -74,15 +107,17 @@ pub fn stage(
     }
 }
 
-/// A release with the OS image, expanded, that a patch makes of another.
+/// A release with the OS image, expanded, that a patch makes of another; with the initrd too, if there is a patch of it.
 #[allow(missing_debug_implementations)]
 pub struct PatchedSource<'a, R> {
     source: &'a dyn PayloadSource,
     /// The slot that runs with its release, for what has not changed of the files that the boot loader reads.
     boot: Option<(&'a dyn PayloadSource, &'a Release)>,
+    /// The root of the node on which an initrd is made, and where is told that it could not be.
+    workshop: Option<(&'a Path, &'a Progress)>,
     /// Begins with the image that the patch starts from.
     running: R,
-    patch: ImagePatch,
+    patches: Patches,
     /// The length of the image that comes of it.
     size: u64,
     /// Whether the patch, or the image that it starts from, has failed.
@@ -90,13 +125,14 @@ pub struct PatchedSource<'a, R> {
 }
 
 impl<'a, R: Source> PatchedSource<'a, R> {
-    /// `running` begins with the image that `patch` starts from.
-    pub fn new(source: &'a dyn PayloadSource, running: R, patch: ImagePatch, offered: &Release) -> Self {
+    /// `running` begins with the image that the patch of it starts from.
+    pub fn new(source: &'a dyn PayloadSource, running: R, patches: Patches, offered: &Release) -> Self {
         Self {
             source,
             boot: None,
+            workshop: None,
             running,
-            patch,
+            patches,
             size: offered.expanded.size,
             failed: AtomicBool::new(false),
         }
@@ -116,10 +152,35 @@ impl<'a, R: Source> PatchedSource<'a, R> {
         }
     }
 
-    fn apply(&self, out: &mut dyn Write) -> Result<(), DeltaError> {
-        let payload = self.patch.payload();
+    fn open_patch(&self, patch: &ReleasePatch) -> Result<Patch<impl Read>, DeltaError> {
+        let payload = patch.payload();
         let reader = self.source.open(&payload).map_err(|error| DeltaError::ReadPatch(carried(error)))?;
-        let patch = Patch::open(Verified::new(reader, &payload, self.source.describe_of(&payload)))?;
+        Patch::open(Verified::new(reader, &payload, self.source.describe_of(&payload)))
+    }
+
+    /// Makes the initrd of the release from that in the slot that runs.
+    fn make_initrd(&self, payload: &Payload, root: &Path, patch: &ReleasePatch) -> Result<File> {
+        let (boot, running) = self.boot.context("no slot runs")?;
+        let before = running.payload(Purpose::Initrd).context("the release that runs has no initrd")?;
+        let opened = self.open_patch(patch)?;
+        let directory = below(root, fetched::DIRECTORY);
+        files::make_directory(&directory, 0o700)?;
+        check_room(&directory, opened.old().length + opened.new_image().length + 2 * payload.size)?;
+        let file = || tempfile::tempfile_in(&directory).context("making a file for it");
+        let (mut packed, mut old, mut new, mut made) = (file()?, file()?, file()?, file()?);
+        io::copy(&mut Verified::new(boot.open(before)?, before, boot.describe_of(before)), &mut packed)?;
+        initrd::unpack(&mut packed, &mut old).context("unpacking the one that runs")?;
+        opened.apply(&old, 0, &mut new)?;
+        initrd::pack(&mut new, &mut made).context("packing it")?;
+        made.rewind()?;
+        let (digest, _) = Digest::of_reader(&made)?;
+        ensure!(digest == payload.sha256, "it comes out as {digest}, not as {}", payload.sha256);
+        made.rewind()?;
+        Ok(made)
+    }
+
+    fn apply(&self, out: &mut dyn Write) -> Result<(), DeltaError> {
+        let patch = self.open_patch(&self.patches.image)?;
         if patch.new_image().length != self.size {
             return Err(DeltaError::Damaged("it makes an image of another length"));
         }
@@ -134,6 +195,20 @@ fn carried(error: anyhow::Error) -> io::Error {
 
 impl<R: Source> PayloadSource for PatchedSource<'_, R> {
     fn open(&self, payload: &Payload) -> Result<Box<dyn Read + Send>> {
+        let changed = payload.purpose == Purpose::Initrd
+            && !self.boot.is_some_and(|(_, running)| has_same(running, payload));
+        if let (true, Some(patch), Some((root, progress))) = (changed, &self.patches.initrd, self.workshop) {
+            match self.make_initrd(payload, root, patch) {
+                Ok(made) => return Ok(Box::new(made)),
+                Err(error) => progress.warn(
+                    "update",
+                    &format!(
+                        "the whole initrd is fetched, it could not be made with {}: {error:#}",
+                        patch.path
+                    ),
+                ),
+            }
+        }
         self.holder(payload).open(payload)
     }
 
@@ -147,7 +222,7 @@ impl<R: Source> PayloadSource for PatchedSource<'_, R> {
             if !matches!(error, DeltaError::Write(_)) {
                 self.failed.store(true, Ordering::Relaxed);
             }
-            let what = format!("making the OS image with {}", self.patch.path);
+            let what = format!("making the OS image with {}", self.patches.image.path);
             match error {
                 DeltaError::ReadPatch(_) | DeltaError::ReadImage(..) | DeltaError::Write(_) => {
                     anyhow::Error::new(error).context(what)
@@ -192,7 +267,6 @@ impl<R: Source> PayloadSource for PatchedSource<'_, R> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use base::digest::Digest;
     use base::failure::render;
     use formats::delta::make::make;
     use proptest::prelude::*;
@@ -202,7 +276,7 @@ mod tests {
     /// A server with the OS image of a release and patches to it.
     struct Server {
         image: Vec<u8>,
-        patches: Vec<(ImagePatch, Vec<u8>)>,
+        patches: Vec<(ReleasePatch, Vec<u8>)>,
         opened: Mutex<Vec<String>>,
         place: PayloadPlace,
     }
@@ -223,7 +297,7 @@ mod tests {
         fn manifest(&self) -> Result<Vec<u8>> {
             Ok(Vec::new())
         }
-        fn patches(&self) -> Result<Vec<ImagePatch>> {
+        fn patches(&self) -> Result<Vec<ReleasePatch>> {
             Ok(self.patches.iter().map(|(patch, _)| patch.clone()).collect())
         }
         fn describe(&self) -> String {
@@ -266,7 +340,7 @@ mod tests {
             static RELEASES: LazyLock<[Release; 2]> = LazyLock::new(|| [release(&MADE.0), release(&MADE.1)]);
             let (_, after, old, new, patch) = MADE.clone();
             let [running, offered] = RELEASES.clone();
-            let offer = |from| ImagePatch::new(from, patch.len() as u64, Digest::of(&patch));
+            let offer = |from| ReleasePatch::new(from, patch.len() as u64, Digest::of(&patch));
             let patches = [Digest::of(b"another image"), running.expanded.root_hash];
             let patches = patches.map(|from| (offer(from), patch.clone())).into();
             let (opened, place) = (Mutex::default(), PayloadPlace::Network);
@@ -278,7 +352,7 @@ mod tests {
             let mut scene = Self::new();
             let (patch, content) = &mut scene.server.patches[1];
             if listed {
-                *patch = ImagePatch::new(patch.from, bytes.len() as u64, Digest::of(&bytes));
+                *patch = ReleasePatch::new(patch.from, bytes.len() as u64, Digest::of(&bytes));
             }
             *content = bytes;
             scene
@@ -291,7 +365,8 @@ mod tests {
         /// The image that the patch makes of `old`; or the error, of which whoever stages knows that it is the patch's.
         fn applied(&self, old: Vec<u8>) -> Result<Vec<u8>, String> {
             let patch = self.server.patches[1].0.clone();
-            let source = PatchedSource::new(&self.server, old, patch, &self.offered);
+            let patches = Patches { image: patch, initrd: None };
+            let source = PatchedSource::new(&self.server, old, patches, &self.offered);
             let mut out = Vec::new();
             match source.write_expanded(self.offered.payload(Purpose::Rootfs).unwrap(), &mut out) {
                 Ok(()) => Ok(out),
@@ -307,13 +382,20 @@ mod tests {
     #[test]
     fn only_a_patch_from_the_image_that_runs_is_taken_and_only_where_it_saves_a_transfer() {
         let Scene { running, offered, mut server, .. } = Scene::new();
-        assert_eq!(patch_for(&running, &offered, &server), Some(server.patches[1].0.clone()));
-        assert_eq!(patch_for(&offered, &offered, &server), None);
+        let image = server.patches[1].0.clone();
+        let patches = Patches { image, initrd: None };
+        assert_eq!(Patches::offered(&running, &offered, &server), Some(patches.clone()));
+        assert_eq!(Patches::offered(&offered, &offered, &server), None);
+        let before = running.payload(Purpose::Initrd).unwrap();
+        let initrd = ReleasePatch::new(before.sha256, before.size - 1, Digest::of(b"a patch"));
+        server.patches.push((initrd.clone(), Vec::new()));
+        let both = Patches { initrd: Some(initrd), ..patches };
+        assert_eq!(Patches::offered(&running, &offered, &server), Some(both));
         server.place = PayloadPlace::Here;
-        assert_eq!(patch_for(&running, &offered, &server), None);
+        assert_eq!(Patches::offered(&running, &offered, &server), None);
         server.place = PayloadPlace::Network;
         server.patches[1].0.size = server.image.len() as u64;
-        assert_eq!(patch_for(&running, &offered, &server), None);
+        assert_eq!(Patches::offered(&running, &offered, &server), None, "the initrd alone");
     }
 
     #[test]
@@ -331,15 +413,15 @@ mod tests {
         let mut running = scene.running.clone();
         let initrd = running.payloads.iter_mut().find(|payload| payload.purpose == Purpose::Initrd).unwrap();
         initrd.sha256 = Digest::of(b"another");
-        let patch = &scene.server.patches[1].0;
+        let patches = Patches { image: scene.server.patches[1].0.clone(), initrd: None };
         let source = PatchedSource {
             boot: Some((&slot, &running)),
-            ..PatchedSource::new(&scene.server, scene.old.clone(), patch.clone(), &scene.offered)
+            ..PatchedSource::new(&scene.server, scene.old.clone(), patches.clone(), &scene.offered)
         };
         let part = |purpose| scene.offered.payload(purpose).unwrap();
         let sizes = [Purpose::Rootfs, Purpose::Kernel, Purpose::Initrd]
-            .map(|purpose| bytes_fetched(part(purpose), &running, Some(patch)));
-        assert_eq!(sizes, [patch.size, 0, part(Purpose::Initrd).size]);
+            .map(|purpose| bytes_fetched(part(purpose), &running, Some(&patches)));
+        assert_eq!(sizes, [patches.image.size, 0, part(Purpose::Initrd).size]);
         assert_eq!(bytes_fetched(part(Purpose::Kernel), &running, None), part(Purpose::Kernel).size);
         for purpose in [Purpose::Kernel, Purpose::Initrd] {
             source.open(part(purpose)).unwrap();
@@ -349,6 +431,64 @@ mod tests {
             (opened(&slot), opened(&scene.server)),
             (vec![part(Purpose::Kernel).path.clone()], vec![part(Purpose::Initrd).path.clone()])
         );
+    }
+
+    /// An initrd with these files, unpacked.
+    fn archives(seed: u64) -> Vec<u8> {
+        let noise: Vec<u8> =
+            (0..90_000_u64).map(|at| (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 41) as u8).collect();
+        testing::cpio::archive(&[("init", &noise), ("release", seed.to_string().as_bytes())])
+    }
+
+    fn packed(archives: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        initrd::pack(&mut io::Cursor::new(archives), &mut out).unwrap();
+        out
+    }
+
+    #[test]
+    fn an_initrd_that_has_changed_is_made_of_the_one_that_runs_or_fetched_whole() {
+        let (before, after) = (archives(1), archives(2));
+        let mut patch = Vec::new();
+        make(&before, &after, 1, &mut patch).unwrap();
+        assert!(patch.len() < 1000, "{}", patch.len());
+        let mut rotten = patch.clone();
+        *rotten.last_mut().unwrap() ^= 1;
+        // A node that packs in another way gets other bytes.
+        let elsewhere = [&packed(&after)[..], &[0; 4]].concat();
+        let none = Vec::new();
+        for (runs, bytes, whole, made) in [
+            (packed(&before), &patch, packed(&after), true),
+            (packed(&before), &rotten, packed(&after), false),
+            (packed(&before), &none, packed(&after), false),
+            (packed(&before), &patch, elsewhere, false),
+            (packed(&after), &patch, packed(&after), true),
+            (before.clone(), &patch, packed(&after), false),
+        ] {
+            let Scene { mut running, old, mut offered, mut server, .. } = Scene::new();
+            for (release, initrd) in [(&mut running, &runs), (&mut offered, &whole)] {
+                let payload =
+                    release.payloads.iter_mut().find(|part| part.purpose == Purpose::Initrd).unwrap();
+                (payload.size, payload.sha256) = (initrd.len() as u64, Digest::of(initrd));
+            }
+            let initrd = ReleasePatch::new(Digest::of(&runs), bytes.len() as u64, Digest::of(bytes));
+            let patches = Patches { image: server.patches[1].0.clone(), initrd: Some(initrd.clone()) };
+            server.patches.push((initrd, bytes.clone()));
+            // Everything that is no patch.
+            server.image.clone_from(&whole);
+            let slot = Server { image: runs, ..Scene::new().server };
+            let (root, progress) = (tempfile::tempdir().unwrap(), Progress::silent());
+            let source = PatchedSource {
+                boot: Some((&slot, &running)),
+                workshop: Some((root.path(), &progress)),
+                ..PatchedSource::new(&server, old, patches, &offered)
+            };
+            let payload = offered.payload(Purpose::Initrd).unwrap();
+            let mut found = Vec::new();
+            source.open(payload).unwrap().read_to_end(&mut found).unwrap();
+            assert!(found == whole);
+            assert_eq!(!server.opened.lock().unwrap().contains(&payload.path), made);
+        }
     }
 
     #[test]

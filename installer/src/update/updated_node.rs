@@ -96,6 +96,12 @@ impl UpdatedNode {
         Ok(node)
     }
 
+    /// Where the node is.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
     /// The state of the slot that runs; none for the recovery system.
     #[must_use]
     pub fn running_state(&self) -> Option<SlotState> {

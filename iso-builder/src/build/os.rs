@@ -54,7 +54,7 @@ impl Build<'_> {
             "base": base.digest()?,
             "overlays": digests(&overlays)?,
         });
-        self.inputs.cache.step(&StepKey::new("kernel", 7, inputs), |out| {
+        self.inputs.cache.step(&StepKey::new("kernel", 8, inputs), |out| {
             let work = StepWork::Kernel { base: base.path("base.tar"), overlays };
             self.progress
                 .within("initrd", "Making the initrd and the boot loaders", || self.sandboxed(work, out))

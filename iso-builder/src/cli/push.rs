@@ -21,8 +21,8 @@ pub(super) struct PushCommand {
     /// registry/name:tag, or oci:DIRECTORY:tag for a directory that can be carried elsewhere.
     #[arg(value_name = "REFERENCE")]
     reference: ArtifactReference,
-    /// Make a patch from the OS image of this earlier release, so that nodes which run it fetch a part only; up to three. A medium as
-    /// above, or registry/name:tag. Takes 2 GiB in TMPDIR and 1 GiB more for each.
+    /// Make patches from the OS image and the initrd of this earlier release, so that nodes which run it fetch a part only; up to three
+    /// releases. A medium as above, or registry/name:tag. Takes 3 GiB in TMPDIR and 1 GiB more for each.
     #[arg(long, value_name = "RELEASE")]
     delta_from: Vec<String>,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! Patches from the OS images of earlier releases, made when a release is pushed.
+//! Patches from the OS images and the initrds of earlier releases, made when a release is pushed.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -6,17 +6,18 @@ use std::path::{Path, PathBuf};
 use std::thread::available_parallelism;
 
 use anyhow::{Context, Result};
-use base::digest::Digest;
+use base::digest::{Digest, Hasher};
 use base::failure::{Class, Classify, Failure};
 use base::files::{self, read_at_most};
 use base::progress::Progress;
 use base::size::ByteSize;
 use formats::delta::{DeltaError, make::make};
+use formats::initrd;
 use formats::squashfs::Expansion;
 use formats::verity::{VerityBuilder, VerityParameters};
 use medium::artifact::ArtifactReference;
 use medium::opened::OpenedMedium;
-use medium::patches::{ImagePatch, LIST_LIMIT, PATCHES, PatchList};
+use medium::patches::{LIST_LIMIT, PATCHES, PatchList, ReleasePatch};
 use medium::sources::{
     PayloadSource, RetryPolicy, Verified, fetch_again, is_url, open_release, read_release, source,
 };
@@ -30,13 +31,14 @@ pub const PATCHES_MAX: usize = 3;
 /// The patches that go with a release. Files of those that were made end with this.
 #[derive(Debug)]
 pub(super) struct MadePatches {
-    patches: Vec<(ImagePatch, PathBuf)>,
+    patches: Vec<(ReleasePatch, PathBuf)>,
     directory: Option<TempDir>,
 }
 
 impl MadePatches {
-    /// Makes patches from the OS images of the releases that `earlier` names to that of `release`, which `medium` has. One that is not
-    /// shorter than the compressed image is left out. Patches that `medium` has beside it, where it was pulled, go with the release too.
+    /// Makes patches from the OS images and initrds of the releases that `earlier` names to those of `release`, which `medium` has. One
+    /// that is not shorter than what it makes, as media have it, is left out. Patches that `medium` has beside it, where it was pulled, go
+    /// with the release too.
     ///
     /// # Errors
     /// [`Class::Invalid`] for releases of another product, and for more than [`PATCHES_MAX`].
@@ -62,17 +64,15 @@ impl MadePatches {
         }
         let directory =
             tempfile::tempdir().class(Class::DiskIo, || "making a directory for patches".into())?;
-        let open_new = |image: &Payload| medium.open_payload(image);
-        let new =
-            expand(release, (&open_new, &medium.path().display().to_string()), directory.path(), progress)?;
+        let new = NewParts::of(release, medium, directory.path(), progress)?;
         made.directory = Some(directory);
         for (source, from) in &opened {
-            made.add(from, source.as_ref(), (release, &new), progress)?;
+            made.add((from, source.as_ref()), release, &new, progress)?;
         }
         Ok(made)
     }
 
-    pub(super) fn patches(&self) -> Vec<ImagePatch> {
+    pub(super) fn patches(&self) -> Vec<ReleasePatch> {
         self.patches.iter().map(|(patch, _)| patch.clone()).collect()
     }
 
@@ -82,54 +82,122 @@ impl MadePatches {
         found.map(|(_, file)| file.as_path())
     }
 
+    /// Adds what makes each part of `release` of that of `from`.
     fn add(
         &mut self,
-        from: &Release,
-        source: &dyn PayloadSource,
-        (release, new): (&Release, &File),
+        (from, source): (&Release, &dyn PayloadSource),
+        release: &Release,
+        new: &NewParts,
         progress: &Progress,
     ) -> Result<()> {
-        let Some(directory) = self.directory.as_ref().map(TempDir::path) else { return Ok(()) };
-        let (start, whole) = (from.expanded.root_hash, image_size(release));
         let version = &from.version;
-        if start == release.expanded.root_hash || self.patches.iter().any(|(patch, _)| patch.from == start) {
+        let (start, open_old) = (from.expanded.root_hash, |payload: &Payload| source.open(payload));
+        if start == release.expanded.root_hash || self.has(start) {
             progress.note("delta", format!("no patch from {version}: its OS image needs none, or has one"));
+        } else {
+            let directory = self.directory()?;
+            let old = expand(from, (&open_old, &source.describe()), directory, progress)?;
+            self.patch((start, &old), &new.image, ("OS image", version, image_size(release)), progress)?;
+        }
+        let Some((initrd, (before, payload))) =
+            new.initrd.as_ref().zip(from.payload(Purpose::Initrd).zip(release.payload(Purpose::Initrd)))
+        else {
+            return Ok(());
+        };
+        if before.sha256 == payload.sha256 || self.has(before.sha256) {
             return Ok(());
         }
-        let old = expand(from, (&|image| source.open(image), &source.describe()), directory, progress)?;
+        let Some(old) = unpacked_initrd(before, (&open_old, &source.describe()), self.directory()?)? else {
+            progress
+                .note("delta", format!("no patch of the initrd from {version}: it is packed in another way"));
+            return Ok(());
+        };
+        self.patch((before.sha256, &old), initrd, ("initrd", version, payload.size), progress)
+    }
+
+    fn has(&self, from: Digest) -> bool {
+        self.patches.iter().any(|(patch, _)| patch.from == from)
+    }
+
+    fn directory(&self) -> Result<&Path> {
+        self.directory.as_ref().map(TempDir::path).context("patches are made without a directory")
+    }
+
+    /// Makes a patch from a part of an earlier release to that of the new one, and keeps it if it is shorter than the part as media
+    /// have it, `whole` bytes.
+    fn patch(
+        &mut self,
+        (start, old): (Digest, &File),
+        new: &File,
+        (name, version, whole): (&str, &str, u64),
+        progress: &Progress,
+    ) -> Result<()> {
+        let directory = self.directory()?;
         let mut file = tempfile::NamedTempFile::new_in(directory)
             .class(Class::DiskIo, || "making a file for a patch".into())?;
         let threads = available_parallelism().map_or(1, usize::from);
-        let making = format!("Making a patch from {version}");
+        let making = format!("Making a patch of the {name} from {version}");
         progress.within("delta", making, || {
-            make(&old, new, threads, &mut file).map_err(|error| {
+            make(old, new, threads, &mut file).map_err(|error| {
                 let class = match error {
                     DeltaError::Write(_) | DeltaError::ReadImage(..) => Class::DiskIo,
                     _ => Class::Unexpected,
                 };
-                Failure::new(class, format!("making a patch from {version}")).because(error).into()
+                Failure::new(class, format!("making a patch of the {name} from {version}"))
+                    .because(error)
+                    .into()
             })
         })?;
-        let reading = || format!("reading the patch from {version}");
+        let reading = || format!("reading the patch of the {name} from {version}");
         let (sha256, size) =
             Digest::of_reader(file.reopen().class(Class::DiskIo, reading)?).class(Class::DiskIo, reading)?;
         let [shown, whole_shown] = [size, whole].map(ByteSize::bytes);
         if size >= whole {
-            let text =
-                format!("the patch from {version} is left out: it has {shown}, the image {whole_shown}");
+            let text = format!(
+                "the patch of the {name} from {version} is left out: it has {shown}, the {name} {whole_shown}"
+            );
             progress.note("delta", text);
             return Ok(());
         }
-        progress.note("delta", format!("The patch from {version} has {shown}, the image {whole_shown}"));
+        let text = format!("The patch of the {name} from {version} has {shown}, the {name} {whole_shown}");
+        progress.note("delta", text);
         let kept = directory.join(sha256.to_string());
         file.persist(&kept).map_err(|error| error.error).class(Class::DiskIo, || "keeping a patch".into())?;
-        self.patches.push((ImagePatch::new(start, size, sha256), kept));
+        self.patches.push((ReleasePatch::new(start, size, sha256), kept));
         Ok(())
     }
 }
 
+/// What the patches make, in files without a name.
+struct NewParts {
+    /// Expanded.
+    image: File,
+    /// Unpacked; none if a node could not pack it again.
+    initrd: Option<File>,
+}
+
+impl NewParts {
+    fn of(release: &Release, medium: &OpenedMedium, directory: &Path, progress: &Progress) -> Result<Self> {
+        let open = |payload: &Payload| medium.open_payload(payload);
+        let from = medium.path().display().to_string();
+        let image = expand(release, (&open, &from), directory, progress)?;
+        let initrd = match release.payload(Purpose::Initrd) {
+            Some(payload) => unpacked_initrd(payload, (&open, &from), directory)?
+                .filter(|archives| packs_again(archives, payload.sha256)),
+            None => None,
+        };
+        if initrd.is_none() {
+            progress.note(
+                "delta",
+                "no patch of the initrd: another builder has packed it, or another version of this one",
+            );
+        }
+        Ok(Self { image, initrd })
+    }
+}
+
 /// The patches that a directory with a release lists, and their files.
-fn beside(medium: &OpenedMedium) -> Result<Vec<(ImagePatch, PathBuf)>> {
+fn beside(medium: &OpenedMedium) -> Result<Vec<(ReleasePatch, PathBuf)>> {
     let Some(list) = medium.local().map(|directory| directory.join(PATCHES)).filter(|list| list.is_file())
     else {
         return Ok(Vec::new());
@@ -137,7 +205,7 @@ fn beside(medium: &OpenedMedium) -> Result<Vec<(ImagePatch, PathBuf)>> {
     let reading = || format!("reading {}", list.display());
     let bytes = read_at_most(&list, LIST_LIMIT).class(Class::DiskIo, reading)?;
     let patches = PatchList::parse(&bytes)?.patches.into_iter();
-    let named = |patch: ImagePatch| (patch.clone(), files::parent(&list).join(patch.path));
+    let named = |patch: ReleasePatch| (patch.clone(), files::parent(&list).join(patch.path));
     Ok(patches.map(named).filter(|(_, file)| file.is_file()).collect())
 }
 
@@ -211,6 +279,31 @@ fn expand(
             .into());
     }
     out.file.into_inner().map_err(io::IntoInnerError::into_error).class(Class::DiskIo, storing)
+}
+
+/// The initrd of a release, unpacked, in a file without a name; none if it is not packed as the builder does.
+fn unpacked_initrd(
+    payload: &Payload,
+    (open, from): (OpenPayload<'_>, &str),
+    directory: &Path,
+) -> Result<Option<File>> {
+    let storing = || format!("storing {} in {}", payload.path, directory.display());
+    let file = || tempfile::tempfile_in(directory).class(Class::DiskIo, storing);
+    let (mut packed, mut archives) = (file()?, file()?);
+    io::copy(&mut Verified::new(open(payload)?, payload, from), &mut packed)?;
+    match initrd::unpack(&mut packed, &mut archives) {
+        Ok(()) => Ok(Some(archives)),
+        Err(error) if matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof) => {
+            Ok(None)
+        }
+        Err(error) => Err(error).class(Class::DiskIo, storing),
+    }
+}
+
+/// Whether a node that packs these archives gets the initrd with this digest.
+fn packs_again(mut archives: &File, digest: Digest) -> bool {
+    let mut hasher = Hasher::default();
+    initrd::pack(&mut archives, &mut hasher).is_ok() && hasher.finish() == digest
 }
 
 /// Writes a file and hashes what comes.

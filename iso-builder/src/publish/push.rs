@@ -16,7 +16,7 @@ use formats::oci::{ImageReference, Repository, prefixed};
 use medium::artifact::{ArtifactForm, ArtifactLayer, ArtifactReference, BootCode, ReleaseArtifact};
 use medium::opened::OpenedMedium;
 use medium::output::BuildOutput;
-use medium::patches::ImagePatch;
+use medium::patches::ReleasePatch;
 use medium::sources::Verified;
 use model::release::{Payload, Purpose, Release};
 use serde::Serialize;
@@ -41,7 +41,7 @@ pub struct PushReport {
     /// Whether the ISO can be made from it.
     pub iso: bool,
     /// From the OS images of earlier releases.
-    pub patches: Vec<ImagePatch>,
+    pub patches: Vec<ReleasePatch>,
     pub blobs: TransferCounts,
 }
 
@@ -250,8 +250,8 @@ impl fmt::Display for PushReport {
             write!(f, "{} taken over from other repositories, ", blobs.mounted)?;
         }
         write!(f, "{} there already; {} in all", blobs.present, ByteSize::bytes(blobs.bytes))?;
-        for ImagePatch { from, size, .. } in &self.patches {
-            write!(f, "\npatch from the OS image {from}: {}", ByteSize::bytes(*size))?;
+        for ReleasePatch { from, size, .. } in &self.patches {
+            write!(f, "\npatch from {from}: {}", ByteSize::bytes(*size))?;
         }
         if !self.iso {
             write!(f, "\nno ISO can be made from it: the medium has no boot code for ISOs")?;

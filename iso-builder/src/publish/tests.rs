@@ -494,6 +494,52 @@ fn patches_travel_with_a_release_and_make_its_image_of_an_earlier_one() {
     assert_eq!(source.patches().unwrap(), []);
 }
 
+/// An initrd that says `text`, unpacked and as a medium has it.
+fn initrd(text: &str) -> (Vec<u8>, Vec<u8>) {
+    let noise: Vec<u8> =
+        (0..90_000_u64).map(|at| (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 41) as u8).collect();
+    let archives = testing::cpio::archive(&[("init", &noise), ("release", text.as_bytes())]);
+    let mut packed = Vec::new();
+    formats::initrd::pack(&mut std::io::Cursor::new(&archives), &mut packed).unwrap();
+    (archives, packed)
+}
+
+fn with_initrd(release: &mut Release, root: &Path, content: &[u8]) {
+    let initrd = release.payloads.iter_mut().find(|payload| payload.purpose == Purpose::Initrd).unwrap();
+    (initrd.size, initrd.sha256) = (content.len() as u64, Digest::of(content));
+    fs::create_dir_all(root.join("live")).unwrap();
+    fs::write(root.join(&initrd.path), content).unwrap();
+}
+
+#[test]
+fn an_initrd_gets_a_patch_if_a_node_that_packs_it_gets_the_same_bytes() {
+    let bench = Bench::new();
+    let client = client("{}");
+    let (layout, new) = (format!("oci:{}", bench.path("layout").display()), bench.path("new"));
+    pushed(&bench.iso(), &layout, &client).unwrap();
+    pulled(&layout, &client, &new, None).unwrap();
+    let (before, packed) = initrd("before");
+    let old = earlier(&bench, "old", |release| with_initrd(release, &bench.path("old"), &packed));
+    let (after, whole) = initrd("after");
+    for (initrd, patched) in [(&whole, true), (&[&whole[..], &[0; 4]].concat(), false), (&packed, false)] {
+        let mut release = bench.release.clone();
+        with_initrd(&mut release, &new, initrd);
+        fs::write(new.join(MANIFEST), release.to_bytes()).unwrap();
+        let report =
+            push(&new, &[old.clone()], &reference(&layout), &client, TRANSFERS, &Progress::silent()).unwrap();
+        let found: Vec<_> = report.patches.iter().filter(|patch| patch.from == Digest::of(&packed)).collect();
+        assert_eq!((report.patches.len(), found.len()), if patched { (2, 1) } else { (1, 0) });
+        for patch in found {
+            assert!(patch.size < 1000, "{}", patch.size);
+            let source = source_of(Some(&layout), &[], quick()).unwrap();
+            let opened = formats::delta::Patch::open(source.open(&patch.payload()).unwrap()).unwrap();
+            let mut made = Vec::new();
+            opened.apply(&before, 0, &mut made).unwrap();
+            assert!(made == after);
+        }
+    }
+}
+
 #[test]
 fn patches_from_other_products_too_many_and_wrong_images_are_refused() {
     let bench = Bench::new();

@@ -1,20 +1,25 @@
 //! The kernel, the initrd made by dracut, and the boot loaders, all from the base.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use base::command::{Runner, SystemRunner};
 use base::failure::{Class, Failure};
 use base::files;
+use formats::initrd;
 
+use super::modules;
 use super::request::StepRequest;
 use super::tree::{Tree, place_file};
 use crate::boot::loaders;
 
+/// What modules take more where they are unpacked, and the initrd beside what dracut makes it of.
+const UNPACKED_BYTES: u64 = 768 << 20;
+
 /// Makes `vmlinuz`, `initrd`, `kernel-release` and `loaders/`.
 pub(super) fn make(request: &StepRequest, base: &Path, overlays: &[PathBuf]) -> Result<()> {
-    let tree = Tree::unpack_in_memory(base, &request.scratch, 0)?;
+    let tree = Tree::unpack_in_memory(base, &request.scratch, UNPACKED_BYTES)?;
     for overlay in overlays {
         tree.overlay(overlay)?;
     }
@@ -24,6 +29,7 @@ pub(super) fn make(request: &StepRequest, base: &Path, overlays: &[PathBuf]) -> 
     let loaders = request.out.join("loaders");
     files::make_directory(&loaders, 0o755)?;
     loaders::collect(tree.root(), &loaders, &SystemRunner, &|program| tree.chroot(program))?;
+    modules::unpack(&tree)?;
     make_initrd(request, &tree, &release)
 }
 
@@ -48,7 +54,8 @@ fn kernel_release(tree: &Tree) -> Result<String> {
     }
 }
 
-/// Makes one generic initrd for live, netboot and installed boots: `--no-hostonly` includes every driver.
+/// Makes one generic initrd for live, netboot and installed boots: `--no-hostonly` includes every driver. It is packed here and not by
+/// dracut, so that a node can pack it again.
 fn make_initrd(request: &StepRequest, tree: &Tree, release: &str) -> Result<()> {
     if !tree.path("usr/bin/dracut").exists() {
         return Err(Failure::new(Class::Invalid, "the base has no dracut")
@@ -63,7 +70,12 @@ fn make_initrd(request: &StepRequest, tree: &Tree, release: &str) -> Result<()> 
         // rest.
         .env("DRACUT_NO_MKNOD", "1")
         .args(["--force", "--no-hostonly", "--no-hostonly-cmdline", "--reproducible", "--quiet"])
+        .arg("--no-compress")
         .args(["--kver", release, "/boot/initrd.nqrust"]);
     SystemRunner.run(&dracut).context("making the initrd with dracut")?;
-    place_file(&tree.path("boot/initrd.nqrust"), &request.out.join("initrd"), 0o644)
+    let archives = tree.path("boot/initrd.nqrust");
+    let what = || format!("packing {}", archives.display());
+    let mut plain = File::open(&archives).with_context(what)?;
+    files::fill_atomically(&request.out.join("initrd"), 0o644, |file| initrd::pack(&mut plain, file))
+        .with_context(what)
 }

@@ -96,6 +96,17 @@ pub(crate) fn measure(artifacts: &Artifacts) -> Result<Vec<Figure>> {
     Ok(figures)
 }
 
+/// The package of the kernel before the newest in the mirrors of the definition under test; `scratch` is made and removed.
+pub(crate) fn older_kernel(scratch: &Path) -> Result<String> {
+    let (suite, _) = definition()?;
+    let mut lists = Command::new("mmdebstrap");
+    lists.args(["--quiet", "--variant=extract", "--skip=cleanup/apt", "--include=base-files"]);
+    programs::run(lists.arg(suite).arg(scratch), LIMIT)?.success("fetching the lists of packages")?;
+    let older = KnownVersions::read(scratch)?.older_kernel()?;
+    fs::remove_dir_all(scratch)?;
+    Ok(older)
+}
+
 /// The release of Debian and the packages of the definition under test.
 fn definition() -> Result<(String, Vec<String>)> {
     let definition = fs::read(paths::workspace().join(medium::DEFINITION))?;

@@ -1,10 +1,10 @@
-//! How long an emulated node takes for an update: to bring a release into its other slot, whole and by a patch, to restart into it, and to
-//! find that there is nothing to do.
+//! What a node fetches for an update of its kernel, and how long an emulated one takes: to bring a release into its other slot, whole and by
+//! patches, to restart into it, and to find that there is nothing to do.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use base::size::ByteSize;
 use nqrust_tests::artifacts::Artifacts;
 use nqrust_tests::deadline::Deadline;
@@ -15,10 +15,13 @@ use nqrust_tests::node::MAC;
 use nqrust_tests::qemu::{Firmware, Machine, Vm};
 use nqrust_tests::ssh::Ssh;
 use nqrust_tests::steps;
-use nqrust_tests::updates::{self, UPDATE_LIMIT, release, serve, settled, slot};
+use nqrust_tests::updates::{self, UPDATE_LIMIT, changed_release, release, serve, settled, slot};
 use nqrust_tests::{paths, programs};
+use serde_json::Value;
 
+use crate::delta::older_kernel;
 use crate::figure::{Figure, RatioLimit, median};
+use crate::images::mebibytes;
 
 /// Between two attempts to log in.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
@@ -29,6 +32,10 @@ const IDLE_RUNS: usize = 5;
 /// In starts of the program. On a machine that is not emulated a start takes some hundredths of a second, and such an update has one
 /// second.
 const IDLE_STARTS: f64 = 20.0;
+/// The kernel in the definition under test.
+const KERNEL: &str = "linux-image-amd64";
+/// Of the whole release, for another kernel.
+const FETCHED: f64 = 0.10;
 const BOOT: &str = "cat /proc/sys/kernel/random/boot_id";
 
 /// Seconds from the command that ends in a restart.
@@ -41,23 +48,30 @@ struct RestartSeconds {
     good: f64,
 }
 
-/// Updates a node whole to a release of the same packages, and by a patch to the next one. They differ in their version alone, so what
-/// is measured is what an update costs whatever it brings; how large patches are is measured apart (`delta`).
+/// Updates a node whole to a release with the kernel before the newest, and by patches to one with the newest, which is all that they
+/// differ in. How large patches of packages are is measured apart (`delta`).
 pub(crate) fn measure(artifacts: &Artifacts) -> Result<Vec<Figure>> {
     let identity = Identity::load()?;
     let now = steps::medium(&identity)?;
-    let next = release(&identity, "update-next", "0.2.0", &[])?;
+    let older = older_kernel(&artifacts.disk("lists"))?;
+    let next = changed_release(&identity, "update-kernel", "0.2.0", |definition| {
+        let packages = definition["base"]["debian"]["include"].as_sequence_mut();
+        let kernel = packages.and_then(|packages| packages.iter_mut().find(|package| *package == KERNEL));
+        *kernel.with_context(|| format!("the definition does not name {KERNEL}"))? = older.into();
+        Ok(())
+    })?;
     let later = release(&identity, "update-later", "0.4.0", &[])?;
     let served = artifacts.disk("www");
     serve(&next, &served, "next")?;
+    serve(&later, &served, "later-whole")?;
     let layout = artifacts.disk("layout");
     let mut push = Command::new(paths::iso_builder()?);
     push.arg("push").arg(&later.full).arg(format!("oci:{}", layout.display()));
     push.arg("--delta-from").arg(&next.full);
-    programs::run(&mut push, LIMIT)?.success("publishing a release with a patch")?;
+    programs::run(&mut push, LIMIT)?.success("publishing a release with patches")?;
     let mut pull = Command::new(paths::iso_builder()?);
     pull.arg("pull").arg(format!("oci:{}", layout.display())).arg(served.join("later"));
-    programs::run(&mut pull, LIMIT)?.success("fetching a release with its patch")?;
+    programs::run(&mut pull, LIMIT)?.success("fetching a release with its patches")?;
     let server = Server::start(&served, 0)?;
     let from = |name: &str| format!("--from http://10.0.2.2:{}/{name}", server.port());
 
@@ -81,15 +95,23 @@ pub(crate) fn measure(artifacts: &Artifacts) -> Result<Vec<Figure>> {
     let version: Result<Vec<_>> =
         (0..IDLE_RUNS).map(|_| seconds(&ssh, "sudo -n installer --version")).collect();
     let version = median(version?);
+    // An ISO offers no patches.
+    let (all, fetched) =
+        (bytes_to_fetch(&ssh, &from("later-whole.iso"))?, bytes_to_fetch(&ssh, &from("later"))?);
     let patched = seconds(&ssh, &format!("sudo -n installer update stage {}", from("later")))?;
-    if !server.requests().iter().any(|request| request.contains("patches/")) {
-        bail!("the node has not asked for the patch");
+    let asked = server.requests();
+    if asked.iter().filter(|request| request.contains("patches/")).count() < 2
+        || asked.iter().any(|request| request.contains("initrd") || request.contains("rootfs"))
+    {
+        bail!("the node has not taken the patches alone: {asked:?}");
     }
     drop(ssh);
     vm.power_off(steps::SHUTDOWN_LIMIT)?;
     Ok(vec![
         Figure::new("update: stage a release, whole", whole, "s", ("an install", installed)),
-        Figure::new("update: stage a release, by a patch", patched, "s", ("whole", whole)),
+        Figure::new("update of the kernel: fetched", fetched, "MiB", ("whole", all))
+            .limit(RatioLimit::AtMost(FETCHED)),
+        Figure::new("update of the kernel: stage by patches", patched, "s", ("a release, whole", whole)),
         Figure::new(
             "update: command to an answer of the new release",
             restart.answer,
@@ -105,6 +127,13 @@ pub(crate) fn measure(artifacts: &Artifacts) -> Result<Vec<Figure>> {
         Figure::new("update: with nothing to do", idle, "s", ("installer --version", version))
             .limit(RatioLimit::AtMost(IDLE_STARTS)),
     ])
+}
+
+/// What an update would fetch of the OS, in MiB.
+fn bytes_to_fetch(ssh: &Ssh, from: &str) -> Result<f64> {
+    let told = ssh.run(&format!("sudo -n installer --format json update check {from}"))?;
+    let told: Value = serde_json::from_str(&told).context("the plan of an update")?;
+    told["fetched"].as_u64().map(mebibytes).context("a plan without the bytes to fetch")
 }
 
 /// How long a command takes on the node, with the few hundredths of a second of SSH.

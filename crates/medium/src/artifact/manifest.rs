@@ -11,7 +11,7 @@ use model::release::{MANIFEST, Purpose, Release};
 
 use super::boot_code::BootCodePart;
 use super::media_types::{self, RELEASE};
-use crate::patches::{FROM, ImagePatch};
+use crate::patches::{FROM, ReleasePatch};
 
 const TITLE: &str = "org.opencontainers.image.title";
 const VERSION: &str = "org.opencontainers.image.version";
@@ -60,7 +60,7 @@ pub struct ReleaseArtifact<'a> {
 impl<'a> ReleaseArtifact<'a> {
     /// The release with the manifest `bytes`. `boot_code` tells whether the boot code for ISOs goes with it.
     #[must_use]
-    pub fn new(release: &'a Release, bytes: &[u8], boot_code: bool, patches: &[ImagePatch]) -> Self {
+    pub fn new(release: &'a Release, bytes: &[u8], boot_code: bool, patches: &[ReleasePatch]) -> Self {
         let payloads = release.carried_payloads().map(|payload| ArtifactLayer {
             path: payload.path.clone(),
             media_type: media_types::of(payload.purpose),
@@ -78,7 +78,7 @@ impl<'a> ReleaseArtifact<'a> {
         });
         let patches = patches.iter().map(|patch| ArtifactLayer {
             path: patch.path.clone(),
-            media_type: media_types::of(Purpose::RootfsPatch),
+            media_type: media_types::of(Purpose::Patch),
             digest: patch.sha256,
             size: patch.size,
             from: Some(patch.from),
@@ -147,7 +147,7 @@ pub struct ReadArtifact {
     pub release: Descriptor,
     /// The digests that the artifact has beside it.
     pub layers: BTreeSet<Digest>,
-    pub patches: Vec<ImagePatch>,
+    pub patches: Vec<ReleasePatch>,
 }
 
 /// Reads the manifest `bytes` of an artifact that `named` names.
@@ -158,7 +158,7 @@ pub fn read(bytes: &[u8], named: &str) -> Result<ReadArtifact> {
     let what = || format!("reading the manifest of {named}");
     let manifest = ArtifactManifest::parse(bytes).class(Class::Invalid, what)?;
     let layers = manifest.layers.iter().map(|layer| layer.digest).collect();
-    let patches = manifest.layers.iter().filter_map(ImagePatch::of_layer).collect();
+    let patches = manifest.layers.iter().filter_map(ReleasePatch::of_layer).collect();
     let titled = |layer: &&Descriptor| layer.annotations.get(TITLE).is_some_and(|title| title == MANIFEST);
     let kind = manifest.config.media_type.clone();
     let release = match kind == RELEASE {
@@ -194,7 +194,7 @@ mod tests {
         twin.path = "EFI/debian/copy.efi".into();
         release.payloads.push(twin);
         let bytes = release.to_bytes();
-        let patch = ImagePatch::new(Digest::of(b"the image before"), 9, Digest::of(b"a patch"));
+        let patch = ReleasePatch::new(Digest::of(b"the image before"), 9, Digest::of(b"a patch"));
         let artifact = ReleaseArtifact::new(&release, &bytes, true, std::slice::from_ref(&patch));
         // Of 16 payloads two are the same; two pieces of boot code, and a patch.
         assert_eq!(artifact.layers().len(), 18);

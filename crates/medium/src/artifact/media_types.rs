@@ -14,7 +14,7 @@ pub fn of(purpose: Purpose) -> &'static str {
         Purpose::Kernel => "application/vnd.nqrust.kernel.v1",
         Purpose::Initrd => "application/vnd.nqrust.initrd.v1",
         Purpose::Rootfs => "application/vnd.nqrust.root.v1.squashfs",
-        Purpose::RootfsPatch => "application/vnd.nqrust.root.v1.patch",
+        Purpose::Patch => "application/vnd.nqrust.patch.v1",
         Purpose::Shim | Purpose::MokManager | Purpose::GrubEfi => "application/vnd.nqrust.loader.v1.efi",
         Purpose::GrubBoot | Purpose::GrubCore => "application/vnd.nqrust.loader.v1.bios",
         Purpose::ImageIndex => "application/vnd.nqrust.images.index.v1+json",

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use anyhow::{Result, anyhow};
 
 use super::payload_source::{PayloadPlace, PayloadSource};
-use crate::patches::ImagePatch;
+use crate::patches::ReleasePatch;
 use base::digest::Digest;
 use base::failure::{Class, Failure, class_of};
 use formats::iso9660::address::Source;
@@ -112,7 +112,7 @@ impl PayloadSource for Chain {
         first.manifest()
     }
 
-    fn patches(&self) -> Result<Vec<ImagePatch>> {
+    fn patches(&self) -> Result<Vec<ReleasePatch>> {
         self.sources.first().map_or(Ok(Vec::new()), |first| first.patches())
     }
 

@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use super::manifest::MANIFEST_LIMIT;
 use super::payload_source::{PayloadPlace, PayloadSource, PayloadTransport};
-use crate::patches::{ImagePatch, LIST_LIMIT, PATCHES, PatchList};
+use crate::patches::{LIST_LIMIT, PATCHES, PatchList, ReleasePatch};
 use crate::served::ServedDirectory;
 use model::release::Payload;
 use transfer::download::{Download, Downloader, RetryPolicy, shown};
@@ -63,7 +63,7 @@ impl PayloadSource for HttpMedium {
         self.directory.manifest(MANIFEST_LIMIT)
     }
 
-    fn patches(&self) -> Result<Vec<ImagePatch>> {
+    fn patches(&self) -> Result<Vec<ReleasePatch>> {
         let Some(list) = self.directory.find(PATCHES)? else { return Ok(Vec::new()) };
         let mut bytes = Vec::new();
         list.take(LIST_LIMIT).read_to_end(&mut bytes)?;

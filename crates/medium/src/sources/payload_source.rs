@@ -4,7 +4,7 @@ use std::io::{self, Read, Write};
 
 use anyhow::Result;
 
-use crate::patches::ImagePatch;
+use crate::patches::ReleasePatch;
 use formats::iso9660::address::Source;
 use model::release::Payload;
 
@@ -67,8 +67,8 @@ pub trait PayloadSource: Send + Sync {
 
     fn manifest(&self) -> Result<Vec<u8>>;
 
-    /// The patches from other OS images that are offered beside the payloads, to be opened as [`ImagePatch::payload`].
-    fn patches(&self) -> Result<Vec<ImagePatch>> {
+    /// The patches from other OS images that are offered beside the payloads, to be opened as [`ReleasePatch::payload`].
+    fn patches(&self) -> Result<Vec<ReleasePatch>> {
         Ok(Vec::new())
     }
 

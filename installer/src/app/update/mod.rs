@@ -25,7 +25,7 @@ use crate::node::health::NodeProbe;
 use crate::node::paths::DOCUMENT;
 use crate::node::update_state::ReleaseId;
 use crate::update::kubernetes::keep_running;
-use crate::update::patched::{self, bytes_fetched, patch_for};
+use crate::update::patched::{self, Patches, bytes_fetched};
 use crate::update::serve::{ServedRelease, serve};
 use crate::update::{
     Allowed, KeptSource, KubernetesStep, Offer, RolledBack, Running, UpdateLock, UpdatedNode, decide,
@@ -75,7 +75,8 @@ struct UpdatePlan {
     slot: UpdateSlot,
     /// Bytes of the OS that come over a network.
     fetched: u64,
-    /// Those of them that are a patch, with which the OS image is made from the one that runs; none where that is fetched whole.
+    /// Those of them that are patches, with which the OS image, and the initrd too, is made from the one that runs; none where both are
+    /// fetched whole.
     #[serde(skip_serializing_if = "Option::is_none")]
     patch: Option<u64>,
     /// Bytes that are written into the slot.
@@ -101,8 +102,8 @@ impl UpdatePlan {
         let parts = slot_payloads(offered);
         let away = parts.iter().filter(|part| source.place(part) == Some(PayloadPlace::Network));
         let new = offer == Offer::New;
-        let patch = if new { patch_for(&node.release, offered, source.as_ref()) } else { None };
-        let fetched = away.map(|part| bytes_fetched(part, &node.release, patch.as_ref())).sum();
+        let patches = if new { Patches::offered(&node.release, offered, source.as_ref()) } else { None };
+        let fetched = away.map(|part| bytes_fetched(part, &node.release, patches.as_ref())).sum();
         let boot = parts.iter().filter(|part| part.purpose != Purpose::Rootfs);
         let written = offered.expanded.size + boot.map(|part| part.size).sum::<u64>();
         Ok(Self {
@@ -112,7 +113,7 @@ impl UpdatePlan {
             offer,
             slot: node.target(),
             fetched: if new { fetched } else { 0 },
-            patch: patch.map(|patch| patch.size),
+            patch: patches.as_ref().map(Patches::size),
             written: if new { written } else { 0 },
             images: match seeding {
                 Some(role) if offer != Offer::Runs => missing_images(&containerd(offered), offered, *role)?,

@@ -12,7 +12,7 @@ use anyhow::Result;
 
 use super::payload_source::{PayloadPlace, PayloadSource, PayloadTransport};
 use crate::artifact::ArtifactReference;
-use crate::patches::ImagePatch;
+use crate::patches::ReleasePatch;
 use base::digest::Digest;
 use base::failure::{Class, Failure};
 use model::release::{Payload, Release};
@@ -70,7 +70,7 @@ impl PayloadSource for ReleaseSource {
         self.0.probe(payload.sha256, payload.size)
     }
 
-    fn patches(&self) -> Result<Vec<ImagePatch>> {
+    fn patches(&self) -> Result<Vec<ReleasePatch>> {
         Ok(self.0.patches().to_vec())
     }
 

@@ -10,7 +10,7 @@ use super::super::payload_source::PayloadPlace;
 use super::blobs::Blobs;
 use crate::artifact::manifest::{self, ReadArtifact};
 use crate::artifact::{ArtifactReference, BootCodePart};
-use crate::patches::ImagePatch;
+use crate::patches::ReleasePatch;
 use base::digest::Digest;
 use base::failure::{Class, Classify, Failure};
 use model::release::{MANIFEST, Release};
@@ -27,7 +27,7 @@ pub struct OpenedArtifact {
     /// `release.json`.
     bytes: Vec<u8>,
     layers: BTreeSet<Digest>,
-    patches: Vec<ImagePatch>,
+    patches: Vec<ReleasePatch>,
 }
 
 impl OpenedArtifact {
@@ -91,7 +91,7 @@ impl OpenedArtifact {
 
     /// The patches that it offers.
     #[must_use]
-    pub fn patches(&self) -> &[ImagePatch] {
+    pub fn patches(&self) -> &[ReleasePatch] {
         &self.patches
     }
 
