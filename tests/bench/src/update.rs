@@ -99,8 +99,9 @@ pub(crate) fn measure(artifacts: &Artifacts) -> Result<Vec<Figure>> {
     let (all, fetched) =
         (bytes_to_fetch(&ssh, &from("later-whole.iso"))?, bytes_to_fetch(&ssh, &from("later"))?);
     let patched = seconds(&ssh, &format!("sudo -n installer update stage {}", from("later")))?;
-    let asked = server.requests();
-    if asked.iter().filter(|request| request.contains("patches/")).count() < 2
+    let mut asked = server.requests();
+    asked.retain(|request| request.starts_with("GET /later/"));
+    if asked.iter().filter(|request| request.contains("/patches/")).count() != 2
         || asked.iter().any(|request| request.contains("initrd") || request.contains("rootfs"))
     {
         bail!("the node has not taken the patches alone: {asked:?}");
