@@ -19,6 +19,9 @@ use crate::ssh::Ssh;
 /// that fail.
 pub const UPDATE_LIMIT: Duration = Duration::from_secs(900);
 
+/// For one attempt to log in to a node that may be starting.
+const LOGIN_LIMIT: Duration = Duration::from_secs(60);
+
 /// The medium of another version, with these kernel arguments for every boot of it.
 pub fn release(identity: &Identity, name: &str, version: &str, arguments: &[&str]) -> Result<Medium> {
     changed_release(identity, name, version, |definition| {
@@ -107,6 +110,27 @@ pub fn restart(vm: &mut Vm, ssh: &Ssh, command: &str, limit: Duration) -> Result
         bail!("`{command}` ended with exit code {}: {}", ended.code, ended.stderr);
     }
     vm.serial.wait_for(" login: ", limit).context("the system after the restart").map(drop)
+}
+
+/// Tells the starts of a node apart (random(4)).
+pub fn boot_id(ssh: &Ssh) -> Result<String> {
+    ssh.run("cat /proc/sys/kernel/random/boot_id")
+}
+
+/// Logs in until a system answers for which `holds`; one that cannot be asked counts as another.
+pub fn logged_in_where(
+    vm: &mut Vm,
+    (identity, artifacts): (&Identity, &Artifacts),
+    (what, limit): (&str, Duration),
+    holds: impl Fn(&Ssh) -> Result<bool>,
+) -> Result<Ssh> {
+    let port = vm.ssh_port()?;
+    Deadline::after(limit).poll(what, || {
+        let Ok(ssh) = Ssh::connect(port, USER, identity, artifacts, LOGIN_LIMIT) else {
+            return Ok(None);
+        };
+        Ok(holds(&ssh).is_ok_and(|holds| holds).then_some(ssh))
+    })
 }
 
 /// As [`restart`], and logs in there.

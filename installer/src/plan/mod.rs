@@ -37,7 +37,7 @@ pub use mirror::{Array, Mirror};
 pub(crate) use payloads::{fit_slot, images_of, unpacked};
 pub(crate) use render::Losses;
 pub use sealed::{NodeTexts, SealedPlan};
-pub use slot::{BOOT_VOLUME_BYTES, SlotGeometry};
+pub use slot::{BOOT_ROOM, BOOT_VOLUME_BYTES, SlotGeometry};
 pub use step::{FatContent, Filesystem, PlannedContent, PlannedFile, Step, UnpackedImage};
 pub(crate) use steps::boot_volume;
 pub use target::Target;

@@ -8,7 +8,7 @@ use formats::verity;
 use model::release::{ExpandedImage, Payload};
 
 /// How far before the end of the partition the boot volume begins: room for kernel and initrd of several releases to come.
-const BOOT_ROOM: ByteSize = ByteSize::mib(320);
+pub const BOOT_ROOM: ByteSize = ByteSize::mib(320);
 
 /// The length of the boot volume. What is behind it belongs to the array of a mirror, whose superblock is at the end.
 pub const BOOT_VOLUME_BYTES: ByteSize = ByteSize::mib(319);

@@ -7,15 +7,16 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use base::size::ByteSize;
 use nqrust_tests::artifacts::Artifacts;
-use nqrust_tests::deadline::Deadline;
 use nqrust_tests::disk::Disk;
 use nqrust_tests::http::Server;
-use nqrust_tests::identity::{Identity, USER};
+use nqrust_tests::identity::Identity;
 use nqrust_tests::node::MAC;
 use nqrust_tests::qemu::{Firmware, Machine, Vm};
 use nqrust_tests::ssh::Ssh;
 use nqrust_tests::steps;
-use nqrust_tests::updates::{self, UPDATE_LIMIT, changed_release, release, serve, settled, slot};
+use nqrust_tests::updates::{
+    self, UPDATE_LIMIT, boot_id, changed_release, logged_in_where, release, serve, settled, slot,
+};
 use nqrust_tests::{paths, programs};
 use serde_json::Value;
 
@@ -23,8 +24,6 @@ use crate::delta::older_kernel;
 use crate::figure::{Figure, RatioLimit, median};
 use crate::images::mebibytes;
 
-/// Between two attempts to log in.
-const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 /// For a run of `iso-builder push` or `pull`.
 const LIMIT: Duration = Duration::from_secs(900);
 /// An update with nothing to do, of which the median counts.
@@ -36,7 +35,6 @@ const IDLE_STARTS: f64 = 20.0;
 const KERNEL: &str = "linux-image-amd64";
 /// Of the whole release, for another kernel.
 const FETCHED: f64 = 0.10;
-const BOOT: &str = "cat /proc/sys/kernel/random/boot_id";
 
 /// Seconds from the command that ends in a restart.
 struct RestartSeconds {
@@ -149,7 +147,7 @@ fn seconds(ssh: &Ssh, command: &str) -> Result<f64> {
 
 /// Restarts into what is staged.
 fn restart(vm: &mut Vm, ssh: &mut Ssh, identity: &Identity, artifacts: &Artifacts) -> Result<RestartSeconds> {
-    let boot = ssh.run(BOOT)?;
+    let boot = boot_id(ssh)?;
     let began = Instant::now();
     // The connection breaks with the system that answers it: 255.
     let told = ssh.attempt("sudo -n installer update apply && sleep 600", UPDATE_LIMIT)?;
@@ -157,12 +155,8 @@ fn restart(vm: &mut Vm, ssh: &mut Ssh, identity: &Identity, artifacts: &Artifact
         bail!("the update ended with exit code {}: {}", told.code, told.stderr);
     }
     let away = began.elapsed().as_secs_f64();
-    *ssh = Deadline::after(UPDATE_LIMIT).poll("the system after the restart", || {
-        let Ok(ssh) = Ssh::connect(vm.ssh_port()?, USER, identity, artifacts, ANSWER_LIMIT) else {
-            return Ok(None);
-        };
-        Ok(ssh.run(BOOT).is_ok_and(|now| now != boot).then_some(ssh))
-    })?;
+    let wanted = ("the system after the restart", UPDATE_LIMIT);
+    *ssh = logged_in_where(vm, (identity, artifacts), wanted, |ssh| Ok(boot_id(ssh)? != boot))?;
     let answer = began.elapsed().as_secs_f64();
     settled(ssh)?;
     Ok(RestartSeconds { away, answer, good: began.elapsed().as_secs_f64() })

@@ -7,17 +7,20 @@ use anyhow::{Context, Result};
 use base::size::ByteSize;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use installer::plan::BOOT_ROOM;
 use nqrust_tests::artifacts::{Artifacts, scenario};
 use nqrust_tests::deadline::Deadline;
 use nqrust_tests::disk::Disk;
 use nqrust_tests::faults::{Fault, Relay};
 use nqrust_tests::http::Server;
-use nqrust_tests::identity::{Identity, USER};
+use nqrust_tests::identity::Identity;
 use nqrust_tests::node::{Checks, MAC};
 use nqrust_tests::qemu::{Firmware, Machine, Vm};
 use nqrust_tests::ssh::Ssh;
 use nqrust_tests::steps;
-use nqrust_tests::updates::{self, UPDATE_LIMIT, awaited, release, running, serve, settled, slot};
+use nqrust_tests::updates::{
+    self, UPDATE_LIMIT, awaited, boot_id, logged_in_where, release, running, serve, settled, slot,
+};
 
 /// For a release that has its 15 minutes to be good, or three starts that each end by a timer.
 const TRIAL_LIMIT: Duration = Duration::from_secs(1800);
@@ -25,13 +28,10 @@ const TRIAL_LIMIT: Duration = Duration::from_secs(1800);
 const TOLD_LIMIT: Duration = Duration::from_secs(60);
 /// The other slot. No release of these stays, so that it is always the same.
 const OTHER: &str = "/dev/disk/by-partlabel/root-b";
-/// Where the boot volume of a slot begins, in MiB before its end.
-const BOOT_VOLUME: u64 = 320;
 
 /// Fails where the kernel has an argument for it.
 const OWN_CHECK: &str =
     "#!/bin/sh\n! grep -q e2e.unwell /proc/cmdline || { echo this release is unwell; exit 1; }\n";
-const BOOT: &str = "cat /proc/sys/kernel/random/boot_id";
 
 /// A release that is tried.
 struct Trial<'a> {
@@ -91,16 +91,11 @@ impl<'a> Node<'a> {
         if let Some(damage) = trial.damage {
             self.ssh.run(damage)?;
         }
-        let boot = self.ssh.run(BOOT)?;
+        let boot = boot_id(&self.ssh)?;
         self.ssh.attempt("sudo -n systemctl reboot", TOLD_LIMIT)?;
-        self.ssh = Deadline::after(TRIAL_LIMIT).poll("the release before", || {
-            let port = self.vm.ssh_port()?;
-            let Ok(ssh) = Ssh::connect(port, USER, self.identity, self.artifacts, TOLD_LIMIT) else {
-                return Ok(None);
-            };
-            let again =
-                ssh.run(BOOT).is_ok_and(|now| now != boot) && running(&ssh).is_ok_and(|slot| slot == "a");
-            Ok(again.then_some(ssh))
+        let tools = (self.identity, self.artifacts);
+        self.ssh = logged_in_where(&mut self.vm, tools, ("the release before", TRIAL_LIMIT), |ssh| {
+            Ok(boot_id(ssh)? != boot && running(ssh)? == "a")
         })?;
         let told = "the verdict on the broken release";
         let status = awaited(&self.ssh, TOLD_LIMIT, told, |told| told["state"] == "rolled-back")?;
@@ -142,10 +137,11 @@ fn releases_that_are_damaged_give_way_to_the_one_before() {
         );
         let kernel = flip(
             &format!(
-                "start=$(($(sudo -n blockdev --getsize64 DEVICE) / 1048576 - {BOOT_VOLUME})); \
+                "start=$(($(sudo -n blockdev --getsize64 DEVICE) / 1048576 - {})); \
                  found=$(sudo -n dd if=DEVICE bs=1M skip=$start status=none | \
                  LC_ALL=C grep --byte-offset --only-matching --text --max-count 1 HdrS | head -n 1); \
-                 echo $((start * 1048576 + ${{found%%:*}}))"
+                 echo $((start * 1048576 + ${{found%%:*}}))",
+                BOOT_ROOM.get() >> 20
             ),
             1 << 20,
         );

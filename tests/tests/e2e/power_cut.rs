@@ -18,6 +18,7 @@ use nqrust_tests::identity::Identity;
 use nqrust_tests::medium::Medium;
 use nqrust_tests::qemu::{Firmware, Machine};
 use nqrust_tests::{installed, steps, write_log};
+use testing::numbers::Numbers;
 
 const SIZE: ByteSize = ByteSize::gib(32);
 
@@ -73,10 +74,13 @@ fn a_disk_that_loses_power_at_any_moment_of_an_install_is_old_or_not_bootable_or
 fn an_install_that_is_cut_off_at_a_random_moment_finishes_when_the_machine_starts_again() {
     scenario("power-cut-again", |artifacts| {
         let identity = Identity::load()?;
-        let (medium, mut seed) = (steps::medium(&identity)?, artifacts.seed()?);
+        let (medium, mut numbers) = (steps::medium(&identity)?, Numbers(artifacts.seed()?));
         let expected = installed::expected(&medium, Role::Management, SIZE)?;
         let length = measure(&medium, artifacts)?;
-        let moments: Vec<_> = (0..number("NQRUST_POWER_CUTS", 3)).map(|_| next(&mut seed, length)).collect();
+        let length = usize::try_from(length.as_millis())?;
+        let moments: Vec<_> = (0..number("NQRUST_POWER_CUTS", 3))
+            .map(|_| Duration::from_millis(numbers.below(length) as u64))
+            .collect();
         let rounds = Mutex::new(moments.into_iter().enumerate());
         // As many at a time as there are processors for, at most two.
         let again = || -> Result<()> {
@@ -201,10 +205,4 @@ fn finish(machine: &Machine, artifacts: &Artifacts) -> Result<(RestartOutcome, S
         1 => vm.power_off(steps::SHUTDOWN_LIMIT).map(|()| (RestartOutcome::Ran, told)),
         _ => bail!("the console says:\n{}", vm.serial.rest(Duration::from_secs(3))),
     }
-}
-
-/// A random part of `length`.
-fn next(seed: &mut u64, length: Duration) -> Duration {
-    *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-    length.mul_f64(f64::from(u32::try_from(*seed >> 32).unwrap_or(0)) / f64::from(u32::MAX))
 }

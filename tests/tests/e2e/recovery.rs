@@ -1,18 +1,15 @@
 //! The recovery system of a node: reached by SSH, and a reset that it makes although the power fails.
 
-use std::time::Duration;
-
 use anyhow::Context;
 use base::size::ByteSize;
 use nqrust_tests::artifacts::scenario;
-use nqrust_tests::deadline::Deadline;
 use nqrust_tests::disk::Disk;
 use nqrust_tests::identity::{Identity, USER};
 use nqrust_tests::node::{Checks, MAC};
 use nqrust_tests::qemu::{Firmware, Machine};
 use nqrust_tests::ssh::Ssh;
 use nqrust_tests::steps;
-use nqrust_tests::updates::{UPDATE_LIMIT, restart, running};
+use nqrust_tests::updates::{UPDATE_LIMIT, logged_in_where, restart, running};
 
 /// What a node keeps in `/var`.
 const TRACE: &str = "/var/lib/e2e-trace";
@@ -66,14 +63,9 @@ fn a_node_is_made_new_by_its_recovery_system_although_the_power_fails() {
         vm.kill()?;
 
         let mut vm = machine("reset").start(artifacts)?;
-        let reset = Deadline::after(UPDATE_LIMIT).poll("the node after its reset", || {
-            let port = vm.ssh_port()?;
-            let Ok(ssh) = Ssh::connect(port, USER, &identity, artifacts, Duration::from_secs(60)) else {
-                return Ok(None);
-            };
-            // The connection breaks when the recovery system is done.
-            Ok(running(&ssh).is_ok_and(|slot| slot == "a").then_some(ssh))
-        });
+        // The recovery system answers before.
+        let wanted = ("the node after its reset", UPDATE_LIMIT);
+        let reset = logged_in_where(&mut vm, (&identity, artifacts), wanted, |ssh| Ok(running(ssh)? == "a"));
         vm.qmp.screendump(&artifacts.path("reset.png"))?;
         let ssh = reset.with_context(|| format!("the console said last:\n{}", vm.serial.last_words()))?;
         checks.that("what was in /var is gone", !ssh.succeeds(&format!("sudo -n test -e {TRACE}"))?);

@@ -13,7 +13,7 @@ use nqrust_tests::qemu::{Firmware, Machine};
 use nqrust_tests::ssh::Ssh;
 use nqrust_tests::steps;
 use nqrust_tests::updates::{
-    self, UPDATE_LIMIT, awaited, boot_files, release, restarted, serve, settled, slot,
+    self, UPDATE_LIMIT, awaited, boot_files, boot_id, release, restarted, serve, settled, slot,
 };
 use serde_json::Value;
 use testing::numbers::Numbers;
@@ -51,7 +51,7 @@ fn a_node_updates_itself_and_leaves_a_release_that_does_not_start() {
         checks.equal("the other slot is empty", &slot(&status, "b").1, &"empty".to_owned());
         let told = ssh.run(&format!("sudo -n installer update check {}", from("next")))?;
         checks.that("the plan names both versions", told.contains("0.2.0 in place of 0.1.0"));
-        let old = ssh.run("cat /proc/sys/kernel/random/boot_id")?;
+        let old = boot_id(&ssh)?;
         let files = boot_files(&ssh)?;
         checks.contains("GRUB's script is among the boot files", &files, "/grub.cfg");
 
@@ -65,7 +65,7 @@ fn a_node_updates_itself_and_leaves_a_release_that_does_not_start() {
         let kept = ssh.run("sudo -n ls -A /var/lib/nqrust/update")?;
         checks.that("what was fetched is gone", !kept.contains("fetched"));
         checks.equal("it is staged", updates::status(&ssh)?["state"].as_str(), Some("staged"));
-        checks.equal("nothing restarts by that", &ssh.run("cat /proc/sys/kernel/random/boot_id")?, &old);
+        checks.equal("nothing restarts by that", &boot_id(&ssh)?, &old);
         let ssh = restarted(&mut vm, &ssh, "sudo -n installer update apply", &identity, artifacts)?;
         let status = settled(&ssh)?;
         checks.equal("the new release runs", status["running"].as_str(), Some("b"));
