@@ -525,8 +525,15 @@ fn an_initrd_gets_a_patch_if_a_node_that_packs_it_gets_the_same_bytes() {
         let mut release = bench.release.clone();
         with_initrd(&mut release, &new, initrd);
         fs::write(new.join(MANIFEST), release.to_bytes()).unwrap();
-        let report =
-            push(&new, &[old.clone()], &reference(&layout), &client, TRANSFERS, &Progress::silent()).unwrap();
+        let report = push(
+            &new,
+            std::slice::from_ref(&old),
+            &reference(&layout),
+            &client,
+            TRANSFERS,
+            &Progress::silent(),
+        )
+        .unwrap();
         let found: Vec<_> = report.patches.iter().filter(|patch| patch.from == Digest::of(&packed)).collect();
         assert_eq!((report.patches.len(), found.len()), if patched { (2, 1) } else { (1, 0) });
         for patch in found {
