@@ -123,7 +123,8 @@ fn is_code(status: ExitStatus, code: i32) -> bool {
 fn a_signal_ends_children_removes_what_is_unfinished_and_is_the_exit_code() {
     for (signal, code) in [(Signal::SIGINT, 130), (Signal::SIGTERM, 143), (Signal::SIGHUP, 129)] {
         let place = tempfile::tempdir().unwrap();
-        let child = start("work", place.path(), &[]);
+        // Below nohup(1) the signal would be ignored, here as by every program.
+        let child = start("work", place.path(), &["env", "--default-signal=HUP"]);
         let grandchild = fs::read_to_string(place.path().join("child")).unwrap().parse().unwrap();
         assert!(runs(grandchild) && unfinished(place.path()) == 1);
         send(child.id(), signal);
