@@ -23,6 +23,8 @@ const DAMAGE: &str = "damage";
 
 /// Restarts a machine on which a boot on trial comes to no verdict, in the initrd or later. It does not run on others.
 const DEADLINE: &str = "nqrust-trial.timer";
+/// For another update of this node. One that takes longer writes a slot, and then there is nothing to make anew.
+const LOCK_PATIENCE: Duration = Duration::from_secs(600);
 
 /// Tells what became of the update before, waits for the verdict on this boot, and writes it to the boot record.
 pub(crate) fn bless(progress: &Progress) -> Result<()> {
@@ -72,15 +74,20 @@ pub(crate) fn bless(progress: &Progress) -> Result<()> {
     // Writing the recovery system takes minutes, in which the node can have its pods again.
     let back = come_back(&node, Duration::ZERO, &cancel, progress);
     // The node is good without it.
-    let renewed =
-        UpdateLock::take(root, Duration::ZERO).and_then(|_lock| node.renew_recovery(progress, &cancel));
-    if let Err(error) = renewed {
+    if let Err(error) = renew_recovery(root, progress, &cancel) {
         progress.warn("bless", &format!("the recovery system was not renewed: {error:#}"));
     }
     if !back {
         come_back(&node, PATIENCE, &cancel, progress);
     }
     Ok(())
+}
+
+/// Makes the recovery system the release that runs, once nobody else changes the slots.
+fn renew_recovery(root: &Path, progress: &Progress, cancel: &Cancel) -> Result<()> {
+    let _lock = UpdateLock::take_unless(root, LOCK_PATIENCE, || Ok(cancel.check()?))?;
+    // Whoever had the lock may have changed them.
+    UpdatedNode::read(root)?.renew_recovery(progress, cancel)
 }
 
 fn judged(baseline: Option<&Baseline>, progress: &Progress) -> BootVerdict {

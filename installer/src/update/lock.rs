@@ -27,6 +27,11 @@ impl UpdateLock {
     /// # Errors
     /// [`Class::Busy`] with who holds it.
     pub fn take(root: &Path, wait: Duration) -> Result<Self> {
+        Self::take_unless(root, wait, || Ok(()))
+    }
+
+    /// As [`take`](Self::take); an error of `cancelled` ends the wait.
+    pub fn take_unless(root: &Path, wait: Duration, cancelled: impl Fn() -> Result<()>) -> Result<Self> {
         let path = below(root, LOCK);
         let mut file = open(&path).class(Class::DiskIo, || format!("opening {}", path.display()))?;
         let deadline = Instant::now() + wait;
@@ -55,6 +60,7 @@ impl UpdateLock {
                         .into());
                 }
             };
+            cancelled()?;
             std::thread::sleep(POLL);
         }
     }
@@ -77,6 +83,9 @@ mod tests {
         let error = UpdateLock::take(root.path(), Duration::ZERO).unwrap_err();
         assert_eq!(class_of(&error).exit_code(), 8);
         assert!(render(&error).contains(&format!("process {}", std::process::id())));
+        let cancelled = || anyhow::bail!("somebody restarts the machine");
+        let error = UpdateLock::take_unless(root.path(), Duration::from_secs(20), cancelled).unwrap_err();
+        assert!(error.to_string().contains("restarts"));
         std::thread::scope(|scope| {
             let second = scope.spawn(|| UpdateLock::take(root.path(), Duration::from_secs(20)));
             drop(first);

@@ -1,5 +1,7 @@
 //! The recovery system of a node: reached by SSH, and a reset that it makes although the power fails.
 
+use std::time::Duration;
+
 use anyhow::Context;
 use base::size::ByteSize;
 use nqrust_tests::artifacts::scenario;
@@ -11,6 +13,8 @@ use nqrust_tests::ssh::Ssh;
 use nqrust_tests::steps;
 use nqrust_tests::updates::{UPDATE_LIMIT, logged_in_where, restart, running};
 
+/// For the start of the recovery system, a reset, and the first start of the node after it.
+const RESET_LIMIT: Duration = Duration::from_secs(1800);
 /// What a node keeps in `/var`.
 const TRACE: &str = "/var/lib/e2e-trace";
 
@@ -64,7 +68,7 @@ fn a_node_is_made_new_by_its_recovery_system_although_the_power_fails() {
 
         let mut vm = machine("reset").start(artifacts)?;
         // The recovery system answers before.
-        let wanted = ("the node after its reset", UPDATE_LIMIT);
+        let wanted = ("the node after its reset", RESET_LIMIT);
         let reset = logged_in_where(&mut vm, (&identity, artifacts), wanted, |ssh| Ok(running(ssh)? == "a"));
         vm.qmp.screendump(&artifacts.path("reset.png"))?;
         let ssh = reset.with_context(|| format!("the console said last:\n{}", vm.serial.last_words()))?;
