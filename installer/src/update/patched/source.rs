@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, ensure};
 
-use super::{Patches, has_same};
+use super::patches::{Patches, has_same};
 use crate::node::paths::below;
 use crate::update::fetched::{self, check_room};
 use base::digest::Digest;

@@ -4,9 +4,13 @@ use std::io::{self, Read};
 use std::sync::{LazyLock, Mutex};
 
 use super::*;
+use base::digest::Digest;
 use base::failure::render;
 use formats::delta::make::make;
 use formats::initrd;
+use medium::patches::ReleasePatch;
+use medium::sources::PayloadPlace;
+use model::release::{Payload, Purpose};
 use proptest::prelude::*;
 use testing::squashfs::{described, expanded, image};
 
