@@ -12,10 +12,10 @@
 mod api_exchange;
 pub mod cases;
 pub mod command_tables;
-pub mod cpio;
 pub mod documents;
 pub mod elf;
 pub mod http;
+pub mod initrd;
 pub mod iso;
 pub mod kubeadm_cluster;
 pub mod medium;

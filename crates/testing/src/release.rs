@@ -98,3 +98,10 @@ pub fn release() -> Release {
         iso: None,
     }
 }
+
+/// Makes `content` the payload of `purpose`; returns its path.
+pub fn replace(release: &mut Release, purpose: Purpose, content: &[u8]) -> String {
+    let payload = release.payloads.iter_mut().find(|payload| payload.purpose == purpose).unwrap();
+    (payload.size, payload.sha256) = (content.len() as u64, Digest::of(content));
+    payload.path.clone()
+}

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use base::digest::{Digest, Hasher};
 use base::failure::{Class, Classify, Failure};
 use base::files::{self, read_at_most};
-use base::progress::Progress;
+use base::progress::{Progress, Step};
 use base::size::ByteSize;
 use formats::delta::{DeltaError, make::make};
 use formats::initrd;
@@ -107,7 +107,8 @@ impl MadePatches {
         if before.sha256 == payload.sha256 || self.has(before.sha256) {
             return Ok(());
         }
-        let Some(old) = unpacked_initrd(before, (&open_old, &source.describe()), self.directory()?)? else {
+        let medium: (OpenPayload<'_>, &str) = (&open_old, &source.describe());
+        let Some(old) = unpacked_initrd((before, version), medium, self.directory()?, progress)? else {
             progress
                 .note("delta", format!("no patch of the initrd from {version}: it is packed in another way"));
             return Ok(());
@@ -182,8 +183,10 @@ impl NewParts {
         let from = medium.path().display().to_string();
         let image = expand(release, (&open, &from), directory, progress)?;
         let initrd = match release.payload(Purpose::Initrd) {
-            Some(payload) => unpacked_initrd(payload, (&open, &from), directory)?
-                .filter(|archives| packs_again(archives, payload.sha256)),
+            Some(payload) => {
+                unpacked_initrd((payload, &release.version), (&open, &from), directory, progress)?
+                    .filter(|archives| packs_again(archives, payload.sha256))
+            }
             None => None,
         };
         if initrd.is_none() {
@@ -250,16 +253,7 @@ fn expand(
     let total = Some(image.size + release.expanded.size);
     let text = format!("Expanding the OS image of {}", release.version);
     let mut step = progress.step("expand", text, total);
-    let compressed = fetch_again(
-        || {
-            step.back_to(0);
-            let mut file = tempfile::tempfile_in(directory).class(Class::DiskIo, storing)?;
-            let opened = step.reader(open(image)?);
-            io::copy(&mut Verified::new(opened, image, from), &mut file)?;
-            Ok(file)
-        },
-        |error| progress.warn("expand", &format!("{error:#}; it is read again")),
-    )?;
+    let compressed = store(image, (open, from), directory, (&mut step, progress))?;
     let file = tempfile::tempfile_in(directory).class(Class::DiskIo, storing)?;
     let hashes = VerityBuilder::new(VerityParameters::of_image(image.sha256));
     let mut out = HashedFile { file: io::BufWriter::with_capacity(1 << 20, file), hashes };
@@ -281,17 +275,41 @@ fn expand(
     out.file.into_inner().map_err(io::IntoInnerError::into_error).class(Class::DiskIo, storing)
 }
 
-/// The initrd of a release, unpacked, in a file without a name; none if it is not packed as the builder does.
-fn unpacked_initrd(
+/// A payload in a file without a name. What came damaged is read again.
+fn store(
     payload: &Payload,
     (open, from): (OpenPayload<'_>, &str),
     directory: &Path,
-) -> Result<Option<File>> {
+    (step, progress): (&mut Step, &Progress),
+) -> Result<File> {
     let storing = || format!("storing {} in {}", payload.path, directory.display());
-    let file = || tempfile::tempfile_in(directory).class(Class::DiskIo, storing);
-    let (mut packed, mut archives) = (file()?, file()?);
-    io::copy(&mut Verified::new(open(payload)?, payload, from), &mut packed)?;
-    match initrd::unpack(&mut packed, &mut archives) {
+    fetch_again(
+        || {
+            step.back_to(0);
+            let mut file = tempfile::tempfile_in(directory).class(Class::DiskIo, storing)?;
+            let opened = step.reader(open(payload)?);
+            io::copy(&mut Verified::new(opened, payload, from), &mut file)?;
+            Ok(file)
+        },
+        |error| progress.warn("expand", &format!("{error:#}; it is read again")),
+    )
+}
+
+/// The initrd of a release, unpacked, in a file without a name; none if it is not packed as the builder does.
+fn unpacked_initrd(
+    (payload, version): (&Payload, &str),
+    medium: (OpenPayload<'_>, &str),
+    directory: &Path,
+    progress: &Progress,
+) -> Result<Option<File>> {
+    let text = format!("Unpacking the initrd of {version}");
+    let mut step = progress.step("expand", text, Some(payload.size));
+    let mut packed = store(payload, medium, directory, (&mut step, progress))?;
+    let storing = || format!("storing the initrd of {version} in {}", directory.display());
+    let mut archives = tempfile::tempfile_in(directory).class(Class::DiskIo, storing)?;
+    let unpacked = initrd::unpack(&mut packed, &mut archives);
+    step.done();
+    match unpacked {
         Ok(()) => Ok(Some(archives)),
         Err(error) if matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof) => {
             Ok(None)

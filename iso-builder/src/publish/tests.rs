@@ -8,7 +8,9 @@ use medium::opened::OpenedMedium;
 use medium::sources::{PayloadPlace, Verified, open_release, source as source_of};
 use model::release::{MANIFEST, Purpose};
 use testing::http::{Answer, Fake, Request};
+use testing::initrd::saying;
 use testing::registry::RealRegistry;
+use testing::release::replace;
 use transfer::download::RetryPolicy;
 use transfer::registry::Settings;
 
@@ -438,11 +440,9 @@ fn earlier(bench: &Bench, name: &str, change: impl Fn(&mut Release)) -> String {
     let mut release = bench.release.clone();
     let lines = (0..).flat_map(|number: u32| format!("line {number} of the OS\n").into_bytes());
     let image = testing::squashfs::image(&lines.take(2_900_000).collect::<Vec<_>>());
-    let (size, sha256) = (image.len() as u64, Digest::of(&image));
     release.version = "0.0.9".into();
     release.expanded = testing::squashfs::described(&image);
-    let rootfs = release.payloads.iter_mut().find(|payload| payload.purpose == Purpose::Rootfs).unwrap();
-    (rootfs.size, rootfs.sha256) = (size, sha256);
+    replace(&mut release, Purpose::Rootfs, &image);
     change(&mut release);
     let directory = bench.path(name);
     fs::create_dir_all(directory.join("live")).unwrap();
@@ -494,21 +494,10 @@ fn patches_travel_with_a_release_and_make_its_image_of_an_earlier_one() {
     assert_eq!(source.patches().unwrap(), []);
 }
 
-/// An initrd that says `text`, unpacked and as a medium has it.
-fn initrd(text: &str) -> (Vec<u8>, Vec<u8>) {
-    let noise: Vec<u8> =
-        (0..90_000_u64).map(|at| (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 41) as u8).collect();
-    let archives = testing::cpio::archive(&[("init", &noise), ("release", text.as_bytes())]);
-    let mut packed = Vec::new();
-    formats::initrd::pack(&mut std::io::Cursor::new(&archives), &mut packed).unwrap();
-    (archives, packed)
-}
-
 fn with_initrd(release: &mut Release, root: &Path, content: &[u8]) {
-    let initrd = release.payloads.iter_mut().find(|payload| payload.purpose == Purpose::Initrd).unwrap();
-    (initrd.size, initrd.sha256) = (content.len() as u64, Digest::of(content));
-    fs::create_dir_all(root.join("live")).unwrap();
-    fs::write(root.join(&initrd.path), content).unwrap();
+    let path = root.join(replace(release, Purpose::Initrd, content));
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, content).unwrap();
 }
 
 #[test]
@@ -518,9 +507,9 @@ fn an_initrd_gets_a_patch_if_a_node_that_packs_it_gets_the_same_bytes() {
     let (layout, new) = (format!("oci:{}", bench.path("layout").display()), bench.path("new"));
     pushed(&bench.iso(), &layout, &client).unwrap();
     pulled(&layout, &client, &new, None).unwrap();
-    let (before, packed) = initrd("before");
+    let (before, packed) = saying("before");
     let old = earlier(&bench, "old", |release| with_initrd(release, &bench.path("old"), &packed));
-    let (after, whole) = initrd("after");
+    let (after, whole) = saying("after");
     for (initrd, patched) in [(&whole, true), (&[&whole[..], &[0; 4]].concat(), false), (&packed, false)] {
         let mut release = bench.release.clone();
         with_initrd(&mut release, &new, initrd);

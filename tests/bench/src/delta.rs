@@ -65,10 +65,7 @@ struct ImagePair {
 pub(crate) fn measure(artifacts: &Artifacts) -> Result<Vec<Figure>> {
     let tree = artifacts.disk("tree");
     let (suite, packages) = definition()?;
-    let mut extract = Command::new("mmdebstrap");
-    extract.args(["--quiet", "--variant=extract", "--skip=cleanup/apt"]);
-    extract.arg(format!("--include={}", packages.join(","))).arg(suite).arg(&tree);
-    programs::run(&mut extract, LIMIT)?.success("unpacking packages with mmdebstrap")?;
+    extract(&suite, &packages.join(","), &tree)?;
     let known = KnownVersions::read(&tree)?;
     let older: Vec<_> = PACKAGES.into_iter().filter_map(|name| known.older(name)).collect();
     let kernel = known.older_kernel()?;
@@ -96,12 +93,19 @@ pub(crate) fn measure(artifacts: &Artifacts) -> Result<Vec<Figure>> {
     Ok(figures)
 }
 
+/// Unpacks packages, separated by commas, and what they depend on into a directory, where the lists of all packages stay.
+fn extract(suite: &str, packages: &str, tree: &Path) -> Result<()> {
+    let mut extract = Command::new("mmdebstrap");
+    extract.args(["--quiet", "--variant=extract", "--skip=cleanup/apt"]);
+    extract.arg(format!("--include={packages}")).arg(suite).arg(tree);
+    programs::run(&mut extract, LIMIT)?.success("unpacking packages with mmdebstrap").map(drop)
+}
+
 /// The package of the kernel before the newest in the mirrors of the definition under test; `scratch` is made and removed.
 pub(crate) fn older_kernel(scratch: &Path) -> Result<String> {
     let (suite, _) = definition()?;
-    let mut lists = Command::new("mmdebstrap");
-    lists.args(["--quiet", "--variant=extract", "--skip=cleanup/apt", "--include=base-files"]);
-    programs::run(lists.arg(suite).arg(scratch), LIMIT)?.success("fetching the lists of packages")?;
+    // For the lists of packages; some package has to be named.
+    extract(&suite, "base-files", scratch)?;
     let older = KnownVersions::read(scratch)?.older_kernel()?;
     fs::remove_dir_all(scratch)?;
     Ok(older)

@@ -11,7 +11,7 @@ mod tests;
 use anyhow::Result;
 
 pub use self::patches::{Patches, bytes_fetched};
-use self::source::PatchedSource;
+use self::source::{PatchedSource, RunningSlot};
 use super::updated_node::UpdatedNode;
 use crate::execute::Cancel;
 use base::progress::Progress;
@@ -32,8 +32,8 @@ pub fn stage(
     let boot = slot.source().ok();
     let patched = boot.as_ref().zip(slot.source().ok()).and_then(|(boot, image)| {
         let patches = Patches::offered(&image.release, offered, source)?;
-        let patched = PatchedSource::new(source, image, patches, offered);
-        Some(patched.with_slot(boot, &boot.release).with_workshop(&root, progress))
+        let running = RunningSlot { source: boot, release: &boot.release, root: &root, progress };
+        Some(PatchedSource::new(source, (running, image), patches, offered))
     });
     let Some(patched) = patched else { return node.stage(offered, source, progress, cancel) };
     match node.stage(offered, &patched, progress, cancel) {

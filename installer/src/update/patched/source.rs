@@ -24,14 +24,22 @@ use model::release::{Payload, Purpose, Release};
 /// How long an initrd may be when it is unpacked, in bytes: what a patch says of itself is the server's word.
 const MOST_UNPACKED: u64 = 1 << 30;
 
+/// The slot that runs. Kernel and initrd that have not changed come from it, and one that has changed is made of the one in it.
+#[derive(Clone, Copy)]
+pub(super) struct RunningSlot<'a> {
+    pub(super) source: &'a dyn PayloadSource,
+    pub(super) release: &'a Release,
+    /// The root of the node, below which an initrd is made.
+    pub(super) root: &'a Path,
+    /// Where is told that one could not be made.
+    pub(super) progress: &'a Progress,
+}
+
 /// A release with the OS image, expanded, that a patch makes of another; with the initrd too, if there is a patch of it.
 #[allow(missing_debug_implementations)]
 pub(super) struct PatchedSource<'a, R> {
     source: &'a dyn PayloadSource,
-    /// The slot that runs with its release, for what has not changed of the files that the boot loader reads.
-    boot: Option<(&'a dyn PayloadSource, &'a Release)>,
-    /// The root of the node on which an initrd is made, and where is told that it could not be.
-    workshop: Option<(&'a Path, &'a Progress)>,
+    slot: RunningSlot<'a>,
     /// Begins with the image that the patch starts from.
     running: R,
     patches: Patches,
@@ -45,43 +53,17 @@ impl<'a, R: Source> PatchedSource<'a, R> {
     /// `running` begins with the image that the patch of it starts from.
     pub(super) fn new(
         source: &'a dyn PayloadSource,
-        running: R,
+        (slot, running): (RunningSlot<'a>, R),
         patches: Patches,
         offered: &Release,
     ) -> Self {
-        Self {
-            source,
-            boot: None,
-            workshop: None,
-            running,
-            patches,
-            size: offered.expanded.size,
-            failed: AtomicBool::new(false),
-        }
-    }
-
-    /// What has not changed of the files that the boot loader reads comes from the slot that runs.
-    pub(super) fn with_slot(self, slot: &'a dyn PayloadSource, running: &'a Release) -> Self {
-        Self { boot: Some((slot, running)), ..self }
-    }
-
-    /// An initrd is made on the node at `root`; `progress` tells if it could not be.
-    pub(super) fn with_workshop(self, root: &'a Path, progress: &'a Progress) -> Self {
-        Self { workshop: Some((root, progress)), ..self }
+        Self { source, slot, running, patches, size: offered.expanded.size, failed: AtomicBool::new(false) }
     }
 
     /// Whether staging ended with this error because of the patch.
     pub(super) fn is_useless(&self, error: &anyhow::Error) -> bool {
         // An image that came out wrong is found by whoever writes it.
         self.failed.load(Ordering::Relaxed) || class_of(error) == Class::Verification
-    }
-
-    /// Where a payload comes from that is not the OS image.
-    fn holder(&self, payload: &Payload) -> &dyn PayloadSource {
-        match self.boot {
-            Some((boot, running)) if has_same(running, payload) => boot,
-            _ => self.source,
-        }
     }
 
     fn open_patch(&self, patch: &ReleasePatch) -> Result<Patch<impl Read>, DeltaError> {
@@ -91,9 +73,9 @@ impl<'a, R: Source> PatchedSource<'a, R> {
     }
 
     /// Makes the initrd of the release from that in the slot that runs.
-    fn make_initrd(&self, payload: &Payload, root: &Path, patch: &ReleasePatch) -> Result<File> {
-        let (boot, running) = self.boot.context("no slot runs")?;
-        let before = running.payload(Purpose::Initrd).context("the release that runs has no initrd")?;
+    fn make_initrd(&self, payload: &Payload, patch: &ReleasePatch) -> Result<File> {
+        let RunningSlot { source: slot, release, root, .. } = self.slot;
+        let before = release.payload(Purpose::Initrd).context("the release that runs has no initrd")?;
         let opened = self.open_patch(patch)?;
         let unpacked = [opened.old().length, opened.new_image().length];
         ensure!(unpacked.iter().all(|length| *length <= MOST_UNPACKED), "it is for no initrd");
@@ -102,7 +84,7 @@ impl<'a, R: Source> PatchedSource<'a, R> {
         check_room(&directory, unpacked.iter().sum::<u64>() + before.size + payload.size)?;
         let file = || tempfile::tempfile_in(&directory).context("making a file for it");
         let (mut packed, mut old, mut new, mut made) = (file()?, file()?, file()?, file()?);
-        io::copy(&mut Verified::new(boot.open(before)?, before, boot.describe_of(before)), &mut packed)?;
+        io::copy(&mut Verified::new(slot.open(before)?, before, slot.describe_of(before)), &mut packed)?;
         initrd::unpack(&mut packed, &mut old).context("unpacking the one that runs")?;
         opened.apply(&old, 0, &mut new)?;
         initrd::pack(&mut new, &mut made).context("packing it")?;
@@ -129,10 +111,12 @@ fn carried(error: anyhow::Error) -> io::Error {
 
 impl<R: Source> PayloadSource for PatchedSource<'_, R> {
     fn open(&self, payload: &Payload) -> Result<Box<dyn Read + Send>> {
-        let changed = payload.purpose == Purpose::Initrd
-            && !self.boot.is_some_and(|(_, running)| has_same(running, payload));
-        if let (true, Some(patch), Some((root, progress))) = (changed, &self.patches.initrd, self.workshop) {
-            let making = || self.make_initrd(payload, root, patch);
+        let RunningSlot { source: slot, release, progress, .. } = self.slot;
+        if has_same(release, payload) {
+            return slot.open(payload);
+        }
+        if let (Purpose::Initrd, Some(patch)) = (payload.purpose, &self.patches.initrd) {
+            let making = || self.make_initrd(payload, patch);
             match progress.within("boot-volume", "Making the initrd of the one that runs", making) {
                 Ok(made) => return Ok(Box::new(made)),
                 Err(error) => progress.warn(
@@ -144,7 +128,7 @@ impl<R: Source> PayloadSource for PatchedSource<'_, R> {
                 ),
             }
         }
-        self.holder(payload).open(payload)
+        self.source.open(payload)
     }
 
     fn has_expanded(&self, _: &Payload) -> bool {
@@ -174,7 +158,8 @@ impl<R: Source> PayloadSource for PatchedSource<'_, R> {
     fn place(&self, payload: &Payload) -> Option<PayloadPlace> {
         match payload.purpose {
             Purpose::Rootfs => Some(PayloadPlace::Here),
-            _ => self.holder(payload).place(payload),
+            _ if has_same(self.slot.release, payload) => self.slot.source.place(payload),
+            _ => self.source.place(payload),
         }
     }
 

@@ -1,17 +1,19 @@
 //! Patches that make a release, damaged and not.
 
 use std::io::{self, Read};
+use std::path::Path;
 use std::sync::{LazyLock, Mutex};
 
 use super::*;
 use base::digest::Digest;
 use base::failure::render;
 use formats::delta::make::make;
-use formats::initrd;
 use medium::patches::ReleasePatch;
 use medium::sources::PayloadPlace;
 use model::release::{Payload, Purpose};
 use proptest::prelude::*;
+use testing::initrd::saying;
+use testing::release::replace;
 use testing::squashfs::{described, expanded, image};
 
 /// A server with the OS image of a release and patches to it.
@@ -49,8 +51,7 @@ impl PayloadSource for Server {
 fn release(image: &[u8]) -> Release {
     let mut release = testing::release::release();
     release.expanded = described(image);
-    let os = release.payloads.iter_mut().find(|payload| payload.purpose == Purpose::Rootfs).unwrap();
-    (os.size, os.sha256) = (image.len() as u64, Digest::of(image));
+    replace(&mut release, Purpose::Rootfs, image);
     release
 }
 
@@ -104,7 +105,9 @@ impl Scene {
     fn applied(&self, old: Vec<u8>) -> Result<Vec<u8>, String> {
         let patch = self.server.patches[1].0.clone();
         let patches = Patches { image: patch, initrd: None };
-        let source = PatchedSource::new(&self.server, old, patches, &self.offered);
+        let (root, progress) = (Path::new("/nonexistent"), Progress::silent());
+        let slot = RunningSlot { source: &self.server, release: &self.running, root, progress: &progress };
+        let source = PatchedSource::new(&self.server, (slot, old), patches, &self.offered);
         let mut out = Vec::new();
         match source.write_expanded(self.offered.payload(Purpose::Rootfs).unwrap(), &mut out) {
             Ok(()) => Ok(out),
@@ -152,8 +155,15 @@ fn kernel_and_initrd_that_have_not_changed_come_from_the_slot_that_runs() {
     let initrd = running.payloads.iter_mut().find(|payload| payload.purpose == Purpose::Initrd).unwrap();
     initrd.sha256 = Digest::of(b"another");
     let patches = Patches { image: scene.server.patches[1].0.clone(), initrd: None };
-    let source = PatchedSource::new(&scene.server, scene.old.clone(), patches.clone(), &scene.offered)
-        .with_slot(&slot, &running);
+    let progress = Progress::silent();
+    let running_slot = RunningSlot {
+        source: &slot,
+        release: &running,
+        root: Path::new("/nonexistent"),
+        progress: &progress,
+    };
+    let source =
+        PatchedSource::new(&scene.server, (running_slot, scene.old.clone()), patches.clone(), &scene.offered);
     let part = |purpose| scene.offered.payload(purpose).unwrap();
     let sizes = [Purpose::Rootfs, Purpose::Kernel, Purpose::Initrd]
         .map(|purpose| bytes_fetched(part(purpose), &running, Some(&patches)));
@@ -169,42 +179,28 @@ fn kernel_and_initrd_that_have_not_changed_come_from_the_slot_that_runs() {
     );
 }
 
-/// An initrd with these files, unpacked.
-fn archives(seed: u64) -> Vec<u8> {
-    let noise: Vec<u8> =
-        (0..90_000_u64).map(|at| (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 41) as u8).collect();
-    testing::cpio::archive(&[("init", &noise), ("release", seed.to_string().as_bytes())])
-}
-
-fn packed(archives: &[u8]) -> Vec<u8> {
-    let mut out = Vec::new();
-    initrd::pack(&mut io::Cursor::new(archives), &mut out).unwrap();
-    out
-}
-
 #[test]
 fn an_initrd_that_has_changed_is_made_of_the_one_that_runs_or_fetched_whole() {
-    let (before, after) = (archives(1), archives(2));
+    let ((before, packed_before), (after, packed_after)) = (saying("before"), saying("after"));
     let mut patch = Vec::new();
     make(&before, &after, 1, &mut patch).unwrap();
     assert!(patch.len() < 1000, "{}", patch.len());
     let mut rotten = patch.clone();
     *rotten.last_mut().unwrap() ^= 1;
     // A node that packs in another way gets other bytes.
-    let elsewhere = [&packed(&after)[..], &[0; 4]].concat();
+    let elsewhere = [&packed_after[..], &[0; 4]].concat();
     let none = Vec::new();
     for (runs, bytes, whole, made) in [
-        (packed(&before), &patch, packed(&after), true),
-        (packed(&before), &rotten, packed(&after), false),
-        (packed(&before), &none, packed(&after), false),
-        (packed(&before), &patch, elsewhere, false),
-        (packed(&after), &patch, packed(&after), true),
-        (before.clone(), &patch, packed(&after), false),
+        (packed_before.clone(), &patch, packed_after.clone(), true),
+        (packed_before.clone(), &rotten, packed_after.clone(), false),
+        (packed_before.clone(), &none, packed_after.clone(), false),
+        (packed_before.clone(), &patch, elsewhere, false),
+        (packed_after.clone(), &patch, packed_after.clone(), true),
+        (before.clone(), &patch, packed_after.clone(), false),
     ] {
         let Scene { mut running, old, mut offered, mut server, .. } = Scene::new();
         for (release, initrd) in [(&mut running, &runs), (&mut offered, &whole)] {
-            let payload = release.payloads.iter_mut().find(|part| part.purpose == Purpose::Initrd).unwrap();
-            (payload.size, payload.sha256) = (initrd.len() as u64, Digest::of(initrd));
+            replace(release, Purpose::Initrd, initrd);
         }
         let initrd = ReleasePatch::new(Digest::of(&runs), bytes.len() as u64, Digest::of(bytes));
         let patches = Patches { image: server.patches[1].0.clone(), initrd: Some(initrd.clone()) };
@@ -213,9 +209,8 @@ fn an_initrd_that_has_changed_is_made_of_the_one_that_runs_or_fetched_whole() {
         server.image.clone_from(&whole);
         let slot = Server { image: runs, ..Scene::new().server };
         let (root, progress) = (tempfile::tempdir().unwrap(), Progress::silent());
-        let source = PatchedSource::new(&server, old, patches, &offered)
-            .with_slot(&slot, &running)
-            .with_workshop(root.path(), &progress);
+        let slot = RunningSlot { source: &slot, release: &running, root: root.path(), progress: &progress };
+        let source = PatchedSource::new(&server, (slot, old), patches, &offered);
         let payload = offered.payload(Purpose::Initrd).unwrap();
         let mut found = Vec::new();
         source.open(payload).unwrap().read_to_end(&mut found).unwrap();

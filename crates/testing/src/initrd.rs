@@ -1,4 +1,8 @@
-//! Archives of initial RAM file systems.
+//! Small initial RAM file systems.
+
+use std::io::Cursor;
+
+use formats::initrd::pack;
 
 /// An archive in the portable format (cpio(5), `newc`) with these files, which have no rights and no owner.
 #[must_use]
@@ -19,4 +23,15 @@ pub fn archive(files: &[(&str, &[u8])]) -> Vec<u8> {
     }
     out.resize(out.len().next_multiple_of(512), 0);
     out
+}
+
+/// An initrd in which one small file is `text`, unpacked, and packed as a medium has it.
+#[must_use]
+pub fn saying(text: &str) -> (Vec<u8>, Vec<u8>) {
+    let noise: Vec<u8> =
+        (0..90_000_u64).map(|at| (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 41) as u8).collect();
+    let archives = archive(&[("init", &noise), ("release", text.as_bytes())]);
+    let mut packed = Vec::new();
+    pack(&mut Cursor::new(&archives), &mut packed).unwrap();
+    (archives, packed)
 }
