@@ -3,6 +3,7 @@
 //! One connection is kept open and shared: under emulation a key exchange costs seconds.
 
 use std::fs;
+use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
@@ -77,6 +78,24 @@ impl Ssh {
         let ended = programs::run_with_input(&mut ssh, content, COMMAND_LIMIT)?;
         append(&self.log, &format!("writing {path}: exit code {}\n", ended.code))?;
         ended.success(&format!("writing {path}")).map(drop)
+    }
+
+    /// The content of a file of root's, which goes into no log.
+    pub fn read_as_root(&self, path: &str) -> Result<String> {
+        let mut ssh = self.program();
+        ssh.arg("--").arg(format!("sudo -n cat {path}"));
+        let ended = programs::run(&mut ssh, COMMAND_LIMIT)?;
+        append(&self.log, &format!("reading {path}: exit code {}\n", ended.code))?;
+        ended.success(&format!("reading {path}"))
+    }
+
+    /// Forwards a port of this host (on 127.0.0.1) to `HOST:PORT` as the node reaches it, for as long as this connection is open.
+    pub fn forward(&self, to: &str) -> Result<u16> {
+        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
+        let mut ssh = self.program();
+        ssh.args(["-O", "forward", "-L", &format!("127.0.0.1:{port}:{to}")]);
+        programs::run(&mut ssh, COMMAND_LIMIT)?.success(&format!("forwarding a port to {to}"))?;
+        Ok(port)
     }
 
     /// Whether a command succeeds.

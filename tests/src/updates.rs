@@ -24,12 +24,7 @@ const LOGIN_LIMIT: Duration = Duration::from_secs(60);
 
 /// The medium of another version, with these kernel arguments for every boot of it.
 pub fn release(identity: &Identity, name: &str, version: &str, arguments: &[&str]) -> Result<Medium> {
-    changed_release(identity, name, version, |definition| {
-        if !arguments.is_empty() {
-            definition["kernel"] = serde_yaml::to_value(json!({ "arguments": arguments }))?;
-        }
-        Ok(())
-    })
+    changed_release(identity, name, version, |definition| set_kernel_arguments(definition, arguments))
 }
 
 /// The medium of another version whose definition differs by `change`.
@@ -41,12 +36,30 @@ pub fn changed_release(
 ) -> Result<Medium> {
     Medium::built(name, |directory| {
         let definition = medium::stage(directory, &Document::new("node-a").to_json(identity))?;
-        let mut value: serde_yaml::Value = serde_yaml::from_slice(&fs::read(&definition)?)?;
-        value["version"] = version.into();
-        change(&mut value)?;
-        fs::write(&definition, serde_yaml::to_string(&value)?)?;
+        set_version(&definition, version, change)?;
         Ok(definition)
     })
+}
+
+/// Makes a definition one of another version that differs by `change`.
+pub fn set_version(
+    definition: &Path,
+    version: &str,
+    change: impl FnOnce(&mut serde_yaml::Value) -> Result<()>,
+) -> Result<()> {
+    let mut value: serde_yaml::Value = serde_yaml::from_slice(&fs::read(definition)?)?;
+    value["version"] = version.into();
+    change(&mut value)?;
+    fs::write(definition, serde_yaml::to_string(&value)?)
+        .with_context(|| format!("writing {}", definition.display()))
+}
+
+/// Gives a definition these kernel arguments for every boot, if there are any.
+pub fn set_kernel_arguments(definition: &mut serde_yaml::Value, arguments: &[&str]) -> Result<()> {
+    if !arguments.is_empty() {
+        definition["kernel"] = serde_yaml::to_value(json!({ "arguments": arguments }))?;
+    }
+    Ok(())
 }
 
 /// Puts the ISO of a medium into a directory that is served, as `NAME.iso`.

@@ -8,7 +8,7 @@ use nqrust_tests::disk::Disk;
 use nqrust_tests::identity::Identity;
 use nqrust_tests::medium::{self, Medium};
 use nqrust_tests::node::Checks;
-use nqrust_tests::qemu::Vm;
+use nqrust_tests::qemu::{Machine, Vm};
 use nqrust_tests::ssh::Ssh;
 use nqrust_tests::wire::Wire;
 use nqrust_tests::{secrets, steps};
@@ -39,8 +39,8 @@ fn three_machines_become_a_cluster_of_kubeadm_and_are_one_again_after_a_restart(
             Machines { members: &MEMBERS, network: MemberNetwork::IsolatedServers, wire: Wire::lay()? };
         let disks = machines.install(&nodes, &medium, artifacts)?;
         for boot in ["first-boot", "restart"] {
-            let mut booted = boot_all(&machines, &disks, boot, &identity, artifacts)?;
-            if let Err(error) = wait_until_ready(&booted[0].1) {
+            let mut booted = boot_all(&machines, &disks, boot, &|machine| machine, (&identity, artifacts))?;
+            if let Err(error) = wait_until_ready(&booted[0].1, &MEMBERS) {
                 // What kept them is in their journals, not on the screens.
                 for (member, (_, ssh)) in MEMBERS.iter().zip(&booted) {
                     let _ = steps::collect_logs(ssh, artifacts, &format!("{}-{boot}-not-ready", member.name));
@@ -64,18 +64,19 @@ fn three_machines_become_a_cluster_of_kubeadm_and_are_one_again_after_a_restart(
     });
 }
 
-fn boot_all(
+/// Starts all members with what `attach` adds to each, and logs in to each.
+pub(super) fn boot_all(
     machines: &Machines,
     disks: &[Disk],
     boot: &str,
-    identity: &Identity,
-    artifacts: &Artifacts,
+    attach: &dyn Fn(Machine) -> Machine,
+    (identity, artifacts): (&Identity, &Artifacts),
 ) -> Result<Vec<(Vm, Ssh)>> {
     // A machine ends with the thread that started it.
     let start = |(member, disk): (&Member, &Disk)| {
         let machine = machines.machine(member, boot)?.disk(disk);
         let machine = if member.role == "management" { machine.control_plane() } else { machine };
-        machine.start(artifacts)
+        attach(machine).start(artifacts)
     };
     let started = machines.members.iter().zip(disks).map(start).collect::<Result<Vec<_>>>()?;
     let log_in = |mut vm: Vm| {
@@ -87,7 +88,7 @@ fn boot_all(
 
 /// Waits until the API lists every member as Ready and as what it shall be; nodes of before a restart are Ready for some time
 /// without being it, so their kubelets have to have said so since.
-fn wait_until_ready(ssh: &Ssh) -> Result<()> {
+pub(super) fn wait_until_ready(ssh: &Ssh, members: &[Member]) -> Result<()> {
     let since = ssh.run("date --utc +%Y-%m-%dT%H:%M:%SZ")?;
     let renewed = |member: &Member, leases: &Value| {
         let lease =
@@ -105,9 +106,9 @@ fn wait_until_ready(ssh: &Ssh) -> Result<()> {
         let is = |member: &Member| {
             node(member).is_some_and(|node| is_ready(node, member)) && renewed(member, &leases) == Some(true)
         };
-        Ok(MEMBERS.iter().all(is).then_some(()))
+        Ok(members.iter().all(is).then_some(()))
     };
-    Deadline::after(steps::READY_LIMIT).poll("three nodes that are Ready", ready)
+    Deadline::after(steps::READY_LIMIT).poll("all nodes that are Ready", ready)
 }
 
 fn check(member: &Member, ssh: &Ssh, checks: &mut Checks) -> Result<()> {

@@ -1,0 +1,392 @@
+//! A cluster of three machines is updated node by node, while a client writes to it once a second; a release that does not start
+//! is taken back by the first node, and no other one tries it.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use nqrust_tests::artifacts::{Artifacts, append, scenario_alone};
+use nqrust_tests::deadline::Deadline;
+use nqrust_tests::identity::Identity;
+use nqrust_tests::medium::{self, Medium};
+use nqrust_tests::native_cluster::KubernetesRelease;
+use nqrust_tests::node::Checks;
+use nqrust_tests::programs::{self, ProgramOutput};
+use nqrust_tests::qemu::{Machine, Vm};
+use nqrust_tests::ssh::Ssh;
+use nqrust_tests::updates::{self, awaited, boot_id, logged_in_where, slot};
+use nqrust_tests::wire::Wire;
+use nqrust_tests::{secrets, steps};
+use serde_json::{Value, json};
+
+use super::kubeadm::{boot_all, wait_until_ready};
+use super::machines::{Machines, Member, MemberNetwork, VIP, render};
+
+const MEMBERS: [Member; 3] = [
+    Member { name: "node-1", role: "management", number: 11 },
+    Member { name: "node-2", role: "management", number: 12 },
+    Member { name: "node-3", role: "witness", number: 13 },
+];
+/// The place of the witness among them.
+const WITNESS: usize = 2;
+
+/// The drives with the new release and with the one that does not start.
+const NEXT: &str = "/dev/disk/by-label/NQRUST_HYPERVISOR_0_2_0";
+const BROKEN: &str = "/dev/disk/by-label/NQRUST_HYPERVISOR_0_3_0";
+/// An administrator's access on a node that has none of its own.
+const ACCESS: &str = "/run/rollout.conf";
+
+/// For each part of a node's turn, three machines side by side: staging, a restart or three, and the time in which a release has to
+/// be good.
+const TURN_LIMIT: Duration = Duration::from_secs(2400);
+/// For a report to arrive in the cluster.
+const TOLD_LIMIT: Duration = Duration::from_secs(300);
+/// The client's longest time without a write. An election takes between 10 and 20 s with the intervals for slow machines, and
+/// the client finds a server that is gone by its own limit of 5 s.
+const OUTAGE_LIMIT: Duration = Duration::from_secs(60);
+
+#[test]
+#[ignore = "updates three machines with Kubernetes, which takes two hours: `make soak` runs it"]
+fn a_cluster_of_three_machines_is_updated_node_by_node_and_stops_at_a_rollback() {
+    scenario_alone("cluster-rollout", |artifacts| {
+        let identity = Identity::load()?;
+        let kubernetes = json!({ "distribution": "kubeadm", "timing": "relaxed" });
+        let configurations = render(&MEMBERS, &kubernetes, artifacts, &identity)?;
+        let next = release("0.2.0", &[])?;
+        // PID 1 ends at once, so that the kernel panics.
+        let broken = release("0.3.0", &["init=/bin/false"])?;
+        let now = Medium::built_apart("kubernetes", medium::stage_kubernetes)?;
+        let machines =
+            Machines { members: &MEMBERS, network: MemberNetwork::IsolatedServers, wire: Wire::lay()? };
+        let disks = machines.install(&configurations, &now, artifacts)?;
+        let attach = |machine: Machine| machine.cdrom(&next.full).cdrom(&broken.full).reboots();
+        let booted = boot_all(&machines, &disks, "node", &attach, (&identity, artifacts))?;
+        let ready = wait_until_ready(&booted[0].1, &MEMBERS);
+        let nodes = MEMBERS.iter().zip(booted).map(|(member, (vm, ssh))| Node { member, vm, ssh });
+        let mut cluster = UpdatedCluster {
+            nodes: nodes.collect(),
+            tools: (&identity, artifacts),
+            checks: Checks::default(),
+            begun: Instant::now(),
+        };
+        let outcome = ready.and_then(|()| cluster.is_updated());
+        for node in &cluster.nodes {
+            // Also of a cluster that failed: what kept it is in its journals.
+            let kept = steps::collect_logs(&node.ssh, artifacts, node.member.name);
+            if outcome.is_ok() {
+                kept?;
+            }
+        }
+        outcome?;
+        cluster.checks.finish("the updates of the cluster")?;
+        for node in cluster.nodes {
+            drop(node.ssh);
+            node.vm.power_off(steps::SHUTDOWN_LIMIT)?;
+        }
+        secrets::search(artifacts.directory(), &identity)
+    });
+}
+
+/// The medium of another version.
+fn release(version: &str, arguments: &[&str]) -> Result<Medium> {
+    // One place and one cache for all versions: what they have in common is made once.
+    Medium::built_apart("kubernetes", |directory| {
+        let definition = medium::stage_kubernetes(directory)?;
+        updates::set_version(&definition, version, |definition| {
+            updates::set_kernel_arguments(definition, arguments)
+        })?;
+        Ok(definition)
+    })
+}
+
+struct Node {
+    member: &'static Member,
+    vm: Vm,
+    ssh: Ssh,
+}
+
+struct UpdatedCluster<'a> {
+    nodes: Vec<Node>,
+    tools: (&'a Identity, &'a Artifacts),
+    checks: Checks,
+    begun: Instant,
+}
+
+impl UpdatedCluster<'_> {
+    fn is_updated(&mut self) -> Result<()> {
+        let artifacts = self.tools.1;
+        let access = self.nodes[0].ssh.read_as_root("/etc/kubernetes/admin.conf")?;
+        self.nodes[WITNESS].ssh.run(&format!("sudo -n install -m 600 /dev/null {ACCESS}"))?;
+        self.nodes[WITNESS].ssh.write_as_root(ACCESS, access.as_bytes())?;
+        let api = Api::new(&access, artifacts)?;
+        for node in &self.nodes {
+            awaited(&node.ssh, TURN_LIMIT, "a first boot that is good", |told| told["state"] == "idle")?;
+        }
+        self.told("the cluster runs, and every boot is good")?;
+        self.stage_everywhere()?;
+        self.told("the new release is staged on all nodes")?;
+
+        api.go_by(&self.nodes[WITNESS].ssh)?;
+        api.call(&["create", "configmap", Writer::OBJECT])?.success("creating what is written")?;
+        let mut writer = Writer::start(api.clone(), artifacts)?;
+        // The witness comes after the servers.
+        let early = self.nodes[WITNESS].ssh.attempt(&self.apply(WITNESS, None), TURN_LIMIT)?;
+        self.checks.equal("a witness before the servers: the exit code", early.code, 3);
+        self.checks.contains("what it says", &early.stderr, "servers come first");
+        for (place, member) in MEMBERS.iter().enumerate() {
+            // The client goes by a node that stays.
+            let stays = if place == WITNESS { 0 } else { WITNESS };
+            api.go_by(&self.nodes[stays].ssh)?;
+            self.update(place, &api).with_context(|| format!("updating {}", member.name))?;
+        }
+        api.go_by(&self.nodes[WITNESS].ssh)?;
+        let written = writer.finish()?;
+        self.told(&format!("the client, over all three updates: {written:?}"))?;
+        self.checks.that(
+            &format!("no write waits longer than {OUTAGE_LIMIT:?}: {written:?}"),
+            written.longest <= OUTAGE_LIMIT,
+        );
+        let kept = api.get(&["configmap", Writer::OBJECT])?["data"]["number"].clone();
+        self.checks.equal("the last write is there", kept.as_str(), Some(written.last.to_string().as_str()));
+        for node in &self.nodes {
+            let boots = boots(&node.ssh)?;
+            self.checks.equal(&format!("{}: the starts so far", node.member.name), boots, 2);
+        }
+        self.is_stopped(&api)
+    }
+
+    /// Stages the new release on all nodes at once.
+    fn stage_everywhere(&self) -> Result<()> {
+        let command = format!("sudo -n installer update stage --from {NEXT}");
+        thread::scope(|scope| {
+            let stage = |Node { member, ssh, .. }: &Node| {
+                let staged = ssh.attempt(&command, TURN_LIMIT)?;
+                staged.success(&format!("staging on {}", member.name)).map(drop)
+            };
+            let threads: Vec<_> = self.nodes.iter().map(|node| scope.spawn(move || stage(node))).collect();
+            let ended = |thread: thread::ScopedJoinHandle<'_, Result<_>>| {
+                thread.join().unwrap_or_else(|_| bail!("a thread panicked"))
+            };
+            threads.into_iter().try_for_each(ended)
+        })
+    }
+
+    /// The command that updates a node.
+    fn apply(&self, place: usize, from: Option<&str>) -> String {
+        let from = from.map(|drive| format!(" --from {drive}")).unwrap_or_default();
+        let access = if place == WITNESS { format!(" --kubeconfig {ACCESS}") } else { String::new() };
+        format!("sudo -n installer update apply{from} --drain self{access}")
+    }
+
+    /// Lets a node run a command that restarts it, and logs in to the system after that for which `holds`.
+    fn restarts(&mut self, place: usize, command: &str, holds: &dyn Fn(&Ssh) -> Result<bool>) -> Result<()> {
+        let tools = self.tools;
+        let node = &mut self.nodes[place];
+        let before = boot_id(&node.ssh)?;
+        let ended = node.ssh.attempt(command, TURN_LIMIT)?;
+        // The connection may break before the command has ended: 255.
+        if ![0, 255].contains(&ended.code) {
+            bail!("`{command}` ended with exit code {}: {}", ended.code, ended.stderr);
+        }
+        let what = format!("{} after its restart", node.member.name);
+        node.ssh = logged_in_where(&mut node.vm, tools, (&what, TURN_LIMIT), |ssh| {
+            Ok(boot_id(ssh)? != before && holds(ssh)?)
+        })?;
+        self.told(&what)
+    }
+
+    /// Updates a node to the release that is staged.
+    fn update(&mut self, place: usize, api: &Api) -> Result<()> {
+        let name = MEMBERS[place].name;
+        // A node is told about its neighbours by the API, which notices a restart some time after it.
+        let command = format!("{} --wait 1200", self.apply(place, None));
+        self.told(&format!("{name} begins"))?;
+        self.restarts(place, &command, &|_| Ok(true))?;
+        let ssh = &self.nodes[place].ssh;
+        let what = format!("{name}, whose release is good");
+        let status = awaited(ssh, TURN_LIMIT, &what, |told| told["state"] == "idle")?;
+        self.checks.equal(&format!("{name}: the slot"), status["running"].as_str(), Some("b"));
+        self.checks.equal(
+            &format!("{name}: it is good"),
+            slot(&status, "b"),
+            ("0.2.0".into(), "good".into()),
+        );
+        let expected = Told { version: "0.2.0", state: "good" };
+        self.is_back(name, &expected, api)?;
+        self.told(&format!("{name} is updated, and takes pods"))
+    }
+
+    /// Waits until a node has told the cluster of its update, and is not cordoned.
+    fn is_back(&mut self, name: &str, expected: &Told, api: &Api) -> Result<()> {
+        let mut last = Value::Null;
+        let back = Deadline::after(TOLD_LIMIT).poll(&format!("the report of {name}"), || {
+            thread::sleep(Duration::from_secs(2));
+            last = api.get(&["node", name]).unwrap_or_default();
+            let told = &last["metadata"]["annotations"];
+            Ok((told["nqrust.io/os-version"] == expected.version
+                && told["nqrust.io/update-state"] == expected.state
+                && last["spec"]["unschedulable"] != true)
+                .then_some(()))
+        });
+        back.with_context(|| format!("the node is {last}"))
+    }
+
+    /// A release that does not start: the first node takes it back, and no other one starts it.
+    fn is_stopped(&mut self, api: &Api) -> Result<()> {
+        let mut writer = Writer::start(api.clone(), self.tools.1)?;
+        let command = format!("{} --wait 1200", self.apply(0, Some(BROKEN)));
+        self.told("node-1 tries a release that does not start")?;
+        self.restarts(0, &command, &|ssh| Ok(updates::running(ssh)? == "b"))?;
+        let ssh = &self.nodes[0].ssh;
+        let status = awaited(ssh, TOLD_LIMIT, "the verdict", |told| told["state"] == "rolled-back")?;
+        let reason = status["reason"].as_str().unwrap_or_default().to_owned();
+        self.checks.contains("the reason", &reason, "started 3 times");
+        self.told(&format!("node-1 has taken it back: {reason}"))?;
+        let what = "node-1, whose release of before is good again";
+        awaited(ssh, TURN_LIMIT, what, |told| slot(told, "b").1 == "good")?;
+        let expected = Told { version: "0.2.0", state: "rolled-back" };
+        self.is_back(MEMBERS[0].name, &expected, api)?;
+        let written = writer.finish()?;
+        self.told(&format!("the client, over the rollback: {written:?}"))?;
+        self.checks.that(
+            &format!("no write waits longer than {OUTAGE_LIMIT:?}: {written:?}"),
+            written.longest <= OUTAGE_LIMIT,
+        );
+        let before = boot_id(&self.nodes[1].ssh)?;
+        let other = self.nodes[1].ssh.attempt(&self.apply(1, Some(BROKEN)), TURN_LIMIT)?;
+        self.checks.equal("another node: the exit code", other.code, 3);
+        self.checks.contains("what it says", &other.stderr, "node-1 took it back");
+        self.checks.equal("it does not restart", boot_id(&self.nodes[1].ssh)?, before);
+        self.told("node-2 does not try it")
+    }
+
+    /// Notes the time of what has happened.
+    fn told(&self, what: &str) -> Result<()> {
+        self.tools.1.append("figures.txt", &format!("{:5} s: {what}\n", self.begun.elapsed().as_secs()))
+    }
+}
+
+/// What a node tells its cluster.
+struct Told {
+    version: &'static str,
+    state: &'static str,
+}
+
+/// How often a node has started since it was installed.
+fn boots(ssh: &Ssh) -> Result<usize> {
+    let listed = ssh.run("sudo -n journalctl --list-boots --no-pager --quiet")?;
+    // From the first, with a negative number, to this one, with 0, under a heading.
+    Ok(listed.lines().filter(|line| line.trim_start().starts_with(['-', '0'])).count())
+}
+
+/// The API at the virtual address, by way of one of the nodes.
+#[derive(Clone)]
+struct Api {
+    program: PathBuf,
+    access: PathBuf,
+    /// The port of this host.
+    port: Arc<AtomicU16>,
+}
+
+impl Api {
+    fn new(access: &str, artifacts: &Artifacts) -> Result<Self> {
+        let path = artifacts.disk("admin.conf");
+        fs::write(&path, access)?;
+        fs::set_permissions(&path, Permissions::from_mode(0o600))?;
+        let program = KubernetesRelease::built()?.program("kubectl");
+        Ok(Self { program, access: path, port: Arc::new(AtomicU16::new(0)) })
+    }
+
+    fn go_by(&self, ssh: &Ssh) -> Result<()> {
+        self.port.store(ssh.forward(&format!("{VIP}:6443"))?, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn call(&self, arguments: &[&str]) -> Result<ProgramOutput> {
+        let server = format!("https://127.0.0.1:{}", self.port.load(Ordering::Relaxed));
+        let mut kubectl = Command::new(&self.program);
+        kubectl.arg("--kubeconfig").arg(&self.access).args(["--server", &server]);
+        kubectl.args(["--tls-server-name", "kubernetes", "--request-timeout", "5s"]).args(arguments);
+        // It keeps there what it has found out about the API.
+        kubectl.env("HOME", self.access.with_extension("home"));
+        programs::run(&mut kubectl, steps::COMMAND_LIMIT)
+    }
+
+    fn get(&self, arguments: &[&str]) -> Result<Value> {
+        let all: Vec<&str> =
+            ["get", "--output", "json"].into_iter().chain(arguments.iter().copied()).collect();
+        Ok(serde_json::from_str(&self.call(&all)?.success("kubectl get")?)?)
+    }
+}
+
+/// What a client has written.
+#[derive(Debug)]
+struct Written {
+    good: u32,
+    failed: u32,
+    /// The longest time from one good write to the next.
+    longest: Duration,
+    /// The number of the last good write.
+    last: u32,
+}
+
+/// A client that writes once a second.
+struct Writer {
+    over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<Result<Written>>>,
+}
+
+impl Writer {
+    const OBJECT: &str = "written";
+
+    fn start(api: Api, artifacts: &Artifacts) -> Result<Self> {
+        let over = Arc::new(AtomicBool::new(false));
+        let (seen, log) = (Arc::clone(&over), artifacts.path("writes.txt"));
+        let write = move || {
+            let begun = Instant::now();
+            let mut written = Written { good: 0, failed: 0, longest: Duration::ZERO, last: 0 };
+            let (mut number, mut last_good) = (0, Instant::now());
+            while !seen.load(Ordering::Relaxed) {
+                number += 1;
+                let started = Instant::now();
+                let patch = json!({ "data": { "number": number.to_string() } }).to_string();
+                let words = ["patch", "configmap", Self::OBJECT, "--type", "merge", "--patch", &patch];
+                let ended = api.call(&words)?;
+                if ended.code == 0 {
+                    written.good += 1;
+                    written.last = number;
+                    written.longest = written.longest.max(last_good.elapsed());
+                    last_good = Instant::now();
+                } else {
+                    written.failed += 1;
+                    let at = begun.elapsed().as_secs();
+                    append(&log, &format!("{at:5} s: write {number}: {}\n", ended.stderr.trim()))?;
+                }
+                thread::sleep(Duration::from_secs(1).saturating_sub(started.elapsed()));
+            }
+            written.longest = written.longest.max(last_good.elapsed());
+            Ok(written)
+        };
+        Ok(Self { over, thread: Some(thread::spawn(write)) })
+    }
+
+    fn finish(&mut self) -> Result<Written> {
+        self.over.store(true, Ordering::Relaxed);
+        let thread = self.thread.take().context("a client that writes")?;
+        let written = thread.join().map_err(|_| anyhow!("the client's thread panicked"))??;
+        ensure!(written.good > 0, "nothing was written: {written:?}");
+        Ok(written)
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+    }
+}
