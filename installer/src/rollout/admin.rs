@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
-use super::gate::{BoundMachine, GateMember, GateNode, GateView};
+use super::gate::{BoundMachine, GateMember, GateNode, GateView, StrandedVolume};
 use super::lock::{self, RolloutLock};
 use super::seen::{self, LEAVING};
 use crate::kubernetes::node::{Node, NodeList};
@@ -24,6 +24,12 @@ const REQUEST_TIMEOUT: &str = "--request-timeout=30s";
 /// The taint by which KubeVirt empties a node (KubeVirt, "Node maintenance").
 const TAINT: &str = "kubevirt.io/drain";
 const MACHINES: &str = "virtualmachineinstances.kubevirt.io";
+/// Longhorn's volumes, and the copies that each of them has.
+const VOLUMES: &str = "volumes.longhorn.io";
+const REPLICAS: &str = "replicas.longhorn.io";
+/// Longhorn's setting for drains, in its namespace.
+const DRAIN_POLICY: [&str; 4] =
+    ["settings.longhorn.io", "node-drain-policy", "--namespace=longhorn-system", "--ignore-not-found"];
 
 /// The access of an administrator, or of a service account that may do as much.
 pub struct AdminAccess<'a> {
@@ -92,6 +98,7 @@ impl<'a> AdminAccess<'a> {
             nodes: nodes.items.iter().map(GateNode::of).collect(),
             etcd: self.members(root)?,
             bound: self.bound(name)?,
+            stranded: self.stranded(name)?,
             certificate: CertificateEnd::first(root, self.distribution),
         })
     }
@@ -114,7 +121,12 @@ impl<'a> AdminAccess<'a> {
 
     /// Whether KubeVirt runs in the cluster.
     pub fn has_machines(&self) -> Result<bool> {
-        Ok(!self.get(&["customresourcedefinition", MACHINES, "--ignore-not-found"])?.is_null())
+        self.knows(MACHINES)
+    }
+
+    /// Whether the cluster has resources of this kind at all.
+    fn knows(&self, kind: &str) -> Result<bool> {
+        Ok(!self.get(&["customresourcedefinition", kind, "--ignore-not-found"])?.is_null())
     }
 
     fn bound(&self, node: &str) -> Result<Vec<BoundMachine>> {
@@ -122,6 +134,17 @@ impl<'a> AdminAccess<'a> {
             true => Ok(seen::bound(&self.get(&[MACHINES, "--all-namespaces"])?, node)),
             false => Ok(Vec::new()),
         }
+    }
+
+    fn stranded(&self, node: &str) -> Result<Vec<StrandedVolume>> {
+        if !self.knows(VOLUMES)? {
+            return Ok(Vec::new());
+        }
+        if !seen::keeps_last_replica(&self.get(&DRAIN_POLICY)?) {
+            return Ok(Vec::new());
+        }
+        let [volumes, replicas] = [VOLUMES, REPLICAS].map(|kind| self.get(&[kind, "--all-namespaces"]));
+        Ok(seen::stranded(&volumes?, &replicas?, node))
     }
 
     /// The virtual machines that run on `node`.

@@ -53,6 +53,15 @@ pub struct BoundMachine {
     pub why: String,
 }
 
+/// A volume that would lose its last whole replica with this node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StrandedVolume {
+    /// `NAMESPACE/NAME` of its claim, or its own name.
+    pub name: String,
+    /// Whether another replica is being made, so that it may pass.
+    pub rebuilds: bool,
+}
+
 /// The cluster as a node sees it that wants to leave.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GateView {
@@ -60,6 +69,7 @@ pub struct GateView {
     /// The members of etcd, where the node can ask for them; else what its servers are as nodes has to do.
     pub etcd: Option<Vec<GateMember>>,
     pub bound: Vec<BoundMachine>,
+    pub stranded: Vec<StrandedVolume>,
     /// The certificate of the node itself that ends before its others.
     pub certificate: Option<CertificateEnd>,
 }
@@ -108,6 +118,10 @@ pub fn obstacles(cluster: &GateView, leaver: Leaver<'_>) -> Vec<Obstacle> {
     found.extend(ends.map(|end| Obstacle::lasting(end.to_string())));
     found.extend(cluster.bound.iter().map(|BoundMachine { name, why }| {
         Obstacle::lasting(format!("the virtual machine {name} cannot leave this node: {why}"))
+    }));
+    found.extend(cluster.stranded.iter().map(|StrandedVolume { name, rebuilds }| {
+        let why = format!("no other node has a whole replica of the volume {name}");
+        if *rebuilds { Obstacle::passing(why + ", one is being made") } else { Obstacle::lasting(why) }
     }));
     found
 }
@@ -276,6 +290,18 @@ mod tests {
         let why = "the virtual machine shop/db cannot leave this node: it has a PCI device".to_owned();
         assert_eq!(told(&cluster, "n1", true), [(why, false)]);
         assert_eq!(told(&cluster, "n9", true), [("the cluster has no node n9".to_owned(), false)]);
+    }
+
+    #[test]
+    fn a_volume_whose_other_replica_is_being_made_is_waited_for() {
+        let nodes = vec![node("n1", Worker, ReportedState::Idle, b"old")];
+        let with = |rebuilds| {
+            let stranded = vec![StrandedVolume { name: "shop/data".into(), rebuilds }];
+            told(&GateView { nodes: nodes.clone(), stranded, ..GateView::default() }, "n1", true)
+        };
+        let why = "no other node has a whole replica of the volume shop/data";
+        assert_eq!(with(false), [(why.to_owned(), false)]);
+        assert_eq!(with(true), [(format!("{why}, one is being made"), true)]);
     }
 
     #[test]

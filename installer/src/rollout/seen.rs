@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::gate::{BoundMachine, GateNode, RolloutPart};
+use super::gate::{BoundMachine, GateNode, RolloutPart, StrandedVolume};
 use super::report::{DIGEST, ReportedState, STATE};
 use crate::kubernetes::node::Node;
 
@@ -87,6 +87,45 @@ pub(super) fn attached(attachments: &Value, node: &str) -> Vec<String> {
         volume.or(attachment["metadata"]["name"].as_str()).unwrap_or_default().to_owned()
     })
     .collect()
+}
+
+/// Whether Longhorn keeps a node from being drained that has the last whole replica of a volume, by its setting `node-drain-policy`: so
+/// it does unless it is told otherwise. With the other policies it makes another replica meanwhile, or lets the node go.
+pub(super) fn keeps_last_replica(setting: &Value) -> bool {
+    matches!(setting["value"].as_str(), None | Some("" | "block-if-contains-last-replica"))
+}
+
+/// Volumes in use that would stop without `node`: every whole replica of theirs is there (Longhorn API, Volume and Replica v1beta2). A
+/// replica is whole from when its rebuilding has ended (`healthyAt`) until it fails (`failedAt`), and of use while it runs. How many there
+/// should be does not matter: three are never to be had on two nodes. A volume that nobody uses, or that has no whole replica
+/// anywhere, is worse off by no restart.
+pub(super) fn stranded(volumes: &Value, replicas: &Value, node: &str) -> Vec<StrandedVolume> {
+    let said = |field: &Value| field.as_str().is_some_and(|text| !text.is_empty());
+    let is_here = |replica: &Value| replica["spec"]["nodeID"] == node;
+    let is_whole = |replica: &Value| {
+        said(&replica["spec"]["healthyAt"]) && replica["status"]["currentState"] == "running"
+    };
+    let stranded = |volume: &Value| {
+        let of_it = |replica: &&Value| {
+            replica["spec"]["volumeName"] == volume["metadata"]["name"] && !said(&replica["spec"]["failedAt"])
+        };
+        let all: Vec<_> = items(replicas).filter(of_it).collect();
+        let whole: Vec<_> = all.iter().filter(|replica| is_whole(replica)).collect();
+        let stays = !whole.is_empty() && whole.iter().all(|replica| is_here(replica));
+        let rebuilds = all.iter().any(|replica| !said(&replica["spec"]["healthyAt"]) && !is_here(replica));
+        stays.then(|| StrandedVolume { name: claim(volume), rebuilds })
+    };
+    let in_use = |volume: &&Value| volume["status"]["state"] != "detached";
+    items(volumes).filter(in_use).filter_map(stranded).collect()
+}
+
+/// The claim of one of Longhorn's volumes, as its users know it; its own name where there is none.
+fn claim(volume: &Value) -> String {
+    let of = &volume["status"]["kubernetesStatus"];
+    match (of["namespace"].as_str(), of["pvcName"].as_str()) {
+        (Some(namespace), Some(claim)) if !claim.is_empty() => format!("{namespace}/{claim}"),
+        _ => volume["metadata"]["name"].as_str().unwrap_or_default().to_owned(),
+    }
 }
 
 /// Pods that a drain evicts: neither those of DaemonSets, nor the kubelet's own, nor those that are over, nor jobs of
@@ -219,6 +258,76 @@ mod tests {
         let all = list(&[attachment("n1", "pv-1"), attachment("n2", "pv-2")]);
         assert_eq!(attached(&all, "n1"), ["pv-1"]);
         assert_eq!(attached(&json!({}), "n1"), [""; 0]);
+    }
+
+    /// A replica on a node: whole, failed, being made, or whole and stopped.
+    fn replica(volume: &str, (node, state): (&str, &str)) -> Value {
+        let (healthy, failed) = match state {
+            "whole" | "stopped" => ("2030-01-01T00:00:00Z", ""),
+            "failed" => ("2030-01-01T00:00:00Z", "2030-01-02T00:00:00Z"),
+            _ => ("", ""),
+        };
+        let runs = if state == "stopped" { "stopped" } else { "running" };
+        json!({
+            "spec": { "volumeName": volume, "nodeID": node, "healthyAt": healthy, "failedAt": failed },
+            "status": { "currentState": runs },
+        })
+    }
+
+    #[test]
+    fn longhorn_keeps_the_last_replica_unless_it_is_told_otherwise() {
+        for (policy, keeps) in [
+            (Value::Null, true),
+            (json!({ "value": "" }), true),
+            (json!({ "value": "block-if-contains-last-replica" }), true),
+            (json!({ "value": "block-for-eviction" }), false),
+            (json!({ "value": "block-for-eviction-if-contains-last-replica" }), false),
+            (json!({ "value": "allow-if-replica-is-stopped" }), false),
+            (json!({ "value": "always-allow" }), false),
+        ] {
+            assert_eq!(keeps_last_replica(&policy), keeps, "{policy}");
+        }
+    }
+
+    #[test]
+    fn volumes_are_stranded_by_where_their_whole_replicas_are_and_not_by_how_many() {
+        /// State, robustness, replicas, and whether the volume keeps the node and may stop to.
+        type Case = (&'static str, &'static str, &'static [(&'static str, &'static str)], Option<bool>);
+        let (free, stays, waits) = (None, Some(false), Some(true));
+        let cases: [Case; 14] = [
+            ("attached", "healthy", &[("n1", "whole"), ("n2", "whole"), ("n3", "whole")], free),
+            ("attached", "healthy", &[("n2", "whole"), ("n3", "whole")], free),
+            ("attached", "healthy", &[("n1", "whole")], stays),
+            ("attached", "healthy", &[("n2", "whole")], free),
+            // Three are wanted, and there are two nodes.
+            ("attached", "degraded", &[("n1", "whole"), ("n2", "whole")], free),
+            ("attached", "degraded", &[("n1", "whole"), ("n2", "failed")], stays),
+            ("attached", "degraded", &[("n1", "failed"), ("n2", "whole")], free),
+            ("attached", "degraded", &[("n1", "whole"), ("n2", "made"), ("n3", "failed")], waits),
+            ("attached", "degraded", &[("n1", "made"), ("n2", "whole")], free),
+            ("attached", "degraded", &[("n1", "whole"), ("n1", "made")], stays),
+            ("attached", "degraded", &[("n1", "whole"), ("n2", "stopped")], stays),
+            ("attaching", "unknown", &[("n1", "whole")], stays),
+            ("detached", "unknown", &[("n1", "whole")], free),
+            ("detached", "faulted", &[("n1", "failed"), ("n2", "failed")], free),
+        ];
+        for (state, robustness, replicas, expected) in cases {
+            let volume = json!({
+                "metadata": { "name": "pvc-1" },
+                "status": {
+                    "state": state, "robustness": robustness,
+                    "kubernetesStatus": { "namespace": "shop", "pvcName": "data" },
+                },
+            });
+            let mut all: Vec<_> = replicas.iter().map(|place| replica("pvc-1", *place)).collect();
+            all.push(replica("pvc-2", ("n2", "whole")));
+            let found = stranded(&list(&[volume]), &list(&all), "n1");
+            let expected = expected.map(|rebuilds| StrandedVolume { name: "shop/data".into(), rebuilds });
+            assert_eq!(found.first(), expected.as_ref(), "{state} {robustness} {replicas:?}");
+        }
+        let nameless = json!({ "metadata": { "name": "pvc-1" }, "status": { "state": "attached" } });
+        let found = stranded(&list(&[nameless]), &list(&[replica("pvc-1", ("n1", "whole"))]), "n1");
+        assert_eq!(found[0].name, "pvc-1");
     }
 
     #[test]

@@ -23,6 +23,10 @@ pub(in crate::rollout) struct FakeCluster {
     budgets: Vec<Value>,
     machines: Mutex<Option<Vec<Value>>>,
     volumes: Vec<Value>,
+    /// Longhorn's volumes and their replicas, where it runs.
+    longhorn: Option<[Vec<Value>; 2]>,
+    /// Its setting for drains.
+    drain_policy: Value,
     /// Whether eviction is refused.
     blocked: bool,
     /// The call that fails, by what it contains.
@@ -75,9 +79,18 @@ impl FakeCluster {
                 list(&nodes.as_object().unwrap().values().cloned().collect::<Vec<_>>())
             }
             ["lease", ..] => self.lease.lock().unwrap().clone(),
-            ["customresourcedefinition", ..] if machines.is_none() => Value::Null,
-            ["customresourcedefinition", ..] => json!({ "kind": "CustomResourceDefinition" }),
+            ["customresourcedefinition", kind, ..] => {
+                let there = match *kind {
+                    "virtualmachineinstances.kubevirt.io" => machines.is_some(),
+                    "volumes.longhorn.io" => self.longhorn.is_some(),
+                    other => panic!("{other}"),
+                };
+                if there { json!({ "kind": "CustomResourceDefinition" }) } else { Value::Null }
+            }
             ["virtualmachineinstances.kubevirt.io", ..] => list(machines.as_ref().unwrap()),
+            ["settings.longhorn.io", "node-drain-policy", ..] => self.drain_policy.clone(),
+            ["volumes.longhorn.io", ..] => list(&self.longhorn.as_ref().unwrap()[0]),
+            ["replicas.longhorn.io", ..] => list(&self.longhorn.as_ref().unwrap()[1]),
             ["volumeattachments"] => list(&self.volumes),
             ["pods", ..] => list(&self.pods.lock().unwrap()),
             ["poddisruptionbudgets", ..] => list(&self.budgets),
@@ -268,6 +281,25 @@ fn volumes_that_stay_attached_are_named() {
         render(&error)
     );
     assert!(!cordoned(&cluster));
+}
+
+#[test]
+fn a_node_with_the_last_whole_replica_of_a_volume_stays() {
+    let (root, mut cluster) = (root(), FakeCluster::new());
+    let volume = json!({ "metadata": { "name": "pvc-1" }, "status": { "state": "attached" } });
+    let replica = |node: &str| json!({ "spec": { "volumeName": "pvc-1", "nodeID": node, "healthyAt": "2030-01-01T00:00:00Z" }, "status": { "currentState": "running" } });
+    cluster.longhorn = Some([vec![volume.clone()], vec![replica("n1")]]);
+    let error = leave(root.path(), &cluster, &request()).unwrap_err();
+    assert_eq!(class_of(&error).exit_code(), 3);
+    let text = render(&error);
+    assert!(text.contains("no other node has a whole replica of the volume pvc-1"), "{text}");
+    assert!(!cordoned(&cluster), "{text}");
+    cluster.drain_policy = json!({ "value": "block-for-eviction" });
+    leave(root.path(), &cluster, &request()).unwrap();
+    undo(root.path(), &cluster, &UpdateOutcome::Untried).unwrap();
+    cluster.drain_policy = Value::Null;
+    cluster.longhorn = Some([vec![volume], vec![replica("n1"), replica("n2")]]);
+    leave(root.path(), &cluster, &request()).unwrap();
 }
 
 #[test]

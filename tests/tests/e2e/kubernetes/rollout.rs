@@ -49,6 +49,8 @@ pub(super) fn check(cluster: &mut TestCluster, figures: &mut Figures<'_>) -> Res
     figures.done("the order is kept, and etcd was asked")?;
     blocked_drain(cluster)?;
     figures.done("a budget has held up a drain")?;
+    stranded_volume(cluster)?;
+    figures.done("a volume with its only replica on the node has kept it")?;
     whole_drain(cluster)?;
     figures.done("a node was emptied, and the rollout stopped")?;
     service_account(cluster)?;
@@ -211,6 +213,63 @@ fn blocked_drain(cluster: &TestCluster) -> Result<()> {
     ensure!(holder(cluster)? == Value::Null, "and the lock is free");
     ensure!(running(cluster) == 1, "the pod is where it was");
     Ok(())
+}
+
+/// Longhorn's kinds as far as they are read, with whatever fields.
+fn longhorn() -> Value {
+    let kind = |plural: &str, singular: &str, kind: &str| {
+        let schema = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
+        let version = json!({ "name": "v1beta2", "served": true, "storage": true, "schema": { "openAPIV3Schema": schema } });
+        json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": { "name": format!("{plural}.longhorn.io") },
+            "spec": {
+                "group": "longhorn.io", "scope": "Namespaced", "versions": [version],
+                "names": { "plural": plural, "singular": singular, "kind": kind },
+            },
+        })
+    };
+    let items = [
+        ("volumes", "volume", "Volume"),
+        ("replicas", "replica", "Replica"),
+        ("settings", "setting", "Setting"),
+    ]
+    .map(|(plural, singular, name)| kind(plural, singular, name));
+    json!({ "apiVersion": "v1", "kind": "List", "items": items })
+}
+
+/// A volume in use with a whole replica on each of `nodes`.
+fn volume(nodes: &[&str]) -> Value {
+    let object = |kind: &str, name: &str, spec: Value, status: Value| json!({ "apiVersion": "longhorn.io/v1beta2", "kind": kind, "metadata": { "name": name, "namespace": "default" }, "spec": spec, "status": status });
+    let claim = json!({ "namespace": "shop", "pvcName": "data" });
+    let status = json!({ "state": "attached", "robustness": "degraded", "kubernetesStatus": claim });
+    let mut items = vec![object("Volume", "pvc-1", json!({ "numberOfReplicas": 3 }), status)];
+    items.extend(nodes.iter().map(|node| {
+        let spec = json!({ "volumeName": "pvc-1", "nodeID": node, "healthyAt": "2030-01-01T00:00:00Z", "failedAt": "" });
+        object("Replica", &format!("pvc-1-{node}"), spec, json!({ "currentState": "running" }))
+    }));
+    json!({ "apiVersion": "v1", "kind": "List", "items": items })
+}
+
+/// The account of the runner has to be able to see it as well, so the definitions stay.
+fn stranded_volume(cluster: &TestCluster) -> Result<()> {
+    cluster.kubectl().apply(&longhorn())?;
+    // The API takes objects of a new kind some moments later.
+    let put = |nodes: &[&str]| {
+        Deadline::after(RUN)
+            .poll("the volume", || Ok(cluster.kubectl().apply(&volume(nodes)).is_ok().then_some(())))
+    };
+    put(&["node-4"])?;
+    let external = given(request(Drain::External, Duration::ZERO));
+    let (code, told) = leave(cluster, "node-4", &external, "new")?;
+    ensure!(code == 3, "{code} {told}");
+    ensure!(told.contains("no other node has a whole replica of the volume shop/data"), "{told}");
+    ensure!(holder(cluster)? == Value::Null, "who may not leave gives the lock back");
+    // It is degraded still, and does not need this node.
+    put(&["node-4", "node-1"])?;
+    let (code, told) = leave(cluster, "node-4", &external, "new")?;
+    ensure!(code == 0, "{code} {told}");
+    undo(cluster, "node-4", &UpdateOutcome::Good)
 }
 
 fn whole_drain(cluster: &TestCluster) -> Result<()> {
