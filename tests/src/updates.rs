@@ -115,16 +115,6 @@ pub fn boot_files(ssh: &Ssh) -> Result<String> {
     )
 }
 
-/// Runs a command that ends in a restart, and waits for the login of the system after it.
-pub fn restart(vm: &mut Vm, ssh: &Ssh, command: &str, limit: Duration) -> Result<()> {
-    let ended = ssh.attempt(command, UPDATE_LIMIT)?;
-    // The connection may break before the command has ended: 255.
-    if ![0, 255].contains(&ended.code) {
-        bail!("`{command}` ended with exit code {}: {}", ended.code, ended.stderr);
-    }
-    vm.serial.wait_for(" login: ", limit).context("the system after the restart").map(drop)
-}
-
 /// Tells the starts of a node apart (random(4)).
 pub fn boot_id(ssh: &Ssh) -> Result<String> {
     ssh.run("cat /proc/sys/kernel/random/boot_id")
@@ -146,7 +136,26 @@ pub fn logged_in_where(
     })
 }
 
-/// As [`restart`], and logs in there.
+/// Runs a command that ends in a restart, and logs in to the system after it for which `holds`: one that does not start, or not for
+/// long, is passed over.
+pub fn restarted_where(
+    vm: &mut Vm,
+    ssh: &Ssh,
+    command: &str,
+    tools: (&Identity, &Artifacts),
+    (what, limit): (&str, Duration),
+    holds: impl Fn(&Ssh) -> Result<bool>,
+) -> Result<Ssh> {
+    let before = boot_id(ssh)?;
+    let ended = ssh.attempt(command, limit)?;
+    // The connection may break before the command has ended: 255.
+    if ![0, 255].contains(&ended.code) {
+        bail!("`{command}` ended with exit code {}: {}", ended.code, ended.stderr);
+    }
+    logged_in_where(vm, tools, (what, limit), |ssh| Ok(boot_id(ssh)? != before && holds(ssh)?))
+}
+
+/// As [`restarted_where`], to whatever system comes next.
 pub fn restarted(
     vm: &mut Vm,
     ssh: &Ssh,
@@ -154,6 +163,6 @@ pub fn restarted(
     identity: &Identity,
     artifacts: &Artifacts,
 ) -> Result<Ssh> {
-    restart(vm, ssh, command, UPDATE_LIMIT)?;
-    Ssh::connect(vm.ssh_port()?, USER, identity, artifacts, UPDATE_LIMIT)
+    let wanted = ("the system after the restart", UPDATE_LIMIT);
+    restarted_where(vm, ssh, command, (identity, artifacts), wanted, |_| Ok(true))
 }

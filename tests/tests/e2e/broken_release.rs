@@ -19,7 +19,7 @@ use nqrust_tests::qemu::{Firmware, Machine, Vm};
 use nqrust_tests::ssh::Ssh;
 use nqrust_tests::steps;
 use nqrust_tests::updates::{
-    self, UPDATE_LIMIT, awaited, boot_id, logged_in_where, release, running, serve, settled, slot,
+    self, UPDATE_LIMIT, awaited, release, restarted_where, running, serve, settled, slot,
 };
 
 /// For a release that has its 15 minutes to be good, or three starts that each end by a timer.
@@ -91,12 +91,10 @@ impl<'a> Node<'a> {
         if let Some(damage) = trial.damage {
             self.ssh.run(damage)?;
         }
-        let boot = boot_id(&self.ssh)?;
-        self.ssh.attempt("sudo -n systemctl reboot", TOLD_LIMIT)?;
-        let tools = (self.identity, self.artifacts);
-        self.ssh = logged_in_where(&mut self.vm, tools, ("the release before", TRIAL_LIMIT), |ssh| {
-            Ok(boot_id(ssh)? != boot && running(ssh)? == "a")
-        })?;
+        let (tools, wanted) = ((self.identity, self.artifacts), ("the release before", TRIAL_LIMIT));
+        let reboot = "sudo -n systemctl reboot";
+        self.ssh =
+            restarted_where(&mut self.vm, &self.ssh, reboot, tools, wanted, |ssh| Ok(running(ssh)? == "a"))?;
         let told = "the verdict on the broken release";
         let status = awaited(&self.ssh, TOLD_LIMIT, told, |told| told["state"] == "rolled-back")?;
         let (name, checks) = (trial.name, &mut self.checks);

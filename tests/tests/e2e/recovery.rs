@@ -6,12 +6,11 @@ use anyhow::Context;
 use base::size::ByteSize;
 use nqrust_tests::artifacts::scenario;
 use nqrust_tests::disk::Disk;
-use nqrust_tests::identity::{Identity, USER};
+use nqrust_tests::identity::Identity;
 use nqrust_tests::node::{Checks, MAC};
 use nqrust_tests::qemu::{Firmware, Machine};
-use nqrust_tests::ssh::Ssh;
 use nqrust_tests::steps;
-use nqrust_tests::updates::{UPDATE_LIMIT, logged_in_where, restart, running};
+use nqrust_tests::updates::{UPDATE_LIMIT, logged_in_where, restarted, running};
 
 /// For the start of the recovery system, a reset, and the first start of the node after it.
 const RESET_LIMIT: Duration = Duration::from_secs(1800);
@@ -35,8 +34,8 @@ fn a_node_is_made_new_by_its_recovery_system_although_the_power_fails() {
         let document = ssh.run("sudo -n sha256sum /oem/node.yaml")?;
         let host_key = ssh.run("sudo -n cat /oem/ssh/ssh_host_ed25519_key.pub")?;
 
-        restart(&mut vm, &ssh, "sudo -n installer update start recovery", UPDATE_LIMIT)?;
-        let ssh = Ssh::connect(vm.ssh_port()?, USER, &identity, artifacts, UPDATE_LIMIT)?;
+        let recovery = "sudo -n installer update start recovery";
+        let ssh = restarted(&mut vm, &ssh, recovery, &identity, artifacts)?;
         checks.equal("the recovery system runs", &running(&ssh)?, &"recovery".to_owned());
         checks.equal(
             "its /var is in memory",
@@ -62,8 +61,12 @@ fn a_node_is_made_new_by_its_recovery_system_although_the_power_fails() {
 
         let unsure = ssh.attempt("sudo -n installer update reset --level state < /dev/null", UPDATE_LIMIT)?;
         checks.equal("a reset wants a confirmation", &unsure.code, &2);
-        restart(&mut vm, &ssh, "sudo -n installer update reset --level state --yes", UPDATE_LIMIT)?;
-        // The reset begins when the system starts its services, as the login does.
+        // What the console has said so far has a login prompt too.
+        vm.serial.rest(Duration::from_secs(1));
+        let reset = ssh.attempt("sudo -n installer update reset --level state --yes", UPDATE_LIMIT)?;
+        checks.that("a reset restarts the node", [0, 255].contains(&reset.code));
+        // It begins when the system starts its services, as the login does.
+        vm.serial.wait_for(" login: ", UPDATE_LIMIT).context("the system that resets the node")?;
         vm.kill()?;
 
         let mut vm = machine("reset").start(artifacts)?;

@@ -20,7 +20,7 @@ use nqrust_tests::node::Checks;
 use nqrust_tests::programs::{self, ProgramOutput};
 use nqrust_tests::qemu::{Machine, Vm};
 use nqrust_tests::ssh::Ssh;
-use nqrust_tests::updates::{self, awaited, boot_id, logged_in_where, slot};
+use nqrust_tests::updates::{self, awaited, boot_id, restarted_where, slot};
 use nqrust_tests::wire::Wire;
 use nqrust_tests::{secrets, steps};
 use serde_json::{Value, json};
@@ -187,17 +187,9 @@ impl UpdatedCluster<'_> {
     /// Lets a node run a command that restarts it, and logs in to the system after that for which `holds`.
     fn restarts(&mut self, place: usize, command: &str, holds: &dyn Fn(&Ssh) -> Result<bool>) -> Result<()> {
         let tools = self.tools;
-        let node = &mut self.nodes[place];
-        let before = boot_id(&node.ssh)?;
-        let ended = node.ssh.attempt(command, TURN_LIMIT)?;
-        // The connection may break before the command has ended: 255.
-        if ![0, 255].contains(&ended.code) {
-            bail!("`{command}` ended with exit code {}: {}", ended.code, ended.stderr);
-        }
-        let what = format!("{} after its restart", node.member.name);
-        node.ssh = logged_in_where(&mut node.vm, tools, (&what, TURN_LIMIT), |ssh| {
-            Ok(boot_id(ssh)? != before && holds(ssh)?)
-        })?;
+        let Node { member, vm, ssh } = &mut self.nodes[place];
+        let what = format!("{} after its restart", member.name);
+        *ssh = restarted_where(vm, ssh, command, tools, (&what, TURN_LIMIT), holds)?;
         self.told(&what)
     }
 
