@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::machines::{Machines, Member, MemberNetwork, VIP, is_ready, render};
 
-const MEMBERS: [Member; 3] = [
+pub(super) const MEMBERS: [Member; 3] = [
     Member { name: "node-1", role: "management", number: 11 },
     Member { name: "node-2", role: "witness", number: 12 },
     Member { name: "node-3", role: "worker", number: 13 },

@@ -1,5 +1,6 @@
-//! A cluster of three machines is updated node by node, while a client writes to it once a second; a release that does not start
-//! is taken back by the first node, and no other one tries it.
+//! A cluster of three machines is updated node by node: the server, the witness, the worker; a release that does not start is taken back by
+//! the first node, and no other one tries it. A client writes once a second. It cannot while the only server is away, nor, with two
+//! members of etcd, while the witness is: what it loses then is noted. Two servers are more than an emulated machine bears beside others.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -25,21 +26,18 @@ use nqrust_tests::wire::Wire;
 use nqrust_tests::{secrets, steps};
 use serde_json::{Value, json};
 
-use super::kubeadm::{boot_all, wait_until_ready};
+use super::kubeadm::{MEMBERS, boot_all, wait_until_ready};
 use super::machines::{Machines, Member, MemberNetwork, VIP, render};
 
-const MEMBERS: [Member; 3] = [
-    Member { name: "node-1", role: "management", number: 11 },
-    Member { name: "node-2", role: "management", number: 12 },
-    Member { name: "node-3", role: "witness", number: 13 },
-];
-/// The place of the witness among them.
-const WITNESS: usize = 2;
+/// The places of the server, the witness and the worker.
+const SERVER: usize = 0;
+const WITNESS: usize = 1;
+const WORKER: usize = 2;
 
 /// The drives with the new release and with the one that does not start.
 const NEXT: &str = "/dev/disk/by-label/NQRUST_HYPERVISOR_0_2_0";
 const BROKEN: &str = "/dev/disk/by-label/NQRUST_HYPERVISOR_0_3_0";
-/// An administrator's access on a node that has none of its own.
+/// An administrator's access on nodes that have none of their own.
 const ACCESS: &str = "/run/rollout.conf";
 
 /// For each part of a node's turn, three machines side by side: staging, a restart or three, and the time in which a release has to
@@ -47,9 +45,8 @@ const ACCESS: &str = "/run/rollout.conf";
 const TURN_LIMIT: Duration = Duration::from_secs(2400);
 /// For a report to arrive in the cluster.
 const TOLD_LIMIT: Duration = Duration::from_secs(300);
-/// The client's longest time without a write. An election takes between 10 and 20 s with the intervals for slow machines, and
-/// the client finds a server that is gone by its own limit of 5 s.
-const OUTAGE_LIMIT: Duration = Duration::from_secs(60);
+/// The client's longest time without a write while the worker is away, which does nothing for it.
+const WORKER_AWAY: Duration = Duration::from_secs(30);
 
 #[test]
 #[ignore = "updates three machines with Kubernetes, which takes two hours: `make soak` runs it"]
@@ -67,7 +64,7 @@ fn a_cluster_of_three_machines_is_updated_node_by_node_and_stops_at_a_rollback()
         let disks = machines.install(&configurations, &now, artifacts)?;
         let attach = |machine: Machine| machine.cdrom(&next.full).cdrom(&broken.full).reboots();
         let booted = boot_all(&machines, &disks, "node", &attach, (&identity, artifacts))?;
-        let ready = wait_until_ready(&booted[0].1, &MEMBERS);
+        let ready = wait_until_ready(&booted[SERVER].1, &MEMBERS);
         let nodes = MEMBERS.iter().zip(booted).map(|(member, (vm, ssh))| Node { member, vm, ssh });
         let mut cluster = UpdatedCluster {
             nodes: nodes.collect(),
@@ -121,9 +118,12 @@ struct UpdatedCluster<'a> {
 impl UpdatedCluster<'_> {
     fn is_updated(&mut self) -> Result<()> {
         let artifacts = self.tools.1;
-        let access = self.nodes[0].ssh.read_as_root("/etc/kubernetes/admin.conf")?;
-        self.nodes[WITNESS].ssh.run(&format!("sudo -n install -m 600 /dev/null {ACCESS}"))?;
-        self.nodes[WITNESS].ssh.write_as_root(ACCESS, access.as_bytes())?;
+        let access = self.nodes[SERVER].ssh.read_as_root("/etc/kubernetes/admin.conf")?;
+        for place in [WITNESS, WORKER] {
+            let ssh = &self.nodes[place].ssh;
+            ssh.run(&format!("sudo -n install -m 600 /dev/null {ACCESS}"))?;
+            ssh.write_as_root(ACCESS, access.as_bytes())?;
+        }
         let api = Api::new(&access, artifacts)?;
         for node in &self.nodes {
             awaited(&node.ssh, TURN_LIMIT, "a first boot that is good", |told| told["state"] == "idle")?;
@@ -132,28 +132,30 @@ impl UpdatedCluster<'_> {
         self.stage_everywhere()?;
         self.told("the new release is staged on all nodes")?;
 
-        api.go_by(&self.nodes[WITNESS].ssh)?;
+        api.go_by(&self.nodes[WORKER].ssh)?;
         api.call(&["create", "configmap", Writer::OBJECT])?.success("creating what is written")?;
-        let mut writer = Writer::start(api.clone(), artifacts)?;
-        // The witness comes after the servers.
         let early = self.nodes[WITNESS].ssh.attempt(&self.apply(WITNESS, None), TURN_LIMIT)?;
-        self.checks.equal("a witness before the servers: the exit code", early.code, 3);
+        self.checks.equal("a witness before the server: the exit code", early.code, 3);
         self.checks.contains("what it says", &early.stderr, "servers come first");
-        for (place, member) in MEMBERS.iter().enumerate() {
+        for place in [SERVER, WITNESS, WORKER] {
             // The client goes by a node that stays.
-            let stays = if place == WITNESS { 0 } else { WITNESS };
+            let stays = if place == WORKER { SERVER } else { WORKER };
             api.go_by(&self.nodes[stays].ssh)?;
-            self.update(place, &api).with_context(|| format!("updating {}", member.name))?;
+            let mut writer = Writer::start(api.clone(), artifacts)?;
+            self.update(place, &api).with_context(|| format!("updating {}", MEMBERS[place].name))?;
+            let written = writer.finish()?;
+            self.told(&format!("the client meanwhile: {written:?}"))?;
+            if place == WORKER {
+                self.checks.that(
+                    &format!("no write waits longer than {WORKER_AWAY:?}: {written:?}"),
+                    written.longest <= WORKER_AWAY,
+                );
+            }
+            let kept = api.get(&["configmap", Writer::OBJECT])?["data"]["number"].clone();
+            // A write that failed for the client may have been made.
+            let kept: u32 = kept.as_str().context("what is written")?.parse()?;
+            self.checks.that(&format!("the last write is there: {kept}, {written:?}"), kept >= written.last);
         }
-        api.go_by(&self.nodes[WITNESS].ssh)?;
-        let written = writer.finish()?;
-        self.told(&format!("the client, over all three updates: {written:?}"))?;
-        self.checks.that(
-            &format!("no write waits longer than {OUTAGE_LIMIT:?}: {written:?}"),
-            written.longest <= OUTAGE_LIMIT,
-        );
-        let kept = api.get(&["configmap", Writer::OBJECT])?["data"]["number"].clone();
-        self.checks.equal("the last write is there", kept.as_str(), Some(written.last.to_string().as_str()));
         for node in &self.nodes {
             let boots = boots(&node.ssh)?;
             self.checks.equal(&format!("{}: the starts so far", node.member.name), boots, 2);
@@ -180,7 +182,7 @@ impl UpdatedCluster<'_> {
     /// The command that updates a node.
     fn apply(&self, place: usize, from: Option<&str>) -> String {
         let from = from.map(|drive| format!(" --from {drive}")).unwrap_or_default();
-        let access = if place == WITNESS { format!(" --kubeconfig {ACCESS}") } else { String::new() };
+        let access = if place == SERVER { String::new() } else { format!(" --kubeconfig {ACCESS}") };
         format!("sudo -n installer update apply{from} --drain self{access}")
     }
 
@@ -231,11 +233,11 @@ impl UpdatedCluster<'_> {
 
     /// A release that does not start: the first node takes it back, and no other one starts it.
     fn is_stopped(&mut self, api: &Api) -> Result<()> {
-        let mut writer = Writer::start(api.clone(), self.tools.1)?;
-        let command = format!("{} --wait 1200", self.apply(0, Some(BROKEN)));
+        api.go_by(&self.nodes[WORKER].ssh)?;
+        let command = format!("{} --wait 1200", self.apply(SERVER, Some(BROKEN)));
         self.told("node-1 tries a release that does not start")?;
-        self.restarts(0, &command, &|ssh| Ok(updates::running(ssh)? == "b"))?;
-        let ssh = &self.nodes[0].ssh;
+        self.restarts(SERVER, &command, &|ssh| Ok(updates::running(ssh)? == "b"))?;
+        let ssh = &self.nodes[SERVER].ssh;
         let status = awaited(ssh, TOLD_LIMIT, "the verdict", |told| told["state"] == "rolled-back")?;
         let reason = status["reason"].as_str().unwrap_or_default().to_owned();
         self.checks.contains("the reason", &reason, "started 3 times");
@@ -243,18 +245,12 @@ impl UpdatedCluster<'_> {
         let what = "node-1, whose release of before is good again";
         awaited(ssh, TURN_LIMIT, what, |told| slot(told, "b").1 == "good")?;
         let expected = Told { version: "0.2.0", state: "rolled-back" };
-        self.is_back(MEMBERS[0].name, &expected, api)?;
-        let written = writer.finish()?;
-        self.told(&format!("the client, over the rollback: {written:?}"))?;
-        self.checks.that(
-            &format!("no write waits longer than {OUTAGE_LIMIT:?}: {written:?}"),
-            written.longest <= OUTAGE_LIMIT,
-        );
-        let before = boot_id(&self.nodes[1].ssh)?;
-        let other = self.nodes[1].ssh.attempt(&self.apply(1, Some(BROKEN)), TURN_LIMIT)?;
+        self.is_back(MEMBERS[SERVER].name, &expected, api)?;
+        let before = boot_id(&self.nodes[WITNESS].ssh)?;
+        let other = self.nodes[WITNESS].ssh.attempt(&self.apply(WITNESS, Some(BROKEN)), TURN_LIMIT)?;
         self.checks.equal("another node: the exit code", other.code, 3);
         self.checks.contains("what it says", &other.stderr, "node-1 took it back");
-        self.checks.equal("it does not restart", boot_id(&self.nodes[1].ssh)?, before);
+        self.checks.equal("it does not restart", boot_id(&self.nodes[WITNESS].ssh)?, before);
         self.told("node-2 does not try it")
     }
 
