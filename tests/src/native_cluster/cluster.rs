@@ -220,6 +220,19 @@ impl TestCluster {
         Ok(())
     }
 
+    /// Cuts the power of a node, and starts it with the image that the cluster has by now; `prepare` comes before its units. Returns when
+    /// its kubelet tells that it is Ready.
+    pub fn start_again(&mut self, name: &str, prepare: &dyn Fn(&NativeNode) -> Result<()>) -> Result<()> {
+        let mut heartbeats = self.heartbeats()?;
+        heartbeats.retain(|node, _| node == name);
+        self.cut_off(name)?;
+        self.switch_on(name)?;
+        prepare(self.node(name)?)?;
+        self.seed(&[name])?;
+        self.node(name)?.start_units()?;
+        self.await_ready_after(&heartbeats)
+    }
+
     /// Starts a machine that is in the network of the cluster and not part of it.
     pub fn newcomer(&self, node: &ClusterNode, document: &str) -> Result<NativeNode> {
         let place = self.place_of(node);
@@ -347,14 +360,17 @@ fn copy_logs(from: &Path, to: &Path) -> Result<()> {
         .map(drop)
 }
 
-/// Whether a Node of the API (core/v1) is Ready, and whether it takes pods by now.
+/// Whether a Node of the API (core/v1) is Ready, and takes pods by now where it is not cordoned.
 #[must_use]
 pub fn is_ready(node: &Value) -> bool {
     let any = |list: &Value, fits: &dyn Fn(&Value) -> bool| {
         list.as_array().is_some_and(|list| list.iter().any(fits))
     };
-    let is_new =
-        |taint: &Value| taint["key"].as_str().is_some_and(|key| key.starts_with("node.kubernetes.io/"));
+    // A cordon says nothing of what the node can do.
+    let is_new = |taint: &Value| {
+        let key = taint["key"].as_str().unwrap_or_default();
+        key.starts_with("node.kubernetes.io/") && key != "node.kubernetes.io/unschedulable"
+    };
     any(&node["status"]["conditions"], &|condition| {
         condition["type"] == "Ready" && condition["status"] == "True"
     }) && !any(&node["spec"]["taints"], &is_new)

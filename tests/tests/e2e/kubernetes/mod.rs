@@ -14,9 +14,11 @@ mod full_disk;
 mod members;
 mod promotion;
 mod refusals;
+mod rolling;
 mod rollout;
 mod traffic;
 mod versions;
+mod writes;
 
 use anyhow::Result;
 use model::config::Role;

@@ -1,5 +1,5 @@
 //! What the updates of nodes ask of a real cluster and change in it: reports with the access of kubelets, the gate, the lock, a drain
-//! that a PodDisruptionBudget holds up. No node restarts here.
+//! that a PodDisruptionBudget holds up. No node restarts here, but in [`rolling`] at the end.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -20,10 +20,11 @@ use nqrust_tests::node::Checks;
 use serde_json::{Value, json};
 
 use super::figures::Figures;
+use super::rolling;
 
 const ROOT: &str = "/";
 /// An administrator's access on a node that has none of its own.
-const GIVEN: &str = "/run/given.conf";
+pub(super) const GIVEN: &str = "/run/given.conf";
 /// Until pods run, or are gone.
 const RUN: Duration = Duration::from_secs(180);
 const ACCESS: &str = include_str!("../../../../configs/rollouts/access.yaml");
@@ -56,21 +57,22 @@ pub(super) fn check(cluster: &mut TestCluster, figures: &mut Figures<'_>) -> Res
     whole_drain(cluster)?;
     figures.done("a node was emptied, and the rollout stopped")?;
     service_account(cluster)?;
-    figures.done("the account of the runner is enough")
+    figures.done("the account of the runner is enough")?;
+    rolling::check(cluster, figures)
 }
 
-fn release(name: &str) -> ReleaseId {
+pub(super) fn release(name: &str) -> ReleaseId {
     ReleaseId { digest: Digest::of(name.as_bytes()), version: name.to_owned() }
 }
 
-fn tell(cluster: &TestCluster, node: &str, state: ReportedState, about: &str) -> Result<()> {
+pub(super) fn tell(cluster: &TestCluster, node: &str, state: ReportedState, about: &str) -> Result<()> {
     let (version, slot, reason) = (about.to_owned(), "b".to_owned(), String::new());
     let report = NodeReport { version, slot, state, about: release(about), reason };
     let told = cluster.node(node)?.within(|| report.tell(Path::new(ROOT)))?;
     told.map_err(|why| anyhow::anyhow!("{node}: {why}"))
 }
 
-fn annotation(cluster: &TestCluster, node: &str, name: &str) -> Result<Value> {
+pub(super) fn annotation(cluster: &TestCluster, node: &str, name: &str) -> Result<Value> {
     Ok(cluster.kubectl().get(&["node", node])?["metadata"]["annotations"][name].clone())
 }
 
@@ -106,16 +108,21 @@ fn reports(cluster: &TestCluster) -> Result<()> {
     checks.finish("what nodes report")
 }
 
-fn request(drain: Drain, timeout: Duration) -> DepartureRequest {
+pub(super) fn request(drain: Drain, timeout: Duration) -> DepartureRequest {
     DepartureRequest { drain, kubeconfig: None, timeout, wait: Duration::ZERO, retry: false }
 }
 
-fn given(request: DepartureRequest) -> DepartureRequest {
+pub(super) fn given(request: DepartureRequest) -> DepartureRequest {
     DepartureRequest { kubeconfig: Some(PathBuf::from(GIVEN)), ..request }
 }
 
 /// The end of a departure, as an exit code with what is told.
-fn leave(cluster: &TestCluster, node: &str, request: &DepartureRequest, about: &str) -> Result<(u8, String)> {
+pub(super) fn leave(
+    cluster: &TestCluster,
+    node: &str,
+    request: &DepartureRequest,
+    about: &str,
+) -> Result<(u8, String)> {
     static NEVER: AtomicBool = AtomicBool::new(false);
     cluster.node(node)?.within(|| {
         let seat = ClusterSeat::open(Path::new(ROOT), &SystemRunner, request.kubeconfig.as_deref(), &|_| ());
@@ -124,7 +131,7 @@ fn leave(cluster: &TestCluster, node: &str, request: &DepartureRequest, about: &
     })
 }
 
-fn undo(cluster: &TestCluster, node: &str, outcome: &UpdateOutcome) -> Result<()> {
+pub(super) fn undo(cluster: &TestCluster, node: &str, outcome: &UpdateOutcome) -> Result<()> {
     cluster.node(node)?.within(|| {
         ClusterSeat::open(Path::new(ROOT), &SystemRunner, None, &|_| ())?.undo(outcome)?;
         ensure!(RolloutRecord::read(Path::new(ROOT)).is_none(), "there is something to undo still");
@@ -139,7 +146,7 @@ pub(super) fn holder(cluster: &TestCluster) -> Result<Value> {
         .clone())
 }
 
-fn is_cordoned(cluster: &TestCluster, node: &str) -> Result<bool> {
+pub(super) fn is_cordoned(cluster: &TestCluster, node: &str) -> Result<bool> {
     Ok(cluster.kubectl().get(&["node", node])?["spec"]["unschedulable"] == true)
 }
 

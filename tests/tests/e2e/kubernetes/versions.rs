@@ -3,8 +3,6 @@
 
 use std::fs;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
-use std::process::{Child, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -12,13 +10,14 @@ use anyhow::{Context, Result, ensure};
 use installer::rollout::lock::{NAME, NAMESPACE};
 use model::kubernetes::KubernetesVersion;
 use nqrust_tests::deadline::Deadline;
-use nqrust_tests::native_cluster::{KubernetesRelease, TestCluster};
+use nqrust_tests::native_cluster::{KubernetesRelease, NativeNode, TestCluster};
 use nqrust_tests::node::Checks;
 use nqrust_tests::programs;
 use serde_json::{Value, json};
 
 use super::figures::Figures;
 use super::rollout::holder;
+use super::writes::{WITHOUT_WRITE_MAX, Writer};
 
 const STEP: &str = env!("CARGO_BIN_EXE_kubernetes_step");
 /// For the step on one node: pods of the control plane start again, and the node has to be healthy.
@@ -28,8 +27,6 @@ const KUBEADM_LIMIT: Duration = Duration::from_secs(120);
 const CUT_AFTER: Duration = Duration::from_secs(5);
 /// Servers, the witness, workers.
 const ORDER: [&str; 4] = ["node-1", "node-2", "node-3", "node-4"];
-/// Seconds without a good write, in which a leader is elected and an API server starts again.
-const WITHOUT_WRITE_MAX: f64 = 30.0;
 
 pub(super) fn check(cluster: &mut TestCluster, figures: &mut Figures<'_>) -> Result<()> {
     let before = KubernetesRelease::built_before()?;
@@ -156,24 +153,20 @@ fn start_under_the_new_os(cluster: &mut TestCluster, name: &str) -> Result<()> {
 
 /// Cuts the power of a node, and starts it with the image that the cluster has by now; its own version of Kubernetes goes on.
 fn start_again(cluster: &mut TestCluster, name: &str) -> Result<()> {
-    let mut heartbeats = cluster.heartbeats()?;
-    heartbeats.retain(|node, _| node == name);
-    cluster.cut_off(name)?;
-    cluster.switch_on(name)?;
-    let (code, told) = step(cluster, name, "mount")?;
-    ensure!(code == 0 && told.trim().is_empty(), "{name}: {told}");
-    cluster.seed(&[name])?;
-    cluster.node(name)?.start_units()?;
-    cluster.await_ready_after(&heartbeats)
+    cluster.start_again(name, &|node| {
+        let (code, told) = step_on(node, "mount")?;
+        ensure!(code == 0 && told.trim().is_empty(), "{name}: {told}");
+        Ok(())
+    })
 }
 
 fn step(cluster: &TestCluster, name: &str, what: &str) -> Result<(i32, String)> {
-    run_long(cluster, name, &format!("{STEP_PLACE} {what}"))
+    step_on(cluster.node(name)?, what)
 }
 
-fn run_long(cluster: &TestCluster, name: &str, line: &str) -> Result<(i32, String)> {
-    let mut command = cluster.node(name)?.command("sh");
-    let ended = programs::run(command.args(["-c", line]), STEP_LIMIT)?;
+fn step_on(node: &NativeNode, what: &str) -> Result<(i32, String)> {
+    let mut command = node.command("sh");
+    let ended = programs::run(command.args(["-c", &format!("{STEP_PLACE} {what}")]), STEP_LIMIT)?;
     Ok((ended.code, ended.said()))
 }
 
@@ -201,43 +194,4 @@ fn api_server(cluster: &TestCluster) -> Result<KubernetesVersion> {
     let told: Value = serde_json::from_str(&cluster.kubectl().run(&["version", "--output", "json"])?)?;
     let version = told["serverVersion"]["gitVersion"].as_str().unwrap_or_default();
     version.parse().with_context(|| format!("the API server: {version:?}"))
-}
-
-/// Writes to the cluster once a second.
-struct Writer {
-    process: Child,
-    log: PathBuf,
-}
-
-impl Writer {
-    fn start(cluster: &TestCluster, log: &std::path::Path) -> Result<Self> {
-        let mut shell = cluster.switch.command("setpriv");
-        let kubectl = cluster.kubectl();
-        let (program, access) = kubectl.parts();
-        let one = format!(
-            "'{}' --kubeconfig '{}' create configmap write-$n --from-literal=n=$n --request-timeout=2s",
-            program.display(),
-            access.display()
-        );
-        let all = format!(
-            "n=0; while :; do n=$((n + 1)); if {one} >/dev/null 2>&1; then end=good; else end=bad; fi; \
-             echo \"$(date +%s.%N) $end\" >>'{}'; sleep 1; done",
-            log.display()
-        );
-        shell.args(["--pdeathsig", "KILL", "sh", "-c", &all]).env("HOME", "/nonexistent");
-        shell.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        Ok(Self { process: shell.spawn().context("starting the writes")?, log: log.to_owned() })
-    }
-
-    /// The longest time between two good writes in seconds, and how many there were.
-    fn end(mut self) -> Result<(f64, usize)> {
-        self.process.kill()?;
-        self.process.wait()?;
-        let text = fs::read_to_string(&self.log)?;
-        let good: Vec<f64> =
-            text.lines().filter_map(|line| line.strip_suffix(" good")?.parse().ok()).collect();
-        ensure!(good.len() > 10, "writes never went on: {text}");
-        let longest = good.windows(2).map(|pair| pair[1] - pair[0]).fold(0.0, f64::max);
-        Ok((longest, good.len()))
-    }
 }
