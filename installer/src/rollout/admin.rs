@@ -137,10 +137,7 @@ impl<'a> AdminAccess<'a> {
     }
 
     fn stranded(&self, node: &str) -> Result<Vec<StrandedVolume>> {
-        if !self.knows(VOLUMES)? {
-            return Ok(Vec::new());
-        }
-        if !seen::keeps_last_replica(&self.get(&DRAIN_POLICY)?) {
+        if !self.knows(VOLUMES)? || !seen::keeps_last_replica(&self.get(&DRAIN_POLICY)?) {
             return Ok(Vec::new());
         }
         let [volumes, replicas] = [VOLUMES, REPLICAS].map(|kind| self.get(&[kind, "--all-namespaces"]));

@@ -105,7 +105,7 @@ pub(super) fn stranded(volumes: &Value, replicas: &Value, node: &str) -> Vec<Str
     let is_whole = |replica: &Value| {
         said(&replica["spec"]["healthyAt"]) && replica["status"]["currentState"] == "running"
     };
-    let stranded = |volume: &Value| {
+    let last_here = |volume: &Value| {
         let of_it = |replica: &&Value| {
             replica["spec"]["volumeName"] == volume["metadata"]["name"] && !said(&replica["spec"]["failedAt"])
         };
@@ -116,7 +116,7 @@ pub(super) fn stranded(volumes: &Value, replicas: &Value, node: &str) -> Vec<Str
         stays.then(|| StrandedVolume { name: claim(volume), rebuilds })
     };
     let in_use = |volume: &&Value| volume["status"]["state"] != "detached";
-    items(volumes).filter(in_use).filter_map(stranded).collect()
+    items(volumes).filter(in_use).filter_map(last_here).collect()
 }
 
 /// The claim of one of Longhorn's volumes, as its users know it; its own name where there is none.

@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -124,7 +124,7 @@ impl UpdatedCluster<'_> {
             ssh.run(&format!("sudo -n install -m 600 /dev/null {ACCESS}"))?;
             ssh.write_as_root(ACCESS, access.as_bytes())?;
         }
-        let api = Api::new(&access, artifacts)?;
+        let api = Api::new(&access, &self.nodes[WORKER].ssh, artifacts)?;
         for node in &self.nodes {
             awaited(&node.ssh, TURN_LIMIT, "a first boot that is good", |told| told["state"] == "idle")?;
         }
@@ -132,18 +132,19 @@ impl UpdatedCluster<'_> {
         self.stage_everywhere()?;
         self.told("the new release is staged on all nodes")?;
 
-        api.go_by(&self.nodes[WORKER].ssh)?;
         api.call(&["create", "configmap", Writer::OBJECT])?.success("creating what is written")?;
         let early = self.nodes[WITNESS].ssh.attempt(&self.apply(WITNESS, None), TURN_LIMIT)?;
         self.checks.equal("a witness before the server: the exit code", early.code, 3);
         self.checks.contains("what it says", &early.stderr, "servers come first");
+        let mut last_number = 0;
         for place in [SERVER, WITNESS, WORKER] {
             // The client goes by a node that stays.
             let stays = if place == WORKER { SERVER } else { WORKER };
-            api.go_by(&self.nodes[stays].ssh)?;
-            let mut writer = Writer::start(api.clone(), artifacts)?;
+            let api = api.by(&self.nodes[stays].ssh)?;
+            let mut writer = Writer::start(api.clone(), last_number, artifacts);
             self.update(place, &api).with_context(|| format!("updating {}", MEMBERS[place].name))?;
             let written = writer.finish()?;
+            last_number = written.tried;
             self.told(&format!("the client meanwhile: {written:?}"))?;
             if place == WORKER {
                 self.checks.that(
@@ -217,7 +218,7 @@ impl UpdatedCluster<'_> {
     }
 
     /// Waits until a node has told the cluster of its update, and is not cordoned.
-    fn is_back(&mut self, name: &str, expected: &Told, api: &Api) -> Result<()> {
+    fn is_back(&self, name: &str, expected: &Told, api: &Api) -> Result<()> {
         let mut last = Value::Null;
         let back = Deadline::after(TOLD_LIMIT).poll(&format!("the report of {name}"), || {
             thread::sleep(Duration::from_secs(2));
@@ -233,7 +234,7 @@ impl UpdatedCluster<'_> {
 
     /// A release that does not start: the first node takes it back, and no other one starts it.
     fn is_stopped(&mut self, api: &Api) -> Result<()> {
-        api.go_by(&self.nodes[WORKER].ssh)?;
+        let api = api.by(&self.nodes[WORKER].ssh)?;
         let command = format!("{} --wait 1200", self.apply(SERVER, Some(BROKEN)));
         self.told("node-1 tries a release that does not start")?;
         self.restarts(SERVER, &command, &|ssh| Ok(updates::running(ssh)? == "b"))?;
@@ -245,7 +246,7 @@ impl UpdatedCluster<'_> {
         let what = "node-1, whose release of before is good again";
         awaited(ssh, TURN_LIMIT, what, |told| slot(told, "b").1 == "good")?;
         let expected = Told { version: "0.2.0", state: "rolled-back" };
-        self.is_back(MEMBERS[SERVER].name, &expected, api)?;
+        self.is_back(MEMBERS[SERVER].name, &expected, &api)?;
         let before = boot_id(&self.nodes[WITNESS].ssh)?;
         let other = self.nodes[WITNESS].ssh.attempt(&self.apply(WITNESS, Some(BROKEN)), TURN_LIMIT)?;
         self.checks.equal("another node: the exit code", other.code, 3);
@@ -278,26 +279,26 @@ fn boots(ssh: &Ssh) -> Result<usize> {
 struct Api {
     program: PathBuf,
     access: PathBuf,
-    /// The port of this host.
-    port: Arc<AtomicU16>,
+    /// The port of this host that is forwarded to it.
+    port: u16,
 }
 
 impl Api {
-    fn new(access: &str, artifacts: &Artifacts) -> Result<Self> {
+    fn new(access: &str, ssh: &Ssh, artifacts: &Artifacts) -> Result<Self> {
         let path = artifacts.disk("admin.conf");
         fs::write(&path, access)?;
         fs::set_permissions(&path, Permissions::from_mode(0o600))?;
         let program = KubernetesRelease::built()?.program("kubectl");
-        Ok(Self { program, access: path, port: Arc::new(AtomicU16::new(0)) })
+        Self { program, access: path, port: 0 }.by(ssh)
     }
 
-    fn go_by(&self, ssh: &Ssh) -> Result<()> {
-        self.port.store(ssh.forward(&format!("{VIP}:6443"))?, Ordering::Relaxed);
-        Ok(())
+    /// The same by way of another node.
+    fn by(&self, ssh: &Ssh) -> Result<Self> {
+        Ok(Self { port: ssh.forward(&format!("{VIP}:6443"))?, ..self.clone() })
     }
 
     fn call(&self, arguments: &[&str]) -> Result<ProgramOutput> {
-        let server = format!("https://127.0.0.1:{}", self.port.load(Ordering::Relaxed));
+        let server = format!("https://127.0.0.1:{}", self.port);
         let mut kubectl = Command::new(&self.program);
         kubectl.arg("--kubeconfig").arg(&self.access).args(["--server", &server]);
         kubectl.args(["--tls-server-name", "kubernetes", "--request-timeout", "5s"]).args(arguments);
@@ -322,6 +323,8 @@ struct Written {
     longest: Duration,
     /// The number of the last good write.
     last: u32,
+    /// The number of the last one, good or not.
+    tried: u32,
 }
 
 /// A client that writes once a second.
@@ -333,15 +336,18 @@ struct Writer {
 impl Writer {
     const OBJECT: &str = "written";
 
-    fn start(api: Api, artifacts: &Artifacts) -> Result<Self> {
+    /// Each write has a number of its own, the first one that after `last_number`.
+    fn start(api: Api, last_number: u32, artifacts: &Artifacts) -> Self {
         let over = Arc::new(AtomicBool::new(false));
         let (seen, log) = (Arc::clone(&over), artifacts.path("writes.txt"));
         let write = move || {
             let begun = Instant::now();
-            let mut written = Written { good: 0, failed: 0, longest: Duration::ZERO, last: 0 };
-            let (mut number, mut last_good) = (0, Instant::now());
+            let mut written =
+                Written { good: 0, failed: 0, longest: Duration::ZERO, last: 0, tried: last_number };
+            let mut last_good = Instant::now();
             while !seen.load(Ordering::Relaxed) {
-                number += 1;
+                written.tried += 1;
+                let number = written.tried;
                 let started = Instant::now();
                 let patch = json!({ "data": { "number": number.to_string() } }).to_string();
                 let words = ["patch", "configmap", Self::OBJECT, "--type", "merge", "--patch", &patch];
@@ -361,7 +367,7 @@ impl Writer {
             written.longest = written.longest.max(last_good.elapsed());
             Ok(written)
         };
-        Ok(Self { over, thread: Some(thread::spawn(write)) })
+        Self { over, thread: Some(thread::spawn(write)) }
     }
 
     fn finish(&mut self) -> Result<Written> {

@@ -61,7 +61,7 @@ pub(super) fn check(cluster: &mut TestCluster, figures: &mut Figures<'_>) -> Res
     rolling::check(cluster, figures)
 }
 
-pub(super) fn release(name: &str) -> ReleaseId {
+fn release(name: &str) -> ReleaseId {
     ReleaseId { digest: Digest::of(name.as_bytes()), version: name.to_owned() }
 }
 
@@ -72,7 +72,7 @@ pub(super) fn tell(cluster: &TestCluster, node: &str, state: ReportedState, abou
     told.map_err(|why| anyhow::anyhow!("{node}: {why}"))
 }
 
-pub(super) fn annotation(cluster: &TestCluster, node: &str, name: &str) -> Result<Value> {
+fn annotation(cluster: &TestCluster, node: &str, name: &str) -> Result<Value> {
     Ok(cluster.kubectl().get(&["node", node])?["metadata"]["annotations"][name].clone())
 }
 
