@@ -18,7 +18,7 @@ OUTPUT ?= dist
 CARGO ?= cargo
 # Emulation works everywhere; ACCEL=kvm is quicker where it works. With a thread for each processor QEMU 7.2 can miss that a kernel
 # changes its own code, which then panics; with less room for translated code than these MiB, the programs of Kubernetes push each
-# other's translations out.
+# other's translations out. ERMS and FSRM let a kernel copy byte by byte, which is slow where it is emulated.
 ACCEL ?= tcg,thread=single,tb-size=512
 OVMF ?= /usr/share/OVMF
 TARGET := $(or $(CARGO_TARGET_DIR),target)
@@ -151,6 +151,9 @@ kubernetes-before: ## Build the minor version before it in the same way, for the
 	@[ -e $(KUBERNETES_BEFORE) ] || $(MAKE) --no-print-directory host $(KUBERNETES_BEFORE)
 	@mkdir -p $(TARGET); ln -sfn $(KUBERNETES_BEFORE) $(TARGET)/kubernetes-before
 
+# The compiler of Go collects its garbage less often: a sixth less of the processor for some more memory, and the same programs.
+$(KUBERNETES) $(KUBERNETES_BEFORE): export GOGC = 400
+
 $(KUBERNETES):
 	@configs/kubernetes/build.sh $@ $(KUBERNETES_SUITE)
 
@@ -230,7 +233,7 @@ run: iso ## Boot the ISO in QEMU with an empty disk, for a person; the console i
 	[ -e $(TARGET)/run/variables.fd ] || cp $(OVMF)/OVMF_VARS_4M.fd $(TARGET)/run/variables.fd
 	iso=$$(ls $(OUTPUT)/*.iso | grep -v -e '-net-install\.iso$$' | head -n 1); \
 	display=none; [ -z "$${DISPLAY:-}$${WAYLAND_DISPLAY:-}" ] || display=gtk; \
-	qemu-system-x86_64 -machine q35 -accel $(ACCEL) -cpu max -m 4096 -smp 2 -vga std -display "$$display" \
+	qemu-system-x86_64 -machine q35 -accel $(ACCEL) -cpu max,-erms,-fsrm -m 4096 -smp 2 -vga std -display "$$display" \
 	  -drive "if=pflash,format=raw,readonly=on,file=$(OVMF)/OVMF_CODE_4M.fd" \
 	  -drive "if=pflash,format=raw,file=$(TARGET)/run/variables.fd" \
 	  -drive "if=none,id=disk,format=qcow2,file=$(TARGET)/run/disk.qcow2" -device virtio-blk-pci,drive=disk,bootindex=1 \
