@@ -5,21 +5,34 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
-/// The time between two polls.
+/// The time between two polls of what costs nothing to look at.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
+
+/// The time between two questions to an emulated machine: each takes seconds of its processors from what is waited for.
+pub const MACHINE_INTERVAL: Duration = Duration::from_secs(5);
+
+/// The time between two questions to a cluster on this host.
+pub const CLUSTER_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The moment at which waiting ends.
 #[derive(Clone, Copy, Debug)]
 pub struct Deadline {
     end: Instant,
     limit: Duration,
+    interval: Duration,
 }
 
 impl Deadline {
     /// The moment `limit` from now.
     #[must_use]
     pub fn after(limit: Duration) -> Self {
-        Self { end: Instant::now() + limit, limit }
+        Self { end: Instant::now() + limit, limit, interval: POLL_INTERVAL }
+    }
+
+    /// The same, with this time between two polls.
+    #[must_use]
+    pub fn every(self, interval: Duration) -> Self {
+        Self { interval, ..self }
     }
 
     /// The time that is left, `None` once it is up.
@@ -44,7 +57,7 @@ impl Deadline {
             if self.left().is_none() {
                 bail!("{what} did not happen within {} seconds", self.limit.as_secs());
             }
-            thread::sleep(POLL_INTERVAL);
+            thread::sleep(self.interval);
         }
     }
 }

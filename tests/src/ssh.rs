@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use crate::artifacts::{Artifacts, append};
-use crate::deadline::Deadline;
+use crate::deadline::{Deadline, MACHINE_INTERVAL};
 use crate::identity::Identity;
 use crate::programs::{self, ProgramOutput};
 
@@ -47,11 +47,12 @@ impl Ssh {
             control: tempfile::Builder::new().prefix("nqrust-ssh").tempdir()?,
         };
         let mut last = String::new();
-        let answered = Deadline::after(limit).poll("an answer of the node over SSH", || {
-            let ended = ssh.attempt("true", Duration::from_secs(60))?;
-            last.clone_from(&ended.stderr);
-            Ok((ended.code == 0).then_some(()))
-        });
+        let answered =
+            Deadline::after(limit).every(MACHINE_INTERVAL).poll("an answer of the node over SSH", || {
+                let ended = ssh.attempt("true", Duration::from_secs(60))?;
+                last.clone_from(&ended.stderr);
+                Ok((ended.code == 0).then_some(()))
+            });
         answered.with_context(|| format!("the last attempt said: {}", last.trim()))?;
         Ok(ssh)
     }

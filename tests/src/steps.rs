@@ -2,11 +2,10 @@
 
 use std::fs;
 use std::process::Command;
-use std::thread;
 use std::time::Duration;
 
 use crate::artifacts::Artifacts;
-use crate::deadline::Deadline;
+use crate::deadline::{Deadline, MACHINE_INTERVAL};
 use crate::disk::Disk;
 use crate::distribution;
 use crate::identity::{Identity, USER};
@@ -37,9 +36,6 @@ pub const READY_LIMIT: Duration = Duration::from_secs(2400);
 
 /// What `installer status` says of a node that is ready in its cluster.
 pub const TOLD_READY: &str = "cluster   ready";
-
-/// Asking a node costs it time too.
-const READY_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Printed at the end of an install.
 pub const INSTALL_COMPLETE: &str = "Installation complete";
@@ -131,8 +127,7 @@ pub fn log_in(vm: &mut Vm, identity: &Identity, artifacts: &Artifacts) -> Result
 
 /// Waits for a node's own word that it is ready in its cluster.
 pub fn await_ready(ssh: &Ssh) -> Result<()> {
-    Deadline::after(READY_LIMIT).poll("the node's own word that it is ready", || {
-        thread::sleep(READY_INTERVAL);
+    Deadline::after(READY_LIMIT).every(MACHINE_INTERVAL).poll("the node's own word that it is ready", || {
         Ok(ssh.run("sudo -n installer status || true")?.contains(TOLD_READY).then_some(()))
     })
 }

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
 use crate::artifacts::Artifacts;
-use crate::deadline::Deadline;
+use crate::deadline::{Deadline, MACHINE_INTERVAL};
 use crate::identity::{Identity, USER};
 use crate::medium::{self, Medium};
 use crate::node::Document;
@@ -101,7 +101,7 @@ pub fn settled(ssh: &Ssh) -> Result<Value> {
 
 /// Waits for something to be true of the status.
 pub fn awaited(ssh: &Ssh, limit: Duration, what: &str, holds: impl Fn(&Value) -> bool) -> Result<Value> {
-    Deadline::after(limit).poll(what, || {
+    Deadline::after(limit).every(MACHINE_INTERVAL).poll(what, || {
         let status = status(ssh)?;
         Ok(holds(&status).then_some(status))
     })
@@ -128,7 +128,7 @@ pub fn logged_in_where(
     holds: impl Fn(&Ssh) -> Result<bool>,
 ) -> Result<Ssh> {
     let port = vm.ssh_port()?;
-    Deadline::after(limit).poll(what, || {
+    Deadline::after(limit).every(MACHINE_INTERVAL).poll(what, || {
         let Ok(ssh) = Ssh::connect(port, USER, identity, artifacts, LOGIN_LIMIT) else {
             return Ok(None);
         };

@@ -16,7 +16,7 @@ use super::cluster_file::{ClusterNode, VIP, cluster_file};
 use super::{
     BaseTree, HostSettings, Kubectl, KubernetesRelease, NativeNode, NodePlace, OsLayer, Switch, pod_image,
 };
-use crate::deadline::Deadline;
+use crate::deadline::{CLUSTER_INTERVAL, Deadline};
 use crate::{paths, programs};
 
 /// From power on until a node has joined. Some seconds where the machine has nothing else to do.
@@ -244,6 +244,7 @@ impl TestCluster {
     pub fn await_joined(&self, name: &str) -> Result<()> {
         let node = self.node(name)?;
         Deadline::after(JOIN)
+            .every(CLUSTER_INTERVAL)
             .poll(&format!("the join of {name}"), || {
                 Ok(node.succeeds("systemctl is-active nqrust-kubeadm").then_some(()))
             })
@@ -253,12 +254,16 @@ impl TestCluster {
     /// Waits until the API calls these nodes Ready.
     pub fn await_ready(&self, names: &[&str]) -> Result<()> {
         let kubectl = self.kubectl();
-        Deadline::after(READY).poll(&format!("{} being Ready", names.join(", ")), || {
-            let nodes = kubectl.list(&["nodes"]);
-            let ready =
-                |name: &&str| nodes.iter().any(|node| node["metadata"]["name"] == **name && is_ready(node));
-            Ok(names.iter().all(ready).then_some(()))
-        })
+        Deadline::after(READY).every(CLUSTER_INTERVAL).poll(
+            &format!("{} being Ready", names.join(", ")),
+            || {
+                let nodes = kubectl.list(&["nodes"]);
+                let ready = |name: &&str| {
+                    nodes.iter().any(|node| node["metadata"]["name"] == **name && is_ready(node))
+                };
+                Ok(names.iter().all(ready).then_some(()))
+            },
+        )
     }
 
     /// When the kubelet of each node has last told its state, by the names of the nodes.
@@ -274,16 +279,19 @@ impl TestCluster {
     /// its power is Ready in the API until its kubelet tells otherwise, or somebody misses it.
     pub fn await_ready_after(&self, heartbeats: &BTreeMap<String, String>) -> Result<()> {
         let kubectl = self.kubectl();
-        Deadline::after(READY).poll("all nodes having told that they are Ready", || {
-            let nodes = kubectl.list(&["nodes"]);
-            let told = |(name, before): (&String, &String)| {
-                let node = nodes.iter().find(|node| node["metadata"]["name"] == name.as_str());
-                node.is_some_and(|node| {
-                    is_ready(node) && heartbeat(node).is_some_and(|now| now > before.as_str())
-                })
-            };
-            Ok(heartbeats.iter().all(told).then_some(()))
-        })
+        Deadline::after(READY).every(CLUSTER_INTERVAL).poll(
+            "all nodes having told that they are Ready",
+            || {
+                let nodes = kubectl.list(&["nodes"]);
+                let told = |(name, before): (&String, &String)| {
+                    let node = nodes.iter().find(|node| node["metadata"]["name"] == name.as_str());
+                    node.is_some_and(|node| {
+                        is_ready(node) && heartbeat(node).is_some_and(|now| now > before.as_str())
+                    })
+                };
+                Ok(heartbeats.iter().all(told).then_some(()))
+            },
+        )
     }
 
     /// The node that answers for the virtual address; exactly one does.

@@ -15,7 +15,7 @@ use nix::sched::{CloneFlags, setns, unshare};
 
 use super::control_groups::ControlGroups;
 use super::{BaseTree, KubernetesRelease, OsLayer, Switch, adapt};
-use crate::deadline::Deadline;
+use crate::deadline::{CLUSTER_INTERVAL, Deadline};
 use crate::paths;
 use crate::programs::{self, ProgramOutput};
 
@@ -249,6 +249,7 @@ impl NativeNode {
     pub fn await_status(&self, parts: &[&str], limit: Duration) -> Result<()> {
         let mut last = String::new();
         Deadline::after(limit)
+            .every(CLUSTER_INTERVAL)
             .poll(&format!("{} telling {parts:?}", self.place.name), || {
                 last = self.status()?;
                 // What is long is in several lines.

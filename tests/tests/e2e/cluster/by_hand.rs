@@ -1,13 +1,11 @@
 //! A person makes a cluster of upstream Kubernetes without any document: creates it at the console of one machine, and joins it from
 //! another, with the token typed.
 
-use std::time::Duration;
-
 use anyhow::{Context, Result, bail};
 use base::size::ByteSize;
 use nqrust_tests::artifacts::{Artifacts, scenario_alone};
 use nqrust_tests::console::{CTRL_N, SCREEN_LIMIT, picture, screen};
-use nqrust_tests::deadline::Deadline;
+use nqrust_tests::deadline::{Deadline, MACHINE_INTERVAL};
 use nqrust_tests::disk::Disk;
 use nqrust_tests::identity::{Identity, USER};
 use nqrust_tests::medium::{self, Medium};
@@ -98,10 +96,10 @@ fn by_keys(live: &Machine, screens: &[(&'static str, String)], artifacts: &Artif
 /// Waits for the node's own word that it is ready.
 fn until_ready(vm: &mut Vm, member: &Member) -> Result<()> {
     let mut last = String::new();
-    let ready = Deadline::after(steps::READY_LIMIT).poll("a node that is ready", || {
-        std::thread::sleep(Duration::from_secs(10));
-        last = vm.serial.run("sudo -n installer status", SCREEN_LIMIT)?.text;
-        Ok(last.contains(steps::TOLD_READY).then_some(()))
-    });
+    let ready =
+        Deadline::after(steps::READY_LIMIT).every(MACHINE_INTERVAL).poll("a node that is ready", || {
+            last = vm.serial.run("sudo -n installer status", SCREEN_LIMIT)?.text;
+            Ok(last.contains(steps::TOLD_READY).then_some(()))
+        });
     ready.with_context(|| format!("{} said last:\n{last}", member.name))
 }

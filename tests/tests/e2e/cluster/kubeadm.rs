@@ -3,7 +3,7 @@
 
 use anyhow::{Context, Result, bail};
 use nqrust_tests::artifacts::{Artifacts, scenario_alone};
-use nqrust_tests::deadline::Deadline;
+use nqrust_tests::deadline::{Deadline, MACHINE_INTERVAL};
 use nqrust_tests::disk::Disk;
 use nqrust_tests::identity::Identity;
 use nqrust_tests::medium::{self, Medium};
@@ -108,7 +108,7 @@ pub(super) fn wait_until_ready(ssh: &Ssh, members: &[Member]) -> Result<()> {
         };
         Ok(members.iter().all(is).then_some(()))
     };
-    Deadline::after(steps::READY_LIMIT).poll("all nodes that are Ready", ready)
+    Deadline::after(steps::READY_LIMIT).every(MACHINE_INTERVAL).poll("all nodes that are Ready", ready)
 }
 
 fn check(member: &Member, ssh: &Ssh, checks: &mut Checks) -> Result<()> {
@@ -143,7 +143,7 @@ fn run_pod(ssh: &Ssh, name: &str) -> Result<()> {
             _ => Ok(None),
         }
     };
-    Deadline::after(steps::READY_LIMIT).poll("a pod of a preloaded image", phase)?;
+    Deadline::after(steps::READY_LIMIT).every(MACHINE_INTERVAL).poll("a pod of a preloaded image", phase)?;
     let said = ssh.run(&format!("{KUBECTL} logs {name}"))?;
     if said.trim() != "it-runs" {
         bail!("the pod {name} said {said:?}");

@@ -19,7 +19,7 @@ use anyhow::{Context, Result, bail};
 use base::size::ByteSize;
 use model::config::Distribution;
 use nqrust_tests::artifacts::{scenario, scenario_alone};
-use nqrust_tests::deadline::Deadline;
+use nqrust_tests::deadline::{Deadline, MACHINE_INTERVAL};
 use nqrust_tests::disk::Disk;
 use nqrust_tests::distribution;
 use nqrust_tests::identity::Identity;
@@ -200,7 +200,7 @@ fn wait_until_ready(ssh: &Ssh) -> Result<()> {
         let node = |member: &Member| nodes.iter().find(|node| node["metadata"]["name"] == member.name);
         Ok(MEMBERS.iter().all(|member| node(member).is_some_and(|node| is_ready(node, member))).then_some(()))
     };
-    Deadline::after(READY).poll("three nodes that are Ready", ready)
+    Deadline::after(READY).every(MACHINE_INTERVAL).poll("three nodes that are Ready", ready)
 }
 
 #[test]

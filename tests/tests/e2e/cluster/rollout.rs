@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use nqrust_tests::artifacts::{Artifacts, append, scenario_alone};
-use nqrust_tests::deadline::Deadline;
+use nqrust_tests::deadline::{Deadline, MACHINE_INTERVAL};
 use nqrust_tests::identity::Identity;
 use nqrust_tests::medium::{self, Medium};
 use nqrust_tests::native_cluster::KubernetesRelease;
@@ -220,15 +220,17 @@ impl UpdatedCluster<'_> {
     /// Waits until a node has told the cluster of its update, and is not cordoned.
     fn is_back(&self, name: &str, expected: &Told, api: &Api) -> Result<()> {
         let mut last = Value::Null;
-        let back = Deadline::after(TOLD_LIMIT).poll(&format!("the report of {name}"), || {
-            thread::sleep(Duration::from_secs(2));
-            last = api.get(&["node", name]).unwrap_or_default();
-            let told = &last["metadata"]["annotations"];
-            Ok((told["nqrust.io/os-version"] == expected.version
-                && told["nqrust.io/update-state"] == expected.state
-                && last["spec"]["unschedulable"] != true)
-                .then_some(()))
-        });
+        let back = Deadline::after(TOLD_LIMIT).every(MACHINE_INTERVAL).poll(
+            &format!("the report of {name}"),
+            || {
+                last = api.get(&["node", name]).unwrap_or_default();
+                let told = &last["metadata"]["annotations"];
+                Ok((told["nqrust.io/os-version"] == expected.version
+                    && told["nqrust.io/update-state"] == expected.state
+                    && last["spec"]["unschedulable"] != true)
+                    .then_some(()))
+            },
+        );
         back.with_context(|| format!("the node is {last}"))
     }
 

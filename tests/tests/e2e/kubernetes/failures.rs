@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use nqrust_tests::deadline::Deadline;
+use nqrust_tests::deadline::{CLUSTER_INTERVAL, Deadline};
 use nqrust_tests::native_cluster::{TestCluster, is_ready};
 
 use super::figures::Figures;
@@ -42,7 +42,7 @@ pub(super) fn lose_holder(cluster: &mut TestCluster, figures: &mut Figures<'_>) 
 
 /// Installs the lost node again; another one is the one that has created the cluster now.
 pub(super) fn install_again(cluster: &mut TestCluster, lost: &str, figures: &mut Figures<'_>) -> Result<()> {
-    Deadline::after(NOTICED).poll("the loss of a node being noticed", || {
+    Deadline::after(NOTICED).every(CLUSTER_INTERVAL).poll("the loss of a node being noticed", || {
         let nodes = cluster.kubectl().list(&["nodes"]);
         let gone = nodes.iter().any(|node| node["metadata"]["name"] == lost && !is_ready(node));
         Ok(gone.then_some(()))

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use nqrust_tests::deadline::Deadline;
+use nqrust_tests::deadline::{CLUSTER_INTERVAL, Deadline};
 use nqrust_tests::native_cluster::TestCluster;
 use nqrust_tests::node::Checks;
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ const FORGOTTEN: [&str; 4] = ["admin.conf", "pki/ca.key", "pki/sa.key", "pki/etc
 
 pub(super) fn check(cluster: &TestCluster) -> Result<()> {
     let mut checks = Checks::default();
-    Deadline::after(VOTERS).poll("three voters", || {
+    Deadline::after(VOTERS).every(CLUSTER_INTERVAL).poll("three voters", || {
         let members = cluster.voters("node-3").unwrap_or_default();
         Ok((members == ["node-1", "node-2", "node-3"]).then_some(()))
     })?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use model::config::Role;
-use nqrust_tests::deadline::Deadline;
+use nqrust_tests::deadline::{CLUSTER_INTERVAL, Deadline};
 use nqrust_tests::native_cluster::{ClusterNode, TestCluster};
 use serde_json::json;
 
@@ -61,7 +61,7 @@ fn promote(cluster: &mut TestCluster, name: &str) -> Result<()> {
 fn await_promoted(cluster: &TestCluster, name: &str, voters: &[&str]) -> Result<()> {
     cluster.await_joined(name)?;
     cluster.await_ready(&[name])?;
-    Deadline::after(VOTERS).poll(&format!("{voters:?} voting"), || {
+    Deadline::after(VOTERS).every(CLUSTER_INTERVAL).poll(&format!("{voters:?} voting"), || {
         Ok((cluster.voters(name).unwrap_or_default() == voters).then_some(()))
     })?;
     let node = cluster.kubectl().get(&["node", name])?;

@@ -14,7 +14,7 @@ use installer::node::update_state::ReleaseId;
 use installer::rollout::report::ReportedState;
 use installer::rollout::{ClusterSeat, DepartureRequest, Drain, NodeReport, RolloutRecord, UpdateOutcome};
 use model::config::Role;
-use nqrust_tests::deadline::Deadline;
+use nqrust_tests::deadline::{CLUSTER_INTERVAL, Deadline};
 use nqrust_tests::native_cluster::{ClusterNode, POD_IMAGE, TestCluster};
 use nqrust_tests::node::Checks;
 use serde_json::{Value, json};
@@ -213,7 +213,9 @@ fn blocked_drain(cluster: &TestCluster) -> Result<()> {
     Deadline::after(RUN).poll("the manifest of the workload", || {
         Ok(cluster.kubectl().apply(&workload()).is_ok().then_some(()))
     })?;
-    Deadline::after(RUN).poll("a pod on the worker", || Ok((running(cluster) == 1).then_some(())))?;
+    Deadline::after(RUN)
+        .every(CLUSTER_INTERVAL)
+        .poll("a pod on the worker", || Ok((running(cluster) == 1).then_some(())))?;
     let own = given(request(Drain::Own, Duration::from_secs(10)));
     let (code, told) = leave(cluster, "node-4", &own, "new")?;
     ensure!(code == 3, "{code} {told}");
@@ -295,7 +297,9 @@ fn whole_drain(cluster: &TestCluster) -> Result<()> {
     ensure!(code == 8 && told.contains("node-4 is being updated"), "{code} {told}");
     undo(cluster, "node-4", &UpdateOutcome::RolledBack("the kubelet never answered".into()))?;
     ensure!(!is_cordoned(cluster, "node-4")?, "a node that has rolled back takes pods");
-    Deadline::after(RUN).poll("the pod coming back", || Ok((running(cluster) == 1).then_some(())))?;
+    Deadline::after(RUN)
+        .every(CLUSTER_INTERVAL)
+        .poll("the pod coming back", || Ok((running(cluster) == 1).then_some(())))?;
     let (code, told) = leave(cluster, "node-1", &external, "new")?;
     ensure!(code == 3 && told.contains("node-4 took it back: the kubelet never answered"), "{code} {told}");
     let retry = DepartureRequest { retry: true, ..external };

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use nqrust_tests::deadline::Deadline;
+use nqrust_tests::deadline::{CLUSTER_INTERVAL, Deadline};
 use nqrust_tests::native_cluster::{POD_IMAGE, TestCluster};
 use nqrust_tests::node::Checks;
 use serde_json::{Value, json};
@@ -63,7 +63,7 @@ pub(super) fn check(cluster: &TestCluster) -> Result<()> {
         .poll("the manifest of the pods", || Ok(kubectl.apply(&manifest()).is_ok().then_some(())))?;
     let expected = ["node-1", "node-2", "node-4"];
     let mut pods = Vec::new();
-    let all = Deadline::after(RUN).poll("a pod on each node but the witness", || {
+    let all = Deadline::after(RUN).every(CLUSTER_INTERVAL).poll("a pod on each node but the witness", || {
         pods = serving(cluster);
         let nodes: Vec<_> = pods.iter().map(|pod| pod.node.as_str()).collect();
         Ok((nodes == expected).then_some(()))
