@@ -1,12 +1,12 @@
 //! Steps that the install tests and the benchmarks share: install, boot, log in, collect logs.
 
-use std::fs;
+use std::fs::{self, File};
 use std::process::Command;
 use std::time::Duration;
 
 use crate::artifacts::Artifacts;
 use crate::deadline::{Deadline, MACHINE_INTERVAL};
-use crate::disk::Disk;
+use crate::disk::{Disk, Format};
 use crate::distribution;
 use crate::identity::{Identity, USER};
 use crate::medium::{self, Medium};
@@ -17,6 +17,8 @@ use crate::qemu::{Firmware, Machine, Vm};
 use crate::serial::ConsoleAnswer;
 use crate::ssh::Ssh;
 use anyhow::{Context, Result, bail};
+use base::digest::Digest;
+use base::size::ByteSize;
 use serde_json::json;
 
 /// From power on to the end of an install, under emulation with two machines side by side.
@@ -36,6 +38,9 @@ pub const READY_LIMIT: Duration = Duration::from_secs(2400);
 
 /// What `installer status` says of a node that is ready in its cluster.
 pub const TOLD_READY: &str = "cluster   ready";
+
+/// The size of the disk of [`installed`].
+const INSTALLED: ByteSize = ByteSize::gib(24);
 
 /// Printed at the end of an install.
 pub const INSTALL_COMPLETE: &str = "Installation complete";
@@ -109,6 +114,24 @@ pub fn install(machine: &Machine, artifacts: &Artifacts) -> Result<String> {
     let console = expect(&mut vm, INSTALL_COMPLETE, INSTALL_LIMIT).context("installing")?;
     vm.wait_for_exit(SHUTDOWN_LIMIT).context("waiting for the reboot after the install")?;
     Ok(console)
+}
+
+/// The disk of a node that has never started, installed from [`medium`] once for all tests that only begin with it. Each gets a copy.
+pub fn installed(identity: &Identity, artifacts: &Artifacts) -> Result<Disk> {
+    let medium = medium(identity)?;
+    let place = paths::e2e().join("installed");
+    fs::create_dir_all(&place).with_context(|| format!("making {}", place.display()))?;
+    let _lock = medium::lock(&place.join("lock"))?;
+    let digest = Digest::of_reader(File::open(&medium.full)?)?.0.to_string();
+    let (disk, new, made_from) =
+        (place.join("node-a.qcow2"), place.join("node-a.qcow2.new"), place.join("medium.sha256"));
+    if !disk.exists() || fs::read_to_string(&made_from).ok().as_ref() != Some(&digest) {
+        let machine = Machine::new("install", Firmware::Bios).cdrom(&medium.full).network(MAC);
+        install(&machine.disk(&Disk::empty(new.clone(), INSTALLED)?), artifacts)?;
+        fs::write(made_from, digest)?;
+        fs::rename(new, &disk)?;
+    }
+    Disk { path: disk, format: Format::Qcow2, log: None }.overlay(artifacts.disk("node.qcow2"), None)
 }
 
 /// Starts an installed node and waits until it answers over SSH.

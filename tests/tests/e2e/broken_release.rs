@@ -4,13 +4,11 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use base::size::ByteSize;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use installer::plan::BOOT_ROOM;
 use nqrust_tests::artifacts::{Artifacts, scenario};
 use nqrust_tests::deadline::Deadline;
-use nqrust_tests::disk::Disk;
 use nqrust_tests::faults::{Fault, Relay};
 use nqrust_tests::http::Server;
 use nqrust_tests::identity::Identity;
@@ -62,12 +60,7 @@ impl<'a> Node<'a> {
         artifacts: &'a Artifacts,
         media: &[(&str, &nqrust_tests::medium::Medium)],
     ) -> Result<Self> {
-        let now = steps::medium(identity)?;
-        let disk = Disk::empty(artifacts.disk("node.qcow2"), ByteSize::gib(24))?;
-        steps::install(
-            &Machine::new("install", firmware).cdrom(&now.full).network(MAC).disk(&disk),
-            artifacts,
-        )?;
+        let disk = steps::installed(identity, artifacts)?;
         let served = artifacts.disk("www");
         for (name, medium) in media {
             serve(medium, &served, name)?;

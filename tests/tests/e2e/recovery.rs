@@ -3,9 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Context;
-use base::size::ByteSize;
 use nqrust_tests::artifacts::scenario;
-use nqrust_tests::disk::Disk;
 use nqrust_tests::identity::Identity;
 use nqrust_tests::node::{Checks, MAC};
 use nqrust_tests::qemu::{Firmware, Machine};
@@ -21,12 +19,7 @@ const TRACE: &str = "/var/lib/e2e-trace";
 fn a_node_is_made_new_by_its_recovery_system_although_the_power_fails() {
     scenario("recovery", |artifacts| {
         let identity = Identity::load()?;
-        let medium = steps::medium(&identity)?;
-        let disk = Disk::empty(artifacts.disk("node.qcow2"), ByteSize::gib(24))?;
-        steps::install(
-            &Machine::new("install", Firmware::Uefi).cdrom(&medium.full).network(MAC).disk(&disk),
-            artifacts,
-        )?;
+        let disk = steps::installed(&identity, artifacts)?;
         let machine = |name: &str| Machine::new(name, Firmware::Uefi).network(MAC).disk(&disk).reboots();
         let (mut vm, ssh) = steps::boot(&machine("node"), &identity, artifacts)?;
         let mut checks = Checks::default();

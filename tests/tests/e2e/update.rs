@@ -3,9 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use base::size::ByteSize;
 use nqrust_tests::artifacts::{Artifacts, scenario};
-use nqrust_tests::disk::Disk;
 use nqrust_tests::http::Server;
 use nqrust_tests::identity::Identity;
 use nqrust_tests::node::{Checks, MAC};
@@ -33,11 +31,7 @@ fn a_node_updates_itself_and_leaves_a_release_that_does_not_start() {
         let server = Server::start(&served, 0)?;
         let from = |name: &str| format!("--from http://10.0.2.2:{}/{name}.iso", server.port());
 
-        let disk = Disk::empty(artifacts.disk("node.qcow2"), ByteSize::gib(24))?;
-        steps::install(
-            &Machine::new("install", Firmware::Bios).cdrom(&now.full).network(MAC).disk(&disk),
-            artifacts,
-        )?;
+        let disk = steps::installed(&identity, artifacts)?;
         let machine = Machine::new("node", Firmware::Bios).network(MAC).disk(&disk).reboots();
         let (mut vm, ssh) = steps::boot(&machine, &identity, artifacts)?;
         let mut checks = Checks::default();
@@ -134,7 +128,6 @@ fn a_node_on_uefi_whose_power_fails_in_updates_runs_the_release_before_or_the_ne
 /// Cuts the power at random moments: while a release is staged, while the node restarts, starts it, or waits for the verdict.
 fn cut_off_updates(firmware: Firmware, artifacts: &Artifacts) -> Result<()> {
     let identity = Identity::load()?;
-    let now = steps::medium(&identity)?;
     let served = artifacts.disk("www");
     for (name, version) in TURNS {
         serve(&release(&identity, &format!("update-{name}"), version, &[])?, &served, name)?;
@@ -146,8 +139,7 @@ fn cut_off_updates(firmware: Firmware, artifacts: &Artifacts) -> Result<()> {
         format!("sudo -n installer update apply --allow-downgrade --wait 600 {from}")
     };
     let mut numbers = Numbers(artifacts.seed()?);
-    let disk = Disk::empty(artifacts.disk("node.qcow2"), ByteSize::gib(24))?;
-    steps::install(&Machine::new("install", firmware).cdrom(&now.full).network(MAC).disk(&disk), artifacts)?;
+    let disk = steps::installed(&identity, artifacts)?;
     let machine =
         |number: usize| Machine::new(&format!("cut-{number}"), firmware).network(MAC).disk(&disk).reboots();
     // The slot of the install has to be good first.
