@@ -5,10 +5,10 @@ use std::fs;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
+use base::parallel;
 use model::config::Role;
 use serde_json::Value;
 
@@ -203,12 +203,8 @@ impl TestCluster {
 
     /// Puts the images of the OS into the stores of these nodes, as an install and an update do.
     pub fn seed(&self, names: &[&str]) -> Result<()> {
-        let seed = |name: &&str| self.node(name)?.seed(&self.release, &[&self.pod_image]);
-        thread::scope(|scope| {
-            let started: Vec<_> = names.iter().map(|name| scope.spawn(move || seed(name))).collect();
-            started
-                .into_iter()
-                .try_for_each(|seed| seed.join().unwrap_or_else(|_| bail!("a thread has panicked")))
+        parallel::for_each(names, names.len(), |name| {
+            self.node(name)?.seed(&self.release, &[&self.pod_image])
         })
     }
 

@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
+use base::parallel;
 use nqrust_tests::artifacts::{Artifacts, append, scenario_alone};
 use nqrust_tests::deadline::{Deadline, MACHINE_INTERVAL};
 use nqrust_tests::identity::Identity;
@@ -167,16 +168,9 @@ impl UpdatedCluster<'_> {
     /// Stages the new release on all nodes at once.
     fn stage_everywhere(&self) -> Result<()> {
         let command = format!("sudo -n installer update stage --from {NEXT}");
-        thread::scope(|scope| {
-            let stage = |Node { member, ssh, .. }: &Node| {
-                let staged = ssh.attempt(&command, TURN_LIMIT)?;
-                staged.success(&format!("staging on {}", member.name)).map(drop)
-            };
-            let threads: Vec<_> = self.nodes.iter().map(|node| scope.spawn(move || stage(node))).collect();
-            let ended = |thread: thread::ScopedJoinHandle<'_, Result<_>>| {
-                thread.join().unwrap_or_else(|_| bail!("a thread panicked"))
-            };
-            threads.into_iter().try_for_each(ended)
+        parallel::for_each(&self.nodes, self.nodes.len(), |Node { member, ssh, .. }| {
+            let staged = ssh.attempt(&command, TURN_LIMIT)?;
+            staged.success(&format!("staging on {}", member.name)).map(drop)
         })
     }
 
