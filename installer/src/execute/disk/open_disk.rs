@@ -17,8 +17,8 @@ use crate::plan::{SectorSize, Target};
 use base::failure::{Class, Classify, Failure};
 use base::size::ByteSize;
 
-/// How long to wait while another program holds the disk's lock.
-const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long to wait while another program holds the disk's lock: udev does, for each of its partitions, while it looks at a disk.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// A disk that is opened, and locked if it is to be written.
 #[derive(Debug)]
@@ -118,7 +118,7 @@ fn busy(target: &Target, error: io::Error) -> anyhow::Error {
 }
 
 /// An exclusive lock keeps out other installers, and tells udev to leave the disk alone (systemd's block device locking
-/// convention). udev itself holds it for moments.
+/// convention). udev itself holds it for moments, which follow each other at the start of a system.
 fn lock(mut file: File, path: &Path) -> Result<Flock<File>> {
     let deadline = Instant::now() + LOCK_TIMEOUT;
     loop {
