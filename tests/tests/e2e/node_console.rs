@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 use base::size::ByteSize;
 use nqrust_tests::artifacts::{Artifacts, scenario};
 use nqrust_tests::console::{ESCAPE, SCREEN_LIMIT, picture, press};
-use nqrust_tests::deadline::{Deadline, MACHINE_INTERVAL};
+use nqrust_tests::deadline::Deadline;
 use nqrust_tests::disk::Disk;
 use nqrust_tests::identity::{Identity, USER};
 use nqrust_tests::node::{Checks, MAC, NODE_DOCUMENT};
@@ -100,12 +100,11 @@ fn install(live: &Machine, identity: &Identity, artifacts: &Artifacts) -> Result
 /// Waits until the screen shows these words; returns its whole text.
 fn shows(ssh: &Ssh, words: &str) -> Result<String> {
     let mut last = String::new();
-    let shown =
-        Deadline::after(steps::COMMAND_LIMIT).every(MACHINE_INTERVAL).poll("the screen of the node", || {
-            // A terminal that is being hung up for the next program cannot be read.
-            last = ssh.attempt(SHOWN, steps::COMMAND_LIMIT)?.said();
-            Ok(last.contains(words).then(|| last.clone()))
-        });
+    let shown = Deadline::after(steps::COMMAND_LIMIT).poll("the screen of the node", || {
+        // A terminal that is being hung up for the next program cannot be read.
+        last = ssh.attempt(SHOWN, steps::COMMAND_LIMIT)?.said();
+        Ok(last.contains(words).then(|| last.clone()))
+    });
     shown.with_context(|| format!("the screen does not show {words:?}:\n{last}"))
 }
 
@@ -238,20 +237,17 @@ fn networks_on_trial(ssh: &Ssh, checks: &mut Checks) -> Result<()> {
     let document = ssh.run(&format!("sudo -n cat {NODE_DOCUMENT} | grep -c 10.0.2.99 || true"))?;
     checks.equal("what the document has of the trial", document.trim(), "0");
     begin(&address("10.0.2.15"), 600)?;
-    let seen = Deadline::after(steps::COMMAND_LIMIT).every(MACHINE_INTERVAL).poll("the second trial", || {
+    let seen = Deadline::after(steps::COMMAND_LIMIT).poll("the second trial", || {
         let shown = ssh.attempt("sudo -n installer network show", steps::COMMAND_LIMIT)?;
         Ok(shown.said().contains("trial").then(|| shown.said()))
     });
     checks.that(&format!("the trial is told: {seen:?}"), seen.is_ok());
     shows(ssh, "other networks are on trial")?;
     // Refused until the new network is set up.
-    Deadline::after(steps::COMMAND_LIMIT).every(MACHINE_INTERVAL).poll(
-        "the confirmation of the trial",
-        || {
-            let ended = ssh.attempt("sudo -n installer network confirm", steps::COMMAND_LIMIT)?;
-            Ok((ended.code == 0).then_some(()))
-        },
-    )?;
+    Deadline::after(steps::COMMAND_LIMIT).poll("the confirmation of the trial", || {
+        let ended = ssh.attempt("sudo -n installer network confirm", steps::COMMAND_LIMIT)?;
+        Ok((ended.code == 0).then_some(()))
+    })?;
     let method = ssh.run(&format!("sudo -n grep -c 'method: static' {NODE_DOCUMENT} || true"))?;
     checks.equal("the confirmed network in the document", method.trim(), "1");
     Ok(())
