@@ -39,8 +39,8 @@ pub const READY_LIMIT: Duration = Duration::from_secs(2400);
 /// What `installer status` says of a node that is ready in its cluster.
 pub const TOLD_READY: &str = "cluster   ready";
 
-/// The size of the disk of [`installed`].
-const INSTALLED: ByteSize = ByteSize::gib(24);
+/// The size of the disk of [`installed_disk`].
+const INSTALLED_SIZE: ByteSize = ByteSize::gib(24);
 
 /// Printed at the end of an install.
 pub const INSTALL_COMPLETE: &str = "Installation complete";
@@ -117,7 +117,7 @@ pub fn install(machine: &Machine, artifacts: &Artifacts) -> Result<String> {
 }
 
 /// The disk of a node that has never started, installed from [`medium`] once for all tests that only begin with it. Each gets a copy.
-pub fn installed(identity: &Identity, artifacts: &Artifacts) -> Result<Disk> {
+pub fn installed_disk(identity: &Identity, artifacts: &Artifacts) -> Result<Disk> {
     let medium = medium(identity)?;
     let place = paths::e2e().join("installed");
     fs::create_dir_all(&place).with_context(|| format!("making {}", place.display()))?;
@@ -127,7 +127,7 @@ pub fn installed(identity: &Identity, artifacts: &Artifacts) -> Result<Disk> {
         (place.join("node-a.qcow2"), place.join("node-a.qcow2.new"), place.join("medium.sha256"));
     if !disk.exists() || fs::read_to_string(&made_from).ok().as_ref() != Some(&digest) {
         let machine = Machine::new("install", Firmware::Bios).cdrom(&medium.full).network(MAC);
-        install(&machine.disk(&Disk::empty(new.clone(), INSTALLED)?), artifacts)?;
+        install(&machine.disk(&Disk::empty(new.clone(), INSTALLED_SIZE)?), artifacts)?;
         fs::write(made_from, digest)?;
         fs::rename(new, &disk)?;
     }

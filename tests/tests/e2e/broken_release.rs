@@ -60,7 +60,7 @@ impl<'a> Node<'a> {
         artifacts: &'a Artifacts,
         media: &[(&str, &nqrust_tests::medium::Medium)],
     ) -> Result<Self> {
-        let disk = steps::installed(identity, artifacts)?;
+        let disk = steps::installed_disk(identity, artifacts)?;
         let served = artifacts.disk("www");
         for (name, medium) in media {
             serve(medium, &served, name)?;

@@ -19,7 +19,7 @@ const TRACE: &str = "/var/lib/e2e-trace";
 fn a_node_is_made_new_by_its_recovery_system_although_the_power_fails() {
     scenario("recovery", |artifacts| {
         let identity = Identity::load()?;
-        let disk = steps::installed(&identity, artifacts)?;
+        let disk = steps::installed_disk(&identity, artifacts)?;
         let machine = |name: &str| Machine::new(name, Firmware::Uefi).network(MAC).disk(&disk).reboots();
         let (mut vm, ssh) = steps::boot(&machine("node"), &identity, artifacts)?;
         let mut checks = Checks::default();

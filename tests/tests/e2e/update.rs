@@ -31,7 +31,7 @@ fn a_node_updates_itself_and_leaves_a_release_that_does_not_start() {
         let server = Server::start(&served, 0)?;
         let from = |name: &str| format!("--from http://10.0.2.2:{}/{name}.iso", server.port());
 
-        let disk = steps::installed(&identity, artifacts)?;
+        let disk = steps::installed_disk(&identity, artifacts)?;
         let machine = Machine::new("node", Firmware::Bios).network(MAC).disk(&disk).reboots();
         let (mut vm, ssh) = steps::boot(&machine, &identity, artifacts)?;
         let mut checks = Checks::default();
@@ -139,7 +139,7 @@ fn cut_off_updates(firmware: Firmware, artifacts: &Artifacts) -> Result<()> {
         format!("sudo -n installer update apply --allow-downgrade --wait 600 {from}")
     };
     let mut numbers = Numbers(artifacts.seed()?);
-    let disk = steps::installed(&identity, artifacts)?;
+    let disk = steps::installed_disk(&identity, artifacts)?;
     let machine =
         |number: usize| Machine::new(&format!("cut-{number}"), firmware).network(MAC).disk(&disk).reboots();
     // The slot of the install has to be good first.
