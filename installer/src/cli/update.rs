@@ -162,7 +162,8 @@ struct AllowArgs {
 
 #[derive(Debug, clap::Args)]
 struct RunArgs {
-    /// Wait so many seconds for another update that is at work.
+    /// Wait so many seconds for what may pass: another update that is at work, and with a cluster, its lock, its other nodes,
+    /// and its API while that does not answer.
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     wait: u64,
     /// Do the work in this process, not in a unit of its own that goes on when this terminal goes away.

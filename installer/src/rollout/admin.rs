@@ -242,6 +242,18 @@ impl<'a> AdminAccess<'a> {
         let words = [verb, "--filename=-", REQUEST_TIMEOUT];
         self.run(&self.kubectl(&words).stdin(lease.to_string()).limit(LIMIT)).map(drop)
     }
+
+    /// Takes the lock for `node` by this lease, if it is still what `before` was read from; the node that was faster otherwise.
+    pub fn take_lock(&self, node: &str, before: &RolloutLock, lease: &Value) -> Result<Option<String>> {
+        let Err(error) = self.write_lock(before, lease) else { return Ok(None) };
+        let now = self.lock()?;
+        match &now.holder {
+            // It was written, and only the answer was lost.
+            Some(holder) if holder == node && now != *before => Ok(None),
+            Some(holder) if holder != node => Ok(Some(holder.clone())),
+            _ => Err(error),
+        }
+    }
 }
 
 impl std::fmt::Debug for AdminAccess<'_> {
@@ -250,10 +262,33 @@ impl std::fmt::Debug for AdminAccess<'_> {
     }
 }
 
+/// What kubectl says where asking again does not help: an access that the API refuses, or that cannot be used (kubectl 1.37
+/// `pkg/cmd/util`, client-go `tools/clientcmd`), or a program or a file that is missing here.
+const REFUSED: [&str; 6] = [
+    "you must be logged in to the server",
+    "(forbidden)",
+    "x509:",
+    "error loading config file",
+    "invalid configuration",
+    "no such file or directory",
+];
+
+/// Whether a question that went wrong may be answered later.
+pub(super) fn may_pass(error: &anyhow::Error) -> bool {
+    let told = format!("{error:#}").to_lowercase();
+    !REFUSED.iter().any(|words| told.contains(words))
+}
+
 /// That the cluster could not be asked, which keeps a node from leaving it.
 pub(super) fn unanswered(error: anyhow::Error) -> anyhow::Error {
+    let hint = match may_pass(&error) {
+        true => {
+            "Wait for it: --wait SECONDS. To restart without asking it: installer update apply --drain none"
+        }
+        false => "To restart without asking it: installer update apply --drain none",
+    };
     Failure::new(Class::Hardware, "this node may not leave its cluster: the cluster cannot be asked")
         .because(error.reallocate_into_boxed_dyn_error_without_backtrace())
-        .hint("To restart without asking it: installer update apply --drain none")
+        .hint(hint)
         .into()
 }

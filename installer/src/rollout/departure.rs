@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use jiff::{SignedDuration, Timestamp};
 
-use super::admin::{AdminAccess, own_kubeconfig, unanswered};
+use super::admin::{AdminAccess, may_pass, own_kubeconfig, unanswered};
 use super::gate::{Leaver, Obstacle, obstacles};
 use super::lock::{LockDecision, RolloutLock};
 use super::record::RolloutRecord;
@@ -18,7 +18,7 @@ use base::command::Runner;
 use base::failure::{Class, Failure};
 
 /// Between two looks.
-pub(super) const POLL: Duration = Duration::from_secs(5);
+pub(super) const POLL: Duration = if cfg!(test) { Duration::from_millis(1) } else { Duration::from_secs(5) };
 /// The time of one run of kubectl, after which the lock is renewed.
 const SLICE: Duration = Duration::from_secs(60);
 /// How long the lock is held beyond the time of the drain without being renewed: three starts with 15 minutes for each to become good, and slow firmware.
@@ -41,7 +41,7 @@ pub struct DepartureRequest {
     pub kubeconfig: Option<PathBuf>,
     /// How long pods, volumes and virtual machines may take to leave.
     pub timeout: Duration,
-    /// How long to wait for what keeps the node from leaving and may pass.
+    /// How long to wait for what keeps the node from leaving and may pass, such as a cluster that does not answer.
     pub wait: Duration,
     /// Whether to go on where the release was taken back on another node.
     pub retry: bool,
@@ -147,16 +147,35 @@ impl<'a> ClusterSeat<'a> {
         RolloutRecord::forget(self.root)
     }
 
+    /// Asks the cluster until it answers: while its address moves, or etcd chooses a leader, questions stay without an answer.
+    fn ask<T>(&self, patience: &Patience<'_>, question: impl Fn() -> Result<T>) -> Result<T> {
+        let mut told = false;
+        loop {
+            patience.cancel.check()?;
+            let error = match question() {
+                Ok(answer) => return Ok(answer),
+                Err(error) => error,
+            };
+            if patience.is_over() || !may_pass(&error) {
+                return Err(unanswered(error));
+            }
+            if !told {
+                (self.tell)(&format!("Waiting for the cluster, which cannot be asked: {error:#}"));
+                told = true;
+            }
+            patience.cancel.pause(POLL)?;
+        }
+    }
+
     /// Returns with the lock, and with no obstacle.
     fn pass_gate(&self, request: &DepartureRequest, release: &ReleaseId, cancel: &Cancel) -> Result<()> {
-        let deadline = Instant::now() + request.wait;
+        let patience = Patience { until: Instant::now() + request.wait, cancel };
         let mut told = String::new();
         loop {
-            cancel.check()?;
-            let Some(GateRefusal { failure, passes }) = self.try_gate(request, release)? else {
+            let Some(GateRefusal { failure, passes }) = self.try_gate(request, release, &patience)? else {
                 return Ok(());
             };
-            if !passes || Instant::now() >= deadline {
+            if !passes || patience.is_over() {
                 return Err(failure.into());
             }
             let why = failure.to_string();
@@ -164,51 +183,51 @@ impl<'a> ClusterSeat<'a> {
                 (self.tell)(&format!("Waiting: {why}"));
                 told = why;
             }
-            std::thread::sleep(POLL);
+            cancel.pause(POLL)?;
         }
     }
 
     /// Takes the lock if nothing keeps the node from leaving; says what does. Whoever only waits does not have the lock: those for whom
     /// it waits need it.
-    fn try_gate(&self, request: &DepartureRequest, release: &ReleaseId) -> Result<Option<GateRefusal>> {
-        let lock = self.admin.lock().map_err(unanswered)?;
+    fn try_gate(
+        &self,
+        request: &DepartureRequest,
+        release: &ReleaseId,
+        patience: &Patience<'_>,
+    ) -> Result<Option<GateRefusal>> {
+        let lock = self.ask(patience, || self.admin.lock())?;
         if let Some(refusal) = self.lock_refusal(&lock, request, release) {
             return Ok(Some(refusal));
         }
-        let found = self.obstacles(request, release)?;
+        let found = self.ask(patience, || self.obstacles(request, release))?;
         if !found.is_empty() {
             return Ok(Some(refused(&found)));
         }
-        if let Some(refusal) = self.take_lock(request, release)? {
+        if let Some(refusal) = self.ask(patience, || self.take_lock(request, release))? {
             return Ok(Some(refusal));
         }
         // What was seen before may have changed by the holder before.
-        let found = self.obstacles(request, release)?;
+        let found = self.ask(patience, || self.obstacles(request, release))?;
         if found.is_empty() {
             return Ok(None);
         }
-        let lock = self.admin.lock().map_err(unanswered)?;
-        self.admin.write_lock(&lock, &lock.free()).map_err(unanswered)?;
+        self.ask(patience, || {
+            let lock = self.admin.lock()?;
+            self.admin.write_lock(&lock, &lock.free())
+        })?;
         Ok(Some(refused(&found)))
     }
 
     /// Takes or renews the lock; says why not.
     fn take_lock(&self, request: &DepartureRequest, release: &ReleaseId) -> Result<Option<GateRefusal>> {
-        let lock = self.admin.lock().map_err(unanswered)?;
+        let lock = self.admin.lock()?;
         if let Some(refusal) = self.lock_refusal(&lock, request, release) {
             return Ok(Some(refusal));
         }
         let time = SignedDuration::try_from(request.timeout).unwrap_or_default().saturating_add(LOCK_TIME);
         let lease = lock.taken(&self.own.name, release.digest, time, Timestamp::now());
-        let Err(error) = self.admin.write_lock(&lock, &lease) else { return Ok(None) };
-        // Another node may have been faster.
-        if self.admin.lock().map_err(unanswered)? == lock {
-            return Err(unanswered(error));
-        }
-        let failure =
-            Failure::new(Class::Busy, "another node has just taken the lock of the cluster's updates")
-                .hint("Wait for it: --wait SECONDS");
-        Ok(Some(GateRefusal { failure, passes: true }))
+        let faster = self.admin.take_lock(&self.own.name, &lock, &lease)?;
+        Ok(faster.map(|holder| GateRefusal { failure: busy(&holder), passes: true }))
     }
 
     /// Why the lock is not for this node.
@@ -232,66 +251,69 @@ impl<'a> ClusterSeat<'a> {
     }
 
     fn obstacles(&self, request: &DepartureRequest, release: &ReleaseId) -> Result<Vec<Obstacle>> {
-        let cluster = self.admin.look(self.root, &self.own.name).map_err(unanswered)?;
+        let cluster = self.admin.look(self.root, &self.own.name)?;
         let (name, now) = (self.own.name.as_str(), Timestamp::now());
         let leaver = Leaver { name, now, release: release.digest, retry: request.retry };
         Ok(obstacles(&cluster, leaver))
     }
 
     fn drain(&self, request: &DepartureRequest, record: &mut RolloutRecord, cancel: &Cancel) -> Result<()> {
-        let deadline = Instant::now() + request.timeout;
+        let patience = Patience { until: Instant::now() + request.timeout, cancel };
         let node = self.own.name.as_str();
-        if !self.admin.node(node).map_err(unanswered)?.spec.unschedulable {
+        if !self.ask(&patience, || self.admin.node(node))?.spec.unschedulable {
             record.cordoned = true;
             record.write(self.root)?;
-            self.admin.cordon(node, true).map_err(unanswered)?;
+            self.ask(&patience, || self.admin.cordon(node, true))?;
         }
         (self.tell)(&format!("{node} is cordoned; its pods are evicted."));
-        let machines = self.admin.has_machines().map_err(unanswered)?;
+        let machines = self.ask(&patience, || self.admin.has_machines())?;
         if machines {
             record.tainted = true;
             record.write(self.root)?;
-            self.admin.taint(node).map_err(unanswered)?;
+            self.ask(&patience, || self.admin.taint(node))?;
         }
-        let scratch = self.admin.with_scratch(node).map_err(unanswered)?;
+        let scratch = self.ask(&patience, || self.admin.with_scratch(node))?;
         if !scratch.is_empty() {
             (self.tell)(&format!("These pods lose what is in their emptyDir: {}", scratch.join(", ")));
         }
-        self.evict(request, deadline, &record.release, cancel)?;
+        self.evict(request, &record.release, &patience)?;
         if machines {
-            self.await_none(deadline, cancel, "virtual machines run", &|| self.admin.machines(node))?;
+            self.await_none(&patience, "virtual machines run", || self.admin.machines(node))?;
         }
-        self.await_none(deadline, cancel, "volumes are attached", &|| self.admin.volumes(node))
+        self.await_none(&patience, "volumes are attached", || self.admin.volumes(node))
     }
 
-    fn evict(
-        &self,
-        request: &DepartureRequest,
-        deadline: Instant,
-        release: &ReleaseId,
-        cancel: &Cancel,
-    ) -> Result<()> {
+    fn evict(&self, request: &DepartureRequest, release: &ReleaseId, patience: &Patience<'_>) -> Result<()> {
         let node = self.own.name.as_str();
+        let mut refused_before = None;
         loop {
-            cancel.check()?;
-            let left = deadline.saturating_duration_since(Instant::now());
-            let evicted = self.admin.evict(node, left.min(SLICE)).map_err(|error| {
-                Failure::new(Class::Hardware, format!("draining {node}"))
-                    .because(error.reallocate_into_boxed_dyn_error_without_backtrace())
-                    .hint("Delete pods that nothing would start again, then start this again.")
-            })?;
-            if evicted {
-                return Ok(());
+            patience.cancel.check()?;
+            match self.admin.evict(node, patience.left().min(SLICE)) {
+                Ok(true) => return Ok(()),
+                Ok(false) => refused_before = None,
+                // Whether it was refused or the cluster did not answer, the same error tells that comes again once it answers.
+                Err(error) => {
+                    let refused = format!("{error:#}");
+                    if patience.is_over() || refused_before.as_ref() == Some(&refused) {
+                        return Err(Failure::new(Class::Hardware, format!("draining {node}"))
+                            .because(error.reallocate_into_boxed_dyn_error_without_backtrace())
+                            .hint("Delete pods that nothing would start again, then start this again.")
+                            .into());
+                    }
+                    refused_before = Some(refused);
+                }
             }
-            if Instant::now() >= deadline {
-                let (pods, budgets) = self.admin.left(node).map_err(unanswered)?;
+            if patience.is_over() {
+                let (pods, budgets) = self.ask(patience, || self.admin.left(node))?;
                 let why = if budgets.is_empty() { pods.join(", ") } else { budgets.join("; ") };
                 return Err(Failure::new(Class::Hardware, format!("pods have not left {node} in time"))
                     .because(anyhow::anyhow!("{why}"))
                     .hint("The node is as it was before. Give the pods another place to run, or more time: --drain-timeout SECONDS")
                     .into());
             }
-            if let Some(GateRefusal { failure, .. }) = self.take_lock(request, release)? {
+            if let Some(GateRefusal { failure, .. }) =
+                self.ask(patience, || self.take_lock(request, release))?
+            {
                 return Err(failure.into());
             }
         }
@@ -300,26 +322,40 @@ impl<'a> ClusterSeat<'a> {
     /// Waits until `look` finds nothing any more.
     fn await_none(
         &self,
-        deadline: Instant,
-        cancel: &Cancel,
+        patience: &Patience<'_>,
         what: &str,
-        look: &dyn Fn() -> Result<Vec<String>>,
+        look: impl Fn() -> Result<Vec<String>>,
     ) -> Result<()> {
         loop {
-            cancel.check()?;
-            let there = look().map_err(unanswered)?;
+            let there = self.ask(patience, &look)?;
             if there.is_empty() {
                 return Ok(());
             }
-            if Instant::now() >= deadline {
+            if patience.is_over() {
                 let what = format!("{what} still on {}", self.own.name);
                 return Err(Failure::new(Class::Hardware, what)
                     .because(anyhow::anyhow!("{}", there.join(", ")))
                     .hint("The node is as it was before. More time: --drain-timeout SECONDS")
                     .into());
             }
-            std::thread::sleep(POLL);
+            patience.cancel.pause(POLL)?;
         }
+    }
+}
+
+/// How long a node goes on trying to leave.
+struct Patience<'a> {
+    until: Instant,
+    cancel: &'a Cancel,
+}
+
+impl Patience<'_> {
+    fn left(&self) -> Duration {
+        self.until.saturating_duration_since(Instant::now())
+    }
+
+    fn is_over(&self) -> bool {
+        self.left().is_zero()
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use jiff::{SignedDuration, Timestamp};
 
-use super::admin::{AdminAccess, own_kubeconfig};
+use super::admin::{AdminAccess, may_pass, own_kubeconfig};
 use super::departure::{POLL, busy};
 use super::lock::LockDecision;
 use crate::node::own_node::OwnNode;
@@ -76,12 +76,17 @@ impl<'a> StepTurn<'a> {
         let deadline = Instant::now() + wait;
         let mut told = false;
         loop {
-            let holder = match self.try_take(to) {
+            let is_over = Instant::now() >= deadline;
+            let refusal = match self.try_take(to) {
                 Ok(None) => return Ok(()),
-                Ok(Some(holder)) => holder,
+                Ok(Some(holder)) if is_over => return Err(busy(&holder).into()),
+                Ok(Some(holder)) => busy(&holder).to_string(),
                 Err(error) if begun => {
                     say(&format!("The step goes on without the lock of the cluster's updates: {error:#}"));
                     return Ok(());
+                }
+                Err(error) if !is_over && may_pass(&error) => {
+                    format!("the cluster cannot be asked: {error:#}")
                 }
                 Err(error) => {
                     let what = "the lock of the cluster's updates cannot be taken";
@@ -91,10 +96,6 @@ impl<'a> StepTurn<'a> {
                         .into());
                 }
             };
-            let refusal = busy(&holder);
-            if Instant::now() >= deadline {
-                return Err(refusal.into());
-            }
             if !std::mem::replace(&mut told, true) {
                 say(&format!("Waiting: {refusal}"));
             }
@@ -114,15 +115,11 @@ impl<'a> StepTurn<'a> {
             return Ok(Some(holder));
         }
         let lease = lock.taken(&self.node, about(to), LOCK_TIME, now);
-        let Err(error) = self.admin.write_lock(&lock, &lease) else {
+        let faster = self.admin.take_lock(&self.node, &lock, &lease)?;
+        if faster.is_none() {
             self.taken.set(Some(about(to)));
-            return Ok(None);
-        };
-        // Another node may have been faster.
-        match self.admin.lock()?.holder {
-            Some(holder) if holder != self.node => Ok(Some(holder)),
-            _ => Err(error),
         }
+        Ok(faster)
     }
 
     /// If it was taken.
@@ -195,6 +192,14 @@ mod tests {
         cluster.fail(None);
         turn.give_back().unwrap();
         assert_eq!(cluster.holder(), Value::Null);
+        for fails in ["get", "--filename"] {
+            cluster.fail_for(3, fails);
+            let (to, wait) = (TO.parse().unwrap(), Duration::from_secs(60));
+            let mut said = String::new();
+            turn.take(&to, false, wait, &mut |line| said.push_str(line)).unwrap();
+            assert!(said.contains("the cluster cannot be asked"), "{said}");
+            turn.give_back().unwrap();
+        }
     }
 
     #[test]

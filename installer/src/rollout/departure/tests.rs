@@ -29,8 +29,10 @@ pub(in crate::rollout) struct FakeCluster {
     drain_policy: Value,
     /// Whether eviction is refused.
     blocked: bool,
-    /// The call that fails, by what it contains.
-    fails: Mutex<Option<&'static str>>,
+    /// The calls that fail, by what they contain, and how often they do yet.
+    fails: Mutex<Option<(&'static str, usize)>>,
+    /// What is said of them.
+    trouble: &'static str,
     calls: Mutex<Vec<String>>,
 }
 
@@ -44,7 +46,7 @@ impl FakeCluster {
             })
         };
         let nodes = json!({ "n1": node("n1"), "n2": node("n2") });
-        Self { nodes: Mutex::new(nodes), ..Self::default() }
+        Self { nodes: Mutex::new(nodes), trouble: "connection refused", ..Self::default() }
     }
 
     fn node(&self, name: &str) -> Value {
@@ -66,7 +68,19 @@ impl FakeCluster {
 
     /// Lets calls fail that contain a text.
     pub(in crate::rollout) fn fail(&self, calls: Option<&'static str>) {
-        *self.fails.lock().unwrap() = calls;
+        *self.fails.lock().unwrap() = calls.map(|calls| (calls, usize::MAX));
+    }
+
+    /// Lets so many calls fail that contain a text.
+    pub(in crate::rollout) fn fail_for(&self, times: usize, calls: &'static str) {
+        *self.fails.lock().unwrap() = Some((calls, times));
+    }
+
+    /// Whether this call fails.
+    fn fails(&self, call: &str) -> bool {
+        let mut fails = self.fails.lock().unwrap();
+        let hit = fails.as_mut().filter(|(calls, left)| *left > 0 && call.contains(*calls));
+        hit.map(|(_, left)| *left -= 1).is_some()
     }
 
     fn get(&self, what: &[&str]) -> Value {
@@ -105,8 +119,8 @@ impl Runner for FakeCluster {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let ["--kubeconfig", _, rest @ ..] = words.as_slice() else { panic!("{words:?}") };
         let call = rest.join(" ");
-        if self.fails.lock().unwrap().is_some_and(|fails| call.contains(fails)) {
-            bail!("connection refused");
+        if self.fails(&call) {
+            bail!("{}", self.trouble);
         }
         if rest[0] != "get" {
             self.calls.lock().unwrap().push(call.clone());
@@ -163,6 +177,18 @@ impl Runner for FakeCluster {
     }
 }
 
+/// The same, but whoever writes the lock gets no answer.
+struct Lossy<'a>(&'a FakeCluster);
+
+impl Runner for Lossy<'_> {
+    fn run(&self, invocation: &Invocation) -> Result<Vec<u8>> {
+        let answer = self.0.run(invocation)?;
+        let writes = invocation.args.iter().any(|word| word == "--filename=-");
+        anyhow::ensure!(!writes, "unexpected EOF");
+        Ok(answer)
+    }
+}
+
 pub(in crate::rollout) const SERVER: &str = "server_url: https://192.0.2.10:6443\ntoken: a-token-of-enough-length\nos: {hostname: n1}\n\
                       install: {mode: join, role: management}\nkubernetes: {distribution: kubeadm}\n";
 
@@ -189,6 +215,9 @@ fn request() -> DepartureRequest {
         retry: false,
     }
 }
+
+/// Longer than any test waits.
+const LONG: Duration = Duration::from_secs(60);
 
 fn never() -> Cancel {
     static NEVER: AtomicBool = AtomicBool::new(false);
@@ -347,6 +376,58 @@ fn a_departure_that_is_cut_off_anywhere_is_undone() {
         assert_eq!((cluster.holder(), RolloutRecord::read(root.path())), (Value::Null, None), "{fails}");
         leave(root.path(), &cluster, &request()).unwrap();
     }
+}
+
+/// As while the address moves to another server.
+#[test]
+fn a_cluster_that_does_not_answer_for_a_while_is_waited_for() {
+    let patient = || DepartureRequest { timeout: LONG, wait: LONG, ..request() };
+    for fails in ["get", "create", "patch", "taint", "drain", "volumeattachments", "pods", "customresource"] {
+        let (root, mut cluster) = (root(), FakeCluster::new());
+        cluster.machines = Mutex::new(Some(Vec::new()));
+        // A drain that goes wrong twice in the same way was refused.
+        let times = if fails == "drain" { 1 } else { 3 };
+        cluster.fail_for(times, fails);
+        leave(root.path(), &cluster, &patient()).unwrap();
+        assert_eq!((cluster.holder().as_str(), cordoned(&cluster)), (Some("n1"), true), "{fails}");
+        undo(root.path(), &cluster, &UpdateOutcome::Good).unwrap();
+        assert_eq!((cluster.holder(), cordoned(&cluster)), (Value::Null, false), "{fails}");
+    }
+}
+
+#[test]
+fn an_access_that_is_refused_is_not_waited_for() {
+    for trouble in [
+        "error: You must be logged in to the server (Unauthorized)",
+        "Error from server (Forbidden): leases.coordination.k8s.io \"nqrust-update\" is forbidden",
+        "Unable to connect to the server: tls: failed to verify certificate: x509: certificate signed by unknown authority",
+        "error: stat /run/given: no such file or directory",
+    ] {
+        let (root, cluster) = (root(), FakeCluster { trouble, ..FakeCluster::new() });
+        cluster.fail(Some("get"));
+        let error = leave(root.path(), &cluster, &DepartureRequest { wait: LONG, ..request() }).unwrap_err();
+        assert_eq!(class_of(&error).exit_code(), 3);
+        assert!(!render(&error).contains("--wait"), "{}", render(&error));
+    }
+}
+
+#[test]
+fn a_lock_that_is_written_without_an_answer_is_its_own() {
+    let (root, cluster) = (root(), FakeCluster::new());
+    let lossy = Lossy(&cluster);
+    let seat = ClusterSeat::open(root.path(), &lossy, None, &|_| ()).unwrap();
+    seat.leave(&request(), &release(), &never()).unwrap();
+    assert_eq!(cluster.holder(), "n1");
+}
+
+#[test]
+fn a_drain_that_is_refused_says_why_though_there_is_time() {
+    let (root, mut cluster) = (root(), FakeCluster::new());
+    cluster.trouble = "cannot delete Pods that declare no controller: shop/once";
+    cluster.fail(Some("drain"));
+    let error = leave(root.path(), &cluster, &DepartureRequest { timeout: LONG, ..request() }).unwrap_err();
+    assert!(render(&error).contains("shop/once"), "{}", render(&error));
+    assert_eq!((cluster.holder(), cordoned(&cluster)), (Value::Null, false));
 }
 
 #[test]
