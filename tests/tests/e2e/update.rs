@@ -43,6 +43,9 @@ fn a_node_updates_itself_and_leaves_a_release_that_does_not_start() {
             &("0.1.0".into(), "good".into()),
         );
         checks.equal("the other slot is empty", &slot(&status, "b").1, &"empty".to_owned());
+        let slice = "$(systemctl show --value --property Slice nqrust-good)";
+        let weight = ssh.run(&format!("systemctl show --value --property CPUWeight {slice}"))?;
+        checks.equal("judging a boot leaves the processors to others", weight.trim(), "20");
         let told = ssh.run(&format!("sudo -n installer update check {}", from("next")))?;
         checks.that("the plan names both versions", told.contains("0.2.0 in place of 0.1.0"));
         let old = boot_id(&ssh)?;

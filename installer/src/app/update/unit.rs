@@ -14,6 +14,8 @@ use base::files::write_atomically;
 
 /// No `nqrust-` before it: a unit of the product that fails is a fault of the node, and a refused update is none.
 const UNIT: &str = "installer-update";
+/// Where it leaves processors and disks to the pods of the node.
+const SLICE: &str = "nqrust.slice";
 const DIRECTORY: &str = "/run/nqrust/update";
 /// Each look starts a program.
 const POLL: Duration = Duration::from_secs(1);
@@ -52,6 +54,9 @@ fn run_in_unit(runner: &dyn Runner, wait: Duration) -> Result<()> {
             "--collect",
             "--unit",
             UNIT,
+            "--slice",
+            SLICE,
+            "--property=IOSchedulingClass=idle",
             "--property=SuccessExitStatus=1 2 3 4 5 6 7 8 9 130 143",
         ])
         .args([property("Output"), property("Error")])
