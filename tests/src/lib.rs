@@ -34,3 +34,4 @@ pub mod steps;
 pub mod updates;
 pub mod wire;
 pub mod write_log;
+pub mod writer;

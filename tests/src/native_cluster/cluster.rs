@@ -141,7 +141,7 @@ impl TestCluster {
     }
 
     #[must_use]
-    pub fn kubectl(&self) -> Kubectl<'_> {
+    pub fn kubectl(&self) -> Kubectl {
         Kubectl::new(&self.switch, &self.release, self.directory.join("admin.conf"))
     }
 

@@ -1,13 +1,13 @@
 //! kubectl as the administrator of the cluster runs it: on the switch, at the virtual address.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use super::{KubernetesRelease, Switch};
+use super::{AdministratorNetwork, KubernetesRelease, Switch};
 use crate::programs::{self, ProgramOutput};
 
 /// The time limit of one call.
@@ -15,28 +15,22 @@ const LIMIT: Duration = Duration::from_secs(60);
 
 /// The access to one cluster.
 #[derive(Debug)]
-pub struct Kubectl<'a> {
-    switch: &'a Switch,
+pub struct Kubectl {
+    network: AdministratorNetwork,
     program: PathBuf,
     access: PathBuf,
 }
 
-impl<'a> Kubectl<'a> {
+impl Kubectl {
     /// kubectl of `release` with the kubeconfig at `access`.
     #[must_use]
-    pub fn new(switch: &'a Switch, release: &KubernetesRelease, access: PathBuf) -> Self {
-        Self { switch, program: release.program("kubectl"), access }
-    }
-
-    /// The program and the kubeconfig, for who runs it on the switch by himself.
-    #[must_use]
-    pub fn parts(&self) -> (&Path, &Path) {
-        (&self.program, &self.access)
+    pub fn new(switch: &Switch, release: &KubernetesRelease, access: PathBuf) -> Self {
+        Self { network: switch.network(), program: release.program("kubectl"), access }
     }
 
     /// Runs it with these arguments, successful or not.
     pub fn call(&self, arguments: &[&str], input: &str) -> Result<ProgramOutput> {
-        let mut command = self.switch.command(&self.program.display().to_string());
+        let mut command = self.network.command(&self.program.display().to_string());
         command.arg("--kubeconfig").arg(&self.access).args(arguments).env("HOME", "/nonexistent");
         programs::run_with_input(&mut command, input.as_bytes(), LIMIT)
     }

@@ -29,4 +29,4 @@ pub use self::node::{NativeNode, NodePlace};
 pub use self::os_layer::OsLayer;
 pub use self::pod_image::POD_IMAGE;
 pub use self::release::KubernetesRelease;
-pub use self::switch::Switch;
+pub use self::switch::{AdministratorNetwork, Switch};

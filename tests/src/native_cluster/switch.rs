@@ -55,18 +55,39 @@ impl Switch {
         self.run(&format!("ip link set {port} {}", if is_in { "up" } else { "down" }))
     }
 
-    /// A program as the administrator runs it, in the network of the nodes.
+    /// Where the administrator is.
+    #[must_use]
+    pub fn network(&self) -> AdministratorNetwork {
+        AdministratorNetwork { process: self.holder.id() }
+    }
+
+    /// A program as the administrator runs it.
     #[must_use]
     pub fn command(&self, program: &str) -> Command {
-        let mut command = Command::new("nsenter");
-        command.arg(format!("--target={}", self.holder.id())).args(["--net", "--", program]);
-        command
+        self.network().command(program)
     }
 
     fn run(&self, words: &str) -> Result<()> {
         let mut words_of = words.split(' ');
         let mut command = self.command(words_of.next().unwrap_or_default());
         programs::run(command.args(words_of), LIMIT)?.success(words).map(drop)
+    }
+}
+
+/// The network of the nodes, as the administrator is in it.
+#[derive(Clone, Copy, Debug)]
+pub struct AdministratorNetwork {
+    /// A process that is in it.
+    process: u32,
+}
+
+impl AdministratorNetwork {
+    /// A program there.
+    #[must_use]
+    pub fn command(self, program: &str) -> Command {
+        let mut command = Command::new("nsenter");
+        command.arg(format!("--target={}", self.process)).args(["--net", "--", program]);
+        command
     }
 }
 

@@ -6,14 +6,11 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result};
 use base::parallel;
-use nqrust_tests::artifacts::{Artifacts, append, scenario_alone};
+use nqrust_tests::artifacts::{Artifacts, scenario_alone};
 use nqrust_tests::deadline::{Deadline, MACHINE_INTERVAL};
 use nqrust_tests::identity::Identity;
 use nqrust_tests::medium::{self, Medium};
@@ -24,6 +21,7 @@ use nqrust_tests::qemu::{Machine, Vm};
 use nqrust_tests::ssh::Ssh;
 use nqrust_tests::updates::{self, awaited, boot_id, restarted_where, slot};
 use nqrust_tests::wire::Wire;
+use nqrust_tests::writer::Writer;
 use nqrust_tests::{secrets, steps};
 use serde_json::{Value, json};
 
@@ -40,6 +38,9 @@ const NEXT: &str = "/dev/disk/by-label/NQRUST_HYPERVISOR_0_2_0";
 const BROKEN: &str = "/dev/disk/by-label/NQRUST_HYPERVISOR_0_3_0";
 /// An administrator's access on nodes that have none of their own.
 const ACCESS: &str = "/run/rollout.conf";
+
+/// What the client writes to.
+const WRITTEN: &str = "written";
 
 /// For each part of a node's turn, three machines side by side: staging, a restart or three, and the time in which a release has to
 /// be good.
@@ -133,7 +134,7 @@ impl UpdatedCluster<'_> {
         self.stage_everywhere()?;
         self.told("the new release is staged on all nodes")?;
 
-        api.call(&["create", "configmap", Writer::OBJECT])?.success("creating what is written")?;
+        api.call(&["create", "configmap", WRITTEN])?.success("creating what is written")?;
         let early = self.nodes[WITNESS].ssh.attempt(&self.apply(WITNESS, None), TURN_LIMIT)?;
         self.checks.equal("a witness before the server: the exit code", early.code, 3);
         self.checks.contains("what it says", &early.stderr, "servers come first");
@@ -142,7 +143,7 @@ impl UpdatedCluster<'_> {
             // The client goes by a node that stays.
             let stays = if place == WORKER { SERVER } else { WORKER };
             let api = api.by(&self.nodes[stays].ssh)?;
-            let mut writer = Writer::start(api.clone(), last_number, artifacts);
+            let writer = api.writer(last_number, artifacts);
             self.update(place, &api).with_context(|| format!("updating {}", MEMBERS[place].name))?;
             let written = writer.finish()?;
             last_number = written.tried;
@@ -153,7 +154,7 @@ impl UpdatedCluster<'_> {
                     written.longest <= WORKER_AWAY,
                 );
             }
-            let kept = api.get(&["configmap", Writer::OBJECT])?["data"]["number"].clone();
+            let kept = api.get(&["configmap", WRITTEN])?["data"]["number"].clone();
             // A write that failed for the client may have been made.
             let kept: u32 = kept.as_str().context("what is written")?.parse()?;
             self.checks.that(&format!("the last write is there: {kept}, {written:?}"), kept >= written.last);
@@ -303,80 +304,18 @@ impl Api {
         programs::run(&mut kubectl, steps::COMMAND_LIMIT)
     }
 
+    /// A client whose writes have numbers that begin after `last_number`.
+    fn writer(&self, last_number: u32, artifacts: &Artifacts) -> Writer {
+        let api = self.clone();
+        Writer::start(last_number, artifacts.path("writes.txt"), move |number| {
+            let patch = json!({ "data": { "number": number.to_string() } }).to_string();
+            api.call(&["patch", "configmap", WRITTEN, "--type", "merge", "--patch", &patch])
+        })
+    }
+
     fn get(&self, arguments: &[&str]) -> Result<Value> {
         let all: Vec<&str> =
             ["get", "--output", "json"].into_iter().chain(arguments.iter().copied()).collect();
         Ok(serde_json::from_str(&self.call(&all)?.success("kubectl get")?)?)
-    }
-}
-
-/// What a client has written.
-#[derive(Debug)]
-struct Written {
-    good: u32,
-    failed: u32,
-    /// The longest time from one good write to the next.
-    longest: Duration,
-    /// The number of the last good write.
-    last: u32,
-    /// The number of the last one, good or not.
-    tried: u32,
-}
-
-/// A client that writes once a second.
-struct Writer {
-    over: Arc<AtomicBool>,
-    thread: Option<JoinHandle<Result<Written>>>,
-}
-
-impl Writer {
-    const OBJECT: &str = "written";
-
-    /// Each write has a number of its own, the first one that after `last_number`.
-    fn start(api: Api, last_number: u32, artifacts: &Artifacts) -> Self {
-        let over = Arc::new(AtomicBool::new(false));
-        let (seen, log) = (Arc::clone(&over), artifacts.path("writes.txt"));
-        let write = move || {
-            let begun = Instant::now();
-            let mut written =
-                Written { good: 0, failed: 0, longest: Duration::ZERO, last: 0, tried: last_number };
-            let mut last_good = Instant::now();
-            while !seen.load(Ordering::Relaxed) {
-                written.tried += 1;
-                let number = written.tried;
-                let started = Instant::now();
-                let patch = json!({ "data": { "number": number.to_string() } }).to_string();
-                let words = ["patch", "configmap", Self::OBJECT, "--type", "merge", "--patch", &patch];
-                let ended = api.call(&words)?;
-                if ended.code == 0 {
-                    written.good += 1;
-                    written.last = number;
-                    written.longest = written.longest.max(last_good.elapsed());
-                    last_good = Instant::now();
-                } else {
-                    written.failed += 1;
-                    let at = begun.elapsed().as_secs();
-                    append(&log, &format!("{at:5} s: write {number}: {}\n", ended.stderr.trim()))?;
-                }
-                thread::sleep(Duration::from_secs(1).saturating_sub(started.elapsed()));
-            }
-            written.longest = written.longest.max(last_good.elapsed());
-            Ok(written)
-        };
-        Self { over, thread: Some(thread::spawn(write)) }
-    }
-
-    fn finish(&mut self) -> Result<Written> {
-        self.over.store(true, Ordering::Relaxed);
-        let thread = self.thread.take().context("a client that writes")?;
-        let written = thread.join().map_err(|_| anyhow!("the client's thread panicked"))??;
-        ensure!(written.good > 0, "nothing was written: {written:?}");
-        Ok(written)
-    }
-}
-
-impl Drop for Writer {
-    fn drop(&mut self) {
-        self.over.store(true, Ordering::Relaxed);
     }
 }

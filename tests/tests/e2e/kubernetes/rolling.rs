@@ -11,7 +11,7 @@ use nqrust_tests::native_cluster::TestCluster;
 
 use super::figures::Figures;
 use super::rollout::{GIVEN, given, holder, is_cordoned, leave, request, tell, undo};
-use super::writes::{WITHOUT_WRITE_MAX, Writer};
+use super::writes;
 
 /// Servers, the witness, the worker.
 const ORDER: [&str; 4] = ["node-1", "node-2", "node-3", "node-4"];
@@ -23,7 +23,7 @@ pub(super) fn check(cluster: &mut TestCluster, figures: &mut Figures<'_>) -> Res
         tell(cluster, name, ReportedState::Good, "running")?;
     }
     let access = cluster.node("node-1")?.run("cat /etc/kubernetes/admin.conf")?;
-    let writer = Writer::start(cluster, &figures.path("rolling-writes.txt"))?;
+    let writer = writes::begin(cluster, figures.path("rolling-writes.txt"));
     for (place, name) in ORDER.into_iter().enumerate() {
         leaves(cluster, name, &access, "next")?;
         tell(cluster, name, ReportedState::PendingReboot, "next")?;
@@ -51,10 +51,7 @@ pub(super) fn check(cluster: &mut TestCluster, figures: &mut Figures<'_>) -> Res
         ensure!(!is_cordoned(cluster, name)?, "{name} is cordoned for a release that nobody shall try");
     }
     figures.done("the broken release has stopped at node-1")?;
-    let (longest, writes) = writer.end()?;
-    figures.say(&format!("{writes} writes; at most {longest:.1} s without a good one"))?;
-    ensure!(longest <= WITHOUT_WRITE_MAX, "nobody waits {longest:.1} s for a write");
-    Ok(())
+    writes::end(writer, figures)
 }
 
 fn departure(name: &str) -> DepartureRequest {
