@@ -92,6 +92,8 @@ impl Ssh {
 
     /// Forwards a port of this host (on 127.0.0.1) to `HOST:PORT` as the node reaches it, for as long as this connection is open.
     pub fn forward(&self, to: &str) -> Result<u16> {
+        // The shared connection ends some minutes after its last command; this opens it again.
+        self.run("true")?;
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
         let mut ssh = self.program();
         ssh.args(["-O", "forward", "-L", &format!("127.0.0.1:{port}:{to}")]);
