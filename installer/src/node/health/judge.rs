@@ -206,6 +206,9 @@ impl<'a> Judge<'a> {
             if news && !quiet {
                 let excuse = match weight {
                     Weight::Excused if result.check.class == CheckClass::Wanted => " (wanted only)",
+                    Weight::Excused if self.baseline.is_none() => {
+                        " (does not count: nothing is known of before the restart)"
+                    }
                     Weight::Excused => " (does not count: it did not hold before the restart)",
                     Weight::Waits => " (it is waited for)",
                     Weight::Holds | Weight::Condemns => "",

@@ -180,8 +180,9 @@ fn the_only_server_of_a_cluster_waits_for_nobody() {
 
 #[test]
 fn a_first_boot_that_joins_slowly_is_not_condemned_by_its_cluster() {
-    let (at, verdict, _) = judged(None, |_| vec![ok(&ROOT), red(&KUBELET), mute(&NODE)]);
+    let (at, verdict, notes) = judged(None, |_| vec![ok(&ROOT), red(&KUBELET), mute(&NODE)]);
     assert!(at == 60 && matches!(verdict, BootVerdict::Good { .. }), "{verdict}");
+    assert_eq!(notes[0], "kubelet: failing: red (does not count: nothing is known of before the restart)");
     let (_, verdict, _) = judged(None, |_| vec![red(&ROOT), red(&KUBELET)]);
     let BootVerdict::Bad { failed } = verdict else { panic!("{verdict}") };
     assert_eq!(failed.len(), 1, "its cluster does not condemn it");
