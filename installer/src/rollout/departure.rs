@@ -280,7 +280,28 @@ impl<'a> ClusterSeat<'a> {
         if machines {
             self.await_none(&patience, "virtual machines run", || self.admin.machines(node))?;
         }
-        self.await_none(&patience, "volumes are attached", || self.admin.volumes(node))
+        self.await_none(&patience, "volumes are attached", || self.admin.volumes(node))?;
+        self.look_again(request, &record.release, &patience)
+    }
+
+    /// Asks once more whether the node may leave: a drain is long enough for another node to fail.
+    fn look_again(
+        &self,
+        request: &DepartureRequest,
+        release: &ReleaseId,
+        patience: &Patience<'_>,
+    ) -> Result<()> {
+        loop {
+            let found = self.ask(patience, || self.obstacles(request, release))?;
+            if found.is_empty() {
+                return Ok(());
+            }
+            let GateRefusal { failure, passes } = refused(&found);
+            if !passes || patience.is_over() {
+                return Err(failure.into());
+            }
+            patience.cancel.pause(POLL)?;
+        }
     }
 
     fn evict(&self, request: &DepartureRequest, release: &ReleaseId, patience: &Patience<'_>) -> Result<()> {

@@ -29,6 +29,8 @@ pub(in crate::rollout) struct FakeCluster {
     drain_policy: Value,
     /// Whether eviction is refused.
     blocked: bool,
+    /// Whether another node fails during a drain.
+    loses_a_node: bool,
     /// The calls that fail, by what they contain, and how often they do yet.
     fails: Mutex<Option<(&'static str, usize)>>,
     /// What is said of them.
@@ -169,6 +171,10 @@ impl Runner for FakeCluster {
             }
             ["drain", ..] => {
                 self.pods.lock().unwrap().clear();
+                if self.loses_a_node {
+                    let mut nodes = self.nodes.lock().unwrap();
+                    nodes["n2"]["status"]["conditions"][0]["status"] = json!("Unknown");
+                }
                 Ok(Vec::new())
             }
             ["config", ..] => Ok(b"flattened".to_vec()),
@@ -295,6 +301,15 @@ fn a_blocked_drain_names_the_budget_and_leaves_everything_as_it_was() {
     );
     assert!(!cordoned(&cluster));
     assert_eq!((cluster.holder(), RolloutRecord::read(root.path())), (Value::Null, None));
+}
+
+#[test]
+fn a_node_stays_where_another_one_fails_during_its_drain() {
+    let (root, cluster) = (root(), FakeCluster { loses_a_node: true, ..FakeCluster::new() });
+    let error = leave(root.path(), &cluster, &request()).unwrap_err();
+    assert_eq!(class_of(&error).exit_code(), 3);
+    assert!(render(&error).contains("n2 is not ready"), "{}", render(&error));
+    assert_eq!((cluster.holder(), cordoned(&cluster)), (Value::Null, false));
 }
 
 #[test]
