@@ -170,11 +170,18 @@ impl<'a> ClusterSeat<'a> {
     /// Returns with the lock, and with no obstacle.
     fn pass_gate(&self, request: &DepartureRequest, release: &ReleaseId, cancel: &Cancel) -> Result<()> {
         let patience = Patience { until: Instant::now() + request.wait, cancel };
+        self.until_free(&patience, || self.try_gate(request, release, &patience))
+    }
+
+    /// Looks until nothing keeps the node from leaving any more.
+    fn until_free(
+        &self,
+        patience: &Patience<'_>,
+        look: impl Fn() -> Result<Option<GateRefusal>>,
+    ) -> Result<()> {
         let mut told = String::new();
         loop {
-            let Some(GateRefusal { failure, passes }) = self.try_gate(request, release, &patience)? else {
-                return Ok(());
-            };
+            let Some(GateRefusal { failure, passes }) = look()? else { return Ok(()) };
             if !passes || patience.is_over() {
                 return Err(failure.into());
             }
@@ -183,7 +190,7 @@ impl<'a> ClusterSeat<'a> {
                 (self.tell)(&format!("Waiting: {why}"));
                 told = why;
             }
-            cancel.pause(POLL)?;
+            patience.cancel.pause(POLL)?;
         }
     }
 
@@ -199,23 +206,21 @@ impl<'a> ClusterSeat<'a> {
         if let Some(refusal) = self.lock_refusal(&lock, request, release) {
             return Ok(Some(refusal));
         }
-        let found = self.ask(patience, || self.obstacles(request, release))?;
-        if !found.is_empty() {
-            return Ok(Some(refused(&found)));
+        if let Some(refusal) = self.ask(patience, || self.obstacles(request, release))? {
+            return Ok(Some(refusal));
         }
         if let Some(refusal) = self.ask(patience, || self.take_lock(request, release))? {
             return Ok(Some(refusal));
         }
         // What was seen before may have changed by the holder before.
-        let found = self.ask(patience, || self.obstacles(request, release))?;
-        if found.is_empty() {
-            return Ok(None);
+        let refusal = self.ask(patience, || self.obstacles(request, release))?;
+        if refusal.is_some() {
+            self.ask(patience, || {
+                let lock = self.admin.lock()?;
+                self.admin.write_lock(&lock, &lock.free())
+            })?;
         }
-        self.ask(patience, || {
-            let lock = self.admin.lock()?;
-            self.admin.write_lock(&lock, &lock.free())
-        })?;
-        Ok(Some(refused(&found)))
+        Ok(refusal)
     }
 
     /// Takes or renews the lock; says why not.
@@ -250,11 +255,12 @@ impl<'a> ClusterSeat<'a> {
         }
     }
 
-    fn obstacles(&self, request: &DepartureRequest, release: &ReleaseId) -> Result<Vec<Obstacle>> {
+    /// What the others have against it.
+    fn obstacles(&self, request: &DepartureRequest, release: &ReleaseId) -> Result<Option<GateRefusal>> {
         let cluster = self.admin.look(self.root, &self.own.name)?;
         let (name, now) = (self.own.name.as_str(), Timestamp::now());
         let leaver = Leaver { name, now, release: release.digest, retry: request.retry };
-        Ok(obstacles(&cluster, leaver))
+        Ok(refused(&obstacles(&cluster, leaver)))
     }
 
     fn drain(&self, request: &DepartureRequest, record: &mut RolloutRecord, cancel: &Cancel) -> Result<()> {
@@ -281,27 +287,8 @@ impl<'a> ClusterSeat<'a> {
             self.await_none(&patience, "virtual machines run", || self.admin.machines(node))?;
         }
         self.await_none(&patience, "volumes are attached", || self.admin.volumes(node))?;
-        self.look_again(request, &record.release, &patience)
-    }
-
-    /// Asks once more whether the node may leave: a drain is long enough for another node to fail.
-    fn look_again(
-        &self,
-        request: &DepartureRequest,
-        release: &ReleaseId,
-        patience: &Patience<'_>,
-    ) -> Result<()> {
-        loop {
-            let found = self.ask(patience, || self.obstacles(request, release))?;
-            if found.is_empty() {
-                return Ok(());
-            }
-            let GateRefusal { failure, passes } = refused(&found);
-            if !passes || patience.is_over() {
-                return Err(failure.into());
-            }
-            patience.cancel.pause(POLL)?;
-        }
+        // It was long enough for another node to fail.
+        self.until_free(&patience, || self.ask(&patience, || self.obstacles(request, &record.release)))
     }
 
     fn evict(&self, request: &DepartureRequest, release: &ReleaseId, patience: &Patience<'_>) -> Result<()> {
@@ -400,11 +387,14 @@ pub(super) fn busy(holder: &str) -> Failure {
     Failure::new(Class::Busy, what).hint(hint)
 }
 
-fn refused(found: &[Obstacle]) -> GateRefusal {
+fn refused(found: &[Obstacle]) -> Option<GateRefusal> {
+    if found.is_empty() {
+        return None;
+    }
     let why: Vec<_> = found.iter().map(|obstacle| obstacle.why.as_str()).collect();
     let failure = Failure::new(Class::Hardware, format!("this node may not leave its cluster now: {}", why.join("; ")))
         .hint("Mend that first; what may pass by itself is waited for with --wait SECONDS. To restart all the same: --drain none");
-    GateRefusal { failure, passes: found.iter().all(|obstacle| obstacle.passes) }
+    Some(GateRefusal { failure, passes: found.iter().all(|obstacle| obstacle.passes) })
 }
 
 #[cfg(test)]
