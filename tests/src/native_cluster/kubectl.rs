@@ -35,6 +35,12 @@ impl Kubectl {
         programs::run_with_input(&mut command, input.as_bytes(), LIMIT)
     }
 
+    /// Writes a ConfigMap of this name, as a client that gives up after two seconds.
+    pub fn write(&self, name: &str) -> Result<ProgramOutput> {
+        let content = format!("--from-literal=written={name}");
+        self.call(&["create", "configmap", name, &content, "--request-timeout=2s"], "")
+    }
+
     /// The output of a call, which has to succeed.
     pub fn run(&self, arguments: &[&str]) -> Result<String> {
         self.call(arguments, "")?.success(&format!("kubectl {}", arguments.join(" ")))

@@ -16,10 +16,7 @@ const WITHOUT_WRITE_MAX: Duration = Duration::from_secs(30);
 /// Writes to the cluster once a second; what fails is told in `log`.
 pub(super) fn begin(cluster: &TestCluster, log: PathBuf) -> Writer {
     let kubectl = cluster.kubectl();
-    Writer::start(0, log, move |number| {
-        let (name, content) = (format!("write-{number}"), format!("--from-literal=n={number}"));
-        kubectl.call(&["create", "configmap", &name, &content, "--request-timeout=2s"], "")
-    })
+    Writer::start(0, log, move |number| kubectl.write(&format!("write-{number}")))
 }
 
 /// Ends it, and judges what it has seen.
@@ -30,6 +27,7 @@ pub(super) fn end(writer: Writer, figures: &mut Figures<'_>) -> Result<()> {
         written.good,
         written.longest.as_secs_f64()
     ))?;
+    ensure!(written.good > 10, "writes never went on: {written:?}");
     ensure!(written.longest <= WITHOUT_WRITE_MAX, "somebody waits long for a write: {written:?}");
     Ok(())
 }
