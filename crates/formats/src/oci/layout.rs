@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use base::digest::Digest;
-use base::failure::{Class, Failure};
+use base::failure::{Class, Classify, Failure};
 use base::files::{make_directory, read_at_most, write_atomically};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -82,7 +82,7 @@ impl ImageLayout {
             let descriptor = Descriptor::deserialize(manifest)?;
             Ok((descriptor.annotations.get(NAME).cloned(), descriptor))
         });
-        read.collect::<serde_json::Result<_>>().with_context(|| self.reading())
+        read.collect::<serde_json::Result<_>>().class(Class::Invalid, || self.reading())
     }
 
     /// Calls a manifest `name`, which no other manifest has afterwards.
@@ -108,7 +108,7 @@ impl ImageLayout {
             })),
             _ => {
                 let bytes = read_at_most(&path, MAX_INDEX)?;
-                serde_json::from_slice(&bytes).with_context(|| self.reading())
+                serde_json::from_slice(&bytes).class(Class::Invalid, || self.reading())
             }
         }
     }
@@ -160,5 +160,19 @@ mod tests {
     fn a_directory_without_the_mark_is_no_layout() {
         let directory = tempfile::tempdir().unwrap();
         assert_eq!(class_of(&ImageLayout::open(directory.path()).unwrap_err()), Class::Invalid);
+    }
+
+    #[test]
+    fn an_index_that_is_not_one_is_no_defect_of_ours() {
+        let directory = tempfile::tempdir().unwrap();
+        let layout = ImageLayout::create(directory.path()).unwrap();
+        for index in
+            ["", "[", r#"{"manifests": [{"digest": "sha256:../../passwd"}]}"#, r#"{"manifests": [7]}"#]
+        {
+            fs::write(directory.path().join(INDEX), index).unwrap();
+            let error = layout.manifests().unwrap_err();
+            assert_eq!(class_of(&error), Class::Invalid, "{index}: {error:#}");
+            assert!(error.to_string().ends_with(INDEX), "{error:#}");
+        }
     }
 }
