@@ -18,8 +18,8 @@ use base::cancellation::{self, Cleanup};
 use base::digest::Digest;
 use base::failure::{Class, Classify};
 use base::files;
+use base::notes;
 use base::parallel::locked;
-use base::verbose;
 use nix::fcntl::{Flock, FlockArg};
 use serde::Serialize;
 
@@ -157,7 +157,7 @@ impl Cache {
     pub fn step(&self, key: &StepKey, work: impl FnOnce(&Path) -> Result<()>) -> Result<StepOutputs> {
         let begun = Instant::now();
         let outputs = self.cached_or_made(key, work)?;
-        verbose::tell(key.name, || {
+        notes::detail(key.name, || {
             let how = if outputs.fresh { "made" } else { "from the cache" };
             format!("{}: {how}, {}", key.name, outputs.directory.display())
         });

@@ -12,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::failure::{Class, Failure};
-use crate::verbose;
+use crate::notes;
 
 /// How much of standard error an error message carries, in bytes.
 pub(crate) const STDERR_TAIL: usize = 2048;
@@ -142,7 +142,7 @@ impl Runner for SystemRunner {
             }
             thread::sleep(Duration::from_millis(5));
         };
-        verbose::tell(&name, || {
+        notes::detail(&name, || {
             let ended = status.map_or("stopped".to_owned(), |status| status.to_string());
             format!("{}: {ended}, {:.1} s", invocation.display(), begun.elapsed().as_secs_f64())
         });

@@ -19,9 +19,9 @@ use serde_json::json;
 
 use crate::cancellation::{self, EndRequest, Farewell};
 use crate::failure::{self, Class, Failure};
+use crate::notes;
 use crate::progress::json::JsonLines;
 use crate::progress::{Progress, ProgressStyle, Sink};
-use crate::verbose;
 
 /// Whether something was printed to standard output.
 static PRINTED: AtomicBool = AtomicBool::new(false);
@@ -52,7 +52,7 @@ pub struct GlobalOptions {
     /// Show no progress, only results and errors.
     #[arg(short, long, global = true, conflicts_with = "verbose")]
     pub quiet: bool,
-    /// Show more: programs that are started, what comes from the cache, attempts at downloads.
+    /// Show more: programs that are started, what comes from the cache, every attempt at a transfer.
     #[arg(short, long, global = true)]
     pub verbose: bool,
 }
@@ -158,8 +158,8 @@ impl GlobalOptions {
             None => {}
         }
         let context = context(sinks);
-        if self.verbose && !self.quiet {
-            verbose::show_on(&context.progress);
+        if !self.quiet {
+            notes::show_on(&context.progress, self.verbose);
         }
         let farewell = context.sharing();
         match cancellation::watch(farewell) {

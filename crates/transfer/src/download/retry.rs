@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::backoff::backoff;
-use base::verbose;
+use base::notes;
 use reqwest::header::{HeaderMap, RETRY_AFTER};
 
 /// The longest pause between two attempts.
@@ -16,6 +16,12 @@ const LONGEST_WAIT: Duration = Duration::from_secs(120);
 /// The time for a document of a few MiB, all attempts together, where nothing else is said: a server that sends a byte
 /// now and then does not hold up a program for ever.
 const DOCUMENT: Duration = Duration::from_secs(600);
+
+/// A pause that whoever waits is told of; a shorter one is over before it is read.
+const NOTED: Duration = Duration::from_secs(2);
+
+/// What pauses are told under.
+const STEP: &str = "transfer";
 
 static ONCE: AtomicBool = AtomicBool::new(false);
 
@@ -134,7 +140,6 @@ impl Attempts {
     pub fn pause(&mut self, trouble: Passing) -> Result<(), String> {
         let Passing { why, wait } = trouble;
         self.failed += 1;
-        verbose::tell("download", || format!("attempt {}: {why}", self.failed));
         if ONCE.load(Ordering::Relaxed) {
             return Err(why);
         }
@@ -145,6 +150,13 @@ impl Attempts {
         let pause = self.retry.after(self.failed).max(wait);
         if self.failed >= self.retry.attempts || self.is_late(pause) {
             return Err(format!("{why}; gave up after {} attempts", self.failed));
+        }
+        let attempts = self.retry.attempts;
+        let note = || format!("{why}; attempt {} of {attempts} in {} s", self.failed + 1, pause.as_secs());
+        if pause < NOTED {
+            notes::detail(STEP, note);
+        } else {
+            notes::tell(STEP, note);
         }
         std::thread::sleep(pause);
         Ok(())
