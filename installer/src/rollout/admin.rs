@@ -1,5 +1,6 @@
 //! The cluster as an administrator sees and changes it, through kubectl: what it knows of evictions need not be written again.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use crate::node::etcd_gateway::{EtcdGateway, OWN_MEMBER};
 use crate::node::kubeadm::kubectl;
 use crate::node::paths::below;
 use base::command::{Invocation, Runner};
-use base::failure::{Class, Failure};
+use base::failure::{Class, Classify, Failure};
 use model::config::Distribution;
 
 /// For one question, in all.
@@ -68,8 +69,16 @@ impl<'a> AdminAccess<'a> {
     }
 
     /// The kubeconfig in one file, without paths of others.
+    ///
+    /// # Errors
+    /// [`Class::Invalid`] if it cannot be read, or is none.
     pub fn flattened(&self) -> Result<Vec<u8>> {
-        self.run(&self.kubectl(&["config", "view", "--raw", "--flatten", "--minify"]).limit(LIMIT))
+        let path = &self.kubeconfig;
+        let unusable = || format!("{} gives no access to a cluster", path.display());
+        // kubectl takes a file that is missing for an empty one.
+        fs::File::open(path).class(Class::Invalid, unusable)?;
+        let words = ["config", "view", "--raw", "--flatten", "--minify"];
+        self.runner.run(&self.kubectl(&words).limit(LIMIT)).class(Class::Invalid, unusable)
     }
 
     /// An object, or a list of objects.

@@ -1,6 +1,6 @@
 //! A node leaves its cluster for a restart, and comes back.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -37,8 +37,6 @@ pub enum Drain {
 #[derive(Debug)]
 pub struct DepartureRequest {
     pub drain: Drain,
-    /// The access to the cluster; by default that of administrators on this node.
-    pub kubeconfig: Option<PathBuf>,
     /// How long pods, volumes and virtual machines may take to leave.
     pub timeout: Duration,
     /// How long to wait for what keeps the node from leaving and may pass, such as a cluster that does not answer.
@@ -62,6 +60,8 @@ pub struct ClusterSeat<'a> {
     root: &'a Path,
     own: OwnNode,
     admin: AdminAccess<'a>,
+    /// The access, where it is one that was named and the node would not find again.
+    given: Option<Vec<u8>>,
     tell: &'a dyn Fn(&str),
 }
 
@@ -69,7 +69,7 @@ impl<'a> ClusterSeat<'a> {
     /// The seat of the node at `root`, with the access at `kubeconfig`, or that which it was given or has.
     ///
     /// # Errors
-    /// [`Class::Hardware`] if the node has no part in a cluster, or no such access.
+    /// [`Class::Hardware`] if the node has no part in a cluster, or no such access; [`Class::Invalid`] if `kubeconfig` is none.
     pub fn open(
         root: &'a Path,
         runner: &'a dyn Runner,
@@ -93,7 +93,8 @@ impl<'a> ClusterSeat<'a> {
                 .into());
         };
         let admin = AdminAccess::new(runner, own.distribution, found);
-        Ok(Self { root, own, admin, tell })
+        let given = kubeconfig.is_some().then(|| admin.flattened()).transpose()?;
+        Ok(Self { root, own, admin, given, tell })
     }
 
     /// Takes the cluster's lock, asks whether the node may leave, and empties it. When this returns, the node can restart; on an
@@ -106,8 +107,7 @@ impl<'a> ClusterSeat<'a> {
         let (cordoned, tainted) = kept.map_or((false, false), |kept| (kept.cordoned, kept.tainted));
         let node = self.own.name.clone();
         let mut record = RolloutRecord { node, release: release.clone(), cordoned, tainted };
-        let given = request.kubeconfig.is_some().then(|| self.admin.flattened()).transpose();
-        RolloutRecord::keep_access(self.root, given.map_err(unanswered)?.as_deref())?;
+        RolloutRecord::keep_access(self.root, self.given.as_deref())?;
         record.write(self.root)?;
         let left = self.pass_gate(request, release, cancel).and_then(|()| match request.drain {
             Drain::Own => self.drain(request, &mut record, cancel),

@@ -39,6 +39,17 @@ pub(crate) struct ClusterRequest {
     pub(crate) retry: bool,
 }
 
+impl ClusterRequest {
+    fn seat<'a>(&self, tell: &'a dyn Fn(&str)) -> Result<ClusterSeat<'a>> {
+        ClusterSeat::open(Path::new("/"), &SystemRunner, self.kubeconfig.as_deref(), tell)
+    }
+
+    /// Whether the node has what it takes to leave its cluster, where that was asked for: known before a release is staged.
+    pub(super) fn check(&self) -> Result<()> {
+        self.drain.map_or(Ok(()), |_| self.seat(&|_| ()).map(drop))
+    }
+}
+
 /// Does a part of an update, and tells the cluster and the server of the fleet what has become of it. `about` is the release that was
 /// asked for, where that is known before it is read.
 pub(super) fn telling<T>(
@@ -80,14 +91,8 @@ pub(super) fn leave(
             .into());
     };
     let tell = |line: &str| context.tell("update", line);
-    let seat = ClusterSeat::open(Path::new("/"), &SystemRunner, request.kubeconfig.as_deref(), &tell)?;
-    let departure = DepartureRequest {
-        drain,
-        kubeconfig: request.kubeconfig.clone(),
-        timeout: request.drain_timeout,
-        wait,
-        retry: request.retry,
-    };
+    let seat = request.seat(&tell)?;
+    let departure = DepartureRequest { drain, timeout: request.drain_timeout, wait, retry: request.retry };
     seat.leave(&departure, &staged.release, &Cancel::on_signals())
 }
 

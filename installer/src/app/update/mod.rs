@@ -359,6 +359,7 @@ pub(crate) fn apply(
     let lock = UpdateLock::take(Path::new("/"), wait)?;
     let mut node = settled(context)?;
     cluster::resume(&node, cluster, context);
+    cluster.check()?;
     let wanted = request.from.is_some() || node.memory.staged.is_none() && fetched(Path::new("/")).is_some();
     if wanted
         && !cluster::telling(&mut node, request.sha256, context, |node| stage_on(node, request, context))?

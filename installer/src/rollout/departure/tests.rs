@@ -1,7 +1,7 @@
 //! Departures from a cluster that kubectl shows.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 
@@ -213,13 +213,7 @@ fn release() -> ReleaseId {
 }
 
 fn request() -> DepartureRequest {
-    DepartureRequest {
-        drain: Drain::Own,
-        kubeconfig: None,
-        timeout: Duration::ZERO,
-        wait: Duration::ZERO,
-        retry: false,
-    }
+    DepartureRequest { drain: Drain::Own, timeout: Duration::ZERO, wait: Duration::ZERO, retry: false }
 }
 
 /// Longer than any test waits.
@@ -231,8 +225,7 @@ fn never() -> Cancel {
 }
 
 fn leave(root: &Path, cluster: &FakeCluster, request: &DepartureRequest) -> Result<()> {
-    let seat = ClusterSeat::open(root, cluster, request.kubeconfig.as_deref(), &|_| ())?;
-    seat.leave(request, &release(), &never())
+    ClusterSeat::open(root, cluster, None, &|_| ())?.leave(request, &release(), &never())
 }
 
 fn undo(root: &Path, cluster: &FakeCluster, outcome: &UpdateOutcome) -> Result<()> {
@@ -452,8 +445,22 @@ fn a_node_without_the_access_of_an_administrator_needs_one() {
     let error = leave(root.path(), &cluster, &request()).unwrap_err();
     assert_eq!(class_of(&error).exit_code(), 3);
     assert!(render(&error).contains("--kubeconfig FILE"));
-    let given = DepartureRequest { kubeconfig: Some(PathBuf::from("/run/given")), ..request() };
-    leave(root.path(), &cluster, &given).unwrap();
+    let given = root.path().join("given");
+    let leave_with_given = || {
+        ClusterSeat::open(root.path(), &cluster, Some(&given), &|_| ())?.leave(
+            &request(),
+            &release(),
+            &never(),
+        )
+    };
+    let error = leave_with_given().unwrap_err();
+    assert_eq!(class_of(&error).exit_code(), 2);
+    assert!(
+        render(&error).contains("given gives no access to a cluster")
+            && render(&error).contains("No such file")
+    );
+    fs::write(&given, "").unwrap();
+    leave_with_given().unwrap();
     // The boot after it has the access still.
     undo(root.path(), &cluster, &UpdateOutcome::Good).unwrap();
     assert_eq!(RolloutRecord::kept_access(root.path()), None);

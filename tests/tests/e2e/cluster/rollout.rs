@@ -36,8 +36,8 @@ const WORKER: usize = 2;
 /// The drives with the new release and with the one that does not start.
 const NEXT: &str = "/dev/disk/by-label/NQRUST_HYPERVISOR_0_2_0";
 const BROKEN: &str = "/dev/disk/by-label/NQRUST_HYPERVISOR_0_3_0";
-/// An administrator's access on nodes that have none of their own.
-const ACCESS: &str = "/run/rollout.conf";
+/// An administrator's access on nodes that have none of their own. They restart between two uses.
+const ACCESS: &str = "/var/lib/rollout.conf";
 
 /// What the client writes to.
 const WRITTEN: &str = "written";

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use installer::rollout::report::ReportedState;
-use installer::rollout::{DepartureRequest, Drain, UpdateOutcome};
+use installer::rollout::{Drain, UpdateOutcome};
 use nqrust_tests::native_cluster::TestCluster;
 
 use super::figures::Figures;
-use super::rollout::{GIVEN, given, holder, is_cordoned, leave, request, tell, undo};
+use super::rollout::{Departure, GIVEN, departure, given, holder, is_cordoned, leave, tell, undo};
 use super::writes;
 
 /// Servers, the witness, the worker.
@@ -32,7 +32,7 @@ pub(super) fn check(cluster: &mut TestCluster, figures: &mut Figures<'_>) -> Res
         // Whoever is next waits for the verdict.
         let next = ORDER[(place + 1) % ORDER.len()];
         give(cluster, next, &access)?;
-        let (code, told) = leave(cluster, next, &departure(next), "next")?;
+        let (code, told) = leave(cluster, next, &departure_of(next), "next")?;
         ensure!(code == 8 && told.contains(&format!("{name} is being updated")), "{next}: {code} {told}");
         tell(cluster, name, ReportedState::Good, "next")?;
         undo(cluster, name, &UpdateOutcome::Good)?;
@@ -46,7 +46,7 @@ pub(super) fn check(cluster: &mut TestCluster, figures: &mut Figures<'_>) -> Res
     ensure!(!is_cordoned(cluster, "node-1")?, "a node that has rolled back takes pods");
     for name in ["node-2", "node-3", "node-4"] {
         give(cluster, name, &access)?;
-        let (code, told) = leave(cluster, name, &departure(name), "broken")?;
+        let (code, told) = leave(cluster, name, &departure_of(name), "broken")?;
         ensure!(code == 3 && told.contains("node-1 took it back"), "{name}: {code} {told}");
         ensure!(!is_cordoned(cluster, name)?, "{name} is cordoned for a release that nobody shall try");
     }
@@ -54,8 +54,8 @@ pub(super) fn check(cluster: &mut TestCluster, figures: &mut Figures<'_>) -> Res
     writes::end(writer, figures)
 }
 
-fn departure(name: &str) -> DepartureRequest {
-    let own = request(Drain::Own, WAIT);
+fn departure_of(name: &str) -> Departure {
+    let own = departure(Drain::Own, WAIT);
     if has_access(name) { own } else { given(own) }
 }
 
@@ -76,8 +76,9 @@ fn give(cluster: &TestCluster, name: &str, access: &str) -> Result<()> {
 /// Lets a node leave, as soon as the others can do without it.
 fn leaves(cluster: &TestCluster, name: &str, access: &str, about: &str) -> Result<()> {
     give(cluster, name, access)?;
-    let request = DepartureRequest { wait: WAIT, ..departure(name) };
-    let (code, told) = leave(cluster, name, &request, about).with_context(|| format!("{name} leaving"))?;
+    let mut departure = departure_of(name);
+    departure.request.wait = WAIT;
+    let (code, told) = leave(cluster, name, &departure, about).with_context(|| format!("{name} leaving"))?;
     ensure!(code == 0, "{name}: {code} {told}");
     ensure!(is_cordoned(cluster, name)? && holder(cluster)? == *name, "{name} has left");
     Ok(())

@@ -1,7 +1,7 @@
 //! What the updates of nodes ask of a real cluster and change in it: reports with the access of kubelets, the gate, the lock, a drain
 //! that a PodDisruptionBudget holds up. No node restarts here, but in [`rolling`] at the end.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
@@ -108,25 +108,33 @@ fn reports(cluster: &TestCluster) -> Result<()> {
     checks.finish("what nodes report")
 }
 
-pub(super) fn request(drain: Drain, timeout: Duration) -> DepartureRequest {
-    DepartureRequest { drain, kubeconfig: None, timeout, wait: Duration::ZERO, retry: false }
+/// How a node leaves, and the access that it does so with; by default its own.
+pub(super) struct Departure {
+    pub(super) request: DepartureRequest,
+    access: Option<&'static Path>,
 }
 
-pub(super) fn given(request: DepartureRequest) -> DepartureRequest {
-    DepartureRequest { kubeconfig: Some(PathBuf::from(GIVEN)), ..request }
+pub(super) fn departure(drain: Drain, timeout: Duration) -> Departure {
+    let request = DepartureRequest { drain, timeout, wait: Duration::ZERO, retry: false };
+    Departure { request, access: None }
+}
+
+pub(super) fn given(departure: Departure) -> Departure {
+    Departure { access: Some(Path::new(GIVEN)), ..departure }
 }
 
 /// The end of a departure, as an exit code with what is told.
 pub(super) fn leave(
     cluster: &TestCluster,
     node: &str,
-    request: &DepartureRequest,
+    departure: &Departure,
     about: &str,
 ) -> Result<(u8, String)> {
     static NEVER: AtomicBool = AtomicBool::new(false);
     cluster.node(node)?.within(|| {
-        let seat = ClusterSeat::open(Path::new(ROOT), &SystemRunner, request.kubeconfig.as_deref(), &|_| ());
-        let left = seat.and_then(|seat| seat.leave(request, &release(about), &Cancel::new(&NEVER)));
+        let seat = ClusterSeat::open(Path::new(ROOT), &SystemRunner, departure.access, &|_| ());
+        let left =
+            seat.and_then(|seat| seat.leave(&departure.request, &release(about), &Cancel::new(&NEVER)));
         left.map_or_else(|error| (class_of(&error).exit_code(), render(&error)), |()| (0, String::new()))
     })
 }
@@ -151,7 +159,7 @@ pub(super) fn is_cordoned(cluster: &TestCluster, node: &str) -> Result<bool> {
 }
 
 fn order(cluster: &TestCluster) -> Result<()> {
-    let external = || request(Drain::External, Duration::ZERO);
+    let external = || departure(Drain::External, Duration::ZERO);
     let (code, told) = leave(cluster, "node-4", &external(), "new")?;
     ensure!(code == 3 && told.contains("--kubeconfig FILE"), "a worker has no access: {code} {told}");
     let (code, told) = leave(cluster, "node-4", &given(external()), "new")?;
@@ -216,7 +224,7 @@ fn blocked_drain(cluster: &TestCluster) -> Result<()> {
     Deadline::after(RUN)
         .every(CLUSTER_INTERVAL)
         .poll("a pod on the worker", || Ok((running(cluster) == 1).then_some(())))?;
-    let own = given(request(Drain::Own, Duration::from_secs(10)));
+    let own = given(departure(Drain::Own, Duration::from_secs(10)));
     let (code, told) = leave(cluster, "node-4", &own, "new")?;
     ensure!(code == 3, "{code} {told}");
     ensure!(told.contains("PodDisruptionBudget default/always-one keeps default/kept-"), "{told}");
@@ -271,7 +279,7 @@ fn stranded_volume(cluster: &TestCluster) -> Result<()> {
             .poll("the volume", || Ok(cluster.kubectl().apply(&volume(nodes)).is_ok().then_some(())))
     };
     put(&["node-4"])?;
-    let external = given(request(Drain::External, Duration::ZERO));
+    let external = given(departure(Drain::External, Duration::ZERO));
     let (code, told) = leave(cluster, "node-4", &external, "new")?;
     ensure!(code == 3, "{code} {told}");
     ensure!(told.contains("no other node has a whole replica of the volume shop/data"), "{told}");
@@ -285,14 +293,14 @@ fn stranded_volume(cluster: &TestCluster) -> Result<()> {
 
 fn whole_drain(cluster: &TestCluster) -> Result<()> {
     cluster.kubectl().run(&["delete", "poddisruptionbudget", "always-one"])?;
-    let own = given(request(Drain::Own, Duration::from_secs(120)));
+    let own = given(departure(Drain::Own, Duration::from_secs(120)));
     let (code, told) = leave(cluster, "node-4", &own, "new")?;
     ensure!(code == 0, "{code} {told}");
     ensure!(is_cordoned(cluster, "node-4")? && holder(cluster)? == "node-4");
     ensure!(running(cluster) == 0, "the node is empty");
     let mark = annotation(cluster, "node-4", "nqrust.io/update-cordoned")?;
     ensure!(mark == "true", "{mark}");
-    let external = request(Drain::External, Duration::ZERO);
+    let external = departure(Drain::External, Duration::ZERO);
     let (code, told) = leave(cluster, "node-1", &external, "new")?;
     ensure!(code == 8 && told.contains("node-4 is being updated"), "{code} {told}");
     undo(cluster, "node-4", &UpdateOutcome::RolledBack("the kubelet never answered".into()))?;
@@ -302,7 +310,8 @@ fn whole_drain(cluster: &TestCluster) -> Result<()> {
         .poll("the pod coming back", || Ok((running(cluster) == 1).then_some(())))?;
     let (code, told) = leave(cluster, "node-1", &external, "new")?;
     ensure!(code == 3 && told.contains("node-4 took it back: the kubelet never answered"), "{code} {told}");
-    let retry = DepartureRequest { retry: true, ..external };
+    let mut retry = external;
+    retry.request.retry = true;
     let (code, told) = leave(cluster, "node-1", &retry, "new")?;
     ensure!(code == 0, "{code} {told}");
     undo(cluster, "node-1", &UpdateOutcome::Good)
@@ -319,7 +328,7 @@ fn service_account(cluster: &TestCluster) -> Result<()> {
     cluster
         .node("node-4")?
         .within(|| base::files::write_atomically(Path::new(GIVEN), text.as_bytes(), 0o600))??;
-    let own = given(request(Drain::Own, Duration::from_secs(120)));
+    let own = given(departure(Drain::Own, Duration::from_secs(120)));
     let (code, told) = leave(cluster, "node-4", &own, "new")?;
     ensure!(code == 0 && is_cordoned(cluster, "node-4")?, "{code} {told}");
     undo(cluster, "node-4", &UpdateOutcome::Good)?;
