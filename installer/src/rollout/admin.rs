@@ -16,7 +16,7 @@ use crate::node::etcd_gateway::{EtcdGateway, OWN_MEMBER};
 use crate::node::kubeadm::kubectl;
 use crate::node::paths::below;
 use base::command::{Invocation, Runner};
-use base::failure::{Class, Classify, Failure};
+use base::failure::{Class, Failure};
 use model::config::Distribution;
 
 /// For one question, in all.
@@ -74,11 +74,20 @@ impl<'a> AdminAccess<'a> {
     /// [`Class::Invalid`] if it cannot be read, or is none.
     pub fn flattened(&self) -> Result<Vec<u8>> {
         let path = &self.kubeconfig;
-        let unusable = || format!("{} gives no access to a cluster", path.display());
-        // kubectl takes a file that is missing for an empty one.
-        fs::File::open(path).class(Class::Invalid, unusable)?;
+        let unusable = |why: anyhow::Error| {
+            let hint = "Name a file with the access of an administrator, such as /etc/kubernetes/admin.conf of a server. See docs/cluster-updates.md.";
+            Failure::new(Class::Invalid, format!("{} gives no access to a cluster", path.display()))
+                .because(why)
+                .hint(hint)
+        };
+        // kubectl takes a file that is missing for an empty one, and reads it again for each question.
+        match fs::metadata(path) {
+            Ok(found) if found.is_file() => {}
+            Ok(_) => return Err(unusable(anyhow::anyhow!("it is not a file")).into()),
+            Err(error) => return Err(unusable(error.into()).into()),
+        }
         let words = ["config", "view", "--raw", "--flatten", "--minify"];
-        self.runner.run(&self.kubectl(&words).limit(LIMIT)).class(Class::Invalid, unusable)
+        Ok(self.runner.run(&self.kubectl(&words).limit(LIMIT)).map_err(unusable)?)
     }
 
     /// An object, or a list of objects.

@@ -459,6 +459,9 @@ fn a_node_without_the_access_of_an_administrator_needs_one() {
         render(&error).contains("given gives no access to a cluster")
             && render(&error).contains("No such file")
     );
+    nix::unistd::mkfifo(&given, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    assert!(render(&leave_with_given().unwrap_err()).contains("it is not a file"));
+    fs::remove_file(&given).unwrap();
     fs::write(&given, "").unwrap();
     leave_with_given().unwrap();
     // The boot after it has the access still.
