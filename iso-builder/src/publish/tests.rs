@@ -195,6 +195,26 @@ fn a_layout_carries_releases_and_skopeo_takes_them_to_a_registry() {
 }
 
 #[test]
+fn a_push_removes_from_a_layout_what_a_killed_one_has_left_and_takes_no_medium_that_is_too_short() {
+    let bench = Bench::new();
+    let client = client("{}");
+    let layout = format!("oci:{}", bench.path("layout").display());
+    let blobs = bench.path("layout/blobs/sha256");
+    fs::create_dir_all(&blobs).unwrap();
+    let left = blobs.join(format!(".nqrust.{}.unfinished", "0".repeat(32)));
+    fs::write(&left, "half a blob").unwrap();
+    let short = bench.path("short.iso");
+    fs::write(&short, &bench.image[..bench.image.len() * 3 / 4]).unwrap();
+    let error = pushed(&short, &layout, &client).unwrap_err();
+    assert_eq!(class_of(&error), Class::Verification, "{}", render(&error));
+    assert!(render(&error).contains("is damaged: the image ends at byte"), "{}", render(&error));
+    pushed(&bench.iso(), &layout, &client).unwrap();
+    assert!(!left.exists());
+    let names = fs::read_dir(&blobs).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    assert!(names.into_iter().all(|name| name.len() == 64));
+}
+
+#[test]
 fn the_source_of_a_release_gives_every_payload_from_a_registry_and_from_a_layout() {
     let bench = Bench::new();
     let registry = RealRegistry::start(false);

@@ -89,7 +89,13 @@ impl<R: Read> Verified<R> {
 
 impl<R: Read> Read for Verified<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let count = self.inner.read(buffer)?;
+        let count = self.inner.read(buffer).map_err(|error| match error.kind() {
+            // The medium is shorter than its file system says.
+            io::ErrorKind::UnexpectedEof => {
+                io::Error::other(damaged(&self.payload, &self.source, &error.to_string()))
+            }
+            _ => error,
+        })?;
         self.count += count as u64;
         if count > 0 {
             if let Some(check) = &mut self.check {
