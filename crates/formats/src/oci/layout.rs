@@ -90,7 +90,8 @@ impl ImageLayout {
         manifest.annotations.insert(NAME.to_owned(), name.to_owned());
         let mut index = self.index()?;
         let manifests = index.get_mut("manifests").and_then(Value::as_array_mut);
-        let manifests = manifests.with_context(|| self.reading())?;
+        let manifests =
+            manifests.context("it has no list of manifests").class(Class::Invalid, || self.reading())?;
         manifests.retain(|other| {
             let called = other.get("annotations").and_then(|all| all.get(NAME)?.as_str());
             called != Some(name)
@@ -174,5 +175,9 @@ mod tests {
             assert_eq!(class_of(&error), Class::Invalid, "{index}: {error:#}");
             assert!(error.to_string().ends_with(INDEX), "{error:#}");
         }
+        // Others may have an index without one; whoever adds a manifest has to have it.
+        fs::write(directory.path().join(INDEX), "{}").unwrap();
+        assert!(layout.manifests().unwrap().is_empty());
+        assert_eq!(class_of(&layout.name("one", manifest(b"1")).unwrap_err()), Class::Invalid);
     }
 }
