@@ -40,13 +40,10 @@ pub(crate) struct ClusterRequest {
 }
 
 impl ClusterRequest {
-    fn seat<'a>(&self, tell: &'a dyn Fn(&str)) -> Result<ClusterSeat<'a>> {
-        ClusterSeat::open(Path::new("/"), &SystemRunner, self.kubeconfig.as_deref(), tell)
-    }
-
-    /// Whether the node has what it takes to leave its cluster, where that was asked for: known before a release is staged.
-    pub(super) fn check(&self) -> Result<()> {
-        self.drain.map_or(Ok(()), |_| self.seat(&|_| ()).map(drop))
+    /// What the node leaves its cluster with, where that was asked for.
+    pub(super) fn seat<'a>(&self, tell: &'a dyn Fn(&str)) -> Result<Option<ClusterSeat<'a>>> {
+        let open = |_| ClusterSeat::open(Path::new("/"), &SystemRunner, self.kubeconfig.as_deref(), tell);
+        self.drain.map(open).transpose()
     }
 }
 
@@ -81,17 +78,15 @@ pub(super) fn telling<T>(
 pub(super) fn leave(
     node: &UpdatedNode,
     request: &ClusterRequest,
+    seat: Option<&ClusterSeat<'_>>,
     wait: Duration,
-    context: &Context,
 ) -> Result<()> {
-    let Some(drain) = request.drain else { return Ok(()) };
+    let (Some(drain), Some(seat)) = (request.drain, seat) else { return Ok(()) };
     let Some(staged) = &node.memory.staged else {
         return Err(Failure::new(Class::Invalid, "nothing is staged")
             .hint("Name a release: installer update apply --from MEDIUM")
             .into());
     };
-    let tell = |line: &str| context.tell("update", line);
-    let seat = request.seat(&tell)?;
     let departure = DepartureRequest { drain, timeout: request.drain_timeout, wait, retry: request.retry };
     seat.leave(&departure, &staged.release, &Cancel::on_signals())
 }

@@ -359,7 +359,9 @@ pub(crate) fn apply(
     let lock = UpdateLock::take(Path::new("/"), wait)?;
     let mut node = settled(context)?;
     cluster::resume(&node, cluster, context);
-    cluster.check()?;
+    let tell = |line: &str| context.tell("update", line);
+    // Whoever has no access is told before a release is staged, which takes minutes.
+    let seat = cluster.seat(&tell)?;
     let wanted = request.from.is_some() || node.memory.staged.is_none() && fetched(Path::new("/")).is_some();
     if wanted
         && !cluster::telling(&mut node, request.sha256, context, |node| stage_on(node, request, context))?
@@ -368,7 +370,7 @@ pub(crate) fn apply(
         return cluster::await_good(cluster, context);
     }
     cluster::telling(&mut node, None, context, |node| {
-        cluster::leave(node, cluster, wait, context)?;
+        cluster::leave(node, cluster, seat.as_ref(), wait)?;
         let armed = node.arm(&NodeProbe::new(Path::new("/"), &SystemRunner));
         armed.inspect_err(|_| cluster::resume(node, cluster, context))
     })?;
