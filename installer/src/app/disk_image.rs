@@ -1,7 +1,5 @@
 //! The disk of a node in a file, for `installer disk-image`.
 
-use std::fs::Permissions;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
@@ -155,8 +153,7 @@ impl DiskImage {
         disk.store()?;
         // A node document has secrets.
         let mode = if sealed.texts().document.is_some() { 0o600 } else { 0o644 };
-        file.file().set_permissions(Permissions::from_mode(mode)).class(Class::DiskIo, what)?;
-        file.place().class(Class::DiskIo, what)
+        file.place(mode).class(Class::DiskIo, what)
     }
 }
 

@@ -40,7 +40,7 @@ pub fn to_file(
         None => pass(image(medium)?, 0, place.end, copy.file_mut()).class(Class::DiskIo, what)?,
     }
     let written = change::apply(copy.file(), place, wanted).class(Class::DiskIo, what)?;
-    copy.place().class(Class::DiskIo, what)?;
+    copy.place(0o600).class(Class::DiskIo, what)?;
     Ok(written)
 }
 

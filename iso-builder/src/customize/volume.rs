@@ -28,7 +28,7 @@ pub fn make(content: &Content, output: &Path) -> Result<()> {
     let what = || format!("writing {}", output.display());
     let mut image = UnfinishedFile::begin(output).map_err(|error| files::unusable(output, error))?;
     write(content, image.file_mut()).class(Class::DiskIo, what)?;
-    image.place().class(Class::DiskIo, what)
+    image.place(0o600).class(Class::DiskIo, what)
 }
 
 /// The same image as a file without a name.

@@ -1,13 +1,11 @@
 //! Where a release is pushed to.
 
-use std::fs::Permissions;
 use std::io;
-use std::os::unix::fs::PermissionsExt;
 
 use anyhow::Result;
 use base::digest::Digest;
 use base::failure::{Class, Classify, Failure};
-use base::files::UnfinishedFile;
+use base::files::fill_atomically;
 use formats::oci::layout::ImageLayout;
 use formats::oci::{Descriptor, ImageReference, Repository, media_types};
 use medium::artifact::{ArtifactReference, LayoutReference};
@@ -72,13 +70,8 @@ impl<'a> Target<'a> {
         }
         let path = layout.blob(blob.digest);
         let mut reader = (blob.open)()?;
-        let mut write = || {
-            let mut file = UnfinishedFile::begin(&path)?;
-            io::copy(&mut reader, file.file_mut())?;
-            file.file().set_permissions(Permissions::from_mode(0o644))?;
-            file.place()
-        };
-        write().class(Class::DiskIo, || format!("writing {}", path.display()))?;
+        fill_atomically(&path, 0o644, |file| io::copy(&mut reader, file).map(drop))
+            .class(Class::DiskIo, || format!("writing {}", path.display()))?;
         Ok(BlobTransfer::Uploaded)
     }
 

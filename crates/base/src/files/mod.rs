@@ -72,15 +72,21 @@ pub fn make_directory(path: &Path, mode: u32) -> Result<()> {
 /// a mixture: temporary file beside it, flush, rename, flush of the directory.
 /// The mode is exactly `mode` whatever the umask. Parents are made with mode 0755.
 pub fn write_atomically(path: &Path, bytes: &[u8], mode: u32) -> Result<()> {
-    fill_atomically(path, mode, |file| file.write_all(bytes))
-}
-
-/// The same with what `fill` writes into the file.
-pub fn fill_atomically(path: &Path, mode: u32, fill: impl FnOnce(&mut File) -> io::Result<()>) -> Result<()> {
     let what = || format!("writing {}", path.display());
     let (directory, name) = beside(path).with_context(what)?;
     let attributes = Attributes { mode, owner: None };
-    directory.replace(name, &attributes, fill).and_then(|()| directory.sync()).with_context(what)
+    directory
+        .replace(name, &attributes, |file| file.write_all(bytes))
+        .and_then(|()| directory.sync())
+        .with_context(what)
+}
+
+/// The same with what `fill` writes, which may be large: what a killed process has left of such files in the directory is removed.
+pub fn fill_atomically(path: &Path, mode: u32, fill: impl FnOnce(&mut File) -> io::Result<()>) -> Result<()> {
+    let what = || format!("writing {}", path.display());
+    make_directory(parent(path), 0o755).with_context(what)?;
+    let mut file = UnfinishedFile::begin(path).with_context(what)?;
+    fill(file.file_mut()).and_then(|()| file.place(mode)).with_context(what)
 }
 
 /// Makes the directory that a user named for what a program writes, unless it is there; what is new gets `mode`.

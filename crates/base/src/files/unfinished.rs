@@ -5,9 +5,9 @@
 //! a free lock has no maker any more, however young it is, and is removed.
 
 use std::ffi::OsStr;
-use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use nix::libc;
@@ -59,8 +59,10 @@ impl UnfinishedFile {
         &mut self.file
     }
 
-    /// Gives the file its name, in place of what has it, after everything is on the disk.
-    pub fn place(self) -> io::Result<()> {
+    /// Gives the file the permission bits `mode`, whatever the umask, and its name, in place of what has it, after everything is
+    /// on the disk.
+    pub fn place(self, mode: u32) -> io::Result<()> {
+        self.file.set_permissions(Permissions::from_mode(mode))?;
         self.file.sync_all()?;
         fs::rename(&self.path, &self.output)?;
         File::open(parent(&self.output))?.sync_all()
@@ -175,11 +177,12 @@ mod tests {
         let mut file = UnfinishedFile::begin(&output).unwrap();
         file.file_mut().write_all(b"new").unwrap();
         assert_eq!((fs::read(&output).unwrap(), names(directory.path()).len()), (b"old".to_vec(), 2));
-        file.place().unwrap();
+        file.place(0o640).unwrap();
         assert_eq!(
             (fs::read(&output).unwrap(), names(directory.path())),
             (b"new".to_vec(), vec!["node.img".to_owned()])
         );
+        assert_eq!(fs::metadata(&output).unwrap().permissions().mode() & 0o7777, 0o640);
         drop(UnfinishedFile::begin(&output).unwrap());
         assert_eq!(names(directory.path()), ["node.img"], "an error leaves nothing");
     }
@@ -199,10 +202,10 @@ mod tests {
         let scratch = UnfinishedDirectory::begin(directory.path()).unwrap();
         fs::write(scratch.path().join("x"), "x").unwrap();
         let second = UnfinishedFile::begin(&directory.path().join("b")).unwrap();
-        second.place().unwrap();
+        second.place(0o600).unwrap();
         assert!(scratch.path().join("x").exists(), "somebody works there");
         drop(scratch);
-        first.place().unwrap();
+        first.place(0o600).unwrap();
         assert_eq!(names(directory.path()), [".nqrust.mine.unfinished", ".tmpAbCd12", "a", "b"]);
     }
 }

@@ -96,7 +96,7 @@ fn write(answer: impl Read, path: &Path) -> Result<()> {
         return Err(Failure::new(Class::Verification, what).hint("Start it again.").into());
     }
     unfinished.file_mut().write_all(&held).map_err(on_disk)?;
-    Ok(unfinished.place().map_err(on_disk)?)
+    Ok(unfinished.place(0o600).map_err(on_disk)?)
 }
 
 #[cfg(test)]
