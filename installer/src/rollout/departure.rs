@@ -97,6 +97,19 @@ impl<'a> ClusterSeat<'a> {
         Ok(Self { root, own, admin, given, tell })
     }
 
+    /// Asks once, before `release` is staged for minutes, for what would keep the node from leaving for it and does not pass by itself.
+    /// A cluster that does not answer is left to [`Self::leave`].
+    ///
+    /// # Errors
+    /// [`Class::Hardware`] if there is such an obstacle, or the access is refused.
+    pub fn foresee(&self, request: &DepartureRequest, release: &ReleaseId) -> Result<()> {
+        match self.refusal(request, release) {
+            Ok(Some(GateRefusal { failure, passes: false })) => Err(failure.into()),
+            Err(error) if !may_pass(&error) => Err(unanswered(error)),
+            _ => Ok(()),
+        }
+    }
+
     /// Takes the cluster's lock, asks whether the node may leave, and empties it. When this returns, the node can restart; on an
     /// error everything is as it was before.
     ///
@@ -202,11 +215,7 @@ impl<'a> ClusterSeat<'a> {
         release: &ReleaseId,
         patience: &Patience<'_>,
     ) -> Result<Option<GateRefusal>> {
-        let lock = self.ask(patience, || self.admin.lock())?;
-        if let Some(refusal) = self.lock_refusal(&lock, request, release) {
-            return Ok(Some(refusal));
-        }
-        if let Some(refusal) = self.ask(patience, || self.obstacles(request, release))? {
+        if let Some(refusal) = self.ask(patience, || self.refusal(request, release))? {
             return Ok(Some(refusal));
         }
         if let Some(refusal) = self.ask(patience, || self.take_lock(request, release))? {
@@ -221,6 +230,14 @@ impl<'a> ClusterSeat<'a> {
             })?;
         }
         Ok(refusal)
+    }
+
+    /// What keeps the node from leaving now.
+    fn refusal(&self, request: &DepartureRequest, release: &ReleaseId) -> Result<Option<GateRefusal>> {
+        match self.lock_refusal(&self.admin.lock()?, request, release) {
+            None => self.obstacles(request, release),
+            refused => Ok(refused),
+        }
     }
 
     /// Takes or renews the lock; says why not.

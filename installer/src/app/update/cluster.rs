@@ -11,6 +11,7 @@ use anyhow::Result;
 use super::report::tell_fleet;
 use crate::execute::Cancel;
 use crate::node::own_node::OwnNode;
+use crate::node::update_state::ReleaseId;
 use crate::rollout::report::{ReportedState, tell_until};
 use crate::rollout::{ClusterSeat, DepartureRequest, Drain, NodeReport, RolloutRecord, UpdateOutcome};
 use crate::update::UpdatedNode;
@@ -45,6 +46,12 @@ impl ClusterRequest {
         let open = |_| ClusterSeat::open(Path::new("/"), &SystemRunner, self.kubeconfig.as_deref(), tell);
         self.drain.map(open).transpose()
     }
+
+    /// How the node leaves it, which may wait for so long.
+    fn departure(&self, wait: Duration) -> Option<DepartureRequest> {
+        let Self { drain, drain_timeout, retry, .. } = *self;
+        drain.map(|drain| DepartureRequest { drain, timeout: drain_timeout, wait, retry })
+    }
 }
 
 /// Does a part of an update, and tells the cluster and the server of the fleet what has become of it. `about` is the release that was
@@ -74,6 +81,16 @@ pub(super) fn telling<T>(
     done
 }
 
+/// Whether the node may leave its cluster for the release, as far as that is known before it is staged.
+pub(super) fn foresee(
+    release: &ReleaseId,
+    request: &ClusterRequest,
+    seat: Option<&ClusterSeat<'_>>,
+) -> Result<()> {
+    let (Some(departure), Some(seat)) = (request.departure(Duration::ZERO), seat) else { return Ok(()) };
+    seat.foresee(&departure, release)
+}
+
 /// Takes the node out of its cluster, as far as that was asked for.
 pub(super) fn leave(
     node: &UpdatedNode,
@@ -81,13 +98,12 @@ pub(super) fn leave(
     seat: Option<&ClusterSeat<'_>>,
     wait: Duration,
 ) -> Result<()> {
-    let (Some(drain), Some(seat)) = (request.drain, seat) else { return Ok(()) };
+    let (Some(departure), Some(seat)) = (request.departure(wait), seat) else { return Ok(()) };
     let Some(staged) = &node.memory.staged else {
         return Err(Failure::new(Class::Invalid, "nothing is staged")
             .hint("Name a release: installer update apply --from MEDIUM")
             .into());
     };
-    let departure = DepartureRequest { drain, timeout: request.drain_timeout, wait, retry: request.retry };
     seat.leave(&departure, &staged.release, &Cancel::on_signals())
 }
 
@@ -199,7 +215,6 @@ pub(crate) fn come_back(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::update_state::ReleaseId;
 
     #[test]
     fn a_departure_ends_with_the_verdict_on_its_release() {

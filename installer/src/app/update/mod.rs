@@ -310,11 +310,17 @@ fn settled(context: &Context) -> Result<UpdatedNode> {
 pub(crate) fn stage(request: &UpdateRequest, wait: Duration, context: &Context) -> Result<()> {
     let _lock = UpdateLock::take(Path::new("/"), wait)?;
     let mut node = settled(context)?;
-    cluster::telling(&mut node, request.sha256, context, |node| stage_on(node, request, context)).map(drop)
+    cluster::telling(&mut node, request.sha256, context, |node| stage_on(node, request, &|_| Ok(()), context))
+        .map(drop)
 }
 
-/// Returns whether there is something to restart into.
-fn stage_on(node: &mut UpdatedNode, request: &UpdateRequest, context: &Context) -> Result<bool> {
+/// Writes the release into the other slot if `allow` has nothing against it, and returns whether there is something to restart into.
+fn stage_on(
+    node: &mut UpdatedNode,
+    request: &UpdateRequest,
+    allow: &dyn Fn(&ReleaseId) -> Result<()>,
+    context: &Context,
+) -> Result<bool> {
     let wanted = |there: Digest| request.sha256.is_none_or(|digest| digest == there);
     if request.from.is_none()
         && fetched(Path::new("/")).is_none()
@@ -329,6 +335,7 @@ fn stage_on(node: &mut UpdatedNode, request: &UpdateRequest, context: &Context) 
     if offered.offer == Offer::Runs {
         return Ok(false);
     }
+    allow(&ReleaseId::of(&offered.release))?;
     let (slot, cancel, root) = (node.target(), Cancel::on_signals(), Path::new("/"));
     let Offered { source, release, .. } = &offered;
     if kubernetes_step(node.kubernetes.as_ref(), release)? != KubernetesStep::None {
@@ -360,11 +367,14 @@ pub(crate) fn apply(
     let mut node = settled(context)?;
     cluster::resume(&node, cluster, context);
     let tell = |line: &str| context.tell("update", line);
-    // Whoever has no access is told before a release is staged, which takes minutes.
+    // Whoever has no access, or may not leave, is told before a release is staged, which takes minutes.
     let seat = cluster.seat(&tell)?;
+    let allow = |release: &ReleaseId| cluster::foresee(release, cluster, seat.as_ref());
     let wanted = request.from.is_some() || node.memory.staged.is_none() && fetched(Path::new("/")).is_some();
     if wanted
-        && !cluster::telling(&mut node, request.sha256, context, |node| stage_on(node, request, context))?
+        && !cluster::telling(&mut node, request.sha256, context, |node| {
+            stage_on(node, request, &allow, context)
+        })?
     {
         drop(lock);
         return cluster::await_good(cluster, context);

@@ -256,6 +256,8 @@ impl UpdatedCluster<'_> {
         let other = self.nodes[WITNESS].ssh.attempt(&self.apply(WITNESS, Some(BROKEN)), TURN_LIMIT)?;
         self.checks.equal("another node: the exit code", other.code, 3);
         self.checks.contains("what it says", &other.stderr, "node-1 took it back");
+        let status = updates::status(&self.nodes[WITNESS].ssh)?;
+        self.checks.equal("it stages nothing", slot(&status, "a").0.as_str(), "0.1.0");
         self.checks.equal("it does not restart", boot_id(&self.nodes[WITNESS].ssh)?, before);
         self.told("node-2 does not try it")
     }
