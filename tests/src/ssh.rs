@@ -3,10 +3,13 @@
 //! One connection is kept open and shared: under emulation a key exchange costs seconds.
 
 use std::fs;
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -18,6 +21,8 @@ use crate::programs::{self, ProgramOutput};
 
 /// The time limit of one command.
 const COMMAND_LIMIT: Duration = Duration::from_secs(300);
+/// Between two looks at the connection of a forwarded port.
+const FORWARD_INTERVAL: Duration = Duration::from_millis(200);
 
 /// A connection as a user of a node.
 #[derive(Debug)]
@@ -90,15 +95,19 @@ impl Ssh {
         ended.success(&format!("reading {path}"))
     }
 
-    /// Forwards a port of this host (on 127.0.0.1) to `HOST:PORT` as the node reaches it, for as long as this connection is open.
-    pub fn forward(&self, to: &str) -> Result<u16> {
-        // The shared connection ends some minutes after its last command; this opens it again.
-        self.run("true")?;
+    /// Forwards a port of this host to `HOST:PORT` as the node reaches it.
+    pub fn forward(&self, to: &str) -> Result<ForwardedPort> {
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
-        let mut ssh = self.program();
-        ssh.args(["-O", "forward", "-L", &format!("127.0.0.1:{port}:{to}")]);
-        programs::run(&mut ssh, COMMAND_LIMIT)?.success(&format!("forwarding a port to {to}"))?;
-        Ok(port)
+        let mut ssh = self.connection();
+        ssh.args(["-N", "-o", "ExitOnForwardFailure=yes", "-L", &format!("127.0.0.1:{port}:{to}")]);
+        ssh.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let forwarded = ForwardedPort::open(port, ssh);
+        Deadline::after(COMMAND_LIMIT)
+            .every(MACHINE_INTERVAL)
+            .poll(&format!("a port that is forwarded to {to}"), || {
+                Ok(TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok().map(drop))
+            })?;
+        Ok(forwarded)
     }
 
     /// Whether a command succeeds.
@@ -128,7 +137,16 @@ impl Ssh {
         programs::run(&mut ssh, COMMAND_LIMIT).with_context(|| format!("running `{command}` as {user}"))
     }
 
+    /// A command by the shared connection.
     fn program(&self) -> Command {
+        let mut command = self.connection();
+        command.args(["-o", "ControlMaster=auto", "-o", "ControlPersist=300"]);
+        command.arg("-o").arg(format!("ControlPath={}", self.control.path().join("master").display()));
+        command
+    }
+
+    /// A connection of its own.
+    fn connection(&self) -> Command {
         let options = [
             "BatchMode=yes",
             "StrictHostKeyChecking=no",
@@ -138,13 +156,10 @@ impl Ssh {
             "ConnectTimeout=20",
             "ServerAliveInterval=15",
             "ServerAliveCountMax=4",
-            "ControlMaster=auto",
-            "ControlPersist=300",
         ];
         let mut command = Command::new("ssh");
         command.args(["-F", "none", "-p", &self.port.to_string(), "-i"]).arg(&self.key);
         command.args(options.iter().flat_map(|option| ["-o", option]));
-        command.arg("-o").arg(format!("ControlPath={}", self.control.path().join("master").display()));
         command.arg(format!("{}@127.0.0.1", self.user));
         command
     }
@@ -156,5 +171,46 @@ impl Drop for Ssh {
         let mut command = self.program();
         command.args(["-O", "exit"]);
         let _ = programs::run(&mut command, Duration::from_secs(10));
+    }
+}
+
+/// A port of this host, on 127.0.0.1, that is forwarded for as long as this exists. Its connection is opened again when it ends, as it
+/// does when the node has not answered for a minute.
+#[derive(Debug)]
+pub struct ForwardedPort {
+    port: u16,
+    over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl ForwardedPort {
+    fn open(port: u16, mut ssh: Command) -> Self {
+        let over = Arc::new(AtomicBool::new(false));
+        let seen = Arc::clone(&over);
+        let work = move || {
+            while !seen.load(Ordering::Relaxed) {
+                let Ok(mut connection) = ssh.spawn() else { return };
+                while matches!(connection.try_wait(), Ok(None)) {
+                    if seen.load(Ordering::Relaxed) {
+                        let _ = connection.kill();
+                    }
+                    thread::sleep(FORWARD_INTERVAL);
+                }
+                thread::sleep(FORWARD_INTERVAL);
+            }
+        };
+        Self { port, over, thread: Some(thread::spawn(work)) }
+    }
+
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+}
+
+impl Drop for ForwardedPort {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+        let _ = self.thread.take().map(JoinHandle::join);
     }
 }

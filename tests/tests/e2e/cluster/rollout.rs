@@ -6,6 +6,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -18,7 +19,7 @@ use nqrust_tests::native_cluster::KubernetesRelease;
 use nqrust_tests::node::Checks;
 use nqrust_tests::programs::{self, ProgramOutput};
 use nqrust_tests::qemu::{Machine, Vm};
-use nqrust_tests::ssh::Ssh;
+use nqrust_tests::ssh::{ForwardedPort, Ssh};
 use nqrust_tests::updates::{self, awaited, boot_id, restarted_where, slot};
 use nqrust_tests::wire::Wire;
 use nqrust_tests::writer::Writer;
@@ -133,10 +134,9 @@ impl UpdatedCluster<'_> {
             awaited(&node.ssh, TURN_LIMIT, "a first boot that is good", |told| told["state"] == "idle")?;
         }
         self.told("the cluster runs, and every boot is good")?;
+        api.call(&["create", "configmap", WRITTEN])?.success("creating what is written")?;
         self.stage_everywhere()?;
         self.told("the new release is staged on all nodes")?;
-
-        api.call(&["create", "configmap", WRITTEN])?.success("creating what is written")?;
         let early = self.nodes[WITNESS].ssh.attempt(&self.apply(WITNESS, None), TURN_LIMIT)?;
         self.checks.equal("a witness before the server: the exit code", early.code, 3);
         self.checks.contains("what it says", &early.stderr, "servers come first");
@@ -249,9 +249,7 @@ impl UpdatedCluster<'_> {
         let what = "node-1, whose release of before is good again";
         awaited(ssh, TURN_LIMIT, what, |told| slot(told, "b").1 == "good")?;
         let expected = Told { version: "0.2.0", state: "rolled-back" };
-        // Nobody has used a connection to the others for longer than it stays open.
-        let api = api.by(&self.nodes[WORKER].ssh)?;
-        self.is_back(MEMBERS[SERVER].name, &expected, &api)?;
+        self.is_back(MEMBERS[SERVER].name, &expected, api)?;
         let before = boot_id(&self.nodes[WITNESS].ssh)?;
         let other = self.nodes[WITNESS].ssh.attempt(&self.apply(WITNESS, Some(BROKEN)), TURN_LIMIT)?;
         self.checks.equal("another node: the exit code", other.code, 3);
@@ -286,8 +284,7 @@ fn boots(ssh: &Ssh) -> Result<usize> {
 struct Api {
     program: PathBuf,
     access: PathBuf,
-    /// The port of this host that is forwarded to it.
-    port: u16,
+    forwarded: Arc<ForwardedPort>,
 }
 
 impl Api {
@@ -296,16 +293,16 @@ impl Api {
         fs::write(&path, access)?;
         fs::set_permissions(&path, Permissions::from_mode(0o600))?;
         let program = KubernetesRelease::built()?.program("kubectl");
-        Self { program, access: path, port: 0 }.by(ssh)
+        Ok(Self { program, access: path, forwarded: forwarded(ssh)? })
     }
 
     /// The same by way of another node.
     fn by(&self, ssh: &Ssh) -> Result<Self> {
-        Ok(Self { port: ssh.forward(&format!("{VIP}:6443"))?, ..self.clone() })
+        Ok(Self { forwarded: forwarded(ssh)?, ..self.clone() })
     }
 
     fn call(&self, arguments: &[&str]) -> Result<ProgramOutput> {
-        let server = format!("https://127.0.0.1:{}", self.port);
+        let server = format!("https://127.0.0.1:{}", self.forwarded.port());
         let mut kubectl = Command::new(&self.program);
         kubectl.arg("--kubeconfig").arg(&self.access).args(["--server", &server]);
         kubectl.args(["--tls-server-name", "kubernetes", "--request-timeout", "5s"]).args(arguments);
@@ -328,4 +325,9 @@ impl Api {
             ["get", "--output", "json"].into_iter().chain(arguments.iter().copied()).collect();
         Ok(serde_json::from_str(&self.call(&all)?.success("kubectl get")?)?)
     }
+}
+
+/// The way to the API by this node.
+fn forwarded(ssh: &Ssh) -> Result<Arc<ForwardedPort>> {
+    Ok(Arc::new(ssh.forward(&format!("{VIP}:6443"))?))
 }
