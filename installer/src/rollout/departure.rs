@@ -102,7 +102,7 @@ impl<'a> ClusterSeat<'a> {
     ///
     /// # Errors
     /// [`Class::Hardware`] if there is such an obstacle, or the access is refused.
-    pub fn foresee(&self, request: &DepartureRequest, release: &ReleaseId) -> Result<()> {
+    pub fn may_leave(&self, request: &DepartureRequest, release: &ReleaseId) -> Result<()> {
         match self.refusal(request, release) {
             Ok(Some(GateRefusal { failure, passes: false })) => Err(failure.into()),
             Err(error) if !may_pass(&error) => Err(unanswered(error)),

@@ -82,13 +82,13 @@ pub(super) fn telling<T>(
 }
 
 /// Whether the node may leave its cluster for the release, as far as that is known before it is staged.
-pub(super) fn foresee(
+pub(super) fn may_leave(
     release: &ReleaseId,
     request: &ClusterRequest,
     seat: Option<&ClusterSeat<'_>>,
 ) -> Result<()> {
     let (Some(departure), Some(seat)) = (request.departure(Duration::ZERO), seat) else { return Ok(()) };
-    seat.foresee(&departure, release)
+    seat.may_leave(&departure, release)
 }
 
 /// Takes the node out of its cluster, as far as that was asked for.

@@ -369,7 +369,7 @@ pub(crate) fn apply(
     let tell = |line: &str| context.tell("update", line);
     // Whoever has no access, or may not leave, is told before a release is staged, which takes minutes.
     let seat = cluster.seat(&tell)?;
-    let allow = |release: &ReleaseId| cluster::foresee(release, cluster, seat.as_ref());
+    let allow = |release: &ReleaseId| cluster::may_leave(release, cluster, seat.as_ref());
     let wanted = request.from.is_some() || node.memory.staged.is_none() && fetched(Path::new("/")).is_some();
     if wanted
         && !cluster::telling(&mut node, request.sha256, context, |node| {

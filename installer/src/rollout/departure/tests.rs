@@ -228,8 +228,8 @@ fn leave(root: &Path, cluster: &FakeCluster, request: &DepartureRequest) -> Resu
     ClusterSeat::open(root, cluster, None, &|_| ())?.leave(request, &release(), &never())
 }
 
-fn foresee(root: &Path, cluster: &FakeCluster, request: &DepartureRequest) -> Result<()> {
-    ClusterSeat::open(root, cluster, None, &|_| ())?.foresee(request, &release())
+fn may_leave(root: &Path, cluster: &FakeCluster, request: &DepartureRequest) -> Result<()> {
+    ClusterSeat::open(root, cluster, None, &|_| ())?.may_leave(request, &release())
 }
 
 fn undo(root: &Path, cluster: &FakeCluster, outcome: &UpdateOutcome) -> Result<()> {
@@ -367,20 +367,20 @@ fn only_what_does_not_pass_is_told_before_a_release_is_staged() {
     let (root, mut cluster) = (root(), FakeCluster::new());
     let held = |cluster: &FakeCluster| RolloutLock::read(&cluster.lease());
     cluster.hold(RolloutLock::absent().taken("n2", release().digest, LOCK_TIME, Timestamp::now()));
-    foresee(root.path(), &cluster, &request()).unwrap();
+    may_leave(root.path(), &cluster, &request()).unwrap();
     cluster.hold(held(&cluster).stopped(release().digest, "the kubelet died", Timestamp::now()));
-    let error = foresee(root.path(), &cluster, &request()).unwrap_err();
+    let error = may_leave(root.path(), &cluster, &request()).unwrap_err();
     assert_eq!(class_of(&error).exit_code(), 3);
     assert!(render(&error).contains("n2 took it back: the kubelet died"), "{}", render(&error));
-    foresee(root.path(), &cluster, &DepartureRequest { retry: true, ..request() }).unwrap();
+    may_leave(root.path(), &cluster, &DepartureRequest { retry: true, ..request() }).unwrap();
     cluster.hold(held(&cluster).free());
     cluster.nodes.lock().unwrap()["n2"]["status"]["conditions"][0]["status"] = json!("Unknown");
-    foresee(root.path(), &cluster, &request()).unwrap();
+    may_leave(root.path(), &cluster, &request()).unwrap();
     cluster.fail(Some("get"));
-    foresee(root.path(), &cluster, &request()).unwrap();
+    may_leave(root.path(), &cluster, &request()).unwrap();
     cluster.trouble =
         "Error from server (Forbidden): leases.coordination.k8s.io \"nqrust-update\" is forbidden";
-    let error = foresee(root.path(), &cluster, &request()).unwrap_err();
+    let error = may_leave(root.path(), &cluster, &request()).unwrap_err();
     assert!(render(&error).contains("is forbidden"), "{}", render(&error));
     assert_eq!(*cluster.calls.lock().unwrap(), [""; 0], "nothing is changed");
 }
