@@ -2,6 +2,7 @@
 //!
 //! | Module | What it does |
 //! |---|---|
+//! | `atomic` | a file that is replaced in one step |
 //! | [`directory`] | one directory by its descriptor, and the files right in it |
 //! | [`named`] | files that a user names; `-` is standard input or output |
 //! | [`root`] | files below a directory that stands for `/`, where users may have changed what is on the way |
@@ -11,15 +12,15 @@
 //! [`write_atomically`] is for paths that are this program's or the caller's own: links on the way are followed.
 
 mod acting;
+mod atomic;
 pub mod directory;
 pub mod named;
 mod owner;
 pub mod root;
 mod unfinished;
 
-use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
@@ -29,6 +30,7 @@ use nix::unistd::{AccessFlags, access};
 use crate::failure::{Class, Classify, Failure};
 use crate::size::ByteSize;
 
+pub use atomic::{fill_atomically, write_atomically};
 pub use directory::{Attributes, Directory, EntryKind, Status};
 pub use owner::Owner;
 pub use root::{Home, Root};
@@ -66,27 +68,6 @@ pub fn make_directory(path: &Path, mode: u32) -> Result<()> {
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true).mode(mode);
     builder.create(path).with_context(|| format!("making the directory {}", path.display()))
-}
-
-/// Writes a file so that a reader, or a machine that loses power, sees the old content or the new, never
-/// a mixture: temporary file beside it, flush, rename, flush of the directory.
-/// The mode is exactly `mode` whatever the umask. Parents are made with mode 0755.
-pub fn write_atomically(path: &Path, bytes: &[u8], mode: u32) -> Result<()> {
-    let what = || format!("writing {}", path.display());
-    let (directory, name) = beside(path).with_context(what)?;
-    let attributes = Attributes { mode, owner: None };
-    directory
-        .replace(name, &attributes, |file| file.write_all(bytes))
-        .and_then(|()| directory.sync())
-        .with_context(what)
-}
-
-/// The same with what `fill` writes, which may be large: what a killed process has left of such files in the directory is removed.
-pub fn fill_atomically(path: &Path, mode: u32, fill: impl FnOnce(&mut File) -> io::Result<()>) -> Result<()> {
-    let what = || format!("writing {}", path.display());
-    make_directory(parent(path), 0o755).with_context(what)?;
-    let mut file = UnfinishedFile::begin(path).with_context(what)?;
-    fill(file.file_mut()).and_then(|()| file.place(mode)).with_context(what)
 }
 
 /// Makes the directory that a user named for what a program writes, unless it is there; what is new gets `mode`.
@@ -133,31 +114,9 @@ pub fn parent(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// The directory that `path` is in, made if it is missing, and its name there.
-fn beside(path: &Path) -> Result<(Directory, &OsStr)> {
-    let name = path.file_name().context("the path does not end with a name")?;
-    let parent = parent(path);
-    make_directory(parent, 0o755)?;
-    let directory = Directory::open(parent).with_context(|| format!("opening {}", parent.display()))?;
-    Ok((directory, name))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt;
-
-    #[test]
-    fn replaces_a_file_with_exactly_the_mode_asked_for() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("a/b/secret");
-        write_atomically(&path, b"one", 0o600).unwrap();
-        write_atomically(&path, b"two", 0o640).unwrap();
-        assert_eq!(fs::read(&path).unwrap(), b"two");
-        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o640);
-        let names: Vec<_> = fs::read_dir(path.parent().unwrap()).unwrap().collect();
-        assert_eq!(names.len(), 1, "no temporary file stays behind");
-    }
 
     #[test]
     fn a_directory_that_cannot_be_one_is_a_wrong_argument() {
