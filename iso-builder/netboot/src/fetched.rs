@@ -6,6 +6,8 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
+
+use crate::files::refuse_configuration;
 use base::failure::{Class, Classify};
 use base::files::{fill_atomically, write_atomically};
 use base::progress::{Progress, Step};
@@ -36,6 +38,7 @@ pub fn local(medium: &Path, state: &Path, progress: &Progress) -> Result<PathBuf
 
 fn fetch(medium: &OpenedMedium, copy: &Path, progress: &Progress) -> Result<()> {
     let release = medium.release()?;
+    refuse_configuration(medium.path(), &release)?;
     let payloads = release.carried_payloads();
     let total = payloads.clone().map(|payload| payload.size).sum();
     let mut step = progress.step("medium", format!("Fetching {}", medium.path().display()), Some(total));
@@ -82,6 +85,7 @@ mod tests {
     use crate::test_support::medium;
     use base::failure::class_of;
     use model::release::MediumKind;
+    use testing::medium::SampleMedium;
 
     #[test]
     fn an_iso_and_a_directory_on_a_server_are_fetched_once_and_compared() {
@@ -106,6 +110,16 @@ mod tests {
         assert_eq!(class_of(&local("tree/").unwrap_err()), Class::Verification);
         local("full.iso").unwrap();
         assert_eq!(fs::read_dir(state.path().join("media")).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_medium_that_is_not_served_is_not_fetched() {
+        let server = SampleMedium::new(MediumKind::Full).served();
+        let state = tempfile::tempdir().unwrap();
+        let url = format!("{}/tree/", server.url());
+        let error = local(Path::new(&url), state.path(), &Progress::silent()).unwrap_err();
+        assert_eq!(class_of(&error), Class::Invalid);
+        assert_eq!(fs::read_dir(state.path()).unwrap().count(), 0);
     }
 
     #[test]

@@ -287,7 +287,7 @@ fn not_bootable(medium: &Path, payload: &Payload) -> anyhow::Error {
 }
 
 /// Refuses a medium with an install configuration: whoever reaches the server can read all of the medium.
-fn refuse_configuration(medium: &Path, release: &Release) -> Result<()> {
+pub(crate) fn refuse_configuration(medium: &Path, release: &Release) -> Result<()> {
     let Some(payload) = release.payload(Purpose::InstallConfig) else { return Ok(()) };
     Err(Failure::new(Class::Invalid, format!("{} has an install configuration of its own", medium.display()))
         .because(anyhow!("everybody on the network could read {} with its secrets", payload.path))
