@@ -26,6 +26,9 @@ pub const KUBEADM: &str = "/etc/nqrust/kubeadm";
 /// The access of the kubelet of kubeadm to its cluster, once it has a certificate of its own.
 pub const KUBELET_ACCESS: &str = "/etc/kubernetes/kubelet.conf";
 
+/// That certificate, which is also there where the image does not mount `/etc/kubernetes`.
+pub const KUBELET_CERTIFICATE: &str = "/var/lib/kubelet/pki/kubelet-client-current.pem";
+
 /// Arguments of the kubelet beside kubeadm's.
 pub const KUBELET_SETTINGS: &str = "/etc/default/kubelet";
 

@@ -12,7 +12,7 @@ use super::cri;
 use crate::kubernetes::node::Node;
 use crate::node::certificates::CertificateEnd;
 use crate::node::cluster::{ClusterMember, ClusterPart, etcd_data, part_of};
-use crate::node::paths::below;
+use crate::node::paths::{KUBELET_CERTIFICATE, below};
 use crate::node::stages::{cluster_node, get_text, ping, ready_as_kubelet, without_tokens};
 use base::command::{Invocation, Runner};
 use model::config::{Distribution, InstallConfig};
@@ -68,9 +68,8 @@ pub(super) fn look(
     let Some((member, part)) = ClusterMember::of(config).zip(part_of(config)) else {
         return (none(&Finding::NotApplicable), false);
     };
-    // An OS image without Kubernetes may be good all the same; that the node has no cluster is told by its stages.
     if is_absent(runner, member.unit) {
-        return (none(&Finding::NotApplicable), false);
+        return (without_kubernetes(root, &member), false);
     }
     let facts = gather(root, &member, part, name);
     let mut found = results(&facts);
@@ -82,6 +81,19 @@ pub(super) fn look(
 fn is_absent(runner: &dyn Runner, unit: &str) -> bool {
     let show = Invocation::new("systemctl").args(["show", "--property=LoadState", "--value", unit]);
     runner.run(&show.limit(CRI_LIMIT)).is_ok_and(|state| state.trim_ascii() == b"not-found")
+}
+
+/// The checks where the OS image has no Kubernetes. It may be good all the same, and that the node has no cluster is told by its stages;
+/// but a node that is in a cluster already has lost its part in that.
+fn without_kubernetes(root: &Path, member: &ClusterMember) -> Vec<CheckResult> {
+    let mut found = none(&Finding::NotApplicable);
+    let accesses = [member.kubeconfig(), KUBELET_CERTIFICATE.to_owned()];
+    if accesses.iter().any(|access| below(root, access).exists()) {
+        let why = format!("{} is not in the OS image, and this node is in a cluster", member.unit);
+        found.retain(|result| result.check.id != KUBELET.id);
+        found.push(KUBELET.found(Finding::failing(why)));
+    }
+    found
 }
 
 /// The same finding for each check.

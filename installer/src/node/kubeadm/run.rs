@@ -19,7 +19,7 @@ use super::reasons;
 use super::state::{JoinRecord, RecordFile};
 use super::steps::{CONTROL_PLANE, JoinAction, JoinStep, JoinedPart, Undo, steps};
 use super::vip;
-use crate::node::paths::{KUBEADM, KUBELET_ACCESS, below};
+use crate::node::paths::{KUBEADM, KUBELET_ACCESS, KUBELET_CERTIFICATE, below};
 use base::command::{Invocation, Runner};
 use base::failure::{Class, Failure, causes, hints};
 use base::files;
@@ -35,7 +35,6 @@ const KUBERNETES: &str = "/etc/kubernetes";
 /// What the kubelet of a node starts by itself.
 const MANIFESTS: &str = "/etc/kubernetes/manifests";
 const KUBELET: &str = "/var/lib/kubelet";
-const KUBELET_CERTIFICATE: &str = "/var/lib/kubelet/pki/kubelet-client-current.pem";
 /// The label of witnesses.
 const WITNESS: &str = "node-role.harvesterhci.io/witness=true";
 /// In bytes; documents have some kilobytes.

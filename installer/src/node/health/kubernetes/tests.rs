@@ -130,14 +130,30 @@ impl base::command::Runner for Units {
 }
 
 #[test]
-fn an_os_image_without_kubernetes_has_nothing_to_check() {
+fn an_os_image_without_kubernetes_has_nothing_to_check_but_on_a_node_that_is_in_a_cluster() {
     let root = tempfile::tempdir().unwrap();
     let config = parse("install: {mode: create}", "f").unwrap();
-    let apply = |state| {
+    let applicable = |state| {
         let (results, _) = look(root.path(), &Units(state), &config, Some("n"));
-        results.iter().any(|result| result.finding != Finding::NotApplicable)
+        assert_eq!(results.len(), 6);
+        results.into_iter().filter(|result| result.finding != Finding::NotApplicable).collect::<Vec<_>>()
     };
-    assert!(!apply("not-found") && apply("loaded"));
+    assert!(applicable("not-found").is_empty());
+    assert!(!applicable("loaded").is_empty());
+    // RKE2 and K3s keep it on /var; that of kubeadm is in a directory that only an image with Kubernetes mounts.
+    let member = ClusterMember::of(&config).unwrap();
+    for access in [member.kubeconfig(), KUBELET_CERTIFICATE.to_owned()] {
+        let access = below(root.path(), &access);
+        fs::create_dir_all(access.parent().unwrap()).unwrap();
+        fs::write(&access, "").unwrap();
+        let [kubelet] = applicable("not-found").try_into().unwrap();
+        assert_eq!(kubelet.check.id, KUBELET.id);
+        assert_eq!(
+            kubelet.finding.reason(),
+            Some("rke2-server.service is not in the OS image, and this node is in a cluster")
+        );
+        fs::remove_file(access).unwrap();
+    }
 }
 
 #[test]
