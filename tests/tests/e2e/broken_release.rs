@@ -23,7 +23,7 @@ use nqrust_tests::updates::{
 /// For a release that has its 15 minutes to be good, or three starts that each end by a timer.
 const TRIAL_LIMIT: Duration = Duration::from_secs(1800);
 /// The time in which a node says why it went back.
-const TOLD_LIMIT: Duration = Duration::from_secs(60);
+pub(crate) const TOLD_LIMIT: Duration = Duration::from_secs(60);
 /// The other slot. No release of these stays, so that it is always the same.
 const OTHER: &str = "/dev/disk/by-partlabel/root-b";
 
@@ -118,7 +118,7 @@ fn hangs(unit: &str) -> String {
 }
 
 /// A kernel argument that adds to a unit what the image does not say (systemd.system-credentials(7)).
-fn drop_in(unit: &str, text: &str) -> String {
+pub(crate) fn drop_in(unit: &str, text: &str) -> String {
     let text = BASE64_STANDARD.encode(text);
     format!("systemd.set_credential_binary=systemd.unit-dropin.{unit}:{text}")
 }

@@ -1,6 +1,6 @@
 //! Clusters of three machines, each installed from one ISO with the configurations that `installer render` makes from one
 //! cluster file: here of K3s or RKE2, in [`kubeadm`] of upstream Kubernetes. In [`by_hand`] a person
-//! makes one at the consoles of two machines; in [`rollout`] one is updated.
+//! makes one at the consoles of two machines; in [`rollout`] one is updated, and in [`unhealthy_release`] a release is not good for one.
 //!
 //! The ISO contains a distribution. Without a real one it is a stand-in program that records how it was started, and
 //! the test ends where Kubernetes would begin; with a real one (`NQRUST_K3S_BINARY` or `NQRUST_RKE2_DIR`, see
@@ -11,6 +11,7 @@ mod by_hand;
 mod kubeadm;
 mod machines;
 mod rollout;
+mod unhealthy_release;
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -96,7 +96,7 @@ fn a_cluster_of_three_machines_is_updated_node_by_node_and_stops_at_a_rollback()
 }
 
 /// The medium of another version.
-fn release(version: &str, arguments: &[&str]) -> Result<Medium> {
+pub(super) fn release(version: &str, arguments: &[&str]) -> Result<Medium> {
     // One place and one cache for all versions: what they have in common is made once.
     Medium::built_apart("kubernetes", |directory| {
         let definition = medium::stage_kubernetes(directory)?;
