@@ -27,8 +27,6 @@ const SHOWN: &str = "sudo -n fold -w $(sudo -n stty -F /dev/tty1 size | cut -d' 
 const AGENT: &str = "/var/lib/rancher/k3s/agent";
 /// How long the cost of the console is measured.
 const MEASURED: Duration = Duration::from_secs(180);
-/// It looks at the node each minute, and for signs of something new every five seconds.
-const MEASURED_LOOKS_MAX: f64 = 5.0;
 
 #[test]
 #[ignore = "an install and a boot, with pictures: `make soak` runs it"]
@@ -255,7 +253,7 @@ fn networks_on_trial(ssh: &Ssh, checks: &mut Checks) -> Result<()> {
     Ok(())
 }
 
-/// Measures what the console costs, in runs of `installer status`, which looks at the node once: a host that has other work slows both.
+/// Measures what the console costs: at most a hundredth of a processor, although this one is emulated.
 fn cost(ssh: &Ssh, checks: &mut Checks, artifacts: &Artifacts) -> Result<()> {
     let used = || -> Result<Duration> {
         let text = ssh.run("systemctl show --value --property CPUUsageNSec getty@tty1.service")?;
@@ -263,19 +261,9 @@ fn cost(ssh: &Ssh, checks: &mut Checks, artifacts: &Artifacts) -> Result<()> {
     };
     let before = used()?;
     thread::sleep(MEASURED);
-    let seconds = (used()? - before).as_secs_f64();
-    // Of the processor, in the program and in the kernel; what the node's state makes of the exit code is of no matter.
-    let look = ssh.run(
-        "bash -c \"TIMEFORMAT='%U %S'; { time sudo -n installer status > /dev/null 2>&1; } 2>&1 || true\"",
-    )?;
-    let parts = look.split_whitespace().map(str::parse::<f64>).collect::<Result<Vec<_>, _>>();
-    let look: f64 = parts.with_context(|| format!("the time of a look: {look:?}"))?.iter().sum();
-    let (share, runs) = (seconds / MEASURED.as_secs_f64() * 100.0, seconds / look);
-    artifacts.append("cost.txt", &format!("{share:.3} % of a processor, {runs:.2} looks\n"))?;
-    checks.that(
-        &format!("the console takes in {MEASURED:?} what {runs:.2} looks take"),
-        runs < MEASURED_LOOKS_MAX,
-    );
+    let share = (used()? - before).as_secs_f64() / MEASURED.as_secs_f64() * 100.0;
+    artifacts.append("cost.txt", &format!("{share:.3} % of a processor\n"))?;
+    checks.that(&format!("the console takes {share:.3} % of a processor"), share < 1.0);
     Ok(())
 }
 
