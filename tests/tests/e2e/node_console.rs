@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use base::size::ByteSize;
-use nqrust_tests::artifacts::{Artifacts, scenario};
+use nqrust_tests::artifacts::{Artifacts, scenario_alone};
 use nqrust_tests::console::{ESCAPE, SCREEN_LIMIT, picture, press};
 use nqrust_tests::deadline::Deadline;
 use nqrust_tests::disk::Disk;
@@ -31,7 +31,8 @@ const MEASURED: Duration = Duration::from_secs(180);
 #[test]
 #[ignore = "an install and a boot, with pictures: `make soak` runs it"]
 fn a_node_is_installed_by_the_keyboard_and_its_screen_tells_how_it_gets_ready() {
-    scenario("console-screen", |artifacts| {
+    // The share of an emulated processor that the console takes grows with what the host does beside it.
+    scenario_alone("console-screen", |artifacts| {
         let identity = Identity::load()?;
         let medium = steps::medium_with_distribution()?;
         let authorities = Authorities::make(&artifacts.disk("authorities"))?;
