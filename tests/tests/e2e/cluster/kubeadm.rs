@@ -32,12 +32,7 @@ pub(super) const KUBECTL: &str = "sudo -n kubectl --kubeconfig /etc/kubernetes/a
 fn three_machines_become_a_cluster_of_kubeadm_and_are_one_again_after_a_restart() {
     scenario_alone("cluster-kubeadm", |artifacts| {
         let identity = Identity::load()?;
-        let kubernetes = json!({ "distribution": "kubeadm", "timing": "relaxed" });
-        let nodes = render(&MEMBERS, &kubernetes, artifacts, &identity)?;
-        let medium = Medium::built_apart("kubernetes", medium::stage_kubernetes)?;
-        let machines =
-            Machines { members: &MEMBERS, network: MemberNetwork::IsolatedServers, wire: Wire::lay()? };
-        let disks = machines.install(&nodes, &medium, artifacts)?;
+        let (machines, disks) = installed(&MEMBERS, artifacts, &identity)?;
         for boot in ["first-boot", "restart"] {
             let mut booted = boot_all(&machines, &disks, boot, &|machine| machine, (&identity, artifacts))?;
             if let Err(error) = wait_until_ready(&booted[0].1, &MEMBERS) {
@@ -62,6 +57,20 @@ fn three_machines_become_a_cluster_of_kubeadm_and_are_one_again_after_a_restart(
         }
         secrets::search(artifacts.directory(), &identity)
     });
+}
+
+/// Installs every member from one ISO with its part of one cluster file, on a wire of their own; returns their machines and disks.
+pub(super) fn installed(
+    members: &'static [Member],
+    artifacts: &Artifacts,
+    identity: &Identity,
+) -> Result<(Machines, Vec<Disk>)> {
+    let kubernetes = json!({ "distribution": "kubeadm", "timing": "relaxed" });
+    let configurations = render(members, &kubernetes, artifacts, identity)?;
+    let medium = Medium::built_apart("kubernetes", medium::stage_kubernetes)?;
+    let machines = Machines { members, network: MemberNetwork::IsolatedServers, wire: Wire::lay()? };
+    let disks = machines.install(&configurations, &medium, artifacts)?;
+    Ok((machines, disks))
 }
 
 /// Starts all members with what `attach` adds to each, and logs in to each.

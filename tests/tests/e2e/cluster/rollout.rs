@@ -21,13 +21,12 @@ use nqrust_tests::programs::{self, ProgramOutput};
 use nqrust_tests::qemu::{Machine, Vm};
 use nqrust_tests::ssh::{ForwardedPort, Ssh};
 use nqrust_tests::updates::{self, awaited, boot_id, restarted_where, slot};
-use nqrust_tests::wire::Wire;
 use nqrust_tests::writer::Writer;
 use nqrust_tests::{secrets, steps};
 use serde_json::{Value, json};
 
-use super::kubeadm::{MEMBERS, boot_all, wait_until_ready};
-use super::machines::{Machines, Member, MemberNetwork, VIP, render};
+use super::kubeadm::{MEMBERS, boot_all, installed, wait_until_ready};
+use super::machines::{Member, VIP};
 
 /// The places of the server, the witness and the worker.
 const SERVER: usize = 0;
@@ -58,15 +57,10 @@ const WORKER_AWAY: Duration = Duration::from_secs(30);
 fn a_cluster_of_three_machines_is_updated_node_by_node_and_stops_at_a_rollback() {
     scenario_alone("cluster-rollout", |artifacts| {
         let identity = Identity::load()?;
-        let kubernetes = json!({ "distribution": "kubeadm", "timing": "relaxed" });
-        let configurations = render(&MEMBERS, &kubernetes, artifacts, &identity)?;
         let next = release("0.2.0", &[])?;
         // PID 1 ends at once, so that the kernel panics.
         let broken = release("0.3.0", &["init=/bin/false"])?;
-        let now = Medium::built_apart("kubernetes", medium::stage_kubernetes)?;
-        let machines =
-            Machines { members: &MEMBERS, network: MemberNetwork::IsolatedServers, wire: Wire::lay()? };
-        let disks = machines.install(&configurations, &now, artifacts)?;
+        let (machines, disks) = installed(&MEMBERS, artifacts, &identity)?;
         let attach = |machine: Machine| machine.cdrom(&next.full).cdrom(&broken.full).reboots();
         let booted = boot_all(&machines, &disks, "node", &attach, (&identity, artifacts))?;
         let ready = wait_until_ready(&booted[SERVER].1, &MEMBERS);

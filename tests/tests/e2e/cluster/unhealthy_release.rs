@@ -7,16 +7,14 @@ use anyhow::Context;
 use nqrust_tests::artifacts::scenario;
 use nqrust_tests::deadline::{Deadline, MACHINE_INTERVAL};
 use nqrust_tests::identity::Identity;
-use nqrust_tests::medium::{self, Medium};
 use nqrust_tests::node::Checks;
 use nqrust_tests::qemu::Machine;
 use nqrust_tests::updates::{UPDATE_LIMIT, awaited, restarted_where, running, slot};
-use nqrust_tests::wire::Wire;
 use nqrust_tests::{secrets, steps};
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::kubeadm::{KUBECTL, boot_all, wait_until_ready};
-use super::machines::{Machines, Member, MemberNetwork, render};
+use super::kubeadm::{KUBECTL, boot_all, installed, wait_until_ready};
+use super::machines::Member;
 use super::rollout::release;
 use crate::broken_release::{TOLD_LIMIT, drop_in};
 
@@ -37,13 +35,8 @@ const REPORT_LIMIT: Duration = Duration::from_secs(600);
 fn a_release_whose_kubelet_dies_gives_way_to_the_one_before() {
     scenario("broken-kubelet", |artifacts| {
         let identity = Identity::load()?;
-        let kubernetes = json!({ "distribution": "kubeadm", "timing": "relaxed" });
-        let configurations = render(&MEMBERS, &kubernetes, artifacts, &identity)?;
         let broken = release("0.2.0", &[&drop_in("kubelet.service", DIES)])?;
-        let now = Medium::built_apart("kubernetes", medium::stage_kubernetes)?;
-        let machines =
-            Machines { members: &MEMBERS, network: MemberNetwork::IsolatedServers, wire: Wire::lay()? };
-        let disks = machines.install(&configurations, &now, artifacts)?;
+        let (machines, disks) = installed(&MEMBERS, artifacts, &identity)?;
         let attach = |machine: Machine| machine.cdrom(&broken.full).reboots();
         let tools = (&identity, artifacts);
         let booted = boot_all(&machines, &disks, "node", &attach, tools)?;
