@@ -38,6 +38,7 @@ pub mod nics;
 pub mod node;
 pub mod plan;
 pub mod preflight;
+mod readable_secret;
 pub mod recovery;
 pub mod report;
 pub mod resolve;

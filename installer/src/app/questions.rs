@@ -29,6 +29,7 @@ use crate::live::{is_live, set_up_network};
 use crate::plan::AfterInstall;
 use crate::preflight::network::Offline;
 use crate::preflight::{Intent, PreflightReport};
+use crate::readable_secret::readable_secret;
 use crate::report;
 use crate::sources::{url, volume};
 use crate::ui::answers::{Answers, recorded};
@@ -49,6 +50,9 @@ use model::config::sources::{Combined, CombinedEntry, Document, Request, SourceK
 use model::config::sources::{combine, state::refusal};
 use model::config::{Install, InstallConfig, Secret};
 use transfer::download::RetryPolicy;
+
+/// Letters of the token of a new cluster: 140 bits.
+const TOKEN_LETTERS: usize = 32;
 
 /// Whether the user has ended the program during the install.
 static STOP: AtomicBool = AtomicBool::new(false);
@@ -154,8 +158,7 @@ impl<'a> QuestionedMachine<'a> {
             first_start: settings.first_start,
             can_quit: !settings.consoles,
             can_help: self.live && settings.consoles && settings.rehearsal.is_none(),
-            // 244 random bits as text that is safe in every file and header.
-            fresh_token: Secret::new(format!("{}{}", Uuid::new_v4().simple(), Uuid::new_v4().simple())),
+            fresh_token: readable_secret(TOKEN_LETTERS)?,
             left: left.map(|left| questions::ShownNodes {
                 nodes: finished_nodes::present(&left.nodes),
                 why: left.why(),

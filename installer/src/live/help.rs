@@ -5,7 +5,7 @@
 //! memory: nothing of it is on the installed node, and nothing is left after a restart.
 
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use anyhow::Result;
 
 use super::is_live;
 use crate::node::stages::addresses;
+use crate::readable_secret::readable_secret;
 use base::command::{Invocation, Runner};
 use base::failure::{Class, Classify, Failure, causes};
 use model::config::{InstallConfig, Secret};
@@ -27,12 +28,8 @@ const HOST_KEY: &str = "/run/nqrust-help/ssh_host_ed25519_key.pub";
 const PROGRAM_TIMEOUT: Duration = Duration::from_secs(30);
 /// No password opens the account (crypt(5): no hash has these characters).
 const NO_PASSWORD: &str = "!*";
-/// Lower-case letters without those that look alike (`i`, `l`, `o`) or are at different places on keyboards (`y`, `z`).
-const LETTERS: &[u8; 21] = b"abcdefghjkmnpqrstuvwx";
 /// Letters of a password: 70 bits.
 const PASSWORD_LETTERS: usize = 16;
-/// Letters between dots, which help to read it and have the same key on most keyboards.
-const GROUP_LETTERS: usize = 4;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HelpAccess {
@@ -56,7 +53,7 @@ pub fn open(command_line: &str, runner: &dyn Runner) -> Result<HelpAccess> {
             .hint("Log in to an installed node as its administrator.")
             .into());
     }
-    let password = password()?;
+    let password = readable_secret(PASSWORD_LETTERS)?;
     let line = format!("{ACCOUNT}:{}\n", password.expose());
     // Standard input: everyone can read the arguments of a program.
     runner
@@ -118,32 +115,10 @@ pub fn shell(mut terminal: File, term: &str, password: &Secret) -> Result<()> {
     status.map(drop).class(Class::Unexpected, what)
 }
 
-/// A password that cannot be guessed.
-fn password() -> Result<Secret> {
-    let mut random = File::open("/dev/urandom").class(Class::Unexpected, || "making a password".into())?;
-    let mut letters = Vec::new();
-    while letters.len() < PASSWORD_LETTERS {
-        let mut bytes = [0; 32];
-        random.read_exact(&mut bytes).class(Class::Unexpected, || "making a password".into())?;
-        letters.extend(bytes.iter().filter_map(|byte| letter(*byte)));
-    }
-    let groups: Vec<String> =
-        letters[..PASSWORD_LETTERS].chunks(GROUP_LETTERS).map(|group| group.iter().collect()).collect();
-    Ok(Secret::new(groups.join(".")))
-}
-
-/// The letter of a random byte; `None` for those bytes that would make some letters more likely than others.
-fn letter(byte: u8) -> Option<char> {
-    let fair = 256 / LETTERS.len() * LETTERS.len();
-    let at = usize::from(byte);
-    (at < fair).then(|| char::from(LETTERS[at % LETTERS.len()]))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use base::failure::{class_of, render};
-    use std::collections::BTreeMap;
     use std::sync::Mutex;
 
     const LIVE: &str = "quiet nqrust.mode=install";
@@ -215,25 +190,5 @@ mod tests {
         assert_eq!(done[0].1, "root:!*\n");
         let error = close(&System { bare: true, ..System::default() }).unwrap_err();
         assert!(render(&error).contains("stopping the SSH server"));
-    }
-
-    #[test]
-    fn passwords_are_long_differ_and_have_no_letters_that_look_alike() {
-        let made: Vec<_> = (0..50).map(|_| password().unwrap().expose().to_owned()).collect();
-        for password in &made {
-            let groups: Vec<_> = password.split('.').collect();
-            assert!(groups.len() == 4 && groups.iter().all(|group| group.len() == 4), "{password}");
-            assert!(groups.concat().bytes().all(|byte| LETTERS.contains(&byte)), "{password}");
-            assert!(!password.contains(['i', 'l', 'o', 'y', 'z', '0', '1']));
-        }
-        assert!(made.windows(2).all(|two| two[0] != two[1]));
-    }
-
-    #[test]
-    fn every_letter_is_as_likely_as_every_other() {
-        let mut counts: BTreeMap<char, usize> = BTreeMap::new();
-        (0..=255).filter_map(letter).for_each(|letter| *counts.entry(letter).or_default() += 1);
-        assert_eq!(counts.len(), LETTERS.len());
-        assert!(counts.values().all(|count| *count == 12), "{counts:?}");
     }
 }
