@@ -35,7 +35,7 @@ pub use layout::{Partition, PartitionName, SectorSize};
 pub(crate) use leftover::describe_holder;
 pub use mirror::{Array, Mirror};
 pub(crate) use payloads::{fit_slot, images_of, unpacked};
-pub(crate) use render::Losses;
+pub(crate) use render::{Losses, PlanReview};
 pub use sealed::{NodeTexts, SealedPlan};
 pub use slot::{BOOT_ROOM, BOOT_VOLUME_BYTES, SlotGeometry};
 pub use step::{FatContent, Filesystem, PlannedContent, PlannedFile, Step, UnpackedImage};

@@ -15,82 +15,128 @@ use model::release::Payload;
 
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "Install {}\n", self.product)?;
-        writeln!(f, "  role    {} ({})", word(&self.role), word(&self.mode))?;
-        writeln!(f, "  disk    {}", self.disk.description)?;
-        table(f, self.disk_guid, self.disk.sector)?;
-        if let Some(mirror) = &self.mirror {
-            writeln!(f, "  mirror  {}", mirror.disk.description)?;
-            table(f, mirror.disk_guid, mirror.disk.sector)?;
-        }
-        if let Some(data) = &self.data_disk {
-            writeln!(f, "  data    {}", data.disk.description)?;
-            table(f, data.disk_guid, data.disk.sector)?;
-        }
-        if let Some(kept) = self.kept_apart() {
-            writeln!(f, "  data    {}", kept.disk.description)?;
-        }
-        for wiped in &self.wiped {
-            writeln!(f, "  wiped   {} ({})", wiped.disk.description, wiped.key)?;
-        }
-        writeln!(f)?;
-        write!(f, "{}", Losses(self))?;
-        if !self.taken_down.is_empty() {
-            writeln!(f, "\nTaken down")?;
-            self.taken_down.iter().try_for_each(|holder| writeln!(f, "  {}", describe_holder(holder)))?;
-        }
-        writeln!(f, "\nNew partitions")?;
-        made(f, &self.partitions)?;
-        if let Some(mirror) = &self.mirror {
-            writeln!(f, "\nNew partitions of {}", mirror.disk.path.display())?;
-            made(f, &mirror.partitions)?;
-            writeln!(f, "\nNew arrays over both disks")?;
-            mirror.arrays.iter().try_for_each(|array| {
-                let (name, size) = (array.partition.as_str(), array.size.to_string());
-                writeln!(f, "     {name:<10}  {size:>12}  {}", array.id())
-            })?;
-        }
-        if let Some(data) = &self.data_disk {
-            writeln!(f, "\nNew partitions of {}", data.disk.path.display())?;
-            made(f, &data.partitions)?;
-        }
-        if !self.warnings.is_empty() {
-            writeln!(f, "\nWarnings")?;
-            self.warnings.iter().try_for_each(|warning| writeln!(f, "  {warning}"))?;
-        }
-        if !self.fetched.is_empty() {
-            writeln!(f, "\nFetched when an install begins, and not now")?;
-        }
-        for reference in &self.fetched {
-            writeln!(f, "  {}  from {}", reference.key, reference.from)?;
-        }
-        writeln!(f, "\nSteps")?;
-        for (number, step) in (1..).zip(&self.steps) {
-            let what = match step {
-                Step::Images { .. } if self.document.install.images() == Images::Defer => {
-                    "no container images are stored; the node pulls them when it runs (deferred)".into()
-                }
-                Step::Wipe if self.kept_here().is_some() => {
-                    "erase the old boot code, and the start and end of each new partition except the kept \
-                        one"
-                    .into()
-                }
-                Step::Partition if self.kept_here().is_some() => {
-                    "write the partition table over the old one, a copy at a time, and read it back".into()
-                }
-                step => describe(step),
-            };
-            writeln!(f, "  {number:>2}  {:<13}  {what}", step.id())?;
-            if let Step::Esp(FatContent { files, .. }) = step {
-                files.iter().try_for_each(|file| writeln!(f, "      {}", describe_file(file)))?;
-            }
-        }
-        let finish = match self.finish {
-            AfterInstall::Reboot => "restarts",
-            AfterInstall::Poweroff => "is powered off",
-        };
-        writeln!(f, "\nThen the machine {finish}.")
+        writeln!(f, "Install {}", self.product)?;
+        disks(f, self, Detail::Whole)?;
+        losses(f, self)?;
+        partitions(f, self, Detail::Whole)?;
+        warnings(f, self)?;
+        fetched(f, self)?;
+        steps(f, self)
     }
+}
+
+/// A plan as a person reviews it on a console: what decides comes first, and identifiers of tables, partitions and arrays are
+/// left out.
+pub(crate) struct PlanReview<'a>(pub(crate) &'a Plan);
+
+impl fmt::Display for PlanReview<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let plan = self.0;
+        writeln!(f, "Install {}", plan.product)?;
+        warnings(f, plan)?;
+        disks(f, plan, Detail::Review)?;
+        losses(f, plan)?;
+        partitions(f, plan, Detail::Review)?;
+        fetched(f, plan)?;
+        steps(f, plan)
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Detail {
+    /// With identifiers.
+    Whole,
+    Review,
+}
+
+fn disks(f: &mut fmt::Formatter<'_>, plan: &Plan, detail: Detail) -> fmt::Result {
+    writeln!(f, "\n  role    {} ({})", word(&plan.role), word(&plan.mode))?;
+    writeln!(f, "  disk    {}", plan.disk.description)?;
+    table(f, plan.disk_guid, plan.disk.sector, detail)?;
+    if let Some(mirror) = &plan.mirror {
+        writeln!(f, "  mirror  {}", mirror.disk.description)?;
+        table(f, mirror.disk_guid, mirror.disk.sector, detail)?;
+    }
+    if let Some(data) = &plan.data_disk {
+        writeln!(f, "  data    {}", data.disk.description)?;
+        table(f, data.disk_guid, data.disk.sector, detail)?;
+    }
+    if let Some(kept) = plan.kept_apart() {
+        writeln!(f, "  data    {}", kept.disk.description)?;
+    }
+    plan.wiped
+        .iter()
+        .try_for_each(|wiped| writeln!(f, "  wiped   {} ({})", wiped.disk.description, wiped.key))
+}
+
+fn losses(f: &mut fmt::Formatter<'_>, plan: &Plan) -> fmt::Result {
+    write!(f, "\n{}", Losses(plan))?;
+    if !plan.taken_down.is_empty() {
+        writeln!(f, "\nTaken down")?;
+    }
+    plan.taken_down.iter().try_for_each(|holder| writeln!(f, "  {}", describe_holder(holder)))
+}
+
+fn partitions(f: &mut fmt::Formatter<'_>, plan: &Plan, detail: Detail) -> fmt::Result {
+    writeln!(f, "\nNew partitions")?;
+    made(f, &plan.partitions, detail)?;
+    if let Some(mirror) = &plan.mirror {
+        writeln!(f, "\nNew partitions of {}", mirror.disk.path.display())?;
+        made(f, &mirror.partitions, detail)?;
+        writeln!(f, "\nNew arrays over both disks")?;
+        for array in &mirror.arrays {
+            let (name, size) = (array.partition.as_str(), array.size.to_string());
+            write!(f, "     {name:<10}  {size:>12}")?;
+            identifier(f, array.id(), detail)?;
+        }
+    }
+    if let Some(data) = &plan.data_disk {
+        writeln!(f, "\nNew partitions of {}", data.disk.path.display())?;
+        made(f, &data.partitions, detail)?;
+    }
+    Ok(())
+}
+
+fn warnings(f: &mut fmt::Formatter<'_>, plan: &Plan) -> fmt::Result {
+    if !plan.warnings.is_empty() {
+        writeln!(f, "\nWarnings")?;
+    }
+    plan.warnings.iter().try_for_each(|warning| writeln!(f, "  {warning}"))
+}
+
+fn fetched(f: &mut fmt::Formatter<'_>, plan: &Plan) -> fmt::Result {
+    if !plan.fetched.is_empty() {
+        writeln!(f, "\nFetched when an install begins, and not now")?;
+    }
+    plan.fetched.iter().try_for_each(|found| writeln!(f, "  {}  from {}", found.key, found.from))
+}
+
+fn steps(f: &mut fmt::Formatter<'_>, plan: &Plan) -> fmt::Result {
+    writeln!(f, "\nSteps")?;
+    for (number, step) in (1..).zip(&plan.steps) {
+        let what = match step {
+            Step::Images { .. } if plan.document.install.images() == Images::Defer => {
+                "no container images are stored; the node pulls them when it runs (deferred)".into()
+            }
+            Step::Wipe if plan.kept_here().is_some() => {
+                "erase the old boot code, and the start and end of each new partition except the kept one"
+                    .into()
+            }
+            Step::Partition if plan.kept_here().is_some() => {
+                "write the partition table over the old one, a copy at a time, and read it back".into()
+            }
+            step => describe(step),
+        };
+        writeln!(f, "  {number:>2}  {:<13}  {what}", step.id())?;
+        if let Step::Esp(FatContent { files, .. }) = step {
+            files.iter().try_for_each(|file| writeln!(f, "      {}", describe_file(file)))?;
+        }
+    }
+    let finish = match plan.finish {
+        AfterInstall::Reboot => "restarts",
+        AfterInstall::Poweroff => "is powered off",
+    };
+    writeln!(f, "\nThen the machine {finish}.")
 }
 
 /// What is erased and what is kept, disk by disk.
@@ -120,8 +166,19 @@ impl fmt::Display for Losses<'_> {
     }
 }
 
-fn table(f: &mut fmt::Formatter<'_>, guid: Uuid, sector: SectorSize) -> fmt::Result {
-    writeln!(f, "  table   GPT {guid}, sectors of {} bytes", sector.bytes())
+fn table(f: &mut fmt::Formatter<'_>, guid: Uuid, sector: SectorSize, detail: Detail) -> fmt::Result {
+    match detail {
+        Detail::Whole => writeln!(f, "  table   GPT {guid}, sectors of {} bytes", sector.bytes()),
+        Detail::Review => Ok(()),
+    }
+}
+
+/// Ends a line with an identifier, where the form has identifiers.
+fn identifier(f: &mut fmt::Formatter<'_>, identifier: impl fmt::Display, detail: Detail) -> fmt::Result {
+    match detail {
+        Detail::Whole => writeln!(f, "  {identifier}"),
+        Detail::Review => writeln!(f),
+    }
 }
 
 fn lost(
@@ -148,11 +205,12 @@ fn lost(
     Ok(())
 }
 
-fn made(f: &mut fmt::Formatter<'_>, partitions: &[Partition]) -> fmt::Result {
+fn made(f: &mut fmt::Formatter<'_>, partitions: &[Partition], detail: Detail) -> fmt::Result {
     partitions.iter().try_for_each(|new| {
         let (start, size) = (new.start.to_string(), new.size.to_string());
         let name = new.name.as_str();
-        writeln!(f, "  {}  {name:<10}  at {start:>12}  {size:>12}  {}", new.number, new.uuid)
+        write!(f, "  {}  {name:<10}  at {start:>12}  {size:>12}", new.number)?;
+        identifier(f, new.uuid, detail)
     })
 }
 

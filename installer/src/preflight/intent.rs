@@ -26,7 +26,7 @@ pub struct Intent {
     pub cards: Vec<Interface>,
     /// Addresses that no other machine may have.
     pub claims: Vec<AddressClaim>,
-    /// Whether the node gets its name servers by DHCP.
+    /// Whether the node gets its address and name servers by DHCP.
     pub dhcp: bool,
     pub name_servers: Vec<Ipv4Addr>,
     /// By name or address.
@@ -157,6 +157,14 @@ impl Intent {
             stop_for_nothing: install.skipchecks,
             not_before: None,
         }
+    }
+
+    /// Whether a DHCP server can change the address by which etcd knows this node. RKE2 and K3s follow such a change.
+    #[must_use]
+    pub fn etcd_address_can_change(&self) -> bool {
+        let kept =
+            |cluster: &PlannedCluster| cluster.keeps_etcd && cluster.distribution == Distribution::Kubeadm;
+        self.dhcp && self.cluster.as_ref().is_some_and(kept)
     }
 }
 

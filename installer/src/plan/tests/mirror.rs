@@ -37,6 +37,20 @@ fn the_text_shows_both_disks_and_the_arrays() {
 }
 
 #[test]
+fn a_plan_for_review_has_its_warnings_first_and_no_identifiers() {
+    let mut plan = planned(&config());
+    plan.warnings = vec!["this disk is slow".into()];
+    let (whole, review) = (plan.to_string(), crate::plan::PlanReview(&plan).to_string());
+    let identifiers: Vec<_> = plan.partitions.iter().map(|partition| partition.uuid.to_string()).collect();
+    assert!(identifiers.iter().all(|identifier| whole.contains(identifier) && !review.contains(identifier)));
+    assert!(review.find("this disk is slow").unwrap() < review.find("  disk ").unwrap(), "{review}");
+    // Nothing else is left out.
+    let names = |text: &str| text.lines().filter(|line| line.starts_with("  ")).count();
+    let tables = whole.lines().filter(|line| line.starts_with("  table")).count();
+    assert_eq!(names(&whole) - tables, names(&review));
+}
+
+#[test]
 fn the_kernel_is_told_of_arrays_and_not_of_partitions() {
     let plan = planned(&config());
     let text = node_words(&plan);

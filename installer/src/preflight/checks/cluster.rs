@@ -68,15 +68,17 @@ pub(super) fn lasting_address(subject: &CheckSubject<'_>) -> CheckOutcome {
         Ok(cluster) => cluster,
         Err(outcome) => return outcome,
     };
-    match (cluster.distribution, cluster.keeps_etcd, subject.intent.dhcp) {
-        (Distribution::Rke2 | Distribution::K3s, _, _) => {
-            CheckOutcome::skipped(format!("is not asked for {}", cluster.distribution.name()))
-        }
-        (_, false, _) => CheckOutcome::skipped("the node keeps no etcd"),
-        (_, true, false) => CheckOutcome::passed("the address of the node is fixed"),
-        (_, true, true) => CheckOutcome::found(
+    if subject.intent.etcd_address_can_change() {
+        return CheckOutcome::found(
             "the node keeps etcd, which is known by the node's address, and that is a DHCP server's to change",
             "Set install.management_interface with method: static, or let the DHCP server reserve the address.",
-        ),
+        );
+    }
+    match (cluster.distribution, cluster.keeps_etcd) {
+        (Distribution::Rke2 | Distribution::K3s, _) => {
+            CheckOutcome::skipped(format!("is not asked for {}", cluster.distribution.name()))
+        }
+        (Distribution::Kubeadm, false) => CheckOutcome::skipped("the node keeps no etcd"),
+        (Distribution::Kubeadm, true) => CheckOutcome::passed("the address of the node is fixed"),
     }
 }

@@ -28,7 +28,7 @@ use anyhow::Result;
 
 use crate::inventory::Inventory;
 use crate::live::help::HelpAccess;
-use crate::plan::{Losses, Plan};
+use crate::plan::{Losses, Plan, PlanReview};
 use crate::preflight::PreflightReport;
 use crate::report::UploadMethod;
 use crate::usb_stick::{StickSurvey, StickVolume};
@@ -134,7 +134,7 @@ pub struct ShownPlan {
 impl From<&Plan> for ShownPlan {
     fn from(plan: &Plan) -> Self {
         Self {
-            text: plan.to_string(),
+            text: PlanReview(plan).to_string(),
             erased: Losses(plan).to_string().lines().map(str::to_owned).collect(),
             steps: plan.steps.iter().map(|step| step.id().to_owned()).collect(),
         }

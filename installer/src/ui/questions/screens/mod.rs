@@ -8,6 +8,7 @@ mod welcome;
 
 use super::ConversationFacts;
 
+use crate::preflight::Intent;
 use crate::ui::answers::Answers;
 use crate::ui::fields::take_plain;
 use crate::ui::network_fields as network;
@@ -58,7 +59,7 @@ impl QuestionScreen {
         match self {
             Self::Welcome => welcome::fields(answers, facts),
             Self::Disks => disks::fields(answers, facts),
-            Self::Network => network::fields(answers, &facts.inventory.nics),
+            Self::Network => management_network(answers, facts),
             Self::Names => names::fields(answers),
             Self::Cluster => cluster::fields(answers),
             Self::Access => access::fields(answers),
@@ -86,6 +87,19 @@ impl QuestionScreen {
         }
     }
 }
+
+/// The management network, with a warning where the kind of address does not fit the node.
+fn management_network(answers: &Answers, facts: &ConversationFacts) -> Vec<Field> {
+    let mut fields = network::fields(answers, &facts.inventory.nics);
+    let method = fields.iter_mut().find(|field| field.id == "install.management_interface.method");
+    if let Some(method) = method.filter(|_| Intent::of(&answers.understood()).etcd_address_can_change()) {
+        method.warnings.push(CHANGING_ADDRESS.to_owned());
+    }
+    fields
+}
+
+const CHANGING_ADDRESS: &str = "etcd, the database of the cluster, knows this node by its address. Choose Fixed, or reserve \
+                                the address at the DHCP server.";
 
 /// Answers for most machines, if there is no answer and nothing was found.
 pub fn suggest(screen: QuestionScreen, answers: &mut Answers, facts: &ConversationFacts) {
