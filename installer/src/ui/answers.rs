@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
+use crate::ui::fields::missing_value;
 use crate::ui::toolkit::form::Field;
 use base::encode;
 use model::config::rules::idle;
@@ -161,10 +162,20 @@ impl CheckedAnswers {
     /// Shows the mistakes and warnings of a field at the field.
     pub fn tell(&self, field: &mut Field) {
         for said in self.about(&field.id).filter(|said| said.code != "clear-text-password") {
-            let better = said.suggestion.as_ref().map(|better| format!("; try {better}"));
-            let text = format!("{}{}", said.message, better.unwrap_or_default());
             let list = if is_mistake(said) { &mut field.errors } else { &mut field.warnings };
-            list.push(text);
+            list.push(in_words(said));
+        }
+    }
+}
+
+/// A diagnostic as screens show it: a missing value is asked for in the screens' own words.
+#[must_use]
+pub fn in_words(said: &Diagnostic) -> String {
+    match missing_value(&said.path).filter(|_| matches!(said.code, "missing-value" | "no-login")) {
+        Some(words) => words.to_owned(),
+        None => {
+            let better = said.suggestion.as_ref().map(|better| format!("; try {better}"));
+            format!("{}{}", said.message, better.unwrap_or_default())
         }
     }
 }

@@ -3,6 +3,7 @@
 mod ending;
 mod rows;
 mod standing;
+mod token;
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -76,6 +77,7 @@ pub fn state(state: &mut Conversation, frame: &mut Frame<'_>, theme: Theme) {
             ending::done(record.as_deref(), state.end_when_done(), frame, body, theme);
         }
         ConversationPlace::Code(_) => ending::code(state, frame, body, theme),
+        ConversationPlace::Token(token, _) => token::token(token, frame, body, theme),
         ConversationPlace::Recorded(text, scroll, _) => ending::recorded(text, scroll, frame, body, theme),
     }
 }
@@ -155,6 +157,16 @@ fn head(state: &Conversation, mode: Mode) -> (&'static str, Keys) {
         ConversationPlace::Done { .. } if state.facts.rehearsal => {
             ("Install: end of the rehearsal", &[("Enter", "end"), ("F10", "leave")])
         }
+        ConversationPlace::Done { .. } if state.created_token().is_some() => (
+            "Install: complete",
+            &[
+                ("Enter", "go on"),
+                ("F6", "save for the next node"),
+                ("F4", "show it"),
+                ("F5", "show token"),
+                ("F10", "leave"),
+            ],
+        ),
         ConversationPlace::Done { .. } => (
             "Install: complete",
             &[("Enter", "go on"), ("F6", "save for the next node"), ("F4", "show it"), ("F10", "leave")],
@@ -172,6 +184,9 @@ fn head(state: &Conversation, mode: Mode) -> (&'static str, Keys) {
                 ("F10", "leave"),
             ],
         ),
+        ConversationPlace::Token(..) => {
+            ("Install: the token of the cluster", &[("Enter", "go on"), ("Esc", "back"), ("F10", "leave")])
+        }
         ConversationPlace::Code(_) => ("Install: short report", &[("Esc", "back"), ("F10", "leave")]),
         ConversationPlace::Recorded(..) => (
             "Install: the configuration",
@@ -240,16 +255,18 @@ fn progress_text(state: &Conversation) -> String {
     let order = state.order();
     let at = match &state.place {
         ConversationPlace::Asking(screen) => order.iter().position(|one| one == screen),
-        ConversationPlace::Review(_) | ConversationPlace::Unfit(_) => Some(order.len()),
+        ConversationPlace::Review(_) => Some(order.len()),
         ConversationPlace::Confirm(_) => Some(order.len() + 1),
         ConversationPlace::Working { .. } => Some(order.len() + 2),
         ConversationPlace::Done { .. } | ConversationPlace::Failed(..) => Some(order.len() + 3),
         ConversationPlace::Load
         | ConversationPlace::Leave(_)
         | ConversationPlace::Standing(_)
+        | ConversationPlace::Unfit(_)
         | ConversationPlace::Disks(..) => None,
         ConversationPlace::Save(..)
         | ConversationPlace::Code(_)
+        | ConversationPlace::Token(..)
         | ConversationPlace::Recorded(..)
         | ConversationPlace::Help(_) => None,
     };
@@ -261,20 +278,22 @@ fn review(review: &mut Review, frame: &mut Frame<'_>, body: Rect, theme: Theme) 
     let styled = |text: &str, style: Style| styled(text, width, style);
     let mut rows = Vec::new();
     if let Some(plan) = &review.plan {
-        rows.extend(plan.lines().flat_map(|line| {
-            let lost = review.erased.iter().any(|erased| erased == line);
-            styled(if line.is_empty() { " " } else { line }, if lost { theme.error() } else { Style::new() })
-        }));
+        // Warnings come before the plan: Enter on the first page goes on.
         for finding in &review.findings {
-            rows.extend(styled(" ", Style::new()));
             rows.extend(styled(&format!("Warning: {}: {}", finding.check, finding.text), theme.warning()));
             rows.extend(styled(&format!("  {}", finding.next), Style::new()));
         }
         if !review.left_out.is_empty() {
-            rows.extend(styled(" ", Style::new()));
             let text = format!("Left out of the checks: {}", review.left_out.join(", "));
             rows.extend(styled(&text, theme.warning()));
         }
+        if !rows.is_empty() {
+            rows.extend(styled(" ", Style::new()));
+        }
+        rows.extend(plan.lines().flat_map(|line| {
+            let lost = review.erased.iter().any(|erased| erased == line);
+            styled(if line.is_empty() { " " } else { line }, if lost { theme.error() } else { Style::new() })
+        }));
     } else if !review.mistakes.is_empty() {
         rows.extend(styled("There is no plan yet:", theme.heading()));
         for (_, mistake) in &review.mistakes {

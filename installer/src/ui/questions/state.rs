@@ -17,7 +17,7 @@ use super::work::Work;
 use super::{ConversationFacts, ShownNode, ShownTrouble};
 use crate::live::help::HelpAccess;
 use crate::plan::choose_disk;
-use crate::ui::answers::{Answers, is_mistake};
+use crate::ui::answers::{Answers, in_words, is_mistake};
 use crate::ui::toolkit::Key;
 use crate::ui::toolkit::form::{Field, FieldKind, Form, KeyEffect};
 use crate::ui::toolkit::page::Tone;
@@ -152,7 +152,15 @@ impl Conversation {
             (ConversationPlace::Recorded(_, scroll, _) | ConversationPlace::Disks(scroll, _), _) => {
                 scroll.key(key);
             }
-            (ConversationPlace::Code(_), _) => {}
+            (ConversationPlace::Token(..), Key::Escape | Key::Enter) => return self.back_from(),
+            (ConversationPlace::Token(..), Key::Function(8)) => {
+                let mut effects = self.back_from();
+                if let ConversationPlace::Asking(screen) = self.place {
+                    effects.extend(self.forward(screen));
+                }
+                return effects;
+            }
+            (ConversationPlace::Code(_) | ConversationPlace::Token(..), _) => {}
         }
         Vec::new()
     }
@@ -236,15 +244,14 @@ impl Conversation {
             }
             Key::Function(6) if screen == QuestionScreen::Cluster && self.mode() == Mode::Create => {
                 self.take(screen, self.form.focus());
-                let token = self.facts.fresh_token.expose();
-                self.answers.give("token", Some(token.into()));
+                let token = self.facts.fresh_token.clone();
+                self.answers.give("token", Some(token.expose().into()));
                 self.visited.insert("token".into());
-                self.form.replace(screen.fields(&self.answers, &self.facts));
-                self.say_mistakes(screen);
-                self.form.shows_secrets = true;
-                self.message = Some((Tone::Plain, NOTE_TOKEN.into()));
+                self.message = None;
+                self.show_token(token);
             }
             Key::Function(8) => {
+                self.form.take_highlighted();
                 self.take(screen, self.form.focus());
                 return self.forward(screen);
             }
@@ -315,9 +322,7 @@ impl Conversation {
             if field.id.is_empty() || !field.errors.is_empty() {
                 continue;
             }
-            field.errors.extend(
-                whole.about(&field.id).filter(|said| is_mistake(said)).map(|said| said.message.clone()),
-            );
+            field.errors.extend(whole.about(&field.id).filter(|said| is_mistake(said)).map(in_words));
         }
         if screen == QuestionScreen::Disks {
             self.find_disk();
@@ -334,7 +339,7 @@ impl Conversation {
             whole.diagnostics.iter().filter(move |said| is_mistake(said) && said.path == *group)
         });
         if let Some(said) = groups.next() {
-            self.message = Some((Tone::Error, said.message.clone()));
+            self.message = Some((Tone::Error, in_words(said)));
             return false;
         }
         true
@@ -447,8 +452,6 @@ impl Conversation {
         Vec::new()
     }
 }
-
-const NOTE_TOKEN: &str = "This token is new. Write it down: it is needed to add nodes to the cluster.";
 
 /// Whether the answers of a screen are tried before the next one.
 fn is_tried(screen: QuestionScreen, mode: Mode) -> bool {

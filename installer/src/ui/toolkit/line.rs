@@ -69,14 +69,22 @@ impl TypedLine {
     }
 
     /// The part of the line that fits into `width` columns, and the column of the cursor in it; `mask` replaces every character
-    /// of a hidden text.
+    /// of a hidden text. `<` and `>` at the ends stand for what does not fit.
     #[must_use]
     pub fn window(&self, width: usize, mask: Option<char>) -> (String, usize) {
-        // The cursor may be behind the last character.
-        let room = width.saturating_sub(1).max(1);
+        // The cursor may be behind the last character, and never stands on a sign of what does not fit.
+        let ends = usize::from(self.cursor < self.text.len());
+        let room = width.saturating_sub(1 + ends).max(1);
         let first = self.cursor.saturating_sub(room);
         let seen = self.text.iter().skip(first).take(width);
-        (seen.map(|c| mask.unwrap_or(*c)).collect(), self.cursor - first)
+        let mut seen: Vec<_> = seen.map(|c| mask.unwrap_or(*c)).collect();
+        if width > 2 && first > 0 {
+            seen.first_mut().into_iter().for_each(|end| *end = '<');
+        }
+        if width > 2 && first + width < self.text.len() {
+            seen.last_mut().into_iter().for_each(|end| *end = '>');
+        }
+        (seen.into_iter().collect(), self.cursor - first)
     }
 }
 
@@ -106,9 +114,14 @@ mod tests {
     #[test]
     fn a_long_line_shows_the_part_around_the_cursor() {
         let mut line = TypedLine::new("abcdefgh");
-        assert_eq!(line.window(4, None), ("fgh".into(), 3));
+        assert_eq!(line.window(4, None), ("<gh".into(), 3));
         line.key(Key::Home);
-        assert_eq!(line.window(4, Some('*')), ("****".into(), 0));
+        assert_eq!(line.window(4, Some('*')), ("***>".into(), 0));
+        line.key(Key::Right);
+        line.key(Key::Right);
+        line.key(Key::Right);
+        assert_eq!(line.window(4, None), ("<cd>".into(), 2));
+        assert_eq!(TypedLine::new("abc").window(4, None), ("abc".into(), 3));
     }
 
     #[test]

@@ -15,7 +15,7 @@ pub(super) fn fields(answers: &Answers) -> Vec<Field> {
     }
     // With kubeadm the VIP is always fixed, and so is the address of the cluster's name servers among its services.
     let kubeadm = config.kubernetes.distribution() == Distribution::Kubeadm;
-    let mut fields = Vec::new();
+    let mut fields = vec![Field::text("", VIP)];
     if !kubeadm {
         let kinds = vec![Choice::new("Fixed"), Choice::new("From a DHCP server")];
         fields.push(choice(answers, "install.vip_mode", "The cluster's own address, the VIP", kinds));
@@ -40,6 +40,8 @@ pub(super) fn fields(answers: &Answers) -> Vec<Field> {
     fields
 }
 
+const VIP: &str = "The VIP is one more address in the nodes' network. The cluster answers there, whichever of its servers runs.";
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -48,7 +50,8 @@ mod tests {
     fn asked(document: &str) -> Vec<String> {
         let document = Document::yaml(SourceKind::Embedded, "f", document.to_owned());
         let found: Combined = combine(&[document]).unwrap();
-        fields(&Answers::on(&found)).into_iter().map(|field| field.id).collect()
+        let ids = fields(&Answers::on(&found)).into_iter().map(|field| field.id);
+        ids.filter(|id| !id.is_empty()).collect()
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::leaving::ways_out;
 use super::{Conversation, ConversationEffect, ConversationPlace, Review, SavedFile};
-use crate::ui::answers::is_mistake;
+use crate::ui::answers::{in_words, is_mistake};
 use crate::ui::questions::screens::QuestionScreen;
 use crate::ui::questions::work::Work;
 use crate::ui::questions::{ConversationEnd, ConversationFacts, ShownTrouble};
@@ -12,6 +12,7 @@ use crate::ui::toolkit::Key;
 use crate::ui::toolkit::form::{Choice, Field, Form, KeyEffect};
 use crate::ui::toolkit::page::Tone;
 use crate::ui::toolkit::text::Scroll;
+use model::config::{Diagnostic, InstallConfig, Mode, Secret};
 
 impl Conversation {
     /// Goes back from a place in front of another one.
@@ -23,6 +24,7 @@ impl Conversation {
             | ConversationPlace::Recorded(_, _, back) => self.show(*back),
             ConversationPlace::Help(back)
             | ConversationPlace::Leave(back)
+            | ConversationPlace::Token(_, back)
             | ConversationPlace::Disks(_, back) => self.show(*back),
             other => self.show(other),
         }
@@ -53,9 +55,7 @@ impl Conversation {
     pub(super) fn review(&mut self) -> Vec<ConversationEffect> {
         let checked = self.answers.check(true);
         let mistakes: Vec<_> = checked.diagnostics.iter().filter(|said| is_mistake(said)).collect();
-        let told = mistakes
-            .iter()
-            .map(|said| (self.screen_of(&said.path), format!("{}: {}", said.path, said.message)));
+        let told = mistakes.iter().map(|said| (self.screen_of(&said.path), self.told_on_screens(said)));
         let mistakes: Vec<_> = told.collect();
         self.form = Form::default();
         self.config = checked.config.map(|mut config| {
@@ -69,6 +69,14 @@ impl Conversation {
             }
             None => Vec::new(),
         }
+    }
+
+    /// A mistake, with the name of its field on the screens, or else the key of the document.
+    fn told_on_screens(&self, said: &Diagnostic) -> String {
+        let fields = |screen: &QuestionScreen| screen.fields(&self.answers, &self.facts);
+        let asked = self.order().iter().flat_map(fields).find(|field| field.id == said.path);
+        let name = asked.map(|field| field.label).filter(|label| !label.is_empty());
+        format!("{}: {}", name.unwrap_or_else(|| said.path.clone()), in_words(said))
     }
 
     /// The screen on which a value is asked for.
@@ -202,9 +210,25 @@ impl Conversation {
             (Key::Function(4), Some(config)) if !self.facts.rehearsal => {
                 self.wait("Making a configuration of the answers", ConversationEffect::Show(config))
             }
+            (Key::Function(5), Some(config)) if created_token(&config).is_some() => {
+                created_token(&config).into_iter().for_each(|token| self.show_token(token));
+                Vec::new()
+            }
             (Key::Function(6), Some(_)) if !self.facts.rehearsal => self.keep(SavedFile::Configuration),
             _ => Vec::new(),
         }
+    }
+
+    /// Shows a token in full, in front of the present place.
+    pub(super) fn show_token(&mut self, token: Secret) {
+        let back = std::mem::replace(&mut self.place, ConversationPlace::Load);
+        self.place = ConversationPlace::Token(token, Box::new(back));
+    }
+
+    /// The token of the cluster that this install has created, if there is one.
+    #[must_use]
+    pub fn created_token(&self) -> Option<Secret> {
+        self.config.as_deref().and_then(created_token)
     }
 
     /// What the machine does after an install: nothing if it was started from a shell.
@@ -231,6 +255,11 @@ impl Conversation {
             None => Vec::new(),
         }
     }
+}
+
+/// The token of a new cluster.
+fn created_token(config: &InstallConfig) -> Option<Secret> {
+    config.token.clone().filter(|_| config.install.mode == Mode::Create)
 }
 
 /// A choice after a failure.

@@ -32,6 +32,8 @@ pub enum ConversationPlace {
     /// The disks of the machine, and the place to go back to.
     Disks(Scroll, Box<ConversationPlace>),
     Confirm(Review),
+    /// The token of the new cluster, to be written down, and the place to go back to.
+    Token(Secret, Box<ConversationPlace>),
     Working {
         /// Whether the log is shown in place of the steps.
         log: Option<Scroll>,
@@ -60,7 +62,7 @@ impl ConversationPlace {
         match self {
             Self::Save(_, back) | Self::Code(back) | Self::Recorded(_, _, back) => back.base(),
             Self::Disks(_, back) => back.base(),
-            Self::Help(back) | Self::Leave(back) => back.base(),
+            Self::Help(back) | Self::Leave(back) | Self::Token(_, back) => back.base(),
             _ => self,
         }
     }

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::ui::questions::{ConfigOrigin, ConversationEnd, ShownTrouble};
+use crate::ui::toolkit::{Capabilities, Theme};
 use base::failure::{Class, Failure};
 use base::progress::Progress;
 use model::config::{Mode, Role};
@@ -107,7 +108,126 @@ fn a_machine_joins_with_the_address_and_the_token_of_the_cluster() {
 }
 
 #[test]
-fn a_mistake_is_told_as_validate_tells_it_and_the_screen_stays() {
+fn the_option_under_the_cursor_is_taken_by_going_on_and_not_by_passing_through() {
+    for leave in [NEXT, Key::Tab] {
+        let mut state = begun("");
+        press(&mut state, &[Key::Down, leave]);
+        assert_eq!(state.mode(), Mode::Join, "{leave:?}");
+    }
+    // Up and Down go through all options to the next field.
+    let mut state = begun("install: {mode: join}");
+    press(&mut state, &[Key::Up, Key::Down, Key::Down, Key::Down]);
+    assert_eq!(state.mode(), Mode::Join);
+    // A disk that nobody has moved to is not taken.
+    let mut state = begun("");
+    press(&mut state, &[NEXT, NEXT]);
+    assert_eq!(title(&mut state), "Install: disks");
+}
+
+#[test]
+fn the_token_of_a_new_cluster_is_shown_whole_and_as_a_code_when_it_is_made_and_at_the_end() {
+    const TOKEN: &str = "kfmt.nbpq.rsuv.wxah.bcde.fghj.kmnp.qrst";
+    let mut facts = facts();
+    facts.fresh_token = Secret::new(TOKEN);
+    let found = combine(&[Document::yaml(SourceKind::Volume, "cidata", "os: {}")]).unwrap();
+    let mut state = Conversation::new(facts, Answers::on(&found));
+    press(&mut state, &[NEXT, Key::Enter, NEXT, NEXT, NEXT, Key::Tab]);
+    type_text(&mut state, "192.0.2.10");
+    press(&mut state, &[Key::Function(6)]);
+    let linux = Theme::of(Capabilities::of_term("linux", true));
+    let on_linux = |state: &mut Conversation, size| shown(size, |frame| draw::state(state, frame, linux));
+    let page = on_linux(&mut state, Size::new(80, 24));
+    assert!(page.contains(TOKEN) && page.contains('█'), "{page}");
+    // Where there is no room for both, and on a terminal without the characters, the token alone is shown.
+    for page in [on_linux(&mut state, Size::new(60, 15)), picture(&mut state, Size::new(80, 24))] {
+        assert!(page.contains(TOKEN) && !page.contains('█'), "{page}");
+    }
+    press(&mut state, &[Key::Enter]);
+    let page = picture(&mut state, Size::new(80, 24));
+    assert!(page.contains("Install: the new cluster") && !page.contains(TOKEN), "{page}");
+    press(&mut state, &[NEXT]);
+    type_text(&mut state, "correct horse");
+    press(&mut state, &[Key::Tab]);
+    type_text(&mut state, "correct horse");
+    press(&mut state, &[NEXT, Key::Enter]);
+    type_text(&mut state, "yes");
+    press(&mut state, &[Key::Enter]);
+    state.step(ConversationInput::Ended(EffectOutcome::Installed(Ok(None))), Duration::ZERO);
+    assert_eq!(title(&mut state), "Install: complete");
+    press(&mut state, &[Key::Function(5)]);
+    assert!(picture(&mut state, Size::new(80, 24)).contains(TOKEN));
+    press(&mut state, &[Key::Enter]);
+    assert_eq!(title(&mut state), "Install: complete");
+}
+
+#[test]
+fn a_secret_that_is_longer_than_its_field_is_shown_whole() {
+    let secret: String = (0..70).map(|at| char::from(b'a' + at % 26)).collect();
+    let mut state = begun("install: {mode: join}");
+    press(&mut state, &[NEXT, Key::Enter, NEXT, NEXT, NEXT]);
+    press(&mut state, &[Key::Tab]);
+    type_text(&mut state, &secret);
+    let page = picture(&mut state, Size::new(80, 24));
+    assert!(!page.contains("abc"), "{page}");
+    press(&mut state, &[Key::Function(4)]);
+    let page = picture(&mut state, Size::new(80, 24));
+    let rows: String = page.lines().skip_while(|row| !row.contains("Token")).skip(1).map(str::trim).collect();
+    assert!(rows.starts_with(&secret), "{page}");
+}
+
+#[test]
+fn what_is_missing_is_asked_for_in_the_words_of_the_screens() {
+    let mut state = begun("");
+    press(&mut state, &[NEXT, Key::Enter, NEXT, NEXT, NEXT, NEXT]);
+    let page = picture(&mut state, Size::new(80, 40));
+    assert!(page.contains("! Type the VIP: a free address") && page.contains("! Type the token"), "{page}");
+    assert!(!page.contains('`') && !page.contains("token_file"), "{page}");
+    type_text(&mut state, "192.0.2.10");
+    press(&mut state, &[Key::Function(6), NEXT, NEXT]);
+    let page = picture(&mut state, Size::new(80, 24));
+    assert!(page.contains("Type a password or an SSH key") && !page.contains('`'), "{page}");
+    let mut state = begun("install: {mode: join}");
+    press(&mut state, &[NEXT, Key::Enter, NEXT, NEXT, NEXT, NEXT]);
+    let page = picture(&mut state, Size::new(80, 24));
+    assert!(page.contains("! Type the VIP of the cluster") && !page.contains('`'), "{page}");
+}
+
+#[test]
+fn an_address_that_etcd_needs_to_last_is_spoken_of_where_it_is_chosen() {
+    let warned = |document: &str| {
+        let mut state = begun(document);
+        press(&mut state, &[NEXT, Key::Enter, NEXT]);
+        assert_eq!(title(&mut state), "Install: management network");
+        picture(&mut state, Size::new(80, 24)).contains("reserve the address")
+    };
+    assert!(warned("kubernetes: {distribution: kubeadm}"));
+    assert!(warned("kubernetes: {distribution: kubeadm}\ninstall: {mode: join, role: witness}"));
+    assert!(!warned("kubernetes: {distribution: kubeadm}\ninstall: {mode: join, role: worker}"));
+    assert!(!warned("kubernetes: {distribution: rke2}"));
+}
+
+#[test]
+fn warnings_are_on_the_first_page_of_the_plan() {
+    let mut state = begun("");
+    to_plan(&mut state);
+    unfit(&mut state, true);
+    press(&mut state, &[Key::Down, Key::Down, Key::Enter]);
+    let ConversationPlace::Review(review) = &mut state.place else { panic!("{:?}", state.place) };
+    let long: String = (0..60).map(|at| format!("line {at}\n")).collect();
+    review.plan = Some(long);
+    review.findings = vec![ShownFinding {
+        check: "ntp",
+        text: "ntp.example.org does not answer".into(),
+        next: "Let UDP port 123 through.".into(),
+        stops: false,
+        waivable: false,
+    }];
+    let page = picture(&mut state, Size::new(80, 24));
+    assert!(page.contains("Warning: ntp: ntp.example.org does not answer"), "{page}");
+}
+
+#[test]
+fn a_mistake_is_shown_at_its_field_and_the_screen_stays() {
     let mut state = begun("");
     press(&mut state, &[NEXT, Key::Enter, NEXT, NEXT]);
     type_text(&mut state, "Node 1");
@@ -120,7 +240,7 @@ fn a_mistake_is_told_as_validate_tells_it_and_the_screen_stays() {
     assert_eq!(title(&mut state), "Install: the new cluster");
     press(&mut state, &[NEXT]);
     let seen = picture(&mut state, Size::new(80, 24));
-    assert!(seen.contains("! a new cluster needs `install.vip`"), "{seen}");
+    assert!(seen.contains("! Type the VIP: a free address"), "{seen}");
 }
 
 #[test]

@@ -67,6 +67,8 @@ fn every_screen_of_a_new_cluster_is_drawn_as_recorded() {
     press(&mut state, &[Key::Tab]);
     type_text(&mut state, "192.0.2.10");
     press(&mut state, &[Key::Function(6)]);
+    compare("token", &mut state);
+    press(&mut state, &[Key::Enter]);
     compare("cluster", &mut state);
     press(&mut state, &[NEXT]);
     type_text(&mut state, "correct horse");

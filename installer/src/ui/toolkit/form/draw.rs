@@ -61,8 +61,14 @@ impl Rows<'_> {
         let first = self.rows.len();
         match &field.kind {
             FieldKind::Line(line) => self.line(field, line, focused, None),
-            FieldKind::Secret(line) => self.line(field, line, focused, (!shows_secrets).then_some('*')),
-            FieldKind::Choice { options, chosen, cursor } => {
+            FieldKind::Secret(line) => {
+                self.line(field, line, focused, (!shows_secrets).then_some('*'));
+                // A secret is read to be written down: one that does not fit into its field is shown in full below.
+                if shows_secrets && line.text().chars().count() >= LINE_COLUMNS.1 {
+                    self.wrapped(&line.text(), self.labels(), self.theme.heading());
+                }
+            }
+            FieldKind::Choice { options, chosen, cursor, .. } => {
                 self.heading(field);
                 for (at, option) in options.iter().enumerate() {
                     let mark = if *chosen == Some(at) { "(*)" } else { "( )" };

@@ -1,7 +1,8 @@
 //! Fields that are filled in: their kinds, and the effects of keys. [`draw`](mod@draw) shows them.
 //!
 //! Up, Down, Tab and Shift+Tab move; Space marks; Enter takes the current value and goes on, after the last field to the next
-//! screen. Moving changes nothing: an option is taken by Space or Enter only.
+//! screen. An option is taken by Space or Enter. If the cursor was moved to it, the keys that leave the field or the screen take
+//! it too: Tab, Shift+Tab, and what calls [`Form::take_highlighted`]. Up and Down only pass through.
 
 mod draw;
 #[cfg(test)]
@@ -21,6 +22,8 @@ pub enum FieldKind {
         chosen: Option<usize>,
         /// The option under the cursor.
         cursor: usize,
+        /// Whether the user moved the cursor inside this field, and took nothing since.
+        moved: bool,
     },
     Marks {
         /// The options, and whether they are marked.
@@ -84,7 +87,7 @@ impl Field {
     #[must_use]
     pub fn choice(id: &str, label: &str, options: Vec<Choice>, chosen: Option<usize>) -> Self {
         let chosen = chosen.filter(|chosen| *chosen < options.len());
-        Self::new(id, label, FieldKind::Choice { cursor: chosen.unwrap_or(0), options, chosen })
+        Self::new(id, label, FieldKind::Choice { cursor: chosen.unwrap_or(0), options, chosen, moved: false })
     }
 
     #[must_use]
@@ -217,21 +220,27 @@ impl Form {
             FieldEffect::Moved => return KeyEffect::Stayed,
             FieldEffect::Changed => return KeyEffect::Changed,
         }
+        let took = matches!(key, Key::Tab | Key::BackTab) && self.take_highlighted();
         match key {
-            Key::Tab | Key::Down => self.go(1),
-            Key::BackTab | Key::Up => self.go(-1),
+            Key::Tab | Key::Down => self.go(1, took),
+            Key::BackTab | Key::Up => self.go(-1, took),
             Key::Enter if self.is_last() => KeyEffect::Accepted,
-            Key::Enter => self.go(1),
+            Key::Enter => self.go(1, false),
             _ => KeyEffect::Nothing,
         }
+    }
+
+    /// Takes the option in focus if the user moved the cursor to it and it can be taken; returns whether it did.
+    pub fn take_highlighted(&mut self) -> bool {
+        self.fields.get_mut(self.focus).is_some_and(Field::take_highlighted)
     }
 
     fn is_last(&self) -> bool {
         !self.fields.iter().skip(self.focus + 1).any(Field::takes_focus)
     }
 
-    /// Moves to the next field, or to the one before; at an end the focus stays.
-    fn go(&mut self, step: isize) -> KeyEffect {
+    /// Moves to the next field, or to the one before; at an end the focus stays. `took`: the field has a new value.
+    fn go(&mut self, step: isize, took: bool) -> KeyEffect {
         let left = self.focus;
         let mut at = left;
         while let Some(next) = at.checked_add_signed(step).filter(|next| *next < self.fields.len()) {
@@ -242,7 +251,7 @@ impl Form {
                 return KeyEffect::Left(left);
             }
         }
-        KeyEffect::Stayed
+        if took { KeyEffect::Changed } else { KeyEffect::Stayed }
     }
 }
 
@@ -264,11 +273,16 @@ impl Field {
                     true => FieldEffect::Changed,
                 }
             }
-            FieldKind::Choice { options, chosen, cursor } => match key {
-                Key::Up | Key::Down | Key::Home | Key::End => moved(cursor, options.len(), key),
+            FieldKind::Choice { options, chosen, cursor, moved } => match key {
+                Key::Up | Key::Down | Key::Home | Key::End => {
+                    let effect = move_cursor(cursor, options.len(), key);
+                    *moved |= matches!(effect, FieldEffect::Moved);
+                    effect
+                }
                 Key::Char(' ') | Key::Enter => {
                     let usable = options.get(*cursor).is_some_and(|option| option.barred.is_none());
                     let changed = usable && *chosen != Some(*cursor);
+                    *moved = false;
                     if changed {
                         *chosen = Some(*cursor);
                     }
@@ -282,7 +296,7 @@ impl Field {
                 _ => FieldEffect::No,
             },
             FieldKind::Marks { options, cursor } => match key {
-                Key::Up | Key::Down | Key::Home | Key::End => moved(cursor, options.len(), key),
+                Key::Up | Key::Down | Key::Home | Key::End => move_cursor(cursor, options.len(), key),
                 Key::Char(' ') => match options.get_mut(*cursor) {
                     Some((option, marked)) if option.barred.is_none() => {
                         *marked = !*marked;
@@ -296,10 +310,23 @@ impl Field {
         }
     }
 
+    fn take_highlighted(&mut self) -> bool {
+        let FieldKind::Choice { options, chosen, cursor, moved } = &mut self.kind else { return false };
+        let usable = options.get(*cursor).is_some_and(|option| option.barred.is_none());
+        let takes = std::mem::take(moved) && usable;
+        if takes {
+            *chosen = Some(*cursor);
+        }
+        takes
+    }
+
     /// The position of the cursor when the focus comes from above or from below.
     fn enter(&mut self, step: isize) {
         let (cursor, count, chosen) = match &mut self.kind {
-            FieldKind::Choice { options, chosen, cursor } => (cursor, options.len(), *chosen),
+            FieldKind::Choice { options, chosen, cursor, moved } => {
+                *moved = false;
+                (cursor, options.len(), *chosen)
+            }
             FieldKind::Marks { options, cursor } => (cursor, options.len(), None),
             _ => return,
         };
@@ -309,8 +336,12 @@ impl Field {
 
     fn keep_cursor(&mut self, old: &Self) {
         match (&mut self.kind, &old.kind) {
-            (FieldKind::Choice { options, cursor, .. }, FieldKind::Choice { cursor: at, .. }) => {
+            (
+                FieldKind::Choice { options, cursor, moved, .. },
+                FieldKind::Choice { cursor: at, moved: before, .. },
+            ) => {
                 *cursor = (*at).min(options.len().saturating_sub(1));
+                *moved = *before;
             }
             (FieldKind::Marks { options, cursor }, FieldKind::Marks { cursor: at, .. }) => {
                 *cursor = (*at).min(options.len().saturating_sub(1));
@@ -327,7 +358,7 @@ impl Field {
 }
 
 /// Moves a cursor among options; at their ends the key is for the form.
-fn moved(cursor: &mut usize, count: usize, key: Key) -> FieldEffect {
+fn move_cursor(cursor: &mut usize, count: usize, key: Key) -> FieldEffect {
     let next = match key {
         Key::Up => cursor.checked_sub(1),
         Key::Down => Some(*cursor + 1),
