@@ -4,7 +4,10 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use ::medium::opened::OpenedMedium;
+use ::medium::sources::{IsoFile, PayloadSource};
 use anyhow::{Context, Result, bail};
+use base::digest::Digest;
 use serde_json::{Value, json};
 
 use crate::artifacts::Artifacts;
@@ -69,6 +72,14 @@ pub fn serve(medium: &Medium, directory: &Path, name: &str) -> Result<()> {
     fs::hard_link(&medium.full, &place)
         .or_else(|_| fs::copy(&medium.full, &place).map(drop))
         .with_context(|| format!("putting {} to {}", medium.full.display(), place.display()))
+}
+
+/// The arguments of `installer update` for the ISO that [`serve`] has put into `directory`, from the server at `port` of the host. It
+/// is http, so the digest of the release belongs to them.
+pub fn from_served(directory: &Path, port: u16, name: &str) -> Result<String> {
+    let iso = IsoFile::new(OpenedMedium::open(&directory.join(format!("{name}.iso")))?);
+    let digest = Digest::of(&iso.manifest()?);
+    Ok(format!("--from http://10.0.2.2:{port}/{name}.iso --sha256 {digest}"))
 }
 
 /// What `installer update status` says.

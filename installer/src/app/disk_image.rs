@@ -83,7 +83,10 @@ impl DiskImage {
             answers: Some(Document::answers(&json!({ "install": install }))),
             ..Gathering::default()
         };
-        gather::prepare(self.medium.as_deref(), gathering, RetryPolicy::attended(), progress, &mut |_| {})
+        let retry = RetryPolicy::attended();
+        let media = gather::prepare(self.medium.as_deref(), gathering, retry, progress, &mut |_| {})?;
+        media.require_verified()?;
+        Ok(media)
     }
 
     fn plan(&self, media: &Media, progress: &Progress) -> Result<(Plan, NodeTexts)> {

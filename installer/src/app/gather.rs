@@ -18,7 +18,7 @@ use medium::customization::{self, Content, area};
 use medium::sources::BOOT_MEDIUM;
 use medium::sources::{
     Chain, LocalMedium, PayloadPlace, PayloadSource, Verified, expected_customization, expected_manifest,
-    is_medium, is_url, read_release, served, source,
+    is_medium, is_url, read_release, require_sender, served, source,
 };
 use model::config::sources::{
     Combined, Document, Effects, Gathering, Request, SourceKind, combine, gather, state::refusal,
@@ -40,7 +40,26 @@ pub(crate) struct Media {
     pub(crate) customization: Option<Digest>,
 }
 
+/// Where the digest of a release comes from that is written without an update.
+const NAME_DIGEST: &str = "Serve the medium over https, or start this machine from a medium of the release: its boot menu has the \
+    digest as the kernel parameter nqrust.release=sha256:DIGEST (`iso-builder inspect MEDIUM` prints it).";
+
 impl Media {
+    /// Checks that the release is the one that was meant, before it is written to a disk.
+    ///
+    /// # Errors
+    /// [`Class::Invalid`] if anyone on the network could have sent it.
+    pub(crate) fn require_verified(&self) -> Result<()> {
+        self.require_verified_by(expected()?)
+    }
+
+    fn require_verified_by(&self, digest: Option<Digest>) -> Result<()> {
+        match digest {
+            Some(_) => Ok(()),
+            None => Ok(require_sender(self.source.as_ref(), NAME_DIGEST)?),
+        }
+    }
+
     /// Reports parts of the configuration that are valid and not recommended.
     pub(crate) fn tell_warnings(&self, progress: &Progress) {
         for warning in &self.combined.warnings {
@@ -349,6 +368,7 @@ fn document(source: &dyn PayloadSource, payload: &Payload, kind: SourceKind) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use base::failure::{class_of, render};
     use testing::http::{Answer, Fake};
     use testing::progress::Recorder;
 
@@ -565,6 +585,11 @@ mod tests {
                 prepare(Some(&server.url()), gathering, RetryPolicy::default(), &progress, &mut |_| {})
                     .unwrap();
             assert_eq!(media.combined.config.os.write_files.len(), files, "{line}");
+            let error = media.require_verified_by(None).unwrap_err();
+            assert_eq!(class_of(&error), Class::Invalid);
+            let text = render(&error);
+            assert!(text.contains("not authenticated") && text.contains("nqrust.release="), "{text}");
+            media.require_verified_by(Some(Digest::of(b"the release"))).unwrap();
             let told = recorder.0.lock().unwrap().clone();
             let told: Vec<_> = told.iter().filter(|event| event.message.contains("left out")).collect();
             assert_eq!(told.len(), warnings, "{told:?}");

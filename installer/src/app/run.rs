@@ -114,7 +114,10 @@ impl RunOptions {
         let file = gather::file(self.config.as_deref())?;
         let answers = settings.can_ask().then(QuestionSettings::nothing_yet);
         let gathering = Gathering { file, answers, ..Gathering::default() };
-        gather::prepare(self.medium.as_deref(), gathering, RetryPolicy::default(), progress, read)
+        let media =
+            gather::prepare(self.medium.as_deref(), gathering, RetryPolicy::default(), progress, read)?;
+        media.require_verified()?;
+        Ok(media)
     }
 }
 

@@ -140,7 +140,7 @@ struct ApplyArgs {
 #[derive(Debug, clap::Args)]
 struct OfferArgs {
     /// The release: an ISO, a drive that holds one, a directory with release.json, the URL of an ISO or of such a directory,
-    /// oci:DIRECTORY, or registry/name:tag.
+    /// oci:DIRECTORY, or registry/name:tag. Over http, and from a registry without TLS, it is written only with --sha256.
     #[arg(long, value_name = "MEDIUM")]
     from: String,
     #[command(flatten)]

@@ -1,6 +1,7 @@
 //! Releases that are not good, each in a machine: the release before runs in the end, the reason is told, and nothing is
 //! tried again by itself.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -17,7 +18,7 @@ use nqrust_tests::qemu::{Firmware, Machine, Vm};
 use nqrust_tests::ssh::Ssh;
 use nqrust_tests::steps;
 use nqrust_tests::updates::{
-    self, UPDATE_LIMIT, awaited, release, restarted_where, running, serve, settled, slot,
+    self, UPDATE_LIMIT, awaited, from_served, release, restarted_where, running, serve, settled, slot,
 };
 
 /// For a release that has its 15 minutes to be good, or three starts that each end by a timer.
@@ -49,6 +50,7 @@ struct Node<'a> {
     identity: &'a Identity,
     artifacts: &'a Artifacts,
     server: Server,
+    served: PathBuf,
     checks: Checks,
     tried: u32,
 }
@@ -69,17 +71,17 @@ impl<'a> Node<'a> {
         let machine = Machine::new("node", firmware).network(MAC).disk(&disk).reboots().watchdog();
         let (vm, ssh) = steps::boot(&machine, identity, artifacts)?;
         settled(&ssh)?;
-        Ok(Self { vm, ssh, identity, artifacts, server, checks: Checks::default(), tried: 0 })
+        Ok(Self { vm, ssh, identity, artifacts, server, served, checks: Checks::default(), tried: 0 })
     }
 
-    fn from(&self, name: &str) -> String {
-        format!("--from http://10.0.2.2:{}/{name}.iso", self.server.port())
+    fn from(&self, name: &str) -> Result<String> {
+        from_served(&self.served, self.server.port(), name)
     }
 
     /// Lets the node try a release that is not good.
     fn leaves(&mut self, trial: &Trial) -> Result<()> {
         self.tried += 1;
-        let apply = format!("sudo -n installer update apply {}", self.from(trial.name));
+        let apply = format!("sudo -n installer update apply {}", self.from(trial.name)?);
         self.ssh.attempt(&format!("{apply} --no-reboot"), UPDATE_LIMIT)?.success("staging")?;
         if let Some(damage) = trial.damage {
             self.ssh.run(damage)?;
@@ -265,10 +267,10 @@ fn an_update_that_cannot_be_made_leaves_the_node_as_it_was() {
         let next = release(&identity, "update-next", "0.2.0", &[])?;
         let size = std::fs::metadata(&next.full)?.len();
         let mut node = Node::install(Firmware::Uefi, &identity, artifacts, &[("next", &next)])?;
-        let Node { ssh, checks, server, .. } = &mut node;
+        let Node { ssh, checks, server, served, .. } = &mut node;
         let relay = Relay::start(server.port())?;
-        let fetch =
-            format!("sudo -n installer update fetch --from http://10.0.2.2:{}/next.iso", relay.port());
+        let from = from_served(served, relay.port(), "next")?;
+        let fetch = format!("sudo -n installer update fetch {from}");
 
         // /var is full.
         ssh.run(

@@ -11,7 +11,7 @@ use nqrust_tests::qemu::{Firmware, Machine};
 use nqrust_tests::ssh::Ssh;
 use nqrust_tests::steps;
 use nqrust_tests::updates::{
-    self, UPDATE_LIMIT, awaited, boot_files, boot_id, release, restarted, serve, settled, slot,
+    self, UPDATE_LIMIT, awaited, boot_files, boot_id, from_served, release, restarted, serve, settled, slot,
 };
 use serde_json::Value;
 use testing::numbers::Numbers;
@@ -29,7 +29,7 @@ fn a_node_updates_itself_and_leaves_a_release_that_does_not_start() {
             serve(medium, &served, name)?;
         }
         let server = Server::start(&served, 0)?;
-        let from = |name: &str| format!("--from http://10.0.2.2:{}/{name}.iso", server.port());
+        let from = |name: &str| from_served(&served, server.port(), name);
 
         let disk = steps::installed_disk(&identity, artifacts)?;
         let machine = Machine::new("node", Firmware::Bios).network(MAC).disk(&disk).reboots();
@@ -46,14 +46,24 @@ fn a_node_updates_itself_and_leaves_a_release_that_does_not_start() {
         let slice = "$(systemctl show --value --property Slice nqrust-good)";
         let weight = ssh.run(&format!("systemctl show --value --property CPUWeight {slice}"))?;
         checks.equal("judging a boot leaves the processors to others", weight.trim(), "20");
-        let told = ssh.run(&format!("sudo -n installer update check {}", from("next")))?;
+        let told = ssh.run(&format!("sudo -n installer update check {}", from("next")?))?;
         checks.that("the plan names both versions", told.contains("0.2.0 in place of 0.1.0"));
         let old = boot_id(&ssh)?;
         let files = boot_files(&ssh)?;
         checks.contains("GRUB's script is among the boot files", &files, "/grub.cfg");
 
+        // Whoever answers in the place of the server decides what comes without its digest.
+        let unnamed = format!("--from http://10.0.2.2:{}/next.iso", server.port());
+        let shown = ssh.attempt(&format!("sudo -n installer update check {unnamed}"), UPDATE_LIMIT)?;
+        checks.that(
+            "a release of nobody is shown as such",
+            shown.code == 0 && shown.stderr.contains("unverified"),
+        );
+        let refused = ssh.attempt(&format!("sudo -n installer update stage {unnamed}"), UPDATE_LIMIT)?;
+        checks.that("and is not staged", refused.code == 2 && refused.stderr.contains("--sha256"));
+
         // A release that is good: fetched and staged ahead, then tried.
-        ssh.run(&format!("sudo -n installer update fetch {}", from("next")))?;
+        ssh.run(&format!("sudo -n installer update fetch {}", from("next")?))?;
         let status = updates::status(&ssh)?;
         checks.equal("it is kept", status["fetched"]["version"].as_str(), Some("0.2.0"));
         checks.equal("no slot is touched by that", &slot(&status, "b").1, &"empty".to_owned());
@@ -74,16 +84,16 @@ fn a_node_updates_itself_and_leaves_a_release_that_does_not_start() {
         awaited(&ssh, UPDATE_LIMIT, "the recovery system is the new release", |told| {
             slot(told, "recovery").0 == "0.2.0"
         })?;
-        let again = format!("sudo -n installer update apply --wait 600 {}", from("next"));
+        let again = format!("sudo -n installer update apply --wait 600 {}", from("next")?);
         let again = ssh.attempt(&again, UPDATE_LIMIT)?;
         checks
             .that("there is nothing to do twice", again.code == 0 && again.stdout.contains("nothing to do"));
-        let older = format!("sudo -n installer update apply --wait 600 {}", from("now"));
+        let older = format!("sudo -n installer update apply --wait 600 {}", from("now")?);
         let older = ssh.attempt(&older, UPDATE_LIMIT)?;
         checks.equal("an older release needs a word", &older.code, &2);
 
         // One that does not start: three tries, then the release before, which says so.
-        let apply = format!("sudo -n installer update apply {}", from("broken"));
+        let apply = format!("sudo -n installer update apply {}", from("broken")?);
         let ssh = restarted(&mut vm, &ssh, &apply, &identity, artifacts)?;
         let told = "the verdict on the broken release";
         let status = awaited(&ssh, Duration::from_secs(60), told, |told| told["state"] == "rolled-back")?;
@@ -137,9 +147,9 @@ fn cut_off_updates(firmware: Firmware, artifacts: &Artifacts) -> Result<()> {
     }
     let server = Server::start(&served, 0)?;
     let apply = |(name, _): (&str, &str)| {
-        let from = format!("--from http://10.0.2.2:{}/{name}.iso", server.port());
+        let from = from_served(&served, server.port(), name)?;
         // A node renews its recovery system after a good boot, and an update waits for that.
-        format!("sudo -n installer update apply --allow-downgrade --wait 600 {from}")
+        anyhow::Ok(format!("sudo -n installer update apply --allow-downgrade --wait 600 {from}"))
     };
     let mut numbers = Numbers(artifacts.seed()?);
     let disk = steps::installed_disk(&identity, artifacts)?;
@@ -167,7 +177,7 @@ fn cut_off_updates(firmware: Firmware, artifacts: &Artifacts) -> Result<()> {
                 (before, turn) = (TURNS[turn].1, 1 - turn);
             }
             // The command goes on in its unit.
-            let command = format!("nohup {} > /dev/null 2>&1 &", apply(TURNS[turn]));
+            let command = format!("nohup {} > /dev/null 2>&1 &", apply(TURNS[turn])?);
             ssh.attempt(&command, Duration::from_secs(60))?;
             numbers.below(CUT_SECONDS)
         };
@@ -181,7 +191,7 @@ fn cut_off_updates(firmware: Firmware, artifacts: &Artifacts) -> Result<()> {
     artifacts.append("cuts.txt", &format!("in the end: {found}\n"))?;
     if found != TURNS[turn].1 {
         settled_or_staged(&ssh)?;
-        ssh = restarted(&mut vm, &ssh, &apply(TURNS[turn]), &identity, artifacts)?;
+        ssh = restarted(&mut vm, &ssh, &apply(TURNS[turn])?, &identity, artifacts)?;
     }
     let status = settled(&ssh)?;
     let (found, _) = old_or_new(&status, before, TURNS[turn].1)?;

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Result, anyhow};
 
-use super::payload_source::{PayloadPlace, PayloadSource};
+use super::payload_source::{PayloadPlace, PayloadSource, PayloadTransport};
 use crate::patches::ReleasePatch;
 use base::digest::Digest;
 use base::failure::{Class, Failure, class_of};
@@ -105,6 +105,11 @@ impl PayloadSource for Chain {
 
     fn probe(&self, payload: &Payload) -> Result<()> {
         self.first(payload, |source| source.probe(payload))
+    }
+
+    /// That of the first source, which has the manifest.
+    fn transport(&self) -> PayloadTransport {
+        self.sources.first().map_or(PayloadTransport::Local, |source| source.transport())
     }
 
     fn manifest(&self) -> Result<Vec<u8>> {

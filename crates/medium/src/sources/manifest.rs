@@ -5,7 +5,7 @@
 
 use anyhow::Result;
 
-use super::payload_source::PayloadSource;
+use super::payload_source::{PayloadSource, PayloadTransport};
 use base::digest::Digest;
 use base::failure::{Class, Classify, Failure};
 use model::boot::parameter;
@@ -58,6 +58,20 @@ pub fn read_release(source: &dyn PayloadSource, expected: Option<Digest>) -> Res
     }
     Release::parse(&bytes)
         .class(Class::Verification, || format!("reading the release manifest of {}", source.describe()))
+}
+
+/// For a release whose digest nobody has named: checks that it comes from this machine, or from a server with a certificate that was
+/// checked. Everything else of a release follows from its manifest, so whoever sends that decides what runs as root.
+///
+/// # Errors
+/// [`Class::Invalid`] with `hint`, which says how the digest is named.
+pub fn require_sender(source: &dyn PayloadSource, hint: &str) -> Result<(), Failure> {
+    if source.transport() != PayloadTransport::Clear {
+        return Ok(());
+    }
+    let what = format!("the release of {} is refused: its digest is not given", source.describe());
+    let why = "the server is not authenticated, so anyone on the network could send another release";
+    Err(Failure::new(Class::Invalid, what).because(anyhow::anyhow!("{why}")).hint(hint.to_owned()))
 }
 
 #[cfg(test)]

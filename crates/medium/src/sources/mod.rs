@@ -40,7 +40,7 @@ pub use http_iso::HttpIso;
 pub use image::{Compared, changed, compare};
 pub use iso_file::IsoFile;
 pub use local::LocalMedium;
-pub use manifest::{expected_customization, expected_manifest, read_release};
+pub use manifest::{expected_customization, expected_manifest, read_release, require_sender};
 pub use payload_source::{PayloadPlace, PayloadSource, PayloadTransport};
 pub use registry::{Registry, RegistryMedium};
 pub use seen::{Recheck, Seen};

@@ -17,14 +17,15 @@ pub enum PayloadPlace {
     Network,
 }
 
-/// How bytes of a medium come to this machine, which decides whether those without a digest are taken.
+/// How the release manifest of a medium, and what has no digest there, come to this machine. It decides whether they are taken without
+/// a digest from elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PayloadTransport {
     /// They are on this machine.
     Local,
     /// From a server with TLS, whose certificate has been checked.
     Encrypted,
-    /// From a server without TLS: others on the network can change them.
+    /// From a server whose certificate was not checked, mostly one without TLS: others on the network can change them.
     Clear,
 }
 

@@ -56,6 +56,8 @@ pub struct Fetched {
     /// As the document says or else as its fields show; empty where it is neither manifest nor index.
     pub media_type: String,
     pub digest: Digest,
+    /// Whether the server that sent it has shown a certificate that was checked: neither over http nor with `insecure_skip_verify`.
+    pub authenticated: bool,
 }
 
 /// Asks registries; clones share connections, logins and the limit. May be used from several threads at once, not
@@ -89,15 +91,15 @@ impl Client {
     pub fn document(&self, image: &ImageReference) -> Result<Fetched> {
         // A tag may be another one elsewhere, so it is looked for in the order that was asked for.
         let endpoints = self.0.endpoints(image.repository(), image.digest().is_some())?;
-        let bytes = self.first(image, endpoints, |site, endpoint| {
+        let (bytes, authenticated) = self.first(image, endpoints, |site, endpoint| {
             let bytes = site.manifest(endpoint, image)?;
             let digest = Digest::of(&bytes);
             match image.digest().filter(|wanted| *wanted != digest) {
-                None => Ok(bytes),
+                None => Ok((bytes, site.is_authenticated())),
                 Some(wanted) => Err(Problem::other_digest(digest, wanted)),
             }
         })?;
-        Ok(Fetched { media_type: media_type(&bytes), digest: Digest::of(&bytes), bytes })
+        Ok(Fetched { media_type: media_type(&bytes), digest: Digest::of(&bytes), bytes, authenticated })
     }
 
     /// The bytes of a blob from `offset` on. Reading goes on over broken connections, and at the next endpoint when one

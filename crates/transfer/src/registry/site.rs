@@ -55,6 +55,8 @@ pub(super) struct Site {
     downloader: Downloader,
     credential: Option<Credential>,
     retry: RetryPolicy,
+    /// Whether its certificate is checked.
+    authenticated: bool,
     /// The headers that let us read or write.
     grants: Mutex<HashMap<Scope, Option<HeaderValue>>>,
     /// Whether it gave no answer when it was asked last.
@@ -90,6 +92,7 @@ impl Site {
             downloader: Downloader::over(blocking, retry, ""),
             credential,
             retry,
+            authenticated: !server.plain && !tls.insecure_skip_verify,
             grants: Mutex::default(),
             silent: AtomicBool::new(false),
         })
@@ -105,6 +108,11 @@ impl Site {
 
     pub(super) fn retry(&self) -> RetryPolicy {
         self.retry
+    }
+
+    /// Whether the server has to show a certificate that is checked. No redirect leads from there to a server without TLS.
+    pub(super) fn is_authenticated(&self) -> bool {
+        self.authenticated
     }
 
     /// As whom it is asked for what is there.

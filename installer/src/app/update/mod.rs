@@ -51,6 +51,7 @@ pub(crate) use report::tell_fleet;
 pub(crate) use reset::{ResetRequest, cancel_reset, reset};
 pub(crate) use restart::reboot;
 use restart::restart;
+use source::OpenedRelease;
 pub(crate) use status::status;
 pub(crate) use unit::{at_work, in_unit};
 
@@ -93,11 +94,13 @@ struct UpdatePlan {
     brought_kubernetes: Option<KubernetesVersion>,
     /// What that is to the one that runs.
     kubernetes_step: KubernetesStep,
+    /// Whether the digest of the release was given, or its sender is authenticated. If not, only `check` goes on.
+    verified: bool,
 }
 
 impl UpdatePlan {
     fn of(node: &UpdatedNode, offered: &Offered) -> Result<Self> {
-        let Offered { source, release: offered, offer, seeding } = offered;
+        let Offered { source, release: offered, offer, seeding, unverified } = offered;
         let offer = *offer;
         let parts = slot_payloads(offered);
         let away = parts.iter().filter(|part| source.place(part) == Some(PayloadPlace::Network));
@@ -123,6 +126,7 @@ impl UpdatePlan {
             kubernetes: node.kubernetes.clone(),
             brought_kubernetes: offered.kubernetes.clone(),
             kubernetes_step: kubernetes_step(node.kubernetes.as_ref(), offered)?,
+            verified: unverified.is_none(),
         })
     }
 
@@ -182,6 +186,18 @@ struct Offered {
     offer: Offer,
     /// The role whose container images the node gets; none if it pulls its images on demand, or the role needs none.
     seeding: Option<Role>,
+    /// Why it is not known to be the release that was meant, if so.
+    unverified: Option<Failure>,
+}
+
+impl Offered {
+    /// Fails unless the release is known to be the one that was meant.
+    fn verified(self) -> Result<Self> {
+        match self.unverified {
+            Some(failure) => Err(failure.into()),
+            None => Ok(self),
+        }
+    }
 }
 
 fn containerd(release: &Release) -> RunningContainerd {
@@ -191,10 +207,12 @@ fn containerd(release: &Release) -> RunningContainerd {
 fn open(node: &UpdatedNode, request: &UpdateRequest) -> Result<Offered> {
     // An update may be what mends a node whose document has mistakes.
     let config = config::load(Path::new(DOCUMENT)).unwrap_or_default();
-    let (source, release) = match &request.from {
-        Some(from) => source::open(from, request.sha256, &config)?,
-        None => source::open_fetched(Path::new("/"), request.sha256)?,
+    let opened = match &request.from {
+        Some(from) => OpenedRelease::open(from, request.sha256, &config)?,
+        None => OpenedRelease::fetched(Path::new("/"), request.sha256)?,
     };
+    let unverified = opened.require_verified().err();
+    let OpenedRelease { source, release, .. } = opened;
     let running = Running {
         release: &node.release,
         state: node.running_state(),
@@ -211,7 +229,7 @@ fn open(node: &UpdatedNode, request: &UpdateRequest) -> Result<Offered> {
         && release.images_for(role).next().is_some();
     let seeding = seeds.then_some(role);
     let source = if seeds { source::with_images(source, &config, &release)? } else { source };
-    Ok(Offered { source, release, offer, seeding })
+    Ok(Offered { source, release, offer, seeding, unverified })
 }
 
 /// Shows what the update would do.
@@ -219,6 +237,12 @@ pub(crate) fn check(request: &UpdateRequest, context: &Context) -> Result<()> {
     let node = UpdatedNode::read(Path::new("/"))?;
     let offered = open(&node, request)?;
     let plan = UpdatePlan::of(&node, &offered)?;
+    if let Some(failure) = &offered.unverified {
+        context.progress.warn(
+            "update",
+            &format!("unverified, so `fetch`, `stage` and `apply` will refuse it: {failure}"),
+        );
+    }
     context.show(&plan, || plan.text())
 }
 
@@ -231,7 +255,7 @@ pub(crate) fn fetch(request: &UpdateRequest, wait: Duration, context: &Context) 
             .hint("Write the release at once: installer update apply --from MEDIUM")
             .into());
     }
-    let offered = open(&node, request)?;
+    let offered = open(&node, request)?.verified()?;
     let told = match offered.offer {
         Offer::Runs => "runs already; there is nothing to fetch",
         Offer::Staged => "is in a slot already; there is nothing to fetch",
@@ -255,7 +279,7 @@ pub(crate) fn serve_fetched(listen: SocketAddr, context: &Context) -> Result<()>
             .hint("Fetch it first: installer update fetch --from MEDIUM")
             .into());
     };
-    let (_, release) = source::open_fetched(root, None)?;
+    let OpenedRelease { release, .. } = OpenedRelease::fetched(root, None)?;
     let (name, version) = (release.name.clone(), release.version.clone());
     let containerd = containerd(&release);
     let served = ServedRelease::new(directory, digest, release, containerd);
@@ -330,7 +354,7 @@ fn stage_on(
         context.tell("update", &told);
         return Ok(true);
     }
-    let offered = open(node, request)?;
+    let offered = open(node, request)?.verified()?;
     context.tell("update", UpdatePlan::of(node, &offered)?.text().trim_end());
     if offered.offer == Offer::Runs {
         return Ok(false);

@@ -12,61 +12,80 @@ use base::digest::Digest;
 use base::failure::{Class, Failure};
 use medium::artifact::{ArtifactReference, LAYOUT};
 use medium::sources::{
-    Chain, LocalMedium, PayloadSource, RetryPolicy, is_url, open_release, read_release, source,
+    Chain, LocalMedium, PayloadSource, RetryPolicy, is_url, open_release, read_release, require_sender,
+    source,
 };
 use model::config::InstallConfig;
 use model::release::{Purpose, Release};
 
-/// Opens the release at `from`, with the proxies, registries and authorities of the node document.
-pub(super) fn open(
-    from: &str,
-    sha256: Option<Digest>,
-    config: &InstallConfig,
-) -> Result<(Box<dyn PayloadSource>, Release)> {
-    take_proxies(config)?;
-    if is_reference(from) {
-        return in_registry(from, sha256, config);
-    }
-    let source = source(Some(from), &registries::authorities(config), RetryPolicy::default())?;
-    let release = read_release(source.as_ref(), sha256)?;
-    Ok((source, release))
+/// How the digest of a release is named, and where it comes from.
+const NAME_DIGEST: &str = "Give the digest: --sha256 DIGEST, or registry/name@sha256:DIGEST; or use a server with TLS. \
+    Ask for the digest where the release was built: `iso-builder inspect MEDIUM` and `iso-builder push` print it, and so does \
+    `installer update serve` on a node that serves it.";
+
+/// A release for an update, opened.
+#[allow(missing_debug_implementations)]
+pub(super) struct OpenedRelease {
+    pub(super) source: Box<dyn PayloadSource>,
+    pub(super) release: Release,
+    /// Whether its digest was given, so that it does not matter who sends it.
+    pinned: bool,
 }
 
-/// Opens the release that was fetched, which nobody has to be asked for.
-///
-/// # Errors
-/// [`Class::Invalid`] if none was.
-pub(super) fn open_fetched(root: &Path, sha256: Option<Digest>) -> Result<(Box<dyn PayloadSource>, Release)> {
-    let Some((directory, digest)) = fetched(root) else {
-        return Err(Failure::new(Class::Invalid, "no release was fetched")
-            .hint("Name one: --from MEDIUM")
-            .into());
-    };
-    let source = LocalMedium::new(directory);
-    let release = read_release(&source, Some(sha256.unwrap_or(digest)))?;
-    Ok((Box::new(source), release))
+impl OpenedRelease {
+    /// Opens the release at `from`, with the proxies, registries and authorities of the node document.
+    pub(super) fn open(from: &str, sha256: Option<Digest>, config: &InstallConfig) -> Result<Self> {
+        take_proxies(config)?;
+        if is_reference(from) {
+            return Self::in_registry(from, sha256, config);
+        }
+        let source = source(Some(from), &registries::authorities(config), RetryPolicy::default())?;
+        let release = read_release(source.as_ref(), sha256)?;
+        Ok(Self { source, release, pinned: sha256.is_some() })
+    }
+
+    /// Opens the release that was fetched, which nobody has to be asked for.
+    ///
+    /// # Errors
+    /// [`Class::Invalid`] if none was.
+    pub(super) fn fetched(root: &Path, sha256: Option<Digest>) -> Result<Self> {
+        let Some((directory, digest)) = fetched(root) else {
+            return Err(Failure::new(Class::Invalid, "no release was fetched")
+                .hint("Name one: --from MEDIUM")
+                .into());
+        };
+        let source = LocalMedium::new(directory);
+        let release = read_release(&source, Some(sha256.unwrap_or(digest)))?;
+        Ok(Self { source: Box::new(source), release, pinned: true })
+    }
+
+    fn in_registry(from: &str, sha256: Option<Digest>, config: &InstallConfig) -> Result<Self> {
+        let reference: ArtifactReference = from.parse()?;
+        let (client, _) = registries::client(config, &[])?;
+        let (release, digest, source) = open_release(&reference, &client)?;
+        if let Some(wanted) = sha256.filter(|wanted| *wanted != digest) {
+            let what =
+                format!("the release manifest of {from} has the SHA-256 {digest}, and {wanted} was wanted");
+            return Err(Failure::new(Class::Verification, what)
+                .hint("Name the release that was meant.")
+                .into());
+        }
+        Ok(Self { source, release, pinned: sha256.is_some() || reference.digest().is_some() })
+    }
+
+    /// Checks that the release is the one that was meant: its digest was given, or its sender is known.
+    ///
+    /// # Errors
+    /// [`Class::Invalid`] if anyone on the network could have sent it.
+    pub(super) fn require_verified(&self) -> Result<(), Failure> {
+        if self.pinned { Ok(()) } else { require_sender(self.source.as_ref(), NAME_DIGEST) }
+    }
 }
 
 /// Whether `from` names a release in a registry: neither a URL, a layout nor a file.
 fn is_reference(from: &str) -> bool {
     let local = is_url(from) || from.starts_with(LAYOUT) || from.starts_with(['/', '.']);
     !local && !Path::new(from).exists()
-}
-
-fn in_registry(
-    from: &str,
-    sha256: Option<Digest>,
-    config: &InstallConfig,
-) -> Result<(Box<dyn PayloadSource>, Release)> {
-    let reference: ArtifactReference = from.parse()?;
-    let (client, _) = registries::client(config, &[])?;
-    let (release, digest, source) = open_release(&reference, &client)?;
-    if let Some(wanted) = sha256.filter(|wanted| *wanted != digest) {
-        let what =
-            format!("the release manifest of {from} has the SHA-256 {digest}, and {wanted} was wanted");
-        return Err(Failure::new(Class::Verification, what).hint("Name the release that was meant.").into());
-    }
-    Ok((source, release))
 }
 
 /// The source, and the registries of the images where it does not hold all of their blobs.
@@ -97,6 +116,73 @@ pub(super) fn has_slot(source: &dyn PayloadSource, release: &Release) -> Result<
 #[cfg(test)]
 mod tests {
     use super::*;
+    use base::failure::{class_of, render};
+    use medium::artifact::{ArtifactForm, ReleaseArtifact};
+    use testing::http::{AUTHORITY, Answer, Fake, Request};
+    use testing::release::release;
+
+    /// A server with the release of the tests in a directory, with or without TLS.
+    fn server(tls: bool) -> Fake {
+        let answer = |request: &Request| match request.path.as_str() {
+            "/release.json" => Answer::ok(&release().to_bytes()),
+            _ => Answer::new(404, b""),
+        };
+        if tls { Fake::with_tls(answer) } else { Fake::start(answer) }
+    }
+
+    fn trusting() -> InstallConfig {
+        let text = format!("system_settings: {{additional-ca: {AUTHORITY:?}}}");
+        model::config::parse(&text, "node.yaml").unwrap()
+    }
+
+    #[test]
+    fn a_release_over_http_is_written_only_if_its_digest_is_given() {
+        let digest = Digest::of(&release().to_bytes());
+        for (tls, sha256, verified) in [
+            (false, None, false),
+            (false, Some(digest), true),
+            (true, None, true),
+            (true, Some(digest), true),
+        ] {
+            let server = server(tls);
+            let opened = OpenedRelease::open(&server.url(), sha256, &trusting()).unwrap();
+            let checked = opened.require_verified();
+            assert_eq!(checked.is_ok(), verified, "{tls} {sha256:?}");
+            if let Err(failure) = checked {
+                assert_eq!(failure.class(), Class::Invalid);
+                let text = render(&failure.into());
+                assert!(text.contains(&server.url()) && text.contains("--sha256"), "{text}");
+            }
+        }
+        let other = Some(Digest::of(b"another"));
+        let error = OpenedRelease::open(&server(false).url(), other, &trusting()).err().unwrap();
+        assert_eq!(class_of(&error), Class::Verification);
+    }
+
+    #[test]
+    fn a_release_in_a_registry_without_tls_is_written_only_if_its_digest_is_given() {
+        let (release, bytes) = (release(), release().to_bytes());
+        let artifact = ReleaseArtifact::new(&release, &bytes, false, &[]);
+        let manifest = artifact.manifest(ArtifactForm::Artifact).unwrap();
+        let (pinned, digest) = (format!("@{}", Digest::of(&manifest).oci()), Digest::of(&bytes));
+        let server = Fake::start(move |request| match request.path.split('?').next().unwrap_or_default() {
+            "/v2/" => Answer::ok(b"{}"),
+            path if path.contains("/manifests/") => Answer::ok(&manifest),
+            path if path.contains("/blobs/") => Answer::range(&bytes, request),
+            _ => Answer::new(404, b""),
+        });
+        let registries = format!(r#"{{"Mirrors": {{"os.example": {{"Endpoints": [{:?}]}}}}}}"#, server.url());
+        let text = format!("system_settings: {{containerd-registry: {registries:?}}}");
+        let config = model::config::parse(&text, "node.yaml").unwrap();
+        let digest = Some(digest);
+        for (version, sha256, verified) in
+            [(":1.3.0", None, false), (":1.3.0", digest, true), (pinned.as_str(), None, true)]
+        {
+            let name = format!("os.example/nqrust/release{version}");
+            let opened = OpenedRelease::open(&name, sha256, &config).unwrap();
+            assert_eq!(opened.require_verified().is_ok(), verified, "{name} {sha256:?}");
+        }
+    }
 
     #[test]
     fn what_is_no_file_and_no_url_is_a_name_in_a_registry() {

@@ -5,7 +5,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 
 use anyhow::Result;
 
-use super::super::payload_source::PayloadPlace;
+use super::super::payload_source::{PayloadPlace, PayloadTransport};
 use crate::artifact::{ArtifactReference, LayoutReference};
 use base::digest::Digest;
 use base::failure::{Class, Classify, Failure};
@@ -22,12 +22,21 @@ pub(super) enum Blobs {
 }
 
 impl Blobs {
-    /// The place that `reference` names, and the manifest of the artifact there, checked against its digest if that is known.
-    pub(super) fn find(reference: &ArtifactReference, client: &Client) -> Result<(Self, Vec<u8>)> {
+    /// The place that `reference` names, the manifest of the artifact there, checked against its digest if that is known, and how the
+    /// manifest came.
+    pub(super) fn find(
+        reference: &ArtifactReference,
+        client: &Client,
+    ) -> Result<(Self, Vec<u8>, PayloadTransport)> {
         match reference {
             ArtifactReference::Registry(image) => {
-                let bytes = client.document(image)?.bytes;
-                Ok((Self::Registry(client.clone(), image.repository().clone()), bytes))
+                let manifest = client.document(image)?;
+                let transport = match manifest.authenticated {
+                    true => PayloadTransport::Encrypted,
+                    false => PayloadTransport::Clear,
+                };
+                let blobs = Self::Registry(client.clone(), image.repository().clone());
+                Ok((blobs, manifest.bytes, transport))
             }
             ArtifactReference::Layout(named) => {
                 let layout = ImageLayout::open(&named.directory)?;
@@ -36,7 +45,7 @@ impl Blobs {
                 let bytes = read_at_most(&path, MANIFEST_LIMIT)
                     .class(Class::Verification, || format!("reading the manifest of {reference}"))?;
                 match Digest::of(&bytes) == digest {
-                    true => Ok((Self::Layout(layout), bytes)),
+                    true => Ok((Self::Layout(layout), bytes, PayloadTransport::Local)),
                     false => {
                         let what = format!("{} is damaged", path.display());
                         Err(Failure::new(Class::Verification, what).hint("Copy the layout again.").into())

@@ -78,12 +78,8 @@ impl PayloadSource for ReleaseSource {
         Ok(self.0.release_bytes().to_vec())
     }
 
-    // What an artifact has is in its digest, however it comes here.
     fn transport(&self) -> PayloadTransport {
-        match self.0.place() {
-            PayloadPlace::Here => PayloadTransport::Local,
-            PayloadPlace::Network => PayloadTransport::Clear,
-        }
+        self.0.transport()
     }
 
     fn describe(&self) -> String {

@@ -6,7 +6,7 @@ use std::io::Read;
 use anyhow::Result;
 
 use super::super::manifest::MANIFEST_LIMIT;
-use super::super::payload_source::PayloadPlace;
+use super::super::payload_source::{PayloadPlace, PayloadTransport};
 use super::blobs::Blobs;
 use crate::artifact::manifest::{self, ReadArtifact};
 use crate::artifact::{ArtifactReference, BootCodePart};
@@ -21,6 +21,8 @@ use transfer::registry::Client;
 pub struct OpenedArtifact {
     name: String,
     blobs: Blobs,
+    /// How its manifest came, which has the digests of everything else.
+    transport: PayloadTransport,
     /// Digest of the artifact's manifest.
     digest: Digest,
     release: Release,
@@ -34,7 +36,7 @@ impl OpenedArtifact {
     /// Opens what `reference` names. `client` asks registries; for a layout it makes no request.
     pub fn open(reference: &ArtifactReference, client: &Client) -> Result<Self> {
         let name = reference.to_string();
-        let (blobs, manifest) = Blobs::find(reference, client)?;
+        let (blobs, manifest, transport) = Blobs::find(reference, client)?;
         let ReadArtifact { release: config, layers, patches } = manifest::read(&manifest, &name)?;
         let reading = || format!("reading {MANIFEST} of {name}");
         if config.size > MANIFEST_LIMIT {
@@ -50,7 +52,7 @@ impl OpenedArtifact {
             return Err(Failure::new(Class::Verification, reading()).because(why).into());
         }
         let release = Release::parse(&bytes).class(Class::Verification, reading)?;
-        Ok(Self { name, blobs, digest: Digest::of(&manifest), release, bytes, layers, patches })
+        Ok(Self { name, blobs, transport, digest: Digest::of(&manifest), release, bytes, layers, patches })
     }
 
     /// For messages.
@@ -108,6 +110,10 @@ impl OpenedArtifact {
 
     pub(super) fn probe(&self, digest: Digest, size: u64) -> Result<()> {
         self.blobs.probe(digest, size)
+    }
+
+    pub(super) fn transport(&self) -> PayloadTransport {
+        self.transport
     }
 
     pub(super) fn place(&self) -> PayloadPlace {

@@ -1,6 +1,6 @@
 //! Several places for one image.
 
-use super::fake::{BodyDelivery, nobody};
+use super::fake::{AUTHORITY, BodyDelivery, nobody};
 use super::*;
 
 /// A client for `example.org`, whose images are looked for at `endpoints` and at last at a server of nobody.
@@ -26,6 +26,25 @@ fn the_next_endpoint_is_asked_where_one_lacks_the_image_or_does_not_answer() {
     // A mirror is told whose image it is.
     assert_eq!(good.requests("/v2/app/web/manifests/1?ns=localhost:1").len(), 1);
     assert_eq!(good.requests("?ns=localhost:1").len(), 2);
+}
+
+#[test]
+fn a_document_is_authenticated_if_the_endpoint_that_sent_it_has_shown_a_certificate() {
+    let (clear, encrypted) = (Fake::start(plain), Fake::with_tls(plain));
+    let gone = format!("https://{}", nobody());
+    let skip = format!("configs: {{{:?}: {{tls: {{insecure_skip_verify: true}}}}}}", encrypted.host);
+    for (endpoints, more, expected) in [
+        (vec![clear.url()], "", false),
+        (vec![encrypted.url()], "", true),
+        // Whoever keeps the first from answering decides who is asked.
+        (vec![gone, clear.url()], "", false),
+        (vec![encrypted.url()], skip.as_str(), false),
+    ] {
+        let yaml = format!("mirrors: {{\"localhost:1\": {{endpoint: {endpoints:?}}}}}\n{more}");
+        let trusting = Settings { authorities: vec![AUTHORITY.to_owned()], ..settings(&yaml) };
+        let document = Client::new(trusting).unwrap().document(&image(NAME)).unwrap();
+        assert_eq!(document.authenticated, expected, "{endpoints:?} {more}");
+    }
 }
 
 #[test]
