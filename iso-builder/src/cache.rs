@@ -8,7 +8,8 @@
 mod prune;
 mod record;
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Instant;
@@ -112,7 +113,15 @@ impl Cache {
         let downloads = downloads.map_or_else(|| root.join("downloads"), Path::to_owned);
         files::output_directory(&downloads, 0o755)?;
         let path = root.join("lock");
-        let open = || File::create(&path).class(Class::DiskIo, || format!("opening {}", path.display()));
+        // For nobody else: whoever may open it to read can hold the lock.
+        let open = || {
+            let opened = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path);
+            let own = opened.and_then(|file| {
+                file.set_permissions(Permissions::from_mode(0o600))?;
+                Ok(file)
+            });
+            own.class(Class::DiskIo, || format!("opening {}", path.display()))
+        };
         let lock = match Flock::lock(open()?, FlockArg::LockExclusiveNonblock) {
             Ok(lock) => lock,
             Err(_) => {
