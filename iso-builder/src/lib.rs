@@ -4,7 +4,7 @@
 //! is in [`steps`] and runs in the [`sandbox`]. [`obtain`] has what a definition names, and [`lock`] keeps it by digest.
 //! The parts that media are made of have rooms of their own: [`images`] the image store (with [`bolt`] for containerd's
 //! database), [`boot`] the loaders, [`assemble`] the ISOs, [`kubernetes`] the distribution, [`workloads`] what the cluster
-//! applies; [`archive`] reads tar archives of strangers. [`finished`] inspects and verifies what is finished, and
+//! applies; [`product`] what makes a medium ours on any base; [`archive`] reads tar archives of strangers. [`finished`] inspects and verifies what is finished, and
 //! [`customize`] changes it; [`publish`] takes it to registries and back.
 
 pub mod archive;
@@ -25,6 +25,7 @@ pub mod lock;
 pub(crate) mod namespaces;
 pub mod obtain;
 pub mod packages;
+pub mod product;
 pub mod publish;
 pub mod sandbox;
 pub mod sbom;

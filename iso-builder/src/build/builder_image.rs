@@ -76,10 +76,11 @@ pub struct BuilderImage {
 
 /// Makes the image and writes it as an OCI image layout.
 pub fn builder_image(options: &BuilderImageOptions, progress: &Progress) -> Result<BuilderImage> {
-    check_definition(&Loaded::read(&options.inputs.definition)?)?;
-    let build = Build::begin(&options.inputs, progress)?;
+    let loaded = Loaded::read(&options.inputs.definition)?;
+    check_definition(&loaded)?;
+    let installer = program::check(&options.installer, loaded.definition.architecture)?;
+    let build = Build::begin(loaded, &options.inputs, &|_| Ok(()), progress)?;
     let definition = &build.inputs.loaded.definition;
-    let installer = program::check(&options.installer, definition.architecture)?;
     let name = match &options.name {
         Some(name) => name.clone(),
         None => format!("localhost/{}:{}", definition.id, definition.version)

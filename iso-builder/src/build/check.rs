@@ -1,6 +1,7 @@
 //! What can be known of a build without the network, without privileges and without reading large files, for
 //! `iso-builder check`. A mistake in one part hides none in another.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
@@ -9,8 +10,8 @@ use formats::oci::ImageReference;
 use serde::Serialize;
 
 use super::inputs::{built, shipped};
-use super::{configuration, host_programs, program};
-use crate::definition::{Base, Definition, Loaded};
+use super::{base_contents, base_listing, configuration, host_programs, program};
+use crate::definition::{Base, DebianBase, Definition, Loaded};
 use crate::images::PreloadSource;
 use crate::images::import::{self, ImageImport};
 use crate::images::preload::{self, NeededImage, PreloadPlan, PresentImage};
@@ -134,13 +135,12 @@ fn configurations(loaded: &Loaded, scratch: &Path) -> Result<Option<Finding>> {
     Ok((!told.is_empty()).then(|| ok(told.join(", "))))
 }
 
-/// Whether what the base is taken from can be one. Packages and archives show what they have only in a build.
+/// Whether the base has what a node needs: by the packages of the lock file or else by those that the definition names, and by
+/// the files of a directory, an archive or a layout.
 fn base(loaded: &Loaded) -> Result<Option<Finding>> {
+    let shown = |path: &Path| loaded.resolve(path).display().to_string();
     Ok(Some(match &loaded.definition.base {
-        Base::Debian(base) => {
-            let suite = &loaded.definition.packages.suite;
-            ok(format!("Debian {suite} with {} packages and what they depend on", base.include.len()))
-        }
+        Base::Debian(base) => debian(loaded, base)?,
         Base::Directory(base) => {
             let path = loaded.resolve(&base.path);
             if !["usr", "etc"].iter().all(|name| path.join(name).is_dir()) {
@@ -148,11 +148,59 @@ fn base(loaded: &Loaded) -> Result<Option<Finding>> {
                 let why = anyhow!("it has no usr or no etc");
                 return Err(Failure::new(Class::Invalid, what).because(why).into());
             }
-            ok(format!("the directory {}", path.display()))
+            // A directory may have parts that only root can read; a build reads them as root of a namespace.
+            match base_contents::paths_below(&path) {
+                Ok(paths) => {
+                    base_contents::missing(loaded, |contents| contents.lacks_files(&paths))?
+                        .refuse("the base lacks")?;
+                    ok(format!("the directory {}", path.display()))
+                }
+                Err(_) => (CheckState::Unknown, format!("a build reads {}", path.display())),
+            }
         }
-        Base::Oci(base) => (CheckState::Unknown, format!("a build reads {}", base.path.display())),
-        Base::Archive(base) => (CheckState::Unknown, format!("a build reads {}", base.path.display())),
+        Base::Oci(base) => of_archive(loaded, base_listing::of_layout(loaded, base)?, &shown(&base.path))?,
+        Base::Archive(base) => {
+            of_archive(loaded, base_listing::of_archive(&loaded.resolve(&base.path))?, &shown(&base.path))?
+        }
     }))
+}
+
+/// Whether a base with the files of an archive or layout, if they could be listed, has what a node needs.
+fn of_archive(loaded: &Loaded, paths: Option<BTreeSet<PathBuf>>, shown: &str) -> Result<Finding> {
+    let Some(paths) = paths else {
+        return Ok((CheckState::Unknown, format!("a build reads {shown}, which is compressed")));
+    };
+    base_contents::missing(loaded, |contents| contents.lacks_files(&paths))?.refuse("the base lacks")?;
+    Ok(ok(shown.to_owned()))
+}
+
+fn debian(loaded: &Loaded, base: &DebianBase) -> Result<Finding> {
+    let source = &loaded.definition.packages;
+    let lock = Lock::read(&Lock::path(&loaded.file)).ok().flatten();
+    let request = LockRequest::of(loaded, &[]);
+    let lock = lock
+        .filter(|lock| (&lock.request.source, &lock.request.wanted) == (&request.source, &request.wanted));
+    let (missing, known) = match &lock {
+        Some(lock) => {
+            (base_contents::missing_packages(loaded, &lock.packages)?, "the packages of the lock file")
+        }
+        None => {
+            let missing = base_contents::missing(loaded, |contents| contents.lacks_names(&base.include))?;
+            (missing, "the packages that the definition names")
+        }
+    };
+    if source.mirrors.is_empty() {
+        missing.refuse(&format!("{known} lack"))?;
+    } else if !missing.is_empty() {
+        let packages = missing.packages().join(", ");
+        let told = format!(
+            "{known} lack {packages}, which a node needs; only a build can tell whether the definition's mirrors have \
+             the same under other names"
+        );
+        return Ok((CheckState::Warning, told));
+    }
+    let (suite, count) = (&source.suite, base.include.len());
+    Ok(ok(format!("Debian {suite} with {count} packages and what they depend on")))
 }
 
 /// Whether a directory has the files of the release. Their digests are computed by a build.
@@ -296,6 +344,7 @@ mod tests {
     use base::digest::Digest;
 
     use super::*;
+    use crate::product::requirements::whole_base;
 
     /// A directory with a definition that has every part, and nothing that is wrong.
     fn whole() -> tempfile::TempDir {
@@ -321,6 +370,10 @@ mod tests {
                 r#"{{"schemaVersion": 2, "manifests": [{{"mediaType": "{manifest}", "digest": "{digest}", "size": 8, "annotations": {name}}}]}}"#
             ),
         );
+        let text = "{id: a, name: A, version: '1', base: {directory: {path: root}}, images: {preload: [{layout: layout}]}}";
+        for path in whole_base(&serde_saphyr::from_str(text).unwrap()) {
+            file(&format!("root/{}", path.display()), "");
+        }
         file(
             "image.yaml",
             "{id: a, name: A, version: '1', base: {directory: {path: root}}, install_defaults: defaults.yaml,\n\
@@ -337,6 +390,45 @@ mod tests {
     fn state(report: &CheckReport, part: &str) -> (CheckState, String) {
         let found = report.checks.iter().find(|check| check.part == part).unwrap();
         (found.state, found.message.clone())
+    }
+
+    #[test]
+    fn a_base_of_any_form_is_told_everything_that_it_lacks_at_once() {
+        let directory = whole();
+        let root = directory.path().join("root");
+        let lacking = ["usr/lib/shim/shimx64.efi.signed.latest", "usr/bin/dbus-broker-launch"];
+        for path in lacking {
+            fs::remove_file(root.join(path)).unwrap();
+        }
+        let mut archive = tar::Builder::new(Vec::new());
+        archive.append_dir_all(".", &root).unwrap();
+        fs::write(directory.path().join("base.tar"), archive.into_inner().unwrap()).unwrap();
+        for base in ["{directory: {path: root}}", "{archive: {path: base.tar}}"] {
+            let text = format!("{{id: a, name: A, version: '1', base: {base}}}");
+            fs::write(directory.path().join("image.yaml"), text).unwrap();
+            let (found, message) = state(&checked(directory.path(), false), "base");
+            assert!(found == CheckState::Error && message.contains("dbus, shim-signed"), "{message}");
+        }
+    }
+
+    #[test]
+    fn packages_that_a_definition_does_not_name_are_told_before_there_is_a_lock_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let base = |mirrors: &str| {
+            let text = format!(
+                "{{id: a, name: A, version: '1', packages: {{mirrors: [{mirrors}]}}, \
+                 base: {{debian: {{include: [linux-image-amd64, dracut, dracut-live, dracut-network, systemd-sysv]}}}}}}"
+            );
+            fs::write(directory.path().join("image.yaml"), text).unwrap();
+            state(&checked(directory.path(), false), "base")
+        };
+        let (found, message) = base("");
+        assert_eq!(found, CheckState::Error);
+        for package in ["shim-signed", "grub-efi-amd64-signed", "grub-pc-bin", "mdadm", "network-manager"] {
+            assert!(message.contains(package), "{package}: {message}");
+        }
+        assert!(!message.contains("containerd"), "without images: {message}");
+        assert_eq!(base("deb http://mirror.example.org trixie main").0, CheckState::Warning);
     }
 
     #[test]

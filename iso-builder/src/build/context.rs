@@ -7,9 +7,11 @@ use base::progress::Progress;
 
 use super::inputs::{BuildInputs, LockUse};
 use super::options::InputOptions;
+use crate::definition::Loaded;
 use crate::lock::{Lock, LockPolicy};
 use crate::namespaces::remove_tree;
-use crate::obtain::packages;
+use crate::obtain::{Approve, packages};
+use crate::product::ProductOverlays;
 use crate::sandbox;
 use crate::steps::{PackageRepository, StepRequest, StepWork};
 
@@ -18,14 +20,23 @@ pub(super) struct Build<'a> {
     pub(super) inputs: BuildInputs,
     pub(super) lock: Lock,
     pub(super) policy: LockPolicy,
+    /// What makes media ours, laid out for the steps.
+    pub(super) product: ProductOverlays,
     pub(super) progress: &'a Progress,
 }
 
 impl<'a> Build<'a> {
-    pub(super) fn begin(options: &InputOptions, progress: &'a Progress) -> Result<Self> {
-        let inputs = BuildInputs::gather(options, LockUse::Known, progress)?;
-        let lock = inputs.lock(options.policy, progress)?;
-        Ok(Self { inputs, lock, policy: options.policy, progress })
+    /// Gathers and locks the inputs of a definition. `approve` sees the packages before a lock file is written.
+    pub(super) fn begin(
+        loaded: Loaded,
+        options: &InputOptions,
+        approve: Approve<'_>,
+        progress: &'a Progress,
+    ) -> Result<Self> {
+        let inputs = BuildInputs::gather(loaded, options, LockUse::Known, progress)?;
+        let lock = inputs.lock(options.policy, approve, progress)?;
+        let product = ProductOverlays::lay_out(&inputs.cache.scratch())?;
+        Ok(Self { inputs, lock, policy: options.policy, product, progress })
     }
 
     /// Does `work` in the sandbox; `out` is the directory for its outputs.

@@ -22,7 +22,7 @@ use crate::images::spec::LocalImages;
 use crate::images::stored_image::StoredImage;
 use crate::images::{PreloadSource, Runtime};
 use crate::lock::{Lock, LockPolicy};
-use crate::obtain::{Locker, ReleaseQuery};
+use crate::obtain::{Approve, Locker, ReleaseQuery};
 use crate::workloads::spec::ImagePolicy;
 use crate::workloads::{self, FoundImage, Helm, ImageOrigin, Workloads};
 
@@ -54,11 +54,15 @@ pub(super) struct BuildInputs {
 }
 
 impl BuildInputs {
-    /// Reads the definition and the files that it refers to. Only the files of the Kubernetes distribution are
+    /// Reads the files that a definition refers to. Only the files of the Kubernetes distribution are
     /// downloaded here: they list the images.
-    pub(super) fn gather(options: &InputOptions, pins: LockUse, progress: &Progress) -> Result<Self> {
-        let InputOptions { definition, policy, pull, cache } = options;
-        let loaded = Loaded::read(definition)?;
+    pub(super) fn gather(
+        loaded: Loaded,
+        options: &InputOptions,
+        pins: LockUse,
+        progress: &Progress,
+    ) -> Result<Self> {
+        let InputOptions { policy, pull, cache, .. } = options;
         host_programs::check()?;
         let cache = cache.open(progress)?;
         let blobs = BlobCache::open(cache.downloads())?;
@@ -91,8 +95,8 @@ impl BuildInputs {
         Ok(Self { loaded, cache, blobs, registry, pull: *pull, preload, release, local, workloads, found })
     }
 
-    pub(super) fn lock(&self, policy: LockPolicy, progress: &Progress) -> Result<Lock> {
-        self.locker(progress).lock(policy)
+    pub(super) fn lock(&self, policy: LockPolicy, approve: Approve<'_>, progress: &Progress) -> Result<Lock> {
+        self.locker(progress).lock(policy, approve)
     }
 
     /// The lock of the definition, with every input resolved anew.

@@ -10,6 +10,8 @@
 //!
 //! Each step is keyed by the digests of what goes into it, so a change rebuilds only what depends on it.
 
+mod base_contents;
+mod base_listing;
 mod builder_image;
 mod check;
 mod configuration;
@@ -49,24 +51,27 @@ pub(crate) use self::program::standard;
 pub use self::report::BuildReport;
 use self::report::Recording;
 pub use self::runner_image::{RunnerImage, runner_image, runner_image_name};
+use crate::definition::Loaded;
 use crate::images::stored_image::StoredImage;
 use crate::lock::Lock;
+use crate::packages::ResolvedPackage;
 
 /// Builds the media; returns the files of those that were requested, and the report that is written beside them.
 pub fn build(options: &BuildOptions, progress: &Progress) -> Result<(Vec<BuiltFile>, BuildReport)> {
     let recording = Recording::begin();
     progress.add(Box::new(recording.warnings.clone()));
-    let build = Build::begin(&options.inputs, progress)?;
-    // Mistakes in a configuration, a release or the installer are reported before anything that takes time.
-    let architecture = build.inputs.loaded.definition.architecture;
-    let installer = BuildInstaller::of(&options.installer, architecture)?;
-    let scratch = tempfile::tempdir_in(build.inputs.cache.scratch()).context("making a scratch directory")?;
-    let configuration = configuration::payloads(&build.inputs.loaded, scratch.path())?;
-    let definition = &build.inputs.loaded.definition;
-    let wanted: BTreeSet<_> = options.only.as_ref().unwrap_or(&definition.outputs).iter().copied().collect();
-    configuration::disk(&build.inputs.loaded, &wanted)?;
+    // Everything that can be known is checked before anything that takes time or writes a lock file.
+    let loaded = Loaded::read(&options.inputs.definition)?;
+    let installer = BuildInstaller::of(&options.installer, loaded.definition.architecture)?;
+    let wanted: BTreeSet<_> =
+        options.only.as_ref().unwrap_or(&loaded.definition.outputs).iter().copied().collect();
     host_programs::check_disks(&wanted)?;
+    let scratch = tempfile::tempdir().context("making a scratch directory")?;
+    let configuration = configuration::payloads(&loaded, scratch.path())?;
+    configuration::disk(&loaded, &wanted)?;
     let outputs = OutputDirectory::open(&options.output, progress)?;
+    let approve = |packages: &[ResolvedPackage]| base_contents::check_packages(&loaded, packages);
+    let build = Build::begin(loaded.clone(), &options.inputs, &approve, progress)?;
     let distribution = build.distribution()?;
     let base = build.base()?;
     build.check_base(&base)?;
@@ -85,13 +90,15 @@ pub fn build(options: &BuildOptions, progress: &Progress) -> Result<(Vec<BuiltFi
 
 /// Resolves every input of a definition anew and writes its lock file.
 pub fn relock(options: &InputOptions, progress: &Progress) -> Result<Lock> {
-    BuildInputs::gather(options, LockUse::Anew, progress)?.relock(progress)
+    let loaded = Loaded::read(&options.definition)?;
+    BuildInputs::gather(loaded, options, LockUse::Anew, progress)?.relock(progress)
 }
 
 /// The images that a definition preloads, with their blobs and roles. From registries only manifests are pulled, no
 /// blobs.
 pub fn list_images(options: &InputOptions, progress: &Progress) -> Result<Vec<StoredImage>> {
-    let build = Build::begin(options, progress)?;
+    let loaded = Loaded::read(&options.definition)?;
+    let build = Build::begin(loaded, options, &|_| Ok(()), progress)?;
     let built = build.built_images()?;
     let images = build.all_images(built.as_ref())?;
     build.check_completeness(&images)?;

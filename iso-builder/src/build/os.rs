@@ -48,13 +48,14 @@ impl Build<'_> {
 
     /// `vmlinuz`, `initrd`, `kernel-release`, `loaders/`.
     pub(super) fn kernel(&self, base: &StepOutputs) -> Result<StepOutputs> {
-        let overlays = self.overlays(&self.inputs.loaded.definition.overlays.initrd)?;
+        let mut overlays = vec![self.product.initrd()];
+        overlays.extend(self.overlays(&self.inputs.loaded.definition.overlays.initrd)?);
         let inputs = json!({
             "epoch": self.lock.epoch,
             "base": base.digest()?,
             "overlays": digests(&overlays)?,
         });
-        self.inputs.cache.step(&StepKey::new("kernel", 8, inputs), |out| {
+        self.inputs.cache.step(&StepKey::new("kernel", 9, inputs), |out| {
             let work = StepWork::Kernel { base: base.path("base.tar"), overlays };
             self.progress
                 .within("initrd", "Making the initrd and the boot loaders", || self.sandboxed(work, out))
@@ -71,10 +72,11 @@ impl Build<'_> {
         let definition = &self.inputs.loaded.definition;
         let rootfs = RootfsSource {
             base: base.path("base.tar"),
-            // The definition's overlays can change what the distribution brings.
+            // The definition's overlays can change what the distribution and the product bring.
             overlays: distribution
                 .map(|outputs| outputs.path(OVERLAY_OUTPUT))
                 .into_iter()
+                .chain([self.product.rootfs()])
                 .chain(self.overlays(&definition.overlays.rootfs)?)
                 .chain(self.shipped()?)
                 .collect(),
@@ -94,7 +96,7 @@ impl Build<'_> {
             "identity": rootfs.identity,
             "level": rootfs.level,
         });
-        self.inputs.cache.step(&StepKey::new("rootfs", 5, inputs), |out| {
+        self.inputs.cache.step(&StepKey::new("rootfs", 6, inputs), |out| {
             let message = format!("Making the OS image (zstd {})", rootfs.level);
             self.progress.within("rootfs", message, || self.sandboxed(StepWork::Rootfs(rootfs), out))
         })

@@ -33,7 +33,7 @@ pub(crate) const LOCK_FORMAT: u32 = 1;
 pub struct Lock {
     /// The version of this format.
     pub format: u32,
-    /// The time stamp of everything in the media, in seconds since 1970: when the lock was made.
+    /// The time stamp of everything in the media, in seconds since 1970: when the packages were locked.
     pub epoch: u64,
     /// The inputs that the definition asked for.
     pub request: LockRequest,
@@ -132,9 +132,19 @@ impl Lock {
         Ok(Some(lock))
     }
 
+    /// Whether both lock the same inputs, whenever they were made.
+    #[must_use]
+    pub fn has_the_inputs_of(&self, other: &Self) -> bool {
+        Self { epoch: other.epoch, ..self.clone() } == *other
+    }
+
+    /// Writes the lock file. One that has these bytes already is not touched.
     pub fn write(&self, path: &Path) -> Result<()> {
         let mut bytes = serde_json::to_vec_pretty(self)?;
         bytes.push(b'\n');
+        if std::fs::read(path).is_ok_and(|known| known == bytes) {
+            return Ok(());
+        }
         files::write_atomically(path, &bytes, 0o644).context("writing the lock file")
     }
 }

@@ -16,6 +16,10 @@ use crate::images::PreloadSource;
 use crate::images::preload::NeededImage;
 use crate::images::pull::{self, BlobCache, ImageRegistry, PinnedImage};
 use crate::lock::{LOCK_FORMAT, Lock, LockPolicy, LockRequest, LockedFile, LockedRelease, unfit};
+use crate::packages::ResolvedPackage;
+
+/// Sees the packages of a lock before it is used or written, and may refuse them.
+pub type Approve<'a> = &'a dyn Fn(&[ResolvedPackage]) -> Result<()>;
 
 /// What a lock is made from.
 #[allow(missing_debug_implementations)]
@@ -46,7 +50,7 @@ struct WantedInputs {
 impl Locker<'_> {
     /// The lock to build with: the existing one if it fits. Otherwise the inputs that changed are resolved, and the
     /// lock file is written.
-    pub fn lock(&self, policy: LockPolicy) -> Result<Lock> {
+    pub fn lock(&self, policy: LockPolicy, approve: Approve<'_>) -> Result<Lock> {
         let path = Lock::path(&self.loaded.file);
         let wanted = self.wanted()?;
         let known = Lock::read(&path)?;
@@ -54,17 +58,27 @@ impl Locker<'_> {
             && (&lock.request, &lock.base, &lock.kubernetes, &lock.files)
                 == (&wanted.request, &wanted.base, &wanted.kubernetes, &wanted.files)
         {
+            approve(&lock.packages)?;
             return Ok(lock.clone());
         }
         if policy.locked || policy.offline {
             return Err(unfit(&path, policy, &difference(known.as_ref(), &wanted)));
         }
-        self.make(wanted, known)
+        self.make(wanted, known, approve)
     }
 
-    /// Resolves every input anew and writes the lock file.
+    /// Resolves every input anew and writes the lock file. A lock whose inputs are the same keeps its time stamp: its bytes
+    /// do not change, and what was built from it is not built again.
     pub fn relock(&self) -> Result<Lock> {
-        self.make(self.wanted()?, None)
+        let path = Lock::path(&self.loaded.file);
+        let resolved = self.resolve(self.wanted()?, None)?;
+        // A lock file that cannot be read is made anew.
+        let lock = match Lock::read(&path).ok().flatten() {
+            Some(known) if resolved.has_the_inputs_of(&known) => known,
+            _ => resolved,
+        };
+        lock.write(&path)?;
+        Ok(lock)
     }
 
     fn wanted(&self) -> Result<WantedInputs> {
@@ -73,8 +87,16 @@ impl Locker<'_> {
         Ok(WantedInputs { request, base: self.base_digest()?, kubernetes, files: self.files()? })
     }
 
+    /// Writes a lock of the inputs `wanted`, unless its packages are refused.
+    fn make(&self, wanted: WantedInputs, known: Option<Lock>, approve: Approve<'_>) -> Result<Lock> {
+        let lock = self.resolve(wanted, known)?;
+        approve(&lock.packages)?;
+        lock.write(&Lock::path(&self.loaded.file))?;
+        Ok(lock)
+    }
+
     /// A lock of the inputs `wanted`; entries of `known` are used for those that have not changed.
-    fn make(&self, wanted: WantedInputs, known: Option<Lock>) -> Result<Lock> {
+    fn resolve(&self, wanted: WantedInputs, known: Option<Lock>) -> Result<Lock> {
         let WantedInputs { request, base, kubernetes, files } = wanted;
         let same_packages = known.as_ref().filter(|lock| {
             (&lock.request.source, &lock.request.wanted, &lock.base)
@@ -86,9 +108,7 @@ impl Locker<'_> {
             None => (now()?, packages::resolve(&request, self.cache, self.progress)?),
         };
         let images = self.pin(&request.images, known.map(|lock| lock.images).unwrap_or_default())?;
-        let lock = Lock { format: LOCK_FORMAT, epoch, request, packages, base, images, kubernetes, files };
-        lock.write(&Lock::path(&self.loaded.file))?;
-        Ok(lock)
+        Ok(Lock { format: LOCK_FORMAT, epoch, request, packages, base, images, kubernetes, files })
     }
 
     /// Digests for `references`: known ones are kept, the others are resolved.

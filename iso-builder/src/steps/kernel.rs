@@ -1,6 +1,7 @@
 //! The kernel, the initrd made by dracut, and the boot loaders, all from the base.
 
 use std::fs::{self, File};
+use std::io::{self, Read, Seek};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -13,6 +14,7 @@ use super::modules;
 use super::request::StepRequest;
 use super::tree::{Tree, place_file};
 use crate::boot::loaders;
+use crate::product;
 
 /// What modules take more where they are unpacked, and the initrd beside what dracut makes it of.
 const UNPACKED_BYTES: u64 = 768 << 20;
@@ -31,6 +33,36 @@ pub(super) fn make(request: &StepRequest, base: &Path, overlays: &[PathBuf]) -> 
     loaders::collect(tree.root(), &loaders, &SystemRunner, &|program| tree.chroot(program))?;
     modules::unpack(&tree)?;
     make_initrd(request, &tree, &release)
+}
+
+/// Fails unless the plain initrd has the unit that every boot of ours waits for: a definition's overlay can keep dracut from
+/// putting it there.
+fn check_product(plain: &mut impl Read) -> Result<()> {
+    // A cpio archive has the name of each file as text, with a zero at its end.
+    let name = [product::INITRD_UNIT.as_bytes(), b"\0"].concat();
+    if contains(plain, &name).context("reading the initrd")? {
+        return Ok(());
+    }
+    Err(Failure::new(Class::Invalid, "the initrd lacks the unit by which media and nodes start")
+        .because(anyhow::anyhow!("dracut did not put /{} into it", product::INITRD_UNIT))
+        .hint("Remove from overlays.initrd what omits or replaces the dracut module nqrust.")
+        .into())
+}
+
+/// Whether `wanted` is among the bytes of a reader.
+fn contains(reader: &mut impl Read, wanted: &[u8]) -> io::Result<bool> {
+    let (mut window, mut chunk) = (Vec::new(), vec![0; 1 << 20]);
+    loop {
+        let count = reader.read(&mut chunk)?;
+        if count == 0 {
+            return Ok(false);
+        }
+        window.extend_from_slice(&chunk[..count]);
+        if window.windows(wanted.len()).any(|part| part == wanted) {
+            return Ok(true);
+        }
+        window.drain(..window.len().saturating_sub(wanted.len() - 1));
+    }
 }
 
 /// The version of the base's kernel; there has to be exactly one with modules and an image.
@@ -76,6 +108,33 @@ fn make_initrd(request: &StepRequest, tree: &Tree, release: &str) -> Result<()> 
     let archives = tree.path("boot/initrd.nqrust");
     let what = || format!("packing {}", archives.display());
     let mut plain = File::open(&archives).with_context(what)?;
+    check_product(&mut plain)?;
+    plain.rewind().with_context(what)?;
     files::fill_atomically(&request.out.join("initrd"), 0o644, |file| initrd::pack(&mut plain, file))
         .with_context(what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A reader that gives few bytes at a time.
+    struct Slow<'a>(&'a [u8]);
+
+    impl Read for Slow<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            let count = buffer.len().min(5);
+            self.0.read(&mut buffer[..count])
+        }
+    }
+
+    #[test]
+    fn an_initrd_without_the_unit_that_boots_wait_for_is_refused() {
+        let with = format!("070701{}\0content", product::INITRD_UNIT);
+        check_product(&mut Slow(with.as_bytes())).unwrap();
+        for without in ["", "070701usr/lib/systemd/system/other.service\0", product::INITRD_UNIT] {
+            let text = base::failure::render(&check_product(&mut Slow(without.as_bytes())).unwrap_err());
+            assert!(text.contains("nqrust-boot.service") && text.contains("overlays.initrd"), "{text}");
+        }
+    }
 }

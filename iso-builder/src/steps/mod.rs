@@ -25,6 +25,7 @@ use anyhow::{Context, Result};
 use base::files;
 
 pub use base_image::SURVEY_OUTPUT;
+pub(crate) use base_image::layout::layers as layers_of_layout;
 pub use distribution::{IMAGE_NAMES_OUTPUT, OVERLAY_OUTPUT};
 pub use metadata::{WRITTEN_OUTPUT, WrittenMetadata};
 pub use outcome::StepOutcome;

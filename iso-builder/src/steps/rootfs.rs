@@ -9,6 +9,7 @@ use std::{fs, io};
 use anyhow::{Context, Result};
 use base::command::{Invocation, Runner, SystemRunner};
 use base::digest::Digest;
+use base::failure::{Class, Failure};
 use base::files;
 use formats::squashfs::Expansion;
 use formats::verity::{VerityBuilder, VerityParameters};
@@ -22,6 +23,7 @@ use super::modules;
 use super::request::{ProductIdentity, RootfsSource, StepRequest};
 use super::tree::{Tree, place_file};
 use super::within::within;
+use crate::product;
 
 /// Paths that are removed from the image. Kernel and initrd are payloads of their own; host keys and logs belong to a
 /// machine; indexes and caches are remade or not needed. A trailing `/*` empties a directory.
@@ -53,9 +55,10 @@ pub const EXPANDED_OUTPUT: &str = "rootfs.expanded.json";
 /// Makes `rootfs.squashfs`, and expands it as nodes do to know what comes of it.
 pub(super) fn make(request: &StepRequest, rootfs: &RootfsSource) -> Result<()> {
     let tree = Tree::unpack_in_memory(&rootfs.base, &request.scratch, laid_over(rootfs)?)?;
-    keep_kernel_configurations(&tree)?;
+    let configurations = keep_kernel_configurations(&tree)?;
     modules::unpack(&tree)?;
     clean(&tree)?;
+    link_kernel_configurations(&tree, &configurations)?;
     for overlay in &rootfs.overlays {
         tree.overlay(overlay)?;
     }
@@ -63,10 +66,34 @@ pub(super) fn make(request: &StepRequest, rootfs: &RootfsSource) -> Result<()> {
     write_identity(&tree, rootfs, request.epoch)?;
     make_mount_points(&tree)?;
     settle_var(&tree)?;
+    check_product(&tree)?;
     let image = request.out.join("rootfs.squashfs");
     squash(&tree, &image, rootfs.level, request.epoch)?;
     let expanded = serde_json::to_vec(&expanded(&image)?)?;
     fs::write(request.out.join(EXPANDED_OUTPUT), expanded).context("writing the root hash")
+}
+
+/// Fails unless the finished tree has the installer and the units by which a medium and a node start. An overlay can replace
+/// them, and must not take them away: the medium would boot into a system that does nothing.
+fn check_product(tree: &Tree) -> Result<()> {
+    let starts = |path: &Path| -> Result<bool> {
+        let found = fs::metadata(within(tree.root(), path)?);
+        Ok(found.is_ok_and(|metadata| metadata.is_file() && metadata.len() > 0))
+    };
+    let mut gone = Vec::new();
+    for path in product::started_units().chain(["usr/bin/installer".into()]) {
+        if !starts(&path)? {
+            gone.push(format!("/{}", path.display()));
+        }
+    }
+    if gone.is_empty() {
+        return Ok(());
+    }
+    let what = "the OS image lacks files by which its media and nodes start";
+    Err(Failure::new(Class::Invalid, what)
+        .because(anyhow::anyhow!("{} is missing, empty or masked", gone.join(", ")))
+        .hint("Remove from the definition's overlays what replaces these files.")
+        .into())
 }
 
 fn expanded(image: &Path) -> Result<ExpandedImage> {
@@ -91,9 +118,9 @@ fn laid_over(rootfs: &RootfsSource) -> Result<u64> {
     Ok(bytes)
 }
 
-/// Puts `/boot/config-RELEASE` beside the kernel's modules: kubeadm, and everyone who asks what a kernel can do, looks there
-/// too.
-fn keep_kernel_configurations(tree: &Tree) -> Result<()> {
+/// Moves `/boot/config-RELEASE` beside the kernel's modules, where kubeadm looks too; returns the releases.
+fn keep_kernel_configurations(tree: &Tree) -> Result<Vec<String>> {
+    let mut releases = Vec::new();
     for entry in fs::read_dir(within(tree.root(), Path::new("boot"))?).into_iter().flatten() {
         let entry = entry?;
         let name = entry.file_name().to_string_lossy().into_owned();
@@ -101,7 +128,20 @@ fn keep_kernel_configurations(tree: &Tree) -> Result<()> {
         let modules = within(tree.root(), &Path::new("usr/lib/modules").join(release))?;
         if modules.is_dir() && entry.file_type()?.is_file() {
             place_file(&entry.path(), &modules.join("config"), 0o644)?;
+            releases.push(release.to_owned());
         }
+    }
+    Ok(releases)
+}
+
+/// Links `/boot/config-RELEASE` to the configuration beside the modules: Longhorn, for one, looks only there. The link is
+/// relative, because pods see the node's root at another path.
+fn link_kernel_configurations(tree: &Tree, releases: &[String]) -> Result<()> {
+    let boot = within(tree.root(), Path::new("boot"))?;
+    for release in releases {
+        let link = boot.join(format!("config-{release}"));
+        symlink(format!("../usr/lib/modules/{release}/config"), &link)
+            .with_context(|| format!("linking {}", link.display()))?;
     }
     Ok(())
 }
@@ -225,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn the_configuration_of_the_kernel_stays_with_its_modules() {
+    fn the_configuration_of_the_kernel_stays_with_its_modules_and_has_a_relative_link_in_boot() {
         let directory = tempfile::tempdir().unwrap();
         let tree = Tree::empty(directory.path()).unwrap();
         for path in ["boot", "usr/lib/modules/6.12.1-amd64"] {
@@ -234,11 +274,37 @@ mod tests {
         for release in ["6.12.1-amd64", "of-no-kernel"] {
             fs::write(tree.path(&format!("boot/config-{release}")), release).unwrap();
         }
-        keep_kernel_configurations(&tree).unwrap();
+        let releases = keep_kernel_configurations(&tree).unwrap();
         clean(&tree).unwrap();
+        link_kernel_configurations(&tree, &releases).unwrap();
+        let link = tree.path("boot/config-6.12.1-amd64");
+        assert!(fs::read_link(&link).unwrap().is_relative());
+        assert_eq!(fs::read_to_string(&link).unwrap(), "6.12.1-amd64");
+        assert!(!tree.path("boot/config-of-no-kernel").is_symlink());
         let kept = fs::read_to_string(tree.path("usr/lib/modules/6.12.1-amd64/config")).unwrap();
         assert_eq!(kept, "6.12.1-amd64");
         assert!(!tree.path("usr/lib/modules/of-no-kernel").exists());
+    }
+
+    #[test]
+    fn a_tree_is_refused_where_a_unit_that_starts_everything_is_masked_empty_or_missing() {
+        let directory = tempfile::tempdir().unwrap();
+        let tree = Tree::empty(directory.path()).unwrap();
+        let overlays = product::ProductOverlays::lay_out(directory.path()).unwrap();
+        tree.overlay(&overlays.rootfs()).unwrap();
+        let told = || check_product(&tree).map_err(|error| base::failure::render(&error));
+        let text = told().unwrap_err();
+        assert!(text.contains("/usr/bin/installer is missing") && !text.contains("nqrust-"), "{text}");
+        fs::create_dir_all(tree.path("usr/bin")).unwrap();
+        fs::write(tree.path("usr/bin/installer"), "x").unwrap();
+        told().unwrap();
+        let unit = tree.path("usr/lib/systemd/system/nqrust-install.service");
+        fs::write(&unit, "").unwrap();
+        assert!(told().unwrap_err().contains("nqrust-install.service"));
+        fs::remove_file(&unit).unwrap();
+        symlink("/dev/null", &unit).unwrap();
+        let text = told().unwrap_err();
+        assert!(text.contains("nqrust-install.service is missing, empty or masked"), "{text}");
     }
 
     #[test]

@@ -43,7 +43,7 @@ impl Ended {
     /// The base that was made; after it the build had to end for want of a kernel.
     pub(crate) fn base(self) -> PathBuf {
         assert!(
-            self.code == 2 && self.told.contains("the base has no kernel"),
+            self.code == 2 && self.told.contains("the base lacks what a node needs"),
             "{}: {}",
             self.code,
             self.told

@@ -113,8 +113,12 @@ fn a_layer_removes_and_links_nothing_outside_the_tree() {
     let mut lowest = lower();
     lowest.push(link("host", host));
     for (case, entry, word) in [
-        ("a whiteout through a link", file("host/.wh.canary", ""), "the base has no kernel"),
-        ("an opaque directory that is a link", file("host/.wh..wh..opq", ""), "the base has no kernel"),
+        ("a whiteout through a link", file("host/.wh.canary", ""), "the base lacks what a node needs"),
+        (
+            "an opaque directory that is a link",
+            file("host/.wh..wh..opq", ""),
+            "the base lacks what a node needs",
+        ),
         (
             "a hard link to a file of the host",
             hard_link("etc/stolen", "host/canary"),

@@ -136,3 +136,23 @@ fn a_lock_names_what_of_the_distribution_has_changed() {
     place.define(&k3s_here());
     place.refused(&["images", "--locked"], 2, &["rke2 v1.33.1+rke2r1 is locked and not k3s v1.33.1+k3s1"]);
 }
+
+#[test]
+fn locking_again_without_a_changed_input_leaves_every_byte_of_the_lock_file() {
+    let mut place = Place::new();
+    publish(&place.path("release"), &k3s(K3S));
+    place.define(&k3s_here());
+    let locked = |place: &Place| {
+        let ended = place.run(&["lock"]);
+        assert_eq!(ended.code, 0, "{}", ended.told);
+        fs::read_to_string(place.path("image.yaml.lock")).unwrap()
+    };
+    let first = locked(&place);
+    assert!(first.contains("\"epoch\": 1700000000"), "{first}");
+    place.environment.push(("SOURCE_DATE_EPOCH", "1800000000".into()));
+    assert_eq!(locked(&place), first);
+    let mut changed = fs::read(place.path("base.tar")).unwrap();
+    changed.extend([0; 512]);
+    fs::write(place.path("base.tar"), changed).unwrap();
+    assert!(locked(&place).contains("\"epoch\": 1800000000"));
+}

@@ -77,7 +77,5 @@ fn they_build_from_a_release_in_a_directory() {
 fn absolute(definition: &mut Value) {
     let whole = |path: &mut Value| *path = json!(configs().join(path.as_str().unwrap()));
     whole(&mut definition["install_defaults"]);
-    for key in ["rootfs", "initrd"] {
-        definition["overlays"][key].as_array_mut().unwrap().iter_mut().for_each(whole);
-    }
+    definition["overlays"]["rootfs"].as_array_mut().unwrap().iter_mut().for_each(whole);
 }

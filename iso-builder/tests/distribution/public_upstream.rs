@@ -152,7 +152,7 @@ fn programs_come_from_their_server_and_images_by_the_names_that_kubeadm_prints()
     // Everything is pinned now, and in the cache.
     assert_eq!(place.images_of_roles(&["--locked", "--offline"]), images);
     assert_eq!(server.asked(), [""; 0]);
-    let tree = place.build_until("the base lacks what nodes of kubeadm need");
+    let tree = place.build_until("the base lacks what a node needs");
     assert!(tree.join("usr/local/bin/kubelet").is_file());
 }
 

@@ -253,7 +253,7 @@ impl Place {
 
     /// Builds as far as it goes without a kernel, and returns what the distribution brings to the OS image.
     pub(crate) fn build(&self) -> PathBuf {
-        self.build_until("the base has no kernel")
+        self.build_until("the base lacks what a node needs")
     }
 
     /// Builds until it ends with `told`, and returns what the distribution brings to the OS image.

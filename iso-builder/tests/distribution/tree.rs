@@ -184,7 +184,7 @@ fn the_definitions_overlays_lie_over_what_the_distribution_brings_in_the_os_imag
     let request = json!({
         "work": { "rootfs": {
             "base": place.path("base.tar"),
-            "overlays": [tree, place.path("overlay")],
+            "overlays": [tree, concat!(env!("CARGO_MANIFEST_DIR"), "/../overlays/rootfs"), place.path("overlay")],
             "installer": "/bin/true",
             "identity": { "id": "test", "name": "Test", "version": "1" },
             "level": 3,

@@ -73,9 +73,7 @@ impl BuildBench {
         let fixture = paths::workspace().join("tests/bench/overlay");
         medium::copy_tree(&fixture, &root.join("source").join(OVERLAY))?;
         let mut value: serde_yaml::Value = serde_yaml::from_slice(&fs::read(&definition)?)?;
-        let overlays = value["overlays"]["rootfs"].as_sequence_mut();
-        let overlays = overlays.context("the definition has no overlays.rootfs")?;
-        overlays.push(format!("../../{OVERLAY}").into());
+        value["overlays"]["rootfs"] = serde_yaml::Value::Sequence(vec![format!("../../{OVERLAY}").into()]);
         fs::write(&definition, serde_yaml::to_string(&value)?)?;
         Ok(Self { root, definition, runs: 0 })
     }

@@ -49,7 +49,18 @@ fn is_layer(media_type: &str) -> bool {
 
 /// Unpacks the layers of an image.
 pub(super) fn unpack(request: &StepRequest, path: &Path, reference: Option<&str>, tree: &Tree) -> Result<()> {
-    let layout = if path.is_dir() { path.to_owned() } else { unpack_archive(path, &request.scratch)? };
+    for layer in layers(path, reference, &request.scratch)? {
+        archive::unpack(&layer, tree, &request.scratch, archive::ArchiveUse::Layer).with_context(|| {
+            let name = layer.file_name().unwrap_or_default().to_string_lossy();
+            format!("applying the layer {name} of {}", path.display())
+        })?;
+    }
+    Ok(())
+}
+
+/// The files of an image's layers, lowest first. An archived layout is unpacked into `scratch`.
+pub(crate) fn layers(path: &Path, reference: Option<&str>, scratch: &Path) -> Result<Vec<PathBuf>> {
+    let layout = if path.is_dir() { path.to_owned() } else { unpack_archive(path, scratch)? };
     let bytes = files::read_at_most(&layout.join("index.json"), MAX_DOCUMENT_BYTES)
         .map_err(|error| no_layout(path, &layout, error))?;
     let index: ImageIndex = parse(&bytes, "index.json", path)?;
@@ -59,14 +70,11 @@ pub(super) fn unpack(request: &StepRequest, path: &Path, reference: Option<&str>
     if !fits(&platform) {
         return Err(other_platform(path, &format!("it is for {platform}")));
     }
-    for layer in &manifest.layers {
-        if !is_layer(&layer.media_type) {
-            return Err(unknown_layer(path, layer));
-        }
-        archive::unpack(&image.blob(&layer.digest)?, tree, &request.scratch, archive::ArchiveUse::Layer)
-            .with_context(|| format!("applying the layer {} of {}", layer.digest, path.display()))?;
-    }
-    Ok(())
+    let file = |layer: &Descriptor| match is_layer(&layer.media_type) {
+        true => image.blob(&layer.digest),
+        false => Err(unknown_layer(path, layer)),
+    };
+    manifest.layers.iter().map(file).collect()
 }
 
 /// Unpacks an archived layout. The owners of its files do not matter, and an ordinary user could not set them.

@@ -6,7 +6,7 @@
 
 pub(super) mod archive;
 mod directory;
-mod layout;
+pub(crate) mod layout;
 mod unreadable;
 
 use std::fs;

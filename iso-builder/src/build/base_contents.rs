@@ -1,0 +1,74 @@
+//! Compares the base of a definition with what the product needs of one, before anything that takes long: by its packages as soon
+//! as they are known, and by its files.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use walkdir::WalkDir;
+
+use super::context::Build;
+use crate::cache::StepOutputs;
+use crate::definition::{Base, Loaded};
+use crate::packages::ResolvedPackage;
+use crate::product::requirements::{BaseContents, MissingParts};
+
+impl Build<'_> {
+    /// Fails unless the base and the definition's overlays have what a node needs.
+    pub(super) fn check_base(&self, base: &StepOutputs) -> Result<()> {
+        let loaded = &self.inputs.loaded;
+        let paths = archived(&base.path("base.tar"))?;
+        missing(loaded, |contents| contents.lacks_files(&paths))?.refuse("the base lacks")
+    }
+}
+
+/// What `find` finds missing, with the files of the definition's overlays counted in.
+pub(super) fn missing(
+    loaded: &Loaded,
+    find: impl FnOnce(&BaseContents<'_>) -> MissingParts,
+) -> Result<MissingParts> {
+    let mut overlays = BTreeSet::new();
+    let Loaded { definition, .. } = loaded;
+    for overlay in definition.overlays.rootfs.iter().chain(&definition.overlays.initrd) {
+        overlays.extend(paths_below(&loaded.resolve(overlay))?);
+    }
+    Ok(find(&BaseContents { definition, overlays: &overlays }))
+}
+
+/// What a base of these packages, with all that they depend on, is known to lack. Mirrors that the definition names may have
+/// the same files in packages of other names, so that only the files tell.
+pub(super) fn missing_packages(loaded: &Loaded, packages: &[ResolvedPackage]) -> Result<MissingParts> {
+    let names: BTreeSet<_> = packages.iter().filter_map(|package| package.file.split('_').next()).collect();
+    missing(loaded, |contents| contents.lacks_packages(&names))
+}
+
+/// Fails if the packages of a base are known to lack something. Bases of another kind are compared by their files.
+pub(super) fn check_packages(loaded: &Loaded, packages: &[ResolvedPackage]) -> Result<()> {
+    let Base::Debian(_) = &loaded.definition.base else { return Ok(()) };
+    let missing = missing_packages(loaded, packages)?;
+    if loaded.definition.packages.mirrors.is_empty() { missing.refuse("the base lacks") } else { Ok(()) }
+}
+
+/// The paths of a directory, relative to it.
+pub(super) fn paths_below(root: &Path) -> Result<BTreeSet<PathBuf>> {
+    let mut paths = BTreeSet::new();
+    for entry in WalkDir::new(root) {
+        let entry = entry.with_context(|| format!("reading {}", root.display()))?;
+        paths.extend(entry.path().strip_prefix(root).map(Path::to_owned));
+    }
+    Ok(paths)
+}
+
+/// The paths in a plain tar archive.
+fn archived(archive: &Path) -> Result<BTreeSet<PathBuf>> {
+    let reading = || format!("reading {}", archive.display());
+    let mut tar = tar::Archive::new(File::open(archive).with_context(reading)?);
+    let mut paths = BTreeSet::new();
+    for entry in tar.entries_with_seek().with_context(reading)? {
+        let path = entry.with_context(reading)?.path().with_context(reading)?.into_owned();
+        // As mmdebstrap writes them.
+        paths.insert(path.strip_prefix(".").map(Path::to_owned).unwrap_or(path));
+    }
+    Ok(paths)
+}
