@@ -145,8 +145,8 @@ fn hashed(user: &str, secret: &Secret, machine: Option<&MachineId>) -> Result<Se
             let salt = std::array::from_fn(|index| digest[index]);
             password::hash_with_salt(secret.expose(), &salt)
         }
-        // The checks of the document have refused unsupported hashes.
-        PasswordKind::Hash | PasswordKind::Unsupported(_) => Ok(secret.clone()),
+        // The checks of the document have refused unsupported hashes, and what locks an account.
+        PasswordKind::Hash | PasswordKind::Lock | PasswordKind::Unsupported(_) => Ok(secret.clone()),
     }
 }
 

@@ -8,7 +8,8 @@ use anyhow::Result;
 use super::fetch::{Fetch, plain_http};
 use base::failure::{Class, Classify, Failure};
 use model::config::formats::{FormatResult, access};
-use model::config::{InstallConfig, Secret};
+use model::config::rules::secrets;
+use model::config::{InstallConfig, Secret, Severity};
 use transfer::download::shown;
 
 /// Where a secret is.
@@ -54,11 +55,26 @@ pub(super) fn resolve(
         let check = if key == "token" { access::token } else { access::password };
         found.push((key, obtain(key, &place, check, fetch, warn)?));
     }
+    let mut named = Vec::new();
     for (key, secret) in found {
         let target = if key == "token" { &mut config.token } else { &mut config.os.password };
         *target = Some(secret);
+        named.push(key);
     }
+    judge(config, &named, warn)?;
     (config.token_file, config.token_url, config.os.password_file) = (None, None, None);
+    Ok(())
+}
+
+/// Judges the secrets at `keys`, which have just been put there, as those that stand in a document.
+fn judge(config: &InstallConfig, keys: &[&str], warn: &mut dyn FnMut(String)) -> Result<(), Failure> {
+    for finding in secrets::check(config).into_iter().filter(|finding| keys.contains(&&*finding.path)) {
+        let text = format!("the secret for `{}`: {}", finding.path, finding.message);
+        match finding.severity {
+            Severity::Error => return Err(Failure::new(Class::Invalid, text)),
+            Severity::Warning => warn(text),
+        }
+    }
     Ok(())
 }
 
@@ -115,18 +131,38 @@ mod tests {
     }
 
     #[test]
+    fn a_fetched_secret_is_judged_as_one_in_the_document() {
+        for content in ["${TOKEN}\n", "CHANGEME", "password\n"] {
+            let shelf = Shelf::with(&[("/t", content)]);
+            let mut document = config("token_file: /t");
+            document.install.automatic = true;
+            let refused = resolve(&mut document, &shelf, &mut |_| ()).unwrap_err();
+            assert_eq!(class_of(&refused), Class::Invalid, "{content}");
+            assert!(!render(&refused).contains(content.trim()), "{}", render(&refused));
+        }
+        let (resolved, warnings) = run("token_file: /t", &Shelf::with(&[("/t", "password\n")]));
+        assert!(resolved.is_ok() && warnings.len() == 1, "who is asked is warned: {warnings:?}");
+        let (resolved, _) = run("os: {password_file: /p}", &Shelf::with(&[("/p", "*\n")]));
+        assert_eq!(class_of(&resolved.unwrap_err()), Class::Invalid);
+    }
+
+    #[test]
     fn values_take_the_place_of_references_without_their_last_line_end() {
-        let shelf = Shelf::with(&[("/t", "marked token\r\n"), ("/p", "hunter2\n"), ("https://a/t", "abc")]);
+        let shelf = Shelf::with(&[
+            ("/t", "marked token of the test\r\n"),
+            ("/p", "hunter2\n"),
+            ("https://a/t", "4cb1dea79be2f83d5c60"),
+        ]);
         let (resolved, warnings) = run("token_file: /t\nos: {password_file: /p}", &shelf);
         let resolved = resolved.unwrap();
-        assert_eq!(resolved.token, Some(Secret::new("marked token")));
+        assert_eq!(resolved.token, Some(Secret::new("marked token of the test")));
         assert_eq!(resolved.os.password, Some(Secret::new("hunter2")));
         assert!(resolved.token_file.is_none() && resolved.os.password_file.is_none());
         assert!(warnings.is_empty());
         let document = resolved.for_node().unwrap().to_yaml();
-        assert!(document.contains("marked token") && !document.contains("hunter2"), "{document}");
+        assert!(document.contains("marked token of the test") && !document.contains("hunter2"), "{document}");
         let (resolved, _) = run("token_url: https://a/t", &shelf);
-        assert_eq!(resolved.unwrap().token, Some(Secret::new("abc")));
+        assert_eq!(resolved.unwrap().token, Some(Secret::new("4cb1dea79be2f83d5c60")));
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //!
 //! Below the answers is the configuration that the machine found, from a medium, a volume, a URL or the kernel command line. An
 //! answer that the present mode does not use stays here and is left out of the document, so that nothing is lost by going back
-//! and forth. Values are judged by [`config::check`], as everywhere.
+//! and forth. Values are judged by [`config::check_in_use`]: who
+//! answers sees the warnings and can know a cluster whose token is weak.
 
 use std::collections::BTreeMap;
 
@@ -142,7 +143,7 @@ impl Answers {
             put(&mut document, "install.automatic", Some(Value::Bool(true)));
         }
         let text = encode::yaml(&prune(document));
-        match config::check(&text, NAME) {
+        match config::check_in_use(&text, NAME) {
             Ok(accepted) => CheckedAnswers { config: Some(accepted.config), diagnostics: accepted.warnings },
             Err(invalid) => CheckedAnswers { config: None, diagnostics: invalid.0 },
         }

@@ -22,7 +22,8 @@ pub struct InstallConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server_url: Option<ServerUrl>,
     /// The cluster's shared secret, at least 16 characters that nobody guesses. Needed to create a cluster and to
-    /// join one, unless it comes from `token_file` or `token_url`.
+    /// join one, unless it comes from `token_file` or `token_url`. A weak one is refused for an install without questions,
+    /// and a warning otherwise; a placeholder such as `${TOKEN}` or `CHANGEME` is always refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("format" = "token"))]
     pub token: Option<Secret>,

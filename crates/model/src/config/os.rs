@@ -16,14 +16,16 @@ use super::{BootPassword, Secret};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Os {
-    /// Host name, lower-case letters, digits, `-` and `.` (RFC 1123); also the name of the node in the cluster.
+    /// Host name, lower-case letters, digits, `-` and `.` (RFC 1123), at most 63; also the name of the node
+    /// in the cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hostname: Option<Hostname>,
     /// Public keys that may log in as `rancher`: literal ones, or `github:NAME`, `gitlab:NAME` and URLs, which the
     /// installer fetches.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ssh_authorized_keys: Vec<SshKey>,
-    /// Password of `rancher`: a crypt(5) hash, or clear text that is hashed before it is stored.
+    /// Password of `rancher`: a crypt(5) hash, or clear text that is hashed before it is stored. Without one only keys log
+    /// in; what locks an account in shadow(5), such as `*` or `!`, is refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("format" = "password"))]
     pub password: Option<Secret>,
@@ -80,7 +82,8 @@ pub struct Os {
 pub struct User {
     /// Login name.
     pub name: UserName,
-    /// A crypt(5) hash, or clear text that is hashed before it is stored; without one, only keys log in.
+    /// A crypt(5) hash, or clear text that is hashed before it is stored; without one, only keys log in. What locks an
+    /// account in shadow(5), such as `*` or `!`, is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("format" = "password"))]
     pub password: Option<Secret>,

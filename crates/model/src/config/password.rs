@@ -13,11 +13,50 @@ pub enum PasswordKind {
     Clear,
     /// A hash that is not to be used, and why: a clause that continues "the value is …".
     Unsupported(&'static str),
+    /// What locks an account in shadow(5), such as `*` or `!` before a hash. Nobody chooses it as a password.
+    Lock,
+}
+
+/// What people write for an account without a password, whatever its capitals and the marks around it.
+const LOCKS: [&str; 18] = [
+    "",
+    "x",
+    "lk",
+    "lck",
+    "lock",
+    "locked",
+    "np",
+    "nologin",
+    "nopass",
+    "nopasswd",
+    "nopassword",
+    "disabled",
+    "none",
+    "null",
+    "nil",
+    "no",
+    "off",
+    "false",
+];
+
+/// Whether a text locks an account: marks alone, marks before a hash, or a word for it. passwd(5), shadow(5), and the
+/// words of Solaris (`*LK*`, `NP`).
+fn is_lock(text: &str) -> bool {
+    let marks = |c: char| c == '!' || c == '*' || c.is_whitespace();
+    let behind = text.trim_start_matches(marks);
+    let word = text.trim_matches(marks).trim_matches(['<', '>', '(', ')', '-', '_']).to_ascii_lowercase();
+    let word = word.replace(['-', '_', ' '], "");
+    LOCKS.contains(&word.as_str())
+        || behind.len() < text.len()
+            && (behind.starts_with('$') && !behind.contains(' ') || looks_like_des(behind))
 }
 
 /// What `text` is. Methods and their strength are those of crypt(5) on Debian 13.
 #[must_use]
 pub fn kind(text: &str) -> PasswordKind {
+    if is_lock(text) {
+        return PasswordKind::Lock;
+    }
     let plain = text.bytes().all(|b| b.is_ascii_alphanumeric() || b"./$,=*!".contains(&b));
     match text.strip_prefix('$').and_then(|rest| rest.split_once('$')) {
         Some((method, rest)) if plain && !method.is_empty() => match method {
@@ -96,6 +135,51 @@ mod tests {
             ["$1$salt$qJH7.N4xYta3aEG/dfqo/0", "$md5$x$y", "rl.3StKT.4T8M", "$y$j9T$cut", "$argon2id$v=19$x"]
         {
             assert!(matches!(kind(text), PasswordKind::Unsupported(_)), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_locks_an_account_is_no_password() {
+        let hash = format!("$y$j9T$salt${}", "a".repeat(43));
+        let texts = [
+            "",
+            " ",
+            "*",
+            "!",
+            "!!",
+            "!*",
+            "*!",
+            "**",
+            "! *",
+            "x",
+            "X",
+            "*LK*",
+            "!LK",
+            "NP",
+            "*NP*",
+            "!locked",
+            "locked",
+            "!!x",
+            "nologin",
+            "no-password",
+            "<none>",
+            "disabled",
+            "null",
+            "none",
+            "false",
+            "-",
+            "!$1$salt$hash",
+            "!rl.3StKT.4T8M",
+        ];
+        for text in texts.into_iter().map(str::to_owned).chain([
+            format!("!{hash}"),
+            format!("!!{hash}"),
+            format!("*{hash}"),
+        ]) {
+            assert_eq!(kind(&text), PasswordKind::Lock, "{text:?}");
+        }
+        for text in ["!secret phrase", "hunter2!", "x-ray and more", "*star*", "nonesuch", "! $ome words"] {
+            assert_eq!(kind(text), PasswordKind::Clear, "{text:?}");
         }
     }
 

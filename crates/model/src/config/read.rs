@@ -19,7 +19,7 @@ pub struct Accepted {
     pub warnings: Vec<Diagnostic>,
 }
 
-/// Reads and checks the file at `path`. A file that cannot be read and a document with mistakes are
+/// Reads and checks the file at `path` as [`check_in_use`] does. A file that cannot be read and a document with mistakes are
 /// [`Class::Invalid`].
 pub fn load(path: &Path) -> Result<InstallConfig> {
     let name = named::told(path);
@@ -32,13 +32,22 @@ pub fn load(path: &Path) -> Result<InstallConfig> {
 /// an [`Invalid`].
 pub fn parse(text: &str, name: &str) -> Result<InstallConfig> {
     let accepted =
-        check(text, name).map_err(|invalid| invalid.failure(&format!("the configuration {name}")))?;
+        check_in_use(text, name).map_err(|invalid| invalid.failure(&format!("the configuration {name}")))?;
     Ok(accepted.config)
 }
 
-/// Reads and checks a document; every mistake and every warning with its place.
+/// Reads and checks a document for an install; every mistake and every warning with its place.
 pub fn check(text: &str, name: &str) -> Result<Accepted, Invalid> {
-    let document = Document::yaml(SourceKind::File, name, text);
+    accept(Document::yaml(SourceKind::File, name, text))
+}
+
+/// The same for a document whose secrets are in use or somebody is there to judge them: that of a node, which has to
+/// start with the token that its cluster has, and the answers on a console. What is wrong with a choice is a warning.
+pub fn check_in_use(text: &str, name: &str) -> Result<Accepted, Invalid> {
+    accept(Document::yaml(SourceKind::File, name, text).in_use())
+}
+
+fn accept(document: Document) -> Result<Accepted, Invalid> {
     document.is_configuration()?;
     let combined = sources::combine(&[document])?;
     Ok(Accepted { config: combined.config, warnings: combined.warnings })
@@ -69,7 +78,7 @@ impl InstallConfig {
 
 fn storable(key: &str, secret: &Secret) -> Result<Secret> {
     match password::kind(secret.expose()) {
-        password::PasswordKind::Hash => Ok(secret.clone()),
+        password::PasswordKind::Hash | password::PasswordKind::Lock => Ok(secret.clone()),
         password::PasswordKind::Clear => password::hash(secret.expose()),
         password::PasswordKind::Unsupported(why) => {
             Err(Failure::new(Class::Invalid, format!("`{key}` is {why}"))

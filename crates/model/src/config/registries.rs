@@ -165,6 +165,13 @@ impl Registries {
         }
     }
 
+    /// What hosts are told of who asks.
+    pub fn secrets(&self) -> impl Iterator<Item = &str> {
+        let auths = self.configs.values().filter_map(|registry| registry.auth.as_ref());
+        let texts = auths.flat_map(|auth| [&*auth.password, &*auth.auth, &*auth.identity_token]);
+        texts.filter(|text| !text.is_empty())
+    }
+
     /// Whether other servers are asked in the place of this host.
     #[must_use]
     pub fn has_mirror(&self, host: &str) -> bool {

@@ -173,7 +173,7 @@ fn an_automatic_installation_leaves_a_way_in() {
     let joins = "token: 7f3c1f0c5bd04a6e\nserver_url: https://a\ninstall: {automatic: true, mode: join}";
     assert_eq!(codes(joins), ["no-login os"]);
     assert_eq!(codes("install: {automatic: true, mode: install}"), [""; 0]);
-    assert_eq!(codes(&format!("{alone}os: {{password: x}}")), [""; 0]);
+    assert_eq!(codes(&format!("{alone}os: {{password: abc}}")), [""; 0]);
     assert_eq!(codes(&format!("{alone}os: {{password_file: /run/x}}")), [""; 0]);
     assert_eq!(codes(&format!("{alone}os: {{ssh_authorized_keys: ['{KEY}']}}")), [""; 0]);
     let bad = codes(&format!("{alone}os: {{password: $1$salt$hash}}"));
@@ -354,6 +354,16 @@ fn every_example_in_configs_validates_and_warns_of_its_public_token_only() {
     assert_eq!(count, 5);
 }
 
+#[test]
+fn what_a_node_chose_once_is_a_warning_on_the_node() {
+    let node = "token: password\nos: {password: correct horse battery}\ninstall: {automatic: true, profile: trial}\n";
+    for text in [node.to_owned(), node.replace("token: password", "token: ${TOKEN}")] {
+        let refused = check(&text, "f").unwrap_err();
+        assert_eq!(refused.errors(), 1, "{refused}");
+        assert!(parse(&text, "f").is_ok(), "a node starts with the token that its cluster has");
+    }
+}
+
 proptest! {
     #[test]
     fn a_written_document_reads_back_the_same(
@@ -364,7 +374,8 @@ proptest! {
         mtu in prop_oneof![Just(0_u32), 576_u32..=9000],
         automatic: bool,
     ) {
-        prop_assume!(!matches!(password::kind(&password), password::PasswordKind::Unsupported(_)));
+        use password::PasswordKind::{Lock, Unsupported};
+        prop_assume!(!matches!(password::kind(&password), Unsupported(_) | Lock));
         let mut config = InstallConfig { token: Some(Secret::new(token)), ..InstallConfig::default() };
         config.os.hostname = Some(hostname.parse().unwrap());
         config.os.password = Some(Secret::new(password));

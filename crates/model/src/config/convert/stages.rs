@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::change::{Change, ChangeKind};
 use super::draft::{self, Draft, Entry, is_plain};
 use super::translate::as_is;
+use crate::config::password::{self, PasswordKind};
 use crate::config::tree::{Key, NodeKind, TreeNode};
 
 /// The users whose keys and password are those of the node's own user here.
@@ -158,7 +159,7 @@ impl Gathered {
             for (key, node) in entries {
                 if let ("passwd" | "passwordhash" | "password_hash", NodeKind::Scalar { text, .. }) =
                     (key.text.to_ascii_lowercase().as_str(), &node.kind)
-                    && !text.is_empty()
+                    && password::kind(text) != PasswordKind::Lock
                 {
                     self.texts.insert("password", (key.span.line, text.clone()));
                 }

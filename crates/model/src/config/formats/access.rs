@@ -5,6 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::fault::{Fault, FormatResult, ensure};
 use crate::config::password::{self, PasswordKind};
+use crate::config::placeholder::is_placeholder;
 
 /// The key types that OpenSSH of Debian 13 accepts.
 const KEY_TYPES: [&str; 7] = [
@@ -44,6 +45,10 @@ pub fn remote_keys(text: &str) -> Option<Result<String, Fault>> {
 pub fn literal_key(text: &str) -> FormatResult {
     ensure(!text.chars().any(char::is_control), "is not one line")?;
     ensure(!text.contains("PRIVATE KEY"), "is a private key; give the public one")?;
+    if is_placeholder(text) {
+        let message = "is a placeholder that nothing has replaced; give the whole line of the file NAME.pub";
+        return Err(Fault::new(message));
+    }
     let mut words = text.split_whitespace();
     let kind = words.next().unwrap_or_default();
     if !KEY_TYPES.contains(&kind) {
@@ -51,7 +56,9 @@ pub fn literal_key(text: &str) -> FormatResult {
         return Err(Fault::new(message));
     }
     let key = words.next().unwrap_or_default();
-    let placeholder = key.is_empty() || key.contains("..") || key.contains(['…', '<', '$']);
+    let placeholder =
+        key.is_empty() || key.contains("..") || key.contains(['…', '<', '$', '{', '%', '@', '[', '*']);
+    let placeholder = placeholder || is_placeholder(key);
     ensure(
         !placeholder,
         "has a placeholder where its key belongs; give the whole line of the file NAME.pub",
@@ -73,6 +80,10 @@ pub fn password(text: &str) -> FormatResult {
     ensure(!text.is_empty(), "is empty; leave the key out to allow no password")?;
     ensure(!text.chars().any(char::is_control), "holds a control character")?;
     match password::kind(text) {
+        PasswordKind::Lock => Err(Fault::new(
+            "locks the account in /etc/shadow and is not a password; remove the key: without it no password is taken, and \
+             only SSH keys log in",
+        )),
         PasswordKind::Unsupported(why) => Err(Fault::new(format!("is {why}"))
             .suggest(Some("a hash made by `mkpasswd --method=yescrypt`".into()))),
         PasswordKind::Hash | PasswordKind::Clear => Ok(()),
@@ -186,7 +197,9 @@ mod tests {
     fn passwords_that_only_look_like_hashes_are_refused() {
         assert_eq!(password("correct horse"), Ok(()));
         assert!(password("$1$salt$hash").is_err());
-        assert!(password("").is_err());
+        for text in ["", "*", "!", "!!", "!*", "x"] {
+            assert!(password(text).is_err(), "{text}");
+        }
         assert!(password("a\nb").is_err());
     }
 

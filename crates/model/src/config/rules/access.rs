@@ -2,7 +2,7 @@
 
 use super::finding::{Finding, is_unattended, repeated};
 use crate::config::password::{self, PasswordKind};
-use crate::config::{InstallConfig, Secret};
+use crate::config::{Hostname, InstallConfig, Secret};
 
 /// Fewer characters than this are found by trying.
 const PASSWORD: usize = 8;
@@ -31,6 +31,23 @@ const TAKEN: [&str; 22] = [
     "messagebus",
     "etcd",
 ];
+
+/// The longest value of a label in Kubernetes.
+const LABEL: usize = 63;
+
+/// The name of a node becomes the value of its label `kubernetes.io/hostname`, which is shorter than the kernel's limit.
+pub(super) fn host_name_is_a_label(config: &InstallConfig) -> Vec<Finding> {
+    let long = config.os.hostname.as_ref().filter(|name| name.len() > LABEL);
+    let finding = |name: &Hostname| {
+        let message = format!(
+            "the host name has {} characters; a node of Kubernetes has at most {LABEL}, because the name is also the value \
+             of a label",
+            name.len()
+        );
+        Finding::new("os.hostname", "long-hostname", message)
+    };
+    long.map(finding).into_iter().collect()
+}
 
 /// A node that installs itself and has no login would have to be installed again.
 pub(super) fn a_login_is_possible(config: &InstallConfig) -> Vec<Finding> {

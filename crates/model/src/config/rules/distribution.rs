@@ -11,6 +11,8 @@ use crate::config::{Distribution, Harvester, InstallConfig, Secret, Token};
 const WRONG: &str = "wrong-distribution";
 /// A token with less can be found by machines that can be rented. In bits.
 const TOKEN_BITS_MIN: u32 = 80;
+/// A token of 16 characters or more has this many at least, unless it repeats itself. In bits.
+const VARIETY_BITS_MIN: u32 = 45;
 /// What a character tells that follows from those before it. In bits.
 const FORESEEN_BITS: f64 = 1.0;
 
@@ -79,6 +81,11 @@ pub(super) fn weakness(token: &str) -> Option<String> {
              cluster, because what it signs is public; `openssl rand -hex 24` makes a good one"
         )
     })
+}
+
+/// Whether a token is long and still easy to guess, as `aaaaaaaaaaaaaaaaaaaaaaaa` is.
+pub(super) fn has_little_variety(token: &str) -> bool {
+    bits(&password(token)) < f64::from(VARIETY_BITS_MIN)
 }
 
 /// The part of a token that is secret. One that cannot be read is judged as it stands.

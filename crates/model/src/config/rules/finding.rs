@@ -21,6 +21,9 @@ pub struct Finding {
     pub suggestion: Option<String>,
 }
 
+/// The codes of what is wrong with a choice that works all the same.
+const CHOICES: [&str; 3] = ["weak-token", "secret-placeholder", "long-hostname"];
+
 impl Finding {
     pub fn new(path: impl Into<String>, code: &'static str, message: impl Into<String>) -> Self {
         let (path, message) = (path.into(), message.into());
@@ -29,6 +32,14 @@ impl Finding {
 
     pub fn warning(path: impl Into<String>, code: &'static str, message: impl Into<String>) -> Self {
         Self { severity: Severity::Warning, ..Self::new(path, code, message) }
+    }
+
+    /// A warning where this is about a choice, which cannot be made again on a node that runs.
+    pub(super) fn of_choice_in_use(self) -> Self {
+        match CHOICES.contains(&self.code) {
+            true => Self { severity: Severity::Warning, ..self },
+            false => self,
+        }
     }
 
     pub fn suggest(self, suggestion: impl Into<String>) -> Self {

@@ -21,6 +21,7 @@ mod modes;
 mod network;
 mod ranges;
 mod registries;
+pub mod secrets;
 mod settings;
 mod storage;
 mod time;
@@ -43,6 +44,7 @@ type Rule = fn(&InstallConfig) -> Vec<Finding>;
 const RULES: &[Rule] = &[
     document::scheme_version,
     document::superfluous_keys,
+    access::host_name_is_a_label,
     access::a_login_is_possible,
     access::one_password,
     access::passwords_are_strong,
@@ -62,6 +64,7 @@ const RULES: &[Rule] = &[
     cards::names_are_unique,
     cluster::token_is_given_once,
     cluster::tokens_are_strong,
+    secrets::are_not_placeholders,
     cluster::the_cluster_is_named,
     cluster::roles_fit,
     disks::different_disks,
@@ -109,4 +112,10 @@ const RULES: &[Rule] = &[
 #[must_use]
 pub fn check(config: &InstallConfig) -> Vec<Finding> {
     RULES.iter().flat_map(|rule| rule(config)).collect()
+}
+
+/// The same where what is chosen is in use already.
+#[must_use]
+pub fn check_in_use(config: &InstallConfig) -> Vec<Finding> {
+    check(config).into_iter().map(Finding::of_choice_in_use).collect()
 }

@@ -103,8 +103,12 @@ fn judge(documents: &[Document]) -> (Examined, Option<Judged>) {
     match &config {
         Ok(config) if !examined.unread => {
             let unusable: Vec<_> = examined.walks.iter().map(|walk| &walk.unusable).collect();
-            let judge = |value| serde_json::from_value(value).ok().map(|config| rules::check(&config));
-            let findings = echo::undisputed(rules::check(config), &unusable, &merged.value(), judge);
+            let rules = match documents.iter().any(Document::is_in_use) {
+                true => rules::check_in_use,
+                false => rules::check,
+            };
+            let judge = |value| serde_json::from_value(value).ok().map(|config| rules(&config));
+            let findings = echo::undisputed(rules(config), &unusable, &merged.value(), judge);
             examined.breaches(documents, findings, &merged);
         }
         Err(_) if examined.is_clean() => {

@@ -23,6 +23,7 @@ pub struct Document {
     content: Result<DocumentContent, Problem>,
     refused: Vec<Refused>,
     part: Option<Part>,
+    in_use: bool,
 }
 
 /// A document that has some keys only, each of which it replaces as a whole.
@@ -72,7 +73,7 @@ impl Document {
             problems: Vec::new(),
             hidden: Vec::new(),
         });
-        Self { kind, name: name.into(), text, content, refused: Vec::new(), part: None }
+        Self { kind, name: name.into(), text, content, refused: Vec::new(), part: None, in_use: false }
     }
 
     /// The parameters of a kernel command line that are configuration of this `shape`.
@@ -83,13 +84,24 @@ impl Document {
         let cmdline::Parameters { root, problems, hidden } = cmdline::parse(&text, shape);
         let content = Ok(DocumentContent { root, comments: Vec::new(), problems, hidden });
         let (kind, name) = (SourceKind::KernelParameters, COMMAND_LINE.to_owned());
-        Self { kind, name, text, content, refused: Vec::new(), part: None }
+        Self { kind, name, text, content, refused: Vec::new(), part: None, in_use: false }
     }
 
     /// The answers from the console: a part of a configuration with canonical keys.
     #[must_use]
     pub fn answers(answers: &Value) -> Self {
         Self::yaml(SourceKind::Console, "answers on the console", base::encode::yaml(answers))
+    }
+
+    /// Says that what the document chooses is in use already, so that a choice which a new install must not make is a
+    /// warning.
+    #[must_use]
+    pub fn in_use(self) -> Self {
+        Self { in_use: true, ..self }
+    }
+
+    pub(super) fn is_in_use(&self) -> bool {
+        self.in_use
     }
 
     /// Makes the key at `path` a mistake in this document.
