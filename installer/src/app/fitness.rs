@@ -3,6 +3,8 @@
 //! `installer preflight`, the questions and the install call it.
 
 use std::path::Path;
+use std::thread;
+use std::time::Instant;
 
 use anyhow::Result;
 
@@ -11,7 +13,10 @@ use super::inventory_file::read_inventory;
 use crate::inventory::Roots;
 use crate::preflight::join::version;
 use crate::preflight::network::Offline;
-use crate::preflight::{Intent, LINK_TIMEOUT, MachineFacts, PreflightReport, SystemNetwork, inventory, run};
+use crate::preflight::wait::ClusterWait;
+use crate::preflight::{
+    Intent, LINK_TIMEOUT, MachineFacts, PreflightReport, SystemNetwork, cluster_is_awaited, inventory, run,
+};
 use base::command::SystemRunner;
 use base::progress::Progress;
 use medium::sources::BOOT_MEDIUM;
@@ -30,11 +35,24 @@ pub(crate) fn judge(intent: Intent, file: Option<&Path>) -> Result<PreflightRepo
 pub(crate) fn step(config: &InstallConfig, not_before: u64, progress: &Progress) -> Result<PreflightReport> {
     let intent = Intent { not_before: Some(not_before), ..Intent::of(config) };
     progress.within("preflight", "Checking the machine", || {
-        let report = check(intent)?;
+        let report = once_cluster_is_up(&intent, progress)?;
         report.tell(progress);
         report.verdict_in_full()?;
         Ok(report)
     })
+}
+
+/// Checks the machine, again after each wait for the cluster to join. Whatever else stops the install is not waited for.
+fn once_cluster_is_up(intent: &Intent, progress: &Progress) -> Result<PreflightReport> {
+    let begun = Instant::now();
+    loop {
+        let report = check(intent.clone())?;
+        let Some(reason) = report.awaited() else { return Ok(report) };
+        let facts = facts(intent)?;
+        let network = SystemNetwork::default();
+        let ask = || cluster_is_awaited(&facts, intent, &network);
+        ClusterWait { ask: &ask, pause: &thread::sleep, clock: &|| begun.elapsed() }.wait(reason, progress);
+    }
 }
 
 /// Gathers the facts about this machine, its network and the cluster to join, and judges them.
@@ -42,9 +60,12 @@ pub(crate) fn check(mut intent: Intent) -> Result<PreflightReport> {
     if let Some(join) = &mut intent.join {
         join.version = version::of_program(&SystemRunner, join.distribution);
     }
+    Ok(run(&facts(&intent)?, &intent, &SystemNetwork::default()))
+}
+
+fn facts(intent: &Intent) -> Result<MachineFacts> {
     let roots = Roots::default();
-    let facts = MachineFacts::scan(&roots, inventory(&roots, &intent, LINK_TIMEOUT)?);
-    Ok(run(&facts, &intent, &SystemNetwork::default()))
+    Ok(MachineFacts::scan(&roots, inventory(&roots, intent, LINK_TIMEOUT)?))
 }
 
 /// The configuration of a file, or else the one on the medium that this system runs from, or else an empty one.

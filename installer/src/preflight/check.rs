@@ -104,6 +104,9 @@ pub struct CheckFinding {
     /// Whether it is a warning at most, whatever the check's severity.
     #[serde(skip)]
     pub mild: bool,
+    /// Whether it ends by itself, when the cluster to join is up.
+    #[serde(skip)]
+    pub awaited: bool,
 }
 
 impl CheckOutcome {
@@ -112,7 +115,7 @@ impl CheckOutcome {
     }
 
     pub(super) fn found(message: impl Into<String>, next: impl Into<String>) -> Self {
-        Self::Found(CheckFinding { message: message.into(), next: next.into(), mild: false })
+        Self::Found(CheckFinding { message: message.into(), next: next.into(), mild: false, awaited: false })
     }
 
     pub(super) fn could_not_run(why: impl Into<String>) -> Self {
@@ -121,6 +124,14 @@ impl CheckOutcome {
 
     pub(super) fn skipped(why: impl Into<String>) -> Self {
         Self::Skipped { why: why.into() }
+    }
+
+    /// The same outcome with a finding that ends by itself, when the cluster to join is up.
+    pub(super) fn awaited(self) -> Self {
+        match self {
+            Self::Found(finding) => Self::Found(CheckFinding { awaited: true, ..finding }),
+            other => other,
+        }
     }
 
     /// The same outcome with a finding that is a warning at most.

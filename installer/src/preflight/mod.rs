@@ -21,6 +21,7 @@ pub mod report;
 #[cfg(test)]
 mod tests;
 mod trouble;
+pub mod wait;
 
 use std::sync::OnceLock;
 use std::time::{Duration, Instant, SystemTime};
@@ -95,6 +96,14 @@ pub fn run(facts: &MachineFacts, intent: &Intent, network: &dyn Network) -> Pref
     };
     let authority = authority.filter(|_| checks.iter().any(told));
     PreflightReport { role: intent.role, profile: intent.profile, checks, authority }
+}
+
+/// Asks the cluster to join alone: why it cannot take the node yet, if it may later with nothing corrected.
+#[must_use]
+pub fn cluster_is_awaited(facts: &MachineFacts, intent: &Intent, network: &dyn Network) -> Option<String> {
+    let cluster = OnceLock::new();
+    let (now, until) = (SystemTime::now(), Instant::now() + TIME_LIMIT);
+    checks::join::awaited(&CheckSubject { facts, intent, network, cluster: &cluster, now, until })
 }
 
 enum Begun<'scope> {

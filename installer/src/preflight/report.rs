@@ -39,6 +39,12 @@ pub struct Verdict {
 }
 
 impl Verdict {
+    /// Whether an install waits for the end of the finding, which comes when the cluster to join is up.
+    #[must_use]
+    pub fn is_awaited(&self) -> bool {
+        matches!(&self.outcome, CheckOutcome::Found(finding) if finding.awaited)
+    }
+
     #[must_use]
     pub fn stops(&self) -> bool {
         matches!(self.outcome, CheckOutcome::Found(_)) && self.severity == Severity::Error
@@ -78,6 +84,13 @@ impl PreflightReport {
     /// The checks that stop the install.
     pub fn stops(&self) -> impl Iterator<Item = &Verdict> {
         self.checks.iter().filter(|verdict| verdict.stops())
+    }
+
+    /// What an install has to wait for, where waiting is all that it needs.
+    #[must_use]
+    pub fn awaited(&self) -> Option<&str> {
+        let first = self.stops().next()?;
+        self.stops().all(Verdict::is_awaited).then(|| first.text())
     }
 
     /// Reports everything that is not as it should be, or not known, in the step `preflight`.

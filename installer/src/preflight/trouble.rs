@@ -5,6 +5,8 @@
 pub enum NetworkTrouble {
     /// Asked, and no good answer came.
     Silent(String),
+    /// Asked, and the answer is that of a server that is not up yet: it may be good later, with nothing corrected.
+    NotYet(String),
     /// Not asked: this system has no way to.
     Unable(String),
 }

@@ -17,6 +17,16 @@ fn seen<'a>(subject: &'a CheckSubject<'_>) -> Result<(&'a Join, &'a Seen), Check
     Ok((join, subject.cluster.get_or_init(|| conversation(subject, join))))
 }
 
+/// Why the cluster to join cannot take the node yet, if it may later with nothing corrected.
+pub(in crate::preflight) fn awaited(subject: &CheckSubject<'_>) -> Option<String> {
+    let (_, seen) = seen(subject).ok()?;
+    let server = seen.server.as_ref().err();
+    match server.or(seen.authority.as_ref().err())? {
+        NetworkTrouble::NotYet(what) => Some(format!("{} {what}", seen.place)),
+        NetworkTrouble::Silent(_) | NetworkTrouble::Unable(_) => None,
+    }
+}
+
 /// The networks of the cluster to join, if it tells them.
 pub(super) fn networks(subject: &CheckSubject<'_>) -> Option<ClusterNetworks> {
     seen(subject).ok().and_then(|(_, seen)| seen.networks)
@@ -43,7 +53,8 @@ fn conversation(subject: &CheckSubject<'_>, join: &Join) -> Seen {
             question.addresses = addresses;
             subject.network.cluster(&question, subject.until)
         }
-        Err(LookupFailure::NoSuchName(what)) => Seen::nothing(&question, NetworkTrouble::Silent(what)),
+        // Names of clusters are often registered when the cluster is up.
+        Err(LookupFailure::NoSuchName(what)) => Seen::nothing(&question, NetworkTrouble::NotYet(what)),
         Err(LookupFailure::NoAnswer(trouble)) => Seen::nothing(&question, trouble),
     }
 }
@@ -62,6 +73,7 @@ macro_rules! told {
 fn judge(name: &str, trouble: &NetworkTrouble, next: impl Into<String>) -> CheckOutcome {
     match trouble {
         NetworkTrouble::Silent(what) => CheckOutcome::found(format!("{name} {what}"), next),
+        NetworkTrouble::NotYet(what) => CheckOutcome::found(format!("{name} {what}"), next).awaited(),
         NetworkTrouble::Unable(why) => CheckOutcome::could_not_run(format!("{name} {why}")),
     }
 }

@@ -5,7 +5,7 @@
 mod address;
 mod cluster;
 pub(super) mod devices;
-mod join;
+pub(super) mod join;
 mod judge;
 mod machine;
 mod servers;

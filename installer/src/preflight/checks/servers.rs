@@ -103,6 +103,10 @@ fn asked_for(subject: &CheckSubject<'_>, server: Ipv4Addr, names: &[&str]) -> Re
     for name in names {
         match subject.network.lookup(server, name, subject.until)? {
             DnsAnswer::Addresses(_) => {}
+            // Names of clusters are often registered when the cluster is up.
+            DnsAnswer::NoSuchName if subject.intent.join.as_ref().is_some_and(|join| join.host == *name) => {
+                return Err(NetworkTrouble::NotYet(format!("does not know {name}")));
+            }
             DnsAnswer::NoSuchName => return Err(NetworkTrouble::Silent(format!("does not know {name}"))),
             DnsAnswer::Unwilling(reason) => {
                 return Err(NetworkTrouble::Silent(format!("answers {reason} for {name}")));
@@ -161,9 +165,9 @@ pub(super) enum LookupFailure {
 fn resolve(subject: &CheckSubject<'_>, host: &str) -> Result<Vec<Ipv4Addr>, NetworkTrouble> {
     look_up(subject, host).map_err(|unknown| match unknown {
         LookupFailure::NoSuchName(what) => NetworkTrouble::Silent(what),
-        LookupFailure::NoAnswer(NetworkTrouble::Silent(what) | NetworkTrouble::Unable(what)) => {
-            NetworkTrouble::Unable(what)
-        }
+        LookupFailure::NoAnswer(
+            NetworkTrouble::Silent(what) | NetworkTrouble::NotYet(what) | NetworkTrouble::Unable(what),
+        ) => NetworkTrouble::Unable(what),
     })
 }
 
@@ -189,7 +193,7 @@ pub(super) fn look_up(subject: &CheckSubject<'_>, host: &str) -> Result<Vec<Ipv4
             Ok(DnsAnswer::Unwilling(reason)) => {
                 NetworkTrouble::Silent(unanswered(format!("{server} answers {reason}")))
             }
-            Err(NetworkTrouble::Silent(what)) => {
+            Err(NetworkTrouble::Silent(what) | NetworkTrouble::NotYet(what)) => {
                 NetworkTrouble::Silent(unanswered(format!("{server} {what}")))
             }
             Err(NetworkTrouble::Unable(why)) => NetworkTrouble::Unable(unanswered(format!("{server} {why}"))),

@@ -229,24 +229,28 @@ fn problem(error: &(dyn std::error::Error + 'static), timeout: Duration) -> Requ
     let connecting =
         causes().any(|cause| cause.downcast_ref::<reqwest::Error>().is_some_and(reqwest::Error::is_connect));
     RequestProblem::Other(match (tls, kind) {
-        _ if timed_out => silent(format!("does not answer within {} s", timeout.as_secs())),
+        _ if timed_out => not_yet(format!("does not answer within {} s", timeout.as_secs())),
         (Some(rustls::Error::InvalidMessage(_)), _) => silent("does not speak TLS: it is another service"),
         (Some(error), _) => silent(format!("ends the TLS handshake: {error}")),
         (None, Some(io::ErrorKind::ConnectionRefused)) => {
-            silent("refuses the connection: nothing listens there")
+            not_yet("refuses the connection: nothing listens there")
         }
         // An install has set up the network of the configuration before it asks.
         (None, Some(io::ErrorKind::NetworkUnreachable | io::ErrorKind::NetworkDown)) => {
-            silent("cannot be reached: this system has no route to it")
+            not_yet("cannot be reached: this system has no route to it")
         }
         (None, Some(io::ErrorKind::HostUnreachable)) => {
-            silent("cannot be reached: no machine has the address")
+            not_yet("cannot be reached: no machine has the address")
         }
-        _ if connecting => silent(format!("cannot be reached: {}", reason(error))),
-        _ => silent(format!("breaks the answer off: {}", reason(error))),
+        _ if connecting => not_yet(format!("cannot be reached: {}", reason(error))),
+        _ => not_yet(format!("breaks the answer off: {}", reason(error))),
     })
 }
 
 fn silent(what: impl Into<String>) -> NetworkTrouble {
     NetworkTrouble::Silent(what.into())
+}
+
+fn not_yet(what: impl Into<String>) -> NetworkTrouble {
+    NetworkTrouble::NotYet(what.into())
 }

@@ -50,6 +50,11 @@ impl<'a> JoinConversation<'a> {
             NetworkTrouble::Silent(what) => {
                 NetworkTrouble::Silent(format!("{what}{}", self.hint().unwrap_or_default()))
             }
+            // A server of another distribution does not become one of this.
+            NetworkTrouble::NotYet(what) => match self.hint() {
+                Some(hint) => NetworkTrouble::Silent(format!("{what}{hint}")),
+                None => NetworkTrouble::NotYet(what),
+            },
             unable @ NetworkTrouble::Unable(_) => unable,
         }
     }
@@ -145,7 +150,8 @@ pub(super) fn told(api: &Client, path: &str, login: RequestLogin<'_>) -> Result<
 }
 
 pub(super) fn out_of_reach(problem: RequestProblem) -> NetworkTrouble {
-    let (NetworkTrouble::Silent(what) | NetworkTrouble::Unable(what)) = problem.into();
+    let (NetworkTrouble::Silent(what) | NetworkTrouble::NotYet(what) | NetworkTrouble::Unable(what)) =
+        problem.into();
     NetworkTrouble::Unable(format!("cannot be asked for: the server {what}"))
 }
 
@@ -156,6 +162,14 @@ pub(super) fn strange(what: &str) -> NetworkTrouble {
 
 pub(super) fn refuses(status: StatusCode) -> bool {
     matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
+}
+
+/// No good answer: from a server that fails, as it does while it starts, or from something else.
+pub(super) fn unexpected<T>(answer: &ServerAnswer, what: String) -> Result<T, NetworkTrouble> {
+    match answer.status.is_server_error() {
+        true => Err(NetworkTrouble::NotYet(what)),
+        false => silent(what),
+    }
 }
 
 pub(super) fn silent<T>(what: impl Into<String>) -> Result<T, NetworkTrouble> {

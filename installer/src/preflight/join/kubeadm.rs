@@ -10,7 +10,7 @@ use super::client::{Client, RequestLogin, RequestProblem, ServerAnswer, Trust};
 use super::cluster_configuration::ClusterConfiguration;
 use super::cluster_info::{ClusterInfo, InfoSignature};
 use super::conversation::{
-    JoinConversation, out_of_reach, refuses, silent, strange, told, unable, version_of,
+    JoinConversation, out_of_reach, refuses, silent, strange, told, unable, unexpected, version_of,
 };
 use super::members::{self, ClusterPeer};
 use super::question::{Question, Seen, see};
@@ -66,10 +66,13 @@ pub(super) fn ask(conversation: &JoinConversation<'_>) -> Seen {
 fn greet(client: &Client) -> Result<ServerAnswer, NetworkTrouble> {
     match client.get(VERSION, RequestLogin::None) {
         Ok(answer) if version_of(&answer).is_some() => Ok(answer),
-        Ok(answer) => silent(format!(
-            "answers as another service than the Kubernetes API of kubeadm: GET {VERSION} gave {}",
-            answer.told()
-        )),
+        Ok(answer) => unexpected(
+            &answer,
+            format!(
+                "answers as another service than the Kubernetes API of kubeadm: GET {VERSION} gave {}",
+                answer.told()
+            ),
+        ),
         Err(problem) => Err(problem.into()),
     }
 }
@@ -118,7 +121,7 @@ fn prove(
         InfoSignature::NoneAtAll => {
             let why =
                 "has signed what it tells of itself with no token yet, as in the first minute of a cluster";
-            return Err(NetworkTrouble::Silent(why.into()).into());
+            return Err(NetworkTrouble::NotYet(why.into()).into());
         }
         InfoSignature::UnknownToken => {
             let why = "cannot be proven, because the cluster does not know the token; see join-token";
@@ -158,10 +161,14 @@ fn untold(answer: &ServerAnswer) -> NetworkTrouble {
         status if refuses(status) => ": it tells nothing to those who have not joined",
         _ => "",
     };
-    NetworkTrouble::Silent(format!(
-        "does not tell which cluster it is: GET {CLUSTER_INFO} gave {}{why}",
-        answer.told()
-    ))
+    let what = format!("does not tell which cluster it is: GET {CLUSTER_INFO} gave {}{why}", answer.told());
+    // kubeadm makes the ConfigMap, and lets everybody read it, as one of its last steps. Until then the API forbids it, or
+    // does not find it.
+    match answer.status {
+        StatusCode::NOT_FOUND | StatusCode::FORBIDDEN => NetworkTrouble::NotYet(what),
+        status if status.is_server_error() => NetworkTrouble::NotYet(what),
+        _ => NetworkTrouble::Silent(what),
+    }
 }
 
 fn unknown_token(secrets: &ClusterSecrets) -> NetworkTrouble {
@@ -259,7 +266,8 @@ impl Api<'_> {
 }
 
 fn untried(problem: RequestProblem) -> Result<(), NetworkTrouble> {
-    let (NetworkTrouble::Silent(why) | NetworkTrouble::Unable(why)) = problem.into();
+    let (NetworkTrouble::Silent(why) | NetworkTrouble::NotYet(why) | NetworkTrouble::Unable(why)) =
+        problem.into();
     unable(format!("could not be tried: the server {why}"))
 }
 

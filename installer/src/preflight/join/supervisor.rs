@@ -6,7 +6,9 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::authority::{Authority, AuthorityBundle, AuthorityProof, FoundAuthority, other_authority};
 use super::client::{Client, ClientIdentity, RequestLogin, ServerAnswer, Trust};
-use super::conversation::{JoinConversation, is_pong, out_of_reach, refuses, silent, strange, told, unable};
+use super::conversation::{
+    JoinConversation, is_pong, out_of_reach, refuses, silent, strange, told, unable, unexpected,
+};
 use super::members::{self, ClusterPeer};
 use super::question::{Seen, see};
 use super::version::{self, Version};
@@ -67,10 +69,13 @@ impl Talk<'_> {
         let name = self.conversation.question.distribution.name();
         match client.get("/ping", RequestLogin::None) {
             Ok(answer) if is_pong(&answer) => Ok(answer),
-            Ok(answer) => silent(format!(
-                "answers as another service than the supervisor of {name}: GET /ping gave {}",
-                answer.told()
-            )),
+            Ok(answer) => unexpected(
+                &answer,
+                format!(
+                    "answers as another service than the supervisor of {name}: GET /ping gave {}",
+                    answer.told()
+                ),
+            ),
             Err(problem) => Err(problem.into()),
         }
     }
@@ -82,7 +87,8 @@ impl Talk<'_> {
         let answer = anybody.get("/cacerts", RequestLogin::None)?;
         let bundle = AuthorityBundle::read(&answer.body).filter(|_| answer.is_ok());
         let Some(bundle) = bundle else {
-            return silent(format!("shows no certificates: GET /cacerts gave {}", answer.told()));
+            let what = format!("shows no certificates: GET /cacerts gave {}", answer.told());
+            return unexpected(&answer, what);
         };
         let wanted = question.token.as_ref().and_then(|token| token.authority);
         let candidates: Vec<_> = match wanted {

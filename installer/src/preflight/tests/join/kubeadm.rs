@@ -19,7 +19,7 @@ fn bootstrap(secrets: &ClusterSecrets, servers: bool) -> BootstrapToken {
 }
 
 /// A cluster with a token of its own for agents.
-fn cluster() -> KubeadmCluster {
+pub(super) fn cluster() -> KubeadmCluster {
     let [servers, agents] = &*SECRETS;
     KubeadmCluster {
         tokens: vec![bootstrap(agents, false), bootstrap(servers, true)],
@@ -29,7 +29,7 @@ fn cluster() -> KubeadmCluster {
     }
 }
 
-fn made(cluster: KubeadmCluster) -> SupervisorBehaviour {
+pub(super) fn made(cluster: KubeadmCluster) -> SupervisorBehaviour {
     SupervisorBehaviour {
         kubeadm: Some(cluster),
         version: "v1.37.2".into(),
@@ -37,7 +37,7 @@ fn made(cluster: KubeadmCluster) -> SupervisorBehaviour {
     }
 }
 
-fn joins(role: Role, server: &Supervisor, token: &str) -> Intent {
+pub(super) fn joins(role: Role, server: &Supervisor, token: &str) -> Intent {
     joins_at(role, server.port(), token)
 }
 

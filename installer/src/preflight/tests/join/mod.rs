@@ -5,6 +5,7 @@ mod kubeadm;
 mod nodes;
 mod servers;
 mod trust;
+mod wait;
 
 use std::os::fd::{AsRawFd, IntoRawFd};
 

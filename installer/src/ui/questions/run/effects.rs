@@ -76,7 +76,8 @@ fn review(plan: ShownPlan, report: &PreflightReport, config: &InstallConfig) -> 
     secrets.add(config);
     let finding = |verdict: &Verdict| {
         let next = secrets.hide(verdict.next()?);
-        let (text, stops) = (secrets.hide(verdict.text()), verdict.stops());
+        // The install itself waits for a cluster that is not up yet.
+        let (text, stops) = (secrets.hide(verdict.text()), verdict.stops() && !verdict.is_awaited());
         Some(ShownFinding { check: verdict.check, text, next, stops, waivable: verdict.waivable })
     };
     Review {
