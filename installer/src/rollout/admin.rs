@@ -115,6 +115,7 @@ impl<'a> AdminAccess<'a> {
         Ok(GateView {
             nodes: nodes.items.iter().map(GateNode::of).collect(),
             etcd: self.members(root)?,
+            holder: self.lock()?.holder,
             bound: self.bound(name)?,
             stranded: self.stranded(name)?,
             certificate: CertificateEnd::first(root, self.distribution),

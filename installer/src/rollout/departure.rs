@@ -1,5 +1,7 @@
 //! A node leaves its cluster for a restart, and comes back.
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -7,7 +9,7 @@ use anyhow::Result;
 use jiff::{SignedDuration, Timestamp};
 
 use super::admin::{AdminAccess, may_pass, own_kubeconfig, unanswered};
-use super::gate::{Leaver, Obstacle, obstacles};
+use super::gate::{Leaver, Obstacle, disregarded, obstacles};
 use super::lock::{LockDecision, RolloutLock};
 use super::record::RolloutRecord;
 use crate::execute::Cancel;
@@ -63,6 +65,8 @@ pub struct ClusterSeat<'a> {
     /// The access, where it is one that was named and the node would not find again.
     given: Option<Vec<u8>>,
     tell: &'a dyn Fn(&str),
+    /// Which reports of workers were said to be disregarded.
+    disregarded: RefCell<BTreeSet<String>>,
 }
 
 impl<'a> ClusterSeat<'a> {
@@ -94,7 +98,7 @@ impl<'a> ClusterSeat<'a> {
         };
         let admin = AdminAccess::new(runner, own.distribution, found);
         let given = kubeconfig.is_some().then(|| admin.flattened()).transpose()?;
-        Ok(Self { root, own, admin, given, tell })
+        Ok(Self { root, own, admin, given, tell, disregarded: RefCell::default() })
     }
 
     /// Asks once, before `release` is staged for minutes, for what would keep the node from leaving for it and does not pass by itself.
@@ -150,11 +154,14 @@ impl<'a> ClusterSeat<'a> {
             self.admin.cordon(node, false)?;
         }
         let lock = self.admin.lock()?;
-        if lock.is_held_by(node) && lock.failed.is_none() {
-            let lease = match outcome {
-                UpdateOutcome::Good | UpdateOutcome::Untried => lock.free(),
-                UpdateOutcome::RolledBack(why) => lock.stopped(record.release.digest, why, Timestamp::now()),
-            };
+        let own = lock.is_held_by(node) && lock.failed.is_none();
+        let lease = match outcome {
+            UpdateOutcome::Good | UpdateOutcome::Untried => own.then(|| lock.free()),
+            // Its time may have been over, and another one may have looked at it and given it back.
+            UpdateOutcome::RolledBack(why) => (own || lock.holder.is_none())
+                .then(|| lock.stopped(node, record.release.digest, why, Timestamp::now())),
+        };
+        if let Some(lease) = lease {
             self.admin.write_lock(&lock, &lease)?;
         }
         RolloutRecord::forget(self.root)
@@ -277,6 +284,11 @@ impl<'a> ClusterSeat<'a> {
         let cluster = self.admin.look(self.root, &self.own.name)?;
         let (name, now) = (self.own.name.as_str(), Timestamp::now());
         let leaver = Leaver { name, now, release: release.digest, retry: request.retry };
+        for doubt in disregarded(&cluster, leaver) {
+            if self.disregarded.borrow_mut().insert(doubt.clone()) {
+                (self.tell)(&format!("Disregarded: {doubt}."));
+            }
+        }
         Ok(refused(&obstacles(&cluster, leaver)))
     }
 

@@ -68,6 +68,8 @@ pub struct GateView {
     pub nodes: Vec<GateNode>,
     /// The members of etcd, where the node can ask for them; else what its servers are as nodes has to do.
     pub etcd: Option<Vec<GateMember>>,
+    /// The node that has the lock of the cluster's updates, or has stopped them.
+    pub holder: Option<String>,
     pub bound: Vec<BoundMachine>,
     pub stranded: Vec<StrandedVolume>,
     /// The certificate of the node itself that ends before its others.
@@ -111,7 +113,8 @@ pub fn obstacles(cluster: &GateView, leaver: Leaver<'_>) -> Vec<Obstacle> {
         return vec![Obstacle::lasting(format!("the cluster has no node {}", leaver.name))];
     };
     let others = || cluster.nodes.iter().filter(|node| node.name != leaver.name);
-    let mut found: Vec<_> = others().filter_map(|node| obstacle(node, own.part, leaver)).collect();
+    let counted = others().filter_map(|node| counted(cluster, node, own.part));
+    let mut found: Vec<_> = counted.filter_map(|node| obstacle(&node, own.part, leaver)).collect();
     let members = cluster.etcd.iter().flatten().filter(|member| !is_of(member, own));
     found.extend(members.filter_map(unfit));
     let ends = cluster.certificate.iter().filter(|end| end.is_within(CERTIFICATE_TIME, leaver.now));
@@ -124,6 +127,40 @@ pub fn obstacles(cluster: &GateView, leaver: Leaver<'_>) -> Vec<Obstacle> {
         if *rebuilds { Obstacle::passing(why + ", one is being made") } else { Obstacle::lasting(why) }
     }));
     found
+}
+
+/// What workers report that would keep the node from leaving, and does not: clauses that say why. A kubelet writes what it likes into
+/// its own Node, and one worker whose kubelet is in other hands would stop the updates of all.
+#[must_use]
+pub fn disregarded(cluster: &GateView, leaver: Leaver<'_>) -> Vec<String> {
+    let Some(own) = cluster.nodes.iter().find(|node| node.name == leaver.name) else { return Vec::new() };
+    let others = cluster.nodes.iter().filter(|node| node.name != leaver.name);
+    let ignored = |node: &GateNode| {
+        let whole = obstacle(node, own.part, leaver)?;
+        let rest = counted(cluster, node, own.part).and_then(|node| obstacle(&node, own.part, leaver));
+        let reason = match own.part {
+            RolloutPart::Worker => {
+                "a worker's report counts only while it has the lock of the cluster's updates"
+            }
+            RolloutPart::Server | RolloutPart::Witness => "workers do not hold up servers and the witness",
+        };
+        (rest.as_ref() != Some(&whole)).then(|| format!("{} ({reason})", whole.why))
+    };
+    others.filter_map(ignored).collect()
+}
+
+/// A node with as much of its state as counts for a leaver of the part `own`; none if nothing does.
+///
+/// Members of etcd are believed: they have the cluster's data anyway. So is a worker that has the lock, which takes the access of an
+/// administrator. Whether any other worker is ready is for workers alone, for whom the cluster has to have room.
+fn counted(cluster: &GateView, node: &GateNode, own: RolloutPart) -> Option<GateNode> {
+    match (node.part, own) {
+        (RolloutPart::Worker, RolloutPart::Server | RolloutPart::Witness) => None,
+        (RolloutPart::Worker, RolloutPart::Worker) if cluster.holder.as_ref() != Some(&node.name) => {
+            Some(GateNode { state: None, leaving: false, ..node.clone() })
+        }
+        _ => Some(node.clone()),
+    }
 }
 
 /// What another node has against it; the gravest only.
@@ -231,6 +268,45 @@ mod tests {
             let found = told(&cluster, "n1", false);
             assert_eq!(found.first().map(|(why, passes)| (why.as_str(), *passes)), expected, "{other:?}");
             assert!(found.len() <= 1);
+        }
+    }
+
+    #[test]
+    fn a_worker_holds_up_no_server_and_no_other_worker_unless_it_has_the_lock() {
+        use ReportedState::*;
+        let good = |name, part| node(name, part, Good, b"new");
+        let states = [Trial, PendingReboot, RolledBack].map(|state| node("k2", Worker, state, b"new"));
+        let [trial, ..] = states.clone();
+        let gone = GateNode { ready: false, ..good("k2", Worker) };
+        let cordoned = GateNode { leaving: true, ..good("k2", Worker) };
+        let now = Timestamp::UNIX_EPOCH;
+        for worker in states.into_iter().chain([gone.clone(), cordoned]) {
+            let nodes = vec![good("s", Server), good("w", Witness), good("k", Worker), worker.clone()];
+            let cluster = GateView { nodes, ..GateView::default() };
+            for name in ["s", "w", "k"] {
+                let expected = usize::from(name == "k" && !worker.ready);
+                assert_eq!(told(&cluster, name, false).len(), expected, "{name}: {worker:?}");
+                let leaver = Leaver { name, now, release: new(), retry: false };
+                let doubts = disregarded(&cluster, leaver);
+                assert_eq!(doubts.len(), 1 - expected, "{name}: {doubts:?}");
+                assert!(
+                    doubts.iter().all(|doubt| doubt.contains("k2 ") || doubt.contains("on k2")),
+                    "{doubts:?}"
+                );
+            }
+            // An administrator's access made it the holder.
+            let holder = GateView { holder: Some("k2".into()), ..cluster };
+            assert_eq!(told(&holder, "k", false).len(), 1, "{worker:?}");
+            assert_eq!(told(&holder, "s", false), [], "the lock itself is another question");
+        }
+        // Members of etcd are believed.
+        let server = GateNode { name: "s2".into(), part: Server, ..trial };
+        let nodes = vec![good("s", Server), good("k", Worker), server];
+        let cluster = GateView { nodes, ..GateView::default() };
+        for name in ["s", "k"] {
+            assert!(!told(&cluster, name, false).is_empty());
+            let leaver = Leaver { name, now, release: new(), retry: false };
+            assert_eq!(disregarded(&cluster, leaver), [""; 0]);
         }
     }
 

@@ -205,7 +205,7 @@ mod tests {
     #[test]
     fn a_rollout_that_has_stopped_stays_stopped() {
         let (root, cluster) = (root(), FakeCluster::new());
-        let stopped = RolloutLock::absent().stopped(Digest::of(b"new"), "it hangs", Timestamp::now());
+        let stopped = RolloutLock::absent().stopped("n2", Digest::of(b"new"), "it hangs", Timestamp::now());
         cluster.hold(stopped.clone());
         let turn = StepTurn::of(root.path(), &cluster).unwrap();
         take(&turn, false).unwrap();

@@ -123,13 +123,13 @@ impl RolloutLock {
         self.lease(&json!({}), &json!({}))
     }
 
-    /// The Lease by which its holder stops the rollout of `release`.
+    /// The Lease by which `me`, which has it or finds it free, stops the rollout of `release`.
     #[must_use]
-    pub fn stopped(&self, release: Digest, why: &str, now: Timestamp) -> Value {
+    pub fn stopped(&self, me: &str, release: Digest, why: &str, now: Timestamp) -> Value {
         let digest = release.to_string();
         self.lease(
             &json!({ RELEASE: digest, FAILED: why }),
-            &json!({ "holderIdentity": self.holder, "renewTime": time(now) }),
+            &json!({ "holderIdentity": me, "renewTime": time(now) }),
         )
     }
 
@@ -190,7 +190,7 @@ mod tests {
     fn a_failed_rollout_stops_its_release_until_somebody_says_so() {
         let (release, next) = (Digest::of(b"new"), Digest::of(b"newer"));
         let held = stored(RolloutLock::absent().taken("n1", release, HOUR, now()));
-        let failed = stored(held.stopped(release, "the kubelet never answered", now()));
+        let failed = stored(held.stopped("n1", release, "the kubelet never answered", now()));
         let later = now() + SignedDuration::from_hours(1000);
         for (node, at) in [("n1", now()), ("n2", now()), ("n2", later)] {
             let decision = failed.decide(node, release, false, at);

@@ -93,6 +93,7 @@ impl Simulation {
         GateView {
             nodes: self.nodes.iter().map(seen).collect(),
             etcd: Self::has_member(&self.nodes[asker]).then(|| members.collect()),
+            holder: self.lock.holder.clone(),
             ..GateView::default()
         }
     }
@@ -138,9 +139,9 @@ impl Simulation {
         node.away = None;
         node.seen.leaving = false;
         node.seen.state = Some(if bad { ReportedState::RolledBack } else { ReportedState::Good });
-        if self.lock.is_held_by(&name) {
+        if self.lock.is_held_by(&name) || bad && self.lock.holder.is_none() {
             let lease = match bad {
-                true => self.lock.stopped(target(), "it hung", self.now),
+                true => self.lock.stopped(&name, target(), "it hung", self.now),
                 false => self.lock.free(),
             };
             self.write_lock(lease);

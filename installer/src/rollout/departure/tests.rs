@@ -368,7 +368,7 @@ fn only_what_does_not_pass_is_told_before_a_release_is_staged() {
     let held = |cluster: &FakeCluster| RolloutLock::read(&cluster.lease());
     cluster.hold(RolloutLock::absent().taken("n2", release().digest, LOCK_TIME, Timestamp::now()));
     may_leave(root.path(), &cluster, &request()).unwrap();
-    cluster.hold(held(&cluster).stopped(release().digest, "the kubelet died", Timestamp::now()));
+    cluster.hold(held(&cluster).stopped("n2", release().digest, "the kubelet died", Timestamp::now()));
     let error = may_leave(root.path(), &cluster, &request()).unwrap_err();
     assert_eq!(class_of(&error).exit_code(), 3);
     assert!(render(&error).contains("n2 took it back: the kubelet died"), "{}", render(&error));
