@@ -1,13 +1,14 @@
 //! `installer update`.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Result;
 
 use super::update_cluster::{ClusterArgs, FromPodArgs};
 use crate::app::root_only;
-use crate::app::update::{self, ResetRequest, UpdateRequest};
+use crate::app::update::{self, PodAccess, ResetRequest, UpdateRequest};
 use crate::node::reset_wish::ResetLevel;
 use crate::update::Allowed;
 use base::digest::Digest;
@@ -192,6 +193,7 @@ impl UpdateArgs {
             UpdateCommand::Apply(args) => {
                 let ApplyArgs { from, allow, no_reboot, cluster, run } = *args;
                 let cluster = cluster.request(allow.retry);
+                let _access = PodAccess::claim(Path::new("/"), cluster.kubeconfig.as_deref());
                 let request = allow.request(from);
                 run.in_unit(|wait| update::apply(&request, &cluster, !no_reboot, wait, context))
             }
@@ -252,6 +254,23 @@ mod tests {
         text.split("\n---\n").map(|plan| serde_saphyr::from_str(plan).unwrap()).collect()
     }
 
+    #[test]
+    fn a_pod_gives_its_arguments_in_one_text_or_one_by_one() {
+        let parsed = |args: &[&str]| {
+            let parsed = Parsed::try_parse_from(["installer", "from-pod"].iter().chain(args));
+            parsed.map(|parsed| match parsed {
+                Parsed::FromPod(pod) => pod.arguments(),
+                Parsed::Apply(_) => panic!("{args:?}"),
+            })
+        };
+        let expected = ["--from=a b", "--retry"];
+        assert_eq!(parsed(&["--apply= '--from=a b'  --retry "]).unwrap(), expected);
+        assert_eq!(parsed(&["--", "--from=a b", "--retry"]).unwrap(), expected);
+        for wrong in [&[][..], &["--apply="], &["--apply='--from=a"], &["--apply=--retry", "--", "--retry"]] {
+            assert!(parsed(wrong).is_err(), "{wrong:?}");
+        }
+    }
+
     /// The jobs of the plans in the repository start what there is, on every node once.
     #[test]
     fn the_plans_of_the_repository_are_arguments_of_this_program() {
@@ -266,8 +285,12 @@ mod tests {
             let args: Vec<_> =
                 spec["upgrade"]["args"].as_array().unwrap().iter().map(|arg| arg.as_str().unwrap()).collect();
             let parsed = Parsed::try_parse_from(["installer", "from-pod"].iter().chain(&args)).unwrap();
-            let Parsed::FromPod(FromPodArgs { host, arguments }) = parsed else { panic!("{parsed:?}") };
-            assert_eq!(host.to_str(), Some("/host"));
+            let Parsed::FromPod(pod) = parsed else { panic!("{parsed:?}") };
+            assert_eq!(pod.host.to_str(), Some("/host"));
+            // system-upgrade-controller v0.20.1 hashes the first element of a list alone (wrangler `data/convert`, ToString).
+            assert_eq!(plan["metadata"]["annotations"]["upgrade.cattle.io/digest"], "spec.upgrade.args");
+            assert_eq!(args.len(), 1, "what is in no other element is what makes a plan a new one");
+            let arguments = pod.arguments();
             let arguments = arguments.iter().map(|argument| argument.to_str().unwrap());
             let all = ["installer", "apply", "--kubeconfig", "/run/x"].into_iter().chain(arguments);
             let Parsed::Apply(apply) = Parsed::try_parse_from(all).unwrap() else { panic!("{args:?}") };

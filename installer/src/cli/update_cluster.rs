@@ -59,13 +59,36 @@ pub(super) struct FromPodArgs {
     /// Where the pod has the root of its node.
     #[arg(long, value_name = "DIRECTORY", default_value = "/host")]
     pub(super) host: PathBuf,
-    /// The arguments of `installer update apply` on the node, behind `--`; `--kubeconfig` is added.
-    #[arg(last = true, required = true, value_name = "ARGUMENTS")]
+    /// The arguments of `installer update apply` on the node, in one text as for a shell; `--kubeconfig` is added.
+    ///
+    /// A controller that compares plans by their first argument only, as system-upgrade-controller does, sees every change of it.
+    #[arg(long, value_name = "TEXT", required_unless_present = "arguments", value_parser = words)]
+    pub(super) apply: Option<Words>,
+    /// The same behind `--`, one by one.
+    #[arg(last = true, conflicts_with = "apply", value_name = "ARGUMENTS")]
     pub(super) arguments: Vec<OsString>,
 }
 
+/// The words of a text.
+#[derive(Clone, Debug)]
+pub(super) struct Words(Vec<OsString>);
+
+fn words(text: &str) -> Result<Words, String> {
+    match shlex::split(text) {
+        Some(words) if !words.is_empty() => Ok(Words(words.into_iter().map(OsString::from).collect())),
+        Some(_) => Err("it is empty".to_owned()),
+        None => Err("a quotation mark is not closed".to_owned()),
+    }
+}
+
 impl FromPodArgs {
+    /// The arguments, however they were given.
+    pub(super) fn arguments(self) -> Vec<OsString> {
+        self.apply.map_or(self.arguments, |Words(words)| words)
+    }
+
     pub(super) fn run(self) -> Result<()> {
-        update::from_pod(&self.host, self.arguments)
+        let host = self.host.clone();
+        update::from_pod(&host, self.arguments())
     }
 }

@@ -45,7 +45,7 @@ use model::release::{Purpose, Release};
 
 pub(crate) use self::kubernetes::move_kubernetes;
 pub(crate) use cluster::{Announcement, ClusterRequest, PATIENCE, come_back};
-pub(crate) use pod::from_pod;
+pub(crate) use pod::{PodAccess, from_pod};
 pub(crate) use repair::repair_node;
 pub(crate) use report::tell_fleet;
 pub(crate) use reset::{ResetRequest, cancel_reset, reset};

@@ -2,24 +2,28 @@
 //! `installer` does the work, in the node's root.
 
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use jiff::Timestamp;
+use nix::fcntl::{FcntlArg, FdFlag, Flock, FlockArg, fcntl};
 use serde_json::{Value, json};
 
+use crate::node::paths::below;
 use base::encode::json_text;
 use base::failure::{Class, Failure};
 use base::files::{Attributes, Root};
 
 /// Where every pod has its service account (Kubernetes, "Accessing the Kubernetes API from a Pod").
 const ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
-/// On the node, gone with the next boot.
-const KUBECONFIG: &str = "/run/nqrust/update-from-pod.kubeconfig";
+/// On the node, in memory: a file for each pod, which is removed when the work is done. Whoever needs it has a shared lock on it; what
+/// nobody has locked was left by something that was killed.
+const DIRECTORY: &str = "/run/nqrust/from-pod";
 const INSTALLER: &str = "/usr/bin/installer";
 
 /// Becomes `installer update apply` on the node whose root is at `host`.
@@ -40,15 +44,71 @@ pub(crate) fn from_pod(host: &Path, arguments: Vec<OsString>) -> Result<()> {
     };
     let token = String::from_utf8(read("token")?).context("the token of the service account is no text")?;
     let access = kubeconfig(&address, &port, &read("ca.crt")?, token.trim());
-    let private = Attributes { mode: 0o600, owner: None };
-    Root::open(host)?.write(KUBECONFIG, json_text(&access).as_bytes(), private)?;
+    let (kubeconfig, _held) = put(host, &access)?;
     std::os::unix::fs::chroot(host).with_context(|| format!("entering {}", host.display()))?;
     std::env::set_current_dir("/").context("entering the root of the node")?;
     let mut command = Command::new(INSTALLER);
-    command.args(["update", "apply", "--kubeconfig", KUBECONFIG]).args(arguments);
+    command.args(["update", "apply", "--kubeconfig"]).arg(&kubeconfig).args(arguments);
     // It only comes back if it could not start.
     let error = command.exec();
     Err(Failure::new(Class::Hardware, format!("starting {INSTALLER} of the node")).because(error).into())
+}
+
+/// Puts the access of a pod on the node whose root is at `host`, and returns its path there, with the lock, which the program keeps
+/// that this process becomes.
+fn put(host: &Path, access: &Value) -> Result<(String, Flock<File>)> {
+    base::files::make_directory(&below(host, DIRECTORY), 0o700)?;
+    sweep(host);
+    let (process, now) = (std::process::id(), Timestamp::now().as_nanosecond());
+    let path = format!("{DIRECTORY}/{process}-{now}.kubeconfig");
+    let private = Attributes { mode: 0o600, owner: None };
+    Root::open(host)?.write(&path, json_text(access).as_bytes(), private)?;
+    let held = hold(&below(host, &path)).context("locking the access of the pod")?;
+    fcntl(&*held, FcntlArg::F_SETFD(FdFlag::empty())).context("keeping the access of the pod locked")?;
+    Ok((path, held))
+}
+
+fn is_of_pod(path: &str) -> bool {
+    Path::new(path).parent() == Some(Path::new(DIRECTORY))
+}
+
+fn hold(path: &Path) -> Result<Flock<File>> {
+    Ok(Flock::lock(File::open(path)?, FlockArg::LockSharedNonblock).map_err(|(_, errno)| errno)?)
+}
+
+/// Removes what nobody works with any more.
+fn sweep(root: &Path) {
+    for entry in fs::read_dir(below(root, DIRECTORY)).into_iter().flatten().flatten() {
+        let left = File::open(entry.path())
+            .ok()
+            .and_then(|file| Flock::lock(file, FlockArg::LockExclusiveNonblock).ok());
+        if left.is_some() {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+/// The access of a pod while a command of the node works with it. It is removed with this value.
+#[derive(Debug)]
+pub(crate) struct PodAccess {
+    path: PathBuf,
+    _held: Flock<File>,
+}
+
+impl PodAccess {
+    /// Claims `kubeconfig` on the node at `root`; none if it is not that of a pod.
+    pub(crate) fn claim(root: &Path, kubeconfig: Option<&Path>) -> Option<Self> {
+        let path = below(root, kubeconfig?.to_str().filter(|path| is_of_pod(path))?);
+        let held = hold(&path).ok()?;
+        sweep(root);
+        Some(Self { path, _held: held })
+    }
+}
+
+impl Drop for PodAccess {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
 }
 
 fn kubeconfig(address: &str, port: &str, authority: &[u8], token: &str) -> Value {
@@ -70,6 +130,32 @@ fn kubeconfig(address: &str, port: &str, authority: &[u8], token: &str) -> Value
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_access_of_a_pod_is_gone_when_the_work_is_done_and_after_a_kill() {
+        use std::os::unix::fs::PermissionsExt;
+        let root = tempfile::tempdir().unwrap();
+        let left = || fs::read_dir(below(root.path(), DIRECTORY)).unwrap().count();
+        let (path, held) = put(root.path(), &json!({ "token": "a" })).unwrap();
+        let mode = |path: &str| fs::metadata(below(root.path(), path)).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&path), mode(DIRECTORY)), (0o600, 0o700));
+        let flags = fcntl(&*held, FcntlArg::F_GETFD).unwrap();
+        assert_eq!(flags, 0, "the program that this process becomes keeps the lock");
+        let (other, other_held) = put(root.path(), &json!({ "token": "b" })).unwrap();
+        assert_eq!(left(), 2, "a pod takes nothing away from another one");
+        let work = PodAccess::claim(root.path(), Some(Path::new(&path))).unwrap();
+        drop(held);
+        drop(put(root.path(), &json!({ "token": "c" })).unwrap());
+        assert!(below(root.path(), &path).exists(), "the pod was killed, and its work goes on");
+        drop(work);
+        assert!(!below(root.path(), &path).exists());
+        drop(other_held);
+        drop(put(root.path(), &json!({ "token": "d" })).unwrap());
+        assert!(!below(root.path(), &other).exists(), "whoever had it was killed");
+        assert_eq!(left(), 1);
+        assert!(PodAccess::claim(root.path(), Some(Path::new("/etc/kubernetes/admin.conf"))).is_none());
+        assert!(PodAccess::claim(root.path(), None).is_none());
+    }
 
     #[test]
     fn the_account_of_a_pod_is_a_kubeconfig() {

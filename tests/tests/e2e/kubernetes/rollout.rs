@@ -317,17 +317,80 @@ fn whole_drain(cluster: &TestCluster) -> Result<()> {
     undo(cluster, "node-1", &UpdateOutcome::Good)
 }
 
-/// The account of configs/rollouts/access.yaml may do all that a worker needs, and nothing of what an administrator may besides.
-fn service_account(cluster: &TestCluster) -> Result<()> {
-    let kubectl = cluster.kubectl();
-    kubectl.call(&["apply", "--filename", "-"], ACCESS)?.success("applying access.yaml")?;
-    let token = kubectl.run(&["create", "token", "nqrust-update", "--namespace", "system-upgrade"])?;
+/// Gives node-4 a token of the account of configs/rollouts/access.yaml, for itself or for no node.
+fn give_token(cluster: &TestCluster, of_node: bool) -> Result<()> {
+    let mut words = vec!["create", "token", "nqrust-update", "--namespace", "system-upgrade"];
+    if of_node {
+        words.extend(["--bound-object-kind", "Node", "--bound-object-name", "node-4"]);
+    }
+    let token = cluster.kubectl().run(&words)?;
     let mut access: Value = serde_yaml::from_str(&cluster.node("node-4")?.run(&format!("cat {GIVEN}"))?)?;
     access["users"][0]["user"] = json!({ "token": token.trim() });
     let text = access.to_string();
     cluster
         .node("node-4")?
-        .within(|| base::files::write_atomically(Path::new(GIVEN), text.as_bytes(), 0o600))??;
+        .within(|| base::files::write_atomically(Path::new(GIVEN), text.as_bytes(), 0o600))?
+}
+
+/// What a node that is in other hands tries with its token.
+fn own_node_only(cluster: &TestCluster) -> Result<()> {
+    let node = cluster.node("node-4")?;
+    let call = |words: &str| node.call(&format!("kubectl --kubeconfig {GIVEN} {words}"));
+    let cordon = |name: &str| {
+        format!("patch node {name} --type=merge --patch '{{\"spec\":{{\"unschedulable\":true}}}}'")
+    };
+    give_token(cluster, false)?;
+    // The API server takes a policy up some moments after it was made.
+    Deadline::after(RUN).every(CLUSTER_INTERVAL).poll("the policy for tokens of no node", || {
+        let refused = call(&cordon("node-4"))?;
+        Ok((refused.code != 0 && refused.said().contains("names no node")).then_some(()))
+    })?;
+    cluster.kubectl().run(&["uncordon", "node-4"])?;
+    give_token(cluster, true)?;
+    let foreign = cluster.kubectl().list(&[
+        "pods",
+        "--namespace",
+        "kube-system",
+        "--field-selector=spec.nodeName=node-1",
+    ]);
+    let pod = foreign.first().context("a pod on node-1")?["metadata"]["name"].as_str().unwrap_or_default();
+    let eviction = json!({
+        "apiVersion": "policy/v1", "kind": "Eviction", "metadata": { "name": pod, "namespace": "kube-system" },
+    });
+    let lease = json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": { "name": "nqrust-update", "namespace": "kube-system" }, "spec": { "holderIdentity": "node-1" },
+    });
+    let raw = format!("create --raw /api/v1/namespaces/kube-system/pods/{pod}/eviction --filename -");
+    for (what, words, input, why) in [
+        ("another node", cordon("node-1"), Value::Null, "another node"),
+        ("a label", "label node node-4 example.org/x=y".into(), Value::Null, "no label"),
+        (
+            "an annotation",
+            "annotate node node-4 nqrust.io/update-state=good --overwrite".into(),
+            Value::Null,
+            "no annotation",
+        ),
+        ("a taint", "taint node node-4 example.org/x=y:NoSchedule".into(), Value::Null, "no taint"),
+        ("a pod elsewhere", raw, eviction, "another node"),
+        ("another's lock", "replace --filename -".into(), lease, "the node of the token"),
+    ] {
+        let refused = call(&format!("{words} <<'END'\n{input}\nEND"))?;
+        ensure!(
+            refused.code != 0 && refused.said().contains(why),
+            "{what}: {} {}",
+            refused.code,
+            refused.said()
+        );
+    }
+    Ok(())
+}
+
+/// The account of configs/rollouts/access.yaml may do all that a worker needs, and nothing of what an administrator may besides.
+fn service_account(cluster: &TestCluster) -> Result<()> {
+    let kubectl = cluster.kubectl();
+    kubectl.call(&["apply", "--filename", "-"], ACCESS)?.success("applying access.yaml")?;
+    own_node_only(cluster)?;
     let own = given(departure(Drain::Own, Duration::from_secs(120)));
     let (code, told) = leave(cluster, "node-4", &own, "new")?;
     ensure!(code == 0 && is_cordoned(cluster, "node-4")?, "{code} {told}");
