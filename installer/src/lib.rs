@@ -31,7 +31,6 @@ pub mod execute;
 pub mod fleet;
 pub mod installed;
 pub mod inventory;
-pub mod kubeadm;
 pub mod kubernetes;
 pub mod live;
 pub mod nics;

@@ -16,7 +16,7 @@ use super::kubernetes_version::boot::mount_current;
 use super::mount::{MountSource, Mounter};
 use super::paths::{CONFIG, DATA, DEFAULTS, DOCUMENT, KEPT, PERSISTENT, below};
 use super::reset_wish::ResetWish;
-use super::seed;
+use super::{seed, tokens};
 use base::failure::{Class, Classify, Failure};
 use base::files::{self, Root};
 use model::boot::{BootVolume, Installed, Slot};
@@ -81,12 +81,22 @@ pub fn boot(places: &BootRoots<'_>, cmdline: &str, machine: &mut dyn Mounter) ->
         notes.push("This node has no document yet: its first start takes or asks for one.".to_owned());
         return Ok(Some(BootOutcome { outcome: apply::ApplyOutcome::default(), notes }));
     }
+    notes.extend(forget_foreign_tokens(&document));
     // The apply that follows reports a document with mistakes.
     if let Ok(config) = config::load(&document) {
         notes.extend(keep_further(root, &tree, &config, machine)?);
     }
     let outcome = apply::apply(&document, root).context("applying the node document")?;
     Ok(Some(BootOutcome { outcome, notes }))
+}
+
+/// What happened to the token of servers in the document of an agent. Whatever it is, the boot goes on.
+fn forget_foreign_tokens(document: &Path) -> Option<String> {
+    match tokens::forget_foreign(document) {
+        Ok(false) => None,
+        Ok(true) => Some("The token of servers was removed from the document of this worker.".to_owned()),
+        Err(error) => Some(format!("the token of servers stays in the document of this worker: {error:#}")),
+    }
 }
 
 fn fill_var(root: &Path) -> Result<()> {
@@ -115,6 +125,7 @@ fn boot_recovery(
         keep(root, &tree, directory, machine)?;
     }
     let document = below(root, DOCUMENT);
+    notes.extend(document.exists().then(|| forget_foreign_tokens(&document)).flatten());
     let applied = match document.exists() {
         true => apply::apply(&document, root).map_err(|error| format!("{error:#}")),
         false => Err("this node has no document".to_owned()),

@@ -36,5 +36,6 @@ pub mod reset_wish;
 pub mod seed;
 pub mod stages;
 pub mod status;
+pub mod tokens;
 pub mod update_state;
 mod write_files;

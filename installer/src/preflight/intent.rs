@@ -90,8 +90,11 @@ impl Join {
         let url = config.server_url.as_ref().filter(|_| install.mode == Mode::Join)?;
         let distribution = config.kubernetes.distribution();
         let server = is_server(install.role);
-        let (token, agent_token) = (config.token.clone(), config.kubernetes.agent_token.clone());
-        let (token, agent_token) = if server { (token, agent_token) } else { (agent_token.or(token), None) };
+        let (token, agent_token) = match server {
+            true => (config.token.clone(), config.kubernetes.agent_token.clone()),
+            // What is wrong with a token that cannot be read, the check of tokens says.
+            false => (config.agent_credential().unwrap_or_else(|_| config.token.clone()), None),
+        };
         Some(Self {
             host: url.host().to_owned(),
             distribution,

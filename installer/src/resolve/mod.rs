@@ -38,7 +38,7 @@ pub fn references(config: &InstallConfig) -> Vec<Reference> {
     found
 }
 
-/// The document with the values of all its references. `warn` receives what works and is not recommended.
+/// The document with the values of all its references; that of an agent without the token of servers. `warn` receives what works and is not recommended.
 ///
 /// # Errors
 /// `Class::Invalid` if a file cannot be read or a value does not pass its check, `Class::Network` if a server does not return
@@ -51,7 +51,7 @@ pub fn resolve(
     let mut resolved = config.clone();
     secrets::resolve(&mut resolved, fetch, warn)?;
     keys::resolve(&mut resolved, fetch, warn)?;
-    Ok(resolved)
+    resolved.without_foreign_tokens()
 }
 
 #[cfg(test)]

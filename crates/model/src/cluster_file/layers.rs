@@ -6,11 +6,11 @@
 use serde_json::{Value, json};
 
 use super::document::{ClusterFile, Group, Machine, Pool};
-use super::places::{self, CLUSTER};
+use super::places::{self, CLUSTER, TOKENS};
 use crate::config::rules::idle;
 use crate::config::shape::join;
 use crate::config::sources::merge::Piece;
-use crate::config::{InstallConfig, Mode, Role};
+use crate::config::{Install, InstallConfig, Mode, Role};
 
 /// Part of an install configuration that comes from one place of the file. The numbers are those of the sources of a
 /// [`Piece`].
@@ -64,7 +64,7 @@ pub(super) fn nodes(file: &ClusterFile) -> Vec<ClusterNode> {
         let template = group.template.as_ref().map(ToString::to_string);
         let layers = [
             assumed(machine),
-            without(file.shared(), &idle(&shared, mode, role)),
+            without(file.shared(), &not_for(&shared, mode, role)),
             template.as_ref().and_then(|name| file.templates.get(name)).cloned().unwrap_or_default(),
             machine.overrides.clone(),
             given(file, machine, mode, role),
@@ -85,6 +85,17 @@ pub(super) fn nodes(file: &ClusterFile) -> Vec<ClusterNode> {
         }
     };
     file.machines().map(node).collect()
+}
+
+/// The paths of what all nodes share that a node of this mode and role does not get: what does nothing there, and the token of
+/// servers where agents have their own.
+fn not_for(shared: &InstallConfig, mode: Mode, role: Role) -> Vec<String> {
+    let mut paths = idle(shared, mode, role);
+    let agent = Install { mode, role, ..Install::default() }.is_agent();
+    if agent && shared.kubernetes.agent_token.is_some() {
+        paths.extend(TOKENS.map(str::to_owned));
+    }
+    paths
 }
 
 /// Which machine creates the cluster: the one that says so, or the first that manages.

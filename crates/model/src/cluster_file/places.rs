@@ -23,6 +23,9 @@ pub(super) const SHARED_ONLY: [&str; 19] = [
     "kubernetes.manifests",
 ];
 
+/// The keys of the token of servers.
+pub(super) const TOKENS: [&str; 3] = ["token", "token_file", "token_url"];
+
 /// Keys that the cluster file has in a place of its own, and what to tell who uses them elsewhere.
 pub(super) const MOVED: [(&str, &str, &str); 5] = [
     ("install.mode", "one management machine creates the cluster and the others join it", "create: true"),

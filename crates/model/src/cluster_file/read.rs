@@ -14,7 +14,7 @@ use crate::config::echo::{self, Mistakes};
 use crate::config::span::Span;
 use crate::config::tree;
 use crate::config::walk::{Help, Walk};
-use crate::config::{Diagnostic, Invalid, Mode};
+use crate::config::{Diagnostic, Invalid, Mode, Secret};
 use base::failure::{Class, Classify};
 use base::files::named;
 
@@ -67,9 +67,16 @@ pub fn check(text: &str, name: &str) -> Result<Checked, Invalid> {
     if nodes.iter().any(|node| node.config.is_none()) && walk.is_clean() {
         walk.problems.push(Problem::unusable(Span::default()));
     }
+    let agents = if walk.is_clean() { render::derived_agent_token(&file) } else { Ok(None) };
+    let agents = agents.unwrap_or_else(|error| {
+        let message = format!("no token for agents follows from this one: {error:#}");
+        let span = walk.places.get("cluster.token").copied().unwrap_or_default();
+        walk.problems.push(Problem::new(span, "cluster.token", "unusable-token", message));
+        None
+    });
     let clean = walk.is_clean();
     let told = Source::new(name, text, walk.hidden, &tree.comments).diagnose(walk.problems);
-    if clean { Ok(accept(&file, nodes, told.0)) } else { Err(told) }
+    if clean { Ok(accept(&file, nodes, agents.as_ref(), told.0)) } else { Err(told) }
 }
 
 impl Checked {
@@ -89,11 +96,16 @@ impl Checked {
     }
 }
 
-fn accept(file: &ClusterFile, nodes: Vec<ClusterNode>, warnings: Vec<Diagnostic>) -> Checked {
+fn accept(
+    file: &ClusterFile,
+    nodes: Vec<ClusterNode>,
+    agents: Option<&Secret>,
+    warnings: Vec<Diagnostic>,
+) -> Checked {
     Checked {
         name: file.name().to_owned(),
         counts: rules::counts(&nodes),
-        documents: nodes.iter().map(|node| render::document(file, node)).collect(),
+        documents: nodes.iter().map(|node| render::document(file, node, agents)).collect(),
         templates: render::digests(file, &nodes),
         warnings,
     }

@@ -3,14 +3,16 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use anyhow::Result;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::document::{ClusterFile, Group};
 use super::layers::ClusterNode;
 use super::rules::own_cards;
+use crate::config::cluster_secrets;
 use crate::config::redact;
-use crate::config::{Mode, Role};
+use crate::config::{Mode, Role, Secret};
 use base::digest::Digest;
 
 /// The document of one node, and what finds it.
@@ -49,11 +51,37 @@ pub struct DocumentRecord {
     pub macs: Vec<String>,
 }
 
-/// The document of a node of a file without mistakes.
+/// The token of agents that follows from that of the servers, where the file gives none of its own: each document is whole, and
+/// that of an agent must not have the token of servers. None where the file only says where the token is.
+///
+/// # Errors
+/// If the token cannot be read.
+pub(super) fn derived_agent_token(file: &ClusterFile) -> Result<Option<Secret>> {
+    let shared = file.shared_config();
+    let token = shared.token.filter(|_| shared.kubernetes.agent_token.is_none());
+    token.as_ref().map(cluster_secrets::agent_token).transpose()
+}
+
+/// Gives a document the derived token of agents: to agents in place of that of servers, to servers beside it.
+fn put_agent_token(value: &mut Value, agents: &Secret, is_agent: bool) {
+    let Some(document) = value.as_object_mut() else { return };
+    if is_agent {
+        document.remove("token");
+    }
+    let kubernetes = document.entry("kubernetes").or_insert_with(|| Value::Object(Map::new()));
+    if let Some(kubernetes) = kubernetes.as_object_mut() {
+        kubernetes.insert("agent_token".to_owned(), agents.expose().into());
+    }
+}
+
+/// The document of a node of a file without mistakes; `agents` is [`derived_agent_token`].
 #[expect(clippy::expect_used, reason = "a node whose parts are no configuration is a mistake of the file")]
-pub(super) fn document(file: &ClusterFile, node: &ClusterNode) -> Rendered {
-    let value = node.merged.value();
+pub(super) fn document(file: &ClusterFile, node: &ClusterNode, agents: Option<&Secret>) -> Rendered {
+    let mut value = node.merged.value();
     let config = node.config.clone().expect("the file has no mistakes");
+    if let Some(agents) = agents {
+        put_agent_token(&mut value, agents, config.install.is_agent());
+    }
     let pool = file.pools[node.pool].name.as_ref().map(ToString::to_string);
     let from = match &node.template {
         Some(template) => format!(", made from the template `{template}`"),

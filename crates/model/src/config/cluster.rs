@@ -13,7 +13,8 @@ pub struct Kubernetes {
     /// Which distribution runs on the node; the OS image has to hold it. That of the medium unless given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub distribution: Option<Distribution>,
-    /// A secret of its own for nodes that run no control plane, instead of `token`; the same on all servers.
+    /// The token of nodes that run no control plane, and on them in place of `token`; the same on all servers. Without it one
+    /// follows from `token` with `kubeadm`, and `token` is used with the others.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("format" = "token"))]
     pub agent_token: Option<Secret>,

@@ -174,6 +174,12 @@ impl Install {
         if self.mode == Mode::Create { Role::Management } else { self.role }
     }
 
+    /// Whether the node joins its cluster without a control plane and without etcd.
+    #[must_use]
+    pub fn is_agent(&self) -> bool {
+        self.mode == Mode::Join && matches!(self.role, Role::Default | Role::Worker)
+    }
+
     /// When the node gets its container images, by whichever key says it.
     #[must_use]
     pub fn images(&self) -> Images {

@@ -6,10 +6,12 @@
 //! reads the YAML, [`walk`] holds it key by key against the [`shape`] of the types here, [`rules`] see what
 //! values must be to one another.
 
+mod agents;
 pub mod boot_password;
 mod card;
 mod cidr;
 pub mod cluster;
+pub mod cluster_secrets;
 pub mod convert;
 pub mod diagnostic;
 pub mod disk;

@@ -61,10 +61,10 @@ impl InstallConfig {
         encode::yaml(self)
     }
 
-    /// The document as a node keeps it: passwords in clear text replaced by their yescrypt hashes.
-    /// A hash of a method that the node does not accept is [`Class::Invalid`].
+    /// The document as a node keeps it: passwords in clear text replaced by their yescrypt hashes, and on agents no token of
+    /// servers. A hash of a method that the node does not accept is [`Class::Invalid`], and so is a token that cannot be read.
     pub fn for_node(&self) -> Result<Self> {
-        let mut node = self.clone();
+        let mut node = self.clone().without_foreign_tokens()?;
         let stored = |key: &str, secret: &Option<Secret>| {
             secret.as_ref().map(|secret| storable(key, secret)).transpose()
         };

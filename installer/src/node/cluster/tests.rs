@@ -79,7 +79,9 @@ fn document(case: &str) -> String {
             joins("management").replace("  mode: join\n", "  mode: join\n  vip_mode: dhcp\n")
         }
         "worker" => {
-            joins("worker").replace("  mode: join\n", "  mode: join\n  cordoned: true\n")
+            joins("worker")
+                .replace("  mode: join\n", "  mode: join\n  cordoned: true\n")
+                .replace("token: golden-token\n", "")
                 + "  agent_token: golden-agent-token\n"
         }
         role => joins(role),

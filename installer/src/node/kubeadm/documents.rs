@@ -3,19 +3,19 @@
 use anyhow::Result;
 use serde_json::{Value, json};
 
-use crate::kubeadm::secrets::ClusterSecrets;
 use crate::node::cluster::AGENTS;
 use base::digest::Digest;
 use base::failure::{Class, Failure};
 use formats::oci::ImageReference;
+use model::config::cluster_secrets::ClusterSecrets;
 use model::kubernetes::{KubernetesVersion, UpstreamImages};
 
 /// What a node proves itself with, and what it takes for proof.
 #[derive(Debug)]
 pub(super) struct JoinSecrets {
-    /// From the token of servers, or of agents where the node has only that.
+    /// From the token of servers; on an agent from that of agents.
     pub(super) own: ClusterSecrets,
-    /// For agents, where they have a token of their own; on the first node.
+    /// Of the agents, on the first node.
     pub(super) agents: Option<ClusterSecrets>,
     /// SHA-256 of the public key of the cluster's authority, where the token names it.
     pub(super) authority: Option<Digest>,

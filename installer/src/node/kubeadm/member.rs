@@ -6,13 +6,13 @@ use anyhow::{Context, Result};
 
 use super::documents::JoinSecrets;
 use super::steps::JoinedPart;
-use crate::kubeadm::secrets::ClusterSecrets;
 use crate::node::cluster::part_of;
 use crate::node::identity::MachineId;
 use crate::node::kubernetes_version::image;
 use crate::node::paths::{DOCUMENT, below};
 use crate::node::render::hostname;
 use base::failure::{Class, Failure};
+use model::config::cluster_secrets::ClusterSecrets;
 use model::config::redact::Secrets;
 use model::config::{self, Distribution, InstallConfig, Mode, Secret, Token};
 use model::kubernetes::{KUBERNETES_RELEASE, KubernetesVersion, UpstreamImages};
@@ -54,22 +54,22 @@ impl JoiningNode {
 
     /// The secrets of the cluster. Takes some tenths of a second for each token.
     pub(super) fn secrets(&self) -> Result<JoinSecrets> {
-        let (token, agents) = (self.config.token.as_ref(), self.config.kubernetes.agent_token.as_ref());
-        let own = match self.part {
-            JoinedPart::Agent => agents.or(token),
-            _ => token,
+        let (own, key) = match self.part {
+            JoinedPart::Agent => (self.config.agent_credential()?, "kubernetes.agent_token"),
+            _ => (self.config.token.clone(), "token"),
         };
         let own = own.ok_or_else(|| {
             Failure::new(Class::Invalid, "the node document has no token")
-                .hint("Write the cluster's token into `token` of /oem/node.yaml.")
+                .hint(format!("Write the cluster's token into `{key}` of /oem/node.yaml."))
         })?;
-        let (password, authority) = read(own)?;
-        let agents = agents.filter(|_| self.part == JoinedPart::First).map(read).transpose()?;
-        Ok(JoinSecrets {
-            own: ClusterSecrets::derive(&password)?,
-            agents: agents.map(|(password, _)| ClusterSecrets::derive(&password)).transpose()?,
-            authority,
-        })
+        let (password, authority) = read(&own)?;
+        let own = ClusterSecrets::derive(&password)?;
+        let agents = match (self.part, &self.config.kubernetes.agent_token) {
+            (JoinedPart::First, Some(chosen)) => Some(ClusterSecrets::derive(&read(chosen)?.0)?),
+            (JoinedPart::First, None) => Some(ClusterSecrets::derive(&own.agent_token)?),
+            _ => None,
+        };
+        Ok(JoinSecrets { own, agents, authority })
     }
 
     /// What must not be told.
@@ -78,7 +78,12 @@ impl JoiningNode {
         hidden.add(&self.config);
         for secrets in secrets.into_iter().flat_map(|secrets| [Some(&secrets.own), secrets.agents.as_ref()]) {
             let derived = secrets.into_iter().flat_map(|secrets| {
-                [secrets.bootstrap_token.expose(), secrets.signing_key(), secrets.certificate_key.expose()]
+                [
+                    secrets.bootstrap_token.expose(),
+                    secrets.signing_key(),
+                    secrets.certificate_key.expose(),
+                    secrets.agent_token.expose(),
+                ]
             });
             hidden.add_texts(derived);
         }

@@ -19,7 +19,8 @@ use super::reasons;
 use super::state::{JoinRecord, RecordFile};
 use super::steps::{CONTROL_PLANE, JoinAction, JoinStep, JoinedPart, Undo, steps};
 use super::vip;
-use crate::node::paths::{KUBEADM, KUBELET_ACCESS, KUBELET_CERTIFICATE, below};
+use crate::node::paths::{DOCUMENT, KUBEADM, KUBELET_ACCESS, KUBELET_CERTIFICATE, below};
+use crate::node::tokens;
 use base::command::{Invocation, Runner};
 use base::failure::{Class, Failure, causes, hints};
 use base::files;
@@ -73,6 +74,9 @@ pub fn run(root: &Path, runner: &dyn Runner, say: &mut dyn FnMut(&str)) -> Resul
         record = JoinRecord { joined: true, begun: None, ..record };
         file.write(&record)?;
         say(&format!("{} has joined its cluster", node.name));
+    }
+    if node.part == JoinedPart::Witness && tokens::forget_of_servers(&below(root, DOCUMENT))? {
+        say("The witness has joined and has forgotten the token of servers.");
     }
     if node.part == JoinedPart::First {
         let result = objects::apply(root, runner, say);

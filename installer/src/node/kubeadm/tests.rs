@@ -10,6 +10,8 @@ use super::run;
 use super::state::{JoinRecord, RecordFile};
 use crate::node::paths::below;
 use base::command::{Invocation, Runner};
+use model::config::Secret;
+use model::config::cluster_secrets::{ClusterSecrets, agent_token};
 
 /// What `ip` says of the node.
 const ADDRESSES: &str =
@@ -199,6 +201,56 @@ fn documents_have_the_release_of_the_image_and_tokens_that_do_not_end() {
     }
 }
 
+/// The bootstrap token that follows from a token.
+fn bootstrap_token(token: &str) -> String {
+    let made = ClusterSecrets::derive(&Secret::new(token)).unwrap();
+    made.bootstrap_token.expose().to_owned()
+}
+
+#[test]
+fn agents_join_with_a_token_that_the_first_node_registers_for_them_alone() {
+    let derived = agent_token(&Secret::new("marked-token")).unwrap();
+    for (document, agents) in [
+        (create(), bootstrap_token("marked-agents")),
+        (create().replace(", agent_token: marked-agents", ""), bootstrap_token(derived.expose())),
+    ] {
+        let programs = Programs::default();
+        whole(node(&document).path(), &programs).unwrap();
+        let init = programs.documents.lock().unwrap()[0].clone();
+        let registered = format!(r#"["system:bootstrappers:nqrust:agents"],"token":"{agents}""#);
+        assert!(init.contains(&registered), "{registered}: {init}");
+        assert!(init.contains(&bootstrap_token("marked-token")));
+    }
+    for role in ["worker", "default"] {
+        let programs = Programs::default();
+        let root = node(&join(role));
+        whole(root.path(), &programs).unwrap();
+        let joined = programs.documents.lock().unwrap().join("\n");
+        assert!(joined.contains(&bootstrap_token(derived.expose())), "{joined}");
+        assert!(!joined.contains(&bootstrap_token("marked-token")), "{joined}");
+    }
+}
+
+#[test]
+fn a_witness_forgets_the_token_of_servers_when_it_has_joined_and_not_before() {
+    let root = node(&join("witness"));
+    let document = || fs::read_to_string(below(root.path(), "/oem/node.yaml")).unwrap();
+    for fails in [0, 3] {
+        let programs = Programs { fails: Some(fails), ..Programs::default() };
+        whole(root.path(), &programs).unwrap_err();
+        assert!(document().contains("marked-token"));
+    }
+    whole(root.path(), &Programs::default()).unwrap();
+    assert!(!document().contains("marked"), "{}", document());
+    for file in walkdir::WalkDir::new(root.path()).into_iter().map(Result::unwrap) {
+        let held = file.file_type().is_file()
+            && String::from_utf8_lossy(&fs::read(file.path()).unwrap()).contains("marked-token");
+        assert!(!held, "{}", file.path().display());
+    }
+    let later = whole(root.path(), &Programs::default()).unwrap();
+    assert_eq!(later, [""; 0], "it is a member without its token");
+}
+
 #[test]
 fn a_token_that_names_the_authority_pins_it() {
     let pin = "ab".repeat(32);
@@ -322,7 +374,7 @@ fn manifests_are_applied_again_only_when_they_change_and_one_keeps_no_other_away
     let root = node(&manifest("{apiVersion: v1, kind: A, metadata: {}}"));
     let asked = whole(root.path(), &Programs::default()).unwrap();
     let applied = |asked: &[String]| asked.iter().filter(|run| run.contains(" apply ")).count();
-    assert_eq!(applied(&asked), 5, "{asked:?}");
+    assert_eq!(applied(&asked), 6, "{asked:?}");
     let document = manifest("{apiVersion: v1, kind: A, metadata: {name: x}}");
     fs::write(below(root.path(), "/oem/node.yaml"), document).unwrap();
     apply(root.path());

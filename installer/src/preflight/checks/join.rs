@@ -99,7 +99,7 @@ fn token_place(join: &Join, server: bool) -> String {
             "`token` in /oem/node.yaml of the first node of the cluster".to_owned()
         }
         (Distribution::Kubeadm, false) => {
-            "`kubernetes.agent_token`, or else `token`, in /oem/node.yaml of the first node of the cluster"
+            "`kubernetes.agent_token`, or else in `token`, of /oem/node.yaml of the first node of the cluster"
                 .to_owned()
         }
         (distribution, server) => {

@@ -14,8 +14,8 @@ use super::conversation::{
 };
 use super::members::{self, ClusterPeer};
 use super::question::{Question, Seen, see};
-use crate::kubeadm::secrets::ClusterSecrets;
 use crate::preflight::trouble::NetworkTrouble;
+use model::config::cluster_secrets::ClusterSecrets;
 
 const VERSION: &str = "/version";
 const CLUSTER_INFO: &str = "/api/v1/namespaces/kube-public/configmaps/cluster-info";

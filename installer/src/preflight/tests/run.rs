@@ -292,8 +292,10 @@ fn a_node_that_joins_looks_for_its_cluster_and_leaves_the_cluster_s_address_alon
 #[test]
 fn a_node_that_joins_brings_the_token_of_its_role() {
     let of_distribution = |distribution: &str, role: &str, more: &str| {
+        let servers = ["management", "witness"].contains(&role);
+        let token = if servers { "token: hush-of-servers-0123\n" } else { "" };
         let text = format!(
-            "server_url: cluster.example.org\ntoken: hush-of-servers-0123\nos: {{hostname: node-2}}\n\
+            "server_url: cluster.example.org\n{token}os: {{hostname: node-2}}\n\
              kubernetes: {{distribution: {distribution}, agent_token: hush-of-agents-0123}}\n\
              install: {{mode: join, role: {role}{more}}}\n"
         );

@@ -185,7 +185,8 @@ fn each_shared_key_goes_to_the_nodes_on_which_it_works() {
     assert!(join.install.vip.is_none() && join.system_settings.len() == 1 && !join.sans.is_empty());
     assert_eq!(join.server_url.as_deref(), Some("https://192.0.2.10"));
     assert!(join.install.cluster_pod_cidr.is_some() && worker.install.cluster_pod_cidr.is_none());
-    assert!(worker.sans.is_empty() && worker.token == create.token && worker.token.is_some());
+    assert!(worker.sans.is_empty() && worker.token.is_none() && join.token == create.token);
+    assert_eq!(worker.kubernetes.agent_token, create.kubernetes.agent_token);
 }
 
 #[test]

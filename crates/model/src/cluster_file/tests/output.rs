@@ -2,8 +2,9 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use super::{THREE, three};
+use super::{THREE, findings, three};
 use crate::cluster_file::{check, shown, write};
+use crate::config::parse;
 use base::failure::{Class, class_of, render as told};
 
 #[test]
@@ -80,4 +81,64 @@ fn a_template_that_nodes_were_made_from_does_not_change() {
     assert_eq!(render(&renamed).unwrap().written.len(), 3);
     let error = told(&render(&three(&[("east", "west")])).unwrap_err());
     assert!(error.contains("`east`, not of `west`"), "{error}");
+}
+
+/// [`THREE`] with a worker, a default node and a witness, and this part of `cluster`.
+fn with_agents(cluster: &str) -> String {
+    let pools = "  - name: more\n    role: worker\n    machines: [{hostname: w1, ip: 192.0.2.21, macs: ['52:54:00:00:00:21']}]\n\
+                 \x20 - name: spare\n    role: default\n    machines: [{hostname: d1, ip: 192.0.2.22, macs: ['52:54:00:00:00:22']}]\n\
+                 \x20 - name: votes\n    role: witness\n    machines: [{hostname: v1, ip: 192.0.2.23, macs: ['52:54:00:00:00:23']}]\n";
+    let text = format!("{THREE}{pools}").replace("template: large", "");
+    let text = text.replace("  token: 9f8e7d6c5b4a39281706f5e4d3c2b1a0\n", cluster);
+    text.replace("    automatic: true\n", "    automatic: true\n    device: /dev/disk/by-id/a\n")
+}
+
+#[test]
+fn documents_of_agents_have_the_token_of_agents_alone_and_all_others_know_it() {
+    const TOKEN: &str = "9f8e7d6c5b4a39281706f5e4d3c2b1a0";
+    let derived = crate::config::cluster_secrets::agent_token(&crate::config::Secret::new(TOKEN)).unwrap();
+    let pinned = format!("K10{}::server:{TOKEN}", "ab".repeat(32));
+    for distribution in ["kubeadm", "rke2", "k3s"] {
+        for (given, own) in [
+            (format!("  token: {TOKEN}\n"), derived.expose()),
+            (format!("  token: {pinned}\n"), derived.expose()),
+            (format!("  token: {TOKEN}\n"), "2b7e151628aed2a6abf7158809cf4f3c"),
+        ] {
+            let agents =
+                if own == derived.expose() { String::new() } else { format!(", agent_token: {own}") };
+            let text =
+                with_agents(&format!("{given}  kubernetes: {{distribution: {distribution}{agents}}}\n"));
+            let checked = check(&text, "c").unwrap();
+            assert_eq!(checked.documents.len(), 6);
+            for document in checked.documents {
+                let config = parse(&document.text, "d").unwrap();
+                let (agent, name) = (config.install.is_agent(), &document.entry.hostname);
+                assert_eq!(agent, ["w1", "d1"].contains(&name.as_str()));
+                assert_eq!(config.token.is_none(), agent, "{name}");
+                assert_eq!(document.text.contains(TOKEN), !agent, "{name}");
+                assert!(config.kubernetes.agent_token.unwrap().expose().ends_with(own), "{name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_token_that_is_elsewhere_is_for_agents_only_where_they_have_none_of_their_own() {
+    for (given, kept) in [
+        ("  token_file: /run/token\n", true),
+        ("  token_file: /run/token\n  kubernetes: {agent_token: 2b7e151628aed2a6abf7158809cf4f3c}\n", false),
+        ("  token_url: https://a/t\n  kubernetes: {agent_token: 2b7e151628aed2a6abf7158809cf4f3c}\n", false),
+    ] {
+        for document in check(&with_agents(given), "c").unwrap().documents {
+            let config = parse(&document.text, "d").unwrap();
+            let refers = config.token_file.is_some() || config.token_url.is_some();
+            assert_eq!(refers, kept || !config.install.is_agent(), "{}", document.entry.hostname);
+        }
+    }
+}
+
+#[test]
+fn a_token_that_cannot_be_read_is_told_in_its_place() {
+    let text = three(&[("9f8e7d6c5b4a39281706f5e4d3c2b1a0", "K10-and-no-more-9f8e7d6c5b4a")]);
+    assert_eq!(findings(&text), ["unusable-token 3 cluster.token"]);
 }

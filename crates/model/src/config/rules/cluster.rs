@@ -3,7 +3,7 @@
 use super::distribution;
 use super::finding::{Finding, is_unattended};
 use crate::config::placeholder::is_placeholder;
-use crate::config::{Distribution, InstallConfig, Mode, Profile, Role, Secret, ServerUrl};
+use crate::config::{Distribution, InstallConfig, Mode, Profile, Role, Secret, ServerUrl, Token};
 
 /// A token of fewer characters can be found by trying.
 const TOKEN: usize = 16;
@@ -14,25 +14,52 @@ const EXAMPLES: [&str; 2] =
 const COMMON: [&str; 8] =
     ["password", "passw0rd", "secret", "rancher", "harvester", "example", "123456", "qwerty"];
 
-/// The cluster's secret comes from one place.
-pub(super) fn token_is_given_once(config: &InstallConfig) -> Vec<Finding> {
+/// The keys of the token of servers that the document has.
+fn given_tokens(config: &InstallConfig) -> impl Iterator<Item = &'static str> + use<> {
     let places = [
         ("token", config.token.is_some()),
         ("token_file", config.token_file.is_some()),
         ("token_url", config.token_url.is_some()),
     ];
-    let mut given = places.iter().filter(|(_, given)| *given);
-    let Some((first, _)) = given.next() else {
-        let message =
-            "a node that becomes part of a cluster by itself needs `token`, `token_file` or `token_url`";
-        let missing = is_unattended(config).then(|| Finding::new("token", "missing-value", message));
-        return missing.into_iter().collect();
+    places.into_iter().filter(|(_, given)| *given).map(|(path, _)| path)
+}
+
+/// The cluster's secret comes from one place. An agent has that of agents, or one of which it follows.
+pub(super) fn token_is_given_once(config: &InstallConfig) -> Vec<Finding> {
+    let mut given = given_tokens(config);
+    let Some(first) = given.next() else {
+        let agent = config.install.is_agent();
+        let message = match agent {
+            true => {
+                "a worker that joins a cluster by itself needs `kubernetes.agent_token`, or `token`, `token_file` or `token_url`"
+            }
+            false => {
+                "a node that becomes part of a cluster by itself needs `token`, `token_file` or `token_url`"
+            }
+        };
+        let missing = is_unattended(config) && !(agent && config.kubernetes.agent_token.is_some());
+        return missing.then(|| Finding::new("token", "missing-value", message)).into_iter().collect();
     };
-    let further = given.map(|(path, _)| {
+    let further = given.map(|path| {
         let message = format!("`{first}` is given too; keep one of them");
-        Finding::new(*path, "conflicting-keys", message)
+        Finding::new(path, "conflicting-keys", message)
     });
     further.collect()
+}
+
+/// An agent does not hold what adds a server to its cluster.
+pub(super) fn agents_have_no_token_of_servers(config: &InstallConfig) -> Vec<Finding> {
+    if !config.install.is_agent() || config.kubernetes.agent_token.is_none() {
+        return Vec::new();
+    }
+    let finding = |path| {
+        let message = format!(
+            "a worker must not hold the token of servers, with which anybody who takes the machine adds a server to the \
+             cluster; remove `{path}` and keep `kubernetes.agent_token`"
+        );
+        Finding::new(path, "conflicting-keys", message)
+    };
+    given_tokens(config).map(finding).collect()
 }
 
 /// A guessed token is enough to add nodes to the cluster.
@@ -50,11 +77,31 @@ pub(super) fn tokens_are_strong(config: &InstallConfig) -> Vec<Finding> {
             })
         })
         .collect();
-    if config.token.is_some() && config.token == config.kubernetes.agent_token {
-        let message = "this is the same as `token`, so that it keeps no node from becoming a server";
-        findings.push(Finding::warning("kubernetes.agent_token", "no-effect", message));
-    }
+    findings.extend(same_tokens(config));
     findings
+}
+
+/// Two forms of one token have one password.
+fn same_tokens(config: &InstallConfig) -> Option<Finding> {
+    const PATH: &str = "kubernetes.agent_token";
+    let password = |token: &Option<Secret>| {
+        let token = token.as_ref()?;
+        Some(Token::read(token).map_or_else(|_| token.clone(), |read| read.password().clone()))
+    };
+    let servers = password(&config.token)?;
+    if password(&config.kubernetes.agent_token)? != servers {
+        return None;
+    }
+    Some(match config.kubernetes.distribution() {
+        Distribution::Kubeadm => {
+            let message = "this is the same as `token`; remove it, and agents get a token of their own";
+            Finding::new(PATH, "conflicting-keys", message)
+        }
+        Distribution::Rke2 | Distribution::K3s => {
+            let message = "this is the same as `token`, so that it keeps no node from becoming a server";
+            Finding::warning(PATH, "no-effect", message)
+        }
+    })
 }
 
 fn weakness(token: &Secret, distribution: Distribution) -> Option<String> {

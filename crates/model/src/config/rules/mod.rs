@@ -63,6 +63,7 @@ const RULES: &[Rule] = &[
     cards::packet_size,
     cards::names_are_unique,
     cluster::token_is_given_once,
+    cluster::agents_have_no_token_of_servers,
     cluster::tokens_are_strong,
     secrets::are_not_placeholders,
     cluster::the_cluster_is_named,

@@ -17,10 +17,8 @@ pub(in super::super) fn files(node: &ClusterNode<'_>) -> Vec<NodeFile> {
         node.manifest("nqrust-cluster", text(&cluster(node))),
         node.manifest("nqrust-nodes", list(&nodes())),
         node.manifest("nqrust-joining", list(&joining())),
+        node.manifest("nqrust-agents", list(&agents())),
     ];
-    if node.config.kubernetes.agent_token.is_some() {
-        files.push(node.manifest("nqrust-agents", list(&agents())));
-    }
     let manifests = node.config.kubernetes.manifests.iter();
     files.extend(manifests.map(|own| node.manifest(&format!("manifest-{}", own.name), &*own.content)));
     files

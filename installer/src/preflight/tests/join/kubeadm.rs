@@ -1,10 +1,10 @@
 //! A cluster that kubeadm made.
 
 use super::*;
-use crate::kubeadm::secrets::ClusterSecrets;
 use crate::preflight::intent::{AddressClaim, PlannedCluster};
 use crate::preflight::join::{ClusterNetworks, Version, pin};
 use model::config::InstallConfig;
+use model::config::cluster_secrets::ClusterSecrets;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use std::sync::LazyLock;

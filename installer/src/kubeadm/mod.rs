@@ -1,3 +1,0 @@
-//! A node of a cluster of upstream Kubernetes, which kubeadm joins.
-
-pub mod secrets;
