@@ -1,10 +1,15 @@
 //! etcd by its HTTP gateway (etcd, "gRPC gateway"), with the certificates that the node of a member has.
+//!
+//! With kubeadm the gateway, and `/health`, are at the address at which clients reach a member. RKE2 and K3s keep that for gRPC
+//! alone (k3s `pkg/etcd`, `ListenClientHTTPURLs`): there the gateway is for the node itself, and other members tell their health
+//! beside their metrics.
 
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use reqwest::StatusCode;
 use reqwest::blocking::Client;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -14,8 +19,8 @@ use super::paths::below;
 use model::config::Distribution;
 use transfer::download::reason;
 
-/// The member of this node.
-pub const OWN_MEMBER: &str = "https://127.0.0.1:2379";
+/// Where RKE2 and K3s let a member tell its metrics and its health, to every node: `etcd-expose-metrics`, which ours have. TCP.
+const METRICS_PORT: u16 = 2381;
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// A member that runs says so at once.
 const HEALTH_TIMEOUT: Duration = Duration::from_secs(5);
@@ -46,6 +51,36 @@ struct Members {
 pub struct EtcdGateway {
     http: Client,
     health: Client,
+    endpoints: EtcdEndpoints,
+}
+
+/// Where members answer to HTTP.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct EtcdEndpoints {
+    /// The gateway of the member of this node.
+    own: String,
+    /// The port at which members tell their health without certificates; none where they do so where their clients are.
+    metrics_port: Option<u16>,
+}
+
+impl EtcdEndpoints {
+    fn of(distribution: Distribution) -> Self {
+        let (own, metrics_port) = match distribution {
+            Distribution::Kubeadm => ("https://127.0.0.1:2379", None),
+            Distribution::Rke2 | Distribution::K3s => ("https://127.0.0.1:2382", Some(METRICS_PORT)),
+        };
+        Self { own: own.to_owned(), metrics_port }
+    }
+
+    /// Where the member whose clients use the address `client_url` tells its health. None if that is not a URL.
+    fn health(&self, client_url: &str) -> Option<String> {
+        let Some(port) = self.metrics_port else { return Some(format!("{client_url}/health")) };
+        let mut url = reqwest::Url::parse(client_url).ok()?;
+        url.set_scheme("http").ok()?;
+        url.set_port(Some(port)).ok()?;
+        url.set_path("/health");
+        Some(url.into())
+    }
 }
 
 impl EtcdGateway {
@@ -55,7 +90,8 @@ impl EtcdGateway {
     /// If it has no certificates for it, or they cannot be used.
     pub fn open(root: &Path, distribution: Distribution) -> Result<Self> {
         let client = Self::access(root, distribution)?;
-        Ok(Self { http: client(TIMEOUT)?, health: client(HEALTH_TIMEOUT)? })
+        let endpoints = EtcdEndpoints::of(distribution);
+        Ok(Self { http: client(TIMEOUT)?, health: client(HEALTH_TIMEOUT)?, endpoints })
     }
 
     /// What makes clients with the access of the node at `root`, each with a time limit.
@@ -86,6 +122,11 @@ impl EtcdGateway {
         Ok(move |timeout| client(&authority, &pem, timeout).map_err(anyhow::Error::msg))
     }
 
+    /// Every member, as the one of this node has them.
+    pub fn own_members(&self) -> Result<Vec<EtcdMember>> {
+        self.members(&self.endpoints.own)
+    }
+
     /// Every member, as the one at `url` has them.
     pub fn members(&self, url: &str) -> Result<Vec<EtcdMember>> {
         let listed: Members = serde_json::from_value(self.post(url, "list", &json!({}))?)
@@ -101,17 +142,19 @@ impl EtcdGateway {
     /// Whether it runs, healthy or not.
     #[must_use]
     pub fn answers(&self, member: &EtcdMember) -> bool {
-        member.addresses.iter().any(|url| self.health.get(format!("{url}/health")).send().is_ok())
+        self.ask_health(member).next().is_some()
     }
 
     /// Whether it says that it is healthy: it has a leader, and its data are read and written (etcd `etcdhttp`).
     #[must_use]
     pub fn is_healthy(&self, member: &EtcdMember) -> bool {
-        let healthy = |url: &String| {
-            let answer = self.health.get(format!("{url}/health")).send();
-            answer.is_ok_and(|answer| answer.status().is_success())
-        };
-        member.addresses.iter().any(healthy)
+        self.ask_health(member).any(|status| status.is_success())
+    }
+
+    /// What each address of the member answers that does.
+    fn ask_health(&self, member: &EtcdMember) -> impl Iterator<Item = StatusCode> {
+        let urls = member.addresses.iter().filter_map(|url| self.endpoints.health(url));
+        urls.filter_map(|url| Some(self.health.get(url).send().ok()?.status()))
     }
 
     fn post(&self, url: &str, verb: &str, body: &Value) -> Result<Value> {
@@ -127,6 +170,7 @@ impl EtcdGateway {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use testing::http::{Answer, Fake};
 
     #[test]
     fn the_gateway_tells_members_with_numbers_as_texts() {
@@ -141,6 +185,53 @@ mod tests {
                 learns: false,
             }
         );
+    }
+
+    #[test]
+    fn each_distribution_has_its_own_endpoints_for_http() {
+        for (distribution, own, health) in [
+            (Distribution::Kubeadm, "https://127.0.0.1:2379", "https://192.0.2.12:2379/health"),
+            (Distribution::Rke2, "https://127.0.0.1:2382", "http://192.0.2.12:2381/health"),
+            (Distribution::K3s, "https://127.0.0.1:2382", "http://192.0.2.12:2381/health"),
+        ] {
+            let endpoints = EtcdEndpoints::of(distribution);
+            assert_eq!(endpoints.own, own);
+            assert_eq!(endpoints.health("https://192.0.2.12:2379").as_deref(), Some(health));
+        }
+        let endpoints = EtcdEndpoints::of(Distribution::Rke2);
+        assert_eq!(
+            endpoints.health("https://[2001:db8::1]:2379").unwrap(),
+            "http://[2001:db8::1]:2381/health"
+        );
+        assert_eq!(endpoints.health("not a URL"), None);
+    }
+
+    /// RKE2 and K3s: HTTP is refused where gRPC is, as etcd does it with `listen-client-http-urls`.
+    #[test]
+    fn members_that_keep_the_port_of_clients_for_grpc_are_listed_and_tell_their_health_elsewhere() {
+        let grpc = Fake::start(|_| Answer::error(404, "only gRPC"));
+        let metrics = Fake::start(|request| match request.path.as_str() {
+            "/health" => Answer::ok(br#"{"health":"true"}"#),
+            _ => Answer::error(404, "no such page"),
+        });
+        let listed = json!({ "members": [{ "ID": "1", "name": "node-1", "clientURLs": [grpc.url()] }] });
+        let gateway = Fake::start(move |_| Answer::ok(listed.to_string().as_bytes()));
+        let port = |fake: &Fake| fake.host.rsplit_once(':').unwrap().1.parse().unwrap();
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let client = || Client::builder().no_proxy().build().unwrap();
+        let with = |own: &Fake, metrics_port| EtcdGateway {
+            http: client(),
+            health: client(),
+            endpoints: EtcdEndpoints { own: own.url(), metrics_port },
+        };
+        let etcd = with(&gateway, Some(port(&metrics)));
+        let members = etcd.own_members().unwrap();
+        assert!(etcd.is_healthy(&members[0]) && etcd.answers(&members[0]));
+        assert!(grpc.requests("").is_empty(), "nothing is asked where gRPC is");
+        assert!(!with(&gateway, None).is_healthy(&members[0]), "the double refuses HTTP there");
+        assert!(with(&grpc, None).own_members().is_err());
+        let silent = with(&gateway, Some(port(&Fake::start(|_| Answer::error(503, "no leader")))));
+        assert!(silent.answers(&members[0]) && !silent.is_healthy(&members[0]));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use super::lock::{self, RolloutLock};
 use super::seen::{self, LEAVING};
 use crate::kubernetes::node::{Node, NodeList};
 use crate::node::certificates::CertificateEnd;
-use crate::node::etcd_gateway::{EtcdGateway, OWN_MEMBER};
+use crate::node::etcd_gateway::EtcdGateway;
 use crate::node::kubeadm::kubectl;
 use crate::node::paths::below;
 use base::command::{Invocation, Runner};
@@ -129,7 +129,7 @@ impl<'a> AdminAccess<'a> {
             return Ok(None);
         }
         let etcd = EtcdGateway::open(root, self.distribution).context("asking etcd for its members")?;
-        let members = etcd.members(OWN_MEMBER).context("asking etcd for its members")?;
+        let members = etcd.own_members().context("asking etcd for its members")?;
         let seen = members.iter().map(|member| GateMember {
             name: member.name.clone(),
             votes: !member.learns,
