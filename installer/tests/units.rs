@@ -276,7 +276,8 @@ fn the_links_of_each_role_enable_one_unit_and_mask_the_others() {
                 put(root.path(), &format!("usr/bin/{unit}"), "#!/bin/sh\n", 0o755);
             }
             let config = parse(&text, "f").unwrap_or_else(|error| panic!("{error}"));
-            for file in cluster::files(&config, Some("node-1"), MachineSize { cpus: 4, memory: 8192 }) {
+            for file in cluster::files(&config, Some("node-1"), MachineSize { cpus: 4, memory: 8192 }, false)
+            {
                 if file.kind == FileKind::Link {
                     let link = root.path().join(&file.path);
                     fs::create_dir_all(link.parent().unwrap()).unwrap();

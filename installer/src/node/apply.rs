@@ -50,7 +50,8 @@ pub fn apply_on(document: &Path, root: &Path, size: MachineSize, present: &[Nic]
         remembered.as_ref().err().map(|error| format!("network cards are found by their names: {error:#}"));
     let cards = CardSelectors::of(&config, &remembered.unwrap_or_default(), present);
     let mut files = render(&config, machine.as_ref(), &cards);
-    files.extend(cluster::files(&config, hostname(&config, machine.as_ref()).as_deref(), size));
+    let (name, hypervisor) = (hostname(&config, machine.as_ref()), cluster::ships_hypervisor(root));
+    files.extend(cluster::files(&config, name.as_deref(), size, hypervisor));
     files.extend(cluster::shipped(&config, root)?);
     let further = &config.os.write_files;
     // Files of the document have precedence over files made from its other keys.

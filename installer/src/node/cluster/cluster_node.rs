@@ -27,6 +27,8 @@ pub(super) struct ClusterNode<'a> {
     pub(super) size: MachineSize,
     pub(super) part: ClusterPart,
     pub(super) host: Option<String>,
+    /// Whether the OS image brings the hypervisor's charts, whose controllers act on objects of the document.
+    pub(super) hypervisor: bool,
 }
 
 impl ClusterNode<'_> {

@@ -68,10 +68,12 @@ fn cluster(node: &ClusterNode<'_>) -> Map<String, Value> {
 
 fn rke2(node: &ClusterNode<'_>, put: &mut dyn FnMut(&str, Value) -> Option<Value>) {
     put("cni", json!(["multus", "canal"]));
-    // The storage has its own snapshot controller.
-    let disabled =
-        ["rke2-snapshot-controller", "rke2-snapshot-controller-crd", "rke2-snapshot-validation-webhook"];
-    put("disable", json!(disabled));
+    if node.hypervisor {
+        // Its chart has a snapshot controller of its own. Without either no snapshot of a volume becomes ready.
+        let disabled =
+            ["rke2-snapshot-controller", "rke2-snapshot-controller-crd", "rke2-snapshot-validation-webhook"];
+        put("disable", json!(disabled));
+    }
     if node.controls() {
         put("audit-policy-file", json!(format!("/{}", node.etc(AUDIT))));
     }

@@ -26,7 +26,7 @@ pub use self::cluster_node::ClusterPart;
 use self::cluster_node::{ClusterNode, joined, part, supervisor};
 pub(crate) use self::kubeadm::AGENTS;
 pub use self::machine_size::MachineSize;
-pub use self::shipped::shipped;
+pub use self::shipped::{shipped, ships_hypervisor};
 pub(crate) use self::vip::{CLUSTER, KEEPALIVED, VirtualRouter};
 use super::files::NodeFile;
 use super::paths::KUBELET_ACCESS;
@@ -122,12 +122,18 @@ pub fn vip_in_words(config: &InstallConfig) -> Option<String> {
     }
 }
 
-/// The cluster files of a node, sorted; empty if it has no part in a cluster.
+/// The cluster files of a node, sorted; empty if it has no part in a cluster. `hypervisor` says whether its OS image brings the charts
+/// of the hypervisor ([`ships_hypervisor`]).
 #[must_use]
-pub fn files(config: &InstallConfig, name: Option<&str>, size: MachineSize) -> Vec<NodeFile> {
+pub fn files(
+    config: &InstallConfig,
+    name: Option<&str>,
+    size: MachineSize,
+    hypervisor: bool,
+) -> Vec<NodeFile> {
     let host = joined(config);
     let Some(part) = part(config, host.as_deref()) else { return Vec::new() };
-    let node = ClusterNode { config, name, size, part, host };
+    let node = ClusterNode { config, name, size, part, host, hypervisor };
     let mut files = match node.distribution() {
         Distribution::Rke2 | Distribution::K3s => config::files(&node),
         Distribution::Kubeadm => kubeadm::files(&node),

@@ -11,7 +11,8 @@ use serde_json::{Map, Value, json};
 use super::cluster_node::{ClusterNode, text};
 use crate::node::files::NodeFile;
 use crate::node::paths::DATA;
-use model::config::{Addon, Distribution, VipMode};
+use model::config::registries::SETTING as REGISTRIES;
+use model::config::{Addon, Distribution, Harvester, VipMode};
 
 /// The repository of charts inside the hypervisor's cluster.
 const CHARTS: &str = "http://harvester-cluster-repo.cattle-system.svc/charts";
@@ -46,7 +47,10 @@ const ADDONS: &[KnownAddon] = &[
 
 pub(super) fn files(node: &ClusterNode<'_>) -> Vec<NodeFile> {
     let config = node.config;
-    let mut files = vec![node.manifest("nqrust-chart-harvester", text(&hypervisor(node)))];
+    let mut files = Vec::new();
+    if is_asked_for(node) {
+        files.push(node.manifest("nqrust-chart-harvester", text(&hypervisor(node))));
+    }
     if node.distribution() == Distribution::K3s {
         files.push(node.manifest("nqrust-chart-traefik", text(&ingress())));
     }
@@ -64,7 +68,17 @@ pub(super) fn files(node: &ClusterNode<'_>) -> Vec<NodeFile> {
     files
 }
 
-/// The settings by name; `os.ntp_servers` is one too.
+/// Whether there is a hypervisor to tell something, or the document counts on one. RKE2 and K3s try objects of kinds that no chart
+/// brings for ever, and complain each time.
+fn is_asked_for(node: &ClusterNode<'_>) -> bool {
+    let (install, settings) = (&node.config.install, &node.config.system_settings);
+    node.hypervisor
+        || !install.addons.is_empty()
+        || install.harvester != Harvester::default()
+        || settings.keys().any(|name| **name != *REGISTRIES)
+}
+
+/// The settings by name; `os.ntp_servers` is one too. Of the registries every node's own file tells.
 fn settings<'a>(node: &ClusterNode<'a>) -> BTreeMap<&'a str, String> {
     let config = node.config;
     let mut settings: BTreeMap<&str, String> = config
@@ -72,7 +86,9 @@ fn settings<'a>(node: &ClusterNode<'a>) -> BTreeMap<&'a str, String> {
         .iter()
         .map(|(name, value)| (name.as_str(), value.expose().to_owned()))
         .collect();
-    if !config.os.ntp_servers.is_empty() {
+    if !is_asked_for(node) {
+        settings.clear();
+    } else if !config.os.ntp_servers.is_empty() {
         let servers: Vec<&str> = config.os.ntp_servers.iter().map(|server| &**server).collect();
         settings.insert("ntp-servers", json!({ "ntpServers": servers }).to_string());
     }
@@ -146,6 +162,8 @@ fn hypervisor(node: &ClusterNode<'_>) -> Value {
 fn ingress() -> Value {
     let values = json!({
         "deployment": { "kind": "DaemonSet" },
+        // The chart's own strategy starts the new pod beside the old one, which has the ports of the node.
+        "updateStrategy": { "type": "RollingUpdate", "rollingUpdate": { "maxUnavailable": 1, "maxSurge": 0 } },
         "ports": { "web": { "hostPort": 80 }, "websecure": { "hostPort": 443 } },
         "service": { "type": "ClusterIP" },
     });

@@ -7,10 +7,13 @@ use serde_json::{Value, json};
 
 use super::cluster_node::{ClusterNode, ClusterPart};
 use super::reserved::{PODS, reserved};
-use model::config::{Cidr, Method, Mode, Role};
+use model::config::{Cidr, Distribution, Method, Mode, Role};
 
 /// The taint that keeps everything but etcd's own helpers off a witness.
 const WITNESS: &str = "node-role.kubernetes.io/etcd=true:NoExecute";
+
+/// The taint of a node that joins and takes no work yet.
+const CORDONED: &str = "nqrust.io/install-cordoned=true:NoSchedule";
 
 /// The networks of pods and services, and the name server in the latter.
 pub(super) fn networks(node: &ClusterNode<'_>) -> (Cidr, Cidr, Option<Ipv4Addr>) {
@@ -41,9 +44,22 @@ pub(super) fn static_address(node: &ClusterNode<'_>) -> Option<Ipv4Addr> {
 
 /// Taints with which the node registers, as `KEY=VALUE:EFFECT`.
 pub(super) fn taints<'a>(node: &ClusterNode<'a>) -> Vec<&'a str> {
-    let witness = (node.part == ClusterPart::Witness).then_some(WITNESS);
+    let own = [(node.part == ClusterPart::Witness, WITNESS), (is_tainted_as_cordoned(node), CORDONED)];
+    let own: Vec<&str> = own.into_iter().filter_map(|(is, taint)| is.then_some(taint)).collect();
     let configured = node.config.kubernetes.node_taints.iter().map(|taint| &**taint);
-    witness.into_iter().chain(configured.filter(|taint| Some(*taint) != witness)).collect()
+    let further: Vec<_> = configured.filter(|taint| !own.contains(taint)).collect();
+    own.into_iter().chain(further).collect()
+}
+
+/// Whether a taint keeps work away from a node until somebody allows it. kubeadm's nodes are cordoned when they have joined, those of
+/// the hypervisor by its controller, which acts on a label. Kubernetes removes the taint of a cordon from a node that is none.
+fn is_tainted_as_cordoned(node: &ClusterNode<'_>) -> bool {
+    is_cordoned(node) && node.distribution() != Distribution::Kubeadm && !node.hypervisor
+}
+
+/// Whether the node takes no work when it has joined.
+fn is_cordoned(node: &ClusterNode<'_>) -> bool {
+    node.config.install.cordoned && node.config.install.mode == Mode::Join
 }
 
 pub(super) fn labels(node: &ClusterNode<'_>) -> Vec<String> {
@@ -54,7 +70,7 @@ pub(super) fn labels(node: &ClusterNode<'_>) -> Vec<String> {
     if install.role != Role::Default {
         labels.insert(format!("node-role.harvesterhci.io/{}", install.role.name()), "true".to_owned());
     }
-    if install.cordoned && install.mode == Mode::Join {
+    if is_cordoned(node) {
         labels.insert("harvesterhci.io/install-cordoned".to_owned(), "true".to_owned());
     }
     labels.into_iter().map(|(key, value)| format!("{key}={value}")).collect()

@@ -17,6 +17,15 @@ const PREFIX: &str = "image-";
 /// In bytes; larger than any file there.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 
+/// The chart of the hypervisor among what an image ships: a chart of the definition with the name `harvester`.
+const HYPERVISOR: &str = "chart-harvester.yaml";
+
+/// Whether the image below `root` brings the charts of the hypervisor, and with them its kinds and controllers.
+#[must_use]
+pub fn ships_hypervisor(root: &Path) -> bool {
+    root.join(SHIPPED_MANIFESTS).join(HYPERVISOR).is_file()
+}
+
 /// The files by which the first server applies what the image below `root` ships, sorted. Empty for other nodes.
 pub fn shipped(config: &InstallConfig, root: &Path) -> Result<Vec<NodeFile>> {
     let directory = root.join(SHIPPED_MANIFESTS);
@@ -69,6 +78,14 @@ mod tests {
                 [(&chart, 0o600, b"chart-db.yaml"), (&manifest, 0o600, b"manifest-web.yaml")];
             assert_eq!(told, expected);
         }
+    }
+
+    #[test]
+    fn an_image_brings_the_hypervisor_by_a_chart_of_its_name() {
+        let root = image();
+        assert!(!ships_hypervisor(root.path()));
+        fs::write(root.path().join(SHIPPED_MANIFESTS).join(HYPERVISOR), "x").unwrap();
+        assert!(ships_hypervisor(root.path()));
     }
 
     #[test]

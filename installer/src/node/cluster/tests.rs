@@ -89,7 +89,55 @@ fn document(case: &str) -> String {
 }
 
 fn rendered(document: &str) -> Vec<NodeFile> {
-    files(&parse(document, "f").unwrap(), Some("node-1"), FACTS)
+    files(&parse(document, "f").unwrap(), Some("node-1"), FACTS, false)
+}
+
+#[test]
+fn what_only_the_hypervisor_acts_on_is_there_where_it_is_or_where_the_document_counts_on_it() {
+    let base = "token: golden-token\nos: {ntp_servers: [a.example.org, b.example.org]}\n";
+    let settings = "system_settings: {containerd-registry: '{}'}\n";
+    for (document, hypervisor, told) in [
+        (base.to_owned(), false, false),
+        (format!("{base}{settings}"), false, false),
+        (base.to_owned(), true, true),
+        (format!("{base}install: {{addons: {{harvester_seeder: {{enabled: true}}}}}}\n"), false, true),
+        (format!("{base}system_settings: {{log-level: info}}\n"), false, true),
+    ] {
+        for distribution in ["rke2", "k3s"] {
+            let text = format!("{document}kubernetes: {{distribution: {distribution}}}\n");
+            let files = files(&parse(&text, "f").unwrap(), Some("node-1"), FACTS, hypervisor);
+            let has = |name: &str| files.iter().any(|file| file.path.contains(name));
+            assert_eq!(has("nqrust-chart-harvester"), told, "{text}");
+            assert_eq!(has("nqrust-setting-ntp-servers"), told, "{text}");
+        }
+    }
+}
+
+#[test]
+fn snapshots_of_volumes_have_one_controller_with_the_hypervisor_and_without() {
+    for hypervisor in [false, true] {
+        for case in ["create-rke2", "management-rke2", "witness-rke2"] {
+            let files = files(&parse(&document(case), "f").unwrap(), Some("node-1"), FACTS, hypervisor);
+            let disabled = content(&files, "90-nqrust-cluster.yaml").contains("rke2-snapshot-controller");
+            assert_eq!(disabled, hypervisor, "{case}");
+        }
+    }
+}
+
+#[test]
+fn a_cordoned_node_takes_no_work_when_it_registers() {
+    for (case, hypervisor, tainted) in [
+        ("worker-rke2", false, true),
+        ("worker-k3s", false, true),
+        ("worker-rke2", true, false),
+        ("default-rke2", false, false),
+    ] {
+        let files = files(&parse(&document(case), "f").unwrap(), Some("node-1"), FACTS, hypervisor);
+        let settings = content(&files, "91-nqrust-node.yaml");
+        assert_eq!(settings.contains("nqrust.io/install-cordoned=true:NoSchedule"), tainted, "{case}");
+    }
+    let join = rendered(&document("worker-kubeadm"));
+    assert!(!content(&join, "join.yaml").contains("install-cordoned"), "it is cordoned when it has joined");
 }
 
 /// The parts of nodes of RKE2 and K3s.
@@ -203,7 +251,10 @@ fn a_node_that_has_no_cluster_gets_nothing() {
         install: model::config::Install { mode: Mode::Join, ..Default::default() },
         ..InstallConfig::default()
     };
-    assert!(files(&lost, None, FACTS).is_empty(), "a server without a cluster to join would start one");
+    assert!(
+        files(&lost, None, FACTS, false).is_empty(),
+        "a server without a cluster to join would start one"
+    );
 }
 
 #[test]

@@ -95,7 +95,7 @@ fn node(document: &str) -> tempfile::TempDir {
 fn apply(root: &Path) {
     let config = model::config::load(&below(root, "/oem/node.yaml")).unwrap();
     let size = crate::node::cluster::MachineSize { cpus: 2, memory: 4096 };
-    for file in crate::node::cluster::files(&config, Some("node-1"), size) {
+    for file in crate::node::cluster::files(&config, Some("node-1"), size, false) {
         if file.path.starts_with("etc/nqrust") || file.path.starts_with("var/") {
             let path = root.join(&file.path);
             fs::create_dir_all(path.parent().unwrap()).unwrap();

@@ -16,6 +16,8 @@ use model::os_image::VIP_IMAGE;
 
 /// Services of this class are for these pods; the hypervisor's own kube-vip ignores them, and these pods ignore all others.
 const CLASS: &str = "nqrust.io/cluster-vip";
+/// The service that an address from DHCP belongs to, and its file.
+const SERVICE: &str = "nqrust-vip";
 /// The kubeconfig inside the pod. At `/etc/kubernetes/admin.conf` kube-vip ignores the server that the file names and asks
 /// `kubernetes:6443` (`pkg/manager/manager.go` of 1.2.3), a name that this pod does not have.
 const KUBECONFIG: &str = "/etc/kube-vip/kubeconfig";
@@ -47,7 +49,8 @@ pub(super) fn files(node: &ClusterNode<'_>) -> Vec<NodeFile> {
     let manifest = node.state("agent/pod-manifests/nqrust-vip.yaml");
     let mut files = vec![NodeFile::new(&manifest, 0o600, text(&pod(node, &vip)))];
     if let (Vip::Dhcp { address, mac }, ClusterPart::First) = (&vip, node.part) {
-        files.push(node.manifest("nqrust-vip", text(&service(address.as_deref(), *mac))));
+        let documents = [service(address.as_deref(), *mac), endpoints()].map(|object| text(&object));
+        files.push(node.manifest(SERVICE, documents.join("---\n")));
     }
     files
 }
@@ -123,6 +126,7 @@ fn service(address: Option<&str>, mac: Option<&str>) -> Value {
     let mut annotations = Map::new();
     let mut put = |key: &str, value: &str| annotations.insert(format!("kube-vip.io/{key}"), json!(value));
     put("loadbalancerIPs", "0.0.0.0");
+    put("allow-reconcile-without-endpoints", "true");
     if let Some(mac) = mac {
         put("hwaddr", &mac.to_ascii_lowercase());
     }
@@ -132,12 +136,53 @@ fn service(address: Option<&str>, mac: Option<&str>) -> Value {
     json!({
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": { "name": "nqrust-vip", "namespace": "kube-system", "annotations": annotations },
+        "metadata": { "name": SERVICE, "namespace": "kube-system", "annotations": annotations },
         "spec": {
             "type": "LoadBalancer",
             "loadBalancerClass": CLASS,
             "allocateLoadBalancerNodePorts": false,
-            "ports": [{ "name": "none", "port": 1, "protocol": "TCP" }],
+            "ports": [port()],
         },
     })
+}
+
+/// A port on which nothing listens: a service has to have one.
+fn port() -> Value {
+    json!({ "name": "none", "port": 1, "protocol": "TCP" })
+}
+
+/// From 1.2.0 on kube-vip takes up a service when it sees an EndpointSlice of it (`pkg/services/services.go`, `endpoints.go`). No
+/// controller makes one for a service that selects no pods.
+fn endpoints() -> Value {
+    json!({
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": {
+            "name": SERVICE,
+            "namespace": "kube-system",
+            "labels": { "kubernetes.io/service-name": SERVICE },
+        },
+        "addressType": "IPv4",
+        "endpoints": [],
+        "ports": [port()],
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_service_of_an_address_from_dhcp_has_the_endpoints_that_kube_vip_waits_for() {
+        let (service, endpoints) = (service(Some("192.0.2.10"), None), endpoints());
+        assert!(service["spec"].get("selector").is_none());
+        assert_eq!(
+            service["metadata"]["annotations"]["kube-vip.io/allow-reconcile-without-endpoints"],
+            "true"
+        );
+        let named = &endpoints["metadata"]["labels"]["kubernetes.io/service-name"];
+        assert_eq!(named, &service["metadata"]["name"]);
+        assert_eq!(endpoints["metadata"]["namespace"], service["metadata"]["namespace"]);
+        assert_eq!(endpoints["ports"], service["spec"]["ports"]);
+    }
 }
