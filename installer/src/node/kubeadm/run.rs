@@ -254,8 +254,9 @@ impl Joining<'_> {
         let secrets = self.secrets.as_ref().context("the secrets were derived")?;
         let rendered = below(self.root, KUBEADM).join(format!("{document}.yaml"));
         let rendered = files::read_at_most(&rendered, DOCUMENT_BYTES_MAX)?;
-        let whole =
-            complete(&String::from_utf8_lossy(&rendered), secrets, (&self.node.version, &self.node.images))?;
+        let address = vip::address_without_route(self.runner, &self.node.config)?;
+        let release = (&self.node.version, &self.node.images);
+        let whole = complete(&String::from_utf8_lossy(&rendered), secrets, release, address)?;
         let directory = below(self.root, WORK);
         files::make_directory(&directory, 0o700)?;
         let path = directory.join(format!("{document}.yaml"));

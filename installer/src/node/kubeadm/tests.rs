@@ -31,11 +31,16 @@ struct Programs {
     vip: &'static str,
     /// The head of what the cluster answers to anybody.
     head: &'static str,
+    /// Whether the DHCP server named no router.
+    routeless: bool,
 }
 
 impl Runner for Programs {
     fn run(&self, invocation: &Invocation) -> Result<Vec<u8>> {
         let display = invocation.display();
+        if display.starts_with("ip ") && display.contains(" route ") {
+            return Ok(if self.routeless { "[]" } else { r#"[{"dst": "default"}]"# }.into());
+        }
         if display.starts_with("ip ") {
             return Ok(ADDRESSES.into());
         }
@@ -198,6 +203,26 @@ fn documents_have_the_release_of_the_image_and_tokens_that_do_not_end() {
         r#""certificateKey":""#,
     ] {
         assert!(init.contains(part), "{part}: {init}");
+    }
+}
+
+#[test]
+fn a_node_whose_dhcp_server_names_no_router_is_reached_at_its_management_address() {
+    for routeless in [true, false] {
+        for document in [create(), join("management"), join("witness"), join("worker")] {
+            let programs = Programs { routeless, ..Programs::default() };
+            whole(node(&document).path(), &programs).unwrap();
+            for given in programs.documents.lock().unwrap().iter() {
+                assert_eq!(
+                    given.contains(r#"{"name":"node-ip","value":"192.0.2.11"}"#),
+                    routeless,
+                    "{given}"
+                );
+                let serves = given.contains("InitConfiguration") || given.contains("controlPlane\"");
+                let told = given.contains(r#""advertiseAddress":"192.0.2.11""#);
+                assert_eq!(told, routeless && serves, "{given}");
+            }
+        }
     }
 }
 
@@ -375,6 +400,14 @@ fn manifests_are_applied_again_only_when_they_change_and_one_keeps_no_other_away
     let asked = whole(root.path(), &Programs::default()).unwrap();
     let applied = |asked: &[String]| asked.iter().filter(|run| run.contains(" apply ")).count();
     assert_eq!(applied(&asked), 6, "{asked:?}");
+    for run in asked.iter().filter(|run| run.contains(" apply ")) {
+        let own = run.contains("/manifests/nqrust-");
+        assert_eq!(
+            run.contains("--validate=false"),
+            own,
+            "manifests of people are checked, ours were: {run}"
+        );
+    }
     let document = manifest("{apiVersion: v1, kind: A, metadata: {name: x}}");
     fs::write(below(root.path(), "/oem/node.yaml"), document).unwrap();
     apply(root.path());

@@ -1,4 +1,4 @@
-//! The virtual address of the cluster, as far as the node is to answer for it.
+//! The virtual address of the cluster, as far as the node is to answer for it, and the node's own beside it.
 //!
 //! The first node has the address in its document. A further one may join at any address of its cluster, also at that of a node,
 //! which it must never take for its own; so it asks the cluster. The configuration of keepalived lasts: after a power cut of the
@@ -115,6 +115,33 @@ fn router(runner: &dyn Runner, config: &InstallConfig, vip: Ipv4Addr) -> Result<
     Ok(VirtualRouter { vip, device: device.ifname.clone(), own, timing })
 }
 
+/// The node's own address in the management network where the machine has no default route, as DHCP without a router leaves it;
+/// none where there is one. kubeadm and the kubelet take the address of the default route (kubeadm `ChooseAPIServerBindAddress`).
+///
+/// # Errors
+/// [`Class::Join`] if the management network has no address either.
+pub(super) fn address_without_route(runner: &dyn Runner, config: &InstallConfig) -> Result<Option<Ipv4Addr>> {
+    let routes = runner.run(&Invocation::new("ip").args(["-json", "-4", "route", "show", "default"]))?;
+    let routes: Vec<serde_json::Value> =
+        serde_json::from_slice(&routes).context("reading what ip says of the node's default route")?;
+    if !routes.is_empty() {
+        return Ok(None);
+    }
+    let ip = runner.run(&Invocation::new("ip").args(["-json", "-4", "address"]))?;
+    let devices: Vec<Device> =
+        serde_json::from_slice(&ip).context("reading what ip says of the node's addresses")?;
+    let named = management_device(config);
+    let of_document = |device: &&Device| named.as_ref().is_none_or(|name| *name == device.ifname);
+    let found = devices.iter().filter(of_document).find_map(Device::own_address);
+    found.map(Some).ok_or_else(|| {
+        let place = named.unwrap_or_else(|| "any device of this node".to_owned());
+        let what = format!("this node has no default route, and no IPv4 address on {place} either");
+        Failure::new(Class::Join, what)
+            .hint("Let the DHCP server name a router, or give the node a fixed address; see: ip address, ip route")
+            .into()
+    })
+}
+
 /// One device in the output of `ip -json -4 address`.
 #[derive(Deserialize)]
 struct Device {
@@ -132,6 +159,12 @@ struct Address {
 }
 
 impl Device {
+    /// The device's own address: a virtual one is alone in its network.
+    fn own_address(&self) -> Option<Ipv4Addr> {
+        let own = |address: &&Address| address.scope == "global" && address.prefixlen < 32;
+        self.addr_info.iter().find(own)?.local
+    }
+
     /// The device's address in the network in which `vip` is. The virtual address itself is in none.
     fn address_beside(&self, vip: Ipv4Addr) -> Option<Ipv4Addr> {
         let beside = |address: &&Address| {
@@ -211,6 +244,31 @@ mod tests {
             assert!(told.contains(&format!("is not in {place}")), "{told}");
             assert!(!below(root.path(), &VirtualRouter::path()).exists());
         }
+    }
+
+    #[test]
+    fn without_a_default_route_the_node_has_the_address_of_its_management_network() {
+        struct Routes(&'static str);
+        impl Runner for Routes {
+            fn run(&self, invocation: &Invocation) -> Result<Vec<u8>> {
+                match invocation.display().contains("route") {
+                    true => Ok(self.0.into()),
+                    false => System::default().run(invocation),
+                }
+            }
+        }
+        let found = |routes, document| {
+            address_without_route(&Routes(routes), &model::config::parse(document, "f").unwrap())
+        };
+        let named = "install: {management_interface: {interfaces: [{name: ens3}]}}";
+        let elsewhere = "install: {management_interface: {interfaces: [{name: ens3}], vlan_id: 7}}";
+        assert_eq!(found(r#"[{"dst": "default"}]"#, named).unwrap(), None);
+        for document in ["{}", named] {
+            let own = Some(Ipv4Addr::new(192, 0, 2, 11));
+            assert_eq!(found("[]", document).unwrap(), own, "the virtual address is not the node's own");
+        }
+        let told = base::failure::render(&found("[]", elsewhere).unwrap_err());
+        assert!(told.contains("no IPv4 address on mgmt-br.7") && told.contains("name a router"), "{told}");
     }
 
     #[test]
