@@ -20,7 +20,7 @@ use super::{seed, tokens};
 use base::failure::{Class, Classify, Failure};
 use base::files::{self, Root};
 use model::boot::{BootVolume, Installed, Slot};
-use model::config::{self, InstallConfig};
+use model::config::{self, Distribution, InstallConfig};
 
 const FACTORY: &str = "/usr/share/factory/var";
 
@@ -168,7 +168,15 @@ fn keep(root: &Path, tree: &Root, directory: &str, machine: &mut dyn Mounter) ->
     machine.mount(&MountSource::Bind(kept), &target)
 }
 
-/// Mounts the directories of `os.persistent_state_paths`. One that the image lacks, in a read-only part of it, cannot be made:
+/// Directories of `/etc` that last where the image has them, whatever the document says: the name of the node for iSCSI, by which
+/// storage knows it, and what the pods of RKE2 write of their networks.
+fn lasting(root: &Path, distribution: Distribution) -> Vec<&'static str> {
+    let networks = (distribution == Distribution::Rke2).then_some("/etc/cni");
+    let directories = ["/etc/iscsi"].into_iter().chain(networks);
+    directories.filter(|path| below(root, path).is_dir()).collect()
+}
+
+/// Mounts the directories that [last](lasting) and those of `os.persistent_state_paths`. One that the image lacks, in a read-only part of it, cannot be made:
 /// that is a note, so that the node starts anyway.
 fn keep_further(
     root: &Path,
@@ -177,8 +185,15 @@ fn keep_further(
     machine: &mut dyn Mounter,
 ) -> Result<Vec<String>> {
     let mut notes = Vec::new();
+    let lasting = lasting(root, config.kubernetes.distribution());
+    for path in &lasting {
+        keep(root, tree, path, machine)?;
+    }
     for path in &config.os.persistent_state_paths {
         let lasts = |tree: &str| Path::new(&**path).starts_with(tree);
+        if lasting.contains(&&**path) {
+            continue;
+        }
         if PERSISTENT.iter().any(|tree| lasts(tree)) || lasts("/var") {
             continue;
         }
@@ -313,6 +328,28 @@ mod tests {
         let note =
             "/file is not kept: /file is a file, not a directory: move it away, or choose another path";
         assert_eq!(boot.notes, [note]);
+    }
+
+    #[test]
+    fn the_name_of_a_node_for_iscsi_lasts_whatever_list_a_document_has() {
+        for (paths, distribution, kept) in [
+            ("[]", "rke2", ["/etc/iscsi", "/etc/cni"].as_slice()),
+            ("[]", "kubeadm", &["/etc/iscsi"]),
+            ("[/etc/iscsi, /etc/tool]", "k3s", &["/etc/iscsi", "/etc/tool"]),
+        ] {
+            let (root, mut fake) = (root(), Fake::default());
+            for directory in ["etc/iscsi", "etc/cni"] {
+                fs::create_dir_all(root.path().join(directory)).unwrap();
+            }
+            let document = format!(
+                "install: {{mode: install}}\nos: {{persistent_state_paths: {paths}}}\n\
+                 kubernetes: {{distribution: {distribution}}}\n"
+            );
+            fs::write(root.path().join("oem/node.yaml"), document).unwrap();
+            run(root.path(), CMDLINE, &mut fake).unwrap();
+            let binds: Vec<_> = fake.told.iter().filter_map(|told| told.strip_prefix("bind ")).collect();
+            assert_eq!(binds[PERSISTENT.len()..], *kept, "{distribution}");
+        }
     }
 
     #[test]
