@@ -367,7 +367,7 @@ fn own_node_only(cluster: &TestCluster) -> Result<()> {
         ("a label", "label node node-4 example.org/x=y".into(), Value::Null, "no label"),
         (
             "an annotation",
-            "annotate node node-4 nqrust.io/update-state=good --overwrite".into(),
+            "annotate node node-4 nqrust.io/update-reason=another --overwrite".into(),
             Value::Null,
             "no annotation",
         ),
