@@ -53,7 +53,7 @@ impl RecoveryFacts {
             (None, Some(Why::LOAD)) => "a slot could not be loaded, or somebody asked for it".to_owned(),
             (None, _) => "somebody asked for it, or no slot could be loaded".to_owned(),
         };
-        let config = config::load(&below(root, DOCUMENT)).unwrap_or_default();
+        let (config, _) = config::load_usable(&below(root, DOCUMENT));
         Ok(Self {
             product: format!("{} {}", release.name, release.version),
             why,

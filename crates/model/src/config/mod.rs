@@ -61,7 +61,7 @@ pub use install_config::InstallConfig;
 pub use network::{BondMode, BondOptions, Cidr, Interface, ManagementInterface, Method, Network};
 pub use os::{ExternalStorage, MultiPath, Os, Sshd, User, WriteFile};
 pub use published::json_schema;
-pub use read::{Accepted, check, check_in_use, load, parse};
+pub use read::{Accepted, check, check_in_use, load, load_usable, parse};
 pub use reinstall::{OnceWord, Reinstall};
 pub use secret::Secret;
 pub use text::*;

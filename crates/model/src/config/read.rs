@@ -36,6 +36,24 @@ pub fn parse(text: &str, name: &str) -> Result<InstallConfig> {
     Ok(accepted.config)
 }
 
+/// Reads what can be used of the document of a node at `path`, and why the rest cannot, if anything cannot: an error as [`load`] has
+/// it. A file that cannot be read gives the defaults.
+#[must_use]
+pub fn load_usable(path: &Path) -> (InstallConfig, Option<anyhow::Error>) {
+    let name = named::told(path);
+    let reading = || format!("reading the configuration {name}");
+    match named::read_text(path).class(Class::Invalid, reading) {
+        Ok(text) => parse_usable(&text, &name),
+        Err(error) => (InstallConfig::default(), Some(error)),
+    }
+}
+
+fn parse_usable(text: &str, name: &str) -> (InstallConfig, Option<anyhow::Error>) {
+    let document = Document::yaml(SourceKind::File, name, text).in_use();
+    let (config, invalid) = sources::combine::usable(document);
+    (config, invalid.map(|invalid| invalid.failure(&format!("the configuration {name}")).into()))
+}
+
 /// Reads and checks a document for an install; every mistake and every warning with its place.
 pub fn check(text: &str, name: &str) -> Result<Accepted, Invalid> {
     accept(Document::yaml(SourceKind::File, name, text))
@@ -85,5 +103,32 @@ fn storable(key: &str, secret: &Secret) -> Result<Secret> {
                 .hint("Give the password in clear text, or a hash made by `mkpasswd --method=yescrypt`.")
                 .into())
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Role;
+
+    #[test]
+    fn a_document_with_a_mistake_keeps_every_value_that_has_none() {
+        let text = "
+os: {hostname: node-1, colour: blue, environment: {HTTPS_PROXY: 'http://proxy:3128'}}
+install: {role: worker, mode: juggle}
+system_settings: {additional-ca: pem}
+";
+        let (config, mistakes) = parse_usable(text, "node.yaml");
+        assert_eq!(config.install.role, Role::Worker);
+        assert_eq!(config.proxies().https.as_deref(), Some("http://proxy:3128"));
+        assert_eq!(config.system_settings["additional-ca"].expose(), "pem");
+        let told = base::failure::render(&mistakes.unwrap());
+        assert!(told.contains("node.yaml:2:"), "{told}");
+        let (config, mistakes) = parse_usable("os: {hostname: node-1}", "node.yaml");
+        assert!(mistakes.is_none() && config.os.hostname.is_some(), "{mistakes:?}");
+        let (config, mistakes) = parse_usable("os: {hostname: [", "node.yaml");
+        assert!(config == InstallConfig::default() && mistakes.is_some());
+        let (_, missing) = load_usable(Path::new("/does/not/exist"));
+        assert!(missing.is_some());
     }
 }

@@ -35,11 +35,12 @@ use base::command::SystemRunner;
 use base::digest::Digest;
 use base::failure::{Class, Failure};
 use base::program::Context;
+use base::progress::Progress;
 use base::size::ByteSize;
 use medium::sources::{PayloadPlace, PayloadSource};
 use model::boot::Slot;
 use model::boot::record::UpdateSlot;
-use model::config::{self, Images, Role};
+use model::config::{self, Images, InstallConfig, Role};
 use model::kubernetes::KubernetesVersion;
 use model::release::{Purpose, Release};
 
@@ -204,9 +205,20 @@ fn containerd(release: &Release) -> RunningContainerd {
     RunningContainerd::of(release.distribution)
 }
 
-fn open(node: &UpdatedNode, request: &UpdateRequest) -> Result<Offered> {
-    // An update may be what mends a node whose document has mistakes.
-    let config = config::load(Path::new(DOCUMENT)).unwrap_or_default();
+/// What can be used of the node document: an update may be what mends a node whose document has mistakes. What is ignored is said.
+fn usable_document(progress: &Progress) -> InstallConfig {
+    let (config, mistakes) = config::load_usable(Path::new(DOCUMENT));
+    if let Some(mistakes) = mistakes {
+        progress.warn(
+            "update",
+            &format!("the values of the node document that are wrong are ignored: {mistakes:#}"),
+        );
+    }
+    config
+}
+
+fn open(node: &UpdatedNode, request: &UpdateRequest, context: &Context) -> Result<Offered> {
+    let config = usable_document(&context.progress);
     let opened = match &request.from {
         Some(from) => OpenedRelease::open(from, request.sha256, &config)?,
         None => OpenedRelease::fetched(Path::new("/"), request.sha256)?,
@@ -235,7 +247,7 @@ fn open(node: &UpdatedNode, request: &UpdateRequest) -> Result<Offered> {
 /// Shows what the update would do.
 pub(crate) fn check(request: &UpdateRequest, context: &Context) -> Result<()> {
     let node = UpdatedNode::read(Path::new("/"))?;
-    let offered = open(&node, request)?;
+    let offered = open(&node, request, context)?;
     let plan = UpdatePlan::of(&node, &offered)?;
     if let Some(failure) = &offered.unverified {
         context.progress.warn(
@@ -255,7 +267,7 @@ pub(crate) fn fetch(request: &UpdateRequest, wait: Duration, context: &Context) 
             .hint("Write the release at once: installer update apply --from MEDIUM")
             .into());
     }
-    let offered = open(&node, request)?.verified()?;
+    let offered = open(&node, request, context)?.verified()?;
     let told = match offered.offer {
         Offer::Runs => "runs already; there is nothing to fetch",
         Offer::Staged => "is in a slot already; there is nothing to fetch",
@@ -354,7 +366,7 @@ fn stage_on(
         context.tell("update", &told);
         return Ok(true);
     }
-    let offered = open(node, request)?.verified()?;
+    let offered = open(node, request, context)?.verified()?;
     context.tell("update", UpdatePlan::of(node, &offered)?.text().trim_end());
     if offered.offer == Offer::Runs {
         return Ok(false);

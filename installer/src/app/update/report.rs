@@ -16,7 +16,8 @@ use model::fleet::{SlotReport, UpdateReport};
 /// for anything to fail, and it is told again after the next start.
 pub(crate) fn tell_fleet(node: &UpdatedNode, progress: &Progress) {
     let root = Path::new("/");
-    let config = config::load(Path::new(DOCUMENT)).unwrap_or_default();
+    // The command that has changed something says what of it is ignored.
+    let (config, _) = config::load_usable(Path::new(DOCUMENT));
     let mut secrets = Secrets::default();
     secrets.add(&config);
     let name = hostname(&config);

@@ -7,8 +7,8 @@ use std::time::Duration;
 use anyhow::Result;
 
 use super::restart::restart;
+use super::usable_document;
 use crate::node::membership::{Membership, membership};
-use crate::node::paths::DOCUMENT;
 use crate::node::reset_wish::{ResetLevel, ResetWish};
 use crate::recovery::reset::follow;
 use crate::update::{UpdateLock, UpdatedNode};
@@ -16,7 +16,6 @@ use base::failure::{Class, Failure};
 use base::files::read_text;
 use base::program::Context;
 use model::boot::Slot;
-use model::config;
 
 /// What somebody asks for.
 #[derive(Clone, Copy, Debug)]
@@ -43,8 +42,7 @@ pub(crate) fn reset(request: ResetRequest, context: &Context) -> Result<()> {
     let wish = follow(ResetWish::read(root).as_ref(), request.level)?;
     let name = hostname(root)?;
     if node.slots.running != Slot::Recovery && !request.force {
-        // A document with mistakes has no cluster that it could be a member of by now.
-        let config = config::load(Path::new(DOCUMENT)).unwrap_or_default();
+        let config = usable_document(&context.progress);
         left(&membership(root, &config, &name), &name)?;
     }
     if !request.yes {

@@ -120,6 +120,15 @@ fn judge(documents: &[Document]) -> (Examined, Option<Judged>) {
     (examined, Some((merged, config)))
 }
 
+/// What can be used of a document that stands alone and may have mistakes: every value that has none, and the mistakes, if there are
+/// any. For work that goes on although nobody can correct the document first.
+pub(in crate::config) fn usable(document: Document) -> (InstallConfig, Option<Invalid>) {
+    let documents = [document];
+    let (examined, judged) = judge(&documents);
+    let config = judged.and_then(|(_, config)| config.ok()).unwrap_or_default();
+    (rules::without_idle(config), examined.verdict(&documents).err())
+}
+
 /// Everything that is found in a document alone, and the canonical name of each of its keys, by where the key begins.
 pub(in crate::config) fn findings(document: Document) -> (Vec<Problem>, HashMap<usize, String>) {
     let (mut examined, _) = judge(&[document]);
