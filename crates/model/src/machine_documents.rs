@@ -8,11 +8,14 @@ use std::path::Path;
 
 use anyhow::Result;
 use base::failure::{Class, Classify};
-use base::files::named;
+use base::files::read_entry;
 
 use crate::cluster_file::{self, DocumentRecord};
 use crate::config::Secret;
 use crate::machine::{Nodes, Selector};
+
+/// The largest configuration in bytes.
+const LIMIT: u64 = 1 << 20;
 
 /// The configuration of one machine, or that of all others.
 #[derive(Clone, Debug)]
@@ -41,11 +44,9 @@ impl MachineDocuments {
         let nodes = Nodes::open_beside(directory, &written)?;
         let mut found = Self::default();
         let read = |name: &str| -> Result<Secret> {
-            let path = directory.join(name);
-            let text = named::read_text(&path);
-            Ok(Secret::new(
-                text.class(Class::Invalid, || format!("reading the configuration {}", path.display()))?,
-            ))
+            let what = || format!("reading the configuration {}", directory.join(name).display());
+            let bytes = read_entry(directory, Path::new(name), LIMIT).class(Class::Invalid, what)?;
+            Ok(Secret::new(String::from_utf8(bytes).class(Class::Invalid, what)?))
         };
         for record in &rendered {
             found.add(record, || read(&record.file))?;
@@ -123,6 +124,18 @@ mod tests {
         std::fs::write(out.join("serial-A.yaml"), "os: {hostname: n3}\n").unwrap();
         let with_own = MachineDocuments::of_directory(&out).unwrap();
         assert_eq!(told(&with_own).last().unwrap(), &("serial-A.yaml", vec!["serial:A".to_owned()]));
+    }
+
+    #[test]
+    fn what_is_no_regular_file_of_the_directory_is_an_error_and_not_waited_for() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("serial-A.yaml");
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let told = || format!("{:#}", MachineDocuments::of_directory(directory.path()).unwrap_err());
+        assert!(told().contains("serial-A.yaml is a FIFO, not a regular file"), "{}", told());
+        std::fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink("/etc/passwd", &path).unwrap();
+        assert!(told().contains("is a link to another directory"), "{}", told());
     }
 
     #[test]

@@ -10,8 +10,8 @@ use std::path::PathBuf;
 
 use anyhow::{Result, anyhow};
 use base::failure::{Class, Failure, causes};
-use model::config::Secret;
 use model::config::sources::{Document, Effects, Gathering, Request, SourceKind, gather};
+use model::config::{InstallConfig, Mode, Secret};
 use model::machine::Selector;
 use model::machine_documents::MachineDocuments;
 
@@ -32,6 +32,32 @@ struct Configuration {
     text: Secret,
     /// The marks of its machine; none for the fallback.
     selectors: Vec<Selector>,
+    node: DescribedNode,
+}
+
+/// What a configuration says of its node.
+#[derive(Clone, Debug, Default)]
+struct DescribedNode {
+    hostname: Option<String>,
+    cluster: Option<ClusterPart>,
+}
+
+/// The part of a node in its cluster, whose address is given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum ClusterPart {
+    Creates(Option<String>),
+    Joins(String),
+}
+
+impl DescribedNode {
+    fn of(config: &InstallConfig) -> Self {
+        let cluster = match config.install.mode {
+            Mode::Create => Some(ClusterPart::Creates(config.install.vip.map(|vip| vip.to_string()))),
+            Mode::Join => config.server_url.as_ref().map(|url| ClusterPart::Joins(url.host().to_owned())),
+            Mode::Install => None,
+        };
+        Self { hostname: config.os.hostname.as_ref().map(ToString::to_string), cluster }
+    }
 }
 
 #[derive(Clone, Debug, Default)]
@@ -63,9 +89,12 @@ impl Configurations {
             loaded.warnings.push(text);
         }
         let mut mistakes = Vec::new();
-        for (name, configuration) in &loaded.all {
+        for (name, configuration) in &mut loaded.all {
             match check(name, configuration.text.expose(), defaults) {
-                Ok(warnings) => loaded.warnings.extend(warnings),
+                Ok((node, warnings)) => {
+                    configuration.node = node;
+                    loaded.warnings.extend(warnings);
+                }
                 Err(error) => mistakes.push(causes(&error).join("\n  because: ")),
             }
         }
@@ -86,7 +115,7 @@ impl Configurations {
         if selectors.is_empty() {
             self.fallback = Some(name.to_owned());
         }
-        self.all.insert(name.to_owned(), Configuration { text, selectors });
+        self.all.insert(name.to_owned(), Configuration { text, selectors, node: DescribedNode::default() });
     }
 
     /// The names of the configurations that name a machine with these marks. More than one means that the operator made
@@ -122,6 +151,35 @@ impl Configurations {
     #[must_use]
     pub fn text(&self, name: &str) -> Option<&Secret> {
         self.all.get(name).map(|configuration| &configuration.text)
+    }
+
+    /// The hostname that a configuration gives its node.
+    #[must_use]
+    pub fn hostname(&self, name: &str) -> Option<&str> {
+        self.all.get(name)?.node.hostname.as_deref()
+    }
+
+    /// The names of the configurations that name a machine.
+    pub fn assignable(&self) -> impl Iterator<Item = &str> {
+        let named = self.all.iter().filter(|(_, configuration)| !configuration.selectors.is_empty());
+        named.map(|(name, _)| name.as_str())
+    }
+
+    /// The configuration of the machine that creates the cluster that `name` joins: the one with its address, or else the only
+    /// one that creates a cluster.
+    #[must_use]
+    pub fn creator(&self, name: &str) -> Option<&str> {
+        let Some(ClusterPart::Joins(host)) = &self.all.get(name)?.node.cluster else { return None };
+        let creators: Vec<_> = self
+            .all
+            .iter()
+            .filter_map(|(name, configuration)| match &configuration.node.cluster {
+                Some(ClusterPart::Creates(address)) => Some((name.as_str(), address.as_deref())),
+                _ => None,
+            })
+            .collect();
+        let same = creators.iter().find(|(_, address)| *address == Some(host.as_str()));
+        same.or(creators.first().filter(|_| creators.len() == 1)).map(|(name, _)| *name)
     }
 
     #[must_use]
@@ -176,8 +234,8 @@ impl Effects for Rehearsal<'_> {
     }
 }
 
-/// Returns the warnings about a configuration. A configuration that an install would refuse is an error.
-fn check(name: &str, text: &str, defaults: &[(String, String)]) -> Result<Vec<String>> {
+/// Returns the node of a configuration, and warnings. A configuration that an install would refuse is an error.
+fn check(name: &str, text: &str, defaults: &[(String, String)]) -> Result<(DescribedNode, Vec<String>)> {
     // An empty document would install the machine with the medium's defaults alone.
     if text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#')) {
         return Err(anyhow!("{name} is empty"));
@@ -185,7 +243,8 @@ fn check(name: &str, text: &str, defaults: &[(String, String)]) -> Result<Vec<St
     let combined = gather(Gathering::default(), &mut Rehearsal { name, text, defaults })?;
     let first_line =
         |warning: &dyn fmt::Display| warning.to_string().lines().next().unwrap_or_default().to_owned();
-    Ok(combined.warnings.iter().map(|warning| first_line(warning)).collect())
+    let warnings = combined.warnings.iter().map(|warning| first_line(warning)).collect();
+    Ok((DescribedNode::of(&combined.config), warnings))
 }
 
 #[cfg(test)]

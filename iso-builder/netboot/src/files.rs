@@ -9,12 +9,13 @@ use std::fmt;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Result, anyhow};
 use base::digest::Digest;
 use base::failure::{Class, Classify, Failure};
+use base::files::open_entry;
 use model::release::{MANIFEST, MediumKind, Payload, Purpose, Release};
 
 use formats::iso9660;
@@ -62,10 +63,8 @@ impl ServedFile {
     }
 
     /// A whole file of this machine. Its digest is taken from the manifest and is not checked.
-    fn whole(path: &Path, length: u64, sha256: Digest) -> Result<Self> {
-        let what = || format!("opening {}", path.display());
-        let file = File::open(path).class(Class::DiskIo, what)?;
-        let found = file.metadata().class(Class::DiskIo, what)?.len();
+    fn whole(path: &Path, file: File, length: u64, sha256: Digest) -> Result<Self> {
+        let found = file.metadata().class(Class::DiskIo, || format!("opening {}", path.display()))?.len();
         check_length(&path.display().to_string(), length, found)?;
         let runs = [Run { at: 0, length }].into();
         Ok(Self { bytes: Bytes::Held { file: Arc::new(file), runs }, length, sha256 })
@@ -203,6 +202,18 @@ impl MediumFiles {
         self.missing
     }
 
+    /// A warning for a medium that leaves payloads to others.
+    #[must_use]
+    pub fn lack(&self) -> Option<String> {
+        (self.missing > 0).then(|| {
+            format!(
+                "{} files of the release, blobs of container images, are not on this medium and answer 404: machines have \
+                 to reach the registries of the images; serve a full ISO to install without them",
+                self.missing
+            )
+        })
+    }
+
     /// The path and the digest of the only file with this purpose.
     pub fn path_of(&self, purpose: Purpose) -> Result<(&str, Digest)> {
         let payload = self.release.payload(purpose).ok_or_else(|| {
@@ -242,10 +253,16 @@ impl<'a> Held<'a> {
             Self::Directory(directory) => {
                 let netboot = netboot_names(release)
                     .into_iter()
-                    .find_map(|(purpose, name)| (purpose == payload.purpose).then(|| directory.join(name)));
-                let places: [Option<PathBuf>; 2] = [Some(directory.join(&payload.path)), netboot];
-                let found = places.into_iter().flatten().find(|path| path.is_file());
-                found.map(|path| ServedFile::whole(&path, payload.size, payload.sha256)).transpose()
+                    .find_map(|(purpose, name)| (purpose == payload.purpose).then_some(name));
+                for name in [Some(payload.path.clone()), netboot].into_iter().flatten() {
+                    let path = directory.join(&name);
+                    let file = match open_entry(directory, Path::new(&name)) {
+                        Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                        file => file.class(Class::Invalid, || format!("opening {}", path.display()))?,
+                    };
+                    return ServedFile::whole(&path, file, payload.size, payload.sha256).map(Some);
+                }
+                Ok(None)
             }
         }
     }

@@ -12,9 +12,10 @@ use hyper::{Method, Request, Response, StatusCode};
 
 use super::body::ResponseBody;
 use super::fleet::routes::{self, FleetReply, FleetSources};
+use super::journal;
 use super::moment::Moment;
 use super::response::plain;
-use super::router::{Router, STEP};
+use super::router::Router;
 
 /// Answers a request for the fleet from the client at `peer`. The connection limits how slowly a body may arrive.
 pub async fn respond<B>(router: Arc<Router>, peer: IpAddr, request: Request<B>) -> Response<ResponseBody>
@@ -76,7 +77,7 @@ where
         Ok(Ok(Ok(limit))) => limit,
         Ok(Ok(Err(refusal))) => return Err(rendered(refusal, false)),
         Ok(Err(error)) => {
-            router.progress.note(STEP, format!("error: {}", causes(&error).join(": ")));
+            journal::write(&router.progress, &format!("error: {}", causes(&error).join(": ")));
             return Err(trouble());
         }
         Err(_) => return Err(trouble()),
@@ -92,11 +93,13 @@ where
 
 fn answer(router: &Router, request: &routes::FleetRequest<'_>) -> Option<FleetReply> {
     let configurations = router.configurations();
-    let note = |what| router.progress.note(STEP, what);
+    let note = |what: String| journal::write(&router.progress, &what);
     let known = FleetSources { store: &router.store, configurations: &configurations, note: &note };
     let answered = router.fleet.answer(request, known, Moment::now());
     answered
-        .inspect_err(|error| router.progress.note(STEP, format!("error: {}", causes(error).join(": "))))
+        .inspect_err(|error| {
+            journal::write(&router.progress, &format!("error: {}", causes(error).join(": ")))
+        })
         .ok()
 }
 

@@ -11,6 +11,8 @@
 //! | [`defaults`] | the medium's part of a configuration |
 //! | [`hosts`] | which requests may change something |
 //! | [`boot`] | the scripts that machines boot |
+//! | [`journal`] | the log of the server |
+//! | [`stranger_rate`] | how many requests of unknown machines are recorded |
 //! | [`fleet`] | reports of machines, and the page that shows them |
 //! | [`router`] | replies to requests |
 //! | [`http`], [`fleet_http`], [`body`], [`response`] | the same in HTTP |
@@ -40,6 +42,7 @@ pub mod fleet_http;
 pub mod hosts;
 pub mod http;
 pub mod identity_keys;
+pub mod journal;
 pub mod loaders;
 pub mod machine;
 pub mod machine_id;
@@ -52,6 +55,7 @@ pub mod router;
 pub mod run;
 pub mod sendfile;
 pub mod state_directory;
+pub mod stranger_rate;
 mod stream;
 mod tcp_info;
 #[cfg(test)]

@@ -24,7 +24,7 @@ const GRUB_NAME: &str = "grubx64.efi";
 /// The largest loader, in bytes.
 const LIMIT: u64 = 16 << 20;
 
-/// Reads the loaders. Returns them by the names under which they are served, and the paths of those that are missing.
+/// Reads the loaders. Returns them by the names under which they are served, and warnings about those that are missing.
 pub fn collect(directory: &Path, files: &MediumFiles) -> Result<(BTreeMap<String, ServedFile>, Vec<String>)> {
     let mut found = BTreeMap::new();
     let mut missing = Vec::new();
@@ -35,7 +35,7 @@ pub fn collect(directory: &Path, files: &MediumFiles) -> Result<(BTreeMap<String
             let bytes = read_at_most(&path, LIMIT).class(Class::DiskIo, || "reading a boot loader".into())?;
             found.insert(name.to_owned(), ServedFile::small(bytes));
         } else {
-            missing.push(path.display().to_string());
+            missing.push(lack(name, &path));
         }
     }
     for (purpose, name) in [(Purpose::Shim, "shimx64.efi"), (Purpose::MokManager, "mmx64.efi")] {
@@ -45,6 +45,19 @@ pub fn collect(directory: &Path, files: &MediumFiles) -> Result<(BTreeMap<String
         }
     }
     Ok((found, missing))
+}
+
+/// What a missing loader means, and the package that has it.
+fn lack(name: &str, path: &Path) -> String {
+    let (package, needed) = match name {
+        BIOS => ("ipxe", "machines with BIOS cannot boot"),
+        UEFI => ("ipxe", "machines with UEFI without Secure Boot cannot boot"),
+        _ => ("grub-efi-amd64-signed", "machines with Secure Boot cannot boot"),
+    };
+    format!(
+        "{} is missing: {needed} with a loader of this server; install the package {package}",
+        path.display()
+    )
 }
 
 #[cfg(test)]
@@ -62,6 +75,10 @@ mod tests {
         let (found, missing) = collect(directory.path(), &files).unwrap();
         assert_eq!(found[UEFI].length, 8);
         assert!(!found.contains_key(BIOS));
-        assert_eq!(missing[0], directory.path().join(BIOS).display().to_string());
+        let path = directory.path().join(BIOS).display().to_string();
+        assert!(missing[0].starts_with(&format!("{path} is missing: machines with BIOS")), "{missing:?}");
+        assert!(missing[0].ends_with("install the package ipxe"), "{missing:?}");
+        let grub = lack(GRUB_NAME, Path::new(GRUB));
+        assert!(grub.contains("Secure Boot") && grub.ends_with("grub-efi-amd64-signed"), "{grub}");
     }
 }

@@ -21,12 +21,14 @@ use super::machine_id::MachineId;
 use super::machine_store::sqlite::SqliteStore;
 use super::machine_store::{Durability, IdentityConflict, MachineStore};
 use super::moment::Moment;
+use super::stranger_rate::{StrangerRate, StrangerVerdict};
 use super::token::{DeploymentTicket, TokenPurpose, TokenSigner};
 
 #[derive(Debug)]
 pub struct MachineRegistry {
     store: Box<dyn MachineStore>,
     signer: TokenSigner,
+    strangers: StrangerRate,
 }
 
 #[derive(Debug)]
@@ -39,6 +41,8 @@ pub struct BootDecision {
     pub others: Vec<IpAddr>,
     /// The names of the machines and configurations that are in conflict.
     pub conflict: Vec<String>,
+    /// Of a request that no configuration can be given for, whether it was recorded.
+    pub stranger: Option<StrangerVerdict>,
 }
 
 #[derive(Debug)]
@@ -80,7 +84,7 @@ impl MachineRegistry {
     #[must_use]
     pub fn new(store: Box<dyn MachineStore>) -> Self {
         let signer = TokenSigner::new(&store.key());
-        Self { store, signer }
+        Self { store, signer, strangers: StrangerRate::default() }
     }
 
     /// Decides what the client at `peer`, which claims to be this machine, boots.
@@ -92,6 +96,10 @@ impl MachineRegistry {
         now: Moment,
     ) -> Result<BootDecision> {
         let told = ToldIdentity::new(identity);
+        let stranger = self.judge_stranger(&told, peer, configurations, now)?;
+        if let Some(StrangerVerdict::Dropped { .. }) = stranger {
+            return Ok(BootDecision::dropped(&told, configurations, stranger));
+        }
         // A machine asks again for what is lost in a power cut.
         self.store.change(Durability::Process, |records| {
             let mut found = records.with_any(&told.marks)?;
@@ -104,7 +112,7 @@ impl MachineRegistry {
                 RecordChoice::Conflict(between) => {
                     let told = identity.to_string();
                     records.add_conflict(&IdentityConflict::new(peer, told, between.clone(), now))?;
-                    return Ok(BootDecision::conflict(between));
+                    return Ok(BootDecision { stranger, ..BootDecision::conflict(between) });
                 }
             };
             let mut machine = chosen.machine;
@@ -124,8 +132,37 @@ impl MachineRegistry {
                 tokens = Some((token(TokenPurpose::Configuration), token(TokenPurpose::Report)));
             }
             records.put(&machine)?;
-            Ok(BootDecision { answer: chosen.answer, tokens, fit: chosen.fit, others, conflict: Vec::new() })
+            Ok(BootDecision {
+                answer: chosen.answer,
+                tokens,
+                fit: chosen.fit,
+                others,
+                conflict: Vec::new(),
+                stranger,
+            })
         })
+    }
+
+    /// Counts a request that no configuration can be given for, unless a record that is more than one of a stranger has its marks.
+    fn judge_stranger(
+        &self,
+        told: &ToldIdentity<'_>,
+        peer: IpAddr,
+        configurations: &Configurations,
+        now: Moment,
+    ) -> Result<Option<StrangerVerdict>> {
+        if configurations.naming(&told.marks).len() == 1 {
+            return Ok(None);
+        }
+        let verdict = self.strangers.count(peer, now);
+        // Readers do not wait for the writer.
+        let dropped = matches!(verdict, StrangerVerdict::Dropped { .. });
+        if dropped
+            && self.store.read(|records| records.with_any(&told.marks))?.iter().any(|one| !one.is_stranger())
+        {
+            return Ok(None);
+        }
+        Ok(Some(verdict))
     }
 
     /// Hands out the configuration of `token` to the client at `peer`, once. This is on disk before it returns. Tokens
@@ -261,6 +298,19 @@ impl MachineRegistry {
         })
     }
 
+    /// The hostnames of the configurations whose machines have never asked to boot.
+    pub fn not_heard_of(&self, configurations: &Configurations) -> Result<Vec<String>> {
+        self.store.read(|records| {
+            let mut found = Vec::new();
+            for name in configurations.assignable() {
+                if records.assigned(name)?.is_none() {
+                    found.push(configurations.hostname(name).unwrap_or(name).to_owned());
+                }
+            }
+            Ok(found)
+        })
+    }
+
     /// Removes a conflict that an operator has seen. Returns whether it was there.
     pub fn dismiss(&self, conflict: &str) -> Result<bool> {
         self.store.change(Durability::Process, |records| records.remove_conflict(conflict))
@@ -280,7 +330,30 @@ impl MachineRegistry {
 impl BootDecision {
     fn conflict(between: Vec<String>) -> Self {
         let answer = BootAnswer::Disk(DiskBootReason::Conflict);
-        Self { answer, tokens: None, fit: ConfigurationFit::Nothing, others: Vec::new(), conflict: between }
+        Self {
+            answer,
+            tokens: None,
+            fit: ConfigurationFit::Nothing,
+            others: Vec::new(),
+            conflict: between,
+            stranger: None,
+        }
+    }
+
+    /// The answer to a request that is not recorded.
+    fn dropped(
+        told: &ToldIdentity<'_>,
+        configurations: &Configurations,
+        stranger: Option<StrangerVerdict>,
+    ) -> Self {
+        let between: Vec<_> = configurations.naming(&told.marks).into_iter().map(str::to_owned).collect();
+        match between.is_empty() {
+            true => {
+                let answer = BootAnswer::Disk(DiskBootReason::Unknown);
+                Self { answer, stranger, ..Self::conflict(Vec::new()) }
+            }
+            false => Self { stranger, ..Self::conflict(between) },
+        }
     }
 }
 

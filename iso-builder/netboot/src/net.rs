@@ -33,7 +33,8 @@ use super::connection_limit::{
     AnsweringGuard, ClientNetwork, ConnectionLimit, ConnectionPermit, ConnectionRefusal,
 };
 use super::http::respond;
-use super::router::{Router, STEP};
+use super::journal;
+use super::router::Router;
 use super::sendfile::{self, NextRequest};
 use super::stream::{self, SharedStream};
 use super::tcp_info;
@@ -168,7 +169,10 @@ impl Refusals {
             ConnectionRefusal::Server => "finds the limit of the server reached (--connections)",
         };
         let count = self.count;
-        self.progress.note(STEP, format!("connection refused: {client} {why}; {count} refused so far"));
+        journal::write(
+            &self.progress,
+            &format!("connection refused: {client} {why}; {count} refused so far"),
+        );
         self.told = Some(now);
     }
 }

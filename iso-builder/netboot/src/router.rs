@@ -18,9 +18,12 @@ use super::configurations::Configurations;
 use super::files::{MediumFiles, ServedFile};
 use super::fleet::routes::Fleet;
 use super::hosts::{RequestProvenance, ServerNames};
+use super::identity_keys;
+use super::journal;
 use super::machine::{BootAnswer, ConfigurationFit, DiskBootReason, TokenRefusal, described};
 use super::machine_registry::{BootDecision, MachineRegistry};
 use super::moment::Moment;
+use super::stranger_rate::StrangerVerdict;
 use transfer::range::{self, RangeSelection};
 
 /// Where loaders are served, for firmware that boots over HTTP.
@@ -29,8 +32,6 @@ const LOADERS: &str = "/loaders/";
 const LONGEST: usize = 256;
 /// The most cards in a request. iPXE sends five.
 const MOST_CARDS: usize = 64;
-/// The step of the server's messages.
-pub const STEP: &str = "serve";
 
 #[derive(Clone, Copy, Debug)]
 pub struct ServedRequest<'a> {
@@ -143,7 +144,7 @@ impl Router {
     pub fn answer(&self, asked: &ServedRequest<'_>, now: Moment) -> ServedReply {
         self.route(asked, now).unwrap_or_else(|error| {
             let why = causes(&error).join(": ");
-            self.progress.note(STEP, format!("{}: error: {why}", asked.peer));
+            journal::write(&self.progress, &format!("{}: error: {why}", asked.peer));
             trouble(asked.path)
         })
     }
@@ -189,7 +190,7 @@ impl Router {
         let Some(host) = asked.host.filter(|host| is_host(host)) else {
             return Some(ServedReply::Bad("the field Host is not the name of a server"));
         };
-        let note = |why: String| self.progress.note(STEP, format!("{}: refused: {why}", asked.peer));
+        let note = |why: String| journal::write(&self.progress, &format!("{}: refused: {why}", asked.peer));
         if asked.provenance.is_web_page() {
             note("a web page has caused the request".to_owned());
             return Some(ServedReply::Refused("this is not for web pages"));
@@ -217,8 +218,9 @@ impl Router {
             return Ok(ServedReply::Bad("identify the machine: mac=, uuid=, serial= or asset="));
         }
         let base = self.base_for(asked);
-        let booted = self.store.boot(&identity, asked.peer, &self.configurations(), now)?;
-        self.tell(&booted, &identity, asked.peer);
+        let configurations = self.configurations();
+        let booted = self.store.boot(&identity, asked.peer, &configurations, now)?;
+        self.tell(&booted, &identity, &configurations, asked.peer);
         Ok(ServedReply::Script(match (&booted.answer, &booted.tokens) {
             (BootAnswer::Install, Some((configuration, report))) => {
                 let deployment =
@@ -234,8 +236,29 @@ impl Router {
     }
 
     /// Logs what was decided.
-    fn tell(&self, booted: &BootDecision, identity: &Identity, peer: IpAddr) {
-        let who = described(identity);
+    fn tell(
+        &self,
+        booted: &BootDecision,
+        identity: &Identity,
+        configurations: &Configurations,
+        peer: IpAddr,
+    ) {
+        match booted.stranger {
+            Some(StrangerVerdict::Dropped { first: false }) => return,
+            Some(StrangerVerdict::Dropped { first: true }) => {
+                let text =
+                    format!("{peer}: too many unknown machines ask; they boot from disk and are not listed");
+                return journal::write(&self.progress, &text);
+            }
+            Some(StrangerVerdict::Recorded { dropped }) if dropped > 0 => {
+                let text = format!("{dropped} requests of unknown machines were not listed");
+                journal::write(&self.progress, &text);
+            }
+            _ => {}
+        }
+        let names = configurations.naming(&identity_keys::of(identity));
+        let name = names.first().filter(|_| names.len() == 1);
+        let who = called(identity, name.and_then(|name| configurations.hostname(name)));
         let what = match booted.answer {
             BootAnswer::Install => "boots the installer".to_owned(),
             BootAnswer::Disk(DiskBootReason::Conflict) => {
@@ -246,12 +269,14 @@ impl Router {
             }
             BootAnswer::Disk(why) => format!("boots from disk: {why}"),
         };
-        self.progress.note(STEP, format!("{peer}: {who} {what}"));
+        journal::write(&self.progress, &format!("{peer}: {who} {what}"));
         if !booted.others.is_empty() {
             let others: Vec<_> = booted.others.iter().map(ToString::to_string).collect();
             let others = others.join(" and ");
-            self.progress
-                .note(STEP, format!("{peer}: asked as {who}; {others} asked as the same machine before"));
+            journal::write(
+                &self.progress,
+                &format!("{peer}: asked as {who}; {others} asked as the same machine before"),
+            );
         }
     }
 
@@ -259,10 +284,11 @@ impl Router {
     fn configuration(&self, token: &str, asked: &ServedRequest<'_>, now: Moment) -> Result<ServedReply> {
         let peer = asked.peer;
         let taken = self.store.take(token, peer, &self.configurations(), self.validity, now)?;
-        let note = |what: String| self.progress.note(STEP, format!("{peer}: {what}"));
+        let note = |what: String| journal::write(&self.progress, &format!("{peer}: {what}"));
         match taken {
             Ok(taking) => {
-                let who = described(&taking.machine.identity);
+                let configurations = self.configurations();
+                let who = called(&taking.machine.identity, configurations.hostname(&taking.name));
                 note(format!("{who} has taken its configuration {}", taking.name));
                 Ok(ServedReply::Configuration(taking.text))
             }
@@ -279,6 +305,14 @@ impl Router {
         let scheme = if self.tls { "https" } else { "http" };
         let by_host = || format!("{scheme}://{}", asked.host.unwrap_or_default());
         self.base.clone().unwrap_or_else(by_host)
+    }
+}
+
+/// A machine in the log: its hostname, where its configuration has one, and a mark.
+fn called(identity: &Identity, hostname: Option<&str>) -> String {
+    match hostname {
+        Some(hostname) => format!("{hostname} ({})", described(identity)),
+        None => described(identity),
     }
 }
 
@@ -341,5 +375,7 @@ fn is_host(host: &str) -> bool {
     !host.is_empty() && host.len() <= 255 && host.chars().all(plain)
 }
 
+#[cfg(test)]
+mod cluster_tests;
 #[cfg(test)]
 mod tests;

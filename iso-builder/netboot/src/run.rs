@@ -29,13 +29,16 @@ use super::files::MediumFiles;
 use super::fleet::entry::FleetEntry;
 use super::fleet::routes::Fleet;
 use super::hosts::ServerNames;
+use super::journal::{self, STEP};
 use super::machine_registry::MachineRegistry;
 use super::net::{self, ServerLimits};
-use super::router::{Router, STEP};
+use super::router::Router;
 use super::{fetched, loaders, net::listen, state_directory, tls, token};
 
 /// How often configurations are checked for changes.
 const LOOK: Duration = Duration::from_secs(2);
+/// How long threads that wait for a disk are waited for at the end.
+const ENDING: Duration = Duration::from_secs(5);
 /// The threads that answer. Each may wait for a disk whose data it sends, so there are more of them than processors.
 const WORKERS: usize = 16;
 /// The threads that only wait for disks.
@@ -104,10 +107,8 @@ impl NetbootServer {
             None => Configurations::default(),
         };
         let (loaders, missing) = loaders::collect(&options.loaders, &files)?;
-        for name in missing {
-            progress
-                .note(STEP, format!("{name} is missing: machines that need it must bring their own loader"));
-        }
+        let notices: Vec<_> = missing.into_iter().chain(files.lack()).collect();
+        notices.iter().for_each(|notice| progress.warn(STEP, notice));
         let store = MachineRegistry::open(&options.state)?;
         let (tls, authority) = secured(options, progress)?;
         let mut router = Router::new(files, system, store, configurations);
@@ -126,7 +127,7 @@ impl NetbootServer {
         let address = listener.local_addr().class(Class::Network, || "listening".into())?;
         let connections = within_open_files(options.connections, progress);
         let token = token::password()?;
-        router.fleet = Fleet::new(&token, router.tls);
+        router.fleet = Fleet::new(&token, router.tls).with_notices(notices);
         let scheme = if router.tls { "https" } else { "http" };
         let base = router.base.clone().unwrap_or_else(|| format!("{scheme}://{address}"));
         let entry = FleetEntry::keep(&options.state, &base, &token)?;
@@ -174,7 +175,7 @@ impl NetbootServer {
         let _signals = cancellation::take_over().for_good();
         let Self { router, origin, defaults, limits, runtime, listener, tls, dhcp, .. } = self;
         let (stop, stopped) = watch::channel(false);
-        runtime.block_on(async {
+        let ended = runtime.block_on(async {
             let signals = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()));
             let mut interrupt = signals.0.class(Class::Unexpected, || "waiting for SIGINT".into())?;
             let mut terminate = signals.1.class(Class::Unexpected, || "waiting for SIGTERM".into())?;
@@ -195,12 +196,15 @@ impl NetbootServer {
                     _ = terminate.recv() => Ok(()),
                     error = ended => Err(error),
                 };
-                router.progress.note(STEP, "stopping");
+                journal::write(&router.progress, "stopping");
                 let _ = stop.send(true);
                 result
             };
             tokio::join!(serving, stopping).1
-        })
+        });
+        // A thread that waits for a disk or a file system of another machine must not keep the process.
+        runtime.shutdown_timeout(ENDING);
+        ended
     }
 }
 
@@ -217,7 +221,7 @@ fn secured(
         Some(tls::CertificateChoice::Own) => {
             let names = authority::names(options.listen.ip(), options.base.as_deref());
             let own = authority::keep(&options.state, &names, jiff::Timestamp::now())?;
-            own.notices.iter().for_each(|notice| progress.note(STEP, notice.clone()));
+            own.notices.iter().for_each(|notice| journal::write(progress, notice));
             Ok((Some(tls::acceptor(&own.certificate, &own.key)?), Some(own.authority)))
         }
     }
@@ -275,7 +279,7 @@ async fn keep_fresh(router: Arc<Router>, origin: ConfigurationSource, defaults: 
         let (origin, defaults, before) = (origin.clone(), defaults.clone(), known.clone());
         let looked = tokio::task::spawn_blocking(move || {
             let found = stamp(&origin);
-            let loaded = (found != before).then(|| Configurations::load(&origin, &defaults));
+            let loaded = (found != before).then(|| reload(&origin, &defaults));
             (found, loaded)
         });
         let Ok((found, loaded)) = looked.await else { continue };
@@ -285,16 +289,29 @@ async fn keep_fresh(router: Arc<Router>, origin: ConfigurationSource, defaults: 
             Some(Ok(configurations)) => {
                 let count = configurations.count();
                 router.replace(configurations);
-                router.progress.note(STEP, format!("the configurations have changed; there are {count} now"));
+                journal::write(
+                    &router.progress,
+                    &format!("the configurations have changed; there are {count} now"),
+                );
                 tell_warnings(&router);
             }
             Some(Err(error)) => {
                 let text = causes(&error).join("\n  because: ");
                 let message = format!("error: {text}\nThe previous configurations stay in use.");
-                router.progress.note(STEP, message);
+                journal::write(&router.progress, &message);
             }
         }
     }
+}
+
+/// Reads configurations again. A cluster file that has become a FIFO or a device would hold up everything that comes later.
+fn reload(origin: &ConfigurationSource, defaults: &[(String, String)]) -> Result<Configurations> {
+    if let ConfigurationSource::Cluster(file) = origin
+        && !std::fs::metadata(file).is_ok_and(|metadata| metadata.is_file())
+    {
+        return Err(Failure::new(Class::Invalid, format!("{} is not a regular file", file.display())).into());
+    }
+    Configurations::load(origin, defaults)
 }
 
 fn tell_warnings(router: &Router) {
@@ -314,9 +331,9 @@ fn within_open_files(wanted: usize, progress: &Progress) -> usize {
     };
     let possible = usize::try_from(open.saturating_sub(FILES)).unwrap_or(usize::MAX).max(1);
     if possible < wanted {
-        progress.note(
-            STEP,
-            format!("limited to {possible} connections, because this process may open {open} files"),
+        journal::write(
+            progress,
+            &format!("limited to {possible} connections, because this process may open {open} files"),
         );
     }
     wanted.min(possible)

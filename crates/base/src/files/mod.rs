@@ -14,6 +14,7 @@
 mod acting;
 mod atomic;
 pub mod directory;
+mod entry;
 pub mod named;
 mod owner;
 pub mod root;
@@ -32,6 +33,7 @@ use crate::size::ByteSize;
 
 pub use atomic::{fill_atomically, write_atomically};
 pub use directory::{Attributes, Directory, EntryKind, Status};
+pub use entry::{open_entry, read_entry};
 pub use owner::Owner;
 pub use root::{Home, Root};
 pub use unfinished::{UnfinishedDirectory, UnfinishedFile};

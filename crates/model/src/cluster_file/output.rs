@@ -105,7 +105,7 @@ fn read_record(directory: &Path) -> Result<Option<Record>> {
     if !path.try_exists().map_err(|error| files::unusable(directory, error))? {
         return Ok(None);
     }
-    let bytes = files::read_at_most(&path, LIMIT).class(Class::DiskIo, doing)?;
+    let bytes = files::read_entry(directory, Path::new(RECORD), LIMIT).class(Class::DiskIo, doing)?;
     let record: Record = serde_json::from_slice(&bytes).class(Class::Invalid, doing)?;
     let plain = |entry: &DocumentRecord| {
         entry.file == format!("{}.yaml", entry.hostname) && !entry.hostname.contains('/')

@@ -121,3 +121,19 @@ fn a_medium_whose_configuration_everybody_could_read_is_refused() {
     let text = render(&error);
     assert!(text.contains("config/install.yaml") && !text.contains("a-very-secret"), "{text}");
 }
+
+#[test]
+fn a_file_of_another_directory_is_not_served_whatever_its_length() {
+    let sample = medium(MediumKind::Full);
+    let outside = tempfile::tempdir().unwrap();
+    let (secret, initrd) = (outside.path().join("secret"), sample.tree().join("live/initrd"));
+    std::fs::write(&secret, vec![b's'; crate::test_support::INITRD.len()]).unwrap();
+    std::fs::remove_file(&initrd).unwrap();
+    std::os::unix::fs::symlink(&secret, &initrd).unwrap();
+    let error = format!("{:#}", MediumFiles::open(&sample.tree()).unwrap_err());
+    assert!(error.contains("live/initrd is a link to another directory"), "{error}");
+    std::fs::remove_file(&initrd).unwrap();
+    nix::unistd::mkfifo(&initrd, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let error = format!("{:#}", MediumFiles::open(&sample.tree()).unwrap_err());
+    assert!(error.contains("is a FIFO"), "{error}");
+}

@@ -226,7 +226,15 @@ impl InstallRun {
         }
         match event.state {
             progress::StepState::Started => self.begin(event, now),
-            progress::StepState::Progress => self.count(event),
+            progress::StepState::Progress => {
+                // A server that was started again has missed the begin of the step.
+                if let (MachineStage::Preparing, Some(stage)) =
+                    (self.stage, MachineStage::of_step(&event.step))
+                {
+                    self.enter(stage, now);
+                }
+                self.count(event);
+            }
             progress::StepState::Done | progress::StepState::Failed => self.end(event, now),
         }
     }

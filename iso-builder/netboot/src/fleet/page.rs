@@ -94,13 +94,33 @@ pub fn fleet(view: &FleetView, form: &str, now: Moment) -> Markup {
             (summary(view))
             p.asof { "As of " time datetime=(now) { (clock(now)) } }
         }
+        @for notice in &view.notices { p.notice { (icon("unknown")) "Warning: " bdi { (notice) } } }
         (conflicts(&view.conflicts, form, now))
         @if view.machines.is_empty() { (empty()) }
         @for group in StageGroup::ALL { (section(view, group, form, now)) }
+        (not_heard_of(&view.not_heard_of))
         @if view.more > 0 {
             p.more {
                 (view.more) " more machines, which need no attention, are not shown. "
                 code { "/v1/fleet" } " lists all."
+            }
+        }
+    }
+}
+
+/// The machines that a configuration names and that have never asked to boot.
+fn not_heard_of(hostnames: &[String]) -> Markup {
+    html! {
+        @if !hostnames.is_empty() {
+            section id="not-heard-of" aria-labelledby="h-not-heard-of" {
+                h2 id="h-not-heard-of" { "Not heard of " span { (hostnames.len()) } }
+                p.message {
+                    @for (index, hostname) in hostnames.iter().enumerate() {
+                        @if index > 0 { ", " }
+                        bdi { (hostname) }
+                    }
+                }
+                p.next { "Switch them on, and let them boot from the network." }
             }
         }
     }

@@ -17,7 +17,7 @@ use super::{machine_page, page};
 use crate::boot::REPORT;
 use crate::configurations::Configurations;
 use crate::machine::DeploymentEvent;
-use crate::machine::OperatorAction;
+use crate::machine::{DeploymentState, Machine, OperatorAction};
 use crate::machine_id::MachineId;
 use crate::machine_registry::{ActionResult, MachineRegistry, MachineReporter};
 use crate::moment::Moment;
@@ -111,13 +111,22 @@ pub struct Fleet {
     access: FleetAccess,
     runs: Mutex<InstallRuns>,
     tls: bool,
+    /// Warnings about the server itself.
+    notices: Vec<String>,
 }
 
 impl Fleet {
     /// `token` gives access; `tls` says whether browsers use HTTPS.
     #[must_use]
     pub fn new(token: &Secret, tls: bool) -> Self {
-        Self { access: FleetAccess::new(token), runs: Mutex::default(), tls }
+        Self { access: FleetAccess::new(token), runs: Mutex::default(), tls, notices: Vec::new() }
+    }
+
+    /// With warnings about the server itself, which the page shows.
+    #[must_use]
+    pub fn with_notices(mut self, notices: Vec<String>) -> Self {
+        self.notices = notices;
+        self
     }
 
     /// Whether a path belongs to the fleet.
@@ -188,8 +197,15 @@ impl Fleet {
     fn view(&self, known: FleetSources<'_>, limit: usize, now: Moment) -> Result<FleetView> {
         let (machines, count, conflicts) = known.store.list(limit)?;
         let runs = self.runs();
-        let rows = machines.iter().map(|one| (one, runs.get(one.id), known.configurations.fit(one)));
-        let mut view = FleetView::new(rows, now);
+        let row = |machine: &Machine| {
+            let run = runs.get(machine.id);
+            let row = view::row(machine, run, known.configurations.fit(machine), now);
+            row.named_by(known.configurations, machine, run)
+        };
+        let mut view = FleetView::new(machines.iter().map(row).collect(), now);
+        view.explain_waits(known.configurations);
+        view.not_heard_of = known.store.not_heard_of(known.configurations)?;
+        view.notices.clone_from(&self.notices);
         view.more = count.saturating_sub(machines.len());
         view.conflicts = conflicts.iter().map(view::ConflictRow::from).collect();
         Ok(view)
@@ -216,6 +232,7 @@ impl Fleet {
         }
         let Some(machine) = machine else { return Ok(None) };
         let row = view::row(&machine, run, known.configurations.fit(&machine), now);
+        let row = row.named_by(known.configurations, &machine, run);
         let main = machine_page::page(&row, run, self.access.form_value(), now);
         Ok(match what {
             "" => {
@@ -278,6 +295,26 @@ impl Fleet {
         })
     }
 
+    /// Logs the end of an install.
+    fn tell_end(&self, machine: &Machine, known: FleetSources<'_>) {
+        let runs = self.runs();
+        let run = runs.get(machine.id);
+        let hostname = machine.assigned.as_deref().and_then(|name| known.configurations.hostname(name));
+        let name = hostname.map_or_else(|| machine.name(), |name| format!("{name} ({})", machine.name()));
+        let what = match machine.state {
+            DeploymentState::Installed => "is installed".to_owned(),
+            DeploymentState::Joined => "is ready in its cluster".to_owned(),
+            DeploymentState::Failed => {
+                let failure = run.and_then(|run| run.failure.as_ref());
+                let why = failure.map(|failure| failure.causes.join(": "));
+                let why = why.or_else(|| run.map(|run| run.message.clone())).unwrap_or_default();
+                format!("failed: {why}")
+            }
+            _ => return,
+        };
+        (known.note)(format!("{name} {what}"));
+    }
+
     /// Applies a report. Its token identifies the machine, whatever the report says.
     fn report(&self, token: &str, body: &[u8], known: FleetSources<'_>, now: Moment) -> Result<FleetReply> {
         let Some(reporter) = known.store.reporter(token)? else { return Ok(unknown_reporter()) };
@@ -288,7 +325,12 @@ impl Fleet {
         let MachineReporter { id, has_taken } = reporter;
         let (first, outcome) = self.runs().receive(id, has_taken, (&hello, &lines), now);
         if has_taken {
+            let before = known.store.get(id)?.map(|machine| machine.state);
             conclude(id, outcome, first, &hello, known, now)?;
+            let after = known.store.get(id)?;
+            if let Some(machine) = after.filter(|machine| Some(machine.state) != before) {
+                self.tell_end(&machine, known);
+            }
         }
         Ok(FleetReply::new(204, TEXT, ""))
     }

@@ -20,6 +20,8 @@ pub enum MachineStage {
     Preparing,
     /// The machine and the medium are checked.
     Preflight,
+    /// The machine waits until the cluster that it joins is up. Nothing is written yet.
+    WaitingForCluster,
     /// Disks are partitioned and formatted.
     Disks,
     /// The OS image is written and read back.
@@ -76,6 +78,7 @@ impl MachineStage {
         Some(match id {
             "configuration" | "network" => Self::Preparing,
             "preflight" | "verify-medium" => Self::Preflight,
+            "cluster-wait" => Self::WaitingForCluster,
             "wipe-disks" | "wipe" | "partition" | "data-disk" | "esp" | "mirror" => Self::Disks,
             "image-check" | "image" | "read-back" => Self::Writing,
             "images" | "unpack" => Self::Seeding,
@@ -117,7 +120,7 @@ impl MachineStage {
     pub fn way(self) -> Option<usize> {
         Some(match self {
             Self::Booting | Self::Preparing => 0,
-            Self::Preflight => 1,
+            Self::Preflight | Self::WaitingForCluster => 1,
             Self::Disks | Self::Writing => 2,
             Self::Seeding => 3,
             Self::Finishing => 4,
@@ -137,6 +140,7 @@ impl MachineStage {
             Self::Booting => "Booting",
             Self::Preparing => "Starting",
             Self::Preflight => "Preflight",
+            Self::WaitingForCluster => "Waiting for cluster",
             Self::Disks => "Preparing disks",
             Self::Writing => "Writing",
             Self::Seeding => "Seeding images",

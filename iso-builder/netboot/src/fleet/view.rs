@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::install_run::{InstallRun, InstallStep};
 use super::stage::{MachineStage, StageGroup};
+use crate::configurations::Configurations;
 use crate::machine::{
     BootClient, ConfigurationFit, DeploymentState, InstallPermission, Machine, OperatorAction,
 };
@@ -36,6 +37,10 @@ pub struct FleetView {
     pub machines: Vec<MachineRow>,
     /// The number of machines that are not listed.
     pub more: usize,
+    /// The hostnames of machines that a configuration names and that have never asked to boot.
+    pub not_heard_of: Vec<String>,
+    /// Warnings about the server itself.
+    pub notices: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -150,13 +155,9 @@ pub struct InstallProgress {
 }
 
 impl FleetView {
-    /// The machines with their latest runs.
+    /// The machines in the order of the page.
     #[must_use]
-    pub fn new<'a>(
-        machines: impl Iterator<Item = (&'a Machine, Option<&'a InstallRun>, ConfigurationFit)>,
-        now: Moment,
-    ) -> Self {
-        let mut rows: Vec<_> = machines.map(|(machine, run, fit)| row(machine, run, fit, now)).collect();
+    pub fn new(mut rows: Vec<MachineRow>, now: Moment) -> Self {
         let order = |group| StageGroup::ALL.iter().position(|known| *known == group);
         rows.sort_by(|one, other| {
             let key = |row: &MachineRow| (order(row.group), !row.silent);
@@ -165,7 +166,74 @@ impl FleetView {
         let count = |group| StageCount { group, count: rows.iter().filter(|row| row.group == group).count() };
         let summary = StageGroup::ALL.map(count).into_iter().filter(|count| count.count > 0).collect();
         let (v, time, conflicts) = (VERSION, now.to_string(), Vec::new());
-        Self { v, time, summary, conflicts, machines: rows, more: 0 }
+        Self {
+            v,
+            time,
+            summary,
+            conflicts,
+            machines: rows,
+            more: 0,
+            not_heard_of: Vec::new(),
+            notices: Vec::new(),
+        }
+    }
+
+    /// Tells of each machine that waits for its cluster how far the machine is that creates it.
+    pub fn explain_waits(&mut self, configurations: &Configurations) {
+        let waits: Vec<_> = self.machines.iter().map(|row| self.wait(row, configurations)).collect();
+        for (row, wait) in self.machines.iter_mut().zip(waits) {
+            row.next = wait.or(row.next.take());
+        }
+    }
+
+    fn wait(&self, row: &MachineRow, configurations: &Configurations) -> Option<String> {
+        let name = row.configuration.as_deref().filter(|_| row.stage == MachineStage::WaitingForCluster)?;
+        let Some(creator) = configurations.creator(name) else {
+            return Some(
+                "No configuration here creates its cluster. Start the cluster; the install then goes on."
+                    .into(),
+            );
+        };
+        let hostname = configurations.hostname(creator).unwrap_or(creator);
+        let creating = format!("{hostname}, which creates the cluster,");
+        let found = self.machines.iter().find(|row| row.configuration.as_deref() == Some(creator));
+        Some(match found {
+            None => format!(
+                "{creating} has not asked to boot yet. Switch it on; this install then goes on by itself."
+            ),
+            Some(row) if row.group == StageGroup::Failed => {
+                let why = row.error.as_ref().and_then(|error| error.causes.first());
+                let why = why.map(|why| format!(": {why}")).unwrap_or_default();
+                format!("{creating} has failed{why}. Boot it again; this install then goes on by itself.")
+            }
+            Some(row) if row.group == StageGroup::Installed => {
+                format!("{creating} is installed. This install goes on when the cluster answers.")
+            }
+            Some(row) => {
+                let stage = row.stage.text().to_lowercase();
+                format!(
+                    "{creating} is not ready yet ({stage}). This install goes on when the cluster answers."
+                )
+            }
+        })
+    }
+}
+
+impl MachineRow {
+    /// With the hostname of its configuration, unless the machine has reported one.
+    #[must_use]
+    pub fn named_by(
+        mut self,
+        configurations: &Configurations,
+        machine: &Machine,
+        run: Option<&InstallRun>,
+    ) -> Self {
+        let is_told = run.is_some_and(|run| run.hostname.is_some());
+        let hostname = machine.assigned.as_deref().and_then(|name| configurations.hostname(name));
+        if let Some(hostname) = hostname.filter(|_| !is_told) {
+            self.name = hostname.to_owned();
+        }
+        self
     }
 }
 

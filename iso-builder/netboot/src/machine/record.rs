@@ -17,6 +17,9 @@ pub const MOST_CLIENTS: usize = 8;
 /// The most that is kept of what a client sent, in bytes.
 const LONGEST: usize = 200;
 
+/// The most cards that are kept of a machine that no configuration names.
+const STRANGER_CARDS: usize = 8;
+
 /// A client that asked to boot as a machine. Its address is that of the connection; the marks that it sent are not
 /// proven.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -81,9 +84,11 @@ impl Machine {
         machine
     }
 
-    /// A machine that no configuration names.
+    /// A machine that no configuration names. Only the first of its cards are kept: nobody proves that they exist, and each costs
+    /// time of the writer.
     #[must_use]
-    pub fn stranger(identity: Identity, now: Moment) -> Self {
+    pub fn stranger(mut identity: Identity, now: Moment) -> Self {
+        identity.macs.truncate(STRANGER_CARDS);
         Self {
             id: MachineId::random(),
             assigned: None,

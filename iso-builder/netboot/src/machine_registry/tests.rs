@@ -431,3 +431,72 @@ proptest! {
         }
     }
 }
+
+/// Counts the turns of the writer.
+#[derive(Debug)]
+struct CountingStore {
+    inner: SqliteStore,
+    turns: std::sync::Arc<std::sync::atomic::AtomicUsize>,
+}
+
+impl MachineStore for CountingStore {
+    fn key(&self) -> [u8; crate::token::KEY] {
+        self.inner.key()
+    }
+
+    fn transact(
+        &self,
+        durability: Durability,
+        change: crate::machine_store::TransactionBody<'_>,
+    ) -> Result<()> {
+        self.turns.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        self.inner.transact(durability, change)
+    }
+
+    fn look(&self, look: crate::machine_store::SnapshotBody<'_>) -> Result<()> {
+        self.inner.look(look)
+    }
+}
+
+#[test]
+fn a_configured_machine_waits_for_few_turns_of_the_writer_however_many_strangers_ask() {
+    let directory = tempfile::tempdir().unwrap();
+    let turns = std::sync::Arc::<std::sync::atomic::AtomicUsize>::default();
+    let inner = SqliteStore::open(directory.path()).unwrap();
+    let registry = MachineRegistry::new(Box::new(CountingStore { inner, turns: turns.clone() }));
+    let configurations = configurations(&[OF_A]);
+    let count = || turns.load(std::sync::atomic::Ordering::SeqCst);
+    // 200 addresses with three requests each of 63 invented cards, and one address with 600.
+    let stranger = |number: u32| {
+        let cards = (0..63_u32)
+            .map(|card| format!("mac=02:00:{:02x}:{:02x}:00:{card:02x}", number >> 8, number & 255));
+        told(&cards.collect::<Vec<_>>().join("&"))
+    };
+    let mut kept = 0;
+    for number in 0..1200_u32 {
+        let last = if number < 600 { u8::try_from(number / 3).unwrap() } else { 250 };
+        let booted = registry.boot(&stranger(number), peer(last), &configurations, NOW).unwrap();
+        assert_eq!(booted.answer, BootAnswer::Disk(DiskBootReason::Unknown));
+        kept += usize::from(matches!(booted.stranger, Some(StrangerVerdict::Recorded { .. })));
+    }
+    assert!(kept <= 250 && count() == kept, "{kept} {}", count());
+    let marks = |machine: &Machine| machine.identity.macs.len();
+    assert!(registry.list(usize::MAX).unwrap().0.iter().all(|machine| marks(machine) <= 8));
+    // The machine with a configuration needs one turn, and gets the installer from an address that is over its rate, too.
+    let before = count();
+    let booted = registry.boot(&told(A), peer(250), &configurations, NOW).unwrap();
+    assert_eq!((booted.answer, count() - before), (BootAnswer::Install, 1));
+}
+
+#[test]
+fn an_allowed_machine_installs_though_strangers_at_its_address_are_over_their_rate() {
+    let bench = bench(&["default.yaml"]);
+    bench.boot(B);
+    let id = bench.machines()[0].id;
+    bench.act(id, OperatorAction::Allow);
+    for number in 0..300 {
+        bench.boot(&format!("mac=02:00:00:00:{:02x}:{:02x}", number >> 8, number & 255));
+    }
+    assert!(bench.machines().len() < 100);
+    assert_eq!(bench.boot(B).answer, BootAnswer::Install);
+}

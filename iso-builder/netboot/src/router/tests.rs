@@ -11,9 +11,9 @@ use model::release::MediumKind;
 const NOW: Moment = Moment(1_700_000_000);
 const KNOWN: &str = "mac=52:54:00:00:00:01&mac=&uuid=&serial=CZ1&asset=No%20Asset%20Tag";
 
-struct Bench {
-    router: Router,
-    directory: tempfile::TempDir,
+pub(super) struct Bench {
+    pub(super) router: Router,
+    pub(super) directory: tempfile::TempDir,
 }
 
 fn bench(files: &[&str]) -> Bench {
@@ -31,7 +31,7 @@ fn bench(files: &[&str]) -> Bench {
     Bench { router: router_of(files, system, store, configurations), directory }
 }
 
-fn router_of(
+pub(super) fn router_of(
     files: MediumFiles,
     system: BootSystem,
     store: MachineRegistry,
@@ -43,13 +43,13 @@ fn router_of(
 }
 
 impl Bench {
-    fn ask(&self, path: &str, query: &str, now: Moment) -> ServedReply {
+    pub(super) fn ask(&self, path: &str, query: &str, now: Moment) -> ServedReply {
         let asked = ServedRequest { path, query, host: Some("192.0.2.1:8080"), ..ServedRequest::default() };
         self.router.answer(&asked, now)
     }
 
     /// The script for a machine.
-    fn boot(&self, query: &str, now: Moment) -> String {
+    pub(super) fn boot(&self, query: &str, now: Moment) -> String {
         match self.ask(BOOT, query, now) {
             ServedReply::Script(script) => script,
             other => panic!("{other:?}"),
@@ -57,13 +57,13 @@ impl Bench {
     }
 
     /// The path of the configuration that a script names.
-    fn configuration(script: &str) -> String {
+    pub(super) fn configuration(script: &str) -> String {
         let word = script.split_whitespace().find_map(|word| word.strip_prefix("nqrust.install.config_url="));
         word.unwrap().strip_prefix("http://192.0.2.1:8080").unwrap().to_owned()
     }
 
     /// The server after it was killed.
-    fn restarted(self) -> Self {
+    pub(super) fn restarted(self) -> Self {
         let Self { router, directory } = self;
         let Router { files, system, store, configurations, .. } = router;
         drop(store);
@@ -79,7 +79,7 @@ impl Bench {
         self.machines().pop().unwrap()
     }
 
-    fn machines(&self) -> Vec<Machine> {
+    pub(super) fn machines(&self) -> Vec<Machine> {
         self.router.store.list(usize::MAX).unwrap().0
     }
 
@@ -94,7 +94,7 @@ impl Bench {
     }
 }
 
-fn installs(script: &str) -> bool {
+pub(super) fn installs(script: &str) -> bool {
     script.contains("nqrust.mode=install")
 }
 
@@ -264,10 +264,13 @@ fn the_log_tells_the_address_of_each_client() {
     ask(8, BOOT);
     ask(9, &Bench::configuration(&script));
     let told = log.0.lock().unwrap().join("\n");
+    let is_dated =
+        |line: &str| line.split(' ').next().is_some_and(|word| word.parse::<jiff::Timestamp>().is_ok());
+    assert!(told.lines().all(is_dated), "{told}");
     for line in [
-        "192.0.2.7: machine 52:54:00:00:00:01 boots the installer",
-        "192.0.2.8: asked as machine 52:54:00:00:00:01; 192.0.2.7 asked as the same machine before",
-        "192.0.2.9: machine CZ1 has taken its configuration serial-CZ1.yaml",
+        "192.0.2.7: node-1 (machine 52:54:00:00:00:01) boots the installer",
+        "192.0.2.8: asked as node-1 (machine 52:54:00:00:00:01); 192.0.2.7 asked as the same machine before",
+        "192.0.2.9: node-1 (machine CZ1) has taken its configuration serial-CZ1.yaml",
     ] {
         assert!(told.contains(line), "{line} in {told}");
     }

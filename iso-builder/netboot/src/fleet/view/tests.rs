@@ -220,7 +220,10 @@ fn those_come_first_that_somebody_has_to_look_at_and_all_are_counted() {
             &[DeploymentEvent::Booted, DeploymentEvent::Took, DeploymentEvent::Failed],
         ),
     ];
-    let view = FleetView::new(machines.iter().map(|machine| (machine, None, ConfigurationFit::Nothing)), NOW);
+    let view = FleetView::new(
+        machines.iter().map(|machine| row(machine, None, ConfigurationFit::Nothing, NOW)).collect(),
+        NOW,
+    );
     let last: Vec<_> = view.machines.iter().map(|row| row.name.rsplit(':').next().unwrap()).collect();
     assert_eq!(last, ["01", "02", "03", "04", "05"]);
     let counts: Vec<_> =
@@ -232,7 +235,7 @@ fn those_come_first_that_somebody_has_to_look_at_and_all_are_counted() {
 fn the_json_has_its_version_and_the_fields_that_are_promised() {
     let run = told([line(1, "image", StepState::Started, None)]);
     let machine = machine(MAC, &BEGUN);
-    let view = FleetView::new([(&machine, Some(&run), ConfigurationFit::Own)].into_iter(), NOW);
+    let view = FleetView::new(vec![row(&machine, Some(&run), ConfigurationFit::Own, NOW)], NOW);
     let json = serde_json::to_value(&view).unwrap();
     assert_eq!(hello(1).hostname.as_deref(), json["machines"][0]["name"].as_str());
     let mut row = json["machines"][0].clone();

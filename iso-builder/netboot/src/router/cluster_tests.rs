@@ -1,0 +1,190 @@
+//! A cluster of twenty machines: whatever their order, and whatever happens to the server and to the one that creates the
+//! cluster, every machine gets its installer and its configuration, and all are installed in the end.
+
+use std::fmt::Write as _;
+
+use proptest::prelude::*;
+use serde_json::json;
+use uuid::Uuid;
+
+use super::tests::{Bench, installs, router_of};
+use super::*;
+use crate::configurations::ConfigurationSource;
+use crate::fleet::routes::{FleetReply, FleetRequest, FleetSources, JSON};
+use crate::machine::DeploymentState;
+use crate::test_support::medium;
+use model::release::MediumKind;
+
+const NOW: Moment = Moment(1_700_000_000);
+const MACHINES: usize = 20;
+/// The machine that creates the cluster.
+const CREATOR: usize = 0;
+const TOKEN: &str = "token-of-the-fleet";
+
+fn cluster_file() -> String {
+    let mut text = "cluster: {name: dc1, token: 3f9a77c10b5e4d2c8e11a2b3c4d5e6f7, install: {vip: 192.0.2.250, automatic: true, \
+                    device: /dev/vda, management_interface: {subnet_mask: 255.255.255.0, gateway: 192.0.2.1}}, \
+                    os: {password: a-very-secret-password, dns_nameservers: [192.0.2.53], \
+                    ntp_servers: [192.0.2.123]}}\npools:\n"
+        .to_owned();
+    for (pool, role, machines) in [("control", "management", 0..3), ("workers", "worker", 3..MACHINES)] {
+        let _ = writeln!(text, "- name: {pool}\n  role: {role}\n  machines:");
+        for machine in machines {
+            let ip = machine + 10;
+            let _ = writeln!(
+                text,
+                "  - {{hostname: dc1-{machine}, ip: 192.0.2.{ip}, macs: ['52:54:00:00:00:{machine:02x}']}}"
+            );
+        }
+    }
+    text
+}
+
+fn bench() -> Bench {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("cluster.yaml");
+    std::fs::write(&file, cluster_file()).unwrap();
+    let files = MediumFiles::open(&medium(MediumKind::Full).tree()).unwrap();
+    let system = BootSystem::of(&files, &[]).unwrap();
+    let store = MachineRegistry::open(&directory.path().join("state")).unwrap();
+    let configurations = Configurations::load(&ConfigurationSource::Cluster(file), &[]).unwrap();
+    let mut router = router_of(files, system, store, configurations);
+    router.fleet = Fleet::new(&Secret::new(TOKEN), false);
+    Bench { router, directory }
+}
+
+/// A machine that runs the installer.
+#[derive(Clone, Debug)]
+struct Install {
+    machine: usize,
+    run: Uuid,
+    report: String,
+    seq: u64,
+}
+
+impl Install {
+    /// Switches a machine on, which has to get the installer and its configuration.
+    fn begin(bench: &Bench, machine: usize) -> Self {
+        let script = bench.boot(&format!("mac=52:54:00:00:00:{machine:02x}"), NOW);
+        assert!(installs(&script), "{script}");
+        let taken = bench.ask(&Bench::configuration(&script), "", NOW);
+        assert!(matches!(taken, ServedReply::Configuration(_)), "{taken:?}");
+        let report = script.split_whitespace().find_map(|word| word.strip_prefix("nqrust.report=")).unwrap();
+        let report = report.strip_prefix("http://192.0.2.1:8080").unwrap().to_owned();
+        Self { machine, run: Uuid::new_v4(), report, seq: 0 }
+    }
+
+    fn tell(&mut self, bench: &Bench, step: &str, state: &str, message: &str, exit_code: Option<u8>) {
+        self.seq += 1;
+        let macs = [format!("52:54:00:00:00:{:02x}", self.machine)];
+        let hello = json!({ "hello": {
+            "v": 1, "run": self.run,
+            "machine": { "macs": macs, "serial": null, "uuid": null, "asset_tag": null },
+        }});
+        let event = json!({ "event": {
+            "v": 1, "seq": self.seq, "time": "2026-11-21T10:00:00Z", "step": step, "state": state,
+            "bytes": null, "total": null, "message": message, "exit_code": exit_code,
+        }});
+        let body = format!("{hello}\n{event}\n");
+        let request = FleetRequest {
+            method: "POST",
+            path: &self.report,
+            body: body.as_bytes(),
+            ..FleetRequest::default()
+        };
+        assert_eq!(answer(bench, &request).status, 204);
+    }
+
+    fn waits(&mut self, bench: &Bench) {
+        // The first report of a wait may have been lost with the server; what follows is a reminder.
+        let state = if self.seq == 0 { "started" } else { "progress" };
+        self.tell(bench, "cluster-wait", state, "Waiting for the cluster: nobody answers", None);
+    }
+}
+
+fn answer(bench: &Bench, request: &FleetRequest<'_>) -> FleetReply {
+    let (router, configurations) = (&bench.router, bench.router.configurations());
+    let known = FleetSources { store: &router.store, configurations: &configurations, note: &|_| {} };
+    router.fleet.answer(request, known, NOW).unwrap()
+}
+
+fn fleet(bench: &Bench) -> serde_json::Value {
+    let authorization = Some("Bearer token-of-the-fleet");
+    let request = FleetRequest { method: "GET", path: JSON, authorization, ..FleetRequest::default() };
+    serde_json::from_slice(&answer(bench, &request).body).unwrap()
+}
+
+/// Every machine that waits is shown so, under its name, with the state of the one that it waits for.
+fn assert_waits_are_told(bench: &Bench, waiting: &mut [Install], told: &str) {
+    waiting.iter_mut().for_each(|install| install.waits(bench));
+    let view = fleet(bench);
+    let rows = view["machines"].as_array().unwrap();
+    for install in waiting {
+        let name = format!("dc1-{}", install.machine);
+        let row = rows.iter().find(|row| row["name"] == name.as_str()).unwrap();
+        assert_eq!(row["stage"], "waiting-for-cluster", "{row}");
+        let next = row["next"].as_str().unwrap();
+        assert!(next.starts_with("dc1-0, which creates the cluster") && next.contains(told), "{next}");
+    }
+    let heard = rows.len() + view["not_heard_of"].as_array().unwrap().len();
+    assert_eq!(heard, MACHINES, "every machine is either a row or not heard of");
+}
+
+fn restarted(bench: Bench) -> Bench {
+    let mut bench = bench.restarted();
+    bench.router.fleet = Fleet::new(&Secret::new(TOKEN), false);
+    bench
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(12))]
+
+    #[test]
+    fn machines_in_any_order_are_all_installed_once_the_cluster_is_up(
+        order in Just((0..MACHINES).collect::<Vec<_>>()).prop_shuffle(),
+        restarts in proptest::collection::btree_set(0..MACHINES, 0..4),
+        lost in proptest::collection::btree_set(0..MACHINES, 0..5),
+        failures in 0..3_usize,
+    ) {
+        let mut bench = bench();
+        let (mut waiting, mut is_up) = (Vec::new(), false);
+        let end = |bench: &Bench, mut install: Install| {
+            if !lost.contains(&install.machine) {
+                install.tell(bench, "run", "done", "Done", Some(0));
+            }
+        };
+        for (place, machine) in order.into_iter().enumerate() {
+            if restarts.contains(&place) {
+                bench = restarted(bench);
+            }
+            let mut install = Install::begin(&bench, machine);
+            if machine == CREATOR {
+                for _ in 0..failures {
+                    install.tell(&bench, "image", "started", "Writing", None);
+                    install.tell(&bench, "run", "failed", "Failed", Some(6));
+                    assert_waits_are_told(&bench, &mut waiting, "has failed");
+                    install = Install::begin(&bench, machine);
+                }
+                assert_waits_are_told(&bench, &mut waiting, "is not ready yet");
+                end(&bench, install);
+                // The cluster answers, whether the server has heard of it or not.
+                is_up = true;
+                waiting.drain(..).for_each(|install| end(&bench, install));
+            } else if is_up {
+                end(&bench, install);
+            } else {
+                waiting.push(install);
+                assert_waits_are_told(&bench, &mut waiting, "has not asked to boot yet");
+            }
+        }
+        prop_assert!(waiting.is_empty());
+        for machine in bench.machines() {
+            let is_lost = lost.iter().any(|lost| {
+                machine.identity.macs[0].to_string() == format!("52:54:00:00:00:{lost:02x}")
+            });
+            let expected = if is_lost { DeploymentState::Installing } else { DeploymentState::Installed };
+            prop_assert_eq!(machine.state, expected);
+        }
+        prop_assert_eq!(bench.machines().len(), MACHINES);
+    }
+}
