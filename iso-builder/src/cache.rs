@@ -186,9 +186,18 @@ impl Cache {
         locked(&self.uses).clone()
     }
 
-    fn cached_or_made(&self, key: &StepKey, work: impl FnOnce(&Path) -> Result<()>) -> Result<StepOutputs> {
+    /// Whether the step `key` is finished. Its outputs are looked at when they are used.
+    pub fn has(&self, key: &StepKey) -> Result<bool> {
+        Ok(self.directory_of(key)?.is_dir())
+    }
+
+    fn directory_of(&self, key: &StepKey) -> Result<PathBuf> {
         let digest = key.digest()?.to_string();
-        let directory = self.root.join("steps").join(format!("{}-{}", key.name, &digest[..24]));
+        Ok(self.root.join("steps").join(format!("{}-{}", key.name, &digest[..24])))
+    }
+
+    fn cached_or_made(&self, key: &StepKey, work: impl FnOnce(&Path) -> Result<()>) -> Result<StepOutputs> {
+        let directory = self.directory_of(key)?;
         if let Some(record) = sound(&directory)? {
             mark_used(&directory);
             return Ok(StepOutputs { directory, record, fresh: false });

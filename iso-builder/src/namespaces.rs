@@ -14,7 +14,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
-use base::failure::{Class, Failure};
+use base::failure::{Class, Classify, Failure};
 use nix::mount::{MsFlags, mount};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
@@ -56,7 +56,8 @@ pub(crate) fn check() -> Result<()> {
 /// Runs a command to its end, and what it left too; returns what it told on standard error if it failed.
 fn attempt(words: &[OsString]) -> Result<Option<Vec<u8>>> {
     // Not a pipe: where a namespace is refused, a helper of util-linux's `unshare` waits for it for ever and holds what it inherited.
-    let mut told = tempfile::tempfile().context("making a file for what unshare tells")?;
+    let writing = || format!("writing into {}", std::env::temp_dir().display());
+    let mut told = tempfile::tempfile().class(Class::DiskIo, writing)?;
     let mut command = Command::new(&words[0]);
     command.args(&words[1..]).env("LC_ALL", "C").stdin(Stdio::null()).stdout(Stdio::null());
     command.stderr(told.try_clone()?).process_group(0);

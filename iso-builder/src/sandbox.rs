@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
 use base::cancellation;
-use base::failure::{Class, Failure};
+use base::failure::{Class, Classify, Failure};
 
 use crate::namespaces::{refused, unshare};
 use crate::steps::{StepOutcome, StepRequest};
@@ -20,9 +20,10 @@ use crate::steps::{StepOutcome, StepRequest};
 /// Carries out `request` in a child; `scratch` is a directory on the disk that the work goes to.
 pub fn run(request: &StepRequest, scratch: &Path) -> Result<()> {
     cancellation::check()?;
-    let file = tempfile::NamedTempFile::new_in(scratch).context("making a file for the request")?;
-    fs::write(file.path(), serde_json::to_vec(request)?)?;
-    let outcome = tempfile::NamedTempFile::new_in(scratch).context("making a file for the outcome")?;
+    let writing = || format!("writing the request of a build step into {}", scratch.display());
+    let file = tempfile::NamedTempFile::new_in(scratch).class(Class::DiskIo, writing)?;
+    fs::write(file.path(), serde_json::to_vec(request)?).class(Class::DiskIo, writing)?;
+    let outcome = tempfile::NamedTempFile::new_in(scratch).class(Class::DiskIo, writing)?;
     let words = unshare();
     let mut command = Command::new(&words[0]);
     command.args(&words[1..]).arg(std::env::current_exe().context("finding this program's own file")?);
@@ -38,6 +39,8 @@ pub fn run(request: &StepRequest, scratch: &Path) -> Result<()> {
         fs::read(outcome.path()).ok().and_then(|bytes| serde_json::from_slice::<StepOutcome>(&bytes).ok());
     Err(match told {
         Some(outcome) => outcome.into_failure(scratch),
+        // Where the disk is full, the step could not write its outcome either.
+        None if StepOutcome::has_no_room(scratch) => StepOutcome::no_room(scratch),
         None => refused(&output.stderr),
     }
     .into())

@@ -155,7 +155,7 @@ impl Runner for SystemRunner {
         let stderr = String::from_utf8_lossy(&stderr.join().unwrap_or_default()).trim().to_owned();
         match status {
             Some(status) if status.success() => Ok(stdout),
-            Some(status) => Err(Failure::new(Class::Unexpected, format!("{name} ended with {status}"))
+            Some(status) => Err(Failure::new(class_by(&stderr), format!("{name} ended with {status}"))
                 .because(anyhow::anyhow!(
                     "{}",
                     if stderr.is_empty() { "it printed no error" } else { &stderr }
@@ -168,6 +168,13 @@ impl Runner for SystemRunner {
             .into()),
         }
     }
+}
+
+/// The class of a failure by what a program printed: whatever it was doing, a full disk is the disk's.
+fn class_by(stderr: &str) -> Class {
+    // strerror(3) of ENOSPC and EDQUOT in the C.UTF-8 locale, in which programs run.
+    let full = ["No space left on device", "Disk quota exceeded"];
+    if full.iter().any(|words| stderr.contains(words)) { Class::DiskIo } else { Class::Unexpected }
 }
 
 fn missing(program: &OsStr, error: std::io::Error) -> anyhow::Error {
@@ -227,6 +234,19 @@ mod tests {
 
     fn sh(script: &str) -> Invocation {
         Invocation::new("sh").args(["-c", script])
+    }
+
+    #[test]
+    fn a_program_that_finds_the_disk_full_fails_as_the_disk_does() {
+        let told = |words: &str| {
+            let script = format!("echo 'tar: x: Cannot write: {words}' >&2; exit 2");
+            class_of(&SystemRunner.run(&sh(&script)).unwrap_err())
+        };
+        assert_eq!(told("No space left on device"), Class::DiskIo);
+        assert_eq!(told("Disk quota exceeded"), Class::DiskIo);
+        assert_eq!(told("Permission denied"), Class::Unexpected);
+        let real = sh("cat /etc/passwd > /dev/full");
+        assert_eq!(class_of(&SystemRunner.run(&real).unwrap_err()), Class::DiskIo);
     }
 
     #[test]

@@ -4,9 +4,11 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use base::progress::Progress;
+use base::size::ByteSize;
 
 use super::inputs::{BuildInputs, LockUse};
 use super::options::InputOptions;
+use super::room::{self, NeededRoom};
 use crate::definition::Loaded;
 use crate::lock::{Lock, LockPolicy};
 use crate::namespaces::remove_tree;
@@ -37,6 +39,27 @@ impl<'a> Build<'a> {
         let lock = inputs.lock(options.policy, approve, progress)?;
         let product = ProductOverlays::lay_out(&inputs.cache.scratch())?;
         Ok(Self { inputs, lock, policy: options.policy, product, progress })
+    }
+
+    /// Fails if the disks have no room for a system that is not made yet and for so many media of it.
+    pub(super) fn check_room(&self, output: &Path, media: usize) -> Result<()> {
+        let (cache, packages) = (&self.inputs.cache, &self.lock.packages);
+        if cache.has(&self.base_key())? {
+            return Ok(());
+        }
+        let scratch = cache.scratch();
+        let room = |purpose, directory, size, option| NeededRoom { purpose, directory, size, option };
+        let media = ByteSize::bytes(room::of_medium(packages).get().saturating_mul(media as u64));
+        room::check(&[
+            room("the cache", &*scratch, room::of_system(packages), "--cache-dir"),
+            room(
+                "downloads",
+                cache.downloads(),
+                room::of_downloads(packages, cache.downloads()),
+                "--downloads",
+            ),
+            room("the media", output, media, "--output"),
+        ])
     }
 
     /// Does `work` in the sandbox; `out` is the directory for its outputs.

@@ -30,6 +30,7 @@ mod program;
 mod record;
 mod release_images;
 mod report;
+mod room;
 mod runner_image;
 mod sbom;
 
@@ -70,8 +71,10 @@ pub fn build(options: &BuildOptions, progress: &Progress) -> Result<(Vec<BuiltFi
     let configuration = configuration::payloads(&loaded, scratch.path())?;
     configuration::disk(&loaded, &wanted)?;
     let outputs = OutputDirectory::open(&options.output, progress)?;
+    options.inputs.check_room(Some(&options.output))?;
     let approve = |packages: &[ResolvedPackage]| base_contents::check_packages(&loaded, packages);
     let build = Build::begin(loaded.clone(), &options.inputs, &approve, progress)?;
+    build.check_room(&options.output, wanted.len())?;
     let distribution = build.distribution()?;
     let base = build.base()?;
     build.check_base(&base)?;
@@ -91,6 +94,7 @@ pub fn build(options: &BuildOptions, progress: &Progress) -> Result<(Vec<BuiltFi
 /// Resolves every input of a definition anew and writes its lock file.
 pub fn relock(options: &InputOptions, progress: &Progress) -> Result<Lock> {
     let loaded = Loaded::read(&options.definition)?;
+    options.check_room(None)?;
     BuildInputs::gather(loaded, options, LockUse::Anew, progress)?.relock(progress)
 }
 
@@ -98,6 +102,7 @@ pub fn relock(options: &InputOptions, progress: &Progress) -> Result<Lock> {
 /// blobs.
 pub fn list_images(options: &InputOptions, progress: &Progress) -> Result<Vec<StoredImage>> {
     let loaded = Loaded::read(&options.definition)?;
+    options.check_room(None)?;
     let build = Build::begin(loaded, options, &|_| Ok(()), progress)?;
     let built = build.built_images()?;
     let images = build.all_images(built.as_ref())?;

@@ -1,15 +1,16 @@
 //! The options of a build.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use base::failure::{Class, Classify};
 use base::progress::Progress;
 use base::size::ByteSize;
 
+use super::room::{self, NeededRoom};
 use crate::cache::Cache;
 use crate::definition::OutputKind;
-use crate::lock::LockPolicy;
+use crate::lock::{Lock, LockPolicy};
 
 #[derive(Clone, Debug)]
 pub struct BuildOptions {
@@ -31,6 +32,21 @@ pub struct InputOptions {
     pub policy: LockPolicy,
     pub pull: PullOptions,
     pub cache: CacheOptions,
+}
+
+impl InputOptions {
+    /// Fails if there is not even room to begin: apt's lists where nothing is locked yet, and scratch files.
+    pub(super) fn check_room(&self, output: Option<&Path>) -> Result<()> {
+        let lists = if Lock::path(&self.definition).exists() { room::LEAST } else { room::FOR_LISTS };
+        let temporary = std::env::temp_dir();
+        let room = |purpose, directory, size, option| NeededRoom { purpose, directory, size, option };
+        let mut needed = vec![
+            room("the cache", &*self.cache.directory, lists, "--cache-dir"),
+            room("temporary files", &*temporary, room::LEAST, "the environment variable TMPDIR"),
+        ];
+        needed.extend(output.map(|output| room("the media", output, room::LEAST, "--output")));
+        room::check(&needed)
+    }
 }
 
 #[derive(Clone, Debug)]

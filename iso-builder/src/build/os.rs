@@ -12,13 +12,9 @@ use crate::files::digest_of_path;
 use crate::steps::{BaseSource, OVERLAY_OUTPUT, ProductIdentity, RootfsSource, StepWork};
 
 impl Build<'_> {
-    /// `base.tar`: the root file system before anything of ours.
-    pub(super) fn base(&self) -> Result<StepOutputs> {
+    /// What the base is made of.
+    pub(super) fn base_key(&self) -> StepKey {
         let definition = &self.inputs.loaded.definition;
-        let absolute = |path: &PathBuf| -> Result<PathBuf> {
-            let path = self.inputs.loaded.resolve(path);
-            path.canonicalize().with_context(|| format!("resolving {}", path.display()))
-        };
         // With another base the packages are only those of container images, which do not go into the base.
         let debian = matches!(definition.base, Base::Debian(_));
         let packages = self.lock.packages.iter().filter(|_| debian).map(|package| package.sha256);
@@ -29,7 +25,17 @@ impl Build<'_> {
             "digest": self.lock.base,
             "packages": packages.collect::<Vec<_>>(),
         });
-        self.inputs.cache.step(&StepKey::new("base", if debian { 1 } else { 2 }, inputs), |out| {
+        StepKey::new("base", if debian { 1 } else { 2 }, inputs)
+    }
+
+    /// `base.tar`: the root file system before anything of ours.
+    pub(super) fn base(&self) -> Result<StepOutputs> {
+        let definition = &self.inputs.loaded.definition;
+        let absolute = |path: &PathBuf| -> Result<PathBuf> {
+            let path = self.inputs.loaded.resolve(path);
+            path.canonicalize().with_context(|| format!("resolving {}", path.display()))
+        };
+        self.inputs.cache.step(&self.base_key(), |out| {
             let work = match &definition.base {
                 Base::Debian(base) => StepWork::Bootstrap {
                     suite: definition.packages.suite.clone(),

@@ -7,13 +7,38 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use base::digest::{Digest, Hasher};
-use base::failure::{Class, Failure};
+use base::failure::{Class, Classify, Failure};
 use walkdir::WalkDir;
 
 /// Digest and length in bytes.
 pub fn digest_of_file(path: &Path) -> Result<(Digest, u64)> {
     let file = File::open(path).with_context(|| format!("opening {}", path.display()))?;
     Digest::of_reader(file).with_context(|| format!("reading {}", path.display()))
+}
+
+/// What a cache has at a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CachedFile {
+    Absent,
+    /// It has another content than the one whose digest is known from elsewhere.
+    Damaged,
+    Sound,
+}
+
+impl CachedFile {
+    /// Reads the file at `path`, which is to have this digest, and this length where it is known. Everything that comes out of a
+    /// cache is read on every use: other programs and other machines may write there.
+    ///
+    /// # Errors
+    /// If something is there that cannot be opened. A file that cannot be read to its end is damaged.
+    pub fn of(path: &Path, sha256: Digest, length: Option<u64>) -> Result<Self> {
+        let file = match File::open(path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Self::Absent),
+            file => file.class(Class::DiskIo, || format!("opening {}", path.display()))?,
+        };
+        let fits = |(found, read)| found == sha256 && length.is_none_or(|length| length == read);
+        Ok(if Digest::of_reader(file).is_ok_and(fits) { Self::Sound } else { Self::Damaged })
+    }
 }
 
 /// The digest of a file's content, or of a directory: names, kinds, contents, link targets and the user's execute
@@ -63,6 +88,24 @@ mod tests {
         set(0o644);
         fs::write(&file, "two").unwrap();
         assert_ne!(digest_of_path(directory.path()).unwrap(), first);
+    }
+
+    #[test]
+    fn a_cached_file_of_the_right_length_and_another_content_is_damaged() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("file");
+        let state = |length| CachedFile::of(&file, Digest::of(b"right"), length).unwrap();
+        assert_eq!(state(Some(5)), CachedFile::Absent);
+        fs::write(&file, "right").unwrap();
+        assert_eq!(
+            (state(Some(5)), state(None), state(Some(4))),
+            (CachedFile::Sound, CachedFile::Sound, CachedFile::Damaged)
+        );
+        fs::write(&file, "wrong").unwrap();
+        assert_eq!(state(Some(5)), CachedFile::Damaged);
+        fs::remove_file(&file).unwrap();
+        fs::create_dir(&file).unwrap();
+        assert_eq!(state(None), CachedFile::Damaged);
     }
 
     #[test]

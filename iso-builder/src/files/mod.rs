@@ -3,5 +3,5 @@
 mod digest;
 mod link;
 
-pub use digest::{digest_of_file, digest_of_path};
+pub use digest::{CachedFile, digest_of_file, digest_of_path};
 pub use link::link_or_copy;

@@ -1,9 +1,11 @@
-//! Downloads into the cache: several at the same time; a file is moved into place only when size and SHA-256 are right.
+//! Downloads into the cache: several at the same time; a file is moved into place only when size and SHA-256 are right, and read
+//! again on every use.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
+use std::thread::available_parallelism;
 
 use anyhow::{Context, Result, ensure};
 use base::digest::{Digest, HashingReader};
@@ -12,6 +14,8 @@ use base::progress::{Progress, Step};
 use transfer::download::{Downloader, RetryPolicy, shown};
 
 use base::parallel::{self, locked};
+
+use crate::files::CachedFile;
 
 /// How many transfers run at the same time.
 const PARALLEL_TRANSFERS: usize = 6;
@@ -26,15 +30,59 @@ pub(super) struct Download {
     pub(super) path: PathBuf,
 }
 
-/// Whether a download is complete. A file gets its name only after it was checked, so its length is enough.
-#[must_use]
-pub(super) fn is_complete(path: &Path, size: u64) -> bool {
-    fs::metadata(path).is_ok_and(|metadata| metadata.len() == size)
+/// What files of one kind are called, and what to do if a server lacks one or has another one.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DownloadKind {
+    /// Such as `packages`.
+    pub(super) noun: &'static str,
+    pub(super) hint: &'static str,
+}
+
+/// Makes sure that every file of `wanted` is in its place with its digest: downloads what is missing or damaged.
+///
+/// # Errors
+/// Offline, [`Class::Network`] if a file is missing and [`Class::Verification`] if one is damaged.
+pub(super) fn obtain(
+    wanted: Vec<Download>,
+    kind: DownloadKind,
+    offline: bool,
+    progress: &Progress,
+) -> Result<()> {
+    let found = Mutex::new(Vec::new());
+    let threads = available_parallelism().map_or(1, usize::from);
+    parallel::for_each(&wanted, threads, |file| {
+        let state = CachedFile::of(&file.path, file.sha256, file.size)?;
+        if state != CachedFile::Sound {
+            locked(&found).push((file.path.clone(), state));
+        }
+        Ok(())
+    })?;
+    let found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let is = |file: &Download, state| found.contains(&(file.path.clone(), state));
+    let count = |state| found.iter().filter(|(_, known)| *known == state).count();
+    let first = |state| wanted.iter().find(|file| is(file, state)).filter(|_| offline);
+    let refused = |class, what, file: &Download| {
+        let why = anyhow::anyhow!("the first is {}", shown(&file.url));
+        Err(Failure::new(class, what).because(why).hint("Build once without --offline.").into())
+    };
+    if let Some(file) = first(CachedFile::Damaged) {
+        let count = count(CachedFile::Damaged);
+        let what = format!("{count} of the {} are damaged in the cache, and --offline was given", kind.noun);
+        return refused(Class::Verification, what, file);
+    }
+    if let Some(file) = first(CachedFile::Absent) {
+        let count = count(CachedFile::Absent);
+        let what = format!("{count} of the {} are not in the cache, and --offline was given", kind.noun);
+        return refused(Class::Network, what, file);
+    }
+    let is_missing = |file: &Download| found.iter().any(|(path, _)| *path == file.path);
+    let missing: Vec<_> = wanted.into_iter().filter(is_missing).collect();
+    download_all(&missing, kind.hint, progress)
 }
 
 /// Downloads all files, or returns the first failure after the current transfers have ended. `hint` says what to do if
 /// a server lacks a file or has another one.
-pub(super) fn download_all(wanted: &[Download], hint: &'static str, progress: &Progress) -> Result<()> {
+fn download_all(wanted: &[Download], hint: &'static str, progress: &Progress) -> Result<()> {
     let Some(first) = wanted.first() else { return Ok(()) };
     let downloader = Downloader::new(&first.url, RetryPolicy::default(), hint)?;
     let total = wanted.iter().map(|file| file.size).sum();
@@ -67,6 +115,7 @@ fn one(downloader: &Downloader, wanted: &Download, hint: &'static str, step: &Mu
         let why = anyhow::anyhow!("its SHA-256 is {digest} instead of {}", wanted.sha256);
         return Err(Failure::new(Class::Verification, what).because(why).hint(hint).into());
     }
-    ensure!(is_complete(&part, size), "{} changed while it was written", part.display());
+    let written = file.metadata().with_context(writing)?.len();
+    ensure!(written == size, "{} changed while it was written", part.display());
     fs::rename(&part, &wanted.path).with_context(|| format!("naming {}", wanted.path.display()))
 }

@@ -1,24 +1,24 @@
 //! The Debian packages of a definition: resolving and downloading them.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, Result};
 use base::digest::Digest;
-use base::failure::{Class, Failure};
 use base::files;
 use base::progress::Progress;
 
-use super::download::{self, Download};
+use super::download::{self, Download, DownloadKind};
 use crate::cache::Cache;
 use crate::lock::{Lock, LockPolicy, LockRequest};
 use crate::packages::ResolvedPackage;
 use crate::sandbox;
-use crate::steps::{self, PackageRepository, StepRequest, StepWork};
+use crate::steps::{self, PackageRepository, RepositoryFile, StepRequest, StepWork};
 
-/// The hint if a mirror lacks a package or has another one.
-const MIRROR_HINT: &str =
-    "Mirrors replace packages: make the lock file anew with `iso-builder lock DEFINITION`.";
+const PACKAGES: DownloadKind = DownloadKind {
+    noun: "packages",
+    hint: "Mirrors replace packages: make the lock file anew with `iso-builder lock DEFINITION`.",
+};
 
 /// The digest of a root file system in a directory, including owners, modes and attributes.
 pub(crate) fn survey(directory: &Path, cache: &Cache, progress: &Progress) -> Result<Digest> {
@@ -56,38 +56,68 @@ fn ask(cache: &Cache, work: StepWork, name: &str) -> Result<Vec<u8>> {
     files::read_at_most(&out.join(name), 64 << 20)
 }
 
-/// Downloads what the cache lacks and returns where every file is.
+/// Downloads what the cache lacks or has damaged, and returns where every file is.
 pub fn fetch(
     lock: &Lock,
     cache: &Cache,
     policy: LockPolicy,
     progress: &Progress,
 ) -> Result<PackageRepository> {
-    let mut paths = BTreeMap::new();
-    let mut missing = Vec::new();
-    for package in &lock.packages {
-        let path = stored_at(cache, package);
-        if !download::is_complete(&path, package.size) {
-            missing.push(Download {
-                url: package.url.clone(),
-                size: Some(package.size),
-                sha256: package.sha256,
-                path: path.clone(),
-            });
-        }
-        paths.insert(package.file.clone(), path);
+    let mut files = BTreeMap::new();
+    let mut wanted = Vec::new();
+    for ResolvedPackage { file, url, size, sha256 } in &lock.packages {
+        let path = cache.downloads().join(sha256.to_string());
+        wanted.push(Download { url: url.clone(), size: Some(*size), sha256: *sha256, path: path.clone() });
+        files.insert(file.clone(), RepositoryFile { path, size: *size, sha256: *sha256 });
     }
-    if let (true, Some(first)) = (policy.offline, missing.first()) {
-        let what = format!("{} of the packages are not in the cache, and --offline was given", missing.len());
-        return Err(Failure::new(Class::Network, what)
-            .because(anyhow::anyhow!("the first is {}", first.url))
-            .hint("Build once without --offline.")
-            .into());
-    }
-    download::download_all(&missing, MIRROR_HINT, progress)?;
-    Ok(PackageRepository(paths))
+    download::obtain(wanted, PACKAGES, policy.offline, progress)?;
+    Ok(PackageRepository(files))
 }
 
-fn stored_at(cache: &Cache, package: &ResolvedPackage) -> PathBuf {
-    cache.downloads().join(package.sha256.to_string())
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use base::failure::{Class, class_of};
+    use testing::http::{Answer, Fake};
+
+    use super::*;
+    use crate::lock::LOCK_FORMAT;
+
+    #[test]
+    fn a_cached_package_with_other_content_of_the_same_length_is_downloaded_again_and_refused_offline() {
+        let server = Fake::start(|_| Answer::ok(b"the package"));
+        let package = ResolvedPackage {
+            file: "busybox-static_1_amd64.deb".into(),
+            url: format!("{}/busybox.deb", server.url()),
+            size: 11,
+            sha256: Digest::of(b"the package"),
+        };
+        let request = LockRequest { source: Default::default(), wanted: vec![], base: None, images: vec![] };
+        let packages = vec![package];
+        let lock = Lock {
+            format: LOCK_FORMAT,
+            epoch: 1,
+            request,
+            packages,
+            base: None,
+            images: vec![],
+            kubernetes: None,
+            files: vec![],
+        };
+        let directory = tempfile::tempdir().unwrap();
+        let cache = Cache::open(directory.path(), None, || ()).unwrap();
+        let fetched = |offline| {
+            fetch(&lock, &cache, LockPolicy { locked: true, offline }, &Progress::silent())
+                .map(|repository| repository.0["busybox-static_1_amd64.deb"].path.clone())
+        };
+        assert_eq!(class_of(&fetched(true).unwrap_err()), Class::Network);
+        let path = fetched(false).unwrap();
+        assert_eq!(fetched(true).unwrap(), path);
+        fs::write(&path, "tHe package").unwrap();
+        let refused = fetched(true).unwrap_err();
+        assert_eq!(class_of(&refused), Class::Verification);
+        assert!(base::failure::render(&refused).contains("1 of the packages are damaged"), "{refused:#}");
+        assert_eq!(fs::read(fetched(false).unwrap()).unwrap(), b"the package");
+    }
 }

@@ -14,7 +14,7 @@ use base::files;
 use base::progress::Progress;
 use transfer::download::{Downloader, RetryPolicy, shown};
 
-use super::download::{self, Download};
+use super::download::{self, Download, DownloadKind};
 use crate::cache::Cache;
 use crate::definition::Loaded;
 use crate::files::digest_of_file;
@@ -29,6 +29,8 @@ const MAX_CHECKSUMS_BYTES: u64 = 1 << 20;
 /// The hint if the server lacks a file or has another one.
 const RELEASE_HINT: &str = "Check kubernetes.version, kubernetes.artifacts and kubernetes.images; `iso-builder lock DEFINITION` reads the release's \
                     checksums anew.";
+
+const RELEASE_FILES: DownloadKind = DownloadKind { noun: "release's files", hint: RELEASE_HINT };
 
 /// A release with local files, each checked by the digest in the lock.
 #[derive(Clone, Debug)]
@@ -131,30 +133,15 @@ impl ReleaseQuery<'_> {
     /// Downloads the files of a server into the cache.
     fn downloaded(&self, locked: LockedRelease, url: &str, message: String) -> Result<ObtainedRelease> {
         let directory = self.cache.downloads().join(locked.distribution.name()).join(locked.version.as_str());
-        let missing = || -> Result<Vec<Download>> {
-            let mut missing = Vec::new();
-            for ReleaseFile { name, sha256 } in &locked.files {
-                let path = directory.join(name);
-                if !path.is_file() || digest_of_file(&path)?.0 != *sha256 {
-                    let url = format!("{url}/{name}");
-                    missing.push(Download { url, size: None, sha256: *sha256, path });
-                }
-            }
-            Ok(missing)
-        };
-        let missing = self.progress.within("kubernetes", message, missing)?;
-        if let (true, Some(first)) = (self.policy.offline, missing.first()) {
-            let what = format!(
-                "{} of the release's files are not in the cache, and --offline was given",
-                missing.len()
-            );
-            return Err(Failure::new(Class::Network, what)
-                .because(anyhow::anyhow!("the first is {}", shown(&first.url)))
-                .hint("Build once without --offline.")
-                .into());
-        }
         files::make_directory(&directory, 0o755)?;
-        download::download_all(&missing, RELEASE_HINT, self.progress)?;
+        let download = |ReleaseFile { name, sha256 }: &ReleaseFile| {
+            let (url, path) = (format!("{url}/{name}"), directory.join(name));
+            Download { url, size: None, sha256: *sha256, path }
+        };
+        let wanted = locked.files.iter().map(download).collect();
+        self.progress.within("kubernetes", message, || {
+            download::obtain(wanted, RELEASE_FILES, self.policy.offline, self.progress)
+        })?;
         Ok(ObtainedRelease { locked, directory })
     }
 }

@@ -29,7 +29,7 @@ pub(crate) use base_image::layout::layers as layers_of_layout;
 pub use distribution::{IMAGE_NAMES_OUTPUT, OVERLAY_OUTPUT};
 pub use metadata::{WRITTEN_OUTPUT, WrittenMetadata};
 pub use outcome::StepOutcome;
-pub use repository::PackageRepository;
+pub use repository::{PackageRepository, RepositoryFile};
 pub use request::{
     BaseSource, DistributionSource, MetadataSource, ProductIdentity, RootfsSource, StepRequest, StepWork,
 };

@@ -26,9 +26,22 @@ impl StepOutcome {
         }
     }
 
+    /// Whether the disk of `scratch` is full, as good as.
+    pub(crate) fn has_no_room(scratch: &Path) -> bool {
+        base::files::free_space(scratch).is_ok_and(|free| free.get() < FULL_DISK_BYTES)
+    }
+
+    /// The failure of a step that could not write.
+    pub(crate) fn no_room(scratch: &Path) -> Failure {
+        let what = format!("no room for a build step in {}", scratch.display());
+        Failure::new(Class::DiskIo, what)
+            .because(anyhow::anyhow!("the disk became full"))
+            .hint(full_disk_hint(scratch))
+    }
+
     pub(crate) fn into_failure(self, scratch: &Path) -> Failure {
         let class = match self.class {
-            1 if nearly_full(scratch) => Class::DiskIo,
+            1 if Self::has_no_room(scratch) => Class::DiskIo,
             code => Class::from_exit_code(code),
         };
         let mut what = self.what.into_iter();
@@ -38,10 +51,7 @@ impl StepOutcome {
             failure = failure.because(anyhow::anyhow!("{}", causes.join("\n  because: ")));
         }
         if class == Class::DiskIo && self.hints.is_empty() {
-            failure = failure.hint(format!(
-                "Free space on the disk that holds {}, or give --cache-dir and -o a larger one.",
-                scratch.display()
-            ));
+            failure = failure.hint(full_disk_hint(scratch));
         }
         for hint in self.hints {
             failure = failure.hint(hint);
@@ -50,7 +60,9 @@ impl StepOutcome {
     }
 }
 
-fn nearly_full(path: &Path) -> bool {
-    nix::sys::statvfs::statvfs(path)
-        .is_ok_and(|stat| stat.blocks_available() * stat.fragment_size() < FULL_DISK_BYTES)
+fn full_disk_hint(scratch: &Path) -> String {
+    format!(
+        "Free space on the disk that holds {}, or give --cache-dir and -o a larger one.",
+        scratch.display()
+    )
 }

@@ -81,7 +81,11 @@ fn a_release_is_downloaded_once_and_then_comes_from_the_cache() {
     // A file that is damaged in the cache is had again, and is missed where there is no network.
     let cached = place.path(&format!("cache/downloads/k3s/{K3S}/k3s"));
     fs::write(&cached, "damaged").unwrap();
-    place.refused(&["images", "--offline"], 5, &["1 of the release's files are not in the cache", "/k3s"]);
+    place.refused(
+        &["images", "--offline"],
+        4,
+        &["1 of the release's files are damaged in the cache", "/k3s"],
+    );
     assert_eq!(place.images(&[]), images);
     assert_eq!(server.asked(), ["k3s"]);
 }

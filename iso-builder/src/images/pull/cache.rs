@@ -14,6 +14,7 @@ use medium::sources::fetch_again;
 use nix::fcntl::{Flock, FlockArg};
 
 use super::super::blob::Blob;
+use crate::files::CachedFile;
 
 /// The hint if the cache's disk is full.
 const FULL_DISK_HINT: &str = "Free some space, or name another directory with --cache-dir or --downloads, and start again; the data received so far is kept.";
@@ -44,14 +45,10 @@ impl BlobCache {
     /// Whether the cache has the blob. It is read, and removed if it is damaged.
     pub fn holds(&self, blob: Blob) -> Result<bool> {
         let path = self.path(blob.digest);
-        let file = match File::open(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
-            file => file.class(Class::DiskIo, || format!("opening {}", path.display()))?,
-        };
-        // A read error counts as damage.
-        let found = Digest::of_reader(file).ok();
-        if found == Some((blob.digest, blob.size)) {
-            return Ok(true);
+        match CachedFile::of(&path, blob.digest, Some(blob.size))? {
+            CachedFile::Sound => return Ok(true),
+            CachedFile::Absent => return Ok(false),
+            CachedFile::Damaged => {}
         }
         fs::remove_file(&path).class(Class::DiskIo, || format!("removing {}", path.display()))?;
         Ok(false)
