@@ -62,7 +62,7 @@ impl Medium {
         let directory = media.join(name);
         let definition = stage(&directory.join("source"))?;
         let out = directory.join("out");
-        let mut build = build_command(&definition, &out, &media.join("cache"))?;
+        let mut build = build_command(&definition, &out, &cache())?;
         let ended = programs::run(&mut build, BUILD_LIMIT)?;
         fs::create_dir_all(logs(name))?;
         fs::write(logs(name).join("build.log"), ended.said())?;
@@ -126,6 +126,12 @@ impl Medium {
         }
         Ok(())
     }
+}
+
+/// The build cache that all variants share.
+#[must_use]
+pub fn cache() -> PathBuf {
+    paths::e2e().join("media/cache")
 }
 
 /// The logs of the build of a variant.

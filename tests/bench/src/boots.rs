@@ -13,6 +13,7 @@ use nqrust_tests::artifacts::Artifacts;
 use serde_json::{Value, json};
 
 use crate::figure::{Figure, RatioLimit};
+use crate::scale::Scale;
 use crate::serve::{BenchServer, medium};
 
 /// How many machines a small and a large server know.
@@ -36,23 +37,24 @@ const CONFIGURATION: &str = "token: 9f2c4e6a8b0d1357924680acebdf1357\n\
      os: {hostname: node-1, password: a-very-secret-password, ntp_servers: [192.0.2.123]}\n\
      install: {mode: create, vip: 192.0.2.10, device: /dev/disk/by-id/virtio-1}\n";
 
-pub(crate) fn measure(artifacts: &Artifacts) -> Result<Vec<Figure>> {
+pub(crate) fn measure(artifacts: &Artifacts, scale: Scale) -> Result<Vec<Figure>> {
+    let (many, configured) = (scale.pick(MANY_MACHINES, 1000), scale.pick(CONFIGURED_MACHINES, 200));
     let medium = medium(&artifacts.disk("booted"), 1 << 20)?;
-    let growth = growth(&medium, artifacts).context("requests to boot with few and many machines")?;
-    let slowest = slowest(&medium, artifacts).context("requests to boot of many machines")?;
+    let growth = growth(&medium, many, artifacts).context("requests to boot with few and many machines")?;
+    let slowest = slowest(&medium, configured, artifacts).context("requests to boot of many machines")?;
     Ok(vec![growth, slowest])
 }
 
 /// The mean time of a request to a server that knows many machines, beside one that knows few. Each request changes the
 /// state.
-fn growth(medium: &Path, artifacts: &Artifacts) -> Result<Figure> {
+fn growth(medium: &Path, many: u32, artifacts: &Artifacts) -> Result<Figure> {
     let nodes = nodes(&artifacts.disk("few-nodes"), FEW_MACHINES)?;
     let start = |count: u32| {
         let state = artifacts.disk(&format!("state-of-{count}"));
         known(&state, count)?;
         BenchServer::with_state(medium, &state, Some(&nodes), START_LIMIT)
     };
-    let servers = [start(FEW_MACHINES)?, start(MANY_MACHINES)?];
+    let servers = [start(FEW_MACHINES)?, start(many)?];
     let mut clients = [BootClient::connect(servers[0].port)?, BootClient::connect(servers[1].port)?];
     let mut spent = [Duration::ZERO; 2];
     for turn in 0..=REQUESTS / TURN_REQUESTS {
@@ -71,31 +73,31 @@ fn growth(medium: &Path, artifacts: &Artifacts) -> Result<Figure> {
         }
     }
     let mean = spent.map(|spent| spent.as_secs_f64() * 1e3 / f64::from(REQUESTS));
-    let name = format!("a request to boot, {MANY_MACHINES} machines");
+    let name = format!("a request to boot, {many} machines");
     let figure = Figure::new(&name, mean[1], "ms", (&format!("{FEW_MACHINES} machines"), mean[0]));
     Ok(figure.limit(RatioLimit::AtMost(GROWTH_LIMIT)))
 }
 
 /// The time of the 99th percentile of many machines' second requests.
-fn slowest(medium: &Path, artifacts: &Artifacts) -> Result<Figure> {
-    let nodes = nodes(&artifacts.disk("many-nodes"), CONFIGURED_MACHINES)?;
+fn slowest(medium: &Path, configured: u32, artifacts: &Artifacts) -> Result<Figure> {
+    let nodes = nodes(&artifacts.disk("many-nodes"), configured)?;
     let server =
         BenchServer::with_state(medium, &artifacts.disk("state-of-nodes"), Some(&nodes), START_LIMIT)?;
-    ask_all(server.port)?;
-    let mut times = ask_all(server.port)?;
+    ask_all(server.port, configured)?;
+    let mut times = ask_all(server.port, configured)?;
     times.sort_unstable();
     let place = times.len() * 99 / 100;
     let time = times.get(place).context("no request was answered")?.as_secs_f64() * 1e3;
-    let name = format!("99 % of requests to boot, {CONFIGURED_MACHINES} machines");
+    let name = format!("99 % of requests to boot, {configured} machines");
     Ok(Figure::new(&name, time, "ms", ("limit", LIMIT_MS)).limit(RatioLimit::AtMost(1.0)))
 }
 
 /// Sends one request for every machine; returns how long each answer took.
-fn ask_all(port: u16) -> Result<Vec<Duration>> {
+fn ask_all(port: u16, machines: u32) -> Result<Vec<Duration>> {
     let ask = move |first: u32| -> Result<Vec<Duration>> {
         let mut client = BootClient::connect(port)?;
         let mut times = Vec::new();
-        for machine in (first..CONFIGURED_MACHINES).step_by(CLIENTS as usize) {
+        for machine in (first..machines).step_by(CLIENTS as usize) {
             let begun = Instant::now();
             ensure!(client.boots(machine)?, "a machine was not told to install");
             times.push(begun.elapsed());

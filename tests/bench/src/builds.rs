@@ -12,11 +12,11 @@ use nqrust_tests::artifacts::Artifacts;
 use nqrust_tests::identity::Identity;
 use nqrust_tests::medium::{self, Medium};
 use nqrust_tests::node::Document;
-use nqrust_tests::paths;
-use nqrust_tests::programs;
+use nqrust_tests::{paths, programs};
 
 use crate::figure::{Figure, RatioLimit, median};
 use crate::os_image;
+use crate::scale::Scale;
 
 /// The limit of a build with nothing to do.
 const NOTHING_TO_DO_LIMIT: Duration = Duration::from_secs(2);
@@ -26,9 +26,6 @@ const ASSEMBLY_STEP: &str = "iso-full";
 
 /// The step that hashes it for `SHA256SUMS` and flushes it to the disk.
 const CHECKSUM_STEP: &str = "checksum-iso-full";
-
-/// How often assembly and copy are measured; odd, for the median.
-const ROUNDS: u32 = 5;
 
 /// The zstd level of the profile of the definition under test.
 const PROFILE_LEVEL: u32 = 3;
@@ -40,11 +37,14 @@ const OVERLAY_LIMIT: f64 = 2.5;
 /// An overlay directory beside those of the definition.
 const OVERLAY: &str = "overlays/bench";
 
-/// Builds in a directory of their own, with a cache that is empty at first.
+/// Builds in a directory of their own. The cache is empty at first; the short form takes that of the end-to-end tests.
 #[derive(Debug)]
 pub(crate) struct BuildBench {
     root: PathBuf,
+    cache: PathBuf,
     definition: PathBuf,
+    /// How often assembly and copy are measured; odd, for the median.
+    rounds: u32,
     runs: u32,
 }
 
@@ -64,8 +64,8 @@ pub(crate) struct ProgressEvent {
 }
 
 impl BuildBench {
-    /// Copies the definition of the tests and adds the overlay of the install benchmark.
-    pub(crate) fn new(artifacts: &Artifacts) -> Result<Self> {
+    /// Copies the definition of the tests, adds the overlay of the install benchmark, and builds the media once.
+    pub(crate) fn new(artifacts: &Artifacts, scale: Scale) -> Result<Self> {
         let root = artifacts.disk("build");
         let identity = Identity::load()?;
         let config = Document::new("bench").to_json(&identity);
@@ -75,7 +75,13 @@ impl BuildBench {
         let mut value: serde_yaml::Value = serde_yaml::from_slice(&fs::read(&definition)?)?;
         value["overlays"]["rootfs"] = serde_yaml::Value::Sequence(vec![format!("../../{OVERLAY}").into()]);
         fs::write(&definition, serde_yaml::to_string(&value)?)?;
-        Ok(Self { root, definition, runs: 0 })
+        let cache = match scale {
+            Scale::Full => root.join("cache"),
+            Scale::Short => medium::cache(),
+        };
+        let mut bench = Self { root, cache, definition, rounds: scale.pick(5, 1), runs: 0 };
+        bench.build(&[])?;
+        Ok(bench)
     }
 
     /// The media of the last build.
@@ -89,17 +95,16 @@ impl BuildBench {
 
     /// The directory of finished steps in the cache.
     pub(crate) fn steps(&self) -> PathBuf {
-        self.root.join("cache/steps")
+        self.cache.join("steps")
     }
 
     /// The command that builds `definition` into `out` with the cache of these builds.
     pub(crate) fn command(&self, definition: &Path, out: &Path) -> Result<Command> {
-        medium::build_command(definition, out, &self.root.join("cache"))
+        medium::build_command(definition, out, &self.cache)
     }
 
     /// Measures a build with nothing changed, one with one overlay file changed, and the assembly beside a copy.
     pub(crate) fn measure(&mut self) -> Result<Vec<Figure>> {
-        self.build(&[])?;
         let again = self.build(&["--locked"])?;
         let limit = NOTHING_TO_DO_LIMIT.as_secs_f64();
         let mut figures = vec![
@@ -134,7 +139,7 @@ impl BuildBench {
         fs::create_dir_all(file.parent().unwrap_or(&self.root))?;
         let (tree, image) = (self.root.join("tree"), self.root.join("tree.squashfs"));
         let mut rounds = [const { Vec::new() }; 3];
-        for round in 0..ROUNDS {
+        for round in 0..self.rounds {
             fs::write(&file, format!("changed {round}\n"))?;
             // Without a network, a download or a new bootstrap would be an error.
             let built = self.build(&["--locked", "--offline"])?.seconds;
@@ -182,7 +187,7 @@ impl BuildBench {
     /// writes to the disk affect both.
     fn assembly(&mut self) -> Result<AssemblySeconds> {
         let mut rounds = [const { Vec::new() }; 4];
-        for _ in 0..ROUNDS {
+        for _ in 0..self.rounds {
             fs::remove_file(self.medium()?.full)?;
             let run = self.build(&["--locked", "--offline", "--only", "full"])?;
             let made = seconds(&run.events, ASSEMBLY_STEP)?;
@@ -200,16 +205,14 @@ impl BuildBench {
 
     fn build(&mut self, extra: &[&str]) -> Result<BuildRun> {
         self.runs += 1;
-        let mut command = Command::new(paths::iso_builder()?);
-        command.args(["build", "--progress", "json"]).args(extra).arg(&self.definition);
-        command.arg("-o").arg(self.out()).arg("--cache-dir").arg(self.root.join("cache"));
-        command.arg("--installer").arg(paths::installer()?);
+        let log = self.root.join(format!("../../build-{}.jsonl", self.runs));
+        let mut command = self.command(&self.definition, &self.out())?;
+        command.args(extra).arg("--progress-file").arg(&log);
         let began = Instant::now();
         let ended = programs::run(&mut command, medium::BUILD_LIMIT)?;
         let seconds = began.elapsed().as_secs_f64();
-        let log = self.root.join(format!("../../build-{}.jsonl", self.runs));
-        fs::write(log, ended.said())?;
-        let events = events(&ended.success("iso-builder build")?);
+        ended.success("iso-builder build")?;
+        let events = events(&fs::read_to_string(&log).context("reading the progress of the build")?);
         Ok(BuildRun { seconds, events })
     }
 }

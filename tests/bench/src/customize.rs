@@ -16,9 +16,11 @@ use nqrust_tests::paths;
 use nqrust_tests::programs;
 
 use crate::figure::{Figure, RatioLimit};
+use crate::scale::Scale;
 
 /// The payload that makes the ISO large.
 const LARGE_PAYLOAD: ByteSize = ByteSize::gib(5);
+const SHORT_PAYLOAD: ByteSize = ByteSize::mib(64);
 /// The limits of time and of bytes written.
 const LIMIT_S: f64 = 0.3;
 const LIMIT_MIB: f64 = 20.0;
@@ -34,10 +36,12 @@ const CONFIGURATIONS: [&str; 2] = [
 ];
 
 /// Measures customising in place, and adding a file with xorriso.
-pub(crate) fn measure(artifacts: &Artifacts) -> Result<Vec<Figure>> {
+pub(crate) fn measure(artifacts: &Artifacts, scale: Scale) -> Result<Vec<Figure>> {
+    let payload = scale.pick(LARGE_PAYLOAD, SHORT_PAYLOAD);
+    let name = format!("customize an ISO of {payload} in place");
     let directory = artifacts.disk("customize");
     fs::create_dir_all(&directory)?;
-    let iso = sparse_iso(&directory)?;
+    let iso = sparse_iso(&directory, payload)?;
     let usual = replayed(&iso, &directory)?;
     let (mut quickest, mut most) = (f64::INFINITY, 0.0_f64);
     for round in 0..ROUNDS {
@@ -53,11 +57,9 @@ pub(crate) fn measure(artifacts: &Artifacts) -> Result<Vec<Figure>> {
     }
     fs::remove_dir_all(&directory)?;
     Ok(vec![
-        Figure::new("customize an ISO of 5 GiB in place", quickest, "s", ("limit", LIMIT_S))
-            .limit(RatioLimit::AtMost(1.0)),
+        Figure::new(&name, quickest, "s", ("limit", LIMIT_S)).limit(RatioLimit::AtMost(1.0)),
         Figure::new("written by that", most, "MiB", ("limit", LIMIT_MIB)).limit(RatioLimit::AtMost(1.0)),
-        Figure::new("customize an ISO of 5 GiB in place", quickest, "s", ("xorriso -map, a new ISO", usual))
-            .limit(RatioLimit::AtMost(1.0)),
+        Figure::new(&name, quickest, "s", ("xorriso -map, a new ISO", usual)).limit(RatioLimit::AtMost(1.0)),
     ])
 }
 
@@ -68,14 +70,14 @@ fn written() -> Result<f64> {
 }
 
 /// An ISO with the files that customising needs, and a sparse payload of zeros.
-fn sparse_iso(directory: &Path) -> Result<PathBuf> {
+fn sparse_iso(directory: &Path, payload: ByteSize) -> Result<PathBuf> {
     let (tree, iso) = (directory.join("tree"), directory.join("large.iso"));
     fs::create_dir_all(tree.join("boot/grub"))?;
     let blank = |name: &str, length| File::create(tree.join(name)).and_then(|file| file.set_len(length));
-    blank("rootfs.squashfs", LARGE_PAYLOAD.get())?;
+    blank("rootfs.squashfs", payload.get())?;
     blank(FILE, area::LENGTH)?;
     fs::write(tree.join(GRUB_FILE), argument::grub(&[], None)?)?;
-    fs::write(tree.join(MANIFEST), release().to_bytes())?;
+    fs::write(tree.join(MANIFEST), release(payload).to_bytes())?;
     let script =
         r#"xorriso -as mkisofs -quiet -r -iso-level 3 "$1" | dd of="$2" bs=1M iflag=fullblock conv=sparse"#;
     let mut make = Command::new("sh");
@@ -101,11 +103,11 @@ fn replayed(iso: &Path, directory: &Path) -> Result<f64> {
 }
 
 /// A manifest whose digests are not checked here.
-fn release() -> Release {
+fn release(payload: ByteSize) -> Release {
     let rootfs = Payload {
         path: "rootfs.squashfs".into(),
         purpose: Purpose::Rootfs,
-        size: LARGE_PAYLOAD.get(),
+        size: payload.get(),
         sha256: Digest::of(b"zeros"),
     };
     crate::release::release(vec![rootfs])

@@ -44,6 +44,12 @@ impl Figure {
     }
 
     /// Whether the ratio keeps its limit.
+    /// The same figure without a limit: small inputs measure nothing that a limit is about.
+    pub(crate) fn without_limit(mut self) -> Self {
+        self.limit = None;
+        self
+    }
+
     pub(crate) fn holds(&self) -> bool {
         match self.limit {
             Some(RatioLimit::AtMost(most)) => self.ratio <= most,

@@ -25,16 +25,31 @@ use serde_json::json;
 
 use crate::builds::BuildBench;
 use crate::figure::{Figure, RatioLimit, median};
+use crate::scale::Scale;
 
-/// The length of the large image's layer.
-const LARGE_LAYER_BYTES: u64 = 5 << 30;
-/// How many images share a layer.
-const SHARING_IMAGES: u64 = 30;
-/// The length of the shared layer, and of the layer that each image has for itself.
-const SHARED_LAYER_BYTES: u64 = 64 << 20;
-const OWN_LAYER_BYTES: u64 = 4 << 20;
-/// How often seeding and its baselines are measured; odd, for the median.
-const SEED_ROUNDS: u32 = 3;
+/// What is pulled and seeded.
+#[derive(Clone, Copy)]
+struct ImageSet {
+    /// The length of the large image's layer.
+    large_layer: u64,
+    /// How many images share a layer.
+    sharing: u64,
+    /// The length of the shared layer, and of the layer that each image has for itself.
+    shared_layer: u64,
+    own_layer: u64,
+    /// How often seeding and its baselines are measured; odd, for the median.
+    seed_rounds: u32,
+}
+
+const FULL_SET: ImageSet = ImageSet {
+    large_layer: 5 << 30,
+    sharing: 30,
+    shared_layer: 64 << 20,
+    own_layer: 4 << 20,
+    seed_rounds: 3,
+};
+const SHORT_SET: ImageSet =
+    ImageSet { large_layer: 8 << 20, sharing: 2, shared_layer: 1 << 20, own_layer: 1 << 20, seed_rounds: 1 };
 /// The memory limit of a pull or a seed.
 const PEAK_LIMIT_MIB: f64 = 200.0;
 /// The time limit of one program.
@@ -53,9 +68,10 @@ pub(crate) fn seed(from: &str, to: &str) -> Result<()> {
 }
 
 /// Measures pulling and seeding; `bench` has a cache in which the rest of a build is done.
-pub(crate) fn measure(bench: &BuildBench, artifacts: &Artifacts) -> Result<Vec<Figure>> {
+pub(crate) fn measure(bench: &BuildBench, artifacts: &Artifacts, scale: Scale) -> Result<Vec<Figure>> {
+    let set = scale.pick(FULL_SET, SHORT_SET);
     let registry = Registry::start(&artifacts.disk("registry"), RegistryAccess::default())?;
-    let names = fill(artifacts, &registry)?;
+    let names = fill(artifacts, &registry, set)?;
     let definition = definition(bench, &names, &registry)?;
     let mut figures = Vec::new();
 
@@ -63,12 +79,17 @@ pub(crate) fn measure(bench: &BuildBench, artifacts: &Artifacts) -> Result<Vec<F
     let pull = pull(bench, &definition, artifacts)?;
     drop(registry);
     fs::remove_dir_all(artifacts.disk("registry"))?;
-    let medium = content(bench, &definition, artifacts)?;
+    let medium = content(bench, artifacts)?;
     let release = Release::parse(&fs::read(medium.join(MANIFEST))?)?;
     let bytes = stored(&release);
     figures.push(
-        Figure::new("pull, check and store 5.2 GiB of images", pull.seconds, "s", ("skopeo copy", copied))
-            .limit(RatioLimit::AtMost(2.0)),
+        Figure::new(
+            &format!("pull, check and store {:.1} GiB of images", mebibytes(bytes) / 1024.0),
+            pull.seconds,
+            "s",
+            ("skopeo copy", copied),
+        )
+        .limit(RatioLimit::AtMost(2.0)),
     );
     figures.push(memory("peak memory of a pull", pull.peak));
     figures.push(
@@ -81,15 +102,15 @@ pub(crate) fn measure(bench: &BuildBench, artifacts: &Artifacts) -> Result<Vec<F
         .limit(RatioLimit::AtMost(1.0)),
     );
 
-    figures.extend(seeding(&medium, &release, artifacts)?);
+    figures.extend(seeding(&medium, &release, set.seed_rounds, artifacts)?);
     Ok(figures)
 }
 
 /// Measures seeding beside a copy and an import of the same blobs, several times in turn. Each begins with the medium in the
 /// kernel's cache, as far as that has room for it, and with no writes pending.
-fn seeding(medium: &Path, release: &Release, artifacts: &Artifacts) -> Result<Vec<Figure>> {
+fn seeding(medium: &Path, release: &Release, turns: u32, artifacts: &Artifacts) -> Result<Vec<Figure>> {
     let (mut rounds, mut peak) = ([const { Vec::new() }; 3], 0);
-    for _ in 0..SEED_ROUNDS {
+    for _ in 0..turns {
         let [to, copy] = ["seeded", "copied"].map(|name| artifacts.disk(name));
         read(medium, release)?;
         let seeded = run_seed(medium.as_os_str(), &to)?;
@@ -174,18 +195,18 @@ pub(crate) fn noise(mut state: u64, length: u64, out: &mut impl Write) -> Result
 }
 
 /// Pushes the images to the registry; returns their names.
-fn fill(artifacts: &Artifacts, registry: &Registry) -> Result<Vec<String>> {
+fn fill(artifacts: &Artifacts, registry: &Registry, set: ImageSet) -> Result<Vec<String>> {
     let directory = artifacts.disk("layout");
-    large_image(&directory.join("large"))?;
+    large_image(&directory.join("large"), set.large_layer)?;
     registry.push(&format!("oci:{}:large", directory.join("large").display()), "bench/large:1", &[])?;
     let layout = Layout::new(&directory.join("small"))?;
     let mut shared = Vec::new();
-    noise(1, SHARED_LAYER_BYTES, &mut shared)?;
+    noise(1, set.shared_layer, &mut shared)?;
     layout.image("base", None, &[("data", &shared)])?;
     let mut names = vec![format!("{REGISTRY_HOST}/bench/large:1")];
-    for number in 0..SHARING_IMAGES {
+    for number in 0..set.sharing {
         let mut own = Vec::new();
-        noise(100 + number, OWN_LAYER_BYTES, &mut own)?;
+        noise(100 + number, set.own_layer, &mut own)?;
         let name = format!("app-{number}");
         layout.image(&name, Some("base"), &[("own", &own)])?;
         registry.push(&layout.source(&name), &format!("bench/{name}:1"), &[])?;
@@ -197,7 +218,7 @@ fn fill(artifacts: &Artifacts, registry: &Registry) -> Result<Vec<String>> {
 
 /// Makes an OCI layout with one image, whose only layer is a tar archive of one large file. Tools would take too long,
 /// because all of them compress.
-fn large_image(directory: &Path) -> Result<()> {
+fn large_image(directory: &Path, length: u64) -> Result<()> {
     let blobs = directory.join("blobs/sha256");
     fs::create_dir_all(&blobs)?;
     let layer = blobs.join("layer");
@@ -210,7 +231,7 @@ fn large_image(directory: &Path) -> Result<()> {
     header[100..108].copy_from_slice(b"0000644\0");
     header[108..116].copy_from_slice(b"0000000\0");
     header[116..124].copy_from_slice(b"0000000\0");
-    header[124..136].copy_from_slice(format!("{LARGE_LAYER_BYTES:011o}\0").as_bytes());
+    header[124..136].copy_from_slice(format!("{length:011o}\0").as_bytes());
     header[136..148].copy_from_slice(b"00000000000\0");
     header[148..156].copy_from_slice(b"        ");
     header[156] = b'0';
@@ -218,7 +239,7 @@ fn large_image(directory: &Path) -> Result<()> {
     let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum();
     header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
     out.write_all(&header)?;
-    noise(2, LARGE_LAYER_BYTES, &mut out)?;
+    noise(2, length, &mut out)?;
     out.write_all(&[0; 1024])?;
     out.flush()?;
     let digest = out.hasher.finish();
@@ -237,7 +258,7 @@ fn large_image(directory: &Path) -> Result<()> {
     let manifest = document(json!({
         "schemaVersion": 2,
         "config": described("config.v1+json", config),
-        "layers": [described("layer.v1.tar", (digest, usize::try_from(LARGE_LAYER_BYTES)? + 1536))],
+        "layers": [described("layer.v1.tar", (digest, usize::try_from(length)? + 1536))],
     }))?;
     let mut named = described("manifest.v1+json", manifest);
     named["annotations"] = json!({ "org.opencontainers.image.ref.name": "large" });
@@ -323,35 +344,44 @@ fn pull(bench: &BuildBench, definition: &Path, artifacts: &Artifacts) -> Result<
 }
 
 /// Makes a directory with the image files of a full medium.
-fn content(bench: &BuildBench, _: &Path, artifacts: &Artifacts) -> Result<PathBuf> {
+fn content(bench: &BuildBench, artifacts: &Artifacts) -> Result<PathBuf> {
     let medium = artifacts.disk("medium");
     fs::create_dir_all(&medium)?;
     fs::copy(artifacts.disk("pulled").join(MANIFEST), medium.join(MANIFEST))?;
     let release = Release::parse(&fs::read(medium.join(MANIFEST))?)?;
-    let newest = |prefix: &str| -> Result<PathBuf> {
-        let mut found = Vec::new();
-        for entry in fs::read_dir(bench.steps())? {
-            let entry = entry?;
-            if entry.file_name().to_string_lossy().starts_with(prefix) {
-                found.push((entry.metadata()?.modified()?, entry.path()));
-            }
-        }
-        found.sort();
-        Ok(found.pop().with_context(|| format!("a step {prefix}"))?.1)
-    };
-    let (store, metadata) = (newest("image-store-")?.join("store"), newest("image-metadata-")?);
+    let stores = steps_of(bench, "image-store-")?.into_iter().map(|step| step.join("store"));
+    let stores: Vec<_> = stores.chain(steps_of(bench, "image-metadata-")?).collect();
     for payload in &release.payloads {
-        let inside = payload.path.trim_start_matches("images/");
-        let from = match payload.purpose {
-            Purpose::ImageBlob | Purpose::ImageIndex => store.join(inside),
-            Purpose::ImageMetadata => metadata.join(inside.trim_start_matches("metadata/")),
+        let inside = match payload.purpose {
+            Purpose::ImageBlob | Purpose::ImageIndex => payload.path.trim_start_matches("images/"),
+            Purpose::ImageMetadata => payload.path.trim_start_matches("images/metadata/"),
             _ => continue,
         };
+        // The cache keeps what other builds made, too: a blob is named by its digest, the other files have to be read.
+        let is_it = |path: &PathBuf| match (payload.purpose, File::open(path)) {
+            (_, Err(_)) => false,
+            (Purpose::ImageBlob, Ok(_)) => true,
+            (_, Ok(file)) => Digest::of_reader(file).is_ok_and(|(digest, _)| digest == payload.sha256),
+        };
+        let from = stores.iter().map(|store| store.join(inside)).find(is_it);
+        let from = from.with_context(|| format!("the cache has no {}", payload.path))?;
         let to = medium.join(&payload.path);
         fs::create_dir_all(to.parent().context("a payload's directory")?)?;
         fs::hard_link(&from, &to).with_context(|| format!("linking {}", from.display()))?;
     }
     Ok(medium)
+}
+
+/// The results of the step with this prefix in the cache.
+fn steps_of(bench: &BuildBench, prefix: &str) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(bench.steps())? {
+        let entry = entry?;
+        if entry.file_name().to_string_lossy().starts_with(prefix) {
+            found.push(entry.path());
+        }
+    }
+    Ok(found)
 }
 
 /// Runs this program so that it only seeds.

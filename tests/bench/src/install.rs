@@ -15,6 +15,7 @@ use nqrust_tests::steps;
 
 use crate::builds::{ProgressEvent, events, seconds};
 use crate::figure::{Figure, RatioLimit};
+use crate::scale::Scale;
 
 /// The installer's step that writes the OS image to its slot.
 const WRITE_STEP: &str = "image";
@@ -27,9 +28,6 @@ const MEMORY: ByteSize = ByteSize::gib(2);
 
 /// The memory limit of the installer.
 const PEAK_LIMIT: ByteSize = ByteSize::mib(256);
-
-/// How many installs are made. Writing takes only a few seconds of each, so one stall of the host's disk weighs much.
-const ROUNDS: usize = 3;
 
 /// The measurements of one install.
 struct InstallRound {
@@ -45,10 +43,11 @@ struct InstallRound {
     peak: f64,
 }
 
-/// Installs a few times and takes the median of each figure.
-pub(crate) fn measure(medium: &Medium, artifacts: &Artifacts) -> Result<Vec<Figure>> {
+/// Installs a few times and takes the median of each figure: writing takes only a few seconds of each install, so one stall of the
+/// host's disk weighs much.
+pub(crate) fn measure(medium: &Medium, artifacts: &Artifacts, scale: Scale) -> Result<Vec<Figure>> {
     let identity = Identity::load()?;
-    let rounds = (1..=ROUNDS)
+    let rounds = (1..=scale.pick(3, 1))
         .map(|round| install(round, medium, &identity, artifacts).with_context(|| format!("install {round}")))
         .collect::<Result<Vec<_>>>()?;
     let rate = middle(&rounds, |round| round.rate / round.direct);

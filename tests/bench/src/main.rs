@@ -1,8 +1,10 @@
 //! `make bench`: figures of builds, of a validation, of a plan, of customising, of an install, of container images, of
 //! the network server, of formats of the OS image, of patches between two, of a cluster, of an emulated node and its updates, each beside a baseline measured in the same run.
 //!
-//! Prints a table and writes `target/bench.json`. A figure that misses its limit is marked; the exit code is 1 then.
-//! Arguments select the parts that are measured; without any, all are but `kubernetes-programs`.
+//! Prints a table and writes `target/bench.json`. A figure that misses its limit is marked; the exit code is 1 then. A part that
+//! fails does not keep the others from being measured: its error is reported at the end, and the exit code is 1, too.
+//! Arguments select the parts that are measured; without any, all are but `kubernetes-programs`. `--short` measures with small
+//! inputs, judges nothing and writes no file: a test runs it, so that the parts cannot break unseen.
 
 mod boots;
 mod builds;
@@ -16,9 +18,11 @@ mod install;
 mod kubernetes_programs;
 mod netboot;
 mod os_image;
+mod parts;
 mod plan;
 mod ready;
 mod release;
+mod scale;
 mod serve;
 mod update;
 mod validate;
@@ -29,8 +33,12 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use base::files;
 use figure::Figure;
-use nqrust_tests::artifacts::Artifacts;
 use nqrust_tests::paths;
+use parts::{Bench, Part};
+use scale::Scale;
+
+/// As the first argument, asks for the short form.
+const SHORT_ARGUMENT: &str = "--short";
 
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args().skip(1).collect();
@@ -42,7 +50,8 @@ fn main() -> ExitCode {
         [word, old, patch, new] if word == delta::APPLY_ARGUMENT => {
             delta::apply_patch(old, patch, new).map(|()| true)
         }
-        parts => measure(parts),
+        [word, parts @ ..] if word == SHORT_ARGUMENT => measure(parts, Scale::Short),
+        parts => measure(parts, Scale::Full),
     };
     match done {
         Ok(true) => ExitCode::SUCCESS,
@@ -55,102 +64,58 @@ fn main() -> ExitCode {
     }
 }
 
-/// The parts, in the order in which they are measured.
-const PARTS: [&str; 14] = [
-    "builds",
-    "install",
-    "images",
-    "validate",
-    "corpus",
-    "plan",
-    "customize",
-    "serve",
-    "netboot",
-    "os-image",
-    "delta",
-    "cluster",
-    "ready",
-    "update",
-];
-
-/// The part that is measured only where it is named.
-const KUBERNETES_PROGRAMS: &str = "kubernetes-programs";
-
-/// Measures the named parts; returns whether every figure keeps its limit.
-fn measure(parts: &[String]) -> Result<bool> {
-    let known = |part: &str| PARTS.contains(&part) || part == KUBERNETES_PROGRAMS;
-    if let Some(unknown) = parts.iter().find(|part| !known(part)) {
-        bail!("there is no part {unknown}; there are {}, {KUBERNETES_PROGRAMS}", PARTS.join(", "));
+/// Measures the named parts; returns whether all were measured and every figure keeps its limit.
+fn measure(names: &[String], scale: Scale) -> Result<bool> {
+    let parts = selected(names, scale)?;
+    let mut bench = Bench::new(scale)?;
+    let (mut figures, mut failures) = (Vec::new(), Vec::new());
+    for part in parts {
+        match part.measure(&mut bench) {
+            Ok(measured) => figures.extend(measured),
+            Err(error) => failures.push((part.name, error)),
+        }
     }
-    let mut figures = Vec::new();
-    let result = measure_into(&mut figures, parts);
-    // Written even after a failure: the measurements before it took minutes.
-    let json = serde_json::to_string_pretty(&figures)?;
-    files::write_atomically(&paths::target().join("bench.json"), format!("{json}\n").as_bytes(), 0o644)?;
+    if scale == Scale::Short {
+        figures = figures.into_iter().map(Figure::without_limit).collect();
+    } else {
+        // Written even after a failure: the other measurements took minutes.
+        let json = serde_json::to_string_pretty(&figures)?;
+        files::write_atomically(&paths::target().join("bench.json"), format!("{json}\n").as_bytes(), 0o644)?;
+    }
     stdout().write_all(figure::table(&figures).as_bytes()).context("printing the table")?;
-    result.map(|()| figures.iter().all(Figure::holds))
+    for (part, error) in &failures {
+        writeln!(stderr(), "error: the part {part} failed: {error:#}").context("reporting a failure")?;
+    }
+    Ok(failures.is_empty() && figures.iter().all(Figure::holds))
 }
 
-fn measure_into(figures: &mut Vec<Figure>, parts: &[String]) -> Result<()> {
-    let artifacts = Artifacts::new("bench")?;
-    let wanted = |part: &str| parts.is_empty() || parts.iter().any(|named| named == part);
-    // These parts need the media that the first of them builds.
-    if ["builds", "install", "images"].into_iter().any(wanted) {
-        let mut builds = builds::BuildBench::new(&artifacts)?;
-        figures.extend(builds.measure()?);
-        if wanted("install") {
-            figures.extend(install::measure(&builds.medium()?, &artifacts)?);
-        }
-        if wanted("images") {
-            figures.extend(images::measure(&builds, &artifacts)?);
-        }
+/// The parts with these names; without any, all that are measured unnamed at this scale.
+fn selected(names: &[String], scale: Scale) -> Result<Vec<&'static Part>> {
+    if let Some(unknown) = names.iter().find(|name| parts::PARTS.iter().all(|part| part.name != **name)) {
+        let known: Vec<_> = parts::PARTS.iter().map(|part| part.name).collect();
+        bail!("there is no part {unknown}; there are {}", known.join(", "));
     }
-    if wanted("validate") {
-        figures.push(validate::measure()?);
-    }
-    if wanted("corpus") {
-        figures.extend(corpus::measure()?);
-    }
-    if wanted("plan") {
-        figures.push(plan::measure()?);
-    }
-    if wanted("customize") {
-        figures.extend(customize::measure(&artifacts)?);
-    }
-    if wanted("serve") {
-        figures.extend(boots::measure(&artifacts)?);
-        figures.extend(serve::measure(&artifacts)?);
-    }
-    if wanted("netboot") {
-        figures.extend(netboot::measure(&artifacts)?);
-    }
-    if wanted("os-image") && as_root("os-image", "mount images and empty the kernel's cache")? {
-        figures.extend(os_image::measure(&artifacts)?);
-    }
-    if wanted("delta") && as_root("delta", "give the files of packages their owners")? {
-        figures.extend(delta::measure(&artifacts)?);
-    }
-    if wanted("cluster") && as_root("cluster", "make control groups and devices")? {
-        figures.extend(cluster::measure(&artifacts)?);
-    }
-    if wanted("ready") {
-        figures.extend(ready::measure(&artifacts)?);
-    }
-    if wanted("update") {
-        figures.extend(update::measure(&artifacts)?);
-    }
-    if parts.iter().any(|named| named == KUBERNETES_PROGRAMS) {
-        figures.push(kubernetes_programs::measure(&artifacts)?);
-    }
-    Ok(())
+    let wanted = |part: &&Part| match names {
+        [] => part.runs_unnamed(scale),
+        _ => names.iter().any(|name| part.name == name),
+    };
+    Ok(parts::PARTS.iter().filter(wanted).collect())
 }
 
-/// Whether root measures; otherwise says that `part` is left out, since only root can do `what`.
-fn as_root(part: &str, what: &str) -> Result<bool> {
-    let root = nix::unistd::geteuid().is_root();
-    if !root {
-        writeln!(stderr(), "the part {part} is left out: only root can {what}")
-            .context("saying what is left out")?;
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_part_is_refused_with_the_names_of_all() {
+        let error = selected(&["build".into()], Scale::Full).err().unwrap().to_string();
+        assert!(error.starts_with("there is no part build; there are builds, install, "), "{error}");
     }
-    Ok(root)
+
+    #[test]
+    fn every_part_is_measured_unnamed_but_the_one_that_takes_a_quarter_of_an_hour() {
+        let all = selected(&[], Scale::Full).unwrap();
+        assert_eq!(all.len(), parts::PARTS.len() - 1);
+        assert!(all.iter().all(|part| part.name != "kubernetes-programs"));
+    }
 }

@@ -20,6 +20,7 @@ use nqrust_tests::paths;
 use crate::figure::{Figure, RatioLimit};
 use crate::images::high_water;
 use crate::release::release;
+use crate::scale::Scale;
 
 /// Clients that fetch at the same time.
 const CLIENTS: usize = 200;
@@ -36,22 +37,27 @@ const START_LIMIT: Duration = Duration::from_secs(30);
 
 /// Measures both servers, each after a fetch that brings the file into the page cache.
 #[allow(clippy::cast_precision_loss)]
-pub(crate) fn measure(artifacts: &Artifacts) -> Result<Vec<Figure>> {
+pub(crate) fn measure(artifacts: &Artifacts, scale: Scale) -> Result<Vec<Figure>> {
     let medium = medium(&artifacts.disk("served"), FILE_BYTES)?;
     let ours = BenchServer::ours(&medium, artifacts)?;
     let rate = ours.rate("")?;
     let peak = high_water(&ours.child).context("the memory of iso-builder serve")? as f64 / 1024.0;
     let hyper = ours.rate(BY_HYPER)?;
     drop(ours);
-    let nginx = BenchServer::nginx(&medium, artifacts)?.rate("")?;
-    let name = format!("serve, {CLIENTS} clients at once");
-    Ok(vec![
-        Figure::new(&name, rate, "MB/s", ("nginx", nginx)).limit(RatioLimit::AtLeast(0.8)),
+    let mut figures = Vec::new();
+    // The short form runs where only tests run, and tests do not need nginx.
+    if scale == Scale::Full {
+        let nginx = BenchServer::nginx(&medium, artifacts)?.rate("")?;
+        let name = format!("serve, {CLIENTS} clients at once");
+        figures.push(Figure::new(&name, rate, "MB/s", ("nginx", nginx)).limit(RatioLimit::AtLeast(0.8)));
+    }
+    figures.extend([
         Figure::new("serve, files by sendfile(2)", rate, "MB/s", ("hyper", hyper))
             .limit(RatioLimit::AtLeast(1.3)),
         Figure::new("peak memory of serve", peak, "MiB", ("limit", PEAK_LIMIT_MIB))
             .limit(RatioLimit::AtMost(1.0)),
-    ])
+    ]);
+    Ok(figures)
 }
 
 /// Makes the smallest medium that can be served: a kernel, an initrd and an OS image of `size` bytes.

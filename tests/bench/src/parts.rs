@@ -1,0 +1,120 @@
+//! The parts of `make bench`, and what they share.
+
+use std::io::{Write, stderr};
+
+use anyhow::{Context, Result};
+use nqrust_tests::artifacts::Artifacts;
+
+use crate::builds::BuildBench;
+use crate::figure::Figure;
+use crate::scale::Scale;
+use crate::{
+    boots, cluster, corpus, customize, delta, images, install, kubernetes_programs, netboot, os_image, plan,
+    ready, serve, update, validate,
+};
+
+/// A part that can be measured alone.
+#[derive(Debug)]
+pub(crate) struct Part {
+    pub(crate) name: &'static str,
+    /// What of it only root can do. Others leave the part out.
+    root_for: Option<&'static str>,
+    /// When it is measured without being named.
+    unnamed: Unnamed,
+    figures: fn(&mut Bench) -> Result<Vec<Figure>>,
+}
+
+/// When a part is measured without being named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unnamed {
+    /// At both scales.
+    Always,
+    /// Not in the short form: it starts a machine or a cluster, or downloads other versions of packages, which takes minutes with any
+    /// input.
+    Full,
+    Never,
+}
+
+/// In the order in which they are measured.
+pub(crate) const PARTS: [Part; 15] = [
+    part("builds", Unnamed::Always, |bench| bench.builds()?.measure()),
+    part("install", Unnamed::Full, |bench| {
+        let medium = bench.builds()?.medium()?;
+        install::measure(&medium, &bench.artifacts, bench.scale)
+    }),
+    part("images", Unnamed::Always, |bench| {
+        bench.builds()?;
+        let builds = bench.builds.as_ref().context("the builds of the benchmark")?;
+        images::measure(builds, &bench.artifacts, bench.scale)
+    }),
+    part("validate", Unnamed::Always, |_| Ok(vec![validate::measure()?])),
+    part("corpus", Unnamed::Always, |_| corpus::measure()),
+    part("plan", Unnamed::Always, |_| Ok(vec![plan::measure()?])),
+    part("customize", Unnamed::Always, |bench| customize::measure(&bench.artifacts, bench.scale)),
+    part("serve", Unnamed::Always, |bench| {
+        let mut figures = boots::measure(&bench.artifacts, bench.scale)?;
+        figures.extend(serve::measure(&bench.artifacts, bench.scale)?);
+        Ok(figures)
+    }),
+    part("netboot", Unnamed::Full, |bench| netboot::measure(&bench.artifacts)),
+    part("os-image", Unnamed::Full, |bench| os_image::measure(&bench.artifacts))
+        .needing_root("mount images and empty the kernel's cache"),
+    part("delta", Unnamed::Full, |bench| delta::measure(&bench.artifacts))
+        .needing_root("give the files of packages their owners"),
+    part("cluster", Unnamed::Full, |bench| cluster::measure(&bench.artifacts))
+        .needing_root("make control groups and devices"),
+    part("ready", Unnamed::Full, |bench| ready::measure(&bench.artifacts)),
+    part("update", Unnamed::Full, |bench| update::measure(&bench.artifacts)),
+    part("kubernetes-programs", Unnamed::Never, |bench| {
+        Ok(vec![kubernetes_programs::measure(&bench.artifacts)?])
+    }),
+];
+
+const fn part(name: &'static str, unnamed: Unnamed, figures: fn(&mut Bench) -> Result<Vec<Figure>>) -> Part {
+    Part { name, root_for: None, unnamed, figures }
+}
+
+impl Part {
+    const fn needing_root(self, what: &'static str) -> Self {
+        Self { root_for: Some(what), ..self }
+    }
+
+    pub(crate) fn runs_unnamed(&self, scale: Scale) -> bool {
+        self.unnamed == Unnamed::Always || (self.unnamed == Unnamed::Full && scale == Scale::Full)
+    }
+
+    /// The figures of the part; none where only root could measure it, which is said.
+    pub(crate) fn measure(&self, bench: &mut Bench) -> Result<Vec<Figure>> {
+        if let Some(what) = self.root_for
+            && !nix::unistd::geteuid().is_root()
+        {
+            writeln!(stderr(), "the part {} is left out: only root can {what}", self.name)
+                .context("saying what is left out")?;
+            return Ok(Vec::new());
+        }
+        (self.figures)(bench)
+    }
+}
+
+/// What the parts of a run share.
+#[derive(Debug)]
+pub(crate) struct Bench {
+    artifacts: Artifacts,
+    scale: Scale,
+    /// The media that several parts need, once the first of them has built them.
+    builds: Option<BuildBench>,
+}
+
+impl Bench {
+    pub(crate) fn new(scale: Scale) -> Result<Self> {
+        let artifacts = Artifacts::new(scale.pick("bench", "bench-short"))?;
+        Ok(Self { artifacts, scale, builds: None })
+    }
+
+    fn builds(&mut self) -> Result<&mut BuildBench> {
+        if self.builds.is_none() {
+            self.builds = Some(BuildBench::new(&self.artifacts, self.scale)?);
+        }
+        self.builds.as_mut().context("the builds of the benchmark")
+    }
+}
