@@ -18,6 +18,13 @@ use crate::node::Document;
 use crate::qemu::Vm;
 use crate::ssh::Ssh;
 
+/// The version of the media under test: the definitions of this repository have that of its programs.
+pub const CURRENT: &str = env!("CARGO_PKG_VERSION");
+/// The versions of later releases, in their order. No release of ours will ever reach them.
+pub const NEXT: &str = "1000.0.0";
+pub const BROKEN: &str = "1001.0.0";
+pub const LATER: &str = "1002.0.0";
+
 /// For a whole update: writing, reading back, a restart, and the minute for which a boot has to be good; or three starts
 /// that fail.
 pub const UPDATE_LIMIT: Duration = Duration::from_secs(900);

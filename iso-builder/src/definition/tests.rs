@@ -220,7 +220,7 @@ fn no_secret_of_a_registry_is_shown() {
 }
 
 #[test]
-fn every_definition_of_the_repository_is_what_its_types_make_of_it() {
+fn every_definition_of_the_repository_is_what_its_types_make_of_it_and_has_the_builders_version() {
     // Beside a release of Kubernetes, which `make kubernetes` has built in a repository or not.
     let place = tempfile::tempdir().unwrap();
     let repository = fs::canonicalize(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).unwrap();
@@ -240,6 +240,7 @@ fn every_definition_of_the_repository_is_what_its_types_make_of_it() {
     for file in files {
         let text = fs::read_to_string(&file).unwrap();
         let loaded = Loaded::read(&file).unwrap();
+        assert_eq!(loaded.definition.version, env!("CARGO_PKG_VERSION"), "{}", file.display());
         assert_eq!(loaded.definition, serde_saphyr::from_str(&text).unwrap(), "{}", file.display());
     }
 }

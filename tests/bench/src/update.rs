@@ -15,7 +15,7 @@ use nqrust_tests::qemu::{Firmware, Machine, Vm};
 use nqrust_tests::ssh::Ssh;
 use nqrust_tests::steps;
 use nqrust_tests::updates::{
-    self, UPDATE_LIMIT, boot_id, changed_release, logged_in_where, release, serve, settled, slot,
+    self, LATER, NEXT, UPDATE_LIMIT, boot_id, changed_release, logged_in_where, release, serve, settled, slot,
 };
 use nqrust_tests::{paths, programs};
 use serde_json::Value;
@@ -52,13 +52,13 @@ pub(crate) fn measure(artifacts: &Artifacts) -> Result<Vec<Figure>> {
     let identity = Identity::load()?;
     let now = steps::medium(&identity)?;
     let older = older_kernel(&artifacts.disk("lists"))?;
-    let next = changed_release(&identity, "update-kernel", "0.2.0", |definition| {
+    let next = changed_release(&identity, "update-kernel", NEXT, |definition| {
         let packages = definition["base"]["debian"]["include"].as_sequence_mut();
         let kernel = packages.and_then(|packages| packages.iter_mut().find(|package| *package == KERNEL));
         *kernel.with_context(|| format!("the definition does not name {KERNEL}"))? = older.into();
         Ok(())
     })?;
-    let later = release(&identity, "update-later", "0.4.0", &[])?;
+    let later = release(&identity, "update-later", LATER, &[])?;
     let served = artifacts.disk("www");
     serve(&next, &served, "next")?;
     serve(&later, &served, "later-whole")?;
@@ -84,7 +84,7 @@ pub(crate) fn measure(artifacts: &Artifacts) -> Result<Vec<Figure>> {
 
     let whole = seconds(&ssh, &format!("sudo -n installer update stage {}", from("next.iso")))?;
     let restart = restart(&mut vm, &mut ssh, &identity, artifacts)?;
-    expect(&ssh, "b", "0.2.0")?;
+    expect(&ssh, "b", NEXT)?;
     // After a good boot the node renews its recovery system, which an update waits for.
     let nothing = format!("sudo -n installer update stage --wait 600 {}", from("next.iso"));
     seconds(&ssh, &nothing)?;

@@ -18,7 +18,8 @@ use nqrust_tests::qemu::{Firmware, Machine, Vm};
 use nqrust_tests::ssh::Ssh;
 use nqrust_tests::steps;
 use nqrust_tests::updates::{
-    self, UPDATE_LIMIT, awaited, from_served, release, restarted_where, running, serve, settled, slot,
+    self, CURRENT, NEXT, UPDATE_LIMIT, awaited, from_served, release, restarted_where, running, serve,
+    settled, slot,
 };
 
 /// For a release that has its 15 minutes to be good, or three starts that each end by a timer.
@@ -43,7 +44,7 @@ struct Trial<'a> {
     reason: &'a str,
 }
 
-/// A node that runs 0.1.0, and the server that it gets releases from.
+/// A node that runs the release under test, and the server that it gets releases from.
 struct Node<'a> {
     vm: Vm,
     ssh: Ssh,
@@ -264,7 +265,7 @@ fn flip(find: &str, further: u64) -> String {
 fn an_update_that_cannot_be_made_leaves_the_node_as_it_was() {
     scenario("broken-update", |artifacts| {
         let identity = Identity::load()?;
-        let next = release(&identity, "update-next", "0.2.0", &[])?;
+        let next = release(&identity, "update-next", NEXT, &[])?;
         let size = std::fs::metadata(&next.full)?.len();
         let mut node = Node::install(Firmware::Uefi, &identity, artifacts, &[("next", &next)])?;
         let Node { ssh, checks, server, served, .. } = &mut node;
@@ -311,7 +312,11 @@ fn an_update_that_cannot_be_made_leaves_the_node_as_it_was() {
             let ended = ssh.attempt(&format!("sudo -n installer update check {from}"), TOLD_LIMIT)?;
             Ok((ended.code != 5).then_some(ended))
         })?;
-        checks.contains("what another node is offered", &offered.stdout, "0.2.0 in place of 0.1.0");
+        checks.contains(
+            "what another node is offered",
+            &offered.stdout,
+            &format!("{NEXT} in place of {CURRENT}"),
+        );
         let image = "curl -sf http://127.0.0.1:7480/rootfs.squashfs | sha256sum | cut -d' ' -f1";
         let kept =
             "sudo -n sh -c 'sha256sum /var/lib/nqrust/update/fetched/*/rootfs.squashfs' | cut -d' ' -f1";
@@ -336,7 +341,7 @@ fn an_update_that_cannot_be_made_leaves_the_node_as_it_was() {
 
         checks.equal("the release of before runs", running(ssh)?, "a".to_owned());
         let status = updates::status(ssh)?;
-        checks.equal("and is good", slot(&status, "a"), ("0.1.0".into(), "good".into()));
+        checks.equal("and is good", slot(&status, "a"), (CURRENT.into(), "good".into()));
         steps::collect_journal(ssh, artifacts, "after")?;
         node.checks.finish("the updates that could not be made")?;
         node.vm.power_off(steps::SHUTDOWN_LIMIT)

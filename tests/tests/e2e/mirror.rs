@@ -10,7 +10,7 @@ use nqrust_tests::medium::Medium;
 use nqrust_tests::node::{self, Checks, Document};
 use nqrust_tests::qemu::{Firmware, Machine};
 use nqrust_tests::ssh::Ssh;
-use nqrust_tests::updates::{self, restarted, settled, slot};
+use nqrust_tests::updates::{self, CURRENT, NEXT, restarted, settled, slot};
 use nqrust_tests::{secrets, steps};
 use serde_json::{Value, json};
 
@@ -134,7 +134,7 @@ fn a_mirrored_node_starts_on_both_firmwares_from_both_disks_and_from_each_alone(
 fn a_mirrored_node_that_was_updated_runs_the_new_release_from_each_of_its_disks() {
     scenario("mirror-update", |artifacts| {
         let identity = Identity::load()?;
-        let next = updates::release(&identity, "update-next", "0.2.0", &[])?;
+        let next = updates::release(&identity, "update-next", NEXT, &[])?;
         let [first, second] = install(Firmware::Uefi, &identity, artifacts)?;
         let machine = steps::node("update", Firmware::Uefi, "").disk(&first).disk(&second);
         let machine = machine.cdrom(&next.full).reboots();
@@ -170,8 +170,8 @@ fn a_mirrored_node_that_was_updated_runs_the_new_release_from_each_of_its_disks(
 fn check_updated(ssh: &Ssh, checks: &mut Checks) -> Result<()> {
     let status = updates::status(ssh)?;
     checks.equal("the slot that runs", status["running"].as_str(), Some("b"));
-    checks.equal("the new release", slot(&status, "b"), ("0.2.0".into(), "good".into()));
-    checks.equal("the one of before", slot(&status, "a"), ("0.1.0".into(), "good".into()));
+    checks.equal("the new release", slot(&status, "b"), (NEXT.into(), "good".into()));
+    checks.equal("the one of before", slot(&status, "a"), (CURRENT.into(), "good".into()));
     checks.equal("boot records that cannot be changed", status["unwritten"].as_array(), None);
     Ok(())
 }

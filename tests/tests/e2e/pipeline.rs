@@ -297,9 +297,8 @@ impl PageRun<'_> {
     /// Checks what a pipeline leaves, and removes it, so that the next one makes its own.
     fn artefacts(&self, directory: &str, site: &Path, checks: &mut Checks) -> Result<()> {
         let directory = self.project.join(directory);
-        for name in
-            ["edge-0.1.0-amd64.iso", "SHA256SUMS", "sbom.spdx.json", "build-report.json", "release.json"]
-        {
+        let iso = concat!("edge-", env!("CARGO_PKG_VERSION"), "-amd64.iso");
+        for name in [iso, "SHA256SUMS", "sbom.spdx.json", "build-report.json", "release.json"] {
             checks.that(&format!("{name} is among the artefacts"), directory.join(name).is_file());
         }
         let mode = fs::metadata(site).with_context(|| format!("finding {}", site.display()))?.permissions();

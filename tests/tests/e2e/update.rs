@@ -11,7 +11,8 @@ use nqrust_tests::qemu::{Firmware, Machine};
 use nqrust_tests::ssh::Ssh;
 use nqrust_tests::steps;
 use nqrust_tests::updates::{
-    self, UPDATE_LIMIT, awaited, boot_files, boot_id, from_served, release, restarted, serve, settled, slot,
+    self, BROKEN, CURRENT, LATER, NEXT, UPDATE_LIMIT, awaited, boot_files, boot_id, from_served, release,
+    restarted, serve, settled, slot,
 };
 use serde_json::Value;
 use testing::numbers::Numbers;
@@ -21,9 +22,9 @@ fn a_node_updates_itself_and_leaves_a_release_that_does_not_start() {
     scenario("update", |artifacts| {
         let identity = Identity::load()?;
         let now = steps::medium(&identity)?;
-        let next = release(&identity, "update-next", "0.2.0", &[])?;
+        let next = release(&identity, "update-next", NEXT, &[])?;
         // PID 1 ends at once, so that the kernel panics.
-        let broken = release(&identity, "update-broken", "0.3.0", &["init=/bin/false"])?;
+        let broken = release(&identity, "update-broken", BROKEN, &["init=/bin/false"])?;
         let served = artifacts.disk("www");
         for (name, medium) in [("now", &now), ("next", &next), ("broken", &broken)] {
             serve(medium, &served, name)?;
@@ -40,14 +41,14 @@ fn a_node_updates_itself_and_leaves_a_release_that_does_not_start() {
         checks.equal(
             "the slot of the install is good",
             &slot(&status, "a"),
-            &("0.1.0".into(), "good".into()),
+            &(CURRENT.into(), "good".into()),
         );
         checks.equal("the other slot is empty", &slot(&status, "b").1, &"empty".to_owned());
         let slice = "$(systemctl show --value --property Slice nqrust-good)";
         let weight = ssh.run(&format!("systemctl show --value --property CPUWeight {slice}"))?;
         checks.equal("judging a boot leaves the processors to others", weight.trim(), "20");
         let told = ssh.run(&format!("sudo -n installer update check {}", from("next")?))?;
-        checks.that("the plan names both versions", told.contains("0.2.0 in place of 0.1.0"));
+        checks.that("the plan names both versions", told.contains(&format!("{NEXT} in place of {CURRENT}")));
         let old = boot_id(&ssh)?;
         let files = boot_files(&ssh)?;
         checks.contains("GRUB's script is among the boot files", &files, "/grub.cfg");
@@ -65,7 +66,7 @@ fn a_node_updates_itself_and_leaves_a_release_that_does_not_start() {
         // A release that is good: fetched and staged ahead, then tried.
         ssh.run(&format!("sudo -n installer update fetch {}", from("next")?))?;
         let status = updates::status(&ssh)?;
-        checks.equal("it is kept", status["fetched"]["version"].as_str(), Some("0.2.0"));
+        checks.equal("it is kept", status["fetched"]["version"].as_str(), Some(NEXT));
         checks.equal("no slot is touched by that", &slot(&status, "b").1, &"empty".to_owned());
         // The server is not asked again.
         ssh.run("sudo -n installer update stage")?;
@@ -76,13 +77,16 @@ fn a_node_updates_itself_and_leaves_a_release_that_does_not_start() {
         let ssh = restarted(&mut vm, &ssh, "sudo -n installer update apply", &identity, artifacts)?;
         let status = settled(&ssh)?;
         checks.equal("the new release runs", status["running"].as_str(), Some("b"));
-        checks.equal("it is good", &slot(&status, "b"), &("0.2.0".into(), "good".into()));
-        checks.equal("the old one stays", &slot(&status, "a"), &("0.1.0".into(), "good".into()));
+        checks.equal("it is good", &slot(&status, "b"), &(NEXT.into(), "good".into()));
+        checks.equal("the old one stays", &slot(&status, "a"), &(CURRENT.into(), "good".into()));
         let told = ssh.run("sudo -n installer status")?;
-        checks.that("the node tells its version", told.contains(" 0.2.0\n") && told.contains("slot      b"));
+        checks.that(
+            "the node tells its version",
+            told.contains(&format!(" {NEXT}\n")) && told.contains("slot      b"),
+        );
         // Once both slots are good, the recovery system becomes the release that runs; an update waits for that.
         awaited(&ssh, UPDATE_LIMIT, "the recovery system is the new release", |told| {
-            slot(told, "recovery").0 == "0.2.0"
+            slot(told, "recovery").0 == NEXT
         })?;
         let again = format!("sudo -n installer update apply --wait 600 {}", from("next")?);
         let again = ssh.attempt(&again, UPDATE_LIMIT)?;
@@ -124,7 +128,7 @@ const CUT_SECONDS: usize = 240;
 /// Where the node runs a release on trial, in seconds.
 const TRIAL_CUT_SECONDS: usize = 90;
 /// The releases that the node is updated to in turn, with the names of their media.
-const TURNS: [(&str, &str); 2] = [("next", "0.2.0"), ("later", "0.4.0")];
+const TURNS: [(&str, &str); 2] = [("next", NEXT), ("later", LATER)];
 
 #[test]
 #[ignore = "starts a node a dozen times: `make soak` runs it"]
@@ -160,7 +164,7 @@ fn cut_off_updates(firmware: Firmware, artifacts: &Artifacts) -> Result<()> {
     settled(&ssh)?;
     drop(ssh);
     vm.power_off(steps::SHUTDOWN_LIMIT)?;
-    let (mut before, mut turn) = ("0.1.0", 0);
+    let (mut before, mut turn) = (CURRENT, 0);
     for number in 1..=CUTS {
         let (vm, ssh) = steps::boot(&machine(number), &identity, artifacts)?;
         let mut status = updates::status(&ssh)?;

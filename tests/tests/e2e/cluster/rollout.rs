@@ -20,7 +20,7 @@ use nqrust_tests::node::Checks;
 use nqrust_tests::programs::{self, ProgramOutput};
 use nqrust_tests::qemu::{Machine, Vm};
 use nqrust_tests::ssh::{ForwardedPort, Ssh};
-use nqrust_tests::updates::{self, awaited, boot_id, restarted_where, slot};
+use nqrust_tests::updates::{self, BROKEN, CURRENT, NEXT, awaited, boot_id, restarted_where, slot};
 use nqrust_tests::writer::Writer;
 use nqrust_tests::{secrets, steps};
 use serde_json::{Value, json};
@@ -34,8 +34,8 @@ const WITNESS: usize = 1;
 const WORKER: usize = 2;
 
 /// The drives with the new release and with the one that does not start.
-const NEXT: &str = "/dev/disk/by-label/NQRUST_HYPERVISOR_0_2_0";
-const BROKEN: &str = "/dev/disk/by-label/NQRUST_HYPERVISOR_0_3_0";
+const NEXT_MEDIUM: &str = "/dev/disk/by-label/NQRUST_HYPERVISOR_1000_0_0";
+const BROKEN_MEDIUM: &str = "/dev/disk/by-label/NQRUST_HYPERVISOR_1001_0_0";
 /// An administrator's access on nodes that have none of their own. They restart between two uses.
 const ACCESS: &str = "/var/lib/rollout.conf";
 
@@ -57,9 +57,9 @@ const WORKER_AWAY: Duration = Duration::from_secs(30);
 fn a_cluster_of_three_machines_is_updated_node_by_node_and_stops_at_a_rollback() {
     scenario_alone("cluster-rollout", |artifacts| {
         let identity = Identity::load()?;
-        let next = release("0.2.0", &[])?;
+        let next = release(NEXT, &[])?;
         // PID 1 ends at once, so that the kernel panics.
-        let broken = release("0.3.0", &["init=/bin/false"])?;
+        let broken = release(BROKEN, &["init=/bin/false"])?;
         let (machines, disks) = installed(&MEMBERS, artifacts, &identity)?;
         let attach = |machine: Machine| machine.cdrom(&next.full).cdrom(&broken.full).reboots();
         let booted = boot_all(&machines, &disks, "node", &attach, (&identity, artifacts))?;
@@ -164,7 +164,7 @@ impl UpdatedCluster<'_> {
 
     /// Stages the new release on all nodes at once.
     fn stage_everywhere(&self) -> Result<()> {
-        let command = format!("sudo -n installer update stage --from {NEXT}");
+        let command = format!("sudo -n installer update stage --from {NEXT_MEDIUM}");
         parallel::for_each(&self.nodes, self.nodes.len(), |Node { member, ssh, .. }| {
             let staged = ssh.attempt(&command, TURN_LIMIT)?;
             staged.success(&format!("staging on {}", member.name)).map(drop)
@@ -198,12 +198,8 @@ impl UpdatedCluster<'_> {
         let what = format!("{name}, whose release is good");
         let status = awaited(ssh, TURN_LIMIT, &what, |told| told["state"] == "idle")?;
         self.checks.equal(&format!("{name}: the slot"), status["running"].as_str(), Some("b"));
-        self.checks.equal(
-            &format!("{name}: it is good"),
-            slot(&status, "b"),
-            ("0.2.0".into(), "good".into()),
-        );
-        let expected = Told { version: "0.2.0", state: "good" };
+        self.checks.equal(&format!("{name}: it is good"), slot(&status, "b"), (NEXT.into(), "good".into()));
+        let expected = Told { version: NEXT, state: "good" };
         self.is_back(name, &expected, api)?;
         self.told(&format!("{name} is updated, and takes pods"))?;
         // A further node need not wait for this; three machines on few processors do better one after the other.
@@ -232,7 +228,7 @@ impl UpdatedCluster<'_> {
 
     /// A release that does not start: the first node takes it back, and no other one starts it.
     fn is_stopped(&mut self, api: &Api) -> Result<()> {
-        let command = format!("{} --wait 1200", self.apply(SERVER, Some(BROKEN)));
+        let command = format!("{} --wait 1200", self.apply(SERVER, Some(BROKEN_MEDIUM)));
         self.told("node-1 tries a release that does not start")?;
         self.restarts(SERVER, &command, &|ssh| Ok(updates::running(ssh)? == "b"))?;
         let ssh = &self.nodes[SERVER].ssh;
@@ -242,14 +238,14 @@ impl UpdatedCluster<'_> {
         self.told(&format!("node-1 has taken it back: {reason}"))?;
         let what = "node-1, whose release of before is good again";
         awaited(ssh, TURN_LIMIT, what, |told| slot(told, "b").1 == "good")?;
-        let expected = Told { version: "0.2.0", state: "rolled-back" };
+        let expected = Told { version: NEXT, state: "rolled-back" };
         self.is_back(MEMBERS[SERVER].name, &expected, api)?;
         let before = boot_id(&self.nodes[WITNESS].ssh)?;
-        let other = self.nodes[WITNESS].ssh.attempt(&self.apply(WITNESS, Some(BROKEN)), TURN_LIMIT)?;
+        let other = self.nodes[WITNESS].ssh.attempt(&self.apply(WITNESS, Some(BROKEN_MEDIUM)), TURN_LIMIT)?;
         self.checks.equal("another node: the exit code", other.code, 3);
         self.checks.contains("what it says", &other.stderr, "node-1 took it back");
         let status = updates::status(&self.nodes[WITNESS].ssh)?;
-        self.checks.equal("it stages nothing", slot(&status, "a").0.as_str(), "0.1.0");
+        self.checks.equal("it stages nothing", slot(&status, "a").0.as_str(), CURRENT);
         self.checks.equal("it does not restart", boot_id(&self.nodes[WITNESS].ssh)?, before);
         self.told("node-2 does not try it")
     }

@@ -9,7 +9,7 @@ use nqrust_tests::deadline::{Deadline, MACHINE_INTERVAL};
 use nqrust_tests::identity::Identity;
 use nqrust_tests::node::Checks;
 use nqrust_tests::qemu::Machine;
-use nqrust_tests::updates::{UPDATE_LIMIT, awaited, restarted_where, running, slot};
+use nqrust_tests::updates::{CURRENT, NEXT, UPDATE_LIMIT, awaited, restarted_where, running, slot};
 use nqrust_tests::{secrets, steps};
 use serde_json::Value;
 
@@ -21,7 +21,7 @@ use crate::broken_release::{TOLD_LIMIT, drop_in};
 const MEMBERS: [Member; 1] = [Member { name: "node-1", role: "management", number: 11 }];
 
 /// The drive with the release.
-const BROKEN: &str = "/dev/disk/by-label/NQRUST_HYPERVISOR_0_2_0";
+const BROKEN: &str = "/dev/disk/by-label/NQRUST_HYPERVISOR_1000_0_0";
 /// Its kubelet is killed as soon as it runs, and started again by systemd, without an end.
 const DIES: &str = "[Service]\nExecStartPost=/bin/sh -c 'kill -KILL $MAINPID'\n";
 
@@ -35,7 +35,7 @@ const REPORT_LIMIT: Duration = Duration::from_secs(600);
 fn a_release_whose_kubelet_dies_gives_way_to_the_one_before() {
     scenario("broken-kubelet", |artifacts| {
         let identity = Identity::load()?;
-        let broken = release("0.2.0", &[&drop_in("kubelet.service", DIES)])?;
+        let broken = release(NEXT, &[&drop_in("kubelet.service", DIES)])?;
         let (machines, disks) = installed(&MEMBERS, artifacts, &identity)?;
         let attach = |machine: Machine| machine.cdrom(&broken.full).reboots();
         let tools = (&identity, artifacts);
@@ -66,7 +66,7 @@ fn a_release_whose_kubelet_dies_gives_way_to_the_one_before() {
         checks.equal(
             "the release that the cluster knows of",
             told["nqrust.io/os-version"].as_str(),
-            Some("0.1.0"),
+            Some(CURRENT),
         );
         awaited(&ssh, UPDATE_LIMIT, "the release before is good", |told| slot(told, "a").1 == "good")?;
         steps::collect_logs(&ssh, artifacts, "node-1")?;
