@@ -34,6 +34,7 @@ KUBERNETES := $(call KUBERNETES_RELEASE,configs/kubernetes)
 KUBERNETES_BEFORE := $(call KUBERNETES_RELEASE,tests/kubernetes-before)
 # Programs that Debian does not have, built once from their Go modules. Debian's Go builds this helm.
 TOOLS := $(CACHE)/tools
+CARGO_DEB_VERSION := 3.8.0
 HELM_VERSION := v3.11.3
 HELM := $(TOOLS)/helm-$(HELM_VERSION)/helm
 # Programs of packages whose services would take over the network of this host.
@@ -141,6 +142,26 @@ uninstall: ## Remove what `make install` has put there, with the same PREFIX and
 	    $(FISH_COMPLETIONS)/$$program.fish $(MAN_PAGES)/$$program.1 $(MAN_PAGES)/$$program-*.1; \
 	done
 
+# cargo-deb makes the packages of what `make install` puts into a directory; the archives have the same files.
+.PHONY: packages
+packages: binaries ## Make Debian packages and archives of both programs, with man pages and completions, in OUTPUT/packages.
+	@command -v cargo-deb >/dev/null || $(CARGO) install cargo-deb --version $(CARGO_DEB_VERSION) --locked --no-default-features
+	@rm -rf target/packages $(OUTPUT)/packages; mkdir -p $(OUTPUT)/packages
+	@$(MAKE) --no-print-directory install DESTDIR=target/packages/root PREFIX=/usr
+	@export SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct 2>/dev/null || echo 0); \
+	version=$$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1); \
+	for program in iso-builder installer; do \
+	  $(CARGO) deb --quiet --no-build --no-strip --package $$program --output $(OUTPUT)/packages/; \
+	  archive=$$program-$$version-linux-amd64; \
+	  (cd target/packages/root/usr; find . -path "*/$$program" -o -path "*/_$$program" -o -path "*/$$program.fish" \
+	    -o -name "$$program.1" -o -name "$$program-*.1") | sort | \
+	    tar --create --directory target/packages/root/usr --files-from - --transform "s|^\.|$$archive|" \
+	      --add-file $(CURDIR)/LICENSE --transform "s|^.*/LICENSE$$|$$archive/LICENSE|" --absolute-names \
+	      --mtime "@$$SOURCE_DATE_EPOCH" --owner 0 --group 0 --numeric-owner --mode u+rw,go=rX | \
+	    gzip -n -9 >$(OUTPUT)/packages/$$archive.tar.gz; \
+	done; \
+	ls -l $(OUTPUT)/packages
+
 .PHONY: kubernetes
 kubernetes: ## Build Kubernetes from its Go modules where it is not there; links it to target/kubernetes.
 	@[ -e $(KUBERNETES) ] || $(MAKE) --no-print-directory host $(KUBERNETES)
@@ -170,9 +191,16 @@ iso: ## Build the media of DEFINITION into OUTPUT.
 	printf 'Kubernetes %d:%02d min, programs %d:%02d min, media %d:%02d min\n' \
 	  $$((kubernetes / 60)) $$((kubernetes % 60)) $$((programs / 60)) $$((programs % 60)) $$((media / 60)) $$((media % 60))
 
+# The media stay beside the release, so that the next one finds what has not changed.
 .PHONY: release
-release: ## Build the media as they are released: programs optimised as a whole; takes minutes more.
-	@$(MAKE) --no-print-directory iso PROFILE=release
+release: ## Make everything that is published in OUTPUT/release: media, packages, checksums, notes, a page; takes minutes more.
+	@for name in default minimal; do \
+	  $(MAKE) --no-print-directory iso PROFILE=release DEFINITION=configs/images/$$name.yaml OUTPUT=$(OUTPUT)/media/$$name; \
+	done
+	@$(MAKE) --no-print-directory packages PROFILE=release
+	@rm -rf $(OUTPUT)/release
+	@$(CARGO) run --quiet --release --locked --package nqrust-release -- assemble --output $(OUTPUT)/release \
+	  --media $(OUTPUT)/media/default --media $(OUTPUT)/media/minimal --packages $(OUTPUT)/packages
 
 .PHONY: builder-image
 builder-image: binaries ## Build the container image of the builder into OUTPUT/builder-image, an OCI layout.

@@ -67,3 +67,20 @@ fn is_in_path(program: &str) -> bool {
     let system = ["/usr/sbin", "/sbin"].map(|directory| Path::new(directory).to_owned());
     std::env::split_paths(&path).chain(system).any(|directory| directory.join(program).is_file())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_debian_package_depends_on_the_programs_that_a_build_starts() {
+        let manifest = include_str!("../../Cargo.toml");
+        let depends = manifest.lines().find_map(|line| line.strip_prefix("depends = ")).unwrap();
+        let depends: Vec<_> = depends.trim_matches('"').split(", ").collect();
+        // Essential packages are in every system.
+        let essential = ["coreutils", "dpkg", "tar", "util-linux"];
+        for (program, package) in HOST_PROGRAMS.iter().chain(&MAPPING_PROGRAMS) {
+            assert!(depends.contains(package) || essential.contains(package), "{program} of {package}");
+        }
+    }
+}
