@@ -118,4 +118,15 @@ mod tests {
         let notes = Changelog::parse(text).unwrap().notes(crate::VERSION).unwrap();
         assert!(notes.contains("### Added") && notes.contains("### Security"), "{notes}");
     }
+
+    #[test]
+    fn the_index_of_the_pages_names_every_page() {
+        let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs");
+        let index = std::fs::read_to_string(format!("{docs}/README.md")).unwrap();
+        for entry in std::fs::read_dir(docs).unwrap() {
+            let name = entry.unwrap().file_name().into_string().unwrap();
+            let is_page = name.ends_with(".md") && name != "README.md";
+            assert!(!is_page || index.contains(&format!("({name})")), "docs/README.md does not name {name}");
+        }
+    }
 }
