@@ -4,6 +4,7 @@
 //! leaves it. Here such a disk still tells what it held. Nothing is written here; [`growth`] tells what to write where a
 //! disk has become larger.
 
+pub mod active_entry;
 pub mod growth;
 
 use std::io;

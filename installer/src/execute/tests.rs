@@ -142,6 +142,27 @@ fn a_disk_of_4096_byte_sectors_is_written_in_whole_sectors() {
 }
 
 #[test]
+fn a_bootable_disk_has_an_active_entry_and_other_programs_find_nothing_wrong_with_its_table() {
+    let bench = Bench::new();
+    bench.run().unwrap();
+    let Plan { disk_guid, partitions, .. } = &bench.plan;
+    table::verify(&bench.disk, *disk_guid, partitions).unwrap();
+    assert_eq!([446, 462, 478, 494].map(|entry| bench.disk.bytes(entry, 1)[0]), [0, 0x80, 0, 0]);
+    let path = bench.disk.file.path().to_str().unwrap();
+    let run = |program: &str, option: &str| {
+        let output = base::command::SystemRunner.run(&Invocation::new(program).args([option, path])).unwrap();
+        String::from_utf8(output).unwrap()
+    };
+    let text = run("sgdisk", "-v");
+    assert!(text.contains("No problems found"), "{text}");
+    run("sfdisk", "--verify");
+    let text = run("sfdisk", "--json");
+    assert!(text.contains(r#""label": "gpt""#) || text.contains(r#""label":"gpt""#), "{text}");
+    let parts = partitions.len();
+    assert_eq!(text.matches("\"node\":").count(), parts, "{text}");
+}
+
+#[test]
 fn a_damaged_payload_stops_the_install_before_the_first_write() {
     let other = |path: &str| {
         ["witness", "default.db", "witness.db", "worker.db"].iter().any(|end| path.ends_with(end))

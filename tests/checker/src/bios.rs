@@ -50,6 +50,8 @@ pub(crate) fn missing(disk: &dyn Bytes, boot: &BootCode, place: u64) -> Option<&
         Some("the boot sector is not GRUB's")
     } else if u64_at(&sector, 0x5c) * SECTOR != place {
         Some("the boot sector looks elsewhere for GRUB's core")
+    } else if !has_active_entry(&sector) {
+        Some("no entry of the first sector is active, or the protective one is")
     } else if core[..0x1f4] != boot.core[..0x1f4] || !core[0x200..].starts_with(&boot.core[0x200..]) {
         Some("GRUB's core is not whole")
     } else if u64_at(&core, 0x1f4) * SECTOR != place + SECTOR || (rest + 1) * SECTOR != core.len() as u64 {
@@ -57,6 +59,13 @@ pub(crate) fn missing(disk: &dyn Bytes, boot: &BootCode, place: u64) -> Option<&
     } else {
         None
     }
+}
+
+/// Whether an entry is active that is not the protective one: some legacy firmware starts nothing else, and UEFI's reference
+/// implementation takes an active protective entry for none.
+fn has_active_entry(sector: &[u8; 512]) -> bool {
+    let active: Vec<_> = sector[446..510].chunks(16).filter(|entry| entry[0] == 0x80).collect();
+    matches!(active[..], [only] if only[4] != 0xee)
 }
 
 #[cfg(test)]

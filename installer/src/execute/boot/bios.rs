@@ -11,6 +11,7 @@ use crate::execute::disk::boot_code::CODE_END;
 use crate::execute::disk::device::{self, AlignedBuffer, BlockDevice};
 use crate::plan::Partition;
 use base::failure::{Class, Failure};
+use formats::partition_table::active_entry::put_active_entry;
 use medium::sources::{PayloadSource, Verified};
 use model::release::Payload;
 
@@ -68,7 +69,8 @@ fn patch_core(mut core: Vec<u8>, first: u64) -> Result<Vec<u8>> {
     Ok(core)
 }
 
-/// Puts the code of GRUB's boot sector into `sector`, the first of the disk, and keeps its partition entries.
+/// Puts the code of GRUB's boot sector into `sector`, the first of the disk, and keeps its protective entry. Some firmware starts
+/// only a disk with an active entry, so the disk gets one together with the code that it starts.
 fn patch_boot(boot: &[u8], first: u64, sector: &mut [u8]) -> Result<()> {
     if boot.len() != SECTOR || sector.len() != SECTOR {
         return Err(not_grub("boot.img"));
@@ -77,6 +79,7 @@ fn patch_boot(boot: &[u8], first: u64, sector: &mut [u8]) -> Result<()> {
     sector[KERNEL_SECTOR..KERNEL_SECTOR + 8].copy_from_slice(&first.to_le_bytes());
     sector[BOOT_DRIVE] = 0xff;
     sector[DRIVE_CHECK..DRIVE_CHECK + 2].fill(0x90);
+    put_active_entry(sector);
     Ok(())
 }
 
@@ -108,12 +111,13 @@ mod tests {
     }
 
     #[test]
-    fn the_boot_sector_keeps_the_protective_partition() {
+    fn the_boot_sector_keeps_the_protective_partition_and_gets_an_active_entry() {
         let mut sector = vec![0xaa; SECTOR];
         patch_boot(&[0x11; SECTOR], 2048, &mut sector).unwrap();
         assert_eq!(sector[KERNEL_SECTOR..KERNEL_SECTOR + 8], 2048_u64.to_le_bytes());
         assert_eq!(sector[0x64..0x68], [0xff, 0x11, 0x90, 0x90]);
         assert!(sector[..0x5c].iter().all(|byte| *byte == 0x11));
-        assert!(sector[440..].iter().all(|byte| *byte == 0xaa));
+        assert_eq!(sector[462..478], [0x80, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 1, 0, 0, 0]);
+        assert!(sector[440..462].iter().chain(&sector[478..]).all(|byte| *byte == 0xaa));
     }
 }

@@ -85,6 +85,7 @@ mod tests {
     use formats::partition_table;
 
     use super::*;
+    use formats::partition_table::active_entry::put_active_entry;
     use crate::execute::disk_image::DiskFile;
     use crate::inventory::{FoundEntry, FoundPartition, Inventory};
     use crate::plan::tests::{GUID, disk, release, trial};
@@ -143,6 +144,7 @@ mod tests {
         let mut first = vec![0; 512];
         device.read_at(0, &mut first).unwrap();
         first[..446].fill(7);
+        put_active_entry(&mut first);
         device.write_at(0, &first).unwrap();
         let large = Disk { size: ByteSize::gib(40), ..small };
         let (device, growth) = (open(&file, &large), Growth::of(&large).unwrap());
@@ -153,6 +155,7 @@ mod tests {
         let mut after = vec![0; 512];
         device.read_at(0, &mut after).unwrap();
         assert_eq!(after[..446], first[..446]);
+        assert_eq!(after[462..], first[462..], "the active entry stays");
         assert_eq!(after[458..462], (ByteSize::gib(40).get() / 512 - 1).to_le_bytes()[..4]);
     }
 

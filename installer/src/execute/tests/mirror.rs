@@ -124,6 +124,9 @@ fn both_disks_are_complete_after_a_run() {
         let core = |disk: &TestDisk| disk.bytes(bench.partition(PartitionName::Bios), 4096);
         assert_eq!(core(&bench.disk), core(bench.second()));
         assert_eq!(core(&bench.disk) == [0; 4096], sector == 4096);
+        let active = |disk: &TestDisk| [446, 462, 478, 494].map(|entry| disk.bytes(entry, 1)[0] == 0x80);
+        assert_eq!(active(&bench.disk), active(bench.second()));
+        assert_eq!(active(&bench.disk), [false, sector == 512, false, false]);
     }
 }
 

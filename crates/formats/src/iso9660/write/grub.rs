@@ -6,6 +6,7 @@ use anyhow::{Context, Result, ensure};
 use super::partition_tables::SECTOR;
 use crate::iso9660::address::Block;
 use crate::iso9660::ecma119::DESCRIPTORS;
+use crate::partition_table::active_entry::put_active_entry;
 use base::digest::Digest;
 
 /// Code and the number it needs; the rest of the sector is the partition table.
@@ -63,7 +64,7 @@ pub fn patch_eltorito(image: &mut [u8], start: Block) -> Result<()> {
 
 /// The first sector: GRUB's boot sector, sent to the El Torito image at `eltorito`, and a protective partition table.
 ///
-/// Some firmware starts a stick only where an entry of the table is active; the second, empty entry is.
+/// Some firmware starts a stick only where an entry of the table is active.
 pub fn first_sector(hybrid: &[u8], eltorito: Block, size: u64) -> Result<[u8; 512]> {
     ensure!(hybrid.len() >= BOOT_CODE, "GRUB's hybrid boot sector is too short");
     let mut sector = [0; 512];
@@ -73,9 +74,8 @@ pub fn first_sector(hybrid: &[u8], eltorito: Block, size: u64) -> Result<[u8; 51
     let sectors = u32::try_from(size / SECTOR - 1).unwrap_or(u32::MAX);
     // Cylinders, heads and sectors are those that UEFI prescribes (UEFI 2.10, 5.2.3).
     let protective = table_entry(0x00, [0x00, 0x02, 0x00], 0xEE, [0xFF, 0xFF, 0xFF], 1, sectors);
-    let active = table_entry(0x80, [0x00, 0x01, 0x00], 0x00, [0x00, 0x01, 0x00], 0, 1);
     sector[446..462].copy_from_slice(&protective);
-    sector[462..478].copy_from_slice(&active);
+    put_active_entry(&mut sector);
     sector[510..].copy_from_slice(&[0x55, 0xAA]);
     Ok(sector)
 }
