@@ -4,6 +4,7 @@
 //! bond works only from here on; and a mistake in it shows before anything is written.
 
 pub mod help;
+pub mod multipath;
 
 use std::path::Path;
 use std::time::Duration;

@@ -39,10 +39,13 @@ impl DryRun {
             &mut |_| {},
         )?;
         media.tell_warnings(&context.progress);
-        let (inventory, runner): (Inventory, Option<&dyn Runner>) = match self.inventory {
+        let (mut inventory, runner): (Inventory, Option<&dyn Runner>) = match self.inventory {
             None => (Inventory::scan(&Roots::default())?, Some(&SystemRunner)),
             Some(path) => (read_inventory(&path)?, None),
         };
+        for note in inventory.join_paths() {
+            context.progress.note("plan", format!("warning: {note}"));
+        }
         let config = &media.combined.config;
         let present = finished_nodes::foretell(config, &inventory, &media, runner)?;
         let plan = crate::plan::plan(config, &inventory, &media.release, uuid::Uuid::new_v4())?;

@@ -16,6 +16,7 @@ use crate::execute::{
 use crate::installed::decide::words;
 use crate::installed::{InstallRecord, ReinstallDecision, decide};
 use crate::inventory::{Inventory, Roots};
+use crate::live::multipath::join_paths;
 use crate::live::{is_live, set_up_network};
 use crate::node::cluster::ClusterMember;
 use crate::node::identity::MachineId;
@@ -56,7 +57,11 @@ pub(crate) fn carry_out(
     cancel: &dyn Fn() -> Cancel,
 ) -> Result<InstallEnd> {
     let roots = Roots::default();
-    let inventory = Inventory::scan(&roots)?;
+    let mut inventory = Inventory::scan(&roots)?;
+    let live = is_live(&kernel_command_line()?);
+    if live {
+        inventory = join_paths(config, inventory, (&roots, Path::new("/")), &SystemRunner, progress)?;
+    }
     record.inventory(&inventory);
     let (rule, offer) = (&config.install.reinstall, finished_nodes::offer(media, config)?);
     let nodes = finished_nodes::look(config, &inventory, &SystemRunner);
@@ -69,7 +74,7 @@ pub(crate) fn carry_out(
         progress.note("reinstall", format!("{}; the install overwrites it", node.headline()));
     }
     let installed = InstallRecord::begin(&offer, &words(rule, &nodes))?.to_json()?;
-    if is_live(&kernel_command_line()?) {
+    if live {
         set_up_network(config, Path::new("/"), &SystemRunner, progress)?;
     }
     record.started(&media.release);

@@ -25,6 +25,7 @@ use crate::execute::{Cancel, finish, start_node};
 use crate::installed::FinishedNode;
 use crate::inventory::{Inventory, Roots};
 use crate::live::help::{self, HelpAccess};
+use crate::live::multipath::join_paths;
 use crate::live::{is_live, set_up_network};
 use crate::plan::AfterInstall;
 use crate::preflight::network::Offline;
@@ -149,6 +150,16 @@ impl<'a> QuestionedMachine<'a> {
 
     /// The facts before the first question.
     fn conversation(&self, left: Option<&UntouchedNodes>) -> Result<ConversationFacts> {
+        if self.live && self.settings.rehearsal.is_none() {
+            let place = (&Roots::default(), Path::new("/"));
+            join_paths(
+                &self.media.combined.config,
+                self.inventory()?,
+                place,
+                &SystemRunner,
+                &Progress::silent(),
+            )?;
+        }
         let (machine, settings) = (self.facts()?, self.settings);
         Ok(ConversationFacts {
             product: format!("{} {}", self.media.release.name, self.media.release.version),

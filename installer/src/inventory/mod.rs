@@ -6,8 +6,10 @@
 
 mod disk;
 mod disks;
+mod evidence;
 mod holders;
 mod identity;
+mod joined;
 mod multipath;
 pub(crate) mod nics;
 pub mod signatures;
@@ -22,6 +24,7 @@ use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
 pub use disk::{Disk, DiskPath, FoundEntry, FoundPartition};
+pub(crate) use evidence::{bare_wwn, in_link};
 pub use holders::{Holder, HolderKind};
 pub use identity::read_identity;
 pub use nics::Nic;

@@ -22,7 +22,7 @@ pub mod kubernetes_version;
 pub mod membership;
 pub mod mount;
 pub mod mounted;
-mod multipath;
+pub(crate) mod multipath;
 pub mod network;
 pub mod network_trial;
 pub mod nic_setup;

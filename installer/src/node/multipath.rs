@@ -6,23 +6,28 @@ use model::config::{ExternalStorage, MultiPath};
 
 /// The file, if the document enables multipathd.
 pub(super) fn file(storage: &ExternalStorage) -> Option<NodeFile> {
-    storage.enabled.then(|| {
-        let text = match &storage.multi_path_config {
-            None => String::new(),
-            Some(MultiPath::Only(devices)) => only(devices),
-            Some(MultiPath::Lists(lists)) => of_lists(lists),
-        };
-        // The cluster's own volumes come over iSCSI and are not for multipathd.
-        let own = section(
-            "blacklist",
-            "    device {\n        vendor \"IET\"\n        product \"VIRTUAL-DISK\"\n    }\n",
-        );
-        NodeFile::new(
-            "etc/multipath.conf",
-            0o644,
-            format!("{NOTE}defaults {{\n    user_friendly_names yes\n}}\n{own}{text}"),
-        )
-    })
+    storage.enabled.then(|| with_names(storage, "yes"))
+}
+
+/// The file of the live system. Its maps have the names of their disks, which are known before multipathd runs.
+pub(crate) fn live_file(storage: &ExternalStorage) -> NodeFile {
+    with_names(storage, "no")
+}
+
+/// Debian's default makes maps only of disks that had one before; `find_multipaths yes` makes one where there are two paths.
+fn with_names(storage: &ExternalStorage, friendly: &str) -> NodeFile {
+    let text = match &storage.multi_path_config {
+        None => String::new(),
+        Some(MultiPath::Only(devices)) => only(devices),
+        Some(MultiPath::Lists(lists)) => of_lists(lists),
+    };
+    // The cluster's own volumes come over iSCSI and are not for multipathd.
+    let own = section(
+        "blacklist",
+        "    device {\n        vendor \"IET\"\n        product \"VIRTUAL-DISK\"\n    }\n",
+    );
+    let defaults = format!("defaults {{\n    user_friendly_names {friendly}\n    find_multipaths yes\n}}\n");
+    NodeFile::new("etc/multipath.conf", 0o644, format!("{NOTE}{defaults}{own}{text}"))
 }
 
 /// Everything is left alone but these: exceptions have precedence over the list (multipath.conf(5)).

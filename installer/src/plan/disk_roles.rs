@@ -2,9 +2,11 @@
 //! follow from it.
 
 use super::choose;
+use super::disk_search::{DiskSearch, SYSTEM};
 use super::disks::{self, WipedDisk};
 use super::keep::{self, KeptPartition};
 use super::mirror;
+use super::raid_set;
 use super::takedown;
 use super::target::{Target, target};
 use crate::inventory::{Disk, Holder, Inventory};
@@ -23,7 +25,8 @@ pub(super) struct ChosenDisks<'a> {
 impl<'a> ChosenDisks<'a> {
     fn of(config: &InstallConfig, inventory: &'a Inventory) -> Result<Self, Failure> {
         let install = &config.install;
-        let system = choose::system(inventory, install.device.as_ref(), install.data_disk.as_ref())?;
+        let search = DiskSearch { inventory, key: SYSTEM, least: disks::least(install, SYSTEM) };
+        let system = choose::system(search, install.device.as_ref(), install.data_disk.as_ref())?;
         let data = disks::data_disk(install, install.own_role(), inventory, system)?;
         let mirror = mirror::disk(install, inventory, system, data)?;
         Ok(Self { system, mirror, data })
@@ -68,8 +71,12 @@ impl<'a> DiskRoles<'a> {
         let all = chosen.all();
         let (wiped, mut warnings) = disks::wiped(install, inventory, &all)?;
         let erased = disks::written_or_wiped(inventory, &written, &wiped);
+        warnings.extend(raid_set::refuse_part(inventory, &erased)?);
         let taken_down = takedown::order(install, inventory, &erased, kept.as_ref())?;
         warnings.extend(disks::without_effect(install, chosen.system, chosen.data));
+        if !config.os.external_storage_config.enabled {
+            warnings.extend(disks::single_path(&all));
+        }
         warnings.extend(disks::unread(all.into_iter()));
         Ok(Self { chosen, target, kept, wiped, taken_down, warnings })
     }

@@ -6,12 +6,14 @@ use anyhow::anyhow;
 use serde::Serialize;
 use uuid::Uuid;
 
-use super::choose::{DATA, chosen, deliberate, named, twins, usable};
+use super::choose::{chosen, deliberate, named, usable};
+use super::disk_search::{DATA, DiskSearch};
 use super::labels;
 use super::layout::{self, Partition};
 use super::target::{Target, refuse, target};
 use crate::inventory::{Disk, FoundPartition, Inventory, Signature, SignatureKind};
 use base::failure::{Class, Failure};
+use base::size::ByteSize;
 use model::config::sizes::PartitionSizes;
 use model::config::{Install, Role, Wipe, WipeFailure};
 
@@ -49,7 +51,7 @@ pub(super) fn data_disk<'a>(
         return Err(Failure::new(Class::Invalid, "a witness keeps no data of virtual machines")
             .hint(format!("Leave out {DATA}, or change install.role.")));
     }
-    let disk = chosen(inventory, selector, DATA)?;
+    let disk = chosen(DiskSearch { inventory, key: DATA, least: least(install, DATA) }, selector)?;
     Ok((disk.name != system.name).then_some(disk))
 }
 
@@ -69,12 +71,24 @@ pub(super) fn without_effect(install: &Install, system: &Disk, data: Option<&Dis
     }
 }
 
+/// The least size of the disk for `key`.
+pub(super) fn least(install: &Install, key: &str) -> ByteSize {
+    let sizes = PartitionSizes::of(install.profile);
+    let with_data = install.own_role() != Role::Witness && install.data_disk.is_none();
+    if key == DATA { sizes.data_minimum } else { layout::least(sizes, with_data) }
+}
+
 /// The new layout of the data disk. The identity of its table follows from that of the system disk's.
-pub(super) fn arrange(disk: &Disk, sizes: PartitionSizes, system_guid: Uuid) -> Result<DataDisk, Failure> {
+pub(super) fn arrange(
+    disk: &Disk,
+    inventory: &Inventory,
+    sizes: PartitionSizes,
+    system_guid: Uuid,
+) -> Result<DataDisk, Failure> {
     let disk_guid = Uuid::new_v5(&system_guid, b"data-disk");
     let target = target(disk)?;
     let partitions = layout::arrange_data(disk.size, target.sector, sizes, disk_guid)
-        .map_err(|error| refuse(disk, error, DATA))?;
+        .map_err(|error| refuse(disk, inventory, error, DATA))?;
     Ok(DataDisk { disk: target, erased: disk.partitions.clone(), disk_guid, partitions })
 }
 
@@ -119,6 +133,18 @@ pub(super) fn written_or_wiped<'a>(
     changed.iter().copied().chain(wiped).collect()
 }
 
+/// Warnings about disks of several paths on a node that does not run multipathd.
+pub(super) fn single_path(disks: &[&Disk]) -> Vec<String> {
+    let several = disks.iter().filter(|disk| disk.paths.len() > 1);
+    let warning = |disk: &&&Disk| {
+        let (path, count) = (disk.path.display(), disk.paths.len());
+        format!(
+            "{path} has {count} paths, and the node uses one: os.external_storage_config.enabled is false."
+        )
+    };
+    several.map(|disk| warning(&disk)).collect()
+}
+
 /// Warnings about disks that may lose more than could be read.
 pub(super) fn unread<'a>(disks: impl Iterator<Item = &'a Disk>) -> Vec<String> {
     let unread = disks.filter_map(|disk| Some((disk.path.display(), disk.unread.as_ref()?)));
@@ -135,15 +161,16 @@ pub(super) fn wiped(
 ) -> Result<(Vec<WipedDisk>, Vec<String>), Failure> {
     let mut wiped: Vec<WipedDisk> = Vec::new();
     let mut warnings = Vec::new();
+    let search = DiskSearch { inventory, key: LIST, least: ByteSize::default() };
     for path in &install.wipe_disks_list {
-        match named(inventory, Path::new(&**path), LIST)? {
+        match named(search, Path::new(&**path))? {
             None => {
                 warnings.push(format!("{LIST}: there is no disk {path}; the install goes on without it."))
             }
             Some(disk) => {
                 refuse_install_disk(disk, chosen)?;
-                deliberate(disk, Path::new(&**path), LIST)?;
-                match usable(inventory, disk, LIST).and_then(|disk| add(disk, LIST, &mut wiped)) {
+                deliberate(search, disk, Path::new(&**path))?;
+                match usable(search, disk).and_then(|disk| add(disk, LIST, &mut wiped)) {
                     // If the machine runs from the disk, this is not a failure to wipe: the list is wrong.
                     Err(failure) if install.wipe_failure == WipeFailure::Warn && !disk.boot_medium => {
                         let path = disk.path.display();
@@ -176,7 +203,7 @@ fn why_not_wiped(inventory: &Inventory, disk: &Disk) -> Option<String> {
     let reason = reason.or_else(|| disk.read_only.then(|| "read-only".into()));
     let reason = reason.or_else(|| disk.removable.then(|| "removable".into()));
     reason.or_else(|| {
-        (!twins(inventory, disk).is_empty()).then(|| "one of several with its world wide name".into())
+        (!inventory.other_paths(disk).is_empty()).then(|| "one of several paths to one disk".into())
     })
 }
 

@@ -7,7 +7,7 @@ use anyhow::anyhow;
 use serde::Serialize;
 use uuid::Uuid;
 
-use super::choose::DATA;
+use super::disk_search::DATA;
 use super::labels::DATA as LABEL;
 use super::layout::KeptPlace;
 use super::target::{Target, target};

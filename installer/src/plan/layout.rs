@@ -191,8 +191,7 @@ pub fn arrange(request: LayoutRequest, disk_guid: Uuid) -> Result<Vec<Partition>
     let fixed = fixed(sizes);
     let before = fixed.iter().fold(ALIGNMENT, |sum, (_, size)| sum + *size);
     let data_minimum = if request.data { sizes.data_minimum } else { ByteSize::default() };
-    let minimum = if request.data { sizes.disk_minimum } else { sizes.witness_minimum };
-    let needed = minimum.max(before + sizes.persistent_minimum + data_minimum + ALIGNMENT);
+    let needed = least(sizes, request.data);
     if disk < needed {
         return Err(LayoutError::Disk { needed, found: disk });
     }
@@ -202,6 +201,17 @@ pub fn arrange(request: LayoutRequest, disk_guid: Uuid) -> Result<Vec<Partition>
     let persistent = persistent(request, usual, most)?;
     let data = request.data.then(|| (Data, rest.saturating_sub(persistent)));
     Ok(placed_in_order(fixed.into_iter().chain([(Persistent, persistent)]).chain(data), disk_guid))
+}
+
+/// The least size of a disk for the system; `data`: with a data partition on it.
+#[must_use]
+pub fn least(sizes: PartitionSizes, data: bool) -> ByteSize {
+    let before = fixed(sizes).iter().fold(ALIGNMENT, |sum, (_, size)| sum + *size);
+    let (minimum, data_minimum) = match data {
+        true => (sizes.disk_minimum, sizes.data_minimum),
+        false => (sizes.witness_minimum, ByteSize::default()),
+    };
+    minimum.max(before + sizes.persistent_minimum + data_minimum + ALIGNMENT)
 }
 
 /// The partitions of a node before a data partition that is kept. If the configuration gives no size, the persistent partition

@@ -8,15 +8,14 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use super::choose::chosen;
+use super::disk_search::{DiskSearch, MIRROR};
+use super::disks::least;
 use super::layout::{self, LayoutRequest, Partition, PartitionName};
 use super::target::{Target, refuse, target};
 use crate::inventory::{Disk, FoundPartition, Inventory};
 use base::failure::{Class, Failure};
 use base::size::ByteSize;
 use model::config::{DiskSelector, Install};
-
-/// The key of the configuration that names the second disk.
-pub(super) const MIRROR: &str = "install.mirror";
 
 /// The end of a member that an array does not use for content: the superblock, the bitmap, whose size follows from the array's,
 /// and the list of bad blocks. They need 200 KiB at most.
@@ -63,7 +62,7 @@ pub(super) fn disk<'a>(
 ) -> Result<Option<&'a Disk>, Failure> {
     let Some(selector) = &install.mirror else { return Ok(None) };
     named_both(install.device.as_ref())?;
-    let disk = chosen(inventory, selector, MIRROR)?;
+    let disk = chosen(DiskSearch { inventory, key: MIRROR, least: least(install, MIRROR) }, selector)?;
     let path = disk.path.display();
     if disk.name == system.name {
         let what = format!("{MIRROR} is {path}, the disk of install.device");
@@ -103,9 +102,15 @@ fn named_both(device: Option<&DiskSelector>) -> Result<(), Failure> {
 }
 
 /// The layout of the second disk. `request` is that of the first one, for the smaller of the two.
-pub(super) fn arrange(disk: &Disk, request: LayoutRequest, system_guid: Uuid) -> Result<Mirror, Failure> {
+pub(super) fn arrange(
+    disk: &Disk,
+    inventory: &Inventory,
+    request: LayoutRequest,
+    system_guid: Uuid,
+) -> Result<Mirror, Failure> {
     let disk_guid = Uuid::new_v5(&system_guid, b"mirror");
-    let partitions = layout::arrange(request, disk_guid).map_err(|error| refuse(disk, error, MIRROR))?;
+    let partitions =
+        layout::arrange(request, disk_guid).map_err(|error| refuse(disk, inventory, error, MIRROR))?;
     let arrays = partitions.iter().filter(|partition| is_mirrored(partition.name)).map(|partition| Array {
         partition: partition.name,
         uuid: Uuid::new_v5(&system_guid, format!("array {}", partition.name.as_str()).as_bytes()),

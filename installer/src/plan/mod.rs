@@ -3,8 +3,10 @@
 //! A [`Plan`] prints as text ([`render`]) and as JSON. Neither form holds the node document, which may hold secrets.
 
 mod boot;
+mod cards;
 mod choose;
 mod disk_roles;
+mod disk_search;
 mod disks;
 mod keep;
 mod labels;
@@ -13,6 +15,7 @@ mod leftover;
 mod mirror;
 mod new_layout;
 mod payloads;
+mod raid_set;
 mod render;
 mod sealed;
 mod slot;
@@ -26,7 +29,7 @@ use serde::Serialize;
 use uuid::Uuid;
 
 pub use boot::LOADER_SCRIPT;
-pub(crate) use choose::{blocking, system as choose_disk};
+pub(crate) use choose::{blocking, own_name, system_disk as choose_disk};
 pub use disk_roles::written_disks;
 pub use disks::{DataDisk, WipedDisk};
 pub use keep::KeptPartition;
@@ -168,9 +171,10 @@ pub fn plan(
         return Err(Failure::new(Class::Hardware, what).into());
     }
     check_distribution(config, release)?;
+    cards::check(config, &inventory.nics)?;
     let role = install.own_role();
     let roles = DiskRoles::of(config, inventory)?;
-    let layout = NewLayout::of(install, &roles, disk_guid)?;
+    let layout = NewLayout::of(install, inventory, &roles, disk_guid)?;
     let needed = NeededPayloads::of(release, role, install.images() == Images::Preload)?;
     needed.fit(&layout.storable())?;
     let steps = steps(config, release, &roles, &layout, &needed)?;

@@ -2,13 +2,13 @@
 
 use uuid::Uuid;
 
-use super::choose::SYSTEM;
 use super::disk_roles::DiskRoles;
+use super::disk_search::SYSTEM;
 use super::disks::{self, DataDisk};
 use super::layout::{self, LayoutRequest, Partition, PartitionName};
 use super::mirror::{self, Mirror};
 use super::target::refuse;
-use crate::inventory::FoundPartition;
+use crate::inventory::{FoundPartition, Inventory};
 use base::failure::Failure;
 use model::config::sizes::PartitionSizes;
 use model::config::{Install, Role};
@@ -27,7 +27,12 @@ pub(super) struct NewLayout {
 impl NewLayout {
     /// # Errors
     /// A disk has no room for its partitions.
-    pub(super) fn of(install: &Install, roles: &DiskRoles<'_>, disk_guid: Uuid) -> Result<Self, Failure> {
+    pub(super) fn of(
+        install: &Install,
+        inventory: &Inventory,
+        roles: &DiskRoles<'_>,
+        disk_guid: Uuid,
+    ) -> Result<Self, Failure> {
         let disks = &roles.chosen;
         let (system, mirror) = (disks.system, disks.mirror);
         let sizes = PartitionSizes::of(install.profile);
@@ -43,12 +48,14 @@ impl NewLayout {
             Some(kept) => layout::arrange_before(request, kept.stays(), disk_guid),
             None => layout::arrange(request, disk_guid),
         };
-        let partitions = arranged.map_err(|error| refuse(system, error, SYSTEM))?;
+        let partitions = arranged.map_err(|error| refuse(system, inventory, error, SYSTEM))?;
         let lost = |part: &&FoundPartition| kept.is_none_or(|kept| kept.partition != **part);
         let erased = system.partitions.iter().filter(lost).cloned().collect();
-        let mirror = mirror.map(|mirror| mirror::arrange(mirror, request, disk_guid)).transpose()?;
+        let mirror =
+            mirror.map(|mirror| mirror::arrange(mirror, inventory, request, disk_guid)).transpose()?;
         let data_disk = roles.new_data_disk();
-        let data_disk = data_disk.map(|data| disks::arrange(data, sizes, disk_guid)).transpose()?;
+        let data_disk =
+            data_disk.map(|data| disks::arrange(data, inventory, sizes, disk_guid)).transpose()?;
         Ok(Self { disk_guid, partitions, erased, mirror, data_disk })
     }
 

@@ -4,9 +4,10 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
-use super::choose::DATA;
+use super::choose::listing;
+use super::disk_search::{DATA, DiskSearch};
 use super::layout::{LayoutError, SectorSize};
-use crate::inventory::{Disk, Signature};
+use crate::inventory::{Disk, Inventory, Signature};
 use base::failure::{Class, Failure};
 use base::size::ByteSize;
 
@@ -39,14 +40,13 @@ fn does_not_fit(disk: &Disk) -> String {
 }
 
 /// The error for a disk that has no room for what `error` says. `key` names the disk in the configuration.
-pub(super) fn refuse(disk: &Disk, error: LayoutError, key: &str) -> Failure {
+pub(super) fn refuse(disk: &Disk, inventory: &Inventory, error: LayoutError, key: &'static str) -> Failure {
     let (class, hint) = match &error {
-        LayoutError::Disk { .. } => (
-            Class::Hardware,
-            format!(
-                "Choose a larger disk with {key}. For tests and trials, install.profile: trial asks for less."
-            ),
-        ),
+        LayoutError::Disk { needed, .. } => {
+            let larger = listing(DiskSearch { inventory, key, least: *needed });
+            let trial = "For tests and trials, install.profile: trial asks for less.";
+            (Class::Hardware, format!("Choose a larger disk with {key}. {larger} {trial}"))
+        }
         LayoutError::NoRoomBefore { .. } | LayoutError::NoRoomForTable { .. } => (
             Class::Hardware,
             format!(

@@ -6,10 +6,13 @@ use model::config::disk::Transport;
 use model::config::{Distribution, Install, Profile};
 use model::release::{Containerd, Payload, Purpose};
 
+mod cards;
 mod corpus;
 mod disks;
+mod hints;
 mod keep;
 mod mirror;
+mod raid_set;
 mod recorded;
 mod takedown;
 

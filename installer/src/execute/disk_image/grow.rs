@@ -85,10 +85,10 @@ mod tests {
     use formats::partition_table;
 
     use super::*;
-    use formats::partition_table::active_entry::put_active_entry;
     use crate::execute::disk_image::DiskFile;
     use crate::inventory::{FoundEntry, FoundPartition, Inventory};
     use crate::plan::tests::{GUID, disk, release, trial};
+    use formats::partition_table::active_entry::put_active_entry;
 
     /// A disk with the partitions of a node, and the plan that made them.
     fn image() -> (Disk, Vec<Partition>) {

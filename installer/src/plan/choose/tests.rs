@@ -25,7 +25,7 @@ fn machine() -> Inventory {
 /// The name of the chosen disk, or the whole text of the refusal.
 fn pick(inventory: &Inventory, clauses: &serde_json::Value) -> Result<String, String> {
     let selector: DiskSelector = serde_json::from_value(clauses.clone()).unwrap();
-    let found = chosen(inventory, &selector, "install.data_disk");
+    let found = chosen(DiskSearch { inventory, key: DATA, least: ByteSize::default() }, &selector);
     found.map(|disk| disk.name.clone()).map_err(|failure| render(&failure.into()))
 }
 
@@ -111,18 +111,84 @@ fn a_removable_disk_needs_its_serial_number() {
     }
 }
 
-#[test]
-fn disks_that_tell_the_same_name_are_refused_however_they_are_meant() {
+/// The machine with the second disk as another path to the first.
+fn two_paths() -> Inventory {
     let mut machine = machine();
-    machine.disks[1].wwn = machine.disks[0].wwn.clone();
-    for selector in [serde_json::json!("/dev/sda"), serde_json::json!({ "transport": "nvme" })] {
-        let text = pick(&machine, &selector).unwrap_err();
-        assert!(text.contains("report the same world wide name, eui.0025"), "{text}");
-        assert!(text.contains("start multipathd"), "{text}");
+    let first = machine.disks[0].clone();
+    machine.disks[1] = Disk { name: "sda".into(), path: "/dev/sda".into(), links: vec![], ..first };
+    machine
+}
+
+#[test]
+fn paths_to_one_disk_are_refused_however_they_are_meant_and_the_hint_names_the_map() {
+    for selector in [
+        serde_json::json!("/dev/sda"),
+        serde_json::json!({ "transport": "nvme" }),
+        serde_json::json!({ "wwn": "0x0025" }),
+        serde_json::json!({ "by_path": "pci-0000:01" }),
+    ] {
+        let text = pick(&two_paths(), &selector).unwrap_err();
+        assert!(text.contains("are paths to one disk, eui.0025, and no multipath map"), "{text}");
+        assert!(
+            text.contains("Start multipathd, then name the map: install.data_disk: {wwn: '0025'}"),
+            "{text}"
+        );
     }
-    // Namespaces of one controller are different disks.
-    (machine.disks[0].namespace, machine.disks[1].namespace) = (Some(1), Some(2));
-    assert!(pick(&machine, &serde_json::json!("/dev/sda")).is_ok());
+    // Once there is the map, the hint selects it.
+    let mut mapped = two_paths();
+    let paths = mapped.disks.drain(..2).map(|disk| crate::inventory::DiskPath {
+        name: disk.name,
+        path: disk.path,
+        links: disk.links,
+    });
+    let paths = paths.collect();
+    mapped.disks.push(Disk { name: "dm-0".into(), paths, ..machine().disks[0].clone() });
+    for selector in [serde_json::json!({ "wwn": "0025" }), serde_json::json!({ "by_path": "pci-0000:01" })] {
+        assert_eq!(pick(&mapped, &selector).as_deref(), Ok("dm-0"));
+    }
+}
+
+#[test]
+fn disks_of_one_world_wide_name_that_differ_otherwise_are_different_disks() {
+    type Change = fn(&mut Inventory);
+    let cases: [Change; 4] = [
+        |machine| machine.disks[1].serial = Some("OTHER".into()),
+        |machine| machine.disks[1].size = ByteSize::gib(500),
+        |machine| machine.disks.iter_mut().for_each(|disk| disk.wwn = Some("eui.0000000000000000".into())),
+        // Namespaces of one controller.
+        |machine| (machine.disks[0].namespace, machine.disks[1].namespace) = (Some(1), Some(2)),
+    ];
+    for (number, change) in cases.into_iter().enumerate() {
+        let mut machine = two_paths();
+        change(&mut machine);
+        assert_eq!(pick(&machine, &serde_json::json!("/dev/sda")).as_deref(), Ok("sda"), "case {number}");
+    }
+}
+
+#[test]
+fn a_link_that_does_not_say_which_namespace_it_means_is_refused_with_the_full_names() {
+    let mut machine = machine();
+    let bare = "/dev/disk/by-id/nvme-SSD_980_S1";
+    let namespace = |number: u32| Disk {
+        name: format!("nvme0n{number}"),
+        path: format!("/dev/nvme0n{number}").into(),
+        serial: Some("S1".into()),
+        wwn: Some(format!("eui.002538500000000{number}")),
+        namespace: Some(number),
+        links: vec![format!("{bare}_{number}").into()],
+        ..machine.disks[0].clone()
+    };
+    let mut both = [namespace(1), namespace(2)];
+    both[1].links.push(bare.into());
+    machine.disks.splice(0..1, both);
+    let text = pick(&machine, &serde_json::json!(bare)).unwrap_err();
+    assert!(text.contains("is ambiguous: it can be /dev/nvme0n2 or /dev/nvme0n1"), "{text}");
+    assert!(text.contains(&format!("{bare}_2 (480 GiB) or {bare}_1 (480 GiB)")), "{text}");
+    let text = pick(&machine, &serde_json::json!({ "by_id": "nvme-SSD_980_S1" })).unwrap_err();
+    assert!(text.contains("2 disks meet the clauses") && text.contains("such as wwn: "), "{text}");
+    for (path, wanted) in [(format!("{bare}_1"), "nvme0n1"), (format!("{bare}_2"), "nvme0n2")] {
+        assert_eq!(pick(&machine, &serde_json::json!(path)).as_deref(), Ok(wanted));
+    }
 }
 
 #[test]
@@ -153,7 +219,7 @@ fn several_disks_are_told_with_a_clause_that_tells_them_apart() {
         disk.links = vec![format!("/dev/disk/by-path/pci-{}", disk.name).into()];
     });
     assert!(text.contains("such as by_path: pci-nvme0n1."), "{text}");
-    let text = two(|disk| (disk.serial, disk.links) = (None, vec![]));
+    let text = two(|disk| (disk.serial, disk.wwn, disk.links) = (None, None, vec![]));
     assert!(text.contains("They report nothing that differs: detach all but one."), "{text}");
 }
 

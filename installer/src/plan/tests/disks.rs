@@ -271,7 +271,10 @@ fn all_disks_leaves_out_the_boot_medium_and_what_is_in_use() {
         ),
         (|disk| disk.read_only = true, Some("/dev/vdb stays, it is read-only")),
         (|disk| disk.removable = true, Some("/dev/vdb stays, it is removable")),
-        (|disk| disk.wwn = Some("naa.1".into()), Some("/dev/vdb stays, it is one of several")),
+        (
+            |disk| (disk.wwn, disk.serial) = (Some("naa.1".into()), Some("S".into())),
+            Some("/dev/vdb stays, it is one of several paths"),
+        ),
         // The predecessor's medium.
         (
             |disk| {
@@ -286,7 +289,7 @@ fn all_disks_leaves_out_the_boot_medium_and_what_is_in_use() {
         config.install.wipe_all_disks = true;
         let mut disks = disks();
         disks[1].partitions.push(found("vdb", 3, None, Some("COS_OEM")));
-        disks[2].wwn = Some("naa.1".into());
+        (disks[2].wwn, disks[2].serial) = (Some("naa.1".into()), Some("S".into()));
         change(&mut disks[1]);
         let plan = try_plan(&config, &disks).unwrap();
         assert!(plan.wiped.is_empty());

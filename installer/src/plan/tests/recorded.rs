@@ -41,7 +41,7 @@ fn refused(config: &InstallConfig, inventory: &Inventory) -> String {
 fn of_two_nvme_disks_neither_is_taken_unasked_and_each_by_name() {
     let text = refused(&on(serde_json::Value::Null), &two_nvme());
     assert!(text.contains("2 disks match") && !text.contains("sr0"), "{text}");
-    assert!(text.contains("For example serial: S64FNE0R801234."), "{text}");
+    assert!(text.contains("For example install.device: {serial: S64FNE0R801234}."), "{text}");
     for (selector, name) in [
         (serde_json::json!("/dev/disk/by-path/pci-0000:01:00.0-nvme-1"), "nvme0n1"),
         (serde_json::json!({ "serial": "S64FNE0R805678" }), "nvme1n1"),
@@ -69,7 +69,7 @@ fn a_volume_of_several_paths_is_installed_on_by_its_map_and_never_by_a_path() {
     // A path of the multipath map selects the map; paths outside a map are refused.
     assert_eq!(planned(&on(serde_json::json!("/dev/sdf")), &sas_multipath()).disk.name, "dm-0");
     let text = refused(&on(serde_json::json!("/dev/sdg")), &sas_multipath());
-    assert!(text.contains("/dev/sdg and /dev/sdh report the same world wide name"), "{text}");
+    assert!(text.contains("/dev/sdg, /dev/sdh are paths to one disk"), "{text}");
 }
 
 #[test]

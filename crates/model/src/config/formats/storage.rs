@@ -27,9 +27,30 @@ pub fn device(text: &str) -> FormatResult {
     if text.len() <= 255 && below.split('/').all(name) {
         return Ok(());
     }
-    let bare = !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric());
+    if ["auto", "any", "first", "default"].contains(&text.to_ascii_lowercase().as_str()) {
+        return Err(Fault::new(
+            "is not the path of a disk below /dev; without the key, the only disk of the machine is taken",
+        ));
+    }
     Err(Fault::new("is not the path of a disk below /dev, such as /dev/disk/by-id/…")
-        .suggest(bare.then(|| format!("/dev/{text}"))))
+        .suggest(is_kernel_name(text).then(|| format!("/dev/{text}"))))
+}
+
+/// Whether the kernel gives disks such names: `sda`, `nvme0n1`, `mmcblk0`.
+fn is_kernel_name(text: &str) -> bool {
+    let letters = ["sd", "vd", "xvd", "hd"];
+    let lettered = letters.iter().filter_map(|driver| text.strip_prefix(driver));
+    let mut lettered = lettered.map(|rest| rest.trim_end_matches(|c: char| c.is_ascii_digit()));
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let namespace = |rest: &str| {
+        rest.split_once('n').is_some_and(|(disk, rest)| {
+            let (namespace, part) = rest.split_once('p').unwrap_or((rest, "1"));
+            digits(disk) && digits(namespace) && digits(part)
+        })
+    };
+    lettered.any(|rest| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_lowercase()))
+        || text.strip_prefix("nvme").is_some_and(namespace)
+        || ["mmcblk", "pmem", "md"].iter().filter_map(|name| text.strip_prefix(name)).any(digits)
 }
 
 /// The URL of the directory that has the content of a medium.

@@ -122,17 +122,12 @@ pub(super) fn take(field: &Field, answers: &mut Answers, facts: &ConversationFac
     if disk.is_some_and(|disk| disk.is_at(std::path::Path::new(&wanted))) {
         return;
     }
-    answers.give(&field.id, disk.map(|disk| Value::from(lasting(disk))));
+    answers.give(&field.id, disk.map(|disk| Value::from(lasting(facts, disk))));
 }
 
-/// A path that selects this disk whatever else is plugged in: a link by serial number, else its node.
-fn lasting(disk: &Disk) -> String {
-    let by_id = |link: &&std::path::PathBuf| link.starts_with("/dev/disk/by-id");
-    let serial = disk.serial.as_deref().unwrap_or_default();
-    let telling = disk.links.iter().filter(by_id).find(|link| {
-        !serial.is_empty() && link.to_string_lossy().contains(&*serial.replace(char::is_whitespace, "_"))
-    });
-    telling.unwrap_or(&disk.path).display().to_string()
+/// A path that selects this disk whatever else is plugged in.
+fn lasting(facts: &ConversationFacts, disk: &Disk) -> String {
+    plan::own_name(&facts.inventory, disk).display().to_string()
 }
 
 /// Takes the only possible disk. One that could not be read may hold anything, and is never the proposal.
@@ -140,7 +135,7 @@ pub(super) fn suggest(answers: &mut Answers, facts: &ConversationFacts) {
     let disks = usable(facts);
     let mut usable = disks.iter().filter(|disk| !disk.removable && disk.unread.is_none());
     if let (None, Some(disk), None) = (answers.value(DEVICE), usable.next(), usable.next()) {
-        answers.give(DEVICE, Some(Value::from(lasting(disk))));
+        answers.give(DEVICE, Some(Value::from(lasting(facts, disk))));
     }
 }
 

@@ -1,0 +1,71 @@
+//! The network cards that the configuration names, against those of the machine: each address means one card, and each card has a
+//! part in one network. A card that is missing is no mistake here; the preflight checks report it.
+
+use crate::inventory::Nic;
+use crate::nics::{WantedCard, wanted};
+use base::failure::{Class, Failure};
+use model::config::InstallConfig;
+use model::machine::Mac;
+
+/// Refuses an address that several cards have, and a card that two networks name, one by its name and one by its address.
+pub(super) fn check(config: &InstallConfig, nics: &[Nic]) -> Result<(), Failure> {
+    let mut taken: Vec<(&Nic, WantedCard<'_>)> = Vec::new();
+    for card in wanted(config) {
+        let Some(nic) = the_card(card, nics)? else { continue };
+        if let Some((_, first)) = taken.iter().find(|(other, _)| other.name == nic.name) {
+            return Err(named_twice(nic, *first, card, nics));
+        }
+        taken.push((nic, card));
+    }
+    Ok(())
+}
+
+/// The card that is meant. With an address, a name changes nothing: the node finds the card by its address.
+fn the_card<'a>(card: WantedCard<'_>, nics: &'a [Nic]) -> Result<Option<&'a Nic>, Failure> {
+    let Some(wanted) = card.card.hw_addr.as_deref().and_then(|address| address.parse::<Mac>().ok()) else {
+        return Ok(nics.iter().find(|nic| Some(nic.name.as_str()) == card.card.name.as_deref()));
+    };
+    let with_address: Vec<_> = nics.iter().filter(|nic| nic.mac.parse() == Ok(wanted)).collect();
+    match with_address[..] {
+        [] => Ok(None),
+        [nic] => Ok(Some(nic)),
+        ref all => {
+            let described: Vec<_> = all.iter().map(|nic| describe(nic)).collect();
+            let (network, count) = (card.network, all.len());
+            let what =
+                format!("{count} network cards have the address {wanted}: {}", described.join(" and "));
+            let names: Vec<_> = all.iter().map(|nic| format!("{{name: {}}}", nic.name)).collect();
+            Err(Failure::new(Class::Invalid, what).hint(format!(
+                "Give the name of the card in network {network} in place of hw_addr: {}.",
+                names.join(" or ")
+            )))
+        }
+    }
+}
+
+fn named_twice(nic: &Nic, first: WantedCard<'_>, second: WantedCard<'_>, nics: &[Nic]) -> Failure {
+    let what = format!(
+        "{} is in two places: in network {} as {}, and in network {} as {}",
+        describe(nic),
+        first.network,
+        written(first),
+        second.network,
+        written(second)
+    );
+    let others: Vec<_> = nics.iter().filter(|other| other.name != nic.name).map(describe).collect();
+    let others = match others.is_empty() {
+        true => "This machine has no other card.".to_owned(),
+        false => format!("Other cards: {}.", others.join(", ")),
+    };
+    Failure::new(Class::Invalid, what)
+        .hint(format!("Remove the card from one of them, or name another card. {others}"))
+}
+
+fn written(card: WantedCard<'_>) -> String {
+    card.card.hw_addr.as_deref().or(card.card.name.as_deref()).unwrap_or_default().to_owned()
+}
+
+fn describe(nic: &Nic) -> String {
+    let driver = nic.driver.as_deref().map(|driver| format!(", {driver}")).unwrap_or_default();
+    format!("{} ({}{driver})", nic.name, nic.mac)
+}
