@@ -26,6 +26,9 @@ fn every_command_prints_one_document_of_its_result_or_of_its_error() {
     let path = directory.path();
     fs::write(path.join("node.yaml"), "scheme_version: 1\nos: {hostname: a}\n").unwrap();
     fs::write(path.join("wrong.yaml"), "os: {hostnam: a}\n").unwrap();
+    let cluster = "cluster: {name: east, install: {vip: 192.0.2.9}}\n\
+                   pools: [{name: p, role: management, machines: [{hostname: n1}]}]\n";
+    fs::write(path.join("cluster.yaml"), cluster).unwrap();
     fs::create_dir(path.join("root")).unwrap();
     for (line, code) in [
         ("schema", 0),
@@ -33,6 +36,10 @@ fn every_command_prints_one_document_of_its_result_or_of_its_error() {
         ("completions zsh", 0),
         ("inventory", 0),
         ("preflight --list", 0),
+        ("--version", 0),
+        ("--help", 0),
+        ("plan --help", 0),
+        ("render --cluster cluster.yaml -o -", 0),
         ("validate node.yaml", 0),
         ("validate wrong.yaml", 2),
         ("validate absent.yaml", 2),

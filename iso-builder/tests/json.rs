@@ -33,6 +33,8 @@ fn every_command_prints_one_document_of_its_result_or_of_its_error() {
     fs::write(path.join("text.iso"), "no ISO").unwrap();
     for (line, code) in [
         ("schema", 0),
+        ("--version", 0),
+        ("build --help", 0),
         ("completions bash", 0),
         ("prune --cache-dir cache --dry-run", 0),
         ("config-medium -o node.img --config node.yaml", 0),
@@ -49,6 +51,7 @@ fn every_command_prints_one_document_of_its_result_or_of_its_error() {
         ("verify absent", 2),
         ("customize text.iso --show", 2),
         ("customize text.iso --config node.yaml -o -", 2),
+        ("config-medium -o - --config node.yaml", 2),
         ("config-medium -o node.img", 2),
         ("config-medium -o node.yaml/x --config node.yaml", 2),
         ("config-medium -o absent/x --config node.yaml", 2),

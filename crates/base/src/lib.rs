@@ -15,3 +15,4 @@ pub mod percent;
 pub mod program;
 pub mod progress;
 pub mod size;
+pub mod standard_output;

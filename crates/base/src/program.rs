@@ -8,11 +8,10 @@ use std::ffi::OsString;
 use std::fs::OpenOptions;
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Result;
 use clap::builder::Styles;
-use clap::error::{ContextKind, ContextValue};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Command, CommandFactory, FromArgMatches, ValueEnum};
 use serde::Serialize;
 use serde_json::json;
@@ -22,9 +21,7 @@ use crate::failure::{self, Class, Failure};
 use crate::notes;
 use crate::progress::json::JsonLines;
 use crate::progress::{Progress, ProgressStyle, Sink};
-
-/// Whether something was printed to standard output.
-static PRINTED: AtomicBool = AtomicBool::new(false);
+use crate::standard_output;
 
 /// The format of what is printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -74,12 +71,28 @@ pub fn parse<P: CommandFactory + FromArgMatches>() -> Result<P, u8> {
     let mut command = told_once(P::command());
     let parsed = command.try_get_matches_from_mut(&arguments);
     parsed.and_then(|matches| P::from_arg_matches(&matches)).map_err(|error| {
-        if error.use_stderr() && wants_json(&arguments) {
-            let _ = print_document(&failure::document(&usage(&error).into(), Class::Invalid.exit_code()));
+        if wants_json(&arguments) {
+            let _ = print_document(&as_document(&error));
+            if !error.use_stderr() {
+                return 0;
+            }
         }
         let _ = error.print();
         if error.use_stderr() { Class::Invalid.exit_code() } else { 0 }
     })
+}
+
+/// What clap would print, as one document: a mistake, the version, or the help.
+fn as_document(error: &clap::Error) -> serde_json::Value {
+    let text = error.render().to_string();
+    match error.kind() {
+        ErrorKind::DisplayVersion => {
+            let (name, version) = text.trim().split_once(' ').unwrap_or(("", text.trim()));
+            json!({ "name": name, "version": version })
+        }
+        _ if !error.use_stderr() => json!({ "help": text }),
+        _ => failure::document(&usage(error).into(), Class::Invalid.exit_code()),
+    }
 }
 
 /// The command with the options of every command in its own help only; the help of its subcommands leads there.
@@ -137,6 +150,9 @@ impl GlobalOptions {
     /// Makes the context of a command, and has signals end this process as [`cancellation`] says. An option that cannot be
     /// kept is reported; the result is then the exit code.
     pub fn begin(&self) -> Result<Context, u8> {
+        if self.format == Format::Json {
+            standard_output::keep_for_document();
+        }
         let file = self.progress_file.as_ref().map(|path| {
             // A FIFO has no length to cut, and a descriptor may have been written to already.
             OpenOptions::new().write(true).create(true).truncate(true).open(path).map_err(|error| {
@@ -205,7 +221,7 @@ impl Context {
         let code = result.as_ref().err().map_or(0, |error| cancellation::exit_code(failure::class_of(error)));
         self.progress.conclude(code);
         let told = match result {
-            Ok(()) if self.format == Format::Json && !PRINTED.load(Ordering::SeqCst) => {
+            Ok(()) if self.format == Format::Json && !standard_output::is_written() => {
                 print_document(&json!({ "result": "done" }))
             }
             Ok(()) => Ok(()),
@@ -226,7 +242,7 @@ impl Context {
     /// Prints a failure: for people to standard error, and for programs to standard output, unless that has a result
     /// already, which says what failed.
     fn report(&self, error: &anyhow::Error, code: u8) {
-        if self.format == Format::Json && !PRINTED.load(Ordering::SeqCst) {
+        if self.format == Format::Json && !standard_output::is_written() {
             let _ = print_document(&failure::document(error, code));
         }
         if !self.machine {
@@ -247,7 +263,7 @@ impl Farewell for Context {
     }
 
     fn end(&mut self, request: EndRequest) {
-        if self.format == Format::Json && !PRINTED.load(Ordering::SeqCst) {
+        if self.format == Format::Json && !standard_output::is_written() {
             let failure = Failure::new(Class::Cancelled, format!("cancelled by {request}"));
             let _ = print_document(&failure::document(&failure.into(), request.exit_code()));
         }
@@ -266,7 +282,7 @@ fn print_document(document: &serde_json::Value) -> Result<()> {
 
 /// Prints text to standard output with a final newline. A reader that has gone away is not an error.
 pub fn print(text: &str) -> Result<()> {
-    PRINTED.store(true, Ordering::SeqCst);
+    standard_output::note();
     let mut out = io::stdout();
     let result = out.write_all(text.trim_end().as_bytes()).and_then(|()| out.write_all(b"\n"));
     match result {
@@ -345,6 +361,10 @@ mod tests {
         assert!(!usage(&parsed("sample").unwrap_err()).to_string().contains('\n'));
         let words = |line: &str| line.split(' ').map(OsString::from).collect::<Vec<_>>();
         assert!(wants_json(&words("x --format json --color")) && wants_json(&words("x --format=json")));
+        let shown = |words: &str| as_document(&parsed(words).unwrap_err());
+        assert!(shown("sample --help")["help"].as_str().unwrap().contains("Usage"));
+        let version = Sample::command().version("1.2.3").try_get_matches_from(["sample", "--version"]);
+        assert_eq!(as_document(&version.unwrap_err()), json!({ "name": "sample", "version": "1.2.3" }));
         assert!(!wants_json(&words("x --format text")) && !wants_json(&words("x -- --format json")));
     }
 }

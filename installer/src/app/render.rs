@@ -22,17 +22,21 @@ pub(crate) fn write(cluster: &Checked, directory: &Path, format: Format) -> Resu
 
 /// Writes the documents of all nodes to standard output, as a stream of YAML documents; of a reader of JSON, as a list.
 pub(crate) fn stream(cluster: &Checked, format: Format) -> Result<()> {
-    let mut output = named::standard_output("a stream of documents with secrets")?;
-    let text = match format {
-        Format::Text => documents(cluster),
+    const WHAT: &str = "a stream of documents with secrets";
+    match format {
+        Format::Text => {
+            let mut output = named::standard_output(WHAT)?;
+            let written = output.write_all(documents(cluster).as_bytes());
+            written.class(Class::DiskIo, || "writing to standard output".into())
+        }
         Format::Json => {
+            named::refuse_terminal_output(WHAT)?;
             let nodes: Vec<_> =
                 cluster.documents.iter().map(|document| (&document.entry, &document.text)).collect();
             let node = |(entry, text): &(&DocumentRecord, &String)| json!({ "node": entry, "text": text });
-            serde_json::to_string_pretty(&nodes.iter().map(node).collect::<Vec<_>>())?
+            print(&serde_json::to_string_pretty(&nodes.iter().map(node).collect::<Vec<_>>())?)
         }
-    };
-    output.write_all(text.as_bytes()).class(Class::DiskIo, || "writing to standard output".into())
+    }
 }
 
 fn documents(cluster: &Checked) -> String {

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::{Result, anyhow, bail};
 
 use crate::failure::{Class, Failure};
+use crate::standard_output;
 
 /// The largest text that is read.
 const MAX_TEXT_BYTES: u64 = 1 << 20;
@@ -76,9 +77,16 @@ fn text(bytes: Vec<u8>) -> Result<String> {
 
 /// Standard output for `what`, which is not for reading: an image, or documents with secrets. A terminal is refused.
 pub fn standard_output(what: &str) -> Result<StdoutLock<'static>> {
+    standard_output::refuse_with_json(what)?;
     let output = io::stdout().lock();
     refuse_terminal(what, output.is_terminal())?;
+    standard_output::note();
     Ok(output)
+}
+
+/// Refuses standard output for `what` where it is a terminal; for a document that is printed.
+pub fn refuse_terminal_output(what: &str) -> Result<(), Failure> {
+    refuse_terminal(what, io::stdout().is_terminal())
 }
 
 fn refuse_terminal(what: &str, is_terminal: bool) -> Result<(), Failure> {
