@@ -68,9 +68,12 @@ pub fn state(state: &mut Conversation, frame: &mut Frame<'_>, theme: Theme) {
         ConversationPlace::Failed(trouble, scroll) => {
             ending::failed(trouble, scroll, &mut state.form, frame, body, theme);
         }
-        ConversationPlace::Done { .. } if state.facts.rehearsal => {
-            let text = "This was a rehearsal. Nothing has been written; a real installation would begin now.";
-            paragraph(text, theme.good(), frame, body);
+        ConversationPlace::Done { record } if state.facts.rehearsal => {
+            let kept = record.as_ref().map(|path| format!(" The answers are in {path}.")).unwrap_or_default();
+            let text = format!(
+                "This was a rehearsal. No disk has been written; a real installation would begin now.{kept}"
+            );
+            paragraph(&text, theme.good(), frame, body);
         }
         ConversationPlace::Done { record } => {
             let record = record.clone();

@@ -83,6 +83,7 @@ fn works(effect: &ConversationEffect) -> Option<EffectOutcome> {
         ConversationEffect::OpenAccess => EffectOutcome::Opened(Ok(Box::new(access()))),
         ConversationEffect::CloseAccess => EffectOutcome::Closed(Ok(())),
         ConversationEffect::Shell => EffectOutcome::Returned(Ok(())),
+        ConversationEffect::Record(_) => EffectOutcome::Installed(Ok(Some("answers.yaml".into()))),
         ConversationEffect::Fetch(_) | ConversationEffect::Install(_) | ConversationEffect::StartNode | ConversationEffect::End(_) => return None,
     })
 }

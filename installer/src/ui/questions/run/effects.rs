@@ -49,6 +49,9 @@ pub(super) fn carry_out(
             let installed = machine.install(&config, &progress).and_then(|()| machine.record(&config));
             EffectOutcome::Installed(installed.map_err(about(&config)))
         }
+        ConversationEffect::Record(config) => {
+            EffectOutcome::Installed(machine.record(&config).map_err(about(&config)))
+        }
         ConversationEffect::Survey => EffectOutcome::Surveyed(machine.volumes().map_err(plain)),
         ConversationEffect::SaveLogs(destination) => {
             EffectOutcome::Saved(machine.save_logs(&destination).map_err(plain))

@@ -139,7 +139,7 @@ impl Conversation {
         self.message = None;
         if self.facts.rehearsal {
             self.place = ConversationPlace::Done { record: None };
-            return Vec::new();
+            return self.config.clone().map(ConversationEffect::Record).into_iter().collect();
         }
         self.failure = None;
         self.work = Work::of(self.review.steps.clone(), now);

@@ -188,6 +188,8 @@ pub enum ConversationEffect {
     /// Make the plan, and run the checks that an install makes first.
     Plan(Box<InstallConfig>),
     Install(Box<InstallConfig>),
+    /// Keep the answers at the end of a rehearsal, which installs nothing.
+    Record(Box<InstallConfig>),
     Survey,
     SaveLogs(Box<Destination>),
     SaveConfiguration(Box<InstallConfig>, Box<StickVolume>),

@@ -430,7 +430,7 @@ fn a_failure_stays_until_somebody_says_what_next_and_can_be_tried_again() {
 }
 
 #[test]
-fn a_rehearsal_ends_with_the_plan_and_installs_nothing() {
+fn a_rehearsal_ends_with_the_plan_installs_nothing_and_keeps_the_answers() {
     let found = combine(&[]).unwrap();
     let mut state = Conversation::new(ConversationFacts { rehearsal: true, ..facts() }, Answers::on(&found));
     let mut effects = to_plan(&mut state);
@@ -438,6 +438,7 @@ fn a_rehearsal_ends_with_the_plan_and_installs_nothing() {
     type_text(&mut state, "yes");
     effects.extend(press(&mut state, &[Key::Enter]));
     assert_eq!(title(&mut state), "Install: end of the rehearsal");
+    assert!(matches!(effects.last(), Some(ConversationEffect::Record(_))), "{effects:?}");
     effects.extend(press(&mut state, &[Key::Enter]));
     assert_eq!(effects.last(), Some(&ConversationEffect::End(ConversationEnd::Quit)));
     assert!(!effects.iter().any(|effect| matches!(effect, ConversationEffect::Install(_))));
