@@ -68,15 +68,26 @@ fn facts(intent: &Intent) -> Result<MachineFacts> {
     Ok(MachineFacts::scan(&roots, inventory(&roots, intent, LINK_TIMEOUT)?))
 }
 
-/// The configuration of a file, or else the one on the medium that this system runs from, or else an empty one.
-pub(crate) fn configuration(file: Option<&Path>, progress: &Progress) -> Result<InstallConfig> {
-    match file {
-        Some(file) => config::load(file),
-        None if is_medium(Path::new(BOOT_MEDIUM)) => {
-            let media =
-                gather::prepare(None, Gathering::default(), RetryPolicy::default(), progress, &mut |_| {})?;
-            Ok(media.combined.config)
+/// The configuration of a file, or else the one on the medium, or else an empty one. The distribution that it does not name is
+/// that of the medium: the one that is named, or the one that this system runs from.
+pub(crate) fn configuration(
+    file: Option<&Path>,
+    medium: Option<&str>,
+    progress: &Progress,
+) -> Result<InstallConfig> {
+    if medium.is_none() && !is_medium(Path::new(BOOT_MEDIUM)) {
+        let config = file.map(config::load).transpose()?.unwrap_or_default();
+        if config.kubernetes.distribution.is_none() {
+            let name = config.kubernetes.distribution().name();
+            progress.warn(
+                "preflight",
+                &format!("the distribution is not known, so {name} is assumed: set kubernetes.distribution, or name --medium"),
+            );
         }
-        None => Ok(InstallConfig::default()),
+        return Ok(config);
     }
+    let gathering =
+        Gathering { file: gather::file(file)?, ignore_command_line: file.is_some(), ..Gathering::default() };
+    let media = gather::prepare(medium, gathering, RetryPolicy::default(), progress, &mut |_| {})?;
+    Ok(media.combined.config)
 }

@@ -18,8 +18,11 @@ pub(super) struct PreflightArgs {
     /// itself cannot run then.
     #[arg(long, value_name = "FILE")]
     inventory: Option<PathBuf>,
+    /// The medium that the node is installed from: its distribution of Kubernetes counts where the configuration names none.
+    #[arg(long, value_name = "PATH or URL")]
+    medium: Option<String>,
     /// List the checks and the severity of their findings.
-    #[arg(long, conflicts_with_all = ["config", "inventory"])]
+    #[arg(long, conflicts_with_all = ["config", "inventory", "medium"])]
     list: bool,
 }
 
@@ -31,7 +34,8 @@ impl PreflightArgs {
                 Format::Json => print(&serde_json::to_string_pretty(&report::list_json())?),
             };
         }
-        let config = fitness::configuration(self.config.as_deref(), &context.progress)?;
+        let config =
+            fitness::configuration(self.config.as_deref(), self.medium.as_deref(), &context.progress)?;
         let report = fitness::judge(Intent::of(&config), self.inventory.as_deref())?;
         match context.format {
             Format::Text => print(&report.to_text())?,

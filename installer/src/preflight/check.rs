@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::intent::Intent;
 use super::join;
+use super::limits::MachineLimits;
 use super::machine::MachineFacts;
 use super::network::Network;
 use base::failure::Class;
@@ -154,6 +155,13 @@ pub struct CheckSubject<'a> {
     pub now: SystemTime,
     /// When the checks have to end.
     pub until: Instant,
+}
+
+impl CheckSubject<'_> {
+    /// How large the machine has to be.
+    pub(super) fn limits(&self) -> MachineLimits {
+        MachineLimits::of(self.intent.role, self.intent.profile, self.intent.workload)
+    }
 }
 
 /// The word of configurations.

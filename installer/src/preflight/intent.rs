@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use super::join::{ClusterNetworks, Ports, Version, is_server};
+use super::limits::Workload;
 use crate::node::network;
 use model::config::network::NetworkMethod;
 use model::config::{
@@ -18,6 +19,7 @@ pub struct Intent {
     pub role: Role,
     /// Production or trial.
     pub profile: Profile,
+    pub workload: Workload,
     /// The disk, if the configuration selects one.
     pub device: Option<DiskSelector>,
     /// The disk for data, if the configuration selects one.
@@ -145,6 +147,7 @@ impl Intent {
         Self {
             role: install.own_role(),
             profile: install.profile,
+            workload: Workload::of(config.kubernetes.distribution()),
             device: install.device.clone(),
             data_disk: install.data_disk.clone(),
             cards: management.map(|management| management.interfaces.clone()).unwrap_or_default(),

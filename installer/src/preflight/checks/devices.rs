@@ -6,7 +6,7 @@ use crate::inventory::{Disk, Inventory, Nic};
 use crate::plan::choose_disk;
 use crate::preflight::check::{CheckOutcome, CheckSubject};
 use crate::preflight::intent::Intent;
-use crate::preflight::limits::{MachineLimits, speed};
+use crate::preflight::limits::speed;
 use crate::preflight::trouble::NetworkTrouble;
 use base::failure::Failure;
 use model::config::Interface;
@@ -17,7 +17,7 @@ pub(super) fn disk_size(subject: &CheckSubject<'_>) -> CheckOutcome {
         Ok(disk) => disk,
         Err(outcome) => return outcome,
     };
-    let mut limits = MachineLimits::of(subject.intent.role, subject.intent.profile);
+    let mut limits = subject.limits();
     if has_data_disk(subject, disk) {
         limits = limits.without_data(subject.intent.profile);
     }
@@ -133,7 +133,7 @@ fn any_link(nics: &[Nic], next: &str) -> CheckOutcome {
 }
 
 pub(super) fn nic_speed(subject: &CheckSubject<'_>) -> CheckOutcome {
-    let least = MachineLimits::of(subject.intent.role, subject.intent.profile).nic;
+    let least = subject.limits().nic;
     let next = format!("Use a card, a cable and a switch port of {}.", speed(least));
     let (inventory, wanted) = (&subject.facts.inventory, &subject.intent.cards);
     let fast = |nic: Option<&Nic>| match nic.map(|nic| nic.speed) {

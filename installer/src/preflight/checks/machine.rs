@@ -3,7 +3,6 @@
 use uuid::Uuid;
 
 use crate::preflight::check::{CheckOutcome, CheckSubject};
-use crate::preflight::limits::MachineLimits;
 use base::size::ByteSize;
 use model::config::Role;
 use model::machine::identity::is_shared;
@@ -20,7 +19,7 @@ macro_rules! known {
 
 pub(super) fn cpu(subject: &CheckSubject<'_>) -> CheckOutcome {
     let cpus = *known!(subject.facts.cpus);
-    let least = MachineLimits::of(subject.intent.role, subject.intent.profile).cpus;
+    let least = subject.limits().cpus;
     let told = if cpus == 1 { "1 processor".to_owned() } else { format!("{cpus} processors") };
     match cpus >= least {
         true => CheckOutcome::passed(told),
@@ -33,7 +32,7 @@ pub(super) fn cpu(subject: &CheckSubject<'_>) -> CheckOutcome {
 
 pub(super) fn memory(subject: &CheckSubject<'_>) -> CheckOutcome {
     let memory = *known!(subject.facts.memory);
-    let least = MachineLimits::of(subject.intent.role, subject.intent.profile).memory;
+    let least = subject.limits().memory;
     // The kernel's number lacks what the firmware and the kernel itself have reserved.
     let enough = if memory.fitted { least } else { ByteSize::bytes(least.get() / 10 * 9) };
     match memory.size >= enough {

@@ -3,6 +3,7 @@
 mod checks;
 mod cluster;
 mod join;
+mod limits;
 mod network;
 mod page;
 mod run;

@@ -1,6 +1,6 @@
 //! The tables of `docs/installing.md` are made from the registry and the limits; `UPDATE_GOLDEN=1` writes them anew.
 
-use crate::preflight::limits::{MachineLimits, speed};
+use crate::preflight::limits::{MachineLimits, Workload, speed};
 use crate::preflight::{CHECKS, Severity, profile_name};
 use model::config::{Profile, Role};
 
@@ -25,9 +25,16 @@ fn tables() -> String {
         "\n| A node should have | Processors | Memory | Management cards | Disk, at least | Disk, better |\n",
     );
     text.push_str("|---|---|---|---|---|---|\n");
-    for (role, word) in [(Role::Default, "any role but witness"), (Role::Witness, "witness")] {
+    use Workload::{Containers, VirtualMachines};
+    let kinds = [
+        (Role::Default, VirtualMachines, "any role but witness"),
+        (Role::Witness, VirtualMachines, "witness"),
+        (Role::Default, Containers, "kubeadm"),
+    ];
+    for (role, workload, word) in kinds {
         for profile in [Profile::Production, Profile::Trial] {
-            let MachineLimits { cpus, memory, nic, disk, roomy_disk } = MachineLimits::of(role, profile);
+            let MachineLimits { cpus, memory, nic, disk, roomy_disk } =
+                MachineLimits::of(role, profile, workload);
             let (profile, nic) = (profile_name(profile), speed(nic));
             let row = format!("| {profile}, {word} | {cpus} | {memory} | {nic} | {disk} | {roomy_disk} |\n");
             text.push_str(&row);
