@@ -71,7 +71,7 @@ impl<'a> DiskRoles<'a> {
         let all = chosen.all();
         let (wiped, mut warnings) = disks::wiped(install, inventory, &all)?;
         let erased = disks::written_or_wiped(inventory, &written, &wiped);
-        warnings.extend(raid_set::refuse_part(inventory, &erased)?);
+        warnings.extend(raid_set::refuse_part(inventory, &erased, disks::least(install, SYSTEM))?);
         let taken_down = takedown::order(install, inventory, &erased, kept.as_ref())?;
         warnings.extend(disks::without_effect(install, chosen.system, chosen.data));
         if !config.os.external_storage_config.enabled {

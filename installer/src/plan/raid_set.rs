@@ -6,6 +6,7 @@ use std::path::Path;
 use super::disk_search::{DATA, DiskSearch, MIRROR, SYSTEM, refuse};
 use crate::inventory::{Disk, HolderKind, Inventory, Signature, SignatureKind};
 use base::failure::Failure;
+use base::size::ByteSize;
 
 /// The disks of this machine that are members of one set.
 pub(super) struct RaidSet<'a> {
@@ -44,8 +45,12 @@ fn is_one_set(one: &Signature, other: &Signature) -> bool {
 }
 
 /// Refuses a disk of the install whose RAID set has other members that are neither of the install nor wiped. Returns warnings
-/// about members that are alone in this machine.
-pub(super) fn refuse_part(inventory: &Inventory, erased: &[&Disk]) -> Result<Vec<String>, Failure> {
+/// about members that are alone in this machine. `least`: the least size of a disk for the system.
+pub(super) fn refuse_part(
+    inventory: &Inventory,
+    erased: &[&Disk],
+    least: ByteSize,
+) -> Result<Vec<String>, Failure> {
     let mut warnings = Vec::new();
     for disk in erased {
         let Some(set) = RaidSet::of(inventory, disk) else { continue };
@@ -53,7 +58,7 @@ pub(super) fn refuse_part(inventory: &Inventory, erased: &[&Disk]) -> Result<Vec
         let stays = |other: &&&Disk| erased.iter().all(|erased| erased.name != other.name);
         let others: Vec<_> =
             set.members.iter().filter(stays).map(|other| other.path.display().to_string()).collect();
-        let (Some(other), count) = (others.first(), others.len()) else {
+        if others.is_empty() {
             if set.members.len() == 1 {
                 let text = format!(
                     "{path} is a member of {}, whose other members are not in this machine.",
@@ -62,22 +67,33 @@ pub(super) fn refuse_part(inventory: &Inventory, erased: &[&Disk]) -> Result<Vec
                 warnings.push(text);
             }
             continue;
-        };
+        }
         let part = if set.members.len() == 2 { "half of" } else { "a member of" };
         let what = format!(
             "{path} is {part} {}; {} {} not erased",
             set.describe(),
             others.join(", "),
-            if count == 1 { "is" } else { "are" }
+            if others.len() == 1 { "is" } else { "are" }
         );
+        let mirror = mirror_of(&set.members, least);
+        let mirror = mirror.map(|(first, second)| {
+            format!("set {SYSTEM} to {first} and {MIRROR} to {second} for a mirror by Linux, or ")
+        });
         return Err(refuse(what).hint(format!(
-            "Delete the set in the firmware set-up. Or erase all its disks: \
-             set {SYSTEM} to {path} and {MIRROR} to {other} for a mirror by Linux, \
-             or list {} in install.wipe_disks_list.",
+            "Delete the set in the firmware set-up. Or erase all its disks: {}list {} in install.wipe_disks_list.",
+            mirror.unwrap_or_default(),
             others.join(", ")
         )));
     }
     Ok(warnings)
+}
+
+/// Both members, if Linux can mirror a system of that least size on them.
+fn mirror_of(members: &[&Disk], least: ByteSize) -> Option<(String, String)> {
+    let [first, second] = members else { return None };
+    let large = |disk: &Disk| disk.size >= least && !disk.removable && !disk.read_only && !disk.boot_medium;
+    let fits = large(first) && large(second) && first.logical_sector == second.logical_sector;
+    fits.then(|| (first.path.display().to_string(), second.path.display().to_string()))
 }
 
 /// The refusal of a path that is the name of an array, not of a disk; `None` for other paths. `listing`: the disks that fit.
@@ -100,8 +116,9 @@ pub(super) fn refuse_array(search: DiskSearch<'_>, path: &Path, listing: &str) -
     let whose = whose.map_or_else(|| "a Linux RAID array".to_owned(), |set| set.describe());
     let on = if paths.is_empty() { String::new() } else { format!(" on {}", paths.join(" and ")) };
     let what = format!("{} is {whose}{on}, not a disk", path.display());
-    Some(refuse(what).hint(match (&paths[..], key) {
-        ([first, second, ..], SYSTEM | MIRROR) => format!(
+    let mirror = mirror_of(&members, search.least);
+    Some(refuse(what).hint(match (mirror, key) {
+        (Some((first, second)), SYSTEM | MIRROR) => format!(
             "Set {SYSTEM} to {first} and {MIRROR} to {second}: the installer erases both and mirrors the system itself."
         ),
         (_, SYSTEM | MIRROR | DATA) => format!("Set {key} to a disk. {listing}"),

@@ -21,7 +21,7 @@ fn followed(config: &InstallConfig, text: &str) -> Vec<InstallConfig> {
         let mut config = config.clone();
         match key {
             "data" => config.install.data_disk = Some(selector),
-            _ => config.install.device = Some(selector),
+            _ => (config.install.device, config.install.mirror) = (Some(selector), None),
         }
         config
     };
