@@ -3,6 +3,7 @@
 //! Until the configuration is known, the live system uses DHCP on every card. A network that needs a static address, a VLAN or a
 //! bond works only from here on; and a mistake in it shows before anything is written.
 
+pub mod devices;
 pub mod help;
 pub mod multipath;
 

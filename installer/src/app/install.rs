@@ -16,6 +16,7 @@ use crate::execute::{
 use crate::installed::decide::words;
 use crate::installed::{InstallRecord, ReinstallDecision, decide};
 use crate::inventory::{Inventory, Roots};
+use crate::live::devices::scan_complete;
 use crate::live::multipath::join_paths;
 use crate::live::{is_live, set_up_network};
 use crate::node::cluster::ClusterMember;
@@ -57,8 +58,9 @@ pub(crate) fn carry_out(
     cancel: &dyn Fn() -> Cancel,
 ) -> Result<InstallEnd> {
     let roots = Roots::default();
-    let mut inventory = Inventory::scan(&roots)?;
     let live = is_live(&kernel_command_line()?);
+    let mut inventory =
+        if live { scan_complete(config, &roots, progress)? } else { Inventory::scan(&roots)? };
     if live {
         inventory = join_paths(config, inventory, (&roots, Path::new("/")), &SystemRunner, progress)?;
     }

@@ -15,7 +15,7 @@ pub(super) use hints::listing;
 pub(crate) use hints::own_name;
 pub(crate) use judge::blocking;
 use judge::{barred, candidates, failed};
-use model::config::{DiskClauses, DiskSelector};
+use model::config::{DiskClauses, DiskSelector, Install};
 
 /// The disk to install on, where its least size does not matter. See [`system`].
 pub(crate) fn system_disk<'a>(
@@ -95,6 +95,33 @@ pub(super) fn usable<'a>(search: DiskSearch<'_>, disk: &'a Disk) -> Result<&'a D
         [] => Ok(disk),
         ref others => Err(several_paths(search, disk, others)),
     }
+}
+
+/// The disks that the configuration names and the machine lacks, as it names them. Without a name, any disk will do.
+pub(crate) fn absent_disks(install: &Install, inventory: &Inventory) -> Vec<String> {
+    let here = |selector: &DiskSelector| match selector {
+        DiskSelector::Path(path) => has_path(inventory, Path::new(&**path)),
+        DiskSelector::Clauses(clauses) => {
+            inventory.disks.iter().any(|disk| failed(inventory, disk, clauses).is_empty())
+        }
+    };
+    let selectors = [&install.device, &install.mirror, &install.data_disk].into_iter().flatten();
+    let listed = install.wipe_disks_list.iter().filter(|path| !has_path(inventory, Path::new(&***path)));
+    let selected = selectors.filter(|selector| !here(selector)).map(ToString::to_string);
+    let mut absent: Vec<_> = selected.chain(listed.map(ToString::to_string)).collect();
+    if install.device.is_none() && candidates(inventory).next().is_none() {
+        absent.push("a disk".to_owned());
+    }
+    absent
+}
+
+/// Whether the path is that of a disk, a partition, or an array of this machine: a wrong one is not waited for.
+fn has_path(inventory: &Inventory, path: &Path) -> bool {
+    let part = |disk: &Disk| {
+        disk.partitions.iter().any(|part| part.path == path || part.links.iter().any(|link| link == path))
+    };
+    let held = |disk: &Disk| disk.holders.iter().any(|holder| holder.device.as_deref() == Some(path));
+    inventory.find(path).is_some() || inventory.disks.iter().any(|disk| part(disk) || held(disk))
 }
 
 fn another(search: DiskSearch<'_>) -> String {

@@ -29,7 +29,7 @@ use serde::Serialize;
 use uuid::Uuid;
 
 pub use boot::LOADER_SCRIPT;
-pub(crate) use choose::{blocking, own_name, system_disk as choose_disk};
+pub(crate) use choose::{absent_disks, blocking, own_name, system_disk as choose_disk};
 pub use disk_roles::written_disks;
 pub use disks::{DataDisk, WipedDisk};
 pub use keep::KeptPartition;
