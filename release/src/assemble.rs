@@ -28,7 +28,7 @@ const PAGE: &str = "README.md";
 const REPORT: &str = "build-report.json";
 
 /// Files that every build names alike: a release has them under the names of their media.
-const DOCUMENTS: [&str; 3] = [MANIFEST, "sbom.spdx.json", REPORT];
+const DOCUMENTS: [&str; 4] = [MANIFEST, "sbom.spdx.json", "custom.img", REPORT];
 
 /// What a release is made of.
 #[derive(Debug)]
@@ -175,6 +175,7 @@ mod tests {
         let files = [
             (MANIFEST, release.to_bytes()),
             ("sbom.spdx.json", b"{}".to_vec()),
+            ("custom.img", vec![0; 16]),
             ("a-1.0.0-amd64.iso", b"full".to_vec()),
             ("a-1.0.0-amd64-net-install.iso", b"net".to_vec()),
         ];
@@ -203,6 +204,7 @@ mod tests {
                 "README.md",
                 "SHA256SUMS",
                 "a-1.0.0-amd64-build-report.json",
+                "a-1.0.0-amd64-custom.img",
                 "a-1.0.0-amd64-net-install.iso",
                 "a-1.0.0-amd64-release.json",
                 "a-1.0.0-amd64-sbom.spdx.json",
@@ -220,8 +222,8 @@ mod tests {
         let manifest: serde_json::Value =
             serde_json::from_slice(&fs::read(out.join(UPLOAD_MANIFEST)).unwrap()).unwrap();
         assert_eq!(manifest["files"].as_array().unwrap().len(), names.len());
-        assert_eq!(manifest["files"][6]["media_type"], "application/x-iso9660-image");
-        assert_eq!(manifest["files"][6]["size"], 4);
+        assert_eq!(manifest["files"][7]["media_type"], "application/x-iso9660-image");
+        assert_eq!(manifest["files"][7]["size"], 4);
         let page = fs::read_to_string(out.join(PAGE)).unwrap();
         assert!(
             names.iter().filter(|name| **name != PAGE).all(|name| page.contains(&format!("`{name}`"))),

@@ -24,7 +24,7 @@ pub(crate) struct AssetKind {
 }
 
 /// The first whose end fits is the kind of a file.
-const KINDS: [AssetKind; 17] = [
+const KINDS: [AssetKind; 18] = [
     kind(
         "-net-install.iso",
         "application/x-iso9660-image",
@@ -34,6 +34,7 @@ const KINDS: [AssetKind; 17] = [
     kind("-vmlinuz", "application/octet-stream", "the kernel, to boot from the network"),
     kind("-initrd", "application/octet-stream", "the initrd, to boot from the network"),
     kind("-rootfs.squashfs", "application/octet-stream", "the OS image, to boot from the network"),
+    kind("-custom.img", "application/octet-stream", "the empty customization area, to boot from the network"),
     kind(".raw", "application/octet-stream", "the disk of an installed node"),
     kind(".qcow2", "application/octet-stream", "the disk of an installed node, for QEMU"),
     kind("-sbom.spdx.json", "application/spdx+json", "what the OS and every container image are made of"),
