@@ -15,6 +15,10 @@ pub struct ParseSizeError(String);
 const UNITS: [(&str, u32); 5] = [("", 0), ("Ki", 10), ("Mi", 20), ("Gi", 30), ("Ti", 40)];
 
 impl ByteSize {
+    /// The largest file that a document may announce. Documents come from outside and are summed up, so a length near
+    /// 2^64 must not get past the reader of one.
+    pub const LARGEST_FILE: Self = Self(1 << 40);
+
     #[must_use]
     pub const fn bytes(count: u64) -> Self {
         Self(count)

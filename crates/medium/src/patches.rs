@@ -7,6 +7,7 @@
 
 use base::digest::Digest;
 use base::failure::{Class, Failure};
+use base::size::ByteSize;
 use formats::oci::Descriptor;
 use model::release::{Payload, Purpose};
 use serde::{Deserialize, Serialize};
@@ -66,14 +67,16 @@ impl PatchList {
     pub fn parse(bytes: &[u8]) -> Result<Self, Failure> {
         let what = || Failure::new(Class::Verification, format!("reading {PATCHES}"));
         let list: Self = serde_json::from_slice(bytes).map_err(|error| what().because(error))?;
-        match list
-            .patches
-            .iter()
-            .find(|patch| **patch != ReleasePatch::new(patch.from, patch.size, patch.sha256))
-        {
-            None => Ok(list),
-            Some(patch) => Err(what().because(anyhow::anyhow!("{:?} is no path of a patch", patch.path))),
+        for patch in &list.patches {
+            if *patch != ReleasePatch::new(patch.from, patch.size, patch.sha256) {
+                return Err(what().because(anyhow::anyhow!("{:?} is no path of a patch", patch.path)));
+            }
+            if patch.size > ByteSize::LARGEST_FILE.get() {
+                let (path, size, limit) = (&patch.path, patch.size, ByteSize::LARGEST_FILE);
+                return Err(what().because(anyhow::anyhow!("{path} has {size} bytes; the limit is {limit}")));
+            }
         }
+        Ok(list)
     }
 
     #[must_use]
@@ -98,6 +101,14 @@ mod tests {
             let list = PatchList { patches: vec![ReleasePatch { path: path.into(), ..patch.clone() }] };
             let error = PatchList::parse(&list.to_bytes()).unwrap_err();
             assert_eq!(error.class(), Class::Verification, "{path}");
+        }
+        for size in [ByteSize::LARGEST_FILE.get() + 1, u64::MAX] {
+            let list = PatchList { patches: vec![ReleasePatch { size, ..patch.clone() }] };
+            assert_eq!(
+                PatchList::parse(&list.to_bytes()).unwrap_err().class(),
+                Class::Verification,
+                "{size}"
+            );
         }
         assert!(PatchList::parse(b"{}").is_err());
     }

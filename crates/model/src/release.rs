@@ -9,6 +9,7 @@ use crate::config::{Distribution, Role};
 use crate::kubernetes::KubernetesVersion;
 use base::containerd;
 use base::digest::Digest;
+use base::size::ByteSize;
 
 /// The name of the manifest at the root of a medium.
 pub const MANIFEST: &str = "release.json";
@@ -18,6 +19,9 @@ pub const FORMAT: u32 = 3;
 
 /// Where programs of a node keep their state. It is on the persistent partition.
 pub const STATE: &str = "/var/lib/";
+
+/// The most bytes that all files of a medium and the expanded OS image may have together. An ISO holds less than 8 TiB.
+const LARGEST_RELEASE: ByteSize = ByteSize::gib(4096);
 
 /// What a medium carries.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -217,7 +221,8 @@ impl Payload {
 }
 
 impl Release {
-    /// Reads a manifest. Refuses another format version, paths that leave the medium, and a store outside [`STATE`].
+    /// Reads a manifest. Refuses another format version, paths that leave the medium, lengths that no medium has, and a
+    /// store outside [`STATE`].
     pub fn parse(bytes: &[u8]) -> Result<Self, ParseReleaseError> {
         #[derive(Deserialize)]
         struct Version {
@@ -235,6 +240,7 @@ impl Release {
                 return Err(ParseReleaseError::Path(payload.path.clone()));
             }
         }
+        release.check_sizes()?;
         let mut words = release.kernel_arguments.iter();
         if let Some(word) = words.find(|word| !is_boot_menu_word(word)) {
             return Err(ParseReleaseError::Menu(word.clone()));
@@ -247,6 +253,23 @@ impl Release {
         match release.containerd.is_safe() {
             true => Ok(release),
             false => Err(ParseReleaseError::Root(release.containerd.root)),
+        }
+    }
+
+    /// Refuses lengths that no medium has. Commands add lengths up, which must not overflow.
+    fn check_sizes(&self) -> Result<(), ParseReleaseError> {
+        let payloads = self.payloads.iter().map(|payload| (payload.path.as_str(), payload.size));
+        let eltorito = self.iso.iter().map(|iso| ("iso.eltorito_size", iso.eltorito_size));
+        let mut sum = 0_u64;
+        for (name, size) in payloads.chain(eltorito).chain([("expanded.size", self.expanded.size)]) {
+            if size > ByteSize::LARGEST_FILE.get() {
+                return Err(ParseReleaseError::Size { name: name.to_owned(), size });
+            }
+            sum = sum.saturating_add(size);
+        }
+        match sum > LARGEST_RELEASE.get() {
+            true => Err(ParseReleaseError::Sum(ByteSize::bytes(sum))),
+            false => Ok(()),
         }
     }
 
@@ -330,6 +353,12 @@ pub enum ParseReleaseError {
     /// A path that does not stay on the medium.
     #[error("the release manifest names the path {0:?}, which is not a plain relative path")]
     Path(String),
+    /// A file that is longer than any of a medium.
+    #[error("the release manifest gives {name:?} {size} bytes; the limit is {}", ByteSize::LARGEST_FILE)]
+    Size { name: String, size: u64 },
+    /// Files that are longer together than any medium.
+    #[error("the files in the release manifest have {0} together; the limit is {LARGEST_RELEASE}")]
+    Sum(ByteSize),
     /// What would change the meaning of a boot menu that it is written into.
     #[error("the release manifest has {0:?}, which cannot stand in a boot menu")]
     Menu(String),
@@ -379,6 +408,35 @@ mod tests {
     fn paths_that_leave_the_medium_are_refused() {
         for path in ["../etc/passwd", "/etc/passwd", "a//b", "a/./b", ""] {
             assert!(Release::parse(&sample(path).to_bytes()).is_err(), "{path}");
+        }
+    }
+
+    #[test]
+    fn lengths_that_no_medium_has_are_refused_one_by_one_and_together() {
+        let limit = ByteSize::LARGEST_FILE.get();
+        let iso = |eltorito_size| {
+            let digest = Digest::of(b"");
+            Some(IsoRecipe { recipe: 2, eltorito_size, eltorito_sha256: digest, boot_sector_sha256: digest })
+        };
+        let parse = |sizes: &[u64], expanded, eltorito| {
+            let mut release = Release { iso: iso(eltorito), ..sample("rootfs.squashfs") };
+            let one = release.payloads[0].clone();
+            release.payloads = sizes.iter().map(|size| Payload { size: *size, ..one.clone() }).collect();
+            release.expanded.size = expanded;
+            Release::parse(&release.to_bytes())
+        };
+        parse(&[limit; 3], limit, 0).unwrap();
+        for above in [limit + 1, 1 << 62, u64::MAX - 1, u64::MAX] {
+            for error in [parse(&[1, above], 1, 1), parse(&[1], above, 1), parse(&[1], 1, above)] {
+                let error = error.unwrap_err();
+                assert!(matches!(error, ParseReleaseError::Size { size, .. } if size == above), "{error}");
+            }
+        }
+        for (sizes, expanded, eltorito) in
+            [(&[limit; 4][..], 1, 0), (&[limit; 3], limit, 1), (&[limit; 9], 0, 0)]
+        {
+            let error = parse(sizes, expanded, eltorito).unwrap_err();
+            assert!(matches!(error, ParseReleaseError::Sum(_)), "{error}");
         }
     }
 

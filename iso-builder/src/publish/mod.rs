@@ -2,6 +2,8 @@
 //! they look like in between.
 
 mod fetch;
+#[cfg(test)]
+mod hostile_sizes;
 mod iso;
 mod patches;
 mod pull;

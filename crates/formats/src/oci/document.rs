@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::media_types;
 use base::digest::Digest;
+use base::size::ByteSize;
 
 /// Media types of manifests, ours and Docker's.
 const MANIFESTS: [&str; 2] = [media_types::OCI_MANIFEST, media_types::DOCKER_MANIFEST];
@@ -23,7 +24,8 @@ pub struct Descriptor {
     /// SHA-256 of the blob; other algorithms are not read.
     #[serde(with = "prefixed")]
     pub digest: Digest,
-    /// The blob's length in bytes.
+    /// The blob's length in bytes, at most [`ByteSize::LARGEST_FILE`].
+    #[serde(deserialize_with = "blob_size")]
     pub size: u64,
     /// What is said about the blob, for instance its name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -31,6 +33,16 @@ pub struct Descriptor {
     /// What the image runs on, in an index.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub platform: Option<Platform>,
+}
+
+/// Reads a length. Lengths are added up, which must not overflow.
+fn blob_size<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    let size = u64::deserialize(deserializer)?;
+    if size > ByteSize::LARGEST_FILE.get() {
+        let why = format!("a blob of {size} bytes is too large; the limit is {}", ByteSize::LARGEST_FILE);
+        return Err(serde::de::Error::custom(why));
+    }
+    Ok(size)
 }
 
 /// Digests as the specifications write them, `sha256:…`, for serde's attributes.
