@@ -16,3 +16,4 @@ pub mod program;
 pub mod progress;
 pub mod size;
 pub mod standard_output;
+pub mod url;

@@ -23,9 +23,7 @@ mod resume;
 mod retry;
 mod trouble;
 
-pub use cause::{
-    Absent, Distrusted, carried, is_absent, is_distrusted, is_passing, reason, shown, speaks_no_tls,
-};
+pub use cause::{Absent, Distrusted, carried, is_absent, is_distrusted, is_passing, reason, speaks_no_tls};
 pub use client::client;
 pub use document::{BodyError, TooLarge, body};
 pub use downloader::{Authoriser, Downloader};

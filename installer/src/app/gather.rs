@@ -14,6 +14,7 @@ use base::digest::Digest;
 use base::failure::{Class, Classify};
 use base::files::{named, read_text};
 use base::progress::Progress;
+use base::url::shown;
 use medium::customization::{self, Content, area};
 use medium::sources::BOOT_MEDIUM;
 use medium::sources::{
@@ -26,8 +27,8 @@ use model::config::sources::{
 use model::config::{Images, InstallConfig};
 use model::machine::Identity;
 use model::release::{Payload, Purpose, Release};
+use transfer::download::RetryPolicy;
 use transfer::download::proxies::{Proxies, choose};
-use transfer::download::{RetryPolicy, shown};
 
 const COMMAND_LINE: &str = "/proc/cmdline";
 
@@ -168,7 +169,7 @@ fn needs_registries(config: &InstallConfig, release: &Release, first: &dyn Paylo
 fn configured(config: &InstallConfig) -> Option<String> {
     let install = &config.install;
     let iso_url = install.iso_url.as_ref().filter(|place| place.as_str() != "local" && !place.is_iso_file());
-    install.medium.clone().or(iso_url.map(|place| place.to_string()))
+    install.medium.clone().or(iso_url.map(|place| place.as_str().to_owned()))
 }
 
 /// The URL of an ISO that the configuration names for media that lack payloads.

@@ -213,7 +213,12 @@ impl<'a> QuestionedMachine<'a> {
                 let named =
                     config_url.as_ref().filter(|_| says(&combined, "install.config_url", SourceKind::Volume));
                 let Some(url) = named else { return Ok(combined) };
-                (url.to_string(), name, config_sha256.as_ref().map(ToString::to_string), combined.authorities)
+                (
+                    url.as_str().to_owned(),
+                    name,
+                    config_sha256.as_ref().map(ToString::to_string),
+                    combined.authorities,
+                )
             }
         };
         let request = Request { url, named_by, sha256, authorities: trusted };

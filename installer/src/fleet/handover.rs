@@ -44,7 +44,7 @@ impl Reporter {
         let known = self.run.known();
         let kept = Handover {
             v: VERSION,
-            url: self.run.url.to_string(),
+            url: self.run.url.as_str().to_owned(),
             run: known.hello.run,
             authorities: known.authorities.clone(),
             joined: false,

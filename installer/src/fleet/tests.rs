@@ -206,7 +206,7 @@ fn nothing_is_told_to_the_consoles_after_the_last_event() {
 
 #[test]
 fn the_url_comes_from_the_command_line_of_the_program_or_of_the_kernel() {
-    let url = |given, line| destination(given, line).unwrap().map(|url| url.to_string());
+    let url = |given, line| destination(given, line).unwrap().map(|url| url.as_str().to_owned());
     assert_eq!(url(None, "quiet nqrust.reports=x"), None);
     assert_eq!(url(None, "a nqrust.report=http://a/b nqrust.mode=install").as_deref(), Some("http://a/b"));
     assert_eq!(url(Some("https://c/d"), "nqrust.report=http://a/b").as_deref(), Some("https://c/d"));

@@ -25,7 +25,7 @@ pub struct FetchedContent {
 
 pub(super) fn plain_http(key: &str, url: &str, warn: &mut dyn FnMut(String)) {
     if url.starts_with("http://") {
-        let url = transfer::download::shown(url);
+        let url = base::url::shown(url);
         warn(format!(
             "{key} is fetched from {url} without TLS; anyone on the network path can read and \
             change it"

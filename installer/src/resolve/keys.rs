@@ -6,9 +6,9 @@ use anyhow::Result;
 
 use super::fetch::{Fetch, plain_http};
 use base::failure::{Class, Classify, Failure};
+use base::url::shown;
 use model::config::formats::access;
 use model::config::{InstallConfig, SshKey};
-use transfer::download::shown;
 
 /// Every list of keys with its dotted path.
 pub(super) fn lists(config: &InstallConfig) -> Vec<(String, &[SshKey])> {

@@ -32,8 +32,7 @@ pub fn references(config: &InstallConfig) -> Vec<Reference> {
     let mut found: Vec<_> =
         secrets::places(config).into_iter().map(|(key, place)| reference(key, place.to_string())).collect();
     found.extend(keys::lists(config).into_iter().flat_map(|(key, entries)| {
-        keys::remote(entries)
-            .map(move |url| Reference { key: key.clone(), from: transfer::download::shown(&url) })
+        keys::remote(entries).map(move |url| Reference { key: key.clone(), from: base::url::shown(&url) })
     }));
     found
 }

@@ -7,10 +7,10 @@ use anyhow::Result;
 
 use super::fetch::{Fetch, plain_http};
 use base::failure::{Class, Classify, Failure};
+use base::url::shown;
 use model::config::formats::{FormatResult, access};
 use model::config::rules::secrets;
 use model::config::{InstallConfig, Secret, Severity};
-use transfer::download::shown;
 
 /// Where a secret is.
 pub(super) enum SecretSource<'a> {

@@ -7,8 +7,9 @@ use anyhow::Result;
 
 use base::digest::Digest;
 use base::failure::{Class, Classify, Failure};
+use base::url::shown;
 use model::config::sources::{Document, Request, SourceKind};
-use transfer::download::{Downloader, RetryPolicy, TooLarge, shown};
+use transfer::download::{Downloader, RetryPolicy, TooLarge};
 
 /// The longest document in bytes, as for a file.
 const DOCUMENT_BYTES_MAX: u64 = 1 << 20;

@@ -11,7 +11,8 @@ use anyhow::{Context, Result, ensure};
 use base::digest::{Digest, HashingReader};
 use base::failure::{Class, Classify, Failure};
 use base::progress::{Progress, Step};
-use transfer::download::{Downloader, RetryPolicy, shown};
+use base::url::shown;
+use transfer::download::{Downloader, RetryPolicy};
 
 use base::parallel::{self, locked};
 

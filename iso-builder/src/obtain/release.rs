@@ -12,7 +12,8 @@ use base::digest::Digest;
 use base::failure::{Class, Failure};
 use base::files;
 use base::progress::Progress;
-use transfer::download::{Downloader, RetryPolicy, shown};
+use base::url::shown;
+use transfer::download::{Downloader, RetryPolicy};
 
 use super::download::{self, Download, DownloadKind};
 use crate::cache::Cache;

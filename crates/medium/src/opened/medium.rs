@@ -8,12 +8,13 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail};
 use base::digest::Digest;
 use base::failure::{Class, Classify, Failure, class_of};
+use base::url::shown;
 use formats::iso9660::address::Offset;
 use formats::iso9660::write::PARTITION;
 use formats::iso9660::{self, Behind, Iso, Source};
 use model::config::formats::storage::is_iso_file;
 use model::release::{MANIFEST, ParseReleaseError, Payload, Release};
-use transfer::download::{Downloader, RetryPolicy, shown};
+use transfer::download::{Downloader, RetryPolicy};
 
 use super::boot_menu::{MAX_BOOT_MENU, NamedReleaseDifference, named_release_difference};
 use crate::iso::Map;

@@ -8,8 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result};
 
+use base::url::shown;
 use formats::iso9660::address::{Offset, Source};
-use transfer::download::{Download, Downloader, shown};
+use transfer::download::{Download, Downloader};
 
 /// The image is read in windows of so many bytes.
 const WINDOW_BYTES: u64 = 64 << 10;

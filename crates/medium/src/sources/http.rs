@@ -8,8 +8,9 @@ use super::manifest::MANIFEST_LIMIT;
 use super::payload_source::{PayloadPlace, PayloadSource, PayloadTransport};
 use crate::patches::{LIST_LIMIT, PATCHES, PatchList, ReleasePatch};
 use crate::served::ServedDirectory;
+use base::url::shown;
 use model::release::Payload;
-use transfer::download::{Download, Downloader, RetryPolicy, shown};
+use transfer::download::{Download, Downloader, RetryPolicy};
 
 /// What a user does when the server lacks a file or has another.
 const HINT: &str =

@@ -8,9 +8,10 @@ use super::manifest::MANIFEST_LIMIT;
 use super::payload_source::{PayloadPlace, PayloadSource, PayloadTransport};
 use crate::served::ServedImage;
 use base::failure::{Class, Failure};
+use base::url::shown;
 use formats::iso9660::{DirectoryEntry, Error, Iso};
 use model::release::{MANIFEST, Payload};
-use transfer::download::{Download, Downloader, RetryPolicy, shown};
+use transfer::download::{Download, Downloader, RetryPolicy};
 
 /// What a user does when the server does not send what is needed of the ISO.
 const HINT: &str = "Check install.medium or --medium; it must name a full ISO of the same release, unchanged, on a server that sends parts of \

@@ -19,7 +19,8 @@ impl TextError {
 }
 
 /// A type whose values are texts that have passed a check. Its JSON Schema names a format, or says
-/// `pattern` and the regular expression of the texts.
+/// `pattern` and the regular expression of the texts. `shown by` names the function whose result is displayed in place of
+/// the text.
 #[macro_export]
 macro_rules! checked_text {
     ($(#[$meta:meta])* $name:ident, $format:literal, $check:path) => {
@@ -28,7 +29,13 @@ macro_rules! checked_text {
     ($(#[$meta:meta])* $name:ident, pattern $pattern:literal, $check:path) => {
         $crate::checked_text! { $(#[$meta])* $name, "pattern" = $pattern, $check }
     };
+    ($(#[$meta:meta])* $name:ident, $format:literal, $check:path, shown by $shown:path) => {
+        $crate::checked_text! { $(#[$meta])* $name, "format" = $format, $check, $shown }
+    };
     ($(#[$meta:meta])* $name:ident, $keyword:literal = $value:literal, $check:path) => {
+        $crate::checked_text! { $(#[$meta])* $name, $keyword = $value, $check, ::std::convert::identity::<&str> }
+    };
+    ($(#[$meta:meta])* $name:ident, $keyword:literal = $value:literal, $check:path, $shown:path) => {
         $(#[$meta])*
         #[derive(
             Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, ::serde::Serialize, ::serde::Deserialize,
@@ -78,7 +85,7 @@ macro_rules! checked_text {
 
         impl ::std::fmt::Display for $name {
             fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-                f.write_str(&self.0)
+                f.pad($shown(self.0.as_str()).as_ref())
             }
         }
 
@@ -148,12 +155,12 @@ checked_text! {
     San, "san", network::san
 }
 checked_text! {
-    /// An `http` or `https` URL without credentials.
-    HttpUrl, "url", network::http_url
+    /// An `http` or `https` URL without credentials. It is displayed without its query.
+    HttpUrl, "url", network::http_url, shown by base::url::shown
 }
 checked_text! {
-    /// The URL of a webhook, perhaps with placeholders.
-    HookUrl, "hook-url", webhook::url
+    /// The URL of a webhook, perhaps with placeholders. It is displayed without its query.
+    HookUrl, "hook-url", webhook::url, shown by base::url::shown
 }
 checked_text! {
     /// The body of a webhook, perhaps with placeholders.
@@ -161,8 +168,8 @@ checked_text! {
     HookPayload, "hook-payload", webhook::payload
 }
 checked_text! {
-    /// Where a medium is: `local`, a path, or the URL of a directory or of an ISO.
-    IsoUrl, "iso-url", storage::iso_url
+    /// Where a medium is: `local`, a path, or the URL of a directory or of an ISO. A URL is displayed without its query.
+    IsoUrl, "iso-url", storage::iso_url, shown by base::url::shown
 }
 
 impl IsoUrl {
@@ -255,5 +262,18 @@ mod tests {
         assert!("node-1".parse::<Hostname>().is_ok());
         assert!("Node 1".parse::<Hostname>().is_err());
         assert!(serde_json::from_str::<ModuleName>("\"../x\"").is_err());
+    }
+
+    #[test]
+    fn a_url_is_displayed_without_its_query_and_kept_with_it() {
+        let text = "https://host/a.iso?X-Amz-Signature=secret";
+        let (url, medium): (HttpUrl, IsoUrl) = (text.parse().unwrap(), text.parse().unwrap());
+        assert_eq!(
+            (url.to_string(), medium.to_string()),
+            ("https://host/a.iso".into(), "https://host/a.iso".into())
+        );
+        assert_eq!((url.as_str(), medium.as_str()), (text, text));
+        assert_eq!(serde_json::to_value(&url).unwrap(), text);
+        assert_eq!("local".parse::<IsoUrl>().unwrap().to_string(), "local");
     }
 }

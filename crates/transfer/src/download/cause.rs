@@ -1,17 +1,8 @@
-//! Why something was not fetched, in types that survive in a chain of errors, and how addresses are shown.
+//! Why something was not fetched, in types that survive in a chain of errors.
 
 use std::io;
 
 use reqwest::StatusCode;
-
-/// A URL without the credentials that it may carry, and without a slash at its end.
-#[must_use]
-pub fn shown(url: &str) -> String {
-    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
-    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
-    format!("{scheme}://{host}{}", path.trim_end_matches('/'))
-}
 
 /// The cause of a failure where a server answers and does not have what it is asked for.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
@@ -71,16 +62,4 @@ pub fn speaks_no_tls(error: &(dyn std::error::Error + 'static)) -> bool {
 pub fn carried<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a rustls::Error> {
     let inner = || carried(error.downcast_ref::<io::Error>()?.get_ref()?);
     error.downcast_ref().or_else(inner)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn credentials_of_a_url_are_not_shown() {
-        assert_eq!(shown("http://user:secret@host/a@b"), "http://host/a@b");
-        assert_eq!(shown("http://host/a@b"), "http://host/a@b");
-        assert_eq!(shown("https://host:8080/x"), "https://host:8080/x");
-    }
 }

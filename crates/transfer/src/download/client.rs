@@ -5,9 +5,9 @@ use reqwest::Certificate;
 use reqwest::blocking::{Client, ClientBuilder};
 use reqwest::redirect::Policy;
 
-use super::cause::shown;
 use super::proxies;
 use base::failure::{Class, Classify};
+use base::url::shown;
 
 const AGENT: &str = concat!("nqrust/", env!("CARGO_PKG_VERSION"));
 

@@ -10,12 +10,13 @@ use reqwest::StatusCode;
 use reqwest::blocking::Response;
 use reqwest::header::{ACCEPT_ENCODING, HeaderMap, HeaderValue};
 
-use super::cause::{reason, shown};
+use super::cause::reason;
 use super::downloader::Downloader;
 use super::redirect;
 use super::retry::Attempts;
 use super::trouble::{self, TransferTrouble};
 use base::failure::{Class, Failure};
+use base::url::shown;
 
 /// Bytes in one read.
 const PIECE: usize = 16 << 10;

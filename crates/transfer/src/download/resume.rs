@@ -16,12 +16,13 @@ use reqwest::header::{
     ACCEPT_ENCODING, CONTENT_RANGE, ETAG, HeaderMap, HeaderValue, IF_RANGE, LAST_MODIFIED, RANGE,
 };
 
-use super::cause::{reason, shown};
+use super::cause::reason;
 use super::downloader::{Authoriser, Downloader};
 use super::redirect;
 use super::retry::Attempts;
 use super::trouble::{self, TransferTrouble};
 use base::failure::{Class, Failure};
+use base::url::shown;
 
 /// How the rest of a file is known to belong to what was read before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

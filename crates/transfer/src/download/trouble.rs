@@ -5,10 +5,11 @@ use std::error::Error;
 use reqwest::StatusCode;
 use reqwest::blocking::Response;
 
-use super::cause::{Absent, Distrusted, is_distrusted, is_passing, reason, shown};
+use super::cause::{Absent, Distrusted, is_distrusted, is_passing, reason};
 use super::redirect::Unanswered;
 use super::retry::Passing;
 use base::failure::{Class, Failure};
+use base::url::shown;
 
 pub(super) enum TransferTrouble {
     Passing(Passing),

@@ -135,7 +135,7 @@ struct Address {
 
 fn address(url: &str) -> Result<Address, Failure> {
     let wrong = |why: &str| {
-        let what = format!("reading the endpoint {:?} of registries", crate::download::shown(url));
+        let what = format!("reading the endpoint {:?} of registries", base::url::shown(url));
         let failure = Failure::new(Class::Invalid, what).because(anyhow::anyhow!("{why}"));
         failure.hint("Write https://HOST, https://HOST:PORT or https://HOST/v2/PATH.")
     };

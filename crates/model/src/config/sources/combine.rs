@@ -18,7 +18,7 @@ use crate::config::span::Span;
 use crate::config::tree::{self, TreeNode};
 use crate::config::walk::Walk;
 use crate::config::{InstallConfig, Webhook};
-use base::encode;
+use base::{encode, url};
 
 /// The widest value that a listing shows, in characters.
 const WIDTH: usize = 60;
@@ -352,7 +352,7 @@ fn others(part: &Part, places: &HashMap<String, Span>) -> Vec<Problem> {
 
 /// A value on one line that is not too long.
 fn shown(value: &Value) -> String {
-    let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let text = value.as_str().map_or_else(|| value.to_string(), url::shown);
     let line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     match line.char_indices().nth(WIDTH) {
         Some((end, _)) => format!("{}…", &line[..end]),
