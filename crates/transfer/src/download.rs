@@ -6,6 +6,7 @@
 //! | `downloader` | what opens downloads |
 //! | [`document`] | small things, read whole with a limit and from one answer |
 //! | [`resume`] | files of any size, read over broken connections to their end |
+//! | `progress_rule` | when a server sends too little |
 //! | [`redirect`] | where a redirect may lead, and who hears credentials |
 //! | [`retry`] | how long to wait, and how often to try |
 //! | [`proxies`] | proxies that a configuration names |
@@ -17,6 +18,7 @@ mod cause;
 mod client;
 mod document;
 mod downloader;
+mod progress_rule;
 pub mod proxies;
 pub mod redirect;
 mod resume;

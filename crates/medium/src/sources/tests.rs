@@ -143,6 +143,20 @@ fn fetch(manners: Vec<Manner>) -> (anyhow::Result<Vec<u8>>, Server) {
 }
 
 #[test]
+fn a_server_that_sends_a_byte_with_each_connection_does_not_hold_a_transfer() {
+    for manner in [Manner::Cut(1), Manner::Cut(100), Manner::Stall(1)] {
+        let (result, server) = fetch(vec![manner]);
+        let error = result.unwrap_err();
+        assert_eq!(class_of(&error), Class::Network, "{manner:?}");
+        let text = render(&error);
+        assert!(text.contains("gave up after 3 attempts"), "{manner:?}: {text}");
+        assert_eq!(server.requests.lock().unwrap().len(), 3, "{manner:?}");
+    }
+    // Each brings a part of the rest, so there may be more of them than attempts.
+    assert!(fetch(vec![Manner::Cut(14_000)]).0.unwrap() == content());
+}
+
+#[test]
 fn a_transfer_that_breaks_off_goes_on_where_it_stopped() {
     let (result, server) = fetch(vec![Manner::Cut(70_000), Manner::Cut(50_000), Manner::Good]);
     assert!(result.unwrap() == content());

@@ -8,7 +8,7 @@
 use std::io::{self, Read};
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use reqwest::StatusCode;
 use reqwest::blocking::Response;
@@ -18,11 +18,15 @@ use reqwest::header::{
 
 use super::cause::reason;
 use super::downloader::{Authoriser, Downloader};
+use super::progress_rule::ProgressRule;
 use super::redirect;
 use super::retry::Attempts;
 use super::trouble::{self, TransferTrouble};
 use base::failure::{Class, Failure};
 use base::url::shown;
+
+/// The most bytes that are read over at a time.
+const SKIPPED: u64 = 64 << 10;
 
 /// How the rest of a file is known to belong to what was read before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +70,7 @@ impl Downloader {
             same,
             position: 0,
             attempts: Attempts::new(self.retry),
+            rule: ProgressRule::default(),
             validator: None,
             body: None,
             authoriser: None,
@@ -88,6 +93,7 @@ pub struct Download {
     same: Version,
     position: u64,
     attempts: Attempts,
+    rule: ProgressRule,
     /// What names the file's version on the server, for If-Range.
     validator: Option<String>,
     body: Option<Response>,
@@ -197,14 +203,35 @@ impl Download {
         self.status = (!response.status().is_success()).then(|| response.status());
         let skip = self.accept(&response)?;
         self.validator = self.validator_of(&response).or(self.validator.take().filter(|_| self.position > 0));
-        if skip > 0 {
-            let skipped = io::copy(&mut (&mut response).take(skip), &mut io::sink());
-            if skipped.map_err(|error| TransferTrouble::passing(reason(&error)))? < skip {
-                return Err(TransferTrouble::passing("the connection broke off"));
-            }
-        }
+        self.skip(&mut response, skip)?;
+        let end = self.end.or(self.size).or(self.total);
+        self.rule.connected(end.map(|end| end.saturating_sub(self.position)));
         self.body = Some(response);
         Ok(())
+    }
+
+    /// Reads over what is known already.
+    fn skip(&mut self, response: &mut Response, mut left: u64) -> Result<(), TransferTrouble> {
+        let mut buffer = vec![0; usize::try_from(left.min(SKIPPED)).unwrap_or_default()];
+        while left > 0 {
+            let most = usize::try_from(left).map_or(buffer.len(), |left| left.min(buffer.len()));
+            match self.receive(response, &mut buffer[..most])? {
+                0 => return Err(TransferTrouble::passing("the connection broke off")),
+                count => left -= count as u64,
+            }
+        }
+        Ok(())
+    }
+
+    /// The next bytes of an answer, unless the server takes for ever to send them.
+    fn receive(&mut self, response: &mut Response, buffer: &mut [u8]) -> Result<usize, TransferTrouble> {
+        let begun = Instant::now();
+        let read = response.read(buffer);
+        let count = *read.as_ref().unwrap_or(&0);
+        if let Err(why) = self.rule.waited(begun.elapsed(), count as u64) {
+            return Err(TransferTrouble::Lasting(self.enough(&why)));
+        }
+        read.map_err(|error| TransferTrouble::passing(reason(&error)))
     }
 
     fn ask(&self, header: Option<&HeaderValue>) -> Result<Response, TransferTrouble> {
@@ -303,11 +330,13 @@ impl Read for Download {
             return Ok(0);
         }
         loop {
-            let Some(body) = &mut self.body else {
+            let Some(mut body) = self.body.take() else {
                 self.connect_patiently().map_err(io::Error::other)?;
                 continue;
             };
-            let trouble = match body.read(buffer) {
+            let received = self.receive(&mut body, buffer);
+            self.body = Some(body);
+            let trouble = match received {
                 // A body without an announced length may end early and say nothing.
                 Ok(0) if end.is_some() => TransferTrouble::passing("the connection broke off"),
                 Ok(0) => return Ok(0),
@@ -315,7 +344,9 @@ impl Read for Download {
                     let left = end.map_or(u64::MAX, |end| end - self.position);
                     let count = count.min(usize::try_from(left).unwrap_or(usize::MAX));
                     self.position += count as u64;
-                    self.attempts.succeeded();
+                    if self.rule.has_helped(count as u64) {
+                        self.attempts.succeeded();
+                    }
                     self.renewed = false;
                     if self.attempts.is_late(Duration::ZERO) {
                         let why = self.enough("it takes longer than a file of this kind may take");
@@ -323,7 +354,7 @@ impl Read for Download {
                     }
                     return Ok(count);
                 }
-                Err(error) => TransferTrouble::passing(reason(&error)),
+                Err(trouble) => trouble,
             };
             self.bear(trouble).map_err(io::Error::other)?;
         }

@@ -37,7 +37,7 @@ pub struct RetryPolicy {
     pub connect: Duration,
     /// How long the next bytes may take.
     pub read: Duration,
-    /// Attempts in a row that bring no byte, before giving up.
+    /// Attempts in a row that bring no byte, or next to none, before giving up.
     pub attempts: u32,
     /// The pause after the first failed attempt; each further one is twice as long, up to 30 seconds.
     pub pause: Duration,
