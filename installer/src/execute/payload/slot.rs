@@ -18,6 +18,8 @@ use formats::verity::{VerityBuilder, VerityParameters, VerityTree};
 use medium::sources::{PayloadPlace, PayloadSource, fetch_again};
 use model::release::{ExpandedImage, Payload};
 
+const OTHER_IMAGE: &str = "The release manifest does not fit its OS image; build the medium again.";
+
 /// What a slot has to hold.
 #[derive(Clone, Copy)]
 pub(in crate::execute) struct SlotContent<'a> {
@@ -83,19 +85,37 @@ fn write_expanded(
     cancel: &Cancel,
 ) -> Result<VerityTree> {
     expand::piped(produce, |reader| {
-        let reader = reader.take(content.expanded.size);
-        match known {
+        let wanted = content.expanded.size;
+        let mut image = reader.take(wanted);
+        let tree = match known {
             Some(tree) => {
-                image::write(device, partition.start.get(), reader, step, cancel)?;
-                Ok(tree)
+                image::write(device, partition.start.get(), &mut image, step, cancel)?;
+                tree
             }
             None => {
-                let mut hashed = HashedReader { inner: reader, tree: builder(content.image) };
+                let mut hashed = HashedReader { inner: &mut image, tree: builder(content.image) };
                 image::write(device, partition.start.get(), &mut hashed, step, cancel)?;
-                Ok(hashed.tree.finish())
+                hashed.tree.finish()
             }
+        };
+        let found = wanted - image.limit();
+        // What is longer is not written: the hash tree is behind the image.
+        if found == wanted && image.into_inner().read(&mut [0])? > 0 {
+            return Err(other_length(content, "more"));
         }
+        Ok((tree, found))
     })
+    .and_then(|(tree, found)| match found == content.expanded.size {
+        true => Ok(tree),
+        false => Err(other_length(content, &format!("{found}"))),
+    })
+}
+
+/// The error of an image that is shorter or longer than its release says.
+fn other_length(content: &SlotContent<'_>, found: &str) -> anyhow::Error {
+    let (path, wanted) = (&content.image.path, content.expanded.size);
+    let what = format!("{path}, expanded, has {found} bytes, not {wanted} as the release manifest says");
+    Failure::new(Class::Verification, what).hint(OTHER_IMAGE).into()
 }
 
 fn agree(tree: VerityTree, content: &SlotContent<'_>) -> Result<VerityTree> {
@@ -104,9 +124,7 @@ fn agree(tree: VerityTree, content: &SlotContent<'_>) -> Result<VerityTree> {
         return Ok(tree);
     }
     let what = format!("{}, expanded, has the root hash {}, not {wanted}", image.path, tree.root);
-    Err(Failure::new(Class::Verification, what)
-        .hint("The release manifest does not fit its OS image; build the medium again.")
-        .into())
+    Err(Failure::new(Class::Verification, what).hint(OTHER_IMAGE).into())
 }
 
 /// The error of an image that was right when it was stored: the disk's own, if it gives back other bytes.

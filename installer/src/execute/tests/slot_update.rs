@@ -210,6 +210,28 @@ fn a_release_that_does_not_fit_or_is_damaged_leaves_a_slot_without_its_mark() {
 }
 
 #[test]
+fn an_image_of_another_length_than_its_release_says_is_refused_and_no_disk_is_blamed() {
+    let bench = Bench::new();
+    let disk = TestDisk::other(&bench.plan.disk, tempfile::NamedTempFile::new().unwrap());
+    let (image, os) = (expanded_image(), version("1.1.0"));
+    let os = os.payload(Purpose::Rootfs).unwrap().sha256;
+    let length = image.len() as u64;
+    for size in
+        [length - 1, length - 4096, length - 100_000, 4096, length + 1, length + 4096, length + 900_000]
+    {
+        // The root hash is that of what would be in the slot.
+        let kept = usize::try_from(size.min(length)).unwrap();
+        let root_hash = VerityTree::of_image(os, &image[..kept]).unwrap().root;
+        let lying = Release { expanded: ExpandedImage { size, root_hash }, ..version("1.1.0") };
+        let error = write(&bench, &disk, &lying).unwrap_err();
+        let text = render(&error);
+        assert_eq!(class_of(&error), Class::Verification, "{size}: {text}");
+        assert!(text.contains(&format!("not {size} as the release manifest says")), "{text}");
+        assert_eq!(judged(&bench, disk.file(), &lying), Verdict::NotBootable, "{size}");
+    }
+}
+
+#[test]
 fn both_halves_of_a_mirror_are_read_back() {
     let new = version("1.1.0");
     let write = |rotten: Option<u64>| {
