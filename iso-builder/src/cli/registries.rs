@@ -15,7 +15,8 @@ use crate::images::pull::DEFAULT_TRANSFERS;
 #[derive(Debug, clap::Args)]
 pub(super) struct RegistryArguments {
     /// Mirrors, logins and certificates of registries, in the form of `registries.yaml` of RKE2 and K3s. Logins of docker
-    /// are used where it has none. Plain HTTP is spoken where an endpoint says http://.
+    /// are used where it has none. Plain HTTP is spoken where an endpoint says http://, and to a registry on
+    /// this machine (localhost, 127.0.0.0/8, ::1) that answers it.
     #[arg(long, value_name = "FILE")]
     registries: Option<PathBuf>,
     /// Blobs that travel at the same time.

@@ -2,7 +2,9 @@
 //!
 //! The rules are those of K3s and RKE2: the mirrors of the registry's host in their order, or else those of `*`, and the
 //! registry itself last. Rewrites change the path at mirrors only. One rule is stricter: plain HTTP is spoken only to
-//! an address that is written with `http://`.
+//! an address that is written with `http://`, and to a registry on this machine that answers it.
+
+use std::net::IpAddr;
 
 use regex::Regex;
 
@@ -25,6 +27,9 @@ pub(super) struct Endpoint {
     pub(super) path: String,
     /// The registry that it stands for, where it is a mirror.
     pub(super) mirrors: Option<String>,
+    /// Whether it is on this machine and nobody has said how to talk to it. As for docker, containerd and crane, it may
+    /// then do without TLS.
+    pub(super) may_be_plain: bool,
 }
 
 impl Endpoint {
@@ -62,7 +67,8 @@ pub(super) fn endpoints(registries: &Registries, repository: &Repository) -> Res
             let Address { plain, host, prefix } = address(url)?;
             let server = Server { plain, config: config(registries, &host), host };
             let mirrors = (server.host != reached(registry)).then(|| registry.to_owned());
-            let endpoint = Endpoint { server, path: format!("{prefix}{path}"), mirrors };
+            let path = format!("{prefix}{path}");
+            let endpoint = Endpoint { server, path, mirrors, may_be_plain: false };
             if !list.contains(&endpoint) {
                 list.push(endpoint);
             }
@@ -72,7 +78,9 @@ pub(super) fn endpoints(registries: &Registries, repository: &Repository) -> Res
     let entry = config(registries, host);
     let general = || own.is_none().then(|| registries.configs.get_key_value(EVERY))?;
     let config = entry.or_else(|| general().map(|(key, _)| key.clone()));
+    let tls = config.as_ref().and_then(|key| registries.configs.get(key)?.tls.as_ref());
     let itself = Endpoint {
+        may_be_plain: tls.is_none() && is_loopback(host),
         server: Server { plain: false, host: host.to_owned(), config },
         path: repository.path().to_owned(),
         mirrors: None,
@@ -96,6 +104,16 @@ pub(super) fn check(registries: &Registries) -> Result<(), Failure> {
 /// The host that answers for a registry.
 fn reached(registry: &str) -> &str {
     if is_hub(registry) { HUB } else { registry }
+}
+
+/// Whether a host, perhaps with a port, is this machine by its name or address.
+fn is_loopback(host: &str) -> bool {
+    let name = match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => host.split(':').next().unwrap_or_default(),
+    };
+    name.eq_ignore_ascii_case("localhost")
+        || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 pub(super) fn is_hub(host: &str) -> bool {
@@ -197,6 +215,32 @@ mod tests {
         ] {
             assert_eq!(found("{}", image), [expected], "{image}");
         }
+    }
+
+    #[test]
+    fn only_a_registry_on_this_machine_may_do_without_tls_unless_something_is_said_of_it() {
+        for (yaml, image, expected) in [
+            ("{}", "localhost:5000/a", true),
+            ("{}", "localhost/a", true),
+            ("{}", "127.0.0.1:5000/a", true),
+            ("{}", "127.8.9.1/a/b", true),
+            ("{}", "192.0.2.1:5000/a", false),
+            ("{}", "localhost.example.org:5000/a", false),
+            ("{}", "127.0.0.1.example.org/a", false),
+            ("{}", "nginx", false),
+            (r#"configs: {"localhost:5000": {tls: {ca_file: x}}}"#, "localhost:5000/a", false),
+            (r#"configs: {"localhost:5000": {auth: {username: x}}}"#, "localhost:5000/a", true),
+            (
+                r#"mirrors: {"localhost:5000": {endpoint: ["https://localhost:5000"]}}"#,
+                "localhost:5000/a",
+                false,
+            ),
+        ] {
+            let image: formats::oci::ImageReference = image.parse().unwrap();
+            let list = endpoints(&registries(yaml), image.repository()).unwrap();
+            assert_eq!(list.last().unwrap().may_be_plain, expected, "{image} {yaml}");
+        }
+        assert!(is_loopback("[::1]:5000") && is_loopback("[::1]") && !is_loopback("[2001:db8::1]:5000"));
     }
 
     #[test]

@@ -209,7 +209,8 @@ pub(super) fn summary(what: String, problems: &[(Server, Problem)], docker: bool
     }
     if let Some(Server { host, .. }) = any(ProblemKind::Clear) {
         hints.push(format!(
-            "Where it is meant to have none, say so: registries.mirrors.{host:?}.endpoint: [\"http://{host}\"]."
+            "Where it is meant to have none, say so: registries.mirrors.{host:?}.endpoint: [\"http://{host}\"], \
+             or mirrors.{host:?} in the file that --registries names."
         ));
     }
     if any(ProblemKind::Silent).is_some() || any(ProblemKind::Strange).is_some() {

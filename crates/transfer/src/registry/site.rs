@@ -259,6 +259,18 @@ impl Site {
         }
     }
 
+    /// Whether it answers this address as a registry does. A server that wants TLS answers clear text with 400, with a
+    /// redirect or not at all. Sends no login.
+    pub(super) fn answers(&self) -> bool {
+        let url = format!("{}/v2/", self.server);
+        let answer = self.get(&url, &HeaderMap::new(), None);
+        answer.is_ok_and(|response| {
+            redirect::is_from(&response, &url)
+                && !response.status().is_redirection()
+                && !matches!(response.status(), StatusCode::BAD_REQUEST | StatusCode::UPGRADE_REQUIRED)
+        })
+    }
+
     fn challenge(&self) -> Result<Challenge, RequestTrouble> {
         let url = format!("{}/v2/", self.server);
         let response = self.get(&url, &HeaderMap::new(), None)?;

@@ -20,6 +20,8 @@ pub(super) struct KnownSites {
     docker: Option<PathBuf>,
     limiter: Option<Limiter>,
     sites: Mutex<HashMap<Server, Arc<Site>>>,
+    /// Which of those that may do without TLS do.
+    plain: Mutex<HashMap<Server, bool>>,
     /// Where a repository was found last.
     found: Mutex<HashMap<Repository, Endpoint>>,
 }
@@ -32,6 +34,7 @@ impl KnownSites {
             settings,
             docker,
             sites: Mutex::default(),
+            plain: Mutex::default(),
             found: Mutex::default(),
         }
     }
@@ -56,6 +59,9 @@ impl KnownSites {
         anywhere: bool,
     ) -> Result<Vec<Endpoint>, Failure> {
         let mut list = endpoint::endpoints(&self.settings.registries, repository)?;
+        for endpoint in list.iter_mut().filter(|endpoint| endpoint.may_be_plain) {
+            endpoint.server.plain = self.is_plain(&endpoint.server)?;
+        }
         let found = self.found.lock().unwrap_or_else(PoisonError::into_inner).get(repository).cloned();
         let sites = self.sites.lock().unwrap_or_else(PoisonError::into_inner);
         list.sort_by_key(|endpoint| {
@@ -63,6 +69,17 @@ impl KnownSites {
             (silent, anywhere && found.as_ref() != Some(endpoint))
         });
         Ok(list)
+    }
+
+    /// Whether a server that may do without TLS does; it is asked once.
+    fn is_plain(&self, server: &Server) -> Result<bool, Failure> {
+        let mut plain = self.plain.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = plain.get(server) {
+            return Ok(*known);
+        }
+        let found = self.site(&Server { plain: true, ..server.clone() })?.answers();
+        plain.insert(server.clone(), found);
+        Ok(found)
     }
 
     pub(super) fn remember(&self, repository: &Repository, endpoint: Endpoint) {

@@ -132,3 +132,23 @@ fn a_mirror_is_asked_for_the_rewritten_path() {
     assert_eq!(good.requests("/v2/cache/team/web/manifests/1?").len(), 1);
     assert_eq!(good.requests("/v2/cache/team/web/blobs/sha256:").len(), 1);
 }
+
+#[test]
+fn a_registry_on_this_machine_without_tls_is_asked_without_it() {
+    let good = Fake::start(plain);
+    let client = Client::new(settings("{}")).unwrap();
+    for image in [format!("{}/app/web:1", good.host), format!("{}/app/other:1", good.host)] {
+        assert_eq!(client.document(&image.parse().unwrap()).unwrap().bytes, MANIFEST);
+    }
+    assert_eq!(read(&client, &good.host, 0).unwrap(), content());
+    assert_eq!(good.requests("/v2/app/web/manifests/1").len(), 1);
+}
+
+#[test]
+fn a_registry_on_this_machine_that_speaks_tls_is_asked_with_it_and_gets_no_request_without_it() {
+    let fake = Fake::with_tls(plain);
+    let client = Client::new(settings("{}")).unwrap();
+    let text = render(&client.document(&image(&format!("{}/app/web:1", fake.host))).unwrap_err());
+    assert!(text.contains(&format!("https://{}", fake.host)) && text.contains("authority"), "{text}");
+    assert!(fake.requests("").is_empty());
+}

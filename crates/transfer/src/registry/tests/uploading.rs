@@ -214,10 +214,19 @@ fn a_registry_without_the_right_login_is_not_written_to() {
 fn a_registry_without_tls_is_told_at_once_and_how_to_name_it() {
     let registry = RealRegistry::start(false);
     let host = registry.host();
-    let error = put(&Client::new(settings("{}")).unwrap(), host, b"x").unwrap_err();
+    // Said of a registry on this machine, https means https.
+    let said = format!("mirrors: {{{host:?}: {{endpoint: [\"https://{host}\"]}}}}");
+    let error = put(&Client::new(settings(&said)).unwrap(), host, b"x").unwrap_err();
     let text = render(&error);
     assert!(text.contains("does not speak TLS") && text.contains(&format!("http://{host}")), "{text}");
+    assert!(text.contains("the file that --registries names"), "{text}");
     assert!(!text.contains("attempts"), "{text}");
+}
+
+#[test]
+fn a_registry_without_tls_on_this_machine_is_written_to_without_being_named() {
+    let registry = RealRegistry::start(false);
+    put(&Client::new(settings("{}")).unwrap(), registry.host(), b"x").unwrap();
 }
 
 #[test]
