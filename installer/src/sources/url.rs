@@ -8,7 +8,7 @@ use anyhow::Result;
 use base::digest::Digest;
 use base::failure::{Class, Classify, Failure};
 use base::url::shown;
-use model::config::sources::{Document, Request, SourceKind};
+use model::config::sources::{Document, Request, SourceKind, state::refusal};
 use transfer::download::{Downloader, RetryPolicy, TooLarge};
 
 /// The longest document in bytes, as for a file.
@@ -60,5 +60,8 @@ pub fn fetch(request: &Request, retry: RetryPolicy) -> Result<Document> {
             .into());
     }
     let text = String::from_utf8(bytes).map_err(|_| invalid("it is not text in UTF-8".into()))?;
-    Ok(Document::yaml(SourceKind::Url, url, text))
+    let document = Document::yaml(SourceKind::Url, url, text);
+    // As with a file: a server that answers with nothing is no configuration that leaves everything open.
+    document.is_configuration().map_err(refusal)?;
+    Ok(document)
 }

@@ -57,6 +57,19 @@ fn request(url: String) -> Request {
     Request { url, named_by: "kernel command line".into(), sha256: None, authorities: vec![] }
 }
 
+#[test]
+fn an_answer_without_a_configuration_is_the_error_of_an_empty_file_and_names_the_url_without_its_query() {
+    for body in ["", "\n", "---\n", "# nothing yet\n", "...\n"] {
+        let host = serve(vec![found(body)], false);
+        let error = fetch(&request(format!("http://{host}/node.yaml?key=secret")), quick()).unwrap_err();
+        let text = render(&error);
+        assert_eq!(class_of(&error), Class::Invalid, "{body:?}: {text}");
+        assert!(text.contains(&format!("http://{host}/node.yaml")), "{text}");
+        assert!(text.contains("the document is empty"), "{text}");
+        assert!(!text.contains("secret"), "{text}");
+    }
+}
+
 fn quick() -> RetryPolicy {
     RetryPolicy { attempts: 3, pause: Duration::from_millis(5), read: Duration::from_secs(5), ..retry() }
 }
