@@ -4,15 +4,20 @@ use std::fmt;
 use std::ops::{Add, Mul, Sub};
 use std::str::FromStr;
 
-/// A number of bytes. Read from `150Gi`, `512MiB`, `64 KiB`, `4096`; always powers of 1024.
+/// A number of bytes. Read from `150Gi`, `512MiB`, `64 KiB`, `0.5Ti`, `4096`, which are powers of 1024, and from `480G`,
+/// `480GB`, which are powers of 1000 as drives are sold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct ByteSize(u64);
 
 #[derive(Debug, thiserror::Error)]
-#[error("{0:?} is not a size; write a whole number with Ki, Mi, Gi or Ti, such as 150Gi")]
+#[error(
+    "{0:?} is not a size; write a number with Ki, Mi, Gi or Ti, such as 150Gi, or with GB or TB, such as 480GB"
+)]
 pub struct ParseSizeError(String);
 
 const UNITS: [(&str, u32); 5] = [("", 0), ("Ki", 10), ("Mi", 20), ("Gi", 30), ("Ti", 40)];
+/// Decimal units by their power of 1000.
+const DECIMAL_UNITS: [(&str, u32); 5] = [("K", 1), ("k", 1), ("M", 2), ("G", 3), ("T", 4)];
 
 impl ByteSize {
     /// The largest file that a document may announce. Documents come from outside and are summed up, so a length near
@@ -86,12 +91,22 @@ impl FromStr for ByteSize {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let wrong = || ParseSizeError(text.to_owned());
-        let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-        let (digits, unit) = text.split_at(split);
-        let unit = unit.trim().trim_end_matches('B');
-        let (_, shift) = UNITS.iter().find(|(name, _)| *name == unit).ok_or_else(wrong)?;
-        let count: u64 = digits.parse().map_err(|_| wrong())?;
-        count.checked_mul(1 << shift).map(Self).ok_or_else(wrong)
+        let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+        let (number, unit) = text.split_at(split);
+        let unit = unit.trim();
+        let unit = unit.strip_suffix('B').unwrap_or(unit);
+        let binary = UNITS.iter().find(|(name, _)| *name == unit).map(|(_, shift)| 1_u64 << shift);
+        let decimal =
+            || DECIMAL_UNITS.iter().find(|(name, _)| *name == unit).map(|(_, power)| 1000_u64.pow(*power));
+        let factor = binary.or_else(decimal).ok_or_else(wrong)?;
+        let (whole, part) = number.split_once('.').unwrap_or((number, "0"));
+        let whole: u64 = whole.parse().map_err(|_| wrong())?;
+        // A part of a byte is none, and more digits than that say nothing about a disk.
+        let is_part = (1..=9).contains(&part.len()) && (factor > 1 || part == "0" && !number.contains('.'));
+        let part_value: u64 = part.parse().ok().filter(|_| is_part).ok_or_else(wrong)?;
+        let scale = 10_u128.pow(u32::try_from(part.len()).map_err(|_| wrong())?);
+        let part = u64::try_from(u128::from(part_value) * u128::from(factor) / scale).map_err(|_| wrong())?;
+        whole.checked_mul(factor).and_then(|bytes| bytes.checked_add(part)).map(Self).ok_or_else(wrong)
     }
 }
 
@@ -116,8 +131,8 @@ impl schemars::JsonSchema for ByteSize {
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
         schemars::json_schema!({
             "type": "string",
-            "description": "A size in bytes with an optional binary unit: 512Mi, 150Gi.",
-            "pattern": "^[0-9]+ ?(Ki|Mi|Gi|Ti)?B?$"
+            "description": "A size in bytes with an optional unit, binary as in 512Mi and 0.5Ti, or decimal as in 480GB.",
+            "pattern": "^[0-9]+(\\.[0-9]{1,9})? *([KMGT]i|[kKMGT])?B?$"
         })
     }
 }
@@ -149,11 +164,22 @@ mod tests {
 
     #[test]
     fn reads_what_people_write() {
-        for (text, bytes) in [("150Gi", 150 << 30), ("512MiB", 512 << 20), ("64 KiB", 65536), ("4096", 4096)]
-        {
+        for (text, bytes) in [
+            ("150Gi", 150 << 30),
+            ("512MiB", 512 << 20),
+            ("64 KiB", 65536),
+            ("4096", 4096),
+            ("480G", 480_000_000_000),
+            ("480GB", 480_000_000_000),
+            ("0.5Ti", 1 << 39),
+            ("1.92 TB", 1_920_000_000_000),
+            ("1.5Gi", 3 << 29),
+        ] {
             assert_eq!(text.parse::<ByteSize>().unwrap().get(), bytes, "{text}");
         }
-        for text in ["", "Gi", "1.5Gi", "10G", "-1", "99999999999Ti", "5 apples"] {
+        for text in
+            ["", "Gi", ".5Gi", "1.Gi", "1.2.3Gi", "1.5", "10GBB", "10Gb", "-1", "99999999999Ti", "5 apples"]
+        {
             assert!(text.parse::<ByteSize>().is_err(), "{text}");
         }
     }

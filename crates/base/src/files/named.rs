@@ -67,8 +67,23 @@ fn bounded(file: impl Read, limit: u64) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// A text may begin with a byte order mark, which YAML's readers know; other bytes are no text.
+/// A text may begin with a byte order mark, which YAML's readers know, or by which UTF-16 is known; other bytes are no
+/// text.
 fn text(bytes: Vec<u8>) -> Result<String> {
+    let order: Option<fn([u8; 2]) -> u16> = match bytes.get(..2) {
+        Some([0xff, 0xfe]) if bytes.get(2..4) != Some(&[0, 0]) => Some(u16::from_le_bytes),
+        Some([0xfe, 0xff]) => Some(u16::from_be_bytes),
+        _ => None,
+    };
+    if let Some(order) = order {
+        let units = bytes[2..].chunks(2).map(|pair| <[u8; 2]>::try_from(pair).map(order));
+        let units: Option<Vec<u16>> = units.map(Result::ok).collect();
+        let decoded = units.and_then(|units| String::from_utf16(&units).ok());
+        return decoded.ok_or_else(|| anyhow!("it is not a text file: it has bytes that are not UTF-8"));
+    }
+    if bytes.contains(&0) {
+        bail!("it is not text in UTF-8: it has zero bytes, as UTF-16 and UTF-32 have; save it as UTF-8");
+    }
     match String::from_utf8(bytes) {
         Ok(text) => Ok(text),
         Err(_) => bail!("it is not a text file: it has bytes that are not UTF-8"),

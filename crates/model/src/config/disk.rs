@@ -66,7 +66,7 @@ impl fmt::Display for DiskSelector {
     }
 }
 
-/// What a disk is like. Text may end in `*`.
+/// What a disk is like. In text `*` stands for any characters and `?` for one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct DiskClauses {
@@ -85,7 +85,8 @@ pub struct DiskClauses {
     /// Name in `/dev/disk/by-path`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by_path: Option<Line>,
-    /// Size: `480Gi`, `>=480Gi`, `<=2Ti` or `480Gi..2Ti`.
+    /// Size: `480GB`, `>=480GB`, `<= 2Ti` or `400Gi..2Ti`. G and GB are decimal, as drives are sold, Gi and GiB binary.
+    /// `480GB` alone and `<=480GB` mean every drive that is sold by this size, which has up to 1% more.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size: Option<SizeClause>,
     /// How the disk is attached.

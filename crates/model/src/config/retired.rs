@@ -90,7 +90,7 @@ const RETIRED: &[Retired] = &[
     key(
         "install.management_interface",
         "default_route",
-        Harmless::Only(true),
+        Harmless::Any,
         "the default route always goes over this network",
     ),
     key(

@@ -20,7 +20,7 @@ pub struct SizeClause {
 
 /// Text that is not a range of sizes.
 #[derive(Debug, thiserror::Error)]
-#[error("not a range of sizes such as >=480Gi, <=2Ti or 480Gi..2Ti")]
+#[error("not a range of sizes such as >=480GB, <=2Ti or 400Gi..2Ti")]
 pub struct ParseSizeClauseError;
 
 impl SizeClause {
@@ -31,20 +31,27 @@ impl SizeClause {
     }
 }
 
+/// The largest disk that is sold by a size. Makers round down: a drive of 500 GB has 500107862016 bytes (IDEMA LBA1-03).
+fn up_to(text: &str, size: ByteSize) -> ByteSize {
+    let is_decimal = text.contains(|c: char| c.is_ascii_alphabetic() && c != 'B') && !text.contains('i');
+    if is_decimal { ByteSize::bytes(size.get().saturating_add(size.get() / 100)) } else { size }
+}
+
 impl FromStr for SizeClause {
     type Err = ParseSizeClauseError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let size = |text: &str| text.trim().parse::<ByteSize>().map(Some).map_err(|_| ParseSizeClauseError);
-        if let Some(least) = text.strip_prefix(">=") {
-            Ok(Self { least: size(least)?, most: None })
-        } else if let Some(most) = text.strip_prefix("<=") {
-            Ok(Self { least: None, most: size(most)? })
-        } else if let Some((least, most)) = text.split_once("..") {
-            Ok(Self { least: size(least)?, most: size(most)? })
+        let text = text.trim();
+        let least = |text: &str| text.trim().parse::<ByteSize>().map(Some).map_err(|_| ParseSizeClauseError);
+        let most = |text: &str| least(text).map(|size| size.map(|size| up_to(text, size)));
+        if let Some(text) = text.strip_prefix(">=") {
+            Ok(Self { least: least(text)?, most: None })
+        } else if let Some(text) = text.strip_prefix("<=") {
+            Ok(Self { least: None, most: most(text)? })
+        } else if let Some((from, to)) = text.split_once("..") {
+            Ok(Self { least: least(from)?, most: most(to)? })
         } else {
-            let exact = size(text)?;
-            Ok(Self { least: exact, most: exact })
+            Ok(Self { least: least(text)?, most: most(text)? })
         }
     }
 }
@@ -102,6 +109,15 @@ mod tests {
                 && range.holds(ByteSize::gib(20))
                 && !range.holds(ByteSize::gib(21))
         );
+        let sold: SizeClause = "480GB".parse().unwrap();
+        assert!(
+            sold.holds(ByteSize::bytes(480_103_981_056)) && !sold.holds(ByteSize::bytes(500_107_862_016))
+        );
+        let most: SizeClause = "<= 500GB".parse().unwrap();
+        assert!(
+            most.holds(ByteSize::bytes(500_107_862_016)) && !most.holds(ByteSize::bytes(512_110_190_592))
+        );
+        assert_eq!(sold.to_string().parse::<SizeClause>().unwrap(), sold, "a node's document says the same");
         for text in ["", ">480Gi", "many", "1Gi..", "..", "1Gi..x"] {
             assert!(text.parse::<SizeClause>().is_err(), "{text}");
         }

@@ -51,7 +51,43 @@ pub struct Tree {
 
 /// Reads a document. The first thing that is not YAML, or that a configuration may not use, ends it.
 pub fn read(text: &str) -> Result<Tree, Problem> {
-    Reader::of(text, None).document()
+    Reader::of(text, None).document().map_err(|problem| slip(text, &problem).unwrap_or(problem))
+}
+
+/// The likely cause of a document that is not YAML, at its own line: the parser stumbles where the next thing begins.
+fn slip(text: &str, problem: &Problem) -> Option<Problem> {
+    let last = problem.span.line;
+    let first = last.saturating_sub(2).max(1);
+    let mut start = 0;
+    for (number, line) in text.split('\n').enumerate().map(|(index, line)| (index + 1, line)).take(last) {
+        let indent: String = line.chars().take_while(|c| c.is_whitespace()).collect();
+        let word = line.trim().trim_start_matches("- ");
+        let key = word.split_once(':').filter(|(key, value)| {
+            super::diagnostic::is_word(key) && !value.is_empty() && !value.starts_with([' ', '/', '\r'])
+        });
+        let cause = if number < first || problem.code != "yaml-syntax" {
+            None
+        } else if indent.contains(|c: char| !" \t\r".contains(c)) {
+            Some(
+                "this line is indented with a no-break space, which YAML takes for a letter; write blanks"
+                    .to_owned(),
+            )
+        } else if indent.contains('\t') && !line.trim().is_empty() {
+            Some("this line is indented with a tab, and YAML takes blanks only".to_owned())
+        } else if word.contains(": {{") || word.contains(":{{") || word.contains("{%") {
+            Some("this line has a placeholder of a template that was not filled in".to_owned())
+        } else {
+            key.map(|(key, _)| format!("a blank is missing after the colon of `{key}`"))
+        };
+        let depth = indent.chars().count();
+        if let Some(cause) = cause {
+            let start = start + depth;
+            let span = Span { start, end: start, line: number, column: depth + 1 };
+            return Some(Problem::new(span, "", "yaml-syntax", format!("not valid YAML: {cause}")));
+        }
+        start += line.chars().count() + 1;
+    }
+    None
 }
 
 /// Reads a document in which an alias stands for the node of its anchor, `<<` for the keys of another group, and the tag

@@ -60,6 +60,9 @@ impl Walk {
     }
 
     fn fitting(&mut self, node: &TreeNode, shape: &Shape, path: &str) -> Option<Value> {
+        if let Some(line) = without_line_end(node, shape).filter(|_| self.is_lenient()) {
+            return self.fitting(&line, shape, path);
+        }
         self.places.insert(path.to_owned(), node.span);
         if let Shape::Text { secret: true, .. } = shape {
             self.hidden.push(node.span.range());
@@ -85,6 +88,14 @@ impl Walk {
                 Some(self.dictionary(entries, *keys, values, path))
             }
             (Shape::List(shape), NodeKind::List(items)) => self.list(items, shape, path),
+            (Shape::List(item), NodeKind::Scalar { text, .. })
+                if self.is_lenient() && listed(item, text).is_some() =>
+            {
+                let message = "expected a list, found a single value with several elements";
+                let problem = Problem::new(node.span, path, "wrong-type", message);
+                self.problems.push(problem.suggest(listed(item, text)));
+                None
+            }
             (Shape::List(item), NodeKind::Scalar { .. }) if self.is_lenient() && is_word_of(item, node) => {
                 self.list(std::slice::from_ref(node), item, path)
             }
@@ -338,6 +349,14 @@ impl Walk {
     fn list(&mut self, items: &[TreeNode], shape: &Shape, path: &str) -> Option<Value> {
         let mut values = Vec::new();
         let mut whole = true;
+        let parted: Vec<TreeNode>;
+        let items = match shape {
+            Shape::Text { format: Some(format), .. } if format.name == "ssh-key" && self.is_lenient() => {
+                parted = items.iter().flat_map(lines).collect();
+                &parted
+            }
+            _ => items,
+        };
         for (index, node) in items.iter().enumerate() {
             match (self.value(node, shape, &format!("{path}[{index}]")), shape) {
                 (Some(value), _) => values.push(value),
@@ -360,7 +379,8 @@ impl Walk {
                 self.hidden.push(node.span.range());
             }
             let message = format!("the value {}", fault.message);
-            let problem = Problem::new(node.span, path, format.code, message).suggest(fault.suggestion);
+            let better = fault.suggestion.or_else(|| mask(text).filter(|_| path.ends_with("subnet_mask")));
+            let problem = Problem::new(node.span, path, format.code, message).suggest(better);
             self.problems.push(problem);
             return None;
         }
@@ -405,7 +425,13 @@ impl Walk {
         if !is_word(&key.text) {
             self.hidden.push(key.span.range());
             self.hide_below(node, true);
-            let message = "this is not a key";
+            let odd = key.text.contains(|c: char| c.is_whitespace() && !" \t\n\r".contains(c));
+            let message = match odd {
+                true => {
+                    "this is not a key: it has a no-break space, which YAML takes for a letter; write blanks"
+                }
+                false => "this is not a key",
+            };
             self.problems.push(Problem::new(key.span, join(path, "?"), "unknown-key", message));
             return;
         }
@@ -425,7 +451,7 @@ impl Walk {
             return;
         }
         let group = if path.is_empty() { "the document".to_owned() } else { format!("`{path}`") };
-        let message = format!("unknown key `{}` in {group}", key.text);
+        let message = format!("unknown key `{}` in {group}{}", key.text, self.misplaced(node, path));
         // Only what is listed needs a suggestion, and the walk follows the lines. To look through all keys for each of
         // 100,000 mistakes would take minutes.
         let listed = self.problems.len() < LISTED;
@@ -446,6 +472,27 @@ impl Walk {
         };
         let problem = Problem::new(key.span, join(path, &key.text), "unknown-key", message);
         self.problems.push(problem.suggest(suggestion));
+    }
+
+    /// Where the keys belong that stand below a group that nobody knows, a clause to append; empty where none is known.
+    fn misplaced(&self, node: &TreeNode, path: &str) -> String {
+        let NodeKind::Map(entries) = &node.kind else { return String::new() };
+        if self.help.is_some() || !path.is_empty() || self.problems.len() >= LISTED {
+            return String::new();
+        }
+        let mut places: std::collections::BTreeMap<String, Vec<&str>> = std::collections::BTreeMap::new();
+        for (key, node) in entries.iter().filter(|(key, _)| is_word(&key.text)) {
+            let Some(place) = self.elsewhere(key, node) else { continue };
+            let group = place.rsplit_once('.').map_or("", |(group, _)| group);
+            places.entry(group.to_owned()).or_default().push(&key.text);
+        }
+        let named = places.iter().map(|(group, keys)| {
+            let keys: Vec<_> = keys.iter().map(|key| format!("`{key}`")).collect();
+            let group = if group.is_empty() { "the top".to_owned() } else { format!("`{group}`") };
+            format!("{} to {group}", keys.join(", "))
+        });
+        let named = named.collect::<Vec<_>>().join("; ");
+        if named.is_empty() { named } else { format!(". Its keys belong elsewhere: {named}") }
     }
 
     /// Where in the document a key of this name would do with this value.
@@ -529,9 +576,29 @@ impl Walk {
                 ("true or false", truth(text).map(|truth| truth.to_string()))
             }
             (Shape::Truth, _) => ("true or false", None),
+            (Shape::Text { format: Some(format), .. }, NodeKind::List(items))
+                if format.name == "kernel-arguments" =>
+            {
+                let words = items.iter().map(|item| match &item.kind {
+                    NodeKind::Scalar { text, .. } => Some(text.as_str()),
+                    _ => None,
+                });
+                let line = words.collect::<Option<Vec<_>>>().map(|words| words.join(" "));
+                ("one line of text", line.filter(|line| (format.check)(line).is_ok()))
+            }
             (Shape::Text { .. } | Shape::Choice { .. }, _) => ("a single value", None),
             (Shape::Either(_), _) => ("another kind of value", None),
         };
+        let slip = match &node.kind {
+            NodeKind::Scalar { text, .. } if is_keyed => missing_blank(text),
+            _ => None,
+        };
+        if let Some(key) = slip {
+            let message =
+                format!("a blank is missing after the colon of `{key}`, so this is no key and its value");
+            self.note(node, path, "wrong-type", &message);
+            return;
+        }
         let message = match node.kind {
             NodeKind::Scalar { .. } if matches!(shape, Shape::Number { .. } | Shape::Truth) => {
                 format!("expected {wanted}")
@@ -595,6 +662,59 @@ fn fits(shape: &Shape, node: &TreeNode) -> bool {
         ) => !node.is_nothing(),
         _ => false,
     }
+}
+
+/// The node without line ends at its end, where a single line is wanted and it has some, as `|` and programs leave them.
+fn without_line_end(node: &TreeNode, shape: &Shape) -> Option<TreeNode> {
+    let lines = match shape {
+        Shape::Text { format, .. } => format.is_none_or(formats::has_lines),
+        Shape::Choice { .. } | Shape::Number { .. } | Shape::Truth => false,
+        _ => true,
+    };
+    let NodeKind::Scalar { text, plain } = &node.kind else { return None };
+    let line = text.trim_end_matches(['\n', '\r']);
+    (!lines && line.len() < text.len()).then(|| TreeNode {
+        span: node.span,
+        kind: NodeKind::Scalar { text: line.to_owned(), plain: *plain },
+    })
+}
+
+/// The lines of a text as nodes of their own, without empty ones and comments, as sshd reads a file of keys.
+fn lines(node: &TreeNode) -> Vec<TreeNode> {
+    let NodeKind::Scalar { text, plain } = &node.kind else { return vec![node.clone()] };
+    let lines: Vec<_> =
+        text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')).collect();
+    if lines.len() < 2 && !text.contains('\n') || lines.is_empty() {
+        return vec![node.clone()];
+    }
+    let each = |line: &str| TreeNode {
+        span: node.span,
+        kind: NodeKind::Scalar { text: line.to_owned(), plain: *plain },
+    };
+    lines.into_iter().map(each).collect()
+}
+
+/// The list that a text with commas or blanks between its elements means.
+fn listed(item: &Shape, text: &str) -> Option<String> {
+    let Shape::Text { format: Some(format), secret: false } = item else { return None };
+    let parts: Vec<_> =
+        text.split(|c: char| c == ',' || c.is_whitespace()).filter(|part| !part.is_empty()).collect();
+    let all = parts.len() > 1
+        && (format.check)(text.trim()).is_err()
+        && parts.iter().all(|part| (format.check)(part).is_ok());
+    all.then(|| format!("[{}]", parts.join(", ")))
+}
+
+/// The network mask of a prefix length, `24` or `/24`.
+fn mask(text: &str) -> Option<String> {
+    let length: u32 = text.trim_start_matches('/').parse().ok().filter(|length| (1..=32).contains(length))?;
+    Some(std::net::Ipv4Addr::from_bits(u32::MAX << (32 - length)).to_string())
+}
+
+/// The key of `key:value`, in which YAML sees one word.
+fn missing_blank(text: &str) -> Option<&str> {
+    let (key, value) = text.split_once(':')?;
+    (is_word(key) && !value.is_empty() && !value.starts_with([' ', '/'])).then_some(key)
 }
 
 fn is_number(text: &str) -> bool {

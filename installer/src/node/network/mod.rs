@@ -338,6 +338,10 @@ fn addresses(keyfile: &mut Keyfile, plan: &Plan<'_>) {
     if let Address::Static(ip, length) = plan.address {
         let gateway = plan.gateway.map(|gateway| format!(",{gateway}")).unwrap_or_default();
         keyfile.text("address1", &format!("{ip}/{length}{gateway}"));
+        // A network of one address does not have its gateway, which needs a route of its own over the card.
+        if let Some(gateway) = plan.gateway.filter(|_| length == 32) {
+            keyfile.text("route1", &format!("{gateway}/32"));
+        }
     } else {
         keyfile.text("dhcp-timeout", FOREVER);
     }
@@ -473,6 +477,19 @@ mod tests {
             with("{mode: 1, arp_interval: 500, arp_ip_target: '192.0.2.1,192.0.2.2', arp_validate: 3}");
         let options = "[bond]\nmode=active-backup\narp_interval=500\narp_ip_target=192.0.2.1,192.0.2.2\narp_validate=all\n";
         assert!(bond.contains(options), "{bond}");
+    }
+
+    #[test]
+    fn a_gateway_outside_a_network_of_one_address_is_reached_over_the_card() {
+        let document = |mask: &str, gateway: &str| {
+            format!(
+                "os: {{dns_nameservers: [192.0.2.53]}}\ninstall:\n  management_interface:\n    interfaces: [{{name: a1}}]\n    \
+                 method: static\n    ip: 192.0.2.2\n    subnet_mask: {mask}\n    gateway: {gateway}\n"
+            )
+        };
+        let bridge = profile(&document("255.255.255.255", "198.51.100.1"), "mgmt-bridge");
+        assert!(bridge.contains("address1=192.0.2.2/32,198.51.100.1\nroute1=198.51.100.1/32\n"), "{bridge}");
+        assert!(!profile(&document("255.255.255.0", "192.0.2.1"), "mgmt-bridge").contains("route1"));
     }
 
     #[test]

@@ -55,7 +55,7 @@ pub(super) fn failed(inventory: &Inventory, disk: &Disk, clauses: &DiskClauses) 
     if clauses.rotational.is_some_and(|rotational| rotational != disk.rotational) {
         failed.push(if disk.rotational { "it is rotational".into() } else { "it is not rotational".into() });
     }
-    let by_serial = clauses.serial.as_ref().is_some_and(|serial| !serial.ends_with('*'));
+    let by_serial = clauses.serial.as_ref().is_some_and(|serial| !serial.contains(['*', '?']));
     if failed.is_empty() && disk.removable && !by_serial {
         // A stick that was left in the machine is written only if it is meant beyond doubt.
         failed.push("it is removable, and its serial number is not given".into());
@@ -74,12 +74,26 @@ fn same_wwn(wanted: &str, found: &str) -> bool {
     matches(&bare_wwn(wanted), &bare_wwn(found))
 }
 
-/// Whether `found` is `wanted`, or begins with it if that ends in `*`.
-fn matches(wanted: &str, found: &str) -> bool {
-    match wanted.strip_suffix('*') {
-        Some(beginning) => found.starts_with(beginning),
-        None => found == wanted,
+/// Whether `found` is `wanted`, in which `*` stands for any characters and `?` for one.
+pub(super) fn matches(wanted: &str, found: &str) -> bool {
+    let (wanted, found): (Vec<char>, Vec<char>) = (wanted.chars().collect(), found.chars().collect());
+    // Where each is read, and where the last `*` lets reading begin again.
+    let (mut at, mut next, mut again) = (0, 0, None);
+    while at < found.len() {
+        match wanted.get(next) {
+            Some('*') => {
+                again = Some((at, next + 1));
+                next += 1;
+            }
+            Some(c) if *c == found[at] || *c == '?' => (at, next) = (at + 1, next + 1),
+            _ => {
+                let Some((from, rest)) = again else { return false };
+                again = Some((from + 1, rest));
+                (at, next) = (from + 1, rest);
+            }
+        }
     }
+    wanted[next..].iter().all(|c| *c == '*')
 }
 
 /// The disks that may be written.

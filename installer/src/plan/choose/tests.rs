@@ -251,3 +251,15 @@ fn a_disk_in_use_is_refused_however_it_is_meant() {
         assert!(text.contains("/dev/sda is in use: /dev/sda1 is mounted at /mnt"), "{text}");
     }
 }
+
+#[test]
+fn a_star_stands_for_any_characters_and_a_question_mark_for_one() {
+    for pattern in
+        ["*EVO*", "Samsung*", "*970*", "Samsung SSD ?70 EVO", "S*9*O", "*", "Samsung SSD 970 EVO", "***VO"]
+    {
+        assert!(super::judge::matches(pattern, "Samsung SSD 970 EVO"), "{pattern}");
+    }
+    for pattern in ["EVO", "*evo*", "Samsung", "?amsung", "*PRO*", "", "Samsung SSD 970 EVO?"] {
+        assert!(!super::judge::matches(pattern, "Samsung SSD 970 EVO"), "{pattern}");
+    }
+}

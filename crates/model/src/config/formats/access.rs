@@ -163,10 +163,58 @@ pub fn owner(text: &str) -> FormatResult {
 /// Permissions: three or four octal digits.
 pub fn file_mode(text: &str) -> FormatResult {
     let octal = text.bytes().all(|b| (b'0'..=b'7').contains(&b));
-    ensure(
-        (3..=5).contains(&text.len()) && octal,
-        "is not a mode of permissions in octal digits, such as 0644",
-    )
+    if (3..=5).contains(&text.len()) && octal {
+        return Ok(());
+    }
+    let marked = text
+        .strip_prefix("0o")
+        .or(text.strip_prefix("0O"))
+        .and_then(|text| u32::from_str_radix(text, 8).ok());
+    let decimal = text.parse().ok().filter(|mode| !text.starts_with('0') && COMMON_MODES.contains(mode));
+    let mode = marked.filter(|mode| *mode <= 0o7777).or(decimal).or_else(|| symbolic_mode(text));
+    Err(Fault::new("is not a mode of permissions in octal digits, such as 0644")
+        .suggest(mode.map(|mode| format!("{mode:04o}"))))
+}
+
+/// Modes that files have.
+const COMMON_MODES: [u32; 19] = [
+    0o400, 0o440, 0o444, 0o500, 0o550, 0o555, 0o600, 0o640, 0o644, 0o660, 0o664, 0o666, 0o700, 0o710, 0o750,
+    0o755, 0o770, 0o775, 0o777,
+];
+
+/// The mode that digits mean as a decimal number, as programs print an octal number that YAML has read, where they mean
+/// no usual mode in octal: 420 is 0644.
+pub fn decimal_mode(text: &str) -> Option<String> {
+    let usual = |mode: &u32| COMMON_MODES.contains(mode);
+    let octal = u32::from_str_radix(text, 8).ok().filter(usual);
+    let decimal: u32 = text.parse().ok().filter(|_| !text.starts_with('0')).filter(usual)?;
+    octal.is_none().then(|| format!("{decimal:04o}"))
+}
+
+/// The mode of `u=rw,go=r`.
+fn symbolic_mode(text: &str) -> Option<u32> {
+    let mut mode = 0;
+    for clause in text.split(',') {
+        let (who, what) = clause.split_once('=')?;
+        let bits = |letters: &str, of: &dyn Fn(char) -> Option<u32>| {
+            letters.chars().try_fold(0, |bits, letter| Some(bits | of(letter)?))
+        };
+        let what = bits(what, &|c| match c {
+            'r' => Some(4),
+            'w' => Some(2),
+            'x' => Some(1),
+            _ => None,
+        })?;
+        let places = bits(who, &|c| match c {
+            'u' => Some(0o100),
+            'g' => Some(0o010),
+            'o' => Some(0o001),
+            'a' => Some(0o111),
+            _ => None,
+        })?;
+        mode |= what * places;
+    }
+    Some(mode)
 }
 
 #[cfg(test)]
@@ -201,6 +249,25 @@ mod tests {
             assert!(password(text).is_err(), "{text}");
         }
         assert!(password("a\nb").is_err());
+    }
+
+    #[test]
+    fn permissions_are_octal_and_another_form_is_answered_with_them() {
+        for (text, better) in [
+            ("493", "0755"),
+            ("384", "0600"),
+            ("0o644", "0644"),
+            ("u=rw,go=r", "0644"),
+            ("u=rwx,g=rx,o=", "0750"),
+        ] {
+            assert_eq!(file_mode(text).unwrap_err().suggestion.as_deref(), Some(better), "{text}");
+        }
+        for (text, better) in [("420", Some("0644")), ("511", Some("0777")), ("416", Some("0640"))] {
+            assert_eq!(decimal_mode(text).as_deref(), better, "{text}");
+        }
+        for text in ["644", "0420", "755", "600", "400", "0644", "440"] {
+            assert_eq!((file_mode(text), decimal_mode(text)), (Ok(()), None), "{text}");
+        }
     }
 
     #[test]

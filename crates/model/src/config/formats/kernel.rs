@@ -1,6 +1,6 @@
 //! Names and values for the kernel: modules and settings.
 
-use super::fault::{FormatResult, ensure};
+use super::fault::{Fault, FormatResult, ensure};
 
 /// The name of a kernel module, not a path.
 pub fn module(text: &str) -> FormatResult {
@@ -75,10 +75,14 @@ pub fn tty(text: &str) -> FormatResult {
     let (device, options) = text.split_once(',').map_or((text, ""), |(device, options)| (device, options));
     let name = device.strip_prefix("tty").or(device.strip_prefix("hvc")).unwrap_or_default();
     let letters = |text: &str| text.bytes().all(|b| b.is_ascii_alphanumeric());
-    ensure(
-        !name.is_empty() && letters(name) && letters(options) && text.len() <= 32,
-        "is not a console such as ttyS0,115200n8",
-    )
+    if !name.is_empty() && letters(name) && letters(options) && text.len() <= 32 {
+        return Ok(());
+    }
+    let bare = ["console=", "/dev/"]
+        .iter()
+        .fold(text.trim(), |text, prefix| text.strip_prefix(prefix).unwrap_or(text));
+    let better = Some(bare).filter(|bare| *bare != text && tty(bare).is_ok()).map(str::to_owned);
+    Err(Fault::new("is not a console such as ttyS0,115200n8").suggest(better))
 }
 
 #[cfg(test)]

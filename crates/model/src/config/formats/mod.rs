@@ -88,6 +88,12 @@ pub fn canonical<'t>(format: &Format, text: &'t str) -> Cow<'t, str> {
     if format.name == "addon" && text.contains('-') { text.replace('-', "_").into() } else { text.into() }
 }
 
+/// Whether texts of this format may have several lines.
+#[must_use]
+pub fn has_lines(format: &Format) -> bool {
+    ["hook-payload", "pem", "secret", "text"].contains(&format.name)
+}
+
 /// For a format whose key has a default that rules judge: texts between which every other one lies, to find out what
 /// follows from the default alone.
 #[must_use]
@@ -123,10 +129,22 @@ mod tests {
         }
 
         #[test]
+        fn a_suggestion_is_accepted(
+            text in "((https?|ftp)://){0,2}([a-z0-9.]{1,12}|192\\.0\\.2\\.1)(:[0-9]{0,5})?(/[a-z]{0,4}){0,2}|[<>=]{0,2} ?[0-9.]{1,5} ?[kmgtKMGTiB]{0,3}\
+                    |(console=|/dev/)?ttyS?[0-9](,[0-9]{1,6}n8)?|/?[0-9]{1,3}(\\.[0-9]{1,3}){0,3}(/[0-9]{1,2})?|[ugoa=+rwx,-]{1,12}|0?[0-7o]{1,4}|[A-Za-z_. -]{1,20}"
+        ) {
+            for format in FORMATS {
+                if let Err(Fault { suggestion: Some(better), .. }) = (format.check)(&text) {
+                    let words = better.starts_with("a hash made by");
+                    proptest::prop_assert!(words || (format.check)(&better).is_ok(), "{}: {text} -> {better}", format.name);
+                }
+            }
+        }
+
+        #[test]
         fn no_accepted_text_can_break_out_of_a_line(text in "\\PC{0,20}[\n\r\0]\\PC{0,20}") {
             // These may have several lines by their nature.
-            let several = ["hook-payload", "pem", "secret", "text"];
-            for format in FORMATS.iter().filter(|format| !several.contains(&format.name)) {
+            for format in FORMATS.iter().filter(|format| !has_lines(format)) {
                 proptest::prop_assert!((format.check)(&text).is_err(), "{}", format.name);
             }
         }

@@ -103,24 +103,47 @@ pub fn server_url(text: &str) -> FormatResult {
         Fault::new("is not the address of a cluster: https:// and a name or an address").suggest(suggestion)
     };
     let rest = text.strip_prefix("https://").unwrap_or(text);
+    let (scheme, rest) = without_schemes(rest);
     let (host, tail) = rest.find(['/', '?', '#']).map_or((rest, ""), |at| rest.split_at(at));
     if host.contains('@') {
         return Err(Fault { sensitive: true, ..wrong(None) });
     }
     let (host, port) = host.split_once(':').map_or((host, None), |(host, port)| (host, Some(port)));
     let name = host.to_ascii_lowercase();
-    if host.parse::<Ipv4Addr>().is_err() && !is_dns_name(&name) {
+    // A scheme that has slipped into the place of the host looks like a name.
+    let is_scheme = ["http", "https"].contains(&name.as_str());
+    if host.parse::<Ipv4Addr>().is_err() && !is_dns_name(&name) || is_scheme {
         return Err(wrong(None));
     }
     let plain = || Some(format!("https://{host}"));
+    if let Some(scheme) = scheme {
+        let message = format!("begins with {scheme}, and clusters answer to https:// only");
+        return Err(Fault::new(message).suggest(plain()));
+    }
     let is_known = port.is_none_or(|port| CLUSTER_PORTS.contains(&port));
     if !is_known {
         return Err(Fault::new("has a port other than 443, on which clusters answer").suggest(plain()));
     }
-    if !tail.is_empty() {
+    if !["", "/"].contains(&tail) {
         return Err(Fault::new("has a path, and a cluster has none").suggest(plain()));
     }
     Ok(())
+}
+
+/// What follows the schemes at the beginning of a text, and the kind of the first of them.
+fn without_schemes(text: &str) -> (Option<&'static str>, &str) {
+    let (mut first, mut rest) = (None, text);
+    while let Some((scheme, behind)) = rest.split_once("://")
+        && scheme.bytes().all(|b| b.is_ascii_alphanumeric() || b"+.-".contains(&b))
+    {
+        let named = match scheme {
+            "http" => "http://",
+            "https" => "https:// twice",
+            _ => "another scheme",
+        };
+        (first, rest) = (first.or(Some(named)), behind);
+    }
+    (first, rest)
 }
 
 /// An `http` or `https` URL with a host, and without credentials, which would be seen in logs.
@@ -189,6 +212,27 @@ mod tests {
             &["", "-a", "a-", "a..b", ".a", "Node", "a_b", "a b", "é", &long, &dotted, "a\n"],
         );
         assert_eq!(hostname("Node_1").unwrap_err().suggestion.as_deref(), Some("node-1"));
+    }
+
+    #[test]
+    fn the_address_of_a_cluster_is_https_and_a_host() {
+        table(
+            server_url,
+            &["https://192.0.2.10", "https://192.0.2.10/", "https://a.example.org:9345/", "192.0.2.10"],
+            &["", "https://", "https://http", "https://https/", "https://u:p@a", "ftp://", "https://a/b"],
+        );
+        for text in [
+            "http://192.0.2.10",
+            "http://192.0.2.10:80/x",
+            "https://http://192.0.2.10",
+            "HTTPS://192.0.2.10/",
+            "https://192.0.2.10:80",
+            "https://192.0.2.10/v3",
+            "ftp://192.0.2.10",
+        ] {
+            let better = server_url(text).unwrap_err().suggestion;
+            assert_eq!(better.as_deref(), Some("https://192.0.2.10"), "{text}");
+        }
     }
 
     #[test]

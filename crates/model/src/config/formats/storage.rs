@@ -9,13 +9,28 @@ pub fn byte_size(text: &str) -> FormatResult {
     if text.parse::<ByteSize>().is_ok() && !text.chars().any(char::is_control) {
         return Ok(());
     }
-    let suggestion = text
-        .strip_suffix("GB")
-        .or(text.strip_suffix('G'))
-        .map(|count| format!("{}Gi", count.trim()))
-        .filter(|text| text.parse::<ByteSize>().is_ok());
-    Err(Fault::new("is not a size: write a whole number with Ki, Mi, Gi or Ti, such as 150Gi")
-        .suggest(suggestion))
+    Err(Fault::new(
+        "is not a size: write a number with Ki, Mi, Gi or Ti, such as 150Gi, or with GB or TB, such as 480GB",
+    )
+    .suggest(tidy_size(text)))
+}
+
+/// The size that a person means who writes other letters or blanks than a size has.
+fn tidy_size(text: &str) -> Option<String> {
+    let text: String = text.chars().filter(|c| !c.is_whitespace()).collect();
+    let split = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+    let (number, unit) = text.split_at(split);
+    let unit = match unit.to_ascii_lowercase().as_str() {
+        "ki" | "kib" => "Ki",
+        "mi" | "mib" => "Mi",
+        "gi" | "gib" => "Gi",
+        "ti" | "tib" => "Ti",
+        "mb" | "m" => "MB",
+        "gb" | "g" => "GB",
+        "tb" | "t" => "TB",
+        _ => return None,
+    };
+    Some(format!("{number}{unit}")).filter(|text| text.parse::<ByteSize>().is_ok())
 }
 
 /// The path of a disk: absolute, below `/dev`, without detours.
@@ -111,8 +126,33 @@ pub fn size_clause(text: &str) -> FormatResult {
             Err(Fault::new("is an empty range: its end is before its beginning"))
         }
         Ok(_) => Ok(()),
-        Err(_) => Err(Fault::new("is not a range of sizes such as >=480Gi, <=2Ti or 480Gi..2Ti")),
+        Err(_) => {
+            let suggestion = tidy_clause(text).filter(|text| text.parse::<SizeClause>().is_ok());
+            let message = "is not a range of sizes such as >=480GB, <=2Ti or 400Gi..2Ti";
+            Err(Fault::new(message).suggest(suggestion))
+        }
     }
+}
+
+/// The range that a person means: `=>` and `≥` for `>=`, `-` or `to` for `..`, and sizes as [`tidy_size`] reads them.
+/// `>480Gi` has no such form, since both ends of a range belong to it.
+fn tidy_clause(text: &str) -> Option<String> {
+    let size = |text: &str| match text.trim().parse::<ByteSize>() {
+        Ok(_) => Some(text.trim().to_owned()),
+        Err(_) => tidy_size(text),
+    };
+    let text = text.trim();
+    for (signs, sign) in [([">=", "=>", "≥"], ">="), (["<=", "=<", "≤"], "<=")] {
+        if let Some(rest) = signs.iter().find_map(|sign| text.strip_prefix(sign)) {
+            return Some(format!("{sign}{}", size(rest)?));
+        }
+    }
+    for between in ["...", "..", " to ", "-", "–"] {
+        if let Some((least, most)) = text.split_once(between) {
+            return Some(format!("{}..{}", size(least)?, size(most)?));
+        }
+    }
+    size(text)
 }
 
 #[cfg(test)]
@@ -120,10 +160,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_decimal_unit_is_answered_with_the_binary_one() {
-        assert_eq!(byte_size("150Gi"), Ok(()));
-        assert_eq!(byte_size("150GB").unwrap_err().suggestion.as_deref(), Some("150Gi"));
+    fn another_spelling_of_a_size_is_answered_with_a_size() {
+        for text in ["150Gi", "150GB", "150 G", "0.5Ti"] {
+            assert_eq!(byte_size(text), Ok(()), "{text}");
+        }
+        assert_eq!(byte_size("150gib").unwrap_err().suggestion.as_deref(), Some("150Gi"));
         assert_eq!(byte_size("many").unwrap_err().suggestion, None);
+        for (text, better) in [
+            ("=> 480gb", ">=480GB"),
+            ("≤2TiB", "<=2TiB"),
+            ("400Gi - 2Ti", "400Gi..2Ti"),
+            ("400 to 500gb", "400..500GB"),
+        ] {
+            assert_eq!(size_clause(text).unwrap_err().suggestion.as_deref(), Some(better), "{text}");
+        }
+        assert_eq!(size_clause(">480Gi").unwrap_err().suggestion, None);
+        for text in ["<= 500GB", ">=480G", "480GB", "0.5Ti", " 400Gi .. 2Ti "] {
+            assert_eq!(size_clause(text), Ok(()), "{text}");
+        }
     }
 
     #[test]

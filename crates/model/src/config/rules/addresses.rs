@@ -69,6 +69,10 @@ fn gateway_fits(view: &NetworkView<'_>, own: (Ipv4Addr, Ipv4Addr, u8), gateway: 
     let (ip, mask, length) = own;
     let message = if gateway == ip {
         "the gateway is the node itself".to_owned()
+    } else if length == 32 && is_one_machine(gateway) {
+        let message = "a network of one address has no gateway inside it; the node gets a route to the gateway over this \
+                       card, as some hosters want it";
+        return Some(Finding::warning(view.path("gateway"), "gateway-on-link", message));
     } else if gateway & mask != ip & mask {
         format!("the gateway is outside the node's network {}/{length}", ip & mask)
     } else {

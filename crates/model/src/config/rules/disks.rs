@@ -139,7 +139,7 @@ fn contradictions(path: &str, clauses: &DiskClauses) -> Vec<Finding> {
     for (key, text) in texts {
         let Some(text) = text else { continue };
         let path = format!("{path}.{key}");
-        if text.trim().is_empty() || &**text == "*" {
+        if text.trim().is_empty() || text.chars().all(|c| "*?".contains(c)) {
             findings.push(Finding::new(path, "unclear-disk", "the text would match any disk"));
         } else if key.starts_with("by_") && text.contains('/') {
             let message = "this is the name of the link only, without the directory";

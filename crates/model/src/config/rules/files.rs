@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashSet};
 
 use super::finding::{Finding, repeated};
+use crate::config::formats::access::decimal_mode;
 use crate::config::redact::has_password;
 use crate::config::{InstallConfig, encoding};
 
@@ -81,6 +82,26 @@ pub(super) fn content_decodes(config: &InstallConfig) -> Vec<Finding> {
         Some(Finding::new(path, "invalid-content", encoding::decode(file).err()?))
     };
     files.filter_map(fault).collect()
+}
+
+/// Permissions are octal, and a file is not empty without intent.
+pub(super) fn files_are_as_meant(config: &InstallConfig) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (index, file) in config.os.write_files.iter().enumerate() {
+        let path = format!("os.write_files[{index}]");
+        if let Some(better) = file.permissions.as_ref().and_then(|mode| decimal_mode(mode)) {
+            let message = "this is a mode as a decimal number, and permissions are read as octal digits";
+            findings.push(
+                Finding::new(format!("{path}.permissions"), "decimal-permissions", message).suggest(better),
+            );
+        }
+        if encoding::decode(file).is_ok_and(|content| content.is_empty()) {
+            let message = "the file becomes empty, because there is no content; is the text below `content: |` indented \
+                           deeper than the key?";
+            findings.push(Finding::warning(format!("{path}.content"), "empty-content", message));
+        }
+    }
+    findings
 }
 
 /// What is in `/etc/environment` is public: each session has it, whatever the mode of the file.

@@ -22,7 +22,7 @@ pub struct Finding {
 }
 
 /// The codes of what is wrong with a choice that works all the same.
-const CHOICES: [&str; 3] = ["weak-token", "secret-placeholder", "long-hostname"];
+const CHOICES: [&str; 4] = ["weak-token", "secret-placeholder", "long-hostname", "decimal-permissions"];
 
 impl Finding {
     pub fn new(path: impl Into<String>, code: &'static str, message: impl Into<String>) -> Self {

@@ -88,6 +88,7 @@ const RULES: &[Rule] = &[
     files::kept_directories,
     files::each_file_once,
     files::content_decodes,
+    files::files_are_as_meant,
     files::places_can_be_written,
     files::environment_is_public,
     kubernetes::labels_are_allowed,
