@@ -208,7 +208,7 @@ pub struct Image {
     pub roles: Vec<String>,
     /// Digests of all its blobs: index where it has one, manifest, configuration, layers.
     pub blobs: Vec<Digest>,
-    /// How many of the first blobs are documents: index and manifest. Registries have those under another path.
+    /// How many of the first blobs are documents: indexes and manifests. Registries have those under another path.
     pub documents: usize,
 }
 

@@ -23,6 +23,16 @@ pub enum Compression {
     Zstd,
 }
 
+impl std::fmt::Display for Compression {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::None => "nothing",
+            Self::Gzip => "gzip",
+            Self::Zstd => "zstd",
+        })
+    }
+}
+
 impl Compression {
     /// The compression of a stream that begins with `head`; six bytes suffice.
     pub fn of(head: &[u8]) -> io::Result<Self> {

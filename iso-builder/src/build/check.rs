@@ -79,6 +79,7 @@ pub fn check(options: &CheckOptions) -> Result<CheckReport> {
     report.add("configurations", configurations(&loaded, scratch.path()));
     report.add("base", base(&loaded));
     report.add("kubernetes", kubernetes(&loaded));
+    report.add("image lists", image_lists(&loaded));
     let local = report.collect("archives and layouts", local(&loaded));
     let found = report.collect("manifests and charts", workloads(&loaded, scratch.path()));
     report.add("registries", loaded.registries(None).map(|_| None));
@@ -248,6 +249,14 @@ fn local(loaded: &Loaded) -> Result<(Option<Finding>, Option<Vec<PresentImage>>)
     }
     let told = format!("a build reads {}, which is compressed", unread.join(", "));
     Ok((Some((CheckState::Unknown, told)), None))
+}
+
+/// The images that lists name.
+fn image_lists(loaded: &Loaded) -> Result<Option<Finding>> {
+    let images = &loaded.definition.images;
+    let lists = images.preload.iter().filter(|entry| matches!(entry.source, PreloadSource::List(_))).count();
+    let named = preload::named(images, &|path| loaded.resolve(path))?.len();
+    Ok((lists > 0).then(|| ok(format!("{named} images of registries, {lists} lists among their sources"))))
 }
 
 /// The images that manifests and charts run, with those that every node runs.
@@ -462,6 +471,9 @@ mod tests {
             "{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: a, image: 'A b'}]}}",
         );
         file("layout/index.json", "{}");
+        file("list", "- a.b/c:1\n");
+        let definition = fs::read_to_string(directory.path().join("image.yaml")).unwrap();
+        file("image.yaml", &definition.replace("preload: [", "preload: [{list: list}, "));
         file("installer", "#!/bin/sh\n");
         let report = checked(directory.path(), false);
         for (part, told) in [
@@ -469,6 +481,7 @@ mod tests {
             ("configurations", "ntp_servers"),
             ("manifests and charts", "A b"),
             ("archives and layouts", "index.json"),
+            ("image lists", "list:1: "),
             ("installer", "not a 64-bit ELF program"),
         ] {
             let (found, message) = state(&report, part);

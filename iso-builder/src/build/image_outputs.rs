@@ -11,9 +11,10 @@ use serde_json::json;
 use walkdir::WalkDir;
 
 use crate::cache::{Cache, StepKey, StepOutputs};
-use crate::images::Store;
 use crate::images::import::{self, ImageImport};
+use crate::images::pull::DEFAULT_TRANSFERS;
 use crate::images::stored_image::StoredImage;
+use crate::images::{Store, check_layers};
 
 /// The output that is an image store.
 pub(super) const STORE_OUTPUT: &str = "store";
@@ -35,7 +36,7 @@ pub(super) fn imported(
         "checksums": import.checksums.map(crate::files::digest_of_path).transpose()?,
         "architecture": import.architecture,
     });
-    cache.step(&StepKey::new("images-local", 1, inputs), |out| {
+    cache.step(&StepKey::new("images-local", 4, inputs), |out| {
         let total = files_size(import.path)?;
         let mut step = progress.step("import", format!("Reading {}", import.path.display()), Some(total));
         let store = Store::create(&out.join(STORE_OUTPUT))?;
@@ -43,6 +44,7 @@ pub(super) fn imported(
         step.done();
         imported.notes.iter().for_each(|note| progress.note("import", note));
         store.keep_only(&imported.images)?;
+        check_layers(&store, &imported.images, DEFAULT_TRANSFERS, progress)?;
         fs::write(out.join(LIST_OUTPUT), serde_json::to_vec(&imported.images)?)
             .context("writing the list of images")
     })

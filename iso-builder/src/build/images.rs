@@ -18,7 +18,7 @@ use crate::images::build::ImageSettings;
 use crate::images::containerd_version::NodeContainerd;
 use crate::images::store::StoreContents;
 use crate::images::stored_image::StoredImage;
-use crate::images::{BuiltImage, Runtime, Store, build as images, pull, status};
+use crate::images::{BuiltImage, Runtime, Store, build as images, check_layers, pull, status};
 use crate::steps::{MetadataSource, StepWork};
 use crate::workloads;
 
@@ -161,7 +161,7 @@ impl Build<'_> {
             .chain(built)
             .map(|o| Store::at(&o.path(STORE_OUTPUT)))
             .collect();
-        cache.step(&StepKey::new("image-store", 2, json!({ "images": images })), |out| {
+        cache.step(&StepKey::new("image-store", 3, json!({ "images": images })), |out| {
             let store = Store::create(&out.join(STORE_OUTPUT))?;
             let held =
                 |blob: &Blob| steps.iter().map(|s| s.blob_path(blob.digest)).find(|path| path.exists());
@@ -172,6 +172,7 @@ impl Build<'_> {
                 let source = held(&blob).unwrap_or_else(|| blobs.path(blob.digest));
                 store.take(blob, &source)?;
             }
+            check_layers(&store, &pulled, options.transfers, self.progress)?;
             let StoreContents { payloads, images: listed } = store.finish(images)?;
             fs::write(out.join(LIST_OUTPUT), serde_json::to_vec(images)?)?;
             fs::write(

@@ -134,7 +134,8 @@ mod tests {
         StoredImage {
             name: name.parse().unwrap(),
             roles: roles.to_vec(),
-            index: None,
+            indexes: Vec::new(),
+            siblings: Vec::new(),
             manifest: ImageDocument { media_type: "m".into(), blob: blob(&format!("{name} m"), 1) },
             config: blob(&format!("{name} c"), 1),
             layers: layers.iter().map(|(content, size)| blob(content, *size)).collect(),

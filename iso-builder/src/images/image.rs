@@ -124,7 +124,8 @@ pub fn write_process(
     Ok(StoredImage {
         name: spec.name.clone(),
         roles: Vec::new(),
-        index: None,
+        indexes: Vec::new(),
+        siblings: Vec::new(),
         manifest,
         config,
         layers: blobs,

@@ -5,7 +5,7 @@
 //! [`build`] goes through the images:
 //! [`layer`] turns a tar file into an OCI layer, [`image`] makes configuration and manifest, [`store`] is the
 //! OCI layout that goes onto the medium, [`metadata`] lets a [`containerd`] make the database that goes with it and has
-//! it checked as on a node.
+//! it checked as on a node. [`layer_check`] reads every layer as a node will unpack it.
 //! No node imports anything: blobs are copied, the database is put beside
 //! them.
 
@@ -20,6 +20,7 @@ pub mod image;
 pub mod import;
 mod keep;
 pub mod layer;
+mod layer_check;
 pub mod metadata;
 pub mod packages;
 pub mod preload;
@@ -29,5 +30,6 @@ pub mod status;
 pub mod store;
 pub mod stored_image;
 
+pub use layer_check::check as check_layers;
 pub use spec::{BuiltImage, Images, LayerSpec, PackageName, PreloadEntry, PreloadSource, Runtime};
 pub use store::Store;

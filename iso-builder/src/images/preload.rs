@@ -150,6 +150,8 @@ pub fn named(images: &Images, resolve: &dyn Fn(&Path) -> std::path::PathBuf) -> 
 fn list(path: &Path) -> Result<Vec<ImageReference>> {
     let bytes = read_at_most(path, MAX_LIST_BYTES)?;
     let text = String::from_utf8_lossy(&bytes);
+    // Windows editors write a byte order mark.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
     let mut references = Vec::new();
     let mut wrong = Vec::new();
     for (number, line) in text.lines().enumerate() {
@@ -159,6 +161,11 @@ fn list(path: &Path) -> Result<Vec<ImageReference>> {
         }
         match words.parse() {
             Ok(reference) => references.push(reference),
+            Err(_) if words.starts_with("- ") => wrong.push(format!(
+                "{}:{}: a list of images is no YAML: leave out the dash",
+                path.display(),
+                number + 1
+            )),
             Err(error) => wrong.push(format!("{}:{}: {error}", path.display(), number + 1)),
         }
     }
@@ -183,7 +190,8 @@ mod tests {
         StoredImage {
             name: name.parse().unwrap(),
             roles: roles.to_vec(),
-            index: None,
+            indexes: Vec::new(),
+            siblings: Vec::new(),
             manifest: ImageDocument { media_type: "m".into(), blob },
             config: blob,
             layers: vec![],
@@ -237,8 +245,15 @@ mod tests {
         let path = directory.path().join("list");
         std::fs::write(&path, "# all\n\nnginx:1 # web\n  a.b/c@sha256:2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881\n").unwrap();
         assert_eq!(list(&path).unwrap().len(), 2);
-        std::fs::write(&path, "nginx:1\nNo\na b\n").unwrap();
+        std::fs::write(&path, "\u{feff}nginx:1\r\n").unwrap();
+        assert_eq!(list(&path).unwrap()[0], "nginx:1".parse().unwrap());
+        std::fs::write(&path, "nginx:1\nNo\na b\n- nginx:1\n").unwrap();
         let told = base::failure::render(&list(&path).unwrap_err());
-        assert!(told.contains(":2: ") && told.contains(":3: "), "{told}");
+        assert!(
+            told.contains(":2: ")
+                && told.contains(":3: ")
+                && told.contains(":4: a list of images is no YAML"),
+            "{told}"
+        );
     }
 }

@@ -225,7 +225,7 @@ fn listed_image(image: &StoredImage) -> Image {
         digest: image.target().blob.digest,
         roles: role_names(&image.roles),
         blobs: image.blobs().map(|blob| blob.digest).collect(),
-        documents: 1 + usize::from(image.index.is_some()),
+        documents: image.documents(),
     }
 }
 

@@ -12,10 +12,15 @@ pub struct StoredImage {
     pub name: ImageReference,
     /// The roles whose nodes need it; empty means every role.
     pub roles: Vec<Role>,
-    /// The index that the reference points to, if it points to one. Of its manifests the store has one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub index: Option<ImageDocument>,
+    /// The index that the reference points to, and those inside it on the way to the manifest; empty where it points to the
+    /// manifest. Of what an index lists the store has one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub indexes: Vec<ImageDocument>,
     pub manifest: ImageDocument,
+    /// Other manifests of the indexes for the same platform: containerd reads them while it imports the image, and nothing that
+    /// they name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub siblings: Vec<Blob>,
     pub config: Blob,
     /// Lowest first.
     pub layers: Vec<Blob>,
@@ -38,7 +43,7 @@ impl StoredImage {
     /// The document that the reference points to.
     #[must_use]
     pub fn target(&self) -> &ImageDocument {
-        self.index.as_ref().unwrap_or(&self.manifest)
+        self.indexes.first().unwrap_or(&self.manifest)
     }
 
     /// Every name under which a node looks for the image.
@@ -47,10 +52,16 @@ impl StoredImage {
         self.name.names_on_nodes(self.target().blob.digest)
     }
 
-    /// All blobs in the order in which a reader needs them: index, manifest, configuration, layers.
+    /// How many of [`Self::blobs`] are documents; they come first.
+    #[must_use]
+    pub fn documents(&self) -> usize {
+        self.indexes.len() + 1 + self.siblings.len()
+    }
+
+    /// All blobs in the order in which a reader needs them: indexes, manifest, siblings, configuration, layers.
     pub fn blobs(&self) -> impl Iterator<Item = Blob> {
-        let targets = self.index.iter().chain([&self.manifest]).map(|target| target.blob);
-        targets.chain([self.config]).chain(self.layers.iter().copied())
+        let targets = self.indexes.iter().chain([&self.manifest]).map(|target| target.blob);
+        targets.chain(self.siblings.iter().copied()).chain([self.config]).chain(self.layers.iter().copied())
     }
 }
 

@@ -58,7 +58,8 @@ mod tests {
         StoredImage {
             name: name.parse().unwrap(),
             roles: vec![],
-            index: None,
+            indexes: Vec::new(),
+            siblings: Vec::new(),
             manifest,
             config: blob,
             layers: vec![],

@@ -96,7 +96,8 @@ impl Pulled {
             ImageDocument { media_type: of_index.into(), blob: add(&self.store, &index) }
         });
         let (name, roles) = (name.parse().unwrap(), roles.to_vec());
-        self.images.push(StoredImage { name, roles, index, manifest, config, layers });
+        let (indexes, siblings) = (index.into_iter().collect(), Vec::new());
+        self.images.push(StoredImage { name, roles, indexes, manifest, siblings, config, layers });
     }
 
     fn prepare(&self) -> anyhow::Result<ContainerdMetadata> {

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::media_types;
+use super::platform::Platform;
 use base::digest::Digest;
 use base::size::ByteSize;
 
@@ -63,18 +64,6 @@ pub mod prefixed {
     }
 }
 
-/// What an image runs on, in Go's names.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Platform {
-    /// `amd64`, `arm64`, …
-    pub architecture: String,
-    /// `linux`, …
-    pub os: String,
-    /// A kind of the architecture: `v7` of `arm`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub variant: Option<String>,
-}
-
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ImageManifest {
@@ -123,6 +112,15 @@ pub enum ParseDocumentError {
 }
 
 impl Document {
+    /// Its own media type; that of OCI where it does not say.
+    #[must_use]
+    pub fn media_type(&self) -> &str {
+        match self {
+            Self::Manifest(manifest) => &manifest.media_type,
+            Self::Index(index) => &index.media_type,
+        }
+    }
+
     /// Reads a document. `media_type` is what it was announced as; where that is empty or general, the document's own
     /// word counts, and else its shape.
     pub fn parse(bytes: &[u8], media_type: &str) -> Result<Self, ParseDocumentError> {
@@ -154,33 +152,6 @@ impl Document {
             true => Ok(Self::Index(serde_json::from_slice(bytes)?)),
             false => Ok(Self::Manifest(serde_json::from_slice(bytes)?)),
         }
-    }
-}
-
-impl ImageIndex {
-    /// The manifest for Linux on `architecture` (Go's name). Of several the first counts, as it does for containerd. One
-    /// that names no platform may be for any: it counts where no other fits, and the image's configuration decides.
-    #[must_use]
-    pub fn choose(&self, architecture: &str) -> Option<&Descriptor> {
-        let fits = |platform: &Platform| platform.os == "linux" && platform.architecture == architecture;
-        let named = self.manifests.iter().find(|manifest| manifest.platform.as_ref().is_some_and(fits));
-        let unnamed =
-            || self.manifests.iter().find(|manifest| manifest.platform.is_none() && manifest.is_manifest());
-        named.or_else(unnamed)
-    }
-
-    /// The platforms that there are, for a message.
-    #[must_use]
-    pub fn platforms(&self) -> Vec<String> {
-        let platforms = self.manifests.iter().filter_map(|manifest| manifest.platform.as_ref());
-        platforms.filter(|platform| platform.os != "unknown").map(ToString::to_string).collect()
-    }
-}
-
-impl std::fmt::Display for Platform {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}/{}", self.os, self.architecture)?;
-        self.variant.iter().try_for_each(|variant| write!(f, "/{variant}"))
     }
 }
 
@@ -245,6 +216,8 @@ mod tests {
             serde_json::from_str::<serde_json::Value>(&text).unwrap()
         );
         assert!(serde_json::from_str::<Descriptor>(&text.replace("sha256:", "")).is_err());
+        let large = serde_json::from_str::<Descriptor>(&text.replace(":3", ":18446744073709551615"));
+        assert!(large.unwrap_err().to_string().contains("at most 1 TiB"));
     }
 
     #[test]
@@ -256,25 +229,5 @@ mod tests {
         for bytes in [&b""[..], b"[]", b"{", br#"{"schemaVersion": 2}"#, b"<html>"] {
             assert!(Document::parse(bytes, "").is_err());
         }
-    }
-
-    #[test]
-    fn the_platform_is_chosen_and_an_attestation_is_not() {
-        let bytes =
-            index(&[("unknown", "unknown"), ("linux", "arm64"), ("windows", "amd64"), ("linux", "amd64")]);
-        let Ok(Document::Index(index)) = Document::parse(&bytes, "") else { panic!() };
-        assert_eq!(index.choose("amd64"), index.manifests.last());
-        assert_eq!(index.choose("riscv64"), None);
-        assert_eq!(index.platforms(), ["linux/arm64", "windows/amd64", "linux/amd64"]);
-    }
-
-    #[test]
-    fn a_manifest_that_names_no_platform_counts_where_no_other_fits() {
-        let arm = descriptor(MANIFESTS[0], Some(("linux", "arm64")));
-        let [unnamed, artifact] = [MANIFESTS[0], "application/json"].map(|kind| descriptor(kind, None));
-        let index: ImageIndex =
-            serde_json::from_value(json!({ "manifests": [artifact, arm, unnamed] })).unwrap();
-        assert_eq!(index.choose("arm64"), index.manifests.get(1));
-        assert_eq!(index.choose("amd64"), index.manifests.get(2));
     }
 }

@@ -7,10 +7,16 @@
 
 mod artifact;
 mod document;
+mod layer_type;
 pub mod layout;
 pub mod media_types;
+mod platform;
 mod reference;
+mod resolve;
 
 pub use artifact::ArtifactManifest;
-pub use document::{Descriptor, Document, ImageIndex, ImageManifest, ParseDocumentError, Platform, prefixed};
+pub use document::{Descriptor, Document, ImageIndex, ImageManifest, ParseDocumentError, prefixed};
+pub use layer_type::LayerCompression;
+pub use platform::Platform;
 pub use reference::{ImageReference, ParseReferenceError, Repository};
+pub use resolve::{ResolveImageError, ResolvedImage, resolve_image};

@@ -125,11 +125,19 @@ fn image(
         layers.push(layer.blob);
     }
     let manifest = write_manifest(descriptor(media_types::OCI_CONFIG, config), described, store)?;
-    Ok(StoredImage { name: chosen.name, roles: import.roles.to_vec(), index: None, manifest, config, layers })
+    Ok(StoredImage {
+        name: chosen.name,
+        roles: import.roles.to_vec(),
+        indexes: Vec::new(),
+        siblings: Vec::new(),
+        manifest,
+        config,
+        layers,
+    })
 }
 
 fn check_platform(import: &ImageImport<'_>, platform: &Platform) -> Result<()> {
-    if platform.os == "linux" && platform.architecture == import.architecture {
+    if platform.is_of(import.architecture) {
         return Ok(());
     }
     Err(Failure::new(Class::Invalid, format!("it is for {platform}, not for linux/{}", import.architecture))

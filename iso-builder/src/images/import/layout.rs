@@ -9,7 +9,10 @@ use anyhow::{Context, Result, anyhow};
 use base::digest::Digest;
 use base::failure::{Class, Classify, Failure};
 use base::files;
-use formats::oci::{Descriptor, Document, ImageIndex, ImageManifest, ImageReference, Platform, media_types};
+use formats::oci::{
+    Descriptor, Document, ImageReference, Platform, ResolveImageError, ResolvedImage, media_types,
+    resolve_image,
+};
 
 use super::super::blob::Blob;
 use super::super::store::Store;
@@ -79,15 +82,15 @@ impl Layout<'_, '_> {
 
     fn resolve(&mut self, chosen: ChosenImages<Descriptor>) -> Result<StoredImage> {
         let top = self.one(chosen.images)?;
-        let (blob, document) = self.document(&top)?;
-        let (index, descriptor, blob, manifest) = match document {
-            Document::Manifest(manifest) => (None, top, blob, manifest),
-            Document::Index(index) => {
-                let target = ImageDocument { media_type: known(&top, media_types::OCI_INDEX), blob };
-                let (descriptor, blob, manifest) = self.manifest(&index)?;
-                (Some(target), descriptor, blob, manifest)
-            }
-        };
+        let top = self.document(&top)?;
+        let architecture = self.import.architecture;
+        let resolved = resolve_image(top, architecture, |descriptor| self.document(descriptor));
+        let ResolvedImage { indexes, manifest, document, siblings } =
+            resolved.map_err(|error| match error {
+                ResolveImageError::Platform { platforms, .. } => self.other_platform(&platforms),
+                ResolveImageError::Read(error) => error,
+                ResolveImageError::Depth | ResolveImageError::Siblings => error.into(),
+            })?;
         if !manifest.config.media_type.is_empty()
             && !CONFIG_MEDIA_TYPES.contains(&manifest.config.media_type.as_str())
         {
@@ -100,18 +103,16 @@ impl Layout<'_, '_> {
         let config = self.placed(&manifest.config)?;
         self.check_platform(&config)?;
         let layers = manifest.layers.iter().map(|layer| self.placed(layer)).collect::<Result<_>>()?;
-        let manifest = ImageDocument { media_type: known(&descriptor, media_types::OCI_MANIFEST), blob };
         let roles = self.import.roles.to_vec();
-        Ok(StoredImage { name: chosen.name, roles, index, manifest, config, layers })
+        let siblings = siblings.into_iter().map(|sibling| sibling.blob).collect();
+        Ok(StoredImage { name: chosen.name, roles, indexes, manifest: document, siblings, config, layers })
     }
 
     /// The image for the platform among several of one name.
     fn one(&self, mut images: Vec<Descriptor>) -> Result<Descriptor> {
         if images.len() > 1 {
             let there: Vec<_> = images.iter().filter_map(|image| image.platform.clone()).collect();
-            let fits = |platform: &Platform| {
-                platform.os == "linux" && platform.architecture == self.import.architecture
-            };
+            let fits = |platform: &Platform| platform.is_baseline_of(self.import.architecture);
             images.retain(|image| image.platform.as_ref().is_none_or(fits));
             if images.is_empty() {
                 return Err(self.other_platform(&there.iter().map(ToString::to_string).collect::<Vec<_>>()));
@@ -129,16 +130,6 @@ impl Layout<'_, '_> {
         }
     }
 
-    /// The manifest of an index that is for the platform.
-    fn manifest(&mut self, index: &ImageIndex) -> Result<(Descriptor, Blob, ImageManifest)> {
-        let descriptor =
-            index.choose(self.import.architecture).ok_or_else(|| self.other_platform(&index.platforms()))?;
-        match self.document(descriptor)? {
-            (blob, Document::Manifest(manifest)) => Ok((descriptor.clone(), blob, manifest)),
-            _ => Err(anyhow!("its index leads to another index")),
-        }
-    }
-
     fn other_platform(&self, there: &[String]) -> anyhow::Error {
         let platform = format!("linux/{}", self.import.architecture);
         let there = if there.is_empty() { "none that is named".to_owned() } else { there.join(", ") };
@@ -150,16 +141,19 @@ impl Layout<'_, '_> {
     fn check_platform(&self, config: &Blob) -> Result<()> {
         let platform =
             serde_json::from_slice::<Platform>(&self.bytes(config)?).context("reading its configuration")?;
-        match platform.os == "linux" && platform.architecture == self.import.architecture {
+        match platform.is_of(self.import.architecture) {
             true => Ok(()),
             false => Err(self.other_platform(&[platform.to_string()])),
         }
     }
 
-    fn document(&mut self, descriptor: &Descriptor) -> Result<(Blob, Document)> {
+    fn document(&mut self, descriptor: &Descriptor) -> Result<(Document, ImageDocument)> {
         let blob = self.placed(descriptor)?;
         let document = Document::parse(&self.bytes(&blob)?, &descriptor.media_type);
-        Ok((blob, document.with_context(|| format!("reading {}", descriptor.digest.oci()))?))
+        let document = document.with_context(|| format!("reading {}", descriptor.digest.oci()))?;
+        let is_known = descriptor.is_index() || descriptor.is_manifest();
+        let media_type = if is_known { &descriptor.media_type } else { document.media_type() }.to_owned();
+        Ok((document, ImageDocument { media_type, blob }))
     }
 
     fn bytes(&self, blob: &Blob) -> Result<Vec<u8>> {
@@ -177,12 +171,6 @@ impl Layout<'_, '_> {
             _ => error,
         })
     }
-}
-
-/// The descriptor's media type, or `usual` if it has none that is known.
-fn known(descriptor: &Descriptor, usual: &str) -> String {
-    let known = descriptor.is_index() || descriptor.is_manifest();
-    if known { descriptor.media_type.clone() } else { usual.to_owned() }
 }
 
 /// A layout that is a directory.

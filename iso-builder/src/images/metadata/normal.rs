@@ -104,8 +104,9 @@ fn normal_blobs(raw: &Bucket, images: &[StoredImage], layout: Digest, time: &[u8
 fn check_references(blobs: &Bucket, images: &[StoredImage]) -> Result<()> {
     for image in images {
         let manifest = image.manifest.blob;
-        if let Some(index) = &image.index {
-            check_document(blobs, image, index.blob, &[manifest])?;
+        let documents: Vec<Blob> = image.indexes.iter().map(|index| index.blob).chain([manifest]).collect();
+        for pair in documents.windows(2) {
+            check_document(blobs, image, pair[0], &pair[1..])?;
         }
         let content: Vec<Blob> = [image.config].into_iter().chain(image.layers.iter().copied()).collect();
         check_document(blobs, image, manifest, &content)?;
@@ -153,7 +154,8 @@ mod tests {
         StoredImage {
             name: name.parse().unwrap(),
             roles: vec![],
-            index: None,
+            indexes: Vec::new(),
+            siblings: Vec::new(),
             manifest: ImageDocument {
                 media_type: media_types::OCI_MANIFEST.into(),
                 blob: blob(&format!("{name} manifest")),
@@ -182,7 +184,7 @@ mod tests {
     fn indexed(name: &str, layer: &str) -> StoredImage {
         let media_type = media_types::OCI_INDEX.into();
         let index = ImageDocument { media_type, blob: blob(&format!("{name} index")) };
-        StoredImage { index: Some(index), ..image(name, layer) }
+        StoredImage { indexes: vec![index], ..image(name, layer) }
     }
 
     fn layout() -> Digest {
@@ -208,7 +210,7 @@ mod tests {
             for blob in [image.config, image.layers[0]] {
                 blobs.buckets.insert(digest(blob).into(), raw_blob(&[], time));
             }
-            if let Some(index) = &image.index {
+            for index in &image.indexes {
                 let labels = [("containerd.io/gc.ref.content.m.0", &*manifest)];
                 blobs.buckets.insert(digest(index.blob).into(), raw_blob(&labels, time));
             }

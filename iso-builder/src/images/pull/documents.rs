@@ -7,7 +7,10 @@ use base::digest::Digest;
 use base::failure::{Class, Failure};
 use base::files::read_at_most;
 use base::progress::Progress;
-use formats::oci::{Document, ImageManifest, ImageReference, Platform, Repository};
+use formats::oci::{
+    Descriptor, Document, ImageManifest, ImageReference, Platform, Repository, ResolveImageError,
+    ResolvedImage, resolve_image,
+};
 
 use super::super::blob::Blob;
 use super::super::stored_image::{ImageDocument, StoredImage};
@@ -78,37 +81,30 @@ struct Documents<'a> {
 impl Documents<'_> {
     fn image(&self, pinned: &PinnedImage) -> Result<StoredImage> {
         let repository = pinned.reference.repository();
-        let (document, blob) = self.document(repository, pinned.digest)?;
-        let (index, manifest, blob) = match document {
-            Document::Manifest(manifest) => (None, manifest, blob),
-            Document::Index(index) => {
-                let chosen = index.choose(self.architecture).map(|chosen| chosen.digest);
-                let chosen = chosen.ok_or_else(|| self.no_platform(&index.platforms()))?;
-                let target = ImageDocument { media_type: index.media_type, blob };
-                match self.document(repository, chosen)? {
-                    (Document::Manifest(manifest), blob) => (Some(target), manifest, blob),
-                    (Document::Index(_), _) => {
-                        return Err(unusable(chosen, anyhow!("an index inside an index")));
-                    }
-                }
-            }
-        };
-        let ImageManifest { media_type, config, layers } = manifest;
-        let named =
-            |descriptor: &formats::oci::Descriptor| Blob { digest: descriptor.digest, size: descriptor.size };
+        let top = self.document(repository, pinned.digest)?;
+        let read = |descriptor: &Descriptor| self.document(repository, descriptor.digest);
+        let resolved = resolve_image(top, self.architecture, read).map_err(|error| match error {
+            ResolveImageError::Platform { platforms, .. } => self.no_platform(&platforms),
+            ResolveImageError::Read(error) => error,
+            ResolveImageError::Depth | ResolveImageError::Siblings => unusable(pinned.digest, error.into()),
+        })?;
+        let ResolvedImage { indexes, manifest, document, siblings } = resolved;
+        let ImageManifest { config, layers, .. } = manifest;
+        let named = |descriptor: &Descriptor| Blob { digest: descriptor.digest, size: descriptor.size };
         self.check_platform(pinned, named(&config))?;
         Ok(StoredImage {
             name: pinned.reference.clone(),
             roles: Vec::new(),
-            index,
-            manifest: ImageDocument { media_type, blob },
+            indexes,
+            manifest: document,
+            siblings: siblings.into_iter().map(|sibling| sibling.blob).collect(),
             config: named(&config),
             layers: layers.iter().map(named).collect(),
         })
     }
 
     /// A document by its digest, from the cache or else the registry.
-    fn document(&self, repository: &Repository, digest: Digest) -> Result<(Document, Blob)> {
+    fn document(&self, repository: &Repository, digest: Digest) -> Result<(Document, ImageDocument)> {
         let held = self.cache.document(digest, MAX_DOCUMENT_BYTES);
         let bytes = held.map_or_else(|| self.registry.document(&repository.with_digest(digest)), Ok)?;
         let blob = Blob { digest: Digest::of(&bytes), size: bytes.len() as u64 };
@@ -124,7 +120,8 @@ impl Documents<'_> {
         }
         let document = Document::parse(&bytes, "").map_err(|error| unusable(digest, error.into()))?;
         self.cache.keep(&bytes)?;
-        Ok((document, blob))
+        let media_type = document.media_type().to_owned();
+        Ok((document, ImageDocument { media_type, blob }))
     }
 
     /// Checks by its configuration that the image is for the platform: an index may not say, and not every image has
@@ -136,7 +133,7 @@ impl Documents<'_> {
         let bytes = read_at_most(&self.cache.path(config.digest), MAX_DOCUMENT_BYTES)?;
         let platform: Platform =
             serde_json::from_slice(&bytes).map_err(|error| unusable(config.digest, error.into()))?;
-        match platform.os == "linux" && platform.architecture == self.architecture {
+        match platform.is_of(self.architecture) {
             true => Ok(()),
             false => Err(self.no_platform(&[platform.to_string()])),
         }

@@ -198,6 +198,21 @@ fn an_index_stays_the_target_and_other_platforms_stay_away() {
 }
 
 #[test]
+fn an_index_inside_an_index_is_followed_and_both_are_kept() {
+    let mut fake = FakeRegistry::default();
+    let image = fake.image("a.b/inner:1", &[b"layer"]);
+    let inner = fake.index("a.b/inner:2", &[("arm64", image), ("amd64", image)]);
+    let entry = json!({ "mediaType": media_types::OCI_INDEX, "digest": inner.oci(), "size": 1 });
+    let outer = serde_json::to_vec(&json!({ "schemaVersion": 2, "manifests": [entry] })).unwrap();
+    let outer = fake.publish("a.b/inner:3", outer);
+    let ground = ground();
+    let images = pull(&["a.b/inner:3"], &fake, &ground.cache).unwrap();
+    let on_the_way: Vec<_> = images[0].blobs().take(3).map(|blob| blob.digest).collect();
+    assert_eq!(on_the_way, [outer, inner, image]);
+    assert_eq!(images[0].target().blob.digest, outer);
+}
+
+#[test]
 fn an_image_of_another_platform_is_refused_though_nothing_but_its_configuration_says_so() {
     let mut fake = FakeRegistry::default();
     fake.image_for("arm64", "a.b/arm:1", &[b"arm"]);

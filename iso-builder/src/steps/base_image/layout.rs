@@ -7,7 +7,10 @@ use base::command::{Invocation, Runner, SystemRunner};
 use base::digest::Digest;
 use base::failure::{Class, Failure};
 use base::files;
-use formats::oci::{Descriptor, Document, ImageIndex, ImageManifest, Platform, media_types};
+use formats::oci::{
+    Descriptor, Document, ImageIndex, ImageManifest, LayerCompression, Platform, ResolveImageError,
+    resolve_image,
+};
 use serde::de::DeserializeOwned;
 
 use super::super::limit::long;
@@ -20,31 +23,15 @@ use crate::images::import::MAX_DOCUMENT_BYTES;
 /// The annotation with an image's name.
 const NAME_ANNOTATION: &str = "org.opencontainers.image.ref.name";
 
-/// The media types of layers, before `+gzip` and the like. The compression of a layer is recognised by its first bytes.
-const LAYER_MEDIA_TYPES: [&str; 4] = [
-    media_types::OCI_LAYER,
-    media_types::OCI_LAYER_NONDISTRIBUTABLE,
-    media_types::DOCKER_LAYER,
-    media_types::DOCKER_LAYER_FOREIGN,
-];
-
-const COMPRESSION_SUFFIXES: [&str; 5] = ["", "+gzip", "+zstd", ".gzip", ".zstd"];
-
 /// The architecture of a base.
 const BASE_ARCHITECTURE: &str = "amd64";
 
 fn fits(platform: &Platform) -> bool {
-    platform.os == "linux" && platform.architecture == BASE_ARCHITECTURE
+    platform.is_baseline_of(BASE_ARCHITECTURE)
 }
 
 fn name(descriptor: &Descriptor) -> Option<&str> {
     descriptor.annotations.get(NAME_ANNOTATION).map(String::as_str)
-}
-
-/// Whether a layer is a tar archive. Others, for instance encrypted ones, are refused.
-fn is_layer(media_type: &str) -> bool {
-    let mut rests = LAYER_MEDIA_TYPES.iter().filter_map(|layer| media_type.strip_prefix(layer));
-    rests.any(|rest| COMPRESSION_SUFFIXES.contains(&rest))
 }
 
 /// Unpacks the layers of an image.
@@ -67,10 +54,10 @@ pub(crate) fn layers(path: &Path, reference: Option<&str>, scratch: &Path) -> Re
     let image = Image { path, layout: &layout };
     let manifest = image.resolve(&choose(index, reference, path)?)?;
     let platform: Platform = parse(&image.bytes(&manifest.config)?, "configuration", path)?;
-    if !fits(&platform) {
+    if !platform.is_of(BASE_ARCHITECTURE) {
         return Err(other_platform(path, &format!("it is for {platform}")));
     }
-    let file = |layer: &Descriptor| match is_layer(&layer.media_type) {
+    let file = |layer: &Descriptor| match LayerCompression::of_type(&layer.media_type).is_some() {
         true => image.blob(&layer.digest),
         false => Err(unknown_layer(path, layer)),
     };
@@ -152,18 +139,15 @@ struct Image<'a> {
 impl Image<'_> {
     /// Reads a manifest, through an index of platforms if there is one.
     fn resolve(&self, descriptor: &Descriptor) -> Result<ImageManifest> {
-        let index = match self.document(descriptor)? {
-            Document::Manifest(manifest) => return Ok(manifest),
-            Document::Index(index) => index,
-        };
-        let platforms = || format!("its platforms are: {}", index.platforms().join(", "));
-        let found = index.choose(BASE_ARCHITECTURE).ok_or_else(|| other_platform(self.path, &platforms()))?;
-        match self.document(found)? {
-            Document::Manifest(manifest) => Ok(manifest),
-            Document::Index(_) => {
-                Err(unreadable(self.path, "OCI layout", anyhow::anyhow!("its index leads to another index")))
+        let read = |descriptor: &Descriptor| Ok((self.document(descriptor)?, ()));
+        let resolved = resolve_image(read(descriptor)?, BASE_ARCHITECTURE, read);
+        resolved.map(|resolved| resolved.manifest).map_err(|error| match error {
+            ResolveImageError::Platform { .. } => other_platform(self.path, &error.to_string()),
+            ResolveImageError::Read(error) => error,
+            ResolveImageError::Depth | ResolveImageError::Siblings => {
+                unreadable(self.path, "OCI layout", error.into())
             }
-        }
+        })
     }
 
     fn document(&self, descriptor: &Descriptor) -> Result<Document> {
@@ -218,13 +202,5 @@ mod tests {
         let told = base::failure::render(&chosen(None).unwrap_err());
         assert!(told.contains("2 images match; its names are: a, a, b"), "{told}");
         assert!(choose(index(""), None, Path::new("x")).is_err());
-    }
-
-    #[test]
-    fn only_tar_archives_are_layers() {
-        assert!(is_layer("application/vnd.oci.image.layer.v1.tar+zstd"));
-        assert!(is_layer("application/vnd.docker.image.rootfs.diff.tar.gzip"));
-        assert!(!is_layer("application/vnd.oci.image.layer.v1.tar+gzip+encrypted"));
-        assert!(!is_layer("application/vnd.in-toto+json") && !is_layer(""));
     }
 }

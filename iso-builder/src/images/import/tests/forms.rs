@@ -12,7 +12,7 @@ fn a_layout_and_archives_of_it_give_the_image_that_skopeo_sees() {
     let image = place.image(&layout);
     assert_eq!(image.manifest.blob.digest, Digest::of(&raw));
     assert_eq!((image.name.to_string().as_str(), image.layers.len()), (NAME, 2));
-    assert_eq!((image.roles.as_slice(), &image.index), (&[Role::Worker][..], &None));
+    assert_eq!((image.roles.as_slice(), image.indexes.len()), (&[Role::Worker][..], 0));
     // File names with the ending of another compression.
     for (name, bytes) in [("a.tar.zst", gzip(&plain)), ("a.tgz", zstd(&plain)), ("a.gz", plain)] {
         assert_eq!(place.image(&place.write(name, &bytes)), image, "{name}");
@@ -56,11 +56,25 @@ fn an_index_is_kept_and_the_image_of_the_platform_taken() {
     attestation["platform"]["os"] = "unknown".into();
     let document = json!({ "schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": [attestation, images[0], images[1]] });
     let index = files.document(OCI_INDEX, &document);
-    let archive = place.write("index.tar", &files.index(&[named(index.clone(), NAME)]).tar());
+    let archive = place.write("index.tar", &files.clone().index(&[named(index.clone(), NAME)]).tar());
     let image = place.image(&archive);
     assert_eq!(Value::from(image.target().blob.digest.oci()), index["digest"]);
-    assert_eq!(image.index.as_ref().unwrap().media_type, OCI_INDEX);
+    assert_eq!((image.indexes.len(), &*image.indexes[0].media_type), (1, OCI_INDEX));
     assert_eq!(Value::from(image.manifest.blob.digest.oci()), images[1]["digest"]);
+    // An index inside the index is followed, and an attestation or another variant in front of the image is passed over.
+    let mut newer = for_platform(files.image("newer", &tar_of(&[("n", Part::File(b"n"))])), "amd64");
+    newer["platform"]["variant"] = "v3".into();
+    let inner =
+        json!({ "schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": [attestation, newer, images[1]] });
+    let inner = files.document(OCI_INDEX, &inner);
+    let outer = files
+        .document(OCI_INDEX, &json!({ "schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": [inner] }));
+    let nested =
+        place.image(&place.write("nested.tar", &files.clone().index(&[named(outer.clone(), NAME)]).tar()));
+    let on_the_way: Vec<_> =
+        nested.indexes.iter().map(|index| Value::from(index.blob.digest.oci())).collect();
+    assert_eq!(on_the_way, [outer["digest"].clone(), inner["digest"].clone()]);
+    assert_eq!(Value::from(nested.manifest.blob.digest.oci()), images[1]["digest"]);
     // The same from the directory, and what skopeo chooses there.
     place.run("mkdir", &["layout"]);
     place.run("tar", &["-xf", "index.tar", "-C", "layout"]);
