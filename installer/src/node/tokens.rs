@@ -60,7 +60,7 @@ mod tests {
 
     fn joins(role: &str, rest: &str) -> String {
         format!(
-            "server_url: https://192.0.2.10\ntoken: {TOKEN}\nos: {{hostname: node-1, password: x}}\n\
+            "server_url: https://192.0.2.10\ntoken: {TOKEN}\nos: {{hostname: node-1, password: correct horse battery}}\n\
              install: {{automatic: true, mode: join, role: {role}, device: /dev/sda}}\n\
              kubernetes: {{distribution: kubeadm{rest}}}\n"
         )
