@@ -17,7 +17,7 @@ pub struct SampleMedium {
 }
 
 /// The embedded install configuration.
-pub const CONFIG: &str = "token: a-very-secret-token\nos:\n  hostname: node1\n  password: a-very-secret-password\n\
+pub const CONFIG: &str = "token: 9f2c4e6a8b0d1357924680acebdf1357\nos:\n  hostname: node1\n  password: a-very-secret-password\n\
      install:\n  automatic: true\n  mode: create\n  role: management\n  device: /dev/vda\n  vip: 192.0.2.10\n";
 
 impl SampleMedium {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs::OpenOptions;
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex};
@@ -12,9 +12,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::Result;
 use base::digest::Digest;
 use base::failure::{Class, Classify};
+use base::files::{parent, unusable};
 use base::parallel::locked;
 use base::progress::{Event, Sink, StepState};
 use base::size::ByteSize;
+use nix::unistd::{AccessFlags, access};
 use serde::Serialize;
 
 use super::context::Build;
@@ -187,6 +189,19 @@ fn version(program: &str, option: &str) -> Option<String> {
     (!first.is_empty()).then_some(first)
 }
 
+/// Fails if a summary could not be appended to this file after a build. Nothing is made.
+///
+/// # Errors
+/// As [`unusable`] has them.
+pub fn check_summary(file: &Path) -> Result<()> {
+    let writable = if file.exists() {
+        OpenOptions::new().append(true).open(file).map(drop)
+    } else {
+        access(parent(file), AccessFlags::W_OK | AccessFlags::X_OK).map_err(io::Error::from)
+    };
+    Ok(writable.map_err(|error| unusable(file, error))?)
+}
+
 impl BuildReport {
     /// The content of the file.
     pub(super) fn to_bytes(&self) -> Result<Vec<u8>> {
@@ -195,7 +210,7 @@ impl BuildReport {
         Ok(text)
     }
 
-    /// Appends the summary to a file, as CI systems collect them from several commands.
+    /// Appends the summary to a file ([`check_summary`] looks before), as CI systems collect them from several commands.
     ///
     /// # Errors
     /// [`Class::Invalid`] if the file cannot be written.
@@ -313,6 +328,20 @@ mod tests {
             base::failure::class_of(&report().append_summary(directory.path()).unwrap_err()),
             Class::Invalid
         );
+    }
+
+    #[test]
+    fn a_summary_that_could_not_be_written_is_refused_before_a_build_and_nothing_is_made() {
+        let directory = tempfile::tempdir().unwrap();
+        let refused = |file: &Path| base::failure::class_of(&check_summary(file).unwrap_err());
+        assert_eq!(refused(&directory.path().join("absent/summary.md")), Class::Invalid);
+        assert_eq!(refused(directory.path()), Class::Invalid);
+        let file = directory.path().join("summary.md");
+        check_summary(&file).unwrap();
+        assert!(!file.exists());
+        std::fs::write(&file, "before\n").unwrap();
+        check_summary(&file).unwrap();
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "before\n");
     }
 
     #[test]

@@ -110,6 +110,9 @@ fn default_cache() -> PathBuf {
 
 impl BuildCommand {
     pub(super) fn run(self, context: &Context) -> Result<()> {
+        if let Some(file) = &self.summary_file {
+            build::check_summary(file)?;
+        }
         let installer = installer(self.installer)?;
         let options =
             BuildOptions { inputs: self.inputs.into(), output: self.output, installer, only: self.only };

@@ -205,12 +205,16 @@ impl GatheredCustomisation {
                         ));
                     }
                     passwords.add(&combined.config, &file)?;
-                    check_files(content, combined.config, &file)?;
+                    check_files(content, combined.config, Some(&file))?;
                 }
             }
         }
         if !mistakes.is_empty() {
             return Err(state::refusal(Invalid(mistakes)).into());
+        }
+        if content.nodes.is_empty() {
+            // The configuration comes from elsewhere; what no node can have is known all the same.
+            check_files(content, InstallConfig::default(), None)?;
         }
         self.content.boot_password = passwords.of_menu();
         Ok(warnings)
@@ -246,7 +250,7 @@ impl Passwords {
 
 /// Checks files for the node with the rules for the files of their configuration. What is a warning in a document is an
 /// error here: the node would not have the file.
-fn check_files(content: &Content, mut config: InstallConfig, file: &str) -> Result<()> {
+fn check_files(content: &Content, mut config: InstallConfig, file: Option<&str>) -> Result<()> {
     let own = config.os.write_files.len();
     content.add_files(&mut config);
     let place = |finding: &rules::Finding| {
@@ -255,7 +259,8 @@ fn check_files(content: &Content, mut config: InstallConfig, file: &str) -> Resu
     };
     for finding in rules::check(&config) {
         if let Some(added) = place(&finding).and_then(|index| config.os.write_files.get(index)) {
-            let what = format!("--file {} is not possible with {file}", &*added.path);
+            let with = file.map(|file| format!(" with {file}")).unwrap_or_default();
+            let what = format!("--file {} is not possible{with}", &*added.path);
             return Err(Failure::new(Class::Invalid, what).because(anyhow!("{}", finding.message)).into());
         }
     }

@@ -382,6 +382,17 @@ fn what_an_install_would_refuse_does_not_get_onto_a_medium() {
         let text = refused(&sources);
         assert!(text.contains(words), "{text}");
     }
+    // Without a configuration for which it could be right, a file has the same places.
+    for target in ["/usr/bin/x", "/etc/passwd", "/oem/x", "/boot/x"] {
+        let path = bench.file("content", "x");
+        let alone =
+            CustomisationSources { files: vec![(target.into(), path)], ..CustomisationSources::default() };
+        let with = CustomisationSources { fallback: Some(bench.node("node")), ..alone.clone() };
+        for sources in [alone, with] {
+            let text = refused(&sources);
+            assert!(text.contains(&format!("--file {target} is not possible")), "{text}");
+        }
+    }
     let empty = bench.file("empty/README", "");
     let text = refused(&CustomisationSources {
         directory: empty.parent().map(Path::to_owned),

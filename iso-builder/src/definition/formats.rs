@@ -9,10 +9,11 @@ use crate::kubernetes::texts::{self as kubernetes, ArchiveName, Artifacts};
 use crate::workloads::spec as workloads;
 
 /// The formats of texts, by the path of their key with `[]` for the elements of a list.
-pub(super) static FORMATS: [(&str, Format); 33] = [
+pub(super) static FORMATS: [(&str, Format); 34] = [
     ("id", format("product-id", "invalid-id", id)),
     ("name", format("product-name", "invalid-name", name)),
     ("version", format("product-version", "invalid-version", version)),
+    ("packages.mirrors[]", format("mirror", "invalid-mirror", mirror)),
     ("base.debian.include[]", format("package", "invalid-package", package)),
     ("base.oci.path", EITHER),
     ("base.archive.path", FILE),
@@ -88,6 +89,46 @@ fn version(text: &str) -> FormatResult {
     ensure(!text.is_empty() && text.chars().all(letter), "may only have letters, digits and .-+~")
 }
 
+/// A line of sources.list(5), or the URL of a mirror alone as `mmdebstrap` takes it. Packages are downloaded by the builder, which
+/// speaks HTTP only.
+fn mirror(text: &str) -> FormatResult {
+    let text = text.trim();
+    let mut rest = match text.split_once(char::is_whitespace) {
+        None => return ensure(is_web(text), "is not the http:// or https:// URL of a mirror"),
+        Some(("deb", rest)) => rest.trim_start(),
+        Some(("deb-src", _)) => {
+            return Err(Fault::new("has sources only; a mirror of packages begins with deb"));
+        }
+        Some(_) => return Err(Fault::new("is not a line of sources.list: deb URL SUITE COMPONENT")),
+    };
+    if let Some(options) = rest.strip_prefix('[') {
+        let Some((options, after)) = options.split_once(']') else {
+            return Err(Fault::new("has options without the ] that ends them"));
+        };
+        let keys = options.split_whitespace().filter_map(|option| option.strip_prefix("signed-by="));
+        for key in keys.flat_map(|keys| keys.split(',')) {
+            let is_fingerprint =
+                key.len() >= 40 && key.trim_end_matches('!').chars().all(|c| c.is_ascii_hexdigit());
+            let fault = "names a key in signed-by that is neither an absolute path nor a fingerprint";
+            ensure(key.starts_with('/') || is_fingerprint, fault)?;
+        }
+        rest = after.trim_start();
+    }
+    let mut words = rest.split_whitespace();
+    let (url, suite, component) = (words.next().unwrap_or_default(), words.next(), words.next());
+    ensure(is_web(url), "has another URL than http:// or https://; serve a local repository over http")?;
+    let is_flat = suite.is_some_and(|suite| suite.ends_with('/'));
+    ensure(
+        suite.is_some() && (is_flat || component.is_some()),
+        "lacks the suite or the component after the URL",
+    )
+}
+
+fn is_web(url: &str) -> bool {
+    let rest = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"));
+    rest.is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/'))
+}
+
 /// Debian policy 5.6.1, with an optional `/release` or `=version` as apt understands them.
 fn package(text: &str) -> FormatResult {
     let name = text.split(['=', '/']).next().unwrap_or("");
@@ -105,6 +146,35 @@ fn boot_word(text: &str) -> FormatResult {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn mirrors_that_a_build_cannot_use_are_refused_and_usual_lines_of_apt_are_not() {
+        for line in [
+            "deb http://deb.debian.org/debian trixie main",
+            "deb [signed-by=/usr/share/keyrings/a.gpg arch=amd64] https://a.example.org/debian trixie main contrib",
+            "deb [ signed-by=0123456789012345678901234567890123456789 ] http://a trixie main",
+            "deb [trusted=yes] http://127.0.0.1:8080 ./",
+            "http://deb.debian.org/debian",
+        ] {
+            assert!(mirror(line).is_ok(), "{line}");
+        }
+        for line in [
+            "deb [trusted=yes] file:/srv/mirror trixie main",
+            "deb copy:/srv/mirror ./",
+            "deb-src http://deb.debian.org/debian trixie main",
+            "deb [signed-by=keys/a.gpg] http://a.example.org/debian trixie main",
+            "deb [signed-by=/a.gpg http://a.example.org/debian trixie main",
+            "deb http://deb.debian.org/debian trixie",
+            "deb http://deb.debian.org/debian",
+            "rpm http://a.example.org x y",
+            "ftp://a.example.org/debian",
+            "/srv/mirror",
+            "deb",
+            "",
+        ] {
+            assert!(mirror(line).is_err(), "{line}");
+        }
+    }
 
     #[test]
     fn package_names_that_apt_would_take_for_options_or_patterns_are_refused() {

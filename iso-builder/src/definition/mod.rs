@@ -146,7 +146,7 @@ impl Profile {
 pub struct PackageSource {
     /// Debian's name of the release.
     pub suite: String,
-    /// Lines as in sources.list(5). Empty means the mirrors that the host itself uses for this release, or
+    /// Lines as in sources.list(5), with http:// or https:// URLs. Empty means the mirrors that the host itself uses for this release, or
     /// else the default of `mmdebstrap`.
     pub mirrors: Vec<String>,
 }

@@ -87,7 +87,6 @@ mod tests {
             "charts[].version",
             "images.preload[].cmd[]",
             "images.preload[].entrypoint[]",
-            "packages.mirrors[]",
             "packages.suite",
         ];
         assert_eq!(free, expected);
