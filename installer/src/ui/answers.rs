@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use crate::ui::fields::missing_value;
+use crate::ui::missing_values::missing_value;
 use crate::ui::toolkit::form::Field;
 use base::encode;
 use model::config::rules::idle;

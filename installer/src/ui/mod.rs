@@ -6,6 +6,7 @@
 
 pub mod answers;
 mod fields;
+mod missing_values;
 mod network_fields;
 pub mod node_page;
 pub mod questions;
