@@ -15,20 +15,20 @@ use model::release::{
 };
 
 /// In every secret of the document, and nowhere else.
-const MARK: &str = "Hunter2Marked";
+const MARK: &str = "Kq7Marked9Z";
 
 const DOCUMENT: &str = "\
 scheme_version: 1
-token: Hunter2Marked-token-0123456789
+token: Kq7Marked9Z-5b1f0e6c2d9a48f7b3
 system_settings:
-  http-proxy: '{\"httpProxy\": \"http://user:Hunter2Marked@proxy.example.org:3128\"}'
+  http-proxy: '{\"httpProxy\": \"http://user:Kq7Marked9Z@proxy.example.org:3128\"}'
 os:
   hostname: node-1
-  password: Hunter2Marked-password
+  password: Kq7Marked9Z-password
   users:
-    - {name: operator, password: Hunter2Marked-operator}
+    - {name: operator, password: Kq7Marked9Z-operator}
 kubernetes:
-  agent_token: Hunter2Marked-agent-0123456789
+  agent_token: Kq7Marked9Z-0c4e7f2a91b8d36e5f
 install:
   automatic: true
   mode: create
@@ -39,8 +39,8 @@ install:
     - event: FAILED
       method: POST
       url: http://127.0.0.1:1/hook
-      headers: {Authorization: [Hunter2Marked-header]}
-      basic_auth: {user: me, password: Hunter2Marked-basic}
+      headers: {Authorization: [Kq7Marked9Z-header]}
+      basic_auth: {user: me, password: Kq7Marked9Z-basic}
 ";
 
 fn payload(path: &str, purpose: Purpose) -> Payload {
@@ -141,7 +141,7 @@ fn no_command_shows_a_secret() {
         succeeds(&["validate", "node.yaml"]);
         succeeds(&["validate", "--show-sources", "node.yaml"]);
         assert_eq!(run(&["validate", "wrong.yaml", "broken.yaml"]).status.code(), Some(2));
-        let typed = "nqrust.token=Hunter2Marked-typed nqrust.os.pasword=Hunter2Marked nqrust.install.mode=x";
+        let typed = "nqrust.token=Kq7Marked9Z-typed nqrust.os.pasword=Kq7Marked9Z nqrust.install.mode=x";
         assert_eq!(
             run(&["validate", "--show-sources", "--cmdline", typed, "node.yaml"]).status.code(),
             Some(2)

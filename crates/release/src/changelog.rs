@@ -114,14 +114,14 @@ mod tests {
 
     #[test]
     fn the_changelog_of_the_repository_has_an_entry_for_its_version() {
-        let text = include_str!("../../docs/changelog.md");
+        let text = include_str!("../../../docs/changelog.md");
         let notes = Changelog::parse(text).unwrap().notes(crate::VERSION).unwrap();
         assert!(notes.contains("### Added") && notes.contains("### Security"), "{notes}");
     }
 
     #[test]
     fn the_index_of_the_pages_names_every_page() {
-        let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs");
+        let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs");
         let index = std::fs::read_to_string(format!("{docs}/README.md")).unwrap();
         for entry in std::fs::read_dir(docs).unwrap() {
             let name = entry.unwrap().file_name().into_string().unwrap();
