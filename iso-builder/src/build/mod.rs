@@ -70,6 +70,8 @@ pub fn build(options: &BuildOptions, progress: &Progress) -> Result<(Vec<BuiltFi
     let scratch = tempfile::tempdir().context("making a scratch directory")?;
     let configuration = configuration::payloads(&loaded, scratch.path())?;
     configuration::disk(&loaded, &wanted)?;
+    // A host that cannot build gets no directory.
+    host_programs::check()?;
     let outputs = OutputDirectory::open(&options.output, progress)?;
     options.inputs.check_room(Some(&options.output))?;
     let approve = |packages: &[ResolvedPackage]| base_contents::check_packages(&loaded, packages);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use model::config::Role;
-use nqrust_tests::native_cluster::{AGENT_TOKEN, ClusterNode, NativeNode, TestCluster, VIP};
+use nqrust_tests::native_cluster::{AGENT_TOKEN, ClusterNode, NativeNode, TOKEN, TestCluster, VIP};
 use nqrust_tests::node::Checks;
 use serde_json::{Value, json};
 
@@ -94,24 +94,26 @@ fn wrong_clock(cluster: &TestCluster, newcomer: &NativeNode, checks: &mut Checks
 
 fn refused(cluster: &TestCluster) -> Result<Vec<RefusedNode>> {
     let management = json!({ "role": "management" });
+    // The document of a worker has no token of servers.
+    let no_agents = json!({ "agent_token": null });
     let taken = cluster.place("node-4")?.address;
     let case = |what, changes, check, says: &str| RefusedNode { what, changes, check, says: says.to_owned() };
     Ok(vec![
         case(
             "a wrong token",
-            json!({ "token": "e2e-wrong-0123456789abcdef", "install": management }),
+            json!({ "token": "e2e-wrong-7d3c5a91f0b862e4", "install": management }),
             "join-token",
             "the token is not known to the cluster",
         ),
         case(
             "the token of agents",
-            json!({ "token": AGENT_TOKEN, "install": management }),
+            json!({ "token": AGENT_TOKEN, "kubernetes": no_agents, "install": management }),
             "join-token",
             "the token is the token of agents, and does not let a server in",
         ),
         case(
             "a second witness",
-            json!({ "install": { "role": "witness" } }),
+            json!({ "token": TOKEN, "kubernetes": no_agents, "install": { "role": "witness" } }),
             "join-witness",
             "node-3 (198.51.100.13) is the witness of the cluster, and there can be one only",
         ),
@@ -129,7 +131,10 @@ fn refused(cluster: &TestCluster) -> Result<Vec<RefusedNode>> {
         ),
         case(
             "a virtual address that somebody has",
-            json!({ "server_url": null, "install": { "mode": "create", "role": "management", "vip": VIP } }),
+            json!({
+                "server_url": null, "token": TOKEN,
+                "install": { "mode": "create", "role": "management", "vip": VIP },
+            }),
             "address-conflict",
             &VIP.to_string(),
         ),
