@@ -151,7 +151,7 @@ mod tests {
         assert!(!below(root.path(), &path).exists());
         drop(other_held);
         drop(put(root.path(), &json!({ "token": "d" })).unwrap());
-        assert!(!below(root.path(), &other).exists(), "whoever had it was killed");
+        assert!(!below(root.path(), &other).exists(), "a file whose process was killed is swept");
         assert_eq!(left(), 1);
         assert!(PodAccess::claim(root.path(), Some(Path::new("/etc/kubernetes/admin.conf"))).is_none());
         assert!(PodAccess::claim(root.path(), None).is_none());
