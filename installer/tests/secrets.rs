@@ -24,6 +24,9 @@ system_settings:
   http-proxy: '{\"httpProxy\": \"http://user:Kq7Marked9Z@proxy.example.org:3128\"}'
 os:
   hostname: node-1
+  environment:
+    HTTPS_PROXY: http://user:Kq7Marked9Z@proxy.example.org:3128
+    NO_PROXY: .example.org
   password: Kq7Marked9Z-password
   users:
     - {name: operator, password: Kq7Marked9Z-operator}

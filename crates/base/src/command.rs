@@ -68,6 +68,14 @@ impl Invocation {
         self
     }
 
+    /// Without the proxies of the caller: for programs that ask the node and its cluster alone. An empty value is none to
+    /// curl and to programs in Go.
+    #[must_use]
+    pub fn without_proxies(self) -> Self {
+        let names = ["http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"];
+        names.into_iter().fold(self, |invocation, name| invocation.env(name, ""))
+    }
+
     #[must_use]
     pub fn stdin(mut self, bytes: impl Into<Vec<u8>>) -> Self {
         self.stdin = bytes.into();

@@ -14,6 +14,9 @@ use base::files::{Attributes, Owner, Root};
 pub(super) const NOTE: &str =
     "# Written by `installer apply` from /oem/node.yaml; changes here do not last.\n";
 
+/// What ends or changes a value in double quotes in an environment file of systemd.
+const VALUE_ENDS: &[char] = &['"', '\\', '$', '`'];
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FileKind {
     #[default]
@@ -50,6 +53,18 @@ impl fmt::Debug for NodeFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {:o} {}", self.path, self.mode, Digest::of(&self.bytes))
     }
+}
+
+/// A line of a file that a unit reads with `EnvironmentFile=`, where the value in double quotes is unquoted once
+/// (systemd.exec(5)).
+pub(super) fn environment_line(name: &str, value: &str) -> String {
+    format!("{name}=\"{}\"\n", escaped(value, VALUE_ENDS))
+}
+
+/// `text` with a backslash before each of `special`.
+pub(super) fn escaped(text: &str, special: &[char]) -> String {
+    let escape = |c: char| special.contains(&c).then_some('\\').into_iter().chain([c]);
+    text.chars().flat_map(escape).collect()
 }
 
 /// Writes one file or link unless it is there already, and says whether it wrote.

@@ -29,6 +29,7 @@ pub mod nic_setup;
 pub mod own_node;
 pub mod paths;
 pub mod pod_network;
+mod proxies;
 pub mod release;
 pub mod render;
 pub mod reporter;

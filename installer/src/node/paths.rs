@@ -32,6 +32,9 @@ pub const KUBELET_CERTIFICATE: &str = "/var/lib/kubelet/pki/kubelet-client-curre
 /// Arguments of the kubelet beside kubeadm's.
 pub const KUBELET_SETTINGS: &str = "/etc/default/kubelet";
 
+/// The proxies of services, which the OS image's drop-ins of units name too.
+pub const PROXIES: &str = "/etc/nqrust/proxies.env";
+
 /// The lasting state of a node that kubeadm joins.
 pub const KUBERNETES: &str = "/var/lib/nqrust/kubernetes";
 

@@ -4,7 +4,7 @@
 use super::files::{NOTE, NodeFile};
 use super::identity::MachineId;
 use super::paths::HOST_KEYS;
-use super::{multipath, network};
+use super::{multipath, network, proxies};
 use crate::nics::CardSelectors;
 use model::config::InstallConfig;
 use model::config::formats::access;
@@ -20,6 +20,7 @@ pub fn render(config: &InstallConfig, machine: Option<&MachineId>, cards: &CardS
     let mut files = vec![hosts(name.as_deref()), sudo_rule(config), login(config)];
     files.extend(network::files(config, cards));
     files.extend(multipath::file(&os.external_storage_config));
+    files.extend(proxies::of_services(config));
     files.extend(name.map(|name| NodeFile::new("etc/hostname", 0o644, format!("{name}\n"))));
     files.extend(machine.map(|id| NodeFile::new("etc/machine-id", 0o444, format!("{id}\n"))));
     let mut lines = |path: &str, head: &str, lines: Vec<String>| {
@@ -34,11 +35,7 @@ pub fn render(config: &InstallConfig, machine: Option<&MachineId>, cards: &CardS
         let keys = keys.iter().filter(|key| access::remote_keys(key).is_none());
         lines(&format!("etc/ssh/authorized_keys.d/{user}"), NOTE, keys.map(ToString::to_string).collect());
     }
-    lines(
-        "etc/environment",
-        NOTE,
-        os.environment.iter().map(|(name, value)| format!("{name}={value}")).collect(),
-    );
+    lines("etc/environment", NOTE, proxies::environment(config));
     let servers: Vec<&str> = os.ntp_servers.iter().map(|server| &**server).collect();
     let time = if servers.is_empty() { vec![] } else { vec![format!("NTP={}", servers.join(" "))] };
     lines("etc/systemd/timesyncd.conf.d/nqrust.conf", &format!("{NOTE}[Time]\n"), time);
@@ -143,6 +140,21 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn no_file_that_others_read_has_the_password_of_a_proxy(
+            name in "(?i)(http|https|all)_proxy",
+            scheme in "(https?://)?",
+            login in "[!-~]{0,5}:MARK[!-~]{0,5}",
+        ) {
+            let mut config = InstallConfig::default();
+            let url = format!("{scheme}{login}@proxy.example.org:3128");
+            config.os.environment.insert(name, url.parse().unwrap());
+            for file in render(&config, None, &CardSelectors::default()) {
+                let text = String::from_utf8_lossy(&file.bytes).into_owned();
+                prop_assert!(file.mode & 0o077 == 0 || !text.contains("MARK"), "{}: {text}", file.path);
+            }
+        }
+
         #[test]
         fn a_setting_stays_on_its_line(value in "[!-~]([ -~]{0,40}[!-~])?") {
             let mut config = InstallConfig::default();

@@ -55,7 +55,9 @@ pub struct Os {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("propertyNames" = { "type": "string", "format": "sysctl-key" }))]
     pub sysctls: BTreeMap<String, SysctlValue>,
-    /// Variables of `/etc/environment`, which every user of the node can read.
+    /// Variables of `/etc/environment`, which every user of the node can read. The proxies among them (`HTTP_PROXY`,
+    /// `HTTPS_PROXY`, `NO_PROXY`, in any case) are also those of containerd, the kubelet, RKE2, K3s and the installer; a login
+    /// in their URLs goes to these alone.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("propertyNames" = { "type": "string", "format": "environment-name" }))]
     pub environment: BTreeMap<String, Line>,

@@ -24,7 +24,7 @@ pub(crate) fn kubectl(arguments: &[&str]) -> Invocation {
 /// kubectl as an administrator at the API server of this node.
 pub(super) fn locally(runner: &dyn Runner, arguments: &[&str]) -> Result<Vec<u8>> {
     let all = ["--kubeconfig", ADMIN, "--server", LOCAL].into_iter().chain(arguments.iter().copied());
-    runner.run(&kubectl(&all.collect::<Vec<_>>()))
+    runner.run(&kubectl(&all.collect::<Vec<_>>()).without_proxies())
 }
 
 /// Waits for the API server of this node.

@@ -262,7 +262,9 @@ impl Joining<'_> {
         let path = directory.join(format!("{document}.yaml"));
         files::write_atomically(&path, whole.as_bytes(), 0o600)?;
         let result = runs.iter().try_for_each(|arguments| {
-            let run = Invocation::new("kubeadm").args(*arguments).arg("--config").arg(&path);
+            // kubeadm hands proxies to the pods of the control plane, which would ask them for webhooks of the cluster.
+            let run =
+                Invocation::new("kubeadm").args(*arguments).arg("--config").arg(&path).without_proxies();
             self.runner.run(&run.limit(KUBEADM_LIMIT)).map(drop)
         });
         let removed = fs::remove_file(&path);

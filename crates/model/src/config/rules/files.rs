@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashSet};
 
 use super::finding::{Finding, repeated};
 use crate::config::formats::access::decimal_mode;
+use crate::config::proxies::is_proxy;
 use crate::config::redact::has_password;
 use crate::config::{InstallConfig, encoding};
 
@@ -104,11 +105,13 @@ pub(super) fn files_are_as_meant(config: &InstallConfig) -> Vec<Finding> {
     findings
 }
 
-/// What is in `/etc/environment` is public: each session has it, whatever the mode of the file.
+/// What is in `/etc/environment` is public: each session has it, whatever the mode of the file. Proxies go there without
+/// their logins.
 pub(super) fn environment_is_public(config: &InstallConfig) -> Vec<Finding> {
-    let message = "every user and every program of the node can read `/etc/environment`, and this has a password; use a \
-                   proxy that asks for none, or a password that opens nothing else";
-    let variables = config.os.environment.iter().filter(|(_, value)| has_password(value));
+    let message = "every user and every program of the node can read `/etc/environment`, and this has a password; give it to \
+                   the program that needs it, in a file of `os.write_files`";
+    let variables = config.os.environment.iter();
+    let variables = variables.filter(|(name, value)| !is_proxy(name) && has_password(value));
     variables
         .map(|(name, _)| Finding::warning(format!("os.environment.{name}"), "public-password", message))
         .collect()

@@ -19,6 +19,7 @@ mod ipv4;
 mod kubernetes;
 mod modes;
 mod network;
+mod proxies;
 mod ranges;
 mod registries;
 pub mod secrets;
@@ -96,6 +97,8 @@ const RULES: &[Rule] = &[
     kubernetes::manifests_are_objects,
     kubernetes::values_are_yaml,
     modes::only_where_it_works,
+    proxies::environment_leaves_the_cluster_out,
+    proxies::setting_leaves_the_cluster_out,
     ranges::no_overlap,
     ranges::large_enough,
     ranges::name_server,

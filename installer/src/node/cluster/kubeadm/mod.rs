@@ -14,7 +14,7 @@ use serde_json::Value;
 use self::documents::{AUDIT, PATCHES};
 use super::cluster_node::{ClusterNode, ClusterPart, text};
 use super::settings::{audit_policy, kubelet, labels, static_address};
-use crate::node::files::{NOTE, NodeFile};
+use crate::node::files::{NOTE, NodeFile, environment_line, escaped};
 use crate::node::paths::{KUBEADM, KUBELET_SETTINGS};
 
 pub(super) fn files(node: &ClusterNode<'_>) -> Vec<NodeFile> {
@@ -42,26 +42,18 @@ fn file(name: &str, documents: &[Value]) -> NodeFile {
     NodeFile::new(&format!("{}/{name}", KUBEADM.trim_start_matches('/')), 0o600, documents.join("---\n"))
 }
 
-/// What the unit of the kubelet adds to kubeadm's arguments; later ones count. A value in double quotes is unquoted once when the
-/// file is read, and taken apart into words when the unit starts (systemd.exec(5), `EnvironmentFile=`; systemd.service(5), "Command
-/// lines").
+/// What the unit of the kubelet adds to kubeadm's arguments; later ones count. The value is taken apart into words when the unit
+/// starts (systemd.service(5), "Command lines").
 fn kubelet_settings(node: &ClusterNode<'_>) -> String {
     let labels = format!("node-labels={}", labels(node).join(","));
     let ip = static_address(node).map(|ip| format!("node-ip={ip}"));
     let arguments = [labels].into_iter().chain(ip).chain(kubelet(node));
     let words: Vec<String> = arguments.map(|argument| escaped(&format!("--{argument}"), WORD_ENDS)).collect();
-    format!("{NOTE}KUBELET_EXTRA_ARGS=\"{}\"\n", escaped(&words.join(" "), VALUE_ENDS))
+    format!("{NOTE}{}", environment_line("KUBELET_EXTRA_ARGS", &words.join(" ")))
 }
 
-/// What ends or changes a word of a command line, and what does so within a value in double quotes.
+/// What ends or changes a word of a command line.
 const WORD_ENDS: &[char] = &[' ', '\t', '\'', '"', '\\'];
-const VALUE_ENDS: &[char] = &['"', '\\', '$', '`'];
-
-/// `text` with a backslash before each of `special`.
-fn escaped(text: &str, special: &[char]) -> String {
-    let escape = |c: char| special.contains(&c).then_some('\\').into_iter().chain([c]);
-    text.chars().flat_map(escape).collect()
-}
 
 #[cfg(test)]
 mod tests {
@@ -71,7 +63,7 @@ mod tests {
     fn an_argument_of_the_kubelet_stays_one_word() {
         let word = escaped(r#"--a=b c"d\e"#, WORD_ENDS);
         assert_eq!(word, r#"--a=b\ c\"d\\e"#);
-        assert_eq!(escaped(&word, VALUE_ENDS), r#"--a=b\\ c\\\"d\\\\e"#);
-        assert_eq!(escaped("--image=$HOME", VALUE_ENDS), r"--image=\$HOME");
+        assert_eq!(environment_line("A", &word), "A=\"--a=b\\\\ c\\\\\\\"d\\\\\\\\e\"\n");
+        assert_eq!(environment_line("A", "--image=$HOME"), "A=\"--image=\\$HOME\"\n");
     }
 }
