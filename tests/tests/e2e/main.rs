@@ -22,6 +22,7 @@ mod kubernetes;
 mod loader;
 mod mirror;
 mod node_console;
+mod packages;
 mod pipeline;
 mod power_cut;
 mod questions;

@@ -5,9 +5,15 @@ use reqwest::Certificate;
 use reqwest::blocking::{Client, ClientBuilder};
 use reqwest::redirect::Policy;
 
+use super::cause::reason;
 use super::proxies;
-use base::failure::{Class, Classify};
+use base::failure::{Class, Classify, Failure};
 use base::url::shown;
+
+/// What `rustls-platform-verifier` says where the machine has no certificate that it could check others by.
+const NO_AUTHORITIES: &str = "No CA certificates";
+const INSTALL_AUTHORITIES: &str = "HTTPS needs the certificates of authorities: install the package ca-certificates, or name a file of \
+                                   them in SSL_CERT_FILE.";
 
 const AGENT: &str = concat!("nqrust/", env!("CARGO_PKG_VERSION"));
 
@@ -35,5 +41,11 @@ pub fn client(url: &str, authorities: &[String], builder: impl Fn() -> ClientBui
         }
         built => built,
     };
-    client.class(Class::Network, || format!("preparing to ask {}", shown(url)))
+    Ok(client.map_err(|error| {
+        let why = reason(&error);
+        let none = why.contains(NO_AUTHORITIES);
+        let failure = Failure::new(Class::Network, format!("preparing to ask {}", shown(url)))
+            .because(anyhow::anyhow!("{why}"));
+        if none { failure.hint(INSTALL_AUTHORITIES) } else { failure }
+    })?)
 }
