@@ -25,7 +25,7 @@ mod resume;
 mod retry;
 mod trouble;
 
-pub use cause::{Absent, Distrusted, carried, is_absent, is_distrusted, is_passing, reason, speaks_no_tls};
+pub use cause::{Absent, EXPIRED, Fault, Unreachable, carried, is_absent, is_passing, reason};
 pub use client::client;
 pub use document::{BodyError, TooLarge, body};
 pub use downloader::{Authoriser, Downloader};

@@ -62,7 +62,11 @@ impl Destination for FleetServer {
         let client = self.client().map_err(SendError::Passing)?;
         let body = body(&self.run.known(), lines);
         let request = client.post(&*self.run.url).header(CONTENT_TYPE, fleet::CONTENT_TYPE).body(body);
-        let status = request::send(request)?;
+        let status = request::send(request).map_err(|error| match error {
+            // Until then.
+            SendError::Distrusted(why) => SendError::Passing(why),
+            error => error,
+        })?;
         let why = format!("the server answered {status}");
         match status {
             _ if status.is_success() => Ok(()),

@@ -8,6 +8,7 @@ use reqwest::blocking::{Client, RequestBuilder};
 use base::parallel::locked;
 use model::config::formats::webhook::{Escape, Values, is_json, render};
 use model::config::webhook::{Event, HttpMethod, Webhook};
+use transfer::download::is_passing;
 use transfer::outbox::{SendError, request};
 
 /// A call that may be made several times. Has no `Debug`: most of it may be secret.
@@ -61,7 +62,7 @@ impl Call {
         let client = self.client.as_ref().map_err(|why| SendError::Refused(why.clone()))?;
         let result = request::send(self.request(client)).and_then(|status| match status {
             _ if status.is_success() || status.is_redirection() => Ok(()),
-            _ if status.is_server_error() => Err(SendError::Passing(format!("the server answered {status}"))),
+            _ if is_passing(status) => Err(SendError::Passing(format!("the server answered {status}"))),
             _ => Err(SendError::Refused(format!("the server answered {status}"))),
         });
         if let Err(error) = &result {

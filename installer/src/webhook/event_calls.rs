@@ -104,7 +104,7 @@ impl EventCalls {
         if !matches!(result, Err(SendError::Passing(_))) {
             self.open().retain(|open| !Arc::ptr_eq(open, call));
         }
-        if let Err(SendError::Refused(why)) = result {
+        if let Err(SendError::Refused(why) | SendError::Distrusted(why)) = result {
             self.warnings.warn(&format!("{}: {why}", call.shown()));
         }
     }

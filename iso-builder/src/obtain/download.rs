@@ -120,3 +120,27 @@ fn one(downloader: &Downloader, wanted: &Download, hint: &'static str, step: &Mu
     ensure!(written == size, "{} changed while it was written", part.display());
     fs::rename(&part, &wanted.path).with_context(|| format!("naming {}", wanted.path.display()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::failure::{class_of, render};
+
+    #[test]
+    fn a_url_that_cannot_be_asked_is_invalid_and_tried_once() {
+        let directory = tempfile::tempdir().unwrap();
+        for url in ["file:///srv/mirror/a.deb", "ftp://mirror.example/a.deb"] {
+            let wanted = Download {
+                url: url.into(),
+                size: Some(1),
+                sha256: Digest::of(b"a"),
+                path: directory.path().join("a.deb"),
+            };
+            let kind = DownloadKind { noun: "packages", hint: "Name another mirror." };
+            let refused = obtain(vec![wanted], kind, false, &Progress::silent()).unwrap_err();
+            let told = render(&refused);
+            assert_eq!(class_of(&refused), Class::Invalid, "{told}");
+            assert!(told.contains("not a URL of http or https") && !told.contains("attempts"), "{told}");
+        }
+    }
+}

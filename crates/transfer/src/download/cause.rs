@@ -2,6 +2,7 @@
 
 use std::io;
 
+use base::failure::Class;
 use reqwest::StatusCode;
 
 /// The cause of a failure where a server answers and does not have what it is asked for.
@@ -21,40 +22,115 @@ pub fn reason(error: &(dyn std::error::Error + 'static)) -> String {
     last.unwrap_or_default()
 }
 
-/// Whether another attempt may get another status.
+/// Whether another attempt may get another status. What a server cannot do at all is a server's error too, and stays one.
 pub fn is_passing(status: StatusCode) -> bool {
-    matches!(status, StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS) || status.is_server_error()
+    const LASTING: [StatusCode; 5] = [
+        StatusCode::NOT_IMPLEMENTED,
+        StatusCode::HTTP_VERSION_NOT_SUPPORTED,
+        StatusCode::LOOP_DETECTED,
+        StatusCode::NOT_EXTENDED,
+        StatusCode::NETWORK_AUTHENTICATION_REQUIRED,
+    ];
+    let passing = matches!(status, StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS);
+    passing || (status.is_server_error() && !LASTING.contains(&status))
 }
 
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct Distrusted(pub(super) String);
+/// Why a request gets no answer, however often it is repeated. Everything else may pass: a connection that is refused
+/// or breaks off, and also a name that is not known, since a resolver answers so before the network is up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The request cannot be sent at all.
+    Request,
+    /// No authority that is trusted vouches for the server's certificate, or it is for another name.
+    Distrusted,
+    /// The server's certificate is past its end.
+    Expired,
+    /// Asked over TLS, the server answers in clear text.
+    Clear,
+    /// The two sides of TLS have no version or cipher in common, or the server wants a certificate from us.
+    Tls,
+    /// The proxy wants a login.
+    Proxy,
+}
 
-/// Whether a server's certificate is one that another attempt does not mend. Dates may still become right: a
-/// machine's clock is set late.
-pub fn is_distrusted(error: &(dyn std::error::Error + 'static)) -> bool {
-    use rustls::CertificateError as Certificate;
-    let causes = std::iter::successors(Some(error), |error| error.source());
-    let certificate = causes.filter_map(carried).find_map(|error| match error {
-        rustls::Error::InvalidCertificate(why) => Some(why),
+/// A [`Fault`] with what is said of it.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{why}")]
+pub struct Unreachable {
+    pub fault: Fault,
+    why: String,
+}
+
+impl Unreachable {
+    /// None where another attempt may get an answer.
+    pub fn of(error: &reqwest::Error) -> Option<Self> {
+        let why = reason(error);
+        let causes =
+            std::iter::successors(Some(error as &(dyn std::error::Error + 'static)), |error| error.source());
+        let fault = match causes.filter_map(carried).find_map(fault_of_tls) {
+            Some(fault) => fault,
+            None if error.is_builder() => Fault::Request,
+            None if why.ends_with(PROXY_LOGIN) => Fault::Proxy,
+            None => return None,
+        };
+        let why = match fault {
+            Fault::Clear => "the server does not speak TLS".to_owned(),
+            Fault::Proxy => "the proxy wants a login (407)".to_owned(),
+            _ => why,
+        };
+        Some(Self { fault, why })
+    }
+}
+
+impl Fault {
+    pub(super) fn class(self) -> Class {
+        match self {
+            Self::Request => Class::Invalid,
+            _ => Class::Network,
+        }
+    }
+
+    /// What to do about it, a whole sentence; none where that depends on who asks.
+    pub(super) fn hint(self) -> Option<&'static str> {
+        match self {
+            Self::Expired => Some(EXPIRED),
+            Self::Clear => Some("Name the server with http:// if it is meant to have no TLS."),
+            Self::Proxy => {
+                Some("Put name and password into the proxy's URL: http://NAME:PASSWORD@HOST:PORT.")
+            }
+            Self::Request | Self::Distrusted | Self::Tls => None,
+        }
+    }
+}
+
+/// What to do about a certificate that has expired.
+pub const EXPIRED: &str =
+    "Compare the clock of this machine with the dates of the certificate, and have it renewed.";
+
+/// What `hyper-util` says of a proxy that answers 407 to CONNECT.
+const PROXY_LOGIN: &str = "proxy authorization required";
+
+/// A certificate that is not valid yet may still become so: machines begin with a clock that is late.
+fn fault_of_tls(error: &rustls::Error) -> Option<Fault> {
+    use rustls::{AlertDescription as Alert, CertificateError as Certificate, Error, InvalidMessage};
+    match error {
+        Error::InvalidCertificate(Certificate::NotValidYet | Certificate::NotValidYetContext { .. }) => None,
+        Error::InvalidCertificate(Certificate::Expired | Certificate::ExpiredContext { .. }) => {
+            Some(Fault::Expired)
+        }
+        Error::InvalidCertificate(_) => Some(Fault::Distrusted),
+        Error::InvalidMessage(InvalidMessage::InvalidContentType) => Some(Fault::Clear),
+        Error::PeerIncompatible(_)
+        | Error::AlertReceived(
+            Alert::ProtocolVersion
+            | Alert::HandshakeFailure
+            | Alert::InsufficientSecurity
+            | Alert::UnrecognisedName
+            | Alert::CertificateRequired
+            | Alert::AccessDenied,
+        ) => Some(Fault::Tls),
         _ => None,
-    });
-    matches!(
-        certificate,
-        Some(
-            Certificate::UnknownIssuer
-                | Certificate::NotValidForName
-                | Certificate::NotValidForNameContext { .. }
-                | Certificate::Revoked
-        )
-    )
-}
-
-/// Whether a server that was asked over TLS answered in clear text.
-pub fn speaks_no_tls(error: &(dyn std::error::Error + 'static)) -> bool {
-    let mut causes = std::iter::successors(Some(error), |error| error.source()).filter_map(carried);
-    let clear = rustls::InvalidMessage::InvalidContentType;
-    causes.any(|error| matches!(error, rustls::Error::InvalidMessage(why) if *why == clear))
+    }
 }
 
 /// The TLS error that an error is or carries: an I/O error made from another one leaves it out of the chain of causes,

@@ -59,7 +59,7 @@ pub enum Unanswered {
     /// The connection, TLS or the protocol failed. Names no address.
     Request(reqwest::Error),
     Redirect(RedirectError),
-    /// The address that was to be asked is no URL.
+    /// The address that was to be asked is no URL of http or https.
     Address,
 }
 
@@ -73,7 +73,7 @@ pub fn get(
     headers: &HeaderMap,
     authorization: Option<&HeaderValue>,
 ) -> Result<Response, Unanswered> {
-    let first = Url::parse(url).map_err(|_| Unanswered::Address)?;
+    let first = Url::parse(url).ok().filter(is_http).ok_or(Unanswered::Address)?;
     let mut asked = vec![bare(&first)];
     let mut at = first.clone();
     let mut authorization = authorization;
@@ -122,7 +122,7 @@ fn target(at: &Url, response: &Response) -> Result<Option<Url>, RedirectError> {
     let from = origin(at);
     let location = std::str::from_utf8(location.as_bytes()).ok();
     let next = location.and_then(|location| bare(at).join(location).ok());
-    let next = next.filter(|next| matches!(next.scheme(), "http" | "https"));
+    let next = next.filter(is_http);
     let Some(mut next) = next else { return Err(RedirectError::Address(from)) };
     if !next.username().is_empty() || next.password().is_some() {
         return Err(RedirectError::Credentials(from));
@@ -132,6 +132,10 @@ fn target(at: &Url, response: &Response) -> Result<Option<Url>, RedirectError> {
     }
     next.set_fragment(None);
     Ok(Some(next))
+}
+
+fn is_http(url: &Url) -> bool {
+    matches!(url.scheme(), "http" | "https")
 }
 
 /// Without user name, password and fragment.

@@ -5,7 +5,7 @@ use std::error::Error;
 use reqwest::StatusCode;
 use reqwest::blocking::Response;
 
-use super::cause::{Absent, Distrusted, is_distrusted, is_passing, reason};
+use super::cause::{Absent, Unreachable, is_passing, reason};
 use super::redirect::Unanswered;
 use super::retry::Passing;
 use base::failure::{Class, Failure};
@@ -42,12 +42,12 @@ pub(super) fn given_up(what: String, why: &str) -> Failure {
 
 pub(super) fn of_no_answer(url: &str, hint: &str, why: Unanswered) -> TransferTrouble {
     match why {
-        Unanswered::Request(error) if is_distrusted(&error) => {
-            lasting(url, hint, Class::Network, Distrusted(reason(&error)))
-        }
-        Unanswered::Request(error) => TransferTrouble::passing(reason(&error)),
+        Unanswered::Request(error) => match Unreachable::of(&error) {
+            Some(why) => lasting(url, why.fault.hint().unwrap_or(hint), why.fault.class(), why),
+            None => TransferTrouble::passing(reason(&error)),
+        },
         Unanswered::Redirect(why) => lasting(url, why.hint(), Class::Network, why),
-        Unanswered::Address => lasting(url, hint, Class::Network, "it is not a URL"),
+        Unanswered::Address => lasting(url, hint, Class::Invalid, "it is not a URL of http or https"),
     }
 }
 

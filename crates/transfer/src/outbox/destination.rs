@@ -29,13 +29,15 @@ pub trait Destination: Send + 'static {
 pub enum SendError {
     /// Another attempt may succeed.
     Passing(String),
-    /// The destination does not want to hear more.
+    /// The certificate of the destination is not trusted, which lasts unless other authorities become so.
+    Distrusted(String),
+    /// The destination does not want to hear more, or can never be reached.
     Refused(String),
 }
 
 impl SendError {
     pub fn why(&self) -> &str {
-        let (Self::Passing(why) | Self::Refused(why)) = self;
+        let (Self::Passing(why) | Self::Distrusted(why) | Self::Refused(why)) = self;
         why
     }
 }

@@ -31,7 +31,7 @@ impl OutboxPolicy {
     /// What follows an error after `failed` attempts that failed in a row.
     pub(super) fn after(&self, error: &SendError, failed: u32) -> AfterFailure {
         match error {
-            SendError::Refused(_) => AfterFailure::Close,
+            SendError::Refused(_) | SendError::Distrusted(_) => AfterFailure::Close,
             SendError::Passing(_) if self.attempts.is_some_and(|most| failed >= most) => AfterFailure::GiveUp,
             SendError::Passing(_) => AfterFailure::Retry,
         }

@@ -5,7 +5,7 @@ use reqwest::blocking::{Client, ClientBuilder, RequestBuilder};
 use reqwest::{StatusCode, Url};
 
 use super::destination::SendError;
-use crate::download;
+use crate::download::{self, Fault, Unreachable};
 use base::failure::causes;
 
 /// A client as [`download::client`] makes it. The error is its cause alone.
@@ -21,11 +21,12 @@ pub fn client(
 pub fn send(request: RequestBuilder) -> Result<StatusCode, SendError> {
     match request.send() {
         Ok(answer) => Ok(answer.status()),
-        Err(error) if error.is_builder() => Err(SendError::Refused(download::reason(&error))),
-        Err(error) if error.is_timeout() => {
-            Err(SendError::Passing("the server did not answer in time".into()))
-        }
-        Err(error) => Err(SendError::Passing(download::reason(&error))),
+        Err(error) => Err(match Unreachable::of(&error) {
+            Some(why) if why.fault == Fault::Distrusted => SendError::Distrusted(why.to_string()),
+            Some(why) => SendError::Refused(why.to_string()),
+            None if error.is_timeout() => SendError::Passing("the server did not answer in time".into()),
+            None => SendError::Passing(download::reason(&error)),
+        }),
     }
 }
 

@@ -8,9 +8,7 @@ use serde::Deserialize;
 
 use super::endpoint::Server;
 use crate::download::redirect::{RedirectError, Unanswered};
-use crate::download::{
-    BodyError, Distrusted, Download, Passing, is_distrusted, is_passing, reason, speaks_no_tls,
-};
+use crate::download::{BodyError, Download, EXPIRED, Fault, Passing, Unreachable, is_passing, reason};
 use base::digest::Digest;
 use base::failure::{Class, Failure};
 
@@ -23,6 +21,8 @@ pub(super) enum ProblemKind {
     /// No answer, or none that helps, however often it was tried.
     Silent,
     Distrusted,
+    /// Its certificate is past its end.
+    Expired,
     /// Asked over TLS, it does not speak it.
     Clear,
     /// Other bytes than the digest names.
@@ -120,6 +120,16 @@ impl Problem {
         }
     }
 
+    fn of_unreachable(unreachable: &Unreachable) -> Self {
+        let kind = match unreachable.fault {
+            Fault::Distrusted => ProblemKind::Distrusted,
+            Fault::Expired => ProblemKind::Expired,
+            Fault::Clear => return Self::new(ProblemKind::Clear, "it does not speak TLS"),
+            Fault::Request | Fault::Tls | Fault::Proxy => ProblemKind::Strange,
+        };
+        Self::new(kind, unreachable.to_string())
+    }
+
     pub(super) fn of_download(download: &Download, failure: &Failure, asked: Asked) -> Self {
         let cause = failure.source();
         if let Some(problem) = cause.and_then(|cause| cause.downcast_ref::<Self>()) {
@@ -132,10 +142,10 @@ impl Problem {
                 Self::new(ProblemKind::Redirect, why)
             }
             Some(status) if !is_passing(status) => Self::of_status(status, asked),
-            _ if cause.is_some_and(|cause| cause.is::<Distrusted>()) => {
-                Self::new(ProblemKind::Distrusted, why)
-            }
-            _ => Self::new(ProblemKind::Silent, why),
+            _ => match cause.and_then(|cause| cause.downcast_ref::<Unreachable>()) {
+                Some(unreachable) => Self::of_unreachable(unreachable),
+                None => Self::new(ProblemKind::Silent, why),
+            },
         }
     }
 }
@@ -156,11 +166,12 @@ struct Reason {
 impl RequestTrouble {
     pub(super) fn of_no_answer(why: Unanswered) -> Self {
         let (kind, why) = match why {
-            Unanswered::Request(error) if is_distrusted(&error) => (ProblemKind::Distrusted, reason(&error)),
-            Unanswered::Request(error) if speaks_no_tls(&error) => {
-                (ProblemKind::Clear, "it does not speak TLS".into())
+            Unanswered::Request(error) => {
+                return match Unreachable::of(&error) {
+                    Some(unreachable) => Self::Lasting(Problem::of_unreachable(&unreachable)),
+                    None => Self::Passing(Passing::new(reason(&error))),
+                };
             }
-            Unanswered::Request(error) => return Self::Passing(Passing::new(reason(&error))),
             Unanswered::Redirect(error) => (ProblemKind::Redirect, error.to_string()),
             Unanswered::Address => (ProblemKind::Strange, "its address is not a URL".into()),
         };
@@ -206,6 +217,9 @@ pub(super) fn summary(what: String, problems: &[(Server, Problem)], docker: bool
     if let Some(Server { host, .. }) = any(ProblemKind::Distrusted) {
         let key = format!("registries.configs.{host:?}.tls.ca_file");
         hints.push(format!("Name the file with the certificate of the registry's authority as {key}."));
+    }
+    if any(ProblemKind::Expired).is_some() {
+        hints.push(EXPIRED.into());
     }
     if let Some(Server { host, .. }) = any(ProblemKind::Clear) {
         hints.push(format!(

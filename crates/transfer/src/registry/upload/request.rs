@@ -114,8 +114,9 @@ impl<'a> Writer<'a> {
         let mut grant = self.site.grant(&self.scope)?;
         for renewed in [false, true] {
             let request = make(client)?.build();
-            let mut request =
-                request.map_err(|error| UploadTrouble::passing(error.without_url().to_string()))?;
+            let mut request = request.map_err(|error| {
+                RequestTrouble::of_no_answer(redirect::Unanswered::Request(error.without_url()))
+            })?;
             if let Some(value) = grant.as_ref().filter(|_| request.url().origin() == self.base.origin()) {
                 request.headers_mut().insert(AUTHORIZATION, value.clone());
             }

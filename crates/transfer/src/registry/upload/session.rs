@@ -209,7 +209,11 @@ impl<'a> Session<'a> {
             status if status.is_success() => Ok(self.writer.check_digest(&response, self.blob.digest)?),
             // What it received is not what was sent, or it has forgotten it.
             StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND | StatusCode::RANGE_NOT_SATISFIABLE => {
-                Err(UploadTrouble::passing(self.writer.refusal(response).to_string()))
+                let problem = self.writer.refusal(response);
+                match problem.kind {
+                    ProblemKind::Refused | ProblemKind::Full => Err(UploadTrouble::Lasting(problem)),
+                    _ => Err(UploadTrouble::passing(problem.to_string())),
+                }
             }
             _ => Err(self.writer.trouble(response)),
         }
