@@ -20,30 +20,23 @@ use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::header::{
     ACCEPT_RANGES, CONTENT_RANGE, CONTENT_TYPE, ETAG, HeaderName, IF_NONE_MATCH, IF_RANGE, RANGE,
 };
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
-use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
-use tokio::time::{sleep, timeout};
+use tokio::sync::watch;
+use tokio::time::sleep;
 use transfer::range::{ByteSpan, RangeFields, RangeSelection, select};
+use transfer::server::accept::{self, ConnectionService, ServerConnection, ServerLimits, listen};
+use transfer::server::connection_limit::{AnsweringGuard, ClientNetwork, ConnectionRefusal};
 
 use crate::execute::{Cancel, RunningContainerd, slot_payloads};
 use base::digest::Digest;
-use base::failure::{Class, Failure};
 use base::progress::Progress;
 use model::release::{MANIFEST, Purpose, Release};
 
-/// Connections at the same time; further ones wait for their turn.
-const CONNECTIONS: usize = 64;
-/// How long the head of a request may take, and how long one connection may go on.
-const HEAD_LIMIT: Duration = Duration::from_secs(30);
-const CONNECTION_LIMIT: Duration = Duration::from_secs(4 * 60 * 60);
+/// Connections at the same time; a quarter of them may be of one client. With the files that they send, they stay below
+/// the 1024 open files that a process may usually have.
+const CONNECTIONS: usize = 256;
 /// How often it is asked whether to end.
 const CANCEL_PAUSE: Duration = Duration::from_millis(200);
-/// After accept(2) has failed, mostly because too many files are open.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Of a file that one transfer has in memory.
 const PIECE_BYTES: u64 = 256 << 10;
 
@@ -115,7 +108,7 @@ impl ServedRelease {
 }
 
 fn empty(status: StatusCode) -> Response<FilePart> {
-    let mut response = Response::new(FilePart { file: None, left: 0 });
+    let mut response = Response::new(FilePart { file: None, left: 0, answering: None });
     *response.status_mut() = status;
     response
 }
@@ -126,12 +119,14 @@ struct FilePart {
     file: Option<File>,
     /// In bytes.
     left: u64,
+    /// Of the connection that the part is sent on.
+    answering: Option<AnsweringGuard>,
 }
 
 impl FilePart {
     fn of(mut file: File, span: ByteSpan) -> io::Result<Self> {
         file.seek(SeekFrom::Start(span.start))?;
-        Ok(Self { file: Some(file), left: span.length() })
+        Ok(Self { file: Some(file), left: span.length(), answering: None })
     }
 
     fn piece(&mut self) -> io::Result<Bytes> {
@@ -171,7 +166,7 @@ impl Body for FilePart {
 /// Serves until `cancel` is set. `ready` is told the address that it listens on.
 ///
 /// # Errors
-/// [`Class::Network`] if `address` is taken or none of this machine.
+/// [`Class::Network`](base::failure::Class::Network) if `address` is taken or none of this machine.
 pub fn serve(
     release: ServedRelease,
     address: SocketAddr,
@@ -180,18 +175,19 @@ pub fn serve(
     ready: impl FnOnce(SocketAddr),
 ) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    let listening = |error: io::Error| {
-        Failure::new(Class::Network, format!("listening on {address}"))
-            .because(error)
-            .hint("Give --listen an address of this node and a port that is free.")
-    };
+    let service = Arc::new(ReleaseService { release, progress: progress.clone() });
+    let (stop, stopped) = watch::channel(false);
     runtime.block_on(async {
-        let listener = TcpListener::bind(address).await.map_err(listening)?;
-        ready(listener.local_addr().map_err(listening)?);
-        tokio::select! {
-            () = accept(listener, Arc::new(release), progress) => {}
-            () = cancelled(cancel) => {}
-        }
+        let listener = listen(address).await?;
+        ready(listener.local_addr()?);
+        let stopping = async {
+            cancelled(cancel).await;
+            let _ = stop.send(true);
+        };
+        tokio::join!(
+            accept::serve(listener, service, ServerLimits::of(CONNECTIONS, None), stopped),
+            stopping
+        );
         Ok(())
     })
 }
@@ -202,43 +198,49 @@ async fn cancelled(cancel: &Cancel) {
     }
 }
 
-async fn accept(listener: TcpListener, release: Arc<ServedRelease>, progress: &Progress) {
-    let turns = Arc::new(Semaphore::new(CONNECTIONS));
-    loop {
-        let Ok(turn) = Arc::clone(&turns).acquire_owned().await else { return };
-        let Ok((stream, peer)) = listener.accept().await else {
-            sleep(ACCEPT_PAUSE).await;
-            continue;
-        };
-        let (release, progress) = (Arc::clone(&release), progress.clone());
-        tokio::spawn(async move {
-            let _turn = turn;
-            let answer = service_fn(move |request: Request<Incoming>| {
-                let answered = release.answer(&request).unwrap_or_else(|error| {
-                    progress.warn("serve", &format!("{}: {error}", request.uri().path()));
-                    empty(StatusCode::INTERNAL_SERVER_ERROR)
-                });
-                if request.uri().path().trim_start_matches('/') == MANIFEST {
-                    progress.note("serve", format!("{} asks for the release", peer.ip()));
-                }
-                async move { Ok::<_, Infallible>(answered) }
+/// Answers the requests of each connection.
+struct ReleaseService {
+    release: ServedRelease,
+    progress: Progress,
+}
+
+impl ConnectionService for ReleaseService {
+    fn is_plain(&self) -> bool {
+        true
+    }
+
+    async fn serve(&self, connection: &ServerConnection) {
+        let respond = async |request: Request<Incoming>, answering| {
+            let path = request.uri().path();
+            if path.trim_start_matches('/') == MANIFEST {
+                self.progress.note("serve", format!("{} asks for the release", connection.peer));
+            }
+            let mut response = self.release.answer(&request).unwrap_or_else(|error| {
+                self.progress.warn("serve", &format!("{path}: {error}"));
+                empty(StatusCode::INTERNAL_SERVER_ERROR)
             });
-            let connection = http1::Builder::new()
-                .timer(TokioTimer::new())
-                .header_read_timeout(HEAD_LIMIT)
-                .serve_connection(TokioIo::new(stream), answer);
-            // Whoever reads may go away at any moment.
-            let _ = timeout(CONNECTION_LIMIT, connection).await;
-        });
+            response.body_mut().answering = Some(answering);
+            Ok::<_, Infallible>(response)
+        };
+        connection.answer(connection.stream(), respond).await;
+    }
+
+    fn refused(&self, client: ClientNetwork, refusal: ConnectionRefusal, count: u64) {
+        let why = match refusal {
+            ConnectionRefusal::Client => "one address has as many connections as it may have",
+            ConnectionRefusal::Server => "there are as many connections as there may be",
+        };
+        self.progress.warn("serve", &format!("connection refused: {client}: {why}; {count} refused so far"));
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use base::failure::class_of;
+    use base::failure::{Class, class_of};
     use medium::sources::{RetryPolicy, read_release, source};
     use std::fs;
+    use std::io::Write as _;
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::sync::mpsc;
     use std::thread;
@@ -312,6 +314,50 @@ mod tests {
                 }
             }
             ENDED.store(true, Ordering::Relaxed);
+        });
+    }
+
+    /// The body of the answer to a request for `path`, from a client with the address `from`.
+    fn fetched_from(from: &str, server: SocketAddr, path: &str) -> Vec<u8> {
+        let client = reqwest::blocking::Client::builder()
+            .local_address(from.parse::<std::net::IpAddr>().unwrap())
+            .timeout(Duration::from_secs(20))
+            .no_proxy()
+            .build()
+            .unwrap();
+        let answer = client.get(format!("http://{server}/{path}")).send().unwrap();
+        answer.error_for_status().unwrap().bytes().unwrap().to_vec()
+    }
+
+    #[test]
+    fn connections_of_one_address_that_take_nothing_keep_nobody_out() {
+        static DONE: AtomicBool = AtomicBool::new(false);
+        let (root, served) = node();
+        // More than the buffers of two sockets hold.
+        let rootfs = served.release.payloads(Purpose::Rootfs).next().unwrap().path.clone();
+        let large = root.path().join("fetched").join(&rootfs);
+        File::options().write(true).open(large).unwrap().set_len(64 << 20).unwrap();
+        let manifest = served.release.to_bytes();
+        let (tell, told) = mpsc::channel();
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                let any = "127.0.0.1:0".parse().unwrap();
+                serve(served, any, &Progress::silent(), &Cancel::new(&DONE), |at| tell.send(at).unwrap())
+                    .unwrap();
+            });
+            let server = told.recv().unwrap();
+            // Half of them never ask, the others read nothing of what they asked for.
+            let mut clients = Vec::new();
+            for number in 0..CONNECTIONS / 2 {
+                let mut client = std::net::TcpStream::connect(server).unwrap();
+                if number % 2 == 0 {
+                    // It may have been refused before it could write.
+                    let _ = write!(client, "GET /{rootfs} HTTP/1.1\r\nHost: a\r\n\r\n");
+                }
+                clients.push(client);
+            }
+            assert_eq!(fetched_from("127.0.0.2", server, MANIFEST), manifest);
+            DONE.store(true, Ordering::Relaxed);
         });
     }
 

@@ -13,10 +13,10 @@ use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
 use tokio::task::JoinHandle;
 
-use super::connection_limit::ConnectionPermit;
 use super::files::ServedFile;
-use super::transfer_rate::TransferPhase;
 use transfer::range::ByteSpan;
+use transfer::server::connection_limit::ConnectionPermit;
+use transfer::server::transfer_rate::TransferPhase;
 
 /// Bytes of a file that one transfer has in memory. Larger pieces make it no faster.
 const PIECE: u64 = 256 * 1024;

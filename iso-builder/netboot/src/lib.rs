@@ -18,13 +18,12 @@
 //! | [`http`], [`fleet_http`], [`body`], [`response`] | the same in HTTP |
 //! | [`sendfile`] | files over plain HTTP by sendfile(2) |
 //! | [`dnsmasq`] | DHCP and TFTP, by the program of that name |
-//! | [`net`], `stream`, `tcp_info` | sockets |
-//! | [`connection_limit`], [`transfer_rate`] | limits on the number of connections, and on their slowness |
+//! | [`net`] | connections |
 //! | [`tls`], [`authority`] | HTTPS |
 //! | [`state_directory`] | that nobody else can change the state directory |
 //! | [`run`] | the server from start to end |
 //!
-//! Only [`sendfile`], [`dnsmasq`], [`net`], `stream`, `tcp_info` and [`run`] deal with sockets and processes. Decisions are
+//! Only [`sendfile`], [`dnsmasq`], [`net`] and [`run`] deal with sockets and processes. Decisions are
 //! functions of values.
 
 pub mod authority;
@@ -32,7 +31,6 @@ pub mod body;
 pub mod boot;
 pub mod choose;
 pub mod configurations;
-pub mod connection_limit;
 pub mod defaults;
 pub mod dnsmasq;
 pub mod fetched;
@@ -56,10 +54,7 @@ pub mod run;
 pub mod sendfile;
 pub mod state_directory;
 pub mod stranger_rate;
-mod stream;
-mod tcp_info;
 #[cfg(test)]
 pub(crate) mod test_support;
 pub mod tls;
 pub mod token;
-pub mod transfer_rate;

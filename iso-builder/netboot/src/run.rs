@@ -22,7 +22,6 @@ use tokio_rustls::TlsAcceptor;
 use super::authority::{self, CertificateAuthority};
 use super::boot::{BootSystem, is_plain};
 use super::configurations::{ConfigurationSource, Configurations, stamp};
-use super::connection_limit::CLOSING;
 use super::defaults::defaults;
 use super::dnsmasq;
 use super::files::MediumFiles;
@@ -31,9 +30,11 @@ use super::fleet::routes::Fleet;
 use super::hosts::ServerNames;
 use super::journal::{self, STEP};
 use super::machine_registry::MachineRegistry;
-use super::net::{self, ServerLimits};
+use super::net::NetbootConnections;
 use super::router::Router;
-use super::{fetched, loaders, net::listen, state_directory, tls, token};
+use super::{fetched, loaders, state_directory, tls, token};
+use transfer::server::accept::{self, ServerLimits, listen};
+use transfer::server::connection_limit::CLOSING;
 
 /// How often configurations are checked for changes.
 const LOOK: Duration = Duration::from_secs(2);
@@ -189,7 +190,8 @@ impl NetbootServer {
                     None => std::future::pending().await,
                 }
             };
-            let serving = net::serve(listener, Arc::clone(&router), tls, limits, stopped);
+            let connections = Arc::new(NetbootConnections { router: Arc::clone(&router), tls });
+            let serving = accept::serve(listener, connections, limits, stopped);
             let stopping = async {
                 let result = tokio::select! {
                     _ = interrupt.recv() => Ok(()),

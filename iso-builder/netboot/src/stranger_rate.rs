@@ -7,8 +7,8 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 
-use super::connection_limit::ClientNetwork;
 use super::moment::Moment;
+use transfer::server::connection_limit::ClientNetwork;
 
 /// Requests of one client at once, and a second: a rack behind one address that is switched on together.
 const OF_CLIENT: Rate = Rate { burst: 50, per_second: 1 };

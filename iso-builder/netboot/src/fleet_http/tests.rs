@@ -11,7 +11,7 @@ use crate::configurations::{ConfigurationSource, Configurations};
 use crate::files::MediumFiles;
 use crate::fleet::routes::Fleet;
 use crate::machine_registry::MachineRegistry;
-use crate::net::{ServerLimits, listen, serve};
+use crate::net::NetbootConnections;
 use crate::test_support::{NODE, medium};
 use base::progress::Progress;
 use installer::fleet::{self, Reporter, ReporterSetup};
@@ -19,6 +19,7 @@ use model::config::Secret;
 use model::fleet::RunFailure;
 use model::machine::Identity;
 use model::release::MediumKind;
+use transfer::server::accept::{ServerLimits, listen, serve};
 
 /// A server with a configuration for one machine. It runs as long as the process.
 fn server() -> SocketAddr {
@@ -42,7 +43,8 @@ fn server() -> SocketAddr {
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = tokio::sync::watch::channel(false);
         runtime.spawn(async move {
-            serve(listener, Arc::new(router), None, ServerLimits::default(), stopped).await;
+            let connections = NetbootConnections { router: Arc::new(router), tls: None };
+            serve(listener, Arc::new(connections), ServerLimits::default(), stopped).await;
             drop(stop);
         });
         (address, directory, runtime)

@@ -1,7 +1,7 @@
 use super::*;
-use crate::transfer_rate::TransferRate;
 use std::io::{Read, Write};
-use std::net::TcpStream as ClientConnections;
+use std::net::{SocketAddr, TcpStream as ClientConnections};
+use std::time::{Duration, Instant};
 
 use crate::boot::BootSystem;
 use crate::configurations::Configurations;
@@ -13,6 +13,10 @@ use medium::sources::{HttpMedium, PayloadSource as _, RetryPolicy};
 use model::release::{MediumKind, Payload, Purpose};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use testing::medium::SampleMedium;
+use tokio::net::TcpSocket;
+use tokio::sync::watch;
+use transfer::server::accept::{ServerLimits, listen, serve};
+use transfer::server::transfer_rate::{TransferRate, TransferRates};
 
 /// A server in a thread of its own.
 struct Server {
@@ -49,7 +53,8 @@ impl Server {
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = watch::channel(false);
         let thread = std::thread::spawn(move || {
-            runtime.block_on(super::serve(listener, router, tls, limits, stopped));
+            let connections = Arc::new(NetbootConnections { router, tls });
+            runtime.block_on(serve(listener, connections, limits, stopped));
         });
         Self { address, stop, thread: Some(thread), _directory: directory }
     }

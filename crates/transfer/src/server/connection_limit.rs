@@ -10,7 +10,7 @@
 //! connections only to itself or to one that holds fewer. If nothing can be closed, the newcomer is refused at once: silence
 //! would leave a booting machine waiting.
 //!
-//! This module has no sockets; [`net`](super::net) closes those of displaced connections.
+//! This module has no sockets; [`accept`](super::accept) closes those of displaced connections.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
