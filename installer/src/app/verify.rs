@@ -12,11 +12,9 @@ use base::progress::Progress;
 use medium::customization::{Damage, FILE, GRUB_FILE, area, argument};
 use medium::iso::Scope;
 use medium::output::BuildOutput;
-use medium::sources::{
-    Compared, PayloadPlace, PayloadSource, Verified, changed, compare, is_url, read_release, source,
-};
+use medium::sources::{Compared, PayloadSource, Verified, changed, compare, is_url, read_release, source};
 use model::release::{Payload, Release};
-use transfer::download::RetryPolicy;
+use transfer::download::{RetryPolicy, is_absent};
 
 /// Verifies the medium at `named`, or the one that this system runs from; with `on_consoles` progress and failures are shown on
 /// every console of the machine too.
@@ -66,13 +64,14 @@ fn verify(source: &dyn PayloadSource, release: &Release, progress: &Progress) ->
 
 fn verify_files(source: &dyn PayloadSource, release: &Release, progress: &Progress) -> Result<()> {
     let here = |payload: &&Payload| {
-        // A net-install medium leaves some payloads to a server; on a server all must be there.
-        !payload.is_remote_on(release.medium) || source.place(payload) == Some(PayloadPlace::Here)
+        // A net-install medium leaves some payloads to a server, and a file or a directory of its own need not have them. A
+        // server is asked for all.
+        !payload.is_remote_on(release.medium) || source.place(payload).is_some()
     };
     let payloads: Vec<_> = release.payloads.iter().filter(here).collect();
     let total = payloads.iter().map(|payload| payload.size).sum();
     let mut step = progress.step("verify", format!("Checking {}", source.describe()), Some(total));
-    let mut damaged = Vec::new();
+    let (mut damaged, mut absent) = (Vec::new(), 0);
     for payload in &payloads {
         let checked = source.open(payload).and_then(|reader| {
             let mut reader = Verified::new(step.reader(reader), payload, source.describe());
@@ -81,6 +80,10 @@ fn verify_files(source: &dyn PayloadSource, release: &Release, progress: &Progre
         match checked {
             Ok(_) => {}
             Err(error) if is_damage(&error) => damaged.push(named(&payload.path, &error)),
+            Err(error) if is_absent(&error) => {
+                absent += usize::from(payload.is_remote_on(release.medium));
+                damaged.push(named(&payload.path, &error));
+            }
             Err(error) => return Err(error),
         }
     }
@@ -94,6 +97,13 @@ fn verify_files(source: &dyn PayloadSource, release: &Release, progress: &Progre
         0 => (
             "the customization of the medium is damaged".to_owned(),
             "Run `iso-builder customize` on the medium again, or with --reset.",
+        ),
+        count if count == absent => (
+            format!(
+                "{count} of {} payloads are missing: the server has a net-install medium",
+                payloads.len()
+            ),
+            "Serve a full ISO of the same release, or let the machines reach the registries of the container images.",
         ),
         count => (
             format!("{count} of {} payloads are damaged or missing", payloads.len()),
@@ -219,6 +229,34 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part} in {text}");
         }
+    }
+
+    #[test]
+    fn of_a_net_install_medium_a_server_is_asked_for_the_images_too() {
+        use medium::sources::HttpMedium;
+        use model::release::{MediumKind, Purpose};
+        use testing::http::{Answer, Fake};
+        let directory = whole();
+        let release = Release { medium: MediumKind::NetInstall, ..release() };
+        let root = directory.path().to_owned();
+        let server = Fake::start(move |request| {
+            match std::fs::read(root.join(request.path.trim_start_matches('/'))) {
+                Ok(content) => Answer::range(&content, request),
+                Err(_) => Answer::new(404, b""),
+            }
+        });
+        let served = HttpMedium::open(&server.url(), &[], RetryPolicy::default()).unwrap();
+        verify(&served, &release, &Progress::silent()).unwrap();
+        let blobs: Vec<_> = release.payloads(Purpose::ImageBlob).collect();
+        blobs.iter().for_each(|blob| std::fs::remove_file(directory.path().join(&blob.path)).unwrap());
+        let error = verify(&served, &release, &Progress::silent()).unwrap_err();
+        let text = render(&error);
+        assert_eq!(class_of(&error), Class::Verification, "{text}");
+        assert!(text.contains("are missing: the server has a net-install medium"), "{text}");
+        assert!(text.contains("Serve a full ISO"), "{text}");
+        assert!(blobs.iter().all(|blob| text.contains(&blob.path)), "{text}");
+        // On a drive the images are left to registries.
+        verify(&LocalMedium::new(directory.path()), &release, &Progress::silent()).unwrap();
     }
 
     #[test]
