@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 
 /// What a node of the document of golden files gets; its device is `mgmt-br.100`, the virtual address 192.0.2.10.
 const CONFIGURATION: &str = include_str!("../src/node/cluster/golden/keepalived.conf");
+const ALONE: &str = include_str!("../src/node/cluster/golden/keepalived-alone.conf");
 const RELAXED: &str = include_str!("../src/node/cluster/golden/keepalived-relaxed.conf");
 
 /// Two nodes, 192.0.2.11 and 192.0.2.12, as networks of these numbers.
@@ -32,7 +33,7 @@ serve() {
   echo $! >server$1
 }
 carry() {
-  ip netns exec $1 keepalived --dont-fork --log-console --vrrp --use-file keepalived.conf --pid /run/main$1 \
+  ip netns exec $1 keepalived --dont-fork --log-console --vrrp --use-file keepalived$1.conf --pid /run/main$1 \
     --vrrp_pid /run/vrrp$1 >keepalived$1.log 2>&1 &
 }
 holds() { ip -n $1 -oneline address show dev mgmt-br.100 | grep -q '192\.0\.2\.10/32'; }
@@ -47,8 +48,12 @@ await() {
     sleep 0.1
   done
 }
-carry 11
-carry 12
+reload() { cp $2.conf keepalived$1.conf; kill -HUP $(cat /run/main$1); }
+# The holder is $1 for $2 tenths of a second.
+stays() {
+  tenths=$2
+  while [ $tenths -gt 0 ]; do await 1 = $1; tenths=$((tenths - 1)); sleep 0.1; done
+}
 "#;
 
 /// A command in a network and mounts of its own, as root there.
@@ -89,7 +94,7 @@ fn keepalived_has_nothing_to_complain_about() {
     if let Some(why) = missing() {
         return testing::programs::leave_out("keepalived_has_nothing_to_complain_about", &why);
     }
-    for configuration in [CONFIGURATION, RELAXED] {
+    for configuration in [CONFIGURATION, ALONE, RELAXED] {
         assert_eq!(complaints(configuration), "");
     }
     // It would say so.
@@ -104,16 +109,11 @@ fn keepalived_has_nothing_to_complain_about() {
 
 #[test]
 fn the_address_follows_ready_api_servers_and_stays_where_it_is() {
-    // The check runs as a user whom a namespace of an unprivileged user does not have.
-    let why = missing().or_else(|| {
-        (!nix::unistd::Uid::effective().is_root()).then(|| "only root can start it as on a node".to_owned())
-    });
-    if let Some(why) = why {
-        return testing::programs::leave_out("the_address_follows_ready_api_servers_...", &why);
-    }
-    let directory = tempfile::tempdir().unwrap();
-    fs::write(directory.path().join("keepalived.conf"), CONFIGURATION).unwrap();
     let script = r#"
+cp several.conf keepalived11.conf
+cp several.conf keepalived12.conf
+carry 11
+carry 12
 sleep 5
 await 1 = ""
 serve 11
@@ -131,6 +131,52 @@ kill -KILL $(cat /run/main12) $(cat /run/vrrp12)
 ip -n 12 address flush to 192.0.2.10/32 dev mgmt-br.100
 await 80 = 11
 "#;
+    run_nodes("the_address_follows_ready_api_servers_and_stays_where_it_is", script);
+}
+
+#[test]
+fn the_only_server_keeps_the_address_until_a_second_one_can_take_it() {
+    let script = r#"
+cp alone.conf keepalived11.conf
+cp several.conf keepalived12.conf
+carry 11
+await 80 = 11
+serve 11
+sleep 3
+kill $(cat server11)
+stays 11 60
+serve 11
+sleep 3
+# A second server joins, and the address stays where it is.
+reload 11 several
+stays 11 20
+carry 12
+serve 12
+stays 11 40
+kill $(cat server11)
+await 80 = 12
+# The first one leaves.
+reload 12 alone
+stays 12 20
+kill $(cat server12)
+stays 12 60
+"#;
+    run_nodes("the_only_server_keeps_the_address_until_a_second_one_can_take_it", script);
+}
+
+/// Runs the script beside two nodes, with the configurations of the only server and of one of several.
+fn run_nodes(test: &str, script: &str) {
+    // The check runs as a user whom a namespace of an unprivileged user does not have.
+    let why = missing().or_else(|| {
+        (!nix::unistd::Uid::effective().is_root()).then(|| "only root can start it as on a node".to_owned())
+    });
+    if let Some(why) = why {
+        return testing::programs::leave_out(test, &why);
+    }
+    let directory = tempfile::tempdir().unwrap();
+    for (name, configuration) in [("several.conf", CONFIGURATION), ("alone.conf", ALONE)] {
+        fs::write(directory.path().join(name), configuration).unwrap();
+    }
     let output = apart()
         .args(["sh", "-c", &format!("{NODES}{script}")])
         .current_dir(directory.path())

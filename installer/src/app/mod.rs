@@ -38,3 +38,4 @@ pub(crate) mod status;
 pub(crate) mod update;
 pub(crate) mod validate;
 pub(crate) mod verify;
+pub(crate) mod virtual_address;

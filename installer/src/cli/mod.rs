@@ -26,6 +26,7 @@ mod update;
 mod update_cluster;
 mod validate;
 mod verify;
+mod virtual_address;
 
 use std::path::PathBuf;
 
@@ -86,6 +87,7 @@ enum Command {
     Kubeadm(kubeadm::KubeadmArgs),
     KubernetesGuard(kubernetes_guard::KubernetesGuardArgs),
     PodNetwork(pod_network::PodNetworkArgs),
+    VirtualAddress(virtual_address::VirtualAddressArgs),
     /// Print the JSON Schema of the install configuration.
     Schema {
         /// Print the schema of the cluster file instead.
@@ -146,6 +148,7 @@ impl Command {
             Self::Kubeadm(args) => args.run(context),
             Self::KubernetesGuard(args) => args.run(context),
             Self::PodNetwork(args) => args.run(context),
+            Self::VirtualAddress(args) => args.run(context),
             Self::Schema { cluster: false } => print(&config::json_schema()),
             Self::Schema { cluster: true } => print(&cluster_file::json_schema()),
             Self::Completions { shell } => {

@@ -26,6 +26,7 @@ pub(crate) mod multipath;
 pub mod network;
 pub mod network_trial;
 pub mod nic_setup;
+mod node_watch;
 pub mod own_node;
 pub mod paths;
 pub mod pod_network;

@@ -80,8 +80,13 @@ fn a_release_becomes_programs_and_units_that_systemd_accepts() {
         let text = format!("[Unit]\nDescription=x\n{service}");
         fs::write(tree.join("usr/lib/systemd/system").join(unit), text).unwrap();
     }
-    let own =
-        ["etc-kubernetes.mount", "kubelet.service", "nqrust-kubeadm.service", "nqrust-pod-network.service"];
+    let own = [
+        "etc-kubernetes.mount",
+        "kubelet.service",
+        "nqrust-kubeadm.service",
+        "nqrust-pod-network.service",
+        "nqrust-virtual-address.service",
+    ];
     let verify = Command::new("systemd-analyze")
         .args(["verify", "--man=no", "--root"])
         .arg(&tree)

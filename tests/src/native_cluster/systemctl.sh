@@ -128,6 +128,7 @@ for unit in "${words[@]:1}"; do
     start) start "$unit" ;;
     stop) stop "$unit" ;;
     restart) stop "$unit"; start "$unit" ;;
+    reload-or-restart) if alive "$unit.main"; then kill -HUP "$(cat "$state/$unit.main")"; else start "$unit"; fi ;;
     supervise) supervise "$unit" ;;
     is-active) is_active "$unit" ;;
     is-enabled) is_enabled "$unit" ;;

@@ -27,7 +27,7 @@ use self::cluster_node::{ClusterNode, joined, part, supervisor};
 pub(crate) use self::kubeadm::AGENTS;
 pub use self::machine_size::MachineSize;
 pub use self::shipped::{shipped, ships_hypervisor};
-pub(crate) use self::vip::{CLUSTER, KEEPALIVED, VirtualRouter};
+pub(crate) use self::vip::{CLUSTER, KEEPALIVED, VirtualRouter, is_alone, with_servers};
 use super::files::NodeFile;
 use super::paths::KUBELET_ACCESS;
 use model::config::{Distribution, InstallConfig, VipMode};

@@ -14,6 +14,7 @@ const PASSWORD: &str =
 /// What a node of kubeadm runs beside the unit that joins it.
 const KUBELET: &str = "kubelet.service";
 const ROUTES: &str = "nqrust-pod-network.service";
+const VIRTUAL_ADDRESS: &str = "nqrust-virtual-address.service";
 
 pub(super) fn files(node: &ClusterNode<'_>) -> Vec<NodeFile> {
     let own = units(node);
@@ -39,7 +40,9 @@ fn units(node: &ClusterNode<'_>) -> Vec<&'static str> {
         units.extend(
             (node.config.kubernetes.network.unwrap_or_default() == PodNetwork::Routes).then_some(ROUTES),
         );
-        units.extend(node.controls().then_some(KEEPALIVED));
+        if node.controls() {
+            units.extend([KEEPALIVED, VIRTUAL_ADDRESS]);
+        }
     }
     units
 }
@@ -51,7 +54,7 @@ fn all() -> impl Iterator<Item = &'static str> {
             (unit(distribution, ClusterPart::First), unit(distribution, ClusterPart::Agent));
         [Some(server), Some(agent).filter(|agent| *agent != server)].into_iter().flatten()
     };
-    Distribution::ALL.into_iter().flat_map(of).chain([KUBELET, ROUTES, KEEPALIVED])
+    Distribution::ALL.into_iter().flat_map(of).chain([KUBELET, ROUTES, KEEPALIVED, VIRTUAL_ADDRESS])
 }
 
 /// The unit that a controller of the cluster may start on this node, to make it a server.

@@ -13,7 +13,7 @@ use model::config::{Cidr, InstallConfig};
 use serde::Deserialize;
 
 use super::kubectl::{await_api, locally};
-use crate::node::cluster::{CLUSTER, KEEPALIVED, VirtualRouter};
+use crate::node::cluster::{CLUSTER, KEEPALIVED, VirtualRouter, is_alone};
 use crate::node::network::management_device;
 use crate::node::paths::below;
 use base::command::{Invocation, Runner};
@@ -56,6 +56,17 @@ pub(super) fn of_cluster(runner: &dyn Runner) -> Result<Option<Ipv4Addr>> {
     }
 }
 
+/// The configuration that the node has; empty where there is none.
+pub(super) fn configuration(root: &Path) -> Result<String> {
+    let path = below(root, &VirtualRouter::path());
+    match path.exists() {
+        true => {
+            Ok(String::from_utf8_lossy(&files::read_at_most(&path, CONFIGURATION_BYTES_MAX)?).into_owned())
+        }
+        false => Ok(String::new()),
+    }
+}
+
 /// Lets the node answer for `vip` beside the others, or for none.
 pub(super) fn carry(
     root: &Path,
@@ -65,15 +76,13 @@ pub(super) fn carry(
     say: &mut dyn FnMut(&str),
 ) -> Result<()> {
     let path = below(root, &VirtualRouter::path());
-    let present = match path.exists() {
-        true => files::read_at_most(&path, CONFIGURATION_BYTES_MAX)?,
-        false => Vec::new(),
-    };
+    let present = configuration(root)?;
     let wanted = match vip {
-        Some(vip) => router(runner, config, vip)?.configuration(),
+        // Whether there are other servers, the node has seen last.
+        Some(vip) => router(runner, config, vip)?.configuration(is_alone(&present)),
         None => String::new(),
     };
-    if present == wanted.as_bytes() {
+    if present == wanted {
         return Ok(());
     }
     let systemctl = |verb: &str| runner.run(&Invocation::new("systemctl").args([verb, KEEPALIVED])).map(drop);

@@ -1,13 +1,12 @@
 //! `installer pod-network`: pods of different nodes reach each other by routes over the management network (`network: routes`).
 //!
 //! The controller manager gives each node a network for its pods. Each node has a bridge with that network, made by the standard
-//! plugins of the Container Network Interface, and a route to each other node's; all nodes have to be in one segment. [`watch`]
+//! plugins of the Container Network Interface, and a route to each other node's; all nodes have to be in one segment. [`node_watch`]
 //! asks the API for the nodes, [`nodes`] makes routes of them, [`system`] brings them about. While the API is away everything
 //! stays as it is.
 
 mod nodes;
 mod system;
-mod watch;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,6 +17,7 @@ use anyhow::{Context, Result};
 
 use self::nodes::PodRoutes;
 use super::identity::MachineId;
+use super::node_watch;
 use super::paths::{DOCUMENT, below};
 use super::render::hostname;
 use crate::kubernetes::node::Node;
@@ -40,7 +40,7 @@ pub fn run(root: &Path, runner: &dyn Runner, say: &mut dyn FnMut(&str)) -> Resul
     loop {
         // What is there by now can be something else: a device that goes takes its routes with it.
         kept.last = None;
-        let followed = watch::follow(root, &mut |nodes| kept.fit(nodes, say));
+        let followed = node_watch::follow(root, &mut |nodes| kept.fit(nodes, say));
         if let Err(why) = followed {
             kept.tell(vec![why], say);
         }

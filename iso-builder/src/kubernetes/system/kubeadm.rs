@@ -56,6 +56,7 @@ pub(super) fn files(images: &UpstreamImages) -> Vec<SystemFile> {
         unit("kubelet.service", KUBELET),
         unit("nqrust-kubeadm.service", KUBEADM),
         unit("nqrust-pod-network.service", POD_NETWORK),
+        unit("nqrust-virtual-address.service", VIRTUAL_ADDRESS),
     ]
 }
 
@@ -192,6 +193,25 @@ StartLimitIntervalSec=0
 [Service]
 Type=simple
 ExecStart=/usr/bin/installer --progress plain pod-network
+SuccessExitStatus=143
+Restart=always
+RestartSec=5
+
+[Install]
+WantedBy=multi-user.target
+";
+
+/// While it does not run, everything stays as it is.
+const VIRTUAL_ADDRESS: &str = "[Unit]
+Description=Tell keepalived whether other servers could take the virtual address
+Wants=network-online.target
+Requires=etc-kubernetes.mount
+After=network-online.target etc-kubernetes.mount
+StartLimitIntervalSec=0
+
+[Service]
+Type=simple
+ExecStart=/usr/bin/installer --progress plain virtual-address
 SuccessExitStatus=143
 Restart=always
 RestartSec=5

@@ -66,18 +66,22 @@ impl VirtualRouter {
         }
     }
 
-    /// The configuration (keepalived.conf(5)).
+    /// The configuration (keepalived.conf(5)), of a node that is the only server of its cluster if `alone` says so.
     ///
     /// A node holds the address only while its own API server is ready, which asks etcd too. The certificate is not checked, for
     /// the check never leaves the node. It runs as a user without rights, and without the proxies of the system.
     ///
+    /// The only server holds the address in any case: a failed check lowers its priority, which nobody contends for. Without a
+    /// weight the check takes the address away.
+    ///
     /// A cable that is out does not count by itself (`dont_track_primary`): a node alone is still its cluster, and goes on to be
     /// administered by its address; one of several loses etcd's majority with its cable, and so the check.
-    pub(crate) fn configuration(&self) -> String {
+    pub(crate) fn configuration(&self, alone: bool) -> String {
         let Self { vip, device, .. } = self;
         let (id, priority) = (self.id(), self.priority());
         let [advertisement, interval, limit, fall] = self.intervals();
         let timeout = limit + 1;
+        let weight = weight(alone);
         format!(
             r#"# Written by `installer kubeadm`; changes here do not last.
 global_defs {{
@@ -92,6 +96,7 @@ vrrp_script api_server {{
     script "/usr/bin/curl --disable --silent --fail --insecure --noproxy * --max-time {limit} --output /dev/null https://127.0.0.1:6443/readyz"
     interval {interval}
     timeout {timeout}
+    {weight}
     fall {fall}
     rise 2
     init_fail
@@ -117,6 +122,24 @@ vrrp_instance cluster {{
     }
 }
 
+/// What a failed check does: nothing that others see, or it takes the address away.
+fn weight(alone: bool) -> &'static str {
+    match alone {
+        true => "weight -1",
+        false => "weight 0",
+    }
+}
+
+/// Whether a configuration is that of the only server of its cluster.
+pub(crate) fn is_alone(configuration: &str) -> bool {
+    configuration.lines().any(|line| line.trim() == weight(true))
+}
+
+/// A configuration as it is for the only server of a cluster, or for one of several.
+pub(crate) fn with_servers(configuration: &str, alone: bool) -> String {
+    configuration.replacen(weight(!alone), weight(alone), 1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -127,14 +150,29 @@ mod tests {
 
     #[test]
     fn the_configuration_has_its_golden_file() {
-        for (name, timing) in [("keepalived", Timing::Standard), ("keepalived-relaxed", Timing::Relaxed)] {
-            let text = router([192, 0, 2, 10], [192, 0, 2, 11], timing).configuration();
+        for (name, timing, alone) in [
+            ("keepalived", Timing::Standard, false),
+            ("keepalived-alone", Timing::Standard, true),
+            ("keepalived-relaxed", Timing::Relaxed, false),
+        ] {
+            let text = router([192, 0, 2, 10], [192, 0, 2, 11], timing).configuration(alone);
             let path = format!("{}/src/node/cluster/golden/{name}.conf", env!("CARGO_MANIFEST_DIR"));
             if std::env::var_os("UPDATE_GOLDEN").is_some() {
                 std::fs::write(&path, &text).unwrap();
             }
             assert_eq!(text, std::fs::read_to_string(&path).unwrap(), "{path}");
         }
+    }
+
+    #[test]
+    fn a_configuration_follows_the_number_of_servers_and_is_else_as_it_was() {
+        let router = router([192, 0, 2, 10], [192, 0, 2, 11], Timing::Standard);
+        for (from, to) in [(false, true), (true, false), (true, true), (false, false)] {
+            let text = with_servers(&router.configuration(from), to);
+            assert_eq!(text, router.configuration(to));
+            assert_eq!(is_alone(&text), to);
+        }
+        assert!(!is_alone(""), "a node that has not looked yet");
     }
 
     #[test]

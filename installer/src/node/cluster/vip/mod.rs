@@ -6,7 +6,7 @@
 mod keepalived;
 mod kube_vip;
 
-pub(crate) use self::keepalived::{CLUSTER, KEEPALIVED, VirtualRouter};
+pub(crate) use self::keepalived::{CLUSTER, KEEPALIVED, VirtualRouter, is_alone, with_servers};
 
 use super::cluster_node::ClusterNode;
 use crate::node::files::NodeFile;

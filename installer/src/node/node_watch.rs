@@ -12,8 +12,8 @@ use crate::kubernetes::node::{Node, NodeList};
 use crate::node::kubeconfig::KubeletAccess;
 use crate::node::paths::KUBELET_ACCESS;
 
-/// How long the API server sends changes before it ends the answer, and how long we wait for that, in seconds. Routes that something
-/// else removed come back after as long.
+/// How long the API server sends changes before it ends the answer, and how long we wait for that, in seconds. What something else
+/// changed on the node is put right after as long.
 const WATCH_SECONDS: u64 = 60;
 const TIMEOUT: Duration = Duration::from_secs(WATCH_SECONDS + 15);
 /// Bytes; a node has some ten kilobytes, with thousands of images some hundred.
