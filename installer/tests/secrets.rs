@@ -22,6 +22,9 @@ scheme_version: 1
 token: Kq7Marked9Z-5b1f0e6c2d9a48f7b3
 system_settings:
   http-proxy: '{\"httpProxy\": \"http://user:Kq7Marked9Z@proxy.example.org:3128\"}'
+registries:
+  configs:
+    mirror.example.org: {auth: {username: node, password: Kq7Marked9Z-registry}}
 os:
   hostname: node-1
   environment:

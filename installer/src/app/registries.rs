@@ -8,7 +8,7 @@ use base::digest::Digest;
 use formats::oci::Repository;
 use medium::sources::{PayloadSource, Registry, RegistryMedium};
 use model::config::InstallConfig;
-use model::config::registries::{Registries, SETTING};
+use model::config::registries::Registries;
 use model::release::Release;
 use transfer::download::RetryPolicy;
 use transfer::registry::{Client, Settings};
@@ -22,12 +22,10 @@ pub(crate) fn authorities(config: &InstallConfig) -> Vec<String> {
     further.filter(|pem| !pem.trim().is_empty()).map(str::to_owned).into_iter().collect()
 }
 
-/// What asks registries on behalf of `config`: with the mirrors, logins and certificates of the setting from which the node's
-/// containerd has its own (`node::cluster::registries`), so that one setting serves images and releases. Sends no request yet.
+/// What asks registries on behalf of `config`: with the mirrors, logins and certificates from which the node's containerd
+/// has its own (`node::cluster::registries`), so that one key serves images and releases. Sends no request yet.
 pub(crate) fn client(config: &InstallConfig, authorities: &[String]) -> Result<(Client, Registries)> {
-    let setting = config.system_settings.get(SETTING).map(|setting| setting.expose());
-    // The rules of the document have refused what does not parse.
-    let registries = setting.and_then(Registries::parse).unwrap_or_default();
+    let registries = config.node_registries();
     let client = Client::new(Settings {
         registries: registries.clone(),
         authorities: authorities.iter().cloned().chain(self::authorities(config)).collect(),

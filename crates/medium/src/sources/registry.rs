@@ -89,7 +89,7 @@ impl RegistryMedium {
 /// The failure of an image that only a medium has.
 fn only_on_a_medium(repository: &Repository) -> Failure {
     Failure::new(Class::Network, format!("{repository} is in no registry: it was made with the medium")).hint(
-        "Set install.medium to the URL of a full medium of this release, or give localhost a mirror in the setting containerd-registry.",
+        "Set install.medium to the URL of a full medium of this release, or give localhost a mirror: registries.mirrors.localhost.endpoint.",
     )
 }
 
@@ -106,7 +106,7 @@ fn refused(payload: &Payload, mut refusals: Vec<(Repository, anyhow::Error)>) ->
     let why = if told.is_empty() { "no image has it".to_owned() } else { told.join("; ") };
     Failure::new(class, format!("no registry gives {}", payload.sha256.oci()))
         .because(anyhow!("{why}"))
-        .hint("Check the network and the setting containerd-registry, or set install.medium to the URL of a full medium.")
+        .hint("Check the network and `registries` of the configuration, or set install.medium to the URL of a full medium.")
         .into()
 }
 

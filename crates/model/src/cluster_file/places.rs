@@ -1,13 +1,14 @@
 //! Dotted paths of the cluster file, and which keys of an install configuration stand where in it.
 
 /// Keys that all nodes share, so that they stand in `cluster` and nowhere else.
-pub(super) const SHARED_ONLY: [&str; 19] = [
+pub(super) const SHARED_ONLY: [&str; 20] = [
     "server_url",
     "token",
     "token_file",
     "token_url",
     "sans",
     "system_settings",
+    "registries",
     "install.vip",
     "install.vip_mode",
     "install.vip_hw_addr",

@@ -120,7 +120,7 @@ pub fn shown(document: &Rendered) -> (String, Value) {
 }
 
 /// The keys that come first in a document, in their order.
-const FIRST: [&str; 9] = [
+const FIRST: [&str; 10] = [
     "scheme_version",
     "server_url",
     "token",
@@ -128,6 +128,7 @@ const FIRST: [&str; 9] = [
     "token_url",
     "sans",
     "system_settings",
+    "registries",
     "os",
     "install",
 ];

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::cluster::Kubernetes;
 use super::install::Install;
 use super::os::Os;
+use super::registries::{Registries, SETTING};
 use super::secret::Secret;
 use super::text::{AbsolutePath, HttpUrl, San, ServerUrl};
 
@@ -40,10 +41,40 @@ pub struct InstallConfig {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("propertyNames" = { "type": "string", "format": "setting" }))]
     pub system_settings: BTreeMap<String, Secret>,
+    /// Mirrors of registries and how to talk to registries, in the form of `registries.yaml` of RKE2 and K3s: for containerd and
+    /// for what the installer fetches. The setting `containerd-registry` says the same; a document has one of them.
+    #[serde(skip_serializing_if = "Registries::is_empty")]
+    pub registries: Registries,
     /// The operating system of the node.
     pub os: Os,
     /// The installation.
     pub install: Install,
     /// Kubernetes, where the defaults do not fit.
     pub kubernetes: Kubernetes,
+}
+
+impl InstallConfig {
+    /// The registries of the node, whichever of the two keys has them.
+    #[must_use]
+    pub fn node_registries(&self) -> Registries {
+        match self.registries.is_empty() {
+            // The rules of the document have refused a setting that does not parse.
+            true => self.registries_setting().flatten().unwrap_or_default(),
+            false => self.registries.clone(),
+        }
+    }
+
+    /// The cluster's setting, if there is one; `Some(None)` where it cannot be read.
+    pub(super) fn registries_setting(&self) -> Option<Option<Registries>> {
+        self.system_settings.get(SETTING).map(|value| Registries::parse(value.expose()))
+    }
+
+    /// The dotted key that has the registries of the node.
+    pub(super) fn registries_path(&self) -> String {
+        if self.registries.is_empty() {
+            format!("system_settings.{SETTING}")
+        } else {
+            "registries".to_owned()
+        }
+    }
 }

@@ -1,5 +1,5 @@
-//! The setting `containerd-registry`: where the container runtime finds images, as the hypervisor's cluster writes it
-//! (JSON) and as RKE2 and K3s read it (`registries.yaml`).
+//! Where images are found: the key `registries` in the form that RKE2 and K3s read (`registries.yaml`), and the setting
+//! `containerd-registry`, as the hypervisor's cluster writes it (JSON).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,8 +7,10 @@ use std::path::Path;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use super::secret::Secret;
+use super::text::Line;
 
 pub const SETTING: &str = "containerd-registry";
 
@@ -20,9 +22,11 @@ pub const SETTING: &str = "containerd-registry";
 pub struct Registries {
     /// Where the images of a registry are looked for first, by the registry's host; `*` is every other host.
     #[serde(alias = "Mirrors", default, deserialize_with = "or_default")]
+    #[schemars(extend("propertyNames" = { "type": "string", "format": "registry" }))]
     pub mirrors: BTreeMap<String, Mirror>,
     /// How to talk to a host.
     #[serde(alias = "Configs", default, deserialize_with = "or_default")]
+    #[schemars(extend("propertyNames" = { "type": "string", "format": "registry" }))]
     pub configs: BTreeMap<String, Registry>,
     /// Deprecated upstream, by host as `configs` is; moved there.
     #[serde(alias = "Auths", default, deserialize_with = "or_default", skip_serializing)]
@@ -43,6 +47,7 @@ pub struct Mirror {
         default,
         deserialize_with = "or_default"
     )]
+    #[schemars(with = "Vec<Line>")]
     pub endpoints: Vec<String>,
     /// Other paths on these servers: regular expressions for the path of a repository, and what it becomes.
     #[serde(
@@ -54,6 +59,7 @@ pub struct Mirror {
         deserialize_with = "or_default",
         skip_serializing_if = "BTreeMap::is_empty"
     )]
+    #[schemars(with = "BTreeMap<String, Line>", extend("propertyNames" = { "type": "string", "format": "line" }))]
     pub rewrites: BTreeMap<String, String>,
 }
 
@@ -91,14 +97,19 @@ pub struct Registry {
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Auth {
+    /// The name.
     #[serde(alias = "Username", default, skip_serializing_if = "String::is_empty")]
+    #[schemars(with = "Line")]
     pub username: String,
+    /// The password.
     #[serde(alias = "Password", default, skip_serializing_if = "String::is_empty")]
     #[schemars(with = "Secret")]
     pub password: String,
+    /// Name and password joined by `:`, in base64.
     #[serde(alias = "Auth", default, skip_serializing_if = "String::is_empty")]
     #[schemars(with = "Secret")]
     pub auth: String,
+    /// A token in place of name and password; not with kubeadm.
     #[serde(
         alias = "IdentityToken",
         alias = "identityToken",
@@ -120,12 +131,19 @@ impl fmt::Debug for Auth {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Tls {
+    /// A file with certificates of authorities, in PEM.
     #[serde(alias = "CAFile", alias = "caFile", default, skip_serializing_if = "String::is_empty")]
+    #[schemars(with = "Line")]
     pub ca_file: String,
+    /// A file with the certificate that is shown to the host, in PEM.
     #[serde(alias = "CertFile", alias = "certFile", default, skip_serializing_if = "String::is_empty")]
+    #[schemars(with = "Line")]
     pub cert_file: String,
+    /// A file with its key, in PEM.
     #[serde(alias = "KeyFile", alias = "keyFile", default, skip_serializing_if = "String::is_empty")]
+    #[schemars(with = "Line")]
     pub key_file: String,
+    /// Whether the certificate of the host is not checked.
     #[serde(
         alias = "InsecureSkipVerify",
         alias = "insecureSkipVerify",
@@ -156,6 +174,32 @@ impl Registries {
         let mut registries: Self = serde_json::from_value(object.into()).ok()?;
         registries.merge_auths();
         Some(registries)
+    }
+
+    /// The value of the setting that says the same, with the names that the cluster reads.
+    #[must_use]
+    pub fn to_setting(&self) -> String {
+        let mirror = |mirror: &Mirror| json!({"Endpoints": mirror.endpoints, "Rewrites": mirror.rewrites});
+        let auth = |auth: &Auth| {
+            json!({
+                "Username": auth.username,
+                "Password": auth.password,
+                "Auth": auth.auth,
+                "IdentityToken": auth.identity_token,
+            })
+        };
+        let tls = |tls: &Tls| {
+            json!({
+                "CAFile": tls.ca_file,
+                "CertFile": tls.cert_file,
+                "KeyFile": tls.key_file,
+                "InsecureSkipVerify": tls.insecure_skip_verify,
+            })
+        };
+        let registry = |registry: &Registry| json!({"Auth": registry.auth.as_ref().map(auth), "TLS": registry.tls.as_ref().map(tls)});
+        let mirrors: BTreeMap<_, _> = self.mirrors.iter().map(|(host, of)| (host, mirror(of))).collect();
+        let configs: BTreeMap<_, _> = self.configs.iter().map(|(host, of)| (host, registry(of))).collect();
+        json!({"Mirrors": mirrors, "Configs": configs, "Auths": null}).to_string()
     }
 
     /// Moves what is written in the deprecated place to where it belongs; what is there already counts.
@@ -233,6 +277,8 @@ mod tests {
             },
         });
         assert_eq!(written, expected);
+        let registries = Registries::parse(setting).unwrap();
+        assert!(Registries::parse(&registries.to_setting()) == Some(registries));
         assert!(serde_json::from_value::<Registries>(written).ok() == Registries::parse(setting));
     }
 
@@ -281,7 +327,7 @@ mod tests {
         for key in ["password", "auth", "identity_token"] {
             assert!(auth[key].to_string().contains("Secret"), "{key}: {text}");
         }
-        assert!(auth["username"]["type"].is_string() && !text.contains("auths"), "{text}");
+        assert!(!auth["username"].to_string().contains("Secret") && !text.contains("auths"), "{text}");
     }
 
     #[test]

@@ -88,7 +88,12 @@ fn settings<'a>(node: &ClusterNode<'a>) -> BTreeMap<&'a str, String> {
         .collect();
     if !is_asked_for(node) {
         settings.clear();
-    } else if !config.os.ntp_servers.is_empty() {
+        return settings;
+    }
+    if !config.registries.is_empty() {
+        settings.insert(REGISTRIES, config.registries.to_setting());
+    }
+    if !config.os.ntp_servers.is_empty() {
         let servers: Vec<&str> = config.os.ntp_servers.iter().map(|server| &**server).collect();
         settings.insert("ntp-servers", json!({ "ntpServers": servers }).to_string());
     }

@@ -1,4 +1,4 @@
-//! Where the node's containerd finds images, from the setting `containerd-registry`.
+//! Where the node's containerd finds images, from the key `registries` or the setting `containerd-registry`.
 //!
 //! RKE2 and K3s have a file of their own for it. Debian's containerd, which nodes of kubeadm use, reads a file for each registry
 //! (containerd 1.7, `docs/hosts.md`): mirrors in their order, and last the registry itself. It has no credentials but headers, so
@@ -14,7 +14,7 @@ use serde_json::json;
 use super::cluster_node::{ClusterNode, text};
 use crate::node::files::{NOTE, NodeFile};
 use model::config::Distribution;
-use model::config::registries::{Auth, Mirror, Registries, Registry, SETTING};
+use model::config::registries::{Auth, Mirror, Registries, Registry};
 
 /// Where containerd looks, as the OS image tells it.
 const HOSTS: &str = "etc/containerd/certs.d";
@@ -22,9 +22,7 @@ const HOSTS: &str = "etc/containerd/certs.d";
 const HUB: [&str; 3] = ["docker.io", "registry-1.docker.io", "index.docker.io"];
 
 pub(super) fn files(node: &ClusterNode<'_>) -> Vec<NodeFile> {
-    let setting = node.config.system_settings.get(SETTING);
-    // The rules of the document have refused what does not parse.
-    let registries = setting.and_then(|value| Registries::parse(value.expose())).unwrap_or_default();
+    let registries = node.config.node_registries();
     if registries.is_empty() {
         return Vec::new();
     }
@@ -140,6 +138,24 @@ fn quoted(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_key_and_the_setting_make_the_same_files() {
+        let read = |text: &str| {
+            let text = format!("kubernetes: {{distribution: kubeadm}}\n{text}");
+            let config = model::config::parse(&text, "f").unwrap();
+            let size = crate::node::cluster::MachineSize { cpus: 4, memory: 8192 };
+            let files = crate::node::cluster::files(&config, Some("a"), size, false);
+            files.into_iter().filter(|file| file.path.contains("certs.d")).collect::<Vec<_>>()
+        };
+        let key = "registries: {mirrors: {docker.io: {endpoint: [https://mirror.example.org]}}, configs: \
+                   {mirror.example.org: {auth: {username: u, password: p}}}}";
+        let setting = r#"system_settings: {containerd-registry: '{"Mirrors": {"docker.io": {"Endpoints":
+            ["https://mirror.example.org"]}}, "Configs": {"mirror.example.org": {"Auth": {"Username": "u", "Password": "p"}}}}'}"#;
+        assert_eq!(read(key).len(), 2);
+        assert_eq!(read(key), read(setting));
+        assert!(read(key).iter().all(|file| file.mode == 0o600));
+    }
 
     fn written(setting: &str) -> Vec<(String, String)> {
         let files = hosts(&Registries::parse(setting).unwrap());

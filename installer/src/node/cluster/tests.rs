@@ -6,6 +6,7 @@ use super::*;
 use crate::node::files::FileKind;
 use model::config::Mode;
 use model::config::parse;
+use model::config::registries::Registries;
 use serde_json::Value;
 
 const FACTS: MachineSize = MachineSize { cpus: 16, memory: 64 * 1024 };
@@ -111,6 +112,17 @@ fn what_only_the_hypervisor_acts_on_is_there_where_it_is_or_where_the_document_c
             assert_eq!(has("nqrust-setting-ntp-servers"), told, "{text}");
         }
     }
+}
+
+#[test]
+fn the_hypervisor_is_told_of_the_registries_of_the_node() {
+    let text = "token: golden-token\nkubernetes: {distribution: rke2}\nregistries: {mirrors: {docker.io: {endpoint: [https://a]}}}\n";
+    let files = files(&parse(text, "f").unwrap(), Some("node-1"), FACTS, true);
+    let setting =
+        files.iter().find(|file| file.path.ends_with("/nqrust-setting-containerd-registry.yaml")).unwrap();
+    let object: serde_json::Value = serde_json::from_slice(&setting.bytes).unwrap();
+    let value = Registries::parse(object["value"].as_str().unwrap()).unwrap();
+    assert_eq!(value.mirrors["docker.io"].endpoints, ["https://a"]);
 }
 
 #[test]

@@ -57,6 +57,7 @@ static FORMATS: &[Format] = &[
     Format { name: "path", code: "invalid-path", check: storage::absolute_path },
     Format { name: "pem", code: "invalid-certificate", check: text::pem },
     Format { name: "persistent-path", code: "invalid-persistent-path", check: storage::persistent_path },
+    Format { name: "registry", code: "invalid-registry", check: network::registry },
     Format { name: "reinstall-rule", code: "invalid-reinstall", check: reinstall::rule },
     Format { name: "san", code: "invalid-san", check: network::san },
     Format { name: "secret", code: "invalid-secret", check: text::secret },

@@ -160,6 +160,16 @@ pub fn http_url(text: &str) -> FormatResult {
     ensure(url.host_str().is_some() && clean, "is not an http:// or https:// URL")
 }
 
+/// The host of a registry with or without a port, or `*` for every other. It becomes the name of a directory.
+pub fn registry(text: &str) -> FormatResult {
+    let letter = |c: char| c.is_ascii_alphanumeric() || "-.:[]".contains(c);
+    let begins = text.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '[');
+    ensure(
+        text == "*" || begins && text.chars().all(letter),
+        "is not the host of a registry, HOST or HOST:PORT, nor `*`",
+    )
+}
+
 /// An IPv4 network by its first address and the length of its prefix.
 pub fn cidr(text: &str) -> FormatResult {
     match text.parse::<Cidr>() {
@@ -199,6 +209,16 @@ mod tests {
         }
         for text in bad {
             assert!(check(text).is_err(), "{text:?} is accepted");
+        }
+    }
+
+    #[test]
+    fn a_registry_is_a_host() {
+        for host in ["*", "docker.io", "registry.example.org:5000", "192.0.2.1:5000", "[2001:db8::1]:5000"] {
+            assert!(registry(host).is_ok(), "{host}");
+        }
+        for other in ["", "..", "../x", "a/b", "https://a", "_default", "a b"] {
+            assert!(registry(other).is_err(), "{other}");
         }
     }
 

@@ -103,6 +103,7 @@ const RULES: &[Rule] = &[
     ranges::large_enough,
     ranges::name_server,
     registries::are_readable,
+    registries::are_given_once,
     registries::suit_the_distribution,
     settings::values,
     storage::persistent_size,

@@ -55,6 +55,7 @@ const BOUND: &[Bound] = &[
     bound!(token_file, CLUSTER),
     bound!(token_url, CLUSTER),
     bound!(sans, SERVER),
+    bound!(registries, CLUSTER),
     bound!(os.labels, CLUSTER),
     bound!(install.vip, CREATE),
     bound!(install.vip_mode, VIP),

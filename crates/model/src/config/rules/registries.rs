@@ -1,30 +1,37 @@
-//! The setting that every node needs before it can ask the cluster for settings.
+//! The registries, which every node needs before it can ask the cluster for settings.
 
 use std::collections::BTreeSet;
 
 use super::finding::Finding;
-use crate::config::registries::{Auth, Registries, SETTING};
+use crate::config::formats::network::registry;
+use crate::config::registries::{Auth, SETTING};
 use crate::config::{Distribution, InstallConfig};
 
 /// The value becomes the node's own file, so it is read now.
 pub(super) fn are_readable(config: &InstallConfig) -> Vec<Finding> {
-    let setting = config.system_settings.get(SETTING);
-    let unreadable = setting.is_some_and(|value| Registries::parse(value.expose()).is_none());
+    let unreadable = config.registries_setting() == Some(None);
     let message = "the value is not a JSON object with Mirrors, Configs and Auths as the cluster's \
                    setting has them";
     let finding = || Finding::new(format!("system_settings.{SETTING}"), "invalid-registries", message);
     unreadable.then(finding).into_iter().collect()
 }
 
+/// Registries stand in one place, unless both say the same.
+pub(super) fn are_given_once(config: &InstallConfig) -> Vec<Finding> {
+    let setting = config.registries_setting().flatten();
+    let both = !config.registries.is_empty() && setting.is_some_and(|setting| setting != config.registries);
+    let message = "`registries` is given too and says something else; keep one of them";
+    let finding = || Finding::new(format!("system_settings.{SETTING}"), "conflicting-keys", message);
+    both.then(finding).into_iter().collect()
+}
+
 /// Debian's containerd, which nodes of kubeadm use, reads less than that of RKE2 and K3s.
 pub(super) fn suit_the_distribution(config: &InstallConfig) -> Vec<Finding> {
-    let setting = config.system_settings.get(SETTING);
-    let setting = setting.filter(|_| config.kubernetes.distribution() == Distribution::Kubeadm);
-    let Some(registries) = setting.and_then(|value| Registries::parse(value.expose())) else {
+    if config.kubernetes.distribution() != Distribution::Kubeadm {
         return Vec::new();
-    };
-    let finding =
-        |message: String| Finding::new(format!("system_settings.{SETTING}"), "wrong-distribution", message);
+    }
+    let (registries, path) = (config.node_registries(), config.registries_path());
+    let finding = |message: String| Finding::new(path.clone(), "wrong-distribution", message);
     let rewrites = registries.mirrors.iter().filter(|(_, mirror)| mirror.prefix().is_none()).map(|(host, _)| {
         finding(format!(
             "with `kubernetes.distribution: kubeadm` a mirror's rewrites can put a path before all others, `^(.*)$: PATH/$1`, \
@@ -37,22 +44,14 @@ pub(super) fn suit_the_distribution(config: &InstallConfig) -> Vec<Finding> {
         finding(format!("with `kubernetes.distribution: kubeadm` {host} needs a name and a password, not an identity token"))
     });
     let names: BTreeSet<_> = registries.mirrors.keys().chain(registries.configs.keys()).collect();
-    let names = names.into_iter().filter(|name| !is_host(name));
+    let names = names.into_iter().filter(|name| registry(name).is_err());
     let names = names
         .map(|name| finding(format!("{name:?} is not the host of a registry, HOST or HOST:PORT, nor `*`")));
     rewrites.chain(tokens).chain(names).collect()
 }
 
-/// It becomes the name of a directory.
-fn is_host(name: &str) -> bool {
-    let letter = |c: char| c.is_ascii_alphanumeric() || "-.:[]".contains(c);
-    name == "*"
-        || name.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '[') && name.chars().all(letter)
-}
-
 #[cfg(test)]
 mod tests {
-    use super::is_host;
     use crate::config::check;
 
     #[test]
@@ -66,13 +65,29 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_has_the_name_of_a_host() {
-        for host in ["*", "docker.io", "registry.example.org:5000", "192.0.2.1:5000", "[2001:db8::1]:5000"] {
-            assert!(is_host(host), "{host}");
-        }
-        for other in ["", "..", "../x", "a/b", "https://a", "_default", "a b"] {
-            assert!(!is_host(other), "{other}");
-        }
+    fn both_keys_are_one_value_and_differ_in_no_document() {
+        let key = "registries: {mirrors: {docker.io: {endpoint: [https://mirror.example.org]}}, configs: {mirror.example.org: \
+                   {auth: {username: u, password: marked}, tls: {ca_file: /oem/ca.pem}}}}\n";
+        let setting = |password: &str| {
+            format!(
+                "system_settings: {{containerd-registry: '{{\"Mirrors\": {{\"docker.io\": {{\"Endpoints\": \
+                 [\"https://mirror.example.org\"]}}}}, \"Configs\": {{\"mirror.example.org\": {{\"Auth\": {{\"Username\": \
+                 \"u\", \"Password\": \"{password}\"}}, \"TLS\": {{\"CAFile\": \"/oem/ca.pem\"}}}}}}}}'}}\n"
+            )
+        };
+        let read = |text: &str| check(text, "f").unwrap().config.node_registries();
+        assert!(
+            read(key) == read(&setting("marked"))
+                && read(key) == read(&format!("{key}{}", setting("marked")))
+        );
+        let told = check(&format!("{key}{}", setting("other")), "f").unwrap_err();
+        let found: Vec<_> = told.0.iter().map(|mistake| (&*mistake.path, mistake.code)).collect();
+        assert_eq!(found, [("system_settings.containerd-registry", "conflicting-keys")]);
+        let mut secrets = crate::config::redact::Secrets::default();
+        let config = check(key, "f").unwrap().config;
+        secrets.add(&config);
+        assert!(!secrets.hide("marked").contains("marked"));
+        assert!(!crate::config::redact::without_secrets(&config).contains("marked"));
     }
 
     #[test]

@@ -4,7 +4,6 @@ use super::cluster::tokens_are_strong;
 use super::finding::Finding;
 use crate::config::password::{self, PasswordKind};
 use crate::config::placeholder::{is_placeholder, is_variable};
-use crate::config::registries::{Registries, SETTING};
 use crate::config::{InstallConfig, Secret};
 
 /// What is wrong with the token and the passwords of a configuration whose references have been followed.
@@ -60,8 +59,7 @@ fn variables(config: &InstallConfig) -> Vec<String> {
             found.extend(is.then(|| format!("install.webhooks[{index}].headers.{name}")));
         }
     }
-    let setting = config.system_settings.get(SETTING).and_then(|value| Registries::parse(value.expose()));
-    let is = setting.is_some_and(|registries| registries.secrets().any(is_variable));
-    found.extend(is.then(|| format!("system_settings.{SETTING}")));
+    let is = config.node_registries().secrets().any(is_variable);
+    found.extend(is.then(|| config.registries_path()));
     found
 }
