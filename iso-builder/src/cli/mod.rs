@@ -13,6 +13,7 @@ mod push;
 mod registries;
 mod runner_image;
 mod serve;
+mod show;
 
 use std::path::PathBuf;
 
@@ -23,7 +24,7 @@ use base::program::{self, Context, GlobalOptions, print};
 use clap::{CommandFactory, Parser, Subcommand};
 use serde_json::json;
 
-use crate::definition::Definition;
+use crate::definition::published_schema;
 use crate::finished;
 
 /// Builds NQRust Hypervisor media from an image definition.
@@ -41,6 +42,7 @@ enum Command {
     Build(build::BuildCommand),
     Check(check::CheckCommand),
     Lock(lock::LockCommand),
+    Show(show::ShowCommand),
     BuilderImage(builder_image::BuilderImageCommand),
     RunnerImage(runner_image::RunnerImageCommand),
     Images(images::ImagesCommand),
@@ -100,6 +102,7 @@ impl Command {
             Self::Build(build) => build.run(context),
             Self::Check(check) => check.run(context),
             Self::Lock(lock) => lock.run(context),
+            Self::Show(show) => show.run(context),
             Self::BuilderImage(image) => image.run(context),
             Self::RunnerImage(image) => image.run(context),
             Self::Images(images) => images.run(context),
@@ -111,7 +114,7 @@ impl Command {
             Self::Pull(pull) => pull.run(context),
             Self::Prune(prune) => prune.run(context),
             Self::Serve(serve) => serve.run(context),
-            Self::Schema => print(&serde_json::to_string_pretty(&schemars::schema_for!(Definition))?),
+            Self::Schema => print(&serde_json::to_string_pretty(&published_schema())?),
             Self::Completions { shell } => {
                 let script = completions::script(&Cli::command(), shell);
                 context.show(&json!({ "shell": shell.to_string(), "script": script }), || script.clone())

@@ -1,6 +1,8 @@
 //! What single texts of an image definition must look like, by the path of the key. [`super::shape`] attaches these checks
 //! to the shape of the document; the published schema does not name them.
 
+use std::path::{Path, PathBuf};
+
 use model::config::formats::{Fault, Format, FormatResult};
 use model::release::is_boot_menu_word;
 
@@ -9,7 +11,7 @@ use crate::kubernetes::texts::{self as kubernetes, ArchiveName, Artifacts};
 use crate::workloads::spec as workloads;
 
 /// The formats of texts, by the path of their key with `[]` for the elements of a list.
-pub(super) static FORMATS: [(&str, Format); 34] = [
+pub(super) static FORMATS: [(&str, Format); 35] = [
     ("id", format("product-id", "invalid-id", id)),
     ("name", format("product-name", "invalid-name", name)),
     ("version", format("product-version", "invalid-version", version)),
@@ -21,6 +23,7 @@ pub(super) static FORMATS: [(&str, Format); 34] = [
     ("overlays.rootfs[]", DIRECTORY),
     ("overlays.initrd[]", DIRECTORY),
     ("kernel.arguments[]", format("boot-word", "invalid-kernel-argument", boot_word)),
+    ("registries.configs.*.tls.ca_file", OPTIONAL_FILE),
     ("images.preload[].name", format("built-image", "invalid-image", images::built_name)),
     ("images.preload[].image", IMAGE),
     ("images.preload[].list", FILE),
@@ -52,9 +55,55 @@ pub(super) static FORMATS: [(&str, Format); 34] = [
 const IMAGE: Format = format("image", "invalid-image", images::reference);
 /// The file that a path leads to is checked by a rule, because it depends on where the definition is.
 const FILE: Format = format("file", "invalid-path", any);
+/// Empty text names no file.
+const OPTIONAL_FILE: Format = format("optional-file", "invalid-path", any);
 const DIRECTORY: Format = format("directory", "invalid-path", any);
 const EITHER: Format = format("file-or-directory", "invalid-path", any);
 const WORKLOAD: Format = format("file-or-directory", "invalid-path", workloads::path);
+
+/// What a path of the definition must lead to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PathTarget {
+    File,
+    Directory,
+    /// A file or a directory.
+    Either,
+}
+
+impl PathTarget {
+    /// The path that a text of this format names, and what it must lead to; none where the text names no local file.
+    pub(super) fn of(format: &Format, text: &str) -> Option<(Self, PathBuf)> {
+        let target = match format.name {
+            "file" => Self::File,
+            "optional-file" if text.is_empty() => return None,
+            "optional-file" => Self::File,
+            "directory" => Self::Directory,
+            "file-or-directory" => Self::Either,
+            "artifacts" => match text.parse() {
+                Ok(Artifacts::Directory(directory)) => return Some((Self::Directory, directory)),
+                _ => return None,
+            },
+            _ => return None,
+        };
+        Some((target, text.into()))
+    }
+
+    pub(super) fn is_at(self, path: &Path) -> bool {
+        match self {
+            Self::File => path.is_file(),
+            Self::Directory => path.is_dir(),
+            Self::Either => path.exists(),
+        }
+    }
+
+    pub(super) fn noun(self) -> &'static str {
+        match self {
+            Self::File => "file",
+            Self::Directory => "directory",
+            Self::Either => "file or directory",
+        }
+    }
+}
 
 const fn format(name: &'static str, code: &'static str, check: fn(&str) -> FormatResult) -> Format {
     Format { name, code, check }

@@ -1,14 +1,18 @@
 //! The image definition: what the builder makes media from. Paths are relative to the definition's file.
 //!
-//! It is read as install configurations are: [`read`] compares the document with the [`shape`] of the types here and
-//! the [`formats`] of its texts, and [`rules`] check how values fit together. [`spellings`] are forms that definitions
+//! A definition may build on others: [`chain`] reads all of their texts, and [`extend`] makes one document of them, which
+//! [`show`] prints. It is read as install configurations are: [`read`] compares the document with the [`shape`] of the types
+//! here and the [`formats`] of its texts, and [`rules`] check how values fit together. [`spellings`] are forms that definitions
 //! may have and configurations may not.
 
+mod chain;
+mod extend;
 mod formats;
 mod outputs;
 mod read;
 mod rules;
 mod shape;
+mod show;
 mod spellings;
 #[cfg(test)]
 mod tests;
@@ -23,8 +27,11 @@ use crate::images::{Images, Runtime};
 use crate::kubernetes::Kubernetes;
 use crate::workloads::spec::{ChartSpec, ManifestSpec};
 
+pub use chain::ExtendedDefinition;
 pub use outputs::{DiskSpec, OutputKind};
-pub use read::Loaded;
+pub use read::{Loaded, show};
+pub use shape::published_schema;
+pub use show::{Shown, ShownExtension};
 #[cfg(test)]
 pub(crate) use read::mistakes_of_form;
 

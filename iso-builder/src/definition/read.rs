@@ -1,6 +1,7 @@
 //! Reading a definition, strictly, with the reader of install configurations: every mistake is reported with its place,
 //! and paths must exist.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
@@ -9,21 +10,19 @@ use base::failure::{Class, Classify, Failure};
 use base::files::named;
 use base::size::ByteSize;
 use model::config::Invalid;
-use model::config::diagnostic::{Problem, Source};
+use model::config::diagnostic::Problem;
 use model::config::echo::{Mistakes, Unusable};
-use model::config::kind::DocumentKind;
-use model::config::span::Span;
-use model::config::tree::{self, NodeKind, TreeNode};
+use model::config::tree::TreeNode;
 use model::config::walk::{Help, Walk};
 use transfer::download::RetryPolicy;
 use transfer::registry::{Client, Settings};
 
-use super::rules::{PathTarget, Search};
+use super::chain::{Chain, DOCUMENT_BEGIN, DefinitionText, ExtendedDefinition, ReadText};
+use super::formats::PathTarget;
+use super::rules::Search;
 use super::shape::{schema, shape};
+use super::show::Shown;
 use super::{Definition, rules, spellings};
-
-/// The place of the first character of a document.
-const DOCUMENT_BEGIN: Span = Span { start: 0, end: 0, line: 1, column: 1 };
 
 /// A definition, with the file that its paths are relative to.
 #[derive(Clone, Debug)]
@@ -33,30 +32,20 @@ pub struct Loaded {
     /// The digest of its text.
     pub digest: Digest,
     pub definition: Definition,
+    /// What it extends, the nearest first.
+    pub extended: Vec<ExtendedDefinition>,
 }
 
 impl Loaded {
     /// Reads and checks a definition. All mistakes are reported together, up to a hundred; paths must exist.
     pub fn read(file: &Path) -> Result<Self> {
-        let name = named::told(file);
-        let text = named::read_text(file)
-            .class(Class::Invalid, || format!("reading the image definition {name}"))?;
         let search = |path: &Path, target: PathTarget| {
             let path = beside(file, path);
             if target.is_at(&path) { Ok(()) } else { Err(path) }
         };
-        match parse(&text, &name, &search) {
-            Ok(definition) => {
-                Ok(Self { file: file.to_owned(), digest: Digest::of(text.as_bytes()), definition })
-            }
-            Err(invalid) => {
-                let count = invalid.errors();
-                let mistakes = if count == 1 { "a mistake".to_owned() } else { format!("{count} mistakes") };
-                let what = format!("{name} is not a valid image definition; it has {mistakes}\n{invalid}");
-                let hint = "Correct the definition; `iso-builder schema` prints every key.";
-                Err(Failure::new(Class::Invalid, what).places(&invalid.0).because(invalid).hint(hint).into())
-            }
-        }
+        let (digest, read) = read(file, &search)?;
+        let extended = read.chain.extended();
+        Ok(Self { file: file.to_owned(), digest, definition: read.definition, extended })
     }
 
     /// A path of the definition, relative to the current directory.
@@ -78,25 +67,69 @@ impl Loaded {
     }
 }
 
+/// A definition as it is after `extends`; whether its paths exist is not checked.
+///
+/// # Errors
+/// As of [`Loaded::read`].
+pub fn show(file: &Path) -> Result<Shown> {
+    let (_, read) = read(file, &|_, _| Ok(()))?;
+    Ok(Shown::of(&read))
+}
+
+fn read(file: &Path, search: Search<'_>) -> Result<(Digest, ReadDefinition)> {
+    let name = named::told(file);
+    let text =
+        named::read_text(file).class(Class::Invalid, || format!("reading the image definition {name}"))?;
+    let digest = Digest::of(text.as_bytes());
+    let others = |path: &Path| {
+        let path = beside(file, path);
+        let text = named::read_text(&path)?;
+        Ok(DefinitionText { name: path.display().to_string(), identity: path.canonicalize()?, text })
+    };
+    let identity = file.canonicalize().unwrap_or_else(|_| file.to_owned());
+    let first = DefinitionText { name: name.clone(), identity, text };
+    let read = parse(first, &others, search).map_err(|invalid| {
+        let count = invalid.errors();
+        let mistakes = if count == 1 { "a mistake".to_owned() } else { format!("{count} mistakes") };
+        let what = format!("{name} is not a valid image definition; it has {mistakes}\n{invalid}");
+        let hint = "Correct the definition; `iso-builder schema` prints every key.";
+        Failure::new(Class::Invalid, what).places(&invalid.0).because(invalid).hint(hint)
+    })?;
+    Ok((digest, read))
+}
+
 /// A path of the definition `file`, relative to the current directory.
 fn beside(file: &Path, path: &Path) -> PathBuf {
     file.parent().unwrap_or(Path::new("")).join(path)
 }
 
-/// Reads and checks the text of a definition; `name` is its name in messages. Every mistake has its place.
-pub(super) fn parse(text: &str, name: &str, search: Search<'_>) -> Result<Definition, Invalid> {
-    let unread = |problem| Source::unread(name, text).diagnose(vec![problem]);
-    let tree = tree::read_linked(text).map_err(unread)?;
-    // An empty document lacks the required keys.
-    let mut root = tree.root.unwrap_or(TreeNode { span: DOCUMENT_BEGIN, kind: NodeKind::Map(Vec::new()) });
-    if let Some(kind) = DocumentKind::of(&root).filter(|kind| *kind != DocumentKind::ImageDefinition) {
-        let problem = Problem::new(DOCUMENT_BEGIN, "", "other-document", kind.told());
-        return Err(Source::new(name, text, Vec::new(), &tree.comments).diagnose(vec![problem]));
-    }
+/// A definition with the document that it is after `extends`.
+#[derive(Debug)]
+pub(super) struct ReadDefinition {
+    pub definition: Definition,
+    pub chain: Chain,
+    pub root: TreeNode,
+    /// The characters of the texts that must not be shown.
+    pub hidden: Vec<Range<usize>>,
+}
+
+/// Reads and checks the text of a definition and of those that it extends. Every mistake has its place.
+pub(super) fn parse(
+    first: DefinitionText,
+    others: ReadText<'_>,
+    search: Search<'_>,
+) -> Result<ReadDefinition, Invalid> {
+    let (chain, mut root, problems) = Chain::read(first, others)?;
     spellings::settle(&mut root, schema());
     let place = |key: &str| shape().places(key, "").into_iter().next();
     let mut walk = Walk { help: Some(Help { within: None, place }), ..Walk::default() };
+    // What is wrong with `extends` makes everything else that is missing an echo.
+    let is_whole = problems.is_empty();
+    walk.problems = problems;
     let value = walk.value(&root, shape(), "").unwrap_or_default();
+    if !is_whole {
+        walk.problems.retain(|problem| problem.code != "missing-value");
+    }
     let mistakes = Mistakes::of(walk.problems.iter());
     // The rules see the whole document, not only the part that has the right form, so that no mistake hides another.
     walk.unusable = Unusable::default();
@@ -111,15 +144,24 @@ pub(super) fn parse(text: &str, name: &str, search: Search<'_>) -> Result<Defini
         let message = "the definition holds a value that cannot be used";
         walk.problems.push(Problem::new(DOCUMENT_BEGIN, "", "invalid-value", message));
     }
-    let source = Source::new(name, text, walk.hidden, &tree.comments);
-    definition.map_err(|()| source.diagnose(walk.problems))
+    match definition {
+        Ok(definition) => Ok(ReadDefinition { definition, chain, root, hidden: walk.hidden }),
+        Err(()) => Err(chain.diagnose(&walk.problems, &walk.hidden)),
+    }
+}
+
+/// A text that extends no file, for tests.
+#[cfg(test)]
+pub(super) fn alone(text: &str) -> DefinitionText {
+    DefinitionText { name: "image.yaml".into(), identity: "image.yaml".into(), text: text.to_owned() }
 }
 
 /// The mistakes of a part of a definition, as `PATH: MESSAGE`, if all files are there.
 #[cfg(test)]
 pub(crate) fn mistakes_of_form(part: &str) -> Vec<String> {
     let text = format!("id: a\nname: A\nversion: '1'\nbase: {{debian: {{include: [dash]}}}}\n{part}");
-    let told = parse(&text, "image.yaml", &|_, _| Ok(())).err();
+    let others = |_: &Path| anyhow::bail!("there is no other definition");
+    let told = parse(alone(&text), &others, &|_, _| Ok(())).err();
     let told = told.into_iter().flat_map(|invalid| invalid.0);
     told.map(|told| format!("{}: {}", told.path, told.message)).collect()
 }

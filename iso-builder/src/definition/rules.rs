@@ -11,38 +11,11 @@ use model::config::tree::{NodeKind, TreeNode};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use super::formats::PathTarget;
 use super::shape::shape;
 use crate::images::Runtime;
 use crate::images::spec::{misfits, without_layers};
 use crate::kubernetes::Kubernetes;
-use crate::kubernetes::texts::Artifacts;
-
-/// What a path of the definition must lead to.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum PathTarget {
-    File,
-    Directory,
-    /// A file or a directory.
-    Either,
-}
-
-impl PathTarget {
-    pub(super) fn is_at(self, path: &Path) -> bool {
-        match self {
-            Self::File => path.is_file(),
-            Self::Directory => path.is_dir(),
-            Self::Either => path.exists(),
-        }
-    }
-
-    fn noun(self) -> &'static str {
-        match self {
-            Self::File => "file",
-            Self::Directory => "directory",
-            Self::Either => "file or directory",
-        }
-    }
-}
 
 /// Checks that a path of the definition leads to the target; the error is the path relative to the current directory.
 pub(super) type Search<'s> = &'s dyn Fn(&Path, PathTarget) -> Result<(), PathBuf>;
@@ -59,16 +32,7 @@ pub(super) fn check(root: &TreeNode, value: &Value, search: Search<'_>) -> Vec<F
 fn paths_lead_somewhere(root: &TreeNode, search: Search<'_>) -> Vec<Finding> {
     let mut found = Vec::new();
     each_text(root, shape(), "", &mut |path, format, text| {
-        let (target, text) = match format.name {
-            "file" => (PathTarget::File, text.into()),
-            "directory" => (PathTarget::Directory, text.into()),
-            "file-or-directory" => (PathTarget::Either, text.into()),
-            "artifacts" => match text.parse() {
-                Ok(Artifacts::Directory(directory)) => (PathTarget::Directory, directory),
-                _ => return,
-            },
-            _ => return,
-        };
+        let Some((target, text)) = PathTarget::of(format, text) else { return };
         if let Err(at) = search(&text, target) {
             let shown = at.display().to_string().replace(char::is_control, "\u{fffd}");
             found.push(Finding::new(path, "missing-file", format!("there is no {} {shown}", target.noun())));

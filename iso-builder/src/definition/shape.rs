@@ -7,10 +7,11 @@ use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};
 
 use super::Definition;
+use super::chain::EXTENDS;
 use super::formats::FORMATS;
 
-/// The JSON Schema with all references resolved, and with the deprecated `registries.auths`, which is read and not
-/// published.
+/// The JSON Schema of a definition after `extends`, with all references resolved, and with the deprecated `registries.auths`,
+/// which is read and not published. It has `extends` itself, for hints.
 pub(super) fn schema() -> &'static Value {
     static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
         let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
@@ -18,9 +19,74 @@ pub(super) fn schema() -> &'static Value {
         let registries = &mut schema["properties"]["registries"]["properties"];
         let auth = registries["configs"]["additionalProperties"]["properties"]["auth"].clone();
         registries["auths"] = json!({ "type": "object", "additionalProperties": without_null(&auth) });
+        schema["properties"][EXTENDS] = json!({ "type": ["string", "null"] });
         schema
     });
     &SCHEMA
+}
+
+/// The JSON Schema of what people write: it has `extends`, lists may be changed by `add` and `remove`, and a definition that
+/// extends another one needs no key.
+#[must_use]
+pub fn published_schema() -> Value {
+    let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
+    let mut schema = settings.into_generator().into_root_schema_for::<Definition>().to_value();
+    let required = schema["required"].take();
+    if let Some(keys) = schema["properties"].as_object_mut() {
+        keys.values_mut().for_each(changeable);
+    }
+    schema["properties"][EXTENDS] = json!({
+        "type": ["string", "null"],
+        "description": "The definition that this one builds on: a path relative to this file, or `minimal`, which the builder \
+                        itself has. Groups are merged key by key, other values replace the inherited ones, and lists are \
+                        replaced, or changed by `add` and `remove`.",
+    });
+    if let Some(keys) = schema.as_object_mut() {
+        keys.remove("required");
+    }
+    schema["anyOf"] = json!([{ "required": [EXTENDS] }, { "required": required }]);
+    schema
+}
+
+/// Lets the lists of a schema be changed by `add` and `remove`, and its groups be parts.
+fn changeable(schema: &mut Value) {
+    if is_type(schema, "array") {
+        let items = schema["items"].clone();
+        let description = schema.as_object_mut().and_then(|keys| keys.remove("description"));
+        let default = schema.as_object_mut().and_then(|keys| keys.remove("default"));
+        let list = json!({ "type": "array", "items": items });
+        let changes = json!({
+            "type": "object",
+            "properties": { "add": list, "remove": { "type": "array" } },
+            "additionalProperties": false,
+        });
+        let whole = std::mem::take(schema);
+        *schema = json!({ "anyOf": [whole, changes] });
+        for (key, value) in [("description", description), ("default", default)] {
+            if let Some(value) = value {
+                schema[key] = value;
+            }
+        }
+        return;
+    }
+    for options in ["anyOf", "oneOf"] {
+        if let Some(options) = schema[options].as_array_mut() {
+            options.iter_mut().filter(|option| option["properties"].is_object()).for_each(changeable);
+        }
+    }
+    if schema["properties"].is_object() {
+        // One of several groups has exactly its own key.
+        let is_option = schema["properties"].as_object().is_some_and(|keys| keys.len() == 1);
+        if let Some(keys) = schema.as_object_mut().filter(|_| !is_option) {
+            keys.remove("required");
+        }
+        if let Some(keys) = schema["properties"].as_object_mut() {
+            keys.values_mut().for_each(changeable);
+        }
+    }
+    if schema["additionalProperties"].is_object() {
+        changeable(&mut schema["additionalProperties"]);
+    }
 }
 
 pub(super) fn shape() -> &'static Shape {
@@ -85,6 +151,7 @@ mod tests {
         let expected = [
             "base.oci.reference",
             "charts[].version",
+            "extends",
             "images.preload[].cmd[]",
             "images.preload[].entrypoint[]",
             "packages.suite",

@@ -26,63 +26,69 @@ const REGISTRY_KEYS: [(&str, &[&str]); 14] = [
     ("insecure_skip_verify", &["InsecureSkipVerify", "insecureSkipVerify"]),
 ];
 
-/// Turns the document `root`, of this JSON Schema, into the forms that the reader knows.
-pub(super) fn settle(root: &mut TreeNode, schema: &Value) {
-    Settle { registries: false }.node(root, schema);
+/// Gives the keys of `registries` in the document `root`, of this JSON Schema, their published names.
+pub(super) fn publish_names(root: &mut TreeNode, schema: &Value) {
+    let NodeKind::Map(entries) = &mut root.kind else { return };
+    for (key, node) in entries.iter_mut().filter(|(key, _)| key.text == "registries") {
+        publish_below(node, property(schema, &key.text));
+    }
 }
 
-#[derive(Clone, Copy)]
-struct Settle {
-    /// Whether the node is below `registries`.
-    registries: bool,
-}
-
-impl Settle {
-    fn node(self, node: &mut TreeNode, schema: &Value) {
-        let schema = without_null(schema);
-        if let NodeKind::Scalar { text, plain: true } = &mut node.kind
-            && text.eq_ignore_ascii_case("null")
-        {
-            "null".clone_into(text);
-        }
-        if node.is_nothing() && is_type(schema, "object") && schema["oneOf"].is_null() {
-            node.kind = NodeKind::Map(Vec::new());
-        } else if node.is_nothing() && is_type(schema, "array") {
-            node.kind = NodeKind::List(Vec::new());
-        }
-        if let NodeKind::Map(entries) = &node.kind
-            && let [(word, nothing)] = &entries[..]
-            && nothing.is_nothing()
-            && is_choice(schema)
-        {
-            node.kind = NodeKind::Scalar { text: word.text.clone(), plain: false };
-        }
-        match &mut node.kind {
-            NodeKind::Scalar { text, plain } if is_type(schema, "boolean") => {
-                if let Some(truth) = truth(text) {
-                    (*text, *plain) = (truth.to_owned(), true);
-                }
+fn publish_below(node: &mut TreeNode, schema: &Value) {
+    let schema = without_null(schema);
+    match &mut node.kind {
+        NodeKind::Scalar { .. } => {}
+        NodeKind::List(items) => items.iter_mut().for_each(|item| publish_below(item, &schema["items"])),
+        NodeKind::Map(entries) => {
+            for (key, value) in entries {
+                published(&mut key.text, schema);
+                publish_below(value, property(schema, &key.text));
             }
-            NodeKind::Scalar { .. } => {}
-            NodeKind::List(items) => items.iter_mut().for_each(|item| self.node(item, &schema["items"])),
-            NodeKind::Map(entries) => entries.retain_mut(|(key, value)| {
-                if self.registries {
-                    published(&mut key.text, schema);
-                }
-                let below = property(schema, &key.text);
-                let registries = self.registries || key.text == "registries";
-                let empty = value.is_nothing() && is_optional(below);
-                if !empty {
-                    Self { registries }.node(value, below);
-                }
-                !empty
-            }),
         }
     }
 }
 
+/// Turns the document `root`, of this JSON Schema, into the forms that the reader knows.
+pub(super) fn settle(node: &mut TreeNode, schema: &Value) {
+    let schema = without_null(schema);
+    if let NodeKind::Scalar { text, plain: true } = &mut node.kind
+        && text.eq_ignore_ascii_case("null")
+    {
+        "null".clone_into(text);
+    }
+    if node.is_nothing() && is_type(schema, "object") && schema["oneOf"].is_null() {
+        node.kind = NodeKind::Map(Vec::new());
+    } else if node.is_nothing() && is_type(schema, "array") {
+        node.kind = NodeKind::List(Vec::new());
+    }
+    if let NodeKind::Map(entries) = &node.kind
+        && let [(word, nothing)] = &entries[..]
+        && nothing.is_nothing()
+        && is_choice(schema)
+    {
+        node.kind = NodeKind::Scalar { text: word.text.clone(), plain: false };
+    }
+    match &mut node.kind {
+        NodeKind::Scalar { text, plain } if is_type(schema, "boolean") => {
+            if let Some(truth) = truth(text) {
+                (*text, *plain) = (truth.to_owned(), true);
+            }
+        }
+        NodeKind::Scalar { .. } => {}
+        NodeKind::List(items) => items.iter_mut().for_each(|item| settle(item, &schema["items"])),
+        NodeKind::Map(entries) => entries.retain_mut(|(key, value)| {
+            let below = property(schema, &key.text);
+            let empty = value.is_nothing() && is_optional(below);
+            if !empty {
+                settle(value, below);
+            }
+            !empty
+        }),
+    }
+}
+
 /// The schema of this key's value; null if there is no such key.
-fn property<'s>(schema: &'s Value, key: &str) -> &'s Value {
+pub(super) fn property<'s>(schema: &'s Value, key: &str) -> &'s Value {
     let variants = schema["oneOf"].as_array().into_iter().flatten();
     let groups = std::iter::once(schema).chain(variants);
     let found = groups.map(|group| &group["properties"][key]).find(|property| !property.is_null());

@@ -1,5 +1,7 @@
 //! Definitions with mistakes, and definitions in every form that they may have.
 
+mod extends;
+
 use std::fs;
 use std::path::Path;
 
@@ -7,8 +9,9 @@ use base::failure::{class_of, render};
 use model::config::Invalid;
 use proptest::prelude::*;
 
-use super::read::parse;
-use super::rules::PathTarget;
+use super::chain::DefinitionText;
+use super::read::{alone, parse};
+use super::formats::PathTarget;
 use super::{Definition, Loaded};
 
 /// The required keys.
@@ -61,18 +64,22 @@ install_config: a.yaml
 install_defaults:
 ";
 
+fn nothing_else(path: &Path) -> anyhow::Result<DefinitionText> {
+    anyhow::bail!("there is no {}", path.display())
+}
+
 /// Reads a definition; its paths are relative to the current directory.
 fn read(text: &str) -> Result<Definition, Invalid> {
     let search = |path: &Path, target: PathTarget| match target.is_at(path) {
         true => Ok(()),
         false => Err(path.to_owned()),
     };
-    parse(text, "image.yaml", &search)
+    parse(alone(text), &nothing_else, &search).map(|read| read.definition)
 }
 
 /// Reads a definition whose files are all there.
 fn read_form(text: &str) -> Result<Definition, Invalid> {
-    parse(text, "image.yaml", &|_, _| Ok(()))
+    parse(alone(text), &nothing_else, &|_, _| Ok(())).map(|read| read.definition)
 }
 
 fn told(text: &str) -> Vec<(usize, usize, String, Option<String>)> {

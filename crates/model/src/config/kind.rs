@@ -21,7 +21,7 @@ impl DocumentKind {
         let kinds = [
             (Self::InstallConfiguration, has(&["install", "os", "server_url", "serverUrl"])),
             (Self::ClusterFile, has(&["cluster", "pools"])),
-            (Self::ImageDefinition, has(&["base", "id"])),
+            (Self::ImageDefinition, has(&["base", "id", "extends"])),
         ];
         let mut said = kinds.into_iter().filter(|(_, said)| *said);
         said.next().filter(|_| said.next().is_none()).map(|(kind, _)| kind)
@@ -65,6 +65,7 @@ mod tests {
             ("os: {hostname: a}\ntoken: b\n", Some(InstallConfiguration)),
             ("cluster: {name: a}\npools: []\n", Some(ClusterFile)),
             ("id: a\nbase: {debian: {}}\n", Some(ImageDefinition)),
+            ("extends: default.yaml\n", Some(ImageDefinition)),
             ("hostname: a\n", None),
             ("os: {}\nid: a\n", None),
             ("- os\n", None),

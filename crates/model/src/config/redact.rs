@@ -110,7 +110,7 @@ pub fn hide(document: &mut Value) {
 }
 
 /// Visits every single value with its dotted path and whether it is a secret.
-fn walk(value: &mut Value, shape: &Shape, path: &str, visit: &mut dyn FnMut(&str, &mut Value, bool)) {
+pub fn walk(value: &mut Value, shape: &Shape, path: &str, visit: &mut dyn FnMut(&str, &mut Value, bool)) {
     match value {
         Value::Object(map) => {
             for (key, value) in map {

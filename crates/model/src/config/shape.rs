@@ -166,7 +166,8 @@ impl Shape {
 }
 
 impl Shape {
-    /// Attaches `format` to every text of the shape; `path` is where it is, such as `base.debian.include[]`. For formats
+    /// Attaches `format` to every text of the shape; `path` is where it is, such as `base.debian.include[]`, with
+    /// `*` for any key of a dictionary. For formats
     /// of one kind of document, which are not in the table of all and not in the published schema. Whether there is
     /// a text at this path.
     pub fn attach(&mut self, path: &str, format: &'static Format) -> bool {
@@ -187,6 +188,7 @@ impl Shape {
                 let found = keys.iter_mut().find(|(name, _)| name == key);
                 found.is_some_and(|(_, shape)| shape.attach(rest, format))
             }
+            Self::Dictionary { values, .. } if key == "*" => values.attach(rest, format),
             _ => false,
         }
     }

@@ -120,15 +120,26 @@ impl TreeNode {
     }
 
     /// Puts all of it in another place.
-    fn move_to(&mut self, span: Span) {
-        self.span = span;
+    fn move_to(&mut self, place: Span) {
+        self.each_span(&mut |span| *span = place);
+    }
+
+    /// Moves all places `characters` further, for a text that stands behind another one. Lines and columns stay.
+    pub fn move_behind(&mut self, characters: usize) {
+        self.each_span(&mut |span| {
+            (span.start, span.end) = (span.start + characters, span.end + characters);
+        });
+    }
+
+    fn each_span(&mut self, change: &mut impl FnMut(&mut Span)) {
+        change(&mut self.span);
         match &mut self.kind {
             NodeKind::Scalar { .. } => {}
-            NodeKind::List(items) => items.iter_mut().for_each(|item| item.move_to(span)),
+            NodeKind::List(items) => items.iter_mut().for_each(|item| item.each_span(change)),
             NodeKind::Map(entries) => {
                 for (key, value) in entries {
-                    key.span = span;
-                    value.move_to(span);
+                    change(&mut key.span);
+                    value.each_span(change);
                 }
             }
         }
