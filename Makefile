@@ -184,12 +184,13 @@ $(KUBERNETES_BEFORE):
 .PHONY: iso
 iso: ## Build the media of DEFINITION into OUTPUT.
 	@start=$$SECONDS; \
-	if grep -qs '^ *artifacts: .*target/kubernetes' $(DEFINITION); then $(MAKE) --no-print-directory kubernetes; fi; \
-	kubernetes=$$((SECONDS - start)); \
-	$(MAKE) --no-print-directory binaries; programs=$$((SECONDS - start - kubernetes)); \
+	$(MAKE) --no-print-directory binaries; programs=$$((SECONDS - start)); \
+	shown=$$($(PROGRAMS)/iso-builder show $(DEFINITION)); \
+	if grep -q '^ *artifacts: .*target/kubernetes' <<<"$$shown"; then $(MAKE) --no-print-directory kubernetes; fi; \
+	kubernetes=$$((SECONDS - start - programs)); \
 	$(BUILD) $(DEFINITION) -o $(OUTPUT); media=$$((SECONDS - start - kubernetes - programs)); \
-	printf 'Kubernetes %d:%02d min, programs %d:%02d min, media %d:%02d min\n' \
-	  $$((kubernetes / 60)) $$((kubernetes % 60)) $$((programs / 60)) $$((programs % 60)) $$((media / 60)) $$((media % 60))
+	printf 'programs %d:%02d min, Kubernetes %d:%02d min, media %d:%02d min\n' \
+	  $$((programs / 60)) $$((programs % 60)) $$((kubernetes / 60)) $$((kubernetes % 60)) $$((media / 60)) $$((media % 60))
 
 # The media stay beside the release, so that the next one finds what has not changed.
 .PHONY: release

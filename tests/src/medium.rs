@@ -206,10 +206,11 @@ fn stage_definition(definition: &str, directory: &Path, config: &Value) -> Resul
         .with_context(|| format!("reading {}", definition.display()))?;
     value[EMBED_KEY] = "e2e-install.yaml".into();
     let beside = definition.parent().context("the directory of the definition")?;
-    if let Some(preload) = value["images"]["preload"].as_sequence_mut() {
-        for entry in images::entries(beside)? {
-            preload.push(serde_yaml::to_value(entry)?);
-        }
+    let entries = serde_yaml::to_value(images::entries(beside)?)?;
+    match (value["images"]["preload"].as_sequence_mut(), entries) {
+        (Some(preload), serde_yaml::Value::Sequence(entries)) => preload.extend(entries),
+        // The images are inherited.
+        (_, entries) => value["images"] = serde_yaml::to_value(json!({ "preload": { "add": entries } }))?,
     }
     fs::write(&definition, serde_yaml::to_string(&value)?)?;
     Ok(definition)

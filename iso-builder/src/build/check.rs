@@ -75,7 +75,7 @@ pub fn check(options: &CheckOptions) -> Result<CheckReport> {
         format!("{} {} ({})", definition.name, definition.version, definition.architecture.debian());
     let mut report =
         CheckReport { definition: loaded.file.clone(), product: product.clone(), checks: Vec::new() };
-    report.add("definition", Ok(Some((CheckState::Ok, product))));
+    report.add("definition", Ok(Some((CheckState::Ok, format!("{product}{}", extended(&loaded))))));
     report.add("configurations", configurations(&loaded, scratch.path()));
     report.add("base", base(&loaded));
     report.add("kubernetes", kubernetes(&loaded));
@@ -119,6 +119,12 @@ impl CheckReport {
 
 fn ok(message: impl Into<String>) -> Finding {
     (CheckState::Ok, message.into())
+}
+
+/// What a definition extends, a clause to append; empty where it is nothing.
+fn extended(loaded: &Loaded) -> String {
+    let others: Vec<_> = loaded.extended.iter().map(|other| other.path.display().to_string()).collect();
+    if others.is_empty() { String::new() } else { format!(", extends {}", others.join(", ")) }
 }
 
 fn configurations(loaded: &Loaded, scratch: &Path) -> Result<Option<Finding>> {
@@ -318,6 +324,11 @@ fn lock(
             && !lock.files.iter().any(|file| file.path == local.path)
         {
             return misfit(format!("does not lock {}", local.path.display()));
+        }
+    }
+    for text in loaded.locked_texts() {
+        if !lock.files.contains(&text) {
+            return misfit(format!("does not lock {} as it is now", text.path.display()));
         }
     }
     let (packages, images) = (lock.packages.len(), lock.images.len());

@@ -91,7 +91,7 @@ pub struct ReportedInputs {
     /// The Kubernetes distribution and its version.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kubernetes: Option<String>,
-    /// Archives and layouts of images.
+    /// Archives and layouts of images, and the definitions that the definition extends.
     pub files: Vec<LockedFile>,
     /// The installer in the OS image.
     pub installer: Digest,

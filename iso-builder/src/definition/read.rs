@@ -23,6 +23,7 @@ use super::rules::Search;
 use super::shape::{schema, shape};
 use super::show::Shown;
 use super::{Definition, rules, spellings};
+use crate::lock::LockedFile;
 
 /// A definition, with the file that its paths are relative to.
 #[derive(Clone, Debug)]
@@ -52,6 +53,13 @@ impl Loaded {
     #[must_use]
     pub fn resolve(&self, path: &Path) -> PathBuf {
         beside(&self.file, path)
+    }
+
+    /// The definitions that it extends, as a lock file has them.
+    #[must_use]
+    pub(crate) fn locked_texts(&self) -> Vec<LockedFile> {
+        let others = self.extended.iter();
+        others.map(|other| LockedFile { path: other.path.clone(), sha256: other.digest }).collect()
     }
 
     /// A client for the definition's registries; `rate` limits it to that many bytes a second.

@@ -245,9 +245,9 @@ fn every_definition_of_the_repository_is_what_its_types_make_of_it_and_has_the_b
     let files: Vec<_> = files.collect();
     assert!(files.len() >= 3);
     for file in files {
-        let text = fs::read_to_string(&file).unwrap();
         let loaded = Loaded::read(&file).unwrap();
         assert_eq!(loaded.definition.version, env!("CARGO_PKG_VERSION"), "{}", file.display());
+        let text = super::show(&file).unwrap().yaml;
         assert_eq!(loaded.definition, serde_saphyr::from_str(&text).unwrap(), "{}", file.display());
     }
 }
@@ -324,5 +324,26 @@ proptest! {
     #[test]
     fn reading_any_text_never_panics(text in "\\PC{0,200}") {
         let _ = read(&text);
+    }
+}
+
+proptest! {
+    #[test]
+    fn extending_with_a_mutated_definition_never_panics_and_what_is_shown_is_the_same(
+        at in 0..ALL_KEYS.len(),
+        length in 0..12_usize,
+        with in "[a-z:{}\\[\\],'&*~<# \n-]{0,6}",
+        change in proptest::bool::ANY,
+    ) {
+        let end = (at + length).min(ALL_KEYS.len());
+        let mutated = format!("{}{with}{}", &ALL_KEYS[..at], &ALL_KEYS[end..]);
+        let own = if change { "extends: b\nbase: {debian: {include: {add: [aa], remove: [dash]}}}\n" } else { "extends: b\n" };
+        let others = |_: &Path| Ok(DefinitionText { name: "b".into(), identity: "b".into(), text: mutated.clone() });
+        if let Ok(read) = parse(alone(own), &others, &|_, _| Ok(())) {
+            let shown = super::Shown::of(&read).yaml;
+            let again = read_form(&shown).map_err(|told| told.to_string());
+            // The text of a definition for debugging has no secrets, as the one that is shown.
+            prop_assert_eq!(format!("{again:?}"), format!("{:?}", Ok::<_, String>(read.definition)), "{}", shown);
+        }
     }
 }

@@ -1,8 +1,8 @@
 //! The lock file: every input of a build by digest. Written beside the definition as `DEFINITION.lock`.
 //!
 //! It has each Debian package with its URL, size and SHA-256; each image of a registry with its digest; the files of
-//! the Kubernetes distribution; the base if it is a file or directory; archives and layouts of images; and the time
-//! stamp of everything in the media. A lock fits a definition if the definition still asks for the same inputs;
+//! the Kubernetes distribution; the base if it is a file or directory; archives and layouts of images; the definitions that
+//! it extends; and the time stamp of everything in the media. A lock fits a definition if the definition still asks for the same inputs;
 //! otherwise those that changed are resolved again or, with `--locked`, the build fails.
 
 mod policy;
@@ -47,12 +47,12 @@ pub struct Lock {
     pub images: Vec<PinnedImage>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kubernetes: Option<LockedRelease>,
-    /// Archives and layouts of images, sorted by path.
+    /// Archives and layouts of images, and the definitions that the definition extends, sorted by path.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<LockedFile>,
 }
 
-/// A file or directory that the definition names.
+/// A file or directory that the definition names, or `minimal`, the definition that the builder has.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LockedFile {

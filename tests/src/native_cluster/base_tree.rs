@@ -93,9 +93,9 @@ fn make(suite: &str, directory: &Path) -> Result<()> {
     programs::run(&mut settle, LIMIT)?.success("settling the packages of Debian").map(drop)
 }
 
-/// The suite that the definition of the default image names.
+/// The suite of the default image, which its definition inherits from that of the minimal one.
 fn suite() -> Result<String> {
-    let path = paths::workspace().join("configs/images/default.yaml");
+    let path = paths::workspace().join("configs/images/minimal.yaml");
     let definition: serde_yaml::Value = serde_yaml::from_slice(&fs::read(&path)?)?;
     let suite = definition["packages"]["suite"].as_str().map(str::to_owned);
     suite.with_context(|| format!("{} names no suite", path.display()))
