@@ -173,14 +173,16 @@ impl Chain {
             let own = problems.iter().filter(|problem| link.range.contains(&problem.span.start));
             let own = own.map(|problem| {
                 let Span { start, end, .. } = problem.span;
-                let span =
-                    Span { start: start - begin, end: end.saturating_sub(begin).max(start - begin), ..problem.span };
+                let span = Span {
+                    start: start - begin,
+                    end: end.saturating_sub(begin).max(start - begin),
+                    ..problem.span
+                };
                 Problem { span, ..problem.clone() }
             });
             let hidden = hidden.iter().filter(|range| link.range.contains(&range.start));
             let hidden = hidden.map(|range| range.start - begin..range.end - begin);
-            let source =
-                Source::new(&link.source.name, &link.source.text, hidden.collect(), &link.comments);
+            let source = Source::new(&link.source.name, &link.source.text, hidden.collect(), &link.comments);
             all.extend(source.diagnose(own.collect()).0);
         }
         Invalid(all)

@@ -52,7 +52,9 @@ impl Merge<'_> {
             NodeKind::Map(entries) => {
                 let inherited = match inherited.map(|node| node.kind) {
                     // Another kind of base replaces the inherited one.
-                    Some(NodeKind::Map(known)) if !is_choice_of_groups(schema) || same_keys(&known, &entries) => {
+                    Some(NodeKind::Map(known))
+                        if !is_choice_of_groups(schema) || same_keys(&known, &entries) =>
+                    {
                         known
                     }
                     _ => Vec::new(),
@@ -138,10 +140,13 @@ impl Merge<'_> {
             let candidates: Vec<_> = items.iter().filter_map(name_of).map(str::to_owned).collect();
             items.retain(|item| !is_meant(pattern, item, path));
             if items.len() == before {
-                let meant = name_of(pattern).and_then(|text| nearest(text, candidates.iter().map(String::as_str)));
-                let message = "the inherited list has no such element; `iso-builder show DEFINITION` prints it";
+                let meant =
+                    name_of(pattern).and_then(|text| nearest(text, candidates.iter().map(String::as_str)));
+                let message =
+                    "the inherited list has no such element; `iso-builder show DEFINITION` prints it";
                 let at = format!("{path}.{REMOVE}");
-                self.problems.push(Problem::new(pattern.span, at, "nothing-to-remove", message).suggest(meant));
+                self.problems
+                    .push(Problem::new(pattern.span, at, "nothing-to-remove", message).suggest(meant));
             }
         }
         for node in added {
@@ -166,11 +171,14 @@ fn by_default(schema: &Value, span: Span) -> Option<TreeNode> {
 
 /// Whether a value has exactly one of several keys, such as `base`.
 fn is_choice_of_groups(schema: &Value) -> bool {
-    schema["oneOf"].as_array().is_some_and(|options| options.iter().any(|option| !option["properties"].is_null()))
+    schema["oneOf"]
+        .as_array()
+        .is_some_and(|options| options.iter().any(|option| !option["properties"].is_null()))
 }
 
 fn same_keys(one: &[(Key, TreeNode)], other: &[(Key, TreeNode)]) -> bool {
-    one.len() == other.len() && one.iter().all(|(key, _)| other.iter().any(|(known, _)| known.text == key.text))
+    one.len() == other.len()
+        && one.iter().all(|(key, _)| other.iter().any(|(known, _)| known.text == key.text))
 }
 
 /// The text by which an element of a list is known.

@@ -29,11 +29,11 @@ use crate::workloads::spec::{ChartSpec, ManifestSpec};
 
 pub use chain::ExtendedDefinition;
 pub use outputs::{DiskSpec, OutputKind};
+#[cfg(test)]
+pub(crate) use read::mistakes_of_form;
 pub use read::{Loaded, show};
 pub use shape::published_schema;
 pub use show::{Shown, ShownExtension};
-#[cfg(test)]
-pub(crate) use read::mistakes_of_form;
 
 /// The whole definition.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -10,8 +10,8 @@ use model::config::Invalid;
 use proptest::prelude::*;
 
 use super::chain::DefinitionText;
-use super::read::{alone, parse};
 use super::formats::PathTarget;
+use super::read::{alone, parse};
 use super::{Definition, Loaded};
 
 /// The required keys.

@@ -139,7 +139,10 @@ fn a_definition_extends_what_the_builder_has_and_what_extends_others() {
 #[test]
 fn a_mistake_is_reported_in_the_text_that_has_it() {
     let bench = Bench::new("extends: base/parent.yaml\nid: Child\nkernal: {}\n");
-    bench.write("base/parent.yaml", &PARENT.replace("suite: trixie", "siute: trixie").replace("[over]", "[gone]"));
+    bench.write(
+        "base/parent.yaml",
+        &PARENT.replace("suite: trixie", "siute: trixie").replace("[over]", "[gone]"),
+    );
     let told = bench.refusal();
     for words in [
         "image.yaml:2:5: ",
@@ -201,7 +204,8 @@ fn definitions_that_extend_each_other_end() {
 
 #[test]
 fn what_show_prints_is_the_same_definition_and_says_where_values_are_from() {
-    let own = "extends: base/parent.yaml\nid: child\nbase: {debian: {include: {add: [htop]}}}\nname: 'A: #1'\n";
+    let own =
+        "extends: base/parent.yaml\nid: child\nbase: {debian: {include: {add: [htop]}}}\nname: 'A: #1'\n";
     let bench = Bench::new(own);
     let shown = show(&bench.path().join("image.yaml")).unwrap();
     let text = shown.yaml.replace(&format!("{}/", bench.path().display()), "");
