@@ -6,7 +6,7 @@ use std::sync::Arc;
 use base::failure::causes;
 use http_body_util::{BodyExt, Limited};
 use hyper::body::{Body, Bytes};
-use hyper::header::{AUTHORIZATION, CONTENT_LENGTH, COOKIE, HeaderName, HeaderValue, IF_NONE_MATCH};
+use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_LENGTH, COOKIE, HeaderName, HeaderValue, IF_NONE_MATCH};
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode};
 
@@ -55,6 +55,7 @@ fn asked<'a>(parts: &'a Parts, peer: IpAddr, body: &'a [u8]) -> routes::FleetReq
         authorization: field(AUTHORIZATION),
         cookie: field(COOKIE),
         if_none_match: field(IF_NONE_MATCH),
+        accept: field(ACCEPT),
         body,
     }
 }

@@ -8,6 +8,7 @@ use base::digest::Digest;
 use maud::Markup;
 use model::config::Secret;
 use model::fleet::Hello;
+use serde_json::{Value, json};
 
 use super::access::FleetAccess;
 use super::install_run::{self, RunOutcome};
@@ -51,8 +52,39 @@ pub struct FleetRequest<'a> {
     pub authorization: Option<&'a str>,
     pub cookie: Option<&'a str>,
     pub if_none_match: Option<&'a str>,
+    /// The kinds of content that the client takes.
+    pub accept: Option<&'a str>,
     /// The body of a `POST`, no longer than [`Fleet::body_limit`] says.
     pub body: &'a [u8],
+}
+
+impl FleetRequest<'_> {
+    /// Whether the client is a program that reads JSON; browsers accept HTML and anything.
+    fn wants_json(&self) -> bool {
+        let mut kinds = self.accept.unwrap_or_default().split(',').filter_map(|kind| kind.split(';').next());
+        self.path == JSON || kinds.any(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
+    }
+
+    /// The reply to an action that was performed: a program gets `result`, a browser goes to `place`.
+    fn done(&self, result: &Value, place: &str) -> FleetReply {
+        if self.wants_json() { FleetReply::json(200, result) } else { FleetReply::to(place) }
+    }
+
+    /// The page that refuses, or `why` as JSON.
+    fn refused(&self, page: FleetReply, why: &str) -> FleetReply {
+        if self.wants_json() { FleetReply::json(page.status, &json!({ "error": why })) } else { page }
+    }
+
+    fn absent(&self) -> FleetReply {
+        let page = FleetReply::page(404, "Not found", &page::absent());
+        self.refused(page, "there is no such machine, conflict or action; GET /v1/fleet lists what there is")
+    }
+
+    fn closed(&self) -> FleetReply {
+        let page = FleetReply::page(401, "Token needed", &page::closed());
+        let reply = self.refused(page, "the token of the fleet is required");
+        reply.with("WWW-Authenticate", "Bearer realm=\"fleet\"".into())
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -79,6 +111,10 @@ impl FleetReply {
 
     fn html(status: u16, markup: &Markup) -> Self {
         Self::new(status, "text/html; charset=utf-8", page::sent(markup))
+    }
+
+    fn json(status: u16, value: &Value) -> Self {
+        Self::new(status, "application/json", format!("{value}\n"))
     }
 
     fn page(status: u16, title: &str, main: &Markup) -> Self {
@@ -177,7 +213,7 @@ impl Fleet {
             return Ok(FleetReply::to(request.path).with("Set-Cookie", self.access.set_cookie(self.tls)));
         }
         if !self.is_open(request) {
-            return Ok(closed(request.path));
+            return Ok(request.closed());
         }
         Ok(match request.path {
             PAGE => {
@@ -189,7 +225,7 @@ impl Fleet {
                 let json = serde_json::to_vec_pretty(&self.view(known, usize::MAX, now)?)?;
                 FleetReply::new(200, "application/json", json)
             }
-            path => self.one(request, path, known, now)?.unwrap_or_else(absent),
+            path => self.one(request, path, known, now)?.unwrap_or_else(|| request.absent()),
         })
     }
 
@@ -256,10 +292,10 @@ impl Fleet {
             return Ok(store.reporter(token)?.map(|_| BODY).ok_or_else(unknown_reporter));
         }
         if !self.is_open(request) {
-            return Ok(Err(closed(request.path)));
+            return Ok(Err(request.closed()));
         }
         let acts = action(request.path).is_some() || of_conflict(request.path).is_some();
-        Ok(if acts { Ok(FORM) } else { Err(absent()) })
+        Ok(if acts { Ok(FORM) } else { Err(request.absent()) })
     }
 
     fn post(&self, request: &FleetRequest<'_>, known: FleetSources<'_>, now: Moment) -> Result<FleetReply> {
@@ -273,25 +309,34 @@ impl Fleet {
         let form = String::from_utf8_lossy(request.body);
         let ours = parameter(&form, "form").is_some_and(|value| self.access.is_form_value(&value));
         if !ours && !self.access.is_open_to(request.authorization, None) {
-            return Ok(FleetReply::page(403, "Nothing was done", &page::stale()));
+            let page = FleetReply::page(403, "Nothing was done", &page::stale());
+            return Ok(request
+                .refused(page, "nothing was done: the form is not of this server; send the bearer token"));
         }
         let from = request.peer.map(|peer| format!("{peer}: ")).unwrap_or_default();
         if let Some(conflict) = of_conflict(request.path)
             && known.store.dismiss(conflict)?
         {
-            return Ok(FleetReply::to(PAGE));
+            let result =
+                json!({ "v": view::VERSION, "action": "dismiss", "conflict": conflict, "result": "done" });
+            return Ok(request.done(&result, PAGE));
         }
-        let Some((id, action)) = action(request.path) else { return Ok(absent()) };
+        let Some((id, action)) = action(request.path) else { return Ok(request.absent()) };
         let name = known.store.get(id)?.map(|machine| machine.name()).unwrap_or_default();
         let acted = known.store.act(id, action, known.configurations, now)?;
         if matches!(acted, ActionResult::Done | ActionResult::Removed) {
             (known.note)(format!("{from}operator: {} {name}", action.name()));
         }
+        let result = |result: &str| json!({ "v": view::VERSION, "action": action, "machine": id.to_string(), "result": result });
         Ok(match acted {
-            ActionResult::Done => FleetReply::to(&format!("{PAGE}#m-{id}")),
-            ActionResult::Removed => FleetReply::to(PAGE),
-            ActionResult::Refused => FleetReply::page(409, "Nothing was done", &page::held()),
-            ActionResult::Absent => absent(),
+            ActionResult::Done => request.done(&result("done"), &format!("{PAGE}#m-{id}")),
+            ActionResult::Removed => request.done(&result("removed"), PAGE),
+            ActionResult::Refused => {
+                let page = FleetReply::page(409, "Nothing was done", &page::held());
+                let why = "nothing was done: the machine has taken its configuration, or it is denied; redeploy or allow it first";
+                request.refused(page, why)
+            }
+            ActionResult::Absent => request.absent(),
         })
     }
 
@@ -370,10 +415,6 @@ fn unknown_reporter() -> FleetReply {
     FleetReply::new(403, TEXT, "this report token is not valid\n")
 }
 
-fn absent() -> FleetReply {
-    FleetReply::page(404, "Not found", &page::absent())
-}
-
 /// The machine and the action that a path names.
 fn action(path: &str) -> Option<(MachineId, OperatorAction)> {
     of_machine(path).and_then(|(id, verb)| Some((id, OperatorAction::of_name(verb)?)))
@@ -384,16 +425,6 @@ fn of_machine(path: &str) -> Option<(MachineId, &str)> {
     let rest = path.strip_prefix("/fleet/machines/")?;
     let (id, what) = rest.split_once('/').unwrap_or((rest, ""));
     Some((id.parse().ok()?, what))
-}
-
-fn closed(path: &str) -> FleetReply {
-    let reply = match path {
-        JSON => {
-            FleetReply::new(401, "application/json", "{\"error\": \"the token of the fleet is required\"}\n")
-        }
-        _ => FleetReply::page(401, "Token needed", &page::closed()),
-    };
-    reply.with("WWW-Authenticate", "Bearer realm=\"fleet\"".into())
 }
 
 /// The reply, or 304 without a body where the browser has it already.

@@ -1,12 +1,11 @@
 //! The stage of a machine's deployment, in operators' terms, from the steps that its installer reports.
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::machine::{DeploymentState, InstallPermission};
 
 /// The stage of a machine's deployment, as operators see it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MachineStage {
     /// It asked to boot, and neither a configuration nor an operator lets it install.
     Unknown,
@@ -45,8 +44,7 @@ pub enum MachineStage {
 }
 
 /// The groups in which machines are counted and listed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum StageGroup {
     /// An operator has to look at it.
     Failed,
@@ -72,6 +70,28 @@ pub const WAY: [MachineStage; 7] = [
 ];
 
 impl MachineStage {
+    /// Every stage.
+    pub const ALL: [Self; 18] = [
+        Self::Unknown,
+        Self::Denied,
+        Self::Waiting,
+        Self::Booting,
+        Self::Preparing,
+        Self::Preflight,
+        Self::WaitingForCluster,
+        Self::Disks,
+        Self::Writing,
+        Self::Seeding,
+        Self::Finishing,
+        Self::Rebooting,
+        Self::Joining,
+        Self::Installed,
+        Self::Joined,
+        Self::Failed,
+        Self::NotJoined,
+        Self::UpdateRolledBack,
+    ];
+
     /// The stage that begins with the step `id`; none for a step that can be part of any stage.
     #[must_use]
     pub fn of_step(id: &str) -> Option<Self> {
@@ -130,29 +150,43 @@ impl MachineStage {
         })
     }
 
-    /// As the page shows it.
+    /// Its word, in JSON and in the documentation.
     #[must_use]
-    pub fn text(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
-            Self::Unknown => "Unknown machine",
-            Self::Denied => "Denied",
-            Self::Waiting => "Waiting to boot",
-            Self::Booting => "Booting",
-            Self::Preparing => "Starting",
-            Self::Preflight => "Preflight",
-            Self::WaitingForCluster => "Waiting for cluster",
-            Self::Disks => "Preparing disks",
-            Self::Writing => "Writing",
-            Self::Seeding => "Seeding images",
-            Self::Finishing => "Finishing",
-            Self::Rebooting => "Rebooting",
-            Self::Joining => "Joining",
-            Self::Installed => "Installed",
-            Self::Joined => "Joined",
-            Self::Failed => "Failed",
-            Self::NotJoined => "Not joined",
-            Self::UpdateRolledBack => "Update rolled back",
+            Self::Unknown => "unknown",
+            Self::Denied => "denied",
+            Self::Waiting => "waiting",
+            Self::Booting => "booting",
+            Self::Preparing => "preparing",
+            Self::Preflight => "preflight",
+            Self::WaitingForCluster => "waiting-for-cluster",
+            Self::Disks => "disks",
+            Self::Writing => "writing",
+            Self::Seeding => "seeding",
+            Self::Finishing => "finishing",
+            Self::Rebooting => "rebooting",
+            Self::Joining => "joining",
+            Self::Installed => "installed",
+            Self::Joined => "joined",
+            Self::Failed => "failed",
+            Self::NotJoined => "not-joined",
+            Self::UpdateRolledBack => "update-rolled-back",
         }
+    }
+
+    /// The same word as the page shows it: "Waiting for cluster".
+    #[must_use]
+    pub fn text(self) -> String {
+        let words = self.name().replace('-', " ");
+        let (first, rest) = words.split_at(1);
+        format!("{}{rest}", first.to_uppercase())
+    }
+}
+
+impl Serialize for MachineStage {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
     }
 }
 
@@ -172,6 +206,12 @@ impl StageGroup {
             Self::Installed => "installed",
             Self::Denied => "denied",
         }
+    }
+}
+
+impl Serialize for StageGroup {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.text())
     }
 }
 
@@ -210,12 +250,12 @@ mod tests {
     fn a_machine_that_tells_nothing_is_where_its_state_says() {
         let stage = |state, permission| MachineStage::of_state(state, permission, false).text();
         for (state, permission, text) in [
-            (DeploymentState::Waiting, InstallPermission::Unsaid, "Unknown machine"),
+            (DeploymentState::Waiting, InstallPermission::Unsaid, "Unknown"),
             (DeploymentState::Waiting, InstallPermission::Denied, "Denied"),
             (DeploymentState::Redeploy, InstallPermission::Denied, "Denied"),
-            (DeploymentState::Redeploy, InstallPermission::Unsaid, "Waiting to boot"),
+            (DeploymentState::Redeploy, InstallPermission::Unsaid, "Waiting"),
             (DeploymentState::Booting, InstallPermission::Allowed, "Booting"),
-            (DeploymentState::Installing, InstallPermission::Denied, "Starting"),
+            (DeploymentState::Installing, InstallPermission::Denied, "Preparing"),
             (DeploymentState::Installed, InstallPermission::Denied, "Installed"),
             (DeploymentState::Joined, InstallPermission::Unsaid, "Joined"),
             (DeploymentState::Failed, InstallPermission::Unsaid, "Failed"),
@@ -226,5 +266,16 @@ mod tests {
             MachineStage::of_state(DeploymentState::Waiting, InstallPermission::Allowed, true),
             MachineStage::Waiting
         );
+    }
+
+    #[test]
+    fn the_documentation_has_every_stage_and_group_by_its_word() {
+        let page = include_str!("../../../../docs/fleet.md");
+        for stage in MachineStage::ALL {
+            assert!(page.contains(&format!("| `{}` |", stage.name())), "the stage {}", stage.name());
+        }
+        for group in StageGroup::ALL {
+            assert!(page.contains(&format!("| {} |", group.text())), "the group {}", group.text());
+        }
     }
 }

@@ -33,7 +33,7 @@ fn line_per_tag(html: &str) -> String {
 fn an_install_under_way() {
     let scene = Scene::under_way();
     let page = compare("under-way.html", &scene, "/fleet/live");
-    for text in ["62 %", "Seeding images", "silent", "Unknown machine", "Redeploy", "8.2 GiB", "Joining"] {
+    for text in ["62 %", "Seeding", "silent", "Unknown", "Redeploy", "8.2 GiB", "Joining"] {
         assert!(page.contains(text), "{text}");
     }
 }

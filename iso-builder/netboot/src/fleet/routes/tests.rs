@@ -304,6 +304,36 @@ fn actions_take_the_cookie_and_a_form_of_this_server_or_the_token() {
 }
 
 #[test]
+fn a_program_that_accepts_json_is_told_what_came_of_its_action() {
+    let (_directory, fleet, id) = fleet();
+    let answer = |verb: &str, authorization, accept| {
+        let path = format!("/fleet/machines/{id}/{verb}");
+        let request = FleetRequest { method: "POST", path: &path, authorization, accept, ..get("") };
+        let reply = fleet.answer(&request, NOW).unwrap();
+        let json = serde_json::from_slice::<serde_json::Value>(&reply.body).unwrap_or_default();
+        (reply.status, json)
+    };
+    let token = Some("Bearer T-secret");
+    let program = Some("text/plain, application/json;q=0.9");
+    let result = |action: &str, result: &str| serde_json::json!({"v": 1, "action": action, "machine": id.to_string(), "result": result});
+    let (status, json) = answer("forget", token, program);
+    assert!(
+        status == 409 && json["error"].as_str().unwrap().contains("redeploy or allow it first"),
+        "{json}"
+    );
+    assert_eq!(answer("redeploy", token, program), (200, result("redeploy", "done")));
+    assert_eq!(answer("deny", token, program), (200, result("deny", "done")));
+    assert_eq!(answer("allow", token, program), (200, result("allow", "done")));
+    assert_eq!(answer("forget", token, program), (200, result("forget", "removed")));
+    for (verb, authorization, status) in [("forget", token, 404), ("odd", token, 404), ("allow", None, 401)] {
+        let (found, json) = answer(verb, authorization, program);
+        assert!(found == status && json["error"].is_string(), "{verb}: {found} {json}");
+    }
+    let browser = Some("text/html,application/xhtml+xml,*/*;q=0.8");
+    assert_eq!(answer("forget", token, browser), (404, serde_json::Value::Null));
+}
+
+#[test]
 fn a_machine_that_has_its_configuration_cannot_be_forgotten() {
     let (_directory, fleet, id) = fleet();
     let path = format!("/fleet/machines/{id}/forget");
