@@ -14,7 +14,7 @@ use super::cluster::{self, MachineSize};
 use super::files::{NodeFile, write};
 use super::identity::MachineId;
 use super::paths::below;
-use super::render::{USER, hostname, render};
+use super::render::{LOCALTIME, USER, ZONES, hostname, render};
 use super::{applied, seed, write_files};
 use crate::inventory::Nic;
 use crate::nics::{CardSelectors, RememberedCards};
@@ -53,6 +53,8 @@ pub fn apply_on(document: &Path, root: &Path, size: MachineSize, present: &[Nic]
     let (name, hypervisor) = (hostname(&config, machine.as_ref()), cluster::ships_hypervisor(root));
     files.extend(cluster::files(&config, name.as_deref(), size, hypervisor));
     files.extend(cluster::shipped(&config, root)?);
+    let zone = config.os.timezone.as_deref().filter(|zone| !root.join(ZONES).join(zone).is_file());
+    files.retain(|file| zone.is_none() || file.path != LOCALTIME);
     let further = &config.os.write_files;
     // Files of the document have precedence over files made from its other keys.
     files.retain(|file| !further.iter().any(|further| further.path.trim_start_matches('/') == file.path));
@@ -64,6 +66,11 @@ pub fn apply_on(document: &Path, root: &Path, size: MachineSize, present: &[Nic]
     let before = applied::before(root)?;
     warnings.extend(unfetched(&config));
     warnings.extend(unread);
+    warnings.extend(zone.map(|zone| {
+        format!(
+            "the time zone is UTC: this system has no {zone}; `timedatectl list-timezones` prints what it has"
+        )
+    }));
     let mut outcome = ApplyOutcome { warnings, ..ApplyOutcome::default() };
     let tree = Root::open(root)?.with_homes(accounts.homes());
     applied::announce(&tree, &before, &owned)?;
@@ -387,6 +394,21 @@ pub(super) mod tests {
         let outcome = run(root.path(), "{}").unwrap();
         assert!(outcome.removed.contains(&"home/rancher/note".to_owned()), "{outcome:?}");
         assert!(!root.path().join("home/rancher/note").exists());
+    }
+
+    #[test]
+    fn the_time_zone_is_that_of_the_document_where_the_image_has_it_and_utc_elsewhere() {
+        let root = image();
+        let localtime = root.path().join("etc/localtime");
+        let berlin = "os: {timezone: Europe/Berlin}";
+        let warning = "the time zone is UTC: this system has no Europe/Berlin; `timedatectl list-timezones` prints what it has";
+        assert_eq!(run(root.path(), berlin).unwrap().warnings, [warning]);
+        assert!(fs::symlink_metadata(&localtime).is_err());
+        fs::create_dir_all(root.path().join("usr/share/zoneinfo/Europe")).unwrap();
+        fs::write(root.path().join("usr/share/zoneinfo/Europe/Berlin"), "").unwrap();
+        assert!(run(root.path(), berlin).unwrap().warnings.is_empty());
+        assert_eq!(fs::read_link(&localtime).unwrap(), Path::new("/usr/share/zoneinfo/Europe/Berlin"));
+        assert_eq!(run(root.path(), "{}").unwrap().removed, ["etc/localtime"]);
     }
 
     #[test]

@@ -12,6 +12,10 @@ use model::config::formats::access;
 /// The name of the login user.
 pub const USER: &str = "rancher";
 
+/// What tells programs the time zone, and where zones are (localtime(5)).
+pub(super) const LOCALTIME: &str = "etc/localtime";
+pub(super) const ZONES: &str = "usr/share/zoneinfo";
+
 /// The files of a document, in a fixed order. The same arguments give the same bytes.
 #[must_use]
 pub fn render(config: &InstallConfig, machine: Option<&MachineId>, cards: &CardSelectors) -> Vec<NodeFile> {
@@ -23,6 +27,7 @@ pub fn render(config: &InstallConfig, machine: Option<&MachineId>, cards: &CardS
     files.extend(proxies::of_services(config));
     files.extend(name.map(|name| NodeFile::new("etc/hostname", 0o644, format!("{name}\n"))));
     files.extend(machine.map(|id| NodeFile::new("etc/machine-id", 0o444, format!("{id}\n"))));
+    files.extend(os.timezone.iter().map(|zone| NodeFile::link(LOCALTIME, &format!("/{ZONES}/{zone}"))));
     let mut lines = |path: &str, head: &str, lines: Vec<String>| {
         if !lines.is_empty() {
             let text: String = lines.iter().map(|line| format!("{line}\n")).collect();

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::text::{
     AbsolutePath, FileMode, Hostname, KernelArguments, Line, ModuleName, Owner, PersistentPath, SshKey,
-    SysctlValue, Text, TimeServer, UserName,
+    SysctlValue, Text, TimeServer, TimeZone, UserName,
 };
 use super::{BootPassword, Secret};
 
@@ -48,6 +48,10 @@ pub struct Os {
     /// Time servers: names or addresses.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ntp_servers: Vec<TimeServer>,
+    /// Time zone of logs and sessions by its name in the tz database, such as `Europe/Berlin`; UTC unless given, and where the
+    /// node does not have it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timezone: Option<TimeZone>,
     /// Kernel modules to load at boot, beside `kvm` and `vhost_net`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub modules: Vec<ModuleName>,

@@ -208,6 +208,10 @@ checked_text! {
     ModuleName, "module", kernel::module
 }
 checked_text! {
+    /// The name of a time zone, such as `Europe/Berlin`.
+    TimeZone, "time-zone", text::time_zone
+}
+checked_text! {
     /// The value of a kernel setting, one line.
     SysctlValue, "sysctl-value", kernel::sysctl_value
 }

@@ -72,6 +72,7 @@ static FORMATS: &[Format] = &[
     Format { name: "taint", code: "invalid-taint", check: kubernetes::taint },
     Format { name: "text", code: "invalid-text", check: text::text },
     Format { name: "time-server", code: "invalid-time-server", check: network::time_server },
+    Format { name: "time-zone", code: "invalid-time-zone", check: text::time_zone },
     Format { name: "token", code: "invalid-token", check: access::token },
     Format { name: "tty", code: "invalid-tty", check: kernel::tty },
     Format { name: "url", code: "invalid-url", check: network::http_url },

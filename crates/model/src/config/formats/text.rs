@@ -11,6 +11,18 @@ pub fn line(text: &str) -> FormatResult {
     )
 }
 
+/// The name of a time zone of the tz database, never a path out of its directory.
+pub fn time_zone(text: &str) -> FormatResult {
+    let word = |word: &str| {
+        let body = word.bytes().all(|b| b.is_ascii_alphanumeric() || b"_+-".contains(&b));
+        body && word.starts_with(|c: char| c.is_ascii_alphabetic())
+    };
+    ensure(
+        text.len() <= 64 && text.split('/').all(word),
+        "is not the name of a time zone, such as Europe/Berlin or UTC (`timedatectl list-timezones`)",
+    )
+}
+
 /// Any text without control characters other than line ends and tabs.
 pub fn text(text: &str) -> FormatResult {
     ensure(text.len() <= 1 << 20, "is longer than 1 MiB")?;
