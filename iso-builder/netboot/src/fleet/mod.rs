@@ -5,6 +5,7 @@
 //! | [`install_run`], [`install_runs`] | the reports of one machine's run, and of all machines |
 //! | [`stage`] | the stage of a deployment, from steps and states |
 //! | [`view`] | the fleet as it is shown, and its JSON |
+//! | [`filter`] | which machines a request asks for |
 //! | [`page`], [`card`], [`machine_page`], [`elements`] | the view as HTML, by templates that escape what they show |
 //! | [`access`], [`entry`] | access control, and the URL with the token |
 //! | [`routes`] | the replies to requests; [`super::fleet_http`] is the same in HTTP |
@@ -16,6 +17,7 @@ pub mod access;
 pub mod card;
 pub mod elements;
 pub mod entry;
+pub mod filter;
 pub mod install_run;
 pub mod install_runs;
 pub mod machine_page;

@@ -11,6 +11,7 @@ use model::fleet::Hello;
 use serde_json::{Value, json};
 
 use super::access::FleetAccess;
+use super::filter::MachineFilter;
 use super::install_run::{self, RunOutcome};
 use super::install_runs::InstallRuns;
 use super::view::{self, FleetView};
@@ -221,12 +222,25 @@ impl Fleet {
                 FleetReply::html(200, &page::document("Fleet", Some("/fleet/live"), &list))
             }
             "/fleet/live" => unchanged(request, FleetReply::html(200, &self.list(known, now)?)),
-            JSON => {
-                let json = serde_json::to_vec_pretty(&self.view(known, usize::MAX, now)?)?;
-                FleetReply::new(200, "application/json", json)
-            }
+            JSON => self.json(request, known, now)?,
             path => self.one(request, path, known, now)?.unwrap_or_else(|| request.absent()),
         })
+    }
+
+    /// The fleet as JSON, with the machines that the query of the request asks for. The time alone is no change.
+    fn json(&self, request: &FleetRequest<'_>, known: FleetSources<'_>, now: Moment) -> Result<FleetReply> {
+        let filter = match MachineFilter::of(request.query) {
+            Ok(filter) => filter,
+            Err(why) => return Ok(FleetReply::json(400, &json!({ "error": why.to_string() }))),
+        };
+        let mut view = self.view(known, usize::MAX, now)?;
+        view.machines.retain(|row| filter.matches(row));
+        let time = std::mem::take(&mut view.time);
+        let tag = Digest::of(&serde_json::to_vec(&view)?);
+        view.time = time;
+        let reply = FleetReply::new(200, "application/json", serde_json::to_vec_pretty(&view)?);
+        // Weak: the time of an unchanged fleet differs (RFC 9110, section 8.8.1).
+        Ok(tagged(request, format!("W/\"{tag}\""), reply))
     }
 
     /// The first `limit` machines, and the number of the others.
@@ -430,6 +444,11 @@ fn of_machine(path: &str) -> Option<(MachineId, &str)> {
 /// The reply, or 304 without a body where the browser has it already.
 fn unchanged(request: &FleetRequest<'_>, reply: FleetReply) -> FleetReply {
     let tag = format!("\"{}\"", Digest::of(&reply.body));
+    tagged(request, tag, reply)
+}
+
+/// The same with this tag.
+fn tagged(request: &FleetRequest<'_>, tag: String, reply: FleetReply) -> FleetReply {
     let known = request.if_none_match.is_some_and(|known| known == tag);
     let reply = reply.with("ETag", tag).with("Cache-Control", "no-cache".into());
     if known { FleetReply { status: 304, body: Vec::new(), ..reply } } else { reply }

@@ -334,6 +334,59 @@ fn a_program_that_accepts_json_is_told_what_came_of_its_action() {
 }
 
 #[test]
+fn a_program_gets_the_machines_that_its_query_asks_for() {
+    let (_directory, fleet, _) = fleet();
+    let ask = |query| {
+        let reply = fleet.answer(&FleetRequest { query, ..get("/v1/fleet") }, NOW).unwrap();
+        (reply.status, serde_json::from_slice::<serde_json::Value>(&reply.body).unwrap())
+    };
+    for (query, count) in [
+        ("", 1),
+        ("stage=preparing", 1),
+        ("stage=failed&stage=preparing", 1),
+        ("stage=failed", 0),
+        ("group=installing&text=cz12", 1),
+        ("group=installing&text=cz13", 0),
+        ("name=cz12", 1),
+        ("name=cz1", 0),
+        ("text=serial-%43Z", 1),
+        ("text=192.0.2.1", 1),
+    ] {
+        let (status, json) = ask(query);
+        assert_eq!((status, json["machines"].as_array().unwrap().len()), (200, count), "{query}");
+        assert_eq!(json["summary"][0]["count"], 1, "the summary is of the whole fleet");
+    }
+    for (query, word) in
+        [("stage=odd", "waiting-for-cluster"), ("group=odd", "installing"), ("x=1", "x is not")]
+    {
+        let (status, json) = ask(query);
+        assert!(status == 400 && json["error"].as_str().unwrap().contains(word), "{query}: {json}");
+    }
+}
+
+#[test]
+fn an_unchanged_fleet_is_not_sent_again_however_large_and_however_late() {
+    const MACHINES: usize = 1800;
+    let (_directory, fleet, _) = fleet();
+    let peer = [192, 0, 2, 1].into();
+    let names: Vec<_> = (1..MACHINES).map(|number| format!("serial-N{number}.yaml")).collect();
+    let known = configurations(&names.iter().map(String::as_str).collect::<Vec<_>>());
+    for number in 1..MACHINES {
+        fleet.store.boot(&told(&format!("serial=N{number}")), peer, &known, NOW).unwrap();
+    }
+    let whole = fleet.answer(&get("/v1/fleet"), NOW.plus(1)).unwrap();
+    let tag = header(&whole, "ETag").unwrap();
+    let again = FleetRequest { if_none_match: Some(tag), ..get("/v1/fleet") };
+    let reply = fleet.answer(&again, NOW.plus(30)).unwrap();
+    assert!(whole.body.len() > 1_000_000, "{}", whole.body.len());
+    assert_eq!((reply.status, reply.body.len()), (304, 0));
+    let one = fleet.answer(&FleetRequest { query: "name=N1799", ..get("/v1/fleet") }, NOW.plus(30)).unwrap();
+    assert!(one.body.len() < 10_000, "{}", one.body.len());
+    fleet.answer(&report(&fleet.reports, &body(&[end(6)])), NOW.plus(31)).unwrap();
+    assert_eq!(fleet.answer(&again, NOW.plus(31)).unwrap().status, 200);
+}
+
+#[test]
 fn a_machine_that_has_its_configuration_cannot_be_forgotten() {
     let (_directory, fleet, id) = fleet();
     let path = format!("/fleet/machines/{id}/forget");

@@ -1,0 +1,76 @@
+//! Which machines of the fleet a request asks for, by the query of its URL.
+
+use base::percent;
+
+use super::stage::{MachineStage, StageGroup};
+use super::view::MachineRow;
+
+/// The keys of a query; a machine has to match one value of each key that is given.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MachineFilter {
+    stages: Vec<MachineStage>,
+    groups: Vec<StageGroup>,
+    names: Vec<String>,
+    /// Parts of any text of a machine, in lower case.
+    texts: Vec<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidFilter {
+    #[error("{0} is not a filter; there are stage, group, name and text")]
+    Key(String),
+    #[error("{0} is not a stage; there are {known}", known = MachineStage::ALL.map(MachineStage::name).join(", "))]
+    Stage(String),
+    #[error("{0} is not a group; there are {known}", known = StageGroup::ALL.map(StageGroup::text).join(", "))]
+    Group(String),
+    #[error("{0} is not percent-encoded UTF-8")]
+    Encoding(String),
+}
+
+impl MachineFilter {
+    /// `query` as it was sent.
+    pub fn of(query: &str) -> Result<Self, InvalidFilter> {
+        let mut filter = Self::default();
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            // In a query of a form `+` is a space.
+            let spaced = value.replace('+', " ");
+            let value = percent::decode(&spaced).ok_or_else(|| InvalidFilter::Encoding(value.to_owned()))?;
+            match key {
+                "stage" => {
+                    let stage = MachineStage::ALL.into_iter().find(|stage| stage.name() == value);
+                    filter.stages.push(stage.ok_or(InvalidFilter::Stage(value))?);
+                }
+                "group" => {
+                    let group = StageGroup::ALL.into_iter().find(|group| group.text() == value);
+                    filter.groups.push(group.ok_or(InvalidFilter::Group(value))?);
+                }
+                "name" => filter.names.push(value),
+                "text" => filter.texts.push(value.to_lowercase()),
+                _ => return Err(InvalidFilter::Key(key.to_owned())),
+            }
+        }
+        Ok(filter)
+    }
+
+    #[must_use]
+    pub fn matches(&self, row: &MachineRow) -> bool {
+        fn any<T>(wanted: &[T], matches: impl Fn(&T) -> bool) -> bool {
+            wanted.is_empty() || wanted.iter().any(matches)
+        }
+        any(&self.stages, |stage| *stage == row.stage)
+            && any(&self.groups, |group| *group == row.group)
+            && any(&self.names, |name| name.eq_ignore_ascii_case(&row.name))
+            && any(&self.texts, |text| contains(row, text))
+    }
+}
+
+/// Whether a text by which people know the machine, or one that it reports, has this part.
+fn contains(row: &MachineRow, text: &str) -> bool {
+    let marks = row.identity.to_string();
+    let texts = [Some(&row.name), Some(&marks), row.configuration.as_ref(), row.product.as_ref()];
+    let causes = row.error.iter().flat_map(|error| &error.causes);
+    let addresses = row.clients.iter().map(|client| &client.address);
+    let all = texts.into_iter().chain([row.message.as_ref(), row.next.as_ref()]).flatten();
+    all.chain(causes).chain(addresses).any(|one| one.to_lowercase().contains(text))
+}
