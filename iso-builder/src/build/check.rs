@@ -2,11 +2,13 @@
 //! `iso-builder check`. A mistake in one part hides none in another.
 
 use std::collections::BTreeSet;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
 use base::failure::{self, Class, Failure};
 use formats::oci::ImageReference;
+use model::kubernetes::KubernetesVersion;
 use serde::Serialize;
 
 use super::inputs::{built, shipped};
@@ -15,6 +17,7 @@ use crate::definition::{Base, DebianBase, Definition, Loaded};
 use crate::images::PreloadSource;
 use crate::images::import::{self, ImageImport};
 use crate::images::preload::{self, NeededImage, PreloadPlan, PresentImage};
+use crate::kubernetes::program_version;
 use crate::kubernetes::texts::Artifacts;
 use crate::lock::{Lock, LockRequest};
 use crate::obtain::listed;
@@ -210,7 +213,7 @@ fn debian(loaded: &Loaded, base: &DebianBase) -> Result<Finding> {
     Ok(ok(format!("Debian {suite} with {count} packages and what they depend on")))
 }
 
-/// Whether a directory has the files of the release. Their digests are computed by a build.
+/// Whether a directory has the files of the release, and its programs are of that. Digests are computed by a build.
 fn kubernetes(loaded: &Loaded) -> Result<Option<Finding>> {
     let Some(spec) = &loaded.definition.kubernetes else { return Ok(None) };
     let release = format!("{} {}", spec.distribution.name(), spec.version);
@@ -220,10 +223,32 @@ fn kubernetes(loaded: &Loaded) -> Result<Option<Finding>> {
             (CheckState::Unknown, format!("a build downloads {} files of {release}", names.len()))
         }
         Artifacts::Directory(path) => {
-            listed(loaded, spec, &names, &loaded.resolve(&path))?;
+            let directory = loaded.resolve(&path);
+            listed(loaded, spec, &names, &directory)?;
+            for name in spec.programs(loaded.definition.architecture.debian()) {
+                check_program(&directory.join(name), &spec.version)?;
+            }
             ok(format!("{release}: {} files in {}", names.len(), path.display()))
         }
     }))
+}
+
+/// Whether a program, or the one in an archive of an installation, is of the release.
+fn check_program(file: &Path, version: &KubernetesVersion) -> Result<()> {
+    let reading = || format!("reading {}", file.display());
+    let program = File::open(file).with_context(reading)?;
+    if file.extension().is_none_or(|extension| extension != "gz") {
+        return program_version::check(program, file, version);
+    }
+    let mut archive = tar::Archive::new(flate2::read::GzDecoder::new(program));
+    for entry in archive.entries().with_context(reading)? {
+        let entry = entry.with_context(reading)?;
+        if entry.path().with_context(reading)?.ends_with("bin/rke2") {
+            return program_version::check(entry, file, version);
+        }
+    }
+    let what = format!("{} is not RKE2's archive of an installation", file.display());
+    Err(Failure::new(Class::Invalid, what).because(anyhow!("it has no bin/rke2")).into())
 }
 
 /// The images of archives and layouts; none if an archive tells them only when it is read as a whole.

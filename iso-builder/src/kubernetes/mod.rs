@@ -3,10 +3,11 @@
 //!
 //! [`spec`] is what a definition says and which files of the release follow from it, [`texts`] the texts in it.
 //! [`crate::obtain`] downloads these files, each with the digest that the release publishes. [`upstream`] knows what a
-//! release of upstream Kubernetes has, which kubeadm sets up; [`runtime`] finds the image that RKE2 takes its programs
+//! release of upstream Kubernetes has, which kubeadm sets up; [`program_version`] tells the release of a program, [`runtime`] finds the image that RKE2 takes its programs
 //! from, and [`system`] has the files of ours that go beside those of the release. The step that lays all of it out is in
 //! [`crate::steps`]; what a node does with it is in `installer::node::cluster`.
 
+pub mod program_version;
 pub mod runtime;
 pub mod spec;
 pub mod system;

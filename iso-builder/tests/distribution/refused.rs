@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use iso_builder::build::{CheckOptions, check};
 use serde_json::{Value, json};
 
 use crate::release::{K3S, Place, RKE2, k3s, k3s_here, publish, rke2, rke2_here};
@@ -68,6 +69,24 @@ fn program_images_and_version_have_to_be_of_one_release() {
         let output = place.path("out");
         let build = ["build", "--output", output.to_str().unwrap()];
         place.refused(&build, 2, &[told, "from one release", RKE2]);
+    }
+}
+
+#[test]
+fn a_program_of_another_release_is_known_before_the_build() {
+    for (files, keys, found) in [
+        (rke2("v1.33.2+rke2r1", "v1.33.1-rke2r1"), rke2_here(), "contains these versions: v1.33.2+rke2r1"),
+        (k3s("v1.33.2+k3s1"), k3s_here(), "contains these versions: v1.33.2+k3s1"),
+        (k3s(K3S), k3s_here(), "k3s v1.33.1+k3s1: 2 files in release"),
+    ] {
+        let place = Place::new();
+        publish(&place.path("release"), &files);
+        place.define(&keys);
+        let installer = place.path("installer");
+        let options = CheckOptions { definition: place.path("image.yaml"), installer, locked: false };
+        let report = check(&options).unwrap();
+        let said = report.checks.iter().find(|check| check.part == "kubernetes").unwrap();
+        assert!(said.message.contains(found), "{}", said.message);
     }
 }
 

@@ -155,6 +155,12 @@ fn repository(name: &str) -> Result<Repository, &'static str> {
         false if registry == HUB => format!("{OFFICIAL}{path}"),
         _ => path,
     };
+    // Docker would take it for the host of a registry in a network without domains.
+    if !registry.contains(['.', ':']) && registry.contains(|c: char| c.is_ascii_uppercase()) {
+        return Err(
+            "the first part has capital letters; a name has none, and a registry has a dot or a port",
+        );
+    }
     if !is_host(registry) {
         return Err("the registry is not a host name");
     }
@@ -269,6 +275,7 @@ mod tests {
         for text in [
             "",
             "Nginx",
+            "UPPER/x:1",
             "localhost/Tools:1",
             "localhost/a//b:1",
             "localhost/a..b:1",
