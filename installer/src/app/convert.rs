@@ -26,7 +26,8 @@ impl Conversion {
         let name = named::told(&self.file);
         let text =
             named::read_text(&self.file).class(Class::Invalid, || format!("reading {name} to convert it"))?;
-        let convert = if self.cmdline { convert::command_line } else { convert::document };
+        let is_line = self.cmdline || convert::is_boot_line(&text);
+        let convert = if is_line { convert::command_line } else { convert::document };
         let converted =
             convert(&text, &name).map_err(|invalid| invalid.failure(&format!("converting {name}")))?;
         let is_written = self.write(&converted)?;

@@ -151,4 +151,20 @@ mod tests {
         assert_eq!(error.class(), Class::Invalid);
         assert_eq!(error.to_string(), "standard output is a terminal, which an ISO is not for");
     }
+
+    #[test]
+    fn a_text_of_utf_16_is_read_by_its_byte_order_mark_and_refused_without() {
+        let encoded = |bytes: fn(u16) -> [u8; 2], mark: bool| -> Vec<u8> {
+            let units = "os: {hostname: n\u{f6}rd}\n".encode_utf16();
+            mark.then_some(0xfeff).into_iter().chain(units).flat_map(bytes).collect()
+        };
+        for order in [u16::to_le_bytes, u16::to_be_bytes] {
+            assert_eq!(text(encoded(order, true)).unwrap(), "os: {hostname: n\u{f6}rd}\n");
+            let told = text(encoded(order, false)).unwrap_err().to_string();
+            assert!(told.contains("save it as UTF-8"), "{told}");
+        }
+        let mut cut = encoded(u16::to_le_bytes, true);
+        cut.pop();
+        assert!(text(cut).is_err());
+    }
 }

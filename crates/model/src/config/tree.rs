@@ -294,7 +294,10 @@ impl<'a> Reader<'a> {
                 return Err(unsupported(key.span, "an empty key"));
             }
             let NodeKind::Scalar { text, .. } = key.kind else {
-                return Err(unsupported(key.span, "a key that is not a single word"));
+                return Err(match is_template(start, &key) {
+                    true => Problem::new(start, "", "yaml-syntax", TEMPLATE),
+                    false => unsupported(key.span, "a key that is not a single word"),
+                });
             };
             if text == "<<" {
                 if self.links.is_none() || merged.is_some() {
@@ -327,6 +330,14 @@ fn others(merged: TreeNode) -> Result<Vec<(Key, TreeNode)>, Problem> {
 fn syntax(error: &ScanError) -> Problem {
     // The parser's texts name characters, never words of the document.
     Problem::new(Span::at(error.marker()), "", "yaml-syntax", format!("not valid YAML: {}", error.kind()))
+}
+
+/// What is said of a variable without quotes.
+const TEMPLATE: &str = "not valid YAML: a placeholder of a template was not filled in";
+
+/// Whether a group that begins at `start` has the group `key` as its key right behind its brace: `{{ token }}`.
+fn is_template(start: Span, key: &TreeNode) -> bool {
+    matches!(key.kind, NodeKind::Map(_)) && key.span.start == start.start + 1
 }
 
 fn unsupported(span: Span, what: &str) -> Problem {

@@ -501,13 +501,18 @@ impl Walk {
         let root = super::shape::install_config();
         match self.help {
             Some(help) => (help.place)(&name),
-            None => root.places(&name, "").into_iter().find(|place| {
-                let shape = place.split('.').try_fold(root, |shape, key| match key.strip_suffix("[]") {
-                    Some(key) => shape.at(key).and_then(Shape::item),
-                    None => shape.at(key),
-                });
-                shape.is_some_and(|shape| self.would_take(node, shape))
-            }),
+            None => {
+                let mut places = root.places(&name, "");
+                // Of several places the shallowest is the one that most people mean.
+                places.sort_by_key(|place| place.matches(['.', '[']).count());
+                places.into_iter().find(|place| {
+                    let shape = place.split('.').try_fold(root, |shape, key| match key.strip_suffix("[]") {
+                        Some(key) => shape.at(key).and_then(Shape::item),
+                        None => shape.at(key),
+                    });
+                    shape.is_some_and(|shape| self.would_take(node, shape))
+                })
+            }
         }
     }
 

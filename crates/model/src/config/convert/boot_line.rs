@@ -78,9 +78,39 @@ pub fn command_line(text: &str, name: &str) -> Result<Converted, Invalid> {
     let message = "the parameters of the kernel are keys of a document";
     let change = Change { kind: ChangeKind::Changed, line, path: String::new(), message: message.to_owned() };
     conversion.take(draft::write(&entries, Vec::new()), vec![change]);
-    let mut converted = conversion.finish(name)?;
+    let mut converted = conversion.finish(name).map_err(|Invalid(left)| {
+        Invalid(left.into_iter().map(|diagnostic| in_script(diagnostic, text)).collect())
+    })?;
     converted.text.push_str(&parameters(&converted.text, is_part, shape));
     Ok(converted)
+}
+
+/// The same at the line of the script that has the parameter, which a `\` may have joined to others.
+fn in_script(diagnostic: Diagnostic, text: &str) -> Diagnostic {
+    let names = |word: &Word| {
+        let key = PREFIXES.iter().find_map(|prefix| word.key.strip_prefix(prefix));
+        let key = key.map(|key| key.split('.').map(shape::snake).collect::<Vec<_>>().join("."));
+        key.is_some_and(|key| {
+            diagnostic
+                .path
+                .strip_prefix(&*key)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+        })
+    };
+    match text.lines().position(|line| words(line).iter().any(names)) {
+        Some(index) => diagnostic.at_line(index + 1),
+        None => diagnostic,
+    }
+}
+
+/// Whether a text is a script of iPXE or a kernel command line with parameters of ours, and no document.
+pub fn is_boot_line(text: &str) -> bool {
+    let lines = || text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let is_ours =
+        |word: &Word| word.value.is_some() && PREFIXES.iter().any(|prefix| word.key.starts_with(prefix));
+    let begins = lines().next().unwrap_or_default();
+    text.starts_with("#!ipxe")
+        || lines().count() == 1 && !begins.starts_with(['{', '[']) && words(begins).iter().any(is_ours)
 }
 
 /// The arguments of the kernel in a script, with their line; a text that is no script is a command line itself.

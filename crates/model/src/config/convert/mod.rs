@@ -22,6 +22,6 @@ mod stages;
 mod tests;
 mod translate;
 
-pub use boot_line::command_line;
+pub use boot_line::{command_line, is_boot_line};
 pub use change::{Change, ChangeKind};
 pub use conversion::{Converted, document};

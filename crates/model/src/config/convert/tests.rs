@@ -1,4 +1,5 @@
 use super::*;
+use crate::config::diagnostic::Invalid;
 
 fn converted(text: &str) -> Converted {
     document(text, "f.yaml").unwrap_or_else(|invalid| panic!("{invalid}\n{text}"))
@@ -134,4 +135,27 @@ os:
 # dropped: `/oem/x.yaml` is a file that the system or the cluster makes itself
 "#
     );
+}
+
+#[test]
+fn a_mistake_in_a_script_is_told_at_the_line_that_has_the_parameter() {
+    let script = "#!ipxe\nset base tftp://192.0.2.1\nkernel ${base}/vmlinuz \\\n  ip=dhcp \\\n  \
+                  harvester.install.configUrl=${base}/node.yaml \\\n  harvester.install.automatic=true\nboot\n";
+    assert!(is_boot_line(script));
+    let Invalid(mistakes) = command_line(script, "boot.ipxe").unwrap_err();
+    assert_eq!(mistakes.iter().map(|mistake| mistake.line).collect::<Vec<_>>(), [5], "{mistakes:?}");
+    assert!(mistakes[0].message.contains("tftp://"), "{mistakes:?}");
+}
+
+#[test]
+fn a_command_line_is_known_without_being_called_one_and_a_document_is_none() {
+    for (text, is_line) in [
+        ("console=ttyS1 harvester.install.mode=install harvester.os.password=x\n", true),
+        ("#!ipxe\nboot\n", true),
+        ("os: {hostname: a}\n", false),
+        ("{\"os\": {\"hostname\": \"a\"}}\n", false),
+        ("token: harvester.install.mode=create\nos:\n  hostname: a\n", false),
+    ] {
+        assert_eq!(is_boot_line(text), is_line, "{text}");
+    }
 }

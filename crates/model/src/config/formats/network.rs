@@ -112,7 +112,11 @@ pub fn server_url(text: &str) -> FormatResult {
     let name = host.to_ascii_lowercase();
     // A scheme that has slipped into the place of the host looks like a name.
     let is_scheme = ["http", "https"].contains(&name.as_str());
-    if host.parse::<Ipv4Addr>().is_err() && !is_dns_name(&name) || is_scheme {
+    if is_scheme {
+        let message = "has a scheme where the host belongs; after https:// comes the name or the address of the cluster";
+        return Err(Fault::new(message));
+    }
+    if host.parse::<Ipv4Addr>().is_err() && !is_dns_name(&name) {
         return Err(wrong(None));
     }
     let plain = || Some(format!("https://{host}"));
@@ -149,7 +153,14 @@ fn without_schemes(text: &str) -> (Option<&'static str>, &str) {
 /// An `http` or `https` URL with a host, and without credentials, which would be seen in logs.
 pub fn http_url(text: &str) -> FormatResult {
     let wrong = || Fault::new("is not an http:// or https:// URL");
-    let rest = text.strip_prefix("http://").or(text.strip_prefix("https://")).ok_or_else(wrong)?;
+    let rest = text.strip_prefix("http://").or(text.strip_prefix("https://")).ok_or_else(|| {
+        match text.to_ascii_lowercase().starts_with("tftp://") {
+            true => {
+                Fault::new("is a tftp:// URL; configurations and media come over http:// or https:// only")
+            }
+            false => wrong(),
+        }
+    })?;
     let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
     if host.contains('@') {
         let fault = Fault::new("carries a user name or password; a URL is no place for them");
