@@ -95,12 +95,13 @@ pub(crate) mod tests {
     use crate::installed::record::InstallRecord;
     use crate::installed::record::tests::offer;
     use base::digest::Digest;
+    use model::config::{NodeRole, Role};
 
     pub(crate) fn node(origin: NodeOrigin) -> FinishedNode {
         let place = find(&[&disk("vda", true)]).remove(0);
         let identity = FinishedIdentity {
             hostname: Some("node-1".into()),
-            role: "management",
+            role: NodeRole { role: Role::Management, asked_role: Some(Role::Default) },
             cluster: Some("192.0.2.10".into()),
         };
         FinishedNode { place, twin: None, identity: Some(identity), origin }

@@ -14,7 +14,7 @@ use super::record::{FILE, InstallRecord};
 use base::command::{Invocation, Runner};
 use base::digest::Digest;
 use base::failure::causes;
-use model::config::{self, InstallConfig};
+use model::config::{self, InstallConfig, NodeRole};
 use model::release::{MANIFEST, Release};
 
 /// The node document on the configuration partition.
@@ -42,8 +42,7 @@ pub struct FinishedNode {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FinishedIdentity {
     pub hostname: Option<String>,
-    /// The role in its cluster.
-    pub role: &'static str,
+    pub role: NodeRole,
     /// The cluster that it joined.
     pub cluster: Option<String>,
 }
@@ -123,7 +122,7 @@ fn identity(config: &InstallConfig) -> FinishedIdentity {
     let vip = || config.install.vip.map(|vip| vip.to_string());
     FinishedIdentity {
         hostname: config.os.hostname.as_ref().map(ToString::to_string),
-        role: config.install.own_role().name(),
+        role: config.install.node_role(),
         cluster: joined.or_else(vip),
     }
 }
@@ -142,6 +141,7 @@ pub(crate) mod tests {
     use crate::installed::record::tests::offer;
     use base::command::SystemRunner;
     use base::size::ByteSize;
+    use model::config::Role;
     use std::fs;
     use std::path::Path;
 
@@ -178,7 +178,7 @@ pub(crate) mod tests {
         let nodes = read(vec![place.clone()], &SystemRunner);
         let [found] = &nodes[..] else { panic!("{nodes:?}") };
         let identity = found.identity.clone().unwrap();
-        assert_eq!((identity.hostname.as_deref(), identity.role), (Some("node-7"), "worker"));
+        assert_eq!((identity.hostname.as_deref(), identity.role.role), (Some("node-7"), Role::Worker));
         assert_eq!(identity.cluster.as_deref(), Some("https://192.0.2.10"));
         assert!(matches!(&found.origin, NodeOrigin::Recorded(found) if **found == record), "{found:?}");
         assert_eq!(Digest::of(&fs::read(&place.disk).unwrap()), before);

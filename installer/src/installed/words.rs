@@ -31,7 +31,7 @@ impl FinishedNode {
         match &self.identity {
             Some(identity) => {
                 facts.push(("node", identity.hostname.clone().unwrap_or_else(|| "without a name".into())));
-                facts.push(("role", identity.role.to_owned()));
+                facts.push(("role", identity.role.to_string()));
                 facts.extend(identity.cluster.clone().map(|cluster| ("cluster", cluster)));
             }
             None => facts.push(("node", "its node document could not be read".into())),
@@ -126,7 +126,7 @@ mod tests {
         let text = recorded(&offer, &[]).describe();
         for part in [
             "/dev/vda holds a finished node, node-1\n",
-            "  role           management\n",
+            "  role           management (asked: default)\n",
             "  cluster        192.0.2.10\n",
             "  disk           /dev/vda: 32 GiB, model QEMU HARDDISK, serial serial-vda\n",
             " UTC\n",

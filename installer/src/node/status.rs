@@ -21,14 +21,15 @@ use crate::nics::MissingCards;
 use base::command::Runner;
 use base::files;
 use model::boot::{Installed, Slot};
-use model::config::{self, Images};
+use model::config::{self, Images, NodeRole};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Status {
     pub product: String,
     pub version: String,
     pub hostname: String,
-    pub role: &'static str,
+    #[serde(flatten)]
+    pub role: NodeRole,
     pub mode: &'static str,
     /// The running slot; `None` if the command line is not that of an installed node.
     pub slot: Option<Slot>,
@@ -76,7 +77,7 @@ impl Status {
             product: release.name,
             version: release.version,
             hostname: proc_text(root, "sys/kernel/hostname")?.trim_end().to_owned(),
-            role: config.install.role.name(),
+            role: config.install.node_role(),
             mode: config.install.mode.name(),
             slot,
             mounts: places(&proc_text(root, "self/mountinfo")?),
@@ -133,7 +134,7 @@ impl fmt::Display for Status {
         }
         writeln!(f, "product   {} {}", self.product, self.version)?;
         writeln!(f, "hostname  {}", self.hostname)?;
-        writeln!(f, "role      {} (mode {})", self.role, self.mode)?;
+        writeln!(f, "role      {}", self.role.beside(&format!("mode {}", self.mode)))?;
         writeln!(f, "slot      {slot}")?;
         if let Some(update) = &self.update {
             writeln!(f, "update    {}", update.text)?;
@@ -184,6 +185,7 @@ mod tests {
     use crate::node::images::tests::{release as sample, store};
     use crate::node::kubernetes_version::data;
     use base::failure::{Class, class_of};
+    use serde_json::json;
     use std::fs;
 
     const MOUNTINFO: &str = "\
@@ -236,6 +238,22 @@ mod tests {
             \x20         nothing on /opt\n\
             \x20         nothing on /srv\n"
         );
+    }
+
+    #[test]
+    fn the_first_node_of_a_cluster_says_what_it_is_and_what_was_asked_for() {
+        let root = node();
+        for (role, text, asked) in [
+            ("default", "role      management (asked: default, mode create)\n", json!("default")),
+            ("management", "role      management (mode create)\n", json!(null)),
+        ] {
+            let document = format!("os: {{hostname: node-1}}\ninstall: {{role: {role}, mode: create}}\n");
+            fs::write(root.path().join("oem/node.yaml"), document).unwrap();
+            let status = Status::gather(root.path()).unwrap();
+            assert!(status.to_string().contains(text), "{status}");
+            let value = serde_json::to_value(&status).unwrap();
+            assert_eq!((&value["role"], &value["asked_role"]), (&json!("management"), &asked));
+        }
     }
 
     #[test]

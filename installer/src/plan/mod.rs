@@ -51,7 +51,7 @@ use crate::nics::RememberedCards;
 use crate::resolve::Reference;
 use base::failure::{Class, Failure};
 use disk_roles::DiskRoles;
-use model::config::{Images, InstallConfig, Mode, Role};
+use model::config::{Images, InstallConfig, Mode, NodeRole};
 use model::release::Release;
 use new_layout::NewLayout;
 use payloads::NeededPayloads;
@@ -62,8 +62,8 @@ use steps::steps;
 pub struct Plan {
     /// Product name and version.
     pub product: String,
-    /// The node's role in its cluster.
-    pub role: Role,
+    #[serde(flatten)]
+    pub role: NodeRole,
     /// Whether it creates a cluster or joins one.
     pub mode: Mode,
     pub disk: Target,
@@ -180,7 +180,7 @@ pub fn plan(
     let steps = steps(config, release, &roles, &layout, &needed)?;
     Ok(Plan {
         product: format!("{} {}", release.name, release.version),
-        role,
+        role: install.node_role(),
         mode: install.mode,
         disk: roles.target,
         erased: layout.erased,

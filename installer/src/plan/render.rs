@@ -50,7 +50,7 @@ enum Detail {
 }
 
 fn disks(f: &mut fmt::Formatter<'_>, plan: &Plan, detail: Detail) -> fmt::Result {
-    writeln!(f, "\n  role    {} ({})", word(&plan.role), word(&plan.mode))?;
+    writeln!(f, "\n  role    {}", plan.role.beside(plan.mode.name()))?;
     writeln!(f, "  disk    {}", plan.disk.description)?;
     table(f, plan.disk_guid, plan.disk.sector, detail)?;
     if let Some(mirror) = &plan.mirror {
@@ -215,11 +215,6 @@ fn made(f: &mut fmt::Formatter<'_>, partitions: &[Partition], detail: Detail) ->
 }
 
 /// The name of a value in JSON.
-fn word(value: &impl serde::Serialize) -> String {
-    let value = base::encode::json(value);
-    value.as_str().unwrap_or_default().to_owned()
-}
-
 fn describe(step: &Step) -> String {
     match step {
         Step::VerifyMedium { payloads } => {

@@ -2,6 +2,7 @@ use super::*;
 use crate::inventory::{Disk, Holder, HolderKind, Signature, SignatureKind};
 use base::failure::{class_of, render};
 use base::size::ByteSize;
+use model::config::Role;
 use model::config::disk::Transport;
 use model::config::{Distribution, Install, Profile};
 use model::release::{Containerd, Payload, Purpose};

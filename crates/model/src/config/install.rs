@@ -1,6 +1,7 @@
 //! How to install.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::net::Ipv4Addr;
 
 use schemars::JsonSchema;
@@ -174,6 +175,13 @@ impl Install {
         if self.mode == Mode::Create { Role::Management } else { self.role }
     }
 
+    /// The role that the node really has, beside the one that is asked for where that is another one.
+    #[must_use]
+    pub fn node_role(&self) -> NodeRole {
+        let role = self.own_role();
+        NodeRole { role, asked_role: Some(self.role).filter(|asked| *asked != role) }
+    }
+
     /// Whether the node joins its cluster without a control plane and without etcd.
     #[must_use]
     pub fn is_agent(&self) -> bool {
@@ -240,6 +248,31 @@ impl Role {
             Self::Worker => "worker",
             Self::Witness => "witness",
         }
+    }
+}
+
+/// What a node is in its cluster. Every page and every report has it in these words.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct NodeRole {
+    pub role: Role,
+    /// What its document asks for, where that is another role.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub asked_role: Option<Role>,
+}
+
+impl NodeRole {
+    /// The role and something beside it, in parentheses.
+    #[must_use]
+    pub fn beside(&self, note: &str) -> String {
+        let asked = self.asked_role.map(|asked| format!("asked: {}, ", asked.name())).unwrap_or_default();
+        format!("{} ({asked}{note})", self.role.name())
+    }
+}
+
+impl fmt::Display for NodeRole {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.role.name())?;
+        self.asked_role.map_or(Ok(()), |asked| write!(f, " (asked: {})", asked.name()))
     }
 }
 

@@ -56,7 +56,7 @@ pub use boot_password::BootPassword;
 pub use cluster::{Addon, Distribution, Harvester, Kubernetes, Manifest, PodNetwork, Timing, VipMode};
 pub use diagnostic::{Diagnostic, Invalid, Severity};
 pub use disk::{DiskClauses, DiskSelector, SizeClause};
-pub use install::{Images, Install, Keep, Mode, Profile, Role, Wipe, WipeFailure};
+pub use install::{Images, Install, Keep, Mode, NodeRole, Profile, Role, Wipe, WipeFailure};
 pub use install_config::InstallConfig;
 pub use network::{BondMode, BondOptions, Cidr, Interface, ManagementInterface, Method, Network};
 pub use os::{ExternalStorage, MultiPath, Os, Sshd, User, WriteFile};

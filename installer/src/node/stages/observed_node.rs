@@ -66,8 +66,8 @@ impl ObservedNode {
     #[must_use]
     pub fn describe(&self) -> (Vec<String>, Option<String>) {
         let Self { member, config, release, .. } = self;
-        let (role, mode) = (config.install.role.name(), config.install.mode.name());
-        let mut lines = vec![format!("{} {}: {role} (mode {mode})", release.name, release.version)];
+        let role = config.install.node_role().beside(&format!("mode {}", config.install.mode.name()));
+        let mut lines = vec![format!("{} {}: {role}", release.name, release.version)];
         let host = member.host.as_deref();
         let at = host.map(|host| format!(" at {}", member.supervisor(host))).unwrap_or_default();
         let vip = vip_in_words(config).map(|vip| format!(", VIP {vip}")).unwrap_or_default();

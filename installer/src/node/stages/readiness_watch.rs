@@ -230,7 +230,7 @@ mod tests {
         let subject = ObservedNode::read(root.path()).unwrap().unwrap();
         let issue = issue(&subject, &[], "now");
         let lines: Vec<_> = issue.lines().collect();
-        assert!(lines[0].ends_with(" (mode create)"), "{issue}");
+        assert!(lines[0].ends_with(": management (asked: default, mode create)"), "{issue}");
         assert_eq!(lines[1], "Cluster: k3s at https://192.0.2.10:6443, VIP 192.0.2.10");
         assert_eq!(lines[2], "Address: \\4{mgmt-br} (mgmt-br)");
     }

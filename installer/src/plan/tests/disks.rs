@@ -1,6 +1,7 @@
 //! Plans that concern more than one disk.
 
 use super::*;
+use model::config::Role;
 use model::config::{Wipe, WipeFailure};
 
 /// Disks `vda` for the system, `vdb` and `vdc`, all with content.

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::inventory::FoundEntry;
+use model::config::Role;
 use model::config::{Keep, Wipe};
 
 const KEPT: Uuid = uuid::uuid!("1d2c3b4a-0000-4000-8000-00000000000d");

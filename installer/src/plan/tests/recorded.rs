@@ -1,6 +1,7 @@
 //! Plans for inventories of servers, as `installer inventory` prints them.
 
 use super::*;
+use model::config::Role;
 
 fn recorded(text: &str) -> Inventory {
     serde_json::from_str(text).unwrap()

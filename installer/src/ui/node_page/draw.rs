@@ -122,7 +122,8 @@ fn rows(facts: &NodePageFacts, width: usize, theme: Theme) -> Vec<(String, Style
     if let Some(missing) = &status.missing_cards {
         table.missing(missing, theme);
     }
-    table.row("Node", &format!("{}: {} (mode {})", status.hostname, status.role, status.mode), plain);
+    let role = status.role.beside(&format!("mode {}", status.mode));
+    table.row("Node", &format!("{}: {role}", status.hostname), plain);
     table.list("Address", &facts.addresses, "none", plain);
     if let Some(cluster) = &facts.cluster {
         table.cluster(cluster);

@@ -26,6 +26,7 @@ use crate::usb_stick::{StickFormat, StickSurvey, StickVolume};
 use base::command::{Invocation, Runner};
 use base::size::ByteSize;
 use model::boot::Slot;
+use model::config::{NodeRole, Role};
 
 fn stage(name: Name, state: Standing, detail: &str) -> Stage {
     let since = Some("2026-03-02T10:41:07Z".to_owned());
@@ -47,7 +48,7 @@ pub(super) fn ready() -> NodePageFacts {
             product: "NQRust Hypervisor".into(),
             version: "1.0.0".into(),
             hostname: "node-2".into(),
-            role: "worker",
+            role: NodeRole { role: Role::Worker, asked_role: None },
             mode: "join",
             slot: Some(Slot::A),
             mounts: Vec::new(),
@@ -99,7 +100,7 @@ fn joining() -> NodePageFacts {
 /// A node that kubeadm is making a server.
 fn joining_by_kubeadm() -> NodePageFacts {
     let mut facts = joining();
-    facts.status.role = "management";
+    facts.status.role.role = Role::Management;
     let stages = [
         (Name::Server, Standing::Done, "https://192.0.2.110:6443 answers"),
         (
