@@ -2,14 +2,17 @@
 //! that is not good is left for the one before.
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 
 use super::gather::kernel_command_line;
 use super::update::{Announcement, PATIENCE, come_back, reboot, tell_fleet};
 use crate::execute::Cancel;
 use crate::node::health::{Baseline, BootVerdict, FailedCheck, NodeProbe, Timing, observe_until_verdict};
+use crate::node::stages::observed_node::ObservedNode;
+use crate::node::stages::readiness_watch::ReadinessWatch;
+use crate::node::stages::{StageState, all_done};
 use crate::recovery::SlotTries;
 use crate::update::{Past, UpdateLock, UpdatedNode};
 use base::command::{Invocation, Runner, SystemRunner};
@@ -23,11 +26,15 @@ const DAMAGE: &str = "damage";
 
 /// Restarts a machine on which a boot on trial comes to no verdict, in the initrd or later. It does not run on others.
 const DEADLINE: &str = "nqrust-trial.timer";
+/// Until when after the start of this command the reading of a slot waits for the node, to leave disk and processors to what
+/// starts. [`DEADLINE`] comes 45 minutes after the start of the machine, and slow disks are read for a quarter of an hour.
+const READING_WAITS: Duration = Duration::from_secs(20 * 60);
 /// For another update of this node. One that takes longer writes a slot, and then there is nothing to make anew.
 const LOCK_PATIENCE: Duration = Duration::from_secs(600);
 
 /// Tells what became of the update before, waits for the verdict on this boot, and writes it to the boot record.
 pub(crate) fn bless(progress: &Progress) -> Result<()> {
+    let begun = Instant::now();
     let line = kernel_command_line()?;
     let Some(installed) = Installed::parse(&line)? else { return Ok(()) };
     // A kernel that was not started by the boot loader says nothing about starts by it.
@@ -58,7 +65,9 @@ pub(crate) fn bless(progress: &Progress) -> Result<()> {
         }
     }
     let cancel = Cancel::on_signals();
-    if node.on_trial() && !node.reads_through(progress, &cancel)? {
+    let ready = |limit| await_ready(root, limit, progress, &cancel);
+    let reads = || node.reads_through(progress, &cancel);
+    if node.on_trial() && !read_when_ready(begun.elapsed(), ready, reads)? {
         let reason = "its slot does not read back as its release manifest says: the disk, or what is on it, is damaged";
         return not_good(&mut node, DAMAGE, reason.to_owned(), progress);
     }
@@ -79,6 +88,45 @@ pub(crate) fn bless(progress: &Progress) -> Result<()> {
     }
     if !back {
         come_back(&node, PATIENCE, &cancel, progress);
+    }
+    Ok(())
+}
+
+/// Reads the slot once the node is ready in its cluster, or `elapsed` leaves no more time to wait; whether it is as its manifest
+/// says.
+fn read_when_ready(
+    elapsed: Duration,
+    ready: impl FnOnce(Duration) -> Result<()>,
+    reads: impl FnOnce() -> Result<bool>,
+) -> Result<bool> {
+    ready(READING_WAITS.saturating_sub(elapsed))?;
+    reads()
+}
+
+/// Waits until the node is ready in its cluster, for `limit` at most, unless it needs somebody's help. One without a
+/// cluster is ready, and one that cannot be looked at is not waited for.
+fn await_ready(root: &Path, limit: Duration, progress: &Progress, cancel: &Cancel) -> Result<()> {
+    let subject = match ObservedNode::read(root) {
+        Ok(Some(subject)) => subject,
+        Ok(None) => return Ok(()),
+        Err(error) => {
+            progress.warn("bless", &format!("the slot is read now: {error:#}"));
+            return Ok(());
+        }
+    };
+    let watch = ReadinessWatch { root, subject: &subject, record: false };
+    let mut stuck = false;
+    let watched = watch.run(&SystemRunner, Some(limit), &mut |stages, _| {
+        cancel.check()?;
+        stuck = stages.iter().any(|stage| stage.state == StageState::Failed);
+        // Nothing more starts until somebody acts.
+        ensure!(!stuck, "a stage has failed");
+        Ok(())
+    });
+    match watched {
+        Ok(stages) if all_done(&stages) => {}
+        Err(error) if !stuck => return Err(error),
+        _ => progress.note("bless", "The node is not ready, and its slot is read all the same".to_owned()),
     }
     Ok(())
 }
@@ -121,4 +169,34 @@ fn not_good(node: &mut UpdatedNode, why: &str, reason: String, progress: &Progre
         .because(reason)
         .hint("See `installer health` and the journal. The boot loader counts this start as a failed one.")
         .into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::RefCell;
+
+    #[test]
+    fn a_slot_is_read_after_the_node_is_ready_or_when_there_is_no_more_time() {
+        let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
+        for (elapsed, limit) in [(0, 20), (5, 15), (20, 0), (60, 0)] {
+            let order = RefCell::new(Vec::new());
+            let ready = |limit: Duration| {
+                order.borrow_mut().push(format!("ready within {} min", limit.as_secs() / 60));
+                Ok(())
+            };
+            let reads = || {
+                order.borrow_mut().push("read".to_owned());
+                Ok(true)
+            };
+            assert!(read_when_ready(minutes(elapsed), ready, reads).unwrap());
+            assert_eq!(order.into_inner(), [format!("ready within {limit} min"), "read".to_owned()]);
+        }
+    }
+
+    #[test]
+    fn a_slot_is_not_read_once_the_machine_shuts_down() {
+        let stopped = |_| Err(Failure::new(Class::Cancelled, "stopped").into());
+        assert!(read_when_ready(Duration::ZERO, stopped, || panic!("it is read")).is_err());
+    }
 }
