@@ -19,7 +19,7 @@ use crate::images::import::{self, ImageImport};
 use crate::images::preload::{self, NeededImage, PreloadPlan, PresentImage};
 use crate::kubernetes::program_version;
 use crate::kubernetes::texts::Artifacts;
-use crate::lock::{Lock, LockRequest};
+use crate::lock::{Lock, LockRequest, LockedFile};
 use crate::obtain::listed;
 use crate::workloads;
 
@@ -351,7 +351,7 @@ fn lock(
             return misfit(format!("does not lock {}", local.path.display()));
         }
     }
-    for text in loaded.locked_texts() {
+    for text in LockedFile::extended_by(loaded) {
         if !lock.files.contains(&text) {
             return misfit(format!("does not lock {} as it is now", text.path.display()));
         }

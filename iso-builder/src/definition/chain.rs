@@ -15,11 +15,9 @@ use model::config::tree::{self, NodeKind, TreeNode};
 
 use super::extend;
 use super::formats::PathTarget;
-use super::shape::{schema, shape};
+use super::shape::{EXTENDS, schema, shape};
 use super::spellings;
 
-/// The key that names the definition to build on.
-pub(super) const EXTENDS: &str = "extends";
 /// How many definitions one can build on.
 const DEPTH: usize = 16;
 /// The definitions that the builder itself has, by the names that `extends` knows them by.

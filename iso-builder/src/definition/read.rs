@@ -23,7 +23,6 @@ use super::rules::Search;
 use super::shape::{schema, shape};
 use super::show::Shown;
 use super::{Definition, rules, spellings};
-use crate::lock::LockedFile;
 
 /// A definition, with the file that its paths are relative to.
 #[derive(Clone, Debug)]
@@ -55,13 +54,6 @@ impl Loaded {
         beside(&self.file, path)
     }
 
-    /// The definitions that it extends, as a lock file has them.
-    #[must_use]
-    pub(crate) fn locked_texts(&self) -> Vec<LockedFile> {
-        let others = self.extended.iter();
-        others.map(|other| LockedFile { path: other.path.clone(), sha256: other.digest }).collect()
-    }
-
     /// A client for the definition's registries; `rate` limits it to that many bytes a second.
     pub fn registries(&self, rate: Option<ByteSize>) -> Result<Client> {
         let directory = self.file.parent().unwrap_or(Path::new(""));
@@ -81,7 +73,7 @@ impl Loaded {
 /// As of [`Loaded::read`].
 pub fn show(file: &Path) -> Result<Shown> {
     let (_, read) = read(file, &|_, _| Ok(()))?;
-    Ok(Shown::of(&read))
+    Ok(read.shown())
 }
 
 fn read(file: &Path, search: Search<'_>) -> Result<(Digest, ReadDefinition)> {
@@ -119,6 +111,12 @@ pub(super) struct ReadDefinition {
     pub root: TreeNode,
     /// The characters of the texts that must not be shown.
     pub hidden: Vec<Range<usize>>,
+}
+
+impl ReadDefinition {
+    pub(super) fn shown(&self) -> Shown {
+        Shown::of(&self.definition, &self.chain, &self.root, &self.hidden)
+    }
 }
 
 /// Reads and checks the text of a definition and of those that it extends. Every mistake has its place.

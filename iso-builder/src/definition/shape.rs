@@ -7,8 +7,10 @@ use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};
 
 use super::Definition;
-use super::chain::EXTENDS;
 use super::formats::FORMATS;
+
+/// The key that names the definition to build on.
+pub(super) const EXTENDS: &str = "extends";
 
 /// The JSON Schema of a definition after `extends`, with all references resolved, and with the deprecated `registries.auths`,
 /// which is read and not published. It has `extends` itself, for hints.

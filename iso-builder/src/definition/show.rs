@@ -1,14 +1,16 @@
 //! A definition as it is after `extends`, for people and programs: without secrets, and with the place of every value that is
 //! inherited.
 
+use std::ops::Range;
+
 use model::config::diagnostic::{HIDDEN, Ranges};
 use model::config::redact;
 use model::config::tree::{NodeKind, TreeNode};
 use serde::Serialize;
 use serde_json::Value;
 
+use super::Definition;
 use super::chain::Chain;
-use super::read::ReadDefinition;
 use super::shape::shape;
 
 /// A definition as it is after `extends`.
@@ -32,19 +34,25 @@ pub struct ShownExtension {
 }
 
 impl Shown {
-    pub(super) fn of(read: &ReadDefinition) -> Self {
-        let mut definition = serde_json::to_value(&read.definition).unwrap_or_default();
+    /// `hidden` are the characters of the texts that must not be shown.
+    pub(super) fn of(
+        definition: &Definition,
+        chain: &Chain,
+        root: &TreeNode,
+        hidden: &[Range<usize>],
+    ) -> Self {
+        let mut definition = serde_json::to_value(definition).unwrap_or_default();
         redact::walk(&mut definition, shape(), "", &mut |_, value, secret| {
             if secret {
                 *value = Value::from(HIDDEN);
             }
         });
-        let extended = read.chain.extended().into_iter();
+        let extended = chain.extended().into_iter();
         let extends =
             extended.map(|other| ShownExtension { path: other.path, sha256: other.digest }).collect();
-        let printer = Printer { chain: &read.chain, hidden: Ranges::new(read.hidden.clone()) };
+        let printer = Printer { chain, hidden: Ranges::new(hidden.to_vec()) };
         let mut lines = Vec::new();
-        printer.node(&read.root, "", 0, &mut lines);
+        printer.node(root, "", 0, &mut lines);
         Self { definition, extends, yaml: lines.join("\n") }
     }
 }

@@ -340,7 +340,7 @@ proptest! {
         let own = if change { "extends: b\nbase: {debian: {include: {add: [aa], remove: [dash]}}}\n" } else { "extends: b\n" };
         let others = |_: &Path| Ok(DefinitionText { name: "b".into(), identity: "b".into(), text: mutated.clone() });
         if let Ok(read) = parse(alone(own), &others, &|_, _| Ok(())) {
-            let shown = super::Shown::of(&read).yaml;
+            let shown = read.shown().yaml;
             let again = read_form(&shown).map_err(|told| told.to_string());
             // The text of a definition for debugging has no secrets, as the one that is shown.
             prop_assert_eq!(format!("{again:?}"), format!("{:?}", Ok::<_, String>(read.definition)), "{}", shown);

@@ -61,6 +61,15 @@ pub struct LockedFile {
     pub sha256: Digest,
 }
 
+impl LockedFile {
+    /// The definitions that a definition extends.
+    #[must_use]
+    pub fn extended_by(loaded: &Loaded) -> Vec<Self> {
+        let others = loaded.extended.iter();
+        others.map(|other| Self { path: other.path.clone(), sha256: other.digest }).collect()
+    }
+}
+
 /// The external inputs that a definition asks for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

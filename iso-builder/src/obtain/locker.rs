@@ -137,7 +137,7 @@ impl Locker<'_> {
     }
 
     fn files(&self) -> Result<Vec<LockedFile>> {
-        let mut files = self.loaded.locked_texts();
+        let mut files = LockedFile::extended_by(self.loaded);
         for entry in &self.loaded.definition.images.preload {
             if let PreloadSource::Local(local) = &entry.source {
                 let sha256 = digest_of_path(&self.loaded.resolve(&local.path))?;
