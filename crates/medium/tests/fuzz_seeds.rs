@@ -109,7 +109,7 @@ fn mutate_bytes(bytes: &[u8], numbers: &mut Numbers) -> Vec<u8> {
 }
 
 #[test]
-fn no_mutation_of_what_a_medium_was_customised_with_breaks_the_reader() {
+fn no_mutation_of_what_a_medium_was_customized_with_breaks_the_reader() {
     let file = File { mode: 0o755, bytes: vec![7; 1000] };
     let content = Content {
         nodes: [("serial-CZ12.yaml".to_owned(), Secret::new("token: x\n"))].into(),

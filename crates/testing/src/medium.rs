@@ -72,7 +72,7 @@ impl SampleMedium {
         sample
     }
 
-    /// With room for customising, as every medium has it that is built today.
+    /// With room for customizing, as every medium has it that is built today.
     pub fn with_room(self) -> Self {
         let area = fs::File::create(self.tree().join(FILE)).unwrap();
         area.set_len(area::LENGTH).unwrap();

@@ -97,7 +97,7 @@ mod tests {
     use testing::http::{AUTHORITY, Answer, Fake, Request};
 
     fn content() -> Content {
-        let nodes = [("default.yaml".to_owned(), Secret::new("os: {hostname: customised}\n"))].into();
+        let nodes = [("default.yaml".to_owned(), Secret::new("os: {hostname: customized}\n"))].into();
         let authorities = [("own.pem".to_owned(), "a certificate".to_owned())].into();
         Content { nodes, authorities, ..Content::default() }
     }
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_medium_over_http_that_was_not_customised_is_passed_over_in_silence() {
+    fn a_medium_over_http_that_was_not_customized_is_passed_over_in_silence() {
         for file in [None, Some(file(&Content::default())), Some(Vec::new())] {
             let (_fake, medium) = server(file, false);
             assert!(matches!(read(&medium, None).unwrap(), Customized::Not));

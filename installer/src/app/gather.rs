@@ -481,7 +481,7 @@ mod tests {
     }
 
     fn content(name: &str) -> Content {
-        let nodes = [(name.to_owned(), model::config::Secret::new("os: {hostname: customised}\n"))].into();
+        let nodes = [(name.to_owned(), model::config::Secret::new("os: {hostname: customized}\n"))].into();
         let authorities = [("own.pem".to_owned(), "a certificate".to_owned())].into();
         Content { nodes, authorities, ..Content::default() }
     }
@@ -505,7 +505,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_medium_was_customised_with_stands_in_place_of_what_it_was_built_with() {
+    fn what_a_medium_was_customized_with_stands_in_place_of_what_it_was_built_with() {
         let built = "config/install.yaml";
         let blank = vec![0; customization::area::HEADER];
         let trusted = || vec!["a certificate".to_owned()];
@@ -546,7 +546,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_customisation_ends_the_install_and_is_not_passed_over() {
+    fn a_damaged_customization_ends_the_install_and_is_not_passed_over() {
         let mut damaged = customization::area::bytes(&content("default.yaml")).unwrap();
         let last = damaged.len() - 1;
         damaged[last] ^= 1;
@@ -563,7 +563,7 @@ mod tests {
     }
 
     #[test]
-    fn a_medium_over_http_brings_files_only_with_the_digest_of_what_it_was_customised_with() {
+    fn a_medium_over_http_brings_files_only_with_the_digest_of_what_it_was_customized_with() {
         let file = customization::content::File { mode: 0o644, bytes: b"* * * * * root x".to_vec() };
         let content = Content { files: [("etc/cron.d/x".to_owned(), file)].into(), ..Content::default() };
         let area = customization::area::bytes(&content).unwrap();

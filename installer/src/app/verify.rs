@@ -87,8 +87,8 @@ fn verify_files(source: &dyn PayloadSource, release: &Release, progress: &Progre
             Err(error) => return Err(error),
         }
     }
-    let customised = check_customisation(source)?;
-    if damaged.is_empty() && customised.is_empty() {
+    let customized = check_customization(source)?;
+    if damaged.is_empty() && customized.is_empty() {
         step.done();
         return Ok(());
     }
@@ -110,7 +110,7 @@ fn verify_files(source: &dyn PayloadSource, release: &Release, progress: &Progre
             "Write the medium again from a checked file, or use another one.",
         ),
     };
-    damaged.extend(customised);
+    damaged.extend(customized);
     Err(Failure::new(Class::Verification, what)
         .because(anyhow::anyhow!("{}", damaged.join("\n           ")))
         .hint(hint)
@@ -127,7 +127,7 @@ fn named(path: &str, error: &anyhow::Error) -> String {
 }
 
 /// The damage in the customization, which has a digest of its own, and in the kernel arguments that GRUB reads beside it.
-fn check_customisation(source: &dyn PayloadSource) -> Result<Vec<String>> {
+fn check_customization(source: &dyn PayloadSource) -> Result<Vec<String>> {
     let Some(area) = source.beside(FILE)? else { return Ok(Vec::new()) };
     let content = match area::read(area) {
         Ok(content) => content.unwrap_or_default(),
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_medium_was_customised_with_is_checked_too() {
+    fn what_a_medium_was_customized_with_is_checked_too() {
         let directory = whole();
         let nodes = [("default.yaml".to_owned(), Secret::new("password: a-secret-password\n"))].into();
         let content = Content { nodes, arguments: vec!["quiet".parse().unwrap()], ..Content::default() };

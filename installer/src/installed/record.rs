@@ -170,7 +170,7 @@ impl InstallRecord {
 
     /// Whether the medium had been customized.
     #[must_use]
-    pub fn is_customised(&self) -> bool {
+    pub fn is_customized(&self) -> bool {
         self.medium.customization.is_some()
     }
 

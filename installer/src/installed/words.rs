@@ -42,8 +42,8 @@ impl FinishedNode {
             NodeOrigin::Recorded(record) => {
                 let medium = &record.medium;
                 facts.push(("since", record.installed().replace('T', " ").replace('Z', " UTC")));
-                let customised = if record.is_customised() { ", customised" } else { "" };
-                let product = format!("{} {}{customised}", medium.product, medium.version);
+                let customized = if record.is_customized() { ", customized" } else { "" };
+                let product = format!("{} {}{customized}", medium.product, medium.version);
                 facts.push(("medium", product));
                 facts.push(("", short(medium.release)));
                 let sources = match &record.sources[..] {

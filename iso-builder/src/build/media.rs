@@ -29,7 +29,7 @@ use super::sbom::SBOM_FILE;
 use crate::assemble::{assemble, blank_area, boot_code, checksums};
 use crate::boot::loaders;
 use crate::cache::{StepOutputs, StepUse};
-use crate::customize::customisation::is_customised;
+use crate::customize::customization::is_customized;
 use crate::definition::OutputKind;
 use crate::files::link_or_copy;
 use crate::steps::EXPANDED_OUTPUT;
@@ -271,7 +271,7 @@ impl Build<'_> {
         let (name, manifest) = (iso_name(&release, kind), release.to_bytes());
         let output = outputs.path(&name);
         let digest = outputs.made(&name, step, &iso_key(&manifest), self.progress, |file| {
-            self.warn_of_customised(&output, step);
+            self.warn_of_customized(&output, step);
             let scratch =
                 tempfile::tempdir_in(self.inputs.cache.scratch()).context("making a scratch directory")?;
             let recipe = Recipe::new(&release, &manifest);
@@ -300,7 +300,7 @@ impl Build<'_> {
         }
         let output = outputs.path(customization::FILE);
         let made = outputs.made(customization::FILE, "custom", &area_key(), self.progress, |file| {
-            self.warn_of_customised(&output, "custom");
+            self.warn_of_customized(&output, "custom");
             blank_area(file)?;
             Ok(None)
         })?;
@@ -308,11 +308,11 @@ impl Build<'_> {
         Ok(sums)
     }
 
-    /// Warns that a customised medium is overwritten with one that is as the definition says.
-    fn warn_of_customised(&self, output: &Path, step: &str) {
-        if is_customised(output) {
+    /// Warns that a customized medium is overwritten with one that is as the definition says.
+    fn warn_of_customized(&self, output: &Path, step: &str) {
+        if is_customized(output) {
             let text = format!(
-                "warning: {} was customised; this build replaces it without the customization; run `iso-builder customize` on it again",
+                "warning: {} was customized; this build replaces it without the customization; run `iso-builder customize` on it again",
                 output.display()
             );
             self.progress.note(step, text);

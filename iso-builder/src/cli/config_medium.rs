@@ -10,7 +10,7 @@ use base::program::Context;
 
 use super::customize::ConfigurationArguments;
 use crate::customize::volume;
-use crate::customize::{CustomisationSources, GatheredCustomisation};
+use crate::customize::{CustomizationSources, GatheredCustomization};
 
 /// Make a small volume with configurations, for machines that start a medium as it was built.
 ///
@@ -35,7 +35,7 @@ const EXAMPLES: &str = "Examples:
 
 impl ConfigMediumCommand {
     pub(super) fn run(self, context: &Context) -> Result<()> {
-        let mut gathered: GatheredCustomisation = CustomisationSources::from(self.configurations).read()?;
+        let mut gathered: GatheredCustomization = CustomizationSources::from(self.configurations).read()?;
         if gathered.content.is_empty() {
             bail!(
                 Failure::new(Class::Invalid, "there is no configuration for the volume")

@@ -16,7 +16,7 @@ use model::release::Purpose;
 
 use crate::customize::change::{self, AreaContents};
 use crate::customize::{
-    Customisation, CustomisationLocation, CustomisationSources, GatheredCustomisation, copy,
+    Customization, CustomizationLocation, CustomizationSources, GatheredCustomization, copy,
 };
 
 const MAX_DEFAULTS_BYTES: u64 = 1 << 20;
@@ -32,7 +32,7 @@ const MAX_MENU_BYTES: u64 = 1 << 20;
 pub(super) struct CustomizeCommand {
     /// An ISO, a drive that holds one, a directory with release.json, or the URL of an ISO, of which a copy is made.
     medium: PathBuf,
-    /// Write a customised copy of an ISO there and leave MEDIUM as it is; `-` is standard output.
+    /// Write a customized copy of an ISO there and leave MEDIUM as it is; `-` is standard output.
     #[arg(short, long, value_name = "FILE or -", conflicts_with = "show")]
     output: Option<PathBuf>,
     #[command(flatten)]
@@ -46,7 +46,7 @@ pub(super) struct CustomizeCommand {
     /// A file for the node, with its present permissions: /etc/motd=motd.txt. Repeatable.
     #[arg(long, value_name = "PATH=FILE", value_parser = pair::<String>)]
     file: Vec<(String, PathBuf)>,
-    /// Show what MEDIUM was customised with, without secrets.
+    /// Show what MEDIUM was customized with, without secrets.
     #[arg(long, conflicts_with_all = ["reset", "ca", "kernel_argument", "file", "config", "config_for", "configs", "cluster"])]
     show: bool,
     /// Restore the bytes that MEDIUM was built with.
@@ -73,7 +73,7 @@ pub(super) struct ConfigurationArguments {
     cluster: Option<PathBuf>,
 }
 
-impl From<ConfigurationArguments> for CustomisationSources {
+impl From<ConfigurationArguments> for CustomizationSources {
     fn from(given: ConfigurationArguments) -> Self {
         let ConfigurationArguments { config, config_for, configs, cluster } = given;
         Self { fallback: config, for_machines: config_for, directory: configs, cluster, ..Self::default() }
@@ -102,15 +102,15 @@ impl CustomizeCommand {
     pub(super) fn run(self, context: &Context) -> Result<()> {
         let medium = OpenedMedium::open(&self.medium)?;
         if self.show {
-            return show(&Customisation::of(&medium), &self.medium, context);
+            return show(&Customization::of(&medium), &self.medium, context);
         }
         let release = medium.release()?;
-        let place = CustomisationLocation::find(&medium)?;
+        let place = CustomizationLocation::find(&medium)?;
         let reset = self.reset;
         let (path, output) = (self.medium.clone(), self.output.clone());
-        let mut gathered = if reset { GatheredCustomisation::default() } else { self.sources().read()? };
+        let mut gathered = if reset { GatheredCustomization::default() } else { self.sources().read()? };
         if gathered.content.is_empty() && !reset {
-            let what = format!("there is nothing to customise {} with", path.display());
+            let what = format!("there is nothing to customize {} with", path.display());
             bail!(
                 Failure::new(Class::Invalid, what)
                     .hint("Give --config, or see --help; --reset removes the customization.")
@@ -138,20 +138,20 @@ impl CustomizeCommand {
             Some(output) => {
                 refuse_itself(&place, output)?;
                 copy::to_file(&medium, &place, &wanted, output)?;
-                show(&Customisation::of(&OpenedMedium::open(output)?), output, context)
+                show(&Customization::of(&OpenedMedium::open(output)?), output, context)
             }
             None if medium.local().is_none() => Err(served(medium.path())),
             None => {
                 drop(medium);
                 in_place(&place, &wanted, context, reset)?;
-                show(&Customisation::of(&OpenedMedium::open(&path)?), &path, context)
+                show(&Customization::of(&OpenedMedium::open(&path)?), &path, context)
             }
         }
     }
 
-    fn sources(self) -> CustomisationSources {
+    fn sources(self) -> CustomizationSources {
         let Self { configurations, ca, kernel_argument, file, .. } = self;
-        CustomisationSources {
+        CustomizationSources {
             authorities: ca,
             arguments: kernel_argument,
             files: file,
@@ -186,12 +186,12 @@ fn wanted(content: &Content) -> Result<AreaContents> {
 }
 
 fn in_place(
-    place: &CustomisationLocation,
+    place: &CustomizationLocation,
     wanted: &AreaContents,
     context: &Context,
     reset: bool,
 ) -> Result<()> {
-    let what = || format!("customising {}", place.path.display());
+    let what = || format!("customizing {}", place.path.display());
     let file = change::open(&place.path)?;
     if !reset && !change::protect(&file).class(Class::DiskIo, what)? {
         let text = format!("warning: others can read {}, and it may hold secrets", place.path.display());
@@ -207,13 +207,13 @@ fn in_place(
 fn served(url: &Path) -> anyhow::Error {
     let what = format!("{} is on a server, where it cannot be changed", url.display());
     Failure::new(Class::Invalid, what)
-        .hint("Name a file for the customised copy with -o, or `-o -` for standard output.")
+        .hint("Name a file for the customized copy with -o, or `-o -` for standard output.")
         .into()
 }
 
 fn to_standard_output(
     medium: &OpenedMedium,
-    place: &CustomisationLocation,
+    place: &CustomizationLocation,
     wanted: &AreaContents,
     context: &Context,
 ) -> Result<()> {
@@ -227,15 +227,15 @@ fn to_standard_output(
     output.flush().context("writing to standard output")
 }
 
-fn refuse_directory(place: &CustomisationLocation) -> Result<()> {
+fn refuse_directory(place: &CustomizationLocation) -> Result<()> {
     if place.directory {
-        let what = "a netboot set is customised in place, without -o";
+        let what = "a netboot set is customized in place, without -o";
         bail!(Failure::new(Class::Invalid, what).hint("Copy its directory first to keep the original."));
     }
     Ok(())
 }
 
-fn refuse_itself(place: &CustomisationLocation, output: &Path) -> Result<()> {
+fn refuse_itself(place: &CustomizationLocation, output: &Path) -> Result<()> {
     refuse_directory(place)?;
     let same = |one: &Path, other: &Path| {
         one.canonicalize().ok().zip(other.canonicalize().ok()).is_some_and(|(a, b)| a == b)
@@ -247,7 +247,7 @@ fn refuse_itself(place: &CustomisationLocation, output: &Path) -> Result<()> {
     Ok(())
 }
 
-fn show(shown: &Customisation, path: &Path, context: &Context) -> Result<()> {
+fn show(shown: &Customization, path: &Path, context: &Context) -> Result<()> {
     match context.format {
         Format::Text => print(&format!("{}: {shown}", path.display())),
         Format::Json => print(&serde_json::to_string_pretty(shown)?),

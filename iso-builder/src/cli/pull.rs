@@ -13,7 +13,7 @@ use crate::publish::pull;
 ///
 /// The directory is a medium like any other, for `iso-builder serve` and for installs. Files that are right stay, the rest is
 /// fetched, and a run that was cut off is taken up again. With --iso the ISO is made too: the same bytes as the build
-/// made, without what it was customised with.
+/// made, without what it was customized with.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct PullCommand {

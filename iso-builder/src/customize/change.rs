@@ -1,4 +1,4 @@
-//! Changing a customised medium in place.
+//! Changing a customized medium in place.
 //!
 //! The order makes a power cut harmless: first the header of the area says that it is being written, then everything
 //! else is written, then the header describes the content; each is flushed before the next. At every moment readers
@@ -14,7 +14,7 @@ use base::failure::{Class, Classify, Failure};
 use medium::customization::area::{self, HEADER};
 use nix::libc;
 
-use super::location::{ByteRun, CustomisationLocation};
+use super::location::{ByteRun, CustomizationLocation};
 
 /// Bytes that are compared and written as a unit.
 const BLOCK_BYTES: usize = 4096;
@@ -67,7 +67,7 @@ pub fn open(path: &Path) -> Result<File> {
     };
     match file.try_lock() {
         Err(std::fs::TryLockError::WouldBlock) => {
-            let what = format!("{} is being customised by another process", path.display());
+            let what = format!("{} is being customized by another process", path.display());
             Err(Failure::new(Class::DiskIo, what).hint("Wait for it to finish, then start again.").into())
         }
         Err(std::fs::TryLockError::Error(error)) => Err(error).class(Class::DiskIo, what),
@@ -89,7 +89,7 @@ pub fn protect(file: &File) -> io::Result<bool> {
 /// Writes `wanted` at `place` of `target`; returns how many bytes were written.
 pub fn apply(
     target: &dyn MediumWriter,
-    place: &CustomisationLocation,
+    place: &CustomizationLocation,
     wanted: &AreaContents,
 ) -> io::Result<u64> {
     let mut header = wanted.area.clone();
@@ -204,10 +204,10 @@ mod tests {
 
     const AT: u64 = 8192;
 
-    fn place() -> CustomisationLocation {
+    fn place() -> CustomizationLocation {
         let area = vec![ByteRun { at: AT, length: 5000 }, ByteRun { at: 65_536, length: 300_000 }];
         let grub = vec![ByteRun { at: 40_960, length: argument::GRUB_LENGTH as u64 }];
-        CustomisationLocation { path: "/x".into(), area, grub, end: 400_000, directory: false }
+        CustomizationLocation { path: "/x".into(), area, grub, end: 400_000, directory: false }
     }
 
     fn wanted(text: &str) -> AreaContents {

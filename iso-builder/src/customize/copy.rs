@@ -1,4 +1,4 @@
-//! A customised copy of an ISO; the ISO itself stays unchanged.
+//! A customized copy of an ISO; the ISO itself stays unchanged.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -11,16 +11,16 @@ use formats::iso9660::address::{Offset, Source};
 use medium::opened::OpenedMedium;
 
 use super::change::{self, AreaContents};
-use super::location::{ByteRun, CustomisationLocation};
+use super::location::{ByteRun, CustomizationLocation};
 
 /// Bytes that are copied at a time.
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// Writes the customised ISO to the file `output`, which gets its name when it is whole; only its owner can read it. Of an ISO on this
+/// Writes the customized ISO to the file `output`, which gets its name when it is whole; only its owner can read it. Of an ISO on this
 /// machine the kernel copies, and shares the blocks if the file system can.
 pub fn to_file(
     medium: &OpenedMedium,
-    place: &CustomisationLocation,
+    place: &CustomizationLocation,
     wanted: &AreaContents,
     output: &Path,
 ) -> Result<u64> {
@@ -44,14 +44,14 @@ pub fn to_file(
     Ok(written)
 }
 
-/// Writes the customised ISO to `output`, from its first byte to its last.
+/// Writes the customized ISO to `output`, from its first byte to its last.
 pub fn to_stream(
     medium: &OpenedMedium,
-    place: &CustomisationLocation,
+    place: &CustomizationLocation,
     wanted: &AreaContents,
     output: &mut dyn Write,
 ) -> Result<()> {
-    let what = || format!("writing the customised {}", place.path.display());
+    let what = || format!("writing the customized {}", place.path.display());
     let iso = image(medium)?;
     let mut at = 0;
     for (span, bytes) in patches(place, wanted) {
@@ -89,7 +89,7 @@ fn pass(iso: &dyn Source, start: u64, end: u64, output: &mut dyn Write) -> io::R
 
 /// The runs of bytes with their new contents, in the order of the medium. Contents that are too short are filled up
 /// with zeros.
-fn patches(place: &CustomisationLocation, wanted: &AreaContents) -> Vec<(ByteRun, Vec<u8>)> {
+fn patches(place: &CustomizationLocation, wanted: &AreaContents) -> Vec<(ByteRun, Vec<u8>)> {
     let cut = |spans: &[ByteRun], bytes: &[u8]| {
         let mut rest = bytes;
         let patch = |span: &ByteRun| {

@@ -24,7 +24,7 @@ const MAX_FILES_BYTES: usize = 512 << 10;
 const PIPED_MODE: u32 = 0o644;
 
 #[derive(Clone, Debug, Default)]
-pub struct CustomisationSources {
+pub struct CustomizationSources {
     /// The configuration for machines without one of their own.
     pub fallback: Option<PathBuf>,
     /// Configurations for one machine each.
@@ -41,17 +41,17 @@ pub struct CustomisationSources {
 
 /// The content of the area, and where its configurations came from.
 #[derive(Debug, Default)]
-pub struct GatheredCustomisation {
+pub struct GatheredCustomization {
     pub content: Content,
     /// What messages call each configuration.
     origins: BTreeMap<String, String>,
     warnings: Vec<String>,
 }
 
-impl CustomisationSources {
+impl CustomizationSources {
     /// Reads all files. Two configurations for one machine are an error that names both.
-    pub fn read(&self) -> Result<GatheredCustomisation> {
-        let mut gathered = GatheredCustomisation::default();
+    pub fn read(&self) -> Result<GatheredCustomization> {
+        let mut gathered = GatheredCustomization::default();
         if let Some(directory) = &self.directory {
             let found = MachineDocuments::of_directory(directory)?;
             if found.documents.is_empty() {
@@ -92,7 +92,7 @@ impl CustomisationSources {
     }
 }
 
-impl GatheredCustomisation {
+impl GatheredCustomization {
     fn add_node(&mut self, selector: Option<&Selector>, path: &Path) -> Result<()> {
         let origin = named::told(path);
         let text =

@@ -19,7 +19,7 @@ pub struct ByteRun {
 
 /// Where the two files are, which lie in one file or device.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CustomisationLocation {
+pub struct CustomizationLocation {
     /// The ISO or the device, or its URL; for a directory, the file with the area.
     pub path: PathBuf,
     /// The area, from its header on.
@@ -31,7 +31,7 @@ pub struct CustomisationLocation {
     pub directory: bool,
 }
 
-impl CustomisationLocation {
+impl CustomizationLocation {
     /// Finds both on `medium`. A medium without them is [`Class::Invalid`], a truncated one [`Class::Verification`].
     pub fn find(medium: &OpenedMedium) -> Result<Self> {
         let Some(iso) = medium.iso() else {
@@ -93,14 +93,14 @@ fn spans(iso: &MediumImage, path: &Path, file: &str, length: u64) -> Result<Vec<
 }
 
 fn served_directory(url: &Path) -> anyhow::Error {
-    let what = format!("{} is a directory on a server, and cannot be customised from here", url.display());
+    let what = format!("{} is a directory on a server, and cannot be customized from here", url.display());
     Failure::new(Class::Invalid, what)
-        .hint("Customise the directory where it is, or give the URL of the ISO and -o.")
+        .hint("Customize the directory where it is, or give the URL of the ISO and -o.")
         .into()
 }
 
 fn without(medium: &Path) -> anyhow::Error {
-    let what = format!("{} cannot be customised", medium.display());
+    let what = format!("{} cannot be customized", medium.display());
     Failure::new(Class::Invalid, what)
         .because(anyhow::anyhow!("it was built without room for that: it has no {FILE}"))
         .hint(
@@ -110,7 +110,7 @@ fn without(medium: &Path) -> anyhow::Error {
 }
 
 fn wrong_length(medium: &Path, file: &str, found: u64, expected: u64) -> anyhow::Error {
-    let what = format!("{} cannot be customised", medium.display());
+    let what = format!("{} cannot be customized", medium.display());
     Failure::new(Class::Verification, what)
         .because(anyhow::anyhow!("its {file} has {found} bytes instead of {expected}"))
         .hint("Copy or download the medium again, or use the iso-builder of the release that made it.")

@@ -1,4 +1,4 @@
-//! Customising finished media: configurations, certificates, kernel arguments and files go into an ISO, a written stick
+//! Customizing finished media: configurations, certificates, kernel arguments and files go into an ISO, a written stick
 //! or a netboot set without unpacking it, in a time that does not depend on its size.
 //!
 //! What the area holds, and its bytes, are `medium::customization`'s; here is where it lies and how it is changed.
@@ -9,13 +9,13 @@
 //! | [`location`] | where on a medium the two files are |
 //! | [`change`] | changing them so that a power cut leaves no half configuration |
 //! | [`copy`] | a changed copy of an ISO, as a file or as a stream |
-//! | [`customisation`] | what is in a medium, without its secrets |
+//! | [`customization`] | what is in a medium, without its secrets |
 //! | [`summary`] | what an install configuration on a medium is about |
 //! | [`volume`] | a small volume with configurations alone |
 
 pub mod change;
 pub mod copy;
-pub mod customisation;
+pub mod customization;
 pub mod gather;
 pub mod location;
 pub mod summary;
@@ -23,7 +23,7 @@ pub mod summary;
 mod tests;
 pub mod volume;
 
-pub use customisation::Customisation;
-pub use gather::{CustomisationSources, GatheredCustomisation};
-pub use location::CustomisationLocation;
+pub use customization::Customization;
+pub use gather::{CustomizationSources, GatheredCustomization};
+pub use location::CustomizationLocation;
 pub use summary::ConfigSummary;

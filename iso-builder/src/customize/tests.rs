@@ -1,4 +1,4 @@
-//! Whole media customised: image files that another program made.
+//! Whole media customized: image files that another program made.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -15,8 +15,8 @@ use model::cluster_file;
 use model::release::MediumKind;
 
 use super::change::AreaContents;
-use super::customisation::{Customisation, CustomisationState, is_customised};
-use super::{CustomisationLocation, CustomisationSources, GatheredCustomisation, change, copy};
+use super::customization::{Customization, CustomizationState, is_customized};
+use super::{CustomizationLocation, CustomizationSources, GatheredCustomization, change, copy};
 use crate::finished::verify::{MediumFault, verify};
 use crate::finished::{Inspect, Verify};
 
@@ -48,41 +48,41 @@ impl CustomizeFixture {
         self.file(&format!("{hostname}.yaml"), &text)
     }
 
-    fn sources(&self) -> CustomisationSources {
-        CustomisationSources {
+    fn sources(&self) -> CustomizationSources {
+        CustomizationSources {
             fallback: Some(self.node("anyone")),
             for_machines: vec![("mac:52:54:00:00:00:01".parse().unwrap(), self.node("first"))],
             authorities: vec![self.file("own.pem", CERTIFICATE)],
             arguments: vec!["console=ttyS1".into(), "nqrust.os.password=secret-argument".into()],
             files: vec![("/etc/motd".into(), self.file("motd", "secret-file"))],
-            ..CustomisationSources::default()
+            ..CustomizationSources::default()
         }
     }
 }
 
-fn wanted(gathered: &GatheredCustomisation) -> AreaContents {
+fn wanted(gathered: &GatheredCustomization) -> AreaContents {
     let grub = argument::grub(&gathered.content.arguments, gathered.content.boot_password.as_ref()).unwrap();
     AreaContents { area: area::bytes(&gathered.content).unwrap(), grub }
 }
 
 fn apply(path: &Path, wanted: &AreaContents) -> u64 {
-    let place = CustomisationLocation::find(&OpenedMedium::open(path).unwrap()).unwrap();
+    let place = CustomizationLocation::find(&OpenedMedium::open(path).unwrap()).unwrap();
     let file = change::open(&place.path).unwrap();
     assert!(change::protect(&file).unwrap());
     change::apply(&file, &place, wanted).unwrap()
 }
 
 fn nothing() -> AreaContents {
-    wanted(&GatheredCustomisation::default())
+    wanted(&GatheredCustomization::default())
 }
 
 #[test]
-fn a_customised_iso_is_whole_shows_no_secret_and_goes_back_to_its_bytes() {
+fn a_customized_iso_is_whole_shows_no_secret_and_goes_back_to_its_bytes() {
     let bench = CustomizeFixture::new();
     let before = fs::read(&bench.path).unwrap();
     assert_eq!(
-        Customisation::of(&OpenedMedium::open(&bench.path).unwrap()).state,
-        CustomisationState::AsBuilt
+        Customization::of(&OpenedMedium::open(&bench.path).unwrap()).state,
+        CustomizationState::AsBuilt
     );
     let mut gathered = bench.sources().read().unwrap();
     gathered.check(None).unwrap();
@@ -92,10 +92,10 @@ fn a_customised_iso_is_whole_shows_no_secret_and_goes_back_to_its_bytes() {
     let medium = OpenedMedium::open(&bench.path).unwrap();
     let report = verify(&medium, &Progress::silent()).unwrap();
     assert!(
-        report.findings.is_empty() && report.to_string().contains("\ncustomised with 2 configurations,"),
+        report.findings.is_empty() && report.to_string().contains("\ncustomized with 2 configurations,"),
         "{report}"
     );
-    let shown = Customisation::of(&medium);
+    let shown = Customization::of(&medium);
     let text = format!("{shown} {} {shown:?}", serde_json::to_string(&shown).unwrap());
     for words in [
         "mac:52:54:00:00:00:01  first, sha256 ",
@@ -125,7 +125,7 @@ fn a_copy_as_a_file_and_as_a_stream_are_what_a_change_in_place_gives() {
     let mut copies = Vec::new();
     for named in [bench.path.clone(), format!("{}/full.iso", server.url()).into()] {
         let medium = OpenedMedium::open(&named).unwrap();
-        let place = CustomisationLocation::find(&medium).unwrap();
+        let place = CustomizationLocation::find(&medium).unwrap();
         copy::to_file(&medium, &place, &wanted, &output).unwrap();
         assert_eq!(fs::metadata(&output).unwrap().permissions().mode() & 0o777, 0o600);
         let mut stream = Vec::new();
@@ -149,8 +149,8 @@ fn a_cluster_file_and_what_was_rendered_of_it_give_the_same_medium() {
     let cluster = bench.file("cluster.yaml", text);
     let rendered = bench.sample.directory.path().join("rendered");
     cluster_file::write(&cluster_file::load(&cluster).unwrap(), &rendered).unwrap();
-    let of_file = CustomisationSources { cluster: Some(cluster), ..CustomisationSources::default() };
-    let of_directory = CustomisationSources { directory: Some(rendered), ..CustomisationSources::default() };
+    let of_file = CustomizationSources { cluster: Some(cluster), ..CustomizationSources::default() };
+    let of_directory = CustomizationSources { directory: Some(rendered), ..CustomizationSources::default() };
     let [mut one, mut other] = [of_file, of_directory].map(|sources| sources.read().unwrap());
     let names: Vec<_> = one.content.nodes.keys().map(String::as_str).collect();
     assert_eq!(names, ["mac-52-54-00-00-00-01.yaml", "mac-52-54-00-00-00-02.yaml"]);
@@ -162,28 +162,28 @@ fn a_cluster_file_and_what_was_rendered_of_it_give_the_same_medium() {
 }
 
 #[test]
-fn a_new_customisation_replaces_all_of_the_old_one() {
+fn a_new_customization_replaces_all_of_the_old_one() {
     let bench = CustomizeFixture::new();
     apply(&bench.path, &wanted(&bench.sources().read().unwrap()));
     let sources =
-        CustomisationSources { fallback: Some(bench.node("only")), ..CustomisationSources::default() };
+        CustomizationSources { fallback: Some(bench.node("only")), ..CustomizationSources::default() };
     apply(&bench.path, &wanted(&sources.read().unwrap()));
     let medium = OpenedMedium::open(&bench.path).unwrap();
-    let shown = Customisation::of(&medium);
-    assert_eq!(shown.brief(), "customised with 1 configuration");
+    let shown = Customization::of(&medium);
+    assert_eq!(shown.brief(), "customized with 1 configuration");
     assert!(verify(&medium, &Progress::silent()).unwrap().findings.is_empty());
     let bytes = fs::read(&bench.path).unwrap();
     assert!(!bytes.windows(11).any(|window| window == b"secret-file"), "nothing of it stays behind");
 }
 
 #[test]
-fn a_netboot_set_is_customised_beside_its_manifest() {
+fn a_netboot_set_is_customized_beside_its_manifest() {
     let bench = CustomizeFixture::new();
     let tree = bench.sample.tree();
     apply(&tree, &wanted(&bench.sources().read().unwrap()));
-    assert_eq!(Customisation::of(&OpenedMedium::open(&tree).unwrap()).configurations.len(), 2);
+    assert_eq!(Customization::of(&OpenedMedium::open(&tree).unwrap()).configurations.len(), 2);
     apply(&tree, &nothing());
-    assert_eq!(Customisation::of(&OpenedMedium::open(&tree).unwrap()).state, CustomisationState::AsBuilt);
+    assert_eq!(Customization::of(&OpenedMedium::open(&tree).unwrap()).state, CustomizationState::AsBuilt);
     let zeros = fs::read(tree.join(FILE)).unwrap();
     assert!(zeros.len() as u64 == area::LENGTH && zeros.iter().all(|byte| *byte == 0));
 }
@@ -197,13 +197,13 @@ fn damage_to_the_area_and_other_arguments_for_grub_fail_verification() {
         report.findings.into_iter().map(|finding| (finding.path, finding.fault)).collect()
     };
     damage(&bench.path, b"set nqrust_arguments='console");
-    let [(path, MediumFault::Customisation { reason })] = &faults(&bench.path)[..] else { panic!() };
+    let [(path, MediumFault::Customization { reason })] = &faults(&bench.path)[..] else { panic!() };
     assert!(path == GRUB_FILE && reason.contains("does not have the kernel arguments"), "{reason}");
     damage(&bench.path, b"secret-file");
-    let [(path, MediumFault::Customisation { reason })] = &faults(&bench.path)[..] else { panic!() };
+    let [(path, MediumFault::Customization { reason })] = &faults(&bench.path)[..] else { panic!() };
     assert!(path == FILE && reason.contains("SHA-256"), "{reason}");
     let medium = OpenedMedium::open(&bench.path).unwrap();
-    assert_eq!(Customisation::of(&medium).state, CustomisationState::Damaged);
+    assert_eq!(Customization::of(&medium).state, CustomizationState::Damaged);
     let error = verify(&medium, &Progress::silent()).unwrap().into_result().unwrap_err();
     assert_eq!(class_of(&error), Class::Verification);
 }
@@ -213,12 +213,12 @@ fn media_without_room_and_cut_ones_are_refused_and_not_written() {
     let sample = SampleMedium::new(MediumKind::Full);
     let old = sample.iso();
     for path in [&old, &sample.tree()] {
-        let error = CustomisationLocation::find(&OpenedMedium::open(path).unwrap()).unwrap_err();
+        let error = CustomizationLocation::find(&OpenedMedium::open(path).unwrap()).unwrap_err();
         assert_eq!(class_of(&error), Class::Invalid);
         assert!(render(&error).contains("built without room"), "{}", render(&error));
         assert_eq!(
-            Customisation::of(&OpenedMedium::open(path).unwrap()).state,
-            CustomisationState::Impossible
+            Customization::of(&OpenedMedium::open(path).unwrap()).state,
+            CustomizationState::Impossible
         );
     }
     let bench = CustomizeFixture::new();
@@ -226,7 +226,7 @@ fn media_without_room_and_cut_ones_are_refused_and_not_written() {
     for lost in [100_000, 400_000, whole.len() / 2] {
         fs::write(&bench.path, &whole[..whole.len() - lost]).unwrap();
         let error = OpenedMedium::open(&bench.path)
-            .and_then(|medium| CustomisationLocation::find(&medium))
+            .and_then(|medium| CustomizationLocation::find(&medium))
             .unwrap_err();
         assert_eq!(class_of(&error), Class::Verification);
         let text = render(&error);
@@ -234,7 +234,7 @@ fn media_without_room_and_cut_ones_are_refused_and_not_written() {
     }
 }
 
-fn refused(sources: &CustomisationSources) -> String {
+fn refused(sources: &CustomizationSources) -> String {
     let error = sources.read().and_then(|mut gathered| gathered.check(None)).unwrap_err();
     assert_eq!(class_of(&error), Class::Invalid, "{}", render(&error));
     render(&error)
@@ -258,10 +258,10 @@ impl CustomizeFixture {
 #[test]
 fn a_boot_password_of_a_configuration_protects_the_menu_of_the_medium_and_is_checked_there() {
     let bench = CustomizeFixture::new();
-    let sources = CustomisationSources {
+    let sources = CustomizationSources {
         fallback: Some(bench.protected("one", 'A')),
         for_machines: vec![("mac:52:54:00:00:00:01".parse().unwrap(), bench.protected("two", 'A'))],
-        ..CustomisationSources::default()
+        ..CustomizationSources::default()
     };
     let mut gathered = sources.read().unwrap();
     gathered.check(None).unwrap();
@@ -274,7 +274,7 @@ fn a_boot_password_of_a_configuration_protects_the_menu_of_the_medium_and_is_che
     );
     assert!(String::from_utf8_lossy(&menu).contains(&line));
     assert!(verify(&medium, &Progress::silent()).unwrap().findings.is_empty());
-    let shown = format!("{} {:?}", Customisation::of(&medium), gathered.content);
+    let shown = format!("{} {:?}", Customization::of(&medium), gathered.content);
     assert!(!shown.contains("grub.pbkdf2"), "{shown}");
     // Removed from the menu only, it is noticed.
     damage(&bench.path, b"password_pbkdf2");
@@ -286,10 +286,10 @@ fn a_boot_password_of_a_configuration_protects_the_menu_of_the_medium_and_is_che
 #[test]
 fn configurations_with_different_boot_passwords_do_not_go_onto_one_medium() {
     let bench = CustomizeFixture::new();
-    let sources = CustomisationSources {
+    let sources = CustomizationSources {
         fallback: Some(bench.protected("one", 'A')),
         for_machines: vec![("mac:52:54:00:00:00:01".parse().unwrap(), bench.protected("two", 'B'))],
-        ..CustomisationSources::default()
+        ..CustomizationSources::default()
     };
     let text = refused(&sources);
     assert!(
@@ -307,34 +307,34 @@ fn two_configurations_for_one_machine_are_named_both() {
     let directory = bench.file("rack/mac-52-54-00-00-00-0a.yaml", "install: {}");
     let rack = || Some(directory.parent().unwrap().to_owned());
     let twice = [
-        CustomisationSources {
+        CustomizationSources {
             for_machines: vec![
                 (mac("mac:52:54:00:00:00:0a"), one.clone()),
                 (mac("mac:52-54-00-00-00-0A"), other.clone()),
             ],
-            ..CustomisationSources::default()
+            ..CustomizationSources::default()
         },
-        CustomisationSources {
+        CustomizationSources {
             for_machines: vec![(mac("serial:ab"), one.clone()), (mac("serial:AB"), other.clone())],
-            ..CustomisationSources::default()
+            ..CustomizationSources::default()
         },
     ];
     for sources in twice {
         let text = refused(&sources);
         assert!(text.contains("one.yaml and ") && text.contains("other.yaml"), "{text}");
     }
-    let sources = CustomisationSources {
+    let sources = CustomizationSources {
         directory: rack(),
         for_machines: vec![(mac("mac:52:54:00:00:00:0a"), one)],
-        ..CustomisationSources::default()
+        ..CustomizationSources::default()
     };
     let text = refused(&sources);
     assert!(text.contains("rack/mac-52-54-00-00-00-0a.yaml and "), "{text}");
     let both = bench.file("rack/default.yaml", "install: {}");
-    let text = refused(&CustomisationSources {
+    let text = refused(&CustomizationSources {
         directory: rack(),
         fallback: Some(other),
-        ..CustomisationSources::default()
+        ..CustomizationSources::default()
     });
     assert!(text.contains("every other machine") && text.contains(both.to_str().unwrap()), "{text}");
 }
@@ -342,14 +342,14 @@ fn two_configurations_for_one_machine_are_named_both() {
 #[test]
 fn what_an_install_would_refuse_does_not_get_onto_a_medium() {
     let bench = CustomizeFixture::new();
-    let fallback = |text: &str| CustomisationSources {
+    let fallback = |text: &str| CustomizationSources {
         fallback: Some(bench.file("bad.yaml", text)),
-        ..CustomisationSources::default()
+        ..CustomizationSources::default()
     };
     let text = refused(&fallback("install: {automatc: true}"));
     assert!(text.contains("bad.yaml:1:11") && text.contains("automatic"), "{text}");
     let argument =
-        |word: &str| CustomisationSources { arguments: vec![word.into()], ..CustomisationSources::default() };
+        |word: &str| CustomizationSources { arguments: vec![word.into()], ..CustomizationSources::default() };
     for (word, words) in [
         ("a b", "has blanks"),
         ("nqrust.install.automatc=true", "automatic"),
@@ -360,17 +360,17 @@ fn what_an_install_would_refuse_does_not_get_onto_a_medium() {
         assert!(text.contains(words) && !text.contains("very secret"), "{text}");
     }
     let long =
-        CustomisationSources { arguments: vec!["x".repeat(700); 2], ..CustomisationSources::default() };
+        CustomizationSources { arguments: vec!["x".repeat(700); 2], ..CustomizationSources::default() };
     assert!(refused(&long).contains("there is room for 1024"));
     let key = bench.file("key.pem", "-----BEGIN PRIVATE KEY-----\nsecret\n-----END PRIVATE KEY-----\n");
-    let text = refused(&CustomisationSources { authorities: vec![key], ..CustomisationSources::default() });
+    let text = refused(&CustomizationSources { authorities: vec![key], ..CustomizationSources::default() });
     assert!(text.contains("it has a private key") && !text.contains("secret\n"), "{text}");
     let file = |target: &str, size: usize| {
         let path = bench.file(&format!("file-{size}"), &"x".repeat(size));
-        CustomisationSources {
+        CustomizationSources {
             fallback: Some(bench.node("node")),
             files: vec![(target.into(), path)],
-            ..CustomisationSources::default()
+            ..CustomizationSources::default()
         }
     };
     for (sources, words) in [
@@ -386,23 +386,23 @@ fn what_an_install_would_refuse_does_not_get_onto_a_medium() {
     for target in ["/usr/bin/x", "/etc/passwd", "/oem/x", "/boot/x"] {
         let path = bench.file("content", "x");
         let alone =
-            CustomisationSources { files: vec![(target.into(), path)], ..CustomisationSources::default() };
-        let with = CustomisationSources { fallback: Some(bench.node("node")), ..alone.clone() };
+            CustomizationSources { files: vec![(target.into(), path)], ..CustomizationSources::default() };
+        let with = CustomizationSources { fallback: Some(bench.node("node")), ..alone.clone() };
         for sources in [alone, with] {
             let text = refused(&sources);
             assert!(text.contains(&format!("--file {target} is not possible")), "{text}");
         }
     }
     let empty = bench.file("empty/README", "");
-    let text = refused(&CustomisationSources {
+    let text = refused(&CustomizationSources {
         directory: empty.parent().map(Path::to_owned),
-        ..CustomisationSources::default()
+        ..CustomizationSources::default()
     });
     assert!(text.contains("has no configuration") && text.contains("mac-52-54-00-12-34-56.yaml"), "{text}");
 }
 
 #[test]
-fn inspect_and_verify_tell_of_a_customised_medium() -> Result<()> {
+fn inspect_and_verify_tell_of_a_customized_medium() -> Result<()> {
     let bench = CustomizeFixture::new();
     apply(&bench.path, &wanted(&bench.sources().read()?));
     for format in [Format::Text, Format::Json] {
@@ -419,7 +419,7 @@ fn inspect_and_verify_tell_of_a_customised_medium() -> Result<()> {
 }
 
 #[test]
-fn a_medium_that_is_as_it_was_built_does_not_count_as_customised() {
+fn a_medium_that_is_as_it_was_built_does_not_count_as_customized() {
     let bench = CustomizeFixture::new();
     let gathered = bench.sources().read().unwrap();
     let beside = bench.sample.directory.path().join(FILE);
@@ -428,8 +428,8 @@ fn a_medium_that_is_as_it_was_built_does_not_count_as_customised() {
         let mut area = wanted.area;
         area.resize(area.len().max(area::HEADER), 0);
         fs::write(&beside, area).unwrap();
-        assert_eq!((is_customised(&bench.path), is_customised(&beside)), (expected, expected));
+        assert_eq!((is_customized(&bench.path), is_customized(&beside)), (expected, expected));
     }
-    assert!(!is_customised(&bench.file("noise", "noise")));
-    assert!(!is_customised(&bench.path.with_extension("absent")));
+    assert!(!is_customized(&bench.file("noise", "noise")));
+    assert!(!is_customized(&bench.path.with_extension("absent")));
 }

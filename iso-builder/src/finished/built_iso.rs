@@ -12,7 +12,7 @@ use testing::medium::SampleMedium;
 use crate::assemble::{assemble, boot_code};
 use crate::boot::loaders;
 
-/// The ISO that the builder writes, with loaders, boot code and room for customising.
+/// The ISO that the builder writes, with loaders, boot code and room for customizing.
 pub(crate) fn build(mut sample: SampleMedium) -> (SampleMedium, PathBuf) {
     let loaders = sample.directory.path().join("loaders");
     fs::create_dir_all(&loaders).unwrap();

@@ -14,7 +14,7 @@ use medium::opened::OpenedMedium;
 use model::release::{Image, MediumKind, Payload, Purpose, Release};
 use serde::Serialize;
 
-use crate::customize::{ConfigSummary, Customisation};
+use crate::customize::{ConfigSummary, Customization};
 use crate::wording::{counted, printable};
 
 const MAX_CONFIG_BYTES: u64 = 1 << 20;
@@ -52,7 +52,7 @@ pub struct MediumDescription {
     /// The install configurations that the medium was built with.
     pub install_configs: Vec<EmbeddedConfig>,
     /// Its customization; configurations from there are used instead of those.
-    pub customised: Customisation,
+    pub customized: Customization,
 }
 
 /// What the ISO says about itself.
@@ -108,7 +108,7 @@ impl MediumDescription {
                 .payloads(Purpose::InstallConfig)
                 .map(|payload| EmbeddedConfig::read(medium, payload))
                 .collect(),
-            customised: Customisation::of(medium),
+            customized: Customization::of(medium),
             release,
         })
     }
@@ -148,7 +148,7 @@ impl fmt::Display for MediumDescription {
         for config in &self.install_configs {
             writeln!(f, "\n{config}")?;
         }
-        write!(f, "\n{}", self.customised)
+        write!(f, "\n{}", self.customized)
     }
 }
 

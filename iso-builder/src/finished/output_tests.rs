@@ -19,7 +19,7 @@ use testing::medium::SampleMedium;
 use super::built_iso;
 use super::verify::Verify;
 use crate::assemble::{blank_area, checksums};
-use crate::customize::{CustomisationLocation, change};
+use crate::customize::{CustomizationLocation, change};
 use medium::opened::OpenedMedium;
 
 /// A directory as a build writes it.
@@ -140,9 +140,9 @@ fn outputs_of_two_builds_are_told_apart_even_if_all_are_whole() {
 }
 
 #[test]
-fn an_iso_that_was_customised_is_good_as_it_is_now() {
+fn an_iso_that_was_customized_is_good_as_it_is_now() {
     let output = Output::new();
-    let place = CustomisationLocation::find(&OpenedMedium::open(&output.iso).unwrap()).unwrap();
+    let place = CustomizationLocation::find(&OpenedMedium::open(&output.iso).unwrap()).unwrap();
     let arguments = vec!["console=ttyS1".parse().unwrap()];
     let grub = medium::customization::argument::grub(&arguments, None).unwrap();
     let content = medium::customization::Content { arguments, ..Default::default() };

@@ -39,7 +39,7 @@ pub struct VerifyReport {
     pub boot_menu_checked: bool,
     pub coverage: VerifyCoverage,
     /// Its customization in a few words.
-    pub customised: String,
+    pub customized: String,
     /// In the order of the manifest.
     pub findings: Vec<MediumFinding>,
 }
@@ -103,7 +103,7 @@ pub enum MediumFault {
         reason: String,
     },
     /// The customization area is damaged.
-    Customisation {
+    Customization {
         reason: String,
     },
     /// The boot menu does not name the release that it boots.
@@ -144,7 +144,7 @@ impl fmt::Display for MediumFault {
                 )
             }
             Self::Unreadable { reason } => write!(f, "cannot be read: {}", printable(reason)),
-            Self::Customisation { reason } => write!(f, "damaged: {}", printable(reason)),
+            Self::Customization { reason } => write!(f, "damaged: {}", printable(reason)),
             Self::UnnamedRelease => write!(f, "does not name the release ({}=sha256:…)", parameter::RELEASE),
             Self::OtherRelease { found, .. } => {
                 write!(f, "names the release {}, which is not the digest of {MANIFEST}", printable(found))
@@ -173,7 +173,7 @@ impl fmt::Display for VerifyReport {
                 counted(self.remote, "image blob")
             )?;
         }
-        writeln!(f, "{}", self.customised)?;
+        writeln!(f, "{}", self.customized)?;
         if self.coverage == VerifyCoverage::PayloadsOnly {
             writeln!(f, "warning: {OTHER_RECIPE}")?;
         }
@@ -214,7 +214,7 @@ impl MediumFinding {
             iso::Fault::Damaged { expected, found } => MediumFault::Damaged { expected, found },
             iso::Fault::CutOff { expected, found } => MediumFault::Short { expected, found },
             iso::Fault::Unreadable(reason) => MediumFault::Unreadable { reason },
-            iso::Fault::Customization(reason) => MediumFault::Customisation { reason },
+            iso::Fault::Customization(reason) => MediumFault::Customization { reason },
             iso::Fault::Unknown(because) => MediumFault::NotCompared { because },
             iso::Fault::Stranger => MediumFault::ForeignManifest,
         };

@@ -21,7 +21,7 @@ use testing::medium::SampleMedium;
 
 use super::built_iso::build;
 use super::verify::{VerifyCoverage, VerifyReport, verify};
-use crate::customize::CustomisationLocation;
+use crate::customize::CustomizationLocation;
 use crate::customize::change::{self, AreaContents};
 
 struct TamperedIso {
@@ -285,7 +285,7 @@ proptest! {
     }
 
     #[test]
-    fn a_customised_iso_is_whole_and_good_and_so_is_one_that_was_reset(
+    fn a_customized_iso_is_whole_and_good_and_so_is_one_that_was_reset(
         texts in proptest::collection::vec("[a-z ]{0,3000}", 0..4),
         words in proptest::collection::vec("[a-z0-9]{1,8}(=[a-z0-9.,/]{0,20})?", 0..5),
     ) {
@@ -297,7 +297,7 @@ proptest! {
         for content in [content, Content::default()] {
             let grub = argument::grub(&content.arguments, content.boot_password.as_ref()).unwrap();
             let wanted = AreaContents { area: area::bytes(&content).unwrap(), grub };
-            let place = CustomisationLocation::find(&OpenedMedium::open(&built.path).unwrap()).unwrap();
+            let place = CustomizationLocation::find(&OpenedMedium::open(&built.path).unwrap()).unwrap();
             change::apply(&built.file, &place, &wanted).unwrap();
             let report = VerifyOutcome::of(&built.path).0.unwrap();
             prop_assert!(report.findings.is_empty() && report.coverage == VerifyCoverage::Whole, "{report}");

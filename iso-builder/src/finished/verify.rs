@@ -24,7 +24,7 @@ use medium::output::BuildOutput;
 use model::release::{MANIFEST, Payload, Release};
 
 pub use super::report::{MediumFault, MediumFinding, VerifyCoverage, VerifyReport};
-use crate::customize::{Customisation, customisation};
+use crate::customize::{Customization, customization};
 
 /// Large reads keep a drive streaming.
 const BUFFER_BYTES: usize = 256 * 1024;
@@ -81,7 +81,7 @@ pub fn verify(medium: &OpenedMedium, progress: &Progress) -> Result<VerifyReport
         remote,
         boot_menu_checked: coverage != VerifyCoverage::Files,
         coverage,
-        customised: Customisation::of(medium).brief(),
+        customized: Customization::of(medium).brief(),
         findings,
     })
 }
@@ -129,7 +129,7 @@ fn compare_files(
         findings.extend(check_payload(medium, payload, &mut step));
     }
     findings.extend(check_length(medium));
-    findings.extend(check_customisation(medium));
+    findings.extend(check_customization(medium));
     if findings.is_empty() {
         step.done();
     }
@@ -186,18 +186,18 @@ fn check_length(medium: &OpenedMedium) -> Option<MediumFinding> {
 }
 
 /// Checks the customization area by its own digest, and that GRUB reads the same arguments.
-fn check_customisation(medium: &OpenedMedium) -> Option<MediumFinding> {
-    let shown = Customisation::of(medium);
-    let content = match customisation::read(medium)? {
+fn check_customization(medium: &OpenedMedium) -> Option<MediumFinding> {
+    let shown = Customization::of(medium);
+    let content = match customization::read(medium)? {
         Ok(content) => content.unwrap_or_default(),
         Err(_) => Content::default(),
     };
     let (path, reason) = match shown.damage {
         Some(reason) => (FILE, reason),
-        None if customisation::grub_differs(medium, &content) => {
+        None if customization::grub_differs(medium, &content) => {
             (GRUB_FILE, format!("it does not have the kernel arguments and the password that {FILE} has"))
         }
         None => return None,
     };
-    Some(MediumFinding { path: path.to_owned(), fault: MediumFault::Customisation { reason } })
+    Some(MediumFinding { path: path.to_owned(), fault: MediumFault::Customization { reason } })
 }

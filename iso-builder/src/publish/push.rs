@@ -24,7 +24,7 @@ use transfer::registry::{BlobTransfer, Client, ManifestAnswer, NewBlob};
 
 use super::patches::MadePatches;
 use super::target::Target;
-use crate::customize::customisation::is_customised;
+use crate::customize::customization::is_customized;
 use crate::wording::counted;
 
 /// What was pushed, and how much of it travelled.
@@ -112,8 +112,8 @@ fn finished(medium: &Path) -> Result<PathBuf> {
 
 /// Says what of the medium others will be able to read, and what is left out.
 fn warn(medium: &OpenedMedium, release: &Release, progress: &Progress) {
-    if medium.local().is_some_and(is_customised) {
-        let text = "the medium was customised; the release is pushed without the customization";
+    if medium.local().is_some_and(is_customized) {
+        let text = "the medium was customized; the release is pushed without the customization";
         progress.warn("push", text);
     }
     if release.payload(Purpose::InstallConfig).is_some() {

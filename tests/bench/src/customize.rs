@@ -1,4 +1,4 @@
-//! Customising an ISO of 5 GiB in place, beside adding the same file with xorriso.
+//! Customizing an ISO of 5 GiB in place, beside adding the same file with xorriso.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -35,7 +35,7 @@ const CONFIGURATIONS: [&str; 2] = [
     "os: {hostname: node-2}\ninstall: {automatic: false}\n",
 ];
 
-/// Measures customising in place, and adding a file with xorriso.
+/// Measures customizing in place, and adding a file with xorriso.
 pub(crate) fn measure(artifacts: &Artifacts, scale: Scale) -> Result<Vec<Figure>> {
     let payload = scale.pick(LARGE_PAYLOAD, SHORT_PAYLOAD);
     let name = format!("customize an ISO of {payload} in place");
@@ -53,7 +53,7 @@ pub(crate) fn measure(artifacts: &Artifacts, scale: Scale) -> Result<Vec<Figure>
         let said = programs::run(&mut command, PROGRAM_TIME_LIMIT)?.success("iso-builder customize")?;
         quickest = quickest.min(began.elapsed().as_secs_f64());
         most = most.max(written()? - before);
-        ensure!(said.contains("customised with 1 configuration"), "{said}");
+        ensure!(said.contains("customized with 1 configuration"), "{said}");
     }
     fs::remove_dir_all(&directory)?;
     Ok(vec![
@@ -69,7 +69,7 @@ fn written() -> Result<f64> {
     Ok(f64::from(u32::try_from(blocks)?) / 2048.0)
 }
 
-/// An ISO with the files that customising needs, and a sparse payload of zeros.
+/// An ISO with the files that customizing needs, and a sparse payload of zeros.
 fn sparse_iso(directory: &Path, payload: ByteSize) -> Result<PathBuf> {
     let (tree, iso) = (directory.join("tree"), directory.join("large.iso"));
     fs::create_dir_all(tree.join("boot/grub"))?;

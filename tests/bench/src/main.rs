@@ -1,4 +1,4 @@
-//! `make bench`: figures of builds, of a validation, of a plan, of customising, of an install, of container images, of
+//! `make bench`: figures of builds, of a validation, of a plan, of customizing, of an install, of container images, of
 //! the network server, of formats of the OS image, of patches between two, of a cluster, of an emulated node and its updates, each beside a baseline measured in the same run.
 //!
 //! Prints a table and writes `target/bench.json`. A figure that misses its limit is marked; the exit code is 1 then. A part that

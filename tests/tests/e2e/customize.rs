@@ -1,4 +1,4 @@
-//! One finished ISO, customised for two machines: each gets its own configuration by the address of its card, without
+//! One finished ISO, customized for two machines: each gets its own configuration by the address of its card, without
 //! any typing. One of them is installed.
 
 use std::fs;
@@ -29,22 +29,22 @@ struct Node {
 }
 
 const NODES: [Node; 2] = [
-    Node { name: "customised-one", mac: "52:54:00:6e:71:11", firmware: Firmware::Bios },
-    Node { name: "customised-two", mac: "52:54:00:6e:71:12", firmware: Firmware::Uefi },
+    Node { name: "customized-one", mac: "52:54:00:6e:71:11", firmware: Firmware::Bios },
+    Node { name: "customized-two", mac: "52:54:00:6e:71:12", firmware: Firmware::Uefi },
 ];
 
 #[test]
-fn two_machines_get_their_own_configurations_from_one_customised_iso() {
+fn two_machines_get_their_own_configurations_from_one_customized_iso() {
     scenario("customize", |artifacts| {
         let identity = Identity::load()?;
         let medium = steps::medium(&identity)?;
         let before = fs::metadata(&medium.full)?.modified()?;
-        let iso = customised(&medium.full, &identity, artifacts)?;
+        let iso = customized(&medium.full, &identity, artifacts)?;
         let verified = iso_builder(&["verify"], &iso)?;
         let mut checks = Checks::default();
         checks.that("the ISO itself is as it was", fs::metadata(&medium.full)?.modified()? == before);
-        checks.contains("verify", &verified, "customised with 2 configurations, 1 kernel argument");
-        checks.finish("customising")?;
+        checks.contains("verify", &verified, "customized with 2 configurations, 1 kernel argument");
+        checks.finish("customizing")?;
         // What is between the choice and the end is the same for both, and takes minutes.
         let [one, two] = NODES;
         install(one, &iso, &identity, artifacts)?;
@@ -58,8 +58,8 @@ fn two_machines_get_their_own_configurations_from_one_customised_iso() {
 }
 
 /// Makes a copy of the ISO with a configuration for each machine and none for others.
-fn customised(original: &Path, identity: &Identity, artifacts: &Artifacts) -> Result<PathBuf> {
-    let iso = artifacts.disk("customised.iso");
+fn customized(original: &Path, identity: &Identity, artifacts: &Artifacts) -> Result<PathBuf> {
+    let iso = artifacts.disk("customized.iso");
     let mut command = Command::new(paths::iso_builder()?);
     command.args(["customize", "--progress", "plain"]).arg(original).arg("-o").arg(&iso);
     command.args(["--kernel-argument", ARGUMENT]);

@@ -1,4 +1,4 @@
-//! What a customised medium means for an install: which of its configurations is for a machine, and what it adds.
+//! What a customized medium means for an install: which of its configurations is for a machine, and what it adds.
 
 use std::collections::BTreeSet;
 
@@ -22,7 +22,7 @@ impl Content {
     pub fn document(&self, identity: &Identity) -> Result<Option<(String, Document)>> {
         let nodes = self.by_machine()?;
         let Some(chosen) = nodes.choose(identity)? else { return Ok(None) };
-        let told = format!("the medium was customised and has {chosen}");
+        let told = format!("the medium was customized and has {chosen}");
         let text = self.nodes.get(chosen.file).map_or("", Secret::expose);
         Ok(Some((told, Document::yaml(SourceKind::Embedded, format!("{FILE}:/nodes/{}", chosen.file), text))))
     }
@@ -70,7 +70,7 @@ mod tests {
             content(&["serial-CZ12.yaml", "default.yaml"]).document(&identity()).unwrap().unwrap();
         assert_eq!(
             told,
-            "the medium was customised and has serial-CZ12.yaml, because this machine has serial:CZ12"
+            "the medium was customized and has serial-CZ12.yaml, because this machine has serial:CZ12"
         );
         assert_eq!(
             (document.kind(), document.name()),

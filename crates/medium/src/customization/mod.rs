@@ -1,7 +1,7 @@
 //! What somebody puts into a finished medium: configurations for its machines, certificates, files, kernel arguments.
 //!
 //! Every medium has a file of a fixed length for it, [`FILE`] beside the release manifest, which is all zero until the
-//! medium is customised. It is no payload: the manifest, whose digest the boot menu names, stays as it is, and the area
+//! medium is customized. It is no payload: the manifest, whose digest the boot menu names, stays as it is, and the area
 //! has a digest of its own. GRUB reads the kernel arguments from a second file of fixed length, [`GRUB_FILE`].
 //!
 //! | Module | What it knows |

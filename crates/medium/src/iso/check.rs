@@ -27,7 +27,7 @@ static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
 pub enum Scope {
     /// All of it.
     Whole,
-    /// What firmware, boot loaders and the kernel read beside payloads, without the area for customising and the padding
+    /// What firmware, boot loaders and the kernel read beside payloads, without the area for customizing and the padding
     /// behind files: for callers that read payloads and area themselves.
     Boot,
 }
@@ -63,7 +63,7 @@ pub enum Fault {
     },
     /// They cannot be read.
     Unreadable(String),
-    /// What the medium was customised with contradicts itself.
+    /// What the medium was customized with contradicts itself.
     Customization(String),
     /// They could not be compared, because the bytes that they are made of are damaged.
     Unknown(String),

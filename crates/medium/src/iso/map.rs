@@ -26,7 +26,7 @@ pub enum Wanted<'a> {
     Eltorito,
     /// The image that loaders and menu make.
     Esp,
-    /// What was customised, whose digest is in it.
+    /// What was customized, whose digest is in it.
     Area,
     /// The kernel arguments of the area.
     Arguments,
@@ -52,7 +52,7 @@ pub struct Map<'a> {
     pub eltorito: Block,
     /// The payloads that the EFI system partition is made of, and where they are.
     pub loaders: [(Offset, &'a Payload); 3],
-    /// Where the area for customising is; it has [`area::LENGTH`](crate::customization::area::LENGTH).
+    /// Where the area for customizing is; it has [`area::LENGTH`](crate::customization::area::LENGTH).
     pub area: Offset,
     /// Length of the ISO in bytes.
     pub size: u64,
@@ -108,7 +108,7 @@ impl<'a> Map<'a> {
         Ok(Self {
             regions: without_gaps(regions, size),
             loaders: [place(shim)?, place(grub)?, place(mok)?],
-            area: area.context("there is no area for customising")?,
+            area: area.context("there is no area for customizing")?,
             recipe,
             iso,
             eltorito,
@@ -156,7 +156,7 @@ impl Region<'_> {
         }
     }
 
-    /// Whether it is a payload, what follows a file, or the area for customising: what firmware, loaders and the kernel do
+    /// Whether it is a payload, what follows a file, or the area for customizing: what firmware, loaders and the kernel do
     /// not read, or what the installer checks by itself when it reads it.
     pub fn is_of_installer(&self) -> bool {
         match (&self.wanted, &self.owner) {

@@ -29,9 +29,9 @@ const STUB: &str = "EFI/debian/grub.cfg";
 #[derive(Clone, Debug)]
 pub enum FileContent<'a> {
     Bytes(Cow<'a, [u8]>),
-    /// The kernel arguments that GRUB adds: none, until the medium is customised.
+    /// The kernel arguments that GRUB adds: none, until the medium is customized.
     Arguments,
-    /// The area for customising: zeros likewise.
+    /// The area for customizing: zeros likewise.
     Area,
     Payload(&'a Payload),
 }

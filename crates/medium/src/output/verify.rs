@@ -51,7 +51,7 @@ pub struct OutputFinding {
 
 impl BuildOutput {
     /// Reads and compares every output: ISOs byte by byte with what the builder writes, everything with its digest, and
-    /// all of them with the release manifest. What was customised afterwards is compared as `customize` leaves it.
+    /// all of them with the release manifest. What was customized afterwards is compared as `customize` leaves it.
     ///
     /// # Errors
     /// [`Class::Verification`] for a directory without a readable manifest.
@@ -175,8 +175,8 @@ impl Comparison<'_> {
             step.advance(bytes);
             Ok(())
         })?;
-        let customised = || customised(&medium);
-        if differences.is_empty() && (found == sum || customised()) {
+        let customized = || customized(&medium);
+        if differences.is_empty() && (found == sum || customized()) {
             step.done();
             return Ok(());
         }
@@ -235,7 +235,7 @@ fn open(path: &Path) -> io::Result<File> {
     File::open(path)
 }
 
-fn customised(medium: &OpenedMedium) -> bool {
+fn customized(medium: &OpenedMedium) -> bool {
     let area = medium.open_file(customization::FILE).ok();
     area.is_some_and(|area| matches!(area::read(area), Ok(Some(_))))
 }

@@ -20,7 +20,7 @@ pub fn expected_manifest(cmdline: &str) -> Result<Option<Digest>> {
     expected(cmdline, parameter::RELEASE)
 }
 
-/// The digest that the kernel command line `cmdline` demands of what a medium on a server was customised with, if any.
+/// The digest that the kernel command line `cmdline` demands of what a medium on a server was customized with, if any.
 /// Two that differ are refused as well.
 pub fn expected_customization(cmdline: &str) -> Result<Option<Digest>> {
     expected(cmdline, parameter::CUSTOM)

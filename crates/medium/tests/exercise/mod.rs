@@ -56,7 +56,7 @@ pub(crate) fn command_line(line: &str) {
     }
 }
 
-/// What a medium is customised with is read or refused, as a whole and as an archive with the right header before it; one
+/// What a medium is customized with is read or refused, as a whole and as an archive with the right header before it; one
 /// that is read is written and read again the same.
 pub(crate) fn area(bytes: &[u8]) {
     // The header as the module's documentation has it.

@@ -59,7 +59,7 @@ pub(super) fn a_medium_in_the_clear(config: &InstallConfig) -> Vec<Finding> {
     let directory = install.iso_url.iter().filter(|place| !place.is_iso_file());
     let named = medium.chain(directory.map(|url| ("install.iso_url", &**url)));
     let clear = named.filter(|(_, url)| url.starts_with("http://"));
-    let message = "over http:// others on the network can change the medium, so what it was customised with \
+    let message = "over http:// others on the network can change the medium, so what it was customized with \
                    (custom.img) is left out unless the kernel parameter nqrust.custom gives its digest; use https://";
     clear.map(|(path, _)| Finding::warning(path, "unencrypted-url", message)).collect()
 }

@@ -199,8 +199,8 @@ fn the_request_says_who_names_it_and_what_to_trust() {
 #[test]
 fn authorities_that_came_with_the_medium_are_trusted_whatever_documents_name() {
     use testing::http::AUTHORITY;
-    struct Customised(Vec<String>);
-    impl Effects for Customised {
+    struct Customized(Vec<String>);
+    impl Effects for Customized {
         fn medium(&mut self, _: Option<&Request>) -> Result<Vec<Document>> {
             Ok(vec![yaml(SourceKind::Embedded, "install: {config_url: 'http://x/'}\n")])
         }
@@ -218,9 +218,9 @@ fn authorities_that_came_with_the_medium_are_trusted_whatever_documents_name() {
             Ok(yaml(SourceKind::Url, "os: {hostname: a}\n"))
         }
     }
-    let mut customised = Customised(Vec::new());
-    let combined = gather(at_hand(), &mut customised).unwrap();
-    assert_eq!(customised.0, [AUTHORITY]);
+    let mut customized = Customized(Vec::new());
+    let combined = gather(at_hand(), &mut customized).unwrap();
+    assert_eq!(customized.0, [AUTHORITY]);
     assert_eq!(combined.authorities, [AUTHORITY]);
     assert_eq!(combined.config.install.ca_certificates.len(), 1);
 }

@@ -17,19 +17,19 @@ use crate::wording::{counted, printable};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum CustomisationState {
+pub enum CustomizationState {
     /// The medium was built without a customization area.
     Impossible,
     /// The area is empty.
     AsBuilt,
-    Customised,
+    Customized,
     /// The content of the area is damaged.
     Damaged,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Customisation {
-    pub state: CustomisationState,
+pub struct Customization {
+    pub state: CustomizationState,
     /// What is damaged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub damage: Option<String>,
@@ -77,9 +77,9 @@ pub fn read(medium: &OpenedMedium) -> Option<Result<Option<Content>, Damage>> {
     }
 }
 
-/// Whether the file at `path` is a customised medium, or the area of one.
+/// Whether the file at `path` is a customized medium, or the area of one.
 #[must_use]
-pub fn is_customised(path: &Path) -> bool {
+pub fn is_customized(path: &Path) -> bool {
     let content = match OpenedMedium::open(path) {
         Ok(medium) => read(&medium),
         Err(_) => File::open(path).ok().map(area::read),
@@ -96,21 +96,21 @@ pub fn grub_differs(medium: &OpenedMedium, content: &Content) -> bool {
     medium.iso().is_some() && !found().is_ok_and(|found| found == wanted)
 }
 
-impl Customisation {
+impl Customization {
     #[must_use]
     pub fn of(medium: &OpenedMedium) -> Self {
         match read(medium) {
-            None => Self::empty(CustomisationState::Impossible),
-            Some(Ok(None)) => Self::empty(CustomisationState::AsBuilt),
+            None => Self::empty(CustomizationState::Impossible),
+            Some(Ok(None)) => Self::empty(CustomizationState::AsBuilt),
             Some(Ok(Some(content))) => Self::content(&content),
             Some(Err(damage)) => {
                 let damage = Some(format!("{:#}", anyhow::Error::from(damage)));
-                Self { damage, ..Self::empty(CustomisationState::Damaged) }
+                Self { damage, ..Self::empty(CustomizationState::Damaged) }
             }
         }
     }
 
-    fn empty(state: CustomisationState) -> Self {
+    fn empty(state: CustomizationState) -> Self {
         Self {
             state,
             damage: None,
@@ -127,7 +127,7 @@ impl Customisation {
             Err(error) => {
                 return Self {
                     damage: Some(format!("{error:#}")),
-                    ..Self::empty(CustomisationState::Damaged)
+                    ..Self::empty(CustomizationState::Damaged)
                 };
             }
         };
@@ -157,7 +157,7 @@ impl Customisation {
             authorities: content.authorities.iter().map(authority).collect(),
             files: content.files.iter().map(file).collect(),
             arguments: content.arguments.iter().map(argument).collect(),
-            ..Self::empty(CustomisationState::Customised)
+            ..Self::empty(CustomizationState::Customized)
         }
     }
 
@@ -165,12 +165,12 @@ impl Customisation {
     #[must_use]
     pub fn brief(&self) -> String {
         match self.state {
-            CustomisationState::Impossible => "built without room for customising".into(),
-            CustomisationState::AsBuilt => "not customised".into(),
-            CustomisationState::Damaged => {
-                format!("customised, but damaged: {}", printable(self.damage.as_deref().unwrap_or_default()))
+            CustomizationState::Impossible => "built without room for customizing".into(),
+            CustomizationState::AsBuilt => "not customized".into(),
+            CustomizationState::Damaged => {
+                format!("customized, but damaged: {}", printable(self.damage.as_deref().unwrap_or_default()))
             }
-            CustomisationState::Customised => {
+            CustomizationState::Customized => {
                 let parts = [
                     (self.configurations.len(), "configuration"),
                     (self.authorities.len(), "certificate file"),
@@ -179,13 +179,13 @@ impl Customisation {
                 ];
                 let parts = parts.into_iter().filter(|(count, _)| *count > 0);
                 let parts: Vec<_> = parts.map(|(count, what)| counted(count, what)).collect();
-                format!("customised with {}", parts.join(", "))
+                format!("customized with {}", parts.join(", "))
             }
         }
     }
 }
 
-impl fmt::Display for Customisation {
+impl fmt::Display for Customization {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.brief())?;
         for ConfigurationEntry { machine, sha256, summary } in &self.configurations {
