@@ -52,12 +52,25 @@ pub(super) fn resolve(
     files::write_atomically(&request.out.join("resolved.json"), &serde_json::to_vec(&packages)?, 0o644)
 }
 
+/// What apt says of a repository whose signature it cannot accept, by apt-secure(8) with gpgv or with Sequoia's sqv.
+const SIGNATURE_FAULTS: [&str; 7] = [
+    "is not signed",
+    "NO_PUBKEY",
+    "Missing key",
+    "signatures were invalid",
+    "signatures couldn't be verified",
+    "EXPKEYSIG",
+    "no longer signed",
+];
+
 /// The failure, from apt's output: its own errors are the lines that begin with `E:` or `Err:`.
 fn explain(error: &anyhow::Error, suite: &str) -> Failure {
     let text = format!("{error:#}");
     let said = |what: &str| text.contains(what);
-    let lines =
-        text.lines().filter(|line| ["E: ", "Err:", "  Could not"].iter().any(|head| line.starts_with(head)));
+    let is_signature = |line: &str| SIGNATURE_FAULTS.iter().any(|fault| line.contains(fault));
+    let lines = text.lines().filter(|line| {
+        ["E: ", "Err:", "  Could not"].iter().any(|head| line.starts_with(head)) || is_signature(line)
+    });
     let lines: Vec<&str> = lines.map(str::trim).collect();
     let told = if lines.is_empty() { text.clone() } else { lines.join("\n    ") };
     let what = format!("asking the Debian mirrors for the packages of {suite}");
@@ -67,6 +80,14 @@ fn explain(error: &anyhow::Error, suite: &str) -> Failure {
         (Class::Invalid, "Check the names in the definition against the suite and its mirrors.")
     } else if said("have unmet dependencies") {
         (Class::Invalid, "These packages cannot be installed together; change the definition.")
+    } else if text.lines().any(is_signature) {
+        (
+            Class::Invalid,
+            "Name the key of the repository in its line: deb [signed-by=/path/of/key.asc] URL SUITE COMPONENT. For a \
+             repository without signatures that you trust all the same: [trusted=yes].",
+        )
+    } else if said("does not have a Release file") {
+        (Class::Invalid, "Check the URL and the suite of the mirror: it has no such release.")
     } else {
         (Class::Network, "Check the network and the mirrors, then build again; what was downloaded is kept.")
     };
@@ -110,6 +131,15 @@ mod tests {
         for (said, class) in [
             ("E: Unable to locate package nosuch", Class::Invalid),
             ("Err:1 http://m/debian bookworm InRelease\n  Could not connect", Class::Network),
+            (
+                "W: GPG error: http://m ./ InRelease: The following signatures couldn't be verified because the public key \
+                 is not available: NO_PUBKEY 0123456789ABCDEF\nE: The repository 'http://m ./ InRelease' is not signed.",
+                Class::Invalid,
+            ),
+            (
+                "E: The repository 'http://m/debian sid2 Release' does not have a Release file.",
+                Class::Invalid,
+            ),
             ("E: Write error - write (28: No space left on device)", Class::DiskIo),
         ] {
             let failure = explain(&anyhow::anyhow!("I: running\n{said}"), "bookworm");
