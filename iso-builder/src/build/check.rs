@@ -133,7 +133,11 @@ fn extended(loaded: &Loaded) -> String {
 fn configurations(loaded: &Loaded, scratch: &Path) -> Result<Option<Finding>> {
     configuration::payloads(loaded, scratch)?;
     let definition = &loaded.definition;
-    configuration::disk(loaded, &definition.outputs.iter().copied().collect())?;
+    let outputs = definition.outputs.iter().copied().collect();
+    configuration::disk(loaded, &outputs)?;
+    if let Some(warning) = configuration::unreachable_images(loaded, &outputs) {
+        return Ok(Some((CheckState::Warning, warning)));
+    }
     let named = [
         ("defaults", &definition.install_defaults),
         ("embedded", &definition.install_config),

@@ -9,7 +9,7 @@ use base::failure::{Class, Classify, Failure};
 use base::files;
 use model::config::sources::state::refusal;
 use model::config::sources::{Document, SourceKind, check_partial, combine};
-use model::config::{BootPassword, Distribution};
+use model::config::{BootPassword, Distribution, InstallConfig};
 use model::release::{Payload, Purpose};
 use serde_json::json;
 
@@ -84,26 +84,55 @@ pub(super) fn disk(loaded: &Loaded, outputs: &BTreeSet<OutputKind>) -> Result<()
     check_distribution(definition, &texts)
 }
 
-/// The manifests that the embedded configuration adds to the cluster, with a name for messages.
-pub(super) fn manifests(loaded: &Loaded) -> Result<Vec<(PathBuf, String)>> {
+/// What to say where the embedded configuration installs by itself from a net-install medium, and the nodes need images that the
+/// builder made: no registry has them.
+pub(super) fn unreachable_images(loaded: &Loaded, outputs: &BTreeSet<OutputKind>) -> Option<String> {
     let definition = &loaded.definition;
-    let Some(embedded) = &definition.install_config else { return Ok(Vec::new()) };
+    let repositories = definition.images.built().map(|image| image.name.repository());
+    let own: Vec<_> = repositories.filter(|repository| repository.registry() == "localhost").collect();
+    if own.is_empty() || !outputs.contains(&OutputKind::NetInstall) {
+        return None;
+    }
+    let config = embedded(loaded).ok().flatten()?;
+    let install = &config.install;
+    let is_told = install.medium.is_some() || install.iso_url.is_some();
+    if !install.automatic || is_told || config.node_registries().mirrors.contains_key("localhost") {
+        return None;
+    }
+    let names: Vec<_> = own.iter().map(ToString::to_string).collect();
+    Some(format!(
+        "the net-install medium lacks the images that are made here ({}), no registry has them, and its configuration installs \
+         without asking: set `install.medium` to the URL of the full medium, or leave net-install out of `outputs`",
+        names.join(", ")
+    ))
+}
+
+/// The configuration that the media of a definition have; none where they have none.
+fn embedded(loaded: &Loaded) -> Result<Option<InstallConfig>> {
+    let definition = &loaded.definition;
+    let Some(file) = &definition.install_config else { return Ok(None) };
     let mut documents = Vec::new();
     for (file, kind) in
-        [(definition.install_defaults.as_ref(), SourceKind::Defaults), (Some(embedded), SourceKind::Embedded)]
+        [(definition.install_defaults.as_ref(), SourceKind::Defaults), (Some(file), SourceKind::Embedded)]
     {
         documents.extend(file.map(|file| document(&loaded.resolve(file), kind)).transpose()?);
     }
     // Mistakes in them are reported when they become payloads.
-    let Ok(combined) = combine(&documents) else { return Ok(Vec::new()) };
-    let file = loaded.resolve(embedded);
+    Ok(combine(&documents).ok().map(|combined| combined.config))
+}
+
+/// The manifests that the embedded configuration adds to the cluster, with a name for messages.
+pub(super) fn manifests(loaded: &Loaded) -> Result<Vec<(PathBuf, String)>> {
+    let Some(file) = &loaded.definition.install_config else { return Ok(Vec::new()) };
+    let Some(config) = embedded(loaded)? else { return Ok(Vec::new()) };
+    let file = loaded.resolve(file);
     let named = |manifest: model::config::Manifest| {
         (
             PathBuf::from(format!("{} (kubernetes.manifests, {})", file.display(), manifest.name)),
             manifest.content.to_string(),
         )
     };
-    Ok(combined.config.kubernetes.manifests.into_iter().map(named).collect())
+    Ok(config.kubernetes.manifests.into_iter().map(named).collect())
 }
 
 fn document(path: &Path, kind: SourceKind) -> Result<Document> {
@@ -269,5 +298,37 @@ mod tests {
         assert_eq!(told(&format!("{named}, install_defaults: login.yaml"), &raw), None);
         assert_eq!(told("", &raw), None);
         assert!(told(", images: {unpack: true}", &raw).unwrap().contains("images.unpack"));
+    }
+
+    #[test]
+    fn an_automatic_net_install_that_lacks_images_of_no_registry_is_warned_of() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = |name: &str, text: &str| fs::write(directory.path().join(name), text).unwrap();
+        let node = "token: shared-by-all-of-its-nodes\nos: {password: correct horse}\n";
+        let built = "images: {preload: [{name: localhost/a:1, layers: [{packages: [dash]}]}]}";
+        let warned = |more: &str, definition: &str, outputs: &[OutputKind]| {
+            file("node.yaml", &format!("{node}{more}"));
+            let text = format!(
+                "{{id: a, name: a, version: '1', base: {{directory: {{path: .}}}}, install_config: node.yaml, {definition}}}"
+            );
+            file("image.yaml", &text);
+            let loaded = Loaded::read(&directory.path().join("image.yaml")).unwrap();
+            assert!(embedded(&loaded).unwrap().is_some(), "{more}");
+            unreachable_images(&loaded, &outputs.iter().copied().collect())
+        };
+        let automatic = "install: {automatic: true, vip: 192.0.2.10, management_interface: {interfaces: [{name: ens3}]}}\n";
+        let media = OutputKind::MEDIA;
+        assert!(warned(automatic, built, &media).unwrap().contains("localhost/a"));
+        assert_eq!(warned(automatic, built, &[OutputKind::Full]), None);
+        assert_eq!(warned(automatic, &built.replace("localhost", "registry.example.org"), &media), None);
+        for more in [
+            automatic.replace("automatic: true", "automatic: true, medium: 'https://a.example.org/a.iso'"),
+            automatic.replace("automatic: true, ", ""),
+            format!(
+                "{automatic}registries: {{mirrors: {{localhost: {{endpoint: ['https://a.example.org']}}}}}}\n"
+            ),
+        ] {
+            assert_eq!(warned(&more, built, &media), None, "{more}");
+        }
     }
 }

@@ -70,6 +70,9 @@ pub fn build(options: &BuildOptions, progress: &Progress) -> Result<(Vec<BuiltFi
     let scratch = tempfile::tempdir().context("making a scratch directory")?;
     let configuration = configuration::payloads(&loaded, scratch.path())?;
     configuration::disk(&loaded, &wanted)?;
+    if let Some(warning) = configuration::unreachable_images(&loaded, &wanted) {
+        progress.warn("configuration", &warning);
+    }
     // A host that cannot build gets no directory.
     host_programs::check()?;
     let outputs = OutputDirectory::open(&options.output, progress)?;
