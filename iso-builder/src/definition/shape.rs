@@ -2,8 +2,7 @@
 
 use std::sync::LazyLock;
 
-use model::config::shape::Shape;
-use schemars::generate::SchemaSettings;
+use model::config::shape::{Shape, inline_schema};
 use serde_json::{Value, json};
 
 use super::Definition;
@@ -16,8 +15,7 @@ pub(super) const EXTENDS: &str = "extends";
 /// which is read and not published. It has `extends` itself, for hints.
 pub(super) fn schema() -> &'static Value {
     static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
-        let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
-        let mut schema = settings.into_generator().into_root_schema_for::<Definition>().to_value();
+        let mut schema = inline_schema::<Definition>();
         let registries = &mut schema["properties"]["registries"]["properties"];
         let auth = registries["configs"]["additionalProperties"]["properties"]["auth"].clone();
         registries["auths"] = json!({ "type": "object", "additionalProperties": without_null(&auth) });
@@ -31,8 +29,7 @@ pub(super) fn schema() -> &'static Value {
 /// extends another one needs no key.
 #[must_use]
 pub fn published_schema() -> Value {
-    let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
-    let mut schema = settings.into_generator().into_root_schema_for::<Definition>().to_value();
+    let mut schema = inline_schema::<Definition>();
     let required = schema["required"].take();
     if let Some(keys) = schema["properties"].as_object_mut() {
         keys.values_mut().for_each(changeable);

@@ -55,8 +55,17 @@ pub(super) fn files(images: &UpstreamImages) -> Vec<SystemFile> {
         unit("etc-kubernetes.mount", MOUNT),
         unit("kubelet.service", KUBELET),
         unit("nqrust-kubeadm.service", KUBEADM),
-        unit("nqrust-pod-network.service", POD_NETWORK),
-        unit("nqrust-virtual-address.service", VIRTUAL_ADDRESS),
+        unit(
+            "nqrust-pod-network.service",
+            &node_watcher("Keep the routes to the pods of other nodes", "pod-network"),
+        ),
+        unit(
+            "nqrust-virtual-address.service",
+            &node_watcher(
+                "Tell keepalived whether other servers could take the virtual address",
+                "virtual-address",
+            ),
+        ),
     ]
 }
 
@@ -183,8 +192,12 @@ RestartSec=15
 WantedBy=multi-user.target
 ";
 
-const POD_NETWORK: &str = "[Unit]
-Description=Keep the routes to the pods of other nodes
+/// A unit that watches the nodes of the cluster with a command of the installer. While it does not run, everything stays as it
+/// is.
+fn node_watcher(description: &str, command: &str) -> String {
+    format!(
+        "[Unit]
+Description={description}
 Wants=network-online.target
 Requires=etc-kubernetes.mount
 After=network-online.target etc-kubernetes.mount
@@ -192,30 +205,13 @@ StartLimitIntervalSec=0
 
 [Service]
 Type=simple
-ExecStart=/usr/bin/installer --progress plain pod-network
+ExecStart=/usr/bin/installer --progress plain {command}
 SuccessExitStatus=143
 Restart=always
 RestartSec=5
 
 [Install]
 WantedBy=multi-user.target
-";
-
-/// While it does not run, everything stays as it is.
-const VIRTUAL_ADDRESS: &str = "[Unit]
-Description=Tell keepalived whether other servers could take the virtual address
-Wants=network-online.target
-Requires=etc-kubernetes.mount
-After=network-online.target etc-kubernetes.mount
-StartLimitIntervalSec=0
-
-[Service]
-Type=simple
-ExecStart=/usr/bin/installer --progress plain virtual-address
-SuccessExitStatus=143
-Restart=always
-RestartSec=5
-
-[Install]
-WantedBy=multi-user.target
-";
+"
+    )
+}
