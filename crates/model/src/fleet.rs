@@ -33,6 +33,18 @@ pub enum ReportLine {
     Node(NodeReport),
     /// How the updates of the installed node stand; the latest counts.
     Update(UpdateReport),
+    /// The install waits until the cluster that it joins is up. The server answers with a [`CreatorStatus`]. Servers of earlier
+    /// versions skip the line and answer without one.
+    Wait {},
+}
+
+/// What the server answers to an install that waits for its cluster: how far the machine is that creates the cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CreatorStatus {
+    /// [`VERSION`].
+    pub v: u32,
+    /// Whole sentences: its hostname, how far it is or why it failed, and what to do next. At most [`MESSAGE`] bytes.
+    pub text: String,
 }
 
 /// The first line of a stream: the machine that reports.

@@ -8,6 +8,8 @@ use std::sync::{Arc, Mutex};
 #[derive(Clone, Copy, Debug)]
 pub enum ServerReaction {
     Status(u16),
+    /// 200 with this body.
+    Json(&'static str),
     /// Says nothing until the client goes away.
     Hang,
     /// Closes the connection without a word.
@@ -76,6 +78,10 @@ fn answer(
             stream,
             "HTTP/1.1 {status} X\r\nLocation: /elsewhere\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
         ),
+        ServerReaction::Json(body) => {
+            let length = body.len();
+            write!(stream, "HTTP/1.1 200 X\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}")
+        }
         ServerReaction::Hang => std::io::copy(&mut reader, &mut std::io::sink()).map(drop),
         ServerReaction::Close => Ok(()),
     }

@@ -31,11 +31,17 @@ pub(crate) fn judge(intent: Intent, file: Option<&Path>) -> Result<PreflightRepo
     Ok(run(&MachineFacts::of_inventory(read_inventory(path)?), &intent, &Offline))
 }
 
-/// The step of an install: reports every finding, and is an error if the install must not begin.
-pub(crate) fn step(config: &InstallConfig, not_before: u64, progress: &Progress) -> Result<PreflightReport> {
+/// The step of an install: reports every finding, and is an error if the install must not begin. `creator` is that of
+/// [`ClusterWait`].
+pub(crate) fn step(
+    config: &InstallConfig,
+    not_before: u64,
+    creator: &dyn Fn() -> Option<String>,
+    progress: &Progress,
+) -> Result<PreflightReport> {
     let intent = Intent { not_before: Some(not_before), ..Intent::of(config) };
     progress.within("preflight", "Checking the machine", || {
-        let report = once_cluster_is_up(&intent, progress)?;
+        let report = once_cluster_is_up(&intent, creator, progress)?;
         report.tell(progress);
         report.verdict_in_full()?;
         Ok(report)
@@ -43,7 +49,11 @@ pub(crate) fn step(config: &InstallConfig, not_before: u64, progress: &Progress)
 }
 
 /// Checks the machine, again after each wait for the cluster to join. Whatever else stops the install is not waited for.
-fn once_cluster_is_up(intent: &Intent, progress: &Progress) -> Result<PreflightReport> {
+fn once_cluster_is_up(
+    intent: &Intent,
+    creator: &dyn Fn() -> Option<String>,
+    progress: &Progress,
+) -> Result<PreflightReport> {
     let begun = Instant::now();
     loop {
         let report = check(intent.clone())?;
@@ -51,7 +61,8 @@ fn once_cluster_is_up(intent: &Intent, progress: &Progress) -> Result<PreflightR
         let facts = facts(intent)?;
         let network = SystemNetwork::default();
         let ask = || cluster_is_awaited(&facts, intent, &network);
-        ClusterWait { ask: &ask, pause: &thread::sleep, clock: &|| begun.elapsed() }.wait(reason, progress);
+        let wait = ClusterWait { ask: &ask, creator, pause: &thread::sleep, clock: &|| begun.elapsed() };
+        wait.wait(reason, progress);
     }
 }
 

@@ -86,7 +86,7 @@ pub(crate) fn carry_out(
     record.resolved(config);
     let draft = |guid| crate::plan::plan(config, &inventory, &media.release, guid);
     let plan = draft(uuid::Uuid::new_v4())?;
-    let preflight = fitness::step(config, media.release.epoch, progress)?;
+    let preflight = fitness::step(config, media.release.epoch, &|| record.creator_status(), progress)?;
     record.plan(&plan);
     // From here on signals are handled only where it is safe to stop.
     let cancel = cancel();

@@ -110,6 +110,11 @@ impl<'a> RunRecord<'a> {
         self.reporter.as_ref().map(Reporter::kept).transpose()
     }
 
+    /// What the fleet server says of the machine that creates the cluster which this run waits for.
+    pub(crate) fn creator_status(&self) -> Option<String> {
+        self.reporter.as_ref().and_then(Reporter::wait_for_creator)
+    }
+
     /// The end. Calls the webhooks, writes the report if one is configured, sends the last event, and reports the error to the
     /// fleet server.
     pub(crate) fn end<T>(mut self, result: Result<T>) -> Result<T> {

@@ -41,7 +41,8 @@ pub(super) fn become_node(
     let fetch = SystemFetch::new(authorities, RetryPolicy::default());
     let mut warn = |text| progress.note("configuration", format!("warning: {text}"));
     let mut config = resolve(config, &fetch, &mut warn)?;
-    let preflight = fitness::step(&with_its_disks(&config, true), not_before, progress)?;
+    // No server of a fleet follows the first start of a disk image.
+    let preflight = fitness::step(&with_its_disks(&config, true), not_before, &|| None, progress)?;
     if let Some(authority) = &preflight.authority {
         pin(&mut config, authority);
     }

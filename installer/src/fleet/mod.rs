@@ -19,6 +19,7 @@ use anyhow::Result;
 use uuid::Uuid;
 
 use base::failure::{Class, Failure};
+use base::parallel::locked;
 use base::progress::{Event, Progress, Sink};
 use model::boot::parameter;
 use model::config::redact::Secrets;
@@ -99,6 +100,7 @@ impl Reporter {
             url,
             timeout: policy.timeout,
             known: Mutex::new(known),
+            creator: Mutex::default(),
             warnings: DeliveryWarnings::new(progress, "report"),
         });
         let outbox = Outbox::new(FleetServer::new(run.clone()), policy);
@@ -133,6 +135,13 @@ impl Reporter {
     /// Reports how the updates of the installed node stand.
     pub(crate) fn tell_update(&self, update: UpdateReport) {
         self.outbox.push(ReportLine::Update(update));
+    }
+
+    /// Tells the server that this run waits for its cluster. Returns what the server last said of the machine that creates the
+    /// cluster, without waiting for its answer to this.
+    pub(crate) fn wait_for_creator(&self) -> Option<String> {
+        self.outbox.push(ReportLine::Wait {});
+        locked(&self.run.creator).clone()
     }
 
     /// Ends all warnings: the next event is the last one.

@@ -2,21 +2,26 @@
 //! give way to newer ones.
 
 use std::collections::VecDeque;
+use std::io::Read;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use reqwest::StatusCode;
-use reqwest::blocking::Client;
+use reqwest::blocking::{Client, Response};
 use reqwest::header::CONTENT_TYPE;
 
 use base::parallel::locked;
 use base::progress::StepState;
 use model::config::redact::Secrets;
 use model::config::text::HttpUrl;
-use model::fleet::{self, Hello, NodeReport, ReportLine, RunFailure, UpdateReport, beginning, end};
+use model::fleet::{
+    self, CreatorStatus, Hello, NodeReport, ReportLine, RunFailure, UpdateReport, beginning, end,
+};
 use transfer::download::is_passing;
 use transfer::outbox::{AfterFailure, DeliveryWarnings, Destination, SendError, request};
 
+/// The longest answer that is read, in bytes.
+const ANSWER: u64 = 16 << 10;
 /// After how many failures in a row there is a warning.
 const PATIENT: u32 = 3;
 
@@ -25,6 +30,8 @@ pub(super) struct SharedRun {
     pub(super) url: HttpUrl,
     pub(super) timeout: Duration,
     pub(super) known: Mutex<KnownOfRun>,
+    /// What the server said last of the machine that creates the cluster.
+    pub(super) creator: Mutex<Option<String>>,
     pub(super) warnings: DeliveryWarnings,
 }
 
@@ -62,14 +69,20 @@ impl Destination for FleetServer {
         let client = self.client().map_err(SendError::Passing)?;
         let body = body(&self.run.known(), lines);
         let request = client.post(&*self.run.url).header(CONTENT_TYPE, fleet::CONTENT_TYPE).body(body);
-        let status = request::send(request).map_err(|error| match error {
+        let answer = request::send(request).map_err(|error| match error {
             // Until then.
             SendError::Distrusted(why) => SendError::Passing(why),
             error => error,
         })?;
+        let status = answer.status();
         let why = format!("the server answered {status}");
         match status {
-            _ if status.is_success() => Ok(()),
+            _ if status.is_success() => {
+                if lines.contains(&(ReportLine::Wait {})) {
+                    *locked(&self.run.creator) = creator_status(answer);
+                }
+                Ok(())
+            }
             _ if is_passing(status) => Err(SendError::Passing(why)),
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::GONE => {
                 Err(SendError::Refused(format!("{why}: it does not expect this machine")))
@@ -80,7 +93,10 @@ impl Destination for FleetServer {
 
     fn failed(&mut self, why: &str, failed: u32, next: AfterFailure) {
         match next {
-            AfterFailure::Close => self.run.warn(&format!("{why}; nothing more is sent there")),
+            AfterFailure::Close => {
+                *locked(&self.run.creator) = None;
+                self.run.warn(&format!("{why}; nothing more is sent there"));
+            }
             _ if failed == PATIENT => {
                 self.run.warn(&format!("{why}; the install goes on, and so do the attempts"));
             }
@@ -88,12 +104,13 @@ impl Destination for FleetServer {
         }
     }
 
-    /// The newest count of a step's bytes takes the place of the one before, and so does the newest report of a node.
+    /// The newest count of a step's bytes takes the place of the one before, and so do the newest report of a node and the newest
+    /// word of a wait.
     fn replaces(newer: &ReportLine, waiting: &ReportLine) -> bool {
         match (newer, waiting) {
-            (ReportLine::Node(_), ReportLine::Node(_)) | (ReportLine::Update(_), ReportLine::Update(_)) => {
-                true
-            }
+            (ReportLine::Node(_), ReportLine::Node(_))
+            | (ReportLine::Update(_), ReportLine::Update(_))
+            | (ReportLine::Wait {}, ReportLine::Wait {}) => true,
             _ => count(newer).is_some() && count(newer) == count(waiting),
         }
     }
@@ -118,7 +135,22 @@ fn count(line: &ReportLine) -> Option<&str> {
 }
 
 fn is_progress(line: &ReportLine) -> bool {
-    matches!(line, ReportLine::Event(event) if event.state == StepState::Progress)
+    match line {
+        ReportLine::Event(event) => event.state == StepState::Progress,
+        ReportLine::Wait {} => true,
+        _ => false,
+    }
+}
+
+/// What the answer says of the machine that creates the cluster. Servers of earlier versions send no body.
+fn creator_status(answer: Response) -> Option<String> {
+    let mut body = Vec::new();
+    answer.take(ANSWER).read_to_end(&mut body).ok()?;
+    let status: CreatorStatus = serde_json::from_slice(&body).ok()?;
+    // It is shown on one line, and on a terminal.
+    let line = printable(&status.text).split_whitespace().collect::<Vec<_>>().join(" ");
+    let line = beginning(&line, fleet::MESSAGE);
+    Some(line).filter(|line| status.v == fleet::VERSION && !line.is_empty())
 }
 
 impl FleetServer {
@@ -175,6 +207,7 @@ fn presentable(line: &ReportLine, secrets: &Secrets) -> ReportLine {
         ReportLine::Update(update) => {
             ReportLine::Update(UpdateReport { reason: update.reason.as_deref().map(short), ..update.clone() })
         }
+        ReportLine::Wait {} => ReportLine::Wait {},
         ReportLine::Log(log) => ReportLine::Log(end(&secrets.hide(log), fleet::LOG).to_owned()),
     }
 }

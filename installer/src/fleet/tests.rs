@@ -176,6 +176,56 @@ fn a_server_that_does_not_want_to_know_is_asked_once() {
     }
 }
 
+/// What a run that waits has heard of the creator once `requests` were answered and `is_heard` holds.
+fn creator_status(
+    server: &ReportServer,
+    reporter: &Reporter,
+    requests: usize,
+    is_heard: impl Fn(&Option<String>) -> bool,
+) -> Option<String> {
+    let until = Instant::now() + Duration::from_secs(60);
+    loop {
+        let heard = reporter.wait_for_creator();
+        // A request is only made after the answer to the one before.
+        if server.requests().len() > requests && is_heard(&heard) || Instant::now() > until {
+            return heard;
+        }
+        std::thread::sleep(millis(5));
+    }
+}
+
+#[test]
+fn a_run_that_waits_hears_of_the_creator_until_the_server_has_nothing_to_say() {
+    let failed = r#"{"v":1,"text":"dc1-0 has failed: I/O\u001b[2J\n error. Start it.","more":{}}"#;
+    let server = ReportServer::new(&[
+        ServerReaction::Json(failed),
+        ServerReaction::Status(503),
+        ServerReaction::Json(failed),
+        ServerReaction::Status(204),
+    ]);
+    let (reporter, _, _) = run(&server);
+    let heard = creator_status(&server, &reporter, 1, Option::is_some);
+    assert_eq!(heard.as_deref(), Some("dc1-0 has failed: I/O\u{fffd}[2J error. Start it."));
+    assert_eq!(creator_status(&server, &reporter, 4, Option::is_none), None);
+    assert!(requests(&server).iter().all(|lines| lines.contains(&ReportLine::Wait {})));
+}
+
+#[test]
+fn an_answer_that_is_none_of_this_version_says_nothing_of_the_creator() {
+    for answer in [
+        ServerReaction::Status(204),
+        ServerReaction::Status(200),
+        ServerReaction::Json(r#"{"v":2,"text":"x"}"#),
+        ServerReaction::Json(r#"{"v":1,"text":""}"#),
+        ServerReaction::Json(r#"{"v":1}"#),
+        ServerReaction::Json("<html>"),
+    ] {
+        let server = ReportServer::new(&[answer]);
+        let (reporter, _, _) = run(&server);
+        assert_eq!(creator_status(&server, &reporter, 1, |_| true), None, "{answer:?}");
+    }
+}
+
 #[test]
 fn a_server_that_hangs_holds_up_neither_the_run_nor_its_end() {
     let server = ReportServer::new(&[ServerReaction::Hang]);

@@ -3,6 +3,7 @@
 //!
 //! Nothing is written meanwhile, and there is no limit of time: whoever started all machines wants all of them as nodes.
 
+use std::fmt;
 use std::time::Duration;
 
 use base::progress::Progress;
@@ -19,41 +20,62 @@ const REMINDER: Duration = Duration::from_secs(60);
 pub struct ClusterWait<'a> {
     /// Why the cluster cannot take the node yet; none once asking it in full is worth it.
     pub ask: &'a dyn Fn() -> Option<String>,
+    /// What the server of the fleet says of the machine that creates the cluster, in whole sentences; none if nobody knows.
+    pub creator: &'a dyn Fn() -> Option<String>,
     /// Passes this time.
     pub pause: &'a dyn Fn(Duration),
     /// The time that has passed since any moment.
     pub clock: &'a dyn Fn() -> Duration,
 }
 
+/// Why an install waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct WaitCause {
+    reason: String,
+    creator: Option<String>,
+}
+
+impl fmt::Display for WaitCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.creator {
+            Some(creator) => write!(f, "{}. {creator}", self.reason.trim_end_matches('.')),
+            None => f.write_str(&self.reason),
+        }
+    }
+}
+
 impl ClusterWait<'_> {
-    /// Waits until there is no reason any more, with a step for each reason.
+    /// Waits until there is no reason any more, with a step for each cause.
     pub fn wait(&self, reason: &str, progress: &Progress) {
         let begun = (self.clock)();
-        let mut reason = reason.to_owned();
+        let mut cause = WaitCause { reason: reason.to_owned(), creator: (self.creator)() };
         loop {
-            let step = progress.step(STEP, format!("Waiting for the cluster: {reason}"), None);
-            let next = self.next(&reason, begun, progress);
+            let step = progress.step(STEP, format!("Waiting for the cluster: {cause}"), None);
+            let next = self.next(&cause, begun, progress);
             step.done();
             let Some(next) = next else { return };
-            reason = next;
+            cause = next;
         }
     }
 
-    /// The next reason to wait, if there is one.
-    fn next(&self, reason: &str, begun: Duration, progress: &Progress) -> Option<String> {
+    /// The next cause to wait, if there is one.
+    fn next(&self, cause: &WaitCause, begun: Duration, progress: &Progress) -> Option<WaitCause> {
         let mut told = (self.clock)();
         loop {
             (self.pause)(PAUSE);
-            let found = (self.ask)()?;
-            if found != reason {
+            let found = WaitCause { reason: (self.ask)()?, creator: (self.creator)() };
+            if found != *cause {
                 return Some(found);
             }
             let now = (self.clock)();
             if now >= told + REMINDER {
                 told = now;
                 let minutes = now.saturating_sub(begun).as_secs() / 60;
-                let text =
-                    format!("Waiting for the cluster for {minutes} min: {reason}. Nothing is written yet");
+                let cause = cause.to_string();
+                let text = format!(
+                    "Waiting for the cluster for {minutes} min: {}. Nothing is written yet",
+                    cause.trim_end_matches('.')
+                );
                 progress.note(STEP, text);
             }
         }

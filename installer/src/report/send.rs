@@ -47,10 +47,11 @@ pub fn send(archive: &Archive, url: &HttpUrl, method: UploadMethod, authorities:
         UploadMethod::Post => client.post(parsed),
     };
     let request = request.header(CONTENT_TYPE, "application/gzip").body(archive.bytes.clone());
-    let status = request::send(request).map_err(|error| {
+    let answer = request::send(request).map_err(|error| {
         let hint = "Check the URL, the network of this system, and the proxy of the answers.";
         failed(error.why().to_owned()).hint(hint)
     })?;
+    let status = answer.status();
     match status.is_success() {
         true => Ok(()),
         false => Err(failed(format!("the server answered {status}")).hint(advice(status, method)).into()),

@@ -60,10 +60,10 @@ impl Call {
     /// the document does not name.
     pub(super) fn send(&self) -> Result<(), SendError> {
         let client = self.client.as_ref().map_err(|why| SendError::Refused(why.clone()))?;
-        let result = request::send(self.request(client)).and_then(|status| match status {
-            _ if status.is_success() || status.is_redirection() => Ok(()),
-            _ if is_passing(status) => Err(SendError::Passing(format!("the server answered {status}"))),
-            _ => Err(SendError::Refused(format!("the server answered {status}"))),
+        let result = request::send(self.request(client)).and_then(|answer| match answer.status() {
+            status if status.is_success() || status.is_redirection() => Ok(()),
+            status if is_passing(status) => Err(SendError::Passing(format!("the server answered {status}"))),
+            status => Err(SendError::Refused(format!("the server answered {status}"))),
         });
         if let Err(error) = &result {
             *locked(&self.trouble) = error.why().to_owned();

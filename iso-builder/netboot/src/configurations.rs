@@ -10,6 +10,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, anyhow};
 use base::failure::{Class, Failure, causes};
+use model::config::redact::Secrets;
 use model::config::sources::{Document, Effects, Gathering, Request, SourceKind, gather};
 use model::config::{InstallConfig, Mode, Secret};
 use model::machine::Selector;
@@ -40,6 +41,8 @@ struct Configuration {
 struct DescribedNode {
     hostname: Option<String>,
     cluster: Option<ClusterPart>,
+    /// The secrets of a node that creates a cluster. What is said of it is shown on the screens of others.
+    secrets: Secrets,
 }
 
 /// The part of a node in its cluster, whose address is given.
@@ -56,7 +59,11 @@ impl DescribedNode {
             Mode::Join => config.server_url.as_ref().map(|url| ClusterPart::Joins(url.host().to_owned())),
             Mode::Install => None,
         };
-        Self { hostname: config.os.hostname.as_ref().map(ToString::to_string), cluster }
+        let mut secrets = Secrets::default();
+        if config.install.mode == Mode::Create {
+            secrets.add(config);
+        }
+        Self { hostname: config.os.hostname.as_ref().map(ToString::to_string), cluster, secrets }
     }
 }
 
@@ -157,6 +164,12 @@ impl Configurations {
     #[must_use]
     pub fn hostname(&self, name: &str) -> Option<&str> {
         self.all.get(name)?.node.hostname.as_deref()
+    }
+
+    /// What must not be shown of a machine that creates a cluster.
+    #[must_use]
+    pub fn secrets(&self, name: &str) -> Secrets {
+        self.all.get(name).map(|configuration| configuration.node.secrets.clone()).unwrap_or_default()
     }
 
     /// The names of the configurations that name a machine.

@@ -320,6 +320,17 @@ impl MachineRegistry {
         self.store.read(|records| records.get(id))
     }
 
+    /// The record with this configuration: its assignment, or else a machine that it was offered to as the fallback.
+    pub fn with_configuration(&self, name: &str) -> Result<Option<Machine>> {
+        self.store.read(|records| {
+            if let Some(machine) = records.assigned(name)? {
+                return Ok(Some(machine));
+            }
+            let mut all = records.list(usize::MAX)?.into_iter();
+            Ok(all.find(|machine| machine.configuration.as_deref() == Some(name)))
+        })
+    }
+
     /// The first `limit` records, beginning with those that an operator has to look at; the number of all; the
     /// conflicts.
     pub fn list(&self, limit: usize) -> Result<(Vec<Machine>, usize, Vec<IdentityConflict>)> {

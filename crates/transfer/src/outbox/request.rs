@@ -1,8 +1,8 @@
 //! Requests to a server that a person named. No redirect is followed: what is sent is for that server and for no other.
 //! Errors do not show the URL, whose path is often a secret.
 
-use reqwest::blocking::{Client, ClientBuilder, RequestBuilder};
-use reqwest::{StatusCode, Url};
+use reqwest::Url;
+use reqwest::blocking::{Client, ClientBuilder, RequestBuilder, Response};
 
 use super::destination::SendError;
 use crate::download::{self, Fault, Unreachable};
@@ -17,10 +17,10 @@ pub fn client(
     download::client(url, authorities, builder).map_err(|error| causes(&error).pop().unwrap_or_default())
 }
 
-/// Sends a request; what its status means is for the caller to judge.
-pub fn send(request: RequestBuilder) -> Result<StatusCode, SendError> {
+/// Sends a request; what the status of the answer means is for the caller to judge. The body is not read yet.
+pub fn send(request: RequestBuilder) -> Result<Response, SendError> {
     match request.send() {
-        Ok(answer) => Ok(answer.status()),
+        Ok(answer) => Ok(answer),
         Err(error) => Err(match Unreachable::of(&error) {
             Some(why) if why.fault == Fault::Distrusted => SendError::Distrusted(why.to_string()),
             Some(why) => SendError::Refused(why.to_string()),

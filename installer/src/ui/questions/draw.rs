@@ -335,7 +335,8 @@ fn work(work: &Work, frame: &mut Frame<'_>, body: Rect, theme: Theme) {
     let bar = format!("{}{} {share:3} %", full.repeat(filled), empty.repeat(width - filled));
     let rest = paragraph(&format!("{bar}\n\n"), Style::new(), frame, rest);
     let room = usize::from(rest.height);
-    let mut rows: Vec<_> = work.rows.iter().flat_map(|row| step(work, row, theme)).collect();
+    let room_for_text = usize::from(body.width).saturating_sub(INDENT);
+    let mut rows: Vec<_> = work.rows.iter().flat_map(|row| step(work, row, room_for_text, theme)).collect();
     let more = rows.len().saturating_sub(room);
     rows.drain(..more);
     for (y, row) in rows.into_iter().enumerate() {
@@ -344,18 +345,29 @@ fn work(work: &Work, frame: &mut Frame<'_>, body: Rect, theme: Theme) {
     }
 }
 
-/// The rows of one step.
-fn step(work: &Work, row: &Row, theme: Theme) -> Vec<Line<'static>> {
+/// The columns before the text of a step.
+const INDENT: usize = 7;
+
+/// The rows of one step, whose text has `width` columns.
+fn step(work: &Work, row: &Row, width: usize, theme: Theme) -> Vec<Line<'static>> {
     let (mark, style) = match row.state {
         Some(progress::StepState::Done) => ("[ ok ]", theme.good()),
         Some(progress::StepState::Failed) => ("[FAIL]", theme.error()),
         _ => ("[....]", theme.heading()),
     };
-    let mut rows = vec![Line::from(vec![Span::styled(mark, style), Span::raw(format!(" {}", row.message))])];
+    let mut text = wrapped(&row.message, width).into_iter();
+    let mut first = format!(" {}", text.next().unwrap_or_default());
+    // What was said of a step that is done is in the log.
+    if row.state == Some(progress::StepState::Done) && text.next().is_some() {
+        first.push('…');
+        text = Vec::new().into_iter();
+    }
+    let mut rows = vec![Line::from(vec![Span::styled(mark, style), Span::raw(first)])];
+    rows.extend(text.map(|line| Line::raw(format!("{:INDENT$}{line}", ""))));
     let running = matches!(row.state, Some(progress::StepState::Started | progress::StepState::Progress));
     let measure = work.measure(row);
     if running && !measure.is_empty() {
-        rows.push(Line::raw(format!("       {measure}")));
+        rows.push(Line::raw(format!("{:INDENT$}{measure}", "")));
     }
     rows
 }

@@ -106,8 +106,9 @@ pub fn read(body: &[u8]) -> Result<(Hello, Vec<ReportLine>), InvalidReport> {
     let mut found = Vec::new();
     for line in lines {
         let value: serde_json::Value = serde_json::from_str(line).map_err(|_| InvalidReport::Format)?;
-        let known =
-            ["event", "failure", "log", "node", "update"].iter().any(|kind| value.get(kind).is_some());
+        let known = ["event", "failure", "log", "node", "update", "wait"]
+            .iter()
+            .any(|kind| value.get(kind).is_some());
         if known {
             let line = serde_json::from_value(value).map_err(|_| InvalidReport::Format)?;
             check(&line)?;
@@ -153,7 +154,7 @@ fn check(line: &ReportLine) -> Result<(), InvalidReport> {
             reason.as_ref().map_or(Ok(()), |reason| long(reason))
         }
         ReportLine::Log(log) if log.len() > LOG => Err(InvalidReport::Text),
-        ReportLine::Log(_) => Ok(()),
+        ReportLine::Log(_) | ReportLine::Wait {} => Ok(()),
     }
 }
 
@@ -209,7 +210,11 @@ impl InstallRun {
                 ReportLine::Log(log) => self.log.clone_from(log),
                 ReportLine::Node(node) => self.node(node, now),
                 ReportLine::Update(update) => self.update(update, now),
-                ReportLine::Hello(_) | ReportLine::Event(_) => {}
+                // A server that was started again has missed the begin of the wait.
+                ReportLine::Wait {} if self.stage == MachineStage::Preparing => {
+                    self.enter(MachineStage::WaitingForCluster, now);
+                }
+                ReportLine::Wait {} | ReportLine::Hello(_) | ReportLine::Event(_) => {}
             }
         }
     }
@@ -295,7 +300,12 @@ impl InstallRun {
         if let Some(stage) = MachineStage::of_step(&event.step) {
             self.enter(stage, now);
         }
-        if self.steps.len() < STEPS {
+        let waits =
+            |step: &&mut InstallStep| step.id == event.step && self.stage == MachineStage::WaitingForCluster;
+        if let Some(step) = self.steps.last_mut().filter(waits) {
+            // The same wait for another reason. A long one would leave no room for other steps.
+            (step.message, step.state, step.until) = (event.message.clone(), event.state, None);
+        } else if self.steps.len() < STEPS {
             let (id, message) = (event.step.clone(), event.message.clone());
             self.steps.push(InstallStep { id, message, state: event.state, since: now, until: None });
         }

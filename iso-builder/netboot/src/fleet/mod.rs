@@ -5,6 +5,7 @@
 //! | [`install_run`], [`install_runs`] | the reports of one machine's run, and of all machines |
 //! | [`stage`] | the stage of a deployment, from steps and states |
 //! | [`view`] | the fleet as it is shown, and its JSON |
+//! | [`wait`] | what machines that wait for a cluster are told of the one that creates it |
 //! | [`filter`] | which machines a request asks for |
 //! | [`page`], [`card`], [`machine_page`], [`elements`] | the view as HTML, by templates that escape what they show |
 //! | [`access`], [`entry`] | access control, and the URL with the token |
@@ -25,3 +26,4 @@ pub mod page;
 pub mod routes;
 pub mod stage;
 pub mod view;
+pub mod wait;

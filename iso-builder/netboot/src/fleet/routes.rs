@@ -7,14 +7,15 @@ use anyhow::Result;
 use base::digest::Digest;
 use maud::Markup;
 use model::config::Secret;
-use model::fleet::Hello;
+use model::fleet::{CreatorStatus, Hello, ReportLine};
 use serde_json::{Value, json};
 
 use super::access::FleetAccess;
 use super::filter::MachineFilter;
 use super::install_run::{self, RunOutcome};
 use super::install_runs::InstallRuns;
-use super::view::{self, FleetView};
+use super::view::{self, FleetView, MachineRow};
+use super::wait::AwaitedCreator;
 use super::{machine_page, page};
 use crate::boot::REPORT;
 use crate::configurations::Configurations;
@@ -247,11 +248,7 @@ impl Fleet {
     fn view(&self, known: FleetSources<'_>, limit: usize, now: Moment) -> Result<FleetView> {
         let (machines, count, conflicts) = known.store.list(limit)?;
         let runs = self.runs();
-        let row = |machine: &Machine| {
-            let run = runs.get(machine.id);
-            let row = view::row(machine, run, known.configurations.fit(machine), now);
-            row.named_by(known.configurations, machine, run)
-        };
+        let row = |machine: &Machine| row(machine, &runs, known, now);
         let mut view = FleetView::new(machines.iter().map(row).collect(), now);
         view.explain_waits(known.configurations);
         view.not_heard_of = known.store.not_heard_of(known.configurations)?;
@@ -259,6 +256,17 @@ impl Fleet {
         view.more = count.saturating_sub(machines.len());
         view.conflicts = conflicts.iter().map(view::ConflictRow::from).collect();
         Ok(view)
+    }
+
+    /// What a machine that waits for its cluster is told of the one that creates it; none where it does not wait.
+    fn wait(&self, waiting: &MachineRow, known: FleetSources<'_>, now: Moment) -> Result<Option<String>> {
+        let Some(awaited) = AwaitedCreator::of(waiting, known.configurations) else { return Ok(None) };
+        let creator = match awaited {
+            AwaitedCreator::Configuration(name) => known.store.with_configuration(name)?,
+            AwaitedCreator::Elsewhere => None,
+        };
+        let creator = creator.map(|machine| row(&machine, &self.runs(), known, now));
+        Ok(Some(awaited.explained(creator.as_ref(), known.configurations)))
     }
 
     fn list(&self, known: FleetSources<'_>, now: Moment) -> Result<Markup> {
@@ -273,16 +281,15 @@ impl Fleet {
         now: Moment,
     ) -> Result<Option<FleetReply>> {
         let Some((id, what)) = of_machine(path) else { return Ok(None) };
-        let machine = known.store.get(id)?;
-        let runs = self.runs();
-        let run = runs.get(id);
+        let run = self.runs().get(id).cloned();
+        let run = run.as_ref();
         if what == "log" {
             let log = run.filter(|run| !run.log.is_empty()).map(|run| run.log.clone());
             return Ok(log.map(|log| FleetReply::new(200, TEXT, log)));
         }
-        let Some(machine) = machine else { return Ok(None) };
-        let row = view::row(&machine, run, known.configurations.fit(&machine), now);
-        let row = row.named_by(known.configurations, &machine, run);
+        let Some(machine) = known.store.get(id)? else { return Ok(None) };
+        let mut row = row(&machine, &self.runs(), known, now);
+        self.wait(&row, known, now)?.into_iter().for_each(|wait| row.explain_wait(wait));
         let main = machine_page::page(&row, run, self.access.form_value(), now);
         Ok(match what {
             "" => {
@@ -391,8 +398,20 @@ impl Fleet {
                 self.tell_end(&machine, known);
             }
         }
-        Ok(FleetReply::new(204, TEXT, ""))
+        let waits = has_taken && lines.contains(&(ReportLine::Wait {}));
+        let Some(machine) = known.store.get(id)?.filter(|_| waits) else {
+            return Ok(FleetReply::new(204, TEXT, ""));
+        };
+        let row = row(&machine, &self.runs(), known, now);
+        let text = self.wait(&row, known, now)?.unwrap_or_default();
+        Ok(FleetReply::json(200, &serde_json::to_value(CreatorStatus { v: model::fleet::VERSION, text })?))
     }
+}
+
+fn row(machine: &Machine, runs: &InstallRuns, known: FleetSources<'_>, now: Moment) -> MachineRow {
+    let run = runs.get(machine.id);
+    let row = view::row(machine, run, known.configurations.fit(machine), now);
+    row.named_by(known.configurations, machine, run)
 }
 
 /// Stores the outcome of an install and the cards of its machine.

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::install_run::{InstallRun, InstallStep};
 use super::stage::{MachineStage, StageGroup};
+use super::wait::AwaitedCreator;
 use crate::configurations::Configurations;
 use crate::machine::{
     BootClient, ConfigurationFit, DeploymentState, InstallPermission, Machine, OperatorAction,
@@ -180,46 +181,27 @@ impl FleetView {
 
     /// Tells of each machine that waits for its cluster how far the machine is that creates it.
     pub fn explain_waits(&mut self, configurations: &Configurations) {
-        let waits: Vec<_> = self.machines.iter().map(|row| self.wait(row, configurations)).collect();
-        for (row, wait) in self.machines.iter_mut().zip(waits) {
-            row.next = wait.or(row.next.take());
-        }
-    }
-
-    fn wait(&self, row: &MachineRow, configurations: &Configurations) -> Option<String> {
-        let name = row.configuration.as_deref().filter(|_| row.stage == MachineStage::WaitingForCluster)?;
-        let Some(creator) = configurations.creator(name) else {
-            return Some(
-                "No configuration here creates its cluster. Start the cluster; the install then goes on."
-                    .into(),
-            );
+        let explain = |row: &MachineRow| {
+            let awaited = AwaitedCreator::of(row, configurations)?;
+            let creator = self.machines.iter().find(|row| awaited.is(row));
+            Some(awaited.explained(creator, configurations))
         };
-        let hostname = configurations.hostname(creator).unwrap_or(creator);
-        let creating = format!("{hostname}, which creates the cluster,");
-        let found = self.machines.iter().find(|row| row.configuration.as_deref() == Some(creator));
-        Some(match found {
-            None => format!(
-                "{creating} has not asked to boot yet. Switch it on; this install then goes on by itself."
-            ),
-            Some(row) if row.group == StageGroup::Failed => {
-                let why = row.error.as_ref().and_then(|error| error.causes.first());
-                let why = why.map(|why| format!(": {why}")).unwrap_or_default();
-                format!("{creating} has failed{why}. Boot it again; this install then goes on by itself.")
-            }
-            Some(row) if row.group == StageGroup::Installed => {
-                format!("{creating} is installed. This install goes on when the cluster answers.")
-            }
-            Some(row) => {
-                let stage = row.stage.text().to_lowercase();
-                format!(
-                    "{creating} is not ready yet ({stage}). This install goes on when the cluster answers."
-                )
-            }
-        })
+        let waits: Vec<_> = self.machines.iter().map(explain).collect();
+        for (row, wait) in self.machines.iter_mut().zip(waits) {
+            wait.into_iter().for_each(|wait| row.explain_wait(wait));
+        }
     }
 }
 
 impl MachineRow {
+    /// `wait` is what the machine was told too, so that its own words of it are left out.
+    pub fn explain_wait(&mut self, wait: String) {
+        if let Some(message) = &mut self.message {
+            *message = message.replace(&wait, "").trim_end().to_owned();
+        }
+        self.next = Some(wait);
+    }
+
     /// With the hostname of its configuration, unless the machine has reported one.
     #[must_use]
     pub fn named_by(

@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use proptest::prelude::*;
-use serde_json::json;
+use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::tests::{Bench, installs, router_of};
@@ -13,6 +13,7 @@ use crate::configurations::ConfigurationSource;
 use crate::fleet::routes::{FleetReply, FleetRequest, FleetSources, JSON};
 use crate::machine::DeploymentState;
 use crate::test_support::medium;
+use model::fleet::CreatorStatus;
 use model::release::MediumKind;
 
 const NOW: Moment = Moment(1_700_000_000);
@@ -75,30 +76,49 @@ impl Install {
     }
 
     fn tell(&mut self, bench: &Bench, step: &str, state: &str, message: &str, exit_code: Option<u8>) {
+        let event = self.event(step, state, message, exit_code);
+        assert_eq!(self.send(bench, &[event]).status, 204);
+    }
+
+    fn event(&mut self, step: &str, state: &str, message: &str, exit_code: Option<u8>) -> Value {
         self.seq += 1;
+        json!({ "event": {
+            "v": 1, "seq": self.seq, "time": "2026-11-21T10:00:00Z", "step": step, "state": state,
+            "bytes": null, "total": null, "message": message, "exit_code": exit_code,
+        }})
+    }
+
+    fn send(&self, bench: &Bench, lines: &[Value]) -> FleetReply {
         let macs = [format!("52:54:00:00:00:{:02x}", self.machine)];
         let hello = json!({ "hello": {
             "v": 1, "run": self.run,
             "machine": { "macs": macs, "serial": null, "uuid": null, "asset_tag": null },
         }});
-        let event = json!({ "event": {
-            "v": 1, "seq": self.seq, "time": "2026-11-21T10:00:00Z", "step": step, "state": state,
-            "bytes": null, "total": null, "message": message, "exit_code": exit_code,
-        }});
-        let body = format!("{hello}\n{event}\n");
+        let lines: String = [&hello].into_iter().chain(lines).map(|line| format!("{line}\n")).collect();
         let request = FleetRequest {
             method: "POST",
             path: &self.report,
-            body: body.as_bytes(),
+            body: lines.as_bytes(),
             ..FleetRequest::default()
         };
-        assert_eq!(answer(bench, &request).status, 204);
+        answer(bench, &request)
     }
 
-    fn waits(&mut self, bench: &Bench) {
+    /// Returns what the server says of the creator.
+    fn waits(&mut self, bench: &Bench) -> String {
         // The first report of a wait may have been lost with the server; what follows is a reminder.
         let state = if self.seq == 0 { "started" } else { "progress" };
-        self.tell(bench, "cluster-wait", state, "Waiting for the cluster: nobody answers", None);
+        let event = self.event("cluster-wait", state, "Waiting for the cluster: nobody answers", None);
+        let reply = self.send(bench, &[event, json!({ "wait": {} })]);
+        assert_eq!(reply.status, 200);
+        let status: CreatorStatus = serde_json::from_slice(&reply.body).unwrap();
+        status.text
+    }
+
+    fn fails(&mut self, bench: &Bench, causes: &[&str]) {
+        let run = self.event("run", "failed", "Installation failed", Some(6));
+        let failure = json!({ "failure": { "causes": causes, "hints": ["Replace it."], "exit_code": 6 } });
+        assert_eq!(self.send(bench, &[run, failure]).status, 204);
     }
 }
 
@@ -108,26 +128,134 @@ fn answer(bench: &Bench, request: &FleetRequest<'_>) -> FleetReply {
     router.fleet.answer(request, known, NOW).unwrap()
 }
 
-fn fleet(bench: &Bench) -> serde_json::Value {
+/// A page of the fleet as text.
+fn page(bench: &Bench, path: &str) -> String {
     let authorization = Some("Bearer token-of-the-fleet");
-    let request = FleetRequest { method: "GET", path: JSON, authorization, ..FleetRequest::default() };
-    serde_json::from_slice(&answer(bench, &request).body).unwrap()
+    let request = FleetRequest { method: "GET", path, authorization, ..FleetRequest::default() };
+    String::from_utf8(answer(bench, &request).body).unwrap()
+}
+
+fn fleet(bench: &Bench) -> Value {
+    serde_json::from_str(&page(bench, JSON)).unwrap()
 }
 
 /// Every machine that waits is shown so, under its name, with the state of the one that it waits for.
 fn assert_waits_are_told(bench: &Bench, waiting: &mut [Install], told: &str) {
-    waiting.iter_mut().for_each(|install| install.waits(bench));
+    let answers: Vec<_> = waiting.iter_mut().map(|install| install.waits(bench)).collect();
     let view = fleet(bench);
     let rows = view["machines"].as_array().unwrap();
-    for install in waiting {
+    for (install, answer) in waiting.iter().zip(answers) {
         let name = format!("dc1-{}", install.machine);
         let row = rows.iter().find(|row| row["name"] == name.as_str()).unwrap();
         assert_eq!(row["stage"], "waiting-for-cluster", "{row}");
         let next = row["next"].as_str().unwrap();
         assert!(next.starts_with("dc1-0, which creates the cluster") && next.contains(told), "{next}");
+        assert_eq!(answer, next, "the machine hears what its row says");
     }
     let heard = rows.len() + view["not_heard_of"].as_array().unwrap().len();
     assert_eq!(heard, MACHINES, "every machine is either a row or not heard of");
+}
+
+/// The row of a machine.
+fn row(bench: &Bench, machine: usize) -> Value {
+    let view = fleet(bench);
+    let name = format!("dc1-{machine}");
+    view["machines"].as_array().unwrap().iter().find(|row| row["name"] == name.as_str()).unwrap().clone()
+}
+
+#[test]
+fn the_failure_of_the_creator_reaches_machines_that_wait_and_goes_with_its_next_attempt() {
+    let bench = bench();
+    let mut joiner = Install::begin(&bench, 5);
+    assert!(joiner.waits(&bench).contains("dc1-0, which creates the cluster, has not asked to boot yet."));
+    let mut creator = Install::begin(&bench, CREATOR);
+    creator.tell(&bench, "image", "started", "Writing the OS image", None);
+    assert!(joiner.waits(&bench).contains("is not ready yet (writing)"));
+    creator.fails(
+        &bench,
+        &[
+            "installing, step image",
+            "writing to /dev/vda for 3f9a77c10b5e4d2c8e11a2b3c4d5e6f7\nmore",
+            "I/O error.",
+        ],
+    );
+    let told = joiner.waits(&bench);
+    assert_eq!(
+        told,
+        "dc1-0, which creates the cluster, has failed in stage writing (disk-io): installing, step image: writing to /dev/vda \
+         for [hidden]: I/O error. Correct this and start dc1-0 again; this install then goes on by itself."
+    );
+    // The page of the machine says the same, once, although the machine repeats it in its own step.
+    let event =
+        joiner.event("cluster-wait", "started", &format!("Waiting for the cluster: no answer. {told}"), None);
+    joiner.send(&bench, &[event]);
+    let waiting = row(&bench, 5);
+    assert_eq!(
+        (waiting["next"].as_str(), waiting["message"].as_str()),
+        (Some(&*told), Some("Waiting for the cluster: no answer."))
+    );
+    let path = format!("/fleet/machines/{}", waiting["id"].as_str().unwrap());
+    assert!(page(&bench, &path).contains("has failed in stage writing (disk-io)"));
+    // Also where the server was started again, and knows the failure no more.
+    let bench = restarted(bench);
+    assert!(joiner.waits(&bench).contains("dc1-0, which creates the cluster, has failed. Correct this"));
+    let mut creator = Install::begin(&bench, CREATOR);
+    assert!(joiner.waits(&bench).contains("is not ready yet (preparing)"));
+    assert!(!page(&bench, &path).contains("has failed"));
+    creator.tell(&bench, "run", "done", "Done", Some(0));
+    assert!(joiner.waits(&bench).contains("is not ready yet (rebooting)"));
+    joiner.tell(&bench, "run", "done", "Done", Some(0));
+}
+
+#[test]
+fn only_a_machine_that_waits_is_told_of_the_creator() {
+    let bench = bench();
+    let mut joiner = Install::begin(&bench, 5);
+    // An installer of an earlier version waits without the line.
+    joiner.tell(&bench, "cluster-wait", "started", "Waiting for the cluster: nobody answers", None);
+    assert_eq!(row(&bench, 5)["stage"], "waiting-for-cluster");
+    // A newer one may send lines that this server does not know.
+    let event = joiner.event("wipe", "started", "Erasing", None);
+    assert_eq!(joiner.send(&bench, &[event, json!({ "later": {} })]).status, 204);
+    let reply = joiner.send(&bench, &[json!({ "wait": {} })]);
+    let status: CreatorStatus = serde_json::from_slice(&reply.body).unwrap();
+    assert_eq!(status.text, "", "it writes already");
+    // A client that asked as this machine and has not taken its configuration hears nothing.
+    let script = bench.boot("mac=52:54:00:00:00:06", NOW);
+    let report = script.split_whitespace().find_map(|word| word.strip_prefix("nqrust.report=")).unwrap();
+    let report = report.strip_prefix("http://192.0.2.1:8080").unwrap().to_owned();
+    let mut other = Install { machine: 6, run: Uuid::new_v4(), report, seq: 0 };
+    let event = other.event("cluster-wait", "started", "Waiting for the cluster: nobody answers", None);
+    assert_eq!(other.send(&bench, &[event, json!({ "wait": {} })]).status, 204);
+}
+
+#[test]
+fn a_long_wait_with_many_reasons_leaves_room_for_the_steps_after_it() {
+    let bench = bench();
+    let mut joiner = Install::begin(&bench, 5);
+    for reason in 0..100 {
+        joiner.tell(
+            &bench,
+            "cluster-wait",
+            "started",
+            &format!("Waiting for the cluster: reason {reason}"),
+            None,
+        );
+        joiner.tell(
+            &bench,
+            "cluster-wait",
+            "done",
+            &format!("Waiting for the cluster: reason {reason}"),
+            None,
+        );
+    }
+    joiner.tell(&bench, "wipe", "started", "Erasing the disk", None);
+    let path = format!("/fleet/machines/{}", row(&bench, 5)["id"].as_str().unwrap());
+    let page = page(&bench, &path);
+    assert!(
+        page.contains("reason 99") && !page.contains("reason 98") && page.contains("Erasing the disk"),
+        "{page}"
+    );
 }
 
 fn restarted(bench: Bench) -> Bench {

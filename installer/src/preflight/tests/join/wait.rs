@@ -94,6 +94,42 @@ fn a_machine_that_would_be_refused_for_something_else_does_not_wait() {
 }
 
 #[test]
+fn a_wait_tells_what_failed_on_the_creator_until_it_tries_again() {
+    const FAILED: &str = "dc1-0, which creates the cluster, has failed in stage writing (disk-io): I/O error. Correct this and start \
+                          dc1-0 again; this install then goes on by itself.";
+    let recorder = Recorder::default();
+    let now = Cell::new(Duration::ZERO);
+    // The server knows of the failure after ten seconds, and of the next attempt a minute and a half later.
+    let creator = || match now.get().as_secs() {
+        0..10 => None,
+        10..100 => Some(FAILED.to_owned()),
+        _ => Some("dc1-0, which creates the cluster, is not ready yet (preflight).".to_owned()),
+    };
+    let ask = || (now.get().as_secs() < 120).then(|| "no route".to_owned());
+    let pause = |time| now.set(now.get() + time);
+    let wait = ClusterWait { ask: &ask, creator: &creator, pause: &pause, clock: &|| now.get() };
+    wait.wait("no route", &Progress::new(vec![Box::new(recorder.clone())]));
+    let events = recorder.0.lock().unwrap();
+    let told =
+        |state| events.iter().filter(move |event| event.state == state).map(|event| event.message.as_str());
+    let begun: Vec<_> = told(StepState::Started).collect();
+    assert_eq!(
+        begun,
+        [
+            "Waiting for the cluster: no route",
+            &format!("Waiting for the cluster: no route. {FAILED}"),
+            "Waiting for the cluster: no route. dc1-0, which creates the cluster, is not ready yet (preflight).",
+        ]
+    );
+    let reminders: Vec<_> = told(StepState::Progress).collect();
+    let failed = FAILED.trim_end_matches('.');
+    assert_eq!(
+        reminders,
+        [format!("Waiting for the cluster for 1 min: no route. {failed}. Nothing is written yet")]
+    );
+}
+
+#[test]
 fn a_wait_tells_each_reason_once_and_then_every_minute_until_the_cluster_is_up() {
     let recorder = Recorder::default();
     let now = Cell::new(Duration::ZERO);
@@ -108,7 +144,7 @@ fn a_wait_tells_each_reason_once_and_then_every_minute_until_the_cluster_is_up()
         }
     };
     let pause = |time| now.set(now.get() + time);
-    let wait = ClusterWait { ask: &ask, pause: &pause, clock: &|| now.get() };
+    let wait = ClusterWait { ask: &ask, creator: &|| None, pause: &pause, clock: &|| now.get() };
     wait.wait("no route", &Progress::new(vec![Box::new(recorder.clone())]));
     let events = recorder.0.lock().unwrap();
     assert!(events.iter().all(|event| event.step == STEP));

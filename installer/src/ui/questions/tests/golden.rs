@@ -84,6 +84,15 @@ fn every_screen_of_a_new_cluster_is_drawn_as_recorded() {
     compare("confirm", &mut state);
     type_text(&mut state, "yes");
     press(&mut state, &[Key::Enter]);
+    let failed = "Waiting for the cluster: 192.0.2.10 refuses the connection. dc1-0, which creates the cluster, has failed in stage \
+                  writing (disk-io): installing, step image: writing to /dev/sda: Input/output error. Correct this and start dc1-0 \
+                  again; this install then goes on by itself.";
+    let mut waiting = state.clone();
+    waiting.step(event("cluster-wait", Stage::Started, None, failed), Duration::from_secs(0));
+    compare("waiting", &mut waiting);
+    waiting.step(event("cluster-wait", Stage::Done, None, failed), Duration::from_secs(0));
+    waiting.step(event("wipe", Stage::Started, None, "Erasing the disk"), Duration::from_secs(1));
+    compare("waited", &mut waiting);
     for (at, input) in [
         (1, event("wipe", Stage::Started, None, "Erasing the disk")),
         (2, event("wipe", Stage::Done, None, "Erasing the disk")),

@@ -1,0 +1,101 @@
+//! What is said of the machine that creates a cluster to those that wait for the cluster: on their pages and on their screens.
+
+use base::failure::Class;
+use model::config::redact::Secrets;
+use model::fleet::{self, RunFailure};
+
+use super::stage::{MachineStage, StageGroup};
+use super::view::MachineRow;
+use crate::configurations::Configurations;
+
+/// The most that is said of one error, in bytes.
+const ERROR: usize = 600;
+
+/// Who creates the cluster that a machine waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AwaitedCreator<'a> {
+    /// No configuration here creates it.
+    Elsewhere,
+    /// The machine with this configuration.
+    Configuration(&'a str),
+}
+
+impl<'a> AwaitedCreator<'a> {
+    /// None where the machine does not wait.
+    #[must_use]
+    pub fn of(row: &MachineRow, configurations: &'a Configurations) -> Option<Self> {
+        let name = row.configuration.as_deref().filter(|_| row.stage == MachineStage::WaitingForCluster)?;
+        Some(configurations.creator(name).map_or(Self::Elsewhere, Self::Configuration))
+    }
+
+    /// Whether this is the row of the creator.
+    #[must_use]
+    pub fn is(&self, row: &MachineRow) -> bool {
+        matches!(self, Self::Configuration(name) if row.configuration.as_deref() == Some(name))
+    }
+
+    /// How far the creator is, whose row is `row`, and what to do next. Without secrets of its configuration: it is read by
+    /// whoever sees the screen of another machine.
+    #[must_use]
+    pub fn explained(&self, row: Option<&MachineRow>, configurations: &Configurations) -> String {
+        let Self::Configuration(name) = self else {
+            return "No configuration here creates its cluster. Start the cluster; the install then goes on."
+                .into();
+        };
+        let hostname = configurations.hostname(name).unwrap_or(name);
+        let state = match row {
+            None => "has not asked to boot yet. Switch it on; this install then goes on by itself.".into(),
+            Some(row) => state(row, hostname, &configurations.secrets(name)),
+        };
+        fleet::beginning(&format!("{hostname}, which creates the cluster, {state}"), fleet::MESSAGE)
+    }
+}
+
+fn state(row: &MachineRow, hostname: &str, secrets: &Secrets) -> String {
+    let stage = row.stage.text().to_lowercase();
+    let failure = row.error.as_ref();
+    let error = failure.and_then(|failure| error(failure, secrets)).map(|error| format!(": {error}"));
+    let error = error.unwrap_or_default();
+    match row.stage {
+        MachineStage::Failed => {
+            let stage = row.failed_in.map(|stage| format!(" in stage {}", stage.text().to_lowercase()));
+            let class = failure.map(|failure| Class::from_exit_code(failure.exit_code));
+            let class =
+                class.filter(|class| *class != Class::Unexpected).map(|class| format!(" ({})", word(class)));
+            let (stage, class) = (stage.unwrap_or_default(), class.unwrap_or_default());
+            format!(
+                "has failed{stage}{class}{error}. Correct this and start {hostname} again; this install then goes on by itself."
+            )
+        }
+        MachineStage::NotJoined => format!(
+            "is installed, but its cluster does not start{error}. The page of {hostname} says what to do; this install then goes on by itself."
+        ),
+        MachineStage::Denied => {
+            "is denied by an operator. Allow it and start it; this install then goes on by itself.".into()
+        }
+        MachineStage::Waiting => {
+            "installs when it boots next. Start it; this install then goes on by itself.".into()
+        }
+        _ if row.group == StageGroup::Installed || row.stage == MachineStage::UpdateRolledBack => {
+            "is installed. This install goes on when the cluster answers.".into()
+        }
+        _ if row.silent => format!(
+            "has not reported for minutes (stage {stage}). Look at its console; this install goes on when the cluster answers."
+        ),
+        _ => format!("is not ready yet ({stage}). This install goes on when the cluster answers."),
+    }
+}
+
+/// The error as one clause: the first line of each cause.
+fn error(failure: &RunFailure, secrets: &Secrets) -> Option<String> {
+    let first = |cause: &String| secrets.hide(cause).lines().next().unwrap_or_default().trim().to_owned();
+    let causes: Vec<_> = failure.causes.iter().map(first).filter(|cause| !cause.is_empty()).collect();
+    let text = causes.join(": ");
+    (!text.is_empty()).then(|| fleet::beginning(text.trim_end_matches('.'), ERROR))
+}
+
+/// The word of a class, as errors in JSON have it.
+fn word(class: Class) -> String {
+    let value = base::encode::json(&class);
+    value.as_str().unwrap_or_default().to_owned()
+}
