@@ -19,6 +19,7 @@
 //! | `plan` | from configuration, inventory and release to a plan; pure |
 //! | `usb_stick`, `sources` | files on a stick; where a configuration comes from |
 //! | `nics` | the network cards that a node remembers |
+//! | `keyboard` | layouts of the keyboard at the screen, and the keymaps for them |
 //! | `inventory`, `resolve` | what the machine has; what a configuration refers to |
 //! | `clock` | how far this machine's clock is from another one |
 //! | `kubeadm` | what a cluster of upstream Kubernetes has from its token |
@@ -31,6 +32,7 @@ pub mod execute;
 pub mod fleet;
 pub mod installed;
 pub mod inventory;
+pub mod keyboard;
 pub mod kubernetes;
 pub mod live;
 pub mod nics;

@@ -207,6 +207,16 @@ fn cards_are_looked_for_before_networkmanager_starts() {
 }
 
 #[test]
+fn the_keyboard_layout_that_a_node_writes_is_loaded_before_anyone_can_log_in() {
+    let unit = fs::read_to_string(overlay().join(UNITS[0]).join("nqrust-keyboard.service")).unwrap();
+    assert!(unit.contains("\nConditionPathExists=/etc/vconsole.conf\n"), "{unit}");
+    assert!(unit.contains("\nEnvironmentFile=/etc/vconsole.conf\n"), "{unit}");
+    assert!(unit.contains("\nBefore=sysinit.target shutdown.target\n"), "{unit}");
+    let wanted = overlay().join(UNITS[0]).join("sysinit.target.wants/nqrust-keyboard.service");
+    assert_eq!(fs::read_link(wanted).unwrap(), Path::new("../nqrust-keyboard.service"));
+}
+
+#[test]
 fn a_node_without_a_document_asks_and_offers_no_login() {
     let system = overlay().join(UNITS[0]);
     let text = |unit: &str| fs::read_to_string(system.join(unit)).unwrap();

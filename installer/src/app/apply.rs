@@ -83,6 +83,10 @@ const ADVICE: &[(&str, &str)] = &[
     ("etc/rancher/", "The node's part in its cluster takes effect at the next boot."),
     ("etc/systemd/system/", "Another service of Kubernetes is started at the next boot."),
     (
+        "etc/vconsole.conf",
+        "The keyboard layout takes effect at the next boot, or now with: systemctl restart nqrust-keyboard",
+    ),
+    (
         "etc/systemd/timesyncd.conf.d/",
         "Time servers take effect at the next boot, or now with: systemctl restart systemd-timesyncd",
     ),

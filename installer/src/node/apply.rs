@@ -11,12 +11,13 @@ use serde::Serialize;
 
 use super::accounts::{Account, Accounts, MadeAccounts};
 use super::cluster::{self, MachineSize};
-use super::files::{NodeFile, write};
+use super::files::{NOTE, NodeFile, write};
 use super::identity::MachineId;
 use super::paths::below;
 use super::render::{LOCALTIME, USER, ZONES, hostname, render};
 use super::{applied, seed, write_files};
 use crate::inventory::Nic;
+use crate::keyboard::{self, Keymaps};
 use crate::nics::{CardSelectors, RememberedCards};
 use base::digest::{Digest, Hasher};
 use base::files::{self, Owner, Root};
@@ -55,6 +56,9 @@ pub fn apply_on(document: &Path, root: &Path, size: MachineSize, present: &[Nic]
     files.extend(cluster::shipped(&config, root)?);
     let zone = config.os.timezone.as_deref().filter(|zone| !root.join(ZONES).join(zone).is_file());
     files.retain(|file| zone.is_none() || file.path != LOCALTIME);
+    let keyboard = config.os.keyboard.as_deref();
+    let keymap = keyboard.map(|name| (name, Keymaps::of(root).find(name).map(str::to_owned)));
+    files.extend(keymap.iter().filter_map(|(_, keymap)| Some(console(keymap.as_deref()?))));
     let further = &config.os.write_files;
     // Files of the document have precedence over files made from its other keys.
     files.retain(|file| !further.iter().any(|further| further.path.trim_start_matches('/') == file.path));
@@ -70,6 +74,10 @@ pub fn apply_on(document: &Path, root: &Path, size: MachineSize, present: &[Nic]
         format!(
             "the time zone is UTC: this system has no {zone}; `timedatectl list-timezones` prints what it has"
         )
+    }));
+    warnings.extend(keymap.filter(|(_, keymap)| keymap.is_none()).map(|(name, _)| {
+        let (lacks, default) = (keyboard::missing(name), keyboard::DEFAULT);
+        format!("the keyboard layout is {default}: {lacks}; `localectl list-keymaps` prints what it has")
     }));
     let mut outcome = ApplyOutcome { warnings, ..ApplyOutcome::default() };
     let tree = Root::open(root)?.with_homes(accounts.homes());
@@ -105,6 +113,11 @@ pub fn apply_on(document: &Path, root: &Path, size: MachineSize, present: &[Nic]
     owned.extend(left);
     applied::finish(&tree, digest, &owned)?;
     Ok(outcome)
+}
+
+/// The settings of virtual terminals (vconsole.conf(5)), which the unit `nqrust-keyboard` reads.
+fn console(keymap: &str) -> NodeFile {
+    NodeFile::new("etc/vconsole.conf", 0o644, format!("{NOTE}KEYMAP={keymap}\n"))
 }
 
 /// References in the document of a node. A boot must not depend on a server, so only the installer follows them.
@@ -409,6 +422,25 @@ pub(super) mod tests {
         assert!(run(root.path(), berlin).unwrap().warnings.is_empty());
         assert_eq!(fs::read_link(&localtime).unwrap(), Path::new("/usr/share/zoneinfo/Europe/Berlin"));
         assert_eq!(run(root.path(), "{}").unwrap().removed, ["etc/localtime"]);
+    }
+
+    #[test]
+    fn the_keyboard_has_the_keymap_of_its_layout_where_the_image_has_one_and_is_us_elsewhere() {
+        let root = image();
+        let file = root.path().join("etc/vconsole.conf");
+        let british = "os: {keyboard: gb}";
+        let warning = "the keyboard layout is us: this system has no keymap for the keyboard layout gb; \
+                       `localectl list-keymaps` prints what it has";
+        assert_eq!(run(root.path(), british).unwrap().warnings, [warning]);
+        assert!(!file.exists());
+        keyboard::tests::put(root.path(), &["i386/qwerty/uk.kmap.gz"]);
+        assert!(run(root.path(), british).unwrap().warnings.is_empty());
+        assert_eq!(fs::read_to_string(&file).unwrap(), format!("{NOTE}KEYMAP=uk\n"));
+        // What the document writes itself has precedence, and without the key the kernel's own layout is back.
+        let own = "os: {keyboard: gb, write_files: [{path: /etc/vconsole.conf, content: KEYMAP=own}]}";
+        run(root.path(), own).unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "KEYMAP=own");
+        assert_eq!(run(root.path(), "{}").unwrap().removed, ["etc/vconsole.conf"]);
     }
 
     #[test]

@@ -7,8 +7,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::text::{
-    AbsolutePath, FileMode, Hostname, KernelArguments, Line, ModuleName, Owner, PersistentPath, SshKey,
-    SysctlValue, Text, TimeServer, TimeZone, UserName,
+    AbsolutePath, FileMode, Hostname, KernelArguments, KeyboardLayout, Line, ModuleName, Owner,
+    PersistentPath, SshKey, SysctlValue, Text, TimeServer, TimeZone, UserName,
 };
 use super::{BootPassword, Secret};
 
@@ -52,6 +52,10 @@ pub struct Os {
     /// node does not have it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timezone: Option<TimeZone>,
+    /// Layout of the keyboard at the screen: a keymap such as `de-latin1`, or a layout of XKB such as `gb` or `de(nodeadkeys)`; `us`
+    /// unless given, and where the node has no keymap for it. Serial consoles have the layout of their terminal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keyboard: Option<KeyboardLayout>,
     /// Kernel modules to load at boot, beside `kvm` and `vhost_net`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub modules: Vec<ModuleName>,

@@ -212,6 +212,10 @@ checked_text! {
     TimeZone, "time-zone", text::time_zone
 }
 checked_text! {
+    /// The name of a keyboard layout, such as `de` or `de(nodeadkeys)`.
+    KeyboardLayout, "keyboard", text::keyboard
+}
+checked_text! {
     /// The value of a kernel setting, one line.
     SysctlValue, "sysctl-value", kernel::sysctl_value
 }

@@ -46,6 +46,7 @@ static FORMATS: &[Format] = &[
     Format { name: "ipv4", code: "invalid-address", check: network::ipv4 },
     Format { name: "iso-url", code: "invalid-iso-url", check: storage::iso_url },
     Format { name: "kernel-arguments", code: "invalid-kernel-arguments", check: kernel::arguments },
+    Format { name: "keyboard", code: "invalid-keyboard", check: text::keyboard },
     Format { name: "label-key", code: "invalid-label", check: kubernetes::label_key },
     Format { name: "label-value", code: "invalid-label-value", check: kubernetes::label_value },
     Format { name: "line", code: "invalid-line", check: text::line },

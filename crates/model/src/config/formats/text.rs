@@ -23,6 +23,39 @@ pub fn time_zone(text: &str) -> FormatResult {
     )
 }
 
+/// The name of a keymap, or of a layout of XKB with a variant in parentheses.
+pub fn keyboard(text: &str) -> FormatResult {
+    let word = |word: &str| {
+        let body = word.bytes().all(|b| b.is_ascii_alphanumeric() || b"._+-".contains(&b));
+        body && word.starts_with(|c: char| c.is_ascii_alphabetic())
+    };
+    let is_name = |text: &str| match text.strip_suffix(')').and_then(|text| text.split_once('(')) {
+        Some((layout, variant)) => word(layout.trim_end()) && word(variant),
+        None => word(text),
+    };
+    // A locale, with or without its character set.
+    let language = text.split(['.', '@']).next().and_then(|name| name.split_once('_'));
+    let country = language.map(|(_, country)| country).filter(|country| {
+        country.len() == 2 && country.bytes().all(|b| b.is_ascii_uppercase()) && text.contains('.')
+    });
+    if let Some(country) = country {
+        return Err(Fault::new("is a locale, not a keyboard layout").suggest(Some(country.to_lowercase())));
+    }
+    if text.len() <= 64 && is_name(text) {
+        return Ok(());
+    }
+    // Other programs write a variant after a colon, a comma or a space, and several layouts after commas.
+    let mut words = text.split([':', ',', ' ', '/']).filter(|part| !part.is_empty());
+    let joined = match (words.next(), words.next(), words.next()) {
+        (Some(layout), Some(variant), None) if variant.len() > 2 => format!("{layout}({variant})"),
+        (Some(layout), ..) => layout.to_owned(),
+        _ => String::new(),
+    };
+    let better = Some(joined).filter(|joined| joined.len() <= 64 && is_name(joined));
+    let message = "is not the name of one keyboard layout, such as de, fr, gb or de(nodeadkeys)";
+    Err(Fault::new(message).suggest(better))
+}
+
 /// Any text without control characters other than line ends and tabs.
 pub fn text(text: &str) -> FormatResult {
     ensure(text.len() <= 1 << 20, "is longer than 1 MiB")?;
