@@ -24,6 +24,7 @@ use super::{consoles, fitness, started_image};
 use crate::execute::{Cancel, finish, start_node};
 use crate::installed::FinishedNode;
 use crate::inventory::{Inventory, Roots};
+use crate::keyboard::Keymaps;
 use crate::live::help::{self, HelpAccess};
 use crate::live::multipath::join_paths;
 use crate::live::{is_live, set_up_network};
@@ -165,6 +166,7 @@ impl<'a> QuestionedMachine<'a> {
             product: format!("{} {}", self.media.release.name, self.media.release.version),
             hardware: machine.describe(),
             inventory: machine.inventory,
+            keyboards: Keymaps::of(Path::new("/")).keyboards(),
             rehearsal: settings.rehearsal.is_some(),
             first_start: settings.first_start,
             can_quit: !settings.consoles,
@@ -184,6 +186,11 @@ impl<'a> QuestionedMachine<'a> {
             Some(Some(_)) => crate::preflight::MachineFacts::of_inventory(inventory),
             _ => crate::preflight::MachineFacts::scan(&Roots::default(), inventory),
         })
+    }
+
+    /// Whether the running system is there for this install, so that its settings can be changed.
+    fn owns_the_system(&self) -> bool {
+        (self.live || self.settings.first_start) && self.settings.rehearsal.is_none()
     }
 
     /// Trusted certificate authorities (PEM): those of what was found, and of the answers.
@@ -243,6 +250,17 @@ impl InstallMachine for QuestionedMachine<'_> {
         }
     }
 
+    fn set_keyboard(&self, name: &str) -> Result<String> {
+        if !self.owns_the_system() {
+            return Ok(format!(
+                "The installed node will have the keyboard layout {name}; this screen keeps its own."
+            ));
+        }
+        let keymap = Keymaps::of(Path::new("/")).load(name, &SystemRunner)?;
+        let keymap = if keymap == name { String::new() } else { format!(" (keymap {keymap})") };
+        Ok(format!("The keyboard layout is {name}{keymap}."))
+    }
+
     fn fetch(&self, from: &ConfigOrigin) -> Result<Combined> {
         let found = &self.media.combined;
         let below = Document::yaml(SourceKind::Embedded, "what was found before", found.config.to_yaml());
@@ -261,8 +279,7 @@ impl InstallMachine for QuestionedMachine<'_> {
     }
 
     fn try_network(&self, config: &InstallConfig) -> Result<String> {
-        let own = self.live || self.settings.first_start;
-        if self.settings.rehearsal.is_some() || !own {
+        if !self.owns_the_system() {
             return Ok("The network was not tried: this is not the system of the medium.".into());
         }
         let notes = NoteCollector::default();

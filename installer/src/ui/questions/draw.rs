@@ -49,6 +49,7 @@ pub fn state(state: &mut Conversation, frame: &mut Frame<'_>, theme: Theme) {
     match &mut state.place {
         ConversationPlace::Asking(_)
         | ConversationPlace::Load
+        | ConversationPlace::Keyboard(_)
         | ConversationPlace::Leave(_)
         | ConversationPlace::Save(..)
         | ConversationPlace::Help(_) => {
@@ -119,6 +120,16 @@ fn head(state: &Conversation, mode: Mode) -> (&'static str, Keys) {
             let keys = &[("Up/Down", "choose"), ("Enter", "read it"), ("Esc", "back"), ("F10", "leave")];
             ("Install: a configuration", keys)
         }
+        ConversationPlace::Keyboard(_) => (
+            "Install: keyboard layout",
+            &[
+                ("Up/Down/Home/End", "move"),
+                ("Enter", "choose"),
+                ("Tab", "try it"),
+                ("Esc", "back"),
+                ("F10", "leave"),
+            ],
+        ),
         ConversationPlace::Review(review) if review.plan.is_some() => (
             "Install: the plan",
             &[("Enter", "go on"), ("Esc", "back"), ("Up/Down/PgUp/PgDn", "read"), ("F10", "leave")],
@@ -263,6 +274,7 @@ fn progress_text(state: &Conversation) -> String {
         ConversationPlace::Working { .. } => Some(order.len() + 2),
         ConversationPlace::Done { .. } | ConversationPlace::Failed(..) => Some(order.len() + 3),
         ConversationPlace::Load
+        | ConversationPlace::Keyboard(_)
         | ConversationPlace::Leave(_)
         | ConversationPlace::Standing(_)
         | ConversationPlace::Unfit(_)

@@ -27,6 +27,7 @@ use std::fs::File;
 use anyhow::Result;
 
 use crate::inventory::Inventory;
+use crate::keyboard::Keyboard;
 use crate::live::help::HelpAccess;
 use crate::plan::{Losses, Plan, PlanReview};
 use crate::preflight::PreflightReport;
@@ -43,6 +44,8 @@ use model::config::{InstallConfig, Secret};
 pub trait InstallMachine: Sync {
     /// Disks and network cards as they are now.
     fn inventory(&self) -> Result<Inventory>;
+    /// Gives the screen the keyboard layout of this name; returns the result in a sentence.
+    fn set_keyboard(&self, name: &str) -> Result<String>;
     /// A configuration of the user, checked, on top of what was found before.
     fn fetch(&self, from: &ConfigOrigin) -> Result<Combined>;
     /// Sets up the management network; returns the result in a sentence.
@@ -107,6 +110,8 @@ pub struct ConversationFacts {
     /// Maker, model, processors and memory, as far as they are known.
     pub hardware: String,
     pub inventory: Inventory,
+    /// The keyboard layouts that this system has.
+    pub keyboards: Vec<Keyboard>,
     /// Whether this is a rehearsal, which writes nothing.
     pub rehearsal: bool,
     /// Whether this is the first start of a disk image: the disks are as they are, and nothing is asked about them.

@@ -63,6 +63,7 @@ pub fn run(
             sender,
             machine,
         };
+        console_loop.state.begin().into_iter().for_each(|effect| console_loop.begin(effect));
         let end = console_loop.play(&receiver);
         over.store(true, Ordering::Relaxed);
         end

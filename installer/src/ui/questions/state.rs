@@ -3,6 +3,7 @@
 mod ending;
 mod fitness;
 mod help;
+mod keyboard;
 mod leaving;
 mod loading;
 mod saving;
@@ -124,6 +125,8 @@ impl Conversation {
             _ if self.busy.is_some() => return Vec::new(),
             (ConversationPlace::Help(_), _) => return self.help_key(key),
             (_, Key::Function(9)) => return self.help(),
+            (ConversationPlace::Keyboard(_), _) => return self.keyboard_key(key),
+            (ConversationPlace::Asking(_), Key::Function(2)) => self.keyboard(),
             (ConversationPlace::Asking(screen), _) => {
                 let screen = *screen;
                 return self.asking_key(screen, key);
@@ -390,8 +393,13 @@ impl Conversation {
     }
 
     fn ended(&mut self, outcome: EffectOutcome) -> Vec<ConversationEffect> {
-        // An install, unlike other effects, runs while keys are handled.
-        if !matches!(outcome, EffectOutcome::Installed(_)) {
+        // These effects, unlike others, run while keys are handled.
+        let aside = match outcome {
+            EffectOutcome::Installed(_) => true,
+            EffectOutcome::KeyboardSet(..) => !self.chooses_keyboard(),
+            _ => false,
+        };
+        if !aside {
             self.busy = None;
         }
         let error = |trouble: &ShownTrouble| Some((Tone::Error, trouble.text()));
@@ -404,11 +412,16 @@ impl Conversation {
                 }
                 self.message = Some((Tone::Good, "Disks and network cards have been read again.".into()));
             }
+            EffectOutcome::KeyboardSet(name, set) => self.keyboard_set(name, set),
             EffectOutcome::Fetched(Ok(found)) => {
+                let keyboard = self.keyboard_layout();
                 self.answers.found(&found);
                 self.ask(QuestionScreen::Welcome);
                 self.message =
                     Some((Tone::Good, "The configuration has been read; its values are filled in.".into()));
+                if self.keyboard_layout() != keyboard {
+                    return self.begin();
+                }
             }
             EffectOutcome::Tried(screen, Ok(told)) => {
                 let here = matches!(self.place, ConversationPlace::Asking(at) if at == screen);
@@ -461,6 +474,7 @@ fn is_tried(screen: QuestionScreen, mode: Mode) -> bool {
 /// Control and a letter for terminals without function keys.
 fn function(key: Key) -> Key {
     match key {
+        Key::Control('y') => Key::Function(2),
         Key::Control('t') => Key::Function(4),
         Key::Control('r') => Key::Function(5),
         Key::Control('n') => Key::Function(8),

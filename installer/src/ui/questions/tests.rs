@@ -14,6 +14,7 @@ use super::state::{
     ShownFinding,
 };
 use super::{ConversationFacts, Destination, draw};
+use crate::keyboard::Keyboard;
 use crate::live::help::HelpAccess;
 use crate::ui::answers::Answers;
 use crate::ui::toolkit::Key;
@@ -22,6 +23,9 @@ use crate::usb_stick::{StickFormat, StickSurvey, StickVolume};
 use model::config::Secret;
 use model::config::sources::{Document, SourceKind, combine};
 
+/// The least room that a console has.
+const SIZE: Size = Size { width: 80, height: 24 };
+
 /// A machine with two disks and two cards.
 pub(super) fn facts() -> ConversationFacts {
     let inventory = serde_json::from_str(include_str!("tests/inventory.json")).unwrap();
@@ -29,6 +33,7 @@ pub(super) fn facts() -> ConversationFacts {
         product: "NQRust 1.0".into(),
         hardware: "Dell Inc. PowerEdge R650: 16 processors, 64 GiB of memory".into(),
         inventory,
+        keyboards: ["de", "gb", "us"].map(keyboard).into(),
         rehearsal: false,
         first_start: false,
         can_quit: false,
@@ -36,6 +41,15 @@ pub(super) fn facts() -> ConversationFacts {
         fresh_token: Secret::new("fresh-and-new-and-long-enough"),
         left: None,
     }
+}
+
+fn keyboard(name: &str) -> Keyboard {
+    let label = match name {
+        "de" => "German",
+        "gb" => "English (United Kingdom)",
+        _ => "English (United States)",
+    };
+    Keyboard { name: name.into(), label: format!("{label}, {name}") }
 }
 
 /// A conversation that begins, on top of what was found.
@@ -62,6 +76,9 @@ fn press(state: &mut Conversation, keys: &[Key]) -> Vec<ConversationEffect> {
 fn works(effect: &ConversationEffect) -> Option<EffectOutcome> {
     Some(match effect {
         ConversationEffect::LookAgain => EffectOutcome::Inventory(Ok(facts().inventory)),
+        ConversationEffect::SetKeyboard(name) => {
+            EffectOutcome::KeyboardSet(name.clone(), Ok(format!("The keyboard layout is {name}.")))
+        }
         ConversationEffect::Try(screen, _) => EffectOutcome::Tried(*screen, Ok("mgmt-br has the address 192.0.2.21/24".into())),
         ConversationEffect::Plan(_) => EffectOutcome::Planned(Ok(Review {
             plan: Some("Install NQRust 1.0\n\nEVERYTHING on /dev/sda is erased.\n  lost    /dev/sda1  100 GiB  (ext4)\n".into()),

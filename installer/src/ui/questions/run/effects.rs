@@ -27,6 +27,10 @@ pub(super) fn carry_out(
     };
     Some(match effect {
         ConversationEffect::LookAgain => EffectOutcome::Inventory(machine.inventory().map_err(plain)),
+        ConversationEffect::SetKeyboard(name) => {
+            let set = machine.set_keyboard(&name).map_err(plain);
+            EffectOutcome::KeyboardSet(name, set)
+        }
         ConversationEffect::Fetch(from) => {
             EffectOutcome::Fetched(machine.fetch(&from).map(Box::new).map_err(plain))
         }

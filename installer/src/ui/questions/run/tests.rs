@@ -24,6 +24,9 @@ impl InstallMachine for Hut {
     fn inventory(&self) -> Result<Inventory> {
         Ok(facts().inventory)
     }
+    fn set_keyboard(&self, name: &str) -> Result<String> {
+        Ok(format!("The keyboard layout is {name}."))
+    }
     fn fetch(&self, _: &ConfigOrigin) -> Result<Combined> {
         anyhow::bail!("there is no network")
     }

@@ -1,6 +1,7 @@
 //! The machine, and the mode of the install.
 
 use super::super::ConversationFacts;
+use crate::keyboard::DEFAULT;
 use crate::ui::answers::Answers;
 use crate::ui::fields::choice;
 use crate::ui::toolkit::form::{Choice, Field};
@@ -25,13 +26,21 @@ pub(super) fn fields(answers: &Answers, facts: &ConversationFacts) -> Vec<Field>
         ];
         fields.push(choice(answers, "install.role", "Role of the node", roles));
     }
-    let help = if facts.can_help { format!("{KEYS}\n{HELP}") } else { KEYS.to_owned() };
+    let mut help = KEYS.to_owned();
+    if !facts.keyboards.is_empty() {
+        let now = Some(answers.text("os.keyboard")).filter(|name| !name.is_empty());
+        let now = now.as_deref().unwrap_or(DEFAULT);
+        help.push_str(&format!("\nF2 chooses the layout of the keyboard; now it is {now}."));
+    }
+    if facts.can_help {
+        help.push_str(&format!("\n{HELP}"));
+    }
     fields.push(Field::text("", &help));
     fields
 }
 
 const KEYS: &str =
-    "No function keys? Ctrl and a letter do the same: F3 D, F4 T, F5 R, F6 F, F7 O, F8 N, F9 P, F10 G.";
+    "No function keys? Ctrl and a letter do the same: F2 Y, F3 D, F4 T, F5 R, F6 F, F7 O, F8 N, F9 P, F10 G.";
 const HELP: &str = "F9 opens help access: a login to this system, for support.";
 
 /// Disks and network cards, and problems for an install.

@@ -23,6 +23,7 @@ impl Conversation {
             | ConversationPlace::Code(back)
             | ConversationPlace::Recorded(_, _, back) => self.show(*back),
             ConversationPlace::Help(back)
+            | ConversationPlace::Keyboard(back)
             | ConversationPlace::Leave(back)
             | ConversationPlace::Token(_, back)
             | ConversationPlace::Disks(_, back) => self.show(*back),
@@ -46,6 +47,7 @@ impl Conversation {
             ConversationPlace::Failed(trouble, _) => self.fail(trouble),
             ConversationPlace::Save(saving, back) => self.show_saving(saving, back),
             ConversationPlace::Help(back) => self.show_help(back),
+            ConversationPlace::Keyboard(back) => self.show_keyboard(back),
             other => self.place = other,
         }
         Vec::new()

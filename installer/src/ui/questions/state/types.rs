@@ -23,6 +23,8 @@ pub enum ConversationPlace {
     Asking(QuestionScreen),
     /// Where a configuration comes from.
     Load,
+    /// The layout of the keyboard, and the place to go back to.
+    Keyboard(Box<ConversationPlace>),
     /// The whole plan, or what is still missing.
     Review(Review),
     /// The findings for which an install would refuse this machine, before the plan.
@@ -62,7 +64,7 @@ impl ConversationPlace {
         match self {
             Self::Save(_, back) | Self::Code(back) | Self::Recorded(_, _, back) => back.base(),
             Self::Disks(_, back) => back.base(),
-            Self::Help(back) | Self::Leave(back) | Self::Token(_, back) => back.base(),
+            Self::Help(back) | Self::Leave(back) | Self::Token(_, back) | Self::Keyboard(back) => back.base(),
             _ => self,
         }
     }
@@ -155,6 +157,8 @@ pub enum ConversationInput {
 pub enum EffectOutcome {
     /// Of [`ConversationEffect::LookAgain`].
     Inventory(Result<Inventory, ShownTrouble>),
+    /// Of [`ConversationEffect::SetKeyboard`].
+    KeyboardSet(String, Result<String, ShownTrouble>),
     /// Of [`ConversationEffect::Fetch`].
     Fetched(Result<Box<Combined>, ShownTrouble>),
     /// Of [`ConversationEffect::Try`].
@@ -182,6 +186,8 @@ pub enum EffectOutcome {
 #[derive(Clone, Debug, PartialEq)]
 pub enum ConversationEffect {
     LookAgain,
+    /// Give the screen the keyboard layout of this name.
+    SetKeyboard(String),
     Fetch(ConfigOrigin),
     /// Try the answers of a screen.
     Try(QuestionScreen, Box<InstallConfig>),

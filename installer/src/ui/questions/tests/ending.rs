@@ -6,8 +6,6 @@ use crate::report::UploadMethod;
 use crate::ui::questions::{ConversationEnd, ShownTrouble};
 use base::failure::{Class, Failure};
 
-const SIZE: Size = Size { width: 80, height: 24 };
-
 /// An install that has ended like this.
 fn ended(outcome: Result<Option<String>, ShownTrouble>) -> Conversation {
     let mut state = begun("");

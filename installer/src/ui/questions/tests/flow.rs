@@ -582,3 +582,65 @@ fn answer_everything(state: &mut Conversation, name: &str, last: u8) {
     fill(state, &["correct horse", "correct horse"]);
     press(state, &[NEXT]);
 }
+
+#[test]
+fn a_keyboard_layout_that_is_chosen_is_tried_and_becomes_that_of_the_node() {
+    let mut state = begun("");
+    press(&mut state, &[Key::Function(8), Key::Enter, Key::Function(8), Key::Function(8)]);
+    type_text(&mut state, "node-7");
+    assert!(press(&mut state, &[Key::Function(2)]).is_empty());
+    assert_eq!(title(&mut state), "Install: keyboard layout");
+    let effects = press(&mut state, &[Key::Home, Key::Enter]);
+    assert_eq!(effects, [ConversationEffect::SetKeyboard("de".into())]);
+    type_text(&mut state, "zy");
+    let seen = picture(&mut state, SIZE);
+    assert!(seen.contains("The keyboard layout is de. Type something") && seen.contains("  zy"), "{seen}");
+    press(&mut state, &[Key::Escape]);
+    assert_eq!(title(&mut state), "Install: names and servers");
+    assert_eq!(state.answers.text("os.hostname"), "node-7");
+    assert_eq!(state.answers.check(false).config.unwrap().os.keyboard.as_deref(), Some("de"));
+    // Who thinks of leaving while the layout is set is not held up.
+    press(&mut state, &[Key::Function(2), Key::End]);
+    state.step(ConversationInput::Key(Key::Enter), Duration::ZERO);
+    press(&mut state, &[Key::Function(10)]);
+    let set = EffectOutcome::KeyboardSet("us".into(), Ok("The keyboard layout is us.".into()));
+    state.step(ConversationInput::Ended(set), Duration::ZERO);
+    press(&mut state, &[Key::Escape]);
+    assert_eq!((title(&mut state).as_str(), &state.busy), ("Install: keyboard layout", &None));
+}
+
+#[test]
+fn a_layout_that_cannot_be_set_is_no_answer_and_that_of_a_configuration_is_set_at_once() {
+    let mut state = begun("os: {keyboard: gb}");
+    assert_eq!(state.begin(), [ConversationEffect::SetKeyboard("gb".into())]);
+    let set = |name: &str, set| ConversationInput::Ended(EffectOutcome::KeyboardSet(name.into(), set));
+    state.step(set("gb", Ok("The keyboard layout is gb.".into())), Duration::ZERO);
+    let seen = picture(&mut state, SIZE);
+    assert!(seen.contains("The keyboard layout is gb.") && seen.contains("now it is gb"), "{seen}");
+    press(&mut state, &[Key::Function(2)]);
+    state.step(ConversationInput::Key(Key::Home), Duration::ZERO);
+    state.step(ConversationInput::Key(Key::Enter), Duration::ZERO);
+    let failure = Failure::new(Class::Invalid, "this system has no keymap for de");
+    state.step(set("de", Err(ShownTrouble::of(&failure.into(), None))), Duration::ZERO);
+    let seen = picture(&mut state, SIZE);
+    assert!(seen.contains("this system has no keymap for de"), "{seen}");
+    assert_eq!(state.answers.text("os.keyboard"), "gb");
+    // A layout of a configuration that is loaded later is set, too; the same one is not set again.
+    let load = |state: &mut Conversation, text: &str| {
+        let found = combine(&[Document::yaml(SourceKind::Volume, "cidata", text)]).unwrap();
+        state.step(ConversationInput::Ended(EffectOutcome::Fetched(Ok(Box::new(found)))), Duration::ZERO)
+    };
+    assert!(load(&mut state, "os: {keyboard: gb}").is_empty());
+    let effects = load(&mut state, "os: {keyboard: us}");
+    assert_eq!(effects, [ConversationEffect::SetKeyboard("us".into())]);
+    assert!(begun("").begin().is_empty());
+}
+
+#[test]
+fn a_system_without_keymaps_offers_no_layouts() {
+    let mut state = begun("");
+    state.facts.keyboards.clear();
+    press(&mut state, &[Key::Function(8), Key::Escape, Key::Function(2)]);
+    let seen = picture(&mut state, SIZE);
+    assert!(seen.contains("This system has no keymaps") && !seen.contains("F2 chooses"), "{seen}");
+}

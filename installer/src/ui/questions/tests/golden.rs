@@ -52,7 +52,9 @@ fn every_screen_of_a_new_cluster_is_drawn_as_recorded() {
     const NEXT: Key = Key::Function(8);
     let mut state = begun("os: {ntp_servers: [ntp.example.org]}");
     compare("welcome", &mut state);
-    press(&mut state, &[NEXT]);
+    press(&mut state, &[Key::Function(2)]);
+    compare("keyboard", &mut state);
+    press(&mut state, &[Key::Escape, NEXT]);
     compare("disks", &mut state);
     press(&mut state, &[Key::Enter, NEXT]);
     compare("network", &mut state);
