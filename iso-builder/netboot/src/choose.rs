@@ -140,7 +140,9 @@ fn is_past(machine: &Machine, configurations: &Configurations) -> bool {
     };
     match machine.state {
         DeploymentState::Waiting | DeploymentState::Booting | DeploymentState::Redeploy => true,
-        DeploymentState::Failed => configurations.selectors(name).is_none(),
+        DeploymentState::WaitingForCluster | DeploymentState::Failed => {
+            configurations.selectors(name).is_none()
+        }
         DeploymentState::Installing | DeploymentState::Installed | DeploymentState::Joined => false,
     }
 }

@@ -239,7 +239,7 @@ impl Effects for Rehearsal<'_> {
     }
 
     fn command_line(&mut self) -> Result<String> {
-        Ok(boot::parameters("https://server.invalid", "0").join(" "))
+        Ok(boot::parameters("https://server.invalid", "0", "0").join(" "))
     }
 
     fn fetch(&mut self, _: &Request) -> Result<Document> {

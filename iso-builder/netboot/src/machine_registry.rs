@@ -15,7 +15,8 @@ use super::configurations::Configurations;
 use super::identity_keys;
 use super::machine::OperatorAction;
 use super::machine::{
-    BootAnswer, ConfigurationFit, DeploymentEvent, DiskBootReason, InstallPermission, Machine, TokenRefusal,
+    BootAnswer, ConfigurationFit, DeploymentEvent, DeploymentState, DiskBootReason, InstallPermission,
+    Machine, TokenRefusal,
 };
 use super::machine_id::MachineId;
 use super::machine_store::sqlite::SqliteStore;
@@ -36,6 +37,8 @@ pub struct BootDecision {
     pub answer: BootAnswer,
     /// The tokens for an install: that for the configuration, and that for reports.
     pub tokens: Option<(Secret, Secret)>,
+    /// The word of the deployment that the tokens are of; empty without them.
+    pub deployment: String,
     pub fit: ConfigurationFit,
     /// Where this client is new, the addresses of those that asked as the same machine before.
     pub others: Vec<IpAddr>,
@@ -122,12 +125,16 @@ impl MachineRegistry {
             }
             let before: Vec<_> = machine.clients.iter().map(|client| client.address).collect();
             let others = if machine.asked(peer, identity, now) { before } else { Vec::new() };
-            let mut tokens = None;
+            let (mut tokens, mut deployment) = (None, String::new());
             if chosen.answer == BootAnswer::Install {
                 machine.apply(DeploymentEvent::Booted, now);
                 let name = machine.assigned.as_deref().or(configurations.fallback());
                 machine.configuration = name.map(str::to_owned);
-                let ticket = DeploymentTicket::new(machine.id, machine.generation, now)?;
+                let mut ticket = DeploymentTicket::new(machine.id, machine.generation, now)?;
+                if machine.state == DeploymentState::WaitingForCluster {
+                    ticket.nonce = machine.taken.map_or(ticket.nonce, |taken| taken.nonce);
+                }
+                deployment = ticket.word();
                 let token = |purpose| self.signer.token(purpose, ticket);
                 tokens = Some((token(TokenPurpose::Configuration), token(TokenPurpose::Report)));
             }
@@ -135,6 +142,7 @@ impl MachineRegistry {
             Ok(BootDecision {
                 answer: chosen.answer,
                 tokens,
+                deployment,
                 fit: chosen.fit,
                 others,
                 conflict: Vec::new(),
@@ -344,6 +352,7 @@ impl BootDecision {
         Self {
             answer,
             tokens: None,
+            deployment: String::new(),
             fit: ConfigurationFit::Nothing,
             others: Vec::new(),
             conflict: between,

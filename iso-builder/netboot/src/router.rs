@@ -223,8 +223,11 @@ impl Router {
         self.tell(&booted, &identity, &configurations, asked.peer);
         Ok(ServedReply::Script(match (&booted.answer, &booted.tokens) {
             (BootAnswer::Install, Some((configuration, report))) => {
-                let deployment =
-                    DeploymentTokens { configuration: configuration.expose(), report: report.expose() };
+                let deployment = DeploymentTokens {
+                    configuration: configuration.expose(),
+                    report: report.expose(),
+                    word: &booted.deployment,
+                };
                 match loader {
                     Loader::Ipxe => self.system.ipxe(&base, deployment),
                     Loader::Grub => self.system.grub(&base, deployment),

@@ -8,6 +8,7 @@
 use std::fmt;
 
 use anyhow::Result;
+use base::digest::Digest;
 use base::failure::{Class, Failure};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -40,13 +41,24 @@ pub struct DeploymentTicket {
     /// The record's generation when the ticket was made.
     pub generation: u32,
     pub issued: Moment,
-    /// Random; tells tickets of the same second apart.
+    /// Random; tells tickets of the same second apart. An install that is begun again keeps that of the one before.
     pub nonce: u64,
 }
 
 impl DeploymentTicket {
     pub fn new(machine: MachineId, generation: u32, issued: Moment) -> Result<Self> {
         Ok(Self { machine, generation, issued, nonce: u64::from_be_bytes(random()?) })
+    }
+
+    /// A word that identifies the deployment to its machine and does not reveal a token.
+    #[must_use]
+    pub fn word(&self) -> String {
+        let mut bytes = b"nqrust.install.reinstall ".to_vec();
+        bytes.extend(self.machine.as_uuid().as_bytes());
+        bytes.extend(self.nonce.to_be_bytes());
+        let mut word = Digest::of(&bytes).to_string();
+        word.truncate(16);
+        word
     }
 
     fn to_bytes(self) -> [u8; TICKET] {
@@ -174,6 +186,16 @@ mod tests {
         for length in 0..token.len() {
             assert_eq!(signer.ticket(TokenPurpose::Report, &URL_SAFE_NO_PAD.encode(&token[..length])), None);
         }
+    }
+
+    #[test]
+    fn the_word_of_a_deployment_is_the_same_for_its_tickets_and_tells_none_of_them() {
+        let first = ticket();
+        let again = DeploymentTicket { generation: 8, issued: Moment(1), ..first };
+        assert_eq!((first.word(), first.word().len()), (again.word(), 16));
+        assert_ne!(first.word(), ticket().word());
+        let nonce = format!("{:x}", first.nonce);
+        assert!(!first.word().contains(&nonce), "{}", first.word());
     }
 
     #[test]

@@ -14,6 +14,7 @@ use super::access::FleetAccess;
 use super::filter::MachineFilter;
 use super::install_run::{self, RunOutcome};
 use super::install_runs::InstallRuns;
+use super::stage::MachineStage;
 use super::view::{self, FleetView, MachineRow};
 use super::wait::AwaitedCreator;
 use super::{machine_page, page};
@@ -392,7 +393,9 @@ impl Fleet {
         let (first, outcome) = self.runs().receive(id, has_taken, (&hello, &lines), now);
         if has_taken {
             let before = known.store.get(id)?.map(|machine| machine.state);
-            conclude(id, outcome, first, &hello, known, now)?;
+            let stage = self.runs().get(id).map(|run| run.stage);
+            let event = outcome.map(DeploymentEvent::from).or_else(|| wait_event(before?, stage?));
+            conclude(id, event, first, &hello, known, now)?;
             let after = known.store.get(id)?;
             if let Some(machine) = after.filter(|machine| Some(machine.state) != before) {
                 self.tell_end(&machine, known);
@@ -414,20 +417,34 @@ fn row(machine: &Machine, runs: &InstallRuns, known: FleetSources<'_>, now: Mome
     row.named_by(known.configurations, machine, run)
 }
 
-/// Stores the outcome of an install and the cards of its machine.
+impl From<RunOutcome> for DeploymentEvent {
+    fn from(outcome: RunOutcome) -> Self {
+        match outcome {
+            RunOutcome::Installed => Self::Finished,
+            RunOutcome::Joined => Self::Joined,
+            RunOutcome::Failed => Self::Failed,
+        }
+    }
+}
+
+/// The event that a run is in this stage, where it begins or ends a wait for the cluster.
+fn wait_event(state: DeploymentState, stage: MachineStage) -> Option<DeploymentEvent> {
+    match (state, stage) {
+        (DeploymentState::Installing, MachineStage::WaitingForCluster) => Some(DeploymentEvent::Waits),
+        (DeploymentState::WaitingForCluster, stage) if stage.writes() => Some(DeploymentEvent::Proceeds),
+        _ => None,
+    }
+}
+
+/// Stores what a report says of the deployment, and the cards of its machine.
 fn conclude(
     id: MachineId,
-    outcome: Option<RunOutcome>,
+    event: Option<DeploymentEvent>,
     first: bool,
     hello: &Hello,
     known: FleetSources<'_>,
     now: Moment,
 ) -> Result<()> {
-    let event = outcome.map(|outcome| match outcome {
-        RunOutcome::Installed => DeploymentEvent::Finished,
-        RunOutcome::Joined => DeploymentEvent::Joined,
-        RunOutcome::Failed => DeploymentEvent::Failed,
-    });
     // All reports of a run have the same cards.
     if event.is_none() && !first {
         return Ok(());

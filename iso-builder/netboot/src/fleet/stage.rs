@@ -115,12 +115,22 @@ impl MachineStage {
             (DeploymentState::Joined, _) => Self::Joined,
             (DeploymentState::Failed, _) => Self::Failed,
             (DeploymentState::Installing, _) => Self::Preparing,
+            (DeploymentState::WaitingForCluster, _) => Self::WaitingForCluster,
             (_, InstallPermission::Denied) => Self::Denied,
             (DeploymentState::Booting, _) => Self::Booting,
             (DeploymentState::Redeploy, _) => Self::Waiting,
             (DeploymentState::Waiting, _) if may_install => Self::Waiting,
             (DeploymentState::Waiting, _) => Self::Unknown,
         }
+    }
+
+    /// Whether an install may have begun to write.
+    #[must_use]
+    pub fn writes(self) -> bool {
+        matches!(
+            self,
+            Self::Disks | Self::Writing | Self::Seeding | Self::Finishing | Self::Rebooting | Self::Joining
+        )
     }
 
     #[must_use]
@@ -256,6 +266,7 @@ mod tests {
             (DeploymentState::Redeploy, InstallPermission::Unsaid, "Waiting"),
             (DeploymentState::Booting, InstallPermission::Allowed, "Booting"),
             (DeploymentState::Installing, InstallPermission::Denied, "Preparing"),
+            (DeploymentState::WaitingForCluster, InstallPermission::Unsaid, "Waiting for cluster"),
             (DeploymentState::Installed, InstallPermission::Denied, "Installed"),
             (DeploymentState::Joined, InstallPermission::Unsaid, "Joined"),
             (DeploymentState::Failed, InstallPermission::Unsaid, "Failed"),

@@ -223,7 +223,12 @@ impl MachineRow {
 #[must_use]
 pub fn row(machine: &Machine, run: Option<&InstallRun>, fit: ConfigurationFit, now: Moment) -> MachineRow {
     let told = run.filter(|run| is_about(run, machine));
-    let by_state = || MachineStage::of_state(machine.state, machine.permission, is_expected(machine, fit));
+    // A machine that waited for its cluster, and has booted since its run said so.
+    let boots = run.is_some() && told.is_none() && machine.state == DeploymentState::WaitingForCluster;
+    let by_state = || match boots {
+        true => MachineStage::Booting,
+        false => MachineStage::of_state(machine.state, machine.permission, is_expected(machine, fit)),
+    };
     let mut stage = told.map_or_else(by_state, |run| run.stage);
     let since = told.map_or(machine.since, |run| run.since);
     if stage == MachineStage::Rebooting && now >= since.plus(RESTART) {
@@ -271,6 +276,7 @@ fn is_about(run: &InstallRun, machine: &Machine) -> bool {
     match machine.state {
         DeploymentState::Installed | DeploymentState::Joined => run.ended == Some(0),
         DeploymentState::Installing => run.ended.is_none(),
+        DeploymentState::WaitingForCluster => run.ended.is_none() && run.last_report >= machine.last_seen,
         // It may be retried at the console.
         DeploymentState::Failed => run.ended != Some(0) && run.last_report >= machine.since,
         DeploymentState::Waiting | DeploymentState::Booting | DeploymentState::Redeploy => {
@@ -347,7 +353,9 @@ fn actions(
 ) -> Vec<OperatorAction> {
     let denied = machine.permission == InstallPermission::Denied;
     let installed = matches!(machine.state, DeploymentState::Installed | DeploymentState::Joined);
-    let begun = installed || machine.state == DeploymentState::Installing;
+    let installing =
+        matches!(machine.state, DeploymentState::Installing | DeploymentState::WaitingForCluster);
+    let begun = installed || installing;
     // A running install must not be restarted.
     let over = installed && stage != MachineStage::Rebooting || silent;
     let fallback = stage == MachineStage::Unknown && fit == ConfigurationFit::Fallback;

@@ -65,7 +65,8 @@ pub struct Machine {
 #[serde(deny_unknown_fields)]
 pub struct TakenTicket {
     generation: u32,
-    nonce: u64,
+    /// The same for all tickets of one deployment that were taken, each after a wait for the cluster.
+    pub nonce: u64,
 }
 
 impl From<DeploymentTicket> for TakenTicket {

@@ -12,6 +12,11 @@
 //!                                                                                      Joined
 //! ```
 //!
+//! An install that joins a cluster may have to wait for it, and has written nothing then: while it is `WaitingForCluster`,
+//! which it enters from `Installing` and leaves to it, a machine that boots gets its installer again. It does not leave the
+//! state by that. The installs that it begins so are one deployment, so that the node of one of them is not erased by the next
+//! even where no report came through.
+//!
 //! A configuration that was taken is not handed out again until an operator asks for a redeployment: whether the install
 //! was completed or the machine lost power, nothing is erased twice without a decision. An install that *reported* a failure
 //! is retried when the machine boots again, for a failed machine restarts only by hand. Whether an operator has denied a
@@ -31,6 +36,8 @@ pub enum DeploymentState {
     Booting,
     /// It has taken its configuration.
     Installing,
+    /// It has taken its configuration, and waits for the cluster that it joins before it writes anything.
+    WaitingForCluster,
     /// It has reported that it is installed.
     Installed,
     /// It has reported that it is ready in its cluster.
@@ -105,6 +112,10 @@ pub enum DeploymentEvent {
     Booted,
     /// Its configuration was taken.
     Took,
+    /// It reported that it waits for its cluster.
+    Waits,
+    /// It reported that it waits no longer.
+    Proceeds,
     /// It reported that it is installed.
     Finished,
     /// It reported that it is ready in its cluster.
@@ -121,19 +132,33 @@ impl DeploymentState {
     pub fn after(self, event: DeploymentEvent) -> Self {
         match (self, event) {
             (_, DeploymentEvent::Redeploy) => Self::Redeploy,
-            (Self::Installing | Self::Installed | Self::Joined, DeploymentEvent::Booted) => self,
+            (
+                Self::Installing | Self::WaitingForCluster | Self::Installed | Self::Joined,
+                DeploymentEvent::Booted,
+            ) => self,
             (_, DeploymentEvent::Booted) => Self::Booting,
-            (Self::Waiting | Self::Booting | Self::Failed | Self::Redeploy, DeploymentEvent::Took) => {
-                Self::Installing
+            (
+                Self::Waiting | Self::Booting | Self::WaitingForCluster | Self::Failed | Self::Redeploy,
+                DeploymentEvent::Took,
+            )
+            | (Self::WaitingForCluster, DeploymentEvent::Proceeds) => Self::Installing,
+            (Self::Installing, DeploymentEvent::Waits) => Self::WaitingForCluster,
+            (
+                Self::Booting | Self::Installing | Self::WaitingForCluster | Self::Failed,
+                DeploymentEvent::Finished,
+            ) => Self::Installed,
+            (
+                Self::Booting | Self::Installing | Self::WaitingForCluster | Self::Failed | Self::Installed,
+                DeploymentEvent::Joined,
+            ) => Self::Joined,
+            (Self::Booting | Self::Installing | Self::WaitingForCluster, DeploymentEvent::Failed) => {
+                Self::Failed
             }
-            (Self::Booting | Self::Installing | Self::Failed, DeploymentEvent::Finished) => Self::Installed,
-            (Self::Booting | Self::Installing | Self::Failed | Self::Installed, DeploymentEvent::Joined) => {
-                Self::Joined
-            }
-            (Self::Booting | Self::Installing, DeploymentEvent::Failed) => Self::Failed,
             (
                 _,
                 DeploymentEvent::Took
+                | DeploymentEvent::Waits
+                | DeploymentEvent::Proceeds
                 | DeploymentEvent::Finished
                 | DeploymentEvent::Joined
                 | DeploymentEvent::Failed,
@@ -157,7 +182,11 @@ impl DeploymentState {
             | (InstallPermission::Unsaid, ConfigurationFit::Fallback, _) => {
                 BootAnswer::Disk(DiskBootReason::Unknown)
             }
-            (_, _, Self::Waiting | Self::Booting | Self::Failed | Self::Redeploy) => BootAnswer::Install,
+            (
+                _,
+                _,
+                Self::Waiting | Self::Booting | Self::WaitingForCluster | Self::Failed | Self::Redeploy,
+            ) => BootAnswer::Install,
         }
     }
 }

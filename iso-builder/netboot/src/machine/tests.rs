@@ -9,18 +9,31 @@ const NOW: Moment = Moment(1_700_000_000);
 
 #[test]
 fn each_event_leads_where_the_table_says() {
-    use DeploymentState::{Booting, Failed, Installed, Installing, Joined, Redeploy, Waiting};
-    let states = [Waiting, Booting, Installing, Installed, Joined, Failed, Redeploy];
+    use DeploymentState::{
+        Booting, Failed, Installed, Installing, Joined, Redeploy, Waiting, WaitingForCluster as Cluster,
+    };
+    let states = [Waiting, Booting, Installing, Cluster, Installed, Joined, Failed, Redeploy];
     for (event, after) in [
-        (DeploymentEvent::Booted, [Booting, Booting, Installing, Installed, Joined, Booting, Booting]),
+        (
+            DeploymentEvent::Booted,
+            [Booting, Booting, Installing, Cluster, Installed, Joined, Booting, Booting],
+        ),
         (
             DeploymentEvent::Took,
-            [Installing, Installing, Installing, Installed, Joined, Installing, Installing],
+            [Installing, Installing, Installing, Installing, Installed, Joined, Installing, Installing],
         ),
-        (DeploymentEvent::Finished, [Waiting, Installed, Installed, Installed, Joined, Installed, Redeploy]),
-        (DeploymentEvent::Joined, [Waiting, Joined, Joined, Joined, Joined, Joined, Redeploy]),
-        (DeploymentEvent::Failed, [Waiting, Failed, Failed, Installed, Joined, Failed, Redeploy]),
-        (DeploymentEvent::Redeploy, [Redeploy; 7]),
+        (DeploymentEvent::Waits, [Waiting, Booting, Cluster, Cluster, Installed, Joined, Failed, Redeploy]),
+        (
+            DeploymentEvent::Proceeds,
+            [Waiting, Booting, Installing, Installing, Installed, Joined, Failed, Redeploy],
+        ),
+        (
+            DeploymentEvent::Finished,
+            [Waiting, Installed, Installed, Installed, Installed, Joined, Installed, Redeploy],
+        ),
+        (DeploymentEvent::Joined, [Waiting, Joined, Joined, Joined, Joined, Joined, Joined, Redeploy]),
+        (DeploymentEvent::Failed, [Waiting, Failed, Failed, Failed, Installed, Joined, Failed, Redeploy]),
+        (DeploymentEvent::Redeploy, [Redeploy; 8]),
     ] {
         assert_eq!(states.map(|state| state.after(event)), after, "{event:?}");
     }
@@ -28,7 +41,9 @@ fn each_event_leads_where_the_table_says() {
 
 #[test]
 fn only_a_machine_that_a_configuration_is_for_installs_and_only_once() {
-    use DeploymentState::{Booting, Failed, Installed, Installing, Joined, Redeploy, Waiting};
+    use DeploymentState::{
+        Booting, Failed, Installed, Installing, Joined, Redeploy, Waiting, WaitingForCluster,
+    };
     let (yes, disk) = (BootAnswer::Install, BootAnswer::Disk);
     for (state, own) in [
         (Waiting, yes),
@@ -36,6 +51,7 @@ fn only_a_machine_that_a_configuration_is_for_installs_and_only_once() {
         (Installing, disk(DiskBootReason::Started)),
         (Installed, disk(DiskBootReason::Installed)),
         (Joined, disk(DiskBootReason::Installed)),
+        (WaitingForCluster, yes),
         (Failed, yes),
         (Redeploy, yes),
     ] {

@@ -1,6 +1,7 @@
 //! A cluster of twenty machines: whatever their order, and whatever happens to the server and to the one that creates the
 //! cluster, every machine gets its installer and its configuration, and all are installed in the end.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use proptest::prelude::*;
@@ -207,6 +208,69 @@ fn the_failure_of_the_creator_reaches_machines_that_wait_and_goes_with_its_next_
     joiner.tell(&bench, "run", "done", "Done", Some(0));
 }
 
+/// The word of a script with which an install goes over a node once.
+fn deployment(script: &str) -> String {
+    let word = script.split_whitespace().find_map(|word| word.strip_prefix("nqrust.install.reinstall=once:"));
+    word.unwrap().to_owned()
+}
+
+fn state(bench: &Bench, machine: usize) -> DeploymentState {
+    let name = format!("52:54:00:00:00:{machine:02x}");
+    bench.machines().into_iter().find(|one| one.identity.macs[0].to_string() == name).unwrap().state
+}
+
+#[test]
+fn a_machine_that_loses_power_while_it_waits_gets_its_installer_again_at_once() {
+    let bench = bench();
+    let query = "mac=52:54:00:00:00:05";
+    let first = bench.boot(query, NOW);
+    let mut joiner = Install::begin(&bench, 5);
+    joiner.waits(&bench);
+    // Twice, the second time before it takes its configuration, with a restart of the server between.
+    let again = [bench.boot(query, NOW), bench.boot(query, NOW)];
+    let bench = restarted(bench);
+    let last = bench.boot(query, NOW);
+    for script in again.iter().chain([&last]) {
+        assert!(installs(script), "{script}");
+    }
+    assert_eq!(row(&bench, 5)["group"], "installing");
+    let mut next = Install::begin(&bench, 5);
+    // The first run is over.
+    let event = joiner.event("run", "failed", "Failed", Some(6));
+    assert_eq!(joiner.send(&bench, &[event]).status, 403);
+    next.waits(&bench);
+    assert_eq!(row(&bench, 5)["stage"], "waiting-for-cluster");
+    // Its installs are one deployment: should the end of one not be reported, the next finds the node and leaves it.
+    let script = bench.boot(query, NOW);
+    assert_eq!(
+        [&again[0], &again[1], &last].map(|script| deployment(script)),
+        [(); 3].map(|()| deployment(&script))
+    );
+    assert_ne!(
+        deployment(&first),
+        deployment(&script),
+        "a token that was not taken is none of its deployment"
+    );
+    // From the first step that writes on, it is held until an operator decides.
+    next.tell(&bench, "wipe", "started", "Erasing the disk", None);
+    assert!(bench.boot(query, NOW).contains("started before"));
+    next.tell(&bench, "run", "done", "Done", Some(0));
+    assert_eq!(state(&bench, 5), DeploymentState::Installed);
+}
+
+#[test]
+fn a_machine_that_boots_while_another_waits_in_its_name_does_not_install_beside_it() {
+    let bench = bench();
+    let mut joiner = Install::begin(&bench, 5);
+    joiner.waits(&bench);
+    let other = Bench::configuration(&bench.boot("mac=52:54:00:00:00:05", NOW));
+    // The one that waits goes on first.
+    joiner.tell(&bench, "wipe", "started", "Erasing the disk", None);
+    assert!(matches!(bench.ask(&other, "", NOW), ServedReply::Gone));
+    joiner.tell(&bench, "run", "done", "Done", Some(0));
+    assert_eq!(state(&bench, 5), DeploymentState::Installed);
+}
+
 #[test]
 fn only_a_machine_that_waits_is_told_of_the_creator() {
     let bench = bench();
@@ -272,10 +336,11 @@ proptest! {
         order in Just((0..MACHINES).collect::<Vec<_>>()).prop_shuffle(),
         restarts in proptest::collection::btree_set(0..MACHINES, 0..4),
         lost in proptest::collection::btree_set(0..MACHINES, 0..5),
+        without_power in proptest::collection::btree_set(0..MACHINES, 0..5),
         failures in 0..3_usize,
     ) {
         let mut bench = bench();
-        let (mut waiting, mut is_up) = (Vec::new(), false);
+        let (mut waiting, mut is_up, mut waited) = (Vec::new(), false, BTreeSet::new());
         let end = |bench: &Bench, mut install: Install| {
             if !lost.contains(&install.machine) {
                 install.tell(bench, "run", "done", "Done", Some(0));
@@ -302,15 +367,26 @@ proptest! {
                 end(&bench, install);
             } else {
                 waiting.push(install);
+                waited.insert(machine);
                 assert_waits_are_told(&bench, &mut waiting, "has not asked to boot yet");
+                if without_power.contains(&machine) {
+                    waiting.pop();
+                    waiting.push(Install::begin(&bench, machine));
+                    assert_waits_are_told(&bench, &mut waiting, "has not asked to boot yet");
+                }
             }
         }
         prop_assert!(waiting.is_empty());
         for machine in bench.machines() {
-            let is_lost = lost.iter().any(|lost| {
-                machine.identity.macs[0].to_string() == format!("52:54:00:00:00:{lost:02x}")
-            });
-            let expected = if is_lost { DeploymentState::Installing } else { DeploymentState::Installed };
+            let is = |number: &usize| {
+                machine.identity.macs[0].to_string() == format!("52:54:00:00:00:{number:02x}")
+            };
+            let expected = match (lost.iter().any(is), waited.iter().any(is)) {
+                (false, _) => DeploymentState::Installed,
+                // Nothing was heard of it since.
+                (true, true) => DeploymentState::WaitingForCluster,
+                (true, false) => DeploymentState::Installing,
+            };
             prop_assert_eq!(machine.state, expected);
         }
         prop_assert_eq!(bench.machines().len(), MACHINES);

@@ -15,7 +15,7 @@ use crate::moment::Moment;
 pub(super) fn attention(machine: &Machine) -> u8 {
     match (machine.state, machine.permission) {
         (DeploymentState::Failed, _) => 0,
-        (DeploymentState::Installing, _) => 1,
+        (DeploymentState::Installing | DeploymentState::WaitingForCluster, _) => 1,
         (DeploymentState::Installed | DeploymentState::Joined, _) => 4,
         (_, InstallPermission::Denied) => 5,
         (DeploymentState::Booting, _) => 1,
