@@ -9,6 +9,7 @@
 mod agents;
 pub mod boot_password;
 mod card;
+mod characters;
 mod cidr;
 pub mod cluster;
 pub mod cluster_secrets;

@@ -124,6 +124,27 @@ pub(super) fn is_placeholder(text: &str) -> bool {
     is_variable(text) || is_masked(text) || is_instruction(text)
 }
 
+/// Whether a text says where another program keeps a secret, as `op://vault/item` and `env:TOKEN` do, or is a secret that
+/// one has encrypted, as SOPS, eyaml, age and Ansible write them.
+#[must_use]
+pub(super) fn is_reference(text: &str) -> bool {
+    let text = text.trim();
+    let encrypted = ["ENC[", "$ANSIBLE_VAULT;", "!vault", "-----BEGIN AGE ", "-----BEGIN PGP ", "arn:aws:"];
+    if encrypted.iter().any(|begin| text.starts_with(begin)) {
+        return true;
+    }
+    let Some((scheme, rest)) = text.split_once(':') else { return false };
+    let is_scheme = scheme.len() >= 2
+        && scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+        && scheme.bytes().all(|b| b.is_ascii_alphanumeric() || b"+.-".contains(&b));
+    let path = || rest.contains('/') && !rest.contains(char::is_whitespace);
+    match scheme.to_ascii_lowercase().as_str() {
+        "env" => is_shell_name(rest),
+        "file" | "vault" | "bao" | "sops" | "ssm" | "secret" | "keyring" => path(),
+        _ => is_scheme && rest.starts_with("//") && rest.len() > 2,
+    }
+}
+
 /// Whether a variable of a template stands in the text, as `${TOKEN}` or `{{ token }}`, or is all of it, as `$TOKEN` or
 /// `<token>`.
 #[must_use]
@@ -282,10 +303,45 @@ mod tests {
         }
     }
 
+    #[test]
+    fn what_another_program_keeps_or_has_encrypted_is_a_reference() {
+        for text in [
+            "ENC[AES256_GCM,data:abcd,iv:efgh,tag:ijkl,type:str]",
+            "ENC[PKCS7,MIIBiQYJKoZIhvcNAQcDoIIBejCCAXYCAQAx]",
+            "$ANSIBLE_VAULT;1.1;AES256",
+            "!vault |",
+            "-----BEGIN AGE ENCRYPTED FILE-----",
+            "op://servers/cluster/token",
+            "ref+vault://secret/data/cluster#/token",
+            "vault:secret/data/cluster#token",
+            "awssm://cluster-token",
+            "arn:aws:secretsmanager:eu-central-1:123456789012:secret:token",
+            "file:///run/secrets/token",
+            "file:/run/secrets/token",
+            "env:CLUSTER_TOKEN",
+        ] {
+            assert!(is_reference(text), "{text}");
+        }
+        for text in [
+            "",
+            "1b161e5c1fa7425e73043362938b98241b5f3f0c2f3c4a5d",
+            "K10abc::server:def",
+            "server:abcdef",
+            "env: staging",
+            "file: under b",
+            "pass:word/1",
+            "a://",
+            "://a",
+            "secret:squirrel",
+        ] {
+            assert!(!is_reference(text), "{text}");
+        }
+    }
+
     proptest::proptest! {
         #[test]
         fn random_tokens_are_none(text in "[0-9a-f]{16,64}|[A-Za-z0-9+/]{32,44}={0,2}") {
-            proptest::prop_assert!(!is_placeholder(&text));
+            proptest::prop_assert!(!is_placeholder(&text) && !is_reference(&text));
         }
     }
 }

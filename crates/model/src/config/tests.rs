@@ -120,7 +120,7 @@ fn programs_read_the_same_as_json() {
         json,
         serde_json::json!([{
             "severity": "error", "file": "f.yaml", "line": 2, "column": 3, "path": "os.mtu", "code": "unknown-key",
-            "message": "unknown key `mtu` in `os`", "suggestion": "install.management_interface.mtu",
+            "message": "unknown key `mtu` in `os`; it belongs to `install.management_interface`", "suggestion": "install.management_interface.mtu",
         }])
     );
 }

@@ -3,15 +3,17 @@
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
+use std::fmt::Write as _;
 use std::ops::Range;
 
 use serde_json::{Map, Value};
 
 use super::card;
+use super::characters;
 use super::diagnostic::{LISTED, Problem, Severity, is_word};
 use super::echo::{Mistakes, Unusable};
 use super::formats::{self, Format};
-use super::nearest::nearest;
+use super::nearest::{meant, nearest};
 use super::older::Older;
 use super::redact::has_password;
 use super::retired;
@@ -21,6 +23,9 @@ use super::shape::{Shape, join};
 use super::span::Span;
 use super::spelling::{self, truth};
 use super::tree::{Key, NodeKind, TreeNode};
+
+/// How many keys of a group are told where a document has none of them.
+const KEYS_TOLD: usize = 12;
 
 /// What the walk has found so far.
 #[derive(Debug, Default)]
@@ -378,8 +383,16 @@ impl Walk {
             if fault.sensitive {
                 self.hidden.push(node.span.range());
             }
-            let message = format!("the value {}", fault.message);
-            let better = fault.suggestion.or_else(|| mask(text).filter(|_| path.ends_with("subnet_mask")));
+            let mut message = format!("the value {}", fault.message);
+            let mut better =
+                fault.suggestion.or_else(|| mask(text).filter(|_| path.ends_with("subnet_mask")));
+            // Of a secret nothing is told.
+            let is_shown = self.problems.len() < LISTED && !self.hidden.contains(&node.span.range());
+            if let Some(unlike) = characters::unlike(text).filter(|_| is_shown) {
+                let _ = write!(message, "; it has {unlike}");
+                let plain = characters::plain(text);
+                better = better.or_else(|| (format.check)(&plain).is_ok().then_some(plain));
+            }
             let problem = Problem::new(node.span, path, format.code, message).suggest(better);
             self.problems.push(problem);
             return None;
@@ -407,9 +420,12 @@ impl Walk {
             return Some(Value::from(text));
         }
         let shown: Vec<_> = words.iter().map(|word| if word.is_empty() { "''" } else { word }).collect();
-        let message = format!("the value is not one of {}", shown.join(", "));
+        let mut message = format!("the value is not one of {}", shown.join(", "));
+        if let Some(unlike) = characters::unlike(text) {
+            let _ = write!(message, "; it has {unlike}");
+        }
         let problem = Problem::new(node.span, path, "unknown-value", message);
-        self.problems.push(problem.suggest(nearest(text, words.iter().map(String::as_str))));
+        self.problems.push(problem.suggest(meant(text, words.iter().map(String::as_str))));
         None
     }
 
@@ -425,12 +441,11 @@ impl Walk {
         if !is_word(&key.text) {
             self.hidden.push(key.span.range());
             self.hide_below(node, true);
-            let odd = key.text.contains(|c: char| c.is_whitespace() && !" \t\n\r".contains(c));
-            let message = match odd {
-                true => {
-                    "this is not a key: it has a no-break space, which YAML takes for a letter; write blanks"
+            let message = match characters::unlike(&key.text) {
+                Some(unlike) => {
+                    format!("this is not a key: it has {unlike}, which YAML takes for a letter")
                 }
-                false => "this is not a key",
+                None => "this is not a key".to_owned(),
             };
             self.problems.push(Problem::new(key.span, join(path, "?"), "unknown-key", message));
             return;
@@ -451,7 +466,8 @@ impl Walk {
             return;
         }
         let group = if path.is_empty() { "the document".to_owned() } else { format!("`{path}`") };
-        let message = format!("unknown key `{}` in {group}{}", key.text, self.misplaced(node, path));
+        let misplaced = self.misplaced(node, path);
+        let mut message = format!("unknown key `{}` in {group}{misplaced}", key.text);
         // Only what is listed needs a suggestion, and the walk follows the lines. To look through all keys for each of
         // 100,000 mistakes would take minutes.
         let listed = self.problems.len() < LISTED;
@@ -467,11 +483,58 @@ impl Walk {
                 self.places.entry(below).or_insert(node.span);
                 Some(name.clone())
             }
-            _ if listed => self.elsewhere(key, node),
+            _ if listed => {
+                let place = self.elsewhere(key, node);
+                match place.as_deref().or(self.named_elsewhere(key, node).as_deref()) {
+                    Some(place) => message.push_str(&self.belongs(place, node)),
+                    None if misplaced.is_empty() => message.push_str(&self.known(shapes, path)),
+                    None => {}
+                }
+                // At the top the key is written as it is.
+                place.filter(|place| self.help.is_some() || place.contains('.'))
+            }
             _ => None,
         };
         let problem = Problem::new(key.span, join(path, &key.text), "unknown-key", message);
         self.problems.push(problem.suggest(suggestion));
+    }
+
+    /// A clause that says where a key belongs. What is said of the key there is an echo of its being here.
+    fn belongs(&mut self, place: &str, node: &TreeNode) -> String {
+        if self.help.is_none()
+            && let Some(shape) = at(super::shape::install_config(), place)
+            && !place.contains('[')
+        {
+            self.unusable.note(place, shape);
+            self.places.entry(place.to_owned()).or_insert(node.span);
+        }
+        match place.rsplit_once('.') {
+            Some((group, _)) => format!("; it belongs to `{group}`"),
+            // A cluster file names its own places.
+            None if self.help.is_some() => String::new(),
+            None => "; it belongs to the top of the document, where no line is indented".to_owned(),
+        }
+    }
+
+    /// The only place of a single value of this name, whether the value is right for it or not.
+    fn named_elsewhere(&self, key: &Key, node: &TreeNode) -> Option<String> {
+        let root = super::shape::install_config();
+        let mut places = root.places(&super::shape::snake(&key.text), "");
+        let place = places.pop().filter(|_| places.is_empty() && self.help.is_none())?;
+        at(root, &place).is_some_and(|shape| fits(shape, node) && !shape.is_group()).then_some(place)
+    }
+
+    /// A clause with the keys that the group has, once for each group that has few.
+    fn known(&self, shapes: &[(String, Shape)], path: &str) -> String {
+        let is_told = self.problems.iter().any(|problem| {
+            let group = problem.path.rsplit_once('.').map_or("", |(group, _)| group);
+            problem.code == "unknown-key" && group == path
+        });
+        let keys: Vec<_> = shapes.iter().map(|(name, _)| name.as_str()).collect();
+        match is_told || keys.is_empty() || keys.len() > KEYS_TOLD {
+            true => String::new(),
+            false => format!("; its keys are {}", keys.join(", ")),
+        }
     }
 
     /// Where the keys belong that stand below a group that nobody knows, a clause to append; empty where none is known.
@@ -505,13 +568,9 @@ impl Walk {
                 let mut places = root.places(&name, "");
                 // Of several places the shallowest is the one that most people mean.
                 places.sort_by_key(|place| place.matches(['.', '[']).count());
-                places.into_iter().find(|place| {
-                    let shape = place.split('.').try_fold(root, |shape, key| match key.strip_suffix("[]") {
-                        Some(key) => shape.at(key).and_then(Shape::item),
-                        None => shape.at(key),
-                    });
-                    shape.is_some_and(|shape| self.would_take(node, shape))
-                })
+                places
+                    .into_iter()
+                    .find(|place| at(root, place).is_some_and(|shape| self.would_take(node, shape)))
             }
         }
     }
@@ -570,7 +629,20 @@ impl Walk {
             // Nobody knows what this was to be.
             self.hidden.push(node.span.range());
         }
+        if let (true, NodeKind::Scalar { text, .. }) = (path.is_empty(), &node.kind)
+            && is_web_page(text)
+        {
+            let message =
+                "this is a web page (HTML): a page for an error or a login has come in place of the document";
+            self.note(node, path, "wrong-type", message);
+            return;
+        }
+        let keys: String;
         let (wanted, suggestion) = match (shape, &node.kind) {
+            (Shape::Record(shapes, _) | Shape::OneOf(shapes), _) if !path.is_empty() => {
+                keys = group_of(shapes);
+                (keys.as_str(), None)
+            }
             (Shape::Record(..) | Shape::OneOf(_) | Shape::Dictionary { .. }, _) => ("a group of keys", None),
             (Shape::List(_), _) => ("a list, each element on a line with '-'", None),
             (Shape::Number { .. }, NodeKind::Scalar { text, .. }) => {
@@ -592,7 +664,10 @@ impl Walk {
                 ("one line of text", line.filter(|line| (format.check)(line).is_ok()))
             }
             (Shape::Text { .. } | Shape::Choice { .. }, _) => ("a single value", None),
-            (Shape::Either(_), _) => ("another kind of value", None),
+            (Shape::Either(shapes), _) => {
+                keys = shapes.iter().map(kind_of).collect::<Vec<_>>().join(" or ");
+                (keys.as_str(), None)
+            }
         };
         let slip = match &node.kind {
             NodeKind::Scalar { text, .. } if is_keyed => missing_blank(text),
@@ -656,6 +731,14 @@ impl Walk {
     }
 }
 
+/// The shape at a place, such as `os.users[].name`.
+fn at<'s>(root: &'s Shape, place: &str) -> Option<&'s Shape> {
+    place.split('.').try_fold(root, |shape, key| match key.strip_suffix("[]") {
+        Some(key) => shape.at(key).and_then(Shape::item),
+        None => shape.at(key),
+    })
+}
+
 /// Whether a node is of the kind that the shape describes.
 fn fits(shape: &Shape, node: &TreeNode) -> bool {
     match (shape, &node.kind) {
@@ -687,6 +770,10 @@ fn without_line_end(node: &TreeNode, shape: &Shape) -> Option<TreeNode> {
 /// The lines of a text as nodes of their own, without empty ones and comments, as sshd reads a file of keys.
 fn lines(node: &TreeNode) -> Vec<TreeNode> {
     let NodeKind::Scalar { text, plain } = &node.kind else { return vec![node.clone()] };
+    // A private key is one mistake, whatever its length.
+    if text.contains("PRIVATE KEY") {
+        return vec![node.clone()];
+    }
     let lines: Vec<_> =
         text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')).collect();
     if lines.len() < 2 && !text.contains('\n') || lines.is_empty() {
@@ -704,16 +791,50 @@ fn listed(item: &Shape, text: &str) -> Option<String> {
     let Shape::Text { format: Some(format), secret: false } = item else { return None };
     let parts: Vec<_> =
         text.split(|c: char| c == ',' || c.is_whitespace()).filter(|part| !part.is_empty()).collect();
+    // A line of chrony's or ntpd's configuration.
+    if format.name == "time-server" && matches!(parts.first(), Some(&("server" | "pool" | "peer"))) {
+        let is_parsed = (format.check)(parts.get(1)?).is_ok();
+        return is_parsed.then(|| format!("[{}]", parts[1]));
+    }
     let all = parts.len() > 1
         && (format.check)(text.trim()).is_err()
         && parts.iter().all(|part| (format.check)(part).is_ok());
     all.then(|| format!("[{}]", parts.join(", ")))
 }
 
-/// The network mask of a prefix length, `24` or `/24`.
+/// What a document may have in the place of one of several shapes.
+fn kind_of(shape: &Shape) -> &'static str {
+    match shape {
+        Shape::Record(..) | Shape::OneOf(_) | Shape::Dictionary { .. } => "a group of keys",
+        Shape::List(_) => "a list",
+        _ => "a single value",
+    }
+}
+
+/// A group with its keys, where they are few, so that a reader sees which group is meant.
+fn group_of(shapes: &[(String, Shape)]) -> String {
+    let keys: Vec<_> = shapes.iter().map(|(name, _)| format!("`{name}`")).collect();
+    if keys.len() > KEYS_TOLD {
+        return "a group of keys".to_owned();
+    }
+    format!("a group of keys ({})", keys.join(", "))
+}
+
+/// Whether a text is what a web server sends in place of a file.
+fn is_web_page(text: &str) -> bool {
+    let begin: String = text.trim_start().chars().take(14).collect::<String>().to_ascii_lowercase();
+    ["<!doctype", "<html", "<head", "<?xml"].iter().any(|tag| begin.starts_with(tag))
+}
+
+/// The network mask of a prefix length, `24` or `/24`, or of `0xffffff00`.
 fn mask(text: &str) -> Option<String> {
-    let length: u32 = text.trim_start_matches('/').parse().ok().filter(|length| (1..=32).contains(length))?;
-    Some(std::net::Ipv4Addr::from_bits(u32::MAX << (32 - length)).to_string())
+    let hexadecimal = text.strip_prefix("0x").and_then(|digits| u32::from_str_radix(digits, 16).ok());
+    let bits =
+        hexadecimal.filter(|bits| bits.leading_ones() + bits.trailing_zeros() == 32).or_else(|| {
+            let length: u32 = text.trim_start_matches('/').parse().ok()?;
+            (1..=32).contains(&length).then(|| u32::MAX << (32 - length))
+        })?;
+    Some(std::net::Ipv4Addr::from_bits(bits).to_string())
 }
 
 /// The key of `key:value`, in which YAML sees one word.

@@ -43,14 +43,35 @@ pub fn remote_keys(text: &str) -> Option<Result<String, Fault>> {
 
 /// A public key on one line: type, base64, perhaps a comment. The type inside the base64 must be the same.
 pub fn literal_key(text: &str) -> FormatResult {
-    ensure(!text.chars().any(char::is_control), "is not one line")?;
     ensure(!text.contains("PRIVATE KEY"), "is a private key; give the public one")?;
+    ensure(!text.chars().any(char::is_control), "is not one line")?;
     if is_placeholder(text) {
         let message = "is a placeholder that nothing has replaced; give the whole line of the file NAME.pub";
         return Err(Fault::new(message));
     }
     let mut words = text.split_whitespace();
     let kind = words.next().unwrap_or_default();
+    let names_a_type = |word: &str| KEY_TYPES.iter().any(|kind| word.ends_with(kind));
+    if KEY_TYPES.contains(&kind) && words.clone().skip(1).any(names_a_type) {
+        return Err(Fault::new(
+            "is more than one key; each key is an element of its own, or a line of its own",
+        ));
+    }
+    if text.ends_with(".pub") || text.starts_with(['/', '~', '.']) {
+        return Err(Fault::new(
+            "is the path of a file; give what is in it, the whole line of the file NAME.pub",
+        ));
+    }
+    if let Some((site @ ("gh" | "gl" | "lp"), name)) = text.split_once(':') {
+        let message = "names an account in a form that is not known: github:NAME or gitlab:NAME";
+        let site = match site {
+            "gh" => Some("github"),
+            "gl" => Some("gitlab"),
+            _ => None,
+        };
+        let better = site.map(|site| format!("{site}:{name}")).filter(|better| ssh_key(better).is_ok());
+        return Err(Fault::new(message).suggest(better));
+    }
     if !KEY_TYPES.contains(&kind) {
         let message = format!("does not begin with a type of key, one of {}", KEY_TYPES.join(", "));
         return Err(Fault::new(message));
@@ -236,8 +257,15 @@ mod tests {
             &format!("from=\"*\" {KEY}"),
             &format!("{KEY}\n{KEY}"),
             "-----BEGIN OPENSSH PRIVATE KEY-----",
+            &format!("{KEY},{KEY}"),
+            &format!("{KEY} a {KEY} b"),
+            "~/.ssh/id_ed25519.pub",
+            "lp:name",
         ] {
             assert!(ssh_key(text).is_err(), "{text}");
+        }
+        for (text, better) in [("gh:name", "github:name"), ("gl:name", "gitlab:name")] {
+            assert_eq!(ssh_key(text).unwrap_err().suggestion.as_deref(), Some(better), "{text}");
         }
     }
 

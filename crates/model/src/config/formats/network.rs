@@ -1,6 +1,6 @@
 //! Names and addresses of the network.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::fault::{Fault, FormatResult, ensure};
 use crate::config::cidr::{Cidr, ParseCidrError};
@@ -19,6 +19,7 @@ pub fn hostname(text: &str) -> FormatResult {
         return Ok(());
     }
     let tidy: String = text.to_ascii_lowercase().replace(['_', ' '], "-");
+    let tidy = tidy.trim_end_matches('.').to_owned();
     let suggestion = (tidy.len() <= 64 && tidy.split('.').all(is_label)).then_some(tidy);
     let message = "is not a host name: labels of lower-case letters, digits and inner '-', joined by '.', \
                    at most 64 characters in all";
@@ -30,9 +31,33 @@ pub fn ipv4(text: &str) -> FormatResult {
     if text.parse::<Ipv4Addr>().is_ok() {
         return Ok(());
     }
-    let address = text.split_once('/').map(|(address, _)| address);
-    let suggestion = address.filter(|address| address.parse::<Ipv4Addr>().is_ok()).map(str::to_owned);
-    Err(Fault::new("is not an IPv4 address such as 192.0.2.10").suggest(suggestion))
+    if text.parse::<Ipv6Addr>().is_ok() {
+        return Err(Fault::new("is an IPv6 address, and nodes have IPv4 addresses here, such as 192.0.2.10"));
+    }
+    let host = text.split_once("://").map_or(text, |(_, host)| host).trim();
+    let host = host.split(['/', ':']).next().unwrap_or_default();
+    if let Some(address) = without_zeros(host) {
+        let message = "has a number with a 0 before it, which some programs read as octal";
+        return Err(Fault::new(message).suggest(Some(address.to_string())));
+    }
+    let address = host.parse::<Ipv4Addr>().ok();
+    let message = "is not an IPv4 address such as 192.0.2.10";
+    Err(Fault::new(message).suggest(address.map(|address| address.to_string())))
+}
+
+/// The address of `192.0.02.010`, read as people mean it; none where no number has a 0 before it.
+fn without_zeros(text: &str) -> Option<Ipv4Addr> {
+    let numbers: Vec<&str> = text.split('.').collect();
+    let is_padded = |number: &&str| number.len() > 1 && number.starts_with('0');
+    let is_number = |number: &&str| number.len() <= 4 && number.bytes().all(|b| b.is_ascii_digit());
+    if !numbers.iter().any(is_padded) || !numbers.iter().all(is_number) {
+        return None;
+    }
+    let plain = numbers.iter().map(|number| match number.trim_start_matches('0') {
+        "" if !number.is_empty() => "0",
+        number => number,
+    });
+    plain.collect::<Vec<_>>().join(".").parse().ok()
 }
 
 /// Addresses that a bond asks by ARP, joined by commas; at most 16 (the kernel's `BOND_MAX_ARP_TARGETS`).
@@ -50,9 +75,19 @@ pub fn mac(text: &str) -> FormatResult {
     let fault =
         |suggestion| Fault::new("is not a hardware address such as 52:54:00:12:34:56").suggest(suggestion);
     let Some(bytes) = mac::bytes(text, ':') else {
-        return Err(fault(mac::bytes(text, '-').map(|_| text.replace('-', ":"))));
+        return Err(fault(other_spelling(text)));
     };
     ensure(mac::is_single(bytes), mac::NotOne::Group.to_string())
+}
+
+/// The address of `52-54-00-12-34-56`, `5254.0012.3456` and `525400123456`, as switches and other systems print it.
+fn other_spelling(text: &str) -> Option<String> {
+    let digits: String = text.chars().filter(|c| !"-.:".contains(*c)).collect();
+    if digits.len() != 12 || !digits.bytes().all(|b| b.is_ascii_hexdigit()) {
+        return None;
+    }
+    let pairs: Vec<_> = (0..12).step_by(2).map(|at| &digits[at..at + 2]).collect();
+    Some(pairs.join(":")).filter(|text| mac(text).is_ok())
 }
 
 /// The kernel's name of a network card, at most 15 bytes (`IFNAMSIZ`).
@@ -72,7 +107,14 @@ pub fn time_server(text: &str) -> FormatResult {
     let is_name = name.len() <= 253
         && name.strip_suffix('.').unwrap_or(&name).split('.').all(is_label)
         && !name.bytes().all(|b| b.is_ascii_digit() || b == b'.');
-    ensure(text.parse::<IpAddr>().is_ok() || is_name, "is neither the name nor the address of a time server")
+    if text.parse::<IpAddr>().is_ok() || is_name {
+        return Ok(());
+    }
+    // As URLs and the configurations of time services have it.
+    let host = text.split_once("://").map_or(text, |(_, host)| host);
+    let host = host.split(['/', ':']).next().unwrap_or_default();
+    let better = Some(host).filter(|host| *host != text && time_server(host).is_ok()).map(str::to_owned);
+    Err(Fault::new("is neither the name nor the address of a time server, without a port").suggest(better))
 }
 
 /// A name of the DNS: lower-case labels, one of which is more than digits.
@@ -242,7 +284,9 @@ mod tests {
             &["a", "node-1", "1node", "node.example.org"],
             &["", "-a", "a-", "a..b", ".a", "Node", "a_b", "a b", "é", &long, &dotted, "a\n"],
         );
-        assert_eq!(hostname("Node_1").unwrap_err().suggestion.as_deref(), Some("node-1"));
+        for (text, better) in [("Node_1", "node-1"), ("node-1.example.org.", "node-1.example.org")] {
+            assert_eq!(hostname(text).unwrap_err().suggestion.as_deref(), Some(better), "{text}");
+        }
     }
 
     #[test]
@@ -269,7 +313,13 @@ mod tests {
     #[test]
     fn addresses_are_checked_and_a_prefix_length_is_explained() {
         table(ipv4, &["192.0.2.1"], &["", "192.0.2", "192.0.2.256", "::1", "01.2.3.4"]);
-        assert_eq!(ipv4("192.0.2.1/24").unwrap_err().suggestion.as_deref(), Some("192.0.2.1"));
+        for text in ["192.0.2.1/24", "192.0.2.1:53", "https://192.0.2.1/", "192.0.02.001", " 192.0.2.1"] {
+            assert_eq!(ipv4(text).unwrap_err().suggestion.as_deref(), Some("192.0.2.1"), "{text}");
+        }
+        assert_eq!(ipv4("10.0.0.00").unwrap_err().suggestion.as_deref(), Some("10.0.0.0"));
+        for text in ["ns1.example.org", "2001:db8::1", "0..1.2", "00.0", "0256.0.0.1"] {
+            assert_eq!(ipv4(text).unwrap_err().suggestion, None, "{text}");
+        }
     }
 
     #[test]
@@ -280,8 +330,11 @@ mod tests {
             &["", "52:54:00:12:34", "52:54:00:12:34:56:78", "5:54:00:12:34:56", "gg:54:00:12:34:56"],
         );
         table(mac, &[], &["ff:ff:ff:ff:ff:ff", "01:00:5e:00:00:01", "00:00:00:00:00:00"]);
-        let fault = mac("52-54-00-12-34-56").unwrap_err();
-        assert_eq!(fault.suggestion.as_deref(), Some("52:54:00:12:34:56"));
+        for text in ["52-54-00-12-34-56", "5254.0012.3456", "525400123456", "525400:123456"] {
+            let fault = mac(text).unwrap_err();
+            assert_eq!(fault.suggestion.as_deref(), Some("52:54:00:12:34:56"), "{text}");
+        }
+        assert_eq!(mac("ffff.ffff.ffff").unwrap_err().suggestion, None);
     }
 
     #[test]
@@ -307,5 +360,12 @@ mod tests {
             ],
             &["", "a b", "999.1.1.1", "http://ntp", "-x", "a\nNTP=b"],
         );
+        for text in ["ntp://ntp.example.org", "ntp.example.org:123", "http://ntp.example.org/"] {
+            assert_eq!(
+                time_server(text).unwrap_err().suggestion.as_deref(),
+                Some("ntp.example.org"),
+                "{text}"
+            );
+        }
     }
 }

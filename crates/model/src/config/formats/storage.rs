@@ -18,7 +18,7 @@ pub fn byte_size(text: &str) -> FormatResult {
 /// The size that a person means who writes other letters or blanks than a size has.
 fn tidy_size(text: &str) -> Option<String> {
     let text: String = text.chars().filter(|c| !c.is_whitespace()).collect();
-    let split = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+    let split = text.find(|c: char| !c.is_ascii_digit() && !".,".contains(c))?;
     let (number, unit) = text.split_at(split);
     let unit = match unit.to_ascii_lowercase().as_str() {
         "ki" | "kib" => "Ki",
@@ -30,7 +30,7 @@ fn tidy_size(text: &str) -> Option<String> {
         "tb" | "t" => "TB",
         _ => return None,
     };
-    Some(format!("{number}{unit}")).filter(|text| text.parse::<ByteSize>().is_ok())
+    Some(format!("{}{unit}", number.replace(',', "."))).filter(|text| text.parse::<ByteSize>().is_ok())
 }
 
 /// The path of a disk: absolute, below `/dev`, without detours.
@@ -40,15 +40,65 @@ pub fn device(text: &str) -> FormatResult {
         !matches!(part, "" | "." | "..") && !part.chars().any(|c| c.is_control() || c.is_whitespace())
     };
     if text.len() <= 255 && below.split('/').all(name) {
-        return Ok(());
+        return match unfit_name(below) {
+            Some(fault) => Err(fault),
+            None => Ok(()),
+        };
     }
-    if ["auto", "any", "first", "default"].contains(&text.to_ascii_lowercase().as_str()) {
+    let lower = text.to_ascii_lowercase();
+    if ["auto", "any", "first", "default", "smallest", "largest"].contains(&lower.as_str()) {
         return Err(Fault::new(
             "is not the path of a disk below /dev; without the key, the only disk of the machine is taken",
         ));
     }
+    if ["uuid=", "partuuid=", "label=", "partlabel="].iter().any(|begin| lower.starts_with(begin)) {
+        return Err(Fault::new("names a file system or a partition, and a disk is meant: /dev/disk/by-id/…"));
+    }
+    if text.parse::<SizeClause>().is_ok() || tidy_clause(text).is_some() {
+        return Err(Fault::new(
+            "is a size, and here it would be a path; a disk is chosen by its size with `device: {size: …}`",
+        ));
+    }
     Err(Fault::new("is not the path of a disk below /dev, such as /dev/disk/by-id/…")
-        .suggest(is_kernel_name(text).then(|| format!("/dev/{text}"))))
+        .suggest(tidy_device(text)))
+}
+
+/// The path that a person means by the name of a disk, or by a path with a `/` too many.
+fn tidy_device(text: &str) -> Option<String> {
+    let trimmed = text.trim().trim_end_matches('/');
+    let links = ["ata-", "scsi-", "nvme-", "wwn-", "virtio-", "usb-", "mmc-"];
+    let path = match trimmed {
+        name if is_kernel_name(name) => format!("/dev/{name}"),
+        name if links.iter().any(|begin| name.starts_with(begin)) => format!("/dev/disk/by-id/{name}"),
+        path => path.to_owned(),
+    };
+    (path != text && device(&path).is_ok()).then_some(path)
+}
+
+/// What is wrong with a name below `/dev` that is never that of a whole disk which can hold a system.
+fn unfit_name(name: &str) -> Option<Fault> {
+    if name.contains(['*', '?', '[']) {
+        return Some(Fault::new(
+            "has a wildcard, which paths of disks cannot have; `device: {model: …}` takes them, as do by_id and by_path",
+        ));
+    }
+    let numbered = |begin: &str| {
+        let rest = name.strip_prefix(begin);
+        rest.is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_digit()))
+    };
+    let what = if numbered("sr") || numbered("scd") || name == "cdrom" || name == "dvd" {
+        "is an optical drive"
+    } else if numbered("loop") || numbered("ram") || numbered("zram") || numbered("nbd") || numbered("fd") {
+        "is not a disk of the machine that lasts"
+    } else if name.starts_with("mmcblk") && (name.contains("boot") || name.ends_with("rpmb")) {
+        "is the boot area of an eMMC, which is too small for a system"
+    } else if numbered("nvme") {
+        let message = "is the controller and not a disk; its disks are its namespaces";
+        return Some(Fault::new(message).suggest(Some(format!("/dev/{name}n1"))));
+    } else {
+        return None;
+    };
+    Some(Fault::new(format!("{what}; `lsblk` lists the disks")))
 }
 
 /// Whether the kernel gives disks such names: `sda`, `nvme0n1`, `mmcblk0`.
@@ -165,6 +215,7 @@ mod tests {
             assert_eq!(byte_size(text), Ok(()), "{text}");
         }
         assert_eq!(byte_size("150gib").unwrap_err().suggestion.as_deref(), Some("150Gi"));
+        assert_eq!(byte_size("1,5tib").unwrap_err().suggestion.as_deref(), Some("1.5Ti"));
         assert_eq!(byte_size("many").unwrap_err().suggestion, None);
         for (text, better) in [
             ("=> 480gb", ">=480GB"),
@@ -190,7 +241,41 @@ mod tests {
         {
             assert!(device(text).is_err(), "{text:?}");
         }
-        assert_eq!(device("sda").unwrap_err().suggestion.as_deref(), Some("/dev/sda"));
+        for (text, better) in [
+            ("sda", "/dev/sda"),
+            ("/dev/sda/", "/dev/sda"),
+            ("wwn-0x5000c500a1b2c3d4", "/dev/disk/by-id/wwn-0x5000c500a1b2c3d4"),
+            ("/dev/nvme0", "/dev/nvme0n1"),
+        ] {
+            assert_eq!(device(text).unwrap_err().suggestion.as_deref(), Some(better), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_never_a_disk_for_a_system_is_told() {
+        for text in [
+            "/dev/sr0",
+            "/dev/cdrom",
+            "/dev/loop0",
+            "/dev/zram0",
+            "/dev/mmcblk0boot0",
+            "/dev/mmcblk0rpmb",
+            "/dev/nvme*n1",
+            "/dev/sd?",
+            "UUID=8f3a",
+            "LABEL=root",
+            ">= 480 GB",
+            "480GB",
+            "smallest",
+        ] {
+            let fault = device(text).unwrap_err();
+            assert!(fault.suggestion.is_none(), "{text}: {fault:?}");
+        }
+        for text in
+            ["/dev/md127", "/dev/mapper/mpatha", "/dev/dm-0", "/dev/mmcblk0", "/dev/srv-disk", "/dev/rssda"]
+        {
+            assert_eq!(device(text), Ok(()), "{text}");
+        }
     }
 
     #[test]

@@ -49,6 +49,25 @@ pub(super) fn host_name_is_a_label(config: &InstallConfig) -> Vec<Finding> {
     long.map(finding).into_iter().collect()
 }
 
+/// The name of a node leads to that node: the name of every machine for itself, and what programs take for an address, do
+/// not.
+pub(super) fn host_name_is_a_name(config: &InstallConfig) -> Vec<Finding> {
+    let Some(name) = config.os.hostname.as_deref() else { return Vec::new() };
+    let finding = |message: &str| Finding::new("os.hostname", "unusable-hostname", message);
+    if name == "localhost" || name.starts_with("localhost.") {
+        return vec![finding("every machine knows itself by this name; give the node one of its own")];
+    }
+    if !name.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
+        return Vec::new();
+    }
+    let finding = finding("programs take a name of digits for an address; begin it with a letter");
+    let better = Some(format!("node-{name}")).filter(|better| !name.contains('.') && better.len() <= LABEL);
+    vec![match better {
+        Some(better) => finding.suggest(better),
+        None => finding,
+    }]
+}
+
 /// A node that installs itself and has no login would have to be installed again.
 pub(super) fn a_login_is_possible(config: &InstallConfig) -> Vec<Finding> {
     let os = &config.os;

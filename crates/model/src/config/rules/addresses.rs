@@ -51,7 +51,13 @@ fn fits(view: &NetworkView<'_>) -> Vec<Finding> {
     let (Some(ip), Some(mask)) = (view.ip, view.mask) else { return Vec::new() };
     let Some(length) = prefix_length(mask) else {
         let message = "the bits of a network mask are ones first and then zeros, as in 255.255.255.0";
-        return vec![Finding::new(view.path("subnet_mask"), "invalid-mask", message)];
+        let finding = Finding::new(view.path("subnet_mask"), "invalid-mask", message);
+        // A wildcard, as access lists of routers have it, is the same mask turned over.
+        let turned = Ipv4Addr::from_bits(!mask.to_bits());
+        return vec![match prefix_length(turned) {
+            Some(_) => finding.suggest(turned.to_string()),
+            None => finding,
+        }];
     };
     let mut findings = Vec::new();
     if !is_one_machine(ip) {

@@ -22,7 +22,8 @@ pub struct Finding {
 }
 
 /// The codes of what is wrong with a choice that works all the same.
-const CHOICES: [&str; 4] = ["weak-token", "secret-placeholder", "long-hostname", "decimal-permissions"];
+const CHOICES: [&str; 5] =
+    ["weak-token", "secret-placeholder", "long-hostname", "unusable-hostname", "decimal-permissions"];
 
 impl Finding {
     pub fn new(path: impl Into<String>, code: &'static str, message: impl Into<String>) -> Self {

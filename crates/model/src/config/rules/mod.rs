@@ -46,6 +46,7 @@ const RULES: &[Rule] = &[
     document::scheme_version,
     document::superfluous_keys,
     access::host_name_is_a_label,
+    access::host_name_is_a_name,
     access::a_login_is_possible,
     access::one_password,
     access::passwords_are_strong,

@@ -3,8 +3,12 @@
 use super::cluster::tokens_are_strong;
 use super::finding::Finding;
 use crate::config::password::{self, PasswordKind};
-use crate::config::placeholder::{is_placeholder, is_variable};
+use crate::config::placeholder::{is_placeholder, is_reference, is_variable};
 use crate::config::{InstallConfig, Secret};
+
+/// What is said of a secret that another program keeps.
+const REFERENCE: &str = "this is a secret that another program keeps or has encrypted, and nothing here fetches or decrypts \
+                         it; put the secret itself here before the document is used";
 
 /// What is wrong with the token and the passwords of a configuration whose references have been followed.
 #[must_use]
@@ -14,17 +18,31 @@ pub fn check(config: &InstallConfig) -> Vec<Finding> {
 
 /// A template that was not filled in, or an example that was copied, gives every node the same public secret.
 pub(super) fn are_not_placeholders(config: &InstallConfig) -> Vec<Finding> {
-    let tokens = tokens(config).into_iter().filter(|(_, token)| is_placeholder(token.expose()));
-    let message = "this is a placeholder and not a token: everyone knows it; replace it, for example with what \
-                   `openssl rand -hex 24` prints, or check why the template was not filled in";
-    let mut findings: Vec<_> =
-        tokens.map(|(path, _)| Finding::new(path, "secret-placeholder", message)).collect();
+    let mut findings = Vec::new();
+    for (path, token) in tokens(config) {
+        let message = match token.expose() {
+            text if is_reference(text) => REFERENCE,
+            text if is_placeholder(text) => {
+                "this is a placeholder and not a token: everyone knows it; replace it, for example with what \
+                 `openssl rand -hex 24` prints, or check why the template was not filled in"
+            }
+            text if text.ends_with("...") => {
+                "this ends in `...`, as a token that was shortened for display; copy the whole one"
+            }
+            _ => continue,
+        };
+        findings.push(Finding::new(path, "secret-placeholder", message));
+    }
     let message = "this is a placeholder and not a password: everyone knows it; replace it, for example with a hash made by \
                    `mkpasswd --method=yescrypt`, or check why the template was not filled in";
     let passwords = passwords(config).into_iter().filter(|(_, password)| {
-        password::kind(password.expose()) == PasswordKind::Clear && is_placeholder(password.expose())
+        let text = password.expose();
+        password::kind(text) == PasswordKind::Clear && (is_placeholder(text) || is_reference(text))
     });
-    findings.extend(passwords.map(|(path, _)| Finding::new(path, "secret-placeholder", message)));
+    findings.extend(passwords.map(|(path, password)| {
+        let message = if is_reference(password.expose()) { REFERENCE } else { message };
+        Finding::new(path, "secret-placeholder", message)
+    }));
     let message = "this has a placeholder where a secret belongs; check why the template was not filled in";
     findings
         .extend(variables(config).into_iter().map(|path| Finding::new(path, "secret-placeholder", message)));
@@ -50,7 +68,8 @@ fn passwords(config: &InstallConfig) -> Vec<(String, &Secret)> {
 fn variables(config: &InstallConfig) -> Vec<String> {
     let mut found = Vec::new();
     for (index, hook) in config.install.webhooks.iter().enumerate() {
-        let is = hook.basic_auth.as_ref().is_some_and(|auth| is_variable(auth.password.expose()));
+        let is_left = |text: &str| is_variable(text) || is_reference(text);
+        let is = hook.basic_auth.as_ref().is_some_and(|auth| is_left(auth.password.expose()));
         found.extend(is.then(|| format!("install.webhooks[{index}].basic_auth.password")));
         for (name, values) in &hook.headers {
             // `{{.Hostname}}` and its like are filled in at the call.
@@ -59,7 +78,7 @@ fn variables(config: &InstallConfig) -> Vec<String> {
             found.extend(is.then(|| format!("install.webhooks[{index}].headers.{name}")));
         }
     }
-    let is = config.node_registries().secrets().any(is_variable);
+    let is = config.node_registries().secrets().any(|text| is_variable(text) || is_reference(text));
     found.extend(is.then(|| config.registries_path()));
     found
 }

@@ -16,14 +16,18 @@ pub(super) fn persistent_size(config: &InstallConfig) -> Vec<Finding> {
         Profile::Production => "a production node",
         Profile::Trial => "a trial",
     };
-    let finding = |message: String| {
-        vec![Finding::new("install.persistent_partition_size", "size-out-of-range", message)]
-    };
-    if size < least {
-        finding(format!("{size} is less than the {least} that {profile} needs"))
+    let finding =
+        |message: String| Finding::new("install.persistent_partition_size", "size-out-of-range", message);
+    let findings = if size < least {
+        // A number alone is in bytes, and nobody means a partition of 200 bytes.
+        let better =
+            Some(ByteSize::gib(size.get())).filter(|_| size.get() < 1 << 20).filter(|size| *size >= least);
+        let message = format!("{size} is less than the {least} that {profile} needs");
+        finding(message).suggest(better.unwrap_or(least).exact())
     } else if size > MOST {
         finding(format!("{size} is more than any disk has"))
     } else {
-        Vec::new()
-    }
+        return Vec::new();
+    };
+    vec![findings]
 }
