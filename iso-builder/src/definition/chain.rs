@@ -100,9 +100,11 @@ impl Chain {
         let DefinitionText { name, text, .. } = &source;
         let unread = |problem| Source::unread(name, text).diagnose(vec![problem]);
         let tree = tree::read_linked(text).map_err(unread)?;
-        // An empty document lacks the required keys.
-        let mut root =
-            tree.root.unwrap_or(TreeNode { span: DOCUMENT_BEGIN, kind: NodeKind::Map(Vec::new()) });
+        let Some(mut root) = tree.root else {
+            let message = "the definition is empty; the shortest one is `extends: minimal`";
+            let problem = Problem::new(DOCUMENT_BEGIN, "", "empty-document", message);
+            return Err(Source::new(name, text, Vec::new(), &tree.comments).diagnose(vec![problem]));
+        };
         if let Some(kind) = DocumentKind::of(&root).filter(|kind| *kind != DocumentKind::ImageDefinition) {
             let problem = Problem::new(DOCUMENT_BEGIN, "", "other-document", kind.told());
             return Err(Source::new(name, text, Vec::new(), &tree.comments).diagnose(vec![problem]));
@@ -125,6 +127,10 @@ impl Chain {
             let source =
                 DefinitionText { name: format!("{name} (built in)"), identity, text: (*text).to_owned() };
             return Ok((PathBuf::from(name), source));
+        }
+        if name.contains("://") {
+            let message = "this is a URL, and a definition extends a file; download it first, and keep it with this one";
+            return Err(("invalid-path", message.to_owned()));
         }
         let path = directory.join(name);
         let source = read(&path).map_err(|error| {

@@ -185,7 +185,8 @@ fn an_unknown_key_gets_the_key_that_was_meant_and_no_other_spelling_is_one() {
 #[test]
 fn a_definition_has_what_it_needs_and_one_base() {
     for (text, paths) in [
-        ("", &["id", "name", "version", "base"][..]),
+        ("", &[""][..]),
+        ("architecture: amd64\n", &["id", "name", "version", "base"]),
         ("id: a\nname:\n", &["version", "base", "name"]),
         ("id: a\nname: A\nversion: '1'\nbase:\n", &["base"]),
         ("id: a\nname: A\nversion: '1'\nbase: debian\n", &["base"]),

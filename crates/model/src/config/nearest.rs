@@ -41,6 +41,7 @@ const SYNONYMS: &[(&str, &str)] = &[
     ("manual", "static"),
     ("iso", "full"),
     ("raw", "disk-raw"),
+    ("qcow", "disk-qcow2"),
     ("qcow2", "disk-qcow2"),
     ("pxe", "netboot"),
     ("kubernetes", "kubeadm"),

@@ -93,7 +93,9 @@ fn slip(text: &str, problem: &Problem) -> Option<Problem> {
 /// Reads a document in which an alias stands for the node of its anchor, `<<` for the keys of another group, and the tag
 /// `!!str` for text. What an alias stands for has the place of the alias.
 pub fn read_linked(text: &str) -> Result<Tree, Problem> {
-    Reader::of(text, Some(Links::default())).document()
+    Reader::of(text, Some(Links::default()))
+        .document()
+        .map_err(|problem| slip(text, &problem).unwrap_or(problem))
 }
 
 impl TreeNode {

@@ -163,7 +163,10 @@ fn what_extends_cannot_mean_is_reported_at_its_place() {
         ("extends: minimall\n", "1:10", "the builder itself has `minimal`"),
         ("extends: image.yaml\n", "1:10", "extend each other"),
         ("extends: [a, b]\n", "1:10", "expected the path of one definition, found a list"),
-        ("extends: base/ca.pem\n", "1:1", "the group needs `base`"),
+        ("extends: https://example.org/parent.yaml\n", "1:10", "a definition extends a file"),
+        ("", "1:1", "the definition is empty; the shortest one is `extends: minimal`"),
+        ("extends: base/parent.yaml\nbase: {packages: [htop]}\n", "2:8", "try: base.debian.include"),
+        ("extends: base/parent.yaml\nbase:\n\tdebian: {}\n", "3:2", "indented with a tab"),
         ("extend: base/parent.yaml\n", "1:1", "try: extends"),
         (
             "extends: base/parent.yaml\nbase: {debian: {include: {remove: [nanoo]}}}\n",
