@@ -10,6 +10,8 @@ pub enum DocumentKind {
     InstallConfiguration,
     ClusterFile,
     ImageDefinition,
+    /// An object of Kubernetes.
+    Manifest,
 }
 
 impl DocumentKind {
@@ -20,8 +22,10 @@ impl DocumentKind {
         let has = |keys: &[&str]| entries.iter().any(|(key, _)| keys.contains(&key.text.as_str()));
         let kinds = [
             (Self::InstallConfiguration, has(&["install", "os", "server_url", "serverUrl"])),
-            (Self::ClusterFile, has(&["cluster", "pools"])),
+            // Talos has a `cluster` beside its `machine`.
+            (Self::ClusterFile, has(&["cluster", "pools"]) && !has(&["machine"])),
             (Self::ImageDefinition, has(&["base", "id", "extends"])),
+            (Self::Manifest, has(&["apiVersion"]) && has(&["kind"])),
         ];
         let mut said = kinds.into_iter().filter(|(_, said)| *said);
         said.next().filter(|_| said.next().is_none()).map(|(kind, _)| kind)
@@ -37,6 +41,9 @@ impl DocumentKind {
             }
             Self::ClusterFile => "this is a cluster file; check it with `installer validate --cluster`",
             Self::ImageDefinition => "this is an image definition; build it with `iso-builder build`",
+            Self::Manifest => {
+                "this is an object of Kubernetes; `manifests` of an image definition brings it into the cluster"
+            }
         }
     }
 }
@@ -60,12 +67,14 @@ mod tests {
 
     #[test]
     fn a_document_is_known_by_its_top_keys() {
-        use DocumentKind::{ClusterFile, ImageDefinition, InstallConfiguration};
+        use DocumentKind::{ClusterFile, ImageDefinition, InstallConfiguration, Manifest};
         for (text, kind) in [
             ("os: {hostname: a}\ntoken: b\n", Some(InstallConfiguration)),
             ("cluster: {name: a}\npools: []\n", Some(ClusterFile)),
             ("id: a\nbase: {debian: {}}\n", Some(ImageDefinition)),
             ("extends: default.yaml\n", Some(ImageDefinition)),
+            ("apiVersion: v1\nkind: ConfigMap\ndata: {}\n", Some(Manifest)),
+            ("machine: {type: controlplane}\ncluster: {}\n", None),
             ("hostname: a\n", None),
             ("os: {}\nid: a\n", None),
             ("- os\n", None),

@@ -46,6 +46,9 @@ const BOOT: [(&str, &str); 15] = [
     ("harvester.serve_iso", "a switch of its installer; `iso-builder serve` serves a medium"),
 ];
 
+/// The commands of boot loaders that are followed by the arguments of the kernel, all but `append` after the name of a file.
+const KERNEL_COMMANDS: [&str; 6] = ["append", "kernel", "linux", "linuxefi", "linux16", "imgargs"];
+
 /// What is said of any other word.
 const OTHER: &str = "give it to the installing system as a kernel argument, and to the node by `os.additional_kernel_arguments`";
 
@@ -103,13 +106,18 @@ fn in_script(diagnostic: Diagnostic, text: &str) -> Diagnostic {
     }
 }
 
-/// Whether a text is a script of iPXE or a kernel command line with parameters of ours, and no document.
+/// Whether a text is a script of iPXE, GRUB or PXELINUX or a kernel command line, with parameters of ours, and no document.
 pub fn is_boot_line(text: &str) -> bool {
     let lines = || text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
     let is_ours =
         |word: &Word| word.value.is_some() && PREFIXES.iter().any(|prefix| word.key.starts_with(prefix));
+    let starts_kernel = |(_, line): &(usize, String)| {
+        let (command, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+        KERNEL_COMMANDS.contains(&command.to_ascii_lowercase().as_str()) && words(rest).iter().any(is_ours)
+    };
     let begins = lines().next().unwrap_or_default();
     text.starts_with("#!ipxe")
+        || logical(text).iter().any(starts_kernel)
         || lines().count() == 1 && !begins.starts_with(['{', '[']) && words(begins).iter().any(is_ours)
 }
 
@@ -128,7 +136,7 @@ fn arguments(text: &str, name: &str) -> Result<(usize, String), Invalid> {
                 continue;
             }
             "append" => rest.to_owned(),
-            "kernel" | "linux" | "linuxefi" | "linux16" | "imgargs" => behind_file(rest),
+            other if KERNEL_COMMANDS.contains(&other) => behind_file(rest),
             _ => continue,
         };
         is_script = true;

@@ -97,7 +97,10 @@ impl<'a> Conversion<'a> {
         }
         if matches!(tree::read(&self.text), Ok(Tree { root: None, .. })) && !self.changes.is_empty() {
             let message = "nothing is left of the document: all that it says has no meaning here";
-            return Err(Invalid(vec![Diagnostic::of_file(name, "nothing-left", message)]));
+            let left = Diagnostic::of_file(name, "nothing-left", message);
+            // What is wrong with each key says where it would do.
+            let original = read::check(self.source, name).err().map(|invalid| invalid.0).unwrap_or_default();
+            return Err(Invalid(std::iter::once(left).chain(original).collect()));
         }
         match read::check(&self.text, name) {
             Ok(accepted) => {

@@ -138,6 +138,16 @@ os:
 }
 
 #[test]
+fn of_a_document_of_another_program_its_keys_say_where_they_would_do() {
+    let text = "#cloud-config\nhostname: node-1\nruncmd: [ls]\n";
+    let Invalid(mistakes) = document(text, "cloud.yaml").unwrap_err();
+    let codes: Vec<_> =
+        mistakes.iter().map(|mistake| (mistake.code, mistake.suggestion.as_deref())).collect();
+    let expected = [("nothing-left", None), ("unknown-key", Some("os.hostname")), ("unknown-key", None)];
+    assert_eq!(codes, expected, "{mistakes:?}");
+}
+
+#[test]
 fn a_mistake_in_a_script_is_told_at_the_line_that_has_the_parameter() {
     let script = "#!ipxe\nset base tftp://192.0.2.1\nkernel ${base}/vmlinuz \\\n  ip=dhcp \\\n  \
                   harvester.install.configUrl=${base}/node.yaml \\\n  harvester.install.automatic=true\nboot\n";
@@ -152,6 +162,10 @@ fn a_command_line_is_known_without_being_called_one_and_a_document_is_none() {
     for (text, is_line) in [
         ("console=ttyS1 harvester.install.mode=install harvester.os.password=x\n", true),
         ("#!ipxe\nboot\n", true),
+        ("menuentry a {\n  linux (http,192.0.2.1)/vmlinuz ip=dhcp harvester.install.mode=join\n}\n", true),
+        ("LABEL a\n  KERNEL vmlinuz\n  APPEND ip=dhcp harvester.install.automatic=true\n", true),
+        ("LABEL a\n  KERNEL vmlinuz\n  APPEND quiet\n", false),
+        ("os:\n  additional_kernel_arguments: linux harvester.install.mode=join\n", false),
         ("os: {hostname: a}\n", false),
         ("{\"os\": {\"hostname\": \"a\"}}\n", false),
         ("token: harvester.install.mode=create\nos:\n  hostname: a\n", false),
