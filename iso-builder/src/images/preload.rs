@@ -9,8 +9,8 @@ use std::collections::btree_map::Entry as Slot;
 use std::path::Path;
 
 use anyhow::Result;
-use base::failure::{Class, Failure};
-use base::files::read_at_most;
+use base::failure::{Class, Classify, Failure};
+use base::files::named;
 use formats::oci::ImageReference;
 use model::config::Role;
 
@@ -148,8 +148,8 @@ pub fn named(images: &Images, resolve: &dyn Fn(&Path) -> std::path::PathBuf) -> 
 
 /// The images of a list: one in each line, `#` begins a comment.
 fn list(path: &Path) -> Result<Vec<ImageReference>> {
-    let bytes = read_at_most(path, MAX_LIST_BYTES)?;
-    let text = String::from_utf8_lossy(&bytes);
+    let text = named::read_text_at_most(path, MAX_LIST_BYTES)
+        .class(Class::Invalid, || format!("reading the list of images {}", path.display()))?;
     // Windows editors write a byte order mark.
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
     let mut references = Vec::new();
@@ -246,6 +246,10 @@ mod tests {
         std::fs::write(&path, "# all\n\nnginx:1 # web\n  a.b/c@sha256:2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881\n").unwrap();
         assert_eq!(list(&path).unwrap().len(), 2);
         std::fs::write(&path, "\u{feff}nginx:1\r\n").unwrap();
+        assert_eq!(list(&path).unwrap()[0], "nginx:1".parse().unwrap());
+        // As PowerShell writes it.
+        let wide: Vec<u8> = "\u{feff}nginx:1\r\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
+        std::fs::write(&path, wide).unwrap();
         assert_eq!(list(&path).unwrap()[0], "nginx:1".parse().unwrap());
         std::fs::write(&path, "nginx:1\nNo\na b\n- nginx:1\n").unwrap();
         let told = base::failure::render(&list(&path).unwrap_err());

@@ -190,7 +190,15 @@ const FURTHER: [(&str, &[&str]); 6] = [
 pub(crate) fn misfits(has: impl Fn(&str) -> bool) -> Vec<EntryError> {
     let given: Vec<_> = SOURCES.into_iter().filter(|key| has(key)).collect();
     let [source] = given[..] else {
-        let found = if given.is_empty() { "none".to_owned() } else { given.join(" and ") };
+        let found = match given.is_empty() {
+            true if has("references") => {
+                "none: `references` are names for what `archive` or `layout` holds, and an image of a registry is \
+                 `image: NAME`"
+                    .to_owned()
+            }
+            true => "none".to_owned(),
+            false => given.join(" and "),
+        };
         let message = format!(
             "an entry of images.preload has exactly one of {} and archive; this one has {found}",
             SOURCES[..4].join(", ")

@@ -55,7 +55,12 @@ pub fn read_at_most(path: &Path, limit: u64) -> Result<Vec<u8>> {
 
 /// Reads a text of at most 1 MiB.
 pub fn read_text(path: &Path) -> Result<String> {
-    text(read_at_most(path, MAX_TEXT_BYTES)?)
+    read_text_at_most(path, MAX_TEXT_BYTES)
+}
+
+/// Reads a text of at most `limit` bytes.
+pub fn read_text_at_most(path: &Path, limit: u64) -> Result<String> {
+    text(read_at_most(path, limit)?)
 }
 
 fn bounded(file: impl Read, limit: u64) -> Result<Vec<u8>> {

@@ -119,6 +119,9 @@ impl FromStr for ImageReference {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let wrong = |why| ParseReferenceError { text: text.to_owned(), why };
+        if let Some(why) = surplus(text) {
+            return Err(wrong(why));
+        }
         let (name, digest) = match text.split_once('@') {
             Some((name, digest)) => {
                 let digest = digest.strip_prefix("sha256:").and_then(|digits| digits.parse().ok());
@@ -141,6 +144,23 @@ impl FromStr for ImageReference {
         };
         Ok(Self { repository, tag: tag.map(str::to_owned), digest })
     }
+}
+
+/// What surrounds a reference in other documents and is no part of it.
+fn surplus(text: &str) -> Option<&'static str> {
+    if text.contains("://") {
+        return Some("it begins with a scheme; leave that out, up to and with ://");
+    }
+    if text.contains(['"', '\'']) {
+        return Some("it has quotes; leave them out");
+    }
+    if text.contains(['{', '$', '<']) {
+        return Some("it has a placeholder that was not filled in");
+    }
+    if text.contains(|c: char| c.is_whitespace() || ",;".contains(c)) {
+        return Some("it has a blank, a comma or a semicolon; one reference is one word");
+    }
+    None
 }
 
 fn repository(name: &str) -> Result<Repository, &'static str> {
@@ -296,6 +316,22 @@ mod tests {
             &other,
         ] {
             assert!(text.parse::<ImageReference>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_other_documents_have_around_a_reference_is_named() {
+        for (text, why) in [
+            ("docker://nginx:1", "begins with a scheme"),
+            ("https://a.b/c:1", "begins with a scheme"),
+            ("\"nginx:1\"", "has quotes"),
+            ("a.b/c:${TAG}", "a placeholder"),
+            ("a.b/c:{{ .Values.tag }}", "a placeholder"),
+            ("nginx:1,redis:7", "one reference is one word"),
+            ("nginx:1 => a.b/nginx:1", "one reference is one word"),
+        ] {
+            let told = text.parse::<ImageReference>().unwrap_err().to_string();
+            assert!(told.contains(why), "{text}: {told}");
         }
     }
 
