@@ -200,6 +200,14 @@ impl Context {
         }
     }
 
+    /// With `--format json` writes every event to standard output from here on, each as a line. For a command whose result is what
+    /// happens while it runs; an error is a line too.
+    pub fn stream_events(&self) {
+        if self.format == Format::Json {
+            self.progress.add(Box::new(JsonLines::new(standard_output::lines())));
+        }
+    }
+
     /// Tells a line of work that goes on: on standard output, or with `--format json`, which leaves that to the result, as
     /// progress of `step`. A reader that has gone away changes nothing.
     pub fn tell(&self, step: &str, line: &str) {
@@ -242,7 +250,7 @@ impl Context {
     /// Prints a failure: for people to standard error, and for programs to standard output, unless that has a result
     /// already, which says what failed.
     fn report(&self, error: &anyhow::Error, code: u8) {
-        if self.format == Format::Json && !standard_output::is_written() {
+        if self.format == Format::Json && is_document_due() {
             let _ = print_document(&failure::document(error, code));
         }
         if !self.machine {
@@ -263,7 +271,7 @@ impl Farewell for Context {
     }
 
     fn end(&mut self, request: EndRequest) {
-        if self.format == Format::Json && !standard_output::is_written() {
+        if self.format == Format::Json && is_document_due() {
             let failure = Failure::new(Class::Cancelled, format!("cancelled by {request}"));
             let _ = print_document(&failure::document(&failure.into(), request.exit_code()));
         }
@@ -276,8 +284,16 @@ fn to_standard_error(text: &str) {
     let _ = anstream::stderr().write_all(text.as_bytes());
 }
 
+/// Whether an error is still to be printed for programs: one document has no second beside it, lines have one more.
+fn is_document_due() -> bool {
+    standard_output::is_lines() || !standard_output::is_written()
+}
+
 fn print_document(document: &serde_json::Value) -> Result<()> {
-    print(&serde_json::to_string_pretty(document)?)
+    match standard_output::is_lines() {
+        true => print(&document.to_string()),
+        false => print(&serde_json::to_string_pretty(document)?),
+    }
 }
 
 /// Prints text to standard output with a final newline. A reader that has gone away is not an error.

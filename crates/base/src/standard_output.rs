@@ -1,5 +1,7 @@
-//! Who may write to standard output: with `--format json` it is one JSON document and nothing else.
+//! Who may write to standard output: with `--format json` it is one JSON document and nothing else, or, of a command that
+//! serves, JSON lines.
 
+use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::failure::{Class, Failure};
@@ -8,6 +10,32 @@ use crate::failure::{Class, Failure};
 static WRITTEN: AtomicBool = AtomicBool::new(false);
 /// Whether standard output is one JSON document.
 static ONE_DOCUMENT: AtomicBool = AtomicBool::new(false);
+/// Whether standard output is JSON lines.
+static LINES: AtomicBool = AtomicBool::new(false);
+
+/// Standard output for JSON lines.
+pub(crate) struct StandardLines(io::Stdout);
+
+/// Makes standard output JSON lines from here on.
+pub(crate) fn lines() -> StandardLines {
+    LINES.store(true, Ordering::SeqCst);
+    StandardLines(io::stdout())
+}
+
+pub(crate) fn is_lines() -> bool {
+    LINES.load(Ordering::SeqCst)
+}
+
+impl Write for StandardLines {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        note();
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
 
 /// Keeps standard output for one JSON document from here on.
 pub(crate) fn keep_for_document() {

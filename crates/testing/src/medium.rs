@@ -20,6 +20,9 @@ pub struct SampleMedium {
 pub const CONFIG: &str = "token: 9f2c4e6a8b0d1357924680acebdf1357\nos:\n  hostname: node1\n  password: a-very-secret-password\n\
      install:\n  automatic: true\n  mode: create\n  role: management\n  device: /dev/vda\n  vip: 192.0.2.10\n";
 
+/// The initrd of [`SampleMedium::bootable`].
+pub const INITRD: &[u8] = b"the initial RAM file system";
+
 impl SampleMedium {
     /// A medium with a kernel, a root image, two blobs, an image and an embedded configuration.
     pub fn new(medium: MediumKind) -> Self {
@@ -69,6 +72,22 @@ impl SampleMedium {
         let bytes = sample.release.to_bytes();
         fs::write(sample.tree().join("release.json"), &bytes).unwrap();
         sample.write_menu(&Digest::of(&bytes).oci());
+        sample
+    }
+
+    /// A medium that machines can boot from the network, without a configuration of its own.
+    pub fn bootable(kind: MediumKind) -> Self {
+        let mut sample = Self::new(kind);
+        sample.release.payloads.retain(|payload| payload.purpose != Purpose::InstallConfig);
+        fs::remove_file(sample.tree().join("config/install.yaml")).unwrap();
+        fs::write(sample.tree().join("live/initrd"), INITRD).unwrap();
+        sample.release.payloads.push(Payload {
+            path: "live/initrd".into(),
+            purpose: Purpose::Initrd,
+            size: INITRD.len() as u64,
+            sha256: Digest::of(INITRD),
+        });
+        fs::write(sample.tree().join("release.json"), sample.release.to_bytes()).unwrap();
         sample
     }
 

@@ -251,6 +251,7 @@ mod tests {
             bytes,
             total: bytes,
             message,
+            details: None,
             result: None,
             exit_code: None,
         })

@@ -12,7 +12,7 @@ use hyper::{Method, Request, Response, StatusCode};
 
 use super::body::ResponseBody;
 use super::fleet::routes::{self, FleetReply, FleetSources};
-use super::journal;
+use super::journal::{self, JournalEntry};
 use super::moment::Moment;
 use super::response::plain;
 use super::router::Router;
@@ -94,7 +94,7 @@ where
 
 fn answer(router: &Router, request: &routes::FleetRequest<'_>) -> Option<FleetReply> {
     let configurations = router.configurations();
-    let note = |what: String| journal::write(&router.progress, &what);
+    let note = |entry: JournalEntry| entry.write(&router.progress);
     let known = FleetSources { store: &router.store, configurations: &configurations, note: &note };
     let answered = router.fleet.answer(request, known, Moment::now());
     answered

@@ -35,6 +35,8 @@ pub struct MachineRegistry {
 #[derive(Debug)]
 pub struct BootDecision {
     pub answer: BootAnswer,
+    /// The record, where there is one.
+    pub machine: Option<MachineId>,
     /// The tokens for an install: that for the configuration, and that for reports.
     pub tokens: Option<(Secret, Secret)>,
     /// The word of the deployment that the tokens are of; empty without them.
@@ -141,6 +143,7 @@ impl MachineRegistry {
             records.put(&machine)?;
             Ok(BootDecision {
                 answer: chosen.answer,
+                machine: Some(machine.id),
                 tokens,
                 deployment,
                 fit: chosen.fit,
@@ -351,6 +354,7 @@ impl BootDecision {
         let answer = BootAnswer::Disk(DiskBootReason::Conflict);
         Self {
             answer,
+            machine: None,
             tokens: None,
             deployment: String::new(),
             fit: ConfigurationFit::Nothing,

@@ -19,7 +19,7 @@ use super::files::{MediumFiles, ServedFile};
 use super::fleet::routes::Fleet;
 use super::hosts::{RequestProvenance, ServerNames};
 use super::identity_keys;
-use super::journal;
+use super::journal::{self, JournalEntry, JournalMachine};
 use super::machine::{BootAnswer, ConfigurationFit, DiskBootReason, TokenRefusal, described};
 use super::machine_registry::{BootDecision, MachineRegistry};
 use super::moment::Moment;
@@ -261,7 +261,8 @@ impl Router {
         }
         let names = configurations.naming(&identity_keys::of(identity));
         let name = names.first().filter(|_| names.len() == 1);
-        let who = called(identity, name.and_then(|name| configurations.hostname(name)));
+        let hostname = name.and_then(|name| configurations.hostname(name));
+        let who = called(identity, hostname);
         let what = match booted.answer {
             BootAnswer::Install => "boots the installer".to_owned(),
             BootAnswer::Disk(DiskBootReason::Conflict) => {
@@ -272,7 +273,15 @@ impl Router {
             }
             BootAnswer::Disk(why) => format!("boots from disk: {why}"),
         };
-        journal::write(&self.progress, &format!("{peer}: {who} {what}"));
+        let mark = described(identity);
+        let machine = JournalMachine {
+            id: booted.machine.map(|id| id.to_string()),
+            name: hostname.unwrap_or(&mark),
+            identity,
+            configuration: name.copied(),
+        };
+        let text = format!("{peer}: {who} {what}");
+        JournalEntry::seen(text, &peer.to_string(), &machine, booted.answer).write(&self.progress);
         if !booted.others.is_empty() {
             let others: Vec<_> = booted.others.iter().map(ToString::to_string).collect();
             let others = others.join(" and ");
@@ -291,8 +300,17 @@ impl Router {
         match taken {
             Ok(taking) => {
                 let configurations = self.configurations();
-                let who = called(&taking.machine.identity, configurations.hostname(&taking.name));
-                note(format!("{who} has taken its configuration {}", taking.name));
+                let (identity, hostname) = (&taking.machine.identity, configurations.hostname(&taking.name));
+                let who = called(identity, hostname);
+                let text = format!("{peer}: {who} has taken its configuration {}", taking.name);
+                let mark = described(identity);
+                let machine = JournalMachine {
+                    id: Some(taking.machine.id.to_string()),
+                    name: hostname.unwrap_or(&mark),
+                    identity,
+                    configuration: Some(&taking.name),
+                };
+                JournalEntry::taken(text, &peer.to_string(), &machine).write(&self.progress);
                 Ok(ServedReply::Configuration(taking.text))
             }
             Err(TokenRefusal::Unknown) => Ok(ServedReply::NotFound),

@@ -28,7 +28,7 @@ use super::files::MediumFiles;
 use super::fleet::entry::FleetEntry;
 use super::fleet::routes::Fleet;
 use super::hosts::ServerNames;
-use super::journal::{self, STEP};
+use super::journal;
 use super::machine_registry::MachineRegistry;
 use super::net::NetbootConnections;
 use super::router::Router;
@@ -109,7 +109,7 @@ impl NetbootServer {
         };
         let (loaders, missing) = loaders::collect(&options.loaders, &files)?;
         let notices: Vec<_> = missing.into_iter().chain(files.lack()).collect();
-        notices.iter().for_each(|notice| progress.warn(STEP, notice));
+        notices.iter().for_each(|notice| journal::warn(progress, notice));
         let store = MachineRegistry::open(&options.state)?;
         let (tls, authority) = secured(options, progress)?;
         let mut router = Router::new(files, system, store, configurations);
@@ -318,7 +318,7 @@ fn reload(origin: &ConfigurationSource, defaults: &[(String, String)]) -> Result
 
 fn tell_warnings(router: &Router) {
     for warning in &router.configurations().warnings {
-        router.progress.warn(STEP, warning);
+        journal::warn(&router.progress, warning);
     }
 }
 

@@ -3,16 +3,15 @@
 use std::fs;
 use std::path::PathBuf;
 
-use base::digest::Digest;
 use model::config::Secret;
 use model::machine::{Identity, Selector};
-use model::release::{MediumKind, Payload, Purpose};
+use model::release::MediumKind;
 
 use super::configurations::Configurations;
 use testing::medium::SampleMedium;
 
 /// The initrd of [`medium`].
-pub(crate) const INITRD: &[u8] = b"the initial RAM file system";
+pub(crate) use testing::medium::INITRD;
 
 /// A configuration that a machine can be installed with.
 pub(crate) const NODE: &str = "token: 9f2c4e6a8b0d1357924680acebdf1357\n\
@@ -23,18 +22,7 @@ pub(crate) const SECRETS: [&str; 2] = ["9f2c4e6a8b0d1357924680acebdf1357", "a-ve
 
 /// A medium that machines can boot, without a configuration of its own.
 pub(crate) fn medium(kind: MediumKind) -> SampleMedium {
-    let mut sample = SampleMedium::new(kind);
-    sample.release.payloads.retain(|payload| payload.purpose != Purpose::InstallConfig);
-    fs::remove_file(sample.tree().join("config/install.yaml")).unwrap();
-    fs::write(sample.tree().join("live/initrd"), INITRD).unwrap();
-    sample.release.payloads.push(Payload {
-        path: "live/initrd".into(),
-        purpose: Purpose::Initrd,
-        size: INITRD.len() as u64,
-        sha256: Digest::of(INITRD),
-    });
-    write_manifest(&sample);
-    sample
+    SampleMedium::bootable(kind)
 }
 
 /// Writes the manifest of the sample as it is now.

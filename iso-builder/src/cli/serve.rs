@@ -16,6 +16,7 @@ use netboot::authority::CertificateAuthority;
 use netboot::configurations::ConfigurationSource;
 use netboot::dnsmasq::DhcpMode;
 use netboot::fleet::entry::FleetEntry;
+use netboot::journal::JournalEntry;
 use netboot::loaders::IPXE;
 use netboot::run::{NetbootServer, ServerOptions};
 use netboot::tls::CertificateChoice;
@@ -167,6 +168,7 @@ fn state() -> PathBuf {
 
 impl ServeCommand {
     pub(super) fn run(self, context: &Context) -> Result<()> {
+        context.stream_events();
         let server = NetbootServer::start(&self.try_into()?, &context.progress)?;
         let release = server.router().files.release();
         let product = format!("{} {}", release.name, release.version);
@@ -188,16 +190,17 @@ impl ServeCommand {
             _ => String::new(),
         };
         match context.format {
-            Format::Json => print(
-                &json!({
+            Format::Json => JournalEntry::listening(
+                format!("Serving {product} on {address} with {}", counted(configurations, "configuration")),
+                json!({
                     "address": address,
                     "release": product,
                     "configurations": configurations,
                     "fleet": file,
                     "authority": authority.map(|authority| &authority.file),
-                })
-                .to_string(),
-            )?,
+                }),
+            )
+            .write(&context.progress),
             Format::Text => print(&format!(
                 "Serving {product} on {address} with {}.\n\
                  Machines boot from {scheme}://{address}/boot.ipxe{note}.\n\

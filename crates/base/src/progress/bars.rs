@@ -39,7 +39,7 @@ impl Sink for Bars {
             StepState::Started => self.begin(event),
             StepState::Progress => match (self.running.get(&event.step), event.bytes) {
                 (Some(bar), Some(bytes)) => bar.set_position(bytes),
-                _ => self.line(&format!("  {}", event.message)),
+                _ => self.line(&format!("  {}", event.line())),
             },
             StepState::Done | StepState::Failed if event.only_ends() => {
                 // What follows begins on a line of its own, also when steps were cut off.

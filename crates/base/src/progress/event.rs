@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// Byte counts of one step are shown at most this often.
 pub const RATE: Duration = Duration::from_millis(200);
@@ -32,6 +33,9 @@ pub struct Event {
     pub total: Option<u64>,
     /// For people.
     pub message: String,
+    /// Of an entry in the journal of a server: the same for programs. Such an entry is shown with its time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub details: Option<Value>,
     /// Only on the last event: `done` or `failed`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub result: Option<StepState>,
@@ -41,6 +45,15 @@ pub struct Event {
 }
 
 impl Event {
+    /// The text of an event within a step, for people.
+    #[must_use]
+    pub(super) fn line(&self) -> String {
+        match self.details {
+            Some(_) => format!("{} {}", self.time, self.message),
+            None => self.message.clone(),
+        }
+    }
+
     /// Whether it only ends the run: the results, or the error, that people see next say the same.
     pub(super) fn only_ends(&self) -> bool {
         self.step == RUN && (self.state == StepState::Failed || self.message == DONE)

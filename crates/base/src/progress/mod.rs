@@ -23,6 +23,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use serde_json::Value;
+
 /// How `--progress` is to be shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum ProgressStyle {
@@ -122,6 +124,12 @@ impl Progress {
         self.emit(step, StepState::Progress, None, None, message.into(), None);
     }
 
+    /// Reports an entry of a server's journal, which is shown with its time. `details` say the same for programs.
+    pub fn journal(&self, step: &str, message: impl Into<String>, details: Value) {
+        let event = |event: Event| Event { details: Some(details), ..event };
+        self.emit_with(step, StepState::Progress, (None, None), message.into(), None, event);
+    }
+
     /// Reports a warning. Those about a place of a document say themselves, behind it, that they are one; it is said once.
     pub fn warn(&self, step: &str, warning: &str) {
         let plain = warning.replacen(": warning: ", ": ", 1);
@@ -160,12 +168,25 @@ impl Progress {
         message: String,
         exit_code: Option<u8>,
     ) {
+        self.emit_with(step, state, (bytes, total), message, exit_code, |event| event);
+    }
+
+    /// The same with what `complete` adds.
+    fn emit_with(
+        &self,
+        step: &str,
+        state: StepState,
+        (bytes, total): (Option<u64>, Option<u64>),
+        message: String,
+        exit_code: Option<u8>,
+        complete: impl FnOnce(Event) -> Event,
+    ) {
         let mut run = self.lock();
         if self.0.closed.load(Ordering::SeqCst) && exit_code.is_none() {
             return;
         }
         run.seq += 1;
-        let event = Event {
+        let event = complete(Event {
             v: 1,
             seq: run.seq,
             time: now(),
@@ -174,9 +195,10 @@ impl Progress {
             bytes,
             total,
             message,
+            details: None,
             result: exit_code.map(|_| state),
             exit_code,
-        };
+        });
         for sink in &mut run.sinks {
             sink.show(&event);
         }

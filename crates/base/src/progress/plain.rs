@@ -57,7 +57,7 @@ impl<W: Write + Send> Sink for PlainLines<W> {
                         self.line(&text);
                     }
                 }
-                _ => self.line(&format!("       {}", event.message)),
+                _ => self.line(&format!("       {}", event.line())),
             },
             StepState::Done | StepState::Failed if event.only_ends() => {}
             StepState::Done | StepState::Failed => {
@@ -131,6 +131,7 @@ mod tests {
             bytes: Some(0),
             total: Some(2 << 20),
             message: "Writing the OS image".into(),
+            details: None,
             result: None,
             exit_code: None,
         };

@@ -20,6 +20,7 @@ use super::wait::AwaitedCreator;
 use super::{machine_page, page};
 use crate::boot::REPORT;
 use crate::configurations::Configurations;
+use crate::journal::JournalEntry;
 use crate::machine::DeploymentEvent;
 use crate::machine::{DeploymentState, Machine, OperatorAction};
 use crate::machine_id::MachineId;
@@ -142,7 +143,7 @@ pub struct FleetSources<'a> {
     pub store: &'a MachineRegistry,
     pub configurations: &'a Configurations,
     /// Prints a message for the operator.
-    pub note: &'a dyn Fn(String),
+    pub note: &'a dyn Fn(JournalEntry),
 }
 
 #[derive(Debug)]
@@ -347,7 +348,7 @@ impl Fleet {
         let name = known.store.get(id)?.map(|machine| machine.name()).unwrap_or_default();
         let acted = known.store.act(id, action, known.configurations, now)?;
         if matches!(acted, ActionResult::Done | ActionResult::Removed) {
-            (known.note)(format!("{from}operator: {} {name}", action.name()));
+            (known.note)(JournalEntry::note(format!("{from}operator: {} {name}", action.name())));
         }
         let result = |result: &str| json!({ "v": view::VERSION, "action": action, "machine": id.to_string(), "result": result });
         Ok(match acted {
@@ -362,24 +363,32 @@ impl Fleet {
         })
     }
 
-    /// Logs the end of an install.
-    fn tell_end(&self, machine: &Machine, known: FleetSources<'_>) {
-        let runs = self.runs();
-        let run = runs.get(machine.id);
-        let hostname = machine.assigned.as_deref().and_then(|name| known.configurations.hostname(name));
-        let name = hostname.map_or_else(|| machine.name(), |name| format!("{name} ({})", machine.name()));
-        let what = match machine.state {
-            DeploymentState::Installed => "is installed".to_owned(),
-            DeploymentState::Joined => "is ready in its cluster".to_owned(),
-            DeploymentState::Failed => {
-                let failure = run.and_then(|run| run.failure.as_ref());
-                let why = failure.map(|failure| failure.causes.join(": "));
-                let why = why.or_else(|| run.map(|run| run.message.clone())).unwrap_or_default();
-                format!("failed: {why}")
-            }
-            _ => return,
+    /// Logs what a report has changed: the stage of the machine, and the state of its deployment.
+    fn tell_change(
+        &self,
+        (state, before): (DeploymentState, &MachineRow),
+        machine: &Machine,
+        known: FleetSources<'_>,
+        now: Moment,
+    ) {
+        let row = row(machine, &self.runs(), known, now);
+        let ends = match machine.state {
+            DeploymentState::Installed => Some(MachineStage::Installed),
+            DeploymentState::Joined => Some(MachineStage::Joined),
+            _ => None,
         };
-        (known.note)(format!("{name} {what}"));
+        let entry = match (row.stage, ends) {
+            (MachineStage::Failed | MachineStage::NotJoined | MachineStage::UpdateRolledBack, _)
+                if before.stage != row.stage || before.error != row.error =>
+            {
+                JournalEntry::failed(&row)
+            }
+            (_, Some(stage)) if state != machine.state => JournalEntry::finished(&row, stage),
+            _ if before.stage == row.stage => return,
+            (MachineStage::WaitingForCluster, _) => JournalEntry::waiting(&row),
+            _ => JournalEntry::stage(&row),
+        };
+        (known.note)(entry);
     }
 
     /// Applies a report. Its token identifies the machine, whatever the report says.
@@ -390,15 +399,15 @@ impl Fleet {
             Err(absurd) => return Ok(FleetReply::new(400, TEXT, format!("{absurd}\n"))),
         };
         let MachineReporter { id, has_taken } = reporter;
+        let Some(machine) = known.store.get(id)? else { return Ok(unknown_reporter()) };
+        let before = row(&machine, &self.runs(), known, now);
         let (first, outcome) = self.runs().receive(id, has_taken, (&hello, &lines), now);
         if has_taken {
-            let before = known.store.get(id)?.map(|machine| machine.state);
-            let stage = self.runs().get(id).map(|run| run.stage);
-            let event = outcome.map(DeploymentEvent::from).or_else(|| wait_event(before?, stage?));
+            let present = self.runs().get(id).map(|run| run.stage);
+            let event = outcome.map(DeploymentEvent::from).or_else(|| wait_event(machine.state, present?));
             conclude(id, event, first, &hello, known, now)?;
-            let after = known.store.get(id)?;
-            if let Some(machine) = after.filter(|machine| Some(machine.state) != before) {
-                self.tell_end(&machine, known);
+            if let Some(after) = known.store.get(id)? {
+                self.tell_change((machine.state, &before), &after, known, now);
             }
         }
         let waits = has_taken && lines.contains(&(ReportLine::Wait {}));
@@ -451,7 +460,8 @@ fn conclude(
     }
     for (mac, owner) in known.store.report(id, event, &hello.machine, known.configurations, now)? {
         let name = known.store.get(id)?.map(|machine| machine.name()).unwrap_or_default();
-        (known.note)(format!("{name} reports the card {mac}, which belongs to {owner}"));
+        let text = format!("{name} reports the card {mac}, which belongs to {owner}");
+        (known.note)(JournalEntry::note(text));
     }
     Ok(())
 }

@@ -264,9 +264,6 @@ fn the_log_tells_the_address_of_each_client() {
     ask(8, BOOT);
     ask(9, &Bench::configuration(&script));
     let told = log.0.lock().unwrap().join("\n");
-    let is_dated =
-        |line: &str| line.split(' ').next().is_some_and(|word| word.parse::<jiff::Timestamp>().is_ok());
-    assert!(told.lines().all(is_dated), "{told}");
     for line in [
         "192.0.2.7: node-1 (machine 52:54:00:00:00:01) boots the installer",
         "192.0.2.8: asked as node-1 (machine 52:54:00:00:00:01); 192.0.2.7 asked as the same machine before",

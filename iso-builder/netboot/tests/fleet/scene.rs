@@ -389,6 +389,7 @@ impl Run<'_> {
             bytes: None,
             total: None,
             message,
+            details: None,
             result: None,
             exit_code: None,
         }

@@ -25,6 +25,7 @@ fn event(step: &str, state: Stage, bytes: Option<(u64, u64)>, message: &str) -> 
         bytes: bytes.map(|(bytes, _)| bytes),
         total: bytes.map(|(_, total)| total),
         message: message.into(),
+        details: None,
         result: None,
         exit_code: None,
     })

@@ -18,7 +18,19 @@ pub(crate) fn hello(run: u128) -> Hello {
 fn event(seq: u64, step: &str, state: StepState) -> Event {
     let time = format!("2026-11-21T10:00:{:02}.000Z", seq % 60);
     let (step, message) = (step.to_owned(), format!("doing {step}"));
-    Event { v: 1, seq, time, step, state, bytes: None, total: None, message, result: None, exit_code: None }
+    Event {
+        v: 1,
+        seq,
+        time,
+        step,
+        state,
+        bytes: None,
+        total: None,
+        message,
+        details: None,
+        result: None,
+        exit_code: None,
+    }
 }
 
 fn counted(seq: u64, state: StepState, bytes: u64) -> Event {
@@ -195,6 +207,7 @@ fn any_line() -> impl Strategy<Value = ReportLine> {
             bytes,
             total,
             message,
+            details: None,
             result: None,
             exit_code,
         })

@@ -92,6 +92,7 @@ fn end(exit_code: u8) -> ReportLine {
         bytes,
         total,
         message,
+        details: None,
         result,
         exit_code,
     })

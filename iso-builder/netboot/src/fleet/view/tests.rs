@@ -24,6 +24,7 @@ fn line(seq: u64, step: &str, state: StepState, exit_code: Option<u8>) -> Report
         bytes: None,
         total: None,
         message,
+        details: None,
         result: None,
         exit_code,
     })
