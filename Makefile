@@ -195,6 +195,7 @@ iso: ## Build the media of DEFINITION into OUTPUT.
 # The media stay beside the release, so that the next one finds what has not changed.
 .PHONY: release
 release: ## Make everything that is published in OUTPUT/release: media, packages, checksums, notes, a page; takes minutes more.
+	@$(call ROOM,release,15)
 	@for name in default minimal; do \
 	  $(MAKE) --no-print-directory iso PROFILE=release DEFINITION=configs/images/$$name.yaml OUTPUT=$(OUTPUT)/media/$$name; \
 	done
@@ -218,15 +219,15 @@ lint: host ## Check the format and the lints.
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	$(CARGO) clippy --package nqrust-tests --package nqrust-bench --test e2e --locked -- -D warnings
 
-# Fails where there is not the room, in GiB, that tests take: a full disk looks like a fault of whatever writes next.
-ROOM = mkdir -p $(TARGET); free=$$(df --output=avail -B 1G $(TARGET) | tail -n 1); [ $$free -ge $(1) ] || { \
-	  printf 'error: the tests take %d GiB, and the disk of %s has %d GiB left\n  next: Free space, or name a directory of a larger disk with CARGO_TARGET_DIR.\n' \
-	    $(1) $(TARGET) $$free >&2; exit 1; }
+# Fails where there is not the room, in GiB, that something takes: a full disk looks like a fault of whatever writes next.
+ROOM = mkdir -p $(TARGET); free=$$(df --output=avail -B 1G $(TARGET) | tail -n 1); [ $$free -ge $(2) ] || { \
+	  printf 'error: %s takes %d GiB, and the disk of %s has %d GiB left\n  next: Free space, or name a directory of a larger disk with CARGO_TARGET_DIR.\n' \
+	    'make $(1)' $(2) $(TARGET) $$free >&2; exit 1; }
 
 # The virtual machine waits for its firmware and its disk often enough to share the processors with the other tests.
 .PHONY: test
 test: ## The short loop: format, lints, all tests without a machine, then one install and its boots on UEFI.
-	@start=$$SECONDS; $(call ROOM,15); \
+	@start=$$SECONDS; $(call ROOM,test,15); \
 	$(MAKE) --no-print-directory setup lint binaries; \
 	$(TEST) --no-run; \
 	setsid $(E2E) install_uefi:: >$(TARGET)/machine.log 2>&1 & machine=$$!; \
@@ -239,7 +240,7 @@ test: ## The short loop: format, lints, all tests without a machine, then one in
 # The update takes longest, and as the last of all it would have the machine for itself: it begins with the others.
 .PHONY: e2e
 e2e: ## The other tests in virtual machines and the cluster on namespaces; prints the slowest.
-	@start=$$SECONDS; $(call ROOM,25); \
+	@start=$$SECONDS; $(call ROOM,e2e,25); \
 	$(MAKE) --no-print-directory setup binaries kubernetes; rm -f $(TARGET)/e2e/seconds; \
 	$(TEST) --no-run --test e2e; \
 	setsid $(E2E) update:: >$(TARGET)/machine.log 2>&1 & machine=$$!; \
@@ -255,17 +256,20 @@ COUNT := awk -v seconds=$$((SECONDS - start)) '/^test result/ { passed += $$4; f
 	  END { printf "%d tests passed, %d failed, %d left for make soak, %d:%02d min\n", \
 	    passed, failed, left, seconds / 60, seconds % 60 }' $(TARGET)/test.log
 
+# The disk is for a trial: with every flush an emulated control plane would not be ready in time. Machines have a UUID.
 .PHONY: run
 run: iso ## Boot the ISO in QEMU with an empty disk, for a person; the console is also on this terminal.
 	mkdir -p $(TARGET)/run
 	[ -e $(TARGET)/run/disk.qcow2 ] || qemu-img create -q -f qcow2 $(TARGET)/run/disk.qcow2 300G
 	[ -e $(TARGET)/run/variables.fd ] || cp $(OVMF)/OVMF_VARS_4M.fd $(TARGET)/run/variables.fd
+	[ -e $(TARGET)/run/uuid ] || cat /proc/sys/kernel/random/uuid >$(TARGET)/run/uuid
 	iso=$$(ls $(OUTPUT)/*.iso | grep -v -e '-net-install\.iso$$' | head -n 1); \
 	display=none; [ -z "$${DISPLAY:-}$${WAYLAND_DISPLAY:-}" ] || display=gtk; \
 	qemu-system-x86_64 -machine q35 -accel $(ACCEL) -cpu max,-erms,-fsrm -m 4096 -smp 2 -vga std -display "$$display" \
 	  -drive "if=pflash,format=raw,readonly=on,file=$(OVMF)/OVMF_CODE_4M.fd" \
 	  -drive "if=pflash,format=raw,file=$(TARGET)/run/variables.fd" \
-	  -drive "if=none,id=disk,format=qcow2,file=$(TARGET)/run/disk.qcow2" -device virtio-blk-pci,drive=disk,bootindex=1 \
+	  -uuid "$$(cat $(TARGET)/run/uuid)" \
+	  -drive "if=none,id=disk,format=qcow2,file=$(TARGET)/run/disk.qcow2,cache=unsafe" -device virtio-blk-pci,drive=disk,bootindex=1 \
 	  -drive "if=none,id=medium,media=cdrom,readonly=on,format=raw,file=$$iso" -device ide-cd,drive=medium,bootindex=2 \
 	  -nic user,model=virtio-net-pci,hostfwd=tcp:127.0.0.1:2222-:22 -serial mon:stdio
 

@@ -41,7 +41,11 @@ const KINDS: [AssetKind; 18] = [
     kind("-build-report.json", "application/json", "what went into the build, and what came out"),
     kind("-release.json", "application/json", "every file of the medium with its SHA-256"),
     kind(".deb", "application/vnd.debian.binary-package", "a program for Debian 12 or later"),
-    kind(".tar.gz", "application/gzip", "the same for other distributions: program, man pages, completions"),
+    kind(
+        ".tar.gz",
+        "application/gzip",
+        "a program for other distributions, with its man pages and completions",
+    ),
     kind("release-notes.md", "text/markdown", "what has changed since the last release"),
     kind("README.md", "text/markdown", "which file to take"),
     kind("SHA256SUMS", "text/plain", "checksums of all files, for `sha256sum --check`"),
@@ -51,6 +55,16 @@ const KINDS: [AssetKind; 18] = [
 
 const fn kind(end: &'static str, media_type: &'static str, purpose: &'static str) -> AssetKind {
     AssetKind { end, media_type, purpose }
+}
+
+/// Where the page lists the file `name`: media first, and the one that most people take before all others.
+pub(crate) fn rank(name: &str) -> usize {
+    let net_install = usize::from(name.ends_with(KINDS[0].end));
+    match KINDS.iter().position(|kind| name.ends_with(kind.end)) {
+        Some(0 | 1) => net_install,
+        Some(place) => place,
+        None => KINDS.len(),
+    }
 }
 
 /// The kind of the file `name`. A file of no known kind is not published by accident.

@@ -71,7 +71,8 @@ pub(super) fn lasting_address(subject: &CheckSubject<'_>) -> CheckOutcome {
     if subject.intent.etcd_address_can_change() {
         return CheckOutcome::found(
             "the node keeps etcd, which is known by the node's address, and that is a DHCP server's to change",
-            "Set install.management_interface with method: static, or let the DHCP server reserve the address.",
+            "Give the node a fixed address (`install.management_interface`, `method: static`), or let the DHCP server reserve \
+             this one.",
         );
     }
     match (cluster.distribution, cluster.keeps_etcd) {

@@ -83,7 +83,8 @@ fn options(review: &Review) -> Vec<(UnfitChoice, Choice)> {
     ];
     if review.stops().all(|finding| finding.waivable) {
         let names: Vec<_> = review.stops().map(|finding| finding.check).collect();
-        let option = Choice::new(format!("Install anyway, without the checks {}", names.join(", ")));
+        let checks = if names.len() == 1 { "check" } else { "checks" };
+        let option = Choice::new(format!("Install anyway, without the {checks} {}", names.join(", ")));
         all.push((
             UnfitChoice::Without,
             option.with("The machine stays as it is. The recorded answers say so too."),
