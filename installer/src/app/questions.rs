@@ -25,6 +25,7 @@ use crate::execute::{Cancel, finish, start_node};
 use crate::installed::FinishedNode;
 use crate::inventory::{Inventory, Roots};
 use crate::keyboard::Keymaps;
+use crate::live::devices;
 use crate::live::help::{self, HelpAccess};
 use crate::live::multipath::join_paths;
 use crate::live::{is_live, set_up_network};
@@ -247,6 +248,13 @@ impl InstallMachine for QuestionedMachine<'_> {
         match &self.settings.rehearsal {
             Some(Some(path)) => read_inventory(path),
             _ => Inventory::scan(&Roots::default()),
+        }
+    }
+
+    fn watch(&self, over: &AtomicBool, changed: &dyn Fn()) {
+        // Another machine has no events here.
+        if !matches!(self.settings.rehearsal, Some(Some(_))) {
+            devices::watch(over, changed);
         }
     }
 

@@ -1,5 +1,6 @@
 //! The run of `installer install` from its options to its end: unattended, or with the questions on a console.
 
+use std::cell::Cell;
 use std::path::PathBuf;
 
 use anyhow::Result;
@@ -13,6 +14,7 @@ use super::report::RunRecord;
 use super::report_target::ReportTarget;
 use crate::execute::{Cancel, finish};
 use crate::inventory::{Inventory, Roots};
+use crate::live::devices::await_absent;
 use base::command::SystemRunner;
 use base::failure::{Class, Failure};
 use base::files::named;
@@ -52,19 +54,46 @@ impl RunOptions {
             let media = self.media(&context.progress, &settings, &mut |_| {})?;
             return questions::ask(&media, &settings, ReportTarget::default());
         }
+        loop {
+            let failed = Cell::new(None);
+            let ended = self.once(context, &settings, &failed);
+            // Nobody may ever look at the console of this machine: a disk that comes late must not need anyone.
+            let named = failed.take().filter(|_| self.consoles && ended.is_err());
+            let wait = |config: &InstallConfig| {
+                let mut again = false;
+                let progress = &context.progress;
+                consoles::with(true, progress, || {
+                    again = await_absent(config, &Roots::default(), progress)?;
+                    Ok(())
+                })?;
+                Ok::<_, anyhow::Error>(again)
+            };
+            if !named.is_some_and(|config| wait(&config).unwrap_or(false)) {
+                return ended;
+            }
+        }
+    }
+
+    /// One run. `failed` gets the configuration of an automatic install that failed before it wrote anything.
+    fn once(
+        &self,
+        context: &Context,
+        settings: &QuestionSettings,
+        failed: &Cell<Option<InstallConfig>>,
+    ) -> Result<()> {
         let mut after = AfterRun::Nothing;
         consoles::with(self.consoles, &context.progress, || {
             let report_target = ReportTarget::of(self.report.as_deref())?;
             let reporter = report_target.reporter(&context.progress);
             let mut record = RunRecord::begin(&context.progress, reporter, &report_target.tokens);
-            let media = self.media(&context.progress, &settings, &mut |config| record.config(config));
+            let media = self.media(&context.progress, settings, &mut |config| record.config(config));
             let (ended, media) = match media {
                 Ok(media) if !media.combined.config.install.automatic && settings.can_ask() => {
                     context.progress.note("console", "The questions are asked on the console");
                     after = AfterRun::Ask(media, report_target);
                     return Ok(());
                 }
-                Ok(media) => (install(&media, &context.progress, &mut record), media),
+                Ok(media) => (install(&media, &context.progress, &mut record, failed), media),
                 Err(error) => match self.without_configuration(&error) {
                     Some((left, media)) => (Ok(InstallEnd::Untouched(left)), media),
                     None => return record.end(Err(error)),
@@ -91,9 +120,9 @@ impl RunOptions {
         })?;
         match after {
             AfterRun::Nothing => Ok(()),
-            AfterRun::Ask(media, report_target) => questions::ask(&media, &settings, report_target),
+            AfterRun::Ask(media, report_target) => questions::ask(&media, settings, report_target),
             AfterRun::Start(media, report_target, left) => {
-                questions::leave(&media, &settings, report_target, &left, &context.progress)
+                questions::leave(&media, settings, report_target, &left, &context.progress)
             }
         }
     }
@@ -129,8 +158,13 @@ enum AfterRun {
     Start(Media, ReportTarget, UntouchedNodes),
 }
 
-/// Installs the configuration, if it is an automatic one.
-fn install(media: &Media, progress: &Progress, record: &mut RunRecord<'_>) -> Result<InstallEnd> {
+/// Installs the configuration, if it is an automatic one. `failed` gets it if nothing was written.
+fn install(
+    media: &Media,
+    progress: &Progress,
+    record: &mut RunRecord<'_>,
+    failed: &Cell<Option<InstallConfig>>,
+) -> Result<InstallEnd> {
     record.trust(&media.combined.authorities);
     let config = &media.combined.config;
     if !config.install.automatic {
@@ -141,5 +175,10 @@ fn install(media: &Media, progress: &Progress, record: &mut RunRecord<'_>) -> Re
             .into());
     }
     media.tell_warnings(progress);
-    carry_out((config, ReinstallConsent::ByRule), media, progress, record, &Cancel::on_signals)
+    failed.set(Some(config.clone()));
+    let cancel = || {
+        failed.set(None);
+        Cancel::on_signals()
+    };
+    carry_out((config, ReinstallConsent::ByRule), media, progress, record, &cancel)
 }

@@ -3,6 +3,7 @@
 use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -17,6 +18,12 @@ use model::machine::Mac;
 
 /// How long disks and cards that the configuration names may take to appear.
 const TIMEOUT: Duration = Duration::from_secs(60);
+/// How long without an event what appears together counts as complete: a controller brings its disks one after the other.
+const SETTLED: Duration = Duration::from_millis(700);
+/// How long a stream of events can put off a look.
+const UNSETTLED: Duration = Duration::from_secs(5);
+/// How soon a watch notices its end.
+const CHECK_INTERVAL: Duration = Duration::from_millis(300);
 
 /// Scans the machine until every disk and card that the configuration names is there, at each event of udev, for a minute at most.
 /// What is missing then, the plan and the checks report.
@@ -29,6 +36,57 @@ pub fn scan_complete(config: &InstallConfig, roots: &Roots, progress: &Progress)
     let Ok(mut events) = DeviceEvents::begin() else { return Ok(inventory) };
     // A device may have appeared between the first look and the first event.
     await_devices(config, &mut || Inventory::scan(roots), &mut |left| events.next(left), TIMEOUT, progress)
+}
+
+/// Waits, without a limit, until the machine has every disk and card that the configuration names. Returns at once, with `false`,
+/// if none is missing, or without udev.
+pub fn await_absent(config: &InstallConfig, roots: &Roots, progress: &Progress) -> Result<bool> {
+    let missing = absent(config, &Inventory::scan(roots)?);
+    if missing.is_empty() {
+        return Ok(false);
+    }
+    let Ok(mut events) = DeviceEvents::begin() else { return Ok(false) };
+    let what = format!("Waiting for {}; the install begins again when it appears", missing.join(", "));
+    let step = progress.step("devices", what, None);
+    let there = await_all(config, &mut || Inventory::scan(roots), &mut || events.next(Duration::MAX))?;
+    step.done();
+    Ok(there)
+}
+
+/// Looks after each event until nothing is missing; `false` if there are no more events.
+fn await_all(
+    config: &InstallConfig,
+    look: &mut dyn FnMut() -> Result<Inventory>,
+    event: &mut dyn FnMut() -> bool,
+) -> Result<bool> {
+    // A device may have appeared before the first event.
+    while !absent(config, &look()?).is_empty() {
+        if !event() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Calls `changed` each time that disks or network cards have come or gone, until it is over; without udev never.
+pub fn watch(over: &AtomicBool, changed: &dyn Fn()) {
+    let Ok(mut events) = DeviceEvents::begin() else { return };
+    follow(over, &mut |left| events.wait(left), changed);
+}
+
+/// Calls `changed` after each group of events.
+fn follow(over: &AtomicBool, event: &mut dyn FnMut(Duration) -> Heard, changed: &dyn Fn()) {
+    while !over.load(Ordering::Relaxed) {
+        match event(CHECK_INTERVAL) {
+            Heard::Nothing => {}
+            Heard::Event => {
+                let until = Instant::now() + UNSETTLED;
+                while event(SETTLED) == Heard::Event && Instant::now() < until {}
+                changed();
+            }
+            Heard::End => return,
+        }
+    }
 }
 
 /// Looks once, and again after each event until nothing is missing or the time is over.
@@ -99,11 +157,28 @@ impl DeviceEvents {
 
     /// Waits for an event; `false` after `left`, or if there are no more.
     fn next(&mut self, left: Duration) -> bool {
-        let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
-        let mut ready = [PollFd::new(self.output.as_fd(), PollFlags::POLLIN)];
-        let told = poll(&mut ready, timeout).is_ok_and(|count| count > 0);
-        told && self.output.read(&mut [0; 4096]).is_ok_and(|count| count > 0)
+        self.wait(left) == Heard::Event
     }
+
+    fn wait(&mut self, left: Duration) -> Heard {
+        let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::NONE);
+        let mut ready = [PollFd::new(self.output.as_fd(), PollFlags::POLLIN)];
+        match poll(&mut ready, timeout) {
+            Ok(0) => Heard::Nothing,
+            Ok(_) if self.output.read(&mut [0; 4096]).is_ok_and(|count| count > 0) => Heard::Event,
+            _ => Heard::End,
+        }
+    }
+}
+
+/// What a wait for events ended with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Heard {
+    /// The time is over.
+    Nothing,
+    Event,
+    /// There are no more.
+    End,
 }
 
 impl Drop for DeviceEvents {
@@ -141,6 +216,37 @@ mod tests {
         };
         await_devices(&config, &mut look, &mut event, Duration::ZERO, &Progress::silent()).unwrap();
         count
+    }
+
+    #[test]
+    fn a_device_that_appears_after_the_failure_ends_the_wait_however_late_it_is() {
+        let config = parse("install: {mode: install, device: {serial: serial-vdb}}", "f").unwrap();
+        let (mut looked, mut heard) = (0, 0);
+        let mut look = || {
+            looked += 1;
+            let disks = if looked > 5 { vec!["vda", "vdb"] } else { vec!["vda"] };
+            let disks = disks.into_iter().map(|name| disk(name, ByteSize::gib(16))).collect();
+            Ok(Inventory { disks, nics: vec![] })
+        };
+        let mut event = || {
+            heard += 1;
+            true
+        };
+        assert!(await_all(&config, &mut look, &mut event).unwrap());
+        assert_eq!((looked, heard), (6, 5));
+        assert!(!await_all(&config, &mut || Ok(Inventory::default()), &mut || false).unwrap());
+    }
+
+    #[test]
+    fn events_that_come_together_are_one_change() {
+        use Heard::{End, Event, Nothing};
+        let mut heard = [Nothing, Event, Event, Event, Nothing, Nothing, Event, Nothing, End].into_iter();
+        let changes = std::cell::Cell::new(0);
+        let over = AtomicBool::new(false);
+        follow(&over, &mut |_| heard.next().unwrap(), &|| changes.set(changes.get() + 1));
+        assert_eq!(changes.get(), 2);
+        over.store(true, Ordering::Relaxed);
+        follow(&over, &mut |_| panic!("it is over"), &|| {});
     }
 
     #[test]

@@ -166,7 +166,13 @@ fn head(state: &Conversation, mode: Mode) -> (&'static str, Keys) {
         }
         ConversationPlace::Failed(..) => (
             "Install: it has failed",
-            &[("Up/Down", "choose"), ("Enter", "do it"), ("PgUp/PgDn", "read"), ("F10", "leave")],
+            &[
+                ("Up/Down", "choose"),
+                ("Enter", "do it"),
+                ("F5", "look again"),
+                ("PgUp/PgDn", "read"),
+                ("F10", "leave"),
+            ],
         ),
         ConversationPlace::Done { .. } if state.facts.rehearsal => {
             ("Install: end of the rehearsal", &[("Enter", "end"), ("F10", "leave")])

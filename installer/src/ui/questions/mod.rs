@@ -23,6 +23,7 @@ pub mod work;
 mod tests;
 
 use std::fs::File;
+use std::sync::atomic::AtomicBool;
 
 use anyhow::Result;
 
@@ -44,6 +45,8 @@ use model::config::{InstallConfig, Secret};
 pub trait InstallMachine: Sync {
     /// Disks and network cards as they are now.
     fn inventory(&self) -> Result<Inventory>;
+    /// Calls `changed` each time that disks or network cards have come or gone, until it is over.
+    fn watch(&self, over: &AtomicBool, changed: &dyn Fn());
     /// Gives the screen the keyboard layout of this name; returns the result in a sentence.
     fn set_keyboard(&self, name: &str) -> Result<String>;
     /// A configuration of the user, checked, on top of what was found before.

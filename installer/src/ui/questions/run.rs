@@ -54,6 +54,12 @@ pub fn run(
         if taken.is_empty() {
             return Err(trouble.unwrap_or_else(|| consoles_gone().into()));
         }
+        let (devices, watched) = (sender.clone(), &over);
+        scope.spawn(move || {
+            // The loop may have ended.
+            let changed = || drop(devices.send(LoopEvent::Input(ConversationInput::DevicesChanged)));
+            machine.watch(watched, &changed);
+        });
         let mut console_loop = ConsoleLoop {
             consoles: taken,
             lead: None,

@@ -1,5 +1,6 @@
 //! The state of the conversation, and the effects of keys and events on it. Nothing here has an effect: those are returned.
 
+mod devices;
 mod ending;
 mod fitness;
 mod help;
@@ -104,6 +105,7 @@ impl Conversation {
                 self.work.event(&event, now);
                 Vec::new()
             }
+            ConversationInput::DevicesChanged => self.devices_changed(),
             ConversationInput::Ended(outcome) => self.ended(outcome),
             ConversationInput::Key(key) => self.key(key, now),
         }
@@ -395,7 +397,7 @@ impl Conversation {
     fn ended(&mut self, outcome: EffectOutcome) -> Vec<ConversationEffect> {
         // These effects, unlike others, run while keys are handled.
         let aside = match outcome {
-            EffectOutcome::Installed(_) => true,
+            EffectOutcome::Installed(_) | EffectOutcome::Devices(_) => true,
             EffectOutcome::KeyboardSet(..) => !self.chooses_keyboard(),
             _ => false,
         };
@@ -404,13 +406,16 @@ impl Conversation {
         }
         let error = |trouble: &ShownTrouble| Some((Tone::Error, trouble.text()));
         match outcome {
+            EffectOutcome::Devices(looked) => return self.follow_devices(looked),
             EffectOutcome::Inventory(Ok(inventory)) => {
+                let news = devices::news(&self.facts.inventory, &inventory).unwrap_or_default();
                 self.facts.inventory = inventory;
                 if let ConversationPlace::Asking(screen) = self.place {
                     self.form.replace(self.kept_fields(screen));
                     self.say_mistakes(screen);
                 }
-                self.message = Some((Tone::Good, "Disks and network cards have been read again.".into()));
+                let text = format!("Disks and network cards have been read again. {news}");
+                self.message = Some((Tone::Good, text.trim_end().to_owned()));
             }
             EffectOutcome::KeyboardSet(name, set) => self.keyboard_set(name, set),
             EffectOutcome::Fetched(Ok(found)) => {

@@ -1,5 +1,6 @@
 //! The conversation as users have it: keys in, pictures and effects out.
 
+mod devices;
 mod ending;
 mod flow;
 mod golden;
@@ -76,6 +77,7 @@ fn press(state: &mut Conversation, keys: &[Key]) -> Vec<ConversationEffect> {
 fn works(effect: &ConversationEffect) -> Option<EffectOutcome> {
     Some(match effect {
         ConversationEffect::LookAgain => EffectOutcome::Inventory(Ok(facts().inventory)),
+        ConversationEffect::FollowDevices => EffectOutcome::Devices(Ok(facts().inventory)),
         ConversationEffect::SetKeyboard(name) => {
             EffectOutcome::KeyboardSet(name.clone(), Ok(format!("The keyboard layout is {name}.")))
         }

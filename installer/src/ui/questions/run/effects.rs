@@ -27,6 +27,7 @@ pub(super) fn carry_out(
     };
     Some(match effect {
         ConversationEffect::LookAgain => EffectOutcome::Inventory(machine.inventory().map_err(plain)),
+        ConversationEffect::FollowDevices => EffectOutcome::Devices(machine.inventory().map_err(plain)),
         ConversationEffect::SetKeyboard(name) => {
             let set = machine.set_keyboard(&name).map_err(plain);
             EffectOutcome::KeyboardSet(name, set)

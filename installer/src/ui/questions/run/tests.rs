@@ -17,12 +17,26 @@ use base::progress::Progress;
 use model::config::sources::Combined;
 use model::config::{InstallConfig, Secret};
 
-/// A machine with help access and nothing else.
-struct Hut;
+/// A machine with help access and nothing else. A disk may appear while somebody looks.
+#[derive(Default)]
+struct Hut {
+    appears: bool,
+    there: AtomicBool,
+}
 
 impl InstallMachine for Hut {
     fn inventory(&self) -> Result<Inventory> {
-        Ok(facts().inventory)
+        let mut inventory = facts().inventory;
+        if self.there.load(Ordering::Relaxed) {
+            inventory.disks.push(crate::plan::tests::disk("sdc", base::size::ByteSize::gib(120)));
+        }
+        Ok(inventory)
+    }
+    fn watch(&self, _: &AtomicBool, changed: &dyn Fn()) {
+        if self.appears {
+            self.there.store(true, Ordering::Relaxed);
+            changed();
+        }
     }
     fn set_keyboard(&self, name: &str) -> Result<String> {
         Ok(format!("The keyboard layout is {name}."))
@@ -154,9 +168,18 @@ impl Other {
 
 /// Plays on consoles while `work` is at their other ends, and ends.
 fn played(consoles: Vec<Console>, work: impl FnOnce() + Send + 'static) -> Result<ConversationEnd> {
+    played_on(false, consoles, work)
+}
+
+/// The same; if a disk `appears`, it does while the first screen is shown.
+fn played_on(
+    appears: bool,
+    consoles: Vec<Console>,
+    work: impl FnOnce() + Send + 'static,
+) -> Result<ConversationEnd> {
     let work = std::thread::spawn(work);
     let facts = ConversationFacts { can_quit: true, ..facts() };
-    let end = run(consoles, facts, Answers::default(), &Hut);
+    let end = run(consoles, facts, Answers::default(), &Hut { appears, ..Hut::default() });
     work.join().unwrap();
     end
 }
@@ -201,6 +224,18 @@ fn a_shell_has_its_console_alone_and_gives_it_back() {
         other.press("word\n");
         other.wait("HEARD word");
         other.look("a-password");
+        other.press(LEAVE);
+        other.look("Install: leave");
+        other.press("\x1b[B\r");
+    });
+    assert_eq!(end.unwrap(), ConversationEnd::Quit);
+}
+
+#[test]
+fn a_disk_that_appears_is_seen_without_a_key() {
+    let (console, mut other) = Other::new(false);
+    let end = played_on(true, vec![console], move || {
+        other.look("/dev/sdc:");
         other.press(LEAVE);
         other.look("Install: leave");
         other.press("\x1b[B\r");

@@ -151,9 +151,15 @@ impl Conversation {
 
     pub(super) fn failed_key(&mut self, key: Key, now: Duration) -> Vec<ConversationEffect> {
         let ConversationPlace::Failed(_, scroll) = &mut self.place else { return Vec::new() };
-        if matches!(key, Key::PageUp | Key::PageDown) {
-            scroll.key(key);
-            return Vec::new();
+        match key {
+            Key::PageUp | Key::PageDown => {
+                scroll.key(key);
+                return Vec::new();
+            }
+            Key::Function(5) => {
+                return self.wait("Reading disks and network cards", ConversationEffect::LookAgain);
+            }
+            _ => {}
         }
         let did = self.form.key(key);
         let took = did == KeyEffect::Accepted || (did == KeyEffect::Changed && key == Key::Enter);

@@ -150,6 +150,8 @@ pub enum ConversationInput {
     Tick,
     /// The install reports an event.
     Event(Event),
+    /// Disks or network cards have come or gone.
+    DevicesChanged,
     Ended(EffectOutcome),
 }
 
@@ -157,6 +159,8 @@ pub enum ConversationInput {
 pub enum EffectOutcome {
     /// Of [`ConversationEffect::LookAgain`].
     Inventory(Result<Inventory, ShownTrouble>),
+    /// Of [`ConversationEffect::FollowDevices`].
+    Devices(Result<Inventory, ShownTrouble>),
     /// Of [`ConversationEffect::SetKeyboard`].
     KeyboardSet(String, Result<String, ShownTrouble>),
     /// Of [`ConversationEffect::Fetch`].
@@ -186,6 +190,8 @@ pub enum EffectOutcome {
 #[derive(Clone, Debug, PartialEq)]
 pub enum ConversationEffect {
     LookAgain,
+    /// Look again because something has changed, while the user goes on.
+    FollowDevices,
     /// Give the screen the keyboard layout of this name.
     SetKeyboard(String),
     Fetch(ConfigOrigin),

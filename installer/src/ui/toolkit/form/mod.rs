@@ -195,7 +195,7 @@ impl Form {
         self.focus = self.fields.iter().position(wanted).unwrap_or(self.focus);
     }
 
-    /// Takes the fields of a new form and keeps the focus and cursors of fields that stay.
+    /// Takes the fields of a new form and keeps the focus of fields that stay, and cursors at the options where they were.
     pub fn replace(&mut self, mut fields: Vec<Field>) {
         let id = self.focused().map(|field| field.id.clone()).unwrap_or_default();
         for field in &mut fields {
@@ -338,13 +338,18 @@ impl Field {
         match (&mut self.kind, &old.kind) {
             (
                 FieldKind::Choice { options, cursor, moved, .. },
-                FieldKind::Choice { cursor: at, moved: before, .. },
+                FieldKind::Choice { options: old, cursor: at, moved: before, .. },
             ) => {
-                *cursor = (*at).min(options.len().saturating_sub(1));
-                *moved = *before;
+                let text = old.get(*at).map(|option| &option.text);
+                let same = options.iter().position(|option| Some(&option.text) == text);
+                *cursor = same.unwrap_or((*at).min(options.len().saturating_sub(1)));
+                // Another option in the place of one that is gone was not meant.
+                *moved = *before && same.is_some();
             }
-            (FieldKind::Marks { options, cursor }, FieldKind::Marks { cursor: at, .. }) => {
-                *cursor = (*at).min(options.len().saturating_sub(1));
+            (FieldKind::Marks { options, cursor }, FieldKind::Marks { options: old, cursor: at }) => {
+                let text = old.get(*at).map(|(option, _)| &option.text);
+                let same = options.iter().position(|(option, _)| Some(&option.text) == text);
+                *cursor = same.unwrap_or((*at).min(options.len().saturating_sub(1)));
             }
             (FieldKind::Line(line), FieldKind::Line(at))
             | (FieldKind::Secret(line), FieldKind::Secret(at))

@@ -1,0 +1,78 @@
+//! Disks and network cards that come or go while questions are open, or after a failure.
+
+use super::{Conversation, ConversationEffect, ConversationPlace};
+use crate::inventory::{Inventory, Nic};
+use crate::ui::questions::ShownTrouble;
+use crate::ui::toolkit::form::FieldKind;
+use crate::ui::toolkit::page::Tone;
+
+impl Conversation {
+    /// Something has come or gone. While disks are written, that is most often the install itself.
+    pub(super) fn devices_changed(&self) -> Vec<ConversationEffect> {
+        if self.is_working() { Vec::new() } else { vec![ConversationEffect::FollowDevices] }
+    }
+
+    /// Takes what is there now. Nothing that was typed, chosen or pointed at changes.
+    pub(super) fn follow_devices(
+        &mut self,
+        looked: Result<Inventory, ShownTrouble>,
+    ) -> Vec<ConversationEffect> {
+        // Nobody asked: the next look that somebody asks for tells of an error.
+        let Ok(inventory) = looked else { return Vec::new() };
+        let Some(news) = news(&self.facts.inventory, &inventory) else { return Vec::new() };
+        self.facts.inventory = inventory;
+        if let ConversationPlace::Asking(screen) = self.place {
+            let mut fields = self.kept_fields(screen);
+            for field in &mut fields {
+                let typed = self.form.field(&field.id).map(|old| &old.kind);
+                if let Some(kind @ (FieldKind::Line(_) | FieldKind::Secret(_))) = typed {
+                    field.kind = kind.clone();
+                }
+            }
+            self.form.replace(fields);
+            self.say_mistakes(screen);
+        }
+        let plan_failed = matches!(&self.place, ConversationPlace::Review(review)
+            if review.plan.is_none() && !review.mistakes.is_empty() && self.config.is_some());
+        if plan_failed && self.busy.is_none() {
+            return self.review();
+        }
+        let hint = match &self.place {
+            ConversationPlace::Failed(..) => " Enter tries again.",
+            _ => "",
+        };
+        // What is wrong on this screen is more important.
+        let free = !matches!(self.message, Some((Tone::Error | Tone::Warning, _)));
+        let tells = matches!(
+            self.place,
+            ConversationPlace::Asking(_)
+                | ConversationPlace::Failed(..)
+                | ConversationPlace::Unfit(_)
+                | ConversationPlace::Disks(..)
+        );
+        if tells && free && self.busy.is_none() {
+            self.message = Some((Tone::Good, format!("{news}{hint}")));
+        }
+        Vec::new()
+    }
+}
+
+/// What has come and what has gone; `None` if everything is as before.
+pub(super) fn news(before: &Inventory, now: &Inventory) -> Option<String> {
+    let names = |inventory: &Inventory| -> Vec<String> {
+        let card = |nic: &Nic| format!("network card {} {}", nic.name, nic.mac);
+        let disks = inventory.disks.iter().map(|disk| format!("disk {}", disk.identify()));
+        disks.chain(inventory.nics.iter().map(card)).collect()
+    };
+    if before == now {
+        return None;
+    }
+    let (old, new) = (names(before), names(now));
+    let only = |some: &[String], others: &[String]| {
+        some.iter().filter(|name| !others.contains(name)).cloned().collect::<Vec<_>>().join("; ")
+    };
+    let told = [("New: ", only(&new, &old)), ("Gone: ", only(&old, &new))];
+    let told = told.iter().filter(|(_, names)| !names.is_empty());
+    let text = told.map(|(head, names)| format!("{head}{names}.")).collect::<Vec<_>>().join(" ");
+    Some(if text.is_empty() { "Disks or network cards have changed.".into() } else { text })
+}
