@@ -12,7 +12,7 @@ use anyhow::{Result, anyhow};
 use base::failure::{Class, Failure, causes};
 use model::config::redact::Secrets;
 use model::config::sources::{Document, Effects, Gathering, Request, SourceKind, gather};
-use model::config::{InstallConfig, Mode, Secret};
+use model::config::{InstallConfig, Mode, Role, Secret};
 use model::machine::Selector;
 use model::machine_documents::MachineDocuments;
 
@@ -40,6 +40,7 @@ struct Configuration {
 #[derive(Clone, Debug, Default)]
 struct DescribedNode {
     hostname: Option<String>,
+    role: Option<Role>,
     cluster: Option<ClusterPart>,
     /// The secrets of a node that creates a cluster. What is said of it is shown on the screens of others.
     secrets: Secrets,
@@ -63,7 +64,9 @@ impl DescribedNode {
         if config.install.mode == Mode::Create {
             secrets.add(config);
         }
-        Self { hostname: config.os.hostname.as_ref().map(ToString::to_string), cluster, secrets }
+        let (hostname, role) =
+            (config.os.hostname.as_ref().map(ToString::to_string), config.install.own_role());
+        Self { hostname, role: Some(role), cluster, secrets }
     }
 }
 
@@ -164,6 +167,12 @@ impl Configurations {
     #[must_use]
     pub fn hostname(&self, name: &str) -> Option<&str> {
         self.all.get(name)?.node.hostname.as_deref()
+    }
+
+    /// The role that a configuration gives its node.
+    #[must_use]
+    pub fn role(&self, name: &str) -> Option<Role> {
+        self.all.get(name)?.node.role
     }
 
     /// What must not be shown of a machine that creates a cluster.

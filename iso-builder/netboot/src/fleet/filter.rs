@@ -2,6 +2,8 @@
 
 use base::percent;
 
+use model::config::Role;
+
 use super::stage::{MachineStage, StageGroup};
 use super::view::MachineRow;
 
@@ -10,19 +12,24 @@ use super::view::MachineRow;
 pub struct MachineFilter {
     stages: Vec<MachineStage>,
     groups: Vec<StageGroup>,
+    roles: Vec<Role>,
     names: Vec<String>,
     /// Parts of any text of a machine, in lower case.
     texts: Vec<String>,
+    /// The version of the list that the client has.
+    pub since: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidFilter {
-    #[error("{0} is not a filter; there are stage, group, name and text")]
+    #[error("{0} is not a filter; there are stage, group, role, name and text, and since")]
     Key(String),
     #[error("{0} is not a stage; there are {known}", known = MachineStage::ALL.map(MachineStage::name).join(", "))]
     Stage(String),
     #[error("{0} is not a group; there are {known}", known = StageGroup::ALL.map(StageGroup::text).join(", "))]
     Group(String),
+    #[error("{0} is not a role; there are {known}", known = Role::ALL.map(Role::name).join(", "))]
+    Role(String),
     #[error("{0} is not percent-encoded UTF-8")]
     Encoding(String),
 }
@@ -45,6 +52,11 @@ impl MachineFilter {
                     let group = StageGroup::ALL.into_iter().find(|group| group.text() == value);
                     filter.groups.push(group.ok_or(InvalidFilter::Group(value))?);
                 }
+                "role" => {
+                    let role = Role::ALL.into_iter().find(|role| role.name() == value);
+                    filter.roles.push(role.ok_or(InvalidFilter::Role(value))?);
+                }
+                "since" => filter.since = Some(value),
                 "name" => filter.names.push(value),
                 "text" => filter.texts.push(value.to_lowercase()),
                 _ => return Err(InvalidFilter::Key(key.to_owned())),
@@ -60,6 +72,7 @@ impl MachineFilter {
         }
         any(&self.stages, |stage| *stage == row.stage)
             && any(&self.groups, |group| *group == row.group)
+            && any(&self.roles, |role| row.role.as_deref() == Some(role.name()))
             && any(&self.names, |name| name.eq_ignore_ascii_case(&row.name))
             && any(&self.texts, |text| contains(row, text))
     }

@@ -6,6 +6,7 @@
 //! | [`stage`] | the stage of a deployment, from steps and states |
 //! | [`view`] | the fleet as it is shown, and its JSON |
 //! | [`wait`] | what machines that wait for a cluster are told of the one that creates it |
+//! | [`history`] | what has changed since a version of the list |
 //! | [`filter`] | which machines a request asks for |
 //! | [`page`], [`card`], [`machine_page`], [`elements`] | the view as HTML, by templates that escape what they show |
 //! | [`access`], [`entry`] | access control, and the URL with the token |
@@ -19,6 +20,7 @@ pub mod card;
 pub mod elements;
 pub mod entry;
 pub mod filter;
+pub mod history;
 pub mod install_run;
 pub mod install_runs;
 pub mod machine_page;

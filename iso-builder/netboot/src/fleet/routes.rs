@@ -12,10 +12,11 @@ use serde_json::{Value, json};
 
 use super::access::FleetAccess;
 use super::filter::MachineFilter;
+use super::history::FleetHistory;
 use super::install_run::{self, RunOutcome};
 use super::install_runs::InstallRuns;
 use super::stage::MachineStage;
-use super::view::{self, FleetView, MachineRow};
+use super::view::{self, FleetDocument, FleetView, MachineRow};
 use super::wait::AwaitedCreator;
 use super::{machine_page, page};
 use crate::boot::REPORT;
@@ -150,6 +151,7 @@ pub struct FleetSources<'a> {
 pub struct Fleet {
     access: FleetAccess,
     runs: Mutex<InstallRuns>,
+    history: Mutex<FleetHistory>,
     tls: bool,
     /// Warnings about the server itself.
     notices: Vec<String>,
@@ -159,7 +161,8 @@ impl Fleet {
     /// `token` gives access; `tls` says whether browsers use HTTPS.
     #[must_use]
     pub fn new(token: &Secret, tls: bool) -> Self {
-        Self { access: FleetAccess::new(token), runs: Mutex::default(), tls, notices: Vec::new() }
+        let access = FleetAccess::new(token);
+        Self { access, runs: Mutex::default(), history: Mutex::default(), tls, notices: Vec::new() }
     }
 
     /// With warnings about the server itself, which the page shows.
@@ -193,6 +196,11 @@ impl Fleet {
 
     fn runs(&self) -> MutexGuard<'_, InstallRuns> {
         self.runs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Held while the fleet is looked at, so that what is seen last is what is remembered.
+    fn history(&self) -> MutexGuard<'_, FleetHistory> {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn is_open(&self, request: &FleetRequest<'_>) -> bool {
@@ -236,14 +244,15 @@ impl Fleet {
             Ok(filter) => filter,
             Err(why) => return Ok(FleetReply::json(400, &json!({ "error": why.to_string() }))),
         };
+        let mut history = self.history();
         let mut view = self.view(known, usize::MAX, now)?;
-        view.machines.retain(|row| filter.matches(row));
-        let time = std::mem::take(&mut view.time);
-        let tag = Digest::of(&serde_json::to_vec(&view)?);
-        view.time = time;
-        let reply = FleetReply::new(200, "application/json", serde_json::to_vec_pretty(&view)?);
-        // Weak: the time of an unchanged fleet differs (RFC 9110, section 8.8.1).
-        Ok(tagged(request, format!("W/\"{tag}\""), reply))
+        history.observe(&mut view)?;
+        let (version, changes) = (history.version(), history.changes(filter.since.as_deref()));
+        // Weak: the times of an unchanged fleet differ (RFC 9110, section 8.8.1).
+        let tag = format!("W/\"{version}-{}\"", Digest::of(request.query.as_bytes()));
+        let document = FleetDocument::new(&view, &filter, version, &changes);
+        let reply = FleetReply::new(200, "application/json", serde_json::to_vec_pretty(&document)?);
+        Ok(tagged(request, tag, reply))
     }
 
     /// The first `limit` machines, and the number of the others.
@@ -423,7 +432,7 @@ impl Fleet {
 fn row(machine: &Machine, runs: &InstallRuns, known: FleetSources<'_>, now: Moment) -> MachineRow {
     let run = runs.get(machine.id);
     let row = view::row(machine, run, known.configurations.fit(machine), now);
-    row.named_by(known.configurations, machine, run)
+    row.described_by(known.configurations, machine, run)
 }
 
 impl From<RunOutcome> for DeploymentEvent {

@@ -4,6 +4,8 @@ use model::fleet::{RunFailure, UpdateReport};
 use model::machine::{Identity, Selector};
 use serde::Serialize;
 
+use super::filter::MachineFilter;
+use super::history::{FleetChanges, FleetPart};
 use super::install_run::{InstallRun, InstallStep};
 use super::stage::{MachineStage, StageGroup};
 use super::wait::AwaitedCreator;
@@ -24,10 +26,8 @@ const SILENT: u64 = 120;
 const START: u64 = 900;
 
 /// The fleet at one moment.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct FleetView {
-    /// [`VERSION`].
-    pub v: u32,
     /// By the server's clock.
     pub time: String,
     /// The size of each group, without empty ones.
@@ -42,6 +42,62 @@ pub struct FleetView {
     pub not_heard_of: Vec<String>,
     /// Warnings about the server itself.
     pub notices: Vec<String>,
+}
+
+/// The JSON of `/v1/fleet`: the whole list, or what has changed since a version of it.
+#[derive(Clone, Debug, Serialize)]
+pub struct FleetDocument<'a> {
+    /// [`VERSION`].
+    v: u32,
+    time: &'a str,
+    /// The version of the list.
+    version: String,
+    /// The version that this follows; null where this is everything.
+    since: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    summary: Option<&'a [StageCount]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    conflicts: Option<&'a [ConflictRow]>,
+    machines: Vec<&'a MachineRow>,
+    /// The ids of machines that the client may have and that are no longer in the list that it asks for.
+    removed: Vec<&'a str>,
+    more: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    not_heard_of: Option<&'a [String]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    notices: Option<&'a [String]>,
+}
+
+impl<'a> FleetDocument<'a> {
+    /// What `filter` asks for of `view`, of which `changes` are newer than the client knows.
+    #[must_use]
+    pub fn new(
+        view: &'a FleetView,
+        filter: &MachineFilter,
+        version: String,
+        changes: &'a FleetChanges<'_>,
+    ) -> Self {
+        let changed = view.machines.iter().filter(|row| changes.has(row));
+        let (machines, others): (Vec<_>, Vec<_>) = changed.partition(|row| filter.matches(row));
+        // A machine that has changed may have matched before.
+        let left = others.into_iter().filter(|_| changes.since().is_some()).map(|row| &*row.id);
+        fn part<'a, T>(changes: &FleetChanges<'_>, part: FleetPart, all: &'a [T]) -> Option<&'a [T]> {
+            changes.has_part(part).then_some(all)
+        }
+        Self {
+            v: VERSION,
+            time: &view.time,
+            version,
+            since: changes.since(),
+            summary: part(changes, FleetPart::Summary, &view.summary),
+            conflicts: part(changes, FleetPart::Conflicts, &view.conflicts),
+            machines,
+            removed: changes.removed().chain(left).collect(),
+            more: view.more,
+            not_heard_of: part(changes, FleetPart::NotHeardOf, &view.not_heard_of),
+            notices: part(changes, FleetPart::Notices, &view.notices),
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -103,6 +159,8 @@ pub struct MachineRow {
     /// Its host name, or else a mark of its identity.
     pub name: String,
     pub identity: Identity,
+    /// The role that its configuration gives its node.
+    pub role: Option<String>,
     /// The name of the configuration that it was offered last.
     pub configuration: Option<String>,
     /// The clients that asked to boot as this machine since its last redeployment, the latest last.
@@ -166,9 +224,8 @@ impl FleetView {
         });
         let count = |group| StageCount { group, count: rows.iter().filter(|row| row.group == group).count() };
         let summary = StageGroup::ALL.map(count).into_iter().filter(|count| count.count > 0).collect();
-        let (v, time, conflicts) = (VERSION, now.to_string(), Vec::new());
+        let (time, conflicts) = (now.to_string(), Vec::new());
         Self {
-            v,
             time,
             summary,
             conflicts,
@@ -202,9 +259,9 @@ impl MachineRow {
         self.next = Some(wait);
     }
 
-    /// With the hostname of its configuration, unless the machine has reported one.
+    /// With the role of its configuration, and the hostname, unless the machine has reported one.
     #[must_use]
-    pub fn named_by(
+    pub fn described_by(
         mut self,
         configurations: &Configurations,
         machine: &Machine,
@@ -215,6 +272,8 @@ impl MachineRow {
         if let Some(hostname) = hostname.filter(|_| !is_told) {
             self.name = hostname.to_owned();
         }
+        let name = machine.assigned.as_deref().or(machine.configuration.as_deref());
+        self.role = name.and_then(|name| configurations.role(name)).map(|role| role.name().to_owned());
         self
     }
 }
@@ -249,6 +308,7 @@ pub fn row(machine: &Machine, run: Option<&InstallRun>, fit: ConfigurationFit, n
         id: machine.id.to_string(),
         name: name(machine, run),
         identity: machine.identity.clone(),
+        role: None,
         configuration: machine.configuration.clone(),
         clients: machine.clients.iter().map(ClientRow::from).collect(),
         product: told.and_then(|run| run.product.clone()),

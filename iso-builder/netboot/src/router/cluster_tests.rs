@@ -130,9 +130,10 @@ fn answer(bench: &Bench, request: &FleetRequest<'_>) -> FleetReply {
 }
 
 /// A page of the fleet as text.
-fn page(bench: &Bench, path: &str) -> String {
+fn page(bench: &Bench, target: &str) -> String {
+    let (path, query) = target.split_once('?').unwrap_or((target, ""));
     let authorization = Some("Bearer token-of-the-fleet");
-    let request = FleetRequest { method: "GET", path, authorization, ..FleetRequest::default() };
+    let request = FleetRequest { method: "GET", path, query, authorization, ..FleetRequest::default() };
     String::from_utf8(answer(bench, &request).body).unwrap()
 }
 
@@ -291,6 +292,26 @@ fn only_a_machine_that_waits_is_told_of_the_creator() {
     let mut other = Install { machine: 6, run: Uuid::new_v4(), report, seq: 0 };
     let event = other.event("cluster-wait", "started", "Waiting for the cluster: nobody answers", None);
     assert_eq!(other.send(&bench, &[event, json!({ "wait": {} })]).status, 204);
+}
+
+#[test]
+fn the_fleet_is_listed_by_role() {
+    let bench = bench();
+    for machine in [CREATOR, 1, 3, 4, 5] {
+        Install::begin(&bench, machine);
+    }
+    let names = |query: &str| -> Vec<String> {
+        let view: Value = serde_json::from_str(&page(&bench, &format!("{JSON}?{query}"))).unwrap();
+        let rows = view["machines"].as_array().unwrap();
+        let mut names: Vec<_> = rows.iter().map(|row| row["name"].as_str().unwrap().to_owned()).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(names("role=management"), ["dc1-0", "dc1-1"]);
+    assert_eq!(names("role=worker"), ["dc1-3", "dc1-4", "dc1-5"]);
+    assert_eq!(names("role=worker&role=management&text=dc1-1"), ["dc1-1"]);
+    assert!(names("role=witness").is_empty());
+    assert_eq!(row(&bench, 3)["role"], "worker");
 }
 
 #[test]

@@ -79,6 +79,13 @@ fn body(lines: &[ReportLine]) -> Vec<u8> {
     lines.map(|line| serde_json::to_string(&line).unwrap() + "\n").collect::<String>().into_bytes()
 }
 
+fn started() -> progress::Event {
+    match end(0) {
+        ReportLine::Event(event) => progress::Event { state: progress::StepState::Started, ..event },
+        other => panic!("{other:?}"),
+    }
+}
+
 fn end(exit_code: u8) -> ReportLine {
     let (time, step, message) = ("2026-11-21T10:00:00Z".into(), "run".into(), "over".into());
     let state = progress::StepState::Done;
@@ -357,9 +364,12 @@ fn a_program_gets_the_machines_that_its_query_asks_for() {
         assert_eq!((status, json["machines"].as_array().unwrap().len()), (200, count), "{query}");
         assert_eq!(json["summary"][0]["count"], 1, "the summary is of the whole fleet");
     }
-    for (query, word) in
-        [("stage=odd", "waiting-for-cluster"), ("group=odd", "installing"), ("x=1", "x is not")]
-    {
+    for (query, word) in [
+        ("stage=odd", "waiting-for-cluster"),
+        ("group=odd", "installing"),
+        ("role=odd", "witness"),
+        ("x=1", "x is not"),
+    ] {
         let (status, json) = ask(query);
         assert!(status == 400 && json["error"].as_str().unwrap().contains(word), "{query}: {json}");
     }
@@ -385,6 +395,96 @@ fn an_unchanged_fleet_is_not_sent_again_however_large_and_however_late() {
     assert!(one.body.len() < 10_000, "{}", one.body.len());
     fleet.answer(&report(&fleet.reports, &body(&[end(6)])), NOW.plus(31)).unwrap();
     assert_eq!(fleet.answer(&again, NOW.plus(31)).unwrap().status, 200);
+}
+
+/// A fleet of 1,800 machines, of which one installs.
+fn large() -> (tempfile::TempDir, FleetSources) {
+    let (directory, mut fleet, _) = fleet();
+    let names: Vec<_> = (1..1800).map(|number| format!("serial-N{number}.yaml")).collect();
+    fleet.configurations =
+        configurations(&[NAME].into_iter().chain(names.iter().map(String::as_str)).collect::<Vec<_>>());
+    for number in 1..1800 {
+        let peer = [192, 0, 2, 1].into();
+        fleet.store.boot(&told(&format!("serial=N{number}")), peer, &fleet.configurations, NOW).unwrap();
+    }
+    (directory, fleet)
+}
+
+#[test]
+fn a_program_that_has_the_list_gets_the_machines_that_have_changed_alone() {
+    let (_directory, fleet) = large();
+    let ask = |query: &str, now| {
+        let reply = fleet.answer(&FleetRequest { query, ..get("/v1/fleet") }, now).unwrap();
+        assert_eq!(reply.status, 200, "{query}");
+        let json: serde_json::Value = serde_json::from_slice(&reply.body).unwrap();
+        (reply.body.len(), json)
+    };
+    let names = |json: &serde_json::Value| -> Vec<String> {
+        json["machines"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|row| row["name"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    let since = |json: &serde_json::Value| format!("since={}", json["version"].as_str().unwrap());
+    let (all, whole) = ask("", NOW.plus(1));
+    assert!(names(&whole).len() == 1800 && whole["since"].is_null(), "{all}");
+    // Nothing but the time.
+    let (nothing, json) = ask(&since(&whole), NOW.plus(60));
+    assert_eq!((names(&json).len(), &json["version"]), (0, &whole["version"]));
+    // One that reports.
+    let wipe = ReportLine::Event(progress::Event { step: "wipe".into(), exit_code: None, ..started() });
+    fleet.answer(&report(&fleet.reports, &body(&[wipe])), NOW.plus(61)).unwrap();
+    let (one, json) = ask(&since(&whole), NOW.plus(62));
+    assert_eq!((names(&json), &json["since"]), (vec!["CZ12".to_owned()], &whole["version"]));
+    assert!(json.get("summary").is_none() && json.get("not_heard_of").is_none(), "they are the same: {json}");
+    assert!(all > 1_000_000 && nothing < 300 && one < 3000, "{all} {nothing} {one}");
+    // That it is heard of again is none.
+    fleet.answer(&report(&fleet.reports, &body(&[])), NOW.plus(63)).unwrap();
+    let (_, again) = ask(&since(&json), NOW.plus(64));
+    assert_eq!((names(&again).len(), &again["version"]), (0, &json["version"]));
+    // A change before takes the same way, and a filter tells of those that it no longer lists.
+    let (_, json) = ask(&format!("stage=preparing&{}", since(&whole)), NOW.plus(65));
+    assert_eq!((names(&json).len(), json["removed"].as_array().unwrap().len()), (0, 1));
+    let (_, json) = ask(&format!("stage=disks&{}", since(&whole)), NOW.plus(65));
+    assert_eq!((names(&json), json["removed"].as_array().unwrap().len()), (vec!["CZ12".to_owned()], 0));
+}
+
+#[test]
+fn a_version_that_this_server_does_not_know_gets_everything() {
+    let (_directory, fleet, id) = fleet();
+    let ask = |query: &str| -> serde_json::Value {
+        let reply = fleet.answer(&FleetRequest { query, ..get("/v1/fleet") }, NOW).unwrap();
+        serde_json::from_slice(&reply.body).unwrap()
+    };
+    let whole = ask("");
+    let version = whole["version"].as_str().unwrap();
+    let (epoch, number) = version.split_once('-').unwrap();
+    for since in [
+        "",
+        "x",
+        "0123456789abcdef-1",
+        epoch,
+        &format!("{epoch}-99"),
+        &format!("{epoch}-x"),
+        &format!("{epoch}{number}"),
+    ] {
+        let json = ask(&format!("since={since}"));
+        assert_eq!(
+            (&json["since"], json["machines"].as_array().unwrap().len()),
+            (&serde_json::Value::Null, 1),
+            "{since}"
+        );
+        assert!(json["summary"].is_array() && json["notices"].is_array(), "{json}");
+    }
+    // Machines that are gone are named until they come again.
+    fleet.store.act(id, OperatorAction::Redeploy, &fleet.configurations, NOW).unwrap();
+    fleet.store.act(id, OperatorAction::Forget, &fleet.configurations, NOW).unwrap();
+    let json = ask(&format!("since={version}"));
+    assert_eq!(json["removed"], serde_json::json!([id.to_string()]));
+    assert_eq!((json["machines"].as_array().unwrap().len(), &json["summary"]), (0, &serde_json::json!([])));
+    assert_eq!(ask("")["removed"], serde_json::json!([]));
 }
 
 #[test]

@@ -1,4 +1,5 @@
 use super::*;
+use crate::fleet::history::FleetHistory;
 use crate::fleet::install_run::tests::{hello, told};
 use crate::machine::DeploymentEvent;
 use base::progress::{self, StepState};
@@ -237,17 +238,23 @@ fn the_json_has_its_version_and_the_fields_that_are_promised() {
     let run = told([line(1, "image", StepState::Started, None)]);
     let machine = machine(MAC, &BEGUN);
     let view = FleetView::new(vec![row(&machine, Some(&run), ConfigurationFit::Own, NOW)], NOW);
-    let json = serde_json::to_value(&view).unwrap();
+    let (history, filter) = (FleetHistory::default(), MachineFilter::default());
+    let changes = history.changes(None);
+    let json = serde_json::to_value(FleetDocument::new(&view, &filter, "e-1".into(), &changes)).unwrap();
     assert_eq!(hello(1).hostname.as_deref(), json["machines"][0]["name"].as_str());
     let mut row = json["machines"][0].clone();
     row["id"] = "x".into();
     let expected = serde_json::json!({
         "id": "x", "name": "node-1", "identity": {"macs": [MAC], "serial": null, "uuid": null, "asset_tag": null},
-        "configuration": null, "clients": [], "product": null, "stage": "writing", "group": "installing", "failed_in": null,
+        "role": null, "configuration": null, "clients": [], "product": null, "stage": "writing", "group": "installing", "failed_in": null,
         "since": "2023-11-14T22:13:20Z", "seen": "2023-11-14T22:13:20Z", "silent": false, "message": "m",
         "progress": null, "error": null, "update": null, "next": null, "log": false, "actions": [],
     });
     assert_eq!(row, expected);
+    assert_eq!(
+        (&json["version"], &json["since"], &json["removed"]),
+        (&"e-1".into(), &serde_json::Value::Null, &serde_json::json!([]))
+    );
     assert_eq!((&json["v"], &json["time"]), (&1.into(), &"2023-11-14T22:13:20Z".into()));
     assert_eq!(json["summary"], serde_json::json!([{"group": "installing", "count": 1}]));
     assert_eq!((&json["conflicts"], &json["more"]), (&serde_json::json!([]), &0.into()));
