@@ -110,6 +110,7 @@ const RULES: &[Rule] = &[
     storage::persistent_size,
     time::servers_are_given_once,
     time::enough_servers,
+    time::zone_is_known,
     vip::is_complete,
     vip::fits_the_network,
     vip::suits_the_distribution,

