@@ -644,3 +644,46 @@ fn a_system_without_keymaps_offers_no_layouts() {
     let seen = picture(&mut state, SIZE);
     assert!(seen.contains("This system has no keymaps") && !seen.contains("F2 chooses"), "{seen}");
 }
+
+#[test]
+fn every_screen_on_the_way_has_a_number_and_none_has_that_of_another() {
+    let mut seen: Vec<(String, String)> = Vec::new();
+    let mut look = |state: &mut Conversation| {
+        let picture = picture(state, SIZE);
+        let head = picture.lines().next().unwrap_or_default().to_owned();
+        let number = head.split("NQRust 1.0").nth(1).unwrap_or_default().trim().to_owned();
+        let title = title(state);
+        if !number.is_empty() && !seen.contains(&(title.clone(), number.clone())) {
+            seen.push((title, number));
+        }
+    };
+    let mut state = begun("");
+    look(&mut state);
+    for keys in [
+        &[NEXT][..],
+        &[Key::Enter, NEXT],
+        &[NEXT],
+        &[NEXT],
+        &[Key::Tab, Key::Char('1'), Key::Char('0'), Key::Char('.'), Key::Char('0'), Key::Char('.')],
+        &[Key::Char('0'), Key::Char('.'), Key::Char('9'), Key::Function(6), NEXT],
+    ] {
+        press(&mut state, keys);
+        look(&mut state);
+    }
+    type_text(&mut state, "correct horse");
+    press(&mut state, &[Key::Tab]);
+    type_text(&mut state, "correct horse");
+    press(&mut state, &[NEXT]);
+    look(&mut state);
+    unfit(&mut state, true);
+    look(&mut state);
+    press(&mut state, &[Key::Down, Key::Enter, Key::Enter]);
+    look(&mut state);
+    type_text(&mut state, "yes");
+    press(&mut state, &[Key::Enter]);
+    look(&mut state);
+    state.step(ConversationInput::Ended(EffectOutcome::Installed(Ok(None))), Duration::ZERO);
+    look(&mut state);
+    let numbers: Vec<_> = seen.iter().map(|(_, number)| number.clone()).collect();
+    assert_eq!(numbers, (1..=10).map(|at| format!("{at} of 10")).collect::<Vec<_>>(), "{seen:?}");
+}
