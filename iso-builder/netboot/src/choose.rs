@@ -1,8 +1,8 @@
-//! Finds the record for a request to boot: a pure function of the identity in the request, the records that have marks of
+//! Finds the record for a request to boot: a pure function of the identity in the request, the records that have identifiers of
 //! it, and the configurations.
 //!
-//! Only marks in this very request can choose a configuration. What is known from before, such as the cards that installed
-//! machines have reported, can only prevent an install. Anybody can send any marks; so a request with marks of two machines
+//! Only identifiers in this very request can choose a configuration. What is known from before, such as the cards that installed
+//! machines have reported, can only prevent an install. Anybody can send any identifiers; so a request with those of two machines
 //! does not make one machine of them.
 
 use std::collections::BTreeSet;
@@ -50,7 +50,7 @@ pub struct ChosenRecord {
     pub absorbed: Vec<MachineId>,
 }
 
-/// Chooses among `found`: the records that have a mark of the request, and those of the configurations that name one.
+/// Chooses among `found`: the records that have an identifier of the request, and those of the configurations that name one.
 #[must_use]
 pub fn choose(
     told: &ToldIdentity<'_>,
@@ -67,7 +67,7 @@ pub fn choose(
     }
 }
 
-/// A mark in the request is named by the configuration `name`.
+/// An identifier in the request is named by the configuration `name`.
 fn with_configuration(
     name: &str,
     found: Vec<Machine>,
@@ -101,7 +101,7 @@ fn with_configuration(
     RecordChoice::Record(Box::new(ChosenRecord { machine, fit, answer, absorbed }))
 }
 
-/// No mark in the request is named by a configuration.
+/// No identifier in the request is named by a configuration.
 fn without_configuration(
     told: &ToldIdentity<'_>,
     found: Vec<Machine>,
@@ -116,13 +116,13 @@ fn without_configuration(
     };
     let (machine, fit) = match (found.pop(), found.pop()) {
         (Some(one), Some(other)) => return RecordChoice::Conflict(vec![other.name(), one.name()]),
-        // The machine has this configuration, but this request has no mark that would let it have it again.
+        // The machine has this configuration, but this request has no identifier that would let it have it again.
         (Some(machine), None) if machine.assigned.is_some() => (machine, ConfigurationFit::Nothing),
         (Some(machine), None) => (machine, fit),
         (None, _) => (Machine::stranger(told.identity.clone(), now), fit),
     };
     let answer = match machine.state.answer(machine.permission, fit) {
-        // An attacker could have sent a mark of this machine together with marks of the one to be allowed.
+        // An attacker could have sent an identifier of this machine together with identifiers of the one to be allowed.
         BootAnswer::Install if !identity_keys::of(&machine.identity).is_subset(&told.marks) => {
             BootAnswer::Disk(DiskBootReason::Incomplete)
         }
@@ -131,7 +131,7 @@ fn without_configuration(
     RecordChoice::Record(Box::new(ChosenRecord { machine, fit, answer, absorbed: Vec::new() }))
 }
 
-/// Whether the marks of an assignment's record are outdated: they are those that its configuration named before, and it
+/// Whether the identifiers of an assignment's record are outdated: they are those that its configuration named before, and it
 /// has not been handed out since.
 fn is_past(machine: &Machine, configurations: &Configurations) -> bool {
     let Some(name) = machine.assigned.as_deref().filter(|_| machine.permission != InstallPermission::Denied)

@@ -31,7 +31,7 @@ pub enum ConfigurationSource {
 #[derive(Clone, Debug)]
 struct Configuration {
     text: Secret,
-    /// The marks of its machine; none for the fallback.
+    /// The identifiers of its machine; none for the fallback.
     selectors: Vec<Selector>,
     node: DescribedNode,
 }
@@ -73,7 +73,7 @@ impl DescribedNode {
 #[derive(Clone, Debug, Default)]
 pub struct Configurations {
     all: BTreeMap<String, Configuration>,
-    /// The names of the configurations that name a mark.
+    /// The names of the configurations that name an identifier.
     by_mark: HashMap<IdentityKey, BTreeSet<String>>,
     fallback: Option<String>,
     /// Warnings for the operator.
@@ -128,8 +128,8 @@ impl Configurations {
         self.all.insert(name.to_owned(), Configuration { text, selectors, node: DescribedNode::default() });
     }
 
-    /// The names of the configurations that name a machine with these marks. More than one means that the operator made
-    /// a mistake, or that the marks are those of several machines.
+    /// The names of the configurations that name a machine with these identifiers. More than one means that the operator made
+    /// a mistake, or that the identifiers are those of several machines.
     #[must_use]
     pub fn naming(&self, marks: &BTreeSet<IdentityKey>) -> BTreeSet<&str> {
         let named = marks.iter().filter_map(|mark| self.by_mark.get(mark));

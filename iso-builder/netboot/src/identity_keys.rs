@@ -1,4 +1,4 @@
-//! The marks by which machines are found: identities that machines send and selectors name, normalized to keys of an
+//! The identifiers by which machines are found: identities that machines send and selectors name, normalized to keys of an
 //! index.
 
 use std::collections::BTreeSet;
@@ -6,8 +6,8 @@ use std::fmt;
 
 use model::machine::{Identity, Selector};
 
-/// A mark in the form `kind:value`, in lower case: `mac:52:54:00:12:34:56`, `serial:cz1234`, `uuid:…`, `asset-tag:rack
-/// 7`. Keys are equal exactly where a [`Selector`], which ignores case, takes the marks for the same.
+/// An identifier in the form `kind:value`, in lower case: `mac:52:54:00:12:34:56`, `serial:cz1234`, `uuid:…`, `asset-tag:rack
+/// 7`. Keys are equal exactly where a [`Selector`], which ignores case, takes the identifiers for the same.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct IdentityKey(String);
 

@@ -162,7 +162,7 @@ impl JournalMachine<'_> {
     }
 }
 
-/// A machine in a text: its name, and a mark where the name is none.
+/// A machine in a text: its name, and an identifier where the name is none.
 fn called(row: &MachineRow) -> String {
     let mark = described(&row.identity);
     if mark.ends_with(&row.name) { mark } else { format!("{} ({mark})", row.name) }

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`files`], [`loaders`] | the served files of the medium and of this host |
 //! | [`fetched`] | the copy of a medium that another server has |
-//! | [`machine`], [`machine_id`], [`moment`], [`identity_keys`] | machines: their states, and the marks by which they are found |
+//! | [`machine`], [`machine_id`], [`moment`], [`identity_keys`] | machines: their states, and the identifiers by which they are found |
 //! | [`configurations`], [`choose`] | the configurations, and the record for a request to boot |
 //! | [`machine_registry`], [`token`] | changes of machines' records, and the tokens of boot scripts |
 //! | [`machine_store`] | the database of machines |

@@ -154,7 +154,7 @@ impl MachineRegistry {
         })
     }
 
-    /// Counts a request that no configuration can be given for, unless a record that is more than one of a stranger has its marks.
+    /// Counts a request that no configuration can be given for, unless a record that is more than one of a stranger has its identifiers.
     fn judge_stranger(
         &self,
         told: &ToldIdentity<'_>,
@@ -241,7 +241,7 @@ impl MachineRegistry {
         self.store.change(Durability::Full, |records| {
             let Some(mut machine) = records.get(id)? else { return Ok(Vec::new()) };
             let mut refusals = Vec::new();
-            // A report without any mark of this machine is of another one.
+            // A report without any identifier of this machine is of another one.
             let is_it = !identity_keys::of(&machine.identity).is_disjoint(&identity_keys::of(reported));
             for mac in reported.macs.iter().filter(|_| is_it) {
                 let mark = identity_keys::of(&Identity { macs: vec![*mac], ..Identity::default() });

@@ -38,16 +38,16 @@ pub enum Durability {
     Process,
 }
 
-/// A request whose marks belong to more than one machine or configuration.
+/// A request whose identifiers belong to more than one machine or configuration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct IdentityConflict {
     /// The same for the same client, machines and configurations.
     pub id: String,
     /// The client's address.
     pub address: IpAddr,
-    /// The marks that the client sent, for people.
+    /// The identifiers that the client sent, for people.
     pub told: String,
-    /// The configurations and machines that the marks belong to.
+    /// The configurations and machines that the identifiers belong to.
     pub between: Vec<String>,
     pub first: Moment,
     pub last: Moment,
@@ -68,7 +68,7 @@ pub trait MachineReader {
     fn get(&self, id: MachineId) -> Result<Option<Machine>>;
     /// The record to which a configuration is assigned.
     fn assigned(&self, configuration: &str) -> Result<Option<Machine>>;
-    /// The records that have one of these marks; only the first few.
+    /// The records that have one of these identifiers; only the first few.
     fn with_any(&self, marks: &BTreeSet<IdentityKey>) -> Result<Vec<Machine>>;
     /// The first `limit` records, beginning with those that an operator has to look at.
     fn list(&self, limit: usize) -> Result<Vec<Machine>>;

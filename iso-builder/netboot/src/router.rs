@@ -28,7 +28,7 @@ use transfer::range::{self, RangeSelection};
 
 /// Where loaders are served, for firmware that boots over HTTP.
 const LOADERS: &str = "/loaders/";
-/// The longest mark of a machine, in bytes; a longer one is ignored.
+/// The longest identifier of a machine, in bytes; a longer one is ignored.
 const LONGEST: usize = 256;
 /// The most cards in a request. iPXE sends five.
 const MOST_CARDS: usize = 64;
@@ -329,7 +329,7 @@ impl Router {
     }
 }
 
-/// A machine in the log: its hostname, where its configuration has one, and a mark.
+/// A machine in the log: its hostname, where its configuration has one, and an identifier.
 fn called(identity: &Identity, hostname: Option<&str>) -> String {
     match hostname {
         Some(hostname) => format!("{hostname} ({})", described(identity)),

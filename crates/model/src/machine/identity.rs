@@ -43,7 +43,7 @@ const SHARED_UUIDS: [Uuid; 3] = [
     uuid::uuid!("12345678-1234-5678-90ab-cddeefaabbcc"),
 ];
 
-/// The marks of one machine. What is not known, or is the same on many machines, is none.
+/// The identifiers of one machine. What is not known, or is the same on many machines, is none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Identity {

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`mac`] | hardware addresses |
 //! | [`identity`] | what a machine tells of itself |
-//! | [`selector`] | one such mark, as users write it and as it stands in the name of a file |
+//! | [`selector`] | one such identifier, as users write it and as it stands in the name of a file |
 //! | [`nodes`] | a directory with a configuration for each machine |
 //!
 //! Used by the installer, which looks at the machine it runs on, and by `iso-builder`, which writes configurations for

@@ -27,7 +27,7 @@ pub struct Nodes {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chosen<'a> {
     pub file: &'a str,
-    /// The mark of the machine that it is for; none for the fallback.
+    /// The identifier of the machine that it is for; none for the fallback.
     pub selector: Option<&'a Selector>,
 }
 

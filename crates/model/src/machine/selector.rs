@@ -1,4 +1,4 @@
-//! One mark of a machine, as users write it (`mac:52:54:00:12:34:56`), and as a file's name has it
+//! One identifier of a machine, as users write it (`mac:52:54:00:12:34:56`), and as a file's name has it
 //! (`mac-52-54-00-12-34-56`).
 
 use std::cmp::Ordering;
@@ -14,7 +14,7 @@ use base::percent;
 /// The longest serial number or tag; SMBIOS has 64 characters for each string of its own making.
 const LONGEST: usize = 128;
 
-/// A mark that identifies one machine. Serial numbers and tags that differ in upper and lower case alone are the same:
+/// An identifier that selects one machine. Serial numbers and tags that differ in upper and lower case alone are the same:
 /// people copy them from labels.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]

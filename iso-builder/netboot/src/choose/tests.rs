@@ -66,7 +66,7 @@ fn a_machine_that_was_installed_or_denied_before_a_configuration_named_it_stays_
     let denied = stranger(&format!("{A}&serial=CZ1"), InstallPermission::Denied);
     let chosen = record(A, vec![denied], &[OF_A]);
     assert_eq!(chosen.answer, BootAnswer::Disk(DiskBootReason::Denied));
-    assert_eq!(chosen.machine.identity, told(&format!("{A}&serial=CZ1")), "its marks stay denied");
+    assert_eq!(chosen.machine.identity, told(&format!("{A}&serial=CZ1")), "its identifiers stay denied");
 }
 
 #[test]

@@ -72,7 +72,7 @@ fn fact(name: &str, values: impl IntoIterator<Item = impl Display>) -> Markup {
     }
 }
 
-/// A client that asked to boot as this machine, and the marks that it sent.
+/// A client that asked to boot as this machine, and the identifiers that it sent.
 fn asked_from(client: &ClientRow) -> Markup {
     let ClientRow { address, told, last, times: count, took, .. } = client;
     html! {

@@ -126,7 +126,7 @@ fn not_heard_of(hostnames: &[String]) -> Markup {
     }
 }
 
-/// Requests that were refused because they carried marks of several machines.
+/// Requests that were refused because they carried identifiers of several machines.
 fn conflicts(conflicts: &[ConflictRow], form: &str, now: Moment) -> Markup {
     html! {
         @if !conflicts.is_empty() {
@@ -149,7 +149,7 @@ fn dispute(conflict: &ConflictRow, form: &str, now: Moment) -> Markup {
                     span.stage { (icon("failed")) "Conflict" }
                     " " span.since { (ago(*seen, now, "", " ago")) ", " (times(*count)) }
                 }
-                p.message { "Its marks belong to " (joined(&names, " and ")) ", so it boots from its disk." }
+                p.message { "Its identifiers belong to " (joined(&names, " and ")) ", so it boots from its disk." }
                 p.next {
                     "If it is one machine, keep only one of its configurations, or forget or redeploy the other entry. "
                     "If not, find out which machine has this address."

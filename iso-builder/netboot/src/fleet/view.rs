@@ -32,7 +32,7 @@ pub struct FleetView {
     pub time: String,
     /// The size of each group, without empty ones.
     pub summary: Vec<StageCount>,
-    /// Requests whose marks belong to more than one machine or configuration, the latest first.
+    /// Requests whose identifiers belong to more than one machine or configuration, the latest first.
     pub conflicts: Vec<ConflictRow>,
     /// The machines that an operator has to look at come first.
     pub machines: Vec<MachineRow>,
@@ -105,9 +105,9 @@ pub struct ConflictRow {
     pub id: String,
     /// The client's address.
     pub address: String,
-    /// The marks that the client sent.
+    /// The identifiers that the client sent.
     pub told: String,
-    /// The configurations and machines that the marks belong to.
+    /// The configurations and machines that the identifiers belong to.
     pub between: Vec<String>,
     pub first: String,
     pub last: String,
@@ -129,7 +129,7 @@ impl From<&IdentityConflict> for ConflictRow {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ClientRow {
     pub address: String,
-    /// The marks that it sent last.
+    /// The identifiers that it sent last.
     pub told: String,
     pub first: String,
     pub last: String,
@@ -156,7 +156,7 @@ pub struct StageCount {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MachineRow {
     pub id: String,
-    /// Its host name, or else a mark of its identity.
+    /// Its host name, or else an identifier of its identity.
     pub name: String,
     pub identity: Identity,
     /// The role that its configuration gives its node.
@@ -365,7 +365,7 @@ fn name(machine: &Machine, run: Option<&InstallRun>) -> String {
     let hostname = run.and_then(|run| run.hostname.clone());
     let card = || macs.first().map(ToString::to_string);
     let name = hostname.or_else(|| asset_tag.clone()).or_else(|| serial.clone()).or_else(card);
-    name.or_else(|| uuid.map(|uuid| uuid.to_string())).unwrap_or_else(|| "machine without marks".into())
+    name.or_else(|| uuid.map(|uuid| uuid.to_string())).unwrap_or_else(|| "machine without identifiers".into())
 }
 
 /// Whether there is a configuration with which it may install.

@@ -20,13 +20,13 @@ const LONGEST: usize = 200;
 /// The most cards that are kept of a machine that no configuration names.
 const STRANGER_CARDS: usize = 8;
 
-/// A client that asked to boot as a machine. Its address is that of the connection; the marks that it sent are not
+/// A client that asked to boot as a machine. Its address is that of the connection; the identifiers that it sent are not
 /// proven.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BootClient {
     pub address: IpAddr,
-    /// The marks that it sent last, for people.
+    /// The identifiers that it sent last, for people.
     pub told: String,
     pub first: Moment,
     pub last: Moment,
@@ -41,7 +41,7 @@ pub struct Machine {
     pub id: MachineId,
     /// The configuration whose assignment this is; none for a machine that no configuration names.
     pub assigned: Option<String>,
-    /// The marks by which the record is found. Of an assignment: what the configuration's selectors name, and the cards
+    /// The identifiers by which the record is found. Of an assignment: what the configuration's selectors name, and the cards
     /// that the installed machine has reported. Of any other machine: what its first request sent.
     pub identity: Identity,
     pub state: DeploymentState,
@@ -136,7 +136,7 @@ impl Machine {
         self.generation = self.generation.wrapping_add(1);
     }
 
-    /// Adds the marks that selectors name.
+    /// Adds the identifiers that selectors name.
     pub fn select(&mut self, selectors: &[Selector]) {
         let identity = &mut self.identity;
         for selector in selectors {
@@ -162,7 +162,7 @@ impl Machine {
         new
     }
 
-    /// The name of its configuration, or else a mark of its identity.
+    /// The name of its configuration, or else an identifier of its identity.
     #[must_use]
     pub fn name(&self) -> String {
         self.assigned.clone().unwrap_or_else(|| described(&self.identity))

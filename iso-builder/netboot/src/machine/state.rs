@@ -2,7 +2,7 @@
 //! [`crate::machine_registry`] applies them to the records in [`crate::machine_store`].
 //!
 //! There is one record for each configuration that names a machine: that of its assignment, whichever client asks for it and
-//! by whichever mark. A machine that no configuration names has a record of its own.
+//! by whichever identifier. A machine that no configuration names has a record of its own.
 //!
 //! ```text
 //! Waiting ── is offered ──▶ Booting ── is taken ──▶ Installing ── reports its end ──▶ Installed
@@ -80,13 +80,13 @@ pub enum BootAnswer {
 pub enum DiskBootReason {
     /// No configuration names it, and no operator has allowed it.
     Unknown,
-    /// It did not send all marks of the machine that was allowed.
+    /// It did not send all identifiers of the machine that was allowed.
     Incomplete,
     Denied,
     /// The configuration was taken, and the end of the install was not reported.
     Started,
     Installed,
-    /// The marks that it sent belong to more than one machine or configuration.
+    /// The identifiers that it sent belong to more than one machine or configuration.
     Conflict,
     /// The server had an internal error.
     Trouble,
@@ -100,7 +100,7 @@ impl fmt::Display for DiskBootReason {
             Self::Denied => "this machine is denied",
             Self::Started => "its install was started before; redeploy it to install again",
             Self::Installed => "it is installed; redeploy it to install again",
-            Self::Conflict => "its marks belong to more than one machine; the fleet page names them",
+            Self::Conflict => "its identifiers belong to more than one machine; the fleet page names them",
             Self::Trouble => "the server has an internal error, which is in its log",
         })
     }

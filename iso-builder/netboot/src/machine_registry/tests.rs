@@ -155,7 +155,7 @@ fn a_card_that_an_installed_machine_has_reported_does_not_install_it_again() {
     assert!(bench.report(&report, None, &format!("{A}&{second}")).is_empty());
     assert_eq!(bench.answer(second), STARTED);
     assert_eq!(bench.machines().len(), 1);
-    // Together with a mark of another machine it is no mark of that one.
+    // Together with an identifier of another machine it is no identifier of that one.
     assert_eq!(bench.answer(&format!("{second}&{B}")), BootAnswer::Disk(DiskBootReason::Conflict));
     assert_eq!(bench.answer(B), BootAnswer::Install);
 }
@@ -171,7 +171,7 @@ fn a_report_cannot_claim_the_marks_of_others() {
     let owners: Vec<_> = refusals.into_iter().map(|(_, owner)| owner).collect();
     assert_eq!(owners, [OF_B, OF_B]);
     assert_eq!(bench.of(OF_A).identity, told(A));
-    // A report without any mark of the installed machine is of another one.
+    // A report without any identifier of the installed machine is of another one.
     bench.report(&report, Some(DeploymentEvent::Finished), "mac=52:54:00:00:00:0d");
     assert_eq!(bench.of(OF_A).identity, told(A));
 }
@@ -325,7 +325,7 @@ fn a_stranger_in_the_way_can_be_forgotten() {
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// A client asks with these marks.
+    /// A client asks with these identifiers.
     Boot(BTreeSet<usize>),
     /// A token is used that was given out before.
     Take(usize),
@@ -337,7 +337,7 @@ enum Step {
     Restart,
 }
 
-/// The marks that clients of the property test send.
+/// The identifiers that clients of the property test send.
 const MARKS: [&str; 7] = [
     A,
     B,

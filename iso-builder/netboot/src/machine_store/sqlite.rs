@@ -38,7 +38,7 @@ pub const NAME: &str = "machines.db";
 const FORMAT: i64 = 1;
 /// SQLite's `application_id`, which tells this file from other databases: "NQRs".
 const APPLICATION: i64 = 0x4e51_5273;
-/// The most records that a lookup by marks returns: two are a conflict already.
+/// The most records that a lookup by identifiers returns: two are a conflict already.
 const MOST_FOUND: u8 = 8;
 
 const TABLES: &str = "
@@ -323,7 +323,7 @@ impl Rows<'_> {
         rows.next()?.map(machine).transpose()
     }
 
-    /// Updates the marks of a record.
+    /// Updates the identifiers of a record.
     fn index(&mut self, machine: &Machine) -> Result<()> {
         let id = machine.id.as_uuid().as_bytes();
         let wanted = identity_keys::of(&machine.identity);

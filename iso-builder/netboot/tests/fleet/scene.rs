@@ -414,7 +414,7 @@ impl Scene {
         self.store.list(usize::MAX).unwrap().0.iter().map(|machine| machine.id).collect()
     }
 
-    /// Lets a client send the marks of the first two machines.
+    /// Lets a client send the identifiers of the first two machines.
     pub(crate) fn dispute(&self) {
         let (machines, ..) = self.store.list(usize::MAX).unwrap();
         let find = |id| machines.iter().find(|machine| machine.id == id).unwrap();
