@@ -15,12 +15,12 @@ use crate::moment::Moment;
 /// Network cards of a machine that the list shows.
 const CARDS: usize = 1;
 
-/// A machine as an item of the list.
+/// A machine as an item of the list; `after` is the id of the one before it, where that is not there too.
 #[must_use]
-pub fn card(row: &MachineRow, form: &str, now: Moment) -> Markup {
+pub fn card(row: &MachineRow, after: Option<&str>, form: &str, now: Moment) -> Markup {
     let MachineRow { id, name, .. } = row;
     html! {
-        li id={ "m-" (id) } class={ "machine is-" (colour(row)) } {
+        li id={ "m-" (id) } class={ "machine is-" (colour(row)) } data-after=[after.map(|after| format!("m-{after}"))] {
             div.who {
                 h3 { a href={ "/fleet/machines/" (id) } { bdi { (name) } } }
                 p.marks { (marks(row)) }

@@ -18,11 +18,12 @@ pub fn duration(seconds: u64) -> String {
     }
 }
 
-/// How long ago `then` is, between the words `before` and `after`; the moment itself is the element's title.
+/// How long ago `then` is, between the words `before` and `after`; the moment itself is the element's title. The script keeps it up
+/// to date, so that time alone changes nothing in the page of a fleet.
 #[must_use]
 pub fn ago(then: Moment, now: Moment, before: &str, after: &str) -> Markup {
     let seconds = now.0.saturating_sub(then.0);
-    html! { time datetime=(then) title=(then) { (before) (duration(seconds)) (after) } }
+    html! { (before) time.age datetime=(then) title=(then) { (duration(seconds)) } (after) }
 }
 
 /// `moment` is in RFC 3339.

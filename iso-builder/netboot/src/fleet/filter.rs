@@ -7,6 +7,9 @@ use model::config::Role;
 use super::stage::{MachineStage, StageGroup};
 use super::view::MachineRow;
 
+/// The keys that a form can send without a value.
+const KEYS: [&str; 5] = ["stage", "group", "role", "name", "text"];
+
 /// The keys of a query; a machine has to match one value of each key that is given.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MachineFilter {
@@ -35,11 +38,14 @@ pub enum InvalidFilter {
 }
 
 impl MachineFilter {
-    /// `query` as it was sent.
+    /// `query` as it was sent. A form sends empty values, which match everything.
     pub fn of(query: &str) -> Result<Self, InvalidFilter> {
         let mut filter = Self::default();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            if value.is_empty() && KEYS.contains(&key) {
+                continue;
+            }
             // In a query of a form `+` is a space.
             let spaced = value.replace('+', " ");
             let value = percent::decode(&spaced).ok_or_else(|| InvalidFilter::Encoding(value.to_owned()))?;
@@ -63,6 +69,25 @@ impl MachineFilter {
             }
         }
         Ok(filter)
+    }
+
+    /// The query of the page, which a token may be part of.
+    pub fn of_page(query: &str) -> Result<Self, InvalidFilter> {
+        let pairs: Vec<_> = query.split('&').filter(|pair| !pair.starts_with("token=")).collect();
+        Self::of(&pairs.join("&"))
+    }
+
+    /// Whether it matches every machine.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        Self { since: None, ..self.clone() } == Self::default()
+    }
+
+    /// The first value of each box of the page: stage, role, group and text.
+    #[must_use]
+    pub fn boxes(&self) -> (Option<MachineStage>, Option<Role>, Option<StageGroup>, &str) {
+        let text = self.texts.first().map_or("", String::as_str);
+        (self.stages.first().copied(), self.roles.first().copied(), self.groups.first().copied(), text)
     }
 
     #[must_use]

@@ -7,6 +7,9 @@ const main = document.getElementById("main");
 const link = document.getElementById("link");
 let tag = "";
 let since = "";
+let query = location.search.slice(1);
+// How much later it is by the server's clock, in milliseconds; null on pages that do not say what time it is.
+let offset = null;
 
 /** Makes `old` like `fresh`, keeping every node of the same kind and id. */
 function morph(old, fresh) {
@@ -14,6 +17,7 @@ function morph(old, fresh) {
     old.replaceWith(fresh);
     return;
   }
+  if (old.nodeType === Node.ELEMENT_NODE && (old.dataset.keep !== undefined || fresh.dataset.same !== undefined)) return;
   if (old.nodeType !== Node.ELEMENT_NODE) {
     if (old.nodeValue !== fresh.nodeValue) old.nodeValue = fresh.nodeValue;
     return;
@@ -25,7 +29,8 @@ function morph(old, fresh) {
     // Opened details stay open.
     if (name !== "open" && !fresh.hasAttribute(name)) old.removeAttribute(name);
   }
-  morphChildren(old, fresh);
+  // Its items are placed one by one.
+  if (fresh.dataset.part === undefined) morphChildren(old, fresh);
 }
 
 /** Children with an id are found again wherever they are; others by their place. */
@@ -53,8 +58,60 @@ function say(text) {
   if (link.textContent !== text) link.textContent = text;
 }
 
+/** Makes the content of the page that of `fresh`, which may leave out the machines that have not changed. */
+function apply(fresh) {
+  const moved = [...fresh.querySelectorAll("ul[data-part]")].flatMap((list) => {
+    const cards = [...list.children].map((card) => ({ section: list.parentElement.id, card }));
+    list.replaceChildren();
+    return cards;
+  });
+  const removed = (fresh.querySelector(".head")?.dataset.removed || "").split(" ").filter(Boolean);
+  morphChildren(main, fresh);
+  for (const id of removed) document.getElementById(id)?.remove();
+  for (const { section, card } of moved) place(document.querySelector(`#${section} > ul`), card);
+}
+
+/** Puts a machine into its list, behind the one that it names. */
+function place(list, card) {
+  const before = card.dataset.after ? document.getElementById(card.dataset.after) : null;
+  const old = document.getElementById(card.id);
+  if (old) morph(old, card);
+  const node = document.getElementById(card.id) || card;
+  const next = before?.parentElement === list ? before.nextSibling : list.firstChild;
+  if (node !== next) list.insertBefore(node, next);
+}
+
+/** A length of time as the server writes it. */
+function duration(seconds) {
+  const [minutes, hours] = [Math.floor(seconds / 60), Math.floor(seconds / 3600)];
+  if (seconds < 60) return `${seconds} s`;
+  if (seconds < 3600) return `${minutes} min`;
+  if (seconds < 36000 && minutes % 60) return `${hours} h ${minutes % 60} min`;
+  return seconds < 172800 ? `${hours} h` : `${Math.floor(seconds / 86400)} d`;
+}
+
+/** Shows how long ago everything is now. */
+function age() {
+  if (offset === null) return;
+  const now = Date.now() + offset;
+  for (const time of main.querySelectorAll("time.age")) {
+    const text = duration(Math.max(0, Math.floor((now - Date.parse(time.dateTime)) / 1000)));
+    if (time.textContent !== text) time.textContent = text;
+  }
+  const clock = main.querySelector(".asof time");
+  if (clock) clock.textContent = `${new Date(now).toISOString().slice(11, 19)} UTC`;
+}
+
+/** What is asked for: the list that the boxes choose, and of it what has changed since it was sent. */
+function live() {
+  const version = tag.startsWith('W/"') ? `since=${tag.slice(3, -1)}` : "";
+  const text = [query, version].filter(Boolean).join("&");
+  return text ? `${main.dataset.live}?${text}` : main.dataset.live;
+}
+
 async function update() {
-  const answer = await fetch(main.dataset.live, { headers: tag ? { "If-None-Match": tag } : {}, cache: "no-store" });
+  const asked = query;
+  const answer = await fetch(live(), { headers: tag ? { "If-None-Match": tag } : {}, cache: "no-store" });
   if (answer.status === 401) {
     say("The server was restarted and has a new token.");
     return;
@@ -63,11 +120,27 @@ async function update() {
     if (!answer.ok) throw new Error(String(answer.status));
     const fresh = document.createElement("main");
     fresh.innerHTML = await answer.text();
+    // Another list is wanted by now.
+    if (asked !== query) return;
     tag = answer.headers.get("ETag") || "";
-    morphChildren(main, fresh);
+    const clock = fresh.querySelector(".asof time");
+    if (clock) offset = Date.parse(clock.dateTime) - Date.now();
+    apply(fresh);
   }
+  age();
   since = new Date().toLocaleTimeString();
   say("");
+}
+
+/** Lists the machines that the boxes choose. */
+function choose() {
+  const boxes = new URLSearchParams(new FormData(document.getElementById("filter")));
+  for (const [key, value] of [...boxes]) {
+    if (!value) boxes.delete(key);
+  }
+  [query, tag] = [boxes.toString(), ""];
+  history.replaceState(null, "", query ? `?${query}` : location.pathname);
+  update().catch(() => {});
 }
 
 async function follow() {
@@ -83,5 +156,13 @@ async function follow() {
 
 document.addEventListener("visibilitychange", () => {
   if (!document.hidden) update().catch(() => {});
+});
+main.addEventListener("input", (event) => {
+  if (event.target.closest("#filter")) choose();
+});
+main.addEventListener("submit", (event) => {
+  if (event.target.id !== "filter") return;
+  event.preventDefault();
+  choose();
 });
 setTimeout(follow, EVERY);

@@ -1,10 +1,13 @@
 //! The page of the fleet, and the frame of all pages.
 
 use maud::{DOCTYPE, Markup, html};
+use model::config::Role;
 
 use super::card;
 use super::elements::{ago, icon, joined, times};
-use super::stage::StageGroup;
+use super::filter::{InvalidFilter, MachineFilter};
+use super::history::{FleetChanges, FleetPart};
+use super::stage::{MachineStage, StageGroup};
 use super::view::{ConflictRow, FleetView, MachineRow};
 use crate::moment::Moment;
 
@@ -85,20 +88,41 @@ fn icons() -> Markup {
     }
 }
 
-/// The content of `main` of the page of the fleet.
+/// What the page of the fleet shows.
+#[derive(Clone, Copy, Debug)]
+pub struct ShownFleet<'a> {
+    pub view: &'a FleetView,
+    pub filter: &'a MachineFilter,
+    /// What is newer than the list that the page has. Machines that are not are left out.
+    pub changes: FleetChanges<'a>,
+    /// The hidden value of every form that acts.
+    pub form: &'a str,
+    pub now: Moment,
+}
+
+/// The content of `main` of the page of the fleet, or what the script changes in it.
 #[must_use]
-pub fn fleet(view: &FleetView, form: &str, now: Moment) -> Markup {
+pub fn fleet(shown: &ShownFleet<'_>) -> Markup {
+    let ShownFleet { view, filter, changes, form, now } = *shown;
+    let is_part = changes.since().is_some();
+    let left = view.machines.iter().filter(|row| changes.has(row) && !filter.matches(row));
+    let removed = changes.removed().chain(left.map(|row| &*row.id)).map(|id| format!("m-{id}"));
+    let removed = is_part.then(|| removed.collect::<Vec<_>>().join(" "));
+    let is_same = is_part && !changes.has_part(FleetPart::NotHeardOf);
     html! {
-        div.head {
+        div.head data-removed=[removed] {
             h1 { "Machines" }
             (summary(view))
             p.asof { "As of " time datetime=(now) { (clock(now)) } }
         }
         @for notice in &view.notices { p.notice { (icon("unknown")) "Warning: " bdi { (notice) } } }
         (conflicts(&view.conflicts, form, now))
-        @if view.machines.is_empty() { (empty()) }
-        @for group in StageGroup::ALL { (section(view, group, form, now)) }
-        (not_heard_of(&view.not_heard_of))
+        @if view.machines.is_empty() { (empty()) } @else { (boxes(filter)) }
+        @if !view.machines.is_empty() && !view.machines.iter().any(|row| filter.matches(row)) {
+            p #no-match .more { "No machine matches the filter. " a href="/fleet" { "Show all" } }
+        }
+        @for group in StageGroup::ALL { (section(shown, group)) }
+        (not_heard_of(&view.not_heard_of, is_same))
         @if view.more > 0 {
             p.more {
                 (view.more) " more machines, which need no attention, are not shown. "
@@ -108,10 +132,42 @@ pub fn fleet(view: &FleetView, form: &str, now: Moment) -> Markup {
     }
 }
 
-/// The machines that a configuration names and that have never asked to boot.
-fn not_heard_of(hostnames: &[String]) -> Markup {
+/// The boxes that choose which machines are listed. The script keeps what is in them.
+fn boxes(filter: &MachineFilter) -> Markup {
+    let (stage, role, group, text) = filter.boxes();
+    let stages = MachineStage::ALL.map(|one| (one.name(), one.text(), stage == Some(one)));
+    let roles = Role::ALL.map(|one| (one.name(), one.name().to_owned(), role == Some(one)));
+    let groups = StageGroup::ALL.map(|one| (one.text(), one.text().to_owned(), group == Some(one)));
     html! {
-        @if !hostnames.is_empty() {
+        form id="filter" class="filter" method="get" action="/fleet" role="search" data-keep {
+            (choice("group", "Group", &groups))
+            (choice("stage", "Stage", &stages))
+            (choice("role", "Role", &roles))
+            label { "Text" input type="search" name="text" value=(text) autocomplete="off"; }
+            button { "Filter" span.unseen { " the machines" } }
+            a href="/fleet" { "Show all" }
+        }
+    }
+}
+
+fn choice(name: &str, label: &str, options: &[(&str, String, bool)]) -> Markup {
+    html! {
+        label {
+            (label)
+            select name=(name) {
+                option value="" { "any" }
+                @for (value, text, selected) in options { option value=(value) selected[*selected] { (text) } }
+            }
+        }
+    }
+}
+
+/// The machines that a configuration names and that have never asked to boot; empty if they are those that the page has.
+fn not_heard_of(hostnames: &[String], is_same: bool) -> Markup {
+    html! {
+        @if !hostnames.is_empty() && is_same {
+            section id="not-heard-of" data-same {}
+        } @else if !hostnames.is_empty() {
             section id="not-heard-of" aria-labelledby="h-not-heard-of" {
                 h2 id="h-not-heard-of" { "Not heard of " span { (hostnames.len()) } }
                 p.message {
@@ -186,15 +242,22 @@ fn summary(view: &FleetView) -> Markup {
     }
 }
 
-fn section(view: &FleetView, group: StageGroup, form: &str, now: Moment) -> Markup {
-    let rows: Vec<&MachineRow> = view.machines.iter().filter(|row| row.group == group).collect();
+fn section(shown: &ShownFleet<'_>, group: StageGroup) -> Markup {
+    let ShownFleet { view, filter, changes, form, now } = *shown;
+    let is_shown = |row: &&MachineRow| row.group == group && filter.matches(row);
+    let rows: Vec<&MachineRow> = view.machines.iter().filter(is_shown).collect();
+    let befores = std::iter::once(None).chain(rows.iter().map(|row| Some(&*row.id)));
+    let is_part = changes.since().is_some();
+    let changed: Vec<_> = rows.iter().zip(befores).filter(|(row, _)| changes.has(row)).collect();
     let text = group.text();
     let (first, rest) = text.split_at(1);
     html! {
         @if !rows.is_empty() {
             section id=(text) aria-labelledby={ "h-" (text) } {
                 h2 id={ "h-" (text) } { (first.to_uppercase()) (rest) " " span { (rows.len()) } }
-                ul.fleet { @for row in &rows { (card::card(row, form, now)) } }
+                ul.fleet data-part[is_part] {
+                    @for (row, before) in changed { (card::card(row, before.filter(|_| is_part), form, now)) }
+                }
             }
         }
     }
@@ -230,6 +293,17 @@ pub fn closed() -> Markup {
                 "Open the URL that " code { "iso-builder serve" } " printed when it started; it ends with "
                 code { "/fleet?token=" } " and the token. Every start of the server makes a new token."
             }
+        }
+    }
+}
+
+/// The page for a query that asks for nothing that there is.
+#[must_use]
+pub fn invalid(why: &InvalidFilter) -> Markup {
+    html! {
+        div.empty {
+            h1 { "This filter is not valid" }
+            p { bdi { (why) } ". " a href="/fleet" { "Show all machines" } }
         }
     }
 }

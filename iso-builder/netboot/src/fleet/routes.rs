@@ -15,6 +15,7 @@ use super::filter::MachineFilter;
 use super::history::FleetHistory;
 use super::install_run::{self, RunOutcome};
 use super::install_runs::InstallRuns;
+use super::page::ShownFleet;
 use super::stage::MachineStage;
 use super::view::{self, FleetDocument, FleetView, MachineRow};
 use super::wait::AwaitedCreator;
@@ -228,11 +229,10 @@ impl Fleet {
             return Ok(request.closed());
         }
         Ok(match request.path {
-            PAGE => {
-                let list = self.list(known, now)?;
-                FleetReply::html(200, &page::document("Fleet", Some("/fleet/live"), &list))
-            }
-            "/fleet/live" => unchanged(request, FleetReply::html(200, &self.list(known, now)?)),
+            PAGE | "/fleet/live" => match MachineFilter::of_page(request.query) {
+                Ok(filter) => self.list(request, filter, known, now)?,
+                Err(why) => FleetReply::page(400, "Fleet", &page::invalid(&why)),
+            },
             JSON => self.json(request, known, now)?,
             path => self.one(request, path, known, now)?.unwrap_or_else(|| request.absent()),
         })
@@ -280,8 +280,32 @@ impl Fleet {
         Ok(Some(awaited.explained(creator.as_ref(), known.configurations)))
     }
 
-    fn list(&self, known: FleetSources<'_>, now: Moment) -> Result<Markup> {
-        Ok(page::fleet(&self.view(known, SHOWN, now)?, self.access.form_value(), now))
+    /// The page of the fleet, or what has changed in it. Of more machines than it shows every answer is whole.
+    fn list(
+        &self,
+        request: &FleetRequest<'_>,
+        filter: MachineFilter,
+        known: FleetSources<'_>,
+        now: Moment,
+    ) -> Result<FleetReply> {
+        let is_page = request.path == PAGE;
+        let mut history = self.history();
+        let mut view = self.view(known, SHOWN, now)?;
+        let is_whole = view.more == 0;
+        if is_whole {
+            history.observe(&mut view)?;
+        }
+        let since = filter.since.as_deref().filter(|_| is_whole && !is_page);
+        let (changes, form) = (history.changes(since), self.access.form_value());
+        let list = page::fleet(&ShownFleet { view: &view, filter: &filter, changes, form, now });
+        Ok(match (is_page, is_whole) {
+            (true, _) => FleetReply::html(200, &page::document("Fleet", Some("/fleet/live"), &list)),
+            (false, false) => unchanged(request, FleetReply::html(200, &list)),
+            // The script asks for the changes since this version.
+            (false, true) => {
+                tagged(request, format!("W/\"{}\"", history.version()), FleetReply::html(200, &list))
+            }
+        })
     }
 
     fn one(

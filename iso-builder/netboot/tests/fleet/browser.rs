@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -120,6 +121,64 @@ fn an_open_page_follows_what_happens() {
     assert!(page.contains("Rebooting") && !page.contains("Writing the OS image"), "{page}");
     assert!(page.contains(r#"<p id="link" role="status"></p>"#), "{page}");
     assert!(!page.contains(TOKEN), "{page}");
+}
+
+/// The ids of the machines on a page, in order.
+fn machines(page: &str) -> Vec<&str> {
+    page.split("<li id=\"m-").skip(1).map(|rest| rest.split('"').next().unwrap()).collect()
+}
+
+#[test]
+fn a_page_that_gets_changes_alone_is_the_same_as_a_whole_one() {
+    let Some(chromium) = chromium("a_page_that_gets_changes_alone_is_the_same_as_a_whole_one") else {
+        return;
+    };
+    static POLLS: AtomicUsize = AtomicUsize::new(0);
+    // The first request gets everything; each of the next has a change.
+    let before = |scene: &Scene, path: &str| {
+        if path == "/fleet/live" {
+            match POLLS.fetch_add(1, Ordering::SeqCst) {
+                1 => scene.finish("rack1-node1"),
+                2 => scene.finish("rack1-node2"),
+                3 => scene.finish("rack3-node1"),
+                _ => {}
+            }
+        }
+    };
+    let scene = Arc::new(Scene::under_way());
+    let address = serve(scene.clone(), "", before);
+    let arguments = ["--virtual-time-budget=14000".to_owned(), "--dump-dom".into()];
+    let page = browse(&chromium, &entry(&address), false, (1280, 800), &arguments);
+    assert!(POLLS.load(Ordering::SeqCst) > 4, "it was asked too seldom");
+    assert!(page.contains("data-part"), "{page}");
+    let whole = String::from_utf8(scene.get("/fleet/live").body).unwrap();
+    assert_eq!(machines(&page), machines(&whole));
+    assert_eq!(page.matches("Rebooting</span>").count(), whole.matches("Rebooting</span>").count());
+    let summary = |page: &str| {
+        let (_, rest) = page.split_once("<ul id=\"summary\"").unwrap();
+        rest.split_once("</ul>").unwrap().0.to_owned()
+    };
+    assert_eq!(summary(&page), summary(&whole));
+}
+
+#[test]
+fn the_boxes_of_a_page_choose_the_machines_that_it_goes_on_with() {
+    let Some(chromium) = chromium("the_boxes_of_a_page_choose_the_machines_that_it_goes_on_with") else {
+        return;
+    };
+    const CHOOSE: &str = "setTimeout(() => { const box = document.querySelector('#filter [name=text]'); box.value = 'rack2'; box.dispatchEvent(new Event('input', { bubbles: true })); }, 500);";
+    let before = |scene: &Scene, path: &str| {
+        if path == "/fleet/live" {
+            scene.finish("rack1-node1");
+        }
+    };
+    let scene = Arc::new(Scene::under_way());
+    let address = serve(scene.clone(), CHOOSE, before);
+    let arguments = ["--virtual-time-budget=9000".to_owned(), "--dump-dom".into()];
+    let page = browse(&chromium, &entry(&address), false, (1280, 800), &arguments);
+    assert_eq!(machines(&page).len(), 3, "{page}");
+    assert!(page.contains("rack2-node1") && !page.contains("rack1-node1"), "{page}");
+    assert!(page.contains(r#"<p id="link" role="status"></p>"#), "{page}");
 }
 
 /// Pictures for people to look at, in the target directory; `docs/images` has two of them.

@@ -52,7 +52,7 @@ fn a_failure_with_its_log_one_link_away() {
 fn a_finished_cluster() {
     let page = compare("finished.html", &Scene::finished(), "/fleet");
     assert!(page.contains("<strong>6</strong> installed"), "{page}");
-    assert_eq!(page.matches("Joined").count(), 6, "{page}");
+    assert_eq!(page.matches("</svg>Joined").count(), 6, "{page}");
 }
 
 #[test]

@@ -60,6 +60,12 @@ impl FleetSources {
         self.store.list(1).unwrap().0.pop().unwrap()
     }
 
+    /// The id of the machine with this serial number.
+    fn machine_named(&self, serial: &str) -> MachineId {
+        let machines = self.store.list(usize::MAX).unwrap().0;
+        machines.into_iter().find(|one| one.identity.serial.as_deref() == Some(serial)).unwrap().id
+    }
+
     fn state(&self) -> DeploymentState {
         self.machine().state
     }
@@ -153,7 +159,8 @@ fn a_page_that_has_not_changed_is_not_sent_again() {
     let again = FleetRequest { if_none_match: Some(tag), ..get("/fleet/live") };
     let reply = fleet.answer(&again, NOW).unwrap();
     assert_eq!((reply.status, reply.body.len()), (304, 0));
-    assert_eq!(fleet.answer(&again, NOW.plus(3)).unwrap().status, 200, "three seconds more is news");
+    assert_eq!(fleet.answer(&again, NOW.plus(3)).unwrap().status, 304, "the script counts the seconds");
+    assert_eq!(fleet.answer(&again, NOW.plus(1000)).unwrap().status, 200, "it is silent now");
     let style = fleet.answer(&FleetRequest { authorization: None, ..get("/fleet/style.css") }, NOW).unwrap();
     assert_eq!((style.status, header(&style, "Content-Type")), (200, Some("text/css; charset=utf-8")));
 }
@@ -449,6 +456,74 @@ fn a_program_that_has_the_list_gets_the_machines_that_have_changed_alone() {
     assert_eq!((names(&json).len(), json["removed"].as_array().unwrap().len()), (0, 1));
     let (_, json) = ask(&format!("stage=disks&{}", since(&whole)), NOW.plus(65));
     assert_eq!((names(&json), json["removed"].as_array().unwrap().len()), (vec!["CZ12".to_owned()], 0));
+}
+
+#[test]
+fn an_open_page_gets_the_machines_that_have_changed_and_their_places() {
+    let (_directory, fleet) = large();
+    let ask = |query: &str, tag, now| {
+        let request = FleetRequest { query, if_none_match: tag, ..get("/fleet/live") };
+        let reply = fleet.answer(&request, now).unwrap();
+        let tag = header(&reply, "ETag").unwrap().to_owned();
+        (reply.status, String::from_utf8(reply.body).unwrap(), tag)
+    };
+    let cards = |page: &str| page.matches("<li id=\"m-").count();
+    let (_, whole, tag) = ask("", None, NOW.plus(1));
+    assert!(cards(&whole) == 1800 && !whole.contains("data-part") && !whole.contains("data-after"));
+    let since = format!("since={}", tag.strip_prefix("W/\"").and_then(|tag| tag.strip_suffix('"')).unwrap());
+    // The age of everything is another, and nothing is sent.
+    assert_eq!(ask(&since, Some(&tag), NOW.plus(60)).0, 304);
+    let wipe = ReportLine::Event(progress::Event { step: "wipe".into(), exit_code: None, ..started() });
+    fleet.answer(&report(&fleet.reports, &body(&[wipe])), NOW.plus(61)).unwrap();
+    let (status, part, _) = ask(&since, Some(&tag), NOW.plus(62));
+    assert_eq!((status, cards(&part)), (200, 1), "{part}");
+    assert!(part.contains("data-part") && part.contains("Installing <span>1800</span>"), "{part}");
+    assert!(whole.len() > 1_000_000 && part.len() < 10_000, "{} {}", whole.len(), part.len());
+    // The one before it in the list, which a browser finds.
+    let (before, _) =
+        whole.split_once(&format!("<li id=\"m-{}\"", fleet.machine_named("CZ12"))).unwrap_or((&whole, ""));
+    let id = before.rsplit_once("<li id=\"").map(|(_, rest)| rest.split('"').next().unwrap());
+    let after = part.split_once("data-after=\"").map(|(_, rest)| rest.split('"').next().unwrap());
+    assert_eq!(after, id);
+    // With a filter that it does not match any more, it leaves the page.
+    let (_, part, _) = ask(&format!("stage=booting&{since}"), None, NOW.plus(62));
+    assert!(
+        cards(&part) == 0 && part.contains(&format!("data-removed=\"m-{}\"", fleet.machine_named("CZ12"))),
+        "{part}"
+    );
+}
+
+#[test]
+fn the_page_lists_what_its_boxes_choose() {
+    let (_directory, fleet, _) = fleet();
+    let page = |query| {
+        let reply = fleet.answer(&FleetRequest { query, ..get("/fleet") }, NOW).unwrap();
+        (reply.status, String::from_utf8(reply.body).unwrap())
+    };
+    for (query, listed) in [
+        ("", true),
+        ("group=&stage=&role=&text=", true),
+        ("group=installing&stage=preparing&role=&text=cz1", true),
+        ("group=failed&stage=&role=&text=", false),
+        ("role=worker", false),
+        ("token=old&text=%3Cscript%3E", false),
+    ] {
+        let (status, page) = page(query);
+        assert_eq!((status, page.contains("<li id=\"m-")), (200, listed), "{query}");
+        assert_eq!(page.contains("No machine matches the filter."), !listed, "{query}");
+        assert!(page.contains("<strong>1</strong> installing"), "the summary is of the whole fleet: {page}");
+        assert!(!page.contains("<script>"), "{page}");
+    }
+    let (_, shown) = page("group=installing&stage=preparing&text=cz1");
+    for part in [
+        r#"<option value="installing" selected>"#,
+        r#"<option value="preparing" selected>"#,
+        r#"name="text" value="cz1""#,
+    ] {
+        assert!(shown.contains(part), "{part} in {shown}");
+    }
+    let (status, page) = page("stage=odd");
+    assert!(status == 400 && page.contains("odd is not a stage"), "{page}");
 }
 
 #[test]

@@ -101,11 +101,11 @@ fn an_update_that_was_taken_back_needs_an_operator_until_there_is_another() {
             error.causes,
             ["the update to 1.3.0 was taken back; the release before runs", "kubelet: it <never> answers"]
         );
-        let shown = super::super::card::card(&bad, "", NOW).into_string();
+        let shown = super::super::card::card(&bad, None, "", NOW).into_string();
         assert!(shown.contains("1.2.0</bdi> runs in slot a") && shown.contains("&lt;never&gt;"), "{shown}");
         let trial = with(update("trial", None));
         assert_eq!((trial.stage, trial.group), (MachineStage::Joined, StageGroup::Installed));
-        let shown = super::super::card::card(&trial, "", NOW).into_string();
+        let shown = super::super::card::card(&trial, None, "", NOW).into_string();
         assert!(shown.contains("on trial, 3 more tries"), "{shown}");
     }
     let after = look(vec![node(true, false), back, update("staged", None)]);
