@@ -56,6 +56,12 @@ const RETIRED: &[Retired] = &[
     ),
     key(
         "install",
+        "no_data_partition",
+        Harmless::Only(false),
+        "the data of virtual machines always has a partition of its own; `install.data_disk` puts it on another disk",
+    ),
+    key(
+        "install",
         "wipe_disks",
         Harmless::Only(false),
         "it has been replaced; name the disks in `install.wipe_disks_list`",

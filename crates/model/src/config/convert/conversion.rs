@@ -117,6 +117,10 @@ impl<'a> Conversion<'a> {
             Err(original) => original.0,
             Ok(_) => Vec::new(),
         };
+        // What is missing may be in a group where nothing of ours is.
+        let missing = left.0.iter().any(|diagnostic| diagnostic.code == "missing-value");
+        let elsewhere: Vec<_> =
+            original.iter().filter(|other| missing && other.code == "unknown-key").cloned().collect();
         let place = |diagnostic: Diagnostic| {
             let same = |other: &&Diagnostic| other.path == diagnostic.path && other.code == diagnostic.code;
             if let Some(original) = original.iter().find(same) {
@@ -125,7 +129,9 @@ impl<'a> Conversion<'a> {
             let line = diagnostic.line.checked_sub(1).and_then(|line| self.origins.get(line));
             diagnostic.at_line(line.copied().unwrap_or_default())
         };
-        Invalid(left.0.into_iter().map(place).collect())
+        let mut all: Vec<_> = left.0.into_iter().map(place).chain(elsewhere).collect();
+        all.sort_by_key(|diagnostic| diagnostic.line);
+        Invalid(all)
     }
 }
 

@@ -173,3 +173,22 @@ fn a_command_line_is_known_without_being_called_one_and_a_document_is_none() {
         assert_eq!(is_boot_line(text), is_line, "{text}");
     }
 }
+
+#[test]
+fn what_is_missing_and_stands_in_a_group_of_another_product_is_named_there() {
+    let text = "os: {hostname: a, password: correct horse}\ninstall: {automatic: true, device: /dev/vda}\nharvester:\n  \
+                token: 1b161e5c1fa7425e73043362938b98241b5f3f0c2f3c4a5d\n  vip: 192.0.2.10\n";
+    let told = document(text, "f").unwrap_err().0;
+    let group = told.iter().find(|one| one.code == "unknown-key").expect("the group is named");
+    assert!(
+        group.line == 3 && group.message.contains("`token`") && group.message.contains("`vip`"),
+        "{group:?}"
+    );
+    assert!(told.iter().any(|one| one.code == "missing-value"));
+    // A document that lacks nothing is converted without it, and the group is left out.
+    let whole = text.replace(
+        "install: {",
+        "token: 1b161e5c1fa7425e73043362938b98241b5f3f0c2f3c4a5d\ninstall: {vip: 192.0.2.10, ",
+    );
+    assert!(document(&whole, "f").unwrap().text.contains("left out"));
+}
