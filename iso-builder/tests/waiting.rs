@@ -26,6 +26,7 @@ fn a_pause_between_attempts_is_told_and_a_short_one_to_those_who_ask() {
         (&["--progress", "json"], "; attempt 3 of 7 in 2 s"),
     ] {
         let line = first_line(options);
-        assert!(line.contains("Connection refused") && line.contains(told), "{options:?}: {line}");
+        let named = line.contains("127.0.0.1:1: ") && line.contains("Connection refused");
+        assert!(named && line.contains(told), "{options:?}: {line}");
     }
 }

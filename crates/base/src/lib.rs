@@ -8,6 +8,7 @@ pub mod digest;
 pub mod encode;
 pub mod failure;
 pub mod files;
+pub mod listen;
 pub mod manual;
 pub mod notes;
 pub mod parallel;

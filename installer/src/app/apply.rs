@@ -22,12 +22,18 @@ pub(crate) fn apply_document(config: Option<PathBuf>, root: &Path, context: &Con
             "the machine's identity and its cards are remembered beside it",
         )?;
     }
+    let is_named = config.is_some();
     let config = &config.unwrap_or_else(|| root.join(DOCUMENT.trim_start_matches('/')));
     if !root.join(ACCOUNTS).is_file() {
         let what = format!("{} is not the root of a system: it has no {ACCOUNTS}", root.display());
         let hint =
             "Name the root of a node with --root, for instance where its OS image and its /oem are mounted.";
         return Err(Failure::new(Class::Invalid, what).hint(hint).into());
+    }
+    if !is_named && !config.exists() {
+        let what = format!("{} does not exist", config.display());
+        let hint = "Run this on an installed node, as root, or name a document with --config.";
+        return Err(Failure::new(Class::Hardware, what).hint(hint).into());
     }
     // A trial ends with the files as they were; files written meanwhile would be lost or left behind.
     trial::refuse_during(root)?;

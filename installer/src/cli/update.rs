@@ -12,6 +12,7 @@ use crate::app::update::{self, PodAccess, ResetRequest, UpdateRequest};
 use crate::node::reset_wish::ResetLevel;
 use crate::update::Allowed;
 use base::digest::Digest;
+use base::listen;
 use base::program::Context;
 use model::boot::Slot;
 
@@ -39,7 +40,7 @@ enum UpdateCommand {
     /// every byte by the digests of the release, whose own digest this command prints for their `--sha256`.
     Serve {
         /// Address and port to listen on.
-        #[arg(long, value_name = "ADDRESS:PORT", default_value = "0.0.0.0:7480")]
+        #[arg(long, value_name = "ADDRESS:PORT", default_value = "0.0.0.0:7480", value_parser = |text: &str| listen::address(text, 7480))]
         listen: SocketAddr,
     },
     /// Write a release into the slot that does not run, and read it back; it starts only when `apply` says so.

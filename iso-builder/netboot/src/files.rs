@@ -158,6 +158,7 @@ impl MediumFiles {
     }
 
     fn of(medium: &OpenedMedium, release: Release) -> Result<Self> {
+        medium.is_whole()?;
         refuse_configuration(medium.path(), &release)?;
         let digest = medium.release_digest();
         let mut table =

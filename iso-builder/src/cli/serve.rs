@@ -8,6 +8,7 @@ use std::str::FromStr;
 
 use anyhow::Result;
 use base::failure::{Class, Failure};
+use base::listen;
 use base::program::{Context, Format, print};
 use serde_json::json;
 
@@ -39,7 +40,7 @@ pub(super) struct ServeCommand {
     /// a server is fetched into --state first.
     medium: PathBuf,
     /// The address and port to listen on. GRUB can reach port 80 only.
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "0.0.0.0:8080")]
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "0.0.0.0:8080", value_parser = |text: &str| listen::address(text, 8080))]
     listen: SocketAddr,
     /// A directory with a configuration for each machine.
     #[arg(long, alias = "nodes", value_name = "DIR", conflicts_with = "cluster")]

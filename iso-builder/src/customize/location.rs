@@ -41,13 +41,7 @@ impl CustomizationLocation {
             };
         };
         let path = medium.path().to_owned();
-        if iso.missing() > 0 {
-            let (length, whole) = (iso.length(), iso.volume().size);
-            let what = format!("{} is cut off: it has {length} of {whole} bytes", path.display());
-            return Err(Failure::new(Class::Verification, what)
-                .hint("Copy or download the medium again.")
-                .into());
-        }
+        medium.is_whole()?;
         let find = |file, length| spans(iso, &path, file, length);
         let (area, grub) = (find(FILE, area::LENGTH)?, find(GRUB_FILE, argument::GRUB_LENGTH as u64)?);
         Ok(Self { path: path.clone(), area, grub, end: iso.volume().size, directory: false })

@@ -217,6 +217,14 @@ impl OpenedMedium {
         &self.manifest
     }
 
+    /// [`Class::Verification`] where it is an image of which the end is missing, as a copy or a download that broke off leaves it.
+    pub fn is_whole(&self) -> Result<()> {
+        let Some(iso) = self.iso().filter(|iso| iso.missing() > 0) else { return Ok(()) };
+        let (length, whole) = (iso.length(), iso.volume().size);
+        let what = format!("{} is cut off: it has {length} of {whole} bytes", self.path().display());
+        Err(Failure::new(Class::Verification, what).hint("Copy or download the medium again.").into())
+    }
+
     /// The image, where the medium is one that can be read as it is meant to be.
     #[must_use]
     pub fn iso(&self) -> Option<&MediumImage> {

@@ -41,7 +41,7 @@ impl Downloader {
     /// # Errors
     /// `Class::Network`; the cause is [`TooLarge`] where it is larger, and [`super::Absent`] where it does not exist.
     pub fn document(&self, url: &str, limit: u64) -> Result<Vec<u8>, Failure> {
-        let mut attempts = Attempts::new(self.retry.for_documents());
+        let mut attempts = Attempts::new(self.retry.for_documents(), url);
         loop {
             match self.attempt(url, limit, &attempts) {
                 Ok(bytes) => return Ok(bytes),

@@ -69,7 +69,7 @@ impl Downloader {
             total: None,
             same,
             position: 0,
-            attempts: Attempts::new(self.retry),
+            attempts: Attempts::new(self.retry, url),
             rule: ProgressRule::default(),
             validator: None,
             body: None,

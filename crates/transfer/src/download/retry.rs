@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::backoff::backoff;
 use base::notes;
+use base::url::shown;
 use reqwest::header::{HeaderMap, RETRY_AFTER};
 
 /// The longest pause between two attempts.
@@ -114,16 +115,21 @@ fn retry_after(value: &str) -> Option<Duration> {
 #[derive(Debug)]
 pub struct Attempts {
     retry: RetryPolicy,
+    /// The server, as notes name it.
+    server: String,
     /// Failed attempts in a row.
     failed: u32,
     deadline: Option<Instant>,
 }
 
 impl Attempts {
-    /// The time for the whole begins now.
-    pub fn new(retry: RetryPolicy) -> Self {
+    /// Attempts at something of the server of `url`. The time for the whole begins now.
+    pub fn new(retry: RetryPolicy, url: &str) -> Self {
         let deadline = retry.limit.map(|limit| Instant::now() + limit);
-        Self { retry, failed: 0, deadline }
+        let shown = shown(url);
+        let server = shown.split_once("://").map_or(&*shown, |(_, rest)| rest);
+        let server = server.split('/').next().unwrap_or(server).to_owned();
+        Self { retry, server, failed: 0, deadline }
     }
 
     /// Begins to count anew, because bytes came.
@@ -152,7 +158,8 @@ impl Attempts {
             return Err(format!("{why}; gave up after {} attempts", self.failed));
         }
         let attempts = self.retry.attempts;
-        let note = || format!("{why}; attempt {} of {attempts} in {} s", self.failed + 1, pause.as_secs());
+        let (server, next, seconds) = (&self.server, self.failed + 1, pause.as_secs());
+        let note = || format!("{server}: {why}; attempt {next} of {attempts} in {seconds} s");
         if pause < NOTED {
             notes::detail(STEP, note);
         } else {
@@ -190,9 +197,9 @@ mod tests {
         let retry = RetryPolicy { pause: Duration::ZERO, ..RetryPolicy::default() };
         let asking = |wait| Passing { why: "busy".into(), wait: Some(Duration::from_millis(wait)) };
         let begun = Instant::now();
-        Attempts::new(retry).pause(asking(60)).unwrap();
+        Attempts::new(retry, "https://example.org/a").pause(asking(60)).unwrap();
         assert!(begun.elapsed() >= Duration::from_millis(60));
-        let refused = Attempts::new(retry).pause(asking(3_600_000)).unwrap_err();
+        let refused = Attempts::new(retry, "https://example.org/a").pause(asking(3_600_000)).unwrap_err();
         assert_eq!(refused, "busy and asks to come back in 3600 seconds");
         assert!(begun.elapsed() < Duration::from_secs(30));
     }

@@ -9,6 +9,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -106,8 +107,14 @@ impl Site {
         &self.downloader
     }
 
-    pub(super) fn retry(&self) -> RetryPolicy {
-        self.retry
+    /// For how long a read may stay without a byte.
+    pub(super) fn read_limit(&self) -> Duration {
+        self.retry.read
+    }
+
+    /// Attempts at something larger than a document.
+    pub(super) fn transfer_attempts(&self) -> Attempts {
+        Attempts::new(self.retry, &self.server.to_string())
     }
 
     /// Whether the server has to show a certificate that is checked. No redirect leads from there to a server without TLS.
@@ -194,7 +201,7 @@ impl Site {
     }
 
     fn attempts(&self) -> Attempts {
-        Attempts::new(self.retry.for_documents())
+        Attempts::new(self.retry.for_documents(), &self.server.to_string())
     }
 
     /// The header that lets us do what `scope` says.

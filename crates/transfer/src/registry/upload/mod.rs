@@ -22,7 +22,6 @@ use reqwest::{Method, StatusCode};
 use super::endpoint::Endpoint;
 use super::rate::Limiter;
 use super::site::Site;
-use crate::download::Attempts;
 use base::digest::Digest;
 pub use content::NewBlob;
 use formats::oci::ImageReference;
@@ -56,7 +55,7 @@ pub(super) fn blob(
     told: &dyn Fn(u64),
 ) -> Result<BlobTransfer, UploadError> {
     let writer = Writer::new(site, endpoint, blob.elsewhere)?;
-    let mut attempts = Attempts::new(site.retry());
+    let mut attempts = site.transfer_attempts();
     let mut whole = blob.size <= session::PIECE;
     loop {
         let trouble = match attempt(&writer, blob, limiter, whole, told) {
@@ -98,7 +97,7 @@ pub(super) fn manifest(
     let writer = Writer::new(site, endpoint, None)?;
     let url = writer.url("manifests", &image.version())?;
     let digest = Digest::of(bytes);
-    let mut attempts = Attempts::new(site.retry());
+    let mut attempts = site.transfer_attempts();
     loop {
         let answer = writer.send(&mut |client| {
             let put = client.request(Method::PUT, url.clone()).body(bytes.to_vec());

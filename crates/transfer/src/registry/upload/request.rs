@@ -7,7 +7,7 @@ use reqwest::blocking::{Client, RequestBuilder, Response};
 use reqwest::header::{AUTHORIZATION, CONTENT_LENGTH, HeaderValue, LOCATION};
 use reqwest::{Method, StatusCode, Url};
 
-use crate::download::{Attempts, Passing, RetryPolicy, body, is_passing, redirect};
+use crate::download::{Attempts, Passing, body, is_passing, redirect};
 use crate::registry::endpoint::Endpoint;
 use crate::registry::problem::{Asked, Problem, ProblemKind, RequestTrouble};
 use crate::registry::scope::Scope;
@@ -95,13 +95,13 @@ impl<'a> Writer<'a> {
         url.map_err(|_| Problem::new(ProblemKind::Strange, "its address is not a URL"))
     }
 
-    pub(super) fn retry(&self) -> RetryPolicy {
-        self.site.retry()
+    pub(super) fn attempts(&self) -> Attempts {
+        self.site.transfer_attempts()
     }
 
     /// How long a request with so many bytes may take.
     pub(super) fn time(&self, bytes: u64) -> Duration {
-        self.site.retry().read + Duration::from_secs(bytes / SLOWEST)
+        self.site.read_limit() + Duration::from_secs(bytes / SLOWEST)
     }
 
     /// Sends what `make` makes, with the login if it goes to the registry itself; once more with a new login where the
@@ -172,7 +172,7 @@ impl<'a> Writer<'a> {
     /// What a refusal says.
     pub(super) fn refusal(&self, response: Response) -> Problem {
         let status = response.status();
-        let told = body(response, REFUSAL, &Attempts::new(self.site.retry())).unwrap_or_default();
+        let told = body(response, REFUSAL, &self.attempts()).unwrap_or_default();
         match status {
             StatusCode::PAYLOAD_TOO_LARGE | StatusCode::INSUFFICIENT_STORAGE => {
                 Problem::of_status(status, self.asked())

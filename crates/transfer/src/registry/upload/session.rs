@@ -108,7 +108,7 @@ impl<'a> Session<'a> {
 
     /// Sends a piece that begins at the byte `start` of the blob; after a broken connection what the registry lacks of it.
     fn send_piece(&mut self, start: u64, piece: &[u8], told: &dyn Fn(u64)) -> Result<(), UploadTrouble> {
-        let mut attempts = Attempts::new(self.writer.retry());
+        let mut attempts = self.writer.attempts();
         let end = start + piece.len() as u64;
         let mut position = start;
         while position < end {
