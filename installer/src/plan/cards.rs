@@ -13,7 +13,14 @@ pub(super) fn check(config: &InstallConfig, nics: &[Nic]) -> Result<(), Failure>
     for card in wanted(config) {
         let Some(nic) = the_card(card, nics)? else { continue };
         if let Some((_, first)) = taken.iter().find(|(other, _)| other.name == nic.name) {
-            return Err(named_twice(nic, *first, card, nics));
+            // A card that another network has would only be the next one in two places.
+            let used: Vec<_> = wanted(config)
+                .into_iter()
+                .filter_map(|card| the_card(card, nics).ok().flatten())
+                .map(|nic| nic.name.as_str())
+                .collect();
+            let free: Vec<_> = nics.iter().filter(|nic| !used.contains(&nic.name.as_str())).collect();
+            return Err(named_twice(nic, *first, card, &free));
         }
         taken.push((nic, card));
     }
@@ -43,7 +50,7 @@ fn the_card<'a>(card: WantedCard<'_>, nics: &'a [Nic]) -> Result<Option<&'a Nic>
     }
 }
 
-fn named_twice(nic: &Nic, first: WantedCard<'_>, second: WantedCard<'_>, nics: &[Nic]) -> Failure {
+fn named_twice(nic: &Nic, first: WantedCard<'_>, second: WantedCard<'_>, free: &[&Nic]) -> Failure {
     let what = format!(
         "{} is in two places: in network {} as {}, and in network {} as {}",
         describe(nic),
@@ -52,13 +59,15 @@ fn named_twice(nic: &Nic, first: WantedCard<'_>, second: WantedCard<'_>, nics: &
         second.network,
         written(second)
     );
-    let others: Vec<_> = nics.iter().filter(|other| other.name != nic.name).map(describe).collect();
-    let others = match others.is_empty() {
-        true => "This machine has no other card.".to_owned(),
-        false => format!("Other cards: {}.", others.join(", ")),
+    let others: Vec<_> = free.iter().map(|nic| describe(nic)).collect();
+    let hint = match others.is_empty() {
+        true => "Remove the card from one of them: this machine has no other card that is free.".to_owned(),
+        false => {
+            let others = others.join(", ");
+            format!("Remove the card from one of them, or name another card. Other cards: {others}.")
+        }
     };
-    Failure::new(Class::Invalid, what)
-        .hint(format!("Remove the card from one of them, or name another card. {others}"))
+    Failure::new(Class::Invalid, what).hint(hint)
 }
 
 fn written(card: WantedCard<'_>) -> String {

@@ -6,10 +6,12 @@ use serde::Serialize;
 
 use super::choose::listing;
 use super::disk_search::{DATA, DiskSearch};
-use super::layout::{LayoutError, SectorSize};
+use super::layout::{self, LayoutError, SectorSize};
 use crate::inventory::{Disk, Inventory, Signature};
 use base::failure::{Class, Failure};
 use base::size::ByteSize;
+use model::config::Profile;
+use model::config::sizes::PartitionSizes;
 
 #[derive(Clone, Debug, Serialize)]
 pub struct Target {
@@ -44,8 +46,14 @@ pub(super) fn refuse(disk: &Disk, inventory: &Inventory, error: LayoutError, key
     let (class, hint) = match &error {
         LayoutError::Disk { needed, .. } => {
             let larger = listing(DiskSearch { inventory, key, least: *needed });
-            let trial = "For tests and trials, install.profile: trial asks for less.";
-            (Class::Hardware, format!("Choose a larger disk with {key}. {larger} {trial}"))
+            let trial = PartitionSizes::of(Profile::Trial);
+            let trial = if key == DATA { trial.data_minimum } else { layout::least(trial, true) };
+            // A trial is a way out only where the disk has room for one, and it is none already.
+            let trial = match *needed > trial && disk.size >= trial {
+                true => " For tests and trials, install.profile: trial asks for less.",
+                false => "",
+            };
+            (Class::Hardware, format!("Choose a larger disk with {key}. {larger}{trial}"))
         }
         LayoutError::NoRoomBefore { .. } | LayoutError::NoRoomForTable { .. } => (
             Class::Hardware,
