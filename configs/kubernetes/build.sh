@@ -15,10 +15,10 @@ fail() {
 }
 release='Name the public release instead: leave kubernetes.artifacts out of the definition.'
 go=$(command -v go >/dev/null && GOTOOLCHAIN=local go env GOVERSION || echo missing)
-if [ "$go" = missing ] || ! printf 'go1.26\n%s\n' "$go" | sort --check=quiet --version-sort; then
-  next="Install Go 1.26 or later. $release"
-  [ "$1" != --check-go ] || { printf 'note: building Kubernetes needs Go 1.26 or later: go is %s\n  next: %s\n' "${go#go}" "$next"; exit; }
-  fail "building Kubernetes needs Go 1.26 or later: go is ${go#go}" "$next"
+if [ "$go" = missing ] || ! printf 'go1.26.6\n%s\n' "$go" | sort --check=quiet --version-sort; then
+  next="Install Go 1.26.6 or later. $release"
+  [ "$1" != --check-go ] || { printf 'note: building Kubernetes needs Go 1.26.6 or later: go is %s\n  next: %s\n' "${go#go}" "$next"; exit; }
+  fail "building Kubernetes needs Go 1.26.6 or later: go is ${go#go}" "$next"
 fi
 [ "$1" != --check-go ] || exit 0
 out=$1 suite=$2
@@ -28,6 +28,7 @@ version() { sed -nE "s|^(require)?\s*$2 (v[^ ]+)( // .*)?$|\2|p" "$here/$1/go.mo
 kubernetes=$(version kubernetes k8s.io/kubernetes)
 etcd=$(version etcd go.etcd.io/etcd/server/v3)
 coredns=$(version coredns github.com/coredns/coredns)
+cri_tools=$(version cri-tools sigs.k8s.io/cri-tools)
 
 mkdir -p "$(dirname "$out")"
 exec 9>"$out.lock"
@@ -46,14 +47,14 @@ number=0
 program() {
   number=$((number + 1))
   local start=$SECONDS
-  printf '[%2d/11] %-24s' "$number" "$1"
+  printf '[%2d/12] %-24s' "$number" "$1"
   go build -C "$here/$2" -o "$PWD/work/$1" -ldflags "-s -w -buildid= ${4-}" "$3" ||
     fail "building $1 from its Go modules" "What Go said is above; GOPROXY names another server of modules. $release"
   printf '%5d s, %4d MB\n' $((SECONDS - start)) $(($(stat -c %s "work/$1") / 1000000))
 }
 
-printf 'building Kubernetes %s, etcd %s and CoreDNS %s, once; this takes a quarter of an hour on two processors\n' \
-  "$kubernetes" "$etcd" "$coredns"
+printf 'building Kubernetes %s, etcd %s, CoreDNS %s and crictl %s, once; this takes a quarter of an hour on two processors\n' \
+  "$kubernetes" "$etcd" "$coredns" "$cri_tools"
 IFS=. read -r major minor _ <<<"${kubernetes#v}"
 flags=''
 for package in k8s.io/component-base/version k8s.io/client-go/pkg/version; do
@@ -65,16 +66,17 @@ for name in kubelet kubeadm kubectl kube-apiserver kube-controller-manager kube-
 done
 program etcd etcd go.etcd.io/etcd/server/v3
 program coredns coredns github.com/coredns/coredns
+program crictl cri-tools sigs.k8s.io/cri-tools/cmd/crictl "-X sigs.k8s.io/cri-tools/pkg/version.Version=${cri_tools#v}"
 
 # The process that holds a pod's namespaces is one file of C in Kubernetes' module.
 source=$(cd "$here/kubernetes" && go list -m -f '{{.Dir}}' k8s.io/kubernetes)/build/pause
 pause=$(sed -nE 's/^TAG \?= ([0-9.]+).*/\1/p' "$source/Makefile")
-printf '[10/11] pause %s\n' "$pause"
+printf '[11/12] pause %s\n' "$pause"
 gcc -Os -Wall -static -s -Wl,--build-id=none -DVERSION="v$pause" -o work/pause "$source/linux/pause.c"
 
 # kube-proxy writes the rules of services with nft. What mmdebstrap copies from this host, and device nodes, stay behind.
 # Since Debian 13 no package has the links beside /usr, and nft would not find its loader.
-printf '[11/11] nft of Debian %s\n' "$suite"
+printf '[12/12] nft of Debian %s\n' "$suite"
 mmdebstrap --quiet --variant=extract --format=tar --architectures=amd64 --include=nftables "$suite" work/nftables.tar
 mkdir -p work/nft/usr/{bin,lib,lib64,sbin}
 for directory in bin lib lib64 sbin; do ln -s "usr/$directory" "work/nft/$directory"; done
@@ -104,7 +106,7 @@ archive "registry.k8s.io/kube-proxy:$kubernetes" /usr/local/bin/kube-proxy work/
 archive "registry.k8s.io/etcd:${etcd#v}-0" /usr/local/bin/etcd
 archive "registry.k8s.io/coredns/coredns:$coredns" /coredns
 archive "registry.k8s.io/pause:$pause" /pause
-install -m 755 work/{kubeadm,kubelet,kubectl} .
+install -m 755 work/{crictl,kubeadm,kubelet,kubectl} .
 rm -r work
 sha256sum -- * >sha256sum-amd64.txt
 mv "$out.new" "$out"

@@ -128,7 +128,10 @@ impl Kubernetes {
             // Releases for other architectures have it at the end of the name.
             Distribution::K3s if architecture == "amd64" => vec!["k3s".into()],
             Distribution::K3s => vec![format!("k3s-{architecture}")],
-            Distribution::Kubeadm => upstream::PROGRAMS.map(String::from).to_vec(),
+            Distribution::Kubeadm => {
+                let crictl = self.has_archives().then_some(upstream::CRICTL);
+                upstream::PROGRAMS.into_iter().chain(crictl).map(String::from).collect()
+            }
         }
     }
 
@@ -202,11 +205,12 @@ mod tests {
             ("http://lab/k3s", Checksums::List)
         );
         let kubeadm = read("{distribution: kubeadm, version: v1.37.2, artifacts: ../target/kubernetes}");
-        assert_eq!(kubeadm.programs("amd64"), ["kubeadm", "kubectl", "kubelet"]);
+        assert_eq!(kubeadm.programs("amd64"), ["kubeadm", "kubectl", "kubelet", "crictl"]);
         assert_eq!((kubeadm.archives("amd64").len(), kubeadm.checksums()), (7, Checksums::List));
         let public = read("{distribution: kubeadm, version: v1.37.2}");
         assert_eq!(public.artifacts().to_string(), "https://dl.k8s.io/release/v1.37.2/bin/linux/amd64");
         assert_eq!((public.archives("amd64").len(), public.checksums()), (0, Checksums::Beside));
+        assert_eq!(public.programs("amd64"), ["kubeadm", "kubectl", "kubelet"]);
     }
 
     #[test]

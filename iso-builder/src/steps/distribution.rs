@@ -16,6 +16,7 @@ use super::request::{DistributionSource, StepRequest};
 use super::tree::{Tree, place_file};
 use crate::kubernetes::program_version;
 use crate::kubernetes::system::{self, RKE2_RUNTIME, SystemFileContent};
+use crate::kubernetes::upstream::CRICTL;
 use model::kubernetes::KubernetesVersion;
 
 /// The output: a directory with every file in its place.
@@ -40,11 +41,17 @@ pub(super) fn make(request: &StepRequest, from: &DistributionSource) -> Result<(
             unpack_runtime(request, from, &stage)?;
             check_program(&stage.join("usr/local/bin/rke2"), program(from)?, &from.version)?;
         }
-        Distribution::K3s => place_program(program(from)?, "k3s", &stage, &from.version)?,
+        Distribution::K3s => {
+            let program = program(from)?;
+            check_program(&place_program(program, "k3s", &stage)?, program, &from.version)?;
+        }
         Distribution::Kubeadm => {
             for program in &from.programs {
                 let name = program.file_name().context("a program has a name")?.to_string_lossy();
-                place_program(program, &name, &stage, &from.version)?;
+                let placed = place_program(program, &name, &stage)?;
+                if name != CRICTL {
+                    check_program(&placed, program, &from.version)?;
+                }
             }
         }
     }
@@ -72,12 +79,13 @@ fn program(from: &DistributionSource) -> Result<&Path> {
     from.programs.first().map(PathBuf::as_path).context("a release has a program")
 }
 
-/// Puts a program into its directory, if it is of the release.
-fn place_program(program: &Path, name: &str, stage: &Path, version: &KubernetesVersion) -> Result<()> {
-    let target = stage.join(INSTALLATION_PREFIX).join("bin").join(name);
-    files::make_directory(&stage.join(INSTALLATION_PREFIX).join("bin"), 0o755)?;
+/// Puts a program into its directory, and returns its place.
+fn place_program(program: &Path, name: &str, stage: &Path) -> Result<PathBuf> {
+    let directory = stage.join(INSTALLATION_PREFIX).join("bin");
+    files::make_directory(&directory, 0o755)?;
+    let target = directory.join(name);
     place_file(program, &target, 0o755)?;
-    check_program(&target, program, version)
+    Ok(target)
 }
 
 fn check_program(program: &Path, from: &Path, version: &KubernetesVersion) -> Result<()> {

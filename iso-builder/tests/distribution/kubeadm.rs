@@ -41,6 +41,9 @@ fn a_release_becomes_programs_and_units_that_systemd_accepts() {
     for program in ["kubeadm", "kubectl", "kubelet"] {
         assert!(tree.join("usr/local/bin").join(program).is_file(), "{program}");
     }
+    // Its version is its own.
+    let version = Command::new(tree.join("usr/local/bin/crictl")).arg("--version").output().unwrap();
+    assert_eq!(String::from_utf8(version.stdout).unwrap(), "crictl version 1.37.0\n");
     let read = |name: &str| fs::read_to_string(tree.join(name)).unwrap();
     let release: Value = serde_json::from_str(&read("usr/lib/nqrust/kubernetes.json")).unwrap();
     let images = json!({

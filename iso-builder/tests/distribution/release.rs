@@ -139,7 +139,7 @@ pub(crate) fn upstream_images(version: &str) -> [String; 7] {
 }
 
 /// The files of a release of upstream Kubernetes, whose programs are of `programs` and whose images of `images`. The programs
-/// have their version between zeros, as the linker writes it; its kubeadm knows the names of its images.
+/// have their version between zeros, as the linker writes it; its kubeadm knows the names of its images. crictl has another version.
 pub(crate) fn upstream(programs: &str, images: &str) -> Vec<(String, Vec<u8>)> {
     let script = |name: &str| {
         let list = upstream_images(images).join("\n");
@@ -152,7 +152,8 @@ pub(crate) fn upstream(programs: &str, images: &str) -> Vec<(String, Vec<u8>)> {
         let name = image.rsplit('/').next().unwrap().split(':').next().unwrap().to_owned();
         (format!("{name}.tar.zst"), piped("zstd", &docker(&[(&image, layer(&name))])))
     });
-    programs.into_iter().chain(archives).collect()
+    let crictl = ("crictl".to_owned(), b"#!/bin/sh\necho crictl version 1.37.0\n".to_vec());
+    programs.into_iter().chain([crictl]).chain(archives).collect()
 }
 
 /// Writes the files of a release into a directory, with their checksums.

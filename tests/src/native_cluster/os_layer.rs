@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use iso_builder::kubernetes::system::{self, SystemFileContent};
-use iso_builder::kubernetes::upstream::PROGRAMS;
+use iso_builder::kubernetes::upstream::{CRICTL, PROGRAMS};
 
 use super::adapt;
 use super::release::KubernetesRelease;
@@ -32,7 +32,7 @@ impl OsLayer {
                 SystemFileContent::Link(target) => symlink(target, &path)?,
             }
         }
-        for name in PROGRAMS {
+        for name in PROGRAMS.into_iter().chain([CRICTL]) {
             copy(&release.program(name), &layer.place(&format!("usr/local/bin/{name}"))?)?;
         }
         copy(&paths::installer()?, &layer.place("usr/bin/installer")?)?;

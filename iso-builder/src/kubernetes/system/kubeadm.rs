@@ -126,7 +126,7 @@ if [ \"$(id -u)\" = 0 ]; then
 fi
 ";
 
-/// `crictl` is in no package of Debian; one that an overlay brings finds the pods' containerd (cri-tools, "crictl", configuration).
+/// `crictl` finds the pods' containerd (cri-tools, "crictl", configuration). The public release has none; then an overlay can bring it.
 const CRICTL: &str = "runtime-endpoint: unix:///run/containerd/containerd.sock\n";
 
 /// /etc is new at each boot. The directory below is made by systemd-tmpfiles, which runs when all file systems of the machine

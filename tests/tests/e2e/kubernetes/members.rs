@@ -12,6 +12,8 @@ use super::LABEL;
 
 /// Until the last member of etcd votes.
 const VOTERS: Duration = Duration::from_secs(60);
+/// Until kube-proxy runs on a node that is Ready.
+const PROXY: Duration = Duration::from_secs(60);
 /// Keys that whoever takes a witness must not find.
 const FORGOTTEN: [&str; 4] = ["admin.conf", "pki/ca.key", "pki/sa.key", "pki/etcd/ca.key"];
 
@@ -48,6 +50,17 @@ pub(super) fn check(cluster: &TestCluster) -> Result<()> {
             &format!("{} keeps no bootstrap token", node.place().name),
             !node.succeeds("test -e /etc/kubernetes/bootstrap-kubelet.conf"),
         );
+    }
+    for node in cluster.running() {
+        let name = &node.place().name;
+        checks.that(&format!("crictl of {name} asks containerd"), node.succeeds("crictl info"));
+        Deadline::after(PROXY).every(CLUSTER_INTERVAL).poll(
+            &format!("crictl of {name} showing kube-proxy"),
+            || {
+                let shown = node.run("crictl ps --quiet --name '^kube-proxy$'")?;
+                Ok((!shown.trim().is_empty()).then_some(()))
+            },
+        )?;
     }
     checks.finish("the members of the cluster")
 }
