@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
+use super::pod::is_of_pod;
 use super::report::tell_fleet;
 use crate::execute::Cancel;
 use crate::node::own_node::OwnNode;
@@ -41,6 +42,11 @@ pub(crate) struct ClusterRequest {
 }
 
 impl ClusterRequest {
+    /// Whether a pod asks, which has to outlast the restart in the eyes of its controller.
+    pub(super) fn is_of_pod(&self) -> bool {
+        self.kubeconfig.as_deref().and_then(Path::to_str).is_some_and(is_of_pod)
+    }
+
     /// What the node leaves its cluster with, where that was asked for.
     pub(super) fn seat<'a>(&self, tell: &'a dyn Fn(&str)) -> Result<Option<ClusterSeat<'a>>> {
         let open = |_| ClusterSeat::open(Path::new("/"), &SystemRunner, self.kubeconfig.as_deref(), tell);

@@ -51,7 +51,7 @@ pub(crate) use repair::repair_node;
 pub(crate) use report::tell_fleet;
 pub(crate) use reset::{ResetRequest, cancel_reset, reset};
 pub(crate) use restart::reboot;
-use restart::restart;
+use restart::{await_end, restart};
 use source::OpenedRelease;
 pub(crate) use status::status;
 pub(crate) use unit::{at_work, in_unit};
@@ -425,7 +425,8 @@ pub(crate) fn apply(
         context.progress.warn("update", &text);
     }
     context.tell("update", "The next restart tries it.");
-    restart(reboot, context)
+    restart(reboot, context)?;
+    if reboot && cluster.is_of_pod() { await_end(&Cancel::on_signals()) } else { Ok(()) }
 }
 
 /// Goes back to the release before.

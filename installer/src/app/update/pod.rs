@@ -68,7 +68,8 @@ fn put(host: &Path, access: &Value) -> Result<(String, Flock<File>)> {
     Ok((path, held))
 }
 
-fn is_of_pod(path: &str) -> bool {
+/// Whether a kubeconfig, by its path on the node, is that of a pod.
+pub(super) fn is_of_pod(path: &str) -> bool {
     Path::new(path).parent() == Some(Path::new(DIRECTORY))
 }
 

@@ -1,8 +1,10 @@
 //! The restart that an update or a reset ends with.
 
+use std::time::Duration;
+
 use anyhow::Result;
 
-use crate::execute::ask_for;
+use crate::execute::{Cancel, ask_for};
 use base::command::{Runner, SystemRunner};
 use base::failure::{Class, Failure};
 use base::program::Context;
@@ -16,6 +18,22 @@ pub(super) fn restart(wanted: bool, context: &Context) -> Result<()> {
     reboot(&SystemRunner)
 }
 
+/// For a machine that was asked to restart to end this program.
+const END: Duration = Duration::from_secs(15 * 60);
+
+/// Waits for the end of this program by the restart that was asked for. A pod that ended with success before it would complete its
+/// job, while the release has not been tried yet.
+///
+/// # Errors
+/// It never returns without one.
+pub(super) fn await_end(cancel: &Cancel) -> Result<()> {
+    cancel.pause(END)?;
+    let what = format!("the machine was asked to restart {} minutes ago, and still runs", END.as_secs() / 60);
+    Err(Failure::new(Class::Unexpected, what)
+        .hint("See `systemctl list-jobs`. The next restart, by whatever means, tries the release.")
+        .into())
+}
+
 /// Asks the service manager to restart the machine.
 pub(crate) fn reboot(runner: &dyn Runner) -> Result<()> {
     ask_for("reboot", runner).map_err(|error| {
@@ -25,4 +43,18 @@ pub(crate) fn reboot(runner: &dyn Runner) -> Result<()> {
             .hint(hint)
             .into()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::failure::class_of;
+    use std::sync::atomic::AtomicBool;
+
+    #[test]
+    fn a_program_that_is_ended_by_the_restart_has_not_succeeded() {
+        static ENDED: AtomicBool = AtomicBool::new(true);
+        let error = await_end(&Cancel::new(&ENDED)).unwrap_err();
+        assert_eq!(class_of(&error), Class::Cancelled);
+    }
 }
