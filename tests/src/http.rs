@@ -7,6 +7,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::ops::Range;
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,11 +15,13 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use nix::sys::socket::{Shutdown, shutdown};
 
 /// A running server; it ends when dropped.
 #[derive(Debug)]
 pub struct Server {
     port: u16,
+    heard: TcpListener,
     shared: Arc<Shared>,
 }
 
@@ -34,18 +37,25 @@ impl Server {
     pub fn start(root: &Path, port: u16) -> Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))
             .with_context(|| format!("listening on port {port}"))?;
+        Self::on(listener, root)
+    }
+
+    /// Serves `root` to whom `listener` hears, which may be in another network.
+    pub fn on(listener: TcpListener, root: &Path) -> Result<Self> {
         let port = listener.local_addr()?.port();
+        let heard = listener.try_clone()?;
         let shared = Arc::new(Shared {
             root: root.to_owned(),
             requests: Mutex::default(),
             ended: AtomicBool::new(false),
         });
-        let server = Self { port, shared: Arc::clone(&shared) };
+        let server = Self { port, heard, shared: Arc::clone(&shared) };
         thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
+            for stream in listener.incoming() {
                 if shared.ended.load(Ordering::Relaxed) {
                     return;
                 }
+                let Ok(stream) = stream else { continue };
                 let shared = Arc::clone(&shared);
                 // A client may close its connection early.
                 thread::spawn(move || drop(shared.answer(stream)));
@@ -69,8 +79,8 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.shared.ended.store(true, Ordering::Relaxed);
-        // A last connection wakes the listener, which then ends.
-        let _ = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port));
+        // Whoever waits for a connection is woken by that, and then ends.
+        let _ = shutdown(self.heard.as_raw_fd(), Shutdown::Both);
     }
 }
 

@@ -14,7 +14,8 @@ use serde_json::Value;
 
 use super::cluster_file::{ClusterNode, VIP, cluster_file};
 use super::{
-    BaseTree, HostSettings, Kubectl, KubernetesRelease, NativeNode, NodePlace, OsLayer, Switch, pod_image,
+    BaseTree, HostSettings, Kubectl, KubernetesRelease, NativeNode, NodeDisk, NodePlace, OsLayer, Switch,
+    pod_image,
 };
 use crate::deadline::{CLUSTER_INTERVAL, Deadline};
 use crate::{paths, programs};
@@ -42,7 +43,10 @@ pub struct TestCluster {
     release: KubernetesRelease,
     layer: OsLayer,
     base: BaseTree,
-    pod_image: PathBuf,
+    /// The archives of the images of pods, beside those of the release.
+    pod_images: Vec<PathBuf>,
+    /// By the names of the nodes that have one.
+    disks: BTreeMap<String, NodeDisk>,
     pub switch: Switch,
     _settings: HostSettings,
 }
@@ -54,7 +58,7 @@ impl TestCluster {
         fs::create_dir_all(directory)?;
         let base = BaseTree::cached()?;
         let layer = OsLayer::write(&os_directory(directory, &release), &release)?;
-        let pod_image = pod_image::make(directory, &base)?;
+        let pod_images = vec![pod_image::make(&directory.join("busybox"), &base)?];
         let cluster = Self {
             running: Vec::new(),
             nodes,
@@ -63,7 +67,8 @@ impl TestCluster {
             release,
             layer,
             base,
-            pod_image,
+            pod_images,
+            disks: BTreeMap::new(),
             switch: Switch::lay()?,
             _settings: HostSettings::change()?,
         };
@@ -89,6 +94,41 @@ impl TestCluster {
         self.layer = OsLayer::write(&directory, &release)?;
         self.release = release;
         Ok(())
+    }
+
+    /// Gives a node a disk with the release of `medium` in its slot, which counts when the node starts.
+    pub fn give_disk(&mut self, name: &str, medium: &Path) -> Result<()> {
+        let disk = NodeDisk::make(&self.directory.join("disks").join(name), medium)?;
+        self.disks.insert(name.to_owned(), disk);
+        Ok(())
+    }
+
+    pub fn disk(&self, name: &str) -> Result<&NodeDisk> {
+        self.disks.get(name).with_context(|| format!("{name} has no disk"))
+    }
+
+    pub fn disk_mut(&mut self, name: &str) -> Result<&mut NodeDisk> {
+        self.disks.get_mut(name).with_context(|| format!("{name} has no disk"))
+    }
+
+    /// Lets every node that is installed from now on have an image with this static program alone.
+    pub fn add_program_image(&mut self, program: &Path, name: &str) -> Result<()> {
+        let directory = self.directory.join(format!("image-{}", self.pod_images.len()));
+        self.pod_images.push(pod_image::make_of_program(&directory, program, name)?);
+        Ok(())
+    }
+
+    /// Lets every node that is installed from now on have the image of an OCI image layout.
+    pub fn add_layout(&mut self, layout: &Path) -> Result<()> {
+        let archive = self.directory.join(format!("image-{}.tar", self.pod_images.len()));
+        self.pod_images.push(pod_image::pack_layout(layout, &archive)?);
+        Ok(())
+    }
+
+    /// The Kubernetes of the nodes' OS.
+    #[must_use]
+    pub fn release(&self) -> &KubernetesRelease {
+        &self.release
     }
 
     /// Gives a node another role by its document, which counts when the node starts again.
@@ -123,6 +163,7 @@ impl TestCluster {
             address: node.address(),
             hardware_address: node.hardware_address(),
             directory: self.directory.join(&node.name),
+            disk: self.disks.get(&node.name).map(|disk| disk.directory().to_owned()),
         }
     }
 
@@ -196,6 +237,9 @@ impl TestCluster {
     /// The same with another address.
     pub fn switch_on_at(&mut self, name: &str, address: Ipv4Addr) -> Result<()> {
         let place = NodePlace { address, ..self.place(name)? };
+        if let Some(disk) = self.disks.get(name) {
+            disk.boot()?;
+        }
         let node = place.start(&self.switch, &self.base, &self.layer)?;
         self.running.push(node);
         Ok(())
@@ -204,7 +248,8 @@ impl TestCluster {
     /// Puts the images of the OS into the stores of these nodes, as an install and an update do.
     pub fn seed(&self, names: &[&str]) -> Result<()> {
         parallel::for_each(names, names.len(), |name| {
-            self.node(name)?.seed(&self.release, &[&self.pod_image])
+            let further: Vec<_> = self.pod_images.iter().map(PathBuf::as_path).collect();
+            self.node(name)?.seed(&self.release, &further)
         })
     }
 
@@ -325,6 +370,7 @@ impl TestCluster {
 
     /// Keeps what the nodes said in the directory `kept`, for the person who reads a failure.
     pub fn keep_logs(&self, kept: &Path) -> Result<()> {
+        fs::create_dir_all(kept).with_context(|| format!("making {}", kept.display()))?;
         for node in &self.nodes {
             let place = self.place_of(node);
             for (from, to) in

@@ -5,13 +5,15 @@
 //! installed system has it. `installer apply` writes the files of its document, and its units start what they start on a node.
 //!
 //! Not as on a node are: systemd, for which a script starts and stops units ([`NativeNode`]); NetworkManager, whose address the node is
-//! given; the host's kernel and its settings ([`HostSettings`]); and how control groups are named ([`adapt`]).
+//! given; the host's kernel and its settings ([`HostSettings`]); and how control groups are named ([`adapt`]). A node has a disk with
+//! slots only where a test gives it one ([`NodeDisk`]).
 
 mod adapt;
 mod base_tree;
 mod cluster;
 mod cluster_file;
 mod control_groups;
+mod disk;
 mod host_settings;
 mod kubectl;
 mod node;
@@ -23,6 +25,7 @@ mod switch;
 pub use self::base_tree::BaseTree;
 pub use self::cluster::{Progress, TestCluster, is_ready};
 pub use self::cluster_file::{AGENT_TOKEN, ClusterNode, TOKEN, VIP};
+pub use self::disk::{NodeDisk, small_medium};
 pub use self::host_settings::HostSettings;
 pub use self::kubectl::Kubectl;
 pub use self::node::{NativeNode, NodePlace};

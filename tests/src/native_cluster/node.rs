@@ -43,6 +43,8 @@ pub struct NodePlace {
     pub hardware_address: String,
     /// Its files that last, and its log.
     pub directory: PathBuf,
+    /// What its disk shows to it, if it has one.
+    pub disk: Option<PathBuf>,
 }
 
 /// A node that is switched on; dropping it is a power cut.
@@ -104,7 +106,8 @@ impl NodePlace {
             .arg(base.path());
         start
             .arg(paths::installer()?)
-            .args([self.address, Switch::ADMINISTRATOR].map(|address| address.to_string()));
+            .args([self.address, Switch::ADMINISTRATOR].map(|address| address.to_string()))
+            .arg(self.disk.as_deref().unwrap_or(Path::new("")));
         start.env_clear().env("PATH", PATH).env("HOME", "/root");
         let mounts = self.directory.join("control-groups");
         fs::write(&mounts, groups.mounts())?;

@@ -1,10 +1,11 @@
 #!/bin/sh
 # Makes the node's tree of files out of its parts and becomes its first process: as the firmware, the kernel and the initrd of a
 # machine do. Runs in new namespaces, but still sees the files of the host.
-#   start_node.sh DIRECTORY OS-LAYER DEBIAN-TREE INSTALLER ADDRESS GATEWAY
+#   start_node.sh DIRECTORY OS-LAYER DEBIAN-TREE INSTALLER ADDRESS GATEWAY DISK
+# DISK is empty, or what the node sees of its disk (disk.rs).
 # The control groups' file systems are a line each on standard input: directory, type and options.
 set -eu
-node=$1 layer=$2 debian=$3 installer=$4 address=$5 gateway=$6
+node=$1 layer=$2 debian=$3 installer=$4 address=$5 gateway=$6 disk=$7
 root=$node/root
 # /etc and whatever else is on the root file system is new at every boot; /var and /oem last.
 rm -rf "$node/changes" "$node/work"
@@ -30,6 +31,22 @@ if [ -e "$root/sys/fs/cgroup/cgroup.controllers" ]; then
   mkdir "$root/sys/fs/cgroup/services"
   echo $$ >"$root/sys/fs/cgroup/services/cgroup.procs"
   sed 's/[a-z]*/+&/g' "$root/sys/fs/cgroup/cgroup.controllers" >"$root/sys/fs/cgroup/cgroup.subtree_control"
+fi
+if [ -n "$disk" ]; then
+  mount --bind "$disk/cmdline" "$root/proc/cmdline"
+  # Some kernels have no /sys/class/block, and a file system of the kernel takes no new directory.
+  for class in "$root"/sys/class/*; do
+    mkdir -p "$disk/class/${class##*/}"
+    mount --bind "$class" "$disk/class/${class##*/}"
+  done
+  mkdir -p "$disk/class/block"
+  mount --bind "$disk/block" "$disk/class/block"
+  mount --rbind "$disk/class" "$root/sys/class"
+  mkdir -p "$root/dev/disk" "$root/run/nqrust"
+  mount --bind "$disk/links" "$root/dev/disk"
+  cp "$disk/release.json" "$root/run/nqrust/release.json"
+  # The root file system is not the slot; the node is told that it is on its device.
+  mountpoint -d "$root" >"$disk/block/$(cat "$disk/running")/dev"
 fi
 "$installer" apply --config "$root/oem/node.yaml" --root "$root"
 hostname "$(cat "$root/etc/hostname")"

@@ -1,11 +1,13 @@
 //! The network of the nodes: one segment without a way out, and a place in it for the person who administers the cluster.
 
 use std::fs;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, TcpListener};
 use std::process::{Child, Command, Stdio};
+use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
+use nix::sched::{CloneFlags, setns};
 
 use crate::deadline::Deadline;
 use crate::programs;
@@ -82,6 +84,17 @@ pub struct AdministratorNetwork {
 }
 
 impl AdministratorNetwork {
+    /// A listener there, at the address of the administrator.
+    pub fn listen(self, port: u16) -> Result<TcpListener> {
+        let network = fs::File::open(format!("/proc/{}/ns/net", self.process))?;
+        let listen = || -> Result<TcpListener> {
+            setns(network, CloneFlags::CLONE_NEWNET)?;
+            Ok(TcpListener::bind((Switch::ADMINISTRATOR, port))?)
+        };
+        thread::scope(|scope| scope.spawn(listen).join())
+            .unwrap_or_else(|_| bail!("listening on port {port} has panicked"))
+    }
+
     /// A program there.
     #[must_use]
     pub fn command(self, program: &str) -> Command {

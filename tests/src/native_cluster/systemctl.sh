@@ -119,9 +119,13 @@ is_enabled() {
   return 1
 }
 
+# A restart is made by whoever runs the node, who looks for this file.
+restart() { touch "$state/restart"; }
+
 words=()
 for word; do case $word in --*) ;; *) words+=("$word") ;; esac; done
 verb=${words[0]-} code=0
+if [ "$verb" = reboot ]; then restart; exit; fi
 for unit in "${words[@]:1}"; do
   case $unit in *.*) ;; *) unit=$unit.service ;; esac
   case $verb in
