@@ -23,7 +23,7 @@ ACCEL ?= tcg,thread=single,tb-size=512
 OVMF ?= /usr/share/OVMF
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/nqrust
-# The release of Kubernetes, from Go modules that need Go 1.26: by version, by what its packages are of, and by all that is
+# The release of Kubernetes, from Go modules that need Go 1.26.6: by version, by what its packages are of, and by all that is
 # said about how it is built. Definitions find it at target/kubernetes.
 KUBERNETES_SUITE := trixie
 # $(1) is a folder with build.sh and the modules.
@@ -32,6 +32,8 @@ KUBERNETES_RELEASE = $(CACHE)/kubernetes/$(shell sed -nE 's|^(require)?\s*k8s.io
 KUBERNETES := $(call KUBERNETES_RELEASE,configs/kubernetes)
 # The minor version before, for the test that moves a cluster from it.
 KUBERNETES_BEFORE := $(call KUBERNETES_RELEASE,tests/kubernetes-before)
+# The controller that starts updates on nodes, for the test of a rollout; by all that it is built from.
+CONTROLLER := $(CACHE)/system-upgrade-controller/$(shell cat $(wildcard tests/system-upgrade-controller/*) | sha256sum | head -c 12)
 # Programs that Debian does not have, built once from their Go modules. Debian's Go builds this helm.
 TOOLS := $(CACHE)/tools
 CARGO_DEB_VERSION := 3.8.0
@@ -172,14 +174,22 @@ kubernetes-before: ## Build the minor version before it in the same way, for the
 	@[ -e $(KUBERNETES_BEFORE) ] || $(MAKE) --no-print-directory host $(KUBERNETES_BEFORE)
 	@mkdir -p $(TARGET); ln -sfn $(KUBERNETES_BEFORE) $(TARGET)/kubernetes-before
 
+.PHONY: system-upgrade-controller
+system-upgrade-controller: ## Build system-upgrade-controller from its Go modules, for the soak tests; links it to target/system-upgrade-controller.
+	@[ -e $(CONTROLLER) ] || $(MAKE) --no-print-directory host $(CONTROLLER)
+	@mkdir -p $(TARGET); ln -sfn $(CONTROLLER) $(TARGET)/system-upgrade-controller
+
 # The compiler of Go collects its garbage less often: a sixth less of the processor for some more memory, and the same programs.
-$(KUBERNETES) $(KUBERNETES_BEFORE): export GOGC = 400
+$(KUBERNETES) $(KUBERNETES_BEFORE) $(CONTROLLER): export GOGC = 400
 
 $(KUBERNETES):
 	@configs/kubernetes/build.sh $@ $(KUBERNETES_SUITE)
 
 $(KUBERNETES_BEFORE):
 	@tests/kubernetes-before/build.sh $@ $(KUBERNETES_SUITE)
+
+$(CONTROLLER):
+	@tests/system-upgrade-controller/build.sh $@
 
 .PHONY: iso
 iso: ## Build the media of DEFINITION into OUTPUT.
@@ -286,7 +296,7 @@ bench: ## Measure builds, an install, the network server, a cluster and an emula
 # machines, which takes a machine for itself, is part of it. Power cuts and faults of the unit tests come in their long
 # form, with other random numbers each time.
 .PHONY: soak
-soak: setup kubernetes kubernetes-before ## Run the end-to-end tests ROUNDS times (10 unless set); stops at the first failure.
+soak: setup kubernetes kubernetes-before system-upgrade-controller ## Run the end-to-end tests ROUNDS times (10 unless set); stops at the first failure.
 	$(MAKE) binaries PROFILE=release
 	for round in $$(seq $(or $(ROUNDS),10)); do \
 	  echo "round $$round"; \

@@ -38,6 +38,11 @@ impl<'a> Figures<'a> {
         self.artifacts.append("figures.txt", &line)
     }
 
+    /// Keeps a text in a file of the artifacts.
+    pub(super) fn keep(&self, name: &str, text: &str) -> Result<()> {
+        self.artifacts.append(name, text)
+    }
+
     /// Tells the resident memory of each node's processes, in MB.
     pub(super) fn memory(&mut self, cluster: &TestCluster) -> Result<()> {
         for node in cluster.running() {

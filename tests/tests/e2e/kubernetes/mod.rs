@@ -4,10 +4,12 @@
 //! Two management nodes, a witness and a worker. [`members`] looks at what they are, [`traffic`] at what pods reach, [`contested`] at an
 //! address that is taken, [`refusals`] at what the cluster does not take in, [`failures`] at what is left when a node is gone, and at its
 //! return. A second cluster has management nodes that were workers before ([`promotion`]), and a disk that is full ([`full_disk`]); in a third one
-//! nodes leave for an update ([`rollout`]); a fourth one moves to another minor version ([`versions`]). How long each part took and how
+//! nodes leave for an update ([`rollout`]); a fourth one moves to another minor version ([`versions`]); a fifth one is updated by
+//! system-upgrade-controller ([`controller`]). How long each part took and how
 //! much memory the nodes' processes have is in `figures.txt` of the artifacts.
 
 mod contested;
+mod controller;
 mod failures;
 mod figures;
 mod full_disk;
@@ -80,6 +82,19 @@ fn a_cluster_moves_to_the_next_minor_version_after_its_os() {
     if may_run() {
         scenario_alone("kubernetes-versions", |artifacts| {
             in_namespaces(artifacts, nodes(), KubernetesRelease::built_before()?, versions::check)
+        });
+    }
+}
+
+#[test]
+#[ignore = "a fifth cluster, and a build of system-upgrade-controller: `make soak` runs it"]
+fn a_controller_updates_all_nodes_and_stops_at_the_first_that_goes_back() {
+    if may_run() {
+        scenario_alone("kubernetes-controller", |artifacts| {
+            let directory = artifacts.disk("releases");
+            in_namespaces(artifacts, rollout::nodes(), KubernetesRelease::built()?, |cluster, figures| {
+                controller::check(cluster, &directory, figures)
+            })
         });
     }
 }
