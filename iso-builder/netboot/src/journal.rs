@@ -2,14 +2,11 @@
 //!
 //! The entries are events of [`Progress`], with `details` that `docs/output.md` describes.
 
-use base::failure::Class;
 use base::progress::Progress;
 use model::machine::Identity;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-use super::fleet::stage::MachineStage;
-use super::fleet::view::MachineRow;
-use super::machine::{BootAnswer, described};
+use super::machine::BootAnswer;
 
 /// The step of the server in progress events.
 pub const STEP: &str = "serve";
@@ -74,68 +71,18 @@ impl JournalEntry {
         Self { text: text.into(), details }
     }
 
-    /// A machine is in another stage than before.
+    /// Something that has happened to a machine.
     #[must_use]
-    pub fn stage(row: &MachineRow) -> Self {
-        let text = format!("{}: {}", called(row), row.stage.text().to_lowercase());
-        Self::of_row("stage", text, row)
-    }
-
-    /// A machine has begun to wait for its cluster.
-    #[must_use]
-    pub fn waiting(row: &MachineRow) -> Self {
-        let reason = row.message.as_deref().unwrap_or_default();
-        let mut entry = Self::of_row("waiting", format!("{}: {reason}", called(row)), row);
-        entry.details["reason"] = reason.into();
-        entry
-    }
-
-    /// A machine is installed, or its node is ready.
-    #[must_use]
-    pub fn finished(row: &MachineRow, stage: MachineStage) -> Self {
-        let how = match stage {
-            MachineStage::Joined => "is ready in its cluster",
-            _ => "is installed",
-        };
-        let mut entry = Self::of_row("finished", format!("{} {how}", called(row)), row);
-        (entry.details["stage"], entry.details["group"]) = (json!(stage), json!(stage.group()));
-        entry
-    }
-
-    /// An install has failed, a node cannot join, or an update was taken back.
-    #[must_use]
-    pub fn failed(row: &MachineRow) -> Self {
-        let error = row.error.clone().unwrap_or_default();
-        let why = match error.causes.is_empty() {
-            true => row.message.clone().unwrap_or_default(),
-            false => error.causes.join(": "),
-        };
-        let stage = row.failed_in.map(|stage| format!(" in stage {}", stage.text().to_lowercase()));
-        let why = if why.is_empty() { why } else { format!(": {why}") };
-        let text = format!("{} failed{}{why}", called(row), stage.unwrap_or_default());
-        let mut entry = Self::of_row("failed", text, row);
-        if let (Value::Object(details), Some(error)) = (&mut entry.details, &row.error) {
-            let class = Class::from_exit_code(error.exit_code);
-            let more = json!({
-                "failed_in": row.failed_in, "class": class, "exit_code": error.exit_code,
-                "causes": error.causes, "hints": error.hints,
-            });
-            details.extend(more.as_object().cloned().unwrap_or_default());
-        }
-        entry
-    }
-
-    fn of_row(event: &str, text: String, row: &MachineRow) -> Self {
-        let machine = JournalMachine {
-            id: Some(row.id.clone()),
-            name: &row.name,
-            identity: &row.identity,
-            configuration: row.configuration.as_deref(),
-        };
-        let details = json!({
-            "event": event, "machine": machine.to_json(), "stage": row.stage, "group": row.group,
-        });
-        Self { text, details }
+    pub fn of_machine(
+        event: &str,
+        text: impl Into<String>,
+        machine: &JournalMachine<'_>,
+        further: Map<String, Value>,
+    ) -> Self {
+        let mut details =
+            Map::from_iter([("event".to_owned(), event.into()), ("machine".to_owned(), machine.to_json())]);
+        details.extend(further);
+        Self { text: text.into(), details: details.into() }
     }
 
     pub fn write(self, progress: &Progress) {
@@ -160,10 +107,4 @@ impl JournalMachine<'_> {
         let Self { id, name, identity, configuration } = self;
         json!({ "id": id, "name": name, "identity": identity, "configuration": configuration })
     }
-}
-
-/// A machine in a text: its name, and an identifier where the name is none.
-fn called(row: &MachineRow) -> String {
-    let mark = described(&row.identity);
-    if mark.ends_with(&row.name) { mark } else { format!("{} ({mark})", row.name) }
 }

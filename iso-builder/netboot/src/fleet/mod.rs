@@ -4,7 +4,8 @@
 //! |---|---|
 //! | [`install_run`], [`install_runs`] | the reports of one machine's run, and of all machines |
 //! | [`stage`] | the stage of a deployment, from steps and states |
-//! | [`view`] | the fleet as it is shown, and its JSON |
+//! | [`view`], [`document`] | the fleet as it is shown, and its JSON |
+//! | [`entries`] | what the journal says of a machine |
 //! | [`wait`] | what machines that wait for a cluster are told of the one that creates it |
 //! | [`history`] | what has changed since a version of the list |
 //! | [`filter`] | which machines a request asks for |
@@ -17,7 +18,9 @@
 
 pub mod access;
 pub mod card;
+pub mod document;
 pub mod elements;
+pub mod entries;
 pub mod entry;
 pub mod filter;
 pub mod history;

@@ -11,15 +11,16 @@ use model::fleet::{CreatorStatus, Hello, ReportLine};
 use serde_json::{Value, json};
 
 use super::access::FleetAccess;
+use super::document::FleetDocument;
 use super::filter::MachineFilter;
 use super::history::FleetHistory;
 use super::install_run::{self, RunOutcome};
 use super::install_runs::InstallRuns;
 use super::page::ShownFleet;
 use super::stage::MachineStage;
-use super::view::{self, FleetDocument, FleetView, MachineRow};
-use super::wait::AwaitedCreator;
-use super::{machine_page, page};
+use super::view::{self, FleetView, MachineRow};
+use super::wait::{self, AwaitedCreator};
+use super::{entries, machine_page, page};
 use crate::boot::REPORT;
 use crate::configurations::Configurations;
 use crate::journal::JournalEntry;
@@ -261,7 +262,7 @@ impl Fleet {
         let runs = self.runs();
         let row = |machine: &Machine| row(machine, &runs, known, now);
         let mut view = FleetView::new(machines.iter().map(row).collect(), now);
-        view.explain_waits(known.configurations);
+        wait::explain(&mut view, known.configurations);
         view.not_heard_of = known.store.not_heard_of(known.configurations)?;
         view.notices.clone_from(&self.notices);
         view.more = count.saturating_sub(machines.len());
@@ -414,12 +415,12 @@ impl Fleet {
             (MachineStage::Failed | MachineStage::NotJoined | MachineStage::UpdateRolledBack, _)
                 if before.stage != row.stage || before.error != row.error =>
             {
-                JournalEntry::failed(&row)
+                entries::failed(&row)
             }
-            (_, Some(stage)) if state != machine.state => JournalEntry::finished(&row, stage),
+            (_, Some(stage)) if state != machine.state => entries::finished(&row, stage),
             _ if before.stage == row.stage => return,
-            (MachineStage::WaitingForCluster, _) => JournalEntry::waiting(&row),
-            _ => JournalEntry::stage(&row),
+            (MachineStage::WaitingForCluster, _) => entries::waiting(&row),
+            _ => entries::stage(&row),
         };
         (known.note)(entry);
     }

@@ -5,7 +5,7 @@ use model::config::redact::Secrets;
 use model::fleet::{self, RunFailure};
 
 use super::stage::{MachineStage, StageGroup};
-use super::view::MachineRow;
+use super::view::{FleetView, MachineRow};
 use crate::configurations::Configurations;
 
 /// The most that is said of one error, in bytes.
@@ -48,6 +48,19 @@ impl<'a> AwaitedCreator<'a> {
             Some(row) => state(row, hostname, &configurations.secrets(name)),
         };
         fleet::beginning(&format!("{hostname}, which creates the cluster, {state}"), fleet::MESSAGE)
+    }
+}
+
+/// Tells of each machine that waits for its cluster how far the machine is that creates it.
+pub fn explain(view: &mut FleetView, configurations: &Configurations) {
+    let wait = |row: &MachineRow| {
+        let awaited = AwaitedCreator::of(row, configurations)?;
+        let creator = view.machines.iter().find(|row| awaited.is(row));
+        Some(awaited.explained(creator, configurations))
+    };
+    let waits: Vec<_> = view.machines.iter().map(wait).collect();
+    for (row, wait) in view.machines.iter_mut().zip(waits) {
+        wait.into_iter().for_each(|wait| row.explain_wait(wait));
     }
 }
 

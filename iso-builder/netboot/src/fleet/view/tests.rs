@@ -1,4 +1,6 @@
 use super::*;
+use crate::fleet::document::FleetDocument;
+use crate::fleet::filter::MachineFilter;
 use crate::fleet::history::FleetHistory;
 use crate::fleet::install_run::tests::{hello, told};
 use crate::machine::DeploymentEvent;
