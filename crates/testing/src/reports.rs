@@ -8,6 +8,8 @@ use std::sync::{Arc, Mutex};
 #[derive(Clone, Copy, Debug)]
 pub enum ServerReaction {
     Status(u16),
+    /// A status with the field `Retry-After`.
+    Busy(u16, &'static str),
     /// 200 with this body.
     Json(&'static str),
     /// Says nothing until the client goes away.
@@ -77,6 +79,10 @@ fn answer(
         ServerReaction::Status(status) => write!(
             stream,
             "HTTP/1.1 {status} X\r\nLocation: /elsewhere\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+        ),
+        ServerReaction::Busy(status, after) => write!(
+            stream,
+            "HTTP/1.1 {status} X\r\nRetry-After: {after}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
         ),
         ServerReaction::Json(body) => {
             let length = body.len();

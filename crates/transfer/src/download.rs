@@ -30,4 +30,5 @@ pub use client::client;
 pub use document::{BodyError, TooLarge, body};
 pub use downloader::{Authoriser, Downloader};
 pub use resume::Download;
+pub(crate) use retry::asked_wait;
 pub use retry::{Attempts, Passing, RetryPolicy, try_once};

@@ -218,7 +218,9 @@ fn try_door(case: &Case, door: Door) -> (String, Option<Class>, bool) {
             let client =
                 request::client(&case.url, &case.authorities, Client::builder).map_err(io::Error::other)?;
             Ok(request::send(client.post(&case.url)).map(drop).map_err(|error| match error {
-                SendError::Passing(why) => io::Error::other(format!("{why}; gave up after 2 attempts")),
+                SendError::Passing(why) | SendError::Busy(why, _) => {
+                    io::Error::other(format!("{why}; gave up after 2 attempts"))
+                }
                 SendError::Distrusted(why) | SendError::Refused(why) => io::Error::other(why),
             })?)
         }

@@ -83,7 +83,7 @@ impl Destination for FleetServer {
                 }
                 Ok(())
             }
-            _ if is_passing(status) => Err(SendError::Passing(why)),
+            _ if is_passing(status) => Err(request::busy(&answer)),
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::GONE => {
                 Err(SendError::Refused(format!("{why}: it does not expect this machine")))
             }

@@ -21,7 +21,7 @@ pub(super) struct Call {
     json: bool,
     client: Result<Client, String>,
     /// Why the last attempt failed.
-    trouble: Mutex<String>,
+    trouble: Mutex<Option<SendError>>,
 }
 
 impl Call {
@@ -52,7 +52,8 @@ impl Call {
         format!("webhook {} to {}", name(self.hook.event), request::origin(&self.url))
     }
 
-    pub(super) fn trouble(&self) -> String {
+    /// Why the last attempt failed; `None` before one did.
+    pub(super) fn trouble(&self) -> Option<SendError> {
         locked(&self.trouble).clone()
     }
 
@@ -62,11 +63,11 @@ impl Call {
         let client = self.client.as_ref().map_err(|why| SendError::Refused(why.clone()))?;
         let result = request::send(self.request(client)).and_then(|answer| match answer.status() {
             status if status.is_success() || status.is_redirection() => Ok(()),
-            status if is_passing(status) => Err(SendError::Passing(format!("the server answered {status}"))),
+            status if is_passing(status) => Err(request::busy(&answer)),
             status => Err(SendError::Refused(format!("the server answered {status}"))),
         });
         if let Err(error) = &result {
-            *locked(&self.trouble) = error.why().to_owned();
+            *locked(&self.trouble) = Some(error.clone());
         }
         result
     }

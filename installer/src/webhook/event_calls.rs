@@ -101,7 +101,7 @@ impl EventCalls {
 
     fn attempt(&self, call: &Arc<Call>) {
         let result = call.send();
-        if !matches!(result, Err(SendError::Passing(_))) {
+        if !result.as_ref().is_err_and(SendError::is_passing) {
             self.open().retain(|open| !Arc::ptr_eq(open, call));
         }
         if let Err(SendError::Refused(why) | SendError::Distrusted(why)) = result {
@@ -124,7 +124,8 @@ impl Destination for HookCaller {
                 scope.spawn(|| self.0.attempt(call));
             }
         });
-        let trouble = self.0.open().first().map(|call| SendError::Passing(call.trouble()));
+        // The calls are made together, so the longest pause that a server asks for is that of all.
+        let trouble = self.0.open().iter().filter_map(|call| call.trouble()).max_by_key(SendError::wait);
         trouble.map_or(Ok(()), Err)
     }
 
@@ -132,6 +133,7 @@ impl Destination for HookCaller {
         if next != AfterFailure::Retry {
             for call in std::mem::take(&mut *self.0.open()) {
                 let (shown, trouble) = (call.shown(), call.trouble());
+                let trouble = trouble.as_ref().map_or("it was not tried", SendError::why);
                 self.0.warnings.warn(&format!("{shown}: {trouble}; gave up after {failed} attempts"));
             }
         }

@@ -143,6 +143,29 @@ fn only_what_can_pass_is_tried_again() {
 }
 
 #[test]
+fn a_server_that_is_busy_is_tried_again_after_the_time_that_it_asks_for() {
+    for status in [408, 429, 503] {
+        let server = ReportServer::new(&[
+            ServerReaction::Busy(status, "1"),
+            ServerReaction::Status(status),
+            ServerReaction::Status(204),
+        ]);
+        let (hooks, _, recorder) = run(&hook("STARTED", ""), &server);
+        let begun = Instant::now();
+        hooks.started();
+        while server.paths().len() < 3 {
+            assert!(begun.elapsed() < Duration::from_secs(30), "{status}: {:?}", server.paths());
+            std::thread::sleep(millis(5));
+        }
+        // The pauses of this run are of milliseconds.
+        assert!(begun.elapsed() >= millis(1000), "{status}: {:?}", begun.elapsed());
+        hooks.conclude(None);
+        assert_eq!(server.paths(), ["/STARTED/"; 3], "{status}");
+        assert!(warnings(&recorder).is_empty(), "{status}: {:?}", warnings(&recorder));
+    }
+}
+
+#[test]
 fn only_the_calls_of_an_event_that_did_not_arrive_are_tried_again() {
     let (good, refusing) = (
         ReportServer::new(&[ServerReaction::Status(200)]),

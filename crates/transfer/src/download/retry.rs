@@ -95,9 +95,14 @@ impl Passing {
 
     /// With the time that an answer asks to wait for.
     pub fn asking(mut self, headers: &HeaderMap) -> Self {
-        self.wait = headers.get(RETRY_AFTER).and_then(|value| retry_after(value.to_str().ok()?));
+        self.wait = asked_wait(headers);
         self
     }
+}
+
+/// How long an answer asks to wait before another attempt.
+pub(crate) fn asked_wait(headers: &HeaderMap) -> Option<Duration> {
+    headers.get(RETRY_AFTER).and_then(|value| retry_after(value.to_str().ok()?))
 }
 
 /// Seconds, or a date (RFC 9110, 10.2.3).

@@ -1,6 +1,7 @@
 //! What an outbox asks of the one who knows what is sent, and where.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 /// Where the messages of an outbox go: one server, or several that hear of the same thing.
 pub trait Destination: Send + 'static {
@@ -29,6 +30,8 @@ pub trait Destination: Send + 'static {
 pub enum SendError {
     /// Another attempt may succeed.
     Passing(String),
+    /// Another attempt may succeed, and the destination asks to wait so long before.
+    Busy(String, Duration),
     /// The certificate of the destination is not trusted, which lasts unless other authorities become so.
     Distrusted(String),
     /// The destination does not want to hear more, or can never be reached.
@@ -37,8 +40,18 @@ pub enum SendError {
 
 impl SendError {
     pub fn why(&self) -> &str {
-        let (Self::Passing(why) | Self::Distrusted(why) | Self::Refused(why)) = self;
+        let (Self::Passing(why) | Self::Busy(why, _) | Self::Distrusted(why) | Self::Refused(why)) = self;
         why
+    }
+
+    /// Whether another attempt may succeed.
+    pub fn is_passing(&self) -> bool {
+        matches!(self, Self::Passing(_) | Self::Busy(..))
+    }
+
+    /// How long the destination asks to wait.
+    pub fn wait(&self) -> Option<Duration> {
+        if let Self::Busy(_, wait) = self { Some(*wait) } else { None }
     }
 }
 

@@ -5,6 +5,9 @@ use std::time::Duration;
 use super::destination::{AfterFailure, SendError};
 use crate::backoff::backoff;
 
+/// The longest pause that a destination is granted.
+const LONGEST_ASKED: Duration = Duration::from_secs(60);
+
 /// The limits of one outbox.
 #[derive(Clone, Copy, Debug)]
 pub struct OutboxPolicy {
@@ -32,13 +35,15 @@ impl OutboxPolicy {
     pub(super) fn after(&self, error: &SendError, failed: u32) -> AfterFailure {
         match error {
             SendError::Refused(_) | SendError::Distrusted(_) => AfterFailure::Close,
-            SendError::Passing(_) if self.attempts.is_some_and(|most| failed >= most) => AfterFailure::GiveUp,
-            SendError::Passing(_) => AfterFailure::Retry,
+            _ if self.attempts.is_some_and(|most| failed >= most) => AfterFailure::GiveUp,
+            SendError::Passing(_) | SendError::Busy(..) => AfterFailure::Retry,
         }
     }
 
-    /// The pause before the next attempt.
-    pub(super) fn pause_after(&self, failed: u32) -> Duration {
-        backoff(self.pause, failed, self.longest_pause)
+    /// The pause before the next attempt. A destination that `asked` for more gets it, up to a minute: nothing waits
+    /// for a message but those behind it.
+    pub(super) fn pause_after(&self, failed: u32, asked: Option<Duration>) -> Duration {
+        let asked = asked.unwrap_or_default().min(LONGEST_ASKED);
+        backoff(self.pause, failed, self.longest_pause).max(asked)
     }
 }

@@ -15,6 +15,8 @@ pub struct OutboxQueue<D: Destination> {
     sending: usize,
     /// Attempts in a row.
     failed: u32,
+    /// How long the destination asked to wait at the last attempt.
+    asked: Option<Duration>,
     /// The beginning and the length of the pause before the next attempt.
     pause: Option<(Instant, Duration)>,
     dropped: usize,
@@ -53,6 +55,7 @@ impl<D: Destination> OutboxQueue<D> {
             waiting: VecDeque::new(),
             sending: 0,
             failed: 0,
+            asked: None,
             pause: None,
             dropped: 0,
             refused: false,
@@ -104,7 +107,8 @@ impl<D: Destination> OutboxQueue<D> {
     }
 
     /// How many attempts have failed in a row with one that failed with `error`, and what follows from that.
-    pub(super) fn after(&self, error: &SendError) -> (u32, AfterFailure) {
+    pub(super) fn after(&mut self, error: &SendError) -> (u32, AfterFailure) {
+        self.asked = error.wait();
         let failed = self.failed.saturating_add(1);
         (failed, self.policy.after(error, failed))
     }
@@ -126,7 +130,7 @@ impl<D: Destination> OutboxQueue<D> {
             Some(AfterFailure::Retry) => {
                 messages.into_iter().rev().for_each(|message| self.waiting.push_front(message));
                 self.failed = self.failed.saturating_add(1);
-                self.pause = Some((now, self.policy.pause_after(self.failed)));
+                self.pause = Some((now, self.policy.pause_after(self.failed, self.asked.take())));
             }
             Some(AfterFailure::Close) => {
                 self.waiting.clear();

@@ -30,6 +30,16 @@ pub fn send(request: RequestBuilder) -> Result<Response, SendError> {
     }
 }
 
+/// The error of an answer after which another attempt may succeed.
+#[must_use]
+pub fn busy(answer: &Response) -> SendError {
+    let why = format!("the server answered {}", answer.status());
+    match download::asked_wait(answer.headers()) {
+        Some(wait) => SendError::Busy(why, wait),
+        None => SendError::Passing(why),
+    }
+}
+
 /// Scheme, host and port of a URL: what may be shown of it.
 #[must_use]
 pub fn origin(url: &str) -> String {

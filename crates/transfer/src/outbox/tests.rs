@@ -143,6 +143,27 @@ fn a_pause_follows_each_attempt_and_is_short_while_the_queue_is_closed() {
 }
 
 #[test]
+fn a_destination_that_asks_for_a_pause_gets_it_up_to_a_minute_and_not_while_the_queue_is_closed() {
+    let now = Instant::now();
+    for (asked, pause) in [(millis(20), 100), (millis(3000), 3000), (Duration::from_secs(3600), 60_000)] {
+        let mut queue = OutboxQueue::<Plain>::new(policy());
+        queue.push(1);
+        let messages = batch(&mut queue, now);
+        let (failed, next) = queue.after(&SendError::Busy("busy".into(), asked));
+        assert_eq!((failed, next), (1, AfterFailure::Retry));
+        queue.settle(messages, Some(next), now, now);
+        assert_eq!(queue.next(now), NextAttempt::Wait(Some(millis(pause))), "{asked:?}");
+        // What is asked for holds once.
+        let messages = batch(&mut queue, now + millis(pause));
+        let (_, next) = queue.after(&SendError::Passing("busy".into()));
+        queue.settle(messages, Some(next), now, now);
+        assert_eq!(queue.next(now), NextAttempt::Wait(Some(millis(200))));
+        queue.close();
+        assert_eq!(queue.next(now), NextAttempt::Wait(Some(millis(50))));
+    }
+}
+
+#[test]
 fn messages_that_could_not_be_sent_come_first_and_in_their_order() {
     let mut queue = OutboxQueue::<Plain>::new(OutboxPolicy { batch: 2, ..policy() });
     let now = Instant::now();
@@ -323,7 +344,7 @@ proptest! {
                             prop_assert!(now >= due && !messages.is_empty() && messages.len() <= policy.batch);
                             prop_assert!(messages.is_sorted() && settled.last() < messages.first());
                             failed = if failure == Some(AfterFailure::Retry) { failed + 1 } else { 0 };
-                            pause = if failed > 0 { policy.pause_after(failed) } else { policy.rate };
+                            pause = if failed > 0 { policy.pause_after(failed, None) } else { policy.rate };
                             since = now;
                             if failed == 0 {
                                 settled.extend(&messages);
