@@ -77,7 +77,7 @@ static LAYOUTS: &[Layout] = &[
 
 /// A layout that a system has.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Keyboard {
+pub struct KeyboardLayout {
     /// The value of `os.keyboard`.
     pub name: String,
     /// Its name for people; that of the keymap where it has no other.
@@ -124,16 +124,16 @@ impl Keymaps {
 
     /// The layouts that this system has: those with a name for people, then the rest of its keymaps.
     #[must_use]
-    pub fn keyboards(&self) -> Vec<Keyboard> {
+    pub fn keyboards(&self) -> Vec<KeyboardLayout> {
         let known: Vec<_> =
             LAYOUTS.iter().filter_map(|layout| Some((layout, self.find(layout.0)?))).collect();
-        let named = known.iter().map(|(Layout(name, label, _), _)| Keyboard {
+        let named = known.iter().map(|(Layout(name, label, _), _)| KeyboardLayout {
             name: (*name).to_owned(),
             label: format!("{label}, {name}"),
         });
         let taken = |keymap: &String| known.iter().any(|(_, used)| used == keymap);
         let rest = self.0.iter().filter(|keymap| !taken(keymap));
-        named.chain(rest.map(|name| Keyboard { name: name.clone(), label: name.clone() })).collect()
+        named.chain(rest.map(|name| KeyboardLayout { name: name.clone(), label: name.clone() })).collect()
     }
 
     /// Loads the keymap of a layout into the running kernel; returns its name.

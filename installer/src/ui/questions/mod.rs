@@ -28,7 +28,7 @@ use std::sync::atomic::AtomicBool;
 use anyhow::Result;
 
 use crate::inventory::Inventory;
-use crate::keyboard::Keyboard;
+use crate::keyboard::KeyboardLayout;
 use crate::live::help::HelpAccess;
 use crate::plan::{Losses, Plan, PlanReview};
 use crate::preflight::PreflightReport;
@@ -114,7 +114,7 @@ pub struct ConversationFacts {
     pub hardware: String,
     pub inventory: Inventory,
     /// The keyboard layouts that this system has.
-    pub keyboards: Vec<Keyboard>,
+    pub keyboards: Vec<KeyboardLayout>,
     /// Whether this is a rehearsal, which writes nothing.
     pub rehearsal: bool,
     /// Whether this is the first start of a disk image: the disks are as they are, and nothing is asked about them.

@@ -17,6 +17,7 @@ use std::time::Duration;
 use super::screens::{QuestionScreen, REPETITION, order, suggest};
 use super::work::Work;
 use super::{ConversationFacts, ShownNode, ShownTrouble};
+use crate::inventory::news;
 use crate::live::help::HelpAccess;
 use crate::plan::choose_disk;
 use crate::ui::answers::{Answers, in_words, is_mistake};
@@ -408,7 +409,7 @@ impl Conversation {
         match outcome {
             EffectOutcome::Devices(looked) => return self.follow_devices(looked),
             EffectOutcome::Inventory(Ok(inventory)) => {
-                let news = devices::news(&self.facts.inventory, &inventory).unwrap_or_default();
+                let news = news(&self.facts.inventory, &inventory).unwrap_or_default();
                 self.facts.inventory = inventory;
                 if let ConversationPlace::Asking(screen) = self.place {
                     self.form.replace(self.kept_fields(screen));

@@ -15,7 +15,7 @@ use super::state::{
     ShownFinding,
 };
 use super::{ConversationFacts, Destination, draw};
-use crate::keyboard::Keyboard;
+use crate::keyboard::KeyboardLayout;
 use crate::live::help::HelpAccess;
 use crate::ui::answers::Answers;
 use crate::ui::toolkit::Key;
@@ -44,13 +44,13 @@ pub(super) fn facts() -> ConversationFacts {
     }
 }
 
-fn keyboard(name: &str) -> Keyboard {
+fn keyboard(name: &str) -> KeyboardLayout {
     let label = match name {
         "de" => "German",
         "gb" => "English (United Kingdom)",
         _ => "English (United States)",
     };
-    Keyboard { name: name.into(), label: format!("{label}, {name}") }
+    KeyboardLayout { name: name.into(), label: format!("{label}, {name}") }
 }
 
 /// A conversation that begins, on top of what was found.
