@@ -38,7 +38,14 @@ impl Server {
         let listen = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
         // Machines reach it through QEMU's network, by an address that this host does not have.
         let base = format!("http://10.0.2.2:{}", listen.port());
-        Self::begin(Vec::new(), listen, &["--base-url", &base], [medium, nodes, state, log])
+        Self::begin(Vec::new(), listen, &["--base-url", &base], "--configs", [medium, nodes, state, log])
+    }
+
+    /// [`Server::start`] with the machines of a cluster file.
+    pub fn of_cluster(medium: &Path, file: &Path, state: &Path, log: &Path) -> Result<Self> {
+        let listen = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
+        let base = format!("http://10.0.2.2:{}", listen.port());
+        Self::begin(Vec::new(), listen, &["--base-url", &base], "--cluster", [medium, file, state, log])
     }
 
     /// [`Server::start`] on `segment`, as its only DHCP server.
@@ -52,20 +59,21 @@ impl Server {
         let listen = SocketAddr::new(IpAddr::V4(Segment::SERVER), 8080);
         let further =
             ["--dnsmasq", "full", "--interface", Segment::TAP, "--range", "192.0.2.100,192.0.2.199"];
-        Self::begin(segment.enter(), listen, &further, [medium, nodes, state, log])
+        Self::begin(segment.enter(), listen, &further, "--configs", [medium, nodes, state, log])
     }
 
     fn begin(
         enter: Vec<String>,
         listen: SocketAddr,
         further: &[&str],
-        [medium, nodes, state, log]: [&Path; 4],
+        source: &str,
+        [medium, configurations, state, log]: [&Path; 4],
     ) -> Result<Self> {
         let text = |path: &Path| path.to_str().map(str::to_owned).context("a path that is not UTF-8");
         let mut words = enter;
         words.extend([text(&paths::iso_builder()?)?, "serve".into(), text(medium)?]);
         words.extend(["--progress".into(), "plain".into(), "--listen".into(), listen.to_string()]);
-        words.extend(["--configs".into(), text(nodes)?, "--state".into(), text(state)?]);
+        words.extend([source.into(), text(configurations)?, "--state".into(), text(state)?]);
         words.extend(further.iter().map(|&word| word.to_owned()));
         let (state, log) = (state.to_owned(), log.to_owned());
         let mut server = Self { words, listen, state, log, running: None };
@@ -94,6 +102,18 @@ impl Server {
             }
             Ok((self.said()?.matches(SERVING).count() > before).then_some(()))
         })
+    }
+
+    /// The answer to a request of a machine, which the server has to grant; `body` is posted.
+    pub fn ask(&self, path: &str, body: Option<&str>) -> Result<String> {
+        let mut curl = Command::new("curl");
+        curl.args(["--silent", "--show-error", "--fail"]);
+        if body.is_some() {
+            curl.args(["--data-binary", "@-"]);
+        }
+        curl.arg(format!("http://{}{path}", self.listen));
+        run_with_input(&mut curl, body.unwrap_or_default().as_bytes(), START_LIMIT)?
+            .success("asking the server")
     }
 
     /// The fleet as JSON, as an operator on this host gets it.

@@ -3,12 +3,15 @@
 //! server, with dnsmasq for DHCP and TFTP.
 
 use std::fs;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use base::files::write_atomically;
 use base::size::ByteSize;
+use model::config::cluster_secrets::agent_token;
+use model::config::{Distribution, Secret};
 use nqrust_tests::artifacts::{Artifacts, scenario, scenario_alone};
 use nqrust_tests::deadline::Deadline;
 use nqrust_tests::disk::Disk;
@@ -20,8 +23,10 @@ use nqrust_tests::segment::Segment;
 use nqrust_tests::serve::Server;
 use nqrust_tests::ssh::Ssh;
 use nqrust_tests::{secrets, steps};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
+use testing::supervisor::{Authorities, Supervisor, SupervisorBehaviour};
+use uuid::Uuid;
 
 /// The hardware address of a machine without a configuration.
 const STRANGER: &str = "52:54:00:6e:71:99";
@@ -165,6 +170,129 @@ fn a_node_of_kubeadm_is_joined_on_the_page_of_the_server_that_it_was_installed_f
         vm.power_off(steps::SHUTDOWN_LIMIT)?;
         secrets::search(artifacts.directory(), &identity)
     });
+}
+
+#[test]
+#[ignore = "an install and two boots of an installer: `make soak` runs it"]
+fn a_machine_that_joins_waits_with_the_reason_on_its_screen_and_goes_on_by_itself() {
+    scenario_alone("serve-waits", |artifacts| {
+        let identity = Identity::load()?;
+        let medium = steps::medium_without_configuration(&identity)?;
+        let private = tempfile::tempdir()?;
+        let file = private.path().join("cluster.yaml");
+        write_atomically(&file, cluster_file(&identity).to_string().as_bytes(), 0o600)?;
+        let (state, log) = (private.path().join("state"), artifacts.path("server.log"));
+        let server = Server::of_cluster(&medium.full, &file, &state, &log)?;
+        let disk = Disk::empty(artifacts.disk("node.qcow2"), ByteSize::gib(32))?;
+        let machine =
+            |purpose| Machine::new(purpose, Firmware::Bios).network_boot(MAC, &server.script()).disk(&disk);
+
+        let mut vm = machine("waits").start(artifacts)?;
+        let told = "node-1, which creates the cluster, has not asked to boot yet";
+        steps::expect(&mut vm, told, steps::INSTALL_LIMIT).context("waiting for the first machine")?;
+        let mut creator = DoubledCreator::boot(&server)?;
+        creator.tell(&[("image", "started", None)], None)?;
+        creator.tell(&[("run", "failed", Some(6))], Some("writing to /dev/vda"))?;
+        let failed =
+            "node-1, which creates the cluster, has failed in stage writing (disk-io): writing to /dev/vda";
+        steps::expect(&mut vm, failed, ASK).context("the failure of the first machine")?;
+        // It loses power while it waits.
+        vm.kill()?;
+        let mut checks = Checks::default();
+        let untouched = Disk::empty(artifacts.disk("untouched.qcow2"), ByteSize::gib(32))?;
+        checks.that("nothing is written while it waits", disk.same_bytes_as(&untouched)?);
+        let mut vm = machine("waits-again").start(artifacts)?;
+        steps::expect(&mut vm, failed, steps::INSTALL_LIMIT).context("waiting after a power cut")?;
+        let mut creator = DoubledCreator::boot(&server)?;
+        creator.tell(&[("preflight", "started", None)], None)?;
+        steps::expect(&mut vm, "node-1, which creates the cluster, is not ready yet (preflight)", ASK)?;
+        creator.tell(&[("run", "done", Some(0))], None)?;
+
+        let authorities = Authorities::make(&artifacts.disk("authorities"))?;
+        let agents = agent_token(&Secret::new(identity.token.clone()))?;
+        let manner = SupervisorBehaviour {
+            server_token: identity.token.clone(),
+            agent_token: agents.expose().to_owned(),
+            ..SupervisorBehaviour::default()
+        };
+        let address = SocketAddr::from(([127, 0, 0, 1], Distribution::Rke2.supervisor_port()));
+        let cluster = Supervisor::start_on(address, &authorities, manner)?;
+        steps::expect(&mut vm, steps::INSTALL_COMPLETE, steps::INSTALL_LIMIT).context("going on")?;
+        vm.wait_for_exit(steps::SHUTDOWN_LIMIT).context("waiting for the reboot after the install")?;
+        checks.that("the cluster was asked", !cluster.asked().is_empty());
+        checks.contains(
+            "the server's log",
+            &server.said()?,
+            "node-2 (machine 52:54:00:6e:71:01) is installed",
+        );
+        checks.finish("a machine that waits")?;
+        secrets::search(artifacts.directory(), &identity)
+    });
+}
+
+/// Two machines; the virtual address of their cluster is this host in the network of a machine.
+fn cluster_file(identity: &Identity) -> Value {
+    json!({
+        "cluster": {
+            "name": "waits", "token": identity.token,
+            "install": {
+                "vip": "10.0.2.2", "automatic": true, "profile": "trial", "device": "/dev/vda",
+                "management_interface": { "subnet_mask": "255.255.255.0", "gateway": "10.0.2.3" },
+            },
+            "os": { "ssh_authorized_keys": [identity.public_key], "dns_nameservers": ["10.0.2.3"] },
+        },
+        "pools": [
+            { "name": "first", "role": "management", "machines": [
+                { "hostname": "node-1", "ip": "10.0.2.14", "macs": [DoubledCreator::MAC] },
+            ]},
+            { "name": "others", "role": "worker", "machines": [
+                { "hostname": "node-2", "ip": ADDRESS, "macs": [MAC] },
+            ]},
+        ],
+    })
+}
+
+/// The machine that creates the cluster, as the server sees it. It is a double: nothing is installed.
+struct DoubledCreator<'a> {
+    server: &'a Server,
+    /// The path of its reports.
+    reports: String,
+    run: Uuid,
+    seq: u64,
+}
+
+impl<'a> DoubledCreator<'a> {
+    const MAC: &'static str = "52:54:00:6e:71:88";
+
+    /// Boots, and takes the configuration.
+    fn boot(server: &'a Server) -> Result<Self> {
+        let script = server.ask(&format!("/v1/boot?mac={}", Self::MAC), None)?;
+        let path = |name: &str| {
+            let url = script.split_whitespace().find_map(|word| word.strip_prefix(name));
+            let url = url.with_context(|| format!("no {name} in {script}"))?;
+            Ok::<_, anyhow::Error>(format!("/{}", url.splitn(4, '/').nth(3).unwrap_or_default()))
+        };
+        server.ask(&path("nqrust.install.config_url=")?, None)?;
+        Ok(Self { server, reports: path("nqrust.report=")?, run: Uuid::new_v4(), seq: 0 })
+    }
+
+    /// Reports these events, each a step, a state and an exit code, and an error.
+    fn tell(&mut self, events: &[(&str, &str, Option<u8>)], error: Option<&str>) -> Result<()> {
+        let machine = json!({ "macs": [Self::MAC], "serial": null, "uuid": null, "asset_tag": null });
+        let mut lines = vec![json!({ "hello": { "v": 1, "run": self.run, "machine": machine } })];
+        for (step, state, exit_code) in events {
+            self.seq += 1;
+            lines.push(json!({ "event": {
+                "v": 1, "seq": self.seq, "time": "2026-11-21T10:00:00Z", "step": step, "state": state,
+                "message": "of a double", "exit_code": exit_code,
+            }}));
+        }
+        lines.extend(
+            error.map(|cause| json!({ "failure": { "causes": [cause], "hints": [], "exit_code": 6 } })),
+        );
+        let body: String = lines.iter().map(|line| format!("{line}\n")).collect();
+        self.server.ask(&self.reports, Some(&body)).map(drop)
+    }
 }
 
 /// What the server tells of the node once it is in this stage.
