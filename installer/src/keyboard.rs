@@ -268,8 +268,8 @@ pub(crate) mod tests {
         }
         for Layout(name, ..) in LAYOUTS {
             let keymap = keymaps.find(name).unwrap_or_else(|| panic!("no keymap for {name}"));
-            let parse = Invocation::new("loadkeys").args(["--unicode", "--parse", keymap]);
-            SystemRunner.run(&parse).unwrap_or_else(|error| panic!("{name}, {keymap}: {error:#}"));
+            let compile = Invocation::new("loadkeys").args(["--unicode", "--mktable", keymap]);
+            SystemRunner.run(&compile).unwrap_or_else(|error| panic!("{name}, {keymap}: {error:#}"));
         }
     }
 }
