@@ -7,7 +7,7 @@ use std::sync::Arc;
 use hyper::body::{Body, Bytes};
 use hyper::header::{
     ACCEPT_RANGES, ALLOW, CONTENT_RANGE, CONTENT_TYPE, ETAG, HOST, HeaderName, IF_NONE_MATCH, IF_RANGE,
-    LOCATION, ORIGIN, RANGE, REFERER,
+    LOCATION, ORIGIN, RANGE, REFERER, RETRY_AFTER,
 };
 use hyper::{Method, Request, Response, StatusCode};
 
@@ -93,6 +93,12 @@ fn rendered(reply: ServedReply) -> Response<ResponseBody> {
             StatusCode::GONE,
             "this configuration was handed out already, or its token has expired; boot the machine again",
         ),
+        ServedReply::Early(seconds) => {
+            let text = "the machine that has this configuration may still wait with it; ask again";
+            let mut response = plain(StatusCode::SERVICE_UNAVAILABLE, text);
+            set(&mut response, RETRY_AFTER, &seconds.to_string());
+            response
+        }
         ServedReply::Bad(why) => plain(StatusCode::BAD_REQUEST, why),
         ServedReply::Refused(why) => plain(StatusCode::FORBIDDEN, why),
         ServedReply::OnlyGet => not_allowed("GET"),

@@ -210,6 +210,15 @@ impl MachineRegistry {
         })
     }
 
+    /// The machine that waits for its cluster with a configuration that it has, and the moment at which `token` was made to
+    /// give it the configuration again; none for any other token.
+    pub fn waiting(&self, token: &str) -> Result<Option<(Machine, Moment)>> {
+        let Some(ticket) = self.signer.ticket(TokenPurpose::Configuration, token) else { return Ok(None) };
+        let machine = self.get(ticket.machine)?;
+        let waits = machine.filter(|machine| machine.state == DeploymentState::WaitingForCluster);
+        Ok(waits.map(|machine| (machine, ticket.issued)))
+    }
+
     /// The machine that reports with `token`; none if it was not made here or has become void.
     pub fn reporter(&self, token: &str) -> Result<Option<MachineReporter>> {
         let Some(ticket) = self.signer.ticket(TokenPurpose::Report, token) else { return Ok(None) };

@@ -75,6 +75,8 @@ pub enum ServedReply {
     NotFound,
     /// The configuration was there and will not be again.
     Gone,
+    /// The configuration is not handed out before so many seconds have passed.
+    Early(u64),
     /// The request is malformed, and why.
     Bad(&'static str),
     /// The request is not allowed, and why.
@@ -84,6 +86,9 @@ pub enum ServedReply {
     /// An internal error, which was logged.
     Trouble,
 }
+
+/// Seconds after which a machine that still waits has reported again, and sooner than which none has started its installer.
+const SETTLING: u64 = 12;
 
 #[derive(Debug)]
 pub struct Router {
@@ -292,9 +297,23 @@ impl Router {
         }
     }
 
-    /// Hands out a configuration, once.
+    /// Hands out a configuration, once; to a machine that waits for its cluster again, after it was started again.
     fn configuration(&self, token: &str, asked: &ServedRequest<'_>, now: Moment) -> Result<ServedReply> {
         let peer = asked.peer;
+        if let Some((machine, issued)) = self.store.waiting(token)? {
+            // A machine that was started again does not report until it has its configuration.
+            if self.fleet.heard(machine.id).is_some_and(|heard| heard > issued) {
+                let who = described(&machine.identity);
+                let text =
+                    format!("{peer}: refused: asked for the configuration of {who}, which waits with it");
+                journal::write(&self.progress, &text);
+                return Ok(ServedReply::Gone);
+            }
+            let settled = issued.plus(SETTLING);
+            if now < settled {
+                return Ok(ServedReply::Early(settled.0 - now.0));
+            }
+        }
         let taken = self.store.take(token, peer, &self.configurations(), self.validity, now)?;
         let note = |what: String| journal::write(&self.progress, &format!("{peer}: {what}"));
         match taken {

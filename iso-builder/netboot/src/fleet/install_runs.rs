@@ -16,12 +16,22 @@ const MOST: usize = 2000;
 
 /// The latest run of each machine.
 #[derive(Clone, Debug, Default)]
-pub struct InstallRuns(BTreeMap<MachineId, InstallRun>);
+pub struct InstallRuns {
+    runs: BTreeMap<MachineId, InstallRun>,
+    /// When a reporter that has taken the configuration of a machine was heard last.
+    heard: BTreeMap<MachineId, Moment>,
+}
 
 impl InstallRuns {
     #[must_use]
     pub fn get(&self, id: MachineId) -> Option<&InstallRun> {
-        self.0.get(&id)
+        self.runs.get(&id)
+    }
+
+    /// When a reporter that has taken the configuration of a machine was heard last, since the server started.
+    #[must_use]
+    pub fn heard(&self, id: MachineId) -> Option<Moment> {
+        self.heard.get(&id).copied()
     }
 
     /// Applies lines that [`super::install_run::read`] has checked. `has_taken` says whether the reporter has taken the
@@ -35,14 +45,17 @@ impl InstallRuns {
         now: Moment,
     ) -> (bool, Option<RunOutcome>) {
         let same = |run: &InstallRun| run.id == hello.run && run.has_taken == has_taken;
-        let new = !self.0.get(&id).is_some_and(same);
+        let new = !self.runs.get(&id).is_some_and(same);
         if new {
             let mut run = InstallRun::new(hello.run, now);
             run.has_taken = has_taken;
-            self.0.insert(id, run);
+            self.runs.insert(id, run);
         }
-        let Some(run) = self.0.get_mut(&id) else { return (new, None) };
+        let Some(run) = self.runs.get_mut(&id) else { return (new, None) };
         run.receive(hello, lines, now);
+        if has_taken {
+            self.heard.insert(id, now);
+        }
         let outcome = run.outcome();
         self.make_room(id);
         (new, outcome)
@@ -51,16 +64,20 @@ impl InstallRuns {
     /// Drops the oldest runs and logs beyond the limits, but never those of `keep`.
     fn make_room(&mut self, keep: MachineId) {
         let others = |run: &(&MachineId, &InstallRun)| *run.0 != keep;
-        while self.0.len() > MOST {
-            let oldest =
-                self.0.iter().filter(others).min_by_key(|(_, run)| run.last_report).map(|(id, _)| *id);
-            let Some(oldest) = oldest else { return };
-            self.0.remove(&oldest);
+        while self.heard.len() > MOST {
+            let oldest = self.heard.iter().min_by_key(|(_, heard)| **heard).map(|(id, _)| *id);
+            oldest.and_then(|id| self.heard.remove(&id));
         }
-        while self.0.values().map(|run| run.log.len()).sum::<usize>() > LOGS {
-            let logs = self.0.iter().filter(others).filter(|(_, run)| !run.log.is_empty());
+        while self.runs.len() > MOST {
+            let oldest =
+                self.runs.iter().filter(others).min_by_key(|(_, run)| run.last_report).map(|(id, _)| *id);
+            let Some(oldest) = oldest else { return };
+            self.runs.remove(&oldest);
+        }
+        while self.runs.values().map(|run| run.log.len()).sum::<usize>() > LOGS {
+            let logs = self.runs.iter().filter(others).filter(|(_, run)| !run.log.is_empty());
             let oldest = logs.min_by_key(|(_, run)| run.last_report).map(|(id, _)| *id);
-            let Some(run) = oldest.and_then(|oldest| self.0.get_mut(&oldest)) else { return };
+            let Some(run) = oldest.and_then(|oldest| self.runs.get_mut(&oldest)) else { return };
             run.log = String::new();
         }
     }

@@ -196,6 +196,12 @@ impl Fleet {
         }
     }
 
+    /// When the machine that has taken a configuration was heard last, since the server started.
+    #[must_use]
+    pub fn heard(&self, id: MachineId) -> Option<Moment> {
+        self.runs().heard(id)
+    }
+
     fn runs(&self) -> MutexGuard<'_, InstallRuns> {
         self.runs.lock().unwrap_or_else(PoisonError::into_inner)
     }

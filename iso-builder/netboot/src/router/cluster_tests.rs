@@ -62,18 +62,26 @@ struct Install {
     run: Uuid,
     report: String,
     seq: u64,
+    /// When it reports.
+    now: Moment,
 }
 
 impl Install {
     /// Switches a machine on, which has to get the installer and its configuration.
     fn begin(bench: &Bench, machine: usize) -> Self {
-        let script = bench.boot(&format!("mac=52:54:00:00:00:{machine:02x}"), NOW);
+        Self::begin_at(bench, machine, NOW)
+    }
+
+    /// A machine that is switched on at a moment, and whose installer runs some time later.
+    fn begin_at(bench: &Bench, machine: usize, on: Moment) -> Self {
+        let script = bench.boot(&format!("mac=52:54:00:00:00:{machine:02x}"), on);
         assert!(installs(&script), "{script}");
-        let taken = bench.ask(&Bench::configuration(&script), "", NOW);
+        let now = if on == NOW { NOW } else { on.plus(30) };
+        let taken = bench.ask(&Bench::configuration(&script), "", now);
         assert!(matches!(taken, ServedReply::Configuration(_)), "{taken:?}");
         let report = script.split_whitespace().find_map(|word| word.strip_prefix("nqrust.report=")).unwrap();
         let report = report.strip_prefix("http://192.0.2.1:8080").unwrap().to_owned();
-        Self { machine, run: Uuid::new_v4(), report, seq: 0 }
+        Self { machine, run: Uuid::new_v4(), report, seq: 0, now }
     }
 
     fn tell(&mut self, bench: &Bench, step: &str, state: &str, message: &str, exit_code: Option<u8>) {
@@ -102,7 +110,7 @@ impl Install {
             body: lines.as_bytes(),
             ..FleetRequest::default()
         };
-        answer(bench, &request)
+        answer_at(bench, &request, self.now)
     }
 
     /// Returns what the server says of the creator.
@@ -124,9 +132,13 @@ impl Install {
 }
 
 fn answer(bench: &Bench, request: &FleetRequest<'_>) -> FleetReply {
+    answer_at(bench, request, NOW)
+}
+
+fn answer_at(bench: &Bench, request: &FleetRequest<'_>, now: Moment) -> FleetReply {
     let (router, configurations) = (&bench.router, bench.router.configurations());
     let known = FleetSources { store: &router.store, configurations: &configurations, note: &|_| {} };
-    router.fleet.answer(request, known, NOW).unwrap()
+    router.fleet.answer(request, known, now).unwrap()
 }
 
 /// A page of the fleet as text.
@@ -235,7 +247,7 @@ fn a_machine_that_loses_power_while_it_waits_gets_its_installer_again_at_once() 
         assert!(installs(script), "{script}");
     }
     assert_eq!(row(&bench, 5)["group"], "installing");
-    let mut next = Install::begin(&bench, 5);
+    let mut next = Install::begin_at(&bench, 5, NOW.plus(60));
     // The first run is over.
     let event = joiner.event("run", "failed", "Failed", Some(6));
     assert_eq!(joiner.send(&bench, &[event]).status, 403);
@@ -265,9 +277,15 @@ fn a_machine_that_boots_while_another_waits_in_its_name_does_not_install_beside_
     let mut joiner = Install::begin(&bench, 5);
     joiner.waits(&bench);
     let other = Bench::configuration(&bench.boot("mac=52:54:00:00:00:05", NOW));
+    // At first nobody can know whether the one that waits is still there.
+    assert!(matches!(bench.ask(&other, "", NOW.plus(2)), ServedReply::Early(10)));
+    joiner.now = NOW.plus(5);
+    joiner.waits(&bench);
+    assert!(matches!(bench.ask(&other, "", NOW.plus(30)), ServedReply::Gone));
+    assert_eq!(state(&bench, 5), DeploymentState::WaitingForCluster);
     // The one that waits goes on first.
     joiner.tell(&bench, "wipe", "started", "Erasing the disk", None);
-    assert!(matches!(bench.ask(&other, "", NOW), ServedReply::Gone));
+    assert!(matches!(bench.ask(&other, "", NOW.plus(30)), ServedReply::Gone));
     joiner.tell(&bench, "run", "done", "Done", Some(0));
     assert_eq!(state(&bench, 5), DeploymentState::Installed);
 }
@@ -289,7 +307,7 @@ fn only_a_machine_that_waits_is_told_of_the_creator() {
     let script = bench.boot("mac=52:54:00:00:00:06", NOW);
     let report = script.split_whitespace().find_map(|word| word.strip_prefix("nqrust.report=")).unwrap();
     let report = report.strip_prefix("http://192.0.2.1:8080").unwrap().to_owned();
-    let mut other = Install { machine: 6, run: Uuid::new_v4(), report, seq: 0 };
+    let mut other = Install { machine: 6, run: Uuid::new_v4(), report, seq: 0, now: NOW };
     let event = other.event("cluster-wait", "started", "Waiting for the cluster: nobody answers", None);
     assert_eq!(other.send(&bench, &[event, json!({ "wait": {} })]).status, 204);
 }
@@ -392,7 +410,7 @@ proptest! {
                 assert_waits_are_told(&bench, &mut waiting, "has not asked to boot yet");
                 if without_power.contains(&machine) {
                     waiting.pop();
-                    waiting.push(Install::begin(&bench, machine));
+                    waiting.push(Install::begin_at(&bench, machine, NOW.plus(60)));
                     assert_waits_are_told(&bench, &mut waiting, "has not asked to boot yet");
                 }
             }
