@@ -54,6 +54,7 @@ impl RunOptions {
             let media = self.media(&context.progress, &settings, &mut |_| {})?;
             return questions::ask(&media, &settings, ReportTarget::default());
         }
+        let mark = context.progress.mark();
         loop {
             let failed = Cell::new(None);
             let ended = self.once(context, &settings, &failed);
@@ -62,6 +63,8 @@ impl RunOptions {
             let wait = |config: &InstallConfig| {
                 let mut again = false;
                 let progress = &context.progress;
+                // What showed, kept and sent the progress of this run is not for the next one.
+                progress.back_to(mark);
                 consoles::with(true, progress, || {
                     again = await_absent(config, &Roots::default(), progress)?;
                     Ok(())
@@ -71,6 +74,7 @@ impl RunOptions {
             if !named.is_some_and(|config| wait(&config).unwrap_or(false)) {
                 return ended;
             }
+            context.progress.back_to(mark);
         }
     }
 

@@ -60,6 +60,10 @@ struct Shared {
     run: Mutex<Run>,
 }
 
+/// The sinks of a [`Progress`] at some moment.
+#[derive(Clone, Copy, Debug)]
+pub struct SinkMark(usize);
+
 struct Run {
     sinks: Vec<Box<dyn Sink>>,
     seq: u64,
@@ -88,6 +92,17 @@ impl Progress {
     /// Adds a sink; it sees events from now on.
     pub fn add(&self, sink: Box<dyn Sink>) {
         self.lock().sinks.push(sink);
+    }
+
+    /// Marks the sinks that there are now, for [`Self::back_to`].
+    #[must_use]
+    pub fn mark(&self) -> SinkMark {
+        SinkMark(self.lock().sinks.len())
+    }
+
+    /// Removes the sinks that were added since a mark, before what they belong to begins anew.
+    pub fn back_to(&self, mark: SinkMark) {
+        self.lock().sinks.truncate(mark.0);
     }
 
     /// Begins the step `id` of `total` bytes (`None` where bytes mean nothing).
@@ -306,6 +321,20 @@ mod tests {
         let events = recorder.0.lock().unwrap();
         assert_eq!(events.iter().filter(|event| event.step == "run").count(), 1);
         assert_eq!(events.last().unwrap().exit_code, Some(4));
+    }
+
+    #[test]
+    fn what_was_added_for_one_run_does_not_see_the_next() {
+        let (kept, added) = (Recorder::default(), Recorder::default());
+        let progress = Progress::new(vec![Box::new(kept.clone())]);
+        let mark = progress.mark();
+        for _ in 0..2 {
+            progress.add(Box::new(added.clone()));
+            progress.note("copy", "copying");
+            progress.back_to(mark);
+        }
+        progress.note("copy", "copied");
+        assert_eq!((kept.0.lock().unwrap().len(), added.0.lock().unwrap().len()), (3, 2));
     }
 
     #[test]
