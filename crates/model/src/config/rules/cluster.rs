@@ -2,7 +2,7 @@
 
 use super::distribution;
 use super::finding::{Finding, is_unattended};
-use crate::config::placeholder::{is_placeholder, is_reference};
+use crate::config::placeholder::is_no_secret;
 use crate::config::{Distribution, InstallConfig, Mode, Profile, Role, Secret, ServerUrl, Token};
 
 /// A token of fewer characters can be found by trying.
@@ -67,7 +67,7 @@ pub(super) fn tokens_are_strong(config: &InstallConfig) -> Vec<Finding> {
     let tokens = [("token", &config.token), ("kubernetes.agent_token", &config.kubernetes.agent_token)];
     let given = tokens.into_iter().filter_map(|(path, token)| token.as_ref().map(|token| (path, token)));
     let mut findings: Vec<_> = given
-        .filter(|(_, token)| !is_placeholder(token.expose()) && !is_reference(token.expose()))
+        .filter(|(_, token)| !is_no_secret(token.expose()))
         .filter_map(|(path, token)| {
             let weakness = weakness(token, config.kubernetes.distribution())?;
             let is_example = EXAMPLES.contains(&token.expose());

@@ -3,7 +3,7 @@
 use super::cluster::tokens_are_strong;
 use super::finding::Finding;
 use crate::config::password::{self, PasswordKind};
-use crate::config::placeholder::{is_placeholder, is_reference, is_variable};
+use crate::config::placeholder::{is_no_secret, is_placeholder, is_reference, is_variable};
 use crate::config::{InstallConfig, Secret};
 
 /// What is said of a secret that another program keeps.
@@ -37,7 +37,7 @@ pub(super) fn are_not_placeholders(config: &InstallConfig) -> Vec<Finding> {
                    `mkpasswd --method=yescrypt`, or check why the template was not filled in";
     let passwords = passwords(config).into_iter().filter(|(_, password)| {
         let text = password.expose();
-        password::kind(text) == PasswordKind::Clear && (is_placeholder(text) || is_reference(text))
+        password::kind(text) == PasswordKind::Clear && is_no_secret(text)
     });
     findings.extend(passwords.map(|(path, password)| {
         let message = if is_reference(password.expose()) { REFERENCE } else { message };
@@ -64,12 +64,16 @@ fn passwords(config: &InstallConfig) -> Vec<(String, &Secret)> {
     own.chain(users).collect()
 }
 
+/// Whether a secret for another server was not filled in. Its words may be those of an instruction.
+fn is_unfilled(text: &str) -> bool {
+    is_variable(text) || is_reference(text)
+}
+
 /// The places of secrets for other servers that hold a variable of a template. Their words are those of the servers.
 fn variables(config: &InstallConfig) -> Vec<String> {
     let mut found = Vec::new();
     for (index, hook) in config.install.webhooks.iter().enumerate() {
-        let is_left = |text: &str| is_variable(text) || is_reference(text);
-        let is = hook.basic_auth.as_ref().is_some_and(|auth| is_left(auth.password.expose()));
+        let is = hook.basic_auth.as_ref().is_some_and(|auth| is_unfilled(auth.password.expose()));
         found.extend(is.then(|| format!("install.webhooks[{index}].basic_auth.password")));
         for (name, values) in &hook.headers {
             // `{{.Hostname}}` and its like are filled in at the call.
@@ -78,7 +82,7 @@ fn variables(config: &InstallConfig) -> Vec<String> {
             found.extend(is.then(|| format!("install.webhooks[{index}].headers.{name}")));
         }
     }
-    let is = config.node_registries().secrets().any(|text| is_variable(text) || is_reference(text));
+    let is = config.node_registries().secrets().any(is_unfilled);
     found.extend(is.then(|| config.registries_path()));
     found
 }
