@@ -1,6 +1,8 @@
 //! The part of a file that a request gets (RFC 9110, sections 13 and 14): a pure function of the request's fields, the
 //! file's length and its entity tag.
 
+use hyper::header::{HeaderMap, HeaderName, IF_NONE_MATCH, IF_RANGE, RANGE};
+
 /// A half-open range of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ByteSpan {
@@ -47,6 +49,14 @@ pub struct RangeFields<'a> {
     pub range: Option<&'a str>,
     pub if_range: Option<&'a str>,
     pub if_none_match: Option<&'a str>,
+}
+
+impl<'a> RangeFields<'a> {
+    #[must_use]
+    pub fn of(headers: &'a HeaderMap) -> Self {
+        let field = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
+        Self { range: field(RANGE), if_range: field(IF_RANGE), if_none_match: field(IF_NONE_MATCH) }
+    }
 }
 
 /// What is sent of a file of `length` bytes with the strong entity tag `tag` (with its quotes). For several ranges the

@@ -6,26 +6,23 @@
 
 use std::convert::Infallible;
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use anyhow::Result;
-use bytes::Bytes;
-use hyper::body::{Body, Frame, Incoming, SizeHint};
-use hyper::header::{
-    ACCEPT_RANGES, CONTENT_RANGE, CONTENT_TYPE, ETAG, HeaderName, IF_NONE_MATCH, IF_RANGE, RANGE,
-};
+use hyper::body::Incoming;
 use hyper::{Method, Request, Response, StatusCode};
 use tokio::sync::watch;
 use tokio::time::sleep;
-use transfer::range::{ByteSpan, RangeFields, RangeSelection, select};
+use transfer::range::RangeFields;
 use transfer::server::accept::{self, ConnectionService, ServerConnection, ServerLimits, listen};
-use transfer::server::connection_limit::{AnsweringGuard, ClientNetwork, ConnectionRefusal};
+use transfer::server::body::ResponseBody;
+use transfer::server::connection_limit::{ClientNetwork, ConnectionRefusal};
+use transfer::server::response::{file_response, with_length};
+use transfer::server::served_file::ServedFile;
 
 use crate::execute::{Cancel, RunningContainerd, slot_payloads};
 use base::digest::Digest;
@@ -37,8 +34,6 @@ use model::release::{MANIFEST, Purpose, Release};
 const CONNECTIONS: usize = 256;
 /// How often it is asked whether to end.
 const CANCEL_PAUSE: Duration = Duration::from_millis(200);
-/// Of a file that one transfer has in memory.
-const PIECE_BYTES: u64 = 256 << 10;
 
 /// A release whose OS is in a directory of this node.
 #[derive(Debug)]
@@ -69,7 +64,7 @@ impl ServedRelease {
         Some((self.containerd.blob(&blob.sha256), blob.sha256)).filter(|(file, _)| file.is_file())
     }
 
-    fn answer<B>(&self, request: &Request<B>) -> io::Result<Response<FilePart>> {
+    fn answer<B>(&self, request: &Request<B>) -> io::Result<Response<ResponseBody>> {
         let head = match *request.method() {
             Method::GET => false,
             Method::HEAD => true,
@@ -80,87 +75,15 @@ impl ServedRelease {
         };
         let file = File::open(path)?;
         let length = file.metadata()?.len();
-        let field = |name: HeaderName| request.headers().get(name).and_then(|value| value.to_str().ok());
-        let fields = RangeFields {
-            range: field(RANGE).filter(|_| !head),
-            if_range: field(IF_RANGE),
-            if_none_match: field(IF_NONE_MATCH),
-        };
-        let tag = format!("\"{digest}\"");
-        let selection = select(fields, length, &tag);
-        let (status, span) = match selection {
-            RangeSelection::Whole => (StatusCode::OK, ByteSpan { start: 0, end: length }),
-            RangeSelection::Part(span) => (StatusCode::PARTIAL_CONTENT, span),
-            RangeSelection::Unsatisfiable => return Ok(empty(StatusCode::RANGE_NOT_SATISFIABLE)),
-            RangeSelection::NotModified => return Ok(empty(StatusCode::NOT_MODIFIED)),
-        };
-        let mut response = Response::builder()
-            .status(status)
-            .header(ETAG, tag)
-            .header(ACCEPT_RANGES, "bytes")
-            .header(CONTENT_TYPE, "application/octet-stream");
-        if let Some(range) = selection.content_range(length) {
-            response = response.header(CONTENT_RANGE, range);
-        }
-        // hyper sends no body in the answer to HEAD, and its length all the same.
-        response.body(FilePart::of(file, span)?).map_err(io::Error::other)
+        let served = ServedFile::whole(file, length, digest);
+        let selection = served.select(RangeFields::of(request.headers()), head);
+        // hyper sends no body in the answer to HEAD.
+        Ok(file_response(served, selection))
     }
 }
 
-fn empty(status: StatusCode) -> Response<FilePart> {
-    let mut response = Response::new(FilePart { file: None, left: 0, answering: None });
-    *response.status_mut() = status;
-    response
-}
-
-/// A part of a file, read as fast as the reader takes it.
-#[derive(Debug)]
-struct FilePart {
-    file: Option<File>,
-    /// In bytes.
-    left: u64,
-    /// Of the connection that the part is sent on.
-    answering: Option<AnsweringGuard>,
-}
-
-impl FilePart {
-    fn of(mut file: File, span: ByteSpan) -> io::Result<Self> {
-        file.seek(SeekFrom::Start(span.start))?;
-        Ok(Self { file: Some(file), left: span.length(), answering: None })
-    }
-
-    fn piece(&mut self) -> io::Result<Bytes> {
-        let wanted = self.left.min(PIECE_BYTES);
-        let mut piece = Vec::new();
-        if let Some(file) = &mut self.file {
-            file.take(wanted).read_to_end(&mut piece)?;
-        }
-        if piece.is_empty() {
-            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the file has become shorter"));
-        }
-        self.left -= piece.len() as u64;
-        Ok(piece.into())
-    }
-}
-
-impl Body for FilePart {
-    type Data = Bytes;
-    type Error = io::Error;
-
-    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
-        match self.left {
-            0 => Poll::Ready(None),
-            _ => Poll::Ready(Some(self.piece().map(Frame::data))),
-        }
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.left == 0
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.left)
-    }
+fn empty(status: StatusCode) -> Response<ResponseBody> {
+    with_length(status, ResponseBody::whole(""))
 }
 
 /// Serves until `cancel` is set. `ready` is told the address that it listens on.
@@ -215,12 +138,11 @@ impl ConnectionService for ReleaseService {
             if path.trim_start_matches('/') == MANIFEST {
                 self.progress.note("serve", format!("{} asks for the release", connection.peer));
             }
-            let mut response = self.release.answer(&request).unwrap_or_else(|error| {
+            let response = self.release.answer(&request).unwrap_or_else(|error| {
                 self.progress.warn("serve", &format!("{path}: {error}"));
                 empty(StatusCode::INTERNAL_SERVER_ERROR)
             });
-            response.body_mut().answering = Some(answering);
-            Ok::<_, Infallible>(response)
+            Ok::<_, Infallible>(response.map(|body| body.holding(answering)))
         };
         connection.answer(connection.stream(), respond).await;
     }
@@ -240,7 +162,7 @@ mod tests {
     use base::failure::{Class, class_of};
     use medium::sources::{RetryPolicy, read_release, source};
     use std::fs;
-    use std::io::Write as _;
+    use std::io::{Read as _, Write as _};
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::sync::mpsc;
     use std::thread;

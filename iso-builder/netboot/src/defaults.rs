@@ -6,8 +6,9 @@ use anyhow::{Result, anyhow};
 use base::digest::Digest;
 use base::failure::{Class, Classify, Failure};
 use model::release::Purpose;
+use transfer::server::served_file::ServedFile;
 
-use super::files::{MediumFiles, ServedFile};
+use super::files::MediumFiles;
 
 /// In bytes.
 const DEFAULTS: u64 = 16 << 20;

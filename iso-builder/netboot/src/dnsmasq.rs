@@ -16,8 +16,8 @@ use base::failure::{Class, Classify, Failure};
 use base::files::write_atomically;
 use tempfile::{Builder, TempDir};
 use tokio::process::{Child, Command};
+use transfer::server::served_file::ServedFile;
 
-use super::files::ServedFile;
 use super::loaders::{BIOS, UEFI};
 
 const PROGRAM: &str = "dnsmasq";
@@ -259,11 +259,12 @@ mod tests {
         let settings =
             DnsmasqSettings { tftp: directory.path().join("tftp"), ..settings(modes()[0].1.clone()) };
         let configuration = directory.path().join("dnsmasq.conf");
-        let only = BTreeMap::from([(BIOS.to_owned(), ServedFile::small(b"loader".to_vec()))]);
+        let only = BTreeMap::from([(BIOS.to_owned(), ServedFile::in_memory(b"loader".to_vec()))]);
         let text = render(&prepare(&settings, &only, &configuration).unwrap_err());
         assert!(text.contains(UEFI) && text.contains("apt-get install ipxe"), "{text}");
-        let both =
-            BTreeMap::from([BIOS, UEFI].map(|name| (name.to_owned(), ServedFile::small(b"loader".to_vec()))));
+        let both = BTreeMap::from(
+            [BIOS, UEFI].map(|name| (name.to_owned(), ServedFile::in_memory(b"loader".to_vec()))),
+        );
         prepare(&settings, &both, &configuration).unwrap();
         assert_eq!(fs::read_to_string(configuration).unwrap(), settings.render());
         assert_eq!(fs::read(directory.path().join("tftp").join(BIOS)).unwrap(), b"loader");

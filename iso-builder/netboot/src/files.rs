@@ -5,10 +5,8 @@
 //! machine's disks.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -21,115 +19,8 @@ use model::release::{MANIFEST, MediumKind, Payload, Purpose, Release};
 use formats::iso9660;
 use medium::opened::{MediumImage, OpenedMedium};
 use medium::output::{iso_name, netboot_names};
-
-/// Contiguous bytes of the file that contains a served file; in bytes.
-#[derive(Clone, Copy, Debug)]
-struct Run {
-    at: u64,
-    length: u64,
-}
-
-#[derive(Clone, Debug)]
-enum Bytes {
-    /// In a file or a drive of this machine.
-    Held {
-        file: Arc<File>,
-        runs: Arc<[Run]>,
-    },
-    Small(Arc<[u8]>),
-}
-
-#[derive(Clone)]
-pub struct ServedFile {
-    bytes: Bytes,
-    /// In bytes.
-    pub length: u64,
-    /// SHA-256 of the content, from the release manifest.
-    pub sha256: Digest,
-}
-
-impl fmt::Debug for ServedFile {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ServedFile").field("length", &self.length).field("sha256", &self.sha256).finish()
-    }
-}
-
-impl ServedFile {
-    /// A file in memory.
-    #[must_use]
-    pub fn small(bytes: Vec<u8>) -> Self {
-        let (length, sha256) = (bytes.len() as u64, Digest::of(&bytes));
-        Self { bytes: Bytes::Small(bytes.into()), length, sha256 }
-    }
-
-    /// A whole file of this machine. Its digest is taken from the manifest and is not checked.
-    fn whole(path: &Path, file: File, length: u64, sha256: Digest) -> Result<Self> {
-        let found = file.metadata().class(Class::DiskIo, || format!("opening {}", path.display()))?.len();
-        check_length(&path.display().to_string(), length, found)?;
-        let runs = [Run { at: 0, length }].into();
-        Ok(Self { bytes: Bytes::Held { file: Arc::new(file), runs }, length, sha256 })
-    }
-
-    /// The strong entity tag of the content, with its quotes (RFC 9110, section 8.8.3).
-    #[must_use]
-    pub fn tag(&self) -> String {
-        format!("\"{}\"", self.sha256)
-    }
-
-    /// Reads bytes from `position` on: fewer than asked for at the end of a run, none at the end of the file.
-    pub fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
-        match self.at(position) {
-            ContentLocation::Memory(bytes) => {
-                let count = buffer.len().min(bytes.len());
-                buffer[..count].copy_from_slice(&bytes[..count]);
-                Ok(count)
-            }
-            ContentLocation::File { file, offset, length } => {
-                let wanted = buffer.len().min(usize::try_from(length).unwrap_or(usize::MAX));
-                file.read_at(&mut buffer[..wanted], offset)
-            }
-        }
-    }
-
-    /// Where the bytes from `position` to the end of their run are; no bytes at the end of the file.
-    #[must_use]
-    pub fn at(&self, position: u64) -> ContentLocation<'_> {
-        match &self.bytes {
-            Bytes::Small(bytes) => {
-                let start = usize::try_from(position).unwrap_or(usize::MAX).min(bytes.len());
-                ContentLocation::Memory(&bytes[start..])
-            }
-            Bytes::Held { file, runs } => {
-                let mut before = 0;
-                for run in runs.iter() {
-                    let inside = position - before;
-                    if inside < run.length {
-                        return ContentLocation::File {
-                            file,
-                            offset: run.at + inside,
-                            length: run.length - inside,
-                        };
-                    }
-                    before += run.length;
-                }
-                ContentLocation::Memory(&[])
-            }
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug)]
-pub enum ContentLocation<'a> {
-    Memory(&'a [u8]),
-    /// In a file or a drive of this machine.
-    File {
-        file: &'a Arc<File>,
-        /// In bytes.
-        offset: u64,
-        /// In bytes.
-        length: u64,
-    },
-}
+use transfer::range::ByteSpan;
+use transfer::server::served_file::ServedFile;
 
 /// The served files of a medium by their paths on it.
 #[derive(Debug)]
@@ -162,7 +53,7 @@ impl MediumFiles {
         refuse_configuration(medium.path(), &release)?;
         let digest = medium.release_digest();
         let mut table =
-            BTreeMap::from([(MANIFEST.to_owned(), ServedFile::small(medium.manifest().to_vec()))]);
+            BTreeMap::from([(MANIFEST.to_owned(), ServedFile::in_memory(medium.manifest().to_vec()))]);
         let mut missing = 0;
         let held = Held::by(medium)?;
         for payload in &release.payloads {
@@ -261,12 +152,19 @@ impl<'a> Held<'a> {
                         Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                         file => file.class(Class::Invalid, || format!("opening {}", path.display()))?,
                     };
-                    return ServedFile::whole(&path, file, payload.size, payload.sha256).map(Some);
+                    return whole_file(&path, file, payload).map(Some);
                 }
                 Ok(None)
             }
         }
     }
+}
+
+/// The digest is taken from the manifest and is not checked.
+fn whole_file(path: &Path, file: File, payload: &Payload) -> Result<ServedFile> {
+    let found = file.metadata().class(Class::DiskIo, || format!("opening {}", path.display()))?.len();
+    check_length(&path.display().to_string(), payload.size, found)?;
+    Ok(ServedFile::whole(file, payload.size, payload.sha256))
 }
 
 fn in_iso(iso: &MediumImage, file: &Arc<File>, payload: &Payload) -> Result<Option<ServedFile>> {
@@ -276,15 +174,17 @@ fn in_iso(iso: &MediumImage, file: &Arc<File>, payload: &Payload) -> Result<Opti
         entry => entry.class(Class::Verification, what)?,
     };
     check_length(&payload.path, payload.size, entry.size())?;
-    let run = |extent: &iso9660::Extent| Run { at: extent.start.offset().0, length: extent.length.into() };
-    let runs: Arc<[Run]> = entry.extents.iter().map(run).collect();
-    let end = runs.iter().map(|run| run.at + run.length).max().unwrap_or(0);
+    let span = |extent: &iso9660::Extent| {
+        let start = extent.start.offset().0;
+        ByteSpan { start, end: start + u64::from(extent.length) }
+    };
+    let spans: Arc<[ByteSpan]> = entry.extents.iter().map(span).collect();
+    let end = spans.iter().map(|span| span.end).max().unwrap_or(0);
     if end > iso.length() {
         let cause = iso9660::Error::Truncated { needed: end, length: iso.length() };
         return Err(cause).class(Class::Verification, what);
     }
-    let bytes = Bytes::Held { file: Arc::clone(file), runs };
-    Ok(Some(ServedFile { bytes, length: payload.size, sha256: payload.sha256 }))
+    Ok(Some(ServedFile::spans(Arc::clone(file), spans, payload.sha256)))
 }
 
 fn check_length(name: &str, expected: u64, found: u64) -> Result<()> {

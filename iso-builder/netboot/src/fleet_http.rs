@@ -9,8 +9,8 @@ use hyper::body::{Body, Bytes};
 use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_LENGTH, COOKIE, HeaderName, HeaderValue, IF_NONE_MATCH};
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode};
+use transfer::server::body::ResponseBody;
 
-use super::body::ResponseBody;
 use super::fleet::routes::{self, FleetReply, FleetSources};
 use super::journal::{self, JournalEntry};
 use super::moment::Moment;

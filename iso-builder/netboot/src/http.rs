@@ -5,21 +5,18 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use hyper::body::{Body, Bytes};
-use hyper::header::{
-    ACCEPT_RANGES, ALLOW, CONTENT_RANGE, CONTENT_TYPE, ETAG, HOST, HeaderName, IF_NONE_MATCH, IF_RANGE,
-    LOCATION, ORIGIN, RANGE, REFERER, RETRY_AFTER,
-};
+use hyper::header::{ALLOW, HOST, LOCATION, ORIGIN, REFERER, RETRY_AFTER};
 use hyper::{Method, Request, Response, StatusCode};
+use transfer::range::RangeFields;
+use transfer::server::body::ResponseBody;
+use transfer::server::response::{file_response, set_field};
 
-use super::body::ResponseBody;
-use super::files::ServedFile;
 use super::fleet::routes::{Fleet, PAGE};
 use super::fleet_http;
 use super::hosts::RequestProvenance;
 use super::moment::Moment;
-use super::response::{momentary, plain, set, with_length};
+use super::response::{momentary, plain};
 use super::router::{Router, ServedReply, ServedRequest, trouble};
-use transfer::range::{ByteSpan, RangeFields, RangeSelection};
 
 /// What kind of site caused a request, according to the browser (W3C Fetch Metadata Request Headers).
 const FETCH_SITE: &str = "sec-fetch-site";
@@ -46,23 +43,18 @@ where
     let path = parts.uri.path().to_owned();
     // The state is on a disk, which may be slow.
     let answered = tokio::task::spawn_blocking(move || {
-        let field = |name: HeaderName| parts.headers.get(name).and_then(|value| value.to_str().ok());
         let asked = ServedRequest {
             peer,
             head,
             path: parts.uri.path(),
             query: parts.uri.query().unwrap_or_default(),
-            host: field(HOST),
+            host: parts.headers.get(HOST).and_then(|value| value.to_str().ok()),
             provenance: RequestProvenance {
                 fetch_site: parts.headers.get(FETCH_SITE).map(|value| value.to_str().unwrap_or_default()),
                 origin: parts.headers.contains_key(ORIGIN),
                 referer: parts.headers.contains_key(REFERER),
             },
-            fields: RangeFields {
-                range: field(RANGE),
-                if_range: field(IF_RANGE),
-                if_none_match: field(IF_NONE_MATCH),
-            },
+            fields: RangeFields::of(&parts.headers),
         };
         router.answer(&asked, Moment::now())
     });
@@ -77,7 +69,7 @@ where
 
 fn rendered(reply: ServedReply) -> Response<ResponseBody> {
     match reply {
-        ServedReply::File(served, selection) => file(served, selection),
+        ServedReply::File(served, selection) => file_response(served, selection),
         ServedReply::Script(text) => momentary(text, "text/plain; charset=utf-8"),
         ServedReply::Configuration(text) => momentary(text.expose().to_owned(), "application/yaml"),
         ServedReply::FleetPage => {
@@ -85,7 +77,7 @@ fn rendered(reply: ServedReply) -> Response<ResponseBody> {
                 "the fleet page is {PAGE}, with the token that `iso-builder serve` printed; machines boot from /boot.ipxe"
             );
             let mut response = plain(StatusCode::TEMPORARY_REDIRECT, &text);
-            set(&mut response, LOCATION, PAGE);
+            set_field(&mut response, LOCATION, PAGE);
             response
         }
         ServedReply::NotFound => plain(StatusCode::NOT_FOUND, "there is nothing at this path"),
@@ -96,7 +88,7 @@ fn rendered(reply: ServedReply) -> Response<ResponseBody> {
         ServedReply::Early(seconds) => {
             let text = "the machine that has this configuration may still wait with it; ask again";
             let mut response = plain(StatusCode::SERVICE_UNAVAILABLE, text);
-            set(&mut response, RETRY_AFTER, &seconds.to_string());
+            set_field(&mut response, RETRY_AFTER, &seconds.to_string());
             response
         }
         ServedReply::Bad(why) => plain(StatusCode::BAD_REQUEST, why),
@@ -108,28 +100,8 @@ fn rendered(reply: ServedReply) -> Response<ResponseBody> {
     }
 }
 
-fn file(served: ServedFile, selection: RangeSelection) -> Response<ResponseBody> {
-    let (tag, length) = (served.tag(), served.length);
-    let (status, content) = match selection {
-        RangeSelection::Whole => {
-            (StatusCode::OK, ResponseBody::part(served, ByteSpan { start: 0, end: length }))
-        }
-        RangeSelection::Part(span) => (StatusCode::PARTIAL_CONTENT, ResponseBody::part(served, span)),
-        RangeSelection::Unsatisfiable => (StatusCode::RANGE_NOT_SATISFIABLE, ResponseBody::whole("")),
-        RangeSelection::NotModified => (StatusCode::NOT_MODIFIED, ResponseBody::whole("")),
-    };
-    let mut response = with_length(status, content);
-    set(&mut response, ETAG, &tag);
-    set(&mut response, ACCEPT_RANGES, "bytes");
-    set(&mut response, CONTENT_TYPE, "application/octet-stream");
-    if let Some(range) = selection.content_range(length) {
-        set(&mut response, CONTENT_RANGE, &range);
-    }
-    response
-}
-
 fn not_allowed(allowed: &str) -> Response<ResponseBody> {
     let mut response = plain(StatusCode::METHOD_NOT_ALLOWED, "this method is not allowed here");
-    set(&mut response, ALLOW, allowed);
+    set_field(&mut response, ALLOW, allowed);
     response
 }

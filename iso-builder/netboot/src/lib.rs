@@ -15,7 +15,7 @@
 //! | [`stranger_rate`] | how many requests of unknown machines are recorded |
 //! | [`fleet`] | reports of machines, and the page that shows them |
 //! | [`router`] | replies to requests |
-//! | [`http`], [`fleet_http`], [`body`], [`response`] | the same in HTTP |
+//! | [`http`], [`fleet_http`], [`response`] | the same in HTTP |
 //! | [`sendfile`] | files over plain HTTP by sendfile(2) |
 //! | [`dnsmasq`] | DHCP and TFTP, by the program of that name |
 //! | [`net`] | connections |
@@ -27,7 +27,6 @@
 //! functions of values.
 
 pub mod authority;
-pub mod body;
 pub mod boot;
 pub mod choose;
 pub mod configurations;

@@ -8,8 +8,9 @@ use anyhow::Result;
 use base::failure::{Class, Classify};
 use base::files::read_at_most;
 use model::release::Purpose;
+use transfer::server::served_file::ServedFile;
 
-use super::files::{MediumFiles, ServedFile};
+use super::files::MediumFiles;
 
 /// Debian's iPXE (package `ipxe`).
 pub const IPXE: &str = "/usr/lib/ipxe";
@@ -33,7 +34,7 @@ pub fn collect(directory: &Path, files: &MediumFiles) -> Result<(BTreeMap<String
     for (name, path) in places {
         if path.is_file() {
             let bytes = read_at_most(&path, LIMIT).class(Class::DiskIo, || "reading a boot loader".into())?;
-            found.insert(name.to_owned(), ServedFile::small(bytes));
+            found.insert(name.to_owned(), ServedFile::in_memory(bytes));
         } else {
             missing.push(lack(name, &path));
         }

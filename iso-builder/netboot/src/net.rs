@@ -13,9 +13,9 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use transfer::server::accept::{ConnectionService, ServerConnection};
+use transfer::server::body::{RequestBody, ResponseBody};
 use transfer::server::connection_limit::{AnsweringGuard, ClientNetwork, ConnectionRefusal};
 
-use super::body::{RequestBody, ResponseBody};
 use super::http::respond;
 use super::journal;
 use super::router::Router;

@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use super::boot::{self, BOOT, BootSystem, CONFIGURATION, DeploymentTokens, GRUB, MEDIUM};
 use super::configurations::Configurations;
-use super::files::{MediumFiles, ServedFile};
+use super::files::MediumFiles;
 use super::fleet::routes::Fleet;
 use super::hosts::{RequestProvenance, ServerNames};
 use super::identity_keys;
@@ -24,7 +24,8 @@ use super::machine::{BootAnswer, ConfigurationFit, DiskBootReason, TokenRefusal,
 use super::machine_registry::{BootDecision, MachineRegistry};
 use super::moment::Moment;
 use super::stranger_rate::StrangerVerdict;
-use transfer::range::{self, RangeSelection};
+use transfer::range::{RangeFields, RangeSelection};
+use transfer::server::served_file::ServedFile;
 
 /// Where loaders are served, for firmware that boots over HTTP.
 const LOADERS: &str = "/loaders/";
@@ -44,7 +45,7 @@ pub struct ServedRequest<'a> {
     /// What follows the `?`, as it was sent.
     pub query: &'a str,
     pub host: Option<&'a str>,
-    pub fields: range::RangeFields<'a>,
+    pub fields: RangeFields<'a>,
     pub provenance: RequestProvenance<'a>,
 }
 
@@ -57,7 +58,7 @@ impl Default for ServedRequest<'_> {
             path: "/",
             query: "",
             host: None,
-            fields: range::RangeFields::default(),
+            fields: RangeFields::default(),
             provenance: RequestProvenance::default(),
         }
     }
@@ -164,10 +165,10 @@ impl Router {
             return Ok(file(self.loaders.get(name), asked));
         }
         if path == "/boot.ipxe" {
-            return Ok(file(Some(&ServedFile::small(boot::ipxe_start().into_bytes())), asked));
+            return Ok(file(Some(&ServedFile::in_memory(boot::ipxe_start().into_bytes())), asked));
         }
         if path == "/grub/grub.cfg" {
-            return Ok(file(Some(&ServedFile::small(boot::grub_start().into_bytes())), asked));
+            return Ok(file(Some(&ServedFile::in_memory(boot::grub_start().into_bytes())), asked));
         }
         if path == "/" {
             return Ok(ServedReply::FleetPage);
@@ -384,10 +385,7 @@ impl Loader {
 
 fn file(served: Option<&ServedFile>, asked: &ServedRequest<'_>) -> ServedReply {
     let Some(served) = served else { return ServedReply::NotFound };
-    // Ranges apply to GET only (RFC 9110, section 14.2).
-    let fields = if asked.head { range::RangeFields { range: None, ..asked.fields } } else { asked.fields };
-    let selection = range::select(fields, served.length, &served.tag());
-    ServedReply::File(served.clone(), selection)
+    ServedReply::File(served.clone(), served.select(asked.fields, asked.head))
 }
 
 /// Parses the identity in a query. Empty and malformed values are ignored. None if there are more cards than a machine

@@ -22,12 +22,12 @@ use nix::sys::sendfile::sendfile64;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
-use super::body::{BodyParts, ResponseBody};
 use super::boot::MEDIUM;
-use super::files::{ContentLocation, ServedFile};
 use super::http::respond;
 use super::router::Router;
 use transfer::range::ByteSpan;
+use transfer::server::body::{BodyParts, ResponseBody};
+use transfer::server::served_file::{ContentLocation, ServedFile};
 
 /// The longest head of a request, in bytes.
 const HEAD: usize = 4096;
@@ -150,9 +150,9 @@ async fn send(stream: &TcpStream, served: &ServedFile, mut left: ByteSpan) -> io
                 write(stream, bytes).await?;
                 bytes.len()
             }
-            ContentLocation::File { file, offset, length } => {
-                let turn = usize::try_from(turn.min(length)).unwrap_or(usize::MAX);
-                let mut offset = i64::try_from(offset).map_err(io::Error::other)?;
+            ContentLocation::File { file, span } => {
+                let turn = usize::try_from(turn.min(span.length())).unwrap_or(usize::MAX);
+                let mut offset = i64::try_from(span.start).map_err(io::Error::other)?;
                 let sent = stream
                     .async_io(Interest::WRITABLE, || Ok(sendfile64(stream, file, Some(&mut offset), turn)?));
                 sent.await?

@@ -373,7 +373,7 @@ fn a_path_outside_of_what_is_served_is_not_found() {
     let asked = ServedRequest {
         head: true,
         path: "/medium/live/initrd",
-        fields: range::RangeFields { range: Some("bytes=0-0"), ..range::RangeFields::default() },
+        fields: RangeFields { range: Some("bytes=0-0"), ..RangeFields::default() },
         ..ServedRequest::default()
     };
     assert!(matches!(bench.router.answer(&asked, NOW), ServedReply::File(_, RangeSelection::Whole)));

@@ -1,5 +1,5 @@
-//! Bodies. A response's file is read piece by piece, as fast as the client takes it, so that a transfer costs one piece of
-//! memory however large the file is. A request's body tells the connection limit while it is being received.
+//! Bodies. A response's file is read piece by piece, as fast as the client takes it: a transfer costs one piece of memory,
+//! however large the file is. A request's body tells the connection limit while it is being received.
 
 use std::fmt;
 use std::future::Future;
@@ -9,14 +9,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 
-use bytes::Bytes;
-use hyper::body::{Body, Frame, SizeHint};
+use hyper::body::{Body, Bytes, Frame, SizeHint};
 use tokio::task::JoinHandle;
 
-use super::files::ServedFile;
-use transfer::range::ByteSpan;
-use transfer::server::connection_limit::ConnectionPermit;
-use transfer::server::transfer_rate::TransferPhase;
+use super::connection_limit::ConnectionPermit;
+use super::served_file::ServedFile;
+use super::transfer_rate::TransferPhase;
+use crate::range::ByteSpan;
 
 /// Bytes of a file that one transfer has in memory. Larger pieces make it no faster.
 const PIECE: u64 = 256 * 1024;
