@@ -3,32 +3,20 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test ends where it cannot go on, helpers included")]
 
 use std::fs;
-use std::path::{Path, PathBuf};
 
 use model::cluster_file;
 use model::config::{self, Invalid};
 
-fn repository() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
-}
-
 /// The YAML blocks of all pages: the page with the line, and the text.
 fn blocks() -> Vec<(String, String)> {
-    let mut pages: Vec<_> =
-        fs::read_dir(repository().join("docs")).unwrap().map(|page| page.unwrap().path()).collect();
-    pages.push(repository().join("README.md"));
-    pages.retain(|page| page.extension().is_some_and(|extension| extension == "md"));
-    pages.sort();
     let mut blocks = Vec::new();
-    for page in pages {
-        let text = fs::read_to_string(&page).unwrap();
+    for (page, text) in testing::docs::pages() {
         let mut open: Option<(usize, String)> = None;
         for (number, line) in text.lines().enumerate() {
             match (&mut open, line.trim_start()) {
                 (None, "```yaml") => open = Some((number + 1, String::new())),
                 (Some((start, block)), "```") => {
-                    let name = page.file_name().unwrap().to_str().unwrap();
-                    blocks.push((format!("{name}:{start}"), std::mem::take(block)));
+                    blocks.push((format!("{page}:{start}"), std::mem::take(block)));
                     open = None;
                 }
                 (Some((_, block)), _) => block.push_str(&format!("{line}\n")),
@@ -59,7 +47,7 @@ fn what_is_shown_as_yaml_can_be_pasted_or_says_what_it_is_a_part_of() {
     for (place, block) in &blocks {
         let first = block.lines().next().unwrap_or_default();
         // Pipelines of CI systems have tests of their own.
-        if place.starts_with("ci.md:")
+        if place.starts_with("docs/how-to/ci.md:")
             || keys(block).contains(&"apiVersion")
             || first.starts_with("# A part of an image definition")
             // The builder has a test of these.
@@ -84,7 +72,7 @@ fn what_is_shown_as_yaml_can_be_pasted_or_says_what_it_is_a_part_of() {
 #[test]
 fn example_nodes_pass_and_strictly_but_for_the_token_that_has_to_be_changed() {
     let mut count = 0;
-    for node in fs::read_dir(repository().join("configs/nodes")).unwrap() {
+    for node in fs::read_dir(testing::docs::repository().join("configs/nodes")).unwrap() {
         let path = node.unwrap().path();
         let text = fs::read_to_string(&path).unwrap();
         let accepted = config::check(&text, &path.display().to_string());

@@ -1,4 +1,4 @@
-//! The pipelines of `docs/ci.md`, taken out of the page itself, so that what people copy is what was run.
+//! The pipelines of `docs/how-to/ci.md`, taken out of the page itself, so that what people copy is what was run.
 
 use std::fs;
 
@@ -38,7 +38,7 @@ pub struct JobContainer {
 
 /// The text of the page.
 pub fn page() -> Result<String> {
-    let path = paths::workspace().join("docs/ci.md");
+    let path = paths::workspace().join("docs/how-to/ci.md");
     fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))
 }
 

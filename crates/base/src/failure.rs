@@ -202,7 +202,7 @@ pub fn render_in(error: &anyhow::Error, styles: &Styles) -> String {
     text
 }
 
-/// The error as a document for programs: `{"error": {...}}`. `docs/output.md` tells the fields.
+/// The error as a document for programs: `{"error": {...}}`. `docs/reference/output.md` tells the fields.
 #[must_use]
 pub fn document(error: &anyhow::Error, exit_code: u8) -> Value {
     let places: Vec<_> = error.chain().filter_map(as_failure).flat_map(|failure| &failure.places).collect();

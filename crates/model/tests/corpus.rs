@@ -299,7 +299,7 @@ fn is_code(word: &str) -> bool {
 
 #[test]
 fn every_key_of_the_reference_stands_in_some_valid_document() {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration-reference.md");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/configuration-keys.md");
     let page = fs::read_to_string(page).unwrap();
     let keys = page.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
     let mut used = BTreeSet::new();

@@ -12,7 +12,7 @@ pub(crate) fn render(version: &str, assets: &[Asset]) -> Result<String> {
     let mut text = format!(
         "# NQRust Hypervisor {version}\n\n\
          To install a first node, take `nqrust-hypervisor-{version}-amd64.iso`, write it to a USB stick, and start the machine from it.\n\
-         `docs/first-node.md` of the sources shows each step. For the OS without Kubernetes take the medium with `minimal` in its name.\n\n\
+         `docs/tutorials/first-node.md` of the sources shows each step. For the OS without Kubernetes take the medium with `minimal` in its name.\n\n\
          `iso-builder` builds media of your own, and `installer` checks configurations and writes disk images: packages for Debian\n\
          end in `.deb`, archives for other distributions in `.tar.gz`.\n\n\
          `release-notes.md` lists what has changed. Compare what you downloaded with the checksums before you use it:\n\n\

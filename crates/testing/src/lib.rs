@@ -12,6 +12,7 @@
 mod api_exchange;
 pub mod cases;
 pub mod command_tables;
+pub mod docs;
 pub mod documents;
 pub mod elf;
 pub mod http;

@@ -75,7 +75,7 @@ impl<'a> AdminAccess<'a> {
     pub fn flattened(&self) -> Result<Vec<u8>> {
         let path = &self.kubeconfig;
         let unusable = |why: anyhow::Error| {
-            let hint = "Name a file with the access of an administrator, such as /etc/kubernetes/admin.conf of a server. See docs/cluster-updates.md.";
+            let hint = "Name a file with the access of an administrator, such as /etc/kubernetes/admin.conf of a server. See docs/how-to/cluster-updates.md.";
             Failure::new(Class::Invalid, format!("{} gives no access to a cluster", path.display()))
                 .because(why)
                 .hint(hint)

@@ -93,7 +93,7 @@ impl<'a> ClusterSeat<'a> {
         let Some(found) = found else {
             let what = "this node has no access to its cluster that may cordon nodes and evict pods";
             return Err(Failure::new(Class::Hardware, what)
-                .hint("Only servers have one. Name another one with --kubeconfig FILE, or drain the node from a server and leave --drain out. See docs/cluster-updates.md.")
+                .hint("Only servers have one. Name another one with --kubeconfig FILE, or drain the node from a server and leave --drain out. See docs/how-to/cluster-updates.md.")
                 .into());
         };
         let admin = AdminAccess::new(runner, own.distribution, found);

@@ -1,6 +1,6 @@
 //! The journal of the server: what happens, each entry with its time, as text for people and as JSON for programs.
 //!
-//! The entries are events of [`Progress`], with `details` that `docs/output.md` describes.
+//! The entries are events of [`Progress`], with `details` that `docs/reference/output.md` describes.
 
 use base::progress::Progress;
 use model::machine::Identity;

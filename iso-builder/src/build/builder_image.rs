@@ -2,7 +2,7 @@
 //! user who builds.
 //!
 //! The packages are installed as those of a base are, and become one layer; so another builder on the same packages is a small layer
-//! more. The image asks for no privileges: whoever runs it has only to allow user namespaces (`docs/ci.md`).
+//! more. The image asks for no privileges: whoever runs it has only to allow user namespaces (`docs/how-to/ci.md`).
 
 use std::fs::{self, File};
 use std::io::Read;

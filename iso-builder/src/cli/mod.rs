@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn every_command_is_in_the_tables_of_the_readme_and_has_a_man_page() {
+    fn every_command_is_in_the_reference_and_has_a_man_page() {
         let commands = base::completions::commands(&Cli::command());
         testing::command_tables::have_rows_for(&commands);
         let pages = base::manual::pages(&Cli::command()).unwrap();

@@ -256,20 +256,17 @@ fn every_definition_of_the_repository_is_what_its_types_make_of_it_and_has_the_b
 #[test]
 fn what_the_documentation_shows_as_an_image_definition_is_one() {
     let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let pages = fs::read_dir(repository.join("docs")).unwrap().map(|entry| entry.unwrap().path());
-    let pages = pages.filter(|path| path.extension().is_some_and(|extension| extension == "md"));
     let others = |path: &Path| {
         let path = repository.join("configs/images").join(path);
         let text = fs::read_to_string(&path)?;
         Ok(DefinitionText { name: path.display().to_string(), identity: path, text })
     };
     let mut count = 0;
-    for page in pages.chain([repository.join("README.md")]) {
-        let text = fs::read_to_string(&page).unwrap();
+    for (page, text) in testing::docs::pages() {
         for block in text.split("```yaml\n").skip(1).map(|rest| rest.split("```").next().unwrap()) {
             if block.starts_with("# An image definition") {
                 let read = parse(alone(block), &others, &|_, _| Ok(()));
-                assert!(read.is_ok(), "{}: {block}{}", page.display(), read.unwrap_err());
+                assert!(read.is_ok(), "{page}: {block}{}", read.unwrap_err());
                 count += 1;
             }
         }

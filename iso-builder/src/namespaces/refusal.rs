@@ -17,7 +17,7 @@ const SET_FILE_CAPABILITIES: u32 = 31;
 /// How many ids trees of Debian have.
 const IDS: u64 = 65_536;
 
-const FURTHER: &str = "docs/ci.md tells what a container has to be allowed.";
+const FURTHER: &str = "docs/how-to/ci.md tells what a container has to be allowed.";
 
 /// What the kernel tells about this process, and who runs it.
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! Builds where there is no person: in a container of the builder's own image, and by the commands of `docs/ci.md`.
+//! Builds where there is no person: in a container of the builder's own image, and by the commands of `docs/how-to/ci.md`.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -209,7 +209,7 @@ fn the_commands_of_the_page_for_pipelines_do_what_it_says() {
         }
         let log = fs::read_to_string(artifacts.path("commands.log"))?;
         checks.that("no secret is in what the commands said", !log.contains(TOKEN));
-        checks.finish("the pipelines of docs/ci.md")
+        checks.finish("the pipelines of docs/how-to/ci.md")
     });
 }
 

@@ -4,7 +4,7 @@
 //! for logs, pipes and consoles, [`json`] lines for programs, [`bars`] for a terminal. [`Progress`] fans out
 //! to any number of sinks and limits the rate of byte counts to [`RATE`].
 //!
-//! The fields of an event are a contract (`--progress json`), which `docs/output.md` tells: `v`, `seq`, `time`, `step`,
+//! The fields of an event are a contract (`--progress json`), which `docs/reference/output.md` tells: `v`, `seq`, `time`, `step`,
 //! `state`, `bytes`, `total`, `message`; the last event has the step `run`, a `result` and the `exit_code`.
 
 pub mod bars;

@@ -1,4 +1,4 @@
-//! The reference page of the cluster file, made from the types: `docs/cluster-file-reference.md`, and its published
+//! The reference page of the cluster file, made from the types: `docs/reference/cluster-file-keys.md`, and its published
 //! schema. The tests fail when they are not what the types say; `UPDATE_GOLDEN=1` writes them.
 
 use serde_json::Value;
@@ -32,11 +32,11 @@ fn page() -> String {
     });
     format!(
         "# Every key of a cluster file\n\n\
-         Made from the types of `crates/model/src/cluster_file`; [`clusters.md`](clusters.md) tells what a cluster file is \
+         Made from the types of `crates/model/src/cluster_file`; [`clusters.md`](../how-to/clusters.md) tells what a cluster file is \
          and how its parts are merged. `[]` stands for each element of a list, `*` for each key of a map.\n\n\
          | Key | Value | Default | Meaning |\n|---|---|---|---|\n{}\n\n\
          The rest of `cluster`, each template and `overrides` have the keys of an install configuration, in their \
-         places: [`configuration-reference.md`](configuration-reference.md) lists them. Templates and `overrides` have \
+         places: [`configuration-keys.md`](configuration-keys.md) lists them. Templates and `overrides` have \
          `os`, `install` and `kubernetes`.\n\n\
          ## For `cluster` only\n\nAll nodes share these: {}.\n\n\
          ## In none of them\n\n| Key | Instead | Why |\n|---|---|---|\n{}",
@@ -49,12 +49,12 @@ fn page() -> String {
 #[test]
 fn the_page_is_what_the_types_say() {
     let page = page();
-    drift("cluster-file-reference.md", &page);
+    drift("reference/cluster-file-keys.md", &page);
     let rows = page.lines().filter(|line| line.starts_with("| `"));
     assert!(rows.clone().count() > 15 && rows.clone().all(|line| !line.ends_with("|  |")), "{page}");
 }
 
 #[test]
 fn the_published_schema_is_that_of_the_types() {
-    drift("cluster-file.schema.json", &(super::json_schema() + "\n"));
+    drift("reference/cluster-file.schema.json", &(super::json_schema() + "\n"));
 }

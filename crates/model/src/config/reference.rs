@@ -1,4 +1,4 @@
-//! The reference page of the configuration, made from the types: `docs/configuration-reference.md`. The test below
+//! The reference page of the configuration, made from the types: `docs/reference/configuration-keys.md`. The test below
 //! fails when the page is not what the types say; `UPDATE_GOLDEN=1` writes it. The page of the cluster file is made with
 //! the same functions.
 
@@ -101,7 +101,7 @@ pub fn drift(name: &str, text: &str) {
 #[test]
 fn the_page_is_what_the_types_say() {
     let page = page();
-    drift("configuration-reference.md", &page);
+    drift("reference/configuration-keys.md", &page);
     let rows = page.lines().filter(|line| line.starts_with("| `"));
     assert!(
         rows.clone().count() > 100 && rows.clone().all(|line| !line.ends_with("|  |")),
@@ -111,5 +111,5 @@ fn the_page_is_what_the_types_say() {
 
 #[test]
 fn the_published_schema_is_that_of_the_types() {
-    drift("configuration.schema.json", &(super::json_schema() + "\n"));
+    drift("reference/configuration.schema.json", &(super::json_schema() + "\n"));
 }

@@ -1,4 +1,4 @@
-//! The tables of `docs/installing.md` are made from the registry and the limits; `UPDATE_GOLDEN=1` writes them anew.
+//! The tables of `docs/reference/preflight.md` are made from the registry and the limits; `UPDATE_GOLDEN=1` writes them anew.
 
 use crate::preflight::limits::{MachineLimits, Workload, speed};
 use crate::preflight::{CHECKS, Severity, profile_name};
@@ -46,7 +46,7 @@ fn tables() -> String {
 
 #[test]
 fn the_page_has_the_checks_of_the_registry() {
-    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/installing.md");
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/preflight.md");
     let page = std::fs::read_to_string(&path).unwrap();
     let (before, rest) = page.split_once(BEGIN).unwrap();
     let (written, after) = rest.split_once(END).unwrap();

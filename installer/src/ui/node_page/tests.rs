@@ -442,10 +442,10 @@ fn neither_the_journal_nor_a_support_bundle_tells_secrets() {
 #[test]
 fn the_example_for_a_serial_line_does_what_the_unit_of_the_screen_does() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let manual = fs::read_to_string(root.join("docs/node-console.md")).unwrap();
+    let manual = fs::read_to_string(root.join("docs/how-to/node-console.md")).unwrap();
     let (_, rest) = manual.split_once("```yaml\n").unwrap();
     let (document, _) = rest.split_once("```").unwrap();
-    let config = model::config::parse(document, "docs/node-console.md").unwrap();
+    let config = model::config::parse(document, "docs/how-to/node-console.md").unwrap();
     let [file] = config.os.write_files.as_slice() else { panic!("{document}") };
     let drop_in = "overlays/rootfs/usr/lib/systemd/system/getty@tty1.service.d/20-nqrust-console.conf";
     let unit = fs::read_to_string(root.join(drop_in)).unwrap();

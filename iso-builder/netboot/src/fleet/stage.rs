@@ -281,7 +281,7 @@ mod tests {
 
     #[test]
     fn the_documentation_has_every_stage_and_group_by_its_word() {
-        let page = include_str!("../../../../docs/fleet.md");
+        let page = include_str!("../../../../docs/how-to/fleet.md");
         for stage in MachineStage::ALL {
             assert!(page.contains(&format!("| `{}` |", stage.name())), "the stage {}", stage.name());
         }

@@ -161,7 +161,8 @@ fn the_documentations_definitions_are_read() {
         #[serde(default)]
         images: serde_json::Value,
     }
-    let text = fs::read_to_string(format!("{}/../docs/workloads.md", env!("CARGO_MANIFEST_DIR"))).unwrap();
+    let text =
+        fs::read_to_string(format!("{}/../docs/how-to/workloads.md", env!("CARGO_MANIFEST_DIR"))).unwrap();
     let blocks = text.split("```yaml\n").skip(1).map(|rest| rest.split("```").next().unwrap());
     let (objects, parts): (Vec<&str>, Vec<&str>) = blocks.partition(|block| block.starts_with("apiVersion"));
     let specs: usize = parts

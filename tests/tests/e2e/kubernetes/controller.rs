@@ -97,7 +97,7 @@ fn controller() -> Result<std::path::PathBuf> {
         .with_context(|| format!("{} is not there; run `make system-upgrade-controller`", link.display()))
 }
 
-/// Applies our account, and the manifests of the controller with the settings that docs/cluster-updates.md names.
+/// Applies our account, and the manifests of the controller with the settings that docs/how-to/cluster-updates.md names.
 fn start_controller(cluster: &TestCluster) -> Result<()> {
     let kubectl = cluster.kubectl();
     let text = kubectl.run(&["kustomize", &controller()?.display().to_string()])?;

@@ -244,7 +244,7 @@ fn every_example_passes_and_gives_documents_that_pass() {
 
 #[test]
 fn the_example_of_the_manual_passes() {
-    let manual = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/clusters.md");
+    let manual = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/how-to/clusters.md");
     let manual = std::fs::read_to_string(manual).unwrap();
     let (_, rest) = manual.split_once("```yaml\n").unwrap();
     assert_eq!(findings(rest.split_once("```").unwrap().0), [""; 0]);

@@ -248,7 +248,7 @@ fn trust(config: &mut InstallConfig, authorities: &[String]) {
 fn put_together(documents: &[Document]) -> Result<Combined> {
     if documents.iter().all(|document| document.kind() == SourceKind::Defaults || document.is_empty()) {
         return Err(Failure::new(Class::Invalid, "there is no install configuration")
-            .hint("Give one with --config, or by one of the sources in docs/configuration.md.")
+            .hint("Give one with --config, or by one of the sources in docs/reference/sources.md.")
             .into());
     }
     Ok(combine(documents).map_err(refusal)?)

@@ -182,7 +182,7 @@ fn a_console_that_follows_says_who_leads() {
 #[test]
 fn the_manual_shows_screens_as_they_are() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let manual = std::fs::read_to_string(root.join("../docs/console.md")).unwrap();
+    let manual = std::fs::read_to_string(root.join("../docs/how-to/console.md")).unwrap();
     let pictures: Vec<_> =
         manual.split("```text\n").skip(1).filter_map(|part| part.split("```\n").next()).collect();
     assert!(pictures.len() > 5);
