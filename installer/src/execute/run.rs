@@ -28,7 +28,6 @@ use super::resume::take_over::take_over;
 use crate::plan::{FatContent, Filesystem, Partition, PartitionName, Plan, SealedPlan, Step, Target};
 use base::size::ByteSize;
 use formats::verity::VerityTree;
-use medium::sources::Seen;
 use model::release::Payload;
 use outcome::{DiskTouched, disks_state};
 
@@ -49,7 +48,7 @@ pub fn execute(sealed: &SealedPlan, effects: &RunEffects<'_>) -> Result<()> {
     }
     let keeper = keep::rehearse(plan, effects.device, others.kept())?;
     plan.warnings.iter().for_each(|warning| effects.progress.note("run", format!("warning: {warning}")));
-    let (seen, nodes, members, written) = (Seen::default(), BTreeMap::new(), Vec::new(), None);
+    let (nodes, members, written) = (BTreeMap::new(), Vec::new(), None);
     let identity = NodeFiles::new(texts, &plan.release, &plan.cards);
     let mut run = Run {
         plan,
@@ -60,7 +59,6 @@ pub fn execute(sealed: &SealedPlan, effects: &RunEffects<'_>) -> Result<()> {
         keeper,
         log,
         identity,
-        seen,
         nodes,
         written,
         members,
@@ -91,7 +89,6 @@ struct Run<'r, 'a> {
     keeper: Option<KeptCheck<'r>>,
     log: InstallLog,
     identity: NodeFiles,
-    seen: Seen,
     /// The block devices of the file systems: partitions, or arrays of them.
     nodes: BTreeMap<PartitionName, PathBuf>,
     /// The first slot that has the OS image, read back from the disk, with the image's hash tree.

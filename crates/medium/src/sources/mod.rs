@@ -3,7 +3,7 @@
 //! or one after the other.
 //!
 //! A source hands out bytes; that they are the right ones is checked by whoever reads them to the end, through
-//! [`Verified`] or [`Seen`] or a digest of its own. The release manifest is checked here, against the kernel command
+//! [`Verified`] or a digest of its own. The release manifest is checked here, against the kernel command
 //! line, and what a medium boots from, against the manifest ([`compare`]).
 
 mod again;
@@ -17,7 +17,6 @@ mod local;
 mod manifest;
 mod payload_source;
 mod registry;
-mod seen;
 mod verify;
 
 use std::path::Path;
@@ -43,7 +42,6 @@ pub use local::LocalMedium;
 pub use manifest::{expected_customization, expected_manifest, read_release, require_sender};
 pub use payload_source::{PayloadPlace, PayloadSource, PayloadTransport};
 pub use registry::{Registry, RegistryMedium};
-pub use seen::{Recheck, Seen};
 pub use transfer::download::RetryPolicy;
 pub use verify::{Verified, damaged};
 

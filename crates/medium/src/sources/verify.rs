@@ -1,6 +1,5 @@
 //! Reading a payload to its end and knowing that it was the right one.
 
-use std::hash::{DefaultHasher, Hasher as _};
 use std::io::{self, Read};
 
 use base::digest::Hasher;
@@ -19,71 +18,34 @@ pub fn damaged(payload: &Payload, source: &str, how: &str) -> Failure {
 #[allow(missing_debug_implementations)]
 pub struct Verified<R> {
     inner: R,
-    check: Option<ContentCheck>,
+    /// None after the end.
+    hasher: Option<Hasher>,
     payload: Payload,
     source: String,
     count: u64,
 }
 
-/// How the content is checked.
-enum ContentCheck {
-    /// Against the manifest.
-    Digest(Hasher),
-    /// Against what was read before, see [`Seen`](super::Seen).
-    Again { hasher: DefaultHasher, known: u64 },
-}
-
-impl ContentCheck {
-    fn update(&mut self, bytes: &[u8]) {
-        match self {
-            Self::Digest(hasher) => hasher.update(bytes),
-            Self::Again { hasher, .. } => hasher.write(bytes),
-        }
-    }
-
-    /// What is wrong with the content, if anything is.
-    fn finish(self, payload: &Payload) -> Option<String> {
-        match self {
-            Self::Digest(hasher) => {
-                let digest = hasher.finish();
-                let wrong = digest != payload.sha256;
-                wrong.then(|| format!("SHA-256 {digest} instead of {}", payload.sha256))
-            }
-            Self::Again { hasher, known } => {
-                (hasher.finish() != known).then(|| "other bytes than when it was checked before".into())
-            }
-        }
-    }
-}
-
 impl<R: Read> Verified<R> {
     /// Checks `inner` against `payload`; `source` names where it comes from.
     pub fn new(inner: R, payload: &Payload, source: impl Into<String>) -> Self {
-        Self::with(ContentCheck::Digest(Hasher::default()), inner, payload, source.into())
+        let hasher = Some(Hasher::default());
+        Self { inner, hasher, payload: payload.clone(), source: source.into(), count: 0 }
     }
 
-    /// Checks that `inner` gives the bytes for which `hasher` came to `known` before.
-    pub(super) fn again(
-        inner: R,
-        payload: &Payload,
-        source: String,
-        hasher: DefaultHasher,
-        known: u64,
-    ) -> Self {
-        Self::with(ContentCheck::Again { hasher, known }, inner, payload, source)
+    fn end(&self, hasher: Hasher) -> io::Result<()> {
+        let Payload { size, sha256, .. } = self.payload;
+        let digest = hasher.finish();
+        if self.count != size {
+            return Err(self.damaged(&format!("{} bytes instead of {size}", self.count)));
+        }
+        if digest != sha256 {
+            return Err(self.damaged(&format!("SHA-256 {digest} instead of {sha256}")));
+        }
+        Ok(())
     }
 
-    fn with(check: ContentCheck, inner: R, payload: &Payload, source: String) -> Self {
-        Self { inner, check: Some(check), payload: payload.clone(), source, count: 0 }
-    }
-
-    fn end(&self, check: ContentCheck) -> io::Result<()> {
-        let size = self.payload.size;
-        let how = match self.count == size {
-            true => check.finish(&self.payload),
-            false => Some(format!("{} bytes instead of {size}", self.count)),
-        };
-        how.map_or(Ok(()), |how| Err(io::Error::other(damaged(&self.payload, &self.source, &how))))
+    fn damaged(&self, how: &str) -> io::Error {
+        io::Error::other(damaged(&self.payload, &self.source, how))
     }
 }
 
@@ -91,25 +53,72 @@ impl<R: Read> Read for Verified<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.inner.read(buffer).map_err(|error| match error.kind() {
             // The medium is shorter than its file system says.
-            io::ErrorKind::UnexpectedEof => {
-                io::Error::other(damaged(&self.payload, &self.source, &error.to_string()))
-            }
+            io::ErrorKind::UnexpectedEof => self.damaged(&error.to_string()),
             _ => error,
         })?;
         self.count += count as u64;
         if count > 0 {
-            if let Some(check) = &mut self.check {
-                check.update(&buffer[..count]);
+            if let Some(hasher) = &mut self.hasher {
+                hasher.update(&buffer[..count]);
             }
             if self.count > self.payload.size {
-                let how = format!("more than {} bytes", self.payload.size);
-                return Err(io::Error::other(damaged(&self.payload, &self.source, &how)));
+                return Err(self.damaged(&format!("more than {} bytes", self.payload.size)));
             }
         } else if !buffer.is_empty()
-            && let Some(check) = self.check.take()
+            && let Some(hasher) = self.hasher.take()
         {
-            self.end(check)?;
+            self.end(hasher)?;
         }
         Ok(count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::failure::class_of;
+    use model::release::Purpose;
+    use testing::release::contents;
+
+    /// A reader that gives at most so many bytes at once.
+    struct SmallReads<'a>(&'a [u8], usize);
+
+    impl Read for SmallReads<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            let limit = buffer.len().min(self.1);
+            self.0.read(&mut buffer[..limit])
+        }
+    }
+
+    fn image() -> &'static (Payload, Vec<u8>) {
+        contents().iter().find(|(payload, _)| payload.purpose == Purpose::Rootfs).unwrap()
+    }
+
+    fn read(inner: impl Read) -> io::Result<u64> {
+        io::copy(&mut Verified::new(inner, &image().0, "the medium"), &mut io::sink())
+    }
+
+    #[test]
+    fn a_payload_is_right_however_it_is_divided() {
+        let (_, bytes) = image();
+        for sip in [1, 7, 4096, usize::MAX] {
+            assert_eq!(read(SmallReads(bytes, sip)).unwrap(), bytes.len() as u64, "{sip}");
+        }
+    }
+
+    #[test]
+    fn changed_longer_and_shorter_content_is_damaged() {
+        let (_, bytes) = image();
+        let flipped = |at: usize| {
+            let mut bytes = bytes.clone();
+            bytes[at] ^= 0x80;
+            bytes
+        };
+        let longer = [bytes.as_slice(), b"x"].concat();
+        let shorter = bytes[..bytes.len() - 1].to_vec();
+        for other in [flipped(0), flipped(bytes.len() - 1), longer, shorter] {
+            let error = anyhow::Error::from(read(other.as_slice()).unwrap_err());
+            assert_eq!(class_of(&error), Class::Verification, "{error:#}");
+        }
     }
 }

@@ -27,7 +27,7 @@ use base::digest::{Digest, HashingReader};
 use base::failure::{Class, Classify, Failure, class_of};
 use base::parallel::{for_each_interruptible, locked};
 use base::progress::{Progress, Step};
-use medium::sources::{PayloadPlace, PayloadSource, Seen, Verified, fetch_again};
+use medium::sources::{PayloadPlace, PayloadSource, Verified, fetch_again};
 use model::config::Role;
 use model::release::{Payload, Release};
 
@@ -48,8 +48,8 @@ pub fn seed_store(
     let (blobs, metadata) = images_of(release, role)?;
     let total = blobs.iter().chain(&metadata).map(|payload| payload.size).sum();
     let mut step = progress.step("images", "Storing the container images", Some(total));
-    let (seen, cancel) = (Seen::default(), Cancel::new(&NEVER));
-    let seeding = Seeding { source, release, seen: &seen, cancel: &cancel };
+    let cancel = Cancel::new(&NEVER);
+    let seeding = Seeding { source, release, cancel: &cancel };
     seeding.seed(root, &blobs, metadata.as_ref(), &mut step)?;
     step.done();
     Ok(())
@@ -61,8 +61,6 @@ pub(in crate::execute) struct Seeding<'a> {
     pub(in crate::execute) source: &'a dyn PayloadSource,
     /// Says where the store is, and which images need a blob.
     pub(in crate::execute) release: &'a Release,
-    /// The payloads that were hashed before.
-    pub(in crate::execute) seen: &'a Seen,
     pub(in crate::execute) cancel: &'a Cancel,
 }
 
@@ -125,7 +123,7 @@ impl Seeding<'_> {
 
     fn open(&self, payload: &Payload) -> Result<Verified<Box<dyn Read + Send>>> {
         let reader = self.source.open(payload)?;
-        Ok(self.seen.verified(reader, payload, self.source.describe_of(payload)))
+        Ok(Verified::new(reader, payload, self.source.describe_of(payload)))
     }
 
     fn name(&self, blob: &Payload) -> String {

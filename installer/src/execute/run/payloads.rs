@@ -1,6 +1,6 @@
 //! The steps that move payloads.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::time::Instant;
 
 use anyhow::{Context, Result};
@@ -18,7 +18,7 @@ use base::parallel::for_each;
 use base::size::ByteSize;
 use formats::verity::VerityTree;
 use medium::iso::Scope;
-use medium::sources::{Compared, PayloadPlace, changed, compare};
+use medium::sources::{Compared, PayloadPlace, Verified, changed, compare};
 use model::release::Payload;
 
 impl Run<'_, '_> {
@@ -49,8 +49,8 @@ impl Run<'_, '_> {
         for payload in here {
             cancel.check()?;
             let reader = shown.reader(source.open(payload)?);
-            let learned = self.seen.learn(reader, payload, source.describe());
-            learned.with_context(|| format!("checking {}", payload.path))?;
+            let mut verified = Verified::new(reader, payload, source.describe());
+            io::copy(&mut verified, &mut io::sink()).with_context(|| format!("checking {}", payload.path))?;
         }
         for_each(&away, PARALLEL_FILES, |payload| {
             cancel.check()?;
@@ -122,7 +122,7 @@ impl Run<'_, '_> {
             write(ImageInput::Expanded(Box::new(copy)), Some(tree.clone()))
         } else {
             slot::from_source(source, payload, progress, || {
-                let reader = self.seen.verified(source.open(payload)?, payload, source.describe());
+                let reader = Verified::new(source.open(payload)?, payload, source.describe());
                 write(ImageInput::Compressed(Box::new(reader)), None)
             })
         }?;
@@ -144,7 +144,7 @@ impl Run<'_, '_> {
 
     pub(super) fn images(&self, id: &str, blobs: &[Payload], metadata: Option<&Payload>) -> Result<()> {
         let RunEffects { source, cancel, progress, .. } = *self.effects;
-        let seeding = Seeding { source, cancel, release: &self.plan.release, seen: &self.seen };
+        let seeding = Seeding { source, cancel, release: &self.plan.release };
         let total = blobs.iter().chain(metadata).map(|payload| payload.size).sum();
         let mut shown = progress.step(id, "Storing the container images", Some(total));
         self.mounted(PartitionName::Persistent, MountAccess::Write, |root| {
