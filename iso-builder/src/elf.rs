@@ -1,28 +1,21 @@
 //! What the header of an ELF program says: its processor, whether it is static, and the note with its name and version.
-//! The program is not run, and only the parts of the file that hold these facts are read.
+//! The program is not run.
 //!
-//! The format is that of the System V ABI (gabi, chapters 4 and 5); the note is the package metadata of the UAPI group.
-//! Only 64-bit little-endian programs are recognised, which is what the media are made of.
+//! The note is the package metadata of the UAPI group. Only 64-bit little-endian programs are recognized, which is what the
+//! media are made of.
 
-use std::io;
-use std::os::unix::fs::FileExt;
+use std::fs::File;
+use std::io::{self, Read};
 
+use object::LittleEndian;
+use object::elf::{DT_NEEDED, EM_X86_64, ET_DYN, ET_EXEC, FileHeader64, PT_INTERP};
+use object::read::elf::{Dyn, FileHeader, ProgramHeader};
 use serde::Deserialize;
 
-/// `e_machine` of x86-64.
-const X86_64: u16 = 62;
-const PROGRAM_HEADER_BYTES: u64 = 56;
-/// The most program headers that are read. Linkers make fewer.
-const MAX_PROGRAM_HEADERS: u16 = 256;
-const MAX_NOTES_BYTES: u64 = 64 << 10;
-/// Types of program headers.
-const PT_DYNAMIC: u32 = 2;
-const PT_INTERP: u32 = 3;
-const PT_NOTE: u32 = 4;
-/// An entry of the dynamic section that names a library.
-const DT_NEEDED: u64 = 1;
-/// The type of the note with package metadata, whose owner is `FDO`.
-const NT_FDO_PACKAGING_METADATA: u32 = 0xcafe_1a7e;
+/// The most that is read of a file. An installer has some 30 MB.
+const MAX_BYTES: u64 = 256 << 20;
+/// The note with package metadata, by its owner and its type.
+const PACKAGE_NOTE: (&[u8], u32) = (b"FDO", 0xcafe_1a7e);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ElfProgram {
@@ -41,112 +34,46 @@ pub(crate) struct ElfPackage {
     pub(crate) version: String,
 }
 
-/// A program header: what a stretch of the file is for.
-struct ProgramHeader {
-    kind: u32,
-    offset: u64,
-    size: u64,
-}
-
-/// Reads the headers and the note of `file`; `None` if it is no ELF program.
+/// Reads what `file` says of itself; `None` if it is no ELF program, or a damaged one.
 ///
 /// # Errors
 /// Reading fails.
-pub(crate) fn read(file: &impl FileExt) -> io::Result<Option<ElfProgram>> {
-    let mut header = [0; 64];
-    if !whole(file, 0, &mut header)? {
+pub(crate) fn read(file: &File) -> io::Result<Option<ElfProgram>> {
+    let mut bytes = Vec::new();
+    file.take(MAX_BYTES).read_to_end(&mut bytes)?;
+    Ok(program(&bytes).ok().flatten())
+}
+
+fn program(bytes: &[u8]) -> object::read::Result<Option<ElfProgram>> {
+    let header = FileHeader64::<LittleEndian>::parse(bytes)?;
+    let endian = header.endian()?;
+    if !matches!(header.e_type(endian), ET_EXEC | ET_DYN) {
         return Ok(None);
     }
-    let executable = matches!(u16_at(&header, 16), Some(2 | 3));
-    if !header.starts_with(b"\x7fELF\x02\x01") || !executable {
-        return Ok(None);
-    }
-    let Some(segments) = segments(file, &header)? else { return Ok(None) };
-    let interpreted = segments.iter().any(|segment| segment.kind == PT_INTERP);
     let mut program = ElfProgram {
-        processor: (u16_at(&header, 18) == Some(X86_64)).then_some("x86_64"),
-        is_static: !interpreted,
+        processor: (header.e_machine(endian) == EM_X86_64).then_some("x86_64"),
+        is_static: true,
         package: None,
     };
-    for segment in &segments {
-        let mut bytes = vec![0; usize::try_from(segment.size.min(MAX_NOTES_BYTES)).unwrap_or(0)];
-        match segment.kind {
-            PT_DYNAMIC if whole(file, segment.offset, &mut bytes)? => {
-                program.is_static &= !bytes.chunks_exact(16).any(|entry| u64_at(entry, 0) == Some(DT_NEEDED));
+    for segment in header.program_headers(endian, bytes)? {
+        program.is_static &= segment.p_type(endian) != PT_INTERP;
+        if let Some(entries) = segment.dynamic(endian, bytes)? {
+            program.is_static &= entries.iter().all(|entry| entry.d_tag(endian) != DT_NEEDED);
+        }
+        for note in segment.notes(endian, bytes)?.into_iter().flatten() {
+            let note = note?;
+            if (note.name(), note.n_type(endian).0) == PACKAGE_NOTE && program.package.is_none() {
+                let text = note.desc().split(|byte| *byte == 0).next().unwrap_or_default();
+                program.package = serde_json::from_slice(text).ok();
             }
-            PT_NOTE if whole(file, segment.offset, &mut bytes)? => {
-                program.package = program.package.or_else(|| package(&bytes));
-            }
-            // The segment lies behind the end of the file: nothing is known of it.
-            PT_DYNAMIC => program.is_static = false,
-            _ => {}
         }
     }
     Ok(Some(program))
 }
 
-fn segments(file: &impl FileExt, header: &[u8]) -> io::Result<Option<Vec<ProgramHeader>>> {
-    let (Some(start), Some(size), Some(count)) = (u64_at(header, 32), u16_at(header, 54), u16_at(header, 56))
-    else {
-        return Ok(None);
-    };
-    if u64::from(size) != PROGRAM_HEADER_BYTES || count == 0 || count > MAX_PROGRAM_HEADERS {
-        return Ok(None);
-    }
-    let mut bytes = vec![0; usize::from(size) * usize::from(count)];
-    if !whole(file, start, &mut bytes)? {
-        return Ok(None);
-    }
-    let segment = |entry: &[u8]| {
-        Some(ProgramHeader { kind: u32_at(entry, 0)?, offset: u64_at(entry, 8)?, size: u64_at(entry, 32)? })
-    };
-    Ok(bytes.chunks_exact(usize::from(size)).map(segment).collect())
-}
-
-/// The package metadata among the notes of a segment.
-fn package(notes: &[u8]) -> Option<ElfPackage> {
-    let mut rest = notes;
-    loop {
-        let (owner, length) = (u32_at(rest, 0)? as usize, u32_at(rest, 4)? as usize);
-        let kind = u32_at(rest, 8)?;
-        let name = rest.get(12..)?.get(..owner)?;
-        let content = rest.get(12..)?.get(owner.next_multiple_of(4)..)?.get(..length)?;
-        if kind == NT_FDO_PACKAGING_METADATA && name == b"FDO\0" {
-            let text = content.split(|byte| *byte == 0).next()?;
-            return serde_json::from_slice(text).ok();
-        }
-        rest = rest.get(12..)?.get(owner.next_multiple_of(4)..)?.get(length.next_multiple_of(4)..)?;
-    }
-}
-
-/// Fills `bytes`; false if the file ends before that.
-fn whole(file: &impl FileExt, offset: u64, bytes: &mut [u8]) -> io::Result<bool> {
-    if i64::try_from(offset).is_err() {
-        return Ok(false);
-    }
-    match file.read_exact_at(bytes, offset) {
-        Ok(()) => Ok(true),
-        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
-        Err(error) => Err(error),
-    }
-}
-
-fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
-    Some(u16::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
-}
-
-fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
-    Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
-}
-
 #[cfg(test)]
 mod tests {
-    use std::fs::File;
-    use std::io::Write;
+    use std::io::{Seek, Write};
 
     use proptest::prelude::*;
 
@@ -156,6 +83,7 @@ mod tests {
     fn of(bytes: &[u8]) -> Option<ElfProgram> {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(bytes).unwrap();
+        file.rewind().unwrap();
         read(&file).unwrap()
     }
 
