@@ -15,7 +15,7 @@ use nqrust_tests::node::Document;
 use nqrust_tests::{paths, programs};
 
 use crate::figure::{Figure, RatioLimit, median};
-use crate::os_image;
+use crate::images::timed;
 use crate::scale::Scale;
 
 /// The limit of a build with nothing to do.
@@ -144,9 +144,9 @@ impl BuildBench {
             // Without a network, a download or a new bootstrap would be an error.
             let built = self.build(&["--locked", "--offline"])?.seconds;
             if round == 0 {
-                os_image::unpack(&self.os_image()?, &tree)?;
+                unpack(&self.os_image()?, &tree)?;
             }
-            let alone = os_image::squashfs_seconds(&tree, &image, PROFILE_LEVEL)?;
+            let alone = squashfs_seconds(&tree, &image, PROFILE_LEVEL)?;
             let media = self.medium()?;
             let mut copies = 0.0;
             for iso in [Some(media.full), media.net_install].into_iter().flatten() {
@@ -242,6 +242,27 @@ pub(crate) fn seconds(events: &[ProgressEvent], step: &str) -> Result<f64> {
         event.time.parse().with_context(|| format!("reading the time {:?}", event.time))
     };
     Ok(at("done")?.duration_since(at("started")?).as_secs_f64())
+}
+
+/// Unpacks an OS image to `tree`, which does not exist. Only root can give the files their owners.
+fn unpack(image: &Path, tree: &Path) -> Result<()> {
+    let mut unsquash = Command::new("unsquashfs");
+    unsquash.args(["-no-progress", "-quiet"]);
+    if !nix::unistd::geteuid().is_root() {
+        unsquash.args(["-ignore-errors", "-no-exit-code", "-no-xattrs"]);
+    }
+    unsquash.arg("-dest").arg(tree).arg(image);
+    programs::run(&mut unsquash, medium::BUILD_LIMIT)?.success("unsquashfs").map(drop)
+}
+
+/// Seconds to make an OS image of `tree` as the build's step does, and nothing else.
+fn squashfs_seconds(tree: &Path, image: &Path, level: u32) -> Result<f64> {
+    let mut squash = Command::new("mksquashfs");
+    squash.arg(tree).arg(image).args(["-noappend", "-no-progress", "-quiet", "-comp", "zstd", "-b", "128K"]);
+    squash.arg("-Xcompression-level").arg(level.to_string());
+    let made = timed(squash)?;
+    fs::remove_file(image)?;
+    Ok(made.seconds)
 }
 
 /// Copies a file through a buffer, since the kernel's own copy may share blocks instead; then hashes and flushes the

@@ -1,13 +1,12 @@
-//! What an update fetches: a patch between two OS images beside the whole image, beside the blocks that RAUC's index of hashes leaves to
-//! fetch, and beside `zstd --patch-from`.
+//! What an update fetches: a patch between two OS images beside the whole image.
 //!
 //! The images have the packages of the definition under test, from Debian's mirrors. The earlier ones have those versions that the mirrors
 //! still have beside the newest: of the kernel, and of a few packages. No maintainer script runs, so that nothing but the packages' own
 //! files differs; kernel and initrd, which are fetched apart from the image, are not counted.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
-use std::io::{self, Read, Write, stderr};
+use std::io::{Write, stderr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -40,8 +39,6 @@ const PACKAGES: [&str; 7] = [
 /// The compression of the build's profile for releases, with which the whole image is fetched; and one that takes little time.
 const RELEASE_LEVEL: u32 = 15;
 const QUICK_LEVEL: u32 = 3;
-/// RAUC's.
-const INDEX_BLOCK: usize = 4096;
 const LIMIT: Duration = Duration::from_secs(1800);
 const MEMORY_LIMIT_MIB: f64 = 512.0;
 
@@ -246,37 +243,20 @@ fn compare(
     if digest(&made)? != digest(&new.expanded)? {
         bail!("the patch makes another image");
     }
-    let (zstd, zstd_making) = zstd_patch(old, new, artifacts)?;
-    let unpack = ["--decompress", "--long=31", "--force", "--quiet", "--memory=2048MB"];
-    let mut command = Command::new("zstd");
-    command
-        .args(unpack)
-        .arg(format!("--patch-from={}", old.expanded.display()))
-        .arg(&zstd)
-        .arg("-o")
-        .arg(&made);
-    let zstd_applying = timed(command)?;
     let figure =
         |what: &str, value, unit, baseline| Figure::new(&format!("{name}: {what}"), value, unit, baseline);
-    let index = mebibytes(missing_blocks(&old.expanded, &new.expanded)?);
-    let by_zstd = |value| ("zstd --patch-from", value);
-    let memory = |cost: &ProgramCost| mebibytes(cost.peak << 10);
     let figures = vec![
         figure("patch", size(&patch)?, "MiB", whole).limit(RatioLimit::AtMost(limit)),
-        figure("patch", size(&patch)?, "MiB", by_zstd(size(&zstd)?)),
-        figure("patch", size(&patch)?, "MiB", ("4 KiB blocks that RAUC's index lacks", index)),
-        figure("making the patch", making.seconds, "s", by_zstd(zstd_making.seconds)),
-        figure("applying it", applying.seconds, "s", by_zstd(zstd_applying.seconds)),
+        figure("making the patch", making.seconds, "s", ("applying it", applying.seconds)),
         figure(
             "memory to apply it",
-            memory(&applying),
+            mebibytes(applying.peak << 10),
             "MiB",
             ("the most that it may take", MEMORY_LIMIT_MIB),
         )
         .limit(RatioLimit::AtMost(1.0)),
-        figure("memory to apply it", memory(&applying), "MiB", by_zstd(memory(&zstd_applying))),
     ];
-    [patch, made, zstd].iter().try_for_each(fs::remove_file)?;
+    [patch, made].iter().try_for_each(fs::remove_file)?;
     Ok(figures)
 }
 
@@ -284,44 +264,6 @@ fn run(arguments: &[&Path]) -> Result<ProgramCost> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(arguments);
     timed(command)
-}
-
-/// The patch of `zstd --patch-from` at the level of ours, with a window over both images.
-fn zstd_patch(old: &ImagePair, new: &ImagePair, artifacts: &Artifacts) -> Result<(PathBuf, ProgramCost)> {
-    let patch = artifacts.disk("zstd-patch");
-    let mut command = Command::new("zstd");
-    command.args(["-12", "--long=31", "--force", "--quiet"]);
-    command.arg(format!("--patch-from={}", old.expanded.display())).arg(&new.expanded).arg("-o").arg(&patch);
-    let cost = timed(command)?;
-    Ok((patch, cost))
-}
-
-/// The bytes of the blocks of `new` that `old` has nowhere, by the algorithm of RAUC's `block-hash-index`.
-fn missing_blocks(old: &Path, new: &Path) -> Result<u64> {
-    let mut known = HashSet::new();
-    blocks(old, |block| {
-        known.insert(Digest::of(block));
-    })?;
-    let mut missing = 0;
-    blocks(new, |block| {
-        if known.insert(Digest::of(block)) {
-            missing += block.len() as u64;
-        }
-    })?;
-    Ok(missing)
-}
-
-fn blocks(image: &Path, mut each: impl FnMut(&[u8])) -> Result<()> {
-    let mut reader = io::BufReader::with_capacity(1 << 20, File::open(image)?);
-    let mut block = [0; INDEX_BLOCK];
-    loop {
-        // Expanded images have whole blocks.
-        match reader.read_exact(&mut block) {
-            Ok(()) => each(&block),
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
-            Err(error) => return Err(error.into()),
-        }
-    }
 }
 
 fn digest(path: &Path) -> Result<Digest> {

@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 
 use ::medium::sources::{RetryPolicy, source};
 use anyhow::{Context, Result, bail};
-use base::containerd::{ContainerdDaemon, ContainerdPaths, ContainerdPrograms};
 use base::digest::{Digest, Hasher};
 use base::progress::Progress;
 use installer::execute::seed_store;
@@ -106,10 +105,10 @@ pub(crate) fn measure(bench: &BuildBench, artifacts: &Artifacts, scale: Scale) -
     Ok(figures)
 }
 
-/// Measures seeding beside a copy and an import of the same blobs, several times in turn. Each begins with the medium in the
+/// Measures seeding beside a copy of the same blobs, several times in turn. Each begins with the medium in the
 /// kernel's cache, as far as that has room for it, and with no writes pending.
 fn seeding(medium: &Path, release: &Release, turns: u32, artifacts: &Artifacts) -> Result<Vec<Figure>> {
-    let (mut rounds, mut peak) = ([const { Vec::new() }; 3], 0);
+    let (mut rounds, mut peak) = ([const { Vec::new() }; 2], 0);
     for _ in 0..turns {
         let [to, copy] = ["seeded", "copied"].map(|name| artifacts.disk(name));
         read(medium, release)?;
@@ -119,16 +118,12 @@ fn seeding(medium: &Path, release: &Release, turns: u32, artifacts: &Artifacts) 
         read(medium, release)?;
         let copied = copy_and_hash(medium, release, &copy)?;
         remove(&copy)?;
-        read(medium, release)?;
-        let all = [seeded.seconds, copied, ctr_import(medium, artifacts)?];
-        rounds.iter_mut().zip(all).for_each(|(round, seconds)| round.push(seconds));
+        rounds.iter_mut().zip([seeded.seconds, copied]).for_each(|(round, seconds)| round.push(seconds));
     }
     let bytes = mebibytes(stored(release));
-    let [seeded, copied, imported] = rounds.map(|seconds| bytes / median(seconds));
+    let [seeded, copied] = rounds.map(|seconds| bytes / median(seconds));
     Ok(vec![
         Figure::new("seeding a node's store", seeded, "MiB/s", ("cp, sync and sha256", copied))
-            .limit(RatioLimit::AtLeast(0.9)),
-        Figure::new("the same", seeded, "MiB/s", ("ctr images import", imported))
             .limit(RatioLimit::AtLeast(0.9)),
         memory("peak memory of seeding", peak),
     ])
@@ -436,33 +431,4 @@ fn copy_and_hash(medium: &Path, release: &Release, to: &Path) -> Result<f64> {
         }
     }
     Ok(began.elapsed().as_secs_f64())
-}
-
-/// Seconds that an empty containerd takes to import the store from a pipe, with the flush.
-fn ctr_import(medium: &Path, artifacts: &Artifacts) -> Result<f64> {
-    let work = tempfile::Builder::new().prefix("c").tempdir_in(artifacts.disk(""))?;
-    let programs = ContainerdPrograms {
-        prefix: Vec::new(),
-        containerd: "containerd".into(),
-        ctr: "ctr".into(),
-        limit: PROGRAM_TIME_LIMIT,
-    };
-    let config =
-        "version = 2\ndisabled_plugins = ['io.containerd.grpc.v1.cri', 'io.containerd.internal.v1.opt']\n";
-    let daemon = ContainerdDaemon::start(&programs, ContainerdPaths::within(work.path()), config)?;
-    let began = Instant::now();
-    let arguments = ["--namespace", "k8s.io", "images", "import", "--no-unpack", "-"];
-    let images = medium.join("images");
-    let feed = Box::new(move |pipe| -> Result<()> {
-        let mut tar = Command::new("tar");
-        tar.args(["--create", "--directory"]).arg(images).args(["oci-layout", "index.json", "blobs"]);
-        let status = tar.stdout(Stdio::from(pipe)).status()?;
-        if status.success() { Ok(()) } else { bail!("tar ended with {status}") }
-    });
-    fs::write(medium.join("images/oci-layout"), r#"{"imageLayoutVersion":"1.0.0"}"#)?;
-    daemon.client().ctr_while(arguments, Some(feed), &mut || Ok(()))?;
-    sync(work.path())?;
-    let seconds = began.elapsed().as_secs_f64();
-    daemon.stop()?;
-    Ok(seconds)
 }

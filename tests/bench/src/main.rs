@@ -1,5 +1,5 @@
 //! `make bench`: figures of builds, of a validation, of a plan, of customizing, of an install, of container images, of
-//! the network server, of formats of the OS image, of patches between two, of a cluster, of an emulated node and its updates, each beside a baseline measured in the same run.
+//! the network server, of patches between two, of a cluster, of an emulated node and its updates, each beside a baseline measured in the same run.
 //!
 //! Prints a table and writes `target/bench.json`. A figure that misses its limit is marked; the exit code is 1 then. A part that
 //! fails does not keep the others from being measured: its error is reported at the end, and the exit code is 1, too.
@@ -17,7 +17,6 @@ mod images;
 mod install;
 mod kubernetes_programs;
 mod netboot;
-mod os_image;
 mod parts;
 mod plan;
 mod ready;

@@ -9,8 +9,8 @@ use crate::builds::BuildBench;
 use crate::figure::Figure;
 use crate::scale::Scale;
 use crate::{
-    boots, cluster, corpus, customize, delta, images, install, kubernetes_programs, netboot, os_image, plan,
-    ready, serve, update, validate,
+    boots, cluster, corpus, customize, delta, images, install, kubernetes_programs, netboot, plan, ready,
+    serve, update, validate,
 };
 
 /// A part that can be measured alone.
@@ -36,7 +36,7 @@ enum Unnamed {
 }
 
 /// In the order in which they are measured.
-pub(crate) const PARTS: [Part; 15] = [
+pub(crate) const PARTS: [Part; 14] = [
     part("builds", Unnamed::Always, |bench| bench.builds()?.measure()),
     part("install", Unnamed::Full, |bench| {
         let medium = bench.builds()?.medium()?;
@@ -57,8 +57,6 @@ pub(crate) const PARTS: [Part; 15] = [
         Ok(figures)
     }),
     part("netboot", Unnamed::Full, |bench| netboot::measure(&bench.artifacts)),
-    part("os-image", Unnamed::Full, |bench| os_image::measure(&bench.artifacts))
-        .needing_root("mount images and empty the kernel's cache"),
     part("delta", Unnamed::Full, |bench| delta::measure(&bench.artifacts))
         .needing_root("give the files of packages their owners"),
     part("cluster", Unnamed::Full, |bench| cluster::measure(&bench.artifacts))
