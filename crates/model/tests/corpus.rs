@@ -267,7 +267,8 @@ fn every_code_of_the_source_is_told_of_some_document() {
 fn codes() -> BTreeSet<String> {
     let mut codes = BTreeSet::new();
     let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/config");
-    for entry in walk(&config) {
+    let reader = Path::new(env!("CARGO_MANIFEST_DIR")).join("../document/src");
+    for entry in walk(&config).into_iter().chain(walk(&reader)) {
         // Kernel parameters have codes of their own, and no document has them.
         if entry.starts_with(config.join("sources")) {
             continue;
@@ -275,11 +276,13 @@ fn codes() -> BTreeSet<String> {
         let text = fs::read_to_string(&entry).unwrap();
         let code = text.split("#[cfg(test)]").next().unwrap_or_default();
         for begin in
-            ["Finding::new(", "Finding::warning(", "finding(", "Problem::new(", "self.note(", "code: "]
+            ["Finding::new(", "Finding::warning(", "finding(", "Problem::new(", "self.note(", "Format::new("]
         {
             for (at, _) in code.match_indices(begin) {
                 let statement = code[at..].split(';').next().unwrap_or_default();
                 let words = statement.split('"').skip(1).step_by(2);
+                // The name of a format comes before its code.
+                let words = words.skip(usize::from(begin == "Format::new("));
                 codes.extend(words.filter(|word| is_code(word)).take(1).map(str::to_owned));
             }
         }
@@ -322,7 +325,7 @@ fn gather(value: &Value, path: &str, used: &mut BTreeSet<String>) {
     match value {
         Value::Object(keys) => {
             for (key, value) in keys {
-                let below = shape::join(path, &shape::snake(key));
+                let below = document::shape::join(path, &shape::snake(key));
                 gather(value, &below, used);
                 used.insert(below);
             }

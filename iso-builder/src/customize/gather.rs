@@ -253,7 +253,7 @@ impl Passwords {
 fn check_files(content: &Content, mut config: InstallConfig, file: Option<&str>) -> Result<()> {
     let own = config.os.write_files.len();
     content.add_files(&mut config);
-    let place = |finding: &rules::Finding| {
+    let place = |finding: &document::finding::Finding| {
         let index = finding.path.strip_prefix("os.write_files[")?.split(']').next()?;
         index.parse::<usize>().ok().filter(|index| *index >= own)
     };

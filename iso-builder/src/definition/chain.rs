@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use base::digest::Digest;
+use document::diagnostic::{Problem, Source};
+use document::shape::Shape;
+use document::span::Span;
+use document::tree::{self, NodeKind, TreeNode};
 use model::config::Invalid;
-use model::config::diagnostic::{Problem, Source};
 use model::config::kind::DocumentKind;
-use model::config::shape::Shape;
-use model::config::span::Span;
-use model::config::tree::{self, NodeKind, TreeNode};
 
 use super::extend;
 use super::formats::PathTarget;

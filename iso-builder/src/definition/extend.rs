@@ -3,11 +3,11 @@
 
 use std::collections::HashMap;
 
-use model::config::diagnostic::Problem;
-use model::config::nearest::nearest;
-use model::config::shape::join;
-use model::config::span::Span;
-use model::config::tree::{Key, NodeKind, TreeNode};
+use document::diagnostic::Problem;
+use document::nearest::nearest;
+use document::shape::join;
+use document::span::Span;
+use document::tree::{Key, NodeKind, TreeNode};
 use serde_json::Value;
 
 use super::shape::{is_type, without_null};
@@ -185,10 +185,7 @@ fn same_keys(one: &[(Key, TreeNode)], other: &[(Key, TreeNode)]) -> bool {
 fn name_of(node: &TreeNode) -> Option<&str> {
     match &node.kind {
         NodeKind::Scalar { text, .. } => Some(text),
-        NodeKind::Map(entries) => {
-            let value = NAMES.iter().find_map(|name| entries.iter().find(|(key, _)| key.text == *name));
-            value.and_then(|(_, value)| name_of(value))
-        }
+        NodeKind::Map(_) => NAMES.iter().find_map(|name| node.get(name)).and_then(name_of),
         NodeKind::List(_) => None,
     }
 }
@@ -201,12 +198,7 @@ fn is_meant(pattern: &TreeNode, item: &TreeNode, path: &str) -> bool {
             item == text || path == PACKAGES && item.split(['=', '/']).next() == Some(text)
         }
         (NodeKind::Scalar { text, .. }, NodeKind::Map(_)) => name_of(item) == Some(text),
-        (NodeKind::Map(wanted), NodeKind::Map(entries)) => {
-            let has = |(key, value): &(Key, TreeNode)| {
-                entries.iter().any(|(known, own)| known.text == key.text && is_equal(value, own))
-            };
-            !wanted.is_empty() && wanted.iter().all(has)
-        }
+        (NodeKind::Map(wanted), NodeKind::Map(_)) => !wanted.is_empty() && has_all(item, wanted),
         _ => false,
     }
 }
@@ -218,12 +210,14 @@ fn is_equal(one: &TreeNode, other: &TreeNode) -> bool {
         (NodeKind::List(one), NodeKind::List(other)) => {
             one.len() == other.len() && one.iter().zip(other).all(|(one, other)| is_equal(one, other))
         }
-        (NodeKind::Map(one), NodeKind::Map(other)) => {
-            let has = |(key, value): &(Key, TreeNode)| {
-                other.iter().any(|(known, own)| known.text == key.text && is_equal(value, own))
-            };
-            one.len() == other.len() && one.iter().all(has)
+        (NodeKind::Map(entries), NodeKind::Map(others)) => {
+            entries.len() == others.len() && has_all(other, entries)
         }
         _ => false,
     }
+}
+
+/// Whether a group has all of these keys with the same values.
+fn has_all(group: &TreeNode, entries: &[(Key, TreeNode)]) -> bool {
+    entries.iter().all(|(key, value)| group.get(&key.text).is_some_and(|own| is_equal(value, own)))
 }

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use model::config::formats::{Fault, Format, FormatResult};
+use document::format::{Fault, Format, FormatResult, ensure};
 use model::release::is_boot_menu_word;
 
 use crate::images::spec as images;
@@ -106,7 +106,7 @@ impl PathTarget {
 }
 
 const fn format(name: &'static str, code: &'static str, check: fn(&str) -> FormatResult) -> Format {
-    Format { name, code, check }
+    Format::new(name, code, check)
 }
 
 fn any(_: &str) -> FormatResult {
@@ -115,10 +115,6 @@ fn any(_: &str) -> FormatResult {
 
 fn size(text: &str) -> FormatResult {
     ensure(text.parse::<base::size::ByteSize>().is_ok(), "is not a size, such as 40Gi")
-}
-
-fn ensure(right: bool, fault: &'static str) -> FormatResult {
-    if right { Ok(()) } else { Err(Fault::new(fault)) }
 }
 
 /// The first part of the names of outputs.

@@ -3,9 +3,10 @@
 //! A definition may build on others: [`chain`] reads all of their texts, and [`extend`] makes one document of them, which
 //! [`show`] prints. It is read as install configurations are: [`read`] compares the document with the [`shape`] of the types
 //! here and the [`formats`] of its texts, and [`rules`] check how values fit together. [`spellings`] are forms that definitions
-//! may have and configurations may not.
+//! may have and configurations may not; [`dialect`] has the words of other builders.
 
 mod chain;
+mod dialect;
 mod extend;
 mod formats;
 mod outputs;

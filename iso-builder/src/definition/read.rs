@@ -9,15 +9,16 @@ use base::digest::Digest;
 use base::failure::{Class, Classify, Failure};
 use base::files::named;
 use base::size::ByteSize;
+use document::diagnostic::Problem;
+use document::echo::{Mistakes, Unusable};
+use document::tree::TreeNode;
+use document::walk::Walk;
 use model::config::Invalid;
-use model::config::diagnostic::Problem;
-use model::config::echo::{Mistakes, Unusable};
-use model::config::tree::TreeNode;
-use model::config::walk::{Help, Walk};
 use transfer::download::RetryPolicy;
 use transfer::registry::{Client, Settings};
 
 use super::chain::{Chain, DOCUMENT_BEGIN, DefinitionText, ExtendedDefinition, ReadText};
+use super::dialect::DefinitionDialect;
 use super::formats::PathTarget;
 use super::rules::Search;
 use super::shape::{schema, shape};
@@ -127,7 +128,7 @@ pub(super) fn parse(
 ) -> Result<ReadDefinition, Invalid> {
     let (chain, mut root, problems) = Chain::read(first, others)?;
     spellings::settle(&mut root, schema());
-    let mut walk = Walk { help: Some(Help { within: None, place: place_of }), ..Walk::default() };
+    let mut walk = Walk::new(&DefinitionDialect);
     // What is wrong with `extends` makes everything else that is missing an echo.
     let is_whole = problems.is_empty();
     walk.problems = problems;
@@ -153,43 +154,6 @@ pub(super) fn parse(
         Ok(definition) => Ok(ReadDefinition { definition, chain, root, hidden: walk.hidden }),
         Err(()) => Err(chain.diagnose(&walk.problems, &walk.hidden)),
     }
-}
-
-/// Keys of other builders and of this one's documentation in other words, and where a definition says the same.
-const MEANT: &[(&str, &str)] = &[
-    ("arch", "architecture"),
-    ("from", "extends"),
-    ("parent", "extends"),
-    ("inherits", "extends"),
-    ("kernel_parameters", "kernel.arguments"),
-    ("kernel_arguments", "kernel.arguments"),
-    ("kernel_args", "kernel.arguments"),
-    ("cmdline", "kernel.arguments"),
-    ("packages", "base.debian.include"),
-    ("package_list", "base.debian.include"),
-    ("distro", "packages.suite"),
-    ("release", "packages.suite"),
-    ("repositories", "packages.mirrors"),
-    ("sources", "packages.mirrors"),
-    ("container_images", "images.preload"),
-    ("overlay", "overlays.rootfs"),
-    ("files", "overlays.rootfs"),
-    ("formats", "outputs"),
-    ("output", "outputs"),
-    ("config", "install_config"),
-    ("root_size", "disk.size"),
-    ("disk_size", "disk.size"),
-    ("helm", "charts"),
-];
-
-/// The path of a definition where a key of this name would do.
-fn place_of(key: &str) -> Option<String> {
-    let named = MEANT.iter().find(|(other, _)| *other == key).map(|(_, place)| (*place).to_owned());
-    named.or_else(|| {
-        let mut places = shape().places(key, "");
-        places.sort_by_key(|place| place.matches(['.', '[']).count());
-        places.into_iter().next()
-    })
 }
 
 /// A text that extends no file, for tests.

@@ -3,11 +3,11 @@
 
 use std::path::{Path, PathBuf};
 
+use document::finding::Finding;
+use document::format::Format;
+use document::shape::{Shape, join};
+use document::tree::{NodeKind, TreeNode};
 use model::config::Distribution;
-use model::config::formats::Format;
-use model::config::rules::Finding;
-use model::config::shape::{Shape, join};
-use model::config::tree::{NodeKind, TreeNode};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -65,15 +65,15 @@ fn each_text(node: &TreeNode, shape: &Shape, path: &str, visit: &mut dyn FnMut(&
 
 fn entries_have_one_source(root: &TreeNode) -> Vec<Finding> {
     let mut found = Vec::new();
-    let entries = child(root, "images").and_then(|images| child(images, "preload"));
+    let entries = root.get("images").and_then(|images| images.get("preload"));
     for (index, entry) in items(entries).iter().enumerate() {
         let at = format!("images.preload[{index}]");
         let faults = match entry.kind {
-            NodeKind::Map(_) => misfits(|key| child(entry, key).is_some()),
+            NodeKind::Map(_) => misfits(|key| entry.get(key).is_some()),
             _ => Vec::new(),
         };
-        let layers = child(entry, "layers");
-        if faults.is_empty() && child(entry, "name").is_some() && layers.is_none_or(is_empty_list) {
+        let layers = entry.get("layers");
+        if faults.is_empty() && entry.get("name").is_some() && layers.is_none_or(is_empty_list) {
             found.push(Finding::new(format!("{at}.layers"), "missing-value", without_layers().message));
         }
         for fault in faults {
@@ -81,7 +81,7 @@ fn entries_have_one_source(root: &TreeNode) -> Vec<Finding> {
             found.push(Finding::new(path, "invalid-entry", fault.message));
         }
         for (layer, node) in items(layers).iter().enumerate() {
-            if child(node, "packages").is_some_and(is_empty_list) {
+            if node.get("packages").is_some_and(is_empty_list) {
                 let path = format!("{at}.layers[{layer}].packages");
                 found.push(Finding::new(path, "missing-value", "a layer has one package or more"));
             }
@@ -101,11 +101,6 @@ fn runtime_follows_from_kubernetes(value: &Value) -> Option<Finding> {
 /// The part of the document at this JSON pointer, if it is valid.
 fn typed<T: DeserializeOwned>(value: &Value, pointer: &str) -> Option<T> {
     serde_json::from_value(value.pointer(pointer)?.clone()).ok()
-}
-
-fn child<'n>(node: &'n TreeNode, key: &str) -> Option<&'n TreeNode> {
-    let NodeKind::Map(entries) = &node.kind else { return None };
-    entries.iter().find(|(name, _)| name.text == key).map(|(_, value)| value)
 }
 
 fn items(node: Option<&TreeNode>) -> &[TreeNode] {

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use model::config::shape::{Shape, inline_schema};
+use document::shape::{Shape, inline_schema};
 use serde_json::{Value, json};
 
 use super::Definition;
@@ -90,7 +90,7 @@ fn changeable(schema: &mut Value) {
 
 pub(super) fn shape() -> &'static Shape {
     static SHAPE: LazyLock<Shape> = LazyLock::new(|| {
-        let mut shape = Shape::of(schema());
+        let mut shape = Shape::of(schema(), model::config::formats::FORMATS);
         for (path, format) in &FORMATS {
             shape.attach(path, format);
         }
@@ -121,13 +121,13 @@ pub(super) fn is_type(schema: &Value, name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use model::config::shape::join;
+    use document::shape::join;
 
     use super::*;
 
     #[test]
     fn every_format_has_its_place_and_the_texts_without_one_are_known() {
-        let mut fresh = Shape::of(schema());
+        let mut fresh = Shape::of(schema(), model::config::formats::FORMATS);
         for (path, format) in &FORMATS {
             assert!(fresh.attach(path, format), "{path}");
         }

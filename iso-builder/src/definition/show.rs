@@ -3,9 +3,8 @@
 
 use std::ops::Range;
 
-use model::config::diagnostic::{HIDDEN, Ranges};
-use model::config::redact;
-use model::config::tree::{NodeKind, TreeNode};
+use document::diagnostic::{HIDDEN, Ranges};
+use document::tree::{NodeKind, TreeNode};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -42,7 +41,7 @@ impl Shown {
         hidden: &[Range<usize>],
     ) -> Self {
         let mut definition = serde_json::to_value(definition).unwrap_or_default();
-        redact::walk(&mut definition, shape(), "", &mut |_, value, secret| {
+        shape().visit(&mut definition, &mut |_, value, secret| {
             if secret {
                 *value = Value::from(HIDDEN);
             }

@@ -2,7 +2,7 @@
 //! word as a key without a value, the truth values of YAML 1.1, and the key names that clusters use in `registries`.
 //! They are turned into the forms that the reader knows, in place.
 
-use model::config::tree::{NodeKind, TreeNode};
+use document::tree::{NodeKind, TreeNode};
 use serde_json::Value;
 
 use super::shape::{is_optional, is_type, without_null};

@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
+use document::checked_text;
+use document::format::{Fault, FormatResult};
 use formats::oci::ImageReference;
-use model::checked_text;
-use model::config::formats::{Fault, FormatResult};
 use model::config::{Distribution, Role};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
+use document::finding::Finding;
 use model::config::Distribution;
-use model::config::rules::Finding;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use model::config::formats::{Fault, FormatResult};
+use document::format::{Fault, FormatResult};
 use model::kubernetes::KubernetesVersion;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
+use document::format::{Fault, FormatResult};
 use model::config::Role;
-use model::config::formats::{Fault, FormatResult};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -10,9 +10,10 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::config::shape::{Shape, inline_schema};
+use crate::config::formats::FORMATS;
 use crate::config::text::GroupName;
 use crate::config::{Hostname, InstallConfig, MacAddress, Role};
+use document::shape::{Shape, inline_schema};
 
 /// A group of keys as the document has it: what it leaves out is not there.
 pub type Group = Map<String, Value>;
@@ -175,7 +176,7 @@ pub(super) fn shape() -> &'static Shape {
                 group.remove("required");
             }
         }
-        Shape::of(&schema)
+        Shape::of(&schema, FORMATS)
     });
     &SHAPE
 }

@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 use super::document::{ClusterFile, Group, Machine, Pool};
 use super::places::{self, CLUSTER, TOKENS};
 use crate::config::rules::idle;
-use crate::config::shape::join;
 use crate::config::sources::merge::Piece;
 use crate::config::{Install, InstallConfig, Mode, Role};
+use document::shape::join;
 
 /// Part of an install configuration that comes from one place of the file. The numbers are those of the sources of a
 /// [`Piece`].

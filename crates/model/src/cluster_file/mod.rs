@@ -6,6 +6,7 @@
 //! [`nodes`] holds each against the rules of single nodes, and [`rules`] see the whole. [`render`] makes documents of
 //! it and [`output`] is what touches the disk. `installer validate --cluster` and `installer render` call this.
 
+mod dialect;
 mod document;
 mod layers;
 mod nodes;

@@ -7,10 +7,11 @@ use std::collections::hash_map::Entry;
 use super::document::ClusterFile;
 use super::layers::{ClusterNode, Layer};
 use super::places::{self, CLUSTER, MOVED, is_shared_only};
-use crate::config::echo::Mistakes;
-use crate::config::rules::{self, Finding, no_overlap};
-use crate::config::shape::join;
+use crate::config::rules::{self, no_overlap};
 use crate::config::{Cidr, InstallConfig, Role};
+use document::echo::Mistakes;
+use document::finding::Finding;
+use document::shape::join;
 
 /// What a rule of single nodes has found, and on which of them.
 struct NodeFinding {

@@ -80,7 +80,7 @@ pub(super) fn place_of(name: &str) -> Option<String> {
         let inner = within(path);
         MOVED.iter().find(|(key, ..)| is_within(inner, key)).map(|(_, _, key)| *key)
     };
-    let path = super::document::shape().places(name, "").into_iter().next()?;
+    let path = super::document::shape().places(name).into_iter().next()?;
     match moved(&path) {
         Some("") => None,
         Some(key) => Some(key.to_owned()),

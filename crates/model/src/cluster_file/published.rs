@@ -2,7 +2,7 @@
 
 use super::document::ClusterFile;
 use super::places::within;
-use crate::config::published;
+use crate::config::harvester::published;
 
 /// The JSON Schema of the document in all its forms, as `installer schema --cluster` prints it.
 #[must_use]

@@ -5,18 +5,19 @@ use std::path::Path;
 use anyhow::Result;
 use serde_json::Value;
 
+use super::dialect::ClusterDialect;
 use super::document::{ClusterFile, Counts, shape};
 use super::layers::{self, ClusterNode};
-use super::places::{MOVED, SHARED_ONLY, is_within, place_of, within};
+use super::places::{MOVED, SHARED_ONLY, is_within, within};
 use super::{nodes, render, rules};
-use crate::config::diagnostic::{Problem, Source};
-use crate::config::echo::{self, Mistakes};
-use crate::config::span::Span;
-use crate::config::tree;
-use crate::config::walk::{Help, Walk};
 use crate::config::{Diagnostic, Invalid, Mode, Secret};
 use base::failure::{Class, Classify};
 use base::files::named;
+use document::diagnostic::{Problem, Source};
+use document::echo::{self, Mistakes};
+use document::span::Span;
+use document::tree;
+use document::walk::Walk;
 
 /// A cluster file without mistakes.
 #[derive(Debug)]
@@ -43,7 +44,7 @@ pub fn load(path: &Path) -> Result<Checked> {
 /// Reads and checks a document; `name` is what messages call it. Every mistake and every warning comes with its place.
 pub fn check(text: &str, name: &str) -> Result<Checked, Invalid> {
     let tree = tree::read(text).map_err(|problem| Source::unread(name, text).diagnose(vec![problem]))?;
-    let mut walk = Walk { help: Some(Help { within: Some(within), place: place_of }), ..Walk::default() };
+    let mut walk = Walk::new(&ClusterDialect);
     let value = tree.root.as_ref().and_then(|root| walk.value(root, shape(), "")).unwrap_or_default();
     misplaced(&mut walk);
     let typed = |value: Value| match value {

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::places::{MOVED, SHARED_ONLY};
 use crate::config::reference::{drift, record};
-use crate::config::shape::inline_schema;
+use document::shape::inline_schema;
 
 /// Where the schema has a part of an install configuration, whose keys have a page of their own.
 const PARTS: [&str; 3] = [

@@ -42,7 +42,7 @@ pub enum DiskSelector {
 }
 
 impl FromStr for DiskSelector {
-    type Err = super::text::TextError;
+    type Err = document::text::TextError;
 
     /// A path.
     fn from_str(text: &str) -> Result<Self, Self::Err> {

@@ -9,8 +9,8 @@ use super::cluster::Kubernetes;
 use super::install::Install;
 use super::os::Os;
 use super::registries::{Registries, SETTING};
-use super::secret::Secret;
 use super::text::{AbsolutePath, HttpUrl, San, ServerUrl};
+use document::secret::Secret;
 
 /// The whole document.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

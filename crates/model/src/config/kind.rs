@@ -1,8 +1,8 @@
 //! Which document a text is, where one of another kind is expected: told once, instead of each of its keys.
 
-use super::diagnostic::Problem;
-use super::span::Span;
-use super::tree::{NodeKind, TreeNode};
+use document::diagnostic::Problem;
+use document::span::Span;
+use document::tree::{NodeKind, TreeNode};
 
 /// A kind of document that people write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +79,7 @@ mod tests {
             ("os: {}\nid: a\n", None),
             ("- os\n", None),
         ] {
-            let root = crate::config::tree::read(text).unwrap().root.unwrap();
+            let root = document::tree::read(text).unwrap().root.unwrap();
             assert_eq!(DocumentKind::of(&root), kind, "{text}");
         }
     }

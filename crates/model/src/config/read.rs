@@ -4,12 +4,12 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use super::diagnostic::{Diagnostic, Invalid};
 use super::sources::{self, Document, SourceKind};
 use super::{InstallConfig, Secret, password};
 use base::encode;
 use base::failure::{Class, Classify, Failure};
 use base::files::named;
+use document::diagnostic::{Diagnostic, Invalid};
 
 /// A document without mistakes.
 #[derive(Debug)]

@@ -6,9 +6,9 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
 use super::InstallConfig;
-use super::diagnostic::HIDDEN;
-use super::shape::{self, Shape, join};
+use super::shape;
 use base::{encode, percent};
+use document::diagnostic::HIDDEN;
 
 /// Texts of settings and files shorter than this are `true`, `info` or a number, found everywhere and no secrets.
 const SETTING: usize = 8;
@@ -26,18 +26,12 @@ impl std::fmt::Debug for Secrets {
     }
 }
 
-/// Whether `value` is a URL with a password, RFC 3986 section 3.2.1.
-pub(super) fn has_password(value: &str) -> bool {
-    let authority = value.split_once("://").and_then(|(_, rest)| rest.split(['/', '?', '#']).next());
-    let user = authority.and_then(|authority| authority.rsplit_once('@'));
-    user.and_then(|(user, _)| user.split_once(':')).is_some_and(|(_, password)| !password.is_empty())
-}
-
 impl Secrets {
     /// Adds the secrets of a document, in every form in which programs write them.
     pub fn add(&mut self, config: &InstallConfig) {
-        let value = encode::json(config);
-        each(&value, shape::install_config(), "", &mut |path, text| {
+        let mut value = encode::json(config);
+        shape::install_config().visit(&mut value, &mut |path, value, secret| {
+            let Some(text) = value.as_str().filter(|_| secret) else { return };
             let often =
                 path.starts_with("system_settings.") || is_closed(path) && !path.contains(".headers.");
             if !often || text.len() >= SETTING {
@@ -83,15 +77,6 @@ fn is_closed(path: &str) -> bool {
     path.split('.').any(|key| CLOSED.contains(&key.split('[').next().unwrap_or_default()))
 }
 
-/// Visits every secret with its dotted path.
-fn each(value: &Value, shape: &Shape, path: &str, visit: &mut dyn FnMut(&str, &str)) {
-    walk(&mut value.clone(), shape, path, &mut |path, value, secret| {
-        if let (true, Some(text)) = (secret, value.as_str()) {
-            visit(path, text);
-        }
-    });
-}
-
 /// The document as YAML for people who help: no secrets, and nothing that may hold one.
 #[must_use]
 pub fn without_secrets(config: &InstallConfig) -> String {
@@ -102,37 +87,11 @@ pub fn without_secrets(config: &InstallConfig) -> String {
 
 /// Hides the secrets of a document in canonical spelling, and what may hold one.
 pub fn hide(document: &mut Value) {
-    walk(document, shape::install_config(), "", &mut |path, value, secret| {
+    shape::install_config().visit(document, &mut |path, value, secret| {
         if secret || is_closed(path) && value.as_str().is_some_and(|text| !text.is_empty()) {
             *value = Value::from(HIDDEN);
         }
     });
-}
-
-/// Visits every single value with its dotted path and whether it is a secret.
-pub fn walk(value: &mut Value, shape: &Shape, path: &str, visit: &mut dyn FnMut(&str, &mut Value, bool)) {
-    match value {
-        Value::Object(map) => {
-            for (key, value) in map {
-                // What the types have and the shape does not know is no secret by its type.
-                walk(value, shape.at(key).unwrap_or(&Shape::Truth), &join(path, key), visit);
-            }
-        }
-        Value::Array(items) => {
-            let below = match shape {
-                Shape::List(shape) => shape,
-                Shape::Either(shapes) => {
-                    let list = |shape: &&Shape| matches!(shape, Shape::List(_));
-                    shapes.iter().find(list).unwrap_or(&Shape::Truth)
-                }
-                _ => &Shape::Truth,
-            };
-            for (index, item) in items.iter_mut().enumerate() {
-                walk(item, below, &format!("{path}[{index}]"), visit);
-            }
-        }
-        value => visit(path, value, matches!(shape, Shape::Text { secret: true, .. })),
-    }
 }
 
 #[cfg(test)]

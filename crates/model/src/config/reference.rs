@@ -4,8 +4,9 @@
 
 use serde_json::Value;
 
-use super::shape::{inline_schema, join};
-use super::{InstallConfig, formats};
+use super::InstallConfig;
+use super::formats::FORMATS;
+use document::shape::{inline_schema, join};
 
 /// One row per key, in the order of the types.
 fn page() -> String {
@@ -54,7 +55,7 @@ fn below(schema: &Value, path: &str, rows: &mut Vec<String>) {
 
 /// What a value of this schema looks like, in words.
 fn kind(schema: &Value) -> String {
-    if let Some(words) = super::shape::words(schema) {
+    if let Some(words) = document::shape::words(schema) {
         let words: Vec<_> =
             words.iter().map(|word| format!("`{}`", if word.is_empty() { "''" } else { word })).collect();
         return words.join(", ");
@@ -84,7 +85,7 @@ fn kind(schema: &Value) -> String {
 }
 
 fn of_format(name: &str) -> String {
-    assert!(formats::named(name).is_some(), "{name}");
+    assert!(FORMATS.iter().any(|format| format.name == name), "{name}");
     name.replace('-', " ")
 }
 

@@ -9,8 +9,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::secret::Secret;
 use super::text::Line;
+use document::secret::Secret;
 
 pub const SETTING: &str = "containerd-registry";
 

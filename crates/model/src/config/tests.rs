@@ -36,7 +36,7 @@ fn both_spellings_give_the_same_configuration() {
         ["scheme_version", "ssh_authorized_keys", "dns_nameservers", "persistent_partition_size", "hw_addr"]
             .iter()
             .chain(&["management_interface", "subnet_mask"])
-            .fold(snake.clone(), |text, name| text.replace(name, &shape::camel(name)));
+            .fold(snake.clone(), |text, name| text.replace(name, &document::shape::camel(name)));
     assert_ne!(snake, camel);
     let config = parse(&snake, "a").unwrap();
     assert_eq!(config, parse(&camel, "b").unwrap());
@@ -395,4 +395,31 @@ proptest! {
     fn no_document_makes_the_reader_panic(text in "(os|install|token|: |\n|  |- |\\[|\\]|\\{|\\}|\"|a|#|&|\\*|,){0,60}") {
         let _ = check(&text, "f");
     }
+}
+
+#[test]
+fn a_slip_in_one_value_is_one_mistake() {
+    for (path, install) in [
+        ("install.mode", "automatic: true, device: /dev/disk/by-id/a, mode: isntall"),
+        ("install.mode", "mode: jion, vip: 192.0.2.10"),
+        ("install.role", "mode: create, role: woker"),
+        ("install.automatic", "automatic: maybe, mode: join"),
+        ("install.cluster_pod_cidr", "cluster_pod_cidr: 10.60.0.0/160, cluster_service_cidr: 10.52.0.0/16"),
+        ("install.cluster_service_cidr", "cluster_service_cidr: 10.60.0.0/160, cluster_dns: 10.60.0.10"),
+        ("install", "[automatic]"),
+    ] {
+        let (open, close) = if install.starts_with('[') { ("", "") } else { ("{", "}") };
+        let text = format!("install: {open}{install}{close}\n");
+        let told = check(&text, "node.yaml").unwrap_err().0;
+        let told: Vec<_> = told.iter().map(|told| (told.path.as_str(), told.message.as_str())).collect();
+        assert!(told.len() == 1 && told[0].0 == path, "{text}: {told:?}");
+    }
+}
+
+#[test]
+fn what_is_wrong_whatever_was_meant_is_told_beside_the_slip() {
+    let text = "install: {mode: isntall, device: /dev/disk/by-id/a, mirror: /dev/disk/by-id/a}\n";
+    let told = check(text, "node.yaml").unwrap_err().0;
+    let codes: Vec<_> = told.iter().map(|told| told.path.as_str()).collect();
+    assert_eq!(codes, ["install.mode", "install.mirror"]);
 }

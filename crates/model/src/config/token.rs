@@ -3,8 +3,8 @@
 //! A full token is `K10`, the SHA-256 of the cluster's authority, `::`, and a login: `user:password`, or a bootstrap token
 //! as kubeadm has them. A short one is the password or the bootstrap token alone, and says nothing of the authority.
 
-use super::secret::Secret;
 use base::digest::Digest;
+use document::secret::Secret;
 
 const PREFIX: &str = "K10";
 

@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 
 use super::endpoint::is_hub;
 use base::failure::{Class, Failure};
+use model::config::Secret;
 use model::config::registries::Auth;
-use model::config::secret::Secret;
 
 /// The name under which docker keeps the login to its own registry.
 const HUB: &str = "https://index.docker.io/v1/";

@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use super::unique;
 use crate::cluster_file::document::ClusterFile;
 use crate::cluster_file::layers::ClusterNode;
-use crate::config::rules::Finding;
+use document::finding::Finding;
 
 const VIP: &str = "cluster.install.vip";
 const URL: &str = "cluster.server_url";

@@ -8,8 +8,8 @@ use crate::cluster_file::document::{ClusterFile, Counts};
 use crate::cluster_file::layers::ClusterNode;
 use crate::cluster_file::places::pool;
 use crate::config::Role;
-use crate::config::rules::Finding;
-use crate::config::shape::join;
+use document::finding::Finding;
+use document::shape::join;
 
 /// More members than this make every write slower and stand no failure that matters.
 const MOST_MEMBERS: usize = 7;

@@ -3,9 +3,9 @@
 use crate::cluster_file::document::ClusterFile;
 use crate::cluster_file::layers::ClusterNode;
 use crate::cluster_file::places;
-use crate::config::nearest::nearest;
-use crate::config::rules::Finding;
-use crate::config::shape::join;
+use document::finding::Finding;
+use document::nearest::nearest;
+use document::shape::join;
 
 /// The document is of the scheme that this program reads.
 pub(super) fn scheme_version(file: &ClusterFile, _: &[ClusterNode]) -> Vec<Finding> {

@@ -9,7 +9,7 @@ mod unique;
 
 use super::document::ClusterFile;
 use super::layers::ClusterNode;
-use crate::config::rules::Finding;
+use document::finding::Finding;
 
 pub(super) use counts::counts;
 pub(super) use unique::own_cards;

@@ -3,9 +3,9 @@
 
 use crate::cluster_file::document::ClusterFile;
 use crate::cluster_file::layers::ClusterNode;
-use crate::config::rules::Finding;
 use crate::config::rules::{MANAGEMENT, USUAL_PACKETS, prefix_length};
 use crate::config::{Cidr, ManagementInterface, Method};
+use document::finding::Finding;
 
 fn path(key: &str) -> String {
     format!("{MANAGEMENT}.{key}")

@@ -9,8 +9,8 @@ use crate::cluster_file::document::ClusterFile;
 use crate::cluster_file::layers::ClusterNode;
 use crate::cluster_file::places::pool;
 use crate::config::InstallConfig;
-use crate::config::rules::Finding;
-use crate::config::shape::join;
+use document::finding::Finding;
+use document::shape::join;
 
 /// A value of one node, with its path in the install configuration.
 type Valued<T> = (String, T);

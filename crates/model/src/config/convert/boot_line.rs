@@ -8,15 +8,16 @@ use super::change::{Change, ChangeKind};
 use super::conversion::{Conversion, Converted};
 use super::draft::{self, Draft, Entry, is_plain};
 use super::translate::as_is;
-use crate::config::card;
-use crate::config::diagnostic::{Diagnostic, Invalid, Source};
-use crate::config::shape::{self, Shape};
+use crate::config::harvester::card;
+use crate::config::shape;
 use crate::config::sources::cmdline::{self, PREFIXES, Parameters, SWITCHES};
 use crate::config::sources::document::COMMAND_LINE;
 use crate::config::sources::print;
 use crate::config::sources::words::{Word, words};
-use crate::config::spelling::truth;
-use crate::config::tree::{Key, NodeKind, TreeNode};
+use document::diagnostic::{Diagnostic, Invalid, Source};
+use document::shape::Shape;
+use document::spelling::truth;
+use document::tree::{Key, NodeKind, TreeNode};
 
 /// Words of the reference product's own boot by what they begin with, and what takes their place.
 const BOOT: [(&str, &str); 15] = [
@@ -266,7 +267,7 @@ fn parameters(text: &str, is_part: bool, shape: &Shape) -> String {
 /// Puts groups in the place of texts that stand for network cards.
 fn expand(node: &mut TreeNode, shape: &Shape) {
     if let NodeKind::Scalar { text, .. } = &node.kind
-        && shape.is_card()
+        && card::is_card(shape)
         && !text.is_empty()
     {
         *node = card::group(node, text);

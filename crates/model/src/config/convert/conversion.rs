@@ -3,10 +3,10 @@
 use super::change::{Change, ChangeKind};
 use super::draft::{self, Comment, Written};
 use super::{stages, translate};
-use crate::config::diagnostic::{Diagnostic, Invalid, Problem, Source};
 use crate::config::sources::{Document, SourceKind};
-use crate::config::tree::{self, NodeKind, Tree};
 use crate::config::{kind, read};
+use document::diagnostic::{Diagnostic, Invalid, Problem, Source};
+use document::tree::{self, NodeKind, Tree};
 
 /// More rounds than any document takes.
 const ROUNDS: usize = 12;

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use crate::config::spelling::truth;
+use document::spelling::truth;
 
 /// How wide a line with a note may be.
 const WIDTH: usize = 110;

@@ -6,7 +6,7 @@ use super::change::{Change, ChangeKind};
 use super::draft::{self, Draft, Entry, is_plain};
 use super::translate::as_is;
 use crate::config::password::{self, PasswordKind};
-use crate::config::tree::{Key, NodeKind, TreeNode};
+use document::tree::{Key, NodeKind, TreeNode};
 
 /// The users whose keys and password are those of the node's own user here.
 const ADMINISTRATORS: [&str; 2] = ["rancher", "root"];

@@ -1,5 +1,5 @@
 use super::*;
-use crate::config::diagnostic::Invalid;
+use document::diagnostic::Invalid;
 
 fn converted(text: &str) -> Converted {
     document(text, "f.yaml").unwrap_or_else(|invalid| panic!("{invalid}\n{text}"))
@@ -31,7 +31,7 @@ fn what_says_nothing_is_dropped_with_the_reason() {
     assert_eq!(
         text,
         r#"token: 9c41d7e05b6f4a3280de # theirs
-# dropped: `serverurl`: the key has no value, so it counts as left out
+# dropped: `serverurl`: the key has no value, so it is ignored
 os:
   # keys
   ssh_authorized_keys: [] # was `sshauthorizedkeys`
@@ -40,11 +40,11 @@ install:
   management_interface: # was `managementinterface`
     interfaces:
       - name: ens5
-        # dropped: `hwaddr`: the key has no value, so it counts as left out
-    # dropped: `defaultroute` does nothing here: the default route always goes over this network
-  # dropped: `forcembr` does nothing here: disks always get a GUID partition table, from which BIOS boots too;
+        # dropped: `hwaddr`: the key has no value, so it is ignored
+    # dropped: `defaultroute` has no effect: the default route always goes over this network
+  # dropped: `forcembr` has no effect: disks always get a GUID partition table, from which BIOS boots too;
   #   leave the key out
-# dropped: `rancherversion` does nothing here: versions are those of the image; choose them in the image
+# dropped: `rancherversion` has no effect: versions are those of the image; choose them in the image
 #   definition
 "#
     );
@@ -65,7 +65,7 @@ install:
   management_interface:
     interfaces:
       - name: ens5
-    # dropped: `default_route` does nothing here: the default route always goes over this network
+    # dropped: `default_route` has no effect: the default route always goes over this network
     method: dhcp
   # changed: `networks` of Harvester v0.2 to v1.0 is `install.networks` today
   networks:

@@ -4,14 +4,14 @@ use std::collections::HashMap;
 
 use super::change::{Change, ChangeKind};
 use super::draft::{self, Draft, Entry, is_sexagesimal};
-use crate::config::diagnostic::{Problem, Severity};
-use crate::config::older::Older;
-use crate::config::retired;
-use crate::config::secret::is_secretive;
-use crate::config::shape::{camel, join};
+use crate::config::harvester::older::Older;
+use crate::config::harvester::retired;
 use crate::config::sources::{Document, combine};
-use crate::config::spelling::is_same_word;
-use crate::config::tree::{Key, NodeKind, Tree, TreeNode};
+use document::diagnostic::{Problem, Severity};
+use document::secret::is_secretive;
+use document::shape::{camel, join};
+use document::spelling::is_same_word;
+use document::tree::{Key, NodeKind, Tree, TreeNode};
 
 /// Codes of warnings that say of a value that it does nothing.
 const IDLE: [&str; 7] = [
@@ -88,7 +88,7 @@ impl Round<'_> {
         let mut written = Vec::new();
         for (key, node) in entries {
             match &older {
-                Some(older) if older.has(key) => {
+                Some(older) if older.keys.iter().any(|own| own.span == key.span) => {
                     if key.span == older.key.span {
                         written.extend(self.networks(older, path));
                     }

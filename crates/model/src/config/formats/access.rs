@@ -3,9 +3,9 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::fault::{Fault, FormatResult, ensure};
 use crate::config::password::{self, PasswordKind};
-use crate::config::placeholder::is_placeholder;
+use document::format::{Fault, FormatResult, ensure};
+use document::placeholder::is_placeholder;
 
 /// The key types that OpenSSH of Debian 13 accepts.
 const KEY_TYPES: [&str; 7] = [
@@ -25,6 +25,17 @@ pub fn ssh_key(text: &str) -> FormatResult {
         Some(Err(fault)) => Err(fault),
         None => literal_key(text),
     }
+}
+
+/// The keys of a text that is a file of them, as sshd reads it: no empty lines and no comments. `None` for a single key.
+pub fn key_lines(text: &str) -> Option<Vec<&str>> {
+    // A private key is one mistake, whatever its length.
+    if text.contains("PRIVATE KEY") {
+        return None;
+    }
+    let lines: Vec<_> =
+        text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')).collect();
+    (lines.len() >= 2 || text.contains('\n') && !lines.is_empty()).then_some(lines)
 }
 
 /// The URL of the keys that `text` stands for; none where it is a key itself.

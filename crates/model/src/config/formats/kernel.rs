@@ -1,6 +1,6 @@
 //! Names and values for the kernel: modules and settings.
 
-use super::fault::{Fault, FormatResult, ensure};
+use document::format::{Fault, FormatResult, ensure};
 
 /// The name of a kernel module, not a path.
 pub fn module(text: &str) -> FormatResult {

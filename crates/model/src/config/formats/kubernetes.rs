@@ -1,6 +1,6 @@
 //! Names and values of Kubernetes and of the hypervisor's cluster.
 
-use super::fault::{Fault, FormatResult, ensure};
+use document::format::{Fault, FormatResult, ensure};
 
 /// Addons that the cluster knows.
 pub const ADDONS: &[&str] = &[
@@ -70,6 +70,11 @@ pub const SETTINGS: &[&str] = &[
     "volume-snapshot-class",
 ];
 
+/// The canonical spelling of an addon: `_` here, `-` in its cluster.
+pub fn canonical_addon(text: &str) -> Option<String> {
+    text.contains('-').then(|| text.replace('-', "_"))
+}
+
 /// The name of an addon.
 pub fn addon(text: &str) -> FormatResult {
     known(text, ADDONS, "is not the name of an addon")
@@ -84,7 +89,7 @@ fn known(text: &str, names: &[&str], message: &str) -> FormatResult {
     if names.contains(&text) {
         return Ok(());
     }
-    let near = crate::config::nearest::nearest(text, names.iter().copied());
+    let near = document::nearest::nearest(text, names.iter().copied());
     Err(Fault::new(message).suggest(near.map(str::to_owned)))
 }
 

@@ -2,7 +2,6 @@
 //! repeating it: the user's line is shown underlined, and the text may be a secret.
 
 pub mod access;
-mod fault;
 pub mod kernel;
 pub mod kubernetes;
 pub mod network;
@@ -11,105 +10,80 @@ pub mod storage;
 pub mod text;
 pub mod webhook;
 
-use std::borrow::Cow;
-
-pub use fault::{Fault, FormatResult};
-
-/// A named check.
-#[derive(Debug)]
-pub struct Format {
-    /// The `format` of the JSON Schema.
-    pub name: &'static str,
-    /// The stable code of a diagnostic.
-    pub code: &'static str,
-    pub check: fn(&str) -> FormatResult,
-}
+use document::format::Format;
+pub use document::format::FormatResult;
 
 /// Every format that a key of a configuration can have.
-static FORMATS: &[Format] = &[
-    Format { name: "addon", code: "invalid-addon", check: kubernetes::addon },
-    Format { name: "arp-targets", code: "invalid-targets", check: network::arp_targets },
-    Format { name: "boot-password", code: "invalid-boot-password", check: access::boot_password },
-    Format { name: "byte-size", code: "invalid-size", check: storage::byte_size },
-    Format { name: "check-name", code: "unknown-check", check: text::check_name },
-    Format { name: "cidr", code: "invalid-network", check: network::cidr },
-    Format { name: "device", code: "invalid-device", check: storage::device },
-    Format { name: "environment-name", code: "invalid-environment-name", check: text::environment_name },
-    Format { name: "file-mode", code: "invalid-permissions", check: access::file_mode },
-    Format { name: "group-name", code: "invalid-group-name", check: network::group_name },
-    Format { name: "header-name", code: "invalid-header-name", check: text::header_name },
-    Format { name: "header-value", code: "invalid-header-value", check: text::header_value },
-    Format { name: "hook-payload", code: "invalid-payload", check: webhook::payload },
-    Format { name: "hook-url", code: "invalid-webhook-url", check: webhook::url },
-    Format { name: "hostname", code: "invalid-hostname", check: network::hostname },
-    Format { name: "interface", code: "invalid-interface-name", check: network::interface },
-    Format { name: "ipv4", code: "invalid-address", check: network::ipv4 },
-    Format { name: "iso-url", code: "invalid-iso-url", check: storage::iso_url },
-    Format { name: "kernel-arguments", code: "invalid-kernel-arguments", check: kernel::arguments },
-    Format { name: "keyboard", code: "invalid-keyboard", check: text::keyboard },
-    Format { name: "label-key", code: "invalid-label", check: kubernetes::label_key },
-    Format { name: "label-value", code: "invalid-label-value", check: kubernetes::label_value },
-    Format { name: "line", code: "invalid-line", check: text::line },
-    Format { name: "mac", code: "invalid-hardware-address", check: network::mac },
-    Format { name: "medium-url", code: "invalid-medium-url", check: storage::medium_url },
-    Format { name: "module", code: "invalid-module", check: kernel::module },
-    Format { name: "owner", code: "invalid-owner", check: access::owner },
-    Format { name: "password", code: "invalid-password", check: access::password },
-    Format { name: "path", code: "invalid-path", check: storage::absolute_path },
-    Format { name: "pem", code: "invalid-certificate", check: text::pem },
-    Format { name: "persistent-path", code: "invalid-persistent-path", check: storage::persistent_path },
-    Format { name: "registry", code: "invalid-registry", check: network::registry },
-    Format { name: "reinstall-rule", code: "invalid-reinstall", check: reinstall::rule },
-    Format { name: "san", code: "invalid-san", check: network::san },
-    Format { name: "secret", code: "invalid-secret", check: text::secret },
-    Format { name: "server-url", code: "invalid-server-url", check: network::server_url },
-    Format { name: "setting", code: "unknown-setting", check: kubernetes::setting },
-    Format { name: "sha256", code: "invalid-digest", check: text::sha256 },
-    Format { name: "short-name", code: "invalid-name", check: network::short_name },
-    Format { name: "size-clause", code: "invalid-size-clause", check: storage::size_clause },
-    Format { name: "ssh-key", code: "invalid-ssh-key", check: access::ssh_key },
-    Format { name: "sysctl-key", code: "invalid-sysctl-key", check: kernel::sysctl_key },
-    Format { name: "sysctl-value", code: "invalid-sysctl-value", check: kernel::sysctl_value },
-    Format { name: "taint", code: "invalid-taint", check: kubernetes::taint },
-    Format { name: "text", code: "invalid-text", check: text::text },
-    Format { name: "time-server", code: "invalid-time-server", check: network::time_server },
-    Format { name: "time-zone", code: "invalid-time-zone", check: text::time_zone },
-    Format { name: "token", code: "invalid-token", check: access::token },
-    Format { name: "tty", code: "invalid-tty", check: kernel::tty },
-    Format { name: "url", code: "invalid-url", check: network::http_url },
-    Format { name: "user-name", code: "invalid-user-name", check: access::user_name },
+pub static FORMATS: &[Format] = &[
+    Format {
+        canonical: Some(kubernetes::canonical_addon),
+        ..Format::new("addon", "invalid-addon", kubernetes::addon)
+    },
+    Format::new("arp-targets", "invalid-targets", network::arp_targets),
+    Format::new("boot-password", "invalid-boot-password", access::boot_password),
+    Format::new("byte-size", "invalid-size", storage::byte_size),
+    Format::new("check-name", "unknown-check", text::check_name),
+    Format { extremes: &network::CIDR_EXTREMES, ..Format::new("cidr", "invalid-network", network::cidr) },
+    Format::new("device", "invalid-device", storage::device),
+    Format::new("environment-name", "invalid-environment-name", text::environment_name),
+    Format::new("file-mode", "invalid-permissions", access::file_mode),
+    Format::new("group-name", "invalid-group-name", network::group_name),
+    Format::new("header-name", "invalid-header-name", text::header_name),
+    Format::new("header-value", "invalid-header-value", text::header_value),
+    Format { has_lines: true, ..Format::new("hook-payload", "invalid-payload", webhook::payload) },
+    Format::new("hook-url", "invalid-webhook-url", webhook::url),
+    Format::new("hostname", "invalid-hostname", network::hostname),
+    Format::new("interface", "invalid-interface-name", network::interface),
+    Format::new("ipv4", "invalid-address", network::ipv4),
+    Format::new("iso-url", "invalid-iso-url", storage::iso_url),
+    Format {
+        has_words: true,
+        ..Format::new("kernel-arguments", "invalid-kernel-arguments", kernel::arguments)
+    },
+    Format::new("keyboard", "invalid-keyboard", text::keyboard),
+    Format::new("label-key", "invalid-label", kubernetes::label_key),
+    Format::new("label-value", "invalid-label-value", kubernetes::label_value),
+    Format::new("line", "invalid-line", text::line),
+    Format::new("mac", "invalid-hardware-address", network::mac),
+    Format::new("medium-url", "invalid-medium-url", storage::medium_url),
+    Format::new("module", "invalid-module", kernel::module),
+    Format::new("owner", "invalid-owner", access::owner),
+    Format::new("password", "invalid-password", access::password),
+    Format::new("path", "invalid-path", storage::absolute_path),
+    Format { has_lines: true, ..Format::new("pem", "invalid-certificate", text::pem) },
+    Format::new("persistent-path", "invalid-persistent-path", storage::persistent_path),
+    Format::new("registry", "invalid-registry", network::registry),
+    Format::new("reinstall-rule", "invalid-reinstall", reinstall::rule),
+    Format::new("san", "invalid-san", network::san),
+    Format { has_lines: true, ..Format::new("secret", "invalid-secret", text::secret) },
+    Format::new("server-url", "invalid-server-url", network::server_url),
+    Format::new("setting", "unknown-setting", kubernetes::setting),
+    Format::new("sha256", "invalid-digest", text::sha256),
+    Format::new("short-name", "invalid-name", network::short_name),
+    Format::new("size-clause", "invalid-size-clause", storage::size_clause),
+    Format {
+        elements: Some(access::key_lines),
+        ..Format::new("ssh-key", "invalid-ssh-key", access::ssh_key)
+    },
+    Format::new("sysctl-key", "invalid-sysctl-key", kernel::sysctl_key),
+    Format::new("sysctl-value", "invalid-sysctl-value", kernel::sysctl_value),
+    Format::new("taint", "invalid-taint", kubernetes::taint),
+    Format { has_lines: true, ..Format::new("text", "invalid-text", text::text) },
+    Format {
+        directives: &network::TIME_DIRECTIVES,
+        ..Format::new("time-server", "invalid-time-server", network::time_server)
+    },
+    Format::new("time-zone", "invalid-time-zone", text::time_zone),
+    Format::new("token", "invalid-token", access::token),
+    Format::new("tty", "invalid-tty", kernel::tty),
+    Format::new("url", "invalid-url", network::http_url),
+    Format::new("user-name", "invalid-user-name", access::user_name),
 ];
-
-#[must_use]
-pub fn named(name: &str) -> Option<&'static Format> {
-    FORMATS.iter().find(|format| format.name == name)
-}
-
-/// The canonical spelling of a name of this format: addons have `_` here and `-` in their cluster.
-#[must_use]
-pub fn canonical<'t>(format: &Format, text: &'t str) -> Cow<'t, str> {
-    if format.name == "addon" && text.contains('-') { text.replace('-', "_").into() } else { text.into() }
-}
-
-/// Whether texts of this format may have several lines.
-#[must_use]
-pub fn has_lines(format: &Format) -> bool {
-    ["hook-payload", "pem", "secret", "text"].contains(&format.name)
-}
-
-/// For a format whose key has a default that rules judge: texts between which every other one lies, to find out what
-/// follows from the default alone.
-#[must_use]
-pub fn extremes(name: &str) -> &'static [&'static str] {
-    match name {
-        // All addresses, and a few that no network has (RFC 5737).
-        "cidr" => &["0.0.0.0/0", "192.0.2.0/32"],
-        _ => &[],
-    }
-}
 
 #[cfg(test)]
 mod tests {
+    use document::format::Fault;
+
     use super::*;
 
     #[test]
@@ -147,7 +121,7 @@ mod tests {
         #[test]
         fn no_accepted_text_can_break_out_of_a_line(text in "\\PC{0,20}[\n\r\0]\\PC{0,20}") {
             // These may have several lines by their nature.
-            for format in FORMATS.iter().filter(|format| !has_lines(format)) {
+            for format in FORMATS.iter().filter(|format| !format.has_lines) {
                 proptest::prop_assert!((format.check)(&text).is_err(), "{}", format.name);
             }
         }

@@ -2,15 +2,21 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::fault::{Fault, FormatResult, ensure};
 use crate::config::cidr::{Cidr, ParseCidrError};
 use crate::machine::mac;
+use document::format::{Fault, FormatResult, ensure};
 
 /// A label of a host name, RFC 1123 section 2.1.
 pub(super) fn is_label(label: &str) -> bool {
     let body = label.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
     (1..=63).contains(&label.len()) && body && !label.starts_with('-') && !label.ends_with('-')
 }
+
+/// All addresses, and a few that no network has (RFC 5737).
+pub const CIDR_EXTREMES: [&str; 2] = ["0.0.0.0/0", "192.0.2.0/32"];
+
+/// The directives of chrony and ntpd before the name of a server.
+pub const TIME_DIRECTIVES: [&str; 3] = ["server", "pool", "peer"];
 
 /// A host name: RFC 1123 labels in lower case, as Kubernetes wants node names; at most 64 characters, the
 /// kernel's limit (`HOST_NAME_MAX`).

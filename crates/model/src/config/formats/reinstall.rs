@@ -1,7 +1,7 @@
 //! When an install may go over a finished node.
 
-use super::fault::{Fault, FormatResult};
 use crate::config::reinstall::Reinstall;
+use document::format::{Fault, FormatResult};
 
 /// `false`, `true` or `once:WORD`.
 pub(super) fn rule(text: &str) -> FormatResult {

@@ -1,8 +1,8 @@
 //! Disks, sizes and where payloads come from.
 
-use super::fault::{Fault, FormatResult, ensure};
 use crate::config::size_clause::SizeClause;
 use base::size::ByteSize;
+use document::format::{Fault, FormatResult, ensure};
 
 /// A size, as [`ByteSize`] reads it.
 pub fn byte_size(text: &str) -> FormatResult {

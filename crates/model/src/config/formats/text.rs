@@ -1,7 +1,7 @@
 //! Text of all kinds.
 
-use super::fault::{Fault, FormatResult, ensure};
 use crate::checks;
+use document::format::{Fault, FormatResult, ensure};
 
 /// One line of printable text, perhaps empty.
 pub fn line(text: &str) -> FormatResult {
@@ -108,7 +108,7 @@ pub fn check_name(text: &str) -> FormatResult {
     if checks::NAMES.contains(&text) {
         return Ok(());
     }
-    let near = crate::config::nearest::nearest(text, checks::NAMES.into_iter());
+    let near = document::nearest::nearest(text, checks::NAMES.into_iter());
     Err(Fault::new("is not the name of a check; `installer preflight --list` shows them")
         .suggest(near.map(str::to_owned)))
 }

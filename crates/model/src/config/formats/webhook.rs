@@ -3,10 +3,10 @@
 
 use serde_json::Value;
 
-use super::fault::{Fault, FormatResult};
 use super::{network, text};
-use crate::config::nearest::nearest;
 use base::percent;
+use document::format::{Fault, FormatResult};
+use document::nearest::nearest;
 
 /// Every placeholder.
 pub const NAMES: [&str; 8] =

@@ -1,6 +1,8 @@
 //! Who can log in.
 
-use super::finding::{Finding, is_unattended, repeated};
+use document::finding::Finding;
+
+use super::shared::{is_unattended, repeated};
 use crate::config::password::{self, PasswordKind};
 use crate::config::{Hostname, InstallConfig, Secret};
 

@@ -2,9 +2,11 @@
 
 use std::net::Ipv4Addr;
 
-use super::finding::{Finding, repeated};
+use document::finding::Finding;
+
 use super::ipv4::{is_one_machine, prefix_length, reserved};
 use super::network::{NetworkView, views};
+use super::shared::repeated;
 use crate::config::InstallConfig;
 use crate::config::network::NetworkMethod;
 

@@ -1,8 +1,8 @@
 //! Options of bonds (the kernel's `Documentation/networking/bonding.rst`).
 
-use super::finding::Finding;
 use super::network::{NetworkView, views};
 use crate::config::{BondMode, BondOptions, InstallConfig};
+use document::finding::Finding;
 
 /// Milliseconds between two looks at the links where the document does not say.
 const MIIMON: u32 = 100;

@@ -1,8 +1,8 @@
 //! Network cards: that they are named, and each used once.
 
-use super::finding::Finding;
 use super::network::{NetworkView, views};
 use crate::config::{InstallConfig, Interface};
+use document::finding::Finding;
 
 /// The size of packets in bytes that every network carries, and the default of drivers.
 pub(crate) const USUAL_PACKETS: u32 = 1500;
@@ -43,7 +43,7 @@ pub(super) fn each_card_once(config: &InstallConfig) -> Vec<Finding> {
         .collect();
     let identities: Vec<_> = all.iter().map(|(_, _, card)| card).collect();
     let mut findings = Vec::new();
-    for (later, earlier) in super::finding::repeated(&identities) {
+    for (later, earlier) in super::shared::repeated(&identities) {
         let ((network, path, _), (other, ..)) = (&all[later], &all[earlier]);
         let message = if other == network {
             "the same network card is listed a second time".to_owned()
@@ -92,7 +92,7 @@ const DEVICE_NAME: usize = 15;
 pub(super) fn names_are_unique(config: &InstallConfig) -> Vec<Finding> {
     let views = views(config);
     let names: Vec<_> = views.iter().map(|view| view.name.unwrap_or("mgmt")).collect();
-    let mut findings: Vec<_> = super::finding::repeated(&names)
+    let mut findings: Vec<_> = super::shared::repeated(&names)
         .map(|(later, earlier)| {
             let message = format!("{} has this name already", views[earlier].title());
             Finding::new(views[later].path("name"), "duplicate-name", message)

@@ -1,9 +1,11 @@
 //! How the node finds its cluster, and what it is there.
 
 use super::distribution;
-use super::finding::{Finding, is_unattended};
-use crate::config::placeholder::is_no_secret;
+use document::finding::Finding;
+
+use super::shared::is_unattended;
 use crate::config::{Distribution, InstallConfig, Mode, Profile, Role, Secret, ServerUrl, Token};
+use document::placeholder::is_no_secret;
 
 /// A token of fewer characters can be found by trying.
 const TOKEN: usize = 16;

@@ -1,6 +1,8 @@
 //! Which disks are meant, and which may be wiped.
 
-use super::finding::{Finding, is_unattended, repeated};
+use document::finding::Finding;
+
+use super::shared::{is_unattended, repeated};
 use crate::config::disk::Transport;
 use crate::config::sizes::PartitionSizes;
 use crate::config::{DiskClauses, DiskSelector, InstallConfig, Keep, Role, Wipe};

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use super::finding::Finding;
 use super::ranges::{NAME_SERVER, services};
 use crate::config::registries::SETTING as REGISTRIES;
 use crate::config::{Distribution, Harvester, InstallConfig, Secret, Token};
+use document::finding::Finding;
 
 /// The code of what a distribution does not have.
 const WRONG: &str = "wrong-distribution";

@@ -1,8 +1,8 @@
 //! Where things are fetched from, and the checks of the machine.
 
-use super::finding::Finding;
 use crate::config::text::IsoUrl;
 use crate::config::{Images, InstallConfig, Profile};
+use document::finding::Finding;
 
 /// The medium is named once.
 pub(super) fn one_medium(config: &InstallConfig) -> Vec<Finding> {

@@ -2,11 +2,13 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use super::finding::{Finding, repeated};
+use document::finding::Finding;
+
+use super::shared::repeated;
 use crate::config::formats::access::decimal_mode;
 use crate::config::proxies::is_proxy;
-use crate::config::redact::has_password;
 use crate::config::{InstallConfig, encoding};
+use document::secret::has_password;
 
 /// Directories whose content lasts anyway.
 const LASTING: [&str; 5] = ["/var", "/home", "/root", "/opt", "/srv"];

@@ -4,7 +4,9 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::finding::{Finding, repeated};
+use document::finding::Finding;
+
+use super::shared::repeated;
 use crate::config::InstallConfig;
 
 /// Labels in Kubernetes's own domains that a kubelet may set (its `--node-labels`).

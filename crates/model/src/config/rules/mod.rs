@@ -11,10 +11,8 @@ mod cards;
 mod cluster;
 mod disks;
 mod distribution;
-mod document;
 mod fetching;
 mod files;
-mod finding;
 mod ipv4;
 mod kubernetes;
 mod modes;
@@ -22,20 +20,23 @@ mod network;
 mod proxies;
 mod ranges;
 mod registries;
+mod scheme;
 pub mod secrets;
 mod settings;
+mod shared;
 mod storage;
 mod time;
 mod vip;
 mod webhook;
 
 pub(crate) use cards::USUAL_PACKETS;
-pub use finding::Finding;
 pub use ipv4::prefix_length;
 pub use modes::idle;
 pub(crate) use modes::without_idle;
 pub(crate) use network::MANAGEMENT;
 pub use ranges::{PODS, SERVICES, no_overlap};
+
+use document::finding::Finding;
 
 use super::install_config::InstallConfig;
 
@@ -43,8 +44,8 @@ type Rule = fn(&InstallConfig) -> Vec<Finding>;
 
 /// Every rule.
 const RULES: &[Rule] = &[
-    document::scheme_version,
-    document::superfluous_keys,
+    scheme::scheme_version,
+    scheme::superfluous_keys,
     access::host_name_is_a_label,
     access::host_name_is_a_name,
     access::a_login_is_possible,
@@ -125,5 +126,5 @@ pub fn check(config: &InstallConfig) -> Vec<Finding> {
 /// The same where what is chosen is in use already.
 #[must_use]
 pub fn check_in_use(config: &InstallConfig) -> Vec<Finding> {
-    check(config).into_iter().map(Finding::of_choice_in_use).collect()
+    check(config).into_iter().map(shared::of_choice_in_use).collect()
 }

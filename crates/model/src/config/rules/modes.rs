@@ -1,8 +1,8 @@
 //! Keys that work in some modes and roles only. In another they would do nothing, without notice.
 
-use super::finding::Finding;
 use crate::config::registries::SETTING as REGISTRIES;
 use crate::config::{InstallConfig, Mode, Role};
+use document::finding::Finding;
 
 /// Where a key works, and how messages say so.
 #[derive(Clone, Copy)]
@@ -115,7 +115,7 @@ pub(super) fn only_where_it_works(config: &InstallConfig) -> Vec<Finding> {
     let idle = without_effect(config, config.install.mode, config.install.role);
     idle.map(|(path, place)| {
         let key = path.rsplit('.').next().unwrap_or(&path);
-        let message = format!("`{key}` does nothing here; it works {place} only");
+        let message = format!("`{key}` has no effect here; it works {place} only");
         match DECISIVE.contains(&path.as_str()) {
             true => Finding::new(path, "wrong-mode", message),
             false => Finding::warning(path, "wrong-mode", message),

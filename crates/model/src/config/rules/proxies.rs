@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::finding::Finding;
 use crate::config::proxies::{SETTING, uncovered, with_internal};
 use crate::config::{InstallConfig, Mode};
+use document::finding::Finding;
 
 /// The variables of the node's environment except the node and its cluster from their proxies.
 pub(super) fn environment_leaves_the_cluster_out(config: &InstallConfig) -> Vec<Finding> {

@@ -3,12 +3,12 @@
 
 use std::net::Ipv4Addr;
 
-use super::finding::Finding;
 use super::ipv4::is_one_machine;
 use super::network::views;
 use super::settings;
-use crate::config::diagnostic::LISTED;
 use crate::config::{Cidr, InstallConfig, Mode, Role};
+use document::diagnostic::LISTED;
+use document::finding::Finding;
 
 /// Where pods are unless the document says.
 pub const PODS: (Ipv4Addr, u8) = (Ipv4Addr::new(10, 52, 0, 0), 16);

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use super::finding::Finding;
 use crate::config::formats::network::registry;
 use crate::config::registries::{Auth, SETTING};
 use crate::config::{Distribution, InstallConfig};
+use document::finding::Finding;
 
 /// The value becomes the node's own file, so it is read now.
 pub(super) fn are_readable(config: &InstallConfig) -> Vec<Finding> {

@@ -1,10 +1,10 @@
 //! Secrets are secrets, and not the text in whose place one was to be put.
 
 use super::cluster::tokens_are_strong;
-use super::finding::Finding;
 use crate::config::password::{self, PasswordKind};
-use crate::config::placeholder::{is_no_secret, is_placeholder, is_reference, is_variable};
 use crate::config::{InstallConfig, Secret};
+use document::finding::Finding;
+use document::placeholder::{is_no_secret, is_placeholder, is_reference, is_variable};
 
 /// What is said of a secret that another program keeps.
 const REFERENCE: &str = "this is a secret that another program keeps or has encrypted, and nothing here fetches or decrypts \

@@ -3,10 +3,10 @@
 
 use serde_json::Value;
 
-use super::finding::Finding;
 use crate::config::formats::network::{http_url, time_server};
 use crate::config::formats::text::pem;
 use crate::config::{Cidr, InstallConfig};
+use document::finding::Finding;
 
 /// What the value of a setting is.
 #[derive(Clone, Copy)]

@@ -1,9 +1,9 @@
 //! Sizes.
 
-use super::finding::Finding;
 use crate::config::sizes::PartitionSizes;
 use crate::config::{InstallConfig, Profile};
 use base::size::ByteSize;
+use document::finding::Finding;
 
 /// More than any disk has: a slip of the keyboard.
 const MOST: ByteSize = ByteSize::gib(1 << 20);

@@ -1,8 +1,10 @@
 //! Time servers. The nodes of a cluster must agree on the time, or etcd and certificates fail.
 
-use super::finding::{Finding, is_unattended, repeated};
+use document::finding::Finding;
+
+use super::shared::{is_unattended, repeated};
 use crate::config::InstallConfig;
-use crate::config::nearest::nearest;
+use document::nearest::nearest;
 
 const SETTING: &str = "ntp-servers";
 

@@ -1,11 +1,13 @@
 //! The virtual address of the cluster.
 
-use super::finding::{Finding, is_unattended};
+use document::finding::Finding;
+
 use super::ipv4::{is_one_machine, prefix_length, reserved};
 use super::network::{MANAGEMENT, views};
 use super::ranges;
-use crate::config::diagnostic::Severity;
+use super::shared::is_unattended;
 use crate::config::{Distribution, InstallConfig, Mode, Profile, VipMode};
+use document::diagnostic::Severity;
 
 const VIP: &str = "install.vip";
 

@@ -1,7 +1,7 @@
 //! Calls to other systems.
 
-use super::finding::Finding;
 use crate::config::InstallConfig;
+use document::finding::Finding;
 
 /// No server is called twice for one event.
 pub(super) fn each_once(config: &InstallConfig) -> Vec<Finding> {
@@ -12,7 +12,7 @@ pub(super) fn each_once(config: &InstallConfig) -> Vec<Finding> {
         .map(|hook| (hook.event, hook.method, &hook.url, &hook.payload))
         .collect();
     let message = "the same call is listed already";
-    let repeated = super::finding::repeated(&hooks);
+    let repeated = super::shared::repeated(&hooks);
     repeated
         .map(|(later, _)| Finding::new(format!("install.webhooks[{later}]"), "duplicate-webhook", message))
         .collect()

@@ -9,11 +9,12 @@ use std::ops::Range;
 
 use super::words::{Word, place, words};
 use crate::boot::parameter;
-use crate::config::diagnostic::{Problem, is_word};
-use crate::config::shape::{Shape, join};
-use crate::config::span::Span;
-use crate::config::spelling::{self, truth};
-use crate::config::tree::{self, Key, NodeKind, TreeNode};
+use crate::config::harvester::ALIASES;
+use document::diagnostic::{Problem, is_word};
+use document::shape::{Shape, join};
+use document::span::Span;
+use document::spelling::{self, truth};
+use document::tree::{self, Key, NodeKind, TreeNode};
 
 /// The prefixes of parameters that are configuration.
 pub(in crate::config) const PREFIXES: [&str; 2] = ["nqrust.", "harvester."];
@@ -368,7 +369,7 @@ fn named<'s>(shape: &'s Shape, text: &str, value: Option<&str>) -> Option<&'s (S
         None => u8::from(!matches!(shape, Shape::Truth)),
     };
     choices(shape).iter().find_map(|shape| match shape {
-        Shape::Record(keys, _) => spelling::find(keys, text, suits),
+        Shape::Record(keys, _) => spelling::find(keys, text, ALIASES, suits),
         _ => None,
     })
 }

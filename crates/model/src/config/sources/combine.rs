@@ -10,15 +10,18 @@ use serde_json::{Map, Value};
 use super::SourceKind;
 use super::document::{Document, Part};
 use super::merge::Piece;
-use crate::config::diagnostic::{Diagnostic, Invalid, Problem, Ranges, Severity};
-use crate::config::echo::{self, Mistakes};
-use crate::config::rules::{self, Finding};
-use crate::config::shape::{self, Shape};
-use crate::config::span::Span;
-use crate::config::tree::{self, TreeNode};
-use crate::config::walk::Walk;
+use crate::config::harvester::InstallDialect;
+use crate::config::rules;
+use crate::config::shape;
 use crate::config::{InstallConfig, Webhook};
 use base::{encode, url};
+use document::diagnostic::{Diagnostic, Invalid, Problem, Ranges, Severity};
+use document::echo::{self, Mistakes};
+use document::finding::Finding;
+use document::shape::Shape;
+use document::span::Span;
+use document::tree::{NodeKind, TreeNode};
+use document::walk::Walk;
 
 /// The widest value that a listing shows, in characters.
 const WIDTH: usize = 60;
@@ -169,17 +172,11 @@ pub fn salvage(documents: &[Document]) -> InstallConfig {
 
 /// The webhooks of one document that have no mistake, each by itself; none where it has no list of them.
 fn hooks(document: &Document) -> Option<Vec<Webhook>> {
-    let group = |node: &TreeNode, name: &str| match &node.kind {
-        tree::NodeKind::Map(entries) => {
-            entries.iter().find(|(key, _)| key.text == name).map(|(_, node)| node.clone())
-        }
-        _ => None,
-    };
     let root = document.content().as_ref().ok()?.root.as_ref()?;
-    let tree::NodeKind::List(items) = group(&group(root, "install")?, "webhooks")?.kind else { return None };
+    let NodeKind::List(items) = &root.get("install")?.get("webhooks")?.kind else { return None };
     let Shape::List(shape) = shape::install_config().at("install")?.at("webhooks")? else { return None };
     let one = |item: &TreeNode| {
-        let mut walk = Walk::default();
+        let mut walk = Walk::new(&InstallDialect);
         let value = walk.value(item, shape, "")?;
         let right = walk.problems.iter().all(|problem| problem.severity == Severity::Warning);
         right.then(|| serde_json::from_value(value).ok()).flatten()
@@ -215,7 +212,7 @@ impl Examined {
     pub(super) fn of(documents: &[Document], shape: &Shape) -> Self {
         let mut examined = Self { walks: Vec::new(), merged: None, unread: false };
         for (source, document) in documents.iter().enumerate() {
-            let mut walk = Walk::default();
+            let mut walk = Walk::new(&InstallDialect);
             match document.content() {
                 Err(problem) => {
                     walk.problems.push(problem.clone());

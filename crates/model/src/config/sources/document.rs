@@ -5,11 +5,11 @@ use std::ops::Range;
 use serde_json::Value;
 
 use super::{SourceKind, cmdline};
-use crate::config::diagnostic::{Invalid, Problem, Source};
 use crate::config::kind;
-use crate::config::shape::Shape;
-use crate::config::span::Span;
-use crate::config::tree::{self, TreeNode};
+use document::diagnostic::{Invalid, Problem, Source};
+use document::shape::Shape;
+use document::span::Span;
+use document::tree::{self, TreeNode};
 
 /// What diagnostics call the kernel command line.
 pub const COMMAND_LINE: &str = "kernel command line";

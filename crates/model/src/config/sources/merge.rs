@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::config::shape::join;
+use document::shape::join;
 
 /// A value of a configuration in canonical spelling, with the number of the source that holds it.
 #[derive(Clone, Debug, PartialEq)]

@@ -4,7 +4,8 @@ use serde_json::Value;
 
 use super::cmdline::{below, bracket, choices, element, wants};
 use super::words::words;
-use crate::config::shape::{Shape, join};
+use crate::config::harvester::card;
+use document::shape::{Shape, join};
 
 /// What cannot be said by kernel parameters: the kernel has no way to write certain characters.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -51,7 +52,7 @@ fn print(
         Value::Array(items) if items.is_empty() => words.push(word(path, "[]")?),
         Value::Array(items) => {
             let plain = |item: &Value| text(item).is_some_and(|text| bracket(&text).is_none());
-            let repeats = items.iter().all(plain) && !element(shape).is_some_and(Shape::is_card);
+            let repeats = items.iter().all(plain) && !element(shape).is_some_and(card::is_card);
             for (index, item) in items.iter().enumerate() {
                 let path = if repeats { path.to_owned() } else { format!("{path}[{index}]") };
                 print(item, element(shape), &path, words)?;

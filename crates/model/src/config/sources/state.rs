@@ -14,9 +14,10 @@ use anyhow::Result;
 use super::combine::{Combined, Examined, authorities, combine, salvage};
 use super::{Document, SourceKind};
 use crate::config::formats::storage::is_iso_file;
-use crate::config::shape::{self, Shape};
+use crate::config::shape;
 use crate::config::{InstallConfig, Invalid};
 use base::failure::{Class, Failure};
+use document::shape::Shape;
 
 /// What asks the sources.
 pub trait Effects {

@@ -2,7 +2,7 @@
 //! separate, a `"` anywhere begins or ends a stretch in which they do not, and quotes around a whole word or
 //! around its value are no part of it. There is no way to write a quote inside of quotes.
 
-use crate::config::span::Span;
+use document::span::Span;
 
 /// One word, `key` or `key=value`.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,8 +6,8 @@ use anyhow::{Result, bail};
 
 use super::super::state::{Effects, Gathering, GatheringMachine, Request, Want, gather, run};
 use super::*;
-use crate::config::shape::Shape;
 use base::failure::{Class, Failure, class_of, render};
+use document::shape::Shape;
 
 /// A shape with the keys that lead from source to source.
 static SHAPE: LazyLock<Shape> = LazyLock::new(|| {

@@ -1,7 +1,7 @@
-//! The document as a whole: its version, and keys that it need not have.
+//! The version of the scheme, and keys that a document does not need.
 
-use super::finding::Finding;
 use crate::config::InstallConfig;
+use document::finding::Finding;
 
 /// The document is of the scheme that this program reads.
 pub(super) fn scheme_version(config: &InstallConfig) -> Vec<Finding> {

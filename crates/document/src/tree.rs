@@ -8,8 +8,8 @@
 use serde_saphyr::granit_parser::{Event, Parser, ScalarStyle, ScanError};
 use std::collections::HashMap;
 
-use super::diagnostic::Problem;
-use super::span::Span;
+use crate::diagnostic::Problem;
+use crate::span::Span;
 
 /// How deep nodes may nest; the deepest key of a configuration is at 5.
 const DEPTH: usize = 32;
@@ -63,7 +63,7 @@ fn slip(text: &str, problem: &Problem) -> Option<Problem> {
         let indent: String = line.chars().take_while(|c| c.is_whitespace()).collect();
         let word = line.trim().trim_start_matches("- ");
         let key = word.split_once(':').filter(|(key, value)| {
-            super::diagnostic::is_word(key) && !value.is_empty() && !value.starts_with([' ', '/', '\r'])
+            crate::diagnostic::is_word(key) && !value.is_empty() && !value.starts_with([' ', '/', '\r'])
         });
         let cause = if number < first || problem.code != "yaml-syntax" {
             None
@@ -99,6 +99,21 @@ pub fn read_linked(text: &str) -> Result<Tree, Problem> {
 }
 
 impl TreeNode {
+    /// The keys of a group with their values; empty for a list and a single value.
+    #[must_use]
+    pub fn entries(&self) -> &[(Key, Self)] {
+        match &self.kind {
+            NodeKind::Map(entries) => entries,
+            NodeKind::List(_) | NodeKind::Scalar { .. } => &[],
+        }
+    }
+
+    /// The value of a key in exactly this spelling.
+    #[must_use]
+    pub fn get(&self, key: &str) -> Option<&Self> {
+        self.entries().iter().find(|(own, _)| own.text == key).map(|(_, value)| value)
+    }
+
     /// Whether it is an unquoted nothing: absent, `~` or `null`.
     #[must_use]
     pub fn is_nothing(&self) -> bool {

@@ -2,23 +2,23 @@
 //! what is so anyway, or for what a key of today does, a document that has one can be used all the same; otherwise it is
 //! refused, with what to write instead.
 
-use super::spelling::{is_same_word, truth};
-use super::tree::{Key, NodeKind, TreeNode};
+use document::spelling::{is_same_word, truth};
+use document::tree::{Key, NodeKind, TreeNode};
 
 /// A key that is known and not used.
-pub(super) struct Retired {
+pub(crate) struct Retired {
     /// The dotted path of its group, `[]` for the elements of a list.
     group: &'static str,
     name: &'static str,
     harmless: Harmless,
     /// Why it does nothing, and what to use.
-    pub(super) reason: &'static str,
+    pub(crate) reason: &'static str,
 }
 
 /// The values that ask for nothing else than what happens anyway. No value at all is always one.
 enum Harmless {
     Any,
-    /// Of a truth value.
+    /// This truth value.
     Only(bool),
     Words(&'static [&'static str]),
     None,
@@ -115,13 +115,13 @@ const RETIRED: &[Retired] = &[
 ];
 
 /// The retired key that `text` names in the group at the dotted path `group`, in any spelling.
-pub(super) fn find(group: &str, text: &str) -> Option<&'static Retired> {
+pub(crate) fn find(group: &str, text: &str) -> Option<&'static Retired> {
     let is_group = |retired: &Retired| is_place(group, retired.group);
     RETIRED.iter().find(|retired| is_same_word(text, retired.name) && is_group(retired))
 }
 
 /// The names of the retired keys of the group at the dotted path `group`.
-pub(super) fn names(group: &str) -> impl Iterator<Item = &'static str> {
+pub(crate) fn names(group: &str) -> impl Iterator<Item = &'static str> {
     RETIRED.iter().filter(move |retired| is_place(group, retired.group)).map(|retired| retired.name)
 }
 
@@ -140,7 +140,7 @@ fn is_place(path: &str, place: &str) -> bool {
 
 impl Retired {
     /// The key of the same group, and its value, that do what this value asks for.
-    pub(super) fn today(&self, value: &TreeNode) -> Option<(&'static str, &'static str)> {
+    pub(crate) fn today(&self, value: &TreeNode) -> Option<(&'static str, &'static str)> {
         let NodeKind::Scalar { text, .. } = &value.kind else { return None };
         // Without a file system to make on it, a disk had to have one: what is on it is not to be lost. The product that
         // this one succeeds formats the disk all the same.
@@ -148,7 +148,7 @@ impl Retired {
     }
 
     /// Whether the group says with keys of today what may be lost, which then counts.
-    pub(super) fn is_said(&self, entries: &[(Key, TreeNode)]) -> bool {
+    pub(crate) fn is_said(&self, entries: &[(Key, TreeNode)]) -> bool {
         let is_named = |key: &Key, name| is_same_word(&key.text, name);
         entries.iter().any(|(key, node)| match &node.kind {
             NodeKind::Scalar { text, .. } => {
@@ -161,7 +161,7 @@ impl Retired {
     }
 
     /// Whether the value asks for what is so anyway.
-    pub(super) fn is_harmless(&self, value: &TreeNode) -> bool {
+    pub(crate) fn is_harmless(&self, value: &TreeNode) -> bool {
         let text = match &value.kind {
             NodeKind::Scalar { text, .. } if !text.is_empty() && !value.is_nothing() => text,
             NodeKind::Scalar { .. } => return true,

@@ -19,7 +19,7 @@ pub struct Span {
 
 impl Span {
     /// The place of `mark`, with no extent.
-    pub(super) fn at(mark: &Marker) -> Self {
+    pub(crate) fn at(mark: &Marker) -> Self {
         Self { start: mark.index(), end: mark.index(), line: mark.line(), column: mark.col() + 1 }
     }
 
@@ -30,7 +30,7 @@ impl Span {
     }
 
     /// From the beginning of this span to the end of `other`.
-    pub(super) fn to(self, other: Self) -> Self {
+    pub(crate) fn to(self, other: Self) -> Self {
         Self { end: other.end.max(self.end), ..self }
     }
 }

@@ -3,7 +3,7 @@
 /// The first character of a text that is not what it looks like, named for a message with its number in Unicode; none
 /// where all are as they look.
 #[must_use]
-pub(super) fn unlike(text: &str) -> Option<String> {
+pub(crate) fn unlike(text: &str) -> Option<String> {
     let (c, what) = text.chars().find_map(|c| Some((c, name(c)?)))?;
     let number = u32::from(c);
     Some(match is_seen(c) {
@@ -14,7 +14,7 @@ pub(super) fn unlike(text: &str) -> Option<String> {
 
 /// The text as it was probably meant: without what is not seen, and with plain quotes, hyphens and blanks.
 #[must_use]
-pub(super) fn plain(text: &str) -> String {
+pub(crate) fn plain(text: &str) -> String {
     let plain: String = text
         .chars()
         .filter_map(|c| match c {

@@ -66,6 +66,14 @@ pub fn is_secretive(key: &str) -> bool {
     key != "sshauthorizedkeys" && SECRETIVE.iter().any(|word| key.contains(word))
 }
 
+/// Whether `value` is a URL with a password, RFC 3986 section 3.2.1.
+#[must_use]
+pub fn has_password(value: &str) -> bool {
+    let authority = value.split_once("://").and_then(|(_, rest)| rest.split(['/', '?', '#']).next());
+    let user = authority.and_then(|authority| authority.rsplit_once('@'));
+    user.and_then(|(user, _)| user.split_once(':')).is_some_and(|(_, password)| !password.is_empty())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -8,9 +8,11 @@
 
 use serde_json::{Map, Value, json};
 
-use super::shape::{Shape, install_config};
-use super::spelling::is_same_word;
-use super::tree::{Key, NodeKind, TreeNode};
+use document::shape::Shape;
+use document::spelling::is_same_word;
+use document::tree::{Key, NodeKind, TreeNode};
+
+use crate::config::shape::install_config;
 use base::encode;
 
 /// What the first schemes call the network with the node's address.
@@ -20,10 +22,10 @@ const MANAGEMENT: &str = "harvester-mgmt";
 type Take<'a> = &'a dyn Fn(&TreeNode, &Shape) -> Option<Value>;
 
 /// Keys of the group `install` that are of an older scheme, and what they say.
-pub(super) struct Older<'t> {
+pub(crate) struct Older<'t> {
     /// The first of them.
-    pub(super) key: &'t Key,
-    keys: Vec<&'t Key>,
+    pub(crate) key: &'t Key,
+    pub(crate) keys: Vec<&'t Key>,
     /// The node's own network, unless the document has it already.
     management: Option<OlderNetwork<'t>>,
     /// The card of the node's own network, where only its name is given.
@@ -40,7 +42,7 @@ struct OlderNetwork<'t> {
 
 impl<'t> Older<'t> {
     /// Those among the `entries` of `install`, if there are any.
-    pub(super) fn of(entries: &'t [(Key, TreeNode)]) -> Option<Self> {
+    pub(crate) fn of(entries: &'t [(Key, TreeNode)]) -> Option<Self> {
         let named = |name| entries.iter().find(|(key, _)| is_same_word(&key.text, name));
         let card = named("mgmt_interface");
         let networks = named("networks").and_then(|(key, node)| Some((key, networks(node)?)));
@@ -69,7 +71,7 @@ impl<'t> Older<'t> {
     }
 
     /// The same as today's keys of `install`, each with the node that has its value.
-    pub(super) fn groups(&self) -> Vec<(&'static str, TreeNode)> {
+    pub(crate) fn groups(&self) -> Vec<(&'static str, TreeNode)> {
         let mut groups = Vec::new();
         let mut own = self.management.as_ref().map(OlderNetwork::renamed).unwrap_or_default();
         if let Some(card) = self.card {
@@ -100,7 +102,7 @@ impl<'t> Older<'t> {
             let value = match (&node.kind, shape.at(name)) {
                 (NodeKind::Map(entries), Some(shape)) => Value::Object(fitting(entries, shape, take)),
                 (NodeKind::List(items), Some(Shape::List(shape))) => {
-                    items.iter().map(|item| Value::Object(fitting(group(item), shape, take))).collect()
+                    items.iter().map(|item| Value::Object(fitting(item.entries(), shape, take))).collect()
                 }
                 _ => continue,
             };
@@ -112,7 +114,7 @@ impl<'t> Older<'t> {
     }
 
     /// What is said of the keys together, and the same networks as YAML of today; none where they are described already.
-    pub(super) fn told(&self, take: Take<'_>) -> (String, Option<String>) {
+    pub(crate) fn described(&self, take: Take<'_>) -> (String, Option<String>) {
         let install = self.install(take);
         let names: Vec<_> = self.keys.iter().map(|key| format!("`{}`", key.text)).collect();
         let verb = if names.len() == 1 { "is" } else { "are" };
@@ -126,29 +128,25 @@ impl<'t> Older<'t> {
         let document = || encode::yaml(&json!({ "install": install })).trim_end().to_owned();
         (message, (!install.is_empty()).then(document))
     }
-
-    pub(super) fn has(&self, key: &Key) -> bool {
-        self.keys.iter().any(|own| own.span == key.span)
-    }
 }
 
 /// The networks of a `networks` of an older scheme; none where it is of today's.
 fn networks(node: &TreeNode) -> Option<Vec<OlderNetwork<'_>>> {
     match &node.kind {
         NodeKind::Map(networks) => {
-            let is_group = |(_, node): &(Key, TreeNode)| node.is_nothing() || !group(node).is_empty();
+            let is_group = |(_, node): &(Key, TreeNode)| node.is_nothing() || !node.entries().is_empty();
             let older = !networks.is_empty() && networks.iter().all(is_group);
             let named = networks.iter();
-            let named = named.map(|(key, node)| OlderNetwork { name: Some(&key.text), entries: group(node) });
+            let named =
+                named.map(|(key, node)| OlderNetwork { name: Some(&key.text), entries: node.entries() });
             older.then(|| named.collect())
         }
         NodeKind::List(items) => {
-            let of = |item| {
-                let entries = group(item);
+            let of = |entries| {
                 let name = value(entries, "name").and_then(text);
                 OlderNetwork { name, entries }
             };
-            let networks: Vec<_> = items.iter().map(of).collect();
+            let networks: Vec<_> = items.iter().map(TreeNode::entries).map(of).collect();
             let is_older = |network: &OlderNetwork<'_>| {
                 network.name == Some(MANAGEMENT)
                     || network
@@ -207,13 +205,6 @@ fn short_name(network: &OlderNetwork<'_>) -> String {
     let name = network.name.or_else(card).unwrap_or("network").to_ascii_lowercase();
     let name = name.trim_start_matches("harvester-").replace(['_', '.'], "-");
     name.chars().take(12).collect::<String>().trim_end_matches('-').to_owned()
-}
-
-fn group(node: &TreeNode) -> &[(Key, TreeNode)] {
-    match &node.kind {
-        NodeKind::Map(entries) => entries,
-        _ => &[],
-    }
 }
 
 fn value<'t>(entries: &'t [(Key, TreeNode)], name: &str) -> Option<&'t TreeNode> {

@@ -2,18 +2,17 @@
 
 /// The word that was probably meant: the fewest slips away, and not too many for its length.
 pub fn nearest<'w>(text: &str, words: impl Iterator<Item = &'w str>) -> Option<&'w str> {
+    let letters = |text: &str| text.chars().filter(|c| !matches!(c, '_' | '-')).count();
     let bare = |text: &str| text.to_ascii_lowercase().replace(['_', '-'], "");
-    let text = bare(text);
-    let length = text.chars().count();
+    let (text, length) = (bare(text), letters(text));
     let mut best: Option<(usize, &str)> = None;
     for word in words {
-        let plain = bare(word);
-        // As many letters as one of two words has more, so many slips at least are between them.
-        let least = length.abs_diff(plain.chars().count());
+        // Two words differ by at least as many slips as one has more letters.
+        let least = length.abs_diff(letters(word));
         if best.is_some_and(|(slips, _)| least >= slips) {
             continue;
         }
-        let slips = strsim::damerau_levenshtein(&text, &plain);
+        let slips = strsim::damerau_levenshtein(&text, &bare(word));
         if best.is_none_or(|(fewest, _)| slips < fewest) {
             best = Some((slips, word));
         }
@@ -21,39 +20,14 @@ pub fn nearest<'w>(text: &str, words: impl Iterator<Item = &'w str>) -> Option<&
     best.filter(|(slips, word)| *slips <= (word.len() / 3).max(1)).map(|(_, word)| word)
 }
 
-/// Words of other programs for what is meant here by the second of each pair.
-const SYNONYMS: &[(&str, &str)] = &[
-    ("master", "management"),
-    ("control-plane", "management"),
-    ("controlplane", "management"),
-    ("controller", "management"),
-    ("server", "management"),
-    ("agent", "worker"),
-    ("compute", "worker"),
-    ("arbiter", "witness"),
-    ("etcd", "witness"),
-    ("new", "create"),
-    ("init", "create"),
-    ("bootstrap", "create"),
-    ("lacp", "802.3ad"),
-    ("sata", "ata"),
-    ("auto", "dhcp"),
-    ("manual", "static"),
-    ("iso", "full"),
-    ("raw", "disk-raw"),
-    ("qcow", "disk-qcow2"),
-    ("qcow2", "disk-qcow2"),
-    ("pxe", "netboot"),
-    ("kubernetes", "kubeadm"),
-    ("k8s", "kubeadm"),
-    ("x86_64", "amd64"),
-    ("x86-64", "amd64"),
-];
-
-/// The word that was probably meant: the nearest one, or the one that other programs have another word for.
-pub fn meant<'w>(text: &str, words: impl Iterator<Item = &'w str> + Clone) -> Option<&'w str> {
+/// The word that was probably meant: the one that other programs call `text`, by `synonyms`, or the nearest one.
+pub fn meant<'w>(
+    text: &str,
+    words: impl Iterator<Item = &'w str> + Clone,
+    synonyms: &[(&str, &str)],
+) -> Option<&'w str> {
     let lower = text.to_ascii_lowercase();
-    let named = SYNONYMS.iter().filter(|(other, _)| *other == lower).map(|(_, word)| *word);
+    let named = synonyms.iter().filter(|(other, _)| *other == lower).map(|(_, word)| *word);
     let synonym = named.into_iter().find_map(|meant| words.clone().find(|word| *word == meant));
     synonym.or_else(|| nearest(text, words))
 }
@@ -64,8 +38,10 @@ mod tests {
 
     #[test]
     fn a_word_of_another_program_is_answered_with_ours() {
+        const SYNONYMS: [(&str, &str); 3] =
+            [("master", "management"), ("agent", "worker"), ("lacp", "802.3ad")];
         let roles = ["default", "management", "worker", "witness"];
-        let word = |text| meant(text, roles.into_iter());
+        let word = |text| meant(text, roles.into_iter(), &SYNONYMS);
         assert_eq!(word("master"), Some("management"));
         assert_eq!(word("Agent"), Some("worker"));
         assert_eq!(word("workr"), Some("worker"));

@@ -8,8 +8,8 @@ use std::ops::Range;
 
 use serde::Serialize;
 
-use super::secret::is_secretive;
-use super::span::Span;
+use crate::secret::is_secretive;
+use crate::span::Span;
 use base::failure::{Class, Failure};
 
 /// The widest excerpt, in characters.
@@ -64,7 +64,7 @@ impl Problem {
 
     /// What is said where the formats accept what a type then refuses: a defect here, and still no reason to accept the
     /// document.
-    pub(crate) fn unusable(span: Span) -> Self {
+    pub fn unusable(span: Span) -> Self {
         Self::new(span, "", "invalid-value", "the document holds a value that cannot be used")
     }
 
@@ -127,7 +127,7 @@ impl Diagnostic {
     }
 
     /// The same about a line of another text, 0 for the text as a whole; what is shown of this one is left out.
-    pub(super) fn at_line(self, line: usize) -> Self {
+    pub fn at_line(self, line: usize) -> Self {
         Self { line, column: usize::from(line > 0), excerpt: None, ..self }
     }
 

@@ -9,9 +9,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
-use super::install_config::InstallConfig;
-use super::shape::{join, words};
-use super::{retired, spelling};
+use super::{ALIASES, retired};
+use crate::config::InstallConfig;
+use document::shape::{join, words};
+use document::spelling;
 
 /// The words that stand for truth; see [`spelling::truth`].
 const TRUTHS: [&str; 10] = ["true", "yes", "on", "y", "t", "false", "no", "off", "n", "f"];
@@ -165,13 +166,13 @@ fn group(schema: &mut Value, retired: &BTreeSet<&'static str>) {
             bare.remove("description");
             bare.remove("default");
         }
-        for pattern in spelling::patterns(name) {
+        for pattern in spelling::patterns(name, ALIASES) {
             spelt.entry(pattern).or_default().push(bare.clone());
         }
     }
     // What a retired key may say is told by the reader.
     for name in retired {
-        for pattern in spelling::patterns(name) {
+        for pattern in spelling::patterns(name, ALIASES) {
             spelt.entry(pattern).or_insert_with(|| vec![json!(true)]);
         }
     }

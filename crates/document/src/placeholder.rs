@@ -119,21 +119,21 @@ const FILLING: &[&str] = &[
 
 /// Whether a text is a placeholder for a secret.
 #[must_use]
-pub(super) fn is_placeholder(text: &str) -> bool {
+pub fn is_placeholder(text: &str) -> bool {
     let text = text.trim();
     is_variable(text) || is_masked(text) || is_instruction(text)
 }
 
 /// Whether a text stands in the place of a secret and is none: a placeholder, or a reference to where the secret is.
 #[must_use]
-pub(super) fn is_no_secret(text: &str) -> bool {
+pub fn is_no_secret(text: &str) -> bool {
     is_placeholder(text) || is_reference(text)
 }
 
 /// Whether a text says where another program keeps a secret, as `op://vault/item` and `env:TOKEN` do, or is a secret that
 /// one has encrypted, as SOPS, eyaml, age and Ansible write them.
 #[must_use]
-pub(super) fn is_reference(text: &str) -> bool {
+pub fn is_reference(text: &str) -> bool {
     let text = text.trim();
     let encrypted = ["ENC[", "$ANSIBLE_VAULT;", "!vault", "-----BEGIN AGE ", "-----BEGIN PGP ", "arn:aws:"];
     if encrypted.iter().any(|begin| text.starts_with(begin)) {
@@ -154,7 +154,7 @@ pub(super) fn is_reference(text: &str) -> bool {
 /// Whether a variable of a template stands in the text, as `${TOKEN}` or `{{ token }}`, or is all of it, as `$TOKEN` or
 /// `<token>`.
 #[must_use]
-pub(super) fn is_variable(text: &str) -> bool {
+pub fn is_variable(text: &str) -> bool {
     let text = text.trim();
     let named = |inner: &str| inner.chars().any(char::is_alphabetic);
     let within = WITHIN.iter().any(|(begin, end)| {

@@ -1,12 +1,18 @@
 //! A network card as one text: `hwAddr: MAC`, `name: CARD`, `MAC`, `CARD`, or several of them with commas, as kernel
 //! parameters have it.
 
-use super::span::Span;
-use super::spelling::is_same_word;
-use super::tree::{Key, NodeKind, TreeNode};
+use document::shape::Shape;
+use document::span::Span;
+use document::spelling::is_same_word;
+use document::tree::{Key, NodeKind, TreeNode};
+
+/// Whether a group says which network card.
+pub(crate) fn is_card(shape: &Shape) -> bool {
+    shape.at("name").is_some() && shape.at("hw_addr").is_some() && matches!(shape, Shape::Record(..))
+}
 
 /// The group of keys that `text`, the value of `node`, stands for.
-pub(super) fn group(node: &TreeNode, text: &str) -> TreeNode {
+pub(crate) fn group(node: &TreeNode, text: &str) -> TreeNode {
     let mut entries = Vec::new();
     let mut offset = 0;
     for part in text.split(',') {

@@ -1,0 +1,33 @@
+//! What the rules of a document find in its typed value.
+
+use crate::diagnostic::Severity;
+
+/// One breach of a rule.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Finding {
+    /// Whether the document can be used all the same.
+    pub severity: Severity,
+    /// The dotted key to underline; where the document does not have it, the nearest group above it is underlined.
+    pub path: String,
+    /// Stable name of this kind of mistake.
+    pub code: &'static str,
+    /// For people. Never holds a secret.
+    pub message: String,
+    /// What to write instead.
+    pub suggestion: Option<String>,
+}
+
+impl Finding {
+    pub fn new(path: impl Into<String>, code: &'static str, message: impl Into<String>) -> Self {
+        let (path, message) = (path.into(), message.into());
+        Self { severity: Severity::Error, path, code, message, suggestion: None }
+    }
+
+    pub fn warning(path: impl Into<String>, code: &'static str, message: impl Into<String>) -> Self {
+        Self { severity: Severity::Warning, ..Self::new(path, code, message) }
+    }
+
+    pub fn suggest(self, suggestion: impl Into<String>) -> Self {
+        Self { suggestion: Some(suggestion.into()), ..self }
+    }
+}

@@ -1,0 +1,71 @@
+//! Checks of single texts. A check sees one text and says what is wrong with it, without repeating it: the user's line is
+//! shown underlined, and the text may be a secret.
+
+/// A named check of texts, and the forms that these texts may have in documents.
+#[derive(Debug)]
+pub struct Format {
+    /// The `format` of the JSON Schema.
+    pub name: &'static str,
+    /// The stable code of a diagnostic.
+    pub code: &'static str,
+    pub check: fn(&str) -> FormatResult,
+    /// Whether texts may have several lines.
+    pub has_lines: bool,
+    /// Whether a text is words, which a list may have one by one.
+    pub has_words: bool,
+    /// For a key that has a default which rules judge: texts between which every other one lies, to find out what follows
+    /// from the default alone.
+    pub extremes: &'static [&'static str],
+    /// The first words of lines whose second word is the text, as configuration files of other programs have it.
+    pub directives: &'static [&'static str],
+    /// The canonical spelling, for names of keys that have several.
+    pub canonical: Option<fn(&str) -> Option<String>>,
+    /// The elements of a list that one text holds; `None` if it is one element.
+    pub elements: Option<fn(&str) -> Option<Vec<&str>>>,
+}
+
+impl Format {
+    pub const fn new(name: &'static str, code: &'static str, check: fn(&str) -> FormatResult) -> Self {
+        Self {
+            name,
+            code,
+            check,
+            has_lines: false,
+            has_words: false,
+            extremes: &[],
+            directives: &[],
+            canonical: None,
+            elements: None,
+        }
+    }
+}
+
+/// What is wrong with a text, and what to write instead.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// A clause that continues "the value …".
+    pub message: String,
+    /// A text that the check would accept.
+    pub suggestion: Option<String>,
+    /// Whether the text holds something that must not be shown.
+    pub sensitive: bool,
+}
+
+impl Fault {
+    pub fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into(), suggestion: None, sensitive: false }
+    }
+
+    /// Adds a text that the check would accept.
+    #[must_use]
+    pub fn suggest(self, suggestion: Option<String>) -> Self {
+        Self { suggestion, ..self }
+    }
+}
+
+pub type FormatResult = Result<(), Fault>;
+
+/// The fault of a text that is not `ok`.
+pub fn ensure(ok: bool, message: impl Into<String>) -> FormatResult {
+    if ok { Ok(()) } else { Err(Fault::new(message)) }
+}
