@@ -51,7 +51,11 @@ fn program() {
         "hold" => {
             let whole = cancellation::hold();
             fs::write(place.join("ready"), "").unwrap();
-            thread::sleep(Duration::from_millis(700));
+            while cancellation::requested().is_none() {
+                thread::sleep(Duration::from_millis(5));
+            }
+            // A process that does not wait for what it holds is gone by then.
+            thread::sleep(Duration::from_millis(200));
             fs::write(place.join("committed"), "").unwrap();
             drop(whole);
         }

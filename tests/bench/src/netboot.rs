@@ -4,7 +4,6 @@
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::Path;
-use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -70,13 +69,15 @@ fn install(medium: &Path, identity: &Identity, artifacts: &Artifacts) -> Result<
     let mut vm = machine.disk(&disk).start(artifacts)?;
     vm.watch_memory()?;
     let mut peak = 0;
-    Deadline::after(INSTALL_LIMIT).poll("the end of an install from the network", || {
-        let said = vm.serial.text();
-        ensure!(!said.contains("\n  because: "), "the console says:\n{said}");
-        peak = peak.max(vm.memory_in_use()?.unwrap_or(0));
-        thread::sleep(Duration::from_secs(1));
-        Ok(said.contains(steps::INSTALL_COMPLETE).then_some(()))
-    })?;
+    Deadline::after(INSTALL_LIMIT).every(Duration::from_secs(1)).poll(
+        "the end of an install from the network",
+        || {
+            let said = vm.serial.text();
+            ensure!(!said.contains("\n  because: "), "the console says:\n{said}");
+            peak = peak.max(vm.memory_in_use()?.unwrap_or(0));
+            Ok(said.contains(steps::INSTALL_COMPLETE).then_some(()))
+        },
+    )?;
     vm.kill()?;
     fs::remove_file(&disk.path)?;
     ensure!(peak > 0, "the machine does not tell how much memory it uses");

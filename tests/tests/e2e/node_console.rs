@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 use base::size::ByteSize;
 use nqrust_tests::artifacts::{Artifacts, scenario_alone};
 use nqrust_tests::console::{ESCAPE, SCREEN_LIMIT, picture, press};
-use nqrust_tests::deadline::Deadline;
+use nqrust_tests::deadline::{Deadline, MACHINE_INTERVAL};
 use nqrust_tests::disk::Disk;
 use nqrust_tests::identity::{Identity, USER};
 use nqrust_tests::node::{Checks, MAC, NODE_DOCUMENT};
@@ -27,6 +27,8 @@ const SHOWN: &str = "sudo -n fold -w $(sudo -n stty -F /dev/tty1 size | cut -d' 
 const AGENT: &str = "/var/lib/rancher/k3s/agent";
 /// How long the cost of the console is measured.
 const MEASURED: Duration = Duration::from_secs(180);
+/// How long the first network is on trial.
+const TRIAL: Duration = Duration::from_secs(60);
 
 #[test]
 #[ignore = "an install and a boot, with pictures: `make soak` runs it"]
@@ -219,17 +221,20 @@ fn networks_on_trial(ssh: &Ssh, checks: &mut Checks) -> Result<()> {
         json!({ "os": servers, "install": { "management_interface": interface } }).to_string()
     };
     // The session ends with the address; the trial does not.
-    let begin = |document: &str, seconds: u32| {
+    let begin = |document: &str, length: Duration| {
         ssh.write_as_root("/run/e2e-network.yaml", document.as_bytes())?;
         ssh.run(&format!(
-            "sudo -n systemd-run --quiet --collect installer network try /run/e2e-network.yaml --seconds {seconds}"
+            "sudo -n systemd-run --quiet --collect installer network try /run/e2e-network.yaml --seconds {}",
+            length.as_secs()
         ))
     };
-    begin(&address("10.0.2.99"), 60)?;
+    begin(&address("10.0.2.99"), TRIAL)?;
     let bridge = "ip -4 -brief address show dev mgmt-br";
-    thread::sleep(Duration::from_secs(30));
-    let lost = ssh.attempt(bridge, Duration::from_secs(20));
-    checks.that("nobody answers at the old address during the trial", lost.is_err() || lost?.code != 0);
+    let lost = Deadline::after(TRIAL).every(MACHINE_INTERVAL).poll("silence at the old address", || {
+        let answered = ssh.attempt(bridge, Duration::from_secs(20));
+        Ok(answered.map_or(true, |ended| ended.code != 0).then_some(()))
+    });
+    checks.that("nobody answers at the old address during the trial", lost.is_ok());
     let back = Deadline::after(Duration::from_secs(240)).poll("the old network", || {
         let ended = ssh.attempt(bridge, Duration::from_secs(30));
         Ok(ended.ok().filter(|ended| ended.code == 0).map(|ended| ended.stdout))
@@ -237,7 +242,7 @@ fn networks_on_trial(ssh: &Ssh, checks: &mut Checks) -> Result<()> {
     checks.contains("the address after the trial", &back, "10.0.2.15/24");
     let document = ssh.run(&format!("sudo -n cat {NODE_DOCUMENT} | grep -c 10.0.2.99 || true"))?;
     checks.equal("what the document has of the trial", document.trim(), "0");
-    begin(&address("10.0.2.15"), 600)?;
+    begin(&address("10.0.2.15"), 10 * TRIAL)?;
     let seen = Deadline::after(steps::COMMAND_LIMIT).poll("the second trial", || {
         let shown = ssh.attempt("sudo -n installer network show", steps::COMMAND_LIMIT)?;
         Ok(shown.said().contains("trial").then(|| shown.said()))
