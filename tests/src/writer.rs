@@ -15,7 +15,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 
 /// What a client has written.
 #[derive(Debug)]
-pub struct Written {
+pub struct WriteResult {
     pub good: u32,
     pub failed: u32,
     /// The longest time without a good write: from one to the next, before the first, or after the last.
@@ -30,7 +30,7 @@ pub struct Written {
 #[derive(Debug)]
 pub struct Writer {
     over: Arc<AtomicBool>,
-    thread: Option<JoinHandle<Result<Written>>>,
+    thread: Option<JoinHandle<Result<WriteResult>>>,
 }
 
 impl Writer {
@@ -45,7 +45,7 @@ impl Writer {
         let work = move || {
             let begun = Instant::now();
             let mut written =
-                Written { good: 0, failed: 0, longest: Duration::ZERO, last: 0, tried: last_number };
+                WriteResult { good: 0, failed: 0, longest: Duration::ZERO, last: 0, tried: last_number };
             let mut last_good = begun;
             while !seen.load(Ordering::Relaxed) {
                 written.tried += 1;
@@ -70,7 +70,7 @@ impl Writer {
     }
 
     /// Ends it.
-    pub fn finish(mut self) -> Result<Written> {
+    pub fn finish(mut self) -> Result<WriteResult> {
         self.over.store(true, Ordering::Relaxed);
         let thread = self.thread.take().context("a client that writes")?;
         let written = thread.join().map_err(|_| anyhow!("the client's thread panicked"))??;

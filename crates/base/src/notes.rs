@@ -6,16 +6,16 @@ use std::sync::OnceLock;
 
 use crate::progress::Progress;
 
-struct Shown {
+struct NoteSink {
     progress: Progress,
     details: bool,
 }
 
-static SHOWN: OnceLock<Shown> = OnceLock::new();
+static SHOWN: OnceLock<NoteSink> = OnceLock::new();
 
 /// From now on notes are shown there; details only where `details` says so (`--verbose`).
 pub fn show_on(progress: &Progress, details: bool) {
-    let _ = SHOWN.set(Shown { progress: progress.clone(), details });
+    let _ = SHOWN.set(NoteSink { progress: progress.clone(), details });
 }
 
 /// Tells something about `step` that whoever waits wants to know. Never a secret.

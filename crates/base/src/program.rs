@@ -16,7 +16,7 @@ use clap::{Args, Command, CommandFactory, FromArgMatches, ValueEnum};
 use serde::Serialize;
 use serde_json::json;
 
-use crate::cancellation::{self, EndRequest, Farewell};
+use crate::cancellation::{self, CancellationReporter, EndRequest};
 use crate::failure::{self, Class, Failure};
 use crate::notes;
 use crate::progress::json::JsonLines;
@@ -259,7 +259,7 @@ impl Context {
     }
 }
 
-impl Farewell for Context {
+impl CancellationReporter for Context {
     fn begin(&mut self, request: EndRequest) {
         self.progress.conclude(request.exit_code());
         self.progress.close();

@@ -10,7 +10,7 @@ use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use base::cancellation::{self, EndRequest, Farewell};
+use base::cancellation::{self, CancellationReporter, EndRequest};
 use base::files::UnfinishedFile;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -19,9 +19,9 @@ use nix::unistd::Pid;
 const ROLE: &str = "NQRUST_TEST_ROLE";
 const PLACE: &str = "NQRUST_TEST_PLACE";
 
-struct Words;
+struct SpokenReporter;
 
-impl Farewell for Words {
+impl CancellationReporter for SpokenReporter {
     fn begin(&mut self, request: EndRequest) {
         say(&format!("cancelled by {request}\n"));
     }
@@ -42,7 +42,7 @@ fn say(text: &str) {
 fn program() {
     let Ok(role) = std::env::var(ROLE) else { return };
     let place = PathBuf::from(std::env::var_os(PLACE).unwrap());
-    cancellation::watch(Words).unwrap();
+    cancellation::watch(SpokenReporter).unwrap();
     let _file = UnfinishedFile::begin(&place.join("output")).unwrap();
     let mut child = Command::new("sleep").arg("1000").stderr(Stdio::null()).spawn().unwrap();
     fs::write(place.join("child"), child.id().to_string()).unwrap();

@@ -72,14 +72,14 @@ const HEADER: usize = 92;
 /// Reads both copies of the table of a disk of `size` with sectors of `sector` bytes.
 #[must_use]
 pub fn read(read: &ReadAt<'_>, size: ByteSize, sector: u64) -> PartitionTables {
-    let disk = Disk { read, sectors: size.get() / sector, sector };
+    let disk = SectorReader { read, sectors: size.get() / sector, sector };
     if disk.sectors < 4 {
         return PartitionTables::default();
     }
     PartitionTables { primary: disk.copy(1), backup: disk.copy(disk.sectors - 1) }
 }
 
-struct Disk<'a> {
+struct SectorReader<'a> {
     read: &'a ReadAt<'a>,
     sectors: u64,
     sector: u64,
@@ -94,7 +94,7 @@ struct Header {
     checksum: u32,
 }
 
-impl Disk<'_> {
+impl SectorReader<'_> {
     /// The copy whose header is in sector `place`.
     fn copy(&self, place: u64) -> Option<PartitionTable> {
         let mut sector = vec![0; usize::try_from(self.sector).ok()?];

@@ -3,7 +3,7 @@
 
 use formats::iso9660::write::grub;
 use medium::customization::argument;
-use medium::iso::map::{Map, Wanted};
+use medium::iso::map::{ExpectedBytes, Map};
 use medium::iso::{esp, recipe};
 use model::release::{IsoRecipe, Release};
 
@@ -39,15 +39,17 @@ pub fn image(release: &Release) -> Vec<u8> {
     for region in &map.regions {
         assert_eq!(region.at.0, image.len() as u64, "no gap before {}", region.owner);
         match &region.wanted {
-            Wanted::Bytes(bytes) => image.extend_from_slice(bytes),
-            Wanted::Zeros | Wanted::Area => image.resize(image.len() + region.length as usize, 0),
-            Wanted::Payload(payload) => image.extend_from_slice(content(&payload.path)),
-            Wanted::BootSector => {
+            ExpectedBytes::Bytes(bytes) => image.extend_from_slice(bytes),
+            ExpectedBytes::Zeros | ExpectedBytes::Area => {
+                image.resize(image.len() + region.length as usize, 0)
+            }
+            ExpectedBytes::Payload(payload) => image.extend_from_slice(content(&payload.path)),
+            ExpectedBytes::BootSector => {
                 image.extend(grub::first_sector(&hybrid, map.eltorito, map.size).unwrap());
             }
-            Wanted::Eltorito => image.extend_from_slice(&eltorito),
-            Wanted::Esp => image.extend(esp::image(&menu, release.epoch, loaders).unwrap()),
-            Wanted::Arguments => image.extend(argument::grub(&[], None).unwrap()),
+            ExpectedBytes::Eltorito => image.extend_from_slice(&eltorito),
+            ExpectedBytes::Esp => image.extend(esp::image(&menu, release.epoch, loaders).unwrap()),
+            ExpectedBytes::Arguments => image.extend(argument::grub(&[], None).unwrap()),
         }
     }
     assert_eq!(image.len() as u64, map.size);

@@ -28,7 +28,7 @@ mod trouble;
 pub use cause::{Absent, EXPIRED, Fault, Unreachable, carried, is_absent, is_passing, reason};
 pub use client::client;
 pub use document::{BodyError, TooLarge, body};
-pub use downloader::{Authoriser, Downloader};
+pub use downloader::{Authorizer, Downloader};
 pub use resume::Download;
 pub(crate) use retry::asked_wait;
 pub use retry::{Attempts, Passing, RetryPolicy, try_once};

@@ -32,7 +32,7 @@ fn retry() -> RetryPolicy {
 
 /// A way into the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Door {
+enum NetworkClient {
     Document,
     File,
     Pull,
@@ -40,19 +40,19 @@ enum Door {
     Outbox,
 }
 
-use Door::{Document, File, Outbox, Pull, Push};
+use NetworkClient::{Document, File, Outbox, Pull, Push};
 
 /// Those that follow redirects, and ask for any URL.
-const DOWNLOADS: &[Door] = &[Document, File];
-const REQUESTS: &[Door] = &[Document, File, Pull, Push];
-const ALL: &[Door] = &[Document, File, Pull, Push, Outbox];
+const DOWNLOADS: &[NetworkClient] = &[Document, File];
+const REQUESTS: &[NetworkClient] = &[Document, File, Pull, Push];
+const ALL: &[NetworkClient] = &[Document, File, Pull, Push, Outbox];
 
 /// A server that has, or is, something wrong.
 struct Case {
     name: &'static str,
     url: String,
     authorities: Vec<String>,
-    doors: &'static [Door],
+    doors: &'static [NetworkClient],
     /// Whether it may be another at the next attempt.
     passes: bool,
     /// What the error says.
@@ -62,14 +62,20 @@ struct Case {
 }
 
 impl Case {
-    fn at(name: &'static str, url: &str, doors: &'static [Door], passes: bool, says: &'static str) -> Self {
+    fn at(
+        name: &'static str,
+        url: &str,
+        doors: &'static [NetworkClient],
+        passes: bool,
+        says: &'static str,
+    ) -> Self {
         Self { name, url: url.to_owned(), authorities: Vec::new(), doors, passes, says, _fake: None }
     }
 
     fn served(
         name: &'static str,
         fake: Fake,
-        doors: &'static [Door],
+        doors: &'static [NetworkClient],
         passes: bool,
         says: &'static str,
     ) -> Self {
@@ -187,7 +193,7 @@ fn cases() -> Vec<Case> {
 }
 
 /// The error by a door, its class, and whether there were several attempts.
-fn try_door(case: &Case, door: Door) -> (String, Option<Class>, bool) {
+fn try_door(case: &Case, door: NetworkClient) -> (String, Option<Class>, bool) {
     let downloader = || Downloader::trusting(&case.url, retry(), "hint", &case.authorities);
     let host = case.url.split_once("://").unwrap().1.to_owned();
     let client = || {

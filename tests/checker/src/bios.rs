@@ -14,7 +14,7 @@ const NEXT_DEVICE: [u8; 2] = [0xcd, 0x18];
 
 /// What legacy firmware does with the first sector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum First {
+pub(crate) enum FirstSectorVerdict {
     /// It stops at the signature, or the code tells it to try the next device.
     Passes,
     /// It runs zeros as code, and hangs.
@@ -23,12 +23,14 @@ pub(crate) enum First {
     Starts,
 }
 
-pub(crate) fn first(disk: &dyn Bytes) -> First {
+pub(crate) fn first(disk: &dyn Bytes) -> FirstSectorVerdict {
     match array::<512>(disk, 0) {
-        Some(first) if first[510..] != [0x55, 0xaa] || first.starts_with(&NEXT_DEVICE) => First::Passes,
-        Some(first) if first[..CODE].iter().any(|byte| *byte != 0) => First::Starts,
-        Some(_) => First::Hangs,
-        None => First::Passes,
+        Some(first) if first[510..] != [0x55, 0xaa] || first.starts_with(&NEXT_DEVICE) => {
+            FirstSectorVerdict::Passes
+        }
+        Some(first) if first[..CODE].iter().any(|byte| *byte != 0) => FirstSectorVerdict::Starts,
+        Some(_) => FirstSectorVerdict::Hangs,
+        None => FirstSectorVerdict::Passes,
     }
 }
 
@@ -46,7 +48,7 @@ pub(crate) fn missing(disk: &dyn Bytes, boot: &BootCode, place: u64) -> Option<&
     let core = vector(disk, place, (boot.core.len() as u64).next_multiple_of(SECTOR));
     let Some(core) = core else { return Some("GRUB's core is beyond the end") };
     let rest = u64::from(u16_at(&core, 0x1fc));
-    if first(disk) != First::Starts || !is_ours(disk, boot) {
+    if first(disk) != FirstSectorVerdict::Starts || !is_ours(disk, boot) {
         Some("the boot sector is not GRUB's")
     } else if u64_at(&sector, 0x5c) * SECTOR != place {
         Some("the boot sector looks elsewhere for GRUB's core")
@@ -75,11 +77,11 @@ mod tests {
     #[test]
     fn firmware_runs_what_bears_the_signature_whatever_it_is() {
         for (code, signature, expected) in [
-            (&[0_u8; 3][..], [0, 0], First::Passes),
-            (&[0xeb, 0x63, 0x90], [0, 0], First::Passes),
-            (&[0; 3], [0x55, 0xaa], First::Hangs),
-            (&[0xcd, 0x18, 0xf4], [0x55, 0xaa], First::Passes),
-            (&[0xeb, 0x63, 0x90], [0x55, 0xaa], First::Starts),
+            (&[0_u8; 3][..], [0, 0], FirstSectorVerdict::Passes),
+            (&[0xeb, 0x63, 0x90], [0, 0], FirstSectorVerdict::Passes),
+            (&[0; 3], [0x55, 0xaa], FirstSectorVerdict::Hangs),
+            (&[0xcd, 0x18, 0xf4], [0x55, 0xaa], FirstSectorVerdict::Passes),
+            (&[0xeb, 0x63, 0x90], [0x55, 0xaa], FirstSectorVerdict::Starts),
         ] {
             let mut sector = vec![0; 512];
             sector[..code.len()].copy_from_slice(code);

@@ -53,12 +53,12 @@ impl Store for fs::File {
 
 /// A disk of zeros.
 #[derive(Clone, Copy, Debug)]
-pub struct Blank(
+pub struct ZeroDisk(
     /// In bytes.
     pub u64,
 );
 
-impl Bytes for Blank {
+impl Bytes for ZeroDisk {
     fn length(&self) -> u64 {
         self.0
     }

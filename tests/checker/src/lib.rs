@@ -12,5 +12,5 @@ mod fat;
 mod gpt;
 mod verdict;
 
-pub use bytes::{Blank, Bytes, Overlay, Store};
+pub use bytes::{Bytes, Overlay, Store, ZeroDisk};
 pub use verdict::{BootCode, Expected, File, Hash, Part, Slot, System, Verdict, judge, judge_slot};

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::bios::First;
+use crate::bios::FirstSectorVerdict;
 use crate::bytes::{Bytes, hash};
 use crate::{bios, ext4, fat, gpt};
 
@@ -90,7 +90,7 @@ pub struct System {
 /// Judges a disk that is not in its old state.
 pub fn judge(disk: &dyn Bytes, expected: &Expected) -> io::Result<Verdict> {
     if !starts(disk, expected) {
-        let hangs = bios::first(disk) == First::Hangs && has_our_table(disk, expected);
+        let hangs = bios::first(disk) == FirstSectorVerdict::Hangs && has_our_table(disk, expected);
         return Ok(if hangs { Verdict::Half(HANGS.into()) } else { Verdict::NotBootable });
     }
     Ok(missing(disk, expected)?.map_or(Verdict::Complete, Verdict::Half))
@@ -132,7 +132,8 @@ fn starts(disk: &dyn Bytes, expected: &Expected) -> bool {
     let volumes = entries.filter(|entry| entry.is_esp()).map(|entry| entry.start);
     let mut volumes = volumes.chain(gpt::mbr(disk, expected.sector)).chain([0]);
     let waits = expected.boot.as_ref().is_some_and(|boot| bios::is_ours(disk, boot));
-    volumes.any(|start| fat::is_fat(disk, start)) || (bios::first(disk) == First::Starts && !waits)
+    volumes.any(|start| fat::is_fat(disk, start))
+        || (bios::first(disk) == FirstSectorVerdict::Starts && !waits)
 }
 
 /// What an installed disk lacks; none if it is complete.

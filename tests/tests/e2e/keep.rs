@@ -28,7 +28,7 @@ fn a_node_that_is_installed_again_keeps_its_data_and_nothing_else() {
         let (vm, ssh) = steps::boot(&machine, &identity, artifacts)?;
         ssh.run(&format!("sudo -n dd if=/dev/urandom of={DATA}/volume.img bs=1M count=64 status=none"))?;
         ssh.run("sudo -n touch /var/lib/e2e-trace && sync")?;
-        let before = Data::of(&ssh)?;
+        let before = KeptData::of(&ssh)?;
         drop(ssh);
         vm.power_off(steps::SHUTDOWN_LIMIT)?;
 
@@ -41,7 +41,7 @@ fn a_node_that_is_installed_again_keeps_its_data_and_nothing_else() {
         let machine = steps::node("boot-again", Firmware::Uefi, "").disk(&disk);
         let (vm, ssh) = steps::boot(&machine, &identity, artifacts)?;
         let mut checks = Checks::default();
-        let after = Data::of(&ssh)?;
+        let after = KeptData::of(&ssh)?;
         checks.equal("the file", &after.file, &before.file);
         checks.equal("the identity of the data partition", &after.identity, &before.identity);
         checks.that("the machine has another identity", after.machine != before.machine);
@@ -56,13 +56,13 @@ fn a_node_that_is_installed_again_keeps_its_data_and_nothing_else() {
 }
 
 /// What of a running node has to stay, and what has to change.
-struct Data {
+struct KeptData {
     file: String,
     identity: String,
     machine: String,
 }
 
-impl Data {
+impl KeptData {
     fn of(ssh: &Ssh) -> Result<Self> {
         Ok(Self {
             file: ssh.run(&format!("sudo -n sha256sum {DATA}/volume.img"))?,

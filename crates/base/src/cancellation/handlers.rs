@@ -38,9 +38,9 @@ pub(super) fn wake() {
 }
 
 /// The end of the pipe at which signals are waited for.
-pub(super) struct Wake(File);
+pub(super) struct WakePipe(File);
 
-impl Wake {
+impl WakePipe {
     /// Returns after a signal.
     pub(super) fn wait(&mut self) -> io::Result<()> {
         self.0.read_exact(&mut [0])
@@ -48,7 +48,7 @@ impl Wake {
 }
 
 /// Installs the handlers.
-pub(super) fn install() -> io::Result<Wake> {
+pub(super) fn install() -> io::Result<WakePipe> {
     let (read, write) = pipe2(OFlag::O_CLOEXEC)?;
     // A handler must never wait.
     nix::fcntl::fcntl(&write, nix::fcntl::FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
@@ -62,7 +62,7 @@ pub(super) fn install() -> io::Result<Wake> {
             unsafe { sigaction(signal, &before) }?;
         }
     }
-    Ok(Wake(read.into()))
+    Ok(WakePipe(read.into()))
 }
 
 pub(super) fn installed() -> bool {

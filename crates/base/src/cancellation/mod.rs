@@ -36,7 +36,7 @@ static NEXT: AtomicU64 = AtomicU64::new(0);
 static CLEANUPS: Mutex<BTreeMap<u64, Box<dyn FnOnce() + Send>>> = Mutex::new(BTreeMap::new());
 
 /// What the command line shows of an end.
-pub trait Farewell: Send + 'static {
+pub trait CancellationReporter: Send + 'static {
     /// Called first: what other threads report from now on is a consequence of the end, and not worth telling.
     fn begin(&mut self, request: EndRequest);
     /// Called last, after everything is cleaned up.
@@ -63,7 +63,7 @@ impl fmt::Display for EndRequest {
 
 /// From now on SIGINT, SIGTERM and SIGHUP end this process as the module says. SIGHUP stays ignored where it is, as below
 /// `nohup`.
-pub fn watch(farewell: impl Farewell) -> io::Result<()> {
+pub fn watch(farewell: impl CancellationReporter) -> io::Result<()> {
     let mut wake = handlers::install()?;
     let begin = move || {
         let mut farewell = Some(farewell);
@@ -182,7 +182,7 @@ impl Drop for Cleanup {
     }
 }
 
-fn end(request: EndRequest, mut farewell: impl Farewell) -> ! {
+fn end(request: EndRequest, mut farewell: impl CancellationReporter) -> ! {
     let _for_ever = HELD.write().unwrap_or_else(PoisonError::into_inner);
     farewell.begin(request);
     children::end_all();

@@ -16,13 +16,13 @@ use super::owner::Owner;
 const ASK: u32 = u32::MAX;
 
 /// Another user's identity for what this thread does with files, until the value is dropped.
-pub(super) struct Acting {
+pub(super) struct BorrowedIdentity {
     before: Owner,
     /// The identity is the thread's; the value must not leave it.
     _thread: PhantomData<*const ()>,
 }
 
-impl Acting {
+impl BorrowedIdentity {
     /// Takes the identity of `owner`.
     ///
     /// # Errors
@@ -42,7 +42,7 @@ impl Acting {
     }
 }
 
-impl Drop for Acting {
+impl Drop for BorrowedIdentity {
     fn drop(&mut self) {
         setfsuid(Uid::from_raw(self.before.user));
         setfsgid(Gid::from_raw(self.before.group));
@@ -65,7 +65,7 @@ mod tests {
         std::fs::write(&secret, "x").unwrap();
         std::fs::set_permissions(&secret, std::fs::Permissions::from_mode(0o600)).unwrap();
         {
-            let _acting = Acting::like(Owner { user: 1001, group: 1001 }).unwrap();
+            let _acting = BorrowedIdentity::like(Owner { user: 1001, group: 1001 }).unwrap();
             assert_eq!(std::fs::read(&secret).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
         }
         assert_eq!(std::fs::read(&secret).unwrap(), b"x");

@@ -20,7 +20,7 @@ use nix::sys::stat::{Mode, SFlag, fchmod, mkdirat};
 use nix::unistd::{Gid, Uid, UnlinkatFlags, fchownat, symlinkat, unlinkat};
 use uuid::Uuid;
 
-use super::acting::Acting;
+use super::acting::BorrowedIdentity;
 use super::owner::Owner;
 
 /// The permission bits of a mode, set-user-id and sticky included.
@@ -274,18 +274,18 @@ impl Directory {
 
     /// The identity with which `owner`'s files are changed in this directory: its own, where the directory is its own.
     /// Everywhere else root acts.
-    fn acting(&self, owner: Option<Owner>) -> io::Result<Option<Acting>> {
+    fn acting(&self, owner: Option<Owner>) -> io::Result<Option<BorrowedIdentity>> {
         let user =
             owner.filter(|owner| owner.user != 0 && owner.user == self.status.owner.user && root_runs());
-        user.map(Acting::like).transpose()
+        user.map(BorrowedIdentity::like).transpose()
     }
 
     /// Makes a file, directory or link under a name that is not in use and cannot be predicted.
-    fn temporary<T>(&self, make: impl Fn(&str) -> nix::Result<T>) -> io::Result<(Temporary<'_>, T)> {
+    fn temporary<T>(&self, make: impl Fn(&str) -> nix::Result<T>) -> io::Result<(TemporaryEntry<'_>, T)> {
         loop {
             let name = format!(".nqrust.{}.new", Uuid::new_v4().simple());
             match make(&name) {
-                Ok(made) => return Ok((Temporary { directory: self, name, placed: false }, made)),
+                Ok(made) => return Ok((TemporaryEntry { directory: self, name, placed: false }, made)),
                 Err(Errno::EEXIST) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -309,13 +309,13 @@ fn own(descriptor: &OwnedFd, owner: Owner) -> io::Result<()> {
 }
 
 /// What is not finished yet; it is removed unless it gets its name.
-struct Temporary<'a> {
+struct TemporaryEntry<'a> {
     directory: &'a Directory,
     name: String,
     placed: bool,
 }
 
-impl Temporary<'_> {
+impl TemporaryEntry<'_> {
     fn rename(mut self, name: &OsStr) -> io::Result<()> {
         let descriptor = &self.directory.descriptor;
         renameat(descriptor, &*self.name, descriptor, name)?;
@@ -324,7 +324,7 @@ impl Temporary<'_> {
     }
 }
 
-impl Drop for Temporary<'_> {
+impl Drop for TemporaryEntry<'_> {
     fn drop(&mut self) {
         if !self.placed {
             let _ = unlinkat(&self.directory.descriptor, &*self.name, UnlinkatFlags::NoRemoveDir);

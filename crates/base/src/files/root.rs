@@ -24,7 +24,7 @@ use std::path::{Component, Path, PathBuf};
 use anyhow::{Context, Result, anyhow, bail};
 use nix::errno::Errno;
 
-use super::acting::Acting;
+use super::acting::BorrowedIdentity;
 use super::directory::{Attributes, Directory, EntryKind, Status, root_runs};
 use super::owner::Owner;
 
@@ -55,13 +55,13 @@ pub struct Root {
 
 /// What to do where a directory on the way is missing.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Missing {
+enum MissingDirectory {
     Leave,
     Make,
 }
 
 /// A directory, and the links that were followed to it.
-struct Reached {
+struct ReachedDirectory {
     /// From the root, without links.
     path: PathBuf,
     /// None for the root itself.
@@ -69,7 +69,7 @@ struct Reached {
 }
 
 /// A name that is still to be looked up on the way.
-struct Step {
+struct PathStep {
     name: OsString,
     /// How many names of the caller's path end here; none for a name from a link.
     written: Option<usize>,
@@ -93,7 +93,7 @@ impl Root {
     /// whoever runs this program.
     pub fn write(&self, path: impl AsRef<Path>, bytes: &[u8], attributes: Attributes) -> Result<bool> {
         let at = Target::new(path.as_ref())?;
-        let Some(reached) = self.reach(&at, Missing::Make)? else { bail!("{at} has no directory") };
+        let Some(reached) = self.reach(&at, MissingDirectory::Make)? else { bail!("{at} has no directory") };
         let directory = self.directory(&reached);
         let owner = attributes.owner.or_else(|| self.home(&at.names).map(|home| home.owner));
         let owner = owner.or_else(|| root_runs().then_some(Owner::ROOT));
@@ -110,7 +110,7 @@ impl Root {
     /// Makes a symbolic link unless it is there already, and says whether it made one. `target` need not be there.
     pub fn link(&self, path: impl AsRef<Path>, target: &Path) -> Result<bool> {
         let at = Target::new(path.as_ref())?;
-        let Some(reached) = self.reach(&at, Missing::Make)? else { bail!("{at} has no directory") };
+        let Some(reached) = self.reach(&at, MissingDirectory::Make)? else { bail!("{at} has no directory") };
         let directory = self.directory(&reached);
         let failed = |error| at.failed("making the link", directory, error);
         let there = directory.entry(at.name()).map_err(failed)?;
@@ -126,7 +126,7 @@ impl Root {
     /// Removes a file or link, and says whether there was one.
     pub fn remove(&self, path: impl AsRef<Path>) -> Result<bool> {
         let at = Target::new(path.as_ref())?;
-        let Some(reached) = self.reach(&at, Missing::Leave)? else { return Ok(false) };
+        let Some(reached) = self.reach(&at, MissingDirectory::Leave)? else { return Ok(false) };
         let directory = self.directory(&reached);
         let failed = |error| at.failed("removing", directory, error);
         let removed = directory.remove(at.name()).map_err(failed)?;
@@ -136,7 +136,7 @@ impl Root {
     /// Opens a file to lock it. It is made if it is missing, for its owner alone, and has no content.
     pub fn lock_file(&self, path: impl AsRef<Path>) -> Result<File> {
         let at = Target::new(path.as_ref())?;
-        let Some(reached) = self.reach(&at, Missing::Make)? else { bail!("{at} has no directory") };
+        let Some(reached) = self.reach(&at, MissingDirectory::Make)? else { bail!("{at} has no directory") };
         let directory = self.directory(&reached);
         directory.lock_file(at.name()).map_err(|error| at.failed("opening", directory, error))
     }
@@ -144,7 +144,7 @@ impl Root {
     /// What is at `path`, which is not followed itself; none where nothing is.
     pub fn status(&self, path: impl AsRef<Path>) -> Result<Option<Status>> {
         let at = Target::new(path.as_ref())?;
-        let Some(reached) = self.reach(&at, Missing::Leave)? else { return Ok(None) };
+        let Some(reached) = self.reach(&at, MissingDirectory::Leave)? else { return Ok(None) };
         let directory = self.directory(&reached);
         directory.entry(at.name()).map_err(|error| at.failed("reading", directory, error))
     }
@@ -152,11 +152,11 @@ impl Root {
     /// Makes the directory `path` unless it is there, those above it too. Returns its path from the root without links.
     pub fn make_directory(&self, path: impl AsRef<Path>) -> Result<PathBuf> {
         let at = Target::new(path.as_ref())?;
-        let reached = self.walk(&at, at.names.len(), Missing::Make)?;
+        let reached = self.walk(&at, at.names.len(), MissingDirectory::Make)?;
         Ok(reached.map(|reached| reached.path).unwrap_or(at.names.iter().collect()))
     }
 
-    fn directory<'a>(&'a self, reached: &'a Reached) -> &'a Directory {
+    fn directory<'a>(&'a self, reached: &'a ReachedDirectory) -> &'a Directory {
         reached.directory.as_ref().unwrap_or(&self.base)
     }
 
@@ -169,28 +169,36 @@ impl Root {
     }
 
     /// The directory that `at` is in.
-    fn reach(&self, at: &Target<'_>, missing: Missing) -> Result<Option<Reached>> {
+    fn reach(&self, at: &Target<'_>, missing: MissingDirectory) -> Result<Option<ReachedDirectory>> {
         self.walk(at, at.names.len() - 1, missing)
     }
 
     /// The directory of the first `count` names of `at`; none where one is missing.
-    fn walk(&self, at: &Target<'_>, count: usize, missing: Missing) -> Result<Option<Reached>> {
+    fn walk(
+        &self,
+        at: &Target<'_>,
+        count: usize,
+        missing: MissingDirectory,
+    ) -> Result<Option<ReachedDirectory>> {
         let mut way: Vec<(OsString, Directory)> = Vec::new();
         let mut links = 0;
         let names = at.names.iter().take(count).zip(1..);
-        let mut steps: VecDeque<Step> =
-            names.map(|(name, written)| Step { name: name.clone(), written: Some(written) }).collect();
+        let mut steps: VecDeque<PathStep> =
+            names.map(|(name, written)| PathStep { name: name.clone(), written: Some(written) }).collect();
         for _ in 0..STEPS {
             let Some(step) = steps.pop_front() else {
                 let path = way.iter().map(|(name, _)| name).collect();
-                return Ok(Some(Reached { path, directory: way.pop().map(|(_, directory)| directory) }));
+                return Ok(Some(ReachedDirectory {
+                    path,
+                    directory: way.pop().map(|(_, directory)| directory),
+                }));
             };
             if step.name == ".." {
                 way.pop();
                 continue;
             }
             let above = way.last().map_or(&self.base, |(_, directory)| directory);
-            let here = Here { way: &way, name: &step.name };
+            let here = PathPrefix { way: &way, name: &step.name };
             let error = match above.child(&step.name) {
                 Ok(child) => {
                     way.push((step.name, child));
@@ -202,13 +210,13 @@ impl Root {
                 // Something took its place between the look and the opening.
                 Some(Errno::EAGAIN | Errno::EINTR) => steps.push_front(step),
                 Some(Errno::ENOENT) => match (missing, step.written) {
-                    (Missing::Leave, _) => return Ok(None),
-                    (Missing::Make, None) => {
+                    (MissingDirectory::Leave, _) => return Ok(None),
+                    (MissingDirectory::Make, None) => {
                         bail!(
                             "{here}, to which a link leads, is missing: make it, or choose another path than {at}"
                         )
                     }
-                    (Missing::Make, Some(written)) => {
+                    (MissingDirectory::Make, Some(written)) => {
                         self.make(above, &at.names[..written])
                             .with_context(|| format!("making the directory {here}"))?;
                         steps.push_front(step);
@@ -259,7 +267,7 @@ impl Root {
         let private = above.status().is_private();
         // Where others can put something else in its place before it is opened again, only the rights of the user whose
         // directory it becomes are used; and what is root's stays as it was made.
-        let _acting = owner.filter(|_| !private).map(Acting::like).transpose()?;
+        let _acting = owner.filter(|_| !private).map(BorrowedIdentity::like).transpose()?;
         match above.make(name, mode) {
             Err(error) if errno(&error) == Some(Errno::EEXIST) => return Ok(()),
             made => made?,
@@ -273,7 +281,7 @@ impl Root {
 }
 
 /// A link is followed where only root can have made it.
-fn refuse_link(above: &Directory, link: Status, here: &Here<'_>) -> Result<()> {
+fn refuse_link(above: &Directory, link: Status, here: &PathPrefix<'_>) -> Result<()> {
     if !link.is_ours() {
         bail!("{here} is a link of {}, which is not followed: replace it by a directory", user(link));
     }
@@ -294,10 +302,10 @@ fn user(status: Status) -> String {
 }
 
 /// The names that a link leads through, `..` among them.
-fn names_of_link(target: &Path) -> impl DoubleEndedIterator<Item = Step> {
+fn names_of_link(target: &Path) -> impl DoubleEndedIterator<Item = PathStep> {
     target.components().filter_map(|component| match component {
-        Component::Normal(name) => Some(Step { name: name.to_owned(), written: None }),
-        Component::ParentDir => Some(Step { name: "..".into(), written: None }),
+        Component::Normal(name) => Some(PathStep { name: name.to_owned(), written: None }),
+        Component::ParentDir => Some(PathStep { name: "..".into(), written: None }),
         Component::CurDir | Component::RootDir | Component::Prefix(_) => None,
     })
 }
@@ -357,12 +365,12 @@ impl fmt::Display for Target<'_> {
 }
 
 /// How far the way to a file is, for messages.
-struct Here<'a> {
+struct PathPrefix<'a> {
     way: &'a [(OsString, Directory)],
     name: &'a OsStr,
 }
 
-impl fmt::Display for Here<'_> {
+impl fmt::Display for PathPrefix<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.way.iter().try_for_each(|(name, _)| write!(f, "/{}", name.display()))?;
         write!(f, "/{}", self.name.display())

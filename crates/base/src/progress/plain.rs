@@ -15,12 +15,12 @@ const EVERY: Duration = Duration::from_secs(5);
 #[allow(missing_debug_implementations)]
 pub struct PlainLines<W> {
     out: W,
-    running: HashMap<String, Running>,
+    running: HashMap<String, RunningStep>,
     /// Consoles in raw mode need a carriage return too.
     end: &'static str,
 }
 
-struct Running {
+struct RunningStep {
     since: Instant,
     told: Instant,
 }
@@ -45,7 +45,7 @@ impl<W: Write + Send> Sink for PlainLines<W> {
         let now = Instant::now();
         match event.state {
             StepState::Started => {
-                self.running.insert(event.step.clone(), Running { since: now, told: now });
+                self.running.insert(event.step.clone(), RunningStep { since: now, told: now });
                 let total = event.total.map(|total| format!(" ({})", ByteSize::bytes(total)));
                 self.line(&format!("[....] {}{}", event.message, total.unwrap_or_default()));
             }

@@ -79,7 +79,7 @@ impl PatchHeader {
     pub(super) fn read(patch: &mut impl Read) -> Result<Self, DeltaError> {
         let mut bytes = [0; HEADER_BYTES];
         read_patch(patch, &mut bytes)?;
-        let mut fields = Fields(&bytes);
+        let mut fields = FieldReader(&bytes);
         if fields.take::<8>() != *MAGIC {
             return Err(DeltaError::NotPatch);
         }
@@ -127,7 +127,7 @@ impl SegmentRecord {
     pub(super) fn read(patch: &mut impl Read, header: &PatchHeader, number: u32) -> Result<Self, DeltaError> {
         let mut bytes = [0; RECORD_BYTES];
         read_patch(patch, &mut bytes)?;
-        let mut fields = Fields(&bytes);
+        let mut fields = FieldReader(&bytes);
         let record = Self {
             part_start: u64::from_le_bytes(fields.take()),
             part_length: u32::from_le_bytes(fields.take()),
@@ -153,9 +153,9 @@ impl SegmentRecord {
 }
 
 /// Fields of known lengths, one after the other.
-struct Fields<'b>(&'b [u8]);
+struct FieldReader<'b>(&'b [u8]);
 
-impl Fields<'_> {
+impl FieldReader<'_> {
     /// The next `N` bytes; zeros behind the end, which no caller asks for.
     fn take<const N: usize>(&mut self) -> [u8; N] {
         let Some((field, rest)) = self.0.split_first_chunk() else { return [0; N] };

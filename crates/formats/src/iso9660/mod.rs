@@ -14,4 +14,6 @@ pub mod read;
 pub mod write;
 
 pub use address::{BLOCK_SIZE, Block, Extent, Offset, Source};
-pub use read::{Behind, DirectoryEntry, EntryKind, Error, FileReader, Iso, Result, VolumeDescriptor, Walk};
+pub use read::{
+    DirectoryEntry, EntryKind, Error, FileReader, Iso, OffsetSource, Result, VolumeDescriptor, Walk,
+};

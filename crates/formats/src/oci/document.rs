@@ -126,7 +126,7 @@ impl Document {
     pub fn parse(bytes: &[u8], media_type: &str) -> Result<Self, ParseDocumentError> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
-        struct Head {
+        struct DocumentHead {
             #[serde(default)]
             schema_version: u32,
             #[serde(default)]
@@ -134,7 +134,7 @@ impl Document {
             #[serde(default)]
             manifests: Option<serde::de::IgnoredAny>,
         }
-        let head: Head = serde_json::from_slice(bytes)?;
+        let head: DocumentHead = serde_json::from_slice(bytes)?;
         let known = |kind: &&str| MANIFESTS.contains(kind) || INDEXES.contains(kind);
         // What says nothing of the kind is passed over; what says another kind is believed.
         let vague = |kind: &&str| {

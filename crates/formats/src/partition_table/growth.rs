@@ -3,7 +3,7 @@
 //! The first copy is whole at every moment, whatever write a power cut ends: a header is one sector, which a disk writes whole or
 //! not at all, and no entries are written over while the header points at them.
 
-use super::{Disk, PartitionEntry, PartitionTable, ReadAt, checksum, number};
+use super::{PartitionEntry, PartitionTable, ReadAt, SectorReader, checksum, number};
 use base::size::ByteSize;
 
 /// The sector of the first copy's header.
@@ -35,7 +35,7 @@ pub struct TableWrite {
 /// smaller.
 #[must_use]
 pub fn growth(read: &ReadAt<'_>, size: ByteSize, sector: u64, alignment: ByteSize) -> Option<Growth> {
-    let disk = Disk { read, sectors: size.get() / sector, sector };
+    let disk = SectorReader { read, sectors: size.get() / sector, sector };
     let end = disk.sectors.checked_sub(1)?;
     let length = usize::try_from(sector).ok()?;
     let (mut first, mut head) = (vec![0; length], vec![0; length]);

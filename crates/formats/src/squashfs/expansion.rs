@@ -86,7 +86,7 @@ impl<'s, S: Source> Expansion<'s, S> {
         let inodes = reader.table(superblock.inode_table, superblock.directory_table)?;
         let directories = reader.table(superblock.directory_table, directories_end)?;
 
-        let survey = Survey::of(&superblock, &inodes, &directories, fragments.as_ref())?;
+        let survey = InodeSurvey::of(&superblock, &inodes, &directories, fragments.as_ref())?;
         let blocks = survey.blocks.place(superblock::LENGTH)?;
         let mut expansion = Self {
             source,
@@ -243,14 +243,14 @@ impl<'s, S: Source> Expansion<'s, S> {
 }
 
 /// What inodes say is there.
-struct Survey {
+struct InodeSurvey {
     blocks: BlockSet,
     listings: Listings,
     /// How much of each fragment files use.
     used: Vec<u32>,
 }
 
-impl Survey {
+impl InodeSurvey {
     fn of(
         superblock: &Superblock,
         inodes: &Table,

@@ -22,13 +22,13 @@ pub(super) struct FileInode {
     pub(super) wide: bool,
     pub(super) start: u64,
     pub(super) size: u64,
-    pub(super) tail: Option<Tail>,
+    pub(super) tail: Option<FileTail>,
     /// The lengths of its blocks, of 4 bytes each.
     pub(super) lengths: Range<usize>,
 }
 
 /// The end of a file that lies in a fragment.
-pub(super) struct Tail {
+pub(super) struct FileTail {
     pub(super) fragment: u32,
     pub(super) offset: u32,
 }
@@ -115,8 +115,8 @@ fn directory_index(table: &[u8], mut at: usize, count: u16) -> ExpandResult<(Vec
     Ok((starts, at))
 }
 
-fn tail(fragment: u32, offset: u32) -> Option<Tail> {
-    (fragment != NO_FRAGMENT).then_some(Tail { fragment, offset })
+fn tail(fragment: u32, offset: u32) -> Option<FileTail> {
+    (fragment != NO_FRAGMENT).then_some(FileTail { fragment, offset })
 }
 
 fn lengths(table: &[u8], at: usize, size: u64, block_size: u32, tail: bool) -> ExpandResult<Range<usize>> {

@@ -28,7 +28,7 @@ const USED: usize = 64;
 
 /// Why content cannot be in an area, a clause.
 #[derive(Debug, thiserror::Error)]
-pub enum Unfit {
+pub enum AreaContentError {
     /// There is no room for so many bytes.
     #[error("it has {0} bytes, and there is room for {CAPACITY}")]
     TooLarge(usize),
@@ -45,13 +45,13 @@ pub fn unfinished() -> [u8; HEADER] {
 
 /// The area that holds `content`, up to the last byte that is not zero for sure; empty for no content, which is how
 /// media are built.
-pub fn bytes(content: &Content) -> Result<Vec<u8>, Unfit> {
+pub fn bytes(content: &Content) -> Result<Vec<u8>, AreaContentError> {
     if content.is_empty() {
         return Ok(Vec::new());
     }
-    let archive = content.pack().map_err(Unfit::Path)?;
+    let archive = content.pack().map_err(AreaContentError::Path)?;
     if archive.len() > CAPACITY {
-        return Err(Unfit::TooLarge(archive.len()));
+        return Err(AreaContentError::TooLarge(archive.len()));
     }
     let mut area = header(FINISHED, archive.len() as u64, Digest::of(&archive).as_bytes()).to_vec();
     area.extend(archive);
@@ -175,7 +175,7 @@ mod tests {
         let mut large = content();
         let blob = |length| File { mode: 0o600, bytes: vec![7; length] };
         large.files.insert("blob".into(), blob(CAPACITY));
-        assert!(matches!(bytes(&large), Err(Unfit::TooLarge(size)) if size > CAPACITY));
+        assert!(matches!(bytes(&large), Err(AreaContentError::TooLarge(size)) if size > CAPACITY));
         large.files.insert("blob".into(), blob(CAPACITY - 8192));
         assert_eq!(read(&*bytes(&large).unwrap()).unwrap(), Some(large));
     }

@@ -30,7 +30,7 @@ pub struct Argument(String);
 
 /// Why a word cannot be a kernel argument of a medium, a clause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NotArgument {
+pub enum ArgumentError {
     /// Nothing, or what does not begin like the name of a parameter.
     #[error("is no kernel argument: it does not begin with a letter or a digit")]
     Beginning,
@@ -45,7 +45,7 @@ pub enum NotArgument {
 /// More than a kernel would take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the kernel arguments have {0} characters together, and there is room for {MOST}")]
-pub struct TooLong(usize);
+pub struct ArgumentsTooLong(usize);
 
 impl Argument {
     /// What stands before the `=`. Values may be secrets.
@@ -66,19 +66,19 @@ impl Argument {
 }
 
 impl FromStr for Argument {
-    type Err = NotArgument;
+    type Err = ArgumentError;
 
-    fn from_str(word: &str) -> Result<Self, NotArgument> {
+    fn from_str(word: &str) -> Result<Self, ArgumentError> {
         let argument = Self(word.to_owned());
         let key = argument.key();
         if !key.starts_with(|first: char| first.is_ascii_alphanumeric()) {
-            return Err(NotArgument::Beginning);
+            return Err(ArgumentError::Beginning);
         }
         if !word.bytes().all(|byte| byte.is_ascii_graphic() && !b"\"'\\".contains(&byte)) {
-            return Err(NotArgument::Characters);
+            return Err(ArgumentError::Characters);
         }
         if OWN.contains(&key) || key.starts_with("rd.live.") {
-            return Err(NotArgument::Own);
+            return Err(ArgumentError::Own);
         }
         Ok(argument)
     }
@@ -98,10 +98,10 @@ pub fn line(arguments: &[Argument]) -> String {
 
 /// The file that GRUB reads: always [`GRUB_LENGTH`] bytes, and without arguments and password the one that media are
 /// built with.
-pub fn grub(arguments: &[Argument], password: Option<&BootPassword>) -> Result<Vec<u8>, TooLong> {
+pub fn grub(arguments: &[Argument], password: Option<&BootPassword>) -> Result<Vec<u8>, ArgumentsTooLong> {
     let line = line(arguments);
     if line.len() > MOST {
-        return Err(TooLong(line.len()));
+        return Err(ArgumentsTooLong(line.len()));
     }
     let mut text = HEAD.to_owned();
     if !line.is_empty() {
@@ -135,20 +135,20 @@ mod tests {
     #[test]
     fn arguments_that_a_boot_loader_would_change_are_refused() {
         for (word, why) in [
-            ("", NotArgument::Beginning),
-            ("=x", NotArgument::Beginning),
-            ("--", NotArgument::Beginning),
-            ("/boot/*", NotArgument::Beginning),
-            ("(hd0)/x", NotArgument::Beginning),
-            ("a b", NotArgument::Characters),
-            ("a='b'", NotArgument::Characters),
-            ("a=\"b\"", NotArgument::Characters),
-            ("a\\b", NotArgument::Characters),
-            ("a\nset", NotArgument::Characters),
-            ("a=\u{e9}", NotArgument::Characters),
-            ("nqrust.release=sha256:00", NotArgument::Own),
-            ("rd.live.overlay", NotArgument::Own),
-            ("root=/dev/sda", NotArgument::Own),
+            ("", ArgumentError::Beginning),
+            ("=x", ArgumentError::Beginning),
+            ("--", ArgumentError::Beginning),
+            ("/boot/*", ArgumentError::Beginning),
+            ("(hd0)/x", ArgumentError::Beginning),
+            ("a b", ArgumentError::Characters),
+            ("a='b'", ArgumentError::Characters),
+            ("a=\"b\"", ArgumentError::Characters),
+            ("a\\b", ArgumentError::Characters),
+            ("a\nset", ArgumentError::Characters),
+            ("a=\u{e9}", ArgumentError::Characters),
+            ("nqrust.release=sha256:00", ArgumentError::Own),
+            ("rd.live.overlay", ArgumentError::Own),
+            ("root=/dev/sda", ArgumentError::Own),
         ] {
             assert_eq!(word.parse::<Argument>(), Err(why), "{word:?}");
         }
@@ -175,7 +175,7 @@ mod tests {
                 text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).collect();
             assert_eq!(said, [format!("set {VARIABLE}='{}'", words.join(" "))]);
         }
-        assert_eq!(grub(&arguments(&[&long, "z"]), None), Err(TooLong(MOST + 2)));
+        assert_eq!(grub(&arguments(&[&long, "z"]), None), Err(ArgumentsTooLong(MOST + 2)));
     }
 
     #[test]

@@ -20,7 +20,7 @@ pub mod content;
 mod damage;
 pub mod install;
 
-pub use area::Unfit;
+pub use area::AreaContentError;
 pub use argument::Argument;
 pub use content::{Content, File};
 pub use damage::Damage;

@@ -11,7 +11,7 @@ use std::io::{self, Read};
 use anyhow::Result;
 
 use super::esp;
-use super::map::{Map, Region, Wanted, manifest};
+use super::map::{ExpectedBytes, Map, Region, manifest};
 use crate::customization::{FILE, area, argument};
 use base::digest::{Digest, Hasher};
 use formats::iso9660::address::{Offset, Source};
@@ -103,7 +103,7 @@ pub fn check(
     scope: Scope,
     read: &mut dyn FnMut(u64) -> Result<()>,
 ) -> Result<Vec<Difference>> {
-    let mut check = Check { source, map, read, buffer: vec![0; CHUNK] };
+    let mut check = ImageCheck { source, map, read, buffer: vec![0; CHUNK] };
     let length = source.length()?;
     let mut found = Vec::new();
     if length < map.size {
@@ -134,26 +134,26 @@ pub fn check(
     Ok(found)
 }
 
-struct Check<'c> {
+struct ImageCheck<'c> {
     source: &'c dyn Source,
     map: &'c Map<'c>,
     read: &'c mut dyn FnMut(u64) -> Result<()>,
     buffer: Vec<u8>,
 }
 
-impl Check<'_> {
+impl ImageCheck<'_> {
     fn region(&mut self, region: &Region<'_>) -> Result<Option<Fault>> {
         match &region.wanted {
-            Wanted::Bytes(bytes) => self.bytes(region, bytes),
-            Wanted::Zeros => self.zeros(region.at, region.length),
-            Wanted::Payload(payload) => self.payload(region, payload),
-            Wanted::BootSector | Wanted::Eltorito => self.boot_code(region),
-            Wanted::Esp => match self.esp()? {
+            ExpectedBytes::Bytes(bytes) => self.bytes(region, bytes),
+            ExpectedBytes::Zeros => self.zeros(region.at, region.length),
+            ExpectedBytes::Payload(payload) => self.payload(region, payload),
+            ExpectedBytes::BootSector | ExpectedBytes::Eltorito => self.boot_code(region),
+            ExpectedBytes::Esp => match self.esp()? {
                 Ok(image) => self.bytes(region, &image),
                 Err(fault) => Ok(Some(fault)),
             },
-            Wanted::Area => self.area(region),
-            Wanted::Arguments => self.arguments(region),
+            ExpectedBytes::Area => self.area(region),
+            ExpectedBytes::Arguments => self.arguments(region),
         }
     }
 
@@ -238,7 +238,7 @@ impl Check<'_> {
         };
         let (iso, eltorito) = (self.map.iso, self.map.eltorito);
         let written: Result<Cow<'_, [u8]>> = (|| match region.wanted {
-            Wanted::BootSector => {
+            ExpectedBytes::BootSector => {
                 anyhow::ensure!(grub::boot_sector_digest(&found)? == iso.boot_sector_sha256);
                 Ok(grub::first_sector(&found, eltorito, self.map.size)?.to_vec().into())
             }
@@ -261,7 +261,7 @@ impl Check<'_> {
         let mut contents = Vec::new();
         for (at, payload) in self.map.loaders {
             let mut bytes = Vec::new();
-            let read = Reader::new(self.source, at, payload.size).read_to_end(&mut bytes);
+            let read = RegionReader::new(self.source, at, payload.size).read_to_end(&mut bytes);
             if read.is_err() || Digest::of(&bytes) != payload.sha256 {
                 return Ok(Err(Fault::Unknown(payload.path.clone())));
             }
@@ -273,7 +273,7 @@ impl Check<'_> {
     }
 
     fn area(&mut self, region: &Region<'_>) -> Result<Option<Fault>> {
-        let mut reader = Reader::new(self.source, region.at, region.length);
+        let mut reader = RegionReader::new(self.source, region.at, region.length);
         if let Err(damage) = area::read(&mut reader) {
             let cut = self.source.length()? < region.at.0 + region.length;
             let why = format!("{:#}", anyhow::Error::from(damage));
@@ -291,7 +291,7 @@ impl Check<'_> {
     /// Compares the file that GRUB reads with the arguments of the area. Where the area is damaged, only the fault of
     /// the area is reported.
     fn arguments(&mut self, region: &Region<'_>) -> Result<Option<Fault>> {
-        let content = match area::read(Reader::new(self.source, self.map.area, area::LENGTH)) {
+        let content = match area::read(RegionReader::new(self.source, self.map.area, area::LENGTH)) {
             Ok(content) => content.unwrap_or_default(),
             Err(_) => return Ok(None),
         };
@@ -317,7 +317,7 @@ impl Check<'_> {
 }
 
 /// Reads a region as a stream.
-struct Reader<'s> {
+struct RegionReader<'s> {
     source: &'s dyn Source,
     at: Offset,
     length: u64,
@@ -325,13 +325,13 @@ struct Reader<'s> {
     read: u64,
 }
 
-impl<'s> Reader<'s> {
+impl<'s> RegionReader<'s> {
     fn new(source: &'s dyn Source, at: Offset, length: u64) -> Self {
         Self { source, at, length, read: 0 }
     }
 }
 
-impl Read for Reader<'_> {
+impl Read for RegionReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let left = usize::try_from(self.length - self.read).unwrap_or(usize::MAX);
         let wanted = buffer.len().min(left);

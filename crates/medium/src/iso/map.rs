@@ -16,7 +16,7 @@ const MAX_ELTORITO: u64 = 16 << 20;
 
 /// What bytes have to be.
 #[derive(Clone, Debug)]
-pub enum Wanted<'a> {
+pub enum ExpectedBytes<'a> {
     Bytes(Cow<'a, [u8]>),
     Zeros,
     Payload(&'a Payload),
@@ -39,7 +39,7 @@ pub struct Region<'a> {
     pub at: Offset,
     /// In bytes.
     pub length: u64,
-    pub wanted: Wanted<'a>,
+    pub wanted: ExpectedBytes<'a>,
 }
 
 /// Every byte of the ISO of one release.
@@ -74,31 +74,36 @@ impl<'a> Map<'a> {
         let size = layout.size.get();
         let mut regions = Vec::new();
         let mut add = |owner, at, length, wanted| regions.push(Region { owner, at, length, wanted });
-        add(RegionOwner::BootSector, Offset(0), BOOT_SECTOR, Wanted::BootSector);
+        add(RegionOwner::BootSector, Offset(0), BOOT_SECTOR, ExpectedBytes::BootSector);
         let eltorito = layout.start(0);
         let mut area = None;
         let mut payloads = Vec::new();
-        add(RegionOwner::File(ELTORITO.to_owned()), eltorito.offset(), iso.eltorito_size, Wanted::Eltorito);
+        add(
+            RegionOwner::File(ELTORITO.to_owned()),
+            eltorito.offset(),
+            iso.eltorito_size,
+            ExpectedBytes::Eltorito,
+        );
         for (number, (path, content)) in recipe.files().into_iter().enumerate() {
             let (at, length) = (layout.start(number + 1).offset(), content.length());
             let wanted = match content {
-                FileContent::Bytes(bytes) => Wanted::Bytes(bytes),
-                FileContent::Arguments => Wanted::Arguments,
+                FileContent::Bytes(bytes) => ExpectedBytes::Bytes(bytes),
+                FileContent::Arguments => ExpectedBytes::Arguments,
                 FileContent::Area => {
                     area = Some(at);
-                    Wanted::Area
+                    ExpectedBytes::Area
                 }
                 FileContent::Payload(payload) => {
                     payloads.push((at, payload));
-                    Wanted::Payload(payload)
+                    ExpectedBytes::Payload(payload)
                 }
             };
             add(RegionOwner::File(path), at, length, wanted);
         }
         let Extent { start, length } = layout.esp;
-        add(RegionOwner::Esp, start.offset(), u64::from(length), Wanted::Esp);
+        add(RegionOwner::Esp, start.offset(), u64::from(length), ExpectedBytes::Esp);
         for Part { owner, at, bytes } in layout.parts {
-            add(owner, at, bytes.len() as u64, Wanted::Bytes(Cow::Owned(bytes)));
+            add(owner, at, bytes.len() as u64, ExpectedBytes::Bytes(Cow::Owned(bytes)));
         }
         let place = |loader: &'a Payload| {
             let found = payloads.iter().find(|(_, payload)| payload.path == loader.path);
@@ -134,7 +139,7 @@ fn without_gaps(mut regions: Vec<Region<'_>>, size: u64) -> Vec<Region<'_>> {
         let at = Offset(last.at.0 + last.length);
         if at.0 < end {
             let owner = RegionOwner::Padding(Box::new(last.owner.clone()));
-            whole.push(Region { owner, at, length: end - at.0, wanted: Wanted::Zeros });
+            whole.push(Region { owner, at, length: end - at.0, wanted: ExpectedBytes::Zeros });
         }
     };
     for region in regions {
@@ -160,9 +165,9 @@ impl Region<'_> {
     /// not read, or what the installer checks by itself when it reads it.
     pub fn is_of_installer(&self) -> bool {
         match (&self.wanted, &self.owner) {
-            (Wanted::Payload(payload), _) => payload.purpose != Purpose::BootPassword,
-            (Wanted::Area, _) => true,
-            (Wanted::Zeros, RegionOwner::Padding(owner)) => matches!(**owner, RegionOwner::File(_)),
+            (ExpectedBytes::Payload(payload), _) => payload.purpose != Purpose::BootPassword,
+            (ExpectedBytes::Area, _) => true,
+            (ExpectedBytes::Zeros, RegionOwner::Padding(owner)) => matches!(**owner, RegionOwner::File(_)),
             _ => false,
         }
     }

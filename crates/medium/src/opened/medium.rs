@@ -11,7 +11,7 @@ use base::failure::{Class, Classify, Failure, class_of};
 use base::url::shown;
 use formats::iso9660::address::Offset;
 use formats::iso9660::write::PARTITION;
-use formats::iso9660::{self, Behind, Iso, Source};
+use formats::iso9660::{self, Iso, OffsetSource, Source};
 use model::config::formats::storage::is_iso_file;
 use model::release::{MANIFEST, ParseReleaseError, Payload, Release};
 use transfer::download::{Downloader, RetryPolicy};
@@ -44,7 +44,7 @@ pub struct OpenedMedium {
 enum OpenedContent {
     Iso(MediumImage),
     /// An ISO whose own directories are damaged, by way of those of its first partition.
-    Partition(Iso<Behind<ImageBytes>>),
+    Partition(Iso<OffsetSource<ImageBytes>>),
     Directory,
     Served(ServedDirectory),
 }
@@ -133,7 +133,7 @@ impl OpenedMedium {
     }
 
     fn open_by_partition(named: &Path) -> Result<Self> {
-        let iso = Iso::open(Behind { source: open_image(named)?, start: PARTITION.offset() })?;
+        let iso = Iso::open(OffsetSource { source: open_image(named)?, start: PARTITION.offset() })?;
         let medium = Self::with(named, OpenedContent::Partition(iso))?;
         // Without a map the first way cannot be compared with anything.
         Map::of(&medium.release()?, &medium.manifest)?.context("an ISO of another recipe")?;

@@ -192,11 +192,11 @@ impl Comparison<'_> {
     /// The report of the build is in no list of digests, as it differs each time; what it says of the outputs does not.
     fn compare_report(&mut self) {
         #[derive(serde::Deserialize)]
-        struct Told {
-            outputs: Vec<ToldOutput>,
+        struct BuildReport {
+            outputs: Vec<ReportedOutput>,
         }
         #[derive(serde::Deserialize)]
-        struct ToldOutput {
+        struct ReportedOutput {
             name: String,
             sha256: Digest,
         }
@@ -205,7 +205,7 @@ impl Comparison<'_> {
             return;
         }
         let told = read_at_most(&path, MAX_DOCUMENT).ok();
-        let Some(told) = told.and_then(|bytes| serde_json::from_slice::<Told>(&bytes).ok()) else {
+        let Some(told) = told.and_then(|bytes| serde_json::from_slice::<BuildReport>(&bytes).ok()) else {
             return self.find(REPORT, "is not the report of a build");
         };
         let told: BTreeMap<_, _> =

@@ -25,12 +25,12 @@ pub struct ServedImage {
     url: String,
     downloader: Downloader,
     length: u64,
-    reading: Mutex<Reading>,
+    reading: Mutex<ReadState>,
 }
 
 /// What was read, and what comes next if the reader goes on.
 #[derive(Default)]
-struct Reading {
+struct ReadState {
     windows: BTreeMap<u64, Arc<[u8]>>,
     /// The number of the next window in a row, and how many came in that row.
     next: u64,
@@ -66,7 +66,7 @@ impl ServedImage {
         self.downloader.part(&self.url, range)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Reading> {
+    fn lock(&self) -> MutexGuard<'_, ReadState> {
         self.reading.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

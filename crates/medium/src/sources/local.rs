@@ -50,7 +50,7 @@ impl PayloadSource for LocalMedium {
     fn open(&self, payload: &Payload) -> Result<Box<dyn Read + Send>> {
         let path = self.path(payload);
         match File::open(&path) {
-            Ok(file) => Ok(Box::new(Named { file, path })),
+            Ok(file) => Ok(Box::new(NamedFile { file, path })),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Err(self.missing(payload).into()),
             Err(error) => Err(error).class(Class::DiskIo, || format!("opening {}", path.display())),
         }
@@ -86,7 +86,7 @@ impl PayloadSource for LocalMedium {
     fn beside(&self, path: &str) -> Result<Option<Box<dyn Read + Send>>> {
         let path = self.root.join(path);
         match File::open(&path) {
-            Ok(file) => Ok(Some(Box::new(Named { file, path }))),
+            Ok(file) => Ok(Some(Box::new(NamedFile { file, path }))),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error).class(Class::DiskIo, || format!("opening {}", path.display())),
         }
@@ -106,12 +106,12 @@ impl PayloadSource for LocalMedium {
 }
 
 /// A file whose read errors say which file and where: a scratched disc is found by that.
-struct Named {
+struct NamedFile {
     file: File,
     path: PathBuf,
 }
 
-impl Read for Named {
+impl Read for NamedFile {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.file.read(buffer).map_err(|error| unreadable(&self.path, &self.file, error))
     }

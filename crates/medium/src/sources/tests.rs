@@ -11,7 +11,7 @@ use testing::http::{AUTHORITY, Answer as FakeAnswer, BodyDelivery as FakeManner,
 
 /// How the server treats one request.
 #[derive(Clone, Copy, Debug)]
-enum Manner {
+enum ServerManner {
     /// As the standards say.
     Good,
     /// Whole file whatever the range.
@@ -36,7 +36,7 @@ struct Server {
 }
 
 /// Serves `content` under every path; the manner of each request in turn, the last for all further ones.
-fn serve(content: Vec<u8>, manners: Vec<Manner>) -> Server {
+fn serve(content: Vec<u8>, manners: Vec<ServerManner>) -> Server {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let requests = Arc::new(Mutex::new(Vec::new()));
@@ -54,7 +54,7 @@ fn serve(content: Vec<u8>, manners: Vec<Manner>) -> Server {
 fn answer(
     mut stream: TcpStream,
     content: &[u8],
-    manner: Manner,
+    manner: ServerManner,
     log: &Mutex<Vec<String>>,
 ) -> std::io::Result<()> {
     let mut head = String::new();
@@ -70,18 +70,18 @@ fn answer(
     let start: usize = range.and_then(|range| range.trim_end_matches('-').parse().ok()).unwrap_or(0);
     log.lock().unwrap().push(head);
     let mut content = content.to_vec();
-    if let Manner::Status(status) = manner {
+    if let ServerManner::Status(status) = manner {
         return write!(stream, "HTTP/1.1 {status} No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
     }
     match manner {
-        Manner::Short(length) => content.truncate(length),
-        Manner::Corrupt(place) => content[place] ^= 1,
+        ServerManner::Short(length) => content.truncate(length),
+        ServerManner::Corrupt(place) => content[place] ^= 1,
         _ => {}
     }
     let total = content.len();
     let (start, told) = match manner {
-        Manner::IgnoreRange => (0, 0),
-        Manner::OtherRange if start > 0 => (start, start + 1),
+        ServerManner::IgnoreRange => (0, 0),
+        ServerManner::OtherRange if start > 0 => (start, start + 1),
         _ => (start, start),
     };
     if start >= total && total > 0 {
@@ -98,8 +98,8 @@ fn answer(
         "HTTP/1.1 {status}\r\nETag: \"v1\"\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
     )?;
     match manner {
-        Manner::Cut(count) => stream.write_all(&body[..count.min(length)]),
-        Manner::Stall(count) => {
+        ServerManner::Cut(count) => stream.write_all(&body[..count.min(length)]),
+        ServerManner::Stall(count) => {
             stream.write_all(&body[..count.min(length)])?;
             // Until the client hangs up.
             std::io::copy(&mut stream, &mut std::io::sink()).map(drop)
@@ -121,7 +121,7 @@ fn payload(bytes: &[u8]) -> Payload {
     }
 }
 
-fn fetch(manners: Vec<Manner>) -> (anyhow::Result<Vec<u8>>, Server) {
+fn fetch(manners: Vec<ServerManner>) -> (anyhow::Result<Vec<u8>>, Server) {
     let bytes = content();
     let server = serve(bytes.clone(), manners);
     let retry = RetryPolicy {
@@ -144,7 +144,7 @@ fn fetch(manners: Vec<Manner>) -> (anyhow::Result<Vec<u8>>, Server) {
 
 #[test]
 fn a_server_that_sends_a_byte_with_each_connection_does_not_hold_a_transfer() {
-    for manner in [Manner::Cut(1), Manner::Cut(100), Manner::Stall(1)] {
+    for manner in [ServerManner::Cut(1), ServerManner::Cut(100), ServerManner::Stall(1)] {
         let (result, server) = fetch(vec![manner]);
         let error = result.unwrap_err();
         assert_eq!(class_of(&error), Class::Network, "{manner:?}");
@@ -153,12 +153,13 @@ fn a_server_that_sends_a_byte_with_each_connection_does_not_hold_a_transfer() {
         assert_eq!(server.requests.lock().unwrap().len(), 3, "{manner:?}");
     }
     // Each brings a part of the rest, so there may be more of them than attempts.
-    assert!(fetch(vec![Manner::Cut(14_000)]).0.unwrap() == content());
+    assert!(fetch(vec![ServerManner::Cut(14_000)]).0.unwrap() == content());
 }
 
 #[test]
 fn a_transfer_that_breaks_off_goes_on_where_it_stopped() {
-    let (result, server) = fetch(vec![Manner::Cut(70_000), Manner::Cut(50_000), Manner::Good]);
+    let (result, server) =
+        fetch(vec![ServerManner::Cut(70_000), ServerManner::Cut(50_000), ServerManner::Good]);
     assert!(result.unwrap() == content());
     let requests = server.requests.lock().unwrap();
     assert_eq!(requests.len(), 3);
@@ -169,21 +170,24 @@ fn a_transfer_that_breaks_off_goes_on_where_it_stopped() {
 
 #[test]
 fn a_server_that_stalls_or_ignores_ranges_is_borne_with() {
-    assert!(fetch(vec![Manner::Stall(90_000), Manner::IgnoreRange]).0.unwrap() == content());
-    assert!(fetch(vec![Manner::Status(503), Manner::Status(429), Manner::Good]).0.unwrap() == content());
+    assert!(fetch(vec![ServerManner::Stall(90_000), ServerManner::IgnoreRange]).0.unwrap() == content());
+    assert!(
+        fetch(vec![ServerManner::Status(503), ServerManner::Status(429), ServerManner::Good]).0.unwrap()
+            == content()
+    );
 }
 
 #[test]
 fn what_cannot_get_better_is_an_error_with_the_url_and_its_class() {
-    let cases: [(Vec<Manner>, Class, &str); 8] = [
-        (vec![Manner::Status(404)], Class::Network, "does not exist (404)"),
-        (vec![Manner::Status(403)], Class::Network, "403"),
-        (vec![Manner::Status(500)], Class::Network, "gave up after 3 attempts"),
-        (vec![Manner::Stall(0)], Class::Network, "gave up after 3 attempts"),
-        (vec![Manner::Cut(10), Manner::Status(416)], Class::Verification, "ends before byte 10"),
-        (vec![Manner::Cut(10), Manner::OtherRange], Class::Network, "another range"),
-        (vec![Manner::Short(1000)], Class::Verification, "has 1000 bytes instead of 200000"),
-        (vec![Manner::Corrupt(123_456)], Class::Verification, "instead of"),
+    let cases: [(Vec<ServerManner>, Class, &str); 8] = [
+        (vec![ServerManner::Status(404)], Class::Network, "does not exist (404)"),
+        (vec![ServerManner::Status(403)], Class::Network, "403"),
+        (vec![ServerManner::Status(500)], Class::Network, "gave up after 3 attempts"),
+        (vec![ServerManner::Stall(0)], Class::Network, "gave up after 3 attempts"),
+        (vec![ServerManner::Cut(10), ServerManner::Status(416)], Class::Verification, "ends before byte 10"),
+        (vec![ServerManner::Cut(10), ServerManner::OtherRange], Class::Network, "another range"),
+        (vec![ServerManner::Short(1000)], Class::Verification, "has 1000 bytes instead of 200000"),
+        (vec![ServerManner::Corrupt(123_456)], Class::Verification, "instead of"),
     ];
     for (manners, class, told) in cases {
         let (result, server) = fetch(manners.clone());
@@ -212,12 +216,12 @@ proptest! {
         cuts in proptest::collection::vec((0_usize..150_000, 0_u8..4), 0..5),
     ) {
         let mut manners: Vec<_> = cuts.iter().map(|(place, kind)| match kind {
-            0 => Manner::Cut(*place),
-            1 => Manner::IgnoreRange,
-            2 => Manner::Corrupt(*place),
-            _ => Manner::Status(502),
+            0 => ServerManner::Cut(*place),
+            1 => ServerManner::IgnoreRange,
+            2 => ServerManner::Corrupt(*place),
+            _ => ServerManner::Status(502),
         }).collect();
-        manners.push(Manner::Good);
+        manners.push(ServerManner::Good);
         if let Ok(bytes) = fetch(manners).0 {
             prop_assert!(bytes == content());
         }
@@ -239,7 +243,7 @@ fn local(files: &[(&str, &[u8])]) -> (tempfile::TempDir, LocalMedium) {
 #[test]
 fn what_the_medium_lacks_comes_from_the_server() {
     let bytes = content();
-    let server = serve(bytes.clone(), vec![Manner::Good]);
+    let server = serve(bytes.clone(), vec![ServerManner::Good]);
     let (_directory, medium) = local(&[("held", b"here")]);
     let held = Payload { path: "held".into(), ..payload(b"here") };
     let remote = HttpMedium::open(&server.url, &[], RetryPolicy::default()).unwrap();
@@ -299,10 +303,10 @@ fn a_file_beside_the_payloads_is_read_or_known_to_be_absent() {
         })
     };
     assert_eq!(read(&local).unwrap().as_deref(), Some("area"));
-    assert_eq!(read(&http(Manner::Good)).unwrap().as_deref(), Some("area"));
+    assert_eq!(read(&http(ServerManner::Good)).unwrap().as_deref(), Some("area"));
     assert_eq!(local.beside("other").unwrap().map(drop), None);
-    assert_eq!(read(&http(Manner::Status(404))).unwrap(), None);
-    assert_eq!(class_of(&read(&http(Manner::Status(403))).unwrap_err()), Class::Network);
+    assert_eq!(read(&http(ServerManner::Status(404))).unwrap(), None);
+    assert_eq!(class_of(&read(&http(ServerManner::Status(403))).unwrap_err()), Class::Network);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use base::failure::Failure;
 /// Gives the `Authorization` header for a server.
 ///
 /// The header goes with requests to the origin that was named; no server that it redirects to gets it ([`redirect`](super::redirect)).
-pub trait Authoriser: Send + Sync {
+pub trait Authorizer: Send + Sync {
     /// The header for a request, if there is to be one.
     fn authorization(&self) -> Result<Option<HeaderValue>, Failure>;
 

@@ -1,8 +1,8 @@
 //! Files of any size: read as they come, and over broken connections to their end.
 //!
 //! After a broken connection the rest is asked for. Whether that rest may be of another version of the file depends on
-//! who reads: [`Version::Digest`] goes on whatever the server says, for a mixture has another digest than the one that
-//! the reader expects; [`Version::Confirmed`] goes on only where the server confirms by a strong validator (RFC 9110,
+//! who reads: [`ResumeCheck::Digest`] goes on whatever the server says, for a mixture has another digest than the one that
+//! the reader expects; [`ResumeCheck::Confirmed`] goes on only where the server confirms by a strong validator (RFC 9110,
 //! 8.8.1 and 13.1.5) that it is the same file, and else ends with an error.
 
 use std::io::{self, Read};
@@ -17,7 +17,7 @@ use reqwest::header::{
 };
 
 use super::cause::reason;
-use super::downloader::{Authoriser, Downloader};
+use super::downloader::{Authorizer, Downloader};
 use super::progress_rule::ProgressRule;
 use super::redirect;
 use super::retry::Attempts;
@@ -30,7 +30,7 @@ const SKIPPED: u64 = 64 << 10;
 
 /// How the rest of a file is known to belong to what was read before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Version {
+enum ResumeCheck {
     /// The reader knows the digest of the whole and checks it.
     Digest,
     /// The server has to confirm it.
@@ -42,25 +42,25 @@ impl Downloader {
     /// end: a resumed transfer may hold parts of two versions. Nothing is asked before the first read.
     #[must_use]
     pub fn open(&self, url: &str, size: Option<u64>) -> Download {
-        self.download(url, size, Version::Digest)
+        self.download(url, size, ResumeCheck::Digest)
     }
 
     /// The file at `url`, whose digest is not known. Reading fails where the connection breaks off and the server does
     /// not confirm that it still has the same file. Nothing is asked before the first read.
     #[must_use]
     pub fn stream(&self, url: &str) -> Download {
-        self.download(url, None, Version::Confirmed)
+        self.download(url, None, ResumeCheck::Confirmed)
     }
 
     /// The bytes of `range` of the file at `url`, for a reader that checks them: a resumed transfer may hold parts of two versions.
     /// A server that sends whole files only is an error, [`Class::Network`]. Nothing is asked before the first read.
     #[must_use]
     pub fn part(&self, url: &str, range: Range<u64>) -> Download {
-        let download = self.download(url, None, Version::Digest).starting_at(range.start);
+        let download = self.download(url, None, ResumeCheck::Digest).starting_at(range.start);
         Download { end: Some(range.end), ..download }
     }
 
-    fn download(&self, url: &str, size: Option<u64>, same: Version) -> Download {
+    fn download(&self, url: &str, size: Option<u64>, same: ResumeCheck) -> Download {
         Download {
             url: url.into(),
             from: self.clone(),
@@ -73,7 +73,7 @@ impl Downloader {
             rule: ProgressRule::default(),
             validator: None,
             body: None,
-            authoriser: None,
+            authorizer: None,
             renewed: false,
             status: None,
         }
@@ -90,14 +90,14 @@ pub struct Download {
     end: Option<u64>,
     /// The length of the file, as the server told it with a part.
     total: Option<u64>,
-    same: Version,
+    same: ResumeCheck,
     position: u64,
     attempts: Attempts,
     rule: ProgressRule,
     /// What names the file's version on the server, for If-Range.
     validator: Option<String>,
     body: Option<Response>,
-    authoriser: Option<Arc<dyn Authoriser>>,
+    authorizer: Option<Arc<dyn Authorizer>>,
     /// Whether the header for the server has been renewed since the last byte came.
     renewed: bool,
     /// The status of the last answer that was not what was asked for.
@@ -122,10 +122,10 @@ impl Download {
         self
     }
 
-    /// Sends the header that `authoriser` gives.
+    /// Sends the header that `authorizer` gives.
     #[must_use]
-    pub fn authorised(mut self, authoriser: Arc<dyn Authoriser>) -> Self {
-        self.authoriser = Some(authoriser);
+    pub fn authorized(mut self, authorizer: Arc<dyn Authorizer>) -> Self {
+        self.authorizer = Some(authorizer);
         self
     }
 
@@ -176,7 +176,7 @@ impl Download {
 
     /// Whether the server has to confirm that what it sends next belongs to what was read.
     fn needs_confirmation(&self) -> bool {
-        self.same == Version::Confirmed && self.position > 0
+        self.same == ResumeCheck::Confirmed && self.position > 0
     }
 
     fn not_the_same(&self, why: &str) -> Failure {
@@ -187,17 +187,17 @@ impl Download {
     }
 
     fn connect(&mut self) -> Result<(), TransferTrouble> {
-        let header = match &self.authoriser {
-            Some(authoriser) => authoriser.authorization().map_err(TransferTrouble::Lasting)?,
+        let header = match &self.authorizer {
+            Some(authorizer) => authorizer.authorization().map_err(TransferTrouble::Lasting)?,
             None => None,
         };
         let mut response = self.ask(header.as_ref())?;
-        if let Some(authoriser) = &self.authoriser
+        if let Some(authorizer) = &self.authorizer
             && response.status() == StatusCode::UNAUTHORIZED
             && !self.renewed
         {
             self.renewed = true;
-            let header = authoriser.renew(header.as_ref()).map_err(TransferTrouble::Lasting)?;
+            let header = authorizer.renew(header.as_ref()).map_err(TransferTrouble::Lasting)?;
             response = self.ask(header.as_ref())?;
         }
         self.status = (!response.status().is_success()).then(|| response.status());
@@ -300,7 +300,7 @@ impl Download {
     /// (RFC 9110, 13.1.5). A date names it well enough where the digest decides in the end.
     fn validator_of(&self, response: &Response) -> Option<String> {
         let header = |name| response.headers().get(name)?.to_str().ok().map(str::to_owned);
-        let date = || header(LAST_MODIFIED).filter(|_| self.same == Version::Digest);
+        let date = || header(LAST_MODIFIED).filter(|_| self.same == ResumeCheck::Digest);
         header(ETAG).filter(|tag| !tag.starts_with("W/")).or_else(date)
     }
 

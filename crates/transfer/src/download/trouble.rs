@@ -6,7 +6,7 @@ use reqwest::StatusCode;
 use reqwest::blocking::Response;
 
 use super::cause::{Absent, Unreachable, is_passing, reason};
-use super::redirect::Unanswered;
+use super::redirect::NoAnswer;
 use super::retry::Passing;
 use base::failure::{Class, Failure};
 use base::url::shown;
@@ -40,14 +40,14 @@ pub(super) fn given_up(what: String, why: &str) -> Failure {
         .hint("Check the network and the server, then start again.")
 }
 
-pub(super) fn of_no_answer(url: &str, hint: &str, why: Unanswered) -> TransferTrouble {
+pub(super) fn of_no_answer(url: &str, hint: &str, why: NoAnswer) -> TransferTrouble {
     match why {
-        Unanswered::Request(error) => match Unreachable::of(&error) {
+        NoAnswer::Request(error) => match Unreachable::of(&error) {
             Some(why) => lasting(url, why.fault.hint().unwrap_or(hint), why.fault.class(), why),
             None => TransferTrouble::passing(reason(&error)),
         },
-        Unanswered::Redirect(why) => lasting(url, why.hint(), Class::Network, why),
-        Unanswered::Address => lasting(url, hint, Class::Invalid, "it is not a URL of http or https"),
+        NoAnswer::Redirect(why) => lasting(url, why.hint(), Class::Network, why),
+        NoAnswer::Address => lasting(url, hint, Class::Invalid, "it is not a URL of http or https"),
     }
 }
 

@@ -30,13 +30,13 @@ fn policy() -> OutboxPolicy {
 }
 
 /// Hears what is sent, and answers as the test says. A test that ends lets it succeed.
-struct Player {
+struct ScriptedDestination {
     sent: Sender<Vec<u32>>,
     answers: Receiver<Result<(), SendError>>,
     failures: Sender<(String, u32, AfterFailure)>,
 }
 
-impl Destination for Player {
+impl Destination for ScriptedDestination {
     type Message = u32;
 
     fn send(&mut self, messages: &[u32]) -> Result<(), SendError> {
@@ -63,9 +63,9 @@ impl Destination for Player {
 }
 
 /// One that replaces nothing, and has no more room than its policy says.
-struct Plain;
+struct PlainDestination;
 
-impl Destination for Plain {
+impl Destination for PlainDestination {
     type Message = u32;
 
     fn send(&mut self, _: &[u32]) -> Result<(), SendError> {
@@ -75,21 +75,21 @@ impl Destination for Plain {
     fn failed(&mut self, _: &str, _: u32, _: AfterFailure) {}
 }
 
-struct Played {
-    outbox: Outbox<Player>,
+struct PlayedOutbox {
+    outbox: Outbox<ScriptedDestination>,
     sent: Receiver<Vec<u32>>,
     answer: Sender<Result<(), SendError>>,
     failures: Receiver<(String, u32, AfterFailure)>,
 }
 
-fn played(policy: OutboxPolicy) -> Played {
+fn played(policy: OutboxPolicy) -> PlayedOutbox {
     let ((sender, sent), (answer, answers), (failing, failures)) =
         (mpsc::channel(), mpsc::channel(), mpsc::channel());
-    let outbox = Outbox::new(Player { sent: sender, answers, failures: failing }, policy);
-    Played { outbox, sent, answer, failures }
+    let outbox = Outbox::new(ScriptedDestination { sent: sender, answers, failures: failing }, policy);
+    PlayedOutbox { outbox, sent, answer, failures }
 }
 
-impl Played {
+impl PlayedOutbox {
     /// What is sent next; it gets this answer.
     fn hears(&self, answer: Result<(), SendError>) -> Vec<u32> {
         let sent = self.sent.recv().unwrap();
@@ -112,7 +112,7 @@ fn batch<D: Destination<Message = u32>>(queue: &mut OutboxQueue<D>, now: Instant
 #[test]
 fn a_pause_follows_each_attempt_and_is_short_while_the_queue_is_closed() {
     let start = Instant::now();
-    let mut queue = OutboxQueue::<Plain>::new(policy());
+    let mut queue = OutboxQueue::<PlainDestination>::new(policy());
     assert_eq!(queue.next(start), NextAttempt::Wait(None));
     (1..=9).for_each(|number| queue.push(number));
     let wait = |time| NextAttempt::Wait(Some(millis(time)));
@@ -146,7 +146,7 @@ fn a_pause_follows_each_attempt_and_is_short_while_the_queue_is_closed() {
 fn a_destination_that_asks_for_a_pause_gets_it_up_to_a_minute_and_not_while_the_queue_is_closed() {
     let now = Instant::now();
     for (asked, pause) in [(millis(20), 100), (millis(3000), 3000), (Duration::from_secs(3600), 60_000)] {
-        let mut queue = OutboxQueue::<Plain>::new(policy());
+        let mut queue = OutboxQueue::<PlainDestination>::new(policy());
         queue.push(1);
         let messages = batch(&mut queue, now);
         let (failed, next) = queue.after(&SendError::Busy("busy".into(), asked));
@@ -165,7 +165,7 @@ fn a_destination_that_asks_for_a_pause_gets_it_up_to_a_minute_and_not_while_the_
 
 #[test]
 fn messages_that_could_not_be_sent_come_first_and_in_their_order() {
-    let mut queue = OutboxQueue::<Plain>::new(OutboxPolicy { batch: 2, ..policy() });
+    let mut queue = OutboxQueue::<PlainDestination>::new(OutboxPolicy { batch: 2, ..policy() });
     let now = Instant::now();
     (1..=4).for_each(|number| queue.push(number));
     let messages = batch(&mut queue, now);
@@ -181,11 +181,11 @@ fn messages_that_could_not_be_sent_come_first_and_in_their_order() {
 fn a_full_queue_drops_what_its_destination_says() {
     let now = Instant::now();
     let policy = OutboxPolicy { capacity: 3, batch: 9, ..policy() };
-    let mut plain = OutboxQueue::<Plain>::new(policy);
+    let mut plain = OutboxQueue::<PlainDestination>::new(policy);
     (1..=5).for_each(|number| plain.push(number));
     assert_eq!(plain.result(), OutboxResult { unsent: 3, dropped: 2, refused: false });
     assert_eq!(batch(&mut plain, now), [1, 2, 3]);
-    let mut player = OutboxQueue::<Player>::new(policy);
+    let mut player = OutboxQueue::<ScriptedDestination>::new(policy);
     [1, 100, 3, 200, 5, 7, 8].into_iter().for_each(|number| player.push(number));
     assert_eq!(batch(&mut player, now), [1, 3, 5, 7], "200 takes the place of 100, and 5 that of 200");
 }
@@ -289,21 +289,21 @@ fn nothing_is_warned_of_after_the_end_of_a_run() {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Act {
+enum OutboxAction {
     Push,
     Attempt(Option<AfterFailure>),
     Pass(u64),
     Close,
 }
 
-fn act() -> impl Strategy<Value = Act> {
+fn act() -> impl Strategy<Value = OutboxAction> {
     prop_oneof![
-        6 => Just(Act::Push),
-        2 => Just(Act::Attempt(None)),
-        2 => Just(Act::Attempt(Some(AfterFailure::Retry))),
-        1 => Just(Act::Attempt(Some(AfterFailure::GiveUp))),
-        4 => (0_u64..600).prop_map(Act::Pass),
-        1 => Just(Act::Close),
+        6 => Just(OutboxAction::Push),
+        2 => Just(OutboxAction::Attempt(None)),
+        2 => Just(OutboxAction::Attempt(Some(AfterFailure::Retry))),
+        1 => Just(OutboxAction::Attempt(Some(AfterFailure::GiveUp))),
+        4 => (0_u64..600).prop_map(OutboxAction::Pass),
+        1 => Just(OutboxAction::Close),
     ]
 }
 
@@ -311,14 +311,14 @@ proptest! {
     #[test]
     fn each_message_is_sent_or_waits_or_was_dropped_in_its_order(acts in proptest::collection::vec(act(), 0..80)) {
         let policy = policy();
-        let mut queue = OutboxQueue::<Plain>::new(policy);
+        let mut queue = OutboxQueue::<PlainDestination>::new(policy);
         let mut now = Instant::now();
         let (mut pushed, mut closed, mut dropped) = (0, false, 0);
         // What was sent or given up; since when there is a pause, and how long it is.
         let (mut settled, mut since, mut pause, mut failed) = (Vec::<u32>::new(), now, Duration::ZERO, 0);
         for act in acts {
             match act {
-                Act::Push => {
+                OutboxAction::Push => {
                     let before = queue.result();
                     queue.push(pushed);
                     let after = queue.result();
@@ -327,12 +327,12 @@ proptest! {
                     prop_assert_eq!(after.dropped, dropped);
                     pushed += 1;
                 }
-                Act::Pass(time) => now += millis(time),
-                Act::Close => {
+                OutboxAction::Pass(time) => now += millis(time),
+                OutboxAction::Close => {
                     queue.close();
                     closed = true;
                 }
-                Act::Attempt(failure) => {
+                OutboxAction::Attempt(failure) => {
                     let due = since
                         + match (closed, failed) {
                             (false, _) => pause,

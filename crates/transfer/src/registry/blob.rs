@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::endpoint::{Endpoint, Server};
 use super::problem::Problem;
 use super::scope::Scope;
-use super::site::{Pass, Site};
+use super::site::{Site, SiteAuthorizer};
 use super::sites::KnownSites;
 use crate::download::Download;
 use base::digest::Digest;
@@ -63,8 +63,8 @@ impl Blob {
 
     fn download(&self, site: &Arc<Site>, endpoint: &Endpoint) -> Download {
         let url = endpoint.url("blobs", &self.digest.oci());
-        let pass = Arc::new(Pass { site: site.clone(), scope: Scope::pull(&endpoint.path) });
-        site.downloader().open(&url, Some(self.size)).starting_at(self.position).authorised(pass)
+        let pass = Arc::new(SiteAuthorizer { site: site.clone(), scope: Scope::pull(&endpoint.path) });
+        site.downloader().open(&url, Some(self.size)).starting_at(self.position).authorized(pass)
     }
 
     fn blame(&mut self, site: &Site, download: &Download, failure: &Failure) {

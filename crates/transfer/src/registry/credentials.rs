@@ -57,7 +57,7 @@ impl Credential {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(what().because(error)),
         };
-        let helpers: Helpers = serde_json::from_slice(&bytes).map_err(|error| {
+        let helpers: CredentialHelpers = serde_json::from_slice(&bytes).map_err(|error| {
             // Its text could quote a password.
             let place = format!("it is not as docker writes it (line {})", error.line());
             what().because(anyhow::anyhow!(place)).hint(format!("Log in again: docker login {host}"))
@@ -99,14 +99,14 @@ fn is_nothing(error: &CredentialRetrievalError) -> bool {
 /// The programs that keep docker's credentials.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Helpers {
+struct CredentialHelpers {
     #[serde(default)]
     creds_store: Option<String>,
     #[serde(default)]
     cred_helpers: Option<BTreeMap<String, String>>,
 }
 
-impl Helpers {
+impl CredentialHelpers {
     /// Why there is no answer and what to do; nothing of what a helper wrote, for that could be a secret.
     fn explain(&self, error: &CredentialRetrievalError, name: &str) -> (String, String) {
         let own = self.cred_helpers.as_ref().and_then(|helpers| helpers.get(name));

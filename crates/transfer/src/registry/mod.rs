@@ -50,7 +50,7 @@ use upload::UploadError;
 
 /// A manifest or an index.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fetched {
+pub struct ManifestDocument {
     /// As the registry sent them.
     pub bytes: Vec<u8>,
     /// As the document says or else as its fields show; empty where it is neither manifest nor index.
@@ -88,7 +88,7 @@ impl Client {
     ///
     /// Fails with `Class::Network` where no endpoint has it or lets us have it, and with `Class::Verification`
     /// where one sent something else.
-    pub fn document(&self, image: &ImageReference) -> Result<Fetched> {
+    pub fn document(&self, image: &ImageReference) -> Result<ManifestDocument> {
         // A tag may be another one elsewhere, so it is looked for in the order that was asked for.
         let endpoints = self.0.endpoints(image.repository(), image.digest().is_some())?;
         let (bytes, authenticated) = self.first(image, endpoints, |site, endpoint| {
@@ -99,7 +99,12 @@ impl Client {
                 Some(wanted) => Err(Problem::other_digest(digest, wanted)),
             }
         })?;
-        Ok(Fetched { media_type: media_type(&bytes), digest: Digest::of(&bytes), bytes, authenticated })
+        Ok(ManifestDocument {
+            media_type: media_type(&bytes),
+            digest: Digest::of(&bytes),
+            bytes,
+            authenticated,
+        })
     }
 
     /// The bytes of a blob from `offset` on. Reading goes on over broken connections, and at the next endpoint when one

@@ -7,7 +7,7 @@ use reqwest::blocking::Response;
 use serde::Deserialize;
 
 use super::endpoint::Server;
-use crate::download::redirect::{RedirectError, Unanswered};
+use crate::download::redirect::{NoAnswer, RedirectError};
 use crate::download::{BodyError, Download, EXPIRED, Fault, Passing, Unreachable, is_passing, reason};
 use base::digest::Digest;
 use base::failure::{Class, Failure};
@@ -43,7 +43,7 @@ pub(super) struct Problem {
 
 /// As whom, and for what, a registry was asked.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Asked {
+pub(super) struct RequestContext {
     /// With a user name and a password.
     pub(super) login: bool,
     /// To write into a repository, not to read from it.
@@ -60,7 +60,7 @@ impl Problem {
         Self { kind, why: why.into() }
     }
 
-    pub(super) fn refused(status: u16, asked: Asked) -> Self {
+    pub(super) fn refused(status: u16, asked: RequestContext) -> Self {
         let verb = if asked.writes { "write to" } else { "read" };
         let past = if asked.writes { "written to" } else { "read" };
         let why = match (status, asked.login) {
@@ -72,7 +72,7 @@ impl Problem {
         Self::new(ProblemKind::Refused, why)
     }
 
-    pub(super) fn of_status(status: StatusCode, asked: Asked) -> Self {
+    pub(super) fn of_status(status: StatusCode, asked: RequestContext) -> Self {
         match status.as_u16() {
             code @ (401 | 403 | 407) => Self::refused(code, asked),
             404 | 410 if asked.writes => {
@@ -94,11 +94,12 @@ impl Problem {
     }
 
     /// For a refusal whose body may explain it (distribution-spec 1.1, error codes).
-    pub(super) fn told(status: StatusCode, body: &[u8], asked: Asked) -> Self {
-        let Ok(Refusal { errors }) = serde_json::from_slice(body) else {
+    pub(super) fn told(status: StatusCode, body: &[u8], asked: RequestContext) -> Self {
+        let Ok(RefusalBody { errors }) = serde_json::from_slice(body) else {
             return Self::of_status(status, asked);
         };
-        let Some(Reason { code, message }) = errors.first().filter(|_| status != StatusCode::UNAUTHORIZED)
+        let Some(RefusalReason { code, message }) =
+            errors.first().filter(|_| status != StatusCode::UNAUTHORIZED)
         else {
             return Self::of_status(status, asked);
         };
@@ -130,7 +131,7 @@ impl Problem {
         Self::new(kind, unreachable.to_string())
     }
 
-    pub(super) fn of_download(download: &Download, failure: &Failure, asked: Asked) -> Self {
+    pub(super) fn of_download(download: &Download, failure: &Failure, asked: RequestContext) -> Self {
         let cause = failure.source();
         if let Some(problem) = cause.and_then(|cause| cause.downcast_ref::<Self>()) {
             return problem.clone();
@@ -152,34 +153,34 @@ impl Problem {
 
 /// How registries explain a refusal.
 #[derive(Deserialize)]
-struct Refusal {
-    errors: Vec<Reason>,
+struct RefusalBody {
+    errors: Vec<RefusalReason>,
 }
 
 #[derive(Deserialize)]
-struct Reason {
+struct RefusalReason {
     code: String,
     #[serde(default)]
     message: String,
 }
 
 impl RequestTrouble {
-    pub(super) fn of_no_answer(why: Unanswered) -> Self {
+    pub(super) fn of_no_answer(why: NoAnswer) -> Self {
         let (kind, why) = match why {
-            Unanswered::Request(error) => {
+            NoAnswer::Request(error) => {
                 return match Unreachable::of(&error) {
                     Some(unreachable) => Self::Lasting(Problem::of_unreachable(&unreachable)),
                     None => Self::Passing(Passing::new(reason(&error))),
                 };
             }
-            Unanswered::Redirect(error) => (ProblemKind::Redirect, error.to_string()),
-            Unanswered::Address => (ProblemKind::Strange, "its address is not a URL".into()),
+            NoAnswer::Redirect(error) => (ProblemKind::Redirect, error.to_string()),
+            NoAnswer::Address => (ProblemKind::Strange, "its address is not a URL".into()),
         };
         Self::Lasting(Problem::new(kind, why))
     }
 
     /// For an answer with another status than the one that means success.
-    pub(super) fn of_status(response: &Response, asked: Asked) -> Self {
+    pub(super) fn of_status(response: &Response, asked: RequestContext) -> Self {
         let status = response.status();
         match is_passing(status) {
             true => Self::Passing(Passing::new(format!("it answered {status}")).asking(response.headers())),

@@ -22,10 +22,10 @@ use rustls::pki_types::pem::PemObject;
 use super::challenge::Challenge;
 use super::credentials::Credential;
 use super::endpoint::{Endpoint, Server};
-use super::problem::{Asked, Problem, ProblemKind, RequestTrouble};
+use super::problem::{Problem, ProblemKind, RequestContext, RequestTrouble};
 use super::scope::Scope;
 use super::settings::Settings;
-use crate::download::{Attempts, Authoriser, Downloader, RetryPolicy, body, client, is_passing, redirect};
+use crate::download::{Attempts, Authorizer, Downloader, RetryPolicy, body, client, is_passing, redirect};
 use base::digest::Digest;
 use base::failure::{Class, Failure};
 use formats::oci::{ImageReference, media_types};
@@ -123,8 +123,8 @@ impl Site {
     }
 
     /// As whom it is asked for what is there.
-    pub(super) fn asked(&self) -> Asked {
-        Asked { login: self.credential.is_some(), writes: false }
+    pub(super) fn asked(&self) -> RequestContext {
+        RequestContext { login: self.credential.is_some(), writes: false }
     }
 
     /// Whether it gave no answer when it was asked last.
@@ -361,12 +361,12 @@ fn header(value: &str) -> Result<Option<HeaderValue>, RequestTrouble> {
     Ok(Some(header))
 }
 
-pub(super) struct Pass {
+pub(super) struct SiteAuthorizer {
     pub(super) site: Arc<Site>,
     pub(super) scope: Scope,
 }
 
-impl Authoriser for Pass {
+impl Authorizer for SiteAuthorizer {
     fn authorization(&self) -> Result<Option<HeaderValue>, Failure> {
         self.site.grant(&self.scope).map_err(carried)
     }

@@ -21,7 +21,7 @@ use crate::range::ByteSpan;
 const PIECE: u64 = 256 * 1024;
 
 pub struct ResponseBody {
-    kind: Kind,
+    kind: BodyContent,
     /// Dropped with the response: ends the phase "answering" of its connection.
     _held: Option<Box<dyn Send>>,
 }
@@ -32,7 +32,7 @@ pub enum BodyParts {
     Part(ServedFile, ByteSpan),
 }
 
-enum Kind {
+enum BodyContent {
     Whole(Bytes),
     Part { served: ServedFile, left: ByteSpan, reading: Option<JoinHandle<io::Result<Bytes>>> },
 }
@@ -46,12 +46,12 @@ impl fmt::Debug for ResponseBody {
 impl ResponseBody {
     #[must_use]
     pub fn whole(bytes: impl Into<Bytes>) -> Self {
-        Self { kind: Kind::Whole(bytes.into()), _held: None }
+        Self { kind: BodyContent::Whole(bytes.into()), _held: None }
     }
 
     #[must_use]
     pub fn part(served: ServedFile, left: ByteSpan) -> Self {
-        Self { kind: Kind::Part { served, left, reading: None }, _held: None }
+        Self { kind: BodyContent::Part { served, left, reading: None }, _held: None }
     }
 
     /// Drops `held` when the body has been sent or abandoned.
@@ -65,16 +65,16 @@ impl ResponseBody {
     #[must_use]
     pub fn into_parts(self) -> BodyParts {
         match self.kind {
-            Kind::Whole(bytes) => BodyParts::Whole(bytes),
-            Kind::Part { served, left, .. } => BodyParts::Part(served, left),
+            BodyContent::Whole(bytes) => BodyParts::Whole(bytes),
+            BodyContent::Part { served, left, .. } => BodyParts::Part(served, left),
         }
     }
 
     /// Bytes that are still to be sent.
     fn left(&self) -> u64 {
         match &self.kind {
-            Kind::Whole(bytes) => bytes.len() as u64,
-            Kind::Part { left, .. } => left.length(),
+            BodyContent::Whole(bytes) => bytes.len() as u64,
+            BodyContent::Part { left, .. } => left.length(),
         }
     }
 }
@@ -91,8 +91,8 @@ impl Body for ResponseBody {
             return Poll::Ready(None);
         }
         match &mut self.kind {
-            Kind::Whole(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
-            Kind::Part { served, left, reading } => {
+            BodyContent::Whole(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
+            BodyContent::Part { served, left, reading } => {
                 let task = reading.get_or_insert_with(|| read(served.clone(), *left));
                 let read = match Pin::new(task).poll(context) {
                     Poll::Pending => return Poll::Pending,

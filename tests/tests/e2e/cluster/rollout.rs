@@ -199,7 +199,7 @@ impl UpdatedCluster<'_> {
         let status = awaited(ssh, TURN_LIMIT, &what, |told| told["state"] == "idle")?;
         self.checks.equal(&format!("{name}: the slot"), status["running"].as_str(), Some("b"));
         self.checks.equal(&format!("{name}: it is good"), slot(&status, "b"), (NEXT.into(), "good".into()));
-        let expected = Told { version: NEXT, state: "good" };
+        let expected = ReportedState { version: NEXT, state: "good" };
         self.is_back(name, &expected, api)?;
         self.told(&format!("{name} is updated, and takes pods"))?;
         // A further node need not wait for this; three machines on few processors do better one after the other.
@@ -210,7 +210,7 @@ impl UpdatedCluster<'_> {
     }
 
     /// Waits until a node has told the cluster of its update, and is not cordoned.
-    fn is_back(&self, name: &str, expected: &Told, api: &Api) -> Result<()> {
+    fn is_back(&self, name: &str, expected: &ReportedState, api: &Api) -> Result<()> {
         let mut last = Value::Null;
         let back = Deadline::after(TOLD_LIMIT).every(MACHINE_INTERVAL).poll(
             &format!("the report of {name}"),
@@ -238,7 +238,7 @@ impl UpdatedCluster<'_> {
         self.told(&format!("node-1 has taken it back: {reason}"))?;
         let what = "node-1, whose release of before is good again";
         awaited(ssh, TURN_LIMIT, what, |told| slot(told, "b").1 == "good")?;
-        let expected = Told { version: NEXT, state: "rolled-back" };
+        let expected = ReportedState { version: NEXT, state: "rolled-back" };
         self.is_back(MEMBERS[SERVER].name, &expected, api)?;
         let before = boot_id(&self.nodes[WITNESS].ssh)?;
         let other = self.nodes[WITNESS].ssh.attempt(&self.apply(WITNESS, Some(BROKEN_MEDIUM)), TURN_LIMIT)?;
@@ -257,7 +257,7 @@ impl UpdatedCluster<'_> {
 }
 
 /// What a node tells its cluster.
-struct Told {
+struct ReportedState {
     version: &'static str,
     state: &'static str,
 }

@@ -20,6 +20,6 @@ pub use entry::{DirectoryEntry, EntryKind};
 pub use error::{Error, Result};
 pub use file::FileReader;
 pub use image::Iso;
-pub use source::Behind;
+pub use source::OffsetSource;
 pub use volume::VolumeDescriptor;
 pub use walk::Walk;

@@ -7,12 +7,12 @@ use crate::iso9660::address::{Offset, Source};
 
 /// What lies behind the beginning of something else, as a partition does.
 #[derive(Debug)]
-pub struct Behind<S> {
+pub struct OffsetSource<S> {
     pub source: S,
     pub start: Offset,
 }
 
-impl<S: Source> Source for Behind<S> {
+impl<S: Source> Source for OffsetSource<S> {
     fn read_at(&self, buffer: &mut [u8], offset: Offset) -> io::Result<usize> {
         self.source.read_at(buffer, self.start.plus(offset.0))
     }

@@ -41,25 +41,25 @@ pub(super) fn partition_tables(esp: Extent, size: ByteSize, guid: Uuid) -> Resul
         (2, partition("ESP", partition_types::EFI, esp, 0)),
     ]);
     let config = GptConfig::new().logical_block_size(LogicalBlockSize::Lb512).writable(true);
-    let mut ends = Ends::new(size.get());
+    let mut ends = DiskEnds::new(size.get());
     let mut table = config.create_from_device(&mut ends, Some(guid)).context("making a partition table")?;
     table.update_partitions(partitions).context("making a partition table")?;
     table.write().context("making a partition table")?;
-    let Ends { mut head, tail, .. } = ends;
+    let DiskEnds { mut head, tail, .. } = ends;
     head.drain(..usize::try_from(SECTOR)?);
     Ok([head, tail])
 }
 
 /// A device of which only the two ends are kept, where the copies of a partition table are. Between them it is zero.
 #[derive(Debug)]
-struct Ends {
+struct DiskEnds {
     size: u64,
     position: u64,
     head: Vec<u8>,
     tail: Vec<u8>,
 }
 
-impl Ends {
+impl DiskEnds {
     fn new(size: u64) -> Self {
         let table = usize::try_from(TABLE_SECTORS * SECTOR).unwrap_or_default();
         let sector = usize::try_from(SECTOR).unwrap_or_default();
@@ -80,7 +80,7 @@ impl Ends {
     }
 }
 
-impl Read for Ends {
+impl Read for DiskEnds {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = match self.here() {
             Ok(bytes) => {
@@ -99,7 +99,7 @@ impl Read for Ends {
     }
 }
 
-impl Write for Ends {
+impl Write for DiskEnds {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let here = self.here().map_err(|_| io::Error::other("a partition table outside of its place"))?;
         let count = here.len().min(bytes.len());
@@ -113,7 +113,7 @@ impl Write for Ends {
     }
 }
 
-impl Seek for Ends {
+impl Seek for DiskEnds {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         let position = match to {
             SeekFrom::Start(position) => Some(position),

@@ -63,34 +63,34 @@ impl Pieces {
 }
 
 /// Reads a blob as a whole, and keeps the error where that fails: a client of HTTP only tells that it could not send.
-pub(super) struct Whole {
+pub(super) struct BlobReader {
     reader: Limited<Box<dyn Read + Send>>,
     failed: Arc<Mutex<Option<io::Error>>>,
 }
 
-/// Where a [`Whole`] leaves its error.
+/// Where a [`BlobReader`] leaves its error.
 #[derive(Clone, Default)]
-pub(super) struct Failed(Arc<Mutex<Option<io::Error>>>);
+pub(super) struct BlobReadError(Arc<Mutex<Option<io::Error>>>);
 
-impl Failed {
+impl BlobReadError {
     pub(super) fn take(&self) -> Option<UploadTrouble> {
         let error = locked(&self.0).take();
         error.map(|error| UploadTrouble::Content(error.into()))
     }
 }
 
-impl Whole {
+impl BlobReader {
     pub(super) fn open(
         blob: &NewBlob<'_>,
         limiter: Option<&Limiter>,
-        failed: &Failed,
+        failed: &BlobReadError,
     ) -> Result<Self, UploadTrouble> {
         let reader = (blob.open)().map_err(UploadTrouble::Content)?;
         Ok(Self { reader: Limited::new(reader, limiter.cloned()), failed: failed.0.clone() })
     }
 }
 
-impl Read for Whole {
+impl Read for BlobReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.reader.read(buffer).map_err(|error| {
             let told = error.to_string();

@@ -9,7 +9,7 @@ use reqwest::{Method, StatusCode, Url};
 
 use crate::download::{Attempts, Passing, body, is_passing, redirect};
 use crate::registry::endpoint::Endpoint;
-use crate::registry::problem::{Asked, Problem, ProblemKind, RequestTrouble};
+use crate::registry::problem::{Problem, ProblemKind, RequestContext, RequestTrouble};
 use crate::registry::scope::Scope;
 use crate::registry::site::{CONTENT_DIGEST, REFUSAL, Site};
 use base::digest::Digest;
@@ -115,14 +115,14 @@ impl<'a> Writer<'a> {
         for renewed in [false, true] {
             let request = make(client)?.build();
             let mut request = request.map_err(|error| {
-                RequestTrouble::of_no_answer(redirect::Unanswered::Request(error.without_url()))
+                RequestTrouble::of_no_answer(redirect::NoAnswer::Request(error.without_url()))
             })?;
             if let Some(value) = grant.as_ref().filter(|_| request.url().origin() == self.base.origin()) {
                 request.headers_mut().insert(AUTHORIZATION, value.clone());
             }
             let sent = client.execute(request).map_err(|error| error.without_url());
             let response =
-                sent.map_err(|error| RequestTrouble::of_no_answer(redirect::Unanswered::Request(error)))?;
+                sent.map_err(|error| RequestTrouble::of_no_answer(redirect::NoAnswer::Request(error)))?;
             if renewed || response.status() != StatusCode::UNAUTHORIZED {
                 return Ok(response);
             }
@@ -131,8 +131,8 @@ impl<'a> Writer<'a> {
         Err(UploadTrouble::Lasting(Problem::refused(StatusCode::UNAUTHORIZED.as_u16(), self.asked())))
     }
 
-    fn asked(&self) -> Asked {
-        Asked { writes: true, ..self.site.asked() }
+    fn asked(&self) -> RequestContext {
+        RequestContext { writes: true, ..self.site.asked() }
     }
 
     /// Whether the repository has a blob of this length. A registry that redirects to where it is has it.

@@ -5,7 +5,7 @@ use reqwest::blocking::{Body, Response};
 use reqwest::header::{CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, RANGE};
 use reqwest::{Method, StatusCode, Url};
 
-use super::content::{Failed, NewBlob, Pieces, Whole};
+use super::content::{BlobReadError, BlobReader, NewBlob, Pieces};
 use super::request::{UploadTrouble, Writer};
 use crate::download::Attempts;
 use crate::registry::problem::{Problem, ProblemKind};
@@ -69,13 +69,13 @@ impl<'a> Session<'a> {
 
     /// Sends the blob in one request.
     pub(super) fn send_whole(&self, limiter: Option<&Limiter>) -> Result<(), UploadTrouble> {
-        let failed = Failed::default();
+        let failed = BlobReadError::default();
         let (at, size) = (self.finish(), self.blob.size);
         let answer = self.writer.send(&mut |client| {
             // Checked before anything is sent where it fits into memory, on the way where it does not.
             let body = match size <= PIECE {
                 true => Body::from(Pieces::open(self.blob, limiter)?.next(size)?),
-                false => Body::sized(Whole::open(self.blob, limiter, &failed)?, size),
+                false => Body::sized(BlobReader::open(self.blob, limiter, &failed)?, size),
             };
             let request = client.request(Method::PUT, at.clone()).header(CONTENT_TYPE, BYTES);
             Ok(request.timeout(self.writer.time(size)).body(body))
