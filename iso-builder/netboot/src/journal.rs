@@ -6,7 +6,7 @@ use base::progress::Progress;
 use model::machine::Identity;
 use serde_json::{Map, Value, json};
 
-use super::machine::BootAnswer;
+use crate::machines::machine::BootAnswer;
 
 /// The step of the server in progress events.
 pub const STEP: &str = "serve";

@@ -7,7 +7,7 @@ use model::config::Secret;
 use model::machine::{Identity, Selector};
 use model::release::MediumKind;
 
-use super::configurations::Configurations;
+use crate::machines::configurations::Configurations;
 use testing::medium::SampleMedium;
 
 /// The initrd of [`medium`].
@@ -32,9 +32,9 @@ pub(crate) fn write_manifest(sample: &SampleMedium) -> PathBuf {
     path
 }
 
-/// Compares with a file in `golden/`, which `UPDATE_GOLDEN=1` writes.
+/// Compares with a file in `boot/golden/`, which `UPDATE_GOLDEN=1` writes.
 pub(crate) fn golden(name: &str, text: &str) {
-    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/golden").join(name);
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/boot/golden").join(name);
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
         base::files::write_atomically(&path, text.as_bytes(), 0o644).unwrap();
     }

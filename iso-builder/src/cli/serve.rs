@@ -13,14 +13,14 @@ use base::program::{Context, Format, print};
 use serde_json::json;
 
 use crate::wording::counted;
-use netboot::authority::CertificateAuthority;
-use netboot::configurations::ConfigurationSource;
-use netboot::dnsmasq::DhcpMode;
+use netboot::boot::dnsmasq::DhcpMode;
+use netboot::boot::loaders::IPXE;
 use netboot::fleet::entry::FleetEntry;
 use netboot::journal::JournalEntry;
-use netboot::loaders::IPXE;
-use netboot::run::{NetbootServer, ServerOptions};
-use netboot::tls::CertificateChoice;
+use netboot::machines::configurations::ConfigurationSource;
+use netboot::server::authority::CertificateAuthority;
+use netboot::server::run::{NetbootServer, ServerOptions};
+use netboot::server::tls::CertificateChoice;
 
 /// Boot machines from the network, each with its own configuration.
 ///

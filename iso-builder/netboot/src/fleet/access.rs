@@ -8,7 +8,7 @@ use std::fmt;
 use base::digest::Digest;
 use model::config::Secret;
 
-use crate::token::same;
+use crate::machines::token::same;
 
 /// Cookies are shared by all ports of a host.
 pub const COOKIE: &str = "nqrust-fleet";

@@ -9,7 +9,7 @@ use model::machine::Identity;
 use super::elements::{ago, bytes, duration, icon, joined};
 use super::stage::{MachineStage, StageGroup, WAY};
 use super::view::{InstallProgress, MachineRow};
-use crate::machine::OperatorAction;
+use crate::machines::machine::OperatorAction;
 use crate::moment::Moment;
 
 /// Network cards of a machine that the list shows.

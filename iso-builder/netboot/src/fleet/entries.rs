@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use super::stage::MachineStage;
 use super::view::MachineRow;
 use crate::journal::{JournalEntry, JournalMachine};
-use crate::machine::described;
+use crate::machines::machine::described;
 
 /// A machine is in another stage than before.
 #[must_use]

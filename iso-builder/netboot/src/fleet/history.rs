@@ -10,7 +10,7 @@ use base::digest::Digest;
 use serde::Serialize;
 
 use super::view::{FleetView, MachineRow};
-use crate::token;
+use crate::machines::token;
 
 /// The most machines that are remembered after they were removed. To a version from before that the whole list is the answer.
 const REMOVED: usize = 1000;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use model::fleet::{Hello, ReportLine};
 
-use crate::machine_id::MachineId;
+use crate::machines::id::MachineId;
 use crate::moment::Moment;
 
 use super::install_run::{InstallRun, RunOutcome};

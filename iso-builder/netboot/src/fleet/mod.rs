@@ -11,9 +11,9 @@
 //! | [`filter`] | which machines a request asks for |
 //! | [`page`], [`card`], [`machine_page`], [`elements`] | the view as HTML, by templates that escape what they show |
 //! | [`access`], [`entry`] | access control, and the URL with the token |
-//! | [`routes`] | the replies to requests; [`super::fleet_http`] is the same in HTTP |
+//! | [`routes`] | the replies to requests; [`crate::server::fleet_http`] is the same in HTTP |
 //!
-//! Reports are kept in memory: a server that was restarted knows the states of machines from [`super::machine`], and the rest
+//! Reports are kept in memory: a server that was restarted knows the states of machines from [`crate::machines::machine`], and the rest
 //! from later reports.
 
 pub mod access;

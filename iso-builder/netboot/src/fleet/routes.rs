@@ -21,14 +21,14 @@ use super::stage::MachineStage;
 use super::view::{self, FleetView, MachineRow};
 use super::wait::{self, AwaitedCreator};
 use super::{entries, machine_page, page};
-use crate::boot::REPORT;
-use crate::configurations::Configurations;
 use crate::journal::JournalEntry;
-use crate::machine::DeploymentEvent;
-use crate::machine::{DeploymentState, Machine, OperatorAction};
-use crate::machine_id::MachineId;
-use crate::machine_registry::{ActionResult, MachineRegistry, MachineReporter};
+use crate::machines::configurations::Configurations;
+use crate::machines::id::MachineId;
+use crate::machines::machine::DeploymentEvent;
+use crate::machines::machine::{DeploymentState, Machine, OperatorAction};
+use crate::machines::registry::{ActionResult, MachineRegistry, MachineReporter};
 use crate::moment::Moment;
+use crate::protocol::REPORT;
 
 /// The page; everything that belongs to it is below this path.
 pub const PAGE: &str = "/fleet";

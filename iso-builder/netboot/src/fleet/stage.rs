@@ -2,7 +2,7 @@
 
 use serde::{Serialize, Serializer};
 
-use crate::machine::{DeploymentState, InstallPermission};
+use crate::machines::machine::{DeploymentState, InstallPermission};
 
 /// The stage of a machine's deployment, as operators see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

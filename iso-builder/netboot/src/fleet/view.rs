@@ -6,11 +6,11 @@ use serde::Serialize;
 
 use super::install_run::{InstallRun, InstallStep};
 use super::stage::{MachineStage, StageGroup};
-use crate::configurations::Configurations;
-use crate::machine::{
+use crate::machines::configurations::Configurations;
+use crate::machines::machine::{
     BootClient, ConfigurationFit, DeploymentState, InstallPermission, Machine, OperatorAction,
 };
-use crate::machine_store::IdentityConflict;
+use crate::machines::store::IdentityConflict;
 use crate::moment::Moment;
 
 /// The version of the JSON.

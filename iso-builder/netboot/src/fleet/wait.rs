@@ -6,7 +6,7 @@ use model::fleet::{self, RunFailure};
 
 use super::stage::{MachineStage, StageGroup};
 use super::view::{FleetView, MachineRow};
-use crate::configurations::Configurations;
+use crate::machines::configurations::Configurations;
 
 /// The most that is said of one error, in bytes.
 const ERROR: usize = 600;

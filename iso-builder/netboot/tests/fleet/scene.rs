@@ -7,11 +7,11 @@ use base::progress::{Event as Told, StepState};
 use model::config::Secret;
 use model::fleet::{Hello, NodeReport, ReportLine, RunFailure};
 use model::machine::{Identity, Selector};
-use netboot::configurations::Configurations;
 use netboot::fleet::routes::{Fleet, FleetReply, FleetRequest, FleetSources};
-use netboot::machine::OperatorAction;
-use netboot::machine_id::MachineId;
-use netboot::machine_registry::MachineRegistry;
+use netboot::machines::configurations::Configurations;
+use netboot::machines::id::MachineId;
+use netboot::machines::machine::OperatorAction;
+use netboot::machines::registry::MachineRegistry;
 use netboot::moment::Moment;
 use uuid::Uuid;
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::machine::{DeploymentState, InstallPermission, Machine};
+use crate::machines::machine::{DeploymentState, InstallPermission, Machine};
 use crate::test_support::{configurations, told};
 use base::progress;
 use model::fleet::{NodeReport, ReportLine, RunFailure, SlotReport, UpdateReport};

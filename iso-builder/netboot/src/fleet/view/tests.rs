@@ -3,7 +3,7 @@ use crate::fleet::document::FleetDocument;
 use crate::fleet::filter::MachineFilter;
 use crate::fleet::history::FleetHistory;
 use crate::fleet::install_run::tests::{hello, told};
-use crate::machine::DeploymentEvent;
+use crate::machines::machine::DeploymentEvent;
 use base::progress::{self, StepState};
 use model::fleet::{NodeReport, ReportLine, SlotReport, UpdateReport};
 

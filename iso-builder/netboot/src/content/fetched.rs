@@ -1,0 +1,130 @@
+//! A medium on another server: its files are fetched into the directory of `--state` before they are served, each compared with its
+//! digest. They stay there, so that the next start fetches nothing; those of another release go.
+
+use std::fs;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+
+use super::files::refuse_configuration;
+use base::failure::{Class, Classify};
+use base::files::{fill_atomically, write_atomically};
+use base::progress::{Progress, Step};
+use medium::opened::OpenedMedium;
+use medium::served::is_url;
+use medium::sources::Verified;
+use model::release::{MANIFEST, Payload};
+
+/// The directory below `--state`.
+const MEDIA: &str = "media";
+/// Everything that is served of a medium is public.
+const MODE: u32 = 0o644;
+
+/// Where the medium that a user names can be read on this machine: itself, or the copy of one on a server.
+pub fn local(medium: &Path, state: &Path, progress: &Progress) -> Result<PathBuf> {
+    if !medium.to_str().is_some_and(is_url) {
+        return Ok(medium.to_owned());
+    }
+    let medium = OpenedMedium::open(medium)?;
+    let media = state.join(MEDIA);
+    let copy = media.join(medium.release_digest().to_string());
+    if !copy.join(MANIFEST).exists() {
+        fetch(&medium, &copy, progress)?;
+    }
+    remove_others(&media, &copy)?;
+    Ok(copy)
+}
+
+fn fetch(medium: &OpenedMedium, copy: &Path, progress: &Progress) -> Result<()> {
+    let release = medium.release()?;
+    refuse_configuration(medium.path(), &release)?;
+    let payloads = release.carried_payloads();
+    let total = payloads.clone().map(|payload| payload.size).sum();
+    let mut step = progress.step("medium", format!("Fetching {}", medium.path().display()), Some(total));
+    for payload in payloads {
+        // What an earlier start has fetched was compared then.
+        match fs::metadata(copy.join(&payload.path)) {
+            Ok(there) if there.len() == payload.size => step.advance(payload.size),
+            _ => fetch_payload(medium, payload, copy, &mut step)?,
+        }
+    }
+    // Last, so that a directory with a manifest is whole.
+    write_atomically(&copy.join(MANIFEST), medium.manifest(), MODE)?;
+    step.done();
+    Ok(())
+}
+
+fn fetch_payload(medium: &OpenedMedium, payload: &Payload, copy: &Path, step: &mut Step) -> Result<()> {
+    let source = medium.path().display().to_string();
+    let mut content: Box<dyn Read> = medium.open_payload(payload)?;
+    let target = copy.join(&payload.path);
+    let what = format!("fetching {} of {source}", payload.path);
+    fill_atomically(&target, MODE, |file| {
+        io::copy(&mut Verified::new(step.reader(&mut content), payload, source), file).map(drop)
+    })
+    .class(Class::DiskIo, || what)
+}
+
+/// Removes the copies of other media.
+fn remove_others(media: &Path, kept: &Path) -> Result<()> {
+    let what = || format!("removing media that are no longer served from {}", media.display());
+    for entry in fs::read_dir(media).class(Class::DiskIo, what)? {
+        let path = entry.class(Class::DiskIo, what)?.path();
+        if path != kept {
+            fs::remove_dir_all(path).class(Class::DiskIo, what)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::content::files::MediumFiles;
+    use crate::test_support::medium;
+    use base::failure::class_of;
+    use model::release::MediumKind;
+    use testing::medium::SampleMedium;
+
+    #[test]
+    fn an_iso_and_a_directory_on_a_server_are_fetched_once_and_compared() {
+        let sample = medium(MediumKind::Full);
+        let server = sample.served();
+        let state = tempfile::tempdir().unwrap();
+        let local = |name: &str| {
+            let url = format!("{}/{name}", server.url());
+            local(Path::new(&url), state.path(), &Progress::silent())
+        };
+        for name in ["tree/", "full.iso"] {
+            let copy = local(name).unwrap();
+            let files = MediumFiles::open(&copy).unwrap();
+            assert_eq!(files.missing(), 0, "{name}");
+            let asked = server.requests("").len();
+            assert_eq!(local(name).unwrap(), copy);
+            assert!(server.requests("").len() < asked + 6, "only the manifest is read again");
+            fs::remove_dir_all(copy).unwrap();
+        }
+        fs::create_dir_all(state.path().join("media/another")).unwrap();
+        fs::write(sample.tree().join("live/initrd"), vec![b'x'; crate::test_support::INITRD.len()]).unwrap();
+        assert_eq!(class_of(&local("tree/").unwrap_err()), Class::Verification);
+        local("full.iso").unwrap();
+        assert_eq!(fs::read_dir(state.path().join("media")).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_medium_that_is_not_served_is_not_fetched() {
+        let server = SampleMedium::new(MediumKind::Full).served();
+        let state = tempfile::tempdir().unwrap();
+        let url = format!("{}/tree/", server.url());
+        let error = local(Path::new(&url), state.path(), &Progress::silent()).unwrap_err();
+        assert_eq!(class_of(&error), Class::Invalid);
+        assert_eq!(fs::read_dir(state.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_medium_of_this_machine_stays_where_it_is() {
+        let state = tempfile::tempdir().unwrap();
+        assert_eq!(local(Path::new("dist"), state.path(), &Progress::silent()).unwrap(), Path::new("dist"));
+    }
+}

@@ -1,0 +1,394 @@
+//! Changes of machines' records, each as one transaction: machines ask, take their configuration and report, and operators
+//! decide.
+//!
+//! Called by [`crate::server::router`] for machines and by [`crate::fleet`] for operators.
+
+use std::net::IpAddr;
+use std::path::Path;
+
+use anyhow::Result;
+use model::config::Secret;
+use model::machine::{Identity, Mac};
+
+use super::choose::{RecordChoice, ToldIdentity, choose};
+use super::configurations::Configurations;
+use super::id::MachineId;
+use super::identity_keys;
+use super::machine::OperatorAction;
+use super::machine::{
+    BootAnswer, ConfigurationFit, DeploymentEvent, DeploymentState, DiskBootReason, InstallPermission,
+    Machine, TokenRefusal,
+};
+use super::store::sqlite::SqliteStore;
+use super::store::{Durability, IdentityConflict, MachineStore};
+use super::stranger_rate::{StrangerRate, StrangerVerdict};
+use super::token::{DeploymentTicket, TokenPurpose, TokenSigner};
+use crate::moment::Moment;
+
+#[derive(Debug)]
+pub struct MachineRegistry {
+    store: Box<dyn MachineStore>,
+    signer: TokenSigner,
+    strangers: StrangerRate,
+}
+
+#[derive(Debug)]
+pub struct BootDecision {
+    pub answer: BootAnswer,
+    /// The record, where there is one.
+    pub machine: Option<MachineId>,
+    /// The tokens for an install: that for the configuration, and that for reports.
+    pub tokens: Option<(Secret, Secret)>,
+    /// The word of the deployment that the tokens are of; empty without them.
+    pub deployment: String,
+    pub fit: ConfigurationFit,
+    /// Where this client is new, the addresses of those that asked as the same machine before.
+    pub others: Vec<IpAddr>,
+    /// The names of the machines and configurations that are in conflict.
+    pub conflict: Vec<String>,
+    /// Of a request that no configuration can be given for, whether it was recorded.
+    pub stranger: Option<StrangerVerdict>,
+}
+
+#[derive(Debug)]
+pub struct ConfigurationHandout {
+    pub machine: Machine,
+    pub name: String,
+    pub text: Secret,
+}
+
+/// The machine that a report token belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MachineReporter {
+    pub id: MachineId,
+    /// Whether it has taken the configuration, so that its reports count. Another client that asked may report that it
+    /// failed before; that is shown and changes nothing.
+    pub has_taken: bool,
+}
+
+/// Cards of a report that were not added, because they belong to another machine: its name.
+pub type RefusedCards = Vec<(Mac, String)>;
+
+/// The result of an operator's action.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ActionResult {
+    Done,
+    /// The record was removed.
+    Removed,
+    Absent,
+    /// The state of the record does not allow it.
+    Refused,
+}
+
+impl MachineRegistry {
+    /// Opens the store in `directory`; errors are those of [`SqliteStore::open`].
+    pub fn open(directory: &Path) -> Result<Self> {
+        Ok(Self::new(Box::new(SqliteStore::open(directory)?)))
+    }
+
+    #[must_use]
+    pub fn new(store: Box<dyn MachineStore>) -> Self {
+        let signer = TokenSigner::new(&store.key());
+        Self { store, signer, strangers: StrangerRate::default() }
+    }
+
+    /// Decides what the client at `peer`, which claims to be this machine, boots.
+    pub fn boot(
+        &self,
+        identity: &Identity,
+        peer: IpAddr,
+        configurations: &Configurations,
+        now: Moment,
+    ) -> Result<BootDecision> {
+        let told = ToldIdentity::new(identity);
+        let stranger = self.judge_stranger(&told, peer, configurations, now)?;
+        if let Some(StrangerVerdict::Dropped { .. }) = stranger {
+            return Ok(BootDecision::dropped(&told, configurations, stranger));
+        }
+        // A machine asks again for what is lost in a power cut.
+        self.store.change(Durability::Process, |records| {
+            let mut found = records.with_any(&told.marks)?;
+            for name in configurations.naming(&told.marks) {
+                let assigned = records.assigned(name)?;
+                found.extend(assigned.filter(|one| !found.iter().any(|known| known.id == one.id)));
+            }
+            let chosen = match choose(&told, found, configurations, now) {
+                RecordChoice::Record(chosen) => *chosen,
+                RecordChoice::Conflict(between) => {
+                    let told = identity.to_string();
+                    records.add_conflict(&IdentityConflict::new(peer, told, between.clone(), now))?;
+                    return Ok(BootDecision { stranger, ..BootDecision::conflict(between) });
+                }
+            };
+            let mut machine = chosen.machine;
+            chosen.absorbed.into_iter().try_for_each(|id| records.remove(id))?;
+            if machine.is_stranger() && records.get(machine.id)?.is_none() {
+                records.make_room_for_a_stranger()?;
+            }
+            let before: Vec<_> = machine.clients.iter().map(|client| client.address).collect();
+            let others = if machine.asked(peer, identity, now) { before } else { Vec::new() };
+            let (mut tokens, mut deployment) = (None, String::new());
+            if chosen.answer == BootAnswer::Install {
+                machine.apply(DeploymentEvent::Booted, now);
+                let name = machine.assigned.as_deref().or(configurations.fallback());
+                machine.configuration = name.map(str::to_owned);
+                let mut ticket = DeploymentTicket::new(machine.id, machine.generation, now)?;
+                if machine.state == DeploymentState::WaitingForCluster {
+                    ticket.nonce = machine.taken.map_or(ticket.nonce, |taken| taken.nonce);
+                }
+                deployment = ticket.word();
+                let token = |purpose| self.signer.token(purpose, ticket);
+                tokens = Some((token(TokenPurpose::Configuration), token(TokenPurpose::Report)));
+            }
+            records.put(&machine)?;
+            Ok(BootDecision {
+                answer: chosen.answer,
+                machine: Some(machine.id),
+                tokens,
+                deployment,
+                fit: chosen.fit,
+                others,
+                conflict: Vec::new(),
+                stranger,
+            })
+        })
+    }
+
+    /// Counts a request that no configuration can be given for, unless a record that is more than one of a stranger has its identifiers.
+    fn judge_stranger(
+        &self,
+        told: &ToldIdentity<'_>,
+        peer: IpAddr,
+        configurations: &Configurations,
+        now: Moment,
+    ) -> Result<Option<StrangerVerdict>> {
+        if configurations.naming(&told.marks).len() == 1 {
+            return Ok(None);
+        }
+        let verdict = self.strangers.count(peer, now);
+        // Readers do not wait for the writer.
+        let dropped = matches!(verdict, StrangerVerdict::Dropped { .. });
+        if dropped
+            && self.store.read(|records| records.with_any(&told.marks))?.iter().any(|one| !one.is_stranger())
+        {
+            return Ok(None);
+        }
+        Ok(Some(verdict))
+    }
+
+    /// Hands out the configuration of `token` to the client at `peer`, once. This is on disk before it returns. Tokens
+    /// are valid for `validity` seconds.
+    pub fn take(
+        &self,
+        token: &str,
+        peer: IpAddr,
+        configurations: &Configurations,
+        validity: u64,
+        now: Moment,
+    ) -> Result<Result<ConfigurationHandout, TokenRefusal>> {
+        let Some(ticket) = self.signer.ticket(TokenPurpose::Configuration, token) else {
+            return Ok(Err(TokenRefusal::Unknown));
+        };
+        self.store.change(Durability::Full, |records| {
+            let Some(mut machine) = records.get(ticket.machine)? else {
+                return Ok(Err(TokenRefusal::Unknown));
+            };
+            let fallback =
+                || configurations.fallback().filter(|_| machine.permission == InstallPermission::Allowed);
+            let name = machine.assigned.as_deref().or_else(fallback).map(str::to_owned);
+            let valid = ticket.generation == machine.generation && now <= ticket.issued.plus(validity);
+            let text = name.as_deref().and_then(|name| configurations.text(name));
+            let (Some(name), Some(text), true) = (name, text, valid && !machine.is_held()) else {
+                return Ok(Err(TokenRefusal::Gone));
+            };
+            machine.apply(DeploymentEvent::Took, now);
+            machine.revoke();
+            (machine.taken, machine.configuration) = (Some(ticket.into()), Some(name.clone()));
+            machine.took(peer, now);
+            records.put(&machine)?;
+            Ok(Ok(ConfigurationHandout { machine, name, text: text.clone() }))
+        })
+    }
+
+    /// The machine that waits for its cluster with a configuration that it has, and the moment at which `token` was made to
+    /// give it the configuration again; none for any other token.
+    pub fn waiting(&self, token: &str) -> Result<Option<(Machine, Moment)>> {
+        let Some(ticket) = self.signer.ticket(TokenPurpose::Configuration, token) else { return Ok(None) };
+        let machine = self.get(ticket.machine)?;
+        let waits = machine.filter(|machine| machine.state == DeploymentState::WaitingForCluster);
+        Ok(waits.map(|machine| (machine, ticket.issued)))
+    }
+
+    /// The machine that reports with `token`; none if it was not made here or has become void.
+    pub fn reporter(&self, token: &str) -> Result<Option<MachineReporter>> {
+        let Some(ticket) = self.signer.ticket(TokenPurpose::Report, token) else { return Ok(None) };
+        let Some(machine) = self.get(ticket.machine)? else { return Ok(None) };
+        let has_taken = machine.taken == Some(ticket.into());
+        let may_take = ticket.generation == machine.generation && !machine.is_held();
+        Ok((has_taken || may_take).then_some(MachineReporter { id: machine.id, has_taken }))
+    }
+
+    /// Applies the outcome of an install and the cards of its machine. Only for a reporter that has taken the
+    /// configuration.
+    pub fn report(
+        &self,
+        id: MachineId,
+        event: Option<DeploymentEvent>,
+        reported: &Identity,
+        configurations: &Configurations,
+        now: Moment,
+    ) -> Result<RefusedCards> {
+        let is_news = |machine: &Machine| {
+            let new = |mac: &Mac| !machine.identity.macs.contains(mac);
+            event.is_some_and(|event| machine.state.after(event) != machine.state)
+                || reported.macs.iter().any(new)
+        };
+        // Every machine reports every second; few reports need a write.
+        if !self.get(id)?.is_some_and(|machine| is_news(&machine)) {
+            return Ok(Vec::new());
+        }
+        self.store.change(Durability::Full, |records| {
+            let Some(mut machine) = records.get(id)? else { return Ok(Vec::new()) };
+            let mut refusals = Vec::new();
+            // A report without any identifier of this machine is of another one.
+            let is_it = !identity_keys::of(&machine.identity).is_disjoint(&identity_keys::of(reported));
+            for mac in reported.macs.iter().filter(|_| is_it) {
+                let mark = identity_keys::of(&Identity { macs: vec![*mac], ..Identity::default() });
+                let named = configurations.naming(&mark);
+                let owner = named.into_iter().find(|name| Some(*name) != machine.assigned.as_deref());
+                let mut known = records.with_any(&mark)?;
+                known.retain(|other| other.id != machine.id);
+                let held = known.iter().find(|other| !other.is_stranger()).map(Machine::name);
+                if let Some(owner) = owner.map(str::to_owned).or(held) {
+                    refusals.push((*mac, owner));
+                } else if machine.learn(*mac) {
+                    known.into_iter().try_for_each(|stranger| records.remove(stranger.id))?;
+                }
+            }
+            if let Some(event) = event {
+                machine.apply(event, now);
+            }
+            records.put(&machine)?;
+            Ok(refusals)
+        })
+    }
+
+    /// Performs an operator's action.
+    pub fn act(
+        &self,
+        id: MachineId,
+        action: OperatorAction,
+        configurations: &Configurations,
+        now: Moment,
+    ) -> Result<ActionResult> {
+        self.store.change(Durability::Full, |records| {
+            let Some(mut machine) = records.get(id)? else { return Ok(ActionResult::Absent) };
+            let selectors = machine.assigned.as_deref().map(|name| configurations.selectors(name));
+            match action {
+                OperatorAction::Allow => machine.permission = InstallPermission::Allowed,
+                OperatorAction::Deny => {
+                    machine.permission = InstallPermission::Denied;
+                    machine.revoke();
+                }
+                // The assigned configuration is gone; the machine may get another one.
+                OperatorAction::Redeploy
+                    if selectors == Some(None) && machine.permission != InstallPermission::Denied =>
+                {
+                    records.remove(id)?;
+                    return Ok(ActionResult::Removed);
+                }
+                OperatorAction::Redeploy => {
+                    machine.apply(DeploymentEvent::Redeploy, now);
+                    if let Some(Some(selectors)) = selectors
+                        && machine.permission != InstallPermission::Denied
+                    {
+                        // Its cards are learned again from its next reports.
+                        machine.identity = Identity::default();
+                        machine.select(selectors);
+                    }
+                }
+                OperatorAction::Forget if machine.is_held() => return Ok(ActionResult::Refused),
+                OperatorAction::Forget => {
+                    records.remove(id)?;
+                    return Ok(ActionResult::Removed);
+                }
+            }
+            records.put(&machine)?;
+            Ok(ActionResult::Done)
+        })
+    }
+
+    /// The hostnames of the configurations whose machines have never asked to boot.
+    pub fn not_heard_of(&self, configurations: &Configurations) -> Result<Vec<String>> {
+        self.store.read(|records| {
+            let mut found = Vec::new();
+            for name in configurations.assignable() {
+                if records.assigned(name)?.is_none() {
+                    found.push(configurations.hostname(name).unwrap_or(name).to_owned());
+                }
+            }
+            Ok(found)
+        })
+    }
+
+    /// Removes a conflict that an operator has seen. Returns whether it was there.
+    pub fn dismiss(&self, conflict: &str) -> Result<bool> {
+        self.store.change(Durability::Process, |records| records.remove_conflict(conflict))
+    }
+
+    pub fn get(&self, id: MachineId) -> Result<Option<Machine>> {
+        self.store.read(|records| records.get(id))
+    }
+
+    /// The record with this configuration: its assignment, or else a machine that it was offered to as the fallback.
+    pub fn with_configuration(&self, name: &str) -> Result<Option<Machine>> {
+        self.store.read(|records| {
+            if let Some(machine) = records.assigned(name)? {
+                return Ok(Some(machine));
+            }
+            let mut all = records.list(usize::MAX)?.into_iter();
+            Ok(all.find(|machine| machine.configuration.as_deref() == Some(name)))
+        })
+    }
+
+    /// The first `limit` records, beginning with those that an operator has to look at; the number of all; the
+    /// conflicts.
+    pub fn list(&self, limit: usize) -> Result<(Vec<Machine>, usize, Vec<IdentityConflict>)> {
+        self.store.read(|records| Ok((records.list(limit)?, records.count()?, records.conflicts()?)))
+    }
+}
+
+impl BootDecision {
+    fn conflict(between: Vec<String>) -> Self {
+        let answer = BootAnswer::Disk(DiskBootReason::Conflict);
+        Self {
+            answer,
+            machine: None,
+            tokens: None,
+            deployment: String::new(),
+            fit: ConfigurationFit::Nothing,
+            others: Vec::new(),
+            conflict: between,
+            stranger: None,
+        }
+    }
+
+    /// The answer to a request that is not recorded.
+    fn dropped(
+        told: &ToldIdentity<'_>,
+        configurations: &Configurations,
+        stranger: Option<StrangerVerdict>,
+    ) -> Self {
+        let between: Vec<_> = configurations.naming(&told.marks).into_iter().map(str::to_owned).collect();
+        match between.is_empty() {
+            true => {
+                let answer = BootAnswer::Disk(DiskBootReason::Unknown);
+                Self { answer, stranger, ..Self::conflict(Vec::new()) }
+            }
+            false => Self { stranger, ..Self::conflict(between) },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,160 @@
+//! A server on the loopback interface, with the reports of a real installer.
+
+use super::*;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use crate::boot::scripts::BootSystem;
+use crate::content::files::MediumFiles;
+use crate::fleet::routes::Fleet;
+use crate::machines::configurations::{ConfigurationSource, Configurations};
+use crate::machines::registry::MachineRegistry;
+use crate::server::connections::NetbootConnections;
+use crate::test_support::{NODE, medium};
+use base::progress::Progress;
+use installer::fleet::{self, Reporter, ReporterSetup};
+use model::config::Secret;
+use model::fleet::RunFailure;
+use model::machine::Identity;
+use model::release::MediumKind;
+use transfer::server::accept::{ServerLimits, listen, serve};
+
+/// A server with a configuration for one machine. It runs as long as the process.
+fn server() -> SocketAddr {
+    static SERVER: OnceLock<(SocketAddr, tempfile::TempDir, tokio::runtime::Runtime)> = OnceLock::new();
+    let (address, ..) = SERVER.get_or_init(|| {
+        let directory = tempfile::tempdir().unwrap();
+        let nodes = directory.path().join("nodes");
+        std::fs::create_dir(&nodes).unwrap();
+        for last in [56, 57] {
+            std::fs::write(nodes.join(format!("mac-52-54-00-12-34-{last}.yaml")), NODE).unwrap();
+        }
+        let files = MediumFiles::open(&medium(MediumKind::Full).tree()).unwrap();
+        let system = BootSystem::of(&files, &[]).unwrap();
+        let store = MachineRegistry::open(&directory.path().join("state")).unwrap();
+        let configurations = Configurations::load(&ConfigurationSource::Directory(nodes), &[]).unwrap();
+        let mut router = Router::new(files, system, store, configurations);
+        router.fleet = Fleet::new(&Secret::new("T-secret"), false);
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let listener = runtime.block_on(listen(([127, 0, 0, 1], 0).into())).unwrap();
+        let address = listener.local_addr().unwrap();
+        let (stop, stopped) = tokio::sync::watch::channel(false);
+        runtime.spawn(async move {
+            let connections = NetbootConnections { router: Arc::new(router), tls: None };
+            serve(listener, Arc::new(connections), ServerLimits::default(), stopped).await;
+            drop(stop);
+        });
+        (address, directory, runtime)
+    });
+    *address
+}
+
+/// The answer to a request with `body` whose head ends with `head`.
+fn ask(head: &str, body: &[u8]) -> String {
+    let address = server();
+    let mut client = TcpStream::connect(address).unwrap();
+    let length = body.len();
+    write!(client, "{head}Host: {address}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n").unwrap();
+    // A server that refuses a body does not read all of it.
+    let _ = client.write_all(body);
+    let mut answer = Vec::new();
+    let _ = client.read_to_end(&mut answer);
+    String::from_utf8(answer).unwrap()
+}
+
+fn json() -> serde_json::Value {
+    let answer = ask("GET /v1/fleet HTTP/1.1\r\nAuthorization: Bearer T-secret\r\n", b"");
+    serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap()
+}
+
+#[test]
+fn an_installer_that_was_booted_reports_and_is_seen() {
+    let script = ask("GET /v1/boot?mac=52-54-00-12-34-56 HTTP/1.1\r\n", b"");
+    let word = |name: &str| {
+        let mut words = script.split_whitespace();
+        words.find_map(|word| word.strip_prefix(name)).unwrap_or_else(|| panic!("{script}")).to_owned()
+    };
+    let path = word("nqrust.install.config_url=").split('/').skip(3).collect::<Vec<_>>().join("/");
+    assert!(ask(&format!("GET /{path} HTTP/1.1\r\n"), b"").starts_with("HTTP/1.1 200"));
+    let progress = Progress::silent();
+    let (url, machine) = (word("nqrust.report=").parse().unwrap(), Identity::default());
+    let mut policy = fleet::policy();
+    policy.flush = Duration::from_secs(60);
+    let reporter = Reporter::begin(ReporterSetup { url, machine, policy, progress: progress.clone() });
+    reporter.hostname(Some("node-1"));
+    drop(progress.step("image", "Writing the OS image", Some(9)));
+    reporter.fall_silent();
+    progress.finish("Installation failed", 6);
+    let failed = RunFailure { causes: vec!["the disk is gone".into()], hints: Vec::new(), exit_code: 6 };
+    reporter.conclude(Some((failed, "all of it\n".into())));
+    let json = json();
+    let machines = json["machines"].as_array().unwrap();
+    let machine =
+        machines.iter().find(|machine| machine["name"] == "node-1").unwrap_or_else(|| panic!("{json:#}"));
+    assert_eq!((&machine["name"], &machine["stage"]), (&"node-1".into(), &"failed".into()), "{json:#}");
+    assert_eq!(machine["error"]["causes"][0], "the disk is gone");
+    let id = machine["id"].as_str().unwrap();
+    let log =
+        ask(&format!("GET /fleet/machines/{id}/log HTTP/1.1\r\nAuthorization: Bearer T-secret\r\n"), b"");
+    assert!(log.ends_with("all of it\n"), "{log}");
+}
+
+/// The answer to a request that sends only one byte of its body, and how long it took until the server closed the
+/// connection.
+fn ask_without_body(head: &str) -> (String, Duration) {
+    let address = server();
+    let mut client = TcpStream::connect(address).unwrap();
+    client.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let began = std::time::Instant::now();
+    write!(client, "{head}Host: {address}\r\nContent-Length: 4000\r\n\r\nx").unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+    (answer.to_lowercase(), began.elapsed())
+}
+
+#[test]
+fn a_body_is_received_from_nobody_without_a_token() {
+    let opens = "Authorization: Bearer T-secret\r\n";
+    for (head, status) in [
+        ("POST /v1/report/ffffffffffffffffffffffffffffffff HTTP/1.1\r\n", "403"),
+        ("POST /v1/report/x HTTP/1.1\r\n", "403"),
+        ("POST /fleet HTTP/1.1\r\n", "401"),
+        ("POST /fleet/machines/00000000-0000-0000-0000-000000000000/deny HTTP/1.1\r\n", "401"),
+        (&format!("POST /fleet HTTP/1.1\r\n{opens}"), "404"),
+        ("PUT /fleet HTTP/1.1\r\n", "405"),
+        ("POST /v1/boot HTTP/1.1\r\n", "405"),
+        ("GET /boot.ipxe HTTP/1.1\r\n", "200"),
+    ] {
+        let (answer, took) = ask_without_body(head);
+        assert!(answer.starts_with(&format!("http/1.1 {status}")), "{head}{answer}");
+        assert!(
+            answer.contains("connection: close\r\n") && took < Duration::from_secs(10),
+            "{took:?} {answer}"
+        );
+    }
+}
+
+#[test]
+fn a_body_that_a_machine_may_send_has_a_limit() {
+    let script = ask("GET /v1/boot?mac=52-54-00-12-34-57 HTTP/1.1\r\n", b"");
+    let mut words = script.split_whitespace();
+    let report =
+        words.find_map(|word| word.strip_prefix("nqrust.report=")).unwrap_or_else(|| panic!("{script}"));
+    let path = report.split('/').skip(3).collect::<Vec<_>>().join("/");
+    let answer = ask(&format!("POST /{path} HTTP/1.1\r\n"), &vec![b'x'; (1 << 20) + 1]);
+    assert!(answer.starts_with("HTTP/1.1 413"), "{answer}");
+    let answer = ask(&format!("POST /{path} HTTP/1.1\r\n"), &[b'x'; 1 << 20]);
+    assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
+}
+
+#[test]
+fn a_page_comes_with_its_policy_and_a_head_without_its_body() {
+    let page = ask("GET /fleet HTTP/1.1\r\nAuthorization: Bearer T-secret\r\n", b"").to_lowercase();
+    assert!(page.contains("content-security-policy: default-src 'none'") && page.contains("<h1>"), "{page}");
+    let head = ask("HEAD /fleet HTTP/1.1\r\nAuthorization: Bearer T-secret\r\n", b"").to_lowercase();
+    assert!(head.starts_with("http/1.1 200") && head.ends_with("\r\n\r\n"), "{head}");
+    assert!(ask("GET /fleet HTTP/1.1\r\n", b"").starts_with("HTTP/1.1 401"));
+}

@@ -1,0 +1,107 @@
+//! Requests and responses of [`super::router`] in hyper's types.
+
+use std::convert::Infallible;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use hyper::body::{Body, Bytes};
+use hyper::header::{ALLOW, HOST, LOCATION, ORIGIN, REFERER, RETRY_AFTER};
+use hyper::{Method, Request, Response, StatusCode};
+use transfer::range::RangeFields;
+use transfer::server::body::ResponseBody;
+use transfer::server::response::{file_response, set_field};
+
+use super::fleet_http;
+use super::provenance::RequestProvenance;
+use super::response::{momentary, plain};
+use super::router::{Router, ServedReply, ServedRequest, trouble};
+use crate::fleet::routes::{Fleet, PAGE};
+use crate::moment::Moment;
+
+/// What kind of site caused a request, according to the browser (W3C Fetch Metadata Request Headers).
+const FETCH_SITE: &str = "sec-fetch-site";
+
+/// Answers a request of the client at `peer`. Only the fleet reads bodies.
+pub async fn respond<B>(
+    router: Arc<Router>,
+    peer: IpAddr,
+    request: Request<B>,
+) -> Result<Response<ResponseBody>, Infallible>
+where
+    B: Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    if Fleet::has(request.uri().path()) {
+        return Ok(fleet_http::respond(router, peer, request).await);
+    }
+    let head = match *request.method() {
+        Method::GET => false,
+        Method::HEAD => true,
+        _ => return Ok(not_allowed("GET, HEAD")),
+    };
+    let (parts, _) = request.into_parts();
+    let path = parts.uri.path().to_owned();
+    // The state is on a disk, which may be slow.
+    let answered = tokio::task::spawn_blocking(move || {
+        let asked = ServedRequest {
+            peer,
+            head,
+            path: parts.uri.path(),
+            query: parts.uri.query().unwrap_or_default(),
+            host: parts.headers.get(HOST).and_then(|value| value.to_str().ok()),
+            provenance: RequestProvenance {
+                fetch_site: parts.headers.get(FETCH_SITE).map(|value| value.to_str().unwrap_or_default()),
+                origin: parts.headers.contains_key(ORIGIN),
+                referer: parts.headers.contains_key(REFERER),
+            },
+            fields: RangeFields::of(&parts.headers),
+        };
+        router.answer(&asked, Moment::now())
+    });
+    let reply = answered.await.unwrap_or_else(|_| trouble(&path));
+    let mut response = rendered(reply);
+    if head {
+        // The length is that of a GET (RFC 9110, section 9.3.2).
+        *response.body_mut() = ResponseBody::whole("");
+    }
+    Ok(response)
+}
+
+fn rendered(reply: ServedReply) -> Response<ResponseBody> {
+    match reply {
+        ServedReply::File(served, selection) => file_response(served, selection),
+        ServedReply::Script(text) => momentary(text, "text/plain; charset=utf-8"),
+        ServedReply::Configuration(text) => momentary(text.expose().to_owned(), "application/yaml"),
+        ServedReply::FleetPage => {
+            let text = format!(
+                "the fleet page is {PAGE}, with the token that `iso-builder serve` printed; machines boot from /boot.ipxe"
+            );
+            let mut response = plain(StatusCode::TEMPORARY_REDIRECT, &text);
+            set_field(&mut response, LOCATION, PAGE);
+            response
+        }
+        ServedReply::NotFound => plain(StatusCode::NOT_FOUND, "there is nothing at this path"),
+        ServedReply::Gone => plain(
+            StatusCode::GONE,
+            "this configuration was handed out already, or its token has expired; boot the machine again",
+        ),
+        ServedReply::Early(seconds) => {
+            let text = "the machine that has this configuration may still wait with it; ask again";
+            let mut response = plain(StatusCode::SERVICE_UNAVAILABLE, text);
+            set_field(&mut response, RETRY_AFTER, &seconds.to_string());
+            response
+        }
+        ServedReply::Bad(why) => plain(StatusCode::BAD_REQUEST, why),
+        ServedReply::Refused(why) => plain(StatusCode::FORBIDDEN, why),
+        ServedReply::OnlyGet => not_allowed("GET"),
+        ServedReply::Trouble => {
+            plain(StatusCode::INTERNAL_SERVER_ERROR, "internal error; the server's log has the reason")
+        }
+    }
+}
+
+fn not_allowed(allowed: &str) -> Response<ResponseBody> {
+    let mut response = plain(StatusCode::METHOD_NOT_ALLOWED, "this method is not allowed here");
+    set_field(&mut response, ALLOW, allowed);
+    response
+}
