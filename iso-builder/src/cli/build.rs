@@ -6,10 +6,10 @@ use anyhow::{Context as _, Result};
 use base::program::{Context, Format, print};
 use base::size::ByteSize;
 
-use crate::build::{self, BuildOptions, BuiltFile, CacheOptions, InputOptions, PullOptions};
 use crate::definition::OutputKind;
 use crate::images::pull;
 use crate::lock::LockPolicy;
+use crate::pipeline::{self, BuildOptions, BuiltFile, CacheOptions, InputOptions, PullOptions};
 
 /// Build media from an image definition.
 ///
@@ -111,12 +111,12 @@ fn default_cache() -> PathBuf {
 impl BuildCommand {
     pub(super) fn run(self, context: &Context) -> Result<()> {
         if let Some(file) = &self.summary_file {
-            build::check_summary(file)?;
+            pipeline::check_summary(file)?;
         }
         let installer = installer(self.installer)?;
         let options =
             BuildOptions { inputs: self.inputs.into(), output: self.output, installer, only: self.only };
-        let (media, report) = build::build(&options, &context.progress)?;
+        let (media, report) = pipeline::build(&options, &context.progress)?;
         report.lines().for_each(|line| context.progress.note("build", line));
         if let Some(file) = &self.summary_file {
             report.append_summary(file)?;
@@ -136,6 +136,6 @@ impl BuildCommand {
 pub(super) fn installer(named: Option<PathBuf>) -> Result<PathBuf> {
     match named {
         Some(installer) => Ok(installer),
-        None => Ok(build::standard(&std::env::current_exe().context("finding this program's own place")?)),
+        None => Ok(pipeline::standard(&std::env::current_exe().context("finding this program's own place")?)),
     }
 }

@@ -8,7 +8,7 @@ use base::size::ByteSize;
 use formats::oci::ImageReference;
 
 use super::build::{InputArguments, installer};
-use crate::build::{self, BuilderImageOptions};
+use crate::pipeline::{self, BuilderImageOptions};
 
 /// Make a container image of this builder, as an OCI image layout.
 ///
@@ -38,7 +38,7 @@ impl BuilderImageCommand {
             builder: std::env::current_exe().context("finding this program's own place")?,
             installer: installer(self.installer)?,
         };
-        let image = build::builder_image(&options, &context.progress)?;
+        let image = pipeline::builder_image(&options, &context.progress)?;
         if context.format == Format::Json {
             return print(&serde_json::to_string_pretty(&image)?);
         }

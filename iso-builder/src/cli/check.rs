@@ -7,7 +7,7 @@ use base::failure::{Class, Failure};
 use base::program::{Context, Format, print};
 
 use super::build::installer;
-use crate::build::{self, BuildCheck, CheckOptions, CheckReport, CheckState};
+use crate::pipeline::{self, BuildCheck, CheckOptions, CheckReport, CheckState};
 
 /// Check an image definition and everything that it refers to, without network and privileges.
 ///
@@ -32,7 +32,7 @@ pub(super) struct CheckCommand {
 impl CheckCommand {
     pub(super) fn run(self, context: &Context) -> Result<()> {
         let Self { definition, locked, strict, installer: named } = self;
-        let report = build::check(&CheckOptions { definition, installer: installer(named)?, locked })?;
+        let report = pipeline::check(&CheckOptions { definition, installer: installer(named)?, locked })?;
         match context.format {
             Format::Json => print(&serde_json::to_string_pretty(&report)?)?,
             Format::Text => print(&report.checks.iter().map(line).collect::<Vec<_>>().join("\n"))?,

@@ -9,8 +9,8 @@ use base::files::named;
 use base::program::Context;
 
 use super::customize::ConfigurationArguments;
-use crate::customize::volume;
-use crate::customize::{CustomizationSources, GatheredCustomization};
+use crate::media::customize::volume;
+use crate::media::customize::{CustomizationSources, GatheredCustomization};
 
 /// Make a small volume with configurations, for machines that start a medium as it was built.
 ///

@@ -14,8 +14,8 @@ use medium::opened::OpenedMedium;
 use model::machine::Selector;
 use model::release::Purpose;
 
-use crate::customize::change::{self, AreaContents};
-use crate::customize::{
+use crate::media::customize::change::{self, AreaContents};
+use crate::media::customize::{
     Customization, CustomizationLocation, CustomizationSources, GatheredCustomization, copy,
 };
 

@@ -10,8 +10,8 @@ use model::config::Role;
 use serde::Serialize;
 
 use super::build::InputArguments;
-use crate::build;
 use crate::images::stored_image::StoredImage;
+use crate::pipeline;
 
 /// List the container images of a definition: sizes, what they share, and which roles need them.
 ///
@@ -49,7 +49,7 @@ struct ImageLine {
 
 impl ImagesCommand {
     pub(super) fn run(self, context: &Context) -> Result<()> {
-        let images = build::list_images(&self.inputs.into(), &context.progress)?;
+        let images = pipeline::list_images(&self.inputs.into(), &context.progress)?;
         let report = ImagesReport::of(&images);
         match context.format {
             Format::Json => print(&serde_json::to_string_pretty(&report)?),

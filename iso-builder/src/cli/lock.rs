@@ -7,8 +7,8 @@ use base::program::Context;
 use serde_json::json;
 
 use super::build::{CacheArguments, PullArguments};
-use crate::build::{self, InputOptions};
 use crate::lock::{self, LockPolicy};
+use crate::pipeline::{self, InputOptions};
 
 /// Resolve every input of a definition to a digest and write DEFINITION.lock beside it.
 #[derive(Debug, clap::Args)]
@@ -30,7 +30,7 @@ impl LockCommand {
             pull: self.pull.into(),
             cache: self.cache.into(),
         };
-        let locked = build::relock(&options, &context.progress)?;
+        let locked = pipeline::relock(&options, &context.progress)?;
         let (packages, images) = (locked.packages.len(), locked.images.len());
         let text = || format!("{}: {packages} packages, {images} images of registries", path.display());
         context.show(&json!({ "lock": path, "packages": packages, "images": images }), text)

@@ -25,7 +25,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use serde_json::json;
 
 use crate::definition::published_schema;
-use crate::finished;
+use crate::media::finished;
 
 /// Builds NQRust Hypervisor media from an image definition.
 #[derive(Debug, Parser)]

@@ -5,8 +5,8 @@ use base::program::{Context, Format, print};
 use base::size::ByteSize;
 
 use super::build::CacheArguments;
-use crate::build::CacheOptions;
 use crate::cache::{Pruned, days_ago};
+use crate::pipeline::CacheOptions;
 
 /// Remove from the cache what no build has used for a while.
 ///

@@ -7,7 +7,7 @@ use base::program::Context;
 use medium::artifact::ArtifactReference;
 
 use super::registries::RegistryArguments;
-use crate::publish::pull;
+use crate::media::publish::pull;
 
 /// Fetch a release from a registry of container images, or from an OCI layout, into a directory.
 ///

@@ -7,7 +7,7 @@ use base::program::Context;
 use medium::artifact::ArtifactReference;
 
 use super::registries::RegistryArguments;
-use crate::publish::push;
+use crate::media::publish::push;
 
 /// Publish a finished release in a registry of container images, or in an OCI layout.
 ///

@@ -8,7 +8,7 @@ use base::size::ByteSize;
 use formats::oci::ImageReference;
 
 use super::build::installer;
-use crate::build;
+use crate::pipeline;
 
 /// Make the container image by which a controller of a cluster updates its nodes, as an OCI image layout.
 ///
@@ -20,7 +20,7 @@ pub(super) struct RunnerImageCommand {
     #[arg(short, long, value_name = "DIR", default_value = "dist/runner-image")]
     output: PathBuf,
     /// The image's name, with a tag.
-    #[arg(long, value_name = "REFERENCE", default_value_t = build::runner_image_name())]
+    #[arg(long, value_name = "REFERENCE", default_value_t = pipeline::runner_image_name())]
     name: String,
     /// The installer in the image; by default the one beside this builder.
     #[arg(long, value_name = "FILE", env = "NQRUST_INSTALLER")]
@@ -30,7 +30,7 @@ pub(super) struct RunnerImageCommand {
 impl RunnerImageCommand {
     pub(super) fn run(self, context: &Context) -> Result<()> {
         let name: ImageReference = self.name.parse().context("reading the name of the image")?;
-        let image = build::runner_image(&installer(self.installer)?, &name, &self.output)?;
+        let image = pipeline::runner_image(&installer(self.installer)?, &name, &self.output)?;
         if context.format == Format::Json {
             return print(&serde_json::to_string_pretty(&image)?);
         }

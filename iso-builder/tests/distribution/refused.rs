@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use iso_builder::build::{CheckOptions, check};
+use iso_builder::pipeline::{CheckOptions, check};
 use serde_json::{Value, json};
 
 use crate::release::{K3S, Place, RKE2, k3s, k3s_here, publish, rke2, rke2_here};

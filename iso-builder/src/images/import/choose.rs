@@ -1,7 +1,16 @@
 //! Which images of an archive are taken, and under which names.
 
 use base::digest::Digest;
-use formats::oci::ImageReference;
+use formats::oci::{Descriptor, ImageReference};
+
+/// Leaves out images of other platforms where there are several. One without a platform can be the right one.
+pub(crate) fn retain_platform(images: &mut Vec<Descriptor>, architecture: &str) {
+    if images.len() > 1 {
+        images.retain(|image| {
+            image.platform.as_ref().is_none_or(|platform| platform.is_baseline_of(architecture))
+        });
+    }
+}
 
 #[derive(Clone, Debug)]
 pub(super) struct ImageCandidate<T> {

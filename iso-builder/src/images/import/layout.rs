@@ -18,7 +18,7 @@ use super::super::blob::Blob;
 use super::super::store::Store;
 use super::super::stored_image::{ImageDocument, StoredImage};
 use super::blobs::{BlobSource, compare, copy};
-use super::choose::{CandidateName, ChosenImages, ImageCandidate, choose};
+use super::choose::{CandidateName, ChosenImages, ImageCandidate, choose, retain_platform};
 use super::source::{ImageImport, ImportedImages, MAX_DOCUMENT_BYTES};
 
 /// The annotations with an image's name: that of containerd and Docker, and that of all other tools. Docker writes only
@@ -110,13 +110,10 @@ impl Layout<'_, '_> {
 
     /// The image for the platform among several of one name.
     fn one(&self, mut images: Vec<Descriptor>) -> Result<Descriptor> {
-        if images.len() > 1 {
-            let there: Vec<_> = images.iter().filter_map(|image| image.platform.clone()).collect();
-            let fits = |platform: &Platform| platform.is_baseline_of(self.import.architecture);
-            images.retain(|image| image.platform.as_ref().is_none_or(fits));
-            if images.is_empty() {
-                return Err(self.other_platform(&there.iter().map(ToString::to_string).collect::<Vec<_>>()));
-            }
+        let platforms: Vec<_> = images.iter().filter_map(|image| image.platform.clone()).collect();
+        retain_platform(&mut images, self.import.architecture);
+        if images.is_empty() {
+            return Err(self.other_platform(&platforms.iter().map(ToString::to_string).collect::<Vec<_>>()));
         }
         images.dedup_by_key(|image| image.digest);
         match <[Descriptor; 1]>::try_from(images) {

@@ -26,6 +26,7 @@ use base::files;
 use formats::oci::ImageReference;
 
 use self::blobs::fill;
+pub(crate) use self::choose::retain_platform;
 pub(crate) use self::source::MAX_DOCUMENT_BYTES;
 pub use self::source::{ImageImport, ImportedImages};
 use super::store::Store;

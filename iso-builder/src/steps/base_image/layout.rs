@@ -18,17 +18,13 @@ use super::super::request::StepRequest;
 use super::super::tree::Tree;
 use super::archive;
 use super::unreadable::unreadable;
-use crate::images::import::MAX_DOCUMENT_BYTES;
+use crate::images::import::{MAX_DOCUMENT_BYTES, retain_platform};
 
 /// The annotation with an image's name.
 const NAME_ANNOTATION: &str = "org.opencontainers.image.ref.name";
 
 /// The architecture of a base.
 const BASE_ARCHITECTURE: &str = "amd64";
-
-fn fits(platform: &Platform) -> bool {
-    platform.is_baseline_of(BASE_ARCHITECTURE)
-}
 
 fn name(descriptor: &Descriptor) -> Option<&str> {
     descriptor.annotations.get(NAME_ANNOTATION).map(String::as_str)
@@ -111,9 +107,7 @@ fn choose(index: ImageIndex, reference: Option<&str>, path: &Path) -> Result<Des
     let names: Vec<String> = index.manifests.iter().filter_map(name).map(str::to_owned).collect();
     let meant = |d: &Descriptor| reference.is_none() || name(d) == reference;
     let mut matching: Vec<Descriptor> = index.manifests.into_iter().filter(meant).collect();
-    if matching.len() > 1 {
-        matching.retain(|d| d.platform.as_ref().is_none_or(fits));
-    }
+    retain_platform(&mut matching, BASE_ARCHITECTURE);
     if matching.len() == 1
         && let Some(only) = matching.pop()
     {

@@ -14,7 +14,7 @@ use medium::opened::OpenedMedium;
 use model::release::{Image, MediumKind, Payload, Purpose, Release};
 use serde::Serialize;
 
-use crate::customize::{ConfigSummary, Customization};
+use crate::media::customize::{ConfigSummary, Customization};
 use crate::wording::{counted, printable};
 
 const MAX_CONFIG_BYTES: u64 = 1 << 20;

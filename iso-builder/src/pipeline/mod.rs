@@ -99,6 +99,7 @@ pub fn build(options: &BuildOptions, progress: &Progress) -> Result<(Vec<BuiltFi
 /// Resolves every input of a definition anew and writes its lock file.
 pub fn relock(options: &InputOptions, progress: &Progress) -> Result<Lock> {
     let loaded = Loaded::read(&options.definition)?;
+    host_programs::check()?;
     options.check_room(None)?;
     BuildInputs::gather(loaded, options, LockUse::Anew, progress)?.relock(progress)
 }
@@ -107,6 +108,7 @@ pub fn relock(options: &InputOptions, progress: &Progress) -> Result<Lock> {
 /// blobs.
 pub fn list_images(options: &InputOptions, progress: &Progress) -> Result<Vec<StoredImage>> {
     let loaded = Loaded::read(&options.definition)?;
+    host_programs::check()?;
     options.check_room(None)?;
     let build = Build::begin(loaded, options, &|_| Ok(()), progress)?;
     let built = build.built_images()?;

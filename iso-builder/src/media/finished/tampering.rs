@@ -21,8 +21,8 @@ use testing::medium::SampleMedium;
 
 use super::built_iso::build;
 use super::verify::{VerifyCoverage, VerifyReport, verify};
-use crate::customize::CustomizationLocation;
-use crate::customize::change::{self, AreaContents};
+use crate::media::customize::CustomizationLocation;
+use crate::media::customize::change::{self, AreaContents};
 
 struct TamperedIso {
     sample: SampleMedium,

@@ -18,7 +18,7 @@ use serde_json::json;
 use tar::{EntryType, Header};
 
 use super::context::Build;
-use super::host_programs::{HOST_PROGRAMS, MAPPING_PROGRAMS};
+use super::host_programs::{self, HOST_PROGRAMS, MAPPING_PROGRAMS};
 use super::image_outputs::{LIST_OUTPUT, STORE_OUTPUT, stored};
 use super::options::InputOptions;
 use super::program;
@@ -79,6 +79,7 @@ pub fn builder_image(options: &BuilderImageOptions, progress: &Progress) -> Resu
     let loaded = Loaded::read(&options.inputs.definition)?;
     check_definition(&loaded)?;
     let installer = program::check(&options.installer, loaded.definition.architecture)?;
+    host_programs::check()?;
     let build = Build::begin(loaded, &options.inputs, &|_| Ok(()), progress)?;
     let definition = &build.inputs.loaded.definition;
     let name = match &options.name {

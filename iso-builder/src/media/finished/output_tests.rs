@@ -18,8 +18,8 @@ use testing::medium::SampleMedium;
 
 use super::built_iso;
 use super::verify::Verify;
-use crate::assemble::{blank_area, checksums};
-use crate::customize::{CustomizationLocation, change};
+use crate::media::assemble::{blank_area, checksums};
+use crate::media::customize::{CustomizationLocation, change};
 use medium::opened::OpenedMedium;
 
 /// A directory as a build writes it.

@@ -15,7 +15,7 @@ use proptest::prelude::*;
 use transfer::registry::{Client, Settings};
 
 use super::{pull, push};
-use crate::finished::verify::verify;
+use crate::media::finished::verify::verify;
 
 /// A release in which the length with this number is `size`: a payload's, the El Torito image's or the expanded image's.
 fn with_size(number: usize, size: u64) -> Release {

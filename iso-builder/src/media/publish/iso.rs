@@ -11,7 +11,7 @@ use medium::iso::recipe::{self, ELTORITO, Recipe};
 use medium::sources::OpenedArtifact;
 use model::release::Payload;
 
-use crate::assemble::assemble;
+use crate::media::assemble::assemble;
 
 /// Whether the ISO of a release can be made.
 ///

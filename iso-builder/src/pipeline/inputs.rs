@@ -9,7 +9,6 @@ use model::config::Role;
 use model::os_image::vip_image;
 
 use super::configuration;
-use super::host_programs;
 use super::image_outputs::{imported, stored};
 use super::options::{InputOptions, PullOptions};
 use super::release_images::{ReleaseImages, bring};
@@ -63,7 +62,6 @@ impl BuildInputs {
         progress: &Progress,
     ) -> Result<Self> {
         let InputOptions { policy, pull, cache, .. } = options;
-        host_programs::check()?;
         let cache = cache.open(progress)?;
         let blobs = BlobCache::open(cache.downloads())?;
         let registry: Box<dyn ImageRegistry> =

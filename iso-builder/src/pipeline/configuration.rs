@@ -26,25 +26,17 @@ const MENU_PASSWORD_FILE: &str = "boot/grub/password.cfg";
 /// with them.
 pub(super) fn payloads(loaded: &Loaded, scratch: &Path) -> Result<Vec<(Payload, PathBuf)>> {
     let definition = &loaded.definition;
-    let wanted = [
-        (
-            &definition.install_defaults,
-            "config/defaults.yaml",
-            Purpose::InstallDefaults,
-            SourceKind::Defaults,
-        ),
-        (&definition.install_config, "config/install.yaml", Purpose::InstallConfig, SourceKind::Embedded),
-    ];
-    let (mut documents, mut payloads, mut texts) = (Vec::new(), Vec::new(), Vec::new());
-    for (file, path, purpose, kind) in wanted {
-        let Some(file) = file else { continue };
-        let source = loaded.resolve(file);
-        documents.push(document(&source, kind)?);
-        texts.push(files::read_text(&source)?);
-        let (sha256, size) = crate::files::digest_of_file(&source)?;
-        payloads.push((Payload { path: path.into(), purpose, size, sha256 }, source));
+    let parts = ConfigurationPart::read(loaded, definition.install_config.as_deref())?;
+    let mut payloads = Vec::new();
+    for ConfigurationPart { file, kind, .. } in &parts {
+        let (path, purpose) = match kind {
+            SourceKind::Defaults => ("config/defaults.yaml", Purpose::InstallDefaults),
+            _ => ("config/install.yaml", Purpose::InstallConfig),
+        };
+        let (sha256, size) = crate::files::digest_of_file(file)?;
+        payloads.push((Payload { path: path.into(), purpose, size, sha256 }, file.clone()));
     }
-    if let Some(password) = check(documents)? {
+    if let Some(password) = check(documents(&parts))? {
         let source = scratch.join("password.cfg");
         fs::write(&source, password.grub_command())
             .with_context(|| format!("writing {}", source.display()))?;
@@ -54,8 +46,37 @@ pub(super) fn payloads(loaded: &Loaded, scratch: &Path) -> Result<Vec<(Payload, 
             source,
         ));
     }
-    check_distribution(definition, &texts)?;
+    check_distribution(definition, &parts)?;
     Ok(payloads)
+}
+
+/// A file with a part of the configuration that a definition names.
+struct ConfigurationPart {
+    file: PathBuf,
+    kind: SourceKind,
+    text: String,
+}
+
+impl ConfigurationPart {
+    /// Reads `install_defaults` of a definition and the `embedded` configuration, the weaker first.
+    fn read(loaded: &Loaded, embedded: Option<&Path>) -> Result<Vec<Self>> {
+        let defaults = loaded.definition.install_defaults.as_deref();
+        let named = [(defaults, SourceKind::Defaults), (embedded, SourceKind::Embedded)];
+        let read = |(file, kind): (Option<&Path>, SourceKind)| {
+            let file = loaded.resolve(file?);
+            let what = || format!("reading the configuration {}", file.display());
+            let text = files::read_text(&file).class(Class::Invalid, what);
+            Some(text.map(|text| Self { file, kind, text }))
+        };
+        named.into_iter().filter_map(read).collect()
+    }
+}
+
+fn documents(parts: &[ConfigurationPart]) -> Vec<Document> {
+    let document = |part: &ConfigurationPart| {
+        Document::yaml(part.kind, part.file.display().to_string(), part.text.clone())
+    };
+    parts.iter().map(document).collect()
 }
 
 /// Checks that the disk can be made, if one is: the installer, which reads its configuration, begins when all else is done.
@@ -71,17 +92,12 @@ pub(super) fn disk(loaded: &Loaded, outputs: &BTreeSet<OutputKind>) -> Result<()
             .into());
     }
     let Some(file) = &definition.disk.config else { return Ok(()) };
-    let (mut documents, mut texts) = (Vec::new(), Vec::new());
-    let defaults = definition.install_defaults.as_ref().map(|file| (file, SourceKind::Defaults));
-    for (file, kind) in defaults.into_iter().chain([(file, SourceKind::Embedded)]) {
-        let source = loaded.resolve(file);
-        documents.push(document(&source, kind)?);
-        texts.push(files::read_text(&source)?);
-    }
-    // Nobody will be asked.
+    let parts = ConfigurationPart::read(loaded, Some(file))?;
+    let mut documents = documents(&parts);
+    // The install into the disk is unattended, so a missing answer is an error.
     documents.push(Document::answers(&json!({ "install": { "automatic": true } })));
     combine(&documents).map_err(refusal)?;
-    check_distribution(definition, &texts)
+    check_distribution(definition, &parts)
 }
 
 /// What to say where the embedded configuration installs by itself from a net-install medium, and the nodes need images that the
@@ -109,16 +125,10 @@ pub(super) fn unreachable_images(loaded: &Loaded, outputs: &BTreeSet<OutputKind>
 
 /// The configuration that the media of a definition have; none where they have none.
 fn embedded(loaded: &Loaded) -> Result<Option<InstallConfig>> {
-    let definition = &loaded.definition;
-    let Some(file) = &definition.install_config else { return Ok(None) };
-    let mut documents = Vec::new();
-    for (file, kind) in
-        [(definition.install_defaults.as_ref(), SourceKind::Defaults), (Some(file), SourceKind::Embedded)]
-    {
-        documents.extend(file.map(|file| document(&loaded.resolve(file), kind)).transpose()?);
-    }
+    let Some(file) = &loaded.definition.install_config else { return Ok(None) };
+    let parts = ConfigurationPart::read(loaded, Some(file))?;
     // Mistakes in them are reported when they become payloads.
-    Ok(combine(&documents).ok().map(|combined| combined.config))
+    Ok(combine(&documents(&parts)).ok().map(|combined| combined.config))
 }
 
 /// The manifests that the embedded configuration adds to the cluster, with a name for messages.
@@ -135,25 +145,18 @@ pub(super) fn manifests(loaded: &Loaded) -> Result<Vec<(PathBuf, String)>> {
     Ok(config.kubernetes.manifests.into_iter().map(named).collect())
 }
 
-fn document(path: &Path, kind: SourceKind) -> Result<Document> {
-    let name = path.display().to_string();
-    let text =
-        files::read_text(path).class(Class::Invalid, || format!("reading the configuration {name}"))?;
-    Ok(Document::yaml(kind, name, text))
-}
-
-/// Fails if nodes would by default look for another distribution than the one in the image. `texts` are the parts of
-/// their configuration, weakest first.
-fn check_distribution(definition: &Definition, texts: &[String]) -> Result<()> {
+/// Fails if nodes would by default look for another distribution than the one in the image. `parts` are those of their
+/// configuration, the weakest first.
+fn check_distribution(definition: &Definition, parts: &[ConfigurationPart]) -> Result<()> {
     let Some(brought) = definition.kubernetes.as_ref().map(|kubernetes| kubernetes.distribution) else {
         return Ok(());
     };
-    let named = |text: &String| {
-        let value: serde_json::Value = serde_saphyr::from_str(text).ok()?;
+    let named = |part: &ConfigurationPart| {
+        let value: serde_json::Value = serde_saphyr::from_str(&part.text).ok()?;
         value["kubernetes"]["distribution"].as_str().map(str::to_owned)
     };
     let default = Distribution::default().name().to_owned();
-    let chosen = texts.iter().filter_map(named).next_back().unwrap_or(default);
+    let chosen = parts.iter().filter_map(named).next_back().unwrap_or(default);
     if chosen == brought.name() {
         return Ok(());
     }
@@ -223,8 +226,13 @@ mod tests {
             (&k3s, &[of_k3s, "os: {}"], true),
             (&k3s, &[of_k3s, of_rke2], false),
         ] {
-            let texts: Vec<_> = texts.iter().map(|text| (*text).to_owned()).collect();
-            assert_eq!(check_distribution(definition, &texts).is_ok(), fits, "{texts:?}");
+            let part = |text: &&str| ConfigurationPart {
+                file: PathBuf::from("node.yaml"),
+                kind: SourceKind::Embedded,
+                text: (*text).to_owned(),
+            };
+            let parts: Vec<_> = texts.iter().map(part).collect();
+            assert_eq!(check_distribution(definition, &parts).is_ok(), fits, "{texts:?}");
         }
         let told = base::failure::render(&check_distribution(&k3s, &[]).unwrap_err());
         assert!(

@@ -24,7 +24,7 @@ use medium::output::BuildOutput;
 use model::release::{MANIFEST, Payload, Release};
 
 pub use super::report::{MediumFault, MediumFinding, VerifyCoverage, VerifyReport};
-use crate::customize::{Customization, customization};
+use crate::media::customize::{Customization, customization};
 
 /// Large reads keep a drive streaming.
 const BUFFER_BYTES: usize = 256 * 1024;

@@ -17,8 +17,8 @@ use model::release::MediumKind;
 use super::change::AreaContents;
 use super::customization::{Customization, CustomizationState, is_customized};
 use super::{CustomizationLocation, CustomizationSources, GatheredCustomization, change, copy};
-use crate::finished::verify::{MediumFault, verify};
-use crate::finished::{Inspect, Verify};
+use crate::media::finished::verify::{MediumFault, verify};
+use crate::media::finished::{Inspect, Verify};
 
 use testing::http::{AUTHORITY as CERTIFICATE, Answer, Fake};
 use testing::medium::{SampleMedium, damage};
@@ -410,7 +410,8 @@ fn inspect_and_verify_tell_of_a_customized_medium() -> Result<()> {
         Inspect { medium: bench.path.clone() }.run(&context)?;
         Verify { medium: bench.path.clone() }.run(&context)?;
     }
-    let description = crate::finished::inspect::MediumDescription::of(&OpenedMedium::open(&bench.path)?)?;
+    let description =
+        crate::media::finished::inspect::MediumDescription::of(&OpenedMedium::open(&bench.path)?)?;
     let text = format!("{description}{}", serde_json::to_string(&description)?);
     assert!(text.contains("mac:52:54:00:00:00:01  first"), "{text}");
     assert!(!text.contains("secret"), "{text}");

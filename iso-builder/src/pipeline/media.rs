@@ -26,12 +26,12 @@ use super::output::OutputDirectory;
 use super::program::BuildInstaller;
 use super::record::{FinishedRecord, OutputRecord};
 use super::sbom::SBOM_FILE;
-use crate::assemble::{assemble, blank_area, boot_code, checksums};
 use crate::boot::loaders;
 use crate::cache::{StepOutputs, StepUse};
-use crate::customize::customization::is_customized;
 use crate::definition::OutputKind;
 use crate::files::link_or_copy;
+use crate::media::assemble::{assemble, blank_area, boot_code, checksums};
+use crate::media::customize::customization::is_customized;
 use crate::steps::EXPANDED_OUTPUT;
 
 /// A file that a build has made or found up to date.

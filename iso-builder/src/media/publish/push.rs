@@ -24,7 +24,7 @@ use transfer::registry::{BlobTransfer, Client, ManifestAnswer, NewBlob};
 
 use super::patches::MadePatches;
 use super::target::Target;
-use crate::customize::customization::is_customized;
+use crate::media::customize::customization::is_customized;
 use crate::wording::counted;
 
 /// What was pushed, and how much of it travelled.

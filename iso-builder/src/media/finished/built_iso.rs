@@ -9,8 +9,8 @@ use medium::iso::Recipe;
 use model::release::{Payload, Purpose};
 use testing::medium::SampleMedium;
 
-use crate::assemble::{assemble, boot_code};
 use crate::boot::loaders;
+use crate::media::assemble::{assemble, boot_code};
 
 /// The ISO that the builder writes, with loaders, boot code and room for customizing.
 pub(crate) fn build(mut sample: SampleMedium) -> (SampleMedium, PathBuf) {
