@@ -266,22 +266,13 @@ COUNT := awk -v seconds=$$((SECONDS - start)) '/^test result/ { passed += $$4; f
 	  END { printf "%d tests passed, %d failed, %d left for make soak, %d:%02d min\n", \
 	    passed, failed, left, seconds / 60, seconds % 60 }' $(TARGET)/test.log
 
-# The disk is for a trial: with every flush an emulated control plane would not be ready in time. Machines have a UUID.
+# The answers of the machine; without them a person gives them.
+CONFIG ?= configs/trial/node.yaml
+
 .PHONY: run
-run: iso ## Boot the ISO in QEMU with an empty disk, for a person; the console is also on this terminal.
-	mkdir -p $(TARGET)/run
-	[ -e $(TARGET)/run/disk.qcow2 ] || qemu-img create -q -f qcow2 $(TARGET)/run/disk.qcow2 300G
-	[ -e $(TARGET)/run/variables.fd ] || cp $(OVMF)/OVMF_VARS_4M.fd $(TARGET)/run/variables.fd
-	[ -e $(TARGET)/run/uuid ] || cat /proc/sys/kernel/random/uuid >$(TARGET)/run/uuid
-	iso=$$(ls $(OUTPUT)/*.iso | grep -v -e '-net-install\.iso$$' | head -n 1); \
-	display=none; [ -z "$${DISPLAY:-}$${WAYLAND_DISPLAY:-}" ] || display=gtk; \
-	qemu-system-x86_64 -machine q35 -accel $(ACCEL) -cpu max,-erms,-fsrm -m 4096 -smp 2 -vga std -display "$$display" \
-	  -drive "if=pflash,format=raw,readonly=on,file=$(OVMF)/OVMF_CODE_4M.fd" \
-	  -drive "if=pflash,format=raw,file=$(TARGET)/run/variables.fd" \
-	  -uuid "$$(cat $(TARGET)/run/uuid)" \
-	  -drive "if=none,id=disk,format=qcow2,file=$(TARGET)/run/disk.qcow2,cache=unsafe" -device virtio-blk-pci,drive=disk,bootindex=1 \
-	  -drive "if=none,id=medium,media=cdrom,readonly=on,format=raw,file=$$iso" -device ide-cd,drive=medium,bootindex=2 \
-	  -nic user,model=virtio-net-pci,hostfwd=tcp:127.0.0.1:2222-:22 -serial mon:stdio
+run: iso ## Install the ISO in QEMU on a disk to throw away, and wait until the node is ready; CONFIG= asks the questions.
+	ACCEL='$(ACCEL)' OVMF='$(OVMF)' configs/trial/run.sh $(PROGRAMS)/iso-builder \
+	  "$$(ls $(OUTPUT)/*.iso | grep -v -e '-net-install\.iso$$' | head -n 1)" $(TARGET)/run $(CONFIG)
 
 # The part `cluster` runs the release of Kubernetes; `kubernetes-programs` builds another, in a quarter of an hour, and is only
 # measured where it is named.

@@ -1,0 +1,79 @@
+#!/usr/bin/env bash
+# Starts a virtual machine from a medium, for `make run`.
+#
+#   run.sh ISO-BUILDER ISO DIRECTORY [CONFIGURATION]
+#
+# With CONFIGURATION a copy of the ISO installs a new disk without a question. Each minute a line says how far the machine is,
+# until its node is ready; the machine then runs on, or ends where nobody is at the terminal. Without CONFIGURATION a person
+# answers the questions, and the disk stays. ACCEL and OVMF are those of the Makefile.
+set -euo pipefail
+builder=$1 iso=$2 directory=$3 configuration=${4-}
+# An emulated machine without other work takes a third of this.
+minutes_max=60
+serial=$directory/serial.log
+
+fail() {
+  printf 'error: %s\n  next: %s\n' "$1" "$2" >&2
+  exit 1
+}
+
+mkdir -p "$directory"
+# Every flush of an emulated control plane would wait for the disk of this host; the disk is for a trial.
+[ -z "$configuration" ] || rm -f "$directory/disk.qcow2" "$directory/variables.fd" "$directory/uuid"
+[ -e "$directory/disk.qcow2" ] || qemu-img create -q -f qcow2 "$directory/disk.qcow2" 300G
+[ -e "$directory/variables.fd" ] || cp "$OVMF/OVMF_VARS_4M.fd" "$directory/variables.fd"
+# Machines have a UUID, and a node is known by it.
+[ -e "$directory/uuid" ] || cat /proc/sys/kernel/random/uuid >"$directory/uuid"
+if [ -n "$configuration" ]; then
+  "$builder" --quiet customize "$iso" --config "$configuration" --output "$directory/trial.iso"
+  iso=$directory/trial.iso
+fi
+display=none
+[ -z "${DISPLAY:-}${WAYLAND_DISPLAY:-}" ] || display=gtk
+
+machine=(qemu-system-x86_64 -machine q35 -accel "$ACCEL" -cpu max,-erms,-fsrm -m 4096 -smp 2 -vga std -display "$display"
+  -drive "if=pflash,format=raw,readonly=on,file=$OVMF/OVMF_CODE_4M.fd"
+  -drive "if=pflash,format=raw,file=$directory/variables.fd"
+  -uuid "$(cat "$directory/uuid")"
+  -drive "if=none,id=disk,format=qcow2,file=$directory/disk.qcow2,cache=unsafe" -device virtio-blk-pci,drive=disk,bootindex=1
+  -drive "if=none,id=medium,media=cdrom,readonly=on,format=raw,file=$iso" -device ide-cd,drive=medium,bootindex=2
+  -nic user,model=virtio-net-pci,mac=52:54:00:12:34:56,hostfwd=tcp:127.0.0.1:2222-:22)
+
+[ -n "$configuration" ] || exec "${machine[@]}" -serial mon:stdio
+
+rm -f "$serial"
+"${machine[@]}" -serial "file:$serial" &
+qemu=$!
+trap 'kill "$qemu" 2>/dev/null || true' EXIT
+
+# What the serial console shows, in lines without control sequences.
+shown() {
+  sed -E 's/\x1b\[[0-9;?!]*[A-Za-z]//g; s/[\r\x1b]//g' "$serial" 2>/dev/null || true
+}
+
+# The last line that says how far the install or the node is.
+progress() {
+  shown | grep -aE '^ *[0-9]+ % |^\[(\.\.\.\.| ok )\] |^\[[x !]\] network|^Loading |^Booting |Ready in its cluster at' | tail -n 1 |
+    sed -E 's/^\[(\.\.\.\.| ok )\] //; s/^ +//'
+}
+
+printf 'the machine runs; its serial console is in %s\n' "$serial"
+for ((second = 1; ; second++)); do
+  sleep 1
+  kill -0 "$qemu" 2>/dev/null || fail 'the machine has ended' "Its last words are in $serial, and QEMU's above."
+  if ((second % 5 == 0)); then
+    shown | grep -qa '^Ready in its cluster at' && break
+    ! shown | grep -qaE '^error: ' || {
+      shown | grep -aE -A 6 '^error: ' | head -n 7 >&2
+      fail 'the install has failed' "The whole of it is in $serial."
+    }
+  fi
+  if ((second % 60 == 0)); then
+    printf '%3d min  %s\n' $((second / 60)) "$(progress)"
+    ((second / 60 < minutes_max)) || fail "the node is not ready after $minutes_max minutes" "See $serial, or log in: ssh -p 2222 rancher@127.0.0.1"
+  fi
+done
+printf 'READY after %d:%02d min. Log in: ssh -p 2222 rancher@127.0.0.1 (password: trial)\n' $((second / 60)) $((second % 60))
+[ -t 0 ] || exit 0
+printf 'Ctrl+C ends the machine and throws it away.\n'
+wait "$qemu"
