@@ -170,6 +170,11 @@ mod tests {
     }
 
     #[test]
+    fn the_pages_show_commands_and_options_that_there_are() {
+        testing::docs::commands_are_those_of(&Cli::command());
+    }
+
+    #[test]
     fn every_command_is_in_the_reference_and_has_a_man_page() {
         let commands = base::completions::commands(&Cli::command());
         testing::command_tables::have_rows_for(&commands);
