@@ -304,16 +304,30 @@ fn is_code(word: &str) -> bool {
 fn every_key_of_the_reference_stands_in_some_valid_document() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/configuration-keys.md");
     let page = fs::read_to_string(page).unwrap();
-    let keys = page.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+    let keys = keys_of_the_reference(&page);
     let mut used = BTreeSet::new();
     for Document { text, .. } in documents("valid") {
         if let Ok(value) = serde_saphyr::from_str::<Value>(&text) {
             gather(&value, "", &mut used);
         }
     }
-    let is_used = |key: &&str| used.iter().any(|path| matches(key, path)) || is_superfluous(key);
-    let unused: Vec<_> = keys.filter(|key| !is_used(key)).collect();
+    let is_used = |key: &str| used.iter().any(|path| matches(key, path)) || is_superfluous(key);
+    let unused: Vec<_> = keys.iter().filter(|key| !is_used(key)).collect();
     assert!(unused.is_empty(), "{unused:#?}");
+}
+
+/// The keys of the rows, and those below a group that is told by reference to another one.
+fn keys_of_the_reference(page: &str) -> Vec<String> {
+    let rows: Vec<_> = page.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`')).collect();
+    let mut keys: Vec<_> = rows.iter().map(|(key, _)| (*key).to_owned()).collect();
+    for (group, row) in &rows {
+        let Some((_, same)) = row.split_once("Its keys are those of `") else { continue };
+        let same = same.split('`').next().unwrap_or_default();
+        let below = rows.iter().filter_map(|(key, _)| key.strip_prefix(same));
+        keys.extend(below.filter(|rest| rest.starts_with(['.', '['])).map(|rest| format!("{group}{rest}")));
+    }
+    assert!(keys.len() > rows.len(), "some group refers to another one");
+    keys
 }
 
 /// Keys that are accepted with a warning only.

@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use super::places::{MOVED, SHARED_ONLY};
-use crate::config::reference::{drift, record};
+use crate::config::reference::{KeyRows, drift, record};
 use document::shape::inline_schema;
 
 /// Where the schema has a part of an install configuration, whose keys have a page of their own.
@@ -23,7 +23,7 @@ fn page() -> String {
             keys.retain(|key, _| key == "name");
         }
     }
-    let mut rows = Vec::new();
+    let mut rows = KeyRows::default();
     record(&schema, "", &mut rows);
     let shared: Vec<_> = SHARED_ONLY.iter().map(|key| format!("`{key}`")).collect();
     let moved = MOVED.iter().map(|(key, why, instead)| {
@@ -40,7 +40,7 @@ fn page() -> String {
          `os`, `install` and `kubernetes`.\n\n\
          ## For `cluster` only\n\nAll nodes share these: {}.\n\n\
          ## In none of them\n\n| Key | Instead | Why |\n|---|---|---|\n{}",
-        rows.join("\n"),
+        rows.text(),
         shared.join(", "),
         moved.collect::<String>()
     )

@@ -2,6 +2,8 @@
 //! fails when the page is not what the types say; `UPDATE_GOLDEN=1` writes it. The page of the cluster file is made with
 //! the same functions.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
 use super::InstallConfig;
@@ -11,7 +13,7 @@ use document::shape::{inline_schema, join};
 /// One row per key, in the order of the types.
 fn page() -> String {
     let schema = inline_schema::<InstallConfig>();
-    let mut rows = Vec::new();
+    let mut rows = KeyRows::default();
     record(&schema, "", &mut rows);
     format!(
         "# Every key of a configuration\n\n\
@@ -19,12 +21,42 @@ fn page() -> String {
          read and merged. Lists and maps are empty unless given. `[]` stands for each element of a list, `*` for each \
          key of a map.\n\n\
          | Key | Value | Default | Meaning |\n|---|---|---|---|\n{}\n",
-        rows.join("\n")
+        rows.text()
     )
 }
 
+/// The rows of a page.
+#[derive(Debug, Default)]
+pub struct KeyRows {
+    rows: Vec<String>,
+    /// The first group with these rows, which are relative to it. Later ones refer to it.
+    groups: BTreeMap<Vec<String>, String>,
+}
+
+impl KeyRows {
+    /// A group of fewer keys is told anew: a reference to it would be longer.
+    const REFERRED_MIN: usize = 3;
+
+    /// All rows, in their order.
+    pub fn text(&self) -> String {
+        self.rows.join("\n")
+    }
+
+    /// The group before `path` with the same keys below it as this value; remembers `path` where there is none.
+    fn same_group(&mut self, value: &Value, path: &str) -> Option<String> {
+        let mut relative = Self::default();
+        below(value, "", &mut relative);
+        if relative.rows.len() < Self::REFERRED_MIN {
+            return None;
+        }
+        let known = self.groups.get(&relative.rows).cloned();
+        self.groups.entry(relative.rows).or_insert_with(|| path.to_owned());
+        known
+    }
+}
+
 /// One row for each key of a group with this schema, and for what is below it.
-pub fn record(schema: &Value, path: &str, rows: &mut Vec<String>) {
+pub fn record(schema: &Value, path: &str, rows: &mut KeyRows) {
     for (key, value) in schema["properties"].as_object().into_iter().flatten() {
         let path = join(path, key);
         let default = match &value["default"] {
@@ -34,13 +66,18 @@ pub fn record(schema: &Value, path: &str, rows: &mut Vec<String>) {
         };
         let meaning =
             value["description"].as_str().unwrap_or_default().replace('\n', " ").replace('|', "\\|");
-        rows.push(format!("| `{path}` | {} | {default} | {meaning} |", kind(value)));
-        below(value, &path, rows);
+        let same = rows.same_group(value, &path);
+        let reference =
+            same.as_ref().map(|group| format!(" Its keys are those of `{group}`.")).unwrap_or_default();
+        rows.rows.push(format!("| `{path}` | {} | {default} | {meaning}{reference} |", kind(value)));
+        if same.is_none() {
+            below(value, &path, rows);
+        }
     }
 }
 
 /// The keys below a value of this schema.
-fn below(schema: &Value, path: &str, rows: &mut Vec<String>) {
+fn below(schema: &Value, path: &str, rows: &mut KeyRows) {
     for option in schema["anyOf"].as_array().into_iter().flatten() {
         below(option, path, rows);
     }
