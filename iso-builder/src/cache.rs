@@ -26,7 +26,7 @@ use serde::Serialize;
 
 use self::record::{RECORD_FILE, StepRecord, mark_used, sound, survey};
 
-pub use prune::{Pruned, days_ago};
+pub use prune::{PruneSummary, days_ago};
 
 /// The directory for what steps need while they work.
 const SCRATCH: &str = "scratch";

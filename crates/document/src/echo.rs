@@ -2,7 +2,7 @@
 //!
 //! A rule sees the typed configuration, in which a default stands where a value has a mistake. What it finds about that
 //! place, or because of that default, is no mistake of the document: `mode: isntall` does not make `token` missing.
-//! [`Mistakes`] are the places with a mistake of their own. [`Unusable`] tries what may have been meant: a finding counts
+//! [`MistakePaths`] are the places with a mistake of their own. [`UnusableValues`] tries what may have been meant: a finding counts
 //! only if the rules have it whatever that was. Install configurations and cluster files use both.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -19,9 +19,9 @@ const TRIES: usize = 32;
 
 /// The dotted paths that have a mistake.
 #[derive(Debug, Default)]
-pub struct Mistakes(BTreeSet<String>);
+pub struct MistakePaths(BTreeSet<String>);
 
-impl Mistakes {
+impl MistakePaths {
     /// The places of those `problems` that are mistakes.
     pub fn of<'p>(problems: impl Iterator<Item = &'p Problem>) -> Self {
         let mistakes = problems.filter(|problem| problem.severity == Severity::Error);
@@ -40,22 +40,22 @@ impl Mistakes {
 
 /// The values of a document that cannot be used.
 #[derive(Debug, Default)]
-pub struct Unusable {
+pub struct UnusableValues {
     /// Those that could have been one of few, by their paths without the numbers of list elements.
-    single: BTreeMap<String, Single>,
+    single: BTreeMap<String, UnusableValue>,
     /// The paths of groups and lists.
     groups: HashSet<String>,
 }
 
 /// Unusable values of one key, which is in one place, or in each element of a list.
 #[derive(Debug)]
-struct Single {
+struct UnusableValue {
     /// What may have been meant.
     candidates: Vec<Value>,
     paths: Vec<String>,
 }
 
-impl Unusable {
+impl UnusableValues {
     /// Notes that the document has no usable value at `path`, which is of this `shape`.
     pub fn note(&mut self, path: &str, shape: &Shape) {
         if shape.is_group() {
@@ -68,7 +68,7 @@ impl Unusable {
         }
         let candidates = candidates(shape);
         if !candidates.is_empty() {
-            self.single.insert(key, Single { candidates, paths: vec![path.to_owned()] });
+            self.single.insert(key, UnusableValue { candidates, paths: vec![path.to_owned()] });
         }
     }
 
@@ -88,7 +88,7 @@ impl Unusable {
 /// `judge` finds what the rules have about a document with another value in such a place; nothing where that is none.
 pub fn undisputed(
     mut findings: Vec<Finding>,
-    unusable: &[&Unusable],
+    unusable: &[&UnusableValues],
     value: &Value,
     judge: impl Fn(Value) -> Option<Vec<Finding>>,
 ) -> Vec<Finding> {
@@ -182,7 +182,7 @@ mod tests {
     fn a_mistake_is_within_its_own_place_and_those_around_it() {
         let at = |path: &str| Problem::new(crate::span::Span::default(), path, "code", "no");
         let problems = [at("install.mode"), at("os.users[2].name"), at("a-b")];
-        let mistakes = Mistakes::of(problems.iter());
+        let mistakes = MistakePaths::of(problems.iter());
         for path in ["install", "install.mode", "os", "os.users", "os.users[2]", "a-b"] {
             assert!(mistakes.within(path), "{path}");
         }

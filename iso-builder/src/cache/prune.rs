@@ -13,7 +13,7 @@ use super::{Cache, remove};
 
 /// What was removed, or would be in a dry run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Pruned {
+pub struct PruneSummary {
     pub steps: usize,
     /// Packages, blobs and other downloads, complete or not.
     pub downloads: usize,
@@ -23,8 +23,8 @@ pub struct Pruned {
 
 impl Cache {
     /// Removes the steps and downloads that were last used before `limit`; with `keep` (dry run) it only counts them.
-    pub fn prune(&self, limit: SystemTime, keep: bool) -> Result<Pruned> {
-        let mut pruned = Pruned::default();
+    pub fn prune(&self, limit: SystemTime, keep: bool) -> Result<PruneSummary> {
+        let mut pruned = PruneSummary::default();
         for entry in fs::read_dir(self.root.join("steps")).context("listing the steps of the cache")? {
             let directory = entry?.path();
             let used = fs::metadata(directory.join(RECORD_FILE)).and_then(|record| record.modified());
@@ -121,7 +121,7 @@ mod tests {
         assert_eq!(cache.prune(days_ago(30), false).unwrap(), told);
         assert!(!old.path("file").exists() && !cache.downloads().join("blobs/old").exists());
         assert!(used.path("file").exists() && cache.downloads().join("blobs/new").exists());
-        assert_eq!(cache.prune(days_ago(30), false).unwrap(), Pruned::default());
+        assert_eq!(cache.prune(days_ago(30), false).unwrap(), PruneSummary::default());
         assert!(step("old").fresh, "what is gone is made again");
     }
 }

@@ -5,7 +5,7 @@ use base::program::{Context, Format, print};
 use base::size::ByteSize;
 
 use super::build::CacheArguments;
-use crate::cache::{Pruned, days_ago};
+use crate::cache::{PruneSummary, days_ago};
 use crate::pipeline::CacheOptions;
 
 /// Remove from the cache what no build has used for a while.
@@ -34,7 +34,7 @@ impl PruneCommand {
     }
 }
 
-fn tell(pruned: &Pruned, dry_run: bool) -> String {
+fn tell(pruned: &PruneSummary, dry_run: bool) -> String {
     let verb = if dry_run { "would remove" } else { "removed" };
     let freed = ByteSize::bytes(pruned.freed);
     format!("{verb} {} steps and {} downloads, {freed}", pruned.steps, pruned.downloads)

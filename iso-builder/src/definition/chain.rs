@@ -49,10 +49,10 @@ pub struct ExtendedDefinition {
 
 /// The texts, that of the definition itself first.
 #[derive(Debug)]
-pub(super) struct Chain(Vec<Link>);
+pub(super) struct Chain(Vec<ChainLink>);
 
 #[derive(Debug)]
-struct Link {
+struct ChainLink {
     source: DefinitionText,
     path: PathBuf,
     /// The places of its tree, in characters of all texts.
@@ -111,7 +111,7 @@ impl Chain {
         }
         root.move_behind(begin);
         let range = begin..begin + text.chars().count() + 1;
-        self.0.push(Link { source, path, range, comments: tree.comments });
+        self.0.push(ChainLink { source, path, range, comments: tree.comments });
         Ok(root)
     }
 
@@ -156,7 +156,7 @@ impl Chain {
     /// What the definition extends, the nearest first.
     pub(super) fn extended(&self) -> Vec<ExtendedDefinition> {
         let others = self.0.iter().skip(1);
-        let of = |link: &Link| ExtendedDefinition {
+        let of = |link: &ChainLink| ExtendedDefinition {
             path: link.path.clone(),
             digest: Digest::of(link.source.text.as_bytes()),
         };

@@ -32,9 +32,9 @@ pub use chain::ExtendedDefinition;
 pub use outputs::{DiskSpec, OutputKind};
 #[cfg(test)]
 pub(crate) use read::mistakes_of_form;
-pub use read::{Loaded, show};
+pub use read::{LoadedDefinition, show};
 pub use shape::published_schema;
-pub use show::{Shown, ShownExtension};
+pub use show::{ShownDefinition, ShownExtension};
 
 /// The whole definition.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

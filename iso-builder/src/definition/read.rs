@@ -10,7 +10,7 @@ use base::failure::{Class, Classify, Failure};
 use base::files::named;
 use base::size::ByteSize;
 use document::diagnostic::Problem;
-use document::echo::{Mistakes, Unusable};
+use document::echo::{MistakePaths, UnusableValues};
 use document::tree::TreeNode;
 use document::walk::Walk;
 use model::config::Invalid;
@@ -22,12 +22,12 @@ use super::dialect::DefinitionDialect;
 use super::formats::PathTarget;
 use super::rules::Search;
 use super::shape::{schema, shape};
-use super::show::Shown;
+use super::show::ShownDefinition;
 use super::{Definition, rules, spellings};
 
 /// A definition, with the file that its paths are relative to.
 #[derive(Clone, Debug)]
-pub struct Loaded {
+pub struct LoadedDefinition {
     /// The path of the definition; `-` where it came by standard input, and its paths are relative to the current directory.
     pub file: PathBuf,
     /// The digest of its text.
@@ -37,7 +37,7 @@ pub struct Loaded {
     pub extended: Vec<ExtendedDefinition>,
 }
 
-impl Loaded {
+impl LoadedDefinition {
     /// Reads and checks a definition. All mistakes are reported together, up to a hundred; paths must exist.
     pub fn read(file: &Path) -> Result<Self> {
         let search = |path: &Path, target: PathTarget| {
@@ -71,8 +71,8 @@ impl Loaded {
 /// A definition as it is after `extends`; whether its paths exist is not checked.
 ///
 /// # Errors
-/// As of [`Loaded::read`].
-pub fn show(file: &Path) -> Result<Shown> {
+/// As of [`LoadedDefinition::read`].
+pub fn show(file: &Path) -> Result<ShownDefinition> {
     let (_, read) = read(file, &|_, _| Ok(()))?;
     Ok(read.shown())
 }
@@ -115,8 +115,8 @@ pub(super) struct ReadDefinition {
 }
 
 impl ReadDefinition {
-    pub(super) fn shown(&self) -> Shown {
-        Shown::of(&self.definition, &self.chain, &self.root, &self.hidden)
+    pub(super) fn shown(&self) -> ShownDefinition {
+        ShownDefinition::of(&self.definition, &self.chain, &self.root, &self.hidden)
     }
 }
 
@@ -136,9 +136,9 @@ pub(super) fn parse(
     if !is_whole {
         walk.problems.retain(|problem| problem.code != "missing-value");
     }
-    let mistakes = Mistakes::of(walk.problems.iter());
+    let mistakes = MistakePaths::of(walk.problems.iter());
     // The rules see the whole document, not only the part that has the right form, so that no mistake hides another.
-    walk.unusable = Unusable::default();
+    walk.unusable = UnusableValues::default();
     walk.findings(rules::check(&root, &value, search), &mistakes);
     let definition = match walk.is_clean() {
         true => serde_json::from_value(value).map_err(drop),

@@ -14,7 +14,7 @@ use super::shape::shape;
 
 /// A definition as it is after `extends`.
 #[derive(Clone, Debug, Serialize)]
-pub struct Shown {
+pub struct ShownDefinition {
     /// With every default; secrets are `[hidden]`.
     pub definition: Value,
     /// The definitions that it extends, the nearest first.
@@ -32,7 +32,7 @@ pub struct ShownExtension {
     pub sha256: base::digest::Digest,
 }
 
-impl Shown {
+impl ShownDefinition {
     /// `hidden` are the characters of the texts that must not be shown.
     pub(super) fn of(
         definition: &Definition,

@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use super::chain::DefinitionText;
 use super::formats::PathTarget;
 use super::read::{alone, parse};
-use super::{Definition, Loaded};
+use super::{Definition, LoadedDefinition};
 
 /// The required keys.
 const REQUIRED_KEYS: &str = "id: a\nname: A\nversion: '1'\nbase: {debian: {include: [dash]}}\n";
@@ -113,7 +113,7 @@ overlays:
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("image.yaml");
     fs::write(&file, text).unwrap();
-    let error = Loaded::read(&file).unwrap_err();
+    let error = LoadedDefinition::read(&file).unwrap_err();
     assert_eq!(class_of(&error).exit_code(), 2);
     let shown = render(&error);
     for words in [
@@ -213,7 +213,7 @@ fn of_a_definition_with_very_many_mistakes_a_hundred_are_told() {
         missing.join(", ")
     );
     fs::write(&file, text).unwrap();
-    let told = render(&Loaded::read(&file).unwrap_err());
+    let told = render(&LoadedDefinition::read(&file).unwrap_err());
     assert!(told.contains("no directory") && told.contains("and 900 more mistakes"), "{told}");
     assert_eq!(told.matches("there is no directory").count(), 100);
 }
@@ -246,7 +246,7 @@ fn every_definition_of_the_repository_is_what_its_types_make_of_it_and_has_the_b
     let files: Vec<_> = files.collect();
     assert!(files.len() >= 3);
     for file in files {
-        let loaded = Loaded::read(&file).unwrap();
+        let loaded = LoadedDefinition::read(&file).unwrap();
         assert_eq!(loaded.definition.version, env!("CARGO_PKG_VERSION"), "{}", file.display());
         let text = super::show(&file).unwrap().yaml;
         assert_eq!(loaded.definition, serde_saphyr::from_str(&text).unwrap(), "{}", file.display());

@@ -17,7 +17,7 @@ use base::files::{self, named};
 use formats::oci::ImageReference;
 use serde::{Deserialize, Serialize};
 
-use crate::definition::{Base, Loaded, PackageSource};
+use crate::definition::{Base, LoadedDefinition, PackageSource};
 use crate::images::preload::NeededImage;
 use crate::images::pull::PinnedImage;
 use crate::packages::{PackageList, ResolvedPackage};
@@ -64,7 +64,7 @@ pub struct LockedFile {
 impl LockedFile {
     /// The definitions that a definition extends.
     #[must_use]
-    pub fn extended_by(loaded: &Loaded) -> Vec<Self> {
+    pub fn extended_by(loaded: &LoadedDefinition) -> Vec<Self> {
         let others = loaded.extended.iter();
         others.map(|other| Self { path: other.path.clone(), sha256: other.digest }).collect()
     }
@@ -89,7 +89,7 @@ impl LockRequest {
     /// The request of `loaded`; `pulled` are the images that it takes from registries, including those of its lists and
     /// manifests.
     #[must_use]
-    pub fn of(loaded: &Loaded, pulled: &[NeededImage]) -> Self {
+    pub fn of(loaded: &LoadedDefinition, pulled: &[NeededImage]) -> Self {
         let definition = &loaded.definition;
         let mut wanted = Vec::new();
         let base = match &definition.base {

@@ -10,7 +10,7 @@ use formats::oci::ImageReference;
 
 use super::packages;
 use crate::cache::Cache;
-use crate::definition::{Base, Loaded};
+use crate::definition::{Base, LoadedDefinition};
 use crate::files::digest_of_path;
 use crate::images::PreloadSource;
 use crate::images::preload::NeededImage;
@@ -24,7 +24,7 @@ pub type Approve<'a> = &'a dyn Fn(&[ResolvedPackage]) -> Result<()>;
 /// What a lock is made from.
 #[allow(missing_debug_implementations)]
 pub struct Locker<'a> {
-    pub loaded: &'a Loaded,
+    pub loaded: &'a LoadedDefinition,
     /// The images that it takes from registries.
     pub pulled: &'a [NeededImage],
     /// The release of its Kubernetes distribution.

@@ -17,7 +17,7 @@ use transfer::download::{Downloader, RetryPolicy};
 
 use super::download::{self, Download, DownloadKind};
 use crate::cache::Cache;
-use crate::definition::Loaded;
+use crate::definition::LoadedDefinition;
 use crate::files::digest_of_file;
 use crate::images::import::checksum_of;
 use crate::kubernetes::Kubernetes;
@@ -43,7 +43,7 @@ pub struct ObtainedRelease {
 /// What is needed to obtain a release.
 #[derive(Clone, Copy, Debug)]
 pub struct ReleaseQuery<'a> {
-    pub loaded: &'a Loaded,
+    pub loaded: &'a LoadedDefinition,
     pub cache: &'a Cache,
     pub policy: LockPolicy,
     /// Whether the digests of a lock that fits are used; otherwise the release's list is read anew.
@@ -149,7 +149,7 @@ impl ReleaseQuery<'_> {
 
 /// The digests that a directory's list of checksums has for the files `names`, which are all there.
 pub(crate) fn listed(
-    loaded: &Loaded,
+    loaded: &LoadedDefinition,
     spec: &Kubernetes,
     names: &[String],
     directory: &Path,

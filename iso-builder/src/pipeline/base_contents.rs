@@ -10,7 +10,7 @@ use walkdir::WalkDir;
 
 use super::context::Build;
 use crate::cache::StepOutputs;
-use crate::definition::{Base, Loaded};
+use crate::definition::{Base, LoadedDefinition};
 use crate::packages::ResolvedPackage;
 use crate::product::requirements::{BaseContents, MissingParts};
 
@@ -25,11 +25,11 @@ impl Build<'_> {
 
 /// What `find` finds missing, with the files of the definition's overlays counted in.
 pub(super) fn missing(
-    loaded: &Loaded,
+    loaded: &LoadedDefinition,
     find: impl FnOnce(&BaseContents<'_>) -> MissingParts,
 ) -> Result<MissingParts> {
     let mut overlays = BTreeSet::new();
-    let Loaded { definition, .. } = loaded;
+    let LoadedDefinition { definition, .. } = loaded;
     for overlay in definition.overlays.rootfs.iter().chain(&definition.overlays.initrd) {
         overlays.extend(paths_below(&loaded.resolve(overlay))?);
     }
@@ -38,13 +38,16 @@ pub(super) fn missing(
 
 /// What a base of these packages, with all that they depend on, is known to lack. Mirrors that the definition names may have
 /// the same files in packages of other names, so that only the files tell.
-pub(super) fn missing_packages(loaded: &Loaded, packages: &[ResolvedPackage]) -> Result<MissingParts> {
+pub(super) fn missing_packages(
+    loaded: &LoadedDefinition,
+    packages: &[ResolvedPackage],
+) -> Result<MissingParts> {
     let names: BTreeSet<_> = packages.iter().filter_map(|package| package.file.split('_').next()).collect();
     missing(loaded, |contents| contents.lacks_packages(&names))
 }
 
 /// Fails if the packages of a base are known to lack something. Bases of another kind are compared by their files.
-pub(super) fn check_packages(loaded: &Loaded, packages: &[ResolvedPackage]) -> Result<()> {
+pub(super) fn check_packages(loaded: &LoadedDefinition, packages: &[ResolvedPackage]) -> Result<()> {
     let Base::Debian(_) = &loaded.definition.base else { return Ok(()) };
     let missing = missing_packages(loaded, packages)?;
     if loaded.definition.packages.mirrors.is_empty() { missing.refuse("the base lacks") } else { Ok(()) }

@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 use base::failure::{Class, Classify};
 
 use crate::archive::{ArchiveMembers, Compression};
-use crate::definition::{Loaded, OciBase};
+use crate::definition::{LoadedDefinition, OciBase};
 use crate::steps::layers_of_layout;
 
 /// What a layer names to take away (image-spec 1.1, `layer.md`): the file of the rest of the name, or with [`OPAQUE`] all that
@@ -27,7 +27,7 @@ pub(super) fn of_archive(archive: &Path) -> Result<Option<BTreeSet<PathBuf>>> {
 }
 
 /// The paths of an image; none if a layer is compressed in a way that only a build undoes.
-pub(super) fn of_layout(loaded: &Loaded, base: &OciBase) -> Result<Option<BTreeSet<PathBuf>>> {
+pub(super) fn of_layout(loaded: &LoadedDefinition, base: &OciBase) -> Result<Option<BTreeSet<PathBuf>>> {
     let scratch = tempfile::tempdir().context("making a scratch directory")?;
     let mut paths = BTreeSet::new();
     for layer in layers_of_layout(&loaded.resolve(&base.path), base.reference.as_deref(), scratch.path())? {
@@ -126,7 +126,7 @@ mod tests {
         fs::write(directory.path().join("layout/index.json"), index.to_string()).unwrap();
         let text = "{id: a, name: A, version: '1', base: {oci: {path: layout}}}";
         fs::write(directory.path().join("image.yaml"), text).unwrap();
-        let loaded = Loaded::read(&directory.path().join("image.yaml")).unwrap();
+        let loaded = LoadedDefinition::read(&directory.path().join("image.yaml")).unwrap();
         let base = OciBase { path: "layout".into(), reference: None };
         assert_eq!(of_layout(&loaded, &base).unwrap(), paths(&["usr/b", "opt/x/three"]));
     }

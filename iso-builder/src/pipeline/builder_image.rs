@@ -24,7 +24,7 @@ use super::options::InputOptions;
 use super::program;
 use super::sbom::SBOM_FILE;
 use crate::cache::{StepKey, StepOutputs};
-use crate::definition::{Base, Definition, DiskSpec, Loaded, OutputKind};
+use crate::definition::{Base, Definition, DiskSpec, LoadedDefinition, OutputKind};
 use crate::files::{digest_of_path, link_or_copy};
 use crate::images::Store;
 use crate::images::contents::LayerContents;
@@ -76,7 +76,7 @@ pub struct BuilderImage {
 
 /// Makes the image and writes it as an OCI image layout.
 pub fn builder_image(options: &BuilderImageOptions, progress: &Progress) -> Result<BuilderImage> {
-    let loaded = Loaded::read(&options.inputs.definition)?;
+    let loaded = LoadedDefinition::read(&options.inputs.definition)?;
     check_definition(&loaded)?;
     let installer = program::check(&options.installer, loaded.definition.architecture)?;
     host_programs::check()?;
@@ -116,7 +116,7 @@ fn beside(layout: &Path) -> PathBuf {
 }
 
 /// A definition of a builder has packages and nothing that media are made of: nobody shall believe that it went into the image.
-fn check_definition(loaded: &Loaded) -> Result<()> {
+fn check_definition(loaded: &LoadedDefinition) -> Result<()> {
     let Definition { base, overlays, kernel, images, kubernetes, manifests, charts, .. } = &loaded.definition;
     let stray = [
         ("base", !matches!(base, Base::Debian(_))),
@@ -325,7 +325,7 @@ mod tests {
 
     #[test]
     fn the_definition_of_the_repository_has_the_builders_version_and_the_packages_of_its_programs() {
-        let loaded = Loaded::read(&repository("configs/builder/image.yaml")).unwrap();
+        let loaded = LoadedDefinition::read(&repository("configs/builder/image.yaml")).unwrap();
         check_definition(&loaded).unwrap();
         assert_eq!(loaded.definition.version, env!("CARGO_PKG_VERSION"));
         let Base::Debian(base) = &loaded.definition.base else { panic!("no packages") };
@@ -356,7 +356,7 @@ mod tests {
             ),
         ] {
             fs::write(&file, format!("id: a\nname: A\nversion: '1'\n{more}\n")).unwrap();
-            let checked = check_definition(&Loaded::read(&file).unwrap());
+            let checked = check_definition(&LoadedDefinition::read(&file).unwrap());
             match told {
                 None => checked.unwrap(),
                 Some(told) => {

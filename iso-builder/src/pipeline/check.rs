@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::inputs::{built, shipped};
 use super::{base_contents, base_listing, configuration, host_programs, program};
-use crate::definition::{Base, DebianBase, Definition, Loaded};
+use crate::definition::{Base, DebianBase, Definition, LoadedDefinition};
 use crate::images::PreloadSource;
 use crate::images::import::{self, ImageImport};
 use crate::images::preload::{self, NeededImage, PreloadPlan, PresentImage};
@@ -71,7 +71,7 @@ type Finding = (CheckState, String);
 /// # Errors
 /// [`Class::Invalid`] if the definition itself is none, with all of its mistakes. Everything else is in the report.
 pub fn check(options: &CheckOptions) -> Result<CheckReport> {
-    let loaded = Loaded::read(&options.definition)?;
+    let loaded = LoadedDefinition::read(&options.definition)?;
     let scratch = tempfile::tempdir().context("making a scratch directory")?;
     let definition = &loaded.definition;
     let product =
@@ -125,12 +125,12 @@ fn ok(message: impl Into<String>) -> Finding {
 }
 
 /// What a definition extends, a clause to append; empty where it is nothing.
-fn extended(loaded: &Loaded) -> String {
+fn extended(loaded: &LoadedDefinition) -> String {
     let others: Vec<_> = loaded.extended.iter().map(|other| other.path.display().to_string()).collect();
     if others.is_empty() { String::new() } else { format!(", extends {}", others.join(", ")) }
 }
 
-fn configurations(loaded: &Loaded, scratch: &Path) -> Result<Option<Finding>> {
+fn configurations(loaded: &LoadedDefinition, scratch: &Path) -> Result<Option<Finding>> {
     configuration::payloads(loaded, scratch)?;
     let definition = &loaded.definition;
     let outputs = definition.outputs.iter().copied().collect();
@@ -151,7 +151,7 @@ fn configurations(loaded: &Loaded, scratch: &Path) -> Result<Option<Finding>> {
 
 /// Whether the base has what a node needs: by the packages of the lock file or else by those that the definition names, and by
 /// the files of a directory, an archive or a layout.
-fn base(loaded: &Loaded) -> Result<Option<Finding>> {
+fn base(loaded: &LoadedDefinition) -> Result<Option<Finding>> {
     let shown = |path: &Path| loaded.resolve(path).display().to_string();
     Ok(Some(match &loaded.definition.base {
         Base::Debian(base) => debian(loaded, base)?,
@@ -180,7 +180,7 @@ fn base(loaded: &Loaded) -> Result<Option<Finding>> {
 }
 
 /// Whether a base with the files of an archive or layout, if they could be listed, has what a node needs.
-fn of_archive(loaded: &Loaded, paths: Option<BTreeSet<PathBuf>>, shown: &str) -> Result<Finding> {
+fn of_archive(loaded: &LoadedDefinition, paths: Option<BTreeSet<PathBuf>>, shown: &str) -> Result<Finding> {
     let Some(paths) = paths else {
         return Ok((CheckState::Unknown, format!("a build reads {shown}, which is compressed")));
     };
@@ -188,7 +188,7 @@ fn of_archive(loaded: &Loaded, paths: Option<BTreeSet<PathBuf>>, shown: &str) ->
     Ok(ok(shown.to_owned()))
 }
 
-fn debian(loaded: &Loaded, base: &DebianBase) -> Result<Finding> {
+fn debian(loaded: &LoadedDefinition, base: &DebianBase) -> Result<Finding> {
     let source = &loaded.definition.packages;
     let lock = Lock::read(&Lock::path(&loaded.file)).ok().flatten();
     let request = LockRequest::of(loaded, &[]);
@@ -218,7 +218,7 @@ fn debian(loaded: &Loaded, base: &DebianBase) -> Result<Finding> {
 }
 
 /// Whether a directory has the files of the release, and its programs are of that. Digests are computed by a build.
-fn kubernetes(loaded: &Loaded) -> Result<Option<Finding>> {
+fn kubernetes(loaded: &LoadedDefinition) -> Result<Option<Finding>> {
     let Some(spec) = &loaded.definition.kubernetes else { return Ok(None) };
     let release = format!("{} {}", spec.distribution.name(), spec.version);
     let names = spec.files(loaded.definition.architecture.debian());
@@ -256,7 +256,7 @@ fn check_program(file: &Path, version: &KubernetesVersion) -> Result<()> {
 }
 
 /// The images of archives and layouts; none if an archive tells them only when it is read as a whole.
-fn local(loaded: &Loaded) -> Result<(Option<Finding>, Option<Vec<PresentImage>>)> {
+fn local(loaded: &LoadedDefinition) -> Result<(Option<Finding>, Option<Vec<PresentImage>>)> {
     let (mut sources, mut unread, mut present) = (0, Vec::new(), Vec::new());
     for entry in &loaded.definition.images.preload {
         let PreloadSource::Local(local) = &entry.source else { continue };
@@ -287,7 +287,7 @@ fn local(loaded: &Loaded) -> Result<(Option<Finding>, Option<Vec<PresentImage>>)
 }
 
 /// The images that lists name.
-fn image_lists(loaded: &Loaded) -> Result<Option<Finding>> {
+fn image_lists(loaded: &LoadedDefinition) -> Result<Option<Finding>> {
     let images = &loaded.definition.images;
     let lists = images.preload.iter().filter(|entry| matches!(entry.source, PreloadSource::List(_))).count();
     let named = preload::named(images, &|path| loaded.resolve(path))?.len();
@@ -295,7 +295,7 @@ fn image_lists(loaded: &Loaded) -> Result<Option<Finding>> {
 }
 
 /// The images that manifests and charts run, with those that every node runs.
-fn workloads(loaded: &Loaded, scratch: &Path) -> Result<(Option<Finding>, Vec<NeededImage>)> {
+fn workloads(loaded: &LoadedDefinition, scratch: &Path) -> Result<(Option<Finding>, Vec<NeededImage>)> {
     let (_, found) = shipped(loaded, scratch)?;
     let definition = &loaded.definition;
     let (manifests, charts) = (definition.manifests.len(), definition.charts.len());
@@ -307,7 +307,7 @@ fn workloads(loaded: &Loaded, scratch: &Path) -> Result<(Option<Finding>, Vec<Ne
 
 /// Whether the lock file fits. The digests of local files are compared by a build.
 fn lock(
-    loaded: &Loaded,
+    loaded: &LoadedDefinition,
     locked: bool,
     local: Option<Option<Vec<PresentImage>>>,
     found: Option<Vec<NeededImage>>,
@@ -369,7 +369,7 @@ fn listing(images: &[&ImageReference]) -> String {
 }
 
 /// An installer that is not there can be where media are built; a wrong one is wrong everywhere.
-fn installer(path: &Path, loaded: &Loaded) -> Result<Option<Finding>> {
+fn installer(path: &Path, loaded: &LoadedDefinition) -> Result<Option<Finding>> {
     if !path.exists() {
         let told = format!("there is no {}, which a build needs; `make binaries` builds it", path.display());
         return Ok(Some((CheckState::Warning, told)));
@@ -534,7 +534,7 @@ mod tests {
         let directory = whole();
         let definition = directory.path().join("image.yaml");
         let text = fs::read_to_string(&definition).unwrap();
-        let loaded = Loaded::read(&definition).unwrap();
+        let loaded = LoadedDefinition::read(&definition).unwrap();
         let files = vec![crate::lock::LockedFile { path: "layout".into(), sha256: Digest::of(b"") }];
         let request = LockRequest::of(&loaded, &[]);
         let lock = Lock {

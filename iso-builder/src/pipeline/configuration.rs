@@ -13,7 +13,7 @@ use model::config::{BootPassword, Distribution, InstallConfig};
 use model::release::{Payload, Purpose};
 use serde_json::json;
 
-use crate::definition::{Definition, Loaded, OutputKind};
+use crate::definition::{Definition, LoadedDefinition, OutputKind};
 
 /// The path of the boot menu's password on a medium.
 const MENU_PASSWORD_FILE: &str = "boot/grub/password.cfg";
@@ -24,7 +24,7 @@ const MENU_PASSWORD_FILE: &str = "boot/grub/password.cfg";
 ///
 /// Defaults are checked key by key, because another source completes them. `install_config` has to be complete together
 /// with them.
-pub(super) fn payloads(loaded: &Loaded, scratch: &Path) -> Result<Vec<(Payload, PathBuf)>> {
+pub(super) fn payloads(loaded: &LoadedDefinition, scratch: &Path) -> Result<Vec<(Payload, PathBuf)>> {
     let definition = &loaded.definition;
     let parts = ConfigurationPart::read(loaded, definition.install_config.as_deref())?;
     let mut payloads = Vec::new();
@@ -59,7 +59,7 @@ struct ConfigurationPart {
 
 impl ConfigurationPart {
     /// Reads `install_defaults` of a definition and the `embedded` configuration, the weaker first.
-    fn read(loaded: &Loaded, embedded: Option<&Path>) -> Result<Vec<Self>> {
+    fn read(loaded: &LoadedDefinition, embedded: Option<&Path>) -> Result<Vec<Self>> {
         let defaults = loaded.definition.install_defaults.as_deref();
         let named = [(defaults, SourceKind::Defaults), (embedded, SourceKind::Embedded)];
         let read = |(file, kind): (Option<&Path>, SourceKind)| {
@@ -80,7 +80,7 @@ fn documents(parts: &[ConfigurationPart]) -> Vec<Document> {
 }
 
 /// Checks that the disk can be made, if one is: the installer, which reads its configuration, begins when all else is done.
-pub(super) fn disk(loaded: &Loaded, outputs: &BTreeSet<OutputKind>) -> Result<()> {
+pub(super) fn disk(loaded: &LoadedDefinition, outputs: &BTreeSet<OutputKind>) -> Result<()> {
     let definition = &loaded.definition;
     if !outputs.iter().any(|kind| kind.is_disk()) {
         return Ok(());
@@ -102,7 +102,10 @@ pub(super) fn disk(loaded: &Loaded, outputs: &BTreeSet<OutputKind>) -> Result<()
 
 /// What to say where the embedded configuration installs by itself from a net-install medium, and the nodes need images that the
 /// builder made: no registry has them.
-pub(super) fn unreachable_images(loaded: &Loaded, outputs: &BTreeSet<OutputKind>) -> Option<String> {
+pub(super) fn unreachable_images(
+    loaded: &LoadedDefinition,
+    outputs: &BTreeSet<OutputKind>,
+) -> Option<String> {
     let definition = &loaded.definition;
     let repositories = definition.images.built().map(|image| image.name.repository());
     let own: Vec<_> = repositories.filter(|repository| repository.registry() == "localhost").collect();
@@ -124,7 +127,7 @@ pub(super) fn unreachable_images(loaded: &Loaded, outputs: &BTreeSet<OutputKind>
 }
 
 /// The configuration that the media of a definition have; none where they have none.
-fn embedded(loaded: &Loaded) -> Result<Option<InstallConfig>> {
+fn embedded(loaded: &LoadedDefinition) -> Result<Option<InstallConfig>> {
     let Some(file) = &loaded.definition.install_config else { return Ok(None) };
     let parts = ConfigurationPart::read(loaded, Some(file))?;
     // Mistakes in them are reported when they become payloads.
@@ -132,7 +135,7 @@ fn embedded(loaded: &Loaded) -> Result<Option<InstallConfig>> {
 }
 
 /// The manifests that the embedded configuration adds to the cluster, with a name for messages.
-pub(super) fn manifests(loaded: &Loaded) -> Result<Vec<(PathBuf, String)>> {
+pub(super) fn manifests(loaded: &LoadedDefinition) -> Result<Vec<(PathBuf, String)>> {
     let Some(file) = &loaded.definition.install_config else { return Ok(Vec::new()) };
     let Some(config) = embedded(loaded)? else { return Ok(Vec::new()) };
     let file = loaded.resolve(file);
@@ -256,7 +259,7 @@ mod tests {
                 "{{id: a, name: a, version: '1', base: {{directory: {{path: .}}}}, install_defaults: defaults.yaml{with}}}"
             );
             file("image.yaml", &text);
-            let loaded = Loaded::read(&directory.path().join("image.yaml")).unwrap();
+            let loaded = LoadedDefinition::read(&directory.path().join("image.yaml")).unwrap();
             payloads(&loaded, directory.path()).unwrap()
         };
         let purposes =
@@ -294,7 +297,7 @@ mod tests {
                 "image.yaml",
                 &format!("{{id: a, name: a, version: '1', base: {{directory: {{path: .}}}}{rest}}}"),
             );
-            let loaded = Loaded::read(&directory.path().join("image.yaml")).unwrap();
+            let loaded = LoadedDefinition::read(&directory.path().join("image.yaml")).unwrap();
             disk(&loaded, &outputs.iter().copied().collect()).err().map(|error| base::failure::render(&error))
         };
         let raw = [OutputKind::DiskRaw];
@@ -320,7 +323,7 @@ mod tests {
                 "{{id: a, name: a, version: '1', base: {{directory: {{path: .}}}}, install_config: node.yaml, {definition}}}"
             );
             file("image.yaml", &text);
-            let loaded = Loaded::read(&directory.path().join("image.yaml")).unwrap();
+            let loaded = LoadedDefinition::read(&directory.path().join("image.yaml")).unwrap();
             assert!(embedded(&loaded).unwrap().is_some(), "{more}");
             unreachable_images(&loaded, &outputs.iter().copied().collect())
         };

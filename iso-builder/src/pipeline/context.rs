@@ -9,7 +9,7 @@ use base::size::ByteSize;
 use super::inputs::{BuildInputs, LockUse};
 use super::options::InputOptions;
 use super::room::{self, NeededRoom};
-use crate::definition::Loaded;
+use crate::definition::LoadedDefinition;
 use crate::lock::{Lock, LockPolicy};
 use crate::namespaces::remove_tree;
 use crate::obtain::{Approve, packages};
@@ -30,7 +30,7 @@ pub(super) struct Build<'a> {
 impl<'a> Build<'a> {
     /// Gathers and locks the inputs of a definition. `approve` sees the packages before a lock file is written.
     pub(super) fn begin(
-        loaded: Loaded,
+        loaded: LoadedDefinition,
         options: &InputOptions,
         approve: Approve<'_>,
         progress: &'a Progress,

@@ -13,7 +13,7 @@ use super::image_outputs::{imported, stored};
 use super::options::{InputOptions, PullOptions};
 use super::release_images::{ReleaseImages, bring};
 use crate::cache::{Cache, StepOutputs};
-use crate::definition::Loaded;
+use crate::definition::LoadedDefinition;
 use crate::images::import::ImageImport;
 use crate::images::preload::{self, NeededImage, PreloadPlan, PresentImage};
 use crate::images::pull::{BlobCache, ImageRegistry, OfflineRegistry};
@@ -37,7 +37,7 @@ pub(super) enum LockUse {
 /// A definition with everything that it refers to.
 #[allow(missing_debug_implementations)]
 pub(super) struct BuildInputs {
-    pub(super) loaded: Loaded,
+    pub(super) loaded: LoadedDefinition,
     pub(super) cache: Cache,
     pub(super) blobs: BlobCache,
     pub(super) registry: Box<dyn ImageRegistry>,
@@ -56,7 +56,7 @@ impl BuildInputs {
     /// Reads the files that a definition refers to. Only the files of the Kubernetes distribution are
     /// downloaded here: they list the images.
     pub(super) fn gather(
-        loaded: Loaded,
+        loaded: LoadedDefinition,
         options: &InputOptions,
         pins: LockUse,
         progress: &Progress,
@@ -117,7 +117,7 @@ impl BuildInputs {
 }
 
 /// The manifests and charts that the definition ships, and every image that they run. Helm's files are made in `scratch`.
-pub(super) fn shipped(loaded: &Loaded, scratch: &Path) -> Result<(Workloads, Vec<FoundImage>)> {
+pub(super) fn shipped(loaded: &LoadedDefinition, scratch: &Path) -> Result<(Workloads, Vec<FoundImage>)> {
     let definition = &loaded.definition;
     let mut helm = Helm::new(&SystemRunner, scratch);
     if let Some(kubernetes) = &definition.kubernetes {
@@ -150,7 +150,7 @@ fn virtual_address() -> Result<FoundImage> {
 }
 
 /// The images that the definition builds from packages.
-pub(super) fn built(loaded: &Loaded) -> impl Iterator<Item = PresentImage> + '_ {
+pub(super) fn built(loaded: &LoadedDefinition) -> impl Iterator<Item = PresentImage> + '_ {
     loaded.definition.images.preload.iter().filter_map(|entry| match &entry.source {
         PreloadSource::Built(image) => {
             Some(PresentImage { names: vec![image.name.clone()], roles: entry.roles.clone() })
@@ -161,7 +161,7 @@ pub(super) fn built(loaded: &Loaded) -> impl Iterator<Item = PresentImage> + '_ 
 
 /// The images of layouts and archives, one store in the cache for each.
 fn local_images(
-    loaded: &Loaded,
+    loaded: &LoadedDefinition,
     cache: &Cache,
     progress: &Progress,
 ) -> Result<Vec<(StepOutputs, Vec<StoredImage>)>> {
@@ -180,7 +180,7 @@ fn local_images(
 }
 
 fn local_store(
-    loaded: &Loaded,
+    loaded: &LoadedDefinition,
     local: &LocalImages,
     cache: &Cache,
     progress: &Progress,

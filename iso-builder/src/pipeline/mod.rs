@@ -52,7 +52,7 @@ pub(crate) use self::program::standard;
 use self::report::Recording;
 pub use self::report::{BuildReport, check_summary};
 pub use self::runner_image::{RunnerImage, runner_image, runner_image_name};
-use crate::definition::Loaded;
+use crate::definition::LoadedDefinition;
 use crate::images::stored_image::StoredImage;
 use crate::lock::Lock;
 use crate::packages::ResolvedPackage;
@@ -62,7 +62,7 @@ pub fn build(options: &BuildOptions, progress: &Progress) -> Result<(Vec<BuiltFi
     let recording = Recording::begin();
     progress.add(Box::new(recording.warnings.clone()));
     // Everything that can be known is checked before anything that takes time or writes a lock file.
-    let loaded = Loaded::read(&options.inputs.definition)?;
+    let loaded = LoadedDefinition::read(&options.inputs.definition)?;
     let installer = BuildInstaller::of(&options.installer, loaded.definition.architecture)?;
     let wanted: BTreeSet<_> =
         options.only.as_ref().unwrap_or(&loaded.definition.outputs).iter().copied().collect();
@@ -98,7 +98,7 @@ pub fn build(options: &BuildOptions, progress: &Progress) -> Result<(Vec<BuiltFi
 
 /// Resolves every input of a definition anew and writes its lock file.
 pub fn relock(options: &InputOptions, progress: &Progress) -> Result<Lock> {
-    let loaded = Loaded::read(&options.definition)?;
+    let loaded = LoadedDefinition::read(&options.definition)?;
     host_programs::check()?;
     options.check_room(None)?;
     BuildInputs::gather(loaded, options, LockUse::Anew, progress)?.relock(progress)
@@ -107,7 +107,7 @@ pub fn relock(options: &InputOptions, progress: &Progress) -> Result<Lock> {
 /// The images that a definition preloads, with their blobs and roles. From registries only manifests are pulled, no
 /// blobs.
 pub fn list_images(options: &InputOptions, progress: &Progress) -> Result<Vec<StoredImage>> {
-    let loaded = Loaded::read(&options.definition)?;
+    let loaded = LoadedDefinition::read(&options.definition)?;
     host_programs::check()?;
     options.check_room(None)?;
     let build = Build::begin(loaded, options, &|_| Ok(()), progress)?;

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::image_outputs::{STORE_OUTPUT, imported, stored};
 use crate::cache::{Cache, StepKey, StepOutputs};
-use crate::definition::Loaded;
+use crate::definition::LoadedDefinition;
 use crate::images::Store;
 use crate::images::import::ImageImport;
 use crate::images::preload::NeededImage;
@@ -41,7 +41,7 @@ type StepImages = Vec<(StepOutputs, Vec<StoredImage>)>;
 /// its role is.
 pub(super) fn bring(
     release: ObtainedRelease,
-    loaded: &Loaded,
+    loaded: &LoadedDefinition,
     cache: &Cache,
     progress: &Progress,
 ) -> Result<(ReleaseImages, StepImages)> {

@@ -74,11 +74,11 @@ fn parts(path: &Path, of: &Path) -> Vec<(OsString, PathBuf)> {
 #[derive(Debug)]
 pub(super) struct RedirectedLinks<'a> {
     root: &'a Path,
-    links: Vec<Link>,
+    links: Vec<RedirectedLink>,
 }
 
 #[derive(Debug)]
-struct Link {
+struct RedirectedLink {
     place: PathBuf,
     original: PathBuf,
     turned: PathBuf,
@@ -99,7 +99,7 @@ impl<'a> RedirectedLinks<'a> {
             let turned = up.join(".").join(place(self.root, &link)?.path);
             let original = fs::read_link(self.root.join(&link))?;
             replace(&self.root.join(&link), &turned)?;
-            self.links.push(Link { place: link, original, turned });
+            self.links.push(RedirectedLink { place: link, original, turned });
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use iso_builder::definition::{Base, Loaded};
+use iso_builder::definition::{Base, LoadedDefinition};
 use iso_builder::kubernetes::texts::Artifacts;
 use model::config::Distribution;
 use serde_json::{Value, json};
@@ -17,19 +17,19 @@ fn configs() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../configs/images")
 }
 
-fn published(distribution: Distribution) -> Loaded {
+fn published(distribution: Distribution) -> LoadedDefinition {
     let file = configs().join(format!("hypervisor-{}.yaml", distribution.name()));
-    Loaded::read(&file).unwrap_or_else(|error| panic!("{}", base::failure::render(&error)))
+    LoadedDefinition::read(&file).unwrap_or_else(|error| panic!("{}", base::failure::render(&error)))
 }
 
-fn packages(loaded: &Loaded) -> Vec<String> {
+fn packages(loaded: &LoadedDefinition) -> Vec<String> {
     let Base::Debian(base) = &loaded.definition.base else { panic!("a base of packages") };
     base.include.clone()
 }
 
 #[test]
 fn they_ask_for_a_public_release_and_have_what_the_minimal_image_has() {
-    let minimal = packages(&Loaded::read(&configs().join("minimal.yaml")).unwrap());
+    let minimal = packages(&LoadedDefinition::read(&configs().join("minimal.yaml")).unwrap());
     for distribution in BUILT_IN {
         let loaded = published(distribution);
         let kubernetes = loaded.definition.kubernetes.as_ref().unwrap();

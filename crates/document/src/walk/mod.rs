@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 use crate::characters;
 use crate::diagnostic::{LISTED, Problem, Severity};
 use crate::dialect::{Dialect, RetiredKey};
-use crate::echo::{Mistakes, Unusable};
+use crate::echo::{MistakePaths, UnusableValues};
 use crate::finding::Finding;
 use crate::format::Format;
 use crate::nearest::meant;
@@ -42,7 +42,7 @@ pub struct Walk {
     /// Where the value of each dotted path stands.
     pub places: HashMap<String, Span>,
     /// The values that have a mistake, so that rules see a default in their places.
-    pub unusable: Unusable,
+    pub unusable: UnusableValues,
     /// The canonical name of each key that has one, by where the key begins.
     pub names: HashMap<usize, String>,
 }
@@ -56,7 +56,7 @@ impl Walk {
             problems: Vec::new(),
             hidden: Vec::new(),
             places: HashMap::new(),
-            unusable: Unusable::default(),
+            unusable: UnusableValues::default(),
             names: HashMap::new(),
         }
     }
@@ -455,7 +455,7 @@ impl Walk {
 
     /// Places what rules have found. A finding about a value that is one of the `mistakes`, or that holds one or is in
     /// one, is an echo of that mistake and is dropped.
-    pub fn findings(&mut self, findings: Vec<Finding>, mistakes: &Mistakes) {
+    pub fn findings(&mut self, findings: Vec<Finding>, mistakes: &MistakePaths) {
         let mut missing = HashSet::new();
         for Finding { severity, path, code, message, suggestion } in findings {
             if mistakes.within(&path) || self.unusable.has_around(&path) {

@@ -26,10 +26,10 @@ pub struct ClusterFile {
     pub scheme_version: Option<u32>,
     /// The name of the cluster, and the part of an install configuration that all its nodes share. Each key goes to
     /// the nodes on which it works.
-    #[schemars(with = "Shared")]
+    #[schemars(with = "SharedKeys")]
     pub cluster: Group,
     /// Templates of machines by name: each the part of an install configuration that machines of one kind share.
-    #[schemars(with = "BTreeMap<String, Part>", extend("propertyNames" = { "type": "string", "format": "group-name" }))]
+    #[schemars(with = "BTreeMap<String, NodeKeys>", extend("propertyNames" = { "type": "string", "format": "group-name" }))]
     pub templates: BTreeMap<String, Group>,
     /// The machines, in pools of the same role and template.
     pub pools: Vec<Pool>,
@@ -78,19 +78,19 @@ pub struct Machine {
     /// Whether it creates the cluster; the first management machine does unless another says so.
     pub create: Option<bool>,
     /// What only this machine has: a part of an install configuration, stronger than the template.
-    #[schemars(with = "Part")]
+    #[schemars(with = "NodeKeys")]
     pub overrides: Group,
 }
 
 /// What all nodes share, for the schema.
 #[derive(Debug)]
-struct Shared;
+struct SharedKeys;
 
 /// What the nodes of one kind share, for the schema.
 #[derive(Debug)]
-struct Part;
+struct NodeKeys;
 
-impl JsonSchema for Shared {
+impl JsonSchema for SharedKeys {
     fn schema_name() -> Cow<'static, str> {
         "Shared".into()
     }
@@ -109,7 +109,7 @@ impl JsonSchema for Shared {
     }
 }
 
-impl JsonSchema for Part {
+impl JsonSchema for NodeKeys {
     fn schema_name() -> Cow<'static, str> {
         "Part".into()
     }

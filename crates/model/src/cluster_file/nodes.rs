@@ -9,7 +9,7 @@ use super::layers::{ClusterNode, Layer};
 use super::places::{self, CLUSTER, MOVED, is_shared_only};
 use crate::config::rules::{self, no_overlap};
 use crate::config::{Cidr, InstallConfig, Role};
-use document::echo::Mistakes;
+use document::echo::MistakePaths;
 use document::finding::Finding;
 use document::shape::join;
 
@@ -22,7 +22,7 @@ struct NodeFinding {
 }
 
 /// What the rules of single nodes find, in the places of the cluster file. `mistakes` are those that are known already.
-pub(super) fn check(file: &ClusterFile, nodes: &[ClusterNode], mistakes: &Mistakes) -> Vec<Finding> {
+pub(super) fn check(file: &ClusterFile, nodes: &[ClusterNode], mistakes: &MistakePaths) -> Vec<Finding> {
     let mut all: Vec<NodeFinding> = Vec::new();
     let mut known: HashMap<_, usize> = HashMap::new();
     for (index, node) in nodes.iter().enumerate() {

@@ -14,7 +14,7 @@ use crate::config::{Diagnostic, Invalid, Mode, Secret};
 use base::failure::{Class, Classify};
 use base::files::named;
 use document::diagnostic::{Problem, Source};
-use document::echo::{self, Mistakes};
+use document::echo::{self, MistakePaths};
 use document::span::Span;
 use document::tree;
 use document::walk::Walk;
@@ -55,7 +55,7 @@ pub fn check(text: &str, name: &str) -> Result<Checked, Invalid> {
         walk.problems.push(Problem::unusable(Span::default()));
         ClusterFile::default()
     });
-    let mistakes = Mistakes::of(walk.problems.iter());
+    let mistakes = MistakePaths::of(walk.problems.iter());
     let nodes = layers::nodes(&file);
     let judge = |file: &ClusterFile, nodes: &[ClusterNode]| {
         let mut findings = rules::check(file, nodes);

@@ -17,7 +17,7 @@ const EXCEPTIONS: &str = "no_proxy";
 /// Proxies by their URLs, which may hold passwords.
 #[derive(Clone, Default, PartialEq, Eq)]
 #[allow(missing_debug_implementations)]
-pub struct Named {
+pub struct ProxySettings {
     /// For `http://`.
     pub http: Option<String>,
     /// For `https://`.
@@ -29,7 +29,7 @@ pub struct Named {
 impl InstallConfig {
     /// The proxies for what the installer fetches. The environment of the node is stronger than the setting.
     #[must_use]
-    pub fn proxies(&self) -> Named {
+    pub fn proxies(&self) -> ProxySettings {
         let setting = self.system_settings.get(SETTING).map(|setting| setting.expose());
         // The rules of the document have refused what does not parse.
         self.named(&setting.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default())
@@ -38,11 +38,11 @@ impl InstallConfig {
     /// The proxies for the services of the node, which `os.environment` alone names: the setting belongs to the cluster, where
     /// it can change.
     #[must_use]
-    pub fn node_proxies(&self) -> Named {
+    pub fn node_proxies(&self) -> ProxySettings {
         self.named(&Value::Null)
     }
 
-    fn named(&self, setting: &Value) -> Named {
+    fn named(&self, setting: &Value) -> ProxySettings {
         let find = |variable: &str, key: &str| {
             let given = self.variables(variable).next().map(|(_, value)| value.to_owned());
             let found = given.or_else(|| setting[key].as_str().map(str::to_owned));
@@ -50,14 +50,14 @@ impl InstallConfig {
         };
         let (http, https) = (find("http_proxy", "httpProxy"), find("https_proxy", "httpsProxy"));
         if http.is_none() && https.is_none() {
-            return Named::default();
+            return ProxySettings::default();
         }
         let mut listed: Vec<&str> = self.exceptions().map(|(_, list)| list).collect();
         if listed.is_empty() {
             listed.extend(setting["noProxy"].as_str());
         }
         let none = Some(with_internal(&listed.join(","), &self.internal_hosts()));
-        Named { http, https, none }
+        ProxySettings { http, https, none }
     }
 
     /// Variables of the environment that list what is reached without proxies, as they are spelled.
@@ -194,8 +194,10 @@ system_settings: {http-proxy: '{"httpProxy": "http://a:3128", "httpsProxy": "htt
         let none = ".example.org,localhost,127.0.0.1,10.52.0.0/16,10.53.0.0/16,.svc,.cluster.local";
         assert_eq!(named.none.as_deref(), Some(none));
         assert_eq!(config.node_proxies().http, None);
-        assert!(parse("{}", "f").unwrap().proxies() == Named::default());
-        assert!(parse("os: {environment: {NO_PROXY: a}}", "f").unwrap().proxies() == Named::default());
+        assert!(parse("{}", "f").unwrap().proxies() == ProxySettings::default());
+        assert!(
+            parse("os: {environment: {NO_PROXY: a}}", "f").unwrap().proxies() == ProxySettings::default()
+        );
     }
 
     #[test]

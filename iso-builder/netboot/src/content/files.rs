@@ -55,7 +55,7 @@ impl MediumFiles {
         let mut table =
             BTreeMap::from([(MANIFEST.to_owned(), ServedFile::in_memory(medium.manifest().to_vec()))]);
         let mut missing = 0;
-        let held = Held::by(medium)?;
+        let held = FileContainer::by(medium)?;
         for payload in &release.payloads {
             match held.find(payload, &release)? {
                 Some(served) => {
@@ -121,12 +121,12 @@ fn is_booted(purpose: Purpose) -> bool {
     matches!(purpose, Purpose::Kernel | Purpose::Initrd | Purpose::Rootfs)
 }
 
-enum Held<'a> {
+enum FileContainer<'a> {
     Iso(&'a MediumImage, Arc<File>),
     Directory(&'a Path),
 }
 
-impl<'a> Held<'a> {
+impl<'a> FileContainer<'a> {
     fn by(medium: &'a OpenedMedium) -> Result<Self> {
         match medium.iso() {
             None => Ok(Self::Directory(medium.path())),

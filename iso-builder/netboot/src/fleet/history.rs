@@ -20,15 +20,15 @@ const REMOVED: usize = 1000;
 pub struct FleetHistory {
     epoch: String,
     version: u64,
-    rows: HashMap<String, Versioned>,
+    rows: HashMap<String, PartVersion>,
     removed: VecDeque<(String, u64)>,
     /// The latest version of which not all removals are known.
     forgotten: u64,
-    parts: HashMap<FleetPart, Versioned>,
+    parts: HashMap<FleetPart, PartVersion>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Versioned {
+struct PartVersion {
     digest: Digest,
     version: u64,
 }
@@ -56,7 +56,7 @@ impl FleetHistory {
             self.epoch = hex::encode(token::random::<8>()?);
         }
         let next = self.version + 1;
-        let mut last: HashMap<String, Versioned> = HashMap::with_capacity(view.machines.len());
+        let mut last: HashMap<String, PartVersion> = HashMap::with_capacity(view.machines.len());
         let mut is_changed = false;
         for row in &mut view.machines {
             let seen = std::mem::take(&mut row.seen);
@@ -64,7 +64,7 @@ impl FleetHistory {
             row.seen = seen;
             let known = self.rows.remove(&row.id).filter(|known| known.digest == digest);
             is_changed |= known.is_none();
-            last.insert(row.id.clone(), known.unwrap_or(Versioned { digest, version: next }));
+            last.insert(row.id.clone(), known.unwrap_or(PartVersion { digest, version: next }));
         }
         is_changed |= !self.rows.is_empty();
         self.removed.retain(|(id, _)| !last.contains_key(id));
@@ -81,7 +81,7 @@ impl FleetHistory {
             (FleetPart::Notices, digest(&view.notices)?),
         ] {
             if self.parts.get(&part).is_none_or(|known| known.digest != digest) {
-                self.parts.insert(part, Versioned { digest, version: next });
+                self.parts.insert(part, PartVersion { digest, version: next });
                 is_changed = true;
             }
         }
@@ -130,7 +130,7 @@ impl FleetChanges<'_> {
         removed.filter(move |(_, version)| since.is_some_and(|since| *version > since)).map(|(id, _)| &**id)
     }
 
-    fn is_newer(&self, known: Option<&Versioned>) -> bool {
+    fn is_newer(&self, known: Option<&PartVersion>) -> bool {
         self.since.is_none_or(|since| known.is_none_or(|known| known.version > since))
     }
 }

@@ -9,10 +9,10 @@ use netboot::fleet::routes::{FleetReply, FleetRequest};
 use crate::scene::{NOW, Scene};
 
 /// Called before a path is answered.
-type Before = fn(&Scene, &str);
+type RequestHook = fn(&Scene, &str);
 
 /// Serves `scene` while the process lives; every page also gets the script `probe`. Returns its address.
-pub(crate) fn serve(scene: Arc<Scene>, probe: &'static str, before: Before) -> String {
+pub(crate) fn serve(scene: Arc<Scene>, probe: &'static str, before: RequestHook) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
     std::thread::spawn(move || {
@@ -25,7 +25,7 @@ pub(crate) fn serve(scene: Arc<Scene>, probe: &'static str, before: Before) -> S
     address
 }
 
-fn answer(mut stream: TcpStream, scene: &Scene, probe: &str, before: Before) -> std::io::Result<()> {
+fn answer(mut stream: TcpStream, scene: &Scene, probe: &str, before: RequestHook) -> std::io::Result<()> {
     let mut reader = BufReader::new(stream.try_clone()?);
     let mut head = Vec::new();
     loop {

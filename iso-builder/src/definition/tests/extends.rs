@@ -6,7 +6,7 @@ use std::path::Path;
 use base::failure::render;
 use serde_json::json;
 
-use super::super::{Base, Loaded, OutputKind, show};
+use super::super::{Base, LoadedDefinition, OutputKind, show};
 
 const PARENT: &str = "\
 id: parent
@@ -54,19 +54,20 @@ impl Bench {
         fs::write(self.path().join(name), text).unwrap();
     }
 
-    fn load(&self) -> Loaded {
-        Loaded::read(&self.path().join("image.yaml")).unwrap_or_else(|error| panic!("{}", render(&error)))
+    fn load(&self) -> LoadedDefinition {
+        LoadedDefinition::read(&self.path().join("image.yaml"))
+            .unwrap_or_else(|error| panic!("{}", render(&error)))
     }
 
     /// What is said of the definition, with the directory left out.
     fn refusal(&self) -> String {
-        let error = Loaded::read(&self.path().join("image.yaml")).unwrap_err();
+        let error = LoadedDefinition::read(&self.path().join("image.yaml")).unwrap_err();
         assert_eq!(base::failure::class_of(&error).exit_code(), 2);
         render(&error).replace(&format!("{}/", self.path().display()), "")
     }
 }
 
-fn packages(loaded: &Loaded) -> &[String] {
+fn packages(loaded: &LoadedDefinition) -> &[String] {
     let Base::Debian(base) = &loaded.definition.base else { panic!("a base of packages") };
     &base.include
 }

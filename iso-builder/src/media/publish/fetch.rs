@@ -23,7 +23,7 @@ const CHUNK: usize = 256 << 10;
 
 /// A blob and the files that it becomes.
 #[derive(Clone, Debug)]
-pub(super) struct Wanted {
+pub(super) struct BlobTarget {
     pub(super) digest: Digest,
     /// In bytes.
     pub(super) size: u64,
@@ -32,7 +32,7 @@ pub(super) struct Wanted {
 }
 
 /// The blobs that make up the directory of a release.
-pub(super) fn wanted(artifact: &OpenedArtifact) -> Vec<Wanted> {
+pub(super) fn wanted(artifact: &OpenedArtifact) -> Vec<BlobTarget> {
     let release = artifact.release();
     let payloads =
         release.carried_payloads().map(|payload| (payload.sha256, payload.size, payload.path.clone()));
@@ -44,7 +44,7 @@ pub(super) fn wanted(artifact: &OpenedArtifact) -> Vec<Wanted> {
         all.entry((digest, size)).or_default().push(path);
     }
     let mut all: Vec<_> =
-        all.into_iter().map(|((digest, size), paths)| Wanted { digest, size, paths }).collect();
+        all.into_iter().map(|((digest, size), paths)| BlobTarget { digest, size, paths }).collect();
     // The largest first, so that the others do not end up waiting for one transfer.
     all.sort_by_key(|wanted| std::cmp::Reverse(wanted.size));
     all
@@ -60,7 +60,7 @@ pub(super) struct Destination<'a> {
 
 impl Destination<'_> {
     /// The first of the files of a blob that is there with the right content.
-    pub(super) fn holder(&self, wanted: &Wanted) -> Result<Option<PathBuf>> {
+    pub(super) fn holder(&self, wanted: &BlobTarget) -> Result<Option<PathBuf>> {
         for path in &wanted.paths {
             let path = self.root.join(path);
             if fs::symlink_metadata(&path).is_ok_and(|found| found.is_file() && found.len() == wanted.size)
@@ -73,7 +73,7 @@ impl Destination<'_> {
     }
 
     /// Gives a blob, which one file has, to all of its files.
-    pub(super) fn spread(&self, wanted: &Wanted, holder: &Path) -> Result<()> {
+    pub(super) fn spread(&self, wanted: &BlobTarget, holder: &Path) -> Result<()> {
         for path in wanted.paths.iter().map(|path| self.root.join(path)) {
             if path != holder {
                 make_directory(parent(&path), 0o755)?;
@@ -87,7 +87,7 @@ impl Destination<'_> {
     pub(super) fn fetch(
         &self,
         artifact: &OpenedArtifact,
-        wanted: &Wanted,
+        wanted: &BlobTarget,
         step: &Mutex<Step>,
     ) -> Result<(PathBuf, u64)> {
         let part = self.unfinished.join(wanted.digest.to_string());
@@ -109,7 +109,7 @@ impl Destination<'_> {
     fn attempt(
         &self,
         artifact: &OpenedArtifact,
-        wanted: &Wanted,
+        wanted: &BlobTarget,
         (part, name): (&Path, &str),
         step: &Mutex<Step>,
         came: &mut u64,

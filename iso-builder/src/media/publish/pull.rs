@@ -26,7 +26,7 @@ use model::release::{MANIFEST, Release};
 use serde::Serialize;
 use transfer::registry::Client;
 
-use super::fetch::{Destination, Wanted, wanted};
+use super::fetch::{BlobTarget, Destination, wanted};
 use super::iso;
 use crate::wording::counted;
 
@@ -103,10 +103,10 @@ pub fn pull(
 /// The blobs that the directory lacks, in the order of `all`. Those that it has get all of their names.
 fn look(
     destination: &Destination<'_>,
-    all: &[Wanted],
+    all: &[BlobTarget],
     transfers: usize,
     progress: &Progress,
-) -> Result<Vec<Wanted>> {
+) -> Result<Vec<BlobTarget>> {
     let there = Mutex::new(BTreeSet::new());
     let check = || {
         parallel::for_each(all, transfers, |wanted| {
@@ -174,7 +174,12 @@ impl<'a> PullDirectory<'a> {
     }
 
     /// Makes the directory that of the new release, and removes what only the previous one had.
-    fn finish(&self, artifact: &OpenedArtifact, previous: Option<&Release>, all: &[Wanted]) -> Result<()> {
+    fn finish(
+        &self,
+        artifact: &OpenedArtifact,
+        previous: Option<&Release>,
+        all: &[BlobTarget],
+    ) -> Result<()> {
         let what = || format!("finishing {}", self.path.display());
         let kept: BTreeSet<&str> = all.iter().flat_map(|wanted| &wanted.paths).map(String::as_str).collect();
         let payloads = previous.into_iter().flat_map(|release| &release.payloads);

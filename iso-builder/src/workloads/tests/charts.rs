@@ -7,7 +7,7 @@ use base64::prelude::{BASE64_STANDARD, Engine};
 
 /// Makes a chart with a subchart, values, conditions, hooks, tests, a custom resource definition, and a file to leave
 /// out.
-fn chart(given: &Given, directory: &str) {
+fn chart(given: &WorkloadFiles, directory: &str) {
     let pod = |kind: &str, name: &str, more: &str, image: &str| {
         format!(
             "apiVersion: v1\nkind: {kind}\nmetadata:\n  name: {name}\n{more}spec:\n  containers:\n  - name: a\n    image: {image}\n"
@@ -47,7 +47,7 @@ fn images(found: &[(String, String)]) -> Vec<&str> {
 
 #[test]
 fn a_chart_that_names_no_version_is_told_that_of_the_images_distribution() {
-    let given = Given::new(&[]);
+    let given = WorkloadFiles::new(&[]);
     chart(&given, "charts/web");
     for (more, told) in [("", "v1.33.1"), (", kube_version: 1.30.1", "v1.30.1")] {
         let charts = format!("[{{name: shop, path: charts/web, version: 1.2.3{more}}}]");
@@ -61,7 +61,7 @@ fn a_chart_that_names_no_version_is_told_that_of_the_images_distribution() {
 
 #[test]
 fn a_charts_images_are_those_of_what_it_renders_to() {
-    let given = Given::new(&[("values.yaml", "debug: true\nimage: {tag: '2'}\n")]);
+    let given = WorkloadFiles::new(&[("values.yaml", "debug: true\nimage: {tag: '2'}\n")]);
     chart(&given, "charts/web");
     let base = "name: shop, path: charts/web, version: 1.2.3";
     let found = given.found("[]", &format!("[{{{base}}}]"));
@@ -93,7 +93,7 @@ fn a_charts_images_are_those_of_what_it_renders_to() {
 
 #[test]
 fn charts_that_cannot_be_shipped_are_refused() {
-    let given = Given::new(&[
+    let given = WorkloadFiles::new(&[
         ("bad.tgz", "no archive"),
         ("library/Chart.yaml", "apiVersion: v2\nname: l\nversion: 1.0.0\ntype: library\n"),
     ]);
@@ -140,7 +140,7 @@ fn a_missing_or_old_helm_is_told_only_where_there_are_charts() {
             }
         }
     }
-    let given = Given::new(&[("web.yaml", WEB)]);
+    let given = WorkloadFiles::new(&[("web.yaml", WEB)]);
     chart(&given, "web");
     for (version, told) in
         [("", "Install the package"), ("v3.7.2\n", "too old"), ("text", "too old"), ("v2.17", "too old")]
@@ -159,7 +159,7 @@ fn a_missing_or_old_helm_is_told_only_where_there_are_charts() {
 
 #[test]
 fn objects_that_bring_a_chart_are_rendered_and_those_that_name_one_are_refused() {
-    let given = Given::new(&[]);
+    let given = WorkloadFiles::new(&[]);
     chart(&given, "web");
     let workloads = given.read("[]", "[{name: a, path: web}]").unwrap();
     let content = BASE64_STANDARD.encode(&workloads.charts[0].archive);
@@ -215,7 +215,7 @@ fn objects_that_bring_a_chart_are_rendered_and_those_that_name_one_are_refused()
 
 #[test]
 fn what_is_laid_out_is_what_was_read_and_always_the_same() {
-    let given = Given::new(&[
+    let given = WorkloadFiles::new(&[
         ("m/web.yaml", WEB),
         ("m/crds/01_a.json", "{\"kind\": \"A\",\t\"apiVersion\": \"v1\", \"text\": \"\\ud83d\\ude00\"}"),
         ("values.yaml", "debug: true\n"),
@@ -278,7 +278,8 @@ fn contents(archive: &str) -> String {
 
 #[test]
 fn the_digest_follows_what_is_laid_out() {
-    let given = Given::new(&[("a.yaml", WEB), ("b/a.yaml", "apiVersion: v1\nkind: A\n"), ("b/b.yaml", WEB)]);
+    let given =
+        WorkloadFiles::new(&[("a.yaml", WEB), ("b/a.yaml", "apiVersion: v1\nkind: A\n"), ("b/b.yaml", WEB)]);
     let digest = |manifests: &str| given.read(manifests, "[]").unwrap().digest();
     assert_eq!(digest("[{path: a.yaml}]"), digest("[{path: a.yaml, roles: [worker]}]"));
     let all = ["a.yaml", "b/a.yaml", "b/b.yaml", "b"].map(|path| digest(&format!("[{{path: {path}}}]")));

@@ -11,12 +11,12 @@ use model::os_image::SHIPPED_MANIFESTS;
 use proptest::prelude::*;
 
 /// Files below a directory, with a scratch directory for helm.
-struct Given {
+struct WorkloadFiles {
     directory: tempfile::TempDir,
     scratch: tempfile::TempDir,
 }
 
-impl Given {
+impl WorkloadFiles {
     fn new(files: &[(&str, &str)]) -> Self {
         let given = Self { directory: tempfile::tempdir().unwrap(), scratch: tempfile::tempdir().unwrap() };
         files.iter().for_each(|(path, text)| given.write(path, text));
@@ -77,7 +77,7 @@ const WEB: &str = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web, 
 
 #[test]
 fn manifests_tell_their_images_with_file_line_and_object() {
-    let given = Given::new(&[
+    let given = WorkloadFiles::new(&[
         ("m/web.yaml", &format!("# first\n---\n{WEB}")),
         (
             "m/below/list.json",
@@ -101,7 +101,7 @@ fn manifests_tell_their_images_with_file_line_and_object() {
 
 #[test]
 fn what_names_no_image_is_told_all_at_once_with_its_place() {
-    let given = Given::new(&[
+    let given = WorkloadFiles::new(&[
         (
             "a.yaml",
             &format!("{WEB}---\n{}", WEB.replace("registry.example.org/web:1", "'{{ .Values.image }}'")),
@@ -133,7 +133,7 @@ fn what_names_no_image_is_told_all_at_once_with_its_place() {
 
 #[test]
 fn manifests_that_something_else_brings_are_searched_and_not_laid_out() {
-    let given = Given::new(&[]);
+    let given = WorkloadFiles::new(&[]);
     let mut workloads = Workloads::default();
     workloads.add_brought(
         "install.yaml".into(),
@@ -175,7 +175,7 @@ fn the_documentations_definitions_are_read() {
         .sum();
     assert!(specs >= 4, "the test looks at something");
     for object in &objects {
-        let given = Given::new(&[("a.yaml", object)]);
+        let given = WorkloadFiles::new(&[("a.yaml", object)]);
         assert!(!given.found("[{path: a.yaml}]", "[]").is_empty(), "{object}");
     }
     assert!(!objects.is_empty());
@@ -183,7 +183,7 @@ fn the_documentations_definitions_are_read() {
 
 #[test]
 fn two_files_of_one_name_are_refused() {
-    let given = Given::new(&[("a/web.yaml", WEB), ("b/Web.yml", WEB), ("empty/x.txt", "")]);
+    let given = WorkloadFiles::new(&[("a/web.yaml", WEB), ("b/Web.yml", WEB), ("empty/x.txt", "")]);
     let error = given.read("[{path: a}, {path: b}]", "[]").unwrap_err();
     assert!(render(&error).contains("would both be manifest-web on the nodes"), "{}", render(&error));
     assert!(given.read("[{path: a}, {path: b/Web.yml}]", "[]").is_err());

@@ -13,7 +13,7 @@ use document::finding::Finding;
 use document::shape::join;
 
 /// A value of one node, with its path in the install configuration.
-type Valued<T> = (String, T);
+type PlacedValue<T> = (String, T);
 
 /// Pools have different names.
 pub(super) fn pools(file: &ClusterFile, _: &[ClusterNode]) -> Vec<Finding> {
@@ -62,7 +62,7 @@ pub(super) fn addresses(file: &ClusterFile, nodes: &[ClusterNode]) -> Vec<Findin
 }
 
 /// The static addresses of a node.
-pub(super) fn own_addresses(config: &InstallConfig) -> Vec<Valued<Ipv4Addr>> {
+pub(super) fn own_addresses(config: &InstallConfig) -> Vec<PlacedValue<Ipv4Addr>> {
     let management = config.install.management_interface.iter().filter_map(|network| network.ip);
     let management = management.map(|ip| ("install.management_interface.ip".to_owned(), ip));
     let further = config.install.networks.iter().enumerate();
@@ -87,7 +87,7 @@ pub(super) fn cards(file: &ClusterFile, nodes: &[ClusterNode]) -> Vec<Finding> {
 }
 
 /// The hardware addresses of a node's cards.
-pub(in crate::cluster_file) fn own_cards(config: &InstallConfig) -> Vec<Valued<String>> {
+pub(in crate::cluster_file) fn own_cards(config: &InstallConfig) -> Vec<PlacedValue<String>> {
     let management = config.install.management_interface.iter();
     let management =
         management.map(|network| ("install.management_interface".to_owned(), &network.interfaces));
@@ -109,7 +109,7 @@ pub(in crate::cluster_file) fn own_cards(config: &InstallConfig) -> Vec<Valued<S
 fn repeated<T: Eq + Hash + Display>(
     file: &ClusterFile,
     nodes: &[ClusterNode],
-    values: impl Fn(&InstallConfig) -> Vec<Valued<T>>,
+    values: impl Fn(&InstallConfig) -> Vec<PlacedValue<T>>,
     code: &'static str,
     message: impl Fn(&ClusterNode, &T) -> String,
 ) -> Vec<Finding> {

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::change::{Change, ChangeKind};
 use super::conversion::{Conversion, Converted};
-use super::draft::{self, Draft, Entry, is_plain};
+use super::draft::{self, Draft, DraftEntry, is_plain};
 use super::translate::as_is;
 use crate::config::harvester::card;
 use crate::config::shape;
@@ -74,7 +74,7 @@ pub fn command_line(text: &str, name: &str) -> Result<Converted, Invalid> {
     let NodeKind::Map(entries) = &root.kind else { return Err(Invalid(Vec::new())) };
     let mut conversion = Conversion::of(text);
     let mut entries: Vec<_> =
-        entries.iter().map(|(key, node)| Entry::new(line, &*key.text, at(as_is(node), line))).collect();
+        entries.iter().map(|(key, node)| DraftEntry::new(line, &*key.text, at(as_is(node), line))).collect();
     if let Some(first) = entries.first_mut() {
         first.notes = notes(&words(&arguments));
         first.notes.extend(is_part.then(|| PART.to_owned()));
@@ -288,8 +288,9 @@ fn expand(node: &mut TreeNode, shape: &Shape) {
 
 /// All of it in one line of the source.
 fn at(draft: Draft, line: usize) -> Draft {
-    let moved = |entries: Vec<Entry>| {
-        let entry = |entry: Entry| Entry { line, value: entry.value.map(|value| at(value, line)), ..entry };
+    let moved = |entries: Vec<DraftEntry>| {
+        let entry =
+            |entry: DraftEntry| DraftEntry { line, value: entry.value.map(|value| at(value, line)), ..entry };
         entries.into_iter().map(entry).collect()
     };
     match draft {

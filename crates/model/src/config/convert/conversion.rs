@@ -1,7 +1,7 @@
 //! A document on its way: round after round until nothing changes, and the check at the end.
 
 use super::change::{Change, ChangeKind};
-use super::draft::{self, Comment, Written};
+use super::draft::{self, Comment, RenderedDraft};
 use super::{stages, translate};
 use crate::config::sources::{Document, SourceKind};
 use crate::config::{kind, read};
@@ -65,7 +65,7 @@ impl<'a> Conversion<'a> {
     }
 
     /// Goes on with what a round has written.
-    pub(super) fn take(&mut self, written: Written, changes: Vec<Change>) {
+    pub(super) fn take(&mut self, written: RenderedDraft, changes: Vec<Change>) {
         let origin = |line: usize| self.origins.get(line - 1).copied().unwrap_or(line);
         let changes: Vec<_> =
             changes.into_iter().map(|change| Change { line: origin(change.line), ..change }).collect();

@@ -20,13 +20,13 @@ pub(super) enum Draft {
     },
     /// A list or group on one line, as it was written.
     Verbatim(String),
-    List(Vec<Entry>),
-    Map(Vec<Entry>),
+    List(Vec<DraftEntry>),
+    Map(Vec<DraftEntry>),
 }
 
 /// One key of a group, or one element of a list.
 #[derive(Clone, Debug)]
-pub(super) struct Entry {
+pub(super) struct DraftEntry {
     /// The line that it comes from; from 1.
     pub(super) line: usize,
     /// What is said above it.
@@ -39,7 +39,7 @@ pub(super) struct Entry {
     pub(super) value: Option<Draft>,
 }
 
-impl Entry {
+impl DraftEntry {
     pub(super) fn new(line: usize, key: impl Into<String>, value: Draft) -> Self {
         Self { line, notes: Vec::new(), key: key.into(), remark: None, value: Some(value) }
     }
@@ -62,17 +62,17 @@ pub(super) struct Comment {
 
 /// Text, and for each of its lines the line that it comes from.
 #[derive(Debug, Default)]
-pub(super) struct Written {
+pub(super) struct RenderedDraft {
     pub(super) text: String,
     pub(super) origins: Vec<usize>,
 }
 
 /// The document of the keys `entries`, with `comments` in the order of their lines.
-pub(super) fn write(entries: &[Entry], comments: Vec<Comment>) -> Written {
+pub(super) fn write(entries: &[DraftEntry], comments: Vec<Comment>) -> RenderedDraft {
     let mut writer = Writer { lines: Vec::new(), comments: comments.into() };
     writer.group(entries, 0, false, usize::MAX);
     writer.flush(usize::MAX, 0);
-    let mut written = Written::default();
+    let mut written = RenderedDraft::default();
     for line in writer.lines {
         let text = format!("{}{}{}", " ".repeat(line.indent), line.text, line.tail);
         written.text.push_str(text.trim_end());
@@ -120,7 +120,7 @@ impl Writer {
     }
 
     /// What stands behind a key: a remark, and the comments of its line.
-    fn tail(&mut self, entry: &Entry) -> String {
+    fn tail(&mut self, entry: &DraftEntry) -> String {
         let mut tail = entry.remark.as_ref().map(|remark| format!(" # {remark}")).unwrap_or_default();
         while let Some(comment) = self.next_comment(|comment| comment.line == entry.line) {
             tail = format!("{tail} {}", comment.text);
@@ -129,7 +129,7 @@ impl Writer {
     }
 
     /// The `entries`, with the comments that stood among them, all above the line `end`.
-    fn group(&mut self, entries: &[Entry], indent: usize, is_list: bool, end: usize) {
+    fn group(&mut self, entries: &[DraftEntry], indent: usize, is_list: bool, end: usize) {
         for (index, entry) in entries.iter().enumerate() {
             self.flush(entry.line, indent);
             for note in &entry.notes {
@@ -151,7 +151,7 @@ impl Writer {
 
     fn value(
         &mut self,
-        entry: &Entry,
+        entry: &DraftEntry,
         value: &Draft,
         (head, is_list): (String, bool),
         indent: usize,
@@ -292,12 +292,13 @@ mod tests {
     #[test]
     fn notes_and_comments_stand_where_they_belong() {
         let mut cards =
-            Entry::new(3, "hw_addr", Draft::Scalar { text: "52:54:00:12:34:56".into(), plain: true });
+            DraftEntry::new(3, "hw_addr", Draft::Scalar { text: "52:54:00:12:34:56".into(), plain: true });
         cards.remark = Some("was `hwaddr`".into());
-        let dropped = Entry::left_out(3, vec!["dropped: it says what is so".into()]);
-        let item = Entry::new(3, "", Draft::Map(vec![dropped, cards]));
-        let empty = Entry::new(5, "b", Draft::Map(vec![Entry::left_out(6, vec!["gone".into()])]));
-        let entries = [Entry::new(2, "a", Draft::List(vec![item])), empty, Entry::new(7, "yes", plain("on"))];
+        let dropped = DraftEntry::left_out(3, vec!["dropped: it says what is so".into()]);
+        let item = DraftEntry::new(3, "", Draft::Map(vec![dropped, cards]));
+        let empty = DraftEntry::new(5, "b", Draft::Map(vec![DraftEntry::left_out(6, vec!["gone".into()])]));
+        let entries =
+            [DraftEntry::new(2, "a", Draft::List(vec![item])), empty, DraftEntry::new(7, "yes", plain("on"))];
         let comment = |line, text: &str| Comment { line, column: 0, text: text.into() };
         let comments = vec![comment(1, "# first"), comment(3, "# card"), comment(9, "# last")];
         let written = write(&entries, comments);
@@ -313,8 +314,8 @@ mod tests {
         #[test]
         fn every_text_is_read_back(text in "[ -~\t\n\u{7f}\u{85}\u{e9}\u{feff}]{0,40}", key in "[ -~]{1,12}") {
             let value = Draft::Scalar { text: text.clone(), plain: false };
-            let item = Draft::Map(vec![Entry::new(1, key.clone(), value)]);
-            let written = write(&[Entry::new(1, "a", Draft::List(vec![Entry::new(1, "", item)]))], vec![]);
+            let item = Draft::Map(vec![DraftEntry::new(1, key.clone(), value)]);
+            let written = write(&[DraftEntry::new(1, "a", Draft::List(vec![DraftEntry::new(1, "", item)]))], vec![]);
             let read: serde_json::Value = serde_saphyr::from_str(&written.text).unwrap();
             proptest::prop_assert_eq!(&read["a"][0][key], &serde_json::Value::from(text));
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::change::{Change, ChangeKind};
-use super::draft::{self, Draft, Entry, is_plain};
+use super::draft::{self, Draft, DraftEntry, is_plain};
 use super::translate::as_is;
 use crate::config::password::{self, PasswordKind};
 use document::tree::{Key, NodeKind, TreeNode};
@@ -22,10 +22,10 @@ const OWN: [&str; 6] = [
 ];
 
 /// The keys of `os` that say the same as the stages of a document, and what was done; none where it has no stages.
-pub(super) fn entries(document: &[(Key, TreeNode)]) -> Option<(Vec<Entry>, Vec<Change>)> {
+pub(super) fn entries(document: &[(Key, TreeNode)]) -> Option<(Vec<DraftEntry>, Vec<Change>)> {
     let (key, stages) = document.iter().find(|(key, _)| key.text == "stages")?;
     let NodeKind::Map(stages) = &stages.kind else { return None };
-    let mut gathered = Gathered::default();
+    let mut gathered = StageSettings::default();
     for (name, steps) in stages {
         let NodeKind::List(steps) = &steps.kind else { continue };
         for (index, step) in steps.iter().enumerate() {
@@ -42,20 +42,20 @@ pub(super) fn entries(document: &[(Key, TreeNode)]) -> Option<(Vec<Entry>, Vec<C
 }
 
 #[derive(Default)]
-struct Gathered {
+struct StageSettings {
     /// Single values of `os`, by their keys.
     texts: BTreeMap<&'static str, (usize, String)>,
     /// Lists of texts of `os`.
     lists: BTreeMap<&'static str, Vec<(usize, String)>>,
     /// Dictionaries of `os`, each with the values in the order of the document.
     maps: BTreeMap<&'static str, Vec<(usize, String, String)>>,
-    files: Vec<Entry>,
+    files: Vec<DraftEntry>,
     /// What is said at the end.
-    lost: Vec<Entry>,
+    lost: Vec<DraftEntry>,
     changes: Vec<Change>,
 }
 
-impl Gathered {
+impl StageSettings {
     fn note(&mut self, kind: ChangeKind, line: usize, path: &str, message: impl Into<String>) {
         self.changes.push(Change { kind, line, path: path.to_owned(), message: message.into() });
     }
@@ -63,11 +63,11 @@ impl Gathered {
     fn lose(&mut self, key: &Key, node: &TreeNode, path: &str, why: &str) {
         let message = format!("`{}`: {why}", key.text);
         self.note(ChangeKind::Lost, key.span.line, path, message.clone());
-        let shown = Entry::new(1, &*key.text, as_is(node));
+        let shown = DraftEntry::new(1, &*key.text, as_is(node));
         let shown = draft::write(&[shown], Vec::new()).text;
         let shown = shown.lines().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n");
         let notes = vec![format!("left out, and nothing here does the same: {message}"), shown];
-        self.lost.push(Entry::left_out(key.span.line, notes));
+        self.lost.push(DraftEntry::left_out(key.span.line, notes));
     }
 
     fn step(&mut self, step: &[(Key, TreeNode)], path: &str) {
@@ -153,7 +153,7 @@ impl Gathered {
             if !ADMINISTRATORS.contains(&user.text.as_str()) {
                 self.note(ChangeKind::Lost, user.span.line, path, further(&user.text));
                 let notes = vec![format!("left out: {}", further(&user.text))];
-                self.lost.push(Entry::left_out(user.span.line, notes));
+                self.lost.push(DraftEntry::left_out(user.span.line, notes));
                 continue;
             }
             for (key, node) in entries {
@@ -180,11 +180,11 @@ impl Gathered {
         if OWN.iter().any(|own| place.starts_with(own)) {
             let message = format!("`{place}` is a file that the system or the cluster makes itself");
             self.note(ChangeKind::Dropped, line, path, message.clone());
-            self.lost.push(Entry::left_out(line, vec![format!("dropped: {message}")]));
+            self.lost.push(DraftEntry::left_out(line, vec![format!("dropped: {message}")]));
             return;
         }
         let scalar = |text: String| Draft::Scalar { plain: is_plain(&text), text };
-        let mut keys = vec![Entry::new(line, "path", scalar(place))];
+        let mut keys = vec![DraftEntry::new(line, "path", scalar(place))];
         let owner = value("ownerstring").or_else(|| {
             let owner = value("owner").filter(|owner| owner != "0")?;
             Some(value("group").map_or(owner.clone(), |group| format!("{owner}:{group}")))
@@ -196,33 +196,33 @@ impl Gathered {
             ("content", Some(value("content").unwrap_or_default())),
         ];
         for (name, text) in given {
-            keys.extend(text.map(|text| Entry::new(line, name, scalar(text))));
+            keys.extend(text.map(|text| DraftEntry::new(line, name, scalar(text))));
         }
-        self.files.push(Entry::new(line, "", Draft::Map(keys)));
+        self.files.push(DraftEntry::new(line, "", Draft::Map(keys)));
     }
 
-    fn document(self, line: usize) -> (Vec<Entry>, Vec<Change>) {
+    fn document(self, line: usize) -> (Vec<DraftEntry>, Vec<Change>) {
         let scalar = |text: String| Draft::Scalar { plain: is_plain(&text), text };
         let mut os = Vec::new();
         for (name, (line, text)) in self.texts {
-            os.push(Entry::new(line, name, scalar(text)));
+            os.push(DraftEntry::new(line, name, scalar(text)));
         }
         for (name, texts) in self.lists.into_iter().filter(|(_, texts)| !texts.is_empty()) {
             let line = texts[0].0;
-            let items = texts.into_iter().map(|(line, text)| Entry::new(line, "", scalar(text)));
-            os.push(Entry::new(line, name, Draft::List(items.collect())));
+            let items = texts.into_iter().map(|(line, text)| DraftEntry::new(line, "", scalar(text)));
+            os.push(DraftEntry::new(line, name, Draft::List(items.collect())));
         }
         for (name, values) in self.maps.into_iter().filter(|(_, values)| !values.is_empty()) {
             let line = values[0].0;
-            let values = values.into_iter().map(|(line, key, text)| Entry::new(line, key, scalar(text)));
-            os.push(Entry::new(line, name, Draft::Map(values.collect())));
+            let values = values.into_iter().map(|(line, key, text)| DraftEntry::new(line, key, scalar(text)));
+            os.push(DraftEntry::new(line, name, Draft::Map(values.collect())));
         }
         if !self.files.is_empty() {
-            os.push(Entry::new(self.files[0].line, "write_files", Draft::List(self.files)));
+            os.push(DraftEntry::new(self.files[0].line, "write_files", Draft::List(self.files)));
         }
         let mut entries = Vec::new();
         if !os.is_empty() {
-            let mut entry = Entry::new(line, "os", Draft::Map(os));
+            let mut entry = DraftEntry::new(line, "os", Draft::Map(os));
             entry.notes.push("changed: the stages of the system are said by keys of `os`".to_owned());
             entries.push(entry);
         }

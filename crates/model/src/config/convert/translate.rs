@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use super::change::{Change, ChangeKind};
-use super::draft::{self, Draft, Entry, is_sexagesimal};
-use crate::config::harvester::older::Older;
+use super::draft::{self, Draft, DraftEntry, is_sexagesimal};
+use crate::config::harvester::older::OlderNetworks;
 use crate::config::harvester::retired;
 use crate::config::sources::{Document, combine};
 use document::diagnostic::{Problem, Severity};
@@ -47,28 +47,28 @@ enum Verdict {
 }
 
 /// The keys of the document whose top group is `root`, after one round; and what was done.
-pub(super) fn round(root: &TreeNode, text: &str, document: Document) -> (Vec<Entry>, Vec<Change>) {
+pub(super) fn round(root: &TreeNode, text: &str, document: Document) -> (Vec<DraftEntry>, Vec<Change>) {
     let (problems, names) = combine::findings(document);
     let mut found: HashMap<&str, Vec<&Problem>> = HashMap::new();
     for problem in &problems {
         found.entry(&problem.path).or_default().push(problem);
     }
     let letters: Vec<char> = text.chars().collect();
-    let mut round = Round { found, names: &names, letters: &letters, changes: Vec::new() };
+    let mut round = Translation { found, names: &names, letters: &letters, changes: Vec::new() };
     let NodeKind::Map(entries) = &root.kind else { return (Vec::new(), Vec::new()) };
     let entries = round.group(entries, "");
     (entries, round.changes)
 }
 
 /// The keys of a document as they are.
-pub(super) fn unchanged(tree: &Tree) -> Vec<Entry> {
+pub(super) fn unchanged(tree: &Tree) -> Vec<DraftEntry> {
     match tree.root.as_ref().map(|root| &root.kind) {
         Some(NodeKind::Map(entries)) => entries.iter().map(entry_as_is).collect(),
         _ => Vec::new(),
     }
 }
 
-struct Round<'r> {
+struct Translation<'r> {
     /// By their paths.
     found: HashMap<&'r str, Vec<&'r Problem>>,
     /// Canonical names of keys, by where they begin.
@@ -77,13 +77,13 @@ struct Round<'r> {
     changes: Vec<Change>,
 }
 
-impl Round<'_> {
+impl Translation<'_> {
     fn note(&mut self, kind: ChangeKind, line: usize, path: &str, message: impl Into<String>) {
         self.changes.push(Change { kind, line, path: path.to_owned(), message: message.into() });
     }
 
-    fn group(&mut self, entries: &[(Key, TreeNode)], path: &str) -> Vec<Entry> {
-        let older = (path == "install").then(|| Older::of(entries)).flatten();
+    fn group(&mut self, entries: &[(Key, TreeNode)], path: &str) -> Vec<DraftEntry> {
+        let older = (path == "install").then(|| OlderNetworks::of(entries)).flatten();
         let says_method = entries.iter().any(|(key, _)| is_same_word(&key.text, "method"));
         let mut written = Vec::new();
         for (key, node) in entries {
@@ -103,10 +103,10 @@ impl Round<'_> {
     }
 
     /// What an older scheme says of networks, in today's keys; the next round looks at what is in them.
-    fn networks(&mut self, older: &Older<'_>, path: &str) -> Vec<Entry> {
+    fn networks(&mut self, older: &OlderNetworks<'_>, path: &str) -> Vec<DraftEntry> {
         let mut entries = Vec::new();
         for (name, node) in older.groups() {
-            let mut entry = Entry::new(older.key.span.line, name, as_is(&node));
+            let mut entry = DraftEntry::new(older.key.span.line, name, as_is(&node));
             let was = if name == "networks" { name } else { &older.key.text };
             let today = join(path, name);
             entry.notes.push(format!("changed: `{was}` of Harvester v0.2 to v1.0 is `{today}` today"));
@@ -114,13 +114,13 @@ impl Round<'_> {
         }
         if entries.is_empty() {
             let text = format!("dropped: `{}` is of Harvester v0.2 to v1.0", older.key.text);
-            entries.push(Entry::left_out(older.key.span.line, vec![text]));
+            entries.push(DraftEntry::left_out(older.key.span.line, vec![text]));
         }
         entries
     }
 
     /// `says_method` is whether the group of the key says how a network gets its addresses.
-    fn entry(&mut self, key: &Key, node: &TreeNode, path: &str, says_method: bool) -> Entry {
+    fn entry(&mut self, key: &Key, node: &TreeNode, path: &str, says_method: bool) -> DraftEntry {
         let name = self.names.get(&key.span.start).unwrap_or(&key.text).clone();
         let below = join(path, &name);
         let line = key.span.line;
@@ -128,33 +128,33 @@ impl Round<'_> {
             Verdict::Drop(reason) => {
                 let reason = naming(&key.text, &reason);
                 self.note(ChangeKind::Dropped, line, &below, reason.clone());
-                Entry::left_out(line, vec![format!("dropped: {reason}")])
+                DraftEntry::left_out(line, vec![format!("dropped: {reason}")])
             }
             Verdict::Lose(reason) => {
                 let reason = naming(&key.text, &reason);
                 self.note(ChangeKind::Lost, line, &below, reason.clone());
                 let mut notes = vec![format!("left out, and nothing here does the same: {reason}")];
                 notes.extend(shown(key, node));
-                Entry::left_out(line, notes)
+                DraftEntry::left_out(line, notes)
             }
             Verdict::Replace(text, reason) => {
                 let reason = naming(&name, &reason);
                 self.note(ChangeKind::Changed, line, &below, reason.clone());
-                let mut entry = Entry::new(line, name, Draft::Scalar { text, plain: false });
+                let mut entry = DraftEntry::new(line, name, Draft::Scalar { text, plain: false });
                 entry.notes.push(format!("changed: {reason}"));
                 entry
             }
             Verdict::Rename((key, text), reason) => {
                 self.note(ChangeKind::Changed, line, &below, reason.clone());
                 let value = Draft::Scalar { text: text.to_owned(), plain: true };
-                let mut entry = Entry::new(line, key, value);
+                let mut entry = DraftEntry::new(line, key, value);
                 entry.notes.push(format!("changed: {reason}"));
                 entry
             }
             Verdict::Keep => {
                 let value = self.value(node, &below);
                 let is_ours = key.text == name || key.text == camel(&name);
-                let mut entry = Entry::new(line, if is_ours { &key.text } else { &name }, value);
+                let mut entry = DraftEntry::new(line, if is_ours { &key.text } else { &name }, value);
                 if !is_ours {
                     let message = format!("`{}` is written `{name}`", key.text);
                     self.note(ChangeKind::Changed, line, &below, message);
@@ -167,7 +167,7 @@ impl Round<'_> {
     }
 
     /// Notes a value that other readers of YAML take for a number.
-    fn quote(&mut self, node: &TreeNode, line: usize, path: &str, entry: &mut Entry) {
+    fn quote(&mut self, node: &TreeNode, line: usize, path: &str, entry: &mut DraftEntry) {
         if let NodeKind::Scalar { text, plain: true } = &node.kind
             && is_sexagesimal(text)
         {
@@ -244,7 +244,7 @@ impl Round<'_> {
     }
 
     /// One element of a list. What is foreign in a file of `os.write_files` is the file.
-    fn item(&mut self, item: &TreeNode, path: &str) -> Entry {
+    fn item(&mut self, item: &TreeNode, path: &str) -> DraftEntry {
         let line = item.span.line;
         let file = format!("{path}.path");
         let found = [path, &file].into_iter().filter_map(|path| self.found.get(path)).flatten();
@@ -268,10 +268,10 @@ impl Round<'_> {
             };
             let verb = if kind == ChangeKind::Lost { "left out" } else { "dropped" };
             self.note(kind, line, path, format!("{what}: {reason}"));
-            return Entry::left_out(line, vec![format!("{verb}: {what}: {reason}")]);
+            return DraftEntry::left_out(line, vec![format!("{verb}: {what}: {reason}")]);
         }
         let value = self.value(item, path);
-        let mut entry = Entry::new(line, "", value);
+        let mut entry = DraftEntry::new(line, "", value);
         self.quote(item, line, path, &mut entry);
         entry
     }
@@ -283,14 +283,14 @@ pub(super) fn as_is(node: &TreeNode) -> Draft {
         NodeKind::Scalar { text, plain } => Draft::Scalar { text: text.clone(), plain: *plain },
         NodeKind::Map(entries) => Draft::Map(entries.iter().map(entry_as_is).collect()),
         NodeKind::List(items) => {
-            let item = |item: &TreeNode| Entry::new(item.span.line, "", as_is(item));
+            let item = |item: &TreeNode| DraftEntry::new(item.span.line, "", as_is(item));
             Draft::List(items.iter().map(item).collect())
         }
     }
 }
 
-fn entry_as_is((key, node): &(Key, TreeNode)) -> Entry {
-    Entry::new(key.span.line, &*key.text, as_is(node))
+fn entry_as_is((key, node): &(Key, TreeNode)) -> DraftEntry {
+    DraftEntry::new(key.span.line, &*key.text, as_is(node))
 }
 
 /// A key with its value as a note, unless it may hold a secret.
@@ -298,7 +298,7 @@ fn shown(key: &Key, node: &TreeNode) -> Option<String> {
     if is_secretive(&key.text) || has_secretive(node) {
         return None;
     }
-    let entry = Entry::new(1, &*key.text, as_is(node));
+    let entry = DraftEntry::new(1, &*key.text, as_is(node));
     let text = draft::write(&[entry], Vec::new()).text;
     Some(text.lines().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n"))
 }

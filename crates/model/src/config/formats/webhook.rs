@@ -54,7 +54,7 @@ pub enum Escape {
     Json,
 }
 
-enum Piece<'a> {
+enum TemplatePiece<'a> {
     Text(&'a str),
     Name(&'static str),
 }
@@ -94,11 +94,11 @@ pub fn render(text: &str, values: &Values, escape: Escape) -> String {
     let mut place = JsonPlace::default();
     for piece in pieces {
         match piece {
-            Piece::Text(text) => {
+            TemplatePiece::Text(text) => {
                 text.chars().for_each(|c| place.pass(c));
                 rendered.push_str(text);
             }
-            Piece::Name(name) => {
+            TemplatePiece::Name(name) => {
                 let value = values.get(name);
                 match escape {
                     Escape::Plain => rendered.push_str(value),
@@ -134,17 +134,17 @@ impl JsonPlace {
     }
 }
 
-fn pieces(text: &str) -> Result<Vec<Piece<'_>>, Fault> {
+fn pieces(text: &str) -> Result<Vec<TemplatePiece<'_>>, Fault> {
     let mut pieces = Vec::new();
     let mut rest = text;
     while let Some((before, after)) = rest.split_once("{{") {
         let (inside, after) = after
             .split_once("}}")
             .ok_or_else(|| Fault::new("has a placeholder that does not end in '}}'"))?;
-        pieces.extend([Piece::Text(before), Piece::Name(name(inside.trim())?)]);
+        pieces.extend([TemplatePiece::Text(before), TemplatePiece::Name(name(inside.trim())?)]);
         rest = after;
     }
-    pieces.push(Piece::Text(rest));
+    pieces.push(TemplatePiece::Text(rest));
     Ok(pieces)
 }
 

@@ -16,7 +16,7 @@ use document::tree::{Key, TreeNode};
 use document::walk::Walk;
 
 use super::shape::install_config;
-use older::Older;
+use older::OlderNetworks;
 
 /// Other names of keys, each with the key.
 pub(crate) const ALIASES: document::spelling::Aliases = &[("external_storage", "external_storage_config")];
@@ -65,7 +65,7 @@ impl Dialect for InstallDialect {
     }
 
     fn older_keys<'t>(&self, path: &str, entries: &'t [(Key, TreeNode)]) -> Option<OlderKeys<'t>> {
-        let older = (path == "install").then(|| Older::of(entries)).flatten()?;
+        let older = (path == "install").then(|| OlderNetworks::of(entries)).flatten()?;
         let (message, suggestion) = older.described(&|node, shape| Walk::new(&Self).value(node, shape, ""));
         Some(OlderKeys { keys: older.keys, message, suggestion, successor: "management_interface" })
     }

@@ -19,10 +19,10 @@ use base::encode;
 const MANAGEMENT: &str = "harvester-mgmt";
 
 /// Takes a value of a shape, as far as it fits.
-type Take<'a> = &'a dyn Fn(&TreeNode, &Shape) -> Option<Value>;
+type ReadValue<'a> = &'a dyn Fn(&TreeNode, &Shape) -> Option<Value>;
 
 /// Keys of the group `install` that are of an older scheme, and what they say.
-pub(crate) struct Older<'t> {
+pub(crate) struct OlderNetworks<'t> {
     /// The first of them.
     pub(crate) key: &'t Key,
     pub(crate) keys: Vec<&'t Key>,
@@ -40,7 +40,7 @@ struct OlderNetwork<'t> {
     entries: &'t [(Key, TreeNode)],
 }
 
-impl<'t> Older<'t> {
+impl<'t> OlderNetworks<'t> {
     /// Those among the `entries` of `install`, if there are any.
     pub(crate) fn of(entries: &'t [(Key, TreeNode)]) -> Option<Self> {
         let named = |name| entries.iter().find(|(key, _)| is_same_word(&key.text, name));
@@ -95,7 +95,7 @@ impl<'t> Older<'t> {
     }
 
     /// The keys of `install` that say the same today, as far as `take` can take their values.
-    fn install(&self, take: Take<'_>) -> Map<String, Value> {
+    fn install(&self, take: ReadValue<'_>) -> Map<String, Value> {
         let mut install = Map::new();
         let Some(shape) = install_config().at("install") else { return install };
         for (name, node) in self.groups() {
@@ -114,7 +114,7 @@ impl<'t> Older<'t> {
     }
 
     /// What is said of the keys together, and the same networks as YAML of today; none where they are described already.
-    pub(crate) fn described(&self, take: Take<'_>) -> (String, Option<String>) {
+    pub(crate) fn described(&self, take: ReadValue<'_>) -> (String, Option<String>) {
         let install = self.install(take);
         let names: Vec<_> = self.keys.iter().map(|key| format!("`{}`", key.text)).collect();
         let verb = if names.len() == 1 { "is" } else { "are" };
@@ -184,7 +184,7 @@ fn entry(name: &str, at: &Key, kind: NodeKind) -> (Key, TreeNode) {
 }
 
 /// Those of the keys that there are today.
-fn fitting(entries: &[(Key, TreeNode)], shape: &Shape, take: Take<'_>) -> Map<String, Value> {
+fn fitting(entries: &[(Key, TreeNode)], shape: &Shape, take: ReadValue<'_>) -> Map<String, Value> {
     let mut group = Map::new();
     for (key, node) in entries {
         let Shape::Record(keys, _) = shape else { continue };

@@ -6,17 +6,17 @@ use document::spelling::{is_same_word, truth};
 use document::tree::{Key, NodeKind, TreeNode};
 
 /// A key that is known and not used.
-pub(crate) struct Retired {
+pub(crate) struct RetiredEntry {
     /// The dotted path of its group, `[]` for the elements of a list.
     group: &'static str,
     name: &'static str,
-    harmless: Harmless,
+    harmless: HarmlessValues,
     /// Why it does nothing, and what to use.
     pub(crate) reason: &'static str,
 }
 
 /// The values that ask for nothing else than what happens anyway. No value at all is always one.
-enum Harmless {
+enum HarmlessValues {
     Any,
     /// This truth value.
     Only(bool),
@@ -29,94 +29,99 @@ const FAIL_OVER: &str = "the bridge on the bond has one hardware address, that o
 const LONGHORN: &str = "install.harvester.longhorn.default_settings";
 const RESERVED: &str = "the storage reserves processors by `guaranteed_instance_manager_cpu`";
 
-const fn key(group: &'static str, name: &'static str, harmless: Harmless, reason: &'static str) -> Retired {
-    Retired { group, name, harmless, reason }
+const fn key(
+    group: &'static str,
+    name: &'static str,
+    harmless: HarmlessValues,
+    reason: &'static str,
+) -> RetiredEntry {
+    RetiredEntry { group, name, harmless, reason }
 }
 
-const RETIRED: &[Retired] = &[
-    key("", "runtime_version", Harmless::Any, VERSION),
-    key("", "rancher_version", Harmless::Any, VERSION),
-    key("", "harvester_chart_version", Harmless::Any, VERSION),
-    key("", "monitoring_chart_version", Harmless::Any, VERSION),
-    key("", "logging_chart_version", Harmless::Any, VERSION),
-    key("", "kubeovn_chart_version", Harmless::Any, VERSION),
-    key("", "kubeovn_operator_chart_version", Harmless::Any, VERSION),
+const RETIRED: &[RetiredEntry] = &[
+    key("", "runtime_version", HarmlessValues::Any, VERSION),
+    key("", "rancher_version", HarmlessValues::Any, VERSION),
+    key("", "harvester_chart_version", HarmlessValues::Any, VERSION),
+    key("", "monitoring_chart_version", HarmlessValues::Any, VERSION),
+    key("", "logging_chart_version", HarmlessValues::Any, VERSION),
+    key("", "kubeovn_chart_version", HarmlessValues::Any, VERSION),
+    key("", "kubeovn_operator_chart_version", HarmlessValues::Any, VERSION),
     key(
         "install",
         "force_mbr",
-        Harmless::Any,
+        HarmlessValues::Any,
         "disks always get a GUID partition table, from which BIOS boots too; leave the key out",
     ),
     key(
         "install",
         "no_format",
-        Harmless::Only(false),
+        HarmlessValues::Only(false),
         "an install always makes its file systems, and with `wipe: none` it refuses a disk that is not empty; \
          `install.keep: [data]` keeps the data of virtual machines",
     ),
     key(
         "install",
         "no_data_partition",
-        Harmless::Only(false),
+        HarmlessValues::Only(false),
         "the data of virtual machines always has a partition of its own; `install.data_disk` puts it on another disk",
     ),
     key(
         "install",
         "wipe_disks",
-        Harmless::Only(false),
+        HarmlessValues::Only(false),
         "it has been replaced; name the disks in `install.wipe_disks_list`",
     ),
     key(
         "install",
         "raw_disk_image_path",
-        Harmless::None,
+        HarmlessValues::None,
         "raw images are not written; boot the medium, or give the URL of its content in `install.medium`",
     ),
     key(
         "install.harvester",
         "enable_go_cover_dir",
-        Harmless::Only(false),
+        HarmlessValues::Only(false),
         "it is of use for test builds of another product only; leave the key out",
     ),
-    key(LONGHORN, "guaranteed_engine_manager_cpu", Harmless::Any, RESERVED),
-    key(LONGHORN, "guaranteed_replica_manager_cpu", Harmless::Any, RESERVED),
+    key(LONGHORN, "guaranteed_engine_manager_cpu", HarmlessValues::Any, RESERVED),
+    key(LONGHORN, "guaranteed_replica_manager_cpu", HarmlessValues::Any, RESERVED),
     key(
         "os",
         "after_install_chroot_commands",
-        Harmless::None,
+        HarmlessValues::None,
         "the system is read-only; put packages into the image definition (`iso-builder build`) and files into \
          `os.write_files`",
     ),
     key(
         "os",
         "wifi",
-        Harmless::None,
+        HarmlessValues::None,
         "only wired cards are supported; name one in `install.management_interface.interfaces`",
     ),
     key(
         "install.management_interface",
         "default_route",
-        Harmless::Any,
+        HarmlessValues::Any,
         "the default route always goes over this network",
     ),
     key(
         "install.networks[]",
         "default_route",
-        Harmless::Only(false),
+        HarmlessValues::Only(false),
         "the default route always goes over the network of `install.management_interface`",
     ),
     key(
         "install.management_interface.bond_options",
         "fail_over_mac",
-        Harmless::Words(&["none", "0"]),
+        HarmlessValues::Words(&["none", "0"]),
         FAIL_OVER,
     ),
-    key("install.networks[].bond_options", "fail_over_mac", Harmless::Words(&["none", "0"]), FAIL_OVER),
+    key("install.networks[].bond_options", "fail_over_mac", HarmlessValues::Words(&["none", "0"]), FAIL_OVER),
 ];
 
 /// The retired key that `text` names in the group at the dotted path `group`, in any spelling.
-pub(crate) fn find(group: &str, text: &str) -> Option<&'static Retired> {
-    let is_group = |retired: &Retired| is_place(group, retired.group);
+pub(crate) fn find(group: &str, text: &str) -> Option<&'static RetiredEntry> {
+    let is_group = |retired: &RetiredEntry| is_place(group, retired.group);
     RETIRED.iter().find(|retired| is_same_word(text, retired.name) && is_group(retired))
 }
 
@@ -138,7 +143,7 @@ fn is_place(path: &str, place: &str) -> bool {
     }
 }
 
-impl Retired {
+impl RetiredEntry {
     /// The key of the same group, and its value, that do what this value asks for.
     pub(crate) fn today(&self, value: &TreeNode) -> Option<(&'static str, &'static str)> {
         let NodeKind::Scalar { text, .. } = &value.kind else { return None };
@@ -167,13 +172,13 @@ impl Retired {
             NodeKind::Scalar { .. } => return true,
             NodeKind::List(items) if items.is_empty() => return true,
             NodeKind::Map(entries) if entries.is_empty() => return true,
-            NodeKind::List(_) | NodeKind::Map(_) => return matches!(self.harmless, Harmless::Any),
+            NodeKind::List(_) | NodeKind::Map(_) => return matches!(self.harmless, HarmlessValues::Any),
         };
         match self.harmless {
-            Harmless::Any => true,
-            Harmless::Only(wanted) => truth(text) == Some(wanted),
-            Harmless::Words(words) => words.iter().any(|word| text.eq_ignore_ascii_case(word)),
-            Harmless::None => false,
+            HarmlessValues::Any => true,
+            HarmlessValues::Only(wanted) => truth(text) == Some(wanted),
+            HarmlessValues::Words(words) => words.iter().any(|word| text.eq_ignore_ascii_case(word)),
+            HarmlessValues::None => false,
         }
     }
 }

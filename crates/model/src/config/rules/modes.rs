@@ -6,31 +6,31 @@ use document::finding::Finding;
 
 /// Where a key works, and how messages say so.
 #[derive(Clone, Copy)]
-struct Where(&'static str, fn(Mode, Role) -> bool);
+struct KeyScope(&'static str, fn(Mode, Role) -> bool);
 
-impl Where {
+impl KeyScope {
     fn works(self, mode: Mode, role: Role) -> bool {
         self.1(mode, role)
     }
 }
 
-const CREATE: Where = Where("in the mode create", |mode, _| mode == Mode::Create);
-const JOIN: Where = Where("in the mode join", |mode, _| mode == Mode::Join);
-const CLUSTER: Where = Where("in the modes create and join", |mode, _| mode != Mode::Install);
+const CREATE: KeyScope = KeyScope("in the mode create", |mode, _| mode == Mode::Create);
+const JOIN: KeyScope = KeyScope("in the mode join", |mode, _| mode == Mode::Join);
+const CLUSTER: KeyScope = KeyScope("in the modes create and join", |mode, _| mode != Mode::Install);
 /// Servers, and nodes that may be promoted to one.
-const SERVER: Where =
-    Where("on a node that runs, or may come to run, a part of the control plane", |mode, role| {
+const SERVER: KeyScope =
+    KeyScope("on a node that runs, or may come to run, a part of the control plane", |mode, role| {
         mode == Mode::Create || mode == Mode::Join && role != Role::Worker
     });
 /// Nodes that may answer for the cluster's address.
-const VIP: Where = Where("on a node that runs, or may come to run, the control plane", |mode, role| {
+const VIP: KeyScope = KeyScope("on a node that runs, or may come to run, the control plane", |mode, role| {
     mode == Mode::Create || mode == Mode::Join && matches!(role, Role::Management | Role::Default)
 });
 
 /// A key that is bound to modes.
 struct Bound {
     path: &'static str,
-    place: Where,
+    place: KeyScope,
     is_given: fn(&InstallConfig) -> bool,
     clear: fn(&mut InstallConfig),
 }
@@ -76,7 +76,7 @@ const BOUND: &[Bound] = &[
 
 /// Where a setting of the cluster works. The registries are every node's own, for it needs them before it can ask the
 /// cluster.
-fn place_of_setting(name: &str) -> Where {
+fn place_of_setting(name: &str) -> KeyScope {
     if name == REGISTRIES { CLUSTER } else { CREATE }
 }
 
@@ -103,8 +103,8 @@ fn without_effect(
     let keys = keys.map(|key| (key.path.to_owned(), key.place));
     let settings = config.system_settings.keys();
     let settings = settings.map(|name| (format!("system_settings.{name}"), place_of_setting(name)));
-    let idle = move |(_, place): &(String, Where)| !place.works(mode, role);
-    keys.chain(settings).filter(idle).map(|(path, Where(place, _))| (path, place))
+    let idle = move |(_, place): &(String, KeyScope)| !place.works(mode, role);
+    keys.chain(settings).filter(idle).map(|(path, KeyScope(place, _))| (path, place))
 }
 
 /// Keys without which the node would be another than was asked for: one that joins no cluster, or takes work at once.

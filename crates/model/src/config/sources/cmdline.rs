@@ -40,7 +40,7 @@ pub struct Parameters {
 #[must_use]
 pub fn parse(line: &str, shape: &Shape) -> Parameters {
     let mut reader = Reader::default();
-    let mut root = Branch::new(Content::Group(Vec::new()), Span::default(), "");
+    let mut root = Branch::new(BranchContent::Group(Vec::new()), Span::default(), "");
     let letters: Vec<char> = line.chars().collect();
     let mut shown = 0;
     for word in words(line) {
@@ -55,7 +55,7 @@ pub fn parse(line: &str, shape: &Shape) -> Parameters {
         reader.parameter(&word, prefix, shape, &mut root);
     }
     reader.hide(&letters, shown, letters.len());
-    let empty = matches!(&root.content, Content::Group(entries) if entries.is_empty());
+    let empty = matches!(&root.content, BranchContent::Group(entries) if entries.is_empty());
     let root = if empty { None } else { Some(reader.node(root, shape)) };
     Parameters { root, ..reader.found }
 }
@@ -69,20 +69,20 @@ enum Step {
 
 /// A part of the document that is being gathered.
 struct Branch {
-    content: Content,
+    content: BranchContent,
     /// The first place that mentions it.
     span: Span,
     path: String,
 }
 
-enum Content {
+enum BranchContent {
     Group(Vec<(Key, Branch)>),
     Items(BTreeMap<usize, Branch>),
-    Values(Vec<Given>),
+    Values(Vec<ParameterValue>),
 }
 
 /// One value as given.
-struct Given {
+struct ParameterValue {
     prefix: &'static str,
     spelling: String,
     node: TreeNode,
@@ -91,7 +91,7 @@ struct Given {
 }
 
 impl Branch {
-    fn new(content: Content, span: Span, path: &str) -> Self {
+    fn new(content: BranchContent, span: Span, path: &str) -> Self {
         Self { content, span, path: path.to_owned() }
     }
 }
@@ -141,7 +141,7 @@ impl Reader {
         let item = shape.and_then(element).filter(|_| !text_of.is_empty());
         let texts = shape.is_some_and(is_texts) || item.is_some_and(is_texts);
         let node = TreeNode { span, kind: NodeKind::Scalar { text: text_of, plain: !texts } };
-        let given = Given { prefix, spelling: text.to_owned(), node, written: value.is_some() };
+        let given = ParameterValue { prefix, spelling: text.to_owned(), node, written: value.is_some() };
         let repeats = shape.is_some_and(|shape| choices(shape).iter().any(is_list));
         if let Err((path, code, message)) = insert(root, &steps, given, repeats) {
             self.found.hidden.extend(hide);
@@ -153,7 +153,7 @@ impl Reader {
     fn node(&mut self, branch: Branch, shape: &Shape) -> TreeNode {
         let Branch { content, span, path } = branch;
         let kind = match content {
-            Content::Group(entries) => NodeKind::Map(
+            BranchContent::Group(entries) => NodeKind::Map(
                 entries
                     .into_iter()
                     .map(|(key, branch)| {
@@ -163,7 +163,7 @@ impl Reader {
                     })
                     .collect(),
             ),
-            Content::Items(items) => {
+            BranchContent::Items(items) => {
                 if items.keys().enumerate().any(|(place, index)| place != *index) {
                     let message = "the elements of a list are numbered from 0 on, without a gap";
                     self.note(span, &path, "missing-index", message);
@@ -171,12 +171,12 @@ impl Reader {
                 let item = element(shape).unwrap_or(&Shape::Truth);
                 NodeKind::List(items.into_values().map(|branch| self.node(branch, item)).collect())
             }
-            Content::Values(values) => return self.values(values, shape, &path),
+            BranchContent::Values(values) => return self.values(values, shape, &path),
         };
         TreeNode { span, kind }
     }
 
-    fn values(&mut self, mut values: Vec<Given>, shape: &Shape, path: &str) -> TreeNode {
+    fn values(&mut self, mut values: Vec<ParameterValue>, shape: &Shape, path: &str) -> TreeNode {
         let alone = values.len() == 1 && flow(&values[0]).is_some_and(|open| wants(shape, open));
         let Some(item) = element(shape).filter(|_| !alone) else {
             // Further values of a key that is no list have been refused.
@@ -189,7 +189,7 @@ impl Reader {
     }
 
     /// One value; text in brackets is YAML where the shape wants what brackets hold.
-    fn value(&mut self, given: Given, shape: &Shape, path: &str) -> TreeNode {
+    fn value(&mut self, given: ParameterValue, shape: &Shape, path: &str) -> TreeNode {
         let NodeKind::Scalar { text, .. } = &given.node.kind else { return given.node };
         let span = given.node.span;
         if !flow(&given).is_some_and(|open| wants(shape, open)) {
@@ -272,14 +272,14 @@ fn indices(part: &str) -> Result<(&str, Vec<usize>), &'static str> {
 
 type Refusal = (String, &'static str, String);
 
-fn insert(branch: &mut Branch, steps: &[Step], given: Given, repeats: bool) -> Result<(), Refusal> {
+fn insert(branch: &mut Branch, steps: &[Step], given: ParameterValue, repeats: bool) -> Result<(), Refusal> {
     let path = branch.path.clone();
     let clash = || {
         let message = "another parameter gives this key a value of another kind";
         (path.clone(), "conflicting-parameter", message.to_owned())
     };
     let Some((step, rest)) = steps.split_first() else {
-        let Content::Values(values) = &mut branch.content else { return Err(clash()) };
+        let BranchContent::Values(values) = &mut branch.content else { return Err(clash()) };
         if let Some(first) = values.first() {
             again(first, &given, repeats).map_err(|(code, message)| (path, code, message.to_owned()))?;
         }
@@ -287,12 +287,12 @@ fn insert(branch: &mut Branch, steps: &[Step], given: Given, repeats: bool) -> R
         return Ok(());
     };
     let kind = match rest.first() {
-        None => Content::Values(Vec::new()),
-        Some(Step::Key(..)) => Content::Group(Vec::new()),
-        Some(Step::Index(_)) => Content::Items(BTreeMap::new()),
+        None => BranchContent::Values(Vec::new()),
+        Some(Step::Key(..)) => BranchContent::Group(Vec::new()),
+        Some(Step::Index(_)) => BranchContent::Items(BTreeMap::new()),
     };
     let next = match (step, &mut branch.content) {
-        (Step::Key(name, span), Content::Group(entries)) => {
+        (Step::Key(name, span), BranchContent::Group(entries)) => {
             let known = entries.iter().position(|(key, _)| key.text == *name);
             let index = known.unwrap_or_else(|| {
                 let below = join(&path, if is_word(name) || name.contains('/') { name } else { "?" });
@@ -302,7 +302,7 @@ fn insert(branch: &mut Branch, steps: &[Step], given: Given, repeats: bool) -> R
             });
             &mut entries[index].1
         }
-        (Step::Index(index), Content::Items(items)) => {
+        (Step::Index(index), BranchContent::Items(items)) => {
             let span = given.node.span;
             items.entry(*index).or_insert_with(|| Branch::new(kind, span, &format!("{path}[{index}]")))
         }
@@ -312,7 +312,11 @@ fn insert(branch: &mut Branch, steps: &[Step], given: Given, repeats: bool) -> R
 }
 
 /// Whether a key may be given again.
-fn again(first: &Given, given: &Given, repeats: bool) -> Result<(), (&'static str, &'static str)> {
+fn again(
+    first: &ParameterValue,
+    given: &ParameterValue,
+    repeats: bool,
+) -> Result<(), (&'static str, &'static str)> {
     if first.prefix != given.prefix {
         Err(("both-prefixes", "the parameter is given with `nqrust.` and with `harvester.`; keep one"))
     } else if first.spelling != given.spelling {
@@ -380,7 +384,7 @@ pub(super) fn bracket(text: &str) -> Option<char> {
     [('[', ']'), ('{', '}')].into_iter().find(|(open, close)| ends(*open, *close)).map(|(open, _)| open)
 }
 
-fn flow(given: &Given) -> Option<char> {
+fn flow(given: &ParameterValue) -> Option<char> {
     match &given.node.kind {
         NodeKind::Scalar { text, .. } if given.written => bracket(text),
         _ => None,

@@ -8,7 +8,7 @@ use std::fmt;
 use serde_json::{Map, Value};
 
 use super::SourceKind;
-use super::document::{Document, Part};
+use super::document::{Document, DocumentPart};
 use super::merge::Piece;
 use crate::config::harvester::InstallDialect;
 use crate::config::rules;
@@ -16,7 +16,7 @@ use crate::config::shape;
 use crate::config::{InstallConfig, Webhook};
 use base::{encode, url};
 use document::diagnostic::{Diagnostic, Invalid, Problem, Ranges, Severity};
-use document::echo::{self, Mistakes};
+use document::echo::{self, MistakePaths};
 use document::finding::Finding;
 use document::shape::Shape;
 use document::span::Span;
@@ -95,12 +95,12 @@ pub fn combine(documents: &[Document]) -> Result<Combined, Invalid> {
 }
 
 /// What documents say together, and its type.
-type Judged = (Piece, Result<InstallConfig, serde_json::Error>);
+type MergedConfig = (Piece, Result<InstallConfig, serde_json::Error>);
 
 /// Holds `documents`, the weakest first, against the shape and the rules; with what they say together, unless they say
 /// nothing, and its type, if it fits.
-fn judge(documents: &[Document]) -> (Examined, Option<Judged>) {
-    let mut examined = Examined::of(documents, shape::install_config());
+fn judge(documents: &[Document]) -> (DocumentWalks, Option<MergedConfig>) {
+    let mut examined = DocumentWalks::of(documents, shape::install_config());
     let Some(merged) = examined.merged.take() else { return (examined, None) };
     let config = serde_json::from_value::<InstallConfig>(merged.value());
     match &config {
@@ -143,7 +143,7 @@ pub(in crate::config) fn findings(document: Document) -> (Vec<Problem>, HashMap<
 /// of the rest, it is only a part, else it is the whole configuration.
 pub fn combine_alone(document: Document) -> Result<Combined, Invalid> {
     let documents = [document];
-    let mut examined = Examined::of(&documents, shape::install_config());
+    let mut examined = DocumentWalks::of(&documents, shape::install_config());
     let rest = |merged: &Piece| merged.value().pointer("/install/config_url").is_some();
     match examined.merged.take().filter(rest) {
         None => combine(&documents),
@@ -158,7 +158,7 @@ pub fn combine_alone(document: Document) -> Result<Combined, Invalid> {
 /// themselves, and the certificates and the name that they need. Nothing else is in it.
 #[must_use]
 pub fn salvage(documents: &[Document]) -> InstallConfig {
-    let examined = Examined::of(documents, shape::install_config());
+    let examined = DocumentWalks::of(documents, shape::install_config());
     let mut saved = InstallConfig::default();
     saved.install.webhooks = documents.iter().rev().find_map(hooks).unwrap_or_default();
     let Some(merged) = &examined.merged else { return saved };
@@ -188,7 +188,7 @@ fn hooks(document: &Document) -> Option<Vec<Webhook>> {
 /// whole, wait until its parts are put together.
 pub fn check_partial(document: Document) -> Result<(), Invalid> {
     let documents = [document];
-    Examined::of(&documents, shape::install_config()).verdict(&documents).map(drop)
+    DocumentWalks::of(&documents, shape::install_config()).verdict(&documents).map(drop)
 }
 
 /// The texts of `install.ca_certificates`.
@@ -199,7 +199,7 @@ pub(super) fn authorities(config: &Value) -> Vec<String> {
 
 /// Documents that have been held against their shape.
 #[derive(Debug)]
-pub(super) struct Examined {
+pub(super) struct DocumentWalks {
     walks: Vec<Walk>,
     /// All of them merged; none if they say nothing.
     pub(super) merged: Option<Piece>,
@@ -207,7 +207,7 @@ pub(super) struct Examined {
     unread: bool,
 }
 
-impl Examined {
+impl DocumentWalks {
     /// Holds `documents`, the weakest first, against `shape`.
     pub(super) fn of(documents: &[Document], shape: &Shape) -> Self {
         let mut examined = Self { walks: Vec::new(), merged: None, unread: false };
@@ -272,7 +272,7 @@ impl Examined {
     /// Places what the rules have found. A finding about a value that has a mistake of its own in one of the
     /// documents, or that holds one or is in one, is an echo of that mistake and is dropped.
     fn breaches(&mut self, documents: &[Document], findings: Vec<Finding>, merged: &Piece) {
-        let mistakes = Mistakes::of(self.walks.iter().flat_map(|walk| &walk.problems));
+        let mistakes = MistakePaths::of(self.walks.iter().flat_map(|walk| &walk.problems));
         for Finding { severity, path, code, message, suggestion } in findings {
             let lost = || self.walks.iter().any(|walk| walk.unusable.has_around(&path));
             if mistakes.within(&path) || lost() {
@@ -337,7 +337,7 @@ impl Examined {
 }
 
 /// The keys that a part must not have, of several inside each other the outermost.
-fn others(part: &Part, places: &HashMap<String, Span>) -> Vec<Problem> {
+fn others(part: &DocumentPart, places: &HashMap<String, Span>) -> Vec<Problem> {
     let stray: BTreeMap<&String, &Span> = places.iter().filter(|(path, _)| !part.has(path)).collect();
     let outermost = |path: &&String| {
         let above = path.rfind(['.', '[']).map_or("", |end| &path[..end]);

@@ -21,21 +21,21 @@ pub struct Document {
     name: String,
     text: String,
     content: Result<DocumentContent, Problem>,
-    refused: Vec<Refused>,
-    part: Option<Part>,
+    refused: Vec<ForbiddenKey>,
+    part: Option<DocumentPart>,
     in_use: bool,
 }
 
 /// A document that has some keys only, each of which it replaces as a whole.
 #[derive(Debug)]
-pub(super) struct Part {
+pub(super) struct DocumentPart {
     /// Their dotted paths.
     pub(super) keys: &'static [&'static str],
     /// What is said of any other key.
     pub(super) message: &'static str,
 }
 
-impl Part {
+impl DocumentPart {
     /// Whether the key at `path` is one of the part, is in one of its keys, or holds one of them.
     pub(super) fn has(&self, path: &str) -> bool {
         let holds = |group: &str, path: &str| {
@@ -56,7 +56,7 @@ pub(super) struct DocumentContent {
 
 /// A key that this source must not have.
 #[derive(Debug)]
-pub(super) struct Refused {
+pub(super) struct ForbiddenKey {
     pub(super) path: &'static str,
     pub(super) code: &'static str,
     pub(super) message: &'static str,
@@ -107,7 +107,7 @@ impl Document {
     /// Makes the key at `path` a mistake in this document.
     #[must_use]
     pub(super) fn refuse(mut self, path: &'static str, code: &'static str, message: &'static str) -> Self {
-        self.refused.push(Refused { path, code, message });
+        self.refused.push(ForbiddenKey { path, code, message });
         self
     }
 
@@ -115,7 +115,7 @@ impl Document {
     /// group; any other key is a mistake, of which `message` is said.
     #[must_use]
     pub fn part(mut self, keys: &'static [&'static str], message: &'static str) -> Self {
-        self.part = Some(Part { keys, message });
+        self.part = Some(DocumentPart { keys, message });
         self
     }
 
@@ -140,11 +140,11 @@ impl Document {
         self.content.as_ref()
     }
 
-    pub(super) fn refused(&self) -> &[Refused] {
+    pub(super) fn refused(&self) -> &[ForbiddenKey] {
         &self.refused
     }
 
-    pub(super) fn only(&self) -> Option<&Part> {
+    pub(super) fn only(&self) -> Option<&DocumentPart> {
         self.part.as_ref()
     }
 

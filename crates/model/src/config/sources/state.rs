@@ -11,7 +11,7 @@
 
 use anyhow::Result;
 
-use super::combine::{Combined, Examined, authorities, combine, salvage};
+use super::combine::{Combined, DocumentWalks, authorities, combine, salvage};
 use super::{Document, SourceKind};
 use crate::config::formats::storage::is_iso_file;
 use crate::config::shape;
@@ -63,7 +63,7 @@ pub enum Stage {
 
 /// What to do next.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Want {
+pub enum SourceAction {
     /// Read the medium: the one at hand, or the one that is named.
     Medium(Option<Request>),
     /// Look for a volume.
@@ -135,39 +135,39 @@ impl<'s> GatheringMachine<'s> {
     }
 
     /// What to do next. Mistakes in what has been read come before anything that is named there is fetched.
-    pub fn want(&self) -> Result<Want, Invalid> {
+    pub fn want(&self) -> Result<SourceAction, Invalid> {
         if self.medium == Stage::Pending && self.medium_at_hand {
-            return Ok(Want::Medium(None));
+            return Ok(SourceAction::Medium(None));
         }
         if self.volume == Stage::Pending {
-            return Ok(Want::Volume);
+            return Ok(SourceAction::Volume);
         }
         if self.command_line == Stage::Pending {
-            return Ok(Want::CommandLine);
+            return Ok(SourceAction::CommandLine);
         }
-        let examined = Examined::of(&self.documents, self.shape);
+        let examined = DocumentWalks::of(&self.documents, self.shape);
         let (url, medium) = (self.request(&examined, CONFIG_URL), self.request(&examined, MEDIUM));
         let iso_url = || self.request(&examined, ISO_URL).filter(|it| !is_iso_file(&it.url));
         let medium = medium.or_else(iso_url).filter(|it| is_web(&it.url));
         let want = match (self.url, self.medium) {
-            (Stage::Pending, _) if url.is_some() => url.map(Want::Fetch),
-            (_, Stage::Pending) => medium.map(|medium| Want::Medium(Some(medium))),
+            (Stage::Pending, _) if url.is_some() => url.map(SourceAction::Fetch),
+            (_, Stage::Pending) => medium.map(|medium| SourceAction::Medium(Some(medium))),
             _ => None,
         };
         match want {
             Some(want) => examined.verdict(&self.documents).map(|_| want),
-            None => Ok(Want::Nothing),
+            None => Ok(SourceAction::Nothing),
         }
     }
 
     /// Takes the documents that `want` led to.
-    pub fn take(&mut self, want: &Want, documents: Vec<Document>) {
+    pub fn take(&mut self, want: &SourceAction, documents: Vec<Document>) {
         match want {
-            Want::Medium(_) => self.medium = Stage::Asked,
-            Want::Volume => self.volume = Stage::Asked,
-            Want::CommandLine => self.command_line = Stage::Asked,
-            Want::Fetch(_) => self.url = Stage::Asked,
-            Want::Nothing => {}
+            SourceAction::Medium(_) => self.medium = Stage::Asked,
+            SourceAction::Volume => self.volume = Stage::Asked,
+            SourceAction::CommandLine => self.command_line = Stage::Asked,
+            SourceAction::Fetch(_) => self.url = Stage::Asked,
+            SourceAction::Nothing => {}
         }
         let kept =
             documents.into_iter().filter(|document| !(self.file && document.kind() == SourceKind::Embedded));
@@ -193,7 +193,7 @@ impl<'s> GatheringMachine<'s> {
         &self.documents
     }
 
-    fn request(&self, examined: &Examined, pointer: &str) -> Option<Request> {
+    fn request(&self, examined: &DocumentWalks, pointer: &str) -> Option<Request> {
         let (url, source) = examined.text(pointer)?;
         let value = examined.merged.as_ref()?.value();
         Some(Request {
@@ -260,15 +260,17 @@ pub(super) fn run(machine: &mut GatheringMachine<'_>, effects: &mut dyn Effects)
     loop {
         let want = machine.want().map_err(refusal)?;
         let documents = match &want {
-            Want::Medium(url) => {
+            SourceAction::Medium(url) => {
                 let documents = effects.medium(url.as_ref())?;
                 machine.trust(effects.authorities());
                 documents
             }
-            Want::Volume => effects.volume()?.into_iter().collect(),
-            Want::CommandLine => vec![Document::command_line(&effects.command_line()?, machine.shape)],
-            Want::Fetch(request) => vec![effects.fetch(request)?],
-            Want::Nothing => return Ok(()),
+            SourceAction::Volume => effects.volume()?.into_iter().collect(),
+            SourceAction::CommandLine => {
+                vec![Document::command_line(&effects.command_line()?, machine.shape)]
+            }
+            SourceAction::Fetch(request) => vec![effects.fetch(request)?],
+            SourceAction::Nothing => return Ok(()),
         };
         machine.take(&want, documents);
     }

@@ -26,14 +26,14 @@ const FORMAT: u32 = 1;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Content {
+struct MachinesFile {
     format: u32,
-    machines: Vec<Old>,
+    machines: Vec<ImportedMachine>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Old {
+struct ImportedMachine {
     id: MachineId,
     identity: Identity,
     state: DeploymentState,
@@ -61,7 +61,8 @@ pub(super) fn run(directory: &Path, store: &dyn MachineStore) -> Result<()> {
         return Ok(());
     }
     let bytes = fs::read(&path).class(Class::DiskIo, what)?;
-    let content: Content = serde_json::from_slice(&bytes).map_err(|error| unreadable(&path, error.into()))?;
+    let content: MachinesFile =
+        serde_json::from_slice(&bytes).map_err(|error| unreadable(&path, error.into()))?;
     if content.format != FORMAT {
         let why = anyhow!("it has format {}, and this program reads format {FORMAT}", content.format);
         return Err(unreadable(&path, why));
@@ -82,7 +83,7 @@ pub(super) fn run(directory: &Path, store: &dyn MachineStore) -> Result<()> {
 }
 
 /// The record of a machine: the assignment of its configuration, if it was given one that names it.
-fn record(old: Old) -> Machine {
+fn record(old: ImportedMachine) -> Machine {
     let assigned = old.configuration.clone().filter(|name| !is_fallback(name));
     Machine {
         id: old.id,

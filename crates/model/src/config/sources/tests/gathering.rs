@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use anyhow::{Result, bail};
 
-use super::super::state::{Effects, Gathering, GatheringMachine, Request, Want, gather, run};
+use super::super::state::{Effects, Gathering, GatheringMachine, Request, SourceAction, gather, run};
 use super::*;
 use base::failure::{Class, Failure, class_of, render};
 use document::shape::Shape;
@@ -182,18 +182,18 @@ fn mistakes_at_hand_are_told_before_anything_is_fetched() {
 fn the_request_says_who_names_it_and_what_to_trust() {
     let mut machine = GatheringMachine::new(Gathering::default(), &SHAPE);
     machine.take(
-        &Want::Volume,
+        &SourceAction::Volume,
         vec![yaml(SourceKind::Volume, "install: {config_sha256: ab, ca_certificates: [pem]}")],
     );
     let line = Document::command_line("nqrust.install.config_url=http://x/", &SHAPE);
-    machine.take(&Want::CommandLine, vec![line]);
+    machine.take(&SourceAction::CommandLine, vec![line]);
     let expected = Request {
         url: "http://x/".into(),
         named_by: "kernel command line".into(),
         sha256: Some("ab".into()),
         authorities: vec!["pem".into()],
     };
-    assert_eq!(machine.want().unwrap(), Want::Fetch(expected));
+    assert_eq!(machine.want().unwrap(), SourceAction::Fetch(expected));
 }
 
 #[test]
@@ -227,7 +227,7 @@ fn authorities_that_came_with_the_medium_are_trusted_whatever_documents_name() {
 
 #[test]
 fn neither_a_fetched_document_nor_a_file_leads_to_another_url() {
-    use super::super::combine::Examined;
+    use super::super::combine::DocumentWalks;
     let text = "install: {config_url: http://next/}";
     let fetched = Fakes { line: "nqrust.install.config_url=http://x/", url: Some(text), ..Fakes::default() };
     let filed = Gathering { file: Some(yaml(SourceKind::File, text)), ..Gathering::default() };
@@ -237,7 +237,7 @@ fn neither_a_fetched_document_nor_a_file_leads_to_another_url() {
         let mut machine = GatheringMachine::new(gathering, &SHAPE);
         run(&mut machine, &mut fakes).unwrap();
         let documents = machine.documents();
-        let found = Examined::of(documents, &SHAPE).verdict(documents).unwrap_err();
+        let found = DocumentWalks::of(documents, &SHAPE).verdict(documents).unwrap_err();
         let found: Vec<_> = found.0.iter().map(|d| (d.code, d.path.as_str(), d.column)).collect();
         assert_eq!(found, [(code, "install.config_url", 23)]);
     }
