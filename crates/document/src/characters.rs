@@ -33,9 +33,9 @@ pub(crate) fn plain(text: &str) -> String {
 fn name(c: char) -> Option<&'static str> {
     match c {
         c if is_quote(c) => Some("a typographic quote"),
-        c if is_dash(c) => Some("a dash that is no hyphen"),
+        c if is_dash(c) => Some("a dash instead of a hyphen"),
         c if is_blank(c) => Some("a no-break space"),
-        c if is_invisible(c) => Some("a character that is not seen"),
+        c if is_invisible(c) => Some("an invisible character"),
         '…' => Some("an ellipsis"),
         // The letters of these scripts that look like Latin ones are in every confusables table (Unicode UTS 39).
         '\u{0370}'..='\u{03ff}' => Some("a Greek letter"),
@@ -73,8 +73,8 @@ mod tests {
     fn what_is_not_what_it_looks_like_is_named_and_made_plain() {
         for (text, named, meant) in [
             ("“node-1”", "a typographic quote (“, U+201C)", "node-1"),
-            ("node\u{2013}1", "a dash that is no hyphen (–, U+2013)", "node-1"),
-            ("node-1\u{200b}", "a character that is not seen (U+200B)", "node-1"),
+            ("node\u{2013}1", "a dash instead of a hyphen (–, U+2013)", "node-1"),
+            ("node-1\u{200b}", "an invisible character (U+200B)", "node-1"),
             ("\u{a0}node-1", "a no-break space (U+00A0)", "node-1"),
             ("n\u{43e}de-1", "a Cyrillic letter (о, U+043E)", "n\u{43e}de-1"),
         ] {

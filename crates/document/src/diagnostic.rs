@@ -65,7 +65,7 @@ impl Problem {
     /// What is said where the formats accept what a type then refuses: a defect here, and still no reason to accept the
     /// document.
     pub fn unusable(span: Span) -> Self {
-        Self::new(span, "", "invalid-value", "the document holds a value that cannot be used")
+        Self::new(span, "", "invalid-value", "the document has an unusable value")
     }
 
     #[must_use]

@@ -68,16 +68,13 @@ fn slip(text: &str, problem: &Problem) -> Option<Problem> {
         let cause = if number < first || problem.code != "yaml-syntax" {
             None
         } else if indent.contains(|c: char| !" \t\r".contains(c)) {
-            Some(
-                "this line is indented with a no-break space, which YAML takes for a letter; write blanks"
-                    .to_owned(),
-            )
+            Some("this line is indented with a no-break space; indent it with spaces".to_owned())
         } else if indent.contains('\t') && !line.trim().is_empty() {
-            Some("this line is indented with a tab, and YAML takes blanks only".to_owned())
+            Some("this line is indented with a tab; YAML allows only spaces".to_owned())
         } else if word.contains(": {{") || word.contains(":{{") || word.contains("{%") {
-            Some("this line has a placeholder of a template that was not filled in".to_owned())
+            Some("this line has a template placeholder that was not filled in".to_owned())
         } else {
-            key.map(|(key, _)| format!("a blank is missing after the colon of `{key}`"))
+            key.map(|(key, _)| format!("a space is missing after the colon of `{key}`"))
         };
         let depth = indent.chars().count();
         if let Some(cause) = cause {
@@ -270,7 +267,7 @@ impl<'a> Reader<'a> {
         };
         links.linked += size;
         if links.linked > LINKED {
-            return Err(unsupported(span, "so much content behind aliases"));
+            return Err(unsupported(span, "this much content behind aliases"));
         }
         let mut node = node.clone();
         node.move_to(span);
@@ -350,7 +347,7 @@ fn syntax(error: &ScanError) -> Problem {
 }
 
 /// What is said of a variable without quotes.
-const TEMPLATE: &str = "not valid YAML: a placeholder of a template was not filled in";
+const TEMPLATE: &str = "not valid YAML: a template placeholder was not filled in";
 
 /// Whether a group that begins at `start` has the group `key` as its key right behind its brace: `{{ token }}`.
 fn is_template(start: Span, key: &TreeNode) -> bool {

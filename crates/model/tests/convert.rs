@@ -225,7 +225,11 @@ fn scripts_that_do_not_say_one_thing_are_refused() {
         (format!("#!ipxe\n{}{}", line("create"), line("install")), "several-command-lines", "lines 2, 3"),
         ("#!ipxe\nkernel vmlinuz quiet\nboot\n".to_owned(), "no-parameters", "no line"),
         ("quiet console=tty1\n".to_owned(), "no-parameters", "no parameter"),
-        ("harvester.os.hostname=a harvester.os.hostname=b\n".to_owned(), "duplicate-key", "second time"),
+        (
+            "harvester.os.hostname=a harvester.os.hostname=b\n".to_owned(),
+            "duplicate-key",
+            "duplicate parameter",
+        ),
     ] {
         let invalid = convert::command_line(&script, "boot.ipxe").unwrap_err();
         assert_eq!(invalid.0[0].code, code, "{invalid}");

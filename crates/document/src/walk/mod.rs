@@ -284,7 +284,7 @@ impl Walk {
             0 | 1 => return,
             _ => {
                 let given = given.join(" and ");
-                ("several-values", format!("the group has {given}, and can have only one of them"))
+                ("several-values", format!("the group has {given}; keep one of them"))
             }
         };
         let start = Span { end: node.span.start, ..node.span };
@@ -416,7 +416,7 @@ impl Walk {
                 None
             }
             _ => {
-                let message = format!("the number is not from {least} to {most}");
+                let message = format!("the number must be from {least} to {most}");
                 self.note(node, path, "number-out-of-range", &message);
                 None
             }
@@ -444,10 +444,10 @@ impl Walk {
         }
         let line = first.span.line;
         let problem = if key.text == first.text {
-            let message = format!("the key is given a second time; the first is in line {line}");
+            let message = format!("duplicate key; the first is on line {line}");
             Problem::new(key.span, path, "duplicate-key", message)
         } else {
-            let message = format!("line {line} says the same in another spelling; keep one");
+            let message = format!("the same key is on line {line} in another spelling; keep one");
             Problem::new(key.span, path, "both-spellings", message)
         };
         self.problems.push(problem);

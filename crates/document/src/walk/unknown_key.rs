@@ -29,7 +29,7 @@ impl Walk {
             self.hide_below(node, true);
             let message = match characters::unlike(&key.text) {
                 Some(unlike) => {
-                    format!("this is not a key: it has {unlike}, which YAML takes for a letter")
+                    format!("this is not a key: it has {unlike}, which YAML treats as a letter")
                 }
                 None => "this is not a key".to_owned(),
             };
@@ -81,7 +81,7 @@ impl Walk {
         match place.rsplit_once('.') {
             Some((group, _)) => format!("; it belongs to `{group}`"),
             None if self.dialect.root().is_none() => String::new(),
-            None => "; it belongs to the top of the document, where no line is indented".to_owned(),
+            None => "; it belongs at the top level, without indentation".to_owned(),
         }
     }
 

@@ -10,7 +10,7 @@ use crate::tree::{NodeKind, TreeNode};
 impl Walk {
     pub(super) fn mismatch(&mut self, node: &TreeNode, shape: &Shape, path: &str) {
         if node.is_nothing() {
-            self.note(node, path, "empty-value", "the key has no value; give one or leave the key out");
+            self.note(node, path, "empty-value", "the key has no value; set one or remove the key");
             return;
         }
         let is_keyed = matches!(shape, Shape::Record(..) | Shape::OneOf(_) | Shape::Dictionary { .. });
@@ -22,7 +22,7 @@ impl Walk {
             && is_web_page(text)
         {
             let message =
-                "this is a web page (HTML): a page for an error or a login has come in place of the document";
+                "this is a web page (HTML), not a configuration: probably an error page or a login page";
             self.note(node, path, "wrong-type", message);
             return;
         }
@@ -61,8 +61,7 @@ impl Walk {
             _ => None,
         };
         if let Some(key) = slip {
-            let message =
-                format!("a blank is missing after the colon of `{key}`, so this is no key and its value");
+            let message = format!("a space is missing after the colon of `{key}`");
             self.note(node, path, "wrong-type", &message);
             return;
         }

@@ -20,7 +20,7 @@ impl InstallConfig {
             (Some(agents), _) => Ok(Some(agents.clone())),
             (None, Distribution::Kubeadm) => match cluster_secrets::agent_token(token) {
                 Ok(agents) => Ok(Some(agents)),
-                Err(error) => Err(Failure::new(Class::Invalid, "no token of agents follows from `token`")
+                Err(error) => Err(Failure::new(Class::Invalid, "`token` yields no agent token")
                     .because(error)
                     .hint("Set `kubernetes.agent_token` to that of the cluster and remove `token`.")
                     .into()),

@@ -104,7 +104,7 @@ fn digits(root: &Prk, purpose: &str, length: usize) -> Result<String> {
         .take(length)
         .map(char::from)
         .collect();
-    anyhow::ensure!(found.len() == length, "no bootstrap token follows from this token; choose another one");
+    anyhow::ensure!(found.len() == length, "this token yields no bootstrap token; choose another one");
     Ok(found)
 }
 

@@ -38,7 +38,8 @@ impl Token {
         let (authority, login) = match rest.split_once("::") {
             Some(("", login)) => (None, login),
             Some((authority, login)) => {
-                let authority = authority.parse().map_err(|_| "has no SHA-256 between K10 and ::")?;
+                let authority =
+                    authority.parse().map_err(|_| "has no SHA-256 checksum between K10 and ::")?;
                 (Some(authority), login)
             }
             None => (None, rest),
@@ -47,7 +48,7 @@ impl Token {
             Some(login) => login,
             None => match login.split_once(':') {
                 Some((_, password)) if !password.is_empty() => Login::Password(Secret::new(password)),
-                _ => return Err("begins with K10 and does not end in user:password"),
+                _ => return Err("begins with K10 but does not end in user:password"),
             },
         };
         Ok(Self { authority, login })

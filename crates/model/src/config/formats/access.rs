@@ -57,24 +57,22 @@ pub fn literal_key(text: &str) -> FormatResult {
     ensure(!text.contains("PRIVATE KEY"), "is a private key; give the public one")?;
     ensure(!text.chars().any(char::is_control), "is not one line")?;
     if is_placeholder(text) {
-        let message = "is a placeholder that nothing has replaced; give the whole line of the file NAME.pub";
+        let message = "is a placeholder; write the whole line of the file NAME.pub";
         return Err(Fault::new(message));
     }
     let mut words = text.split_whitespace();
     let kind = words.next().unwrap_or_default();
     let names_a_type = |word: &str| KEY_TYPES.iter().any(|kind| word.ends_with(kind));
     if KEY_TYPES.contains(&kind) && words.clone().skip(1).any(names_a_type) {
-        return Err(Fault::new(
-            "is more than one key; each key is an element of its own, or a line of its own",
-        ));
+        return Err(Fault::new("is more than one key; put each key into its own element or line"));
     }
     if text.ends_with(".pub") || text.starts_with(['/', '~', '.']) {
         return Err(Fault::new(
-            "is the path of a file; give what is in it, the whole line of the file NAME.pub",
+            "is the path of a file; write its content, the whole line of the file NAME.pub",
         ));
     }
     if let Some((site @ ("gh" | "gl" | "lp"), name)) = text.split_once(':') {
-        let message = "names an account in a form that is not known: github:NAME or gitlab:NAME";
+        let message = "names an account in an unknown form; expected github:NAME or gitlab:NAME";
         let site = match site {
             "gh" => Some("github"),
             "gl" => Some("gitlab"),
@@ -91,10 +89,7 @@ pub fn literal_key(text: &str) -> FormatResult {
     let placeholder =
         key.is_empty() || key.contains("..") || key.contains(['…', '<', '$', '{', '%', '@', '[', '*']);
     let placeholder = placeholder || is_placeholder(key);
-    ensure(
-        !placeholder,
-        "has a placeholder where its key belongs; give the whole line of the file NAME.pub",
-    )?;
+    ensure(!placeholder, "has a placeholder in place of the key; write the whole line of the file NAME.pub")?;
     let blob = STANDARD.decode(key).unwrap_or_default();
     ensure(inner_type(&blob) == Some(kind.as_bytes()), "is damaged: its base64 part does not hold such a key")
 }
@@ -109,12 +104,11 @@ fn inner_type(blob: &[u8]) -> Option<&[u8]> {
 
 /// A password in clear text, or a crypt(5) hash that the node's libcrypt knows and that is strong enough.
 pub fn password(text: &str) -> FormatResult {
-    ensure(!text.is_empty(), "is empty; leave the key out to allow no password")?;
+    ensure(!text.is_empty(), "is empty; remove the key to allow no password")?;
     ensure(!text.chars().any(char::is_control), "holds a control character")?;
     match password::kind(text) {
         PasswordKind::Lock => Err(Fault::new(
-            "locks the account in /etc/shadow and is not a password; remove the key: without it no password is taken, and \
-             only SSH keys log in",
+            "locks an account in /etc/shadow and is not a password; remove the key to allow logins with SSH keys only",
         )),
         PasswordKind::Unsupported(why) => Err(Fault::new(format!("is {why}"))
             .suggest(Some("a hash made by `mkpasswd --method=yescrypt`".into()))),
@@ -135,13 +129,11 @@ const BOOT_HASH: usize = 64;
 pub fn boot_password(text: &str) -> FormatResult {
     let fault = |message: &str| Fault { sensitive: true, ..Fault::new(message) };
     let Some(rest) = text.strip_prefix("grub.pbkdf2.sha512.") else {
-        return Err(fault(
-            "is not a hash for GRUB, and clear text is not taken; `grub-mkpasswd-pbkdf2` makes the hash of a password",
-        ));
+        return Err(fault("is not a GRUB password hash; make one with `grub-mkpasswd-pbkdf2`"));
     };
     let parts: Vec<&str> = rest.split('.').collect();
     let [rounds, salt, hash] = parts[..] else {
-        return Err(fault("is not whole: rounds, salt and hash follow each other with `.` between them"));
+        return Err(fault("is incomplete: expected ROUNDS.SALT.HASH"));
     };
     let number = rounds
         .parse()

@@ -38,12 +38,12 @@ pub fn ipv4(text: &str) -> FormatResult {
         return Ok(());
     }
     if text.parse::<Ipv6Addr>().is_ok() {
-        return Err(Fault::new("is an IPv6 address, and nodes have IPv4 addresses here, such as 192.0.2.10"));
+        return Err(Fault::new("is an IPv6 address; nodes have IPv4 addresses, such as 192.0.2.10"));
     }
     let host = text.split_once("://").map_or(text, |(_, host)| host).trim();
     let host = host.split(['/', ':']).next().unwrap_or_default();
     if let Some(address) = without_zeros(host) {
-        let message = "has a number with a 0 before it, which some programs read as octal";
+        let message = "has a number with a leading 0, which some programs read as octal";
         return Err(Fault::new(message).suggest(Some(address.to_string())));
     }
     let address = host.parse::<Ipv4Addr>().ok();
@@ -98,7 +98,7 @@ fn other_spelling(text: &str) -> Option<String> {
 
 /// The kernel's name of a network card, at most 15 bytes (`IFNAMSIZ`).
 pub fn interface(text: &str) -> FormatResult {
-    ensure(text != "lo", "is the loopback interface, which reaches no network")?;
+    ensure(text != "lo", "is the loopback interface, not a network card")?;
     let body = text.bytes().all(|b| b.is_ascii_alphanumeric() || b"_.-".contains(&b));
     let first = text.bytes().next().is_some_and(|b| b.is_ascii_alphanumeric());
     ensure(
@@ -147,9 +147,7 @@ const CLUSTER_PORTS: [&str; 4] = ["443", "6443", "9345", "8443"];
 
 /// Where a cluster is: `https://`, a host, perhaps one of its ports, nothing else. `https://` may be left out.
 pub fn server_url(text: &str) -> FormatResult {
-    let wrong = |suggestion| {
-        Fault::new("is not the address of a cluster: https:// and a name or an address").suggest(suggestion)
-    };
+    let wrong = |suggestion| Fault::new("is not a cluster URL; expected https://HOST").suggest(suggestion);
     let rest = text.strip_prefix("https://").unwrap_or(text);
     let (scheme, rest) = without_schemes(rest);
     let (host, tail) = rest.find(['/', '?', '#']).map_or((rest, ""), |at| rest.split_at(at));
@@ -161,7 +159,7 @@ pub fn server_url(text: &str) -> FormatResult {
     // A scheme that has slipped into the place of the host looks like a name.
     let is_scheme = ["http", "https"].contains(&name.as_str());
     if is_scheme {
-        let message = "has a scheme where the host belongs; after https:// comes the name or the address of the cluster";
+        let message = "has a second scheme; expected https://HOST";
         return Err(Fault::new(message));
     }
     if host.parse::<Ipv4Addr>().is_err() && !is_dns_name(&name) {
@@ -169,15 +167,15 @@ pub fn server_url(text: &str) -> FormatResult {
     }
     let plain = || Some(format!("https://{host}"));
     if let Some(scheme) = scheme {
-        let message = format!("begins with {scheme}, and clusters answer to https:// only");
+        let message = format!("begins with {scheme}; a cluster URL is https://HOST");
         return Err(Fault::new(message).suggest(plain()));
     }
     let is_known = port.is_none_or(|port| CLUSTER_PORTS.contains(&port));
     if !is_known {
-        return Err(Fault::new("has a port other than 443, on which clusters answer").suggest(plain()));
+        return Err(Fault::new("has a port other than 443; clusters listen on 443").suggest(plain()));
     }
     if !["", "/"].contains(&tail) {
-        return Err(Fault::new("has a path, and a cluster has none").suggest(plain()));
+        return Err(Fault::new("has a path; a cluster URL is https://HOST").suggest(plain()));
     }
     Ok(())
 }
@@ -203,15 +201,13 @@ pub fn http_url(text: &str) -> FormatResult {
     let wrong = || Fault::new("is not an http:// or https:// URL");
     let rest = text.strip_prefix("http://").or(text.strip_prefix("https://")).ok_or_else(|| {
         match text.to_ascii_lowercase().starts_with("tftp://") {
-            true => {
-                Fault::new("is a tftp:// URL; configurations and media come over http:// or https:// only")
-            }
+            true => Fault::new("is a tftp:// URL; only http:// and https:// are supported"),
             false => wrong(),
         }
     })?;
     let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
     if host.contains('@') {
-        let fault = Fault::new("carries a user name or password; a URL is no place for them");
+        let fault = Fault::new("has a user name or password, which does not belong in a URL");
         return Err(Fault { sensitive: true, ..fault });
     }
     let url = reqwest::Url::parse(text).map_err(|_| wrong())?;
@@ -234,7 +230,7 @@ pub fn cidr(text: &str) -> FormatResult {
     match text.parse::<Cidr>() {
         Ok(_) => Ok(()),
         Err(ParseCidrError::Host(network)) => {
-            Err(Fault::new("is the address of a node; a network is named by its first address")
+            Err(Fault::new("is the address of a host; write the first address of the network")
                 .suggest(Some(network.to_string())))
         }
         Err(ParseCidrError::Form) => Err(Fault::new("is not a network such as 10.52.0.0/16")),

@@ -48,16 +48,14 @@ pub fn device(text: &str) -> FormatResult {
     let lower = text.to_ascii_lowercase();
     if ["auto", "any", "first", "default", "smallest", "largest"].contains(&lower.as_str()) {
         return Err(Fault::new(
-            "is not the path of a disk below /dev; without the key, the only disk of the machine is taken",
+            "is not the path of a disk below /dev; remove the key to use the only disk of the machine",
         ));
     }
     if ["uuid=", "partuuid=", "label=", "partlabel="].iter().any(|begin| lower.starts_with(begin)) {
-        return Err(Fault::new("names a file system or a partition, and a disk is meant: /dev/disk/by-id/…"));
+        return Err(Fault::new("names a file system or a partition; name a disk: /dev/disk/by-id/…"));
     }
     if text.parse::<SizeClause>().is_ok() || tidy_clause(text).is_some() {
-        return Err(Fault::new(
-            "is a size, and here it would be a path; a disk is chosen by its size with `device: {size: …}`",
-        ));
+        return Err(Fault::new("is a size, not a path; choose a disk by its size with `device: {size: …}`"));
     }
     Err(Fault::new("is not the path of a disk below /dev, such as /dev/disk/by-id/…")
         .suggest(tidy_device(text)))
@@ -79,7 +77,7 @@ fn tidy_device(text: &str) -> Option<String> {
 fn unfit_name(name: &str) -> Option<Fault> {
     if name.contains(['*', '?', '[']) {
         return Some(Fault::new(
-            "has a wildcard, which paths of disks cannot have; `device: {model: …}` takes them, as do by_id and by_path",
+            "has a wildcard, which is not allowed in a path; use `device: {model: …}`, `by_id` or `by_path`",
         ));
     }
     let numbered = |begin: &str| {
@@ -89,11 +87,11 @@ fn unfit_name(name: &str) -> Option<Fault> {
     let what = if numbered("sr") || numbered("scd") || name == "cdrom" || name == "dvd" {
         "is an optical drive"
     } else if numbered("loop") || numbered("ram") || numbered("zram") || numbered("nbd") || numbered("fd") {
-        "is not a disk of the machine that lasts"
+        "is not a permanent disk of the machine"
     } else if name.starts_with("mmcblk") && (name.contains("boot") || name.ends_with("rpmb")) {
-        "is the boot area of an eMMC, which is too small for a system"
+        "is the boot area of an eMMC, too small for a system"
     } else if numbered("nvme") {
-        let message = "is the controller and not a disk; its disks are its namespaces";
+        let message = "is the NVMe controller, not a disk; name one of its namespaces";
         return Some(Fault::new(message).suggest(Some(format!("/dev/{name}n1"))));
     } else {
         return None;
@@ -129,7 +127,7 @@ pub fn iso_url(text: &str) -> FormatResult {
         return Ok(());
     }
     if text.starts_with("ftp://") || text.starts_with("tftp://") {
-        return Err(Fault::new("is not read over FTP or TFTP; serve the medium over HTTP"));
+        return Err(Fault::new("is an FTP or TFTP URL; serve the medium over HTTP"));
     }
     medium_url(text)
 }
@@ -161,7 +159,7 @@ pub fn persistent_path(text: &str) -> FormatResult {
         |tree: &str| text.strip_prefix(tree).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
     match NOT_PERSISTENT.into_iter().find(|tree| below(tree)) {
         Some("/etc") if text != "/etc" => Ok(()),
-        Some(tree) => Err(Fault::new(format!("cannot be kept: {tree} is not for content that lasts"))),
+        Some(tree) => Err(Fault::new(format!("cannot be kept: {tree} is not persistent"))),
         None => {
             ensure(!text.contains([' ', '\\', '"']), "has a character that cannot be in the path of a mount")
         }
@@ -170,10 +168,10 @@ pub fn persistent_path(text: &str) -> FormatResult {
 
 /// A range of sizes.
 pub fn size_clause(text: &str) -> FormatResult {
-    ensure(!text.contains(char::is_control), "has a character that no range of sizes has")?;
+    ensure(!text.contains(char::is_control), "has a character that is not allowed in a range of sizes")?;
     match text.parse::<SizeClause>() {
         Ok(SizeClause { least: Some(least), most: Some(most) }) if least > most => {
-            Err(Fault::new("is an empty range: its end is before its beginning"))
+            Err(Fault::new("is an empty range: its end is below its start"))
         }
         Ok(_) => Ok(()),
         Err(_) => {

@@ -100,7 +100,7 @@ fn same_tokens(config: &InstallConfig) -> Option<Finding> {
             Finding::new(PATH, "conflicting-keys", message)
         }
         Distribution::Rke2 | Distribution::K3s => {
-            let message = "this is the same as `token`, so that it keeps no node from becoming a server";
+            let message = "this is the same as `token`, so any node could become a server";
             Finding::warning(PATH, "no-effect", message)
         }
     })
@@ -110,21 +110,21 @@ fn weakness(token: &Secret, distribution: Distribution) -> Option<String> {
     let text = token.expose().to_ascii_lowercase();
     let common = COMMON.iter().any(|word| text.contains(word));
     if EXAMPLES.contains(&&*text) {
-        let message = "the token is that of an example, which everyone can read; `openssl rand -hex 24` makes a good one";
+        let message = "the token is from a published example; generate one with `openssl rand -hex 24`";
         Some(message.to_owned())
     } else if distribution == Distribution::Kubeadm
         && let Some(weakness) = distribution::weakness(token.expose())
     {
         Some(weakness)
     } else if text.chars().count() < TOKEN {
-        Some(format!("the token has fewer than {TOKEN} characters; `openssl rand -hex 24` makes a good one"))
+        Some(format!("the token has fewer than {TOKEN} characters; generate one with `openssl rand -hex 24`"))
     } else if distribution::has_little_variety(token.expose()) {
         let message =
-            "the token repeats itself or goes on as one expects; `openssl rand -hex 24` makes a good one";
+            "the token is a repeated or sequential pattern; generate one with `openssl rand -hex 24`";
         Some(message.to_owned())
     } else if common {
         Some(
-            "the token contains a word that is easy to guess; `openssl rand -hex 24` makes a good one"
+            "the token contains a word that is easy to guess; generate one with `openssl rand -hex 24`"
                 .to_owned(),
         )
     } else {
@@ -137,12 +137,11 @@ pub(super) fn the_cluster_is_named(config: &InstallConfig) -> Vec<Finding> {
     let joins = config.install.mode == Mode::Join;
     let mut findings = Vec::new();
     if joins && is_unattended(config) && config.server_url.is_none() {
-        let message =
-            "a node that joins by itself needs `server_url`, https:// and the address of the cluster";
+        let message = "an unattended join needs `server_url`: https://HOST";
         findings.push(Finding::new("server_url", "missing-value", message));
     }
     if let Some(port) = config.server_url.as_ref().and_then(ServerUrl::unused_port) {
-        let message = format!("the port {port} is not used: nodes find the ports of a cluster by themselves");
+        let message = format!("the port {port} is ignored: nodes know the ports of a cluster");
         findings.push(Finding::warning("server_url", "no-effect", message));
     }
     if joins && config.install.profile == Profile::Trial {
@@ -161,16 +160,16 @@ pub(super) fn roles_fit(config: &InstallConfig) -> Vec<Finding> {
         findings.push(Finding::new("install.role", "wrong-role", message).suggest("management"));
     }
     if install.mode == Mode::Install && install.role != Role::Default {
-        let message = "the role does nothing in the mode install";
+        let message = "the role has no effect in the mode install";
         findings.push(Finding::warning("install.role", "wrong-mode", message));
     }
     if install.role == Role::Witness {
         if install.data_disk.is_some() {
-            let message = "a witness keeps no data of virtual machines, so it has no use for a disk for them";
+            let message = "a witness keeps no data of virtual machines, so this disk has no effect";
             findings.push(Finding::new("install.data_disk", "wrong-role", message));
         }
         if install.cordoned {
-            let message = "a witness takes no work anyway";
+            let message = "a witness takes no workloads anyway";
             findings.push(Finding::warning("install.cordoned", "wrong-role", message));
         }
     }

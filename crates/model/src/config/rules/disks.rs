@@ -25,8 +25,7 @@ pub(super) fn different_disks(config: &InstallConfig) -> Vec<Finding> {
     let mut findings = Vec::new();
     if install.data_disk.is_some() && install.device == install.data_disk {
         // The reference product takes it like this too, and configurations say it.
-        let message =
-            "this is `install.device`, and so as if left out: the data gets a partition on that disk";
+        let message = "this is `install.device`, so it has no effect: the data gets a partition on that disk";
         findings.push(Finding::warning(DATA, "same-disk", message));
     }
     for (index, wiped) in install.wipe_disks_list.iter().enumerate() {
@@ -71,13 +70,13 @@ pub(super) fn wiping_is_allowed(config: &InstallConfig) -> Vec<Finding> {
     let given: Vec<_> = keys.into_iter().filter(|(_, given)| *given).collect();
     match install.wipe {
         Wipe::None => {
-            let message = "`install.wipe: none` lets nothing be wiped";
+            let message = "`install.wipe: none` forbids wiping";
             let finding = |(path, _)| Finding::new(path, "conflicting-keys", message);
             given.into_iter().map(finding).collect()
         }
         Wipe::AllListed if given.is_empty() => {
             let message =
-                "there is no `wipe_disks_list` and no `wipe_all_disks`, so this is the same as selected";
+                "neither `wipe_disks_list` nor `wipe_all_disks` is set, so this is the same as selected";
             vec![Finding::warning("install.wipe", "no-effect", message)]
         }
         Wipe::AllListed | Wipe::Selected => Vec::new(),
@@ -102,7 +101,7 @@ pub(super) fn keeping_is_possible(config: &InstallConfig) -> Vec<Finding> {
     }
     let apart = install.data_disk.is_some() && install.data_disk != install.device;
     if install.wipe == Wipe::None && !apart {
-        let message = "`install.wipe: none` lets nothing be lost, and around the data the old system is";
+        let message = "`install.wipe: none` forbids replacing the old system around the data";
         findings.push(Finding::new("install.wipe", "conflicting-keys", message).suggest("selected"));
     }
     findings
@@ -144,7 +143,7 @@ fn contradictions(path: &str, clauses: &DiskClauses) -> Vec<Finding> {
         if text.trim().is_empty() || text.chars().all(|c| "*?".contains(c)) {
             findings.push(Finding::new(path, "unclear-disk", "the text would match any disk"));
         } else if key.starts_with("by_") && text.contains('/') {
-            let message = "this is the name of the link only, without the directory";
+            let message = "this is a full path; write only the name of the link";
             let name = text.rsplit('/').next().unwrap_or_default();
             findings.push(Finding::new(path, "unmatched-disk", message).suggest(name));
         }
@@ -173,7 +172,7 @@ fn too_small(path: &str, clauses: &DiskClauses, config: &InstallConfig) -> Optio
     } else {
         let persistent =
             config.install.persistent_partition_size.filter(|size| path == DEVICE && *size >= most)?;
-        format!("{most} has no room for a persistent partition of {persistent}")
+        format!("{most} is too small for a persistent partition of {persistent}")
     };
     Some(Finding::new(format!("{path}.size"), "unmatched-disk", message))
 }
@@ -196,8 +195,7 @@ fn judge(path: String, device: &str) -> Option<Finding> {
         return Some(Finding::new(path, "not-a-disk", message).suggest(format!("/dev/{disk}")));
     }
     let kernel = ["sd", "vd", "hd", "xvd", "nvme", "mmcblk"].iter().any(|kind| name.starts_with(kind));
-    let message = "the kernel may give this name to another disk at the next boot; `ls -l /dev/disk/by-id` \
-                   shows names that stay";
+    let message = "the kernel may give this name to another disk at the next boot; `ls -l /dev/disk/by-id` lists stable names";
     kernel.then(|| Finding::warning(path, "device-by-name", message))
 }
 

@@ -9,7 +9,7 @@ pub(super) fn one_medium(config: &InstallConfig) -> Vec<Finding> {
     let install = &config.install;
     let read = install.iso_url.as_ref().filter(|place| !place.is_iso_file());
     let both = install.medium.is_some() && read.is_some();
-    let message = "`medium` says the same and is given too; keep one of them";
+    let message = "`medium` is set as well; keep one of them";
     both.then(|| Finding::new("install.iso_url", "conflicting-keys", message)).into_iter().collect()
 }
 
@@ -27,7 +27,7 @@ pub(super) fn images_come_once(config: &InstallConfig) -> Vec<Finding> {
     let install = &config.install;
     let defer = install.images.map(|images| images == Images::Defer);
     let contrary = defer.zip(install.with_net_images).is_some_and(|(images, other)| images != other);
-    let message = "`images` says the contrary; keep one of them";
+    let message = "`images` says the opposite; keep one of them";
     let path = "install.with_net_images";
     contrary.then(|| Finding::new(path, "conflicting-keys", message)).into_iter().collect()
 }
@@ -36,7 +36,7 @@ pub(super) fn images_come_once(config: &InstallConfig) -> Vec<Finding> {
 pub(super) fn one_configuration(config: &InstallConfig) -> Vec<Finding> {
     let install = &config.install;
     let alone = install.config_sha256.is_some() && install.config_url.is_none();
-    let message = "`config_sha256` does nothing without `config_url`";
+    let message = "`config_sha256` has no effect without `config_url`";
     alone.then(|| Finding::new("install.config_sha256", "no-effect", message)).into_iter().collect()
 }
 
@@ -100,12 +100,11 @@ pub(super) fn checks_stay_on(config: &InstallConfig) -> Vec<Finding> {
     }
     let mut findings = Vec::new();
     if install.profile == Profile::Production {
-        let message = "the install goes on whatever the checks of the machine find; \
-                       `skip_checks` leaves out single ones";
+        let message = "the install ignores all failed checks; `skip_checks` skips single ones";
         findings.push(Finding::warning("install.skipchecks", "checks-skipped", message));
     }
     if !install.skip_checks.is_empty() {
-        let message = "`skipchecks: true` leaves out all checks, these included";
+        let message = "`skipchecks: true` skips all checks, so this has no effect";
         findings.push(Finding::warning("install.skip_checks", "superfluous-key", message));
     }
     findings

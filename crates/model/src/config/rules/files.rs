@@ -47,13 +47,12 @@ pub(super) fn kept_directories(config: &InstallConfig) -> Vec<Finding> {
         let place = format!("os.persistent_state_paths[{index}]");
         let again = !seen.insert(path);
         if let Some(tree) = LASTING.iter().find(|tree| is_within(path, tree)) {
-            let message = format!("what is in {tree} lasts anyway");
+            let message = format!("{tree} is persistent anyway");
             findings.push(Finding::warning(place, "already-persistent", message));
         } else if again {
             findings.push(Finding::warning(place, "repeated-entry", "this directory is listed already"));
         } else if let Some(outer) = outer(path, &all) {
-            let message =
-                format!("{outer} is kept with all that is in it; one of the two would hide the other");
+            let message = format!("{outer} is kept with everything in it; remove one of the two");
             findings.push(Finding::new(place, "nested-paths", message));
         }
     }
@@ -70,7 +69,8 @@ pub(super) fn each_file_once(config: &InstallConfig) -> Vec<Finding> {
     let all: BTreeSet<&str> = paths.iter().copied().collect();
     for (index, path) in paths.iter().enumerate() {
         if let Some(outer) = outer(path, &all) {
-            let message = format!("{outer} is a file of this list, and no directory for this one");
+            let message =
+                format!("{outer} is a file of this list, so it cannot be the directory of this one");
             findings.push(Finding::new(place(index), "nested-paths", message));
         }
     }
@@ -93,14 +93,14 @@ pub(super) fn files_are_as_meant(config: &InstallConfig) -> Vec<Finding> {
     for (index, file) in config.os.write_files.iter().enumerate() {
         let path = format!("os.write_files[{index}]");
         if let Some(better) = file.permissions.as_ref().and_then(|mode| decimal_mode(mode)) {
-            let message = "this is a mode as a decimal number, and permissions are read as octal digits";
+            let message = "this is a decimal number; permissions are read as octal digits";
             findings.push(
                 Finding::new(format!("{path}.permissions"), "decimal-permissions", message).suggest(better),
             );
         }
         if encoding::decode(file).is_ok_and(|content| content.is_empty()) {
-            let message = "the file becomes empty, because there is no content; is the text below `content: |` indented \
-                           deeper than the key?";
+            let message =
+                "the content is empty; is the text below `content: |` indented deeper than the key?";
             findings.push(Finding::warning(format!("{path}.content"), "empty-content", message));
         }
     }

@@ -109,7 +109,7 @@ fn no_objects(text: &str) -> Option<String> {
     };
     let documents: Vec<_> = documents.iter().filter(|document| !document.is_null()).collect();
     if documents.is_empty() {
-        return Some("the content holds no object".to_owned());
+        return Some("the content has no object".to_owned());
     }
     let lacking = |document: &&Value| {
         ["apiVersion", "kind", "metadata"].into_iter().find(|key| document.get(key).is_none())

@@ -13,8 +13,7 @@ pub(super) fn environment_leaves_the_cluster_out(config: &InstallConfig) -> Vec<
     let finding = |path: &str, name: &str, list: &str, suggestion: &dyn Fn(Value) -> String| {
         let lacking = uncovered(list, &hosts);
         let message = format!(
-            "`{name}` lacks {}: sessions on the node, and programs that read /etc/environment, send requests for these to the \
-             proxy; containerd, the kubelet, RKE2, K3s and the installer get them added automatically{}",
+            "`{name}` lacks {}: sessions and programs that read /etc/environment send requests for these to the proxy; containerd, the kubelet, RKE2, K3s and the installer add them automatically{}",
             lacking.join(", "),
             unknown(config)
         );
@@ -45,8 +44,7 @@ pub(super) fn setting_leaves_the_cluster_out(config: &InstallConfig) -> Vec<Find
         return Vec::new();
     }
     let message = format!(
-        "`noProxy` lacks {}: what follows this setting sends requests for these to the proxy; the installer gets them added \
-         automatically{}",
+        "`noProxy` lacks {}: programs that use this setting send requests for these to the proxy; the installer adds them automatically{}",
         lacking.join(", "),
         unknown(config)
     );

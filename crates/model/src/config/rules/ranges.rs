@@ -104,17 +104,16 @@ impl Range {
 pub(super) fn large_enough(config: &InstallConfig) -> Vec<Finding> {
     let mut findings = Vec::new();
     if config.install.cluster_pod_cidr.is_some_and(|pods| pods.length() > NODE_PREFIX) {
-        let message = "every node takes a /24 of the network of the pods, so it is a /24 or larger";
+        let message = "the pod network is too small: every node takes a /24 of it";
         findings.push(Finding::new(POD_KEY, "network-size", message));
     }
     match config.install.cluster_service_cidr {
         Some(services) if services.length() < SERVICE_PREFIX => {
-            let message = "the network of the services is a /12 or smaller";
+            let message = "the service network is too large: it may be a /12 at most";
             findings.push(Finding::new(SERVICE_KEY, "network-size", message));
         }
         Some(services) if config.install.cluster_dns.is_none() && services.nth(NAME_SERVER).is_none() => {
-            let message =
-                "the network has no tenth address for the cluster's name server; it is a /28 or larger";
+            let message = "the service network is too small: the name server has its tenth address, so it must be a /28 or larger";
             findings.push(Finding::new(SERVICE_KEY, "network-size", message));
         }
         _ => {}
@@ -139,7 +138,7 @@ pub(super) fn name_server(config: &InstallConfig) -> Vec<Finding> {
         return finding(format!("this is the address of the network {services} itself"));
     }
     if services.nth(1) == Some(server) {
-        return finding("this is the first address of the services, which the API has".to_owned());
+        return finding("this is the first address of the services, which the API server has".to_owned());
     }
     Vec::new()
 }

@@ -20,7 +20,7 @@ pub(super) fn are_readable(config: &InstallConfig) -> Vec<Finding> {
 pub(super) fn are_given_once(config: &InstallConfig) -> Vec<Finding> {
     let setting = config.registries_setting().flatten();
     let both = !config.registries.is_empty() && setting.is_some_and(|setting| setting != config.registries);
-    let message = "`registries` is given too and says something else; keep one of them";
+    let message = "`registries` is set as well and differs; keep one of them";
     let finding = || Finding::new(format!("system_settings.{SETTING}"), "conflicting-keys", message);
     both.then(finding).into_iter().collect()
 }

@@ -18,11 +18,11 @@ pub(super) fn superfluous_keys(config: &InstallConfig) -> Vec<Finding> {
     let keys = [
         ("install.force_efi", install.force_efi.is_some(), "nodes boot on BIOS and on UEFI whatever it says"),
         ("install.force_gpt", install.force_gpt.is_some(), "disks always get a GUID partition table"),
-        ("install.silent", install.silent.is_some(), "it has no meaning here"),
+        ("install.silent", install.silent.is_some(), "there is no silent mode"),
     ];
     for (path, given, reason) in keys {
         if given {
-            let message = format!("the key can go: {reason}");
+            let message = format!("the key has no effect: {reason}");
             findings.push(Finding::warning(path, "superfluous-key", message));
         }
     }

@@ -7,8 +7,8 @@ use document::finding::Finding;
 use document::placeholder::{is_no_secret, is_placeholder, is_reference, is_variable};
 
 /// What is said of a secret that another program keeps.
-const REFERENCE: &str = "this is a secret that another program keeps or has encrypted, and nothing here fetches or decrypts \
-                         it; put the secret itself here before the document is used";
+const REFERENCE: &str =
+    "this refers to a secret that another program keeps or has encrypted; write the secret itself here";
 
 /// What is wrong with the token and the passwords of a configuration whose references have been followed.
 #[must_use]
@@ -23,18 +23,16 @@ pub(super) fn are_not_placeholders(config: &InstallConfig) -> Vec<Finding> {
         let message = match token.expose() {
             text if is_reference(text) => REFERENCE,
             text if is_placeholder(text) => {
-                "this is a placeholder and not a token: everyone knows it; replace it, for example with what \
-                 `openssl rand -hex 24` prints, or check why the template was not filled in"
+                "this is a placeholder, not a token; replace it (`openssl rand -hex 24` generates one), or check why the template was not filled in"
             }
             text if text.ends_with("...") => {
-                "this ends in `...`, as a token that was shortened for display; copy the whole one"
+                "this ends in `...`, so it was shortened for display; copy the whole token"
             }
             _ => continue,
         };
         findings.push(Finding::new(path, "secret-placeholder", message));
     }
-    let message = "this is a placeholder and not a password: everyone knows it; replace it, for example with a hash made by \
-                   `mkpasswd --method=yescrypt`, or check why the template was not filled in";
+    let message = "this is a placeholder, not a password; replace it (`mkpasswd --method=yescrypt` makes a hash), or check why the template was not filled in";
     let passwords = passwords(config).into_iter().filter(|(_, password)| {
         let text = password.expose();
         password::kind(text) == PasswordKind::Clear && is_no_secret(text)
@@ -43,7 +41,7 @@ pub(super) fn are_not_placeholders(config: &InstallConfig) -> Vec<Finding> {
         let message = if is_reference(password.expose()) { REFERENCE } else { message };
         Finding::new(path, "secret-placeholder", message)
     }));
-    let message = "this has a placeholder where a secret belongs; check why the template was not filled in";
+    let message = "this has a placeholder in place of a secret; check why the template was not filled in";
     findings
         .extend(variables(config).into_iter().map(|path| Finding::new(path, "secret-placeholder", message)));
     findings

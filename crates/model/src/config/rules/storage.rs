@@ -25,7 +25,7 @@ pub(super) fn persistent_size(config: &InstallConfig) -> Vec<Finding> {
         let message = format!("{size} is less than the {least} that {profile} needs");
         finding(message).suggest(better.unwrap_or(least).exact())
     } else if size > MOST {
-        finding(format!("{size} is more than any disk has"))
+        finding(format!("{size} is larger than any disk"))
     } else {
         return Vec::new();
     };

@@ -28,8 +28,7 @@ pub(super) fn zone_is_known(config: &InstallConfig) -> Vec<Finding> {
     if names().any(|name| name == zone) {
         return Vec::new();
     }
-    let message = "the tz database has no zone of this name, and a node whose system has none either keeps UTC; \
-                   `timedatectl list-timezones` lists them";
+    let message = "the tz database has no zone of this name, so the node would use UTC; `timedatectl list-timezones` lists the names";
     let finding = Finding::warning("os.timezone", "unknown-time-zone", message);
     let better = fixed(zone).or_else(|| nearest(zone, names()).map(str::to_owned));
     vec![match better {
@@ -57,12 +56,12 @@ pub(super) fn enough_servers(config: &InstallConfig) -> Vec<Finding> {
         0 if is_unattended(config) && !config.system_settings.contains_key(SETTING) => Finding::warning(
             path,
             "time-servers",
-            "there is no time server, and clusters need the same time on all nodes",
+            "no time server is set; clusters need the same time on all nodes",
         ),
         1 => Finding::warning(
             path,
             "time-servers",
-            "there is one time server only; without it the time drifts",
+            "only one time server is set; if it fails, the time drifts",
         ),
         _ => return Vec::new(),
     };

@@ -30,7 +30,7 @@ pub(super) fn is_complete(config: &InstallConfig) -> Vec<Finding> {
         _ => {}
     }
     if install.vip_mode != Some(VipMode::Dhcp) && install.vip_hw_addr.is_some() {
-        let message = "`vip_hw_addr` does nothing unless `vip_mode` is dhcp";
+        let message = "`vip_hw_addr` has no effect unless `vip_mode` is dhcp";
         findings.push(Finding::warning("install.vip_hw_addr", "no-effect", message));
     }
     findings
@@ -39,7 +39,8 @@ pub(super) fn is_complete(config: &InstallConfig) -> Vec<Finding> {
 /// keepalived, which carries the address on nodes of kubeadm, does not ask a DHCP server.
 pub(super) fn suits_the_distribution(config: &InstallConfig) -> Vec<Finding> {
     let dhcp = config.install.vip_mode == Some(VipMode::Dhcp);
-    let message = "with `kubernetes.distribution: kubeadm` the virtual address is a fixed one, `install.vip`";
+    let message =
+        "`kubernetes.distribution: kubeadm` supports only a fixed virtual address; set `install.vip`";
     let wrong = dhcp && config.kubernetes.distribution() == Distribution::Kubeadm;
     wrong.then(|| Finding::new("install.vip_mode", "wrong-distribution", message)).into_iter().collect()
 }
@@ -47,13 +48,11 @@ pub(super) fn suits_the_distribution(config: &InstallConfig) -> Vec<Finding> {
 /// A trial of one node can do with the node's own address.
 fn missing(profile: Profile) -> Vec<Finding> {
     let finding = match profile {
-        Profile::Production => Finding::new(
-            VIP,
-            "missing-value",
-            "a new cluster needs `install.vip`, the address that nodes and users know it by",
-        ),
+        Profile::Production => {
+            Finding::new(VIP, "missing-value", "a new cluster needs `install.vip`, its virtual address")
+        }
         Profile::Trial => {
-            Finding::warning(VIP, "no-vip", "without `install.vip` no further node can join this trial")
+            Finding::warning(VIP, "no-vip", "without `install.vip` no other node can join this trial cluster")
         }
     };
     vec![finding]
@@ -65,7 +64,7 @@ pub(super) fn fits_the_network(config: &InstallConfig) -> Vec<Finding> {
     let finding = |message: String| Some(Finding::new(VIP, "unusable-vip", message));
     let warning = |message: String| Some(Finding::warning(VIP, "vip-elsewhere", message));
     if !is_one_machine(vip) {
-        return finding("no cluster can have this address".to_owned()).into_iter().collect();
+        return finding("a cluster cannot have this address".to_owned()).into_iter().collect();
     }
     if config.os.dns_nameservers.contains(&vip) {
         return finding("this is the address of a name server".to_owned()).into_iter().collect();

@@ -165,7 +165,7 @@ impl Reader {
             ),
             BranchContent::Items(items) => {
                 if items.keys().enumerate().any(|(place, index)| place != *index) {
-                    let message = "the elements of a list are numbered from 0 on, without a gap";
+                    let message = "list elements must be numbered from 0 without gaps";
                     self.note(span, &path, "missing-index", message);
                 }
                 let item = element(shape).unwrap_or(&Shape::Truth);
@@ -320,9 +320,9 @@ fn again(
     if first.prefix != given.prefix {
         Err(("both-prefixes", "the parameter is given with `nqrust.` and with `harvester.`; keep one"))
     } else if first.spelling != given.spelling {
-        Err(("both-spellings", "another parameter says the same in another spelling; keep one"))
+        Err(("both-spellings", "another parameter has the same key in another spelling; keep one"))
     } else if !repeats {
-        Err(("duplicate-key", "the parameter is given a second time; only lists can be repeated"))
+        Err(("duplicate-key", "duplicate parameter; only lists can be repeated"))
     } else {
         Ok(())
     }

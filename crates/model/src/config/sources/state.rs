@@ -121,7 +121,7 @@ impl<'s> GatheringMachine<'s> {
             file: file.is_some(),
             trusted: Vec::new(),
         };
-        let message = "this document stands in place of what would be fetched; leave the key out";
+        let message = "this document replaces the fetched one; remove the key";
         machine.add(file.map(|file| file.refuse("install.config_url", "url-not-followed", message)));
         machine.add(command_line.map(|line| Document::command_line(&line, shape)));
         machine.add(answers);
@@ -171,7 +171,7 @@ impl<'s> GatheringMachine<'s> {
         }
         let kept =
             documents.into_iter().filter(|document| !(self.file && document.kind() == SourceKind::Embedded));
-        let message = "a document that was fetched does not name another one";
+        let message = "a fetched document cannot name another one";
         let chained = |document: Document| match document.kind() {
             SourceKind::Url => {
                 CHAIN.iter().fold(document, |d, path| d.refuse(path, "chained-config-url", message))
@@ -248,7 +248,7 @@ fn trust(config: &mut InstallConfig, authorities: &[String]) {
 
 fn put_together(documents: &[Document]) -> Result<Combined> {
     if documents.iter().all(|document| document.kind() == SourceKind::Defaults || document.is_empty()) {
-        return Err(Failure::new(Class::Invalid, "there is no install configuration")
+        return Err(Failure::new(Class::Invalid, "the install configuration is missing")
             .hint("Give one with --config, or by one of the sources in docs/reference/sources.md.")
             .into());
     }
