@@ -1,5 +1,6 @@
 //! The ground floor: what every other crate stands on, and what knows nothing of installing or of media.
 
+pub mod cancel;
 pub mod cancellation;
 pub mod command;
 pub mod completions;

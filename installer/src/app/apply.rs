@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 
 use crate::node::apply::{self, ApplyOutcome};
+use crate::node::apply_running::apply_running;
 use crate::node::network_trial::run as trial;
-use crate::node::nic_setup;
 use crate::node::paths::DOCUMENT;
 use base::command::SystemRunner;
 use base::failure::{Class, Failure};
@@ -39,7 +39,7 @@ pub(crate) fn apply_document(config: Option<PathBuf>, root: &Path, context: &Con
     trial::refuse_during(root)?;
     let running = root == Path::new("/");
     let outcome = if running && config.as_path() == Path::new(DOCUMENT) {
-        nic_setup::apply_running(config, root, &SystemRunner)?
+        apply_running(config, root, &SystemRunner)?
     } else {
         apply::apply(config, root)?
     };

@@ -7,10 +7,11 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::gather::{self, Media};
-use crate::execute::{Cancel, DiskFile, ImageHost, RunEffects, Unpacking, execute};
+use crate::execute::{DiskFile, ImageHost, RunEffects, Unpacking, execute};
 use crate::inventory::{Disk, Inventory};
 use crate::plan::{NodeTexts, Plan, SealedPlan};
 use crate::resolve::{SystemFetch, resolve};
+use base::cancel::Cancel;
 use base::command::SystemRunner;
 use base::digest::Digest;
 use base::failure::{Class, Classify, Failure};

@@ -128,18 +128,27 @@ fn elsewhere(place: crate::installed::NodePlace) -> FinishedNode {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::installed::find::tests::node;
     use crate::inventory::Disk;
-    use crate::plan::tests::{disk, release, trial};
     use base::size::ByteSize;
     use medium::sources::LocalMedium;
     use model::config::sources::combine;
+    use model::config::{Install, Profile};
+    use testing::release::release;
+
+    fn disk(name: &str, size: ByteSize) -> Disk {
+        serde_json::from_value(testing::disks::disk(name, size)).unwrap()
+    }
+
+    fn node(name: &str, finished: bool) -> Disk {
+        serde_json::from_value(testing::disks::node_disk(name, finished)).unwrap()
+    }
 
     fn told(rule: &str, disks: &[Disk], change: fn(&mut InstallConfig)) -> String {
         let source = Box::new(LocalMedium::new("/nonexistent"));
         let media =
             Media { source, release: release(), combined: combine(&[]).unwrap(), customization: None };
-        let mut config = trial();
+        let install = Install { profile: Profile::Trial, automatic: true, ..Install::default() };
+        let mut config = InstallConfig { install, ..InstallConfig::default() };
         config.install.device = "/dev/vda".parse().ok();
         config.install.reinstall = rule.parse().unwrap();
         change(&mut config);

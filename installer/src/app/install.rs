@@ -10,9 +10,7 @@ use super::finished_nodes::{self, UntouchedNodes};
 use super::fitness;
 use super::gather::{Media, kernel_command_line};
 use super::report::RunRecord;
-use crate::execute::{
-    Cancel, DOCUMENT, OpenDisk, RunEffects, SystemHost, Unpacking, execute, take_down, take_up,
-};
+use crate::execute::{DOCUMENT, OpenDisk, RunEffects, SystemHost, Unpacking, execute, take_down, take_up};
 use crate::installed::decide::words;
 use crate::installed::{InstallRecord, ReinstallDecision, decide};
 use crate::inventory::{Inventory, Roots};
@@ -24,6 +22,7 @@ use crate::node::identity::MachineId;
 use crate::plan::{AfterInstall, NodeTexts, SealedPlan};
 use crate::preflight::join::pin;
 use crate::resolve::{SystemFetch, resolve};
+use base::cancel::Cancel;
 use base::command::SystemRunner;
 use base::failure::{Class, Classify};
 use base::progress::Progress;

@@ -21,7 +21,7 @@ use super::inventory_file::read_inventory;
 use super::report::{Evidence, RunRecord};
 use super::report_target::ReportTarget;
 use super::{consoles, fitness, started_image};
-use crate::execute::{Cancel, finish, start_node};
+use crate::execute::{finish, start_node};
 use crate::installed::FinishedNode;
 use crate::inventory::{Inventory, Roots};
 use crate::keyboard::Keymaps;
@@ -43,6 +43,7 @@ use crate::ui::questions::{
 };
 use crate::ui::toolkit::Console;
 use crate::usb_stick::{self, StickSurvey, StickVolume};
+use base::cancel::Cancel;
 use base::command::SystemRunner;
 use base::failure::{Class, Classify, Failure, class_of};
 use base::files::write_atomically;

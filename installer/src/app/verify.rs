@@ -150,11 +150,11 @@ fn check_customization(source: &dyn PayloadSource) -> Result<Vec<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::tests::{contents, release};
     use base::failure::render;
     use medium::customization::Content;
     use medium::sources::LocalMedium;
     use model::config::Secret;
+    use testing::release::{contents, release};
 
     /// A directory with all payloads.
     fn whole() -> tempfile::TempDir {

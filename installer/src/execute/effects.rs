@@ -5,11 +5,11 @@
 
 use anyhow::Result;
 
-use super::cancel::Cancel;
 use super::disk::device::BlockDevice;
 use super::disk::host::Host;
 use super::payload::unpack::Unpacking;
 use crate::plan::Target;
+use base::cancel::Cancel;
 use base::command::Runner;
 use base::progress::Progress;
 use medium::sources::PayloadSource;

@@ -10,7 +10,6 @@
 //! [`OpenSlot`] is for updates, which write a slot of a node that runs from another one.
 
 mod boot;
-mod cancel;
 mod data;
 mod disk;
 mod disk_image;
@@ -25,7 +24,6 @@ pub use boot::esp::read_esp;
 pub use boot::finish::{ask_for, finish};
 pub use boot::record::{ChangedRecord, change_record};
 pub use boot::start::start_node;
-pub use cancel::Cancel;
 pub use data::renew::renew_filesystem;
 pub use disk::device::BlockDevice;
 pub use disk::filesystems::{FilesystemCheck, NewFilesystem, check_filesystem};

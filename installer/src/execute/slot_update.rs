@@ -4,12 +4,12 @@
 use anyhow::Result;
 
 use super::boot::fat_volume;
-use super::cancel::Cancel;
 use super::disk::device::{self, AlignedBuffer, BlockDevice};
 use super::disk::held_sector::HeldSector;
 use super::disk::open_disk::OpenDisk;
 use super::payload::slot::{self, ImageInput, SlotContent};
 use crate::plan::{FatContent, Partition, SlotGeometry, Target, boot_volume, fit_slot};
+use base::cancel::Cancel;
 use base::failure::{Class, Failure, class_of};
 use base::progress::Progress;
 use medium::sources::{PayloadSource, Verified};

@@ -141,8 +141,11 @@ pub(crate) fn in_link(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::tests::disk;
     use base::size::ByteSize;
+
+    fn disk(name: &str, size: ByteSize) -> Disk {
+        serde_json::from_value(testing::disks::disk(name, size)).unwrap()
+    }
 
     fn with(wwn: Option<&str>, serial: Option<&str>) -> Disk {
         Disk { wwn: wwn.map(Into::into), serial: serial.map(Into::into), ..disk("sda", ByteSize::gib(16)) }

@@ -57,6 +57,4 @@ impl Inventory {
 }
 
 #[cfg(test)]
-pub(crate) mod specimens;
-#[cfg(test)]
-pub(crate) mod tests;
+mod tests;

@@ -22,9 +22,9 @@ impl Default for Roots {
 }
 
 impl Roots {
-    /// The roots below a directory, as tests lay them out: `sys`, `dev`, `proc` and `udev`.
-    #[cfg(test)]
-    pub(crate) fn below(root: &Path) -> Self {
+    /// The roots below a directory: `sys`, `dev`, `proc` and `udev`.
+    #[must_use]
+    pub fn below(root: &Path) -> Self {
         let [sys, dev, proc, udev] = ["sys", "dev", "proc", "udev"].map(|name| root.join(name));
         Self { sys, dev, proc, udev }
     }

@@ -89,32 +89,9 @@ impl fmt::Display for ArrayStatus {
 }
 
 #[cfg(test)]
-pub(in crate::node) mod tests {
+mod tests {
     use super::*;
-
-    /// An array over partitions with that name and those states.
-    pub(in crate::node) fn put(
-        root: &Path,
-        device: &str,
-        name: &str,
-        degraded: u32,
-        action: &str,
-        members: &[(&str, &str)],
-    ) {
-        let put = |path: String, text: &str| {
-            let path = root.join("sys").join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, format!("{text}\n")).unwrap();
-        };
-        let md = format!("block/{device}/md");
-        put(format!("{md}/raid_disks"), "2");
-        put(format!("{md}/degraded"), &degraded.to_string());
-        put(format!("{md}/sync_action"), action);
-        for (member, state) in members {
-            put(format!("{md}/dev-{member}/state"), state);
-            put(format!("class/block/{member}/uevent"), &format!("DEVTYPE=partition\nPARTNAME={name}"));
-        }
-    }
+    use testing::machine::put_array as put;
 
     #[test]
     fn an_array_is_whole_degraded_or_being_rebuilt() {

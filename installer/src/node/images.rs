@@ -134,34 +134,10 @@ fn users(release: &Release, role: Role, digest: &Digest) -> Vec<String> {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
-    use model::release::Image;
     use std::fs;
-
-    /// Two images that share a blob, the second for management nodes only.
-    pub(crate) fn release() -> Release {
-        let image = |name: &str, roles: &[&str], blobs: &[&[u8]]| Image {
-            name: name.into(),
-            digest: Digest::of(blobs[0]),
-            roles: roles.iter().map(|role| (*role).to_owned()).collect(),
-            blobs: blobs.iter().map(|blob| Digest::of(blob)).collect(),
-            documents: 1,
-        };
-        let images = vec![
-            image("localhost/tools:1", &[], &[b"one", b"shared"]),
-            image("localhost/control:1", &["management"], &[b"two", b"shared"]),
-        ];
-        Release { version: "1.0".into(), payloads: vec![], images, ..testing::release::release() }
-    }
-
-    pub(in crate::node) fn store(root: &Path, blobs: &[&[u8]]) {
-        let store = Blobs::of(&release(), root);
-        fs::create_dir_all(&store.0).unwrap();
-        for blob in blobs {
-            fs::write(store.path(&Digest::of(blob)), blob).unwrap();
-        }
-    }
+    use testing::node::{release_with_images as release, store_blobs as store};
 
     fn look(images: Images, role: Role, root: &Path) -> ImagesReport {
         check(&release(), role, images, root, &Progress::silent()).unwrap()

@@ -6,6 +6,7 @@
 pub mod accounts;
 pub mod applied;
 pub mod apply;
+pub mod apply_running;
 pub mod arrays;
 pub mod boot;
 pub mod certificates;
@@ -14,6 +15,7 @@ mod console_text;
 pub mod etcd_gateway;
 pub mod files;
 pub mod health;
+pub mod hostname;
 pub mod identity;
 pub mod images;
 pub mod kubeadm;

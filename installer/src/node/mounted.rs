@@ -78,25 +78,10 @@ fn below_device(root: &Path, number: &str, found: &mut BTreeSet<String>) {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
-
-    /// Makes a block device as sysfs has it, with a link of udev to it.
-    pub(crate) fn device(root: &Path, name: &str, number: &str, link: Option<&str>) {
-        let at = root.join("sys/class/block").join(name);
-        fs::create_dir_all(&at).unwrap();
-        fs::write(at.join("dev"), format!("{number}\n")).unwrap();
-        fs::create_dir_all(root.join("sys/dev/block")).unwrap();
-        symlink(format!("../../class/block/{name}"), root.join("sys/dev/block").join(number)).unwrap();
-        fs::create_dir_all(root.join("dev")).unwrap();
-        fs::write(root.join("dev").join(name), "").unwrap();
-        if let Some(link) = link {
-            let link = below(root, link);
-            fs::create_dir_all(link.parent().unwrap()).unwrap();
-            symlink(root.join("dev").join(name), link).unwrap();
-        }
-    }
+    use testing::machine::block_device as device;
 
     const LINES: &str = "22 1 8:4 / / ro,relatime shared:1 - squashfs /dev/sda4 ro\n\
         23 22 8:7 / /var rw,noatime shared:2 - ext4 /dev/sda7 ro,errors=remount-ro\n\

@@ -11,10 +11,10 @@ use reqwest::blocking::RequestBuilder;
 use serde_json::{Value, json};
 
 use super::cluster::ClusterMember;
+use super::hostname::hostname;
 use super::identity::MachineId;
 use super::kubeconfig::KubeletAccess;
 use super::paths::{DOCUMENT, below};
-use super::render::hostname;
 use model::config::{self, Distribution};
 use transfer::download::reason;
 

@@ -2,6 +2,7 @@
 //! [`super::accounts`], the network profiles in [`super::network`].
 
 use super::files::{NOTE, NodeFile};
+use super::hostname::hostname;
 use super::identity::MachineId;
 use super::paths::HOST_KEYS;
 use super::{multipath, network, proxies};
@@ -49,12 +50,6 @@ pub fn render(config: &InstallConfig, machine: Option<&MachineId>, cards: &CardS
     lines("etc/modules-load.d/nqrust.conf", NOTE, os.modules.iter().map(ToString::to_string).collect());
     files.sort_by(|one, other| one.path.cmp(&other.path));
     files
-}
-
-/// The node's name: the document's, else one made from the machine id, so that two nodes never share one.
-pub(crate) fn hostname(config: &InstallConfig, machine: Option<&MachineId>) -> Option<String> {
-    let configured = config.os.hostname.as_ref().map(ToString::to_string);
-    configured.or_else(|| machine.map(|id| format!("nqrust-{}", id.short())))
 }
 
 fn hosts(name: Option<&str>) -> NodeFile {

@@ -182,11 +182,11 @@ impl Status {
 mod tests {
     use super::*;
     use crate::node::apply::tests::image;
-    use crate::node::images::tests::{release as sample, store};
     use crate::node::kubernetes_version::data;
     use base::failure::{Class, class_of};
     use serde_json::json;
     use std::fs;
+    use testing::node::{release_with_images as sample, store_blobs as store};
 
     const MOUNTINFO: &str = "\
 22 1 8:4 / / ro,relatime shared:1 - squashfs /dev/sda4 ro
@@ -283,7 +283,7 @@ mod tests {
     #[test]
     fn a_person_reads_that_a_mirror_has_lost_a_disk() {
         let root = node();
-        let put = super::arrays::tests::put;
+        let put = testing::machine::put_array;
         put(root.path(), "md127", "config", 0, "idle", &[("vda3", "in_sync"), ("vdb3", "in_sync")]);
         put(root.path(), "md126", "persistent", 1, "idle", &[("vda7", "in_sync")]);
         let text = Status::gather(root.path()).unwrap().to_string();

@@ -5,9 +5,10 @@ use std::path::Path;
 use anyhow::Result;
 use serde::Serialize;
 
-use crate::execute::{Cancel, FilesystemCheck, check_filesystem, read_esp};
+use crate::execute::{FilesystemCheck, check_filesystem, read_esp};
 use crate::node::mounted::is_mounted;
 use crate::update::UpdatedNode;
+use base::cancel::Cancel;
 use base::command::Runner;
 use base::progress::Progress;
 use model::boot::{BootVolume, Installed, Slot};

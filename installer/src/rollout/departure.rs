@@ -12,10 +12,10 @@ use super::admin::{AdminAccess, may_pass, own_kubeconfig, unanswered};
 use super::gate::{Leaver, Obstacle, disregarded, obstacles};
 use super::lock::{LockDecision, RolloutLock};
 use super::record::RolloutRecord;
-use crate::execute::Cancel;
 use crate::node::own_node::OwnNode;
 use crate::node::paths::below;
 use crate::node::update_state::ReleaseId;
+use base::cancel::Cancel;
 use base::command::Runner;
 use base::failure::{Class, Failure};
 

@@ -11,8 +11,6 @@ use serde::{Deserialize, Serialize};
 use crate::node::own_node::{NodeEvent, OwnNode};
 use crate::node::paths::below;
 use crate::node::update_state::ReleaseId;
-use crate::update::{Standing, UpdatedNode};
-use base::digest::Digest;
 use base::encode::json_text;
 use base::files::{self, Attributes, Root};
 
@@ -104,40 +102,6 @@ pub struct NodeReport {
 }
 
 impl NodeReport {
-    /// The report of a node.
-    #[must_use]
-    pub fn of(node: &UpdatedNode) -> Self {
-        let standing = Standing::of(node);
-        let running = ReleaseId::of(&node.release);
-        let staged = || node.memory.staged.as_ref().map(|staged| staged.release.clone());
-        let tried = || node.memory.verdicts.last().map(|verdict| verdict.release.clone());
-        let (state, about, reason) = match standing {
-            Standing::Idle => (ReportedState::Idle, None, String::new()),
-            Standing::Good => (ReportedState::Good, None, String::new()),
-            Standing::Staged => (ReportedState::Staged, staged(), String::new()),
-            Standing::Pending => (ReportedState::PendingReboot, staged(), String::new()),
-            Standing::Trial => (ReportedState::Trial, staged(), String::new()),
-            Standing::RolledBack(reason) => (ReportedState::RolledBack, staged().or_else(tried), reason),
-        };
-        Self {
-            version: node.release.version.clone(),
-            slot: node.slots.running.to_string(),
-            state,
-            about: about.unwrap_or(running),
-            reason,
-        }
-    }
-
-    /// The report of a node whose update to `about` has failed before its restart.
-    #[must_use]
-    pub fn failed(node: &UpdatedNode, about: Option<Digest>, reason: String) -> Self {
-        let mut report = Self { state: ReportedState::Failed, reason, ..Self::of(node) };
-        if let Some(digest) = about {
-            report.about = ReleaseId { digest, version: String::new() };
-        }
-        report
-    }
-
     /// Tells the cluster of the node at `root`. Does nothing on a node without a cluster.
     ///
     /// # Errors
@@ -212,6 +176,7 @@ pub fn tell_until(root: &Path, report: &NodeReport, pause: Duration, stop: &dyn 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use base::digest::Digest;
 
     fn report(state: ReportedState, reason: &str) -> NodeReport {
         let about = ReleaseId { digest: Digest::of(b"2"), version: "2".into() };

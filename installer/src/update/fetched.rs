@@ -10,9 +10,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
-use crate::execute::{Cancel, slot_payloads};
+use crate::execute::slot_payloads;
 use crate::node::paths::below;
 use crate::node::update_state::ReleaseId;
+use base::cancel::Cancel;
 use base::digest::{Digest, Hasher};
 use base::failure::{Class, Classify, Failure};
 use base::files;

@@ -12,11 +12,13 @@
 //! | [`fetched`] | a release that came over a network, kept until it is in a slot |
 //! | [`serve`] | that release as the source of other nodes |
 //! | [`standing`] | where the update of a node stands, for those who ask; pure |
+//! | [`cluster_report`] | the same for the cluster; pure |
 //! | [`lock`] | one update at a time |
 //!
 //! Two single sectors decide what starts: the commit mark of a slot, written after all of it was read back, and the boot record.
 //! Everything else may be cut off at any moment, and is done again by the next run.
 
+pub mod cluster_report;
 pub mod fetched;
 pub mod kubernetes;
 pub mod lock;

@@ -24,7 +24,8 @@ use transfer::server::connection_limit::{ClientNetwork, ConnectionRefusal};
 use transfer::server::response::{file_response, with_length};
 use transfer::server::served_file::ServedFile;
 
-use crate::execute::{Cancel, RunningContainerd, slot_payloads};
+use crate::execute::{RunningContainerd, slot_payloads};
+use base::cancel::Cancel;
 use base::digest::Digest;
 use base::progress::Progress;
 use model::release::{MANIFEST, Purpose, Release};

@@ -6,13 +6,14 @@ use anyhow::Result;
 
 use super::past::{self, Past};
 use super::slots::NodeSlots;
-use crate::execute::{Cancel, ChangedRecord, MountAccess, SystemHost, with_mount};
+use crate::execute::{ChangedRecord, MountAccess, SystemHost, with_mount};
 use crate::node::health::{Baseline, HealthProbe, take_baseline};
 use crate::node::kubernetes_version::image;
 use crate::node::paths::below;
 use crate::node::release;
 use crate::node::reset_wish::ResetWish;
 use crate::node::update_state::{ReleaseId, UpdateState, Written};
+use base::cancel::Cancel;
 use base::failure::{Class, Failure};
 use base::files::read_text;
 use base::progress::Progress;

@@ -14,10 +14,11 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use base::cancel::Cancel;
 use base::digest::Digest;
 use base::progress::Progress;
 use base::size::ByteSize;
-use installer::execute::{Cancel, OpenSlot, SlotSource, change_record};
+use installer::execute::{OpenSlot, SlotSource, change_record};
 use installer::plan::{Partition, PartitionName, SectorSize, Target};
 use medium::sources::LocalMedium;
 use model::boot::loader::decide;

@@ -10,12 +10,13 @@ use anyhow::Result;
 
 use super::pod::is_of_pod;
 use super::report::tell_fleet;
-use crate::execute::Cancel;
 use crate::node::own_node::OwnNode;
 use crate::node::update_state::ReleaseId;
 use crate::rollout::report::{ReportedState, tell_until};
 use crate::rollout::{ClusterSeat, DepartureRequest, Drain, NodeReport, RolloutRecord, UpdateOutcome};
 use crate::update::UpdatedNode;
+use crate::update::cluster_report::{report_of, report_of_failure};
+use base::cancel::Cancel;
 use base::command::SystemRunner;
 use base::digest::Digest;
 use base::failure::{Class, Failure, causes, class_of};
@@ -68,15 +69,15 @@ pub(super) fn telling<T>(
     context: &Context,
     work: impl FnOnce(&mut UpdatedNode) -> Result<T>,
 ) -> Result<T> {
-    let before = NodeReport::of(node);
+    let before = report_of(node);
     let done = work(node);
     let report = match &done {
-        Ok(_) => NodeReport::of(node),
+        Ok(_) => report_of(node),
         // What was refused has not failed.
         Err(error) if matches!(class_of(error), Class::Verification | Class::Network | Class::DiskIo) => {
-            NodeReport::failed(node, about, causes(error).join(": "))
+            report_of_failure(node, about, causes(error).join(": "))
         }
-        Err(_) => NodeReport::of(node),
+        Err(_) => report_of(node),
     };
     if report != before {
         if let Err(why) = report.tell(Path::new("/")) {
@@ -129,7 +130,7 @@ fn outcome(record: &RolloutRecord, report: NodeReport) -> Option<UpdateOutcome> 
 fn undo(node: &UpdatedNode, kubeconfig: Option<&Path>, tell: &dyn Fn(&str)) -> Result<()> {
     let root = Path::new("/");
     let Some(record) = RolloutRecord::read(root) else { return Ok(()) };
-    let Some(outcome) = outcome(&record, NodeReport::of(node)) else { return Ok(()) };
+    let Some(outcome) = outcome(&record, report_of(node)) else { return Ok(()) };
     ClusterSeat::open(root, &SystemRunner, kubeconfig, tell)?.undo(&outcome)
 }
 
@@ -172,7 +173,7 @@ pub(crate) struct Announcement {
 
 impl Announcement {
     pub(crate) fn begin(node: &UpdatedNode) -> Self {
-        let report = NodeReport::of(node);
+        let report = report_of(node);
         let over = Arc::new(AtomicBool::new(false));
         let stop = Arc::clone(&over);
         let thread = std::thread::spawn(move || {
@@ -200,7 +201,7 @@ pub(crate) fn come_back(
         return true;
     }
     let deadline = Instant::now() + patience;
-    let report = NodeReport::of(node);
+    let report = report_of(node);
     let mut told = false;
     loop {
         let said = if told { Ok(()) } else { report.tell(Path::new("/")) };

@@ -18,9 +18,7 @@ use std::time::Duration;
 use anyhow::Result;
 use serde::Serialize;
 
-use crate::execute::{
-    Cancel, MissingImages, RunningContainerd, import_missing, missing_images, slot_payloads,
-};
+use crate::execute::{MissingImages, RunningContainerd, import_missing, missing_images, slot_payloads};
 use crate::node::health::NodeProbe;
 use crate::node::paths::DOCUMENT;
 use crate::node::update_state::ReleaseId;
@@ -31,6 +29,7 @@ use crate::update::{
     Allowed, KeptSource, KubernetesStep, Offer, RolledBack, Running, UpdateLock, UpdatedNode, decide,
     fetched, forget, kubernetes_step,
 };
+use base::cancel::Cancel;
 use base::command::SystemRunner;
 use base::digest::Digest;
 use base::failure::{Class, Failure};

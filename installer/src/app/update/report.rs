@@ -34,7 +34,7 @@ pub(crate) fn tell_fleet(node: &UpdatedNode, progress: &Progress) {
 
 fn hostname(config: &InstallConfig) -> Option<String> {
     let id = MachineId::beside(Path::new(DOCUMENT)).ok().flatten();
-    crate::node::render::hostname(config, id.as_ref())
+    crate::node::hostname::hostname(config, id.as_ref())
 }
 
 impl UpdateStatus {

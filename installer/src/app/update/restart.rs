@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::execute::{Cancel, ask_for};
+use crate::execute::ask_for;
+use base::cancel::Cancel;
 use base::command::{Runner, SystemRunner};
 use base::failure::{Class, Failure};
 use base::program::Context;

@@ -6,12 +6,12 @@ use std::io::{self, Read};
 
 use anyhow::{Context, Result};
 
-use crate::execute::cancel::Cancel;
 use crate::execute::disk::cache::BlockCache;
 use crate::execute::disk::device::{self, BlockDevice};
 use crate::plan::{
     BOOT_VOLUME_BYTES, FatContent, Partition, PlannedContent, PlannedFile, SectorSize, SlotGeometry,
 };
+use base::cancel::Cancel;
 use base::digest::Digest;
 use base::failure::{Class, Classify, Failure};
 use base::progress::Step;

@@ -5,8 +5,8 @@ use std::sync::mpsc;
 
 use anyhow::Result;
 
-use crate::execute::cancel::Cancel;
 use crate::execute::disk::device::{self, AlignedBuffer, BlockDevice, CHUNK_BYTES};
+use base::cancel::Cancel;
 use base::progress::Step;
 
 /// The number of chunks on their way from the reader to the disk.

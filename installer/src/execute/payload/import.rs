@@ -28,8 +28,8 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::unpack::{CTR_TIMEOUT, unpack_each};
-use crate::execute::cancel::Cancel;
 use crate::plan::{images_of, unpacked};
+use base::cancel::Cancel;
 use base::containerd::{BLOBS, ContainerdClient, ContainerdVersion, Feed, NAMESPACE, PINNED};
 use base::digest::Digest;
 use base::failure::{Class, Classify, Failure, class_of};

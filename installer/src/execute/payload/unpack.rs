@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use crate::execute::cancel::Cancel;
 use crate::plan::UnpackedImage;
+use base::cancel::Cancel;
 use base::command::{Invocation, Runner};
 use base::containerd::{ContainerdClient, ContainerdDaemon, ContainerdPaths, ContainerdPrograms, NAMESPACE};
 use base::failure::{Class, Classify, Failure};

@@ -12,6 +12,7 @@ use super::doubles::{Fault, Recording, TestMedium, copy_data};
 use super::*;
 use crate::execute::slot_update::SlotPlace;
 use crate::plan::{Partition, boot_volume};
+use base::cancel::Cancel;
 use base::digest::Digest;
 use base::failure::render;
 use base::progress::Progress;

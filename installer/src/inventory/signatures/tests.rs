@@ -3,8 +3,8 @@ use std::os::unix::fs::FileExt;
 use std::process::Command;
 
 use super::*;
-use crate::inventory::specimens::{Specimen, UUID};
 use base::size::ByteSize;
+use testing::specimens::{Specimen, UUID};
 
 const MIB: u64 = 1 << 20;
 

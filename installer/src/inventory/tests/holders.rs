@@ -3,13 +3,13 @@
 use super::*;
 
 /// The clauses about what uses the first disk.
-fn told(machine: &Machine) -> Vec<String> {
-    machine.scan().disks[0].holders.iter().map(ToString::to_string).collect()
+fn told(machine: &MachineTree) -> Vec<String> {
+    scan(&machine).disks[0].holders.iter().map(ToString::to_string).collect()
 }
 
 #[test]
 fn mounts_swap_and_arrays_make_a_disk_busy() {
-    let machine = Machine::new("1 0 8:1 / /data rw - ext4 /dev/sda1 rw\n");
+    let machine = MachineTree::new("1 0 8:1 / /data rw - ext4 /dev/sda1 rw\n");
     machine.disk("sda", "8:0", ByteSize::gib(8));
     machine.partition("sda", "sda1", "8:1");
     machine.partition("sda", "sda2", "8:2");
@@ -24,7 +24,7 @@ fn mounts_swap_and_arrays_make_a_disk_busy() {
 #[test]
 fn what_rests_on_other_devices_comes_after_them() {
     // sda1 and sda2 are volumes of one group, sda1 through an encrypted device; on it a file system and swap.
-    let machine = Machine::new("1 0 254:1 / /srv rw - ext4 /dev/mapper/vg-srv rw\n");
+    let machine = MachineTree::new("1 0 254:1 / /srv rw - ext4 /dev/mapper/vg-srv rw\n");
     machine.disk("sda", "8:0", ByteSize::gib(8));
     machine.partition("sda", "sda1", "8:1");
     machine.partition("sda", "sda2", "8:2");
@@ -57,14 +57,14 @@ fn what_rests_on_other_devices_comes_after_them() {
             "/dev/dm-1 is mounted at /srv",
         ]
     );
-    let holders = &machine.scan().disks[0].holders;
+    let holders = &scan(&machine).disks[0].holders;
     assert_eq!(holders[0].device.as_deref(), Some(Path::new("/dev/dm-0")));
     assert_eq!((holders[6].kind, holders[6].name.as_deref()), (HolderKind::Mount, Some("/srv")));
 }
 
 #[test]
 fn loop_devices_targets_and_pools_are_seen_too() {
-    let machine = Machine::new("1 0 7:0 / /mnt ro - squashfs /dev/loop0 ro\n");
+    let machine = MachineTree::new("1 0 7:0 / /mnt ro - squashfs /dev/loop0 ro\n");
     for (name, number) in [("loop0", "7:0"), ("loop1", "7:1"), ("sda", "8:0"), ("sdb", "8:16")] {
         machine.disk(name, number, ByteSize::mib(128));
     }
@@ -84,12 +84,12 @@ fn loop_devices_targets_and_pools_are_seen_too() {
             "/dev/sda is part of the ZFS pool tank",
         ]
     );
-    assert!(machine.scan().disks[1].holders.is_empty());
+    assert!(scan(&machine).disks[1].holders.is_empty());
 }
 
 #[test]
 fn devices_that_hold_each_other_end_the_look_and_not_the_machine() {
-    let machine = Machine::new("");
+    let machine = MachineTree::new("");
     machine.disk("sda", "8:0", ByteSize::gib(8));
     machine.disk("md0", "9:0", ByteSize::gib(8));
     machine.file("sys/block/sda/holders/md0/dev", "9:0");

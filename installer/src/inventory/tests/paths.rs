@@ -3,8 +3,8 @@
 use super::*;
 
 /// `sda` and `sdb` are paths to one disk, `dm-0`; `sdc` is another disk.
-fn machine() -> Machine {
-    let machine = Machine::new("");
+fn machine() -> MachineTree {
+    let machine = MachineTree::new("");
     for (name, number, serial) in [("sda", "8:0", "LUN1"), ("sdb", "8:16", "LUN1"), ("sdc", "8:32", "OTHER")]
     {
         machine.disk(name, number, ByteSize::gib(100));
@@ -27,7 +27,7 @@ fn machine() -> Machine {
 
 #[test]
 fn the_paths_to_a_disk_are_one_disk() {
-    let inventory = machine().scan();
+    let inventory = scan(&machine());
     let names: Vec<_> = inventory.disks.iter().map(|disk| disk.name.as_str()).collect();
     assert_eq!(names, ["sdc", "dm-0"]);
     let disk = &inventory.disks[1];
@@ -55,7 +55,7 @@ fn partitions_of_several_paths_are_the_disks_and_their_mounts_make_it_busy() {
         machine.file(&format!("sys/block/dm-0/holders/{name}/dev"), number);
     }
     machine.file("proc/self/mountinfo", "1 0 254:1 / /srv rw - ext4 /dev/mapper/mpatha-part1 rw\n");
-    let inventory = machine.scan();
+    let inventory = scan(&machine);
     let disk = inventory.find(Path::new("/dev/mapper/mpatha")).unwrap();
     let [part] = &disk.partitions[..] else { panic!("{:?}", disk.partitions) };
     assert_eq!((part.path.to_str(), part.start), (Some("/dev/mapper/mpatha-part1"), ByteSize::mib(1)));
@@ -69,12 +69,12 @@ fn a_boot_medium_behind_several_paths_is_one() {
     let machine = machine();
     machine
         .file("proc/self/mountinfo", "1 0 254:0 / /run/initramfs/live ro - iso9660 /dev/mapper/mpatha ro\n");
-    assert!(machine.scan().disks[1].boot_medium);
+    assert!(scan(&machine).disks[1].boot_medium);
 }
 
 #[test]
 fn udev_is_asked_for_what_sysfs_does_not_tell() {
-    let machine = Machine::new("");
+    let machine = MachineTree::new("");
     machine.disk("sda", "8:0", ByteSize::gib(8));
     machine.disk("sdb", "8:16", ByteSize::gib(8));
     let record = "S:disk/by-id/ata-x\nE:ID_MODEL=Old_Disk\nE:ID_MODEL_ENC=Old\\x20Disk\\x20\\x20\n\
@@ -85,19 +85,19 @@ fn udev_is_asked_for_what_sysfs_does_not_tell() {
     machine.file("sys/block/sdb/device/vpd_pg80", "\0\u{1}\0\u{4}    ");
     machine.file("sys/block/sdb/device/wwid", "naa.1\n");
     let facts = |disk: &Disk| [&disk.model, &disk.serial, &disk.wwn].map(|fact| fact.clone().unwrap());
-    let disks = machine.scan().disks;
+    let disks = scan(&machine).disks;
     assert_eq!(facts(&disks[0]), ["Old Disk", "S-1", "0x5000c500"]);
     assert_eq!(facts(&disks[1]), ["New disk", "S-1", "naa.1"]);
 }
 
 #[test]
 fn the_namespaces_of_a_controller_are_told_apart() {
-    let machine = Machine::new("");
+    let machine = MachineTree::new("");
     for (name, number, namespace) in [("nvme0n1", "259:0", "1\n"), ("nvme0n2", "259:1", "2\n")] {
         machine.disk(name, number, ByteSize::gib(8));
         machine.file(&format!("sys/block/{name}/nsid"), namespace);
     }
-    let disks = machine.scan().disks;
+    let disks = scan(&machine).disks;
     assert_eq!((disks[0].namespace, disks[1].namespace), (Some(1), Some(2)));
     assert!(!disks[0].identify().contains("namespace"));
     assert!(disks[1].identify().ends_with(", namespace 2"), "{}", disks[1].describe());

@@ -20,12 +20,12 @@ use crate::inventory::nics;
 use crate::nics::{CardSelectors, RememberedCards};
 use crate::node::applied::AppliedRecord;
 use crate::node::apply::{self, ApplyOutcome};
+use crate::node::apply_running::apply_running;
 use crate::node::cluster::{ClusterMember, etcd_data};
 use crate::node::files::NodeFile;
 use crate::node::files::write;
 use crate::node::network::activate::{ProfileChanges, activate, address_of};
 use crate::node::network::{self, management_device};
-use crate::node::nic_setup;
 use crate::node::paths::{DOCUMENT, below};
 use base::command::{Invocation, Runner};
 use base::digest::Digest;
@@ -231,7 +231,7 @@ impl<'a> Trials<'a> {
             .class(Class::DiskIo, || "keeping the new network in the node document".to_owned())?;
         self.stop(&format!("{TIMER_UNIT}.timer"));
         Trial::end(self.root, &EndedTrial { how: TrialEnding::Confirmed, notes: Vec::new() })?;
-        let mut outcome = nic_setup::apply_running(&self.document(), self.root, self.runner)
+        let mut outcome = apply_running(&self.document(), self.root, self.runner)
             .context("the new network stays; applying the rest of the node document")?;
         outcome.warnings.extend(restart(&before, &trial));
         Ok(outcome)

@@ -16,10 +16,10 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use self::nodes::PodRoutes;
+use super::hostname::hostname;
 use super::identity::MachineId;
 use super::node_watch;
 use super::paths::{DOCUMENT, below};
-use super::render::hostname;
 use crate::kubernetes::node::Node;
 use base::command::Runner;
 use model::config::{self, Cidr};

@@ -14,13 +14,13 @@ use super::network::{self, WantedNetwork};
 use super::stage::Stage;
 use crate::nics::MissingCards;
 use crate::node::cluster::{ClusterMember, etcd_data, vip_in_words};
+use crate::node::hostname::hostname;
 use crate::node::identity::MachineId;
 use crate::node::images::{self, BlobCount};
 use crate::node::network::management_device;
 use crate::node::nic_setup;
 use crate::node::paths::{DOCUMENT, below};
 use crate::node::release;
-use crate::node::render::hostname;
 use base::command::{Invocation, Runner};
 use model::config::redact::Secrets;
 use model::config::{self, Images, InstallConfig};
@@ -229,36 +229,10 @@ fn rival(runner: &dyn Runner, addresses: &[u8]) -> Option<RivalMachine> {
 #[cfg(test)]
 pub(in crate::node) mod tests {
     use super::*;
-    use crate::node::images::tests::{release, store};
     use crate::node::stages::{StageName, StageState};
     use std::fs;
     use std::sync::Mutex;
-
-    /// Answers like the programs of a node that has an address and whose service logs `said`.
-    #[derive(Default)]
-    pub(in crate::node) struct Programs {
-        pub(in crate::node) said: &'static str,
-        pub(in crate::node) active: &'static str,
-        pub(in crate::node) asked: Mutex<Vec<String>>,
-    }
-
-    impl Runner for Programs {
-        fn run(&self, invocation: &Invocation) -> Result<Vec<u8>> {
-            self.asked.lock().unwrap().push(invocation.display());
-            let active = self.active;
-            Ok(match invocation.program.to_str().unwrap() {
-                "ip" => "[{\"ifname\": \"ens3\", \"link_type\": \"ether\", \"addr_info\": [\
-                         {\"family\": \"inet\", \"local\": \"192.0.2.7\", \"prefixlen\": 24, \"scope\": \"global\"}]}]"
-                    .to_owned(),
-                "systemctl" => format!(
-                    "NRestarts=2\nLoadState=loaded\nActiveState={active}\nSubState=auto-restart\nResult=exit-code\n"
-                ),
-                "journalctl" => self.said.to_owned(),
-                _ => String::new(),
-            }
-            .into_bytes())
-        }
-    }
+    use testing::node::{NodePrograms as Programs, release_with_images as release, store_blobs as store};
 
     /// A node that is to join a cluster which does not answer.
     pub(in crate::node) fn joining() -> tempfile::TempDir {

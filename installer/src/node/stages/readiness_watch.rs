@@ -181,8 +181,9 @@ fn standing(stages: &[Stage], now: &str) -> String {
 mod tests {
     use super::*;
     use crate::node::console_text::WIDTH;
-    use crate::node::stages::observed_node::tests::{Programs, joining};
+    use crate::node::stages::observed_node::tests::joining;
     use crate::node::stages::{StageName, StageState};
+    use testing::node::NodePrograms as Programs;
 
     fn stage(name: StageName, state: StageState, detail: &str) -> Stage {
         Stage { name, state, since: None, detail: detail.into(), next: None }

@@ -3,9 +3,10 @@
 use std::fmt::Write;
 
 use super::*;
-use crate::inventory::specimens::Specimen;
-use crate::inventory::tests::Machine;
+use crate::inventory::Roots;
 use model::config::Wipe;
+use testing::machine::MachineTree;
+use testing::specimens::Specimen;
 
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
@@ -113,13 +114,17 @@ const CORPUS: [Case; 45] = [
     }),
 ];
 
-fn machine(case: &Case) -> Inventory {
-    let machine = Machine::new("");
-    add(&machine, case, "sda", "8:0");
-    machine.scan()
+fn scan(machine: &MachineTree) -> Inventory {
+    Inventory::scan(&Roots::below(machine.path())).unwrap()
 }
 
-fn add(machine: &Machine, case: &Case, name: &str, number: &str) {
+fn machine(case: &Case) -> Inventory {
+    let machine = MachineTree::new("");
+    add(&machine, case, "sda", "8:0");
+    scan(&machine)
+}
+
+fn add(machine: &MachineTree, case: &Case, name: &str, number: &str) {
     machine.disk(name, number, ByteSize::bytes(case.size));
     machine.file(&format!("sys/block/{name}/queue/logical_block_size"), &case.sector.to_string());
     let specimen = Specimen::new(case.size, if case.sector == 4096 { 4096 } else { 512 });
@@ -153,13 +158,13 @@ fn outcome(inventory: &Inventory, wipe: Wipe) -> String {
 
 /// Whether `install.wipe_all_disks` wipes it if it is not the install's own.
 fn wiped_with_all(case: &Case) -> bool {
-    let machine = Machine::new("");
+    let machine = MachineTree::new("");
     add(&machine, case, "sda", "8:0");
     machine.disk("sdb", "8:16", ByteSize::gib(16));
     let mut config = trial();
     config.install.device = "/dev/sdb".parse().ok();
     config.install.wipe_all_disks = true;
-    let plan = plan(&config, &machine.scan(), &release(), GUID).unwrap();
+    let plan = plan(&config, &scan(&machine), &release(), GUID).unwrap();
     plan.wiped.iter().any(|wiped| wiped.disk.name == "sda")
 }
 
@@ -195,7 +200,7 @@ fn each_disk_of_the_corpus_is_told_and_planned_as_written_here() {
 
 #[test]
 fn two_identical_disks_are_not_chosen_from() {
-    let machine = Machine::new("");
+    let machine = MachineTree::new("");
     for (name, number) in [("sda", "8:0"), ("sdb", "8:16")] {
         add(&machine, &case("twin", |s| s.gpt(&[(MIB, GIB, "home")])), name, number);
         machine.file(&format!("sys/block/{name}/device/model"), "DISK\n");
@@ -203,7 +208,7 @@ fn two_identical_disks_are_not_chosen_from() {
     let told = |config: &InstallConfig, inventory: &Inventory| {
         render(&plan(config, inventory, &release(), GUID).unwrap_err())
     };
-    let inventory = machine.scan();
+    let inventory = scan(&machine);
     // A copy of a disk has its table's identity too.
     assert_eq!(inventory.disks[0].signatures, inventory.disks[1].signatures);
     let text = told(&trial(), &inventory);
@@ -215,15 +220,15 @@ fn two_identical_disks_are_not_chosen_from() {
     // Their ports distinguish them.
     machine.link("dev/disk/by-path/pci-0-ata-1", "../../sda");
     machine.link("dev/disk/by-path/pci-0-ata-2", "../../sdb");
-    let text = told(&config, &machine.scan());
+    let text = told(&config, &scan(&machine));
     assert!(text.contains("such as by_path: pci-0-ata-1."), "{text}");
 }
 
 #[test]
 fn a_disk_that_cannot_be_looked_at_is_not_taken_for_empty() {
-    let machine = Machine::new("");
+    let machine = MachineTree::new("");
     machine.disk("sda", "8:0", ByteSize::gib(16));
-    let inventory = machine.scan();
+    let inventory = scan(&machine);
     let plan = plan(&trial(), &inventory, &release(), GUID).unwrap();
     assert!(plan.warnings[0].contains("/dev/sda may hold more than is listed here"), "{:?}", plan.warnings);
     let text = outcome(&inventory, Wipe::None);

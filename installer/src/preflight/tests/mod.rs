@@ -19,10 +19,13 @@ use super::network::{AddressHolder, DnsAnswer, Network, TimeAnswer};
 use super::trouble::NetworkTrouble;
 use super::{CHECKS, Check, CheckOutcome, CheckSubject, Intent, MachineFacts};
 use crate::clock::ClockOffset;
-use crate::inventory::{Inventory, Nic, Roots};
-use crate::plan::tests::disk;
+use crate::inventory::{Disk, Inventory, Nic, Roots};
 use base::size::ByteSize;
 use model::config::{Cidr, Interface, Profile};
+
+fn disk(name: &str, size: ByteSize) -> Disk {
+    serde_json::from_value(testing::disks::disk(name, size)).unwrap()
+}
 
 /// A machine made of files.
 struct Machine(tempfile::TempDir);

@@ -16,7 +16,6 @@ use crate::nics::MissingCards;
 use crate::nics::missing::{MissingCard, PresentCard};
 use crate::node::arrays::{ArrayState as Health, ArrayStatus};
 use crate::node::images::BlobCount;
-use crate::node::images::tests::release;
 use crate::node::stages::{Stage, StageName as Name, StageState as Standing};
 use crate::node::status::Status;
 use crate::node::update_state::UpdateNews;
@@ -27,6 +26,7 @@ use base::command::{Invocation, Runner};
 use base::size::ByteSize;
 use model::boot::Slot;
 use model::config::{NodeRole, Role};
+use testing::node::release_with_images as release;
 
 fn stage(name: Name, state: Standing, detail: &str) -> Stage {
     let since = Some("2026-03-02T10:41:07Z".to_owned());

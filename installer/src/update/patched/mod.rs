@@ -13,7 +13,7 @@ use anyhow::Result;
 pub use self::patches::{Patches, bytes_fetched};
 use self::source::{PatchedSource, RunningSlot};
 use super::updated_node::UpdatedNode;
-use crate::execute::Cancel;
+use base::cancel::Cancel;
 use base::progress::Progress;
 use medium::sources::PayloadSource;
 use model::release::Release;

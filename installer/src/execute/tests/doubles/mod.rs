@@ -16,10 +16,11 @@ pub(in crate::execute) use ext4::{Ext4Machine, copy_data};
 pub(in crate::execute) use host::{TestHost, TestRunner};
 pub(in crate::execute) use medium::TestMedium;
 
-use super::super::{BlockDevice, Cancel, Host, RunEffects, Unpacking, execute};
+use super::super::{BlockDevice, Host, RunEffects, Unpacking, execute};
 use crate::inventory::Inventory;
 use crate::plan::tests::{GUID, disk, release, trial};
 use crate::plan::{NodeTexts, PartitionName, Plan, SealedPlan, Target};
+use base::cancel::Cancel;
 use base::command::Runner;
 use base::failure::{Class, class_of, render};
 use base::progress::Progress;

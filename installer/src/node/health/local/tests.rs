@@ -1,8 +1,8 @@
 use super::*;
 use crate::node::health::check::CheckClass;
-use crate::node::images::tests::release as sample;
-use crate::node::mounted::tests::device as make;
 use anyhow::Result;
+use testing::machine::block_device as make;
+use testing::node::release_with_images as sample;
 
 const A: &str = "0a0b0c0d-0000-4000-8000-000000000004";
 const OEM: &str = "0a0b0c0d-0000-4000-8000-000000000003";
@@ -87,7 +87,7 @@ fn the_last_root_of_the_command_line_counts() {
 #[test]
 fn a_degraded_array_is_told_by_its_name_and_one_being_rebuilt_is_no_fault() {
     let root = node();
-    let put = crate::node::arrays::tests::put;
+    let put = testing::machine::put_array;
     put(root.path(), "md126", "config", 1, "idle", &[("vda3", "in_sync")]);
     put(root.path(), "md125", "data", 1, "recover", &[("vda8", "spare"), ("vdb8", "in_sync")]);
     let told = told(root.path(), Some("[]"));

@@ -28,7 +28,8 @@ impl InstallMachine for Hut {
     fn inventory(&self) -> Result<Inventory> {
         let mut inventory = facts().inventory;
         if self.there.load(Ordering::Relaxed) {
-            inventory.disks.push(crate::plan::tests::disk("sdc", base::size::ByteSize::gib(120)));
+            let disk = testing::disks::disk("sdc", base::size::ByteSize::gib(120));
+            inventory.disks.push(serde_json::from_value(disk).unwrap());
         }
         Ok(inventory)
     }

@@ -3,11 +3,11 @@
 use super::flow::to_plan;
 use super::*;
 use crate::inventory::Inventory;
-use crate::plan::tests::disk;
 use crate::ui::questions::ShownTrouble;
 use crate::ui::toolkit::form::FieldKind;
 use base::failure::{Class, Failure};
 use base::size::ByteSize;
+use testing::disks::disk;
 
 /// The machine changes, and the conversation looks again.
 fn change(state: &mut Conversation, change: impl Fn(&mut Inventory)) -> Vec<ConversationEffect> {
@@ -20,7 +20,7 @@ fn change(state: &mut Conversation, change: impl Fn(&mut Inventory)) -> Vec<Conv
 
 /// A disk that the kernel found, which sorts before all others.
 fn late(inventory: &mut Inventory) {
-    inventory.disks.insert(0, disk("nvme0n1", ByteSize::gib(500)));
+    inventory.disks.insert(0, serde_json::from_value(disk("nvme0n1", ByteSize::gib(500))).unwrap());
 }
 
 /// The option at which the cursor of the field in focus is, and the one that is taken.

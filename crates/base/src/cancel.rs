@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use base::cancellation::{self, TakenOver};
-use base::failure::{Class, Failure};
+use crate::cancellation::{self, TakenOver};
+use crate::failure::{Class, Failure};
 
 /// How often something that only waits asks whether to stop.
 const LOOK_PAUSE: Duration = Duration::from_millis(200);

@@ -17,31 +17,31 @@ fn crc32(bytes: &[u8]) -> u32 {
     crc.sum()
 }
 
-pub(crate) const UUID: Uuid = uuid::uuid!("0d6f3c9a-54b1-4a0e-9a57-1c2d3e4f5061");
+pub const UUID: Uuid = uuid::uuid!("0d6f3c9a-54b1-4a0e-9a57-1c2d3e4f5061");
 
 /// A disk or partition in a sparse file.
 #[derive(Debug)]
-pub(crate) struct Specimen {
-    pub(crate) file: File,
+pub struct Specimen {
+    pub file: File,
     /// Where other programs find it while this value lives.
-    pub(crate) path: PathBuf,
-    pub(crate) size: u64,
-    pub(crate) sector: u64,
+    pub path: PathBuf,
+    pub size: u64,
+    pub sector: u64,
 }
 
 /// A partition to write into a table: first byte, length, name.
-pub(crate) type Part<'a> = (u64, u64, &'a str);
+pub type Part<'a> = (u64, u64, &'a str);
 
 impl Specimen {
     /// The file is in memory, where it may be larger than file systems allow; only what is written uses memory.
-    pub(crate) fn new(size: u64, sector: u64) -> Self {
+    pub fn new(size: u64, sector: u64) -> Self {
         let file = File::from(memfd_create(c"specimen", MFdFlags::MFD_CLOEXEC).unwrap());
         file.set_len(size).unwrap();
         let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()).into();
         Self { file, path, size, sector }
     }
 
-    pub(crate) fn put(&self, offset: u64, bytes: &[u8]) -> &Self {
+    pub fn put(&self, offset: u64, bytes: &[u8]) -> &Self {
         self.file.write_all_at(bytes, offset).unwrap();
         self
     }
@@ -52,18 +52,18 @@ impl Specimen {
     }
 
     /// Runs a program on the file, given as its last argument.
-    pub(crate) fn run(&self, program: &str, args: &[&str]) -> &Self {
+    pub fn run(&self, program: &str, args: &[&str]) -> &Self {
         let make = Invocation::new(program).args(args.iter().copied()).arg(&self.path);
         SystemRunner.run(&make).unwrap();
         self
     }
 
-    pub(crate) fn gpt(&self, parts: &[Part<'_>]) -> &Self {
+    pub fn gpt(&self, parts: &[Part<'_>]) -> &Self {
         self.gpt_for(self.sector, parts)
     }
 
     /// Like [`Self::gpt`], for sectors of another size than the disk's.
-    pub(crate) fn gpt_for(&self, sector: u64, parts: &[Part<'_>]) -> &Self {
+    pub fn gpt_for(&self, sector: u64, parts: &[Part<'_>]) -> &Self {
         let last = self.size / sector - 1;
         let mut entries = vec![0; 128 * 128];
         for (entry, (start, length, name)) in entries.chunks_mut(128).zip(parts) {
@@ -94,7 +94,7 @@ impl Specimen {
     }
 
     /// An MBR table: type, first sector and length of each partition.
-    pub(crate) fn mbr(&self, parts: &[(u8, u32, u32)]) -> &Self {
+    pub fn mbr(&self, parts: &[(u8, u32, u32)]) -> &Self {
         let mut table = [0; 66];
         for (entry, (kind, start, length)) in table.chunks_mut(16).zip(parts) {
             entry[4] = *kind;
@@ -106,13 +106,13 @@ impl Specimen {
     }
 
     /// Breaks the checksum of one copy of the GPT.
-    pub(crate) fn damage(&self, primary: bool) -> &Self {
+    pub fn damage(&self, primary: bool) -> &Self {
         let last = self.size / self.sector - 1;
         self.put(if primary { self.sector } else { last * self.sector } + 40, &[0xff; 8])
     }
 
     /// An ext4 file system, made by the real program.
-    pub(crate) fn ext4(&self, label: &str) -> &Self {
+    pub fn ext4(&self, label: &str) -> &Self {
         self.run(
             "mkfs.ext4",
             &[
@@ -128,7 +128,7 @@ impl Specimen {
         )
     }
 
-    pub(crate) fn xfs(&self, label: &str) -> &Self {
+    pub fn xfs(&self, label: &str) -> &Self {
         let blocks = self.size / 4096;
         let fields: [(u64, &[u8]); 16] = [
             (0, b"XFSB"),
@@ -151,7 +151,7 @@ impl Specimen {
         self.puts(0, &fields)
     }
 
-    pub(crate) fn btrfs(&self, label: &str) -> &Self {
+    pub fn btrfs(&self, label: &str) -> &Self {
         let base = 64 << 10;
         let fields: [(u64, &[u8]); 5] = [
             (0x20, UUID.as_bytes()),
@@ -163,7 +163,7 @@ impl Specimen {
         self.puts(base, &fields)
     }
 
-    pub(crate) fn vfat(&self, label: &str) -> &Self {
+    pub fn vfat(&self, label: &str) -> &Self {
         let mut name = [b' '; 11];
         name.iter_mut().zip(label.bytes()).for_each(|(to, from)| *to = from);
         let sectors = u32::try_from(self.size / 512).unwrap();
@@ -188,7 +188,7 @@ impl Specimen {
         self.puts(0, &fields)
     }
 
-    pub(crate) fn ntfs(&self) -> &Self {
+    pub fn ntfs(&self) -> &Self {
         let sectors = self.size / 512;
         let fields: [(u64, &[u8]); 8] = [
             (0, b"\xeb\x52\x90NTFS    \0\x02\x08\0\0\0\0\0\0\0\xf8"),
@@ -204,7 +204,7 @@ impl Specimen {
         self.puts(0, &fields)
     }
 
-    pub(crate) fn exfat(&self, label: &str) -> &Self {
+    pub fn exfat(&self, label: &str) -> &Self {
         let sectors = self.size / 512;
         let mut entry = vec![0x83, u8::try_from(label.len()).unwrap()];
         entry.extend(label.encode_utf16().flat_map(u16::to_le_bytes));
@@ -226,7 +226,7 @@ impl Specimen {
     }
 
     /// An LVM volume, with the metadata of a group if it is in one.
-    pub(crate) fn lvm(&self, group: Option<&str>) -> &Self {
+    pub fn lvm(&self, group: Option<&str>) -> &Self {
         let mut label = [0; 512];
         label[..8].copy_from_slice(b"LABELONE");
         label[8] = 1;
@@ -255,7 +255,7 @@ impl Specimen {
     }
 
     /// A member of a Linux RAID with a superblock of version 1 at `offset`.
-    pub(crate) fn md1(&self, offset: u64, name: &str) -> &Self {
+    pub fn md1(&self, offset: u64, name: &str) -> &Self {
         let mut block = [0; 256];
         block[..4].copy_from_slice(&0xa92b_4efc_u32.to_le_bytes());
         block[4] = 1;
@@ -272,12 +272,12 @@ impl Specimen {
     }
 
     /// The offset of a superblock of version 1.0.
-    pub(crate) fn md10_place(&self) -> u64 {
+    pub fn md10_place(&self) -> u64 {
         (self.size - (8 << 10)) / 4096 * 4096
     }
 
     /// A superblock of version 0.90 at its place.
-    pub(crate) fn md090(&self) -> &Self {
+    pub fn md090(&self) -> &Self {
         let mut words = [0u32; 16];
         let id = UUID.as_bytes().chunks(4).map(|four| u32::from_be_bytes(four.try_into().unwrap()));
         let id: Vec<_> = id.collect();
@@ -289,7 +289,7 @@ impl Specimen {
         self.put(size, &bytes)
     }
 
-    pub(crate) fn luks(&self, version: u8, label: &str) -> &Self {
+    pub fn luks(&self, version: u8, label: &str) -> &Self {
         let id = UUID.to_string();
         let fields: [(u64, &[u8]); 4] =
             [(0, b"LUKS\xba\xbe"), (7, &[version]), (24, label.as_bytes()), (168, id.as_bytes())];
@@ -297,7 +297,7 @@ impl Specimen {
     }
 
     /// A LUKS2 volume of which only the second header is left.
-    pub(crate) fn luks2_second(&self, label: &str) -> &Self {
+    pub fn luks2_second(&self, label: &str) -> &Self {
         let id = UUID.to_string();
         let fields: [(u64, &[u8]); 5] = [
             (0, b"SKUL\xba\xbe"),
@@ -310,7 +310,7 @@ impl Specimen {
     }
 
     /// All four labels of a member of a pool, or the two at the end.
-    pub(crate) fn zfs(&self, pool: &str, start_too: bool) -> &Self {
+    pub fn zfs(&self, pool: &str, start_too: bool) -> &Self {
         let label = 256 << 10;
         let mut list = vec![1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
         let mut pair = |name: &str, kind: u32, value: &[u8]| {
@@ -343,7 +343,7 @@ impl Specimen {
         self
     }
 
-    pub(crate) fn vmfs(&self, label: &str) -> &Self {
+    pub fn vmfs(&self, label: &str) -> &Self {
         let volume: [(u64, &[u8]); 2] =
             [(0, b"\x0d\xd0\x01\xc0"), (532, b"4d4a5c1e-00112233-4455-66778899aabb")];
         let id =
@@ -352,11 +352,11 @@ impl Specimen {
         self.puts(1 << 20, &volume).puts(2 << 20, &fields)
     }
 
-    pub(crate) fn ceph(&self) -> &Self {
+    pub fn ceph(&self) -> &Self {
         self.put(0, format!("bluestore block device\n{UUID}\n").as_bytes())
     }
 
-    pub(crate) fn ddf(&self) -> &Self {
+    pub fn ddf(&self) -> &Self {
         let mut header = [0xff; 512];
         header[..4].copy_from_slice(&0xde11_de11_u32.to_be_bytes());
         header[8..32].copy_from_slice(b"Dell    0123456789ABCDEF");
@@ -367,12 +367,12 @@ impl Specimen {
         self.put(self.size - 512, &header)
     }
 
-    pub(crate) fn imsm(&self) -> &Self {
+    pub fn imsm(&self) -> &Self {
         let mark = b"Intel Raid ISM Cfg Sig. 1.3.00\0\0";
         self.puts(self.size - 2 * self.sector, &[(0, mark), (40, &0x1122_3344_u32.to_le_bytes())])
     }
 
-    pub(crate) fn drbd(&self) -> &Self {
+    pub fn drbd(&self) -> &Self {
         let fields: [(u64, &[u8]); 3] = [
             (40, &0x0123_4567_89ab_cdef_u64.to_be_bytes()),
             (60, &0x8374_026b_u32.to_be_bytes()),
