@@ -30,7 +30,8 @@ impl Rehearsal {
         let directory = tempfile::tempdir().unwrap();
         let at = directory.path();
         medium(at);
-        let inventory = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/ui/questions/tests/inventory.json");
+        let inventory =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/testing/src/inventories/screens.json");
         let line = format!(
             "env TERM={term} LANG=C.UTF-8 LC_ALL= NO_COLOR= '{}' install --rehearse --medium '{}' --inventory '{}'; \
              echo $? > '{}'",

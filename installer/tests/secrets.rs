@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 
 use base::digest::Digest;
 use base::size::ByteSize;
-use installer::inventory::{Disk, Inventory};
+use machine::inventory::{Disk, Inventory};
 use model::config::disk::Transport;
 use model::release::{
     Containerd, ExpandedImage, FORMAT, MANIFEST, MediumKind, Payload, Purpose, Release, metadata_path,

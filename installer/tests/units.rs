@@ -15,8 +15,8 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use installer::node::cluster::{self, MachineSize};
-use installer::node::files::FileKind;
+use cluster::configuration::{self, MachineSize};
+use machine::node_files::FileKind;
 use model::config::parse;
 
 /// Where systemd looks for what a package brings, and for what the machine's owner adds.
@@ -179,7 +179,7 @@ fn consoles_show_what_the_watching_unit_writes() {
     let directory = overlay().join("etc/issue.d");
     let link = fs::read_link(directory.join("50-nqrust.issue")).unwrap();
     assert_eq!(
-        Path::new("../..").join(installer::node::stages::readiness_watch::ISSUE.trim_start_matches('/')),
+        Path::new("../..").join(cluster::stages::readiness_watch::ISSUE.trim_start_matches('/')),
         link
     );
     assert!(overlay().join("etc/issue").is_file(), "agetty reads issue.d only beside an issue");
@@ -189,7 +189,7 @@ fn consoles_show_what_the_watching_unit_writes() {
 fn a_login_says_which_network_card_is_missing_before_anything_else() {
     let directory = overlay().join("etc/issue.d");
     let link = fs::read_link(directory.join("40-nqrust-cards.issue")).unwrap();
-    assert_eq!(Path::new("../..").join(installer::nics::missing::ISSUE), link);
+    assert_eq!(Path::new("../..").join(machine::nics::missing::ISSUE), link);
     let mut names: Vec<_> =
         fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     // agetty takes them in the order of their names.
@@ -220,9 +220,9 @@ fn the_keyboard_layout_that_a_node_writes_is_loaded_before_anyone_can_log_in() {
 fn a_node_without_a_document_asks_and_offers_no_login() {
     let system = overlay().join(UNITS[0]);
     let text = |unit: &str| fs::read_to_string(system.join(unit)).unwrap();
-    let document = installer::node::paths::DOCUMENT;
+    let document = machine::paths::DOCUMENT;
     assert!(text("nqrust-first-start.service").contains(&format!("\nConditionPathExists=!{document}\n")));
-    let defaults = installer::node::paths::DEFAULTS;
+    let defaults = machine::paths::DEFAULTS;
     assert!(text("nqrust-first-start.service").contains(&format!("\nConditionPathExists={defaults}\n")));
     let ssh = text("ssh.service.d/10-nqrust.conf");
     assert!(ssh.contains(&format!("\nConditionPathExists={document}\n")), "{ssh}");
@@ -286,7 +286,8 @@ fn the_links_of_each_role_enable_one_unit_and_mask_the_others() {
                 put(root.path(), &format!("usr/bin/{unit}"), "#!/bin/sh\n", 0o755);
             }
             let config = parse(&text, "f").unwrap_or_else(|error| panic!("{error}"));
-            for file in cluster::files(&config, Some("node-1"), MachineSize { cpus: 4, memory: 8192 }, false)
+            for file in
+                configuration::files(&config, Some("node-1"), MachineSize { cpus: 4, memory: 8192 }, false)
             {
                 if file.kind == FileKind::Link {
                     let link = root.path().join(&file.path);

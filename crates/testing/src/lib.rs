@@ -18,6 +18,7 @@ pub mod documents;
 pub mod elf;
 pub mod http;
 pub mod initrd;
+pub mod inventories;
 pub mod iso;
 pub mod kubeadm_cluster;
 pub mod machine;

@@ -116,3 +116,12 @@ pub fn put_array(
         put(format!("class/block/{member}/uevent"), &format!("DEVTYPE=partition\nPARTNAME={name}"));
     }
 }
+
+/// The keymaps of these files, as Debian has them.
+pub fn put_keymaps(root: &Path, files: &[&str]) {
+    for file in files {
+        let path = root.join("usr/share/keymaps").join(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, "").unwrap();
+    }
+}

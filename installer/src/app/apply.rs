@@ -4,14 +4,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
-use crate::node::apply::{self, ApplyOutcome};
-use crate::node::apply_running::apply_running;
-use crate::node::network_trial::run as trial;
-use crate::node::paths::DOCUMENT;
 use base::command::SystemRunner;
 use base::failure::{Class, Failure};
 use base::files::named;
 use base::program::{Context, Format, print};
+use machine::paths::DOCUMENT;
+use node::apply::{self, ApplyOutcome};
+use node::apply_running::apply_running;
+use node::network_trial::run as trial;
 
 /// Applies the document `config`, or that of the node at `root`, to the files below `root`, and prints what was done.
 pub(crate) fn apply_document(config: Option<PathBuf>, root: &Path, context: &Context) -> Result<()> {

@@ -8,17 +8,17 @@ use anyhow::{Result, ensure};
 
 use super::gather::kernel_command_line;
 use super::update::{Announcement, PATIENCE, come_back, reboot, tell_fleet};
-use crate::node::health::{Baseline, BootVerdict, FailedCheck, NodeProbe, Timing, observe_until_verdict};
-use crate::node::stages::observed_node::ObservedNode;
-use crate::node::stages::readiness_watch::ReadinessWatch;
-use crate::node::stages::{StageState, all_done};
-use crate::recovery::SlotTries;
-use crate::update::{Past, UpdateLock, UpdatedNode};
 use base::cancel::Cancel;
 use base::command::{Invocation, Runner, SystemRunner};
 use base::failure::{Class, Failure};
 use base::progress::Progress;
+use cluster::health::{Baseline, BootVerdict, FailedCheck, NodeProbe, Timing, observe_until_verdict};
+use cluster::stages::observed_node::ObservedNode;
+use cluster::stages::readiness_watch::ReadinessWatch;
+use cluster::stages::{StageState, all_done};
 use model::boot::Installed;
+use node::recovery::SlotTries;
+use node::update::{Past, UpdateLock, UpdatedNode};
 
 /// Why a boot record says that a slot is bad; GRUB's own words are others.
 const HEALTH: &str = "health";

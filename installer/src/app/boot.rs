@@ -4,15 +4,15 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result};
 
-use crate::node::boot::{self, BootRoots};
-use crate::node::mount::SystemMounter;
-use crate::node::release::RUNNING;
-use crate::node::reset_wish::ResetWish;
-use crate::recovery::RecoveryNews;
-use crate::update::NodeSlots;
 use base::files;
 use base::program::Context;
+use machine::mount::SystemMounter;
+use machine::node_release::RUNNING;
 use model::boot::{Installed, Slot};
+use node::boot::{self, BootRoots};
+use node::recovery::RecoveryNews;
+use node::reset_wish::ResetWish;
+use node::update::NodeSlots;
 
 /// Mounts the node below `root`, the root of the new system, and prints what was done.
 pub(crate) fn boot_node(root: &Path, context: &Context) -> Result<()> {

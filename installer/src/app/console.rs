@@ -9,16 +9,16 @@ use anyhow::Result;
 
 use super::gather::kernel_command_line;
 use super::root_only;
-use crate::node::release;
-use crate::recovery::RecoveryFacts;
-use crate::ui::node_page::look::ThisNode;
-use crate::ui::node_page::{NodePageEnd, run};
-use crate::ui::recovery_page::{self, RecoveryPageEnd};
-use crate::ui::toolkit::Console;
 use base::command::SystemRunner;
 use base::failure::{Class, Failure};
 use base::program::print;
+use machine::node_release as release;
 use model::boot::{Installed, Slot};
+use node::recovery::RecoveryFacts;
+use ui::node_page::look::ThisNode;
+use ui::node_page::{NodePageEnd, run};
+use ui::recovery_page::{self, RecoveryPageEnd};
+use ui::toolkit::Console;
 
 pub(crate) struct ConsolePage {
     /// Before a login: only show, and offer the login.

@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
-use crate::ui::toolkit::outlet::Outlet;
 use base::failure::render;
 use base::files::read_text;
 use base::progress::Progress;
 use base::progress::plain::PlainLines;
+use ui::toolkit::outlet::Outlet;
 
 /// The kernel's consoles, in one line.
 const ACTIVE_CONSOLES: &str = "/sys/class/tty/console/active";

@@ -7,10 +7,6 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::gather::{self, Media};
-use crate::execute::{DiskFile, ImageHost, RunEffects, Unpacking, execute};
-use crate::inventory::{Disk, Inventory};
-use crate::plan::{NodeTexts, Plan, SealedPlan};
-use crate::resolve::{SystemFetch, resolve};
 use base::cancel::Cancel;
 use base::command::SystemRunner;
 use base::digest::Digest;
@@ -19,6 +15,10 @@ use base::files::{self, UnfinishedDirectory, UnfinishedFile, named};
 use base::program::{Context, Format, print};
 use base::progress::Progress;
 use base::size::ByteSize;
+use install::execute::{DiskFile, ImageHost, RunEffects, Unpacking, execute};
+use install::plan::{NodeTexts, Plan, SealedPlan};
+use install::resolve::{SystemFetch, resolve};
+use machine::inventory::{Disk, Inventory};
 use model::config::disk::Transport;
 use model::config::sizes::PartitionSizes;
 use model::config::sources::{Document, Gathering};
@@ -122,7 +122,7 @@ impl DiskImage {
             config::parse(text, "the node document")?;
         }
         let identity = identity(&media.release.to_bytes(), &config, inventory.disks.first());
-        let plan = crate::plan::plan(&config, &inventory, &media.release, identity)?;
+        let plan = install::plan::plan(&config, &inventory, &media.release, identity)?;
         let texts = NodeTexts {
             defaults: text.is_none().then(|| Secret::new(config.to_yaml())),
             document: text.map(Secret::new),

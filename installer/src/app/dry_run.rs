@@ -6,9 +6,9 @@ use anyhow::Result;
 
 use super::inventory_file::read_inventory;
 use super::{finished_nodes, gather};
-use crate::inventory::{Inventory, Roots};
 use base::command::{Runner, SystemRunner};
 use base::program::{Context, Format, print};
+use machine::inventory::{Inventory, Roots};
 use model::config::sources::Gathering;
 use transfer::download::RetryPolicy;
 
@@ -48,7 +48,7 @@ impl DryRun {
         }
         let config = &media.combined.config;
         let present = finished_nodes::foretell(config, &inventory, &media, runner)?;
-        let plan = crate::plan::plan(config, &inventory, &media.release, uuid::Uuid::new_v4())?;
+        let plan = install::plan::plan(config, &inventory, &media.release, uuid::Uuid::new_v4())?;
         let sources = self.show_sources.then_some(&media.combined);
         match context.format {
             Format::Text => {

@@ -3,16 +3,16 @@
 use anyhow::Result;
 
 use super::gather::Media;
-use crate::installed::{
-    FinishedNode, InstallOffer, LeaveReason, NodeOrigin, ReinstallDecision, decide, find, read,
-};
-use crate::inventory::Inventory;
-use crate::plan::written_disks;
-use crate::ui::questions::ShownNode;
 use base::command::Runner;
 use base::failure::{Class, Failure, causes, class_of};
 use base::progress::Progress;
+use install::installed::{
+    FinishedNode, InstallOffer, LeaveReason, NodeOrigin, ReinstallDecision, decide, find, read,
+};
+use install::plan::written_disks;
+use machine::inventory::Inventory;
 use model::config::InstallConfig;
+use ui::questions::ShownNode;
 
 /// Nodes that an automatic install leaves as they are.
 #[derive(Clone, Debug)]
@@ -120,7 +120,7 @@ pub(crate) fn foretell(
 }
 
 /// A node on a disk of another machine.
-fn elsewhere(place: crate::installed::NodePlace) -> FinishedNode {
+fn elsewhere(place: install::installed::NodePlace) -> FinishedNode {
     let why = "the disk is not in this machine".to_owned();
     FinishedNode { place, twin: None, identity: None, origin: NodeOrigin::Unreadable(why) }
 }
@@ -128,8 +128,8 @@ fn elsewhere(place: crate::installed::NodePlace) -> FinishedNode {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::inventory::Disk;
     use base::size::ByteSize;
+    use machine::inventory::Disk;
     use medium::sources::LocalMedium;
     use model::config::sources::combine;
     use model::config::{Install, Profile};

@@ -10,9 +10,9 @@ use super::gather;
 use super::questions::{self, QuestionSettings};
 use super::report_target::ReportTarget;
 use super::started_image::become_node;
-use crate::node::paths::DOCUMENT;
 use base::failure::{Class, Failure};
 use base::program::Context;
+use machine::paths::DOCUMENT;
 use model::config::sources::Gathering;
 
 /// Takes the configuration of the sources if it says `install.automatic`, and asks otherwise.

@@ -1,4 +1,4 @@
-//! Whether this machine is fit to be installed: the checks of [`crate::preflight`] on the machine that this process runs on.
+//! Whether this machine is fit to be installed: the checks of [`preflight`] on the machine that this process runs on.
 //!
 //! `installer preflight`, the questions and the install call it.
 
@@ -10,19 +10,19 @@ use anyhow::Result;
 
 use super::gather;
 use super::inventory_file::read_inventory;
-use crate::inventory::Roots;
-use crate::preflight::join::version;
-use crate::preflight::network::Offline;
-use crate::preflight::wait::ClusterWait;
-use crate::preflight::{
-    Intent, LINK_TIMEOUT, MachineFacts, PreflightReport, SystemNetwork, cluster_is_awaited, inventory, run,
-};
 use base::command::SystemRunner;
 use base::progress::Progress;
+use cluster::join::version;
+use machine::inventory::Roots;
 use medium::sources::BOOT_MEDIUM;
 use medium::sources::is_medium;
 use model::config::sources::Gathering;
 use model::config::{self, InstallConfig};
+use preflight::network::Offline;
+use preflight::wait::ClusterWait;
+use preflight::{
+    Intent, LINK_TIMEOUT, MachineFacts, PreflightReport, SystemNetwork, cluster_is_awaited, inventory, run,
+};
 use transfer::download::RetryPolicy;
 
 /// Judges this machine, or the one whose disks and network cards are in `file`.

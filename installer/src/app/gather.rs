@@ -1,6 +1,6 @@
 //! The input of `plan` and `install`: a medium, its manifest, and a configuration from all of its sources.
 
-use crate::inventory::read_identity;
+use machine::inventory::read_identity;
 use std::io::Read;
 use std::path::Path;
 
@@ -8,13 +8,13 @@ use anyhow::Result;
 
 use super::customized::{self, Customized};
 use super::registries;
-use crate::node::paths::{CONFIG, DEFAULTS};
-use crate::sources::{url, volume};
 use base::digest::Digest;
 use base::failure::{Class, Classify};
 use base::files::{named, read_text};
 use base::progress::Progress;
 use base::url::shown;
+use install::sources::{url, volume};
+use machine::paths::{CONFIG, DEFAULTS};
 use medium::customization::{self, Content, area};
 use medium::sources::BOOT_MEDIUM;
 use medium::sources::{

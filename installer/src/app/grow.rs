@@ -5,11 +5,11 @@ use std::path::Path;
 use anyhow::Result;
 
 use super::gather::kernel_command_line;
-use crate::execute::{Growth, OpenDisk, grow_filesystem};
-use crate::inventory::{Inventory, Roots};
-use crate::plan::target_of;
 use base::command::SystemRunner;
 use base::progress::Progress;
+use install::execute::{Growth, OpenDisk, grow_filesystem};
+use install::plan::target_of;
+use machine::inventory::{Inventory, Roots};
 use model::boot::{BootVolume, Installed};
 
 /// Lets the last partition fill the disk that this node runs from, and its file system the partition.
@@ -18,7 +18,7 @@ pub(crate) fn grow(progress: &Progress) -> Result<()> {
     let last = installed.data.unwrap_or(installed.persistent);
     let BootVolume::Partition(uuid) = last else { return Ok(()) };
     let inventory = Inventory::scan(&Roots::default())?;
-    let ours = |disk: &&crate::inventory::Disk| {
+    let ours = |disk: &&machine::inventory::Disk| {
         disk.partitions.iter().any(|found| found.entry.is_some_and(|entry| entry.uuid == uuid))
     };
     let Some(disk) = inventory.disks.iter().find(ours) else { return Ok(()) };

@@ -5,10 +5,10 @@ use std::path::Path;
 use anyhow::Result;
 use serde_json::json;
 
-use crate::node::health::{self, CHECKS, CheckClass, CheckGroup, CheckResult, Finding, NodeProbe};
 use base::command::SystemRunner;
 use base::failure::{Class, Failure};
 use base::program::Context;
+use cluster::health::{self, CHECKS, CheckClass, CheckGroup, CheckResult, Finding, NodeProbe};
 
 /// Makes every check once and prints the results; an error if something required does not hold.
 pub(crate) fn show_health(root: &Path, context: &Context) -> Result<()> {

@@ -4,12 +4,12 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use crate::node::images::{self, BlobState, ImagesReport};
-use crate::node::paths::DOCUMENT;
-use crate::node::paths::below;
-use crate::node::release;
 use base::failure::{Class, Failure};
 use base::program::{Context, Format, print};
+use cluster::images::{self, BlobState, ImagesReport};
+use machine::node_release as release;
+use machine::paths::DOCUMENT;
+use machine::paths::below;
 use model::config;
 
 /// Reads every blob of the node below `root` and prints the result; an error if a blob is missing or damaged.
@@ -61,8 +61,8 @@ fn tell(report: &ImagesReport) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::images::BlobFault;
     use base::digest::Digest;
+    use cluster::images::BlobFault;
 
     #[test]
     fn the_last_line_is_the_verdict() {

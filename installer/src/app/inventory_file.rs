@@ -4,9 +4,9 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use crate::inventory::Inventory;
 use base::failure::{Class, Classify};
 use base::files::named;
+use machine::inventory::Inventory;
 
 /// # Errors
 /// `Class::Invalid` for a file that cannot be read, or has another format.

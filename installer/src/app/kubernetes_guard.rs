@@ -6,9 +6,9 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use crate::node::kubernetes_version::{data, image};
 use base::failure::{Class, class_of, render};
 use base::program::Context;
+use cluster::kept_version::{data, image};
 
 const CONSOLE: &str = "/dev/console";
 /// For systemd, any other code says that the unit is to be passed over (systemd.service(5), `ExecCondition=`).

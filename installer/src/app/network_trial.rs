@@ -6,18 +6,18 @@ use std::time::Duration;
 use anyhow::Result;
 
 use super::root_only;
-use crate::node::network_trial::{
-    ClusterConcern, CurrentTrial, EndedTrial, NetworkChange, NetworkDifference, Networks, TrialEnding,
-    TrialSpan, TrialState, TrialStatus,
-};
-use crate::node::network_trial::{Trials, standing};
-use crate::node::nic_setup;
-use crate::node::release;
 use base::command::SystemRunner;
 use base::failure::{Class, Classify, Failure};
 use base::files::named;
 use base::program::{Context, Format, print};
+use machine::nic_setup;
+use machine::node_release as release;
 use model::config::Diagnostic;
+use node::network_trial::{
+    ClusterConcern, CurrentTrial, EndedTrial, NetworkChange, NetworkDifference, Networks, TrialEnding,
+    TrialSpan, TrialState, TrialStatus,
+};
+use node::network_trial::{Trials, standing};
 
 /// Between two checks of a trial that is being set up.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);

@@ -4,9 +4,9 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use crate::node::pod_network;
 use base::command::SystemRunner;
 use base::program::Context;
+use cluster::pod_network;
 
 /// Keeps the pod network of the node at `root`; the journal has the lines that it prints.
 pub(crate) fn keep(root: &Path, context: &Context) -> Result<()> {

@@ -1,8 +1,8 @@
-//! The questions of an install on a console: the machine behind the screens of [`crate::ui::questions`].
+//! The questions of an install on a console: the machine behind the screens of [`ui::questions`].
 //!
 //! [`super::run`] calls it.
 
-use crate::inventory::read_identity;
+use machine::inventory::read_identity;
 use std::fs::File;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -21,28 +21,6 @@ use super::inventory_file::read_inventory;
 use super::report::{Evidence, RunRecord};
 use super::report_target::ReportTarget;
 use super::{consoles, fitness, started_image};
-use crate::execute::{finish, start_node};
-use crate::installed::FinishedNode;
-use crate::inventory::{Inventory, Roots};
-use crate::keyboard::Keymaps;
-use crate::live::devices;
-use crate::live::help::{self, HelpAccess};
-use crate::live::multipath::join_paths;
-use crate::live::{is_live, set_up_network};
-use crate::plan::AfterInstall;
-use crate::preflight::network::Offline;
-use crate::preflight::{Intent, PreflightReport};
-use crate::readable_secret::readable_secret;
-use crate::report;
-use crate::sources::{url, volume};
-use crate::ui::answers::{Answers, recorded};
-use crate::ui::questions::state::COUNTDOWN;
-use crate::ui::questions::{
-    self, ConfigOrigin, ConversationEnd, ConversationFacts, Destination, InstallMachine, ShownNode,
-    ShownPlan, run,
-};
-use crate::ui::toolkit::Console;
-use crate::usb_stick::{self, StickSurvey, StickVolume};
 use base::cancel::Cancel;
 use base::command::SystemRunner;
 use base::failure::{Class, Classify, Failure, class_of};
@@ -50,10 +28,32 @@ use base::files::write_atomically;
 use base::parallel::locked;
 use base::progress::plain::PlainLines;
 use base::progress::{Event, Progress, Sink};
+use install::execute::{finish, start_node};
+use install::installed::FinishedNode;
+use install::late_devices as devices;
+use install::plan::AfterInstall;
+use install::sources::{url, volume};
+use install::usb_stick::{self, StickSurvey, StickVolume};
+use machine::inventory::{Inventory, Roots};
+use machine::keyboard::Keymaps;
+use machine::live::help::{self, HelpAccess};
+use machine::live::multipath::join_paths;
+use machine::live::{is_live, set_up_network};
+use machine::readable_secret::readable_secret;
 use model::config::sources::{Combined, CombinedEntry, Document, Request, SourceKind};
 use model::config::sources::{combine, state::refusal};
 use model::config::{Install, InstallConfig, Secret};
+use preflight::network::Offline;
+use preflight::{Intent, PreflightReport};
+use reporting::report;
 use transfer::download::RetryPolicy;
+use ui::answers::{Answers, recorded};
+use ui::questions::state::COUNTDOWN;
+use ui::questions::{
+    self, ConfigOrigin, ConversationEnd, ConversationFacts, Destination, InstallMachine, ShownNode,
+    ShownPlan, run,
+};
+use ui::toolkit::Console;
 
 /// Letters of the token of a new cluster: 140 bits.
 const TOKEN_LETTERS: usize = 32;
@@ -182,11 +182,11 @@ impl<'a> QuestionedMachine<'a> {
     }
 
     /// The facts about the machine; in a rehearsal on another one only its inventory is known.
-    fn facts(&self) -> Result<crate::preflight::MachineFacts> {
+    fn facts(&self) -> Result<preflight::MachineFacts> {
         let inventory = self.inventory()?;
         Ok(match self.settings.rehearsal {
-            Some(Some(_)) => crate::preflight::MachineFacts::of_inventory(inventory),
-            _ => crate::preflight::MachineFacts::scan(&Roots::default(), inventory),
+            Some(Some(_)) => preflight::MachineFacts::of_inventory(inventory),
+            _ => preflight::MachineFacts::scan(&Roots::default(), inventory),
         })
     }
 
@@ -325,7 +325,7 @@ impl InstallMachine for QuestionedMachine<'_> {
         let config = &started_image::with_its_disks(config, self.settings.first_start);
         let intent = Intent { not_before: Some(self.media.release.epoch), ..Intent::of(config) };
         match self.settings.rehearsal {
-            Some(_) => Ok(crate::preflight::run(&self.facts()?, &intent, &Offline)),
+            Some(_) => Ok(preflight::run(&self.facts()?, &intent, &Offline)),
             None => fitness::check(intent),
         }
     }
@@ -354,7 +354,7 @@ impl InstallMachine for QuestionedMachine<'_> {
         if self.settings.first_start {
             return Ok(started_image::shown(&self.media.release, config));
         }
-        let plan = crate::plan::plan(config, &self.inventory()?, &self.media.release, Uuid::new_v4())?;
+        let plan = install::plan::plan(config, &self.inventory()?, &self.media.release, Uuid::new_v4())?;
         *locked(&self.spared) = plan.disks().map(|disk| disk.path.clone()).collect();
         Ok(ShownPlan::from(&plan))
     }
@@ -469,8 +469,8 @@ impl Sink for NoteCollector {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::UploadMethod;
     use medium::sources::LocalMedium;
+    use reporting::report::UploadMethod;
     use testing::release::release;
     use testing::reports::{ReportServer, ServerReaction};
 

@@ -9,14 +9,14 @@ use anyhow::{Context as _, Result};
 
 use super::gather::kernel_command_line;
 use super::update::{at_work, reboot};
-use crate::node::reset_wish::ResetWish;
-use crate::recovery::tries::ALONE;
-use crate::recovery::{IdleTime, NodeReset, RecoveryNews, SlotTries, carry_out};
-use crate::ui::recovery_page::KEYS;
-use crate::update::{UpdateLock, UpdatedNode};
 use base::command::{Runner, SystemRunner};
 use base::progress::Progress;
 use model::boot::Installed;
+use node::recovery::tries::ALONE;
+use node::recovery::{IdleTime, NodeReset, RecoveryNews, SlotTries, carry_out};
+use node::reset_wish::ResetWish;
+use node::update::{UpdateLock, UpdatedNode};
+use ui::recovery_page::KEYS;
 
 const POLL: Duration = Duration::from_secs(20);
 /// How long a command that has just ended may hold the lock.

@@ -7,21 +7,21 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 
-use crate::fleet::Reporter;
-use crate::inventory::{Inventory, Roots};
-use crate::plan::Plan;
-use crate::report::{self, Archive, FailedRun};
-use crate::webhook::{self, Hooks, WebhookFacts, WebhookSetup};
 use base::command::{Runner, SystemRunner};
 use base::failure::{Failure, causes, class_of, hints, render};
 use base::progress::Progress;
 use base::progress::book::Book;
 use base::progress::json::JsonLines;
 use base::progress::plain::PlainLines;
+use install::plan::Plan;
+use machine::inventory::{Inventory, Roots};
 use model::config::redact::Secrets;
 use model::config::{InstallConfig, Secret};
 use model::fleet::RunFailure;
 use model::release::Release;
+use reporting::fleet::Reporter;
+use reporting::report::{self, Archive, FailedRun};
+use reporting::webhook::{self, Hooks, WebhookFacts, WebhookSetup};
 
 /// The record of a run.
 pub(crate) struct RunRecord<'a> {
@@ -280,7 +280,7 @@ mod tests {
 
     #[test]
     fn the_server_of_the_fleet_hears_why_a_run_failed_and_no_secret() {
-        use crate::fleet::{self, ReporterSetup};
+        use reporting::fleet::{self, ReporterSetup};
         let server = ReportServer::new(&[ServerReaction::Status(204)]);
         let progress = Progress::silent();
         let url = format!("{}/MARK-path", server.url).parse().unwrap();

@@ -1,14 +1,14 @@
 //! The fleet server that an install reports to.
 
-use crate::inventory::read_identity;
+use machine::inventory::read_identity;
 use std::path::Path;
 
 use anyhow::Result;
 
 use super::gather;
-use crate::fleet::{self, Reporter, ReporterSetup};
 use base::progress::Progress;
 use model::config::text::HttpUrl;
+use reporting::fleet::{self, Reporter, ReporterSetup};
 
 /// The server, if there is one, and the tokens on the kernel command line, which must not appear in any text.
 #[derive(Default)]

@@ -8,22 +8,22 @@ use anyhow::Result;
 
 use super::fitness;
 use super::install::node_document;
-use crate::execute::finish;
-use crate::inventory::{Inventory, Roots};
-use crate::live::set_up_network;
-use crate::nics::{RememberedCards, record};
-use crate::node::paths::DOCUMENT;
-use crate::plan::AfterInstall;
-use crate::preflight::join::pin;
-use crate::resolve::{SystemFetch, resolve};
-use crate::ui::questions::ShownPlan;
 use base::command::SystemRunner;
 use base::failure::{Class, Classify};
 use base::files::write_atomically;
 use base::progress::Progress;
+use cluster::join::pin;
+use install::execute::finish;
+use install::plan::AfterInstall;
+use install::resolve::{SystemFetch, resolve};
+use machine::inventory::{Inventory, Roots};
+use machine::live::set_up_network;
+use machine::nics::{RememberedCards, record};
+use machine::paths::DOCUMENT;
 use model::config::{InstallConfig, Mode};
 use model::release::Release;
 use transfer::download::RetryPolicy;
+use ui::questions::ShownPlan;
 
 /// The checks of the disks, which are as the image has them.
 const DISK_CHECKS: [&str; 2] = ["disk-size", "disk-speed"];

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::node::reporter::NodeReporter;
-use crate::node::stages::observed_node::ObservedNode;
-use crate::node::stages::readiness_watch::ReadinessWatch;
-use crate::node::stages::{self, Stage};
-use crate::node::status::Status;
 use base::command::SystemRunner;
 use base::failure::{Class, Failure};
 use base::program::{Context, Format, print};
+use cluster::stages::observed_node::ObservedNode;
+use cluster::stages::readiness_watch::ReadinessWatch;
+use cluster::stages::{self, Stage};
+use node::reporter::NodeReporter;
+use node::status::Status;
 
 /// Whose status is shown, and when. The fields are the arguments of `installer status`.
 pub(crate) struct StatusQuery {

@@ -4,9 +4,9 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use crate::node::kubeadm::servers;
 use base::command::SystemRunner;
 use base::program::Context;
+use cluster::kubeadm::servers;
 
 /// Keeps keepalived's configuration what the servers of the cluster ask for; the journal has the lines that it prints.
 pub(crate) fn keep(root: &Path, context: &Context) -> Result<()> {

@@ -2,8 +2,8 @@
 
 use anyhow::Result;
 
-use crate::inventory::{Inventory, Roots};
 use base::program::{Context, print};
+use machine::inventory::{Inventory, Roots};
 
 /// Print the disks and network cards of this machine as JSON.
 #[derive(Debug, clap::Args)]

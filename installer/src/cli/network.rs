@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use anyhow::Result;
 
 use crate::app::network_trial::{NetworkAction, NetworkTrial, act};
-use crate::node::network_trial::TrialSpan;
 use base::program::Context;
+use node::network_trial::TrialSpan;
 
 /// Show the networks of this node, or change them on trial: unless they are confirmed in time, the old ones come
 /// back.

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use anyhow::Result;
 
 use crate::app::fitness;
-use crate::preflight::{Intent, report};
 use base::program::{Context, Format, print};
+use preflight::{Intent, report};
 
 /// Check whether this machine is fit to become the node that a configuration describes. Writes nothing.
 #[derive(Debug, clap::Args)]

@@ -9,12 +9,12 @@ use anyhow::Result;
 use super::update_cluster::{ClusterArgs, FromPodArgs};
 use crate::app::root_only;
 use crate::app::update::{self, PodAccess, ResetRequest, UpdateRequest};
-use crate::node::reset_wish::ResetLevel;
-use crate::update::Allowed;
 use base::digest::Digest;
 use base::listen;
 use base::program::Context;
 use model::boot::Slot;
+use node::reset_wish::ResetLevel;
+use node::update::Allowed;
 
 /// Update this node: write a release into the slot that does not run, try it, keep it or go back; repair it, or make it new.
 #[derive(Debug, clap::Args)]
@@ -239,8 +239,8 @@ impl RunArgs {
 mod tests {
     use super::super::update_cluster::DrainArg;
     use super::*;
-    use crate::rollout::seen::selects;
     use clap::Parser;
+    use cluster::rollout::seen::selects;
     use serde_json::{Value, json};
 
     /// `installer update apply` as far as it is about clusters, and `from-pod`.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Result;
 
 use crate::app::update::{self, ClusterRequest};
-use crate::rollout::Drain;
+use cluster::rollout::Drain;
 
 /// How a node leaves its cluster for the restart.
 #[derive(Debug, clap::Args)]

@@ -13,7 +13,7 @@ use ::medium::sources::{RetryPolicy, source};
 use anyhow::{Context, Result, bail};
 use base::digest::{Digest, Hasher};
 use base::progress::Progress;
-use installer::execute::seed_store;
+use install::execute::seed_store;
 use model::config::Role;
 use model::release::{MANIFEST, Purpose, Release};
 use nqrust_tests::artifacts::Artifacts;

@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use base::digest::Digest;
-use installer::inventory::Inventory;
-use installer::plan::plan;
+use install::plan::plan;
+use machine::inventory::Inventory;
 use model::config::{Images, Install, InstallConfig};
 use model::release::{Payload, Purpose, Release};
 use serde_json::{Value, json};

@@ -7,7 +7,7 @@ use libfuzzer_sys::fuzz_target;
 #[path = "."]
 mod execute {
     #[allow(dead_code, reason = "the installer uses all of it")]
-    #[path = "../../../installer/src/execute/boot/read_volume.rs"]
+    #[path = "../../../crates/install/src/execute/boot/read_volume.rs"]
     mod read_volume;
 
     use std::cell::RefCell;

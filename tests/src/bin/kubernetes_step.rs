@@ -11,10 +11,10 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use base::command::SystemRunner;
 use base::failure::{class_of, render};
-use installer::node::kubernetes_version::boot::mount_current;
-use installer::node::mount::SystemMounter;
-use installer::rollout::move_alone;
-use installer::update::kubernetes::keep_running;
+use cluster::kept_version::boot::mount_current;
+use cluster::rollout::move_alone;
+use cluster::version_step::keep_running;
+use machine::mount::SystemMounter;
 
 #[allow(clippy::print_stdout, clippy::print_stderr)]
 fn main() -> ExitCode {

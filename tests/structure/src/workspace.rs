@@ -19,12 +19,19 @@ pub struct Crate {
 }
 
 /// The packages that the rules apply to: those that ship.
-pub const FOLDERS: [&str; 8] = [
+pub const FOLDERS: [&str; 15] = [
     "crates/base",
     "crates/formats",
     "crates/model",
     "crates/transfer",
     "crates/medium",
+    "crates/machine",
+    "crates/reporting",
+    "crates/cluster",
+    "crates/install",
+    "crates/preflight",
+    "crates/node",
+    "crates/ui",
     "installer",
     "iso-builder/netboot",
     "iso-builder",

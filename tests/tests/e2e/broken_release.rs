@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use installer::plan::BOOT_ROOM;
+use install::plan::BOOT_ROOM;
 use nqrust_tests::artifacts::{Artifacts, scenario};
 use nqrust_tests::deadline::Deadline;
 use nqrust_tests::faults::{Fault, Relay};

@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use base::size::ByteSize;
 use formats::fat::{FatFile, FatKind, FatVolume, MINIMUM, write_volume};
-use installer::plan::LOADER_SCRIPT;
+use install::plan::LOADER_SCRIPT;
 use model::boot::Slot;
 use model::boot::loader::{Decision, decide};
 use model::boot::record::{BLOCK_BYTES, BootRecord, MISSES, SlotState, TRIES, UpdateSlot, Why};

@@ -6,13 +6,13 @@ use std::time::Duration;
 use anyhow::Result;
 use serde::Serialize;
 
-use crate::rollout::move_alone;
-use crate::update::{UpdateLock, UpdatedNode};
 use base::command::SystemRunner;
 use base::failure::{Class, Failure};
 use base::program::{Context, Format};
+use cluster::rollout::move_alone;
 use model::boot::record::SlotState;
 use model::kubernetes::KubernetesVersion;
+use node::update::{UpdateLock, UpdatedNode};
 
 /// What the command did.
 #[derive(Debug, Serialize)]

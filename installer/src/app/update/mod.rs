@@ -1,12 +1,12 @@
 //! Updates of this node, for `installer update`.
 
-mod cluster;
 mod kubernetes;
 mod pod;
 mod repair;
 mod report;
 mod reset;
 mod restart;
+mod rollout;
 mod source;
 mod status;
 mod unit;
@@ -18,17 +18,6 @@ use std::time::Duration;
 use anyhow::Result;
 use serde::Serialize;
 
-use crate::execute::{MissingImages, RunningContainerd, import_missing, missing_images, slot_payloads};
-use crate::node::health::NodeProbe;
-use crate::node::paths::DOCUMENT;
-use crate::node::update_state::ReleaseId;
-use crate::update::kubernetes::keep_running;
-use crate::update::patched::{self, Patches, bytes_fetched};
-use crate::update::serve::{ServedRelease, serve};
-use crate::update::{
-    Allowed, KeptSource, KubernetesStep, Offer, RolledBack, Running, UpdateLock, UpdatedNode, decide,
-    fetched, forget, kubernetes_step,
-};
 use base::cancel::Cancel;
 use base::command::SystemRunner;
 use base::digest::Digest;
@@ -36,21 +25,33 @@ use base::failure::{Class, Failure};
 use base::program::Context;
 use base::progress::Progress;
 use base::size::ByteSize;
+use cluster::health::NodeProbe;
+use cluster::version_skew::KubernetesStep;
+use cluster::version_step::keep_running;
+use install::execute::{MissingImages, RunningContainerd, import_missing, missing_images, slot_payloads};
+use machine::paths::DOCUMENT;
+use machine::update_state::ReleaseId;
 use medium::sources::{PayloadPlace, PayloadSource};
 use model::boot::Slot;
 use model::boot::record::UpdateSlot;
 use model::config::{self, Images, InstallConfig, Role};
 use model::kubernetes::KubernetesVersion;
 use model::release::{Purpose, Release};
+use node::update::patched::{self, Patches, bytes_fetched};
+use node::update::serve::{ServedRelease, serve};
+use node::update::{
+    Allowed, KeptSource, Offer, RolledBack, Running, UpdateLock, UpdatedNode, decide, fetched, forget,
+    kubernetes_step,
+};
 
 pub(crate) use self::kubernetes::move_kubernetes;
-pub(crate) use cluster::{Announcement, ClusterRequest, PATIENCE, come_back};
 pub(crate) use pod::{PodAccess, from_pod};
 pub(crate) use repair::repair_node;
 pub(crate) use report::tell_fleet;
 pub(crate) use reset::{ResetRequest, cancel_reset, reset};
 pub(crate) use restart::reboot;
 use restart::{await_end, restart};
+pub(crate) use rollout::{Announcement, ClusterRequest, PATIENCE, come_back};
 use source::OpenedRelease;
 pub(crate) use status::status;
 pub(crate) use unit::{at_work, in_unit};
@@ -345,7 +346,7 @@ fn settled(context: &Context) -> Result<UpdatedNode> {
 pub(crate) fn stage(request: &UpdateRequest, wait: Duration, context: &Context) -> Result<()> {
     let _lock = UpdateLock::take(Path::new("/"), wait)?;
     let mut node = settled(context)?;
-    cluster::telling(&mut node, request.sha256, context, |node| stage_on(node, request, &|_| Ok(()), context))
+    rollout::telling(&mut node, request.sha256, context, |node| stage_on(node, request, &|_| Ok(()), context))
         .map(drop)
 }
 
@@ -400,24 +401,24 @@ pub(crate) fn apply(
 ) -> Result<()> {
     let lock = UpdateLock::take(Path::new("/"), wait)?;
     let mut node = settled(context)?;
-    cluster::resume(&node, cluster, context);
+    rollout::resume(&node, cluster, context);
     let tell = |line: &str| context.tell("update", line);
     // Whoever has no access, or may not leave, is told before a release is staged, which takes minutes.
     let seat = cluster.seat(&tell)?;
-    let allow = |release: &ReleaseId| cluster::may_leave(release, cluster, seat.as_ref());
+    let allow = |release: &ReleaseId| rollout::may_leave(release, cluster, seat.as_ref());
     let wanted = request.from.is_some() || node.memory.staged.is_none() && fetched(Path::new("/")).is_some();
     if wanted
-        && !cluster::telling(&mut node, request.sha256, context, |node| {
+        && !rollout::telling(&mut node, request.sha256, context, |node| {
             stage_on(node, request, &allow, context)
         })?
     {
         drop(lock);
-        return cluster::await_good(cluster, context);
+        return rollout::await_good(cluster, context);
     }
-    cluster::telling(&mut node, None, context, |node| {
-        cluster::leave(node, cluster, seat.as_ref(), wait)?;
+    rollout::telling(&mut node, None, context, |node| {
+        rollout::leave(node, cluster, seat.as_ref(), wait)?;
         let armed = node.arm(&NodeProbe::new(Path::new("/"), &SystemRunner));
-        armed.inspect_err(|_| cluster::resume(node, cluster, context))
+        armed.inspect_err(|_| rollout::resume(node, cluster, context))
     })?;
     if let Some(why) = &node.lost_memory {
         let text = format!("the node will not remember this update: {why}");

@@ -14,10 +14,10 @@ use jiff::Timestamp;
 use nix::fcntl::{FcntlArg, FdFlag, Flock, FlockArg, fcntl};
 use serde_json::{Value, json};
 
-use crate::node::paths::below;
 use base::encode::json_text;
 use base::failure::{Class, Failure};
 use base::files::{Attributes, Root};
+use machine::paths::below;
 
 /// Where every pod has its service account (Kubernetes, "Accessing the Kubernetes API from a Pod").
 const ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";

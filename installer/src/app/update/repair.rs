@@ -6,12 +6,12 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 
 use crate::app::gather::kernel_command_line;
-use crate::recovery::{Repair, RepairFinding, repair};
-use crate::update::{UpdateLock, UpdatedNode};
 use base::command::SystemRunner;
 use base::failure::{Class, Failure};
 use base::program::Context;
 use model::boot::Installed;
+use node::recovery::{Repair, RepairFinding, repair};
+use node::update::{UpdateLock, UpdatedNode};
 
 /// Looks at everything that a start of this node needs and prints what was found; an error if something stays damaged.
 pub(crate) fn repair_node(yes: bool, wait: Duration, context: &Context) -> Result<()> {

@@ -3,14 +3,14 @@
 use std::path::Path;
 
 use super::status::UpdateStatus;
-use crate::node::identity::MachineId;
-use crate::node::paths::DOCUMENT;
-use crate::node::reporter::{ReportedNode, tell_update};
-use crate::update::UpdatedNode;
 use base::progress::Progress;
+use machine::machine_id::MachineId;
+use machine::paths::DOCUMENT;
 use model::config::redact::Secrets;
 use model::config::{self, InstallConfig};
 use model::fleet::{SlotReport, UpdateReport};
+use node::reporter::{ReportedNode, tell_update};
+use node::update::UpdatedNode;
 
 /// Tells how the updates of `node` stand. Waits some seconds for a server that does not answer; that it hears nothing is no reason
 /// for anything to fail, and it is told again after the next start.
@@ -34,7 +34,7 @@ pub(crate) fn tell_fleet(node: &UpdatedNode, progress: &Progress) {
 
 fn hostname(config: &InstallConfig) -> Option<String> {
     let id = MachineId::beside(Path::new(DOCUMENT)).ok().flatten();
-    crate::node::hostname::hostname(config, id.as_ref())
+    machine::hostname::hostname(config, id.as_ref())
 }
 
 impl UpdateStatus {

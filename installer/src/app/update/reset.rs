@@ -8,14 +8,14 @@ use anyhow::Result;
 
 use super::restart::restart;
 use super::usable_document;
-use crate::node::membership::{Membership, membership};
-use crate::node::reset_wish::{ResetLevel, ResetWish};
-use crate::recovery::reset::follow;
-use crate::update::{UpdateLock, UpdatedNode};
 use base::failure::{Class, Failure};
 use base::files::read_text;
 use base::program::Context;
+use cluster::membership::{Membership, membership};
 use model::boot::Slot;
+use node::recovery::reset::follow;
+use node::reset_wish::{ResetLevel, ResetWish};
+use node::update::{UpdateLock, UpdatedNode};
 
 /// What somebody asks for.
 #[derive(Clone, Copy, Debug)]

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::execute::ask_for;
 use base::cancel::Cancel;
 use base::command::{Runner, SystemRunner};
 use base::failure::{Class, Failure};
 use base::program::Context;
+use install::execute::ask_for;
 
 /// Restarts the machine if it is wanted.
 pub(super) fn restart(wanted: bool, context: &Context) -> Result<()> {

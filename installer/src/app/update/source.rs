@@ -6,10 +6,9 @@ use anyhow::Result;
 
 use crate::app::gather::take_proxies;
 use crate::app::registries;
-use crate::execute::slot_payloads;
-use crate::update::fetched;
 use base::digest::Digest;
 use base::failure::{Class, Failure};
+use install::execute::slot_payloads;
 use medium::artifact::{ArtifactReference, LAYOUT};
 use medium::sources::{
     Chain, LocalMedium, PayloadSource, RetryPolicy, is_url, open_release, read_release, require_sender,
@@ -17,6 +16,7 @@ use medium::sources::{
 };
 use model::config::InstallConfig;
 use model::release::{Purpose, Release};
+use node::update::fetched;
 
 /// How the digest of a release is named, and where it comes from.
 const NAME_DIGEST: &str = "Give the digest: --sha256 DIGEST, or registry/name@sha256:DIGEST; or use a server with TLS. \

@@ -5,14 +5,14 @@ use std::path::Path;
 use anyhow::Result;
 use serde::Serialize;
 
-use crate::node::kubernetes_version::NodeKubernetes;
-use crate::node::update_state::{ReleaseId, ReleaseVerdict};
-use crate::update::kubernetes::MoveRecord;
-use crate::update::{Standing, UpdatedNode, fetched_release};
 use base::failure::{Class, Failure};
 use base::program::Context;
+use cluster::kept_version::NodeKubernetes;
+use cluster::version_step::MoveRecord;
+use machine::update_state::{ReleaseId, ReleaseVerdict};
 use model::boot::Slot;
 use model::boot::record::{SlotState, UpdateSlot, Why};
+use node::update::{Standing, UpdatedNode, fetched_release};
 
 #[derive(Debug, Serialize)]
 pub(super) struct UpdateStatus {

@@ -1,5 +1,5 @@
 //! A volume that holds only configurations, for machines that boot an unchanged medium. The installer finds it by its
-//! label (`installer::sources::volume`).
+//! label (`install::sources::volume`).
 
 use std::io::{Seek, SeekFrom, Write};
 use std::path::Path;

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use installer::rollout::report::ReportedState;
-use installer::rollout::{Drain, UpdateOutcome};
+use cluster::rollout::report::ReportedState;
+use cluster::rollout::{Drain, UpdateOutcome};
 use nqrust_tests::native_cluster::TestCluster;
 
 use super::figures::Figures;

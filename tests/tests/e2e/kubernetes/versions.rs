@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use installer::rollout::lock::{NAME, NAMESPACE};
+use cluster::rollout::lock::{NAME, NAMESPACE};
 use model::kubernetes::KubernetesVersion;
 use nqrust_tests::deadline::Deadline;
 use nqrust_tests::native_cluster::{KubernetesRelease, NativeNode, TestCluster};

@@ -14,11 +14,11 @@ use crate::machines::registry::MachineRegistry;
 use crate::server::connections::NetbootConnections;
 use crate::test_support::{NODE, medium};
 use base::progress::Progress;
-use installer::fleet::{self, Reporter, ReporterSetup};
 use model::config::Secret;
 use model::fleet::RunFailure;
 use model::machine::Identity;
 use model::release::MediumKind;
+use reporting::fleet::{self, Reporter, ReporterSetup};
 use transfer::server::accept::{ServerLimits, listen, serve};
 
 /// A server with a configuration for one machine. It runs as long as the process.

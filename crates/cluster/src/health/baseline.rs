@@ -1,0 +1,227 @@
+//! What was true before the restart: what was red then cannot condemn the release that starts after it.
+
+use std::path::Path;
+
+use anyhow::Result;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::check::{CheckResult, Finding, NODE, name};
+use super::probe::Observation;
+use base::files::{self, Attributes, Root};
+use machine::paths::below;
+
+/// Where it is kept over the restart.
+pub const BASELINE: &str = "/var/lib/nqrust/update/baseline.json";
+
+/// The results before a restart. Another release may read it than wrote it, so what it does not know is passed over.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Baseline {
+    /// The version of the release that ran.
+    pub release: Option<String>,
+    /// The slot that ran.
+    pub slot: Option<String>,
+    /// When, in RFC 3339. For people: the clock may have been wrong.
+    pub taken: String,
+    /// Whether this node was the only server of its cluster.
+    pub alone: bool,
+    pub results: Vec<RecordedResult>,
+}
+
+/// A result without what the registry says of its check.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RecordedResult {
+    pub check: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub subject: Option<String>,
+    /// As [`Finding`] has it; a text, for a later release may have further ones.
+    pub state: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// What the baseline says of a check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Before {
+    /// Nothing, or that it could not be seen.
+    Unknown,
+    Held,
+    NotApplicable,
+    Failed,
+    /// Only others could have said, and they did not answer.
+    CouldNotSay,
+}
+
+impl Baseline {
+    /// What was observed, as of now.
+    #[must_use]
+    pub fn of(observation: &Observation) -> Self {
+        Self {
+            release: observation.release.clone(),
+            slot: observation.slot.clone(),
+            taken: Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+            alone: observation.alone,
+            results: observation.results.iter().map(RecordedResult::of).collect(),
+        }
+    }
+
+    /// The stored one; `None` if there is none, or one that nothing can be read from. Then nothing is known of before.
+    #[must_use]
+    pub fn read(root: &Path) -> Option<Self> {
+        let text = files::read_text(&below(root, BASELINE)).ok()?;
+        serde_json::from_str(&text).ok()
+    }
+
+    /// Stores it below `root`: after a loss of power there is this one or the one before.
+    pub fn write(&self, root: &Path) -> Result<()> {
+        let text = serde_json::to_string_pretty(self)? + "\n";
+        Root::open(root)?.write(BASELINE, text.as_bytes(), Attributes { mode: 0o600, owner: None }).map(drop)
+    }
+
+    /// Removes it from the file system that is at `/var` of a node.
+    pub fn forget_in(var: &Path) -> Result<()> {
+        Root::open(var)?.remove(BASELINE.trim_start_matches("/var")).map(drop)
+    }
+
+    /// What was known of a check. Of one with a subject that was not there then, such as a failed unit, that it held, if the check
+    /// was made at all.
+    pub(super) fn before(&self, result: &CheckResult) -> Before {
+        let id = result.check.id;
+        let same = |other: &&RecordedResult| other.check == id;
+        if let Some(exact) = self.results.iter().filter(same).find(|other| other.subject == result.subject) {
+            return exact.known();
+        }
+        let whole = self.results.iter().filter(same).find(|other| other.subject.is_none());
+        match whole.map(RecordedResult::known) {
+            Some(Before::Unknown | Before::CouldNotSay) => Before::Unknown,
+            Some(_) => Before::Held,
+            None if self.results.iter().any(|other| other.check == id) => Before::Held,
+            None => Before::Unknown,
+        }
+    }
+
+    /// Whether the cluster could be asked for this node.
+    pub(super) fn cluster_answered(&self) -> bool {
+        self.before(&NODE.found(Finding::Healthy)) != Before::CouldNotSay
+    }
+}
+
+impl RecordedResult {
+    fn of(result: &CheckResult) -> Self {
+        Self {
+            check: result.check.id.to_owned(),
+            subject: result.subject.clone(),
+            state: state(&result.finding),
+            reason: result.finding.reason().map(str::to_owned),
+        }
+    }
+
+    fn known(&self) -> Before {
+        let is = |finding: Finding| state(&finding) == self.state;
+        let reason = String::new;
+        if is(Finding::Healthy) {
+            Before::Held
+        } else if is(Finding::NotApplicable) {
+            Before::NotApplicable
+        } else if is(Finding::failing(reason())) {
+            Before::Failed
+        } else if is(Finding::cannot_say(reason())) {
+            Before::CouldNotSay
+        } else {
+            Before::Unknown
+        }
+    }
+
+    /// As [`CheckResult::name`].
+    #[must_use]
+    pub fn name(&self) -> String {
+        name(&self.check, self.subject.as_deref())
+    }
+}
+
+/// A finding's state as JSON has it.
+fn state(finding: &Finding) -> String {
+    finding.word().replace(' ', "-")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::health::check::{ARRAYS, CLOCK, ETCD, GATEWAY, ROOT, UNITS, WATCHDOG};
+    use std::fs;
+
+    fn baseline() -> Baseline {
+        Baseline::of(&Observation {
+            results: vec![
+                ROOT.found(Finding::Healthy),
+                UNITS.found_at("nqrust-old.service", Finding::failing("it has failed")),
+                ARRAYS.found_at("config", Finding::Healthy),
+                GATEWAY.found(Finding::NotApplicable),
+                CLOCK.found(Finding::cannot_say("x")),
+                NODE.found(Finding::cannot_say("x")),
+            ],
+            alone: true,
+            release: Some("1.0".into()),
+            slot: Some("a".into()),
+        })
+    }
+
+    #[test]
+    fn what_was_stored_is_read_again_and_a_damaged_one_is_as_none() {
+        let root = tempfile::tempdir().unwrap();
+        assert_eq!(Baseline::read(root.path()), None);
+        baseline().write(root.path()).unwrap();
+        assert_eq!(Baseline::read(root.path()).unwrap(), baseline_with_time(root.path()));
+        let path = below(root.path(), BASELINE);
+        let whole = fs::read(&path).unwrap();
+        for length in 0..whole.len() - 2 {
+            fs::write(&path, &whole[..length]).unwrap();
+            assert_eq!(Baseline::read(root.path()), None, "{length} bytes");
+        }
+        fs::write(&path, vec![0; whole.len()]).unwrap();
+        assert_eq!(Baseline::read(root.path()), None);
+    }
+
+    #[test]
+    fn states_are_written_as_in_other_output() {
+        for finding in
+            [Finding::Healthy, Finding::failing("x"), Finding::cannot_say("x"), Finding::NotApplicable]
+        {
+            assert_eq!(serde_json::to_value(&finding).unwrap()["state"], state(&finding));
+        }
+    }
+
+    /// The same, with the time of the stored one.
+    fn baseline_with_time(root: &Path) -> Baseline {
+        Baseline { taken: Baseline::read(root).unwrap().taken, ..baseline() }
+    }
+
+    #[test]
+    fn a_subject_that_was_not_there_held_if_its_check_was_made() {
+        let baseline = baseline();
+        let before = |result: CheckResult| baseline.before(&result);
+        let healthy = || Finding::Healthy;
+        assert_eq!(before(ROOT.found(healthy())), Before::Held);
+        assert_eq!(before(UNITS.found_at("nqrust-old.service", healthy())), Before::Failed);
+        assert_eq!(before(UNITS.found_at("nqrust-new.service", healthy())), Before::Held);
+        assert_eq!(before(ARRAYS.found_at("data", healthy())), Before::Held);
+        assert_eq!(before(GATEWAY.found(healthy())), Before::NotApplicable);
+        assert_eq!(before(CLOCK.found(healthy())), Before::CouldNotSay);
+        assert_eq!(before(CLOCK.found_at("x", healthy())), Before::Unknown);
+        assert_eq!(before(WATCHDOG.found(healthy())), Before::Unknown);
+        assert_eq!(before(ETCD.found(healthy())), Before::Unknown);
+        assert!(!baseline.cluster_answered());
+    }
+
+    #[test]
+    fn what_a_later_release_wrote_is_read_as_far_as_it_is_known() {
+        let text = r#"{"alone": true, "new": {}, "results": [{"check": "root", "state": "odd", "more": 1}, {"check": "clock",
+            "state": "healthy"}]}"#;
+        let later: Baseline = serde_json::from_str(text).unwrap();
+        assert_eq!(later.before(&ROOT.found(Finding::Healthy)), Before::Unknown);
+        assert_eq!(later.before(&CLOCK.found(Finding::Healthy)), Before::Held);
+        assert!(later.alone && later.cluster_answered());
+    }
+}

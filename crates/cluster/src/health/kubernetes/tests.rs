@@ -1,0 +1,175 @@
+use super::*;
+use model::config::parse;
+use serde_json::json;
+
+fn node(ready: &str, boot: &str) -> Node {
+    serde_json::from_value(json!({
+        "metadata": { "name": "n" },
+        "status": { "nodeInfo": { "bootID": boot, "systemUUID": "u" },
+            "conditions": [{ "type": "Ready", "status": ready, "message": "no network plugin" }] },
+    }))
+    .unwrap()
+}
+
+fn good(distribution: Distribution, etcd: Option<EtcdFact>) -> Facts {
+    Facts {
+        distribution,
+        containerd: Ok(()),
+        kubelet: Ok(()),
+        api: etcd.as_ref().map(|_| Ok(())),
+        etcd,
+        cluster: Ok(()),
+        node: Ok(Some(node("True", "this"))),
+        boot: "this".into(),
+    }
+}
+
+/// The findings of containerd, kubelet, API server, etcd and node, each by its first letter.
+fn letters(facts: &Facts) -> String {
+    results(facts).iter().map(|result| result.finding.word().chars().next().unwrap()).collect()
+}
+
+const VOTER: Option<EtcdFact> = Some(EtcdFact::Voter { alone: false });
+
+fn no<T>() -> Result<T, String> {
+    Err("it does not answer".into())
+}
+
+#[test]
+fn a_node_that_works_is_healthy_with_every_distribution() {
+    for distribution in Distribution::ALL {
+        assert_eq!(letters(&good(distribution, VOTER)), "hhhhh");
+        assert_eq!(letters(&good(distribution, None)), "hhnnh", "an agent has no API server and no etcd");
+    }
+}
+
+#[test]
+fn what_waits_for_the_cluster_cannot_say_while_the_cluster_is_away() {
+    let away = |distribution| Facts {
+        containerd: no(),
+        kubelet: no(),
+        cluster: no(),
+        node: no(),
+        ..good(distribution, None)
+    };
+    assert_eq!(letters(&away(Distribution::Rke2)), "ccnnc");
+    assert_eq!(letters(&away(Distribution::K3s)), "ccnnc");
+    assert_eq!(letters(&away(Distribution::Kubeadm)), "ffnnc", "its kubelet starts without a cluster");
+    let answers = Facts { cluster: Ok(()), ..away(Distribution::Rke2) };
+    assert_eq!(letters(&answers), "ffnnc", "the cluster is there");
+}
+
+#[test]
+fn a_server_without_a_quorum_tells_it_from_a_fault_of_its_own() {
+    let lost = Some(EtcdFact::NoLeader("too few".into()));
+    let no_quorum = |distribution| Facts {
+        containerd: no(),
+        kubelet: no(),
+        api: Some(no()),
+        node: no(),
+        cluster: no(),
+        ..good(distribution, lost.clone())
+    };
+    assert_eq!(letters(&no_quorum(Distribution::K3s)), "ccccc");
+    assert_eq!(letters(&no_quorum(Distribution::Rke2)), "ffccc");
+    assert_eq!(letters(&no_quorum(Distribution::Kubeadm)), "ffccc");
+    let silent = Facts { etcd: Some(EtcdFact::Silent("refused".into())), ..no_quorum(Distribution::K3s) };
+    assert_eq!(letters(&silent), "ffffc");
+}
+
+#[test]
+fn a_learner_and_a_node_of_an_earlier_boot_are_not_healthy() {
+    let learner = Facts { etcd: Some(EtcdFact::Learner), ..good(Distribution::K3s, VOTER) };
+    assert_eq!(letters(&learner), "hhhfh");
+    for node in
+        [Some(node("True", "earlier")), Some(node("False", "this")), Some(node("Unknown", "this")), None]
+    {
+        let facts = Facts { node: Ok(node.clone()), ..good(Distribution::K3s, None) };
+        assert_eq!(letters(&facts), "hhnnf", "{node:?}");
+    }
+}
+
+#[test]
+fn etcd_tells_its_health_its_vote_and_whether_it_is_alone() {
+    let metrics = |learner: u8, leader: u8| {
+        format!("# HELP x\netcd_server_has_leader {leader}\netcd_server_is_learner {learner}\n")
+    };
+    let healthy = r#"{"health":"true","reason":""}"#;
+    assert_eq!(etcd_fact(healthy, &metrics(0, 1)), EtcdFact::Voter { alone: true });
+    let peers = metrics(0, 1) + "etcd_network_peer_sent_bytes_total{To=\"a\"} 5\n";
+    assert_eq!(etcd_fact(healthy, &peers), EtcdFact::Voter { alone: false });
+    assert_eq!(etcd_fact(healthy, &metrics(1, 1)), EtcdFact::Learner);
+    let lost = r#"{"health":"false","reason":"RAFT NO LEADER"}"#;
+    assert!(matches!(etcd_fact(lost, &metrics(0, 0)), EtcdFact::NoLeader(_)));
+    let full = r#"{"health":"false","reason":"ALARM NOSPACE"}"#;
+    assert_eq!(
+        etcd_fact(full, &metrics(0, 1)),
+        EtcdFact::Unhealthy("etcd is not healthy: ALARM NOSPACE".into())
+    );
+    assert!(matches!(etcd_fact(healthy, ""), EtcdFact::Unhealthy(_)));
+    assert!(matches!(etcd_fact("<", ""), EtcdFact::Unhealthy(_)));
+}
+
+#[test]
+fn a_node_without_a_cluster_has_no_checks_of_it() {
+    let root = tempfile::tempdir().unwrap();
+    let runner = base::command::SystemRunner;
+    let config = parse("install: {mode: install}", "f").unwrap();
+    let (results, alone) = look(root.path(), &runner, &config, Some("n"));
+    assert!(results.iter().all(|result| result.finding == Finding::NotApplicable) && results.len() == 6);
+    assert!(!alone);
+}
+
+/// A service manager to which every unit has the same state.
+struct Units(&'static str);
+
+impl base::command::Runner for Units {
+    fn run(&self, _: &base::command::Invocation) -> anyhow::Result<Vec<u8>> {
+        Ok(format!("{}\n", self.0).into_bytes())
+    }
+}
+
+#[test]
+fn an_os_image_without_kubernetes_has_nothing_to_check_but_on_a_node_that_is_in_a_cluster() {
+    let root = tempfile::tempdir().unwrap();
+    let config = parse("install: {mode: create}", "f").unwrap();
+    let applicable = |state| {
+        let (results, _) = look(root.path(), &Units(state), &config, Some("n"));
+        assert_eq!(results.len(), 6);
+        results.into_iter().filter(|result| result.finding != Finding::NotApplicable).collect::<Vec<_>>()
+    };
+    assert!(applicable("not-found").is_empty());
+    assert!(!applicable("loaded").is_empty());
+    // RKE2 and K3s keep it on /var; that of kubeadm is in a directory that only an image with Kubernetes mounts.
+    let member = ClusterMember::of(&config).unwrap();
+    for access in [member.kubeconfig(), KUBELET_CERTIFICATE.to_owned()] {
+        let access = below(root.path(), &access);
+        fs::create_dir_all(access.parent().unwrap()).unwrap();
+        fs::write(&access, "").unwrap();
+        let [kubelet] = applicable("not-found").try_into().unwrap();
+        assert_eq!(kubelet.check.id, KUBELET.id);
+        assert_eq!(
+            kubelet.finding.reason(),
+            Some("rke2-server.service is not in the OS image, and this node is in a cluster")
+        );
+        fs::remove_file(access).unwrap();
+    }
+}
+
+#[test]
+fn a_certificate_is_told_thirty_days_before_its_end_and_condemns_nothing() {
+    use crate::certificates::tests::{put, until};
+    let root = tempfile::tempdir().unwrap();
+    let at = |day: &str| {
+        let now = format!("{day}T00:00:00Z").parse().unwrap();
+        certificates(root.path(), Distribution::Rke2, now)
+    };
+    assert_eq!(at("2030-01-01").word(), "cannot say", "before the node has joined");
+    put(root.path(), "/var/lib/rancher/rke2/agent/client-kubelet.crt", &until(31));
+    assert_eq!(at("2029-12-31"), Finding::Healthy);
+    for day in ["2030-01-01", "2030-01-31", "2040-01-01"] {
+        let found = at(day);
+        assert!(found.reason().is_some_and(|reason| reason.contains("client-kubelet.crt")), "{found:?}");
+    }
+    assert_eq!(CERTIFICATES.class, crate::health::CheckClass::Wanted);
+}

@@ -1,0 +1,181 @@
+//! What the protocols share: time, addresses, and how a server proves what it is.
+
+use std::net::SocketAddr;
+use std::time::{Instant, SystemTime};
+
+use reqwest::StatusCode;
+use rustls::CertificateError;
+
+use super::authority::Authority;
+use super::client::{Client, RequestLogin, RequestProblem, ServerAddress, ServerAnswer, Trust};
+use super::question::Question;
+use super::version::{self, Version};
+use machine::clock::ClockOffset;
+use machine::network_trouble::NetworkTrouble;
+use model::config::Distribution;
+
+pub(super) struct JoinConversation<'a> {
+    pub(super) question: &'a Question,
+    pub(super) until: Instant,
+    begun: Instant,
+}
+
+impl<'a> JoinConversation<'a> {
+    /// A conversation that begins now and ends by `until`.
+    pub(super) fn new(question: &'a Question, until: Instant) -> Self {
+        Self { question, until, begun: Instant::now() }
+    }
+
+    pub(super) fn now(&self) -> SystemTime {
+        self.question.now + self.begun.elapsed()
+    }
+
+    pub(super) fn place(&self, port: u16) -> ServerAddress {
+        let addresses = self.question.addresses.iter().map(|address| SocketAddr::from((*address, port)));
+        ServerAddress { host: self.question.host.clone(), addresses: addresses.collect() }
+    }
+
+    pub(super) fn client(&self, port: u16, trust: Trust<'_>) -> Result<Client, NetworkTrouble> {
+        Client::new(&self.place(port), trust, self.until)
+    }
+
+    pub(super) fn offset(&self, date: SystemTime) -> ClockOffset {
+        ClockOffset::between(self.now(), date)
+    }
+
+    /// The trouble with a server that does not answer as one of the distribution, with what answers there instead: servers of
+    /// the other distributions listen at other ports, or say other things.
+    pub(super) fn with_hint(&self, why: NetworkTrouble) -> NetworkTrouble {
+        match why {
+            NetworkTrouble::Silent(what) => {
+                NetworkTrouble::Silent(format!("{what}{}", self.hint().unwrap_or_default()))
+            }
+            // A server of another distribution does not become one of this.
+            NetworkTrouble::NotYet(what) => match self.hint() {
+                Some(hint) => NetworkTrouble::Silent(format!("{what}{hint}")),
+                None => NetworkTrouble::NotYet(what),
+            },
+            unable @ NetworkTrouble::Unable(_) => unable,
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        let ports = self.question.ports;
+        let others: &[(Distribution, u16)] = match self.question.distribution {
+            Distribution::Rke2 => &[(Distribution::K3s, ports.other), (Distribution::Kubeadm, ports.api)],
+            Distribution::K3s => &[(Distribution::Rke2, ports.other), (Distribution::Kubeadm, ports.api)],
+            Distribution::Kubeadm => &[(Distribution::Rke2, ports.other), (Distribution::K3s, ports.api)],
+        };
+        let answers = |distribution: Distribution, port| match distribution {
+            Distribution::Kubeadm => {
+                self.said(port, "/version").is_some_and(|answer| version_of(&answer).is_some())
+            }
+            _ => self.said(port, "/ping").is_some_and(|answer| is_pong(&answer)),
+        };
+        let (other, port) = others.iter().find(|(distribution, port)| answers(*distribution, *port))?;
+        Some(format!("; on port {port} a server of {} answers", other.name()))
+    }
+
+    /// What anybody gets.
+    fn said(&self, port: u16, path: &str) -> Option<ServerAnswer> {
+        self.client(port, Trust::All).ok()?.get(path, RequestLogin::None).ok()
+    }
+
+    /// The first of the authorities of which the server has a certificate. `path` is something that it answers to anybody.
+    pub(super) fn proven(
+        &self,
+        port: u16,
+        path: &str,
+        candidates: impl IntoIterator<Item = Authority>,
+    ) -> Result<Authority, NetworkTrouble> {
+        let mut last = silent("proves none");
+        for authority in candidates {
+            last = self.prove(port, path, &authority).map(|()| authority);
+            if last.is_ok() {
+                break;
+            }
+        }
+        last
+    }
+
+    fn prove(&self, port: u16, path: &str, authority: &Authority) -> Result<(), NetworkTrouble> {
+        use CertificateError::{
+            Expired, ExpiredContext, NotValidForName, NotValidForNameContext, NotValidYet, NotValidYetContext,
+        };
+        let client = self.client(port, Trust::Authority(authority, self.now()))?;
+        let why = match client.get(path, RequestLogin::None) {
+            Ok(_) => return Ok(()),
+            Err(RequestProblem::Certificate(why)) => why,
+            Err(RequestProblem::Other(trouble)) => return Err(trouble),
+        };
+        match why {
+            NotValidYet | NotValidYetContext { .. } => {
+                silent("has a certificate that is not yet valid by this machine's clock; see join-clock")
+            }
+            Expired | ExpiredContext { .. } => {
+                silent("has a certificate that is no longer valid by this machine's clock; see join-clock")
+            }
+            NotValidForName => silent(format!("has no certificate for {}", self.question.host)),
+            NotValidForNameContext { presented, .. } => silent(format!(
+                "has no certificate for {}, only for {}",
+                self.question.host,
+                presented.join(", ")
+            )),
+            other => silent(format!(
+                "shows the authority {} and a certificate that is not of it: {other}",
+                authority.digest
+            )),
+        }
+    }
+}
+
+pub(super) fn is_pong(answer: &ServerAnswer) -> bool {
+    answer.is_ok() && answer.body.trim_ascii() == b"pong"
+}
+
+/// The version, if this is what an API server answers at `/version`.
+pub(super) fn version_of(answer: &ServerAnswer) -> Option<Version> {
+    version::of_api(&answer.body).filter(|_| answer.is_ok())
+}
+
+/// The answer of the API at `path`. No answer is no reason not to join.
+pub(super) fn told(api: &Client, path: &str, login: RequestLogin<'_>) -> Result<Vec<u8>, NetworkTrouble> {
+    let answer = api.get(path, login).map_err(out_of_reach)?;
+    match answer.is_ok() {
+        true => Ok(answer.body),
+        false => {
+            unable(format!("cannot be asked for: GET {}{path} gave {}", api.place().name(), answer.told()))
+        }
+    }
+}
+
+pub(super) fn out_of_reach(problem: RequestProblem) -> NetworkTrouble {
+    let (NetworkTrouble::Silent(what) | NetworkTrouble::NotYet(what) | NetworkTrouble::Unable(what)) =
+        problem.into();
+    NetworkTrouble::Unable(format!("cannot be asked for: the server {what}"))
+}
+
+/// For an answer of the API that is none of its kind.
+pub(super) fn strange(what: &str) -> NetworkTrouble {
+    NetworkTrouble::Unable(format!("cannot be read from what {what} gave"))
+}
+
+pub(super) fn refuses(status: StatusCode) -> bool {
+    matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
+}
+
+/// No good answer: from a server that fails, as it does while it starts, or from something else.
+pub(super) fn unexpected<T>(answer: &ServerAnswer, what: String) -> Result<T, NetworkTrouble> {
+    match answer.status.is_server_error() {
+        true => Err(NetworkTrouble::NotYet(what)),
+        false => silent(what),
+    }
+}
+
+pub(super) fn silent<T>(what: impl Into<String>) -> Result<T, NetworkTrouble> {
+    Err(NetworkTrouble::Silent(what.into()))
+}
+
+pub(super) fn unable<T>(why: impl Into<String>) -> Result<T, NetworkTrouble> {
+    Err(NetworkTrouble::Unable(why.into()))
+}

@@ -1,0 +1,123 @@
+//! The version of Kubernetes that has worked on the data of a node: etcd's, the kubelet's. A version that is lower must not start on
+//! it: etcd cannot read what a newer one wrote, and what comes of trying is lost data.
+//!
+//! The record is written before a version starts for the first time, so that there is no moment at which data is newer than it.
+
+use std::path::Path;
+
+use anyhow::Result;
+use serde::{Deserialize, Serialize};
+
+use super::kept::KeptVersions;
+use base::encode;
+use base::failure::{Class, Failure};
+use base::files::{self, Attributes, Root};
+use machine::paths::below;
+use model::kubernetes::KubernetesVersion;
+
+const RECORD: &str = "/var/lib/nqrust/kubernetes/data.json";
+
+#[derive(Serialize, Deserialize)]
+struct DataRecord {
+    version: KubernetesVersion,
+}
+
+/// What is known of who has worked on the data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkedOn(Option<KubernetesVersion>);
+
+impl WorkedOn {
+    /// What the node at `root` knows. Where the record is damaged, what was to run counts: a node on which nothing was ever chosen
+    /// has had one version only.
+    #[must_use]
+    pub fn read(root: &Path) -> Self {
+        let path = below(root, RECORD);
+        let recorded = files::read_text(&path).ok();
+        let recorded = recorded.and_then(|text| serde_json::from_str::<DataRecord>(&text).ok());
+        match recorded {
+            Some(record) => Self(Some(record.version)),
+            None if path.exists() => Self(KeptVersions::of(root).current()),
+            None => Self(None),
+        }
+    }
+
+    /// Whether `version` may start. Data of another distribution is in other places, and says nothing.
+    ///
+    /// # Errors
+    /// [`Class::Hardware`] for a lower version.
+    pub fn check(&self, version: &KubernetesVersion) -> Result<(), Failure> {
+        let Some(worked) = &self.0 else { return Ok(()) };
+        if worked.distribution() != version.distribution() || version >= worked {
+            return Ok(());
+        }
+        let what = format!(
+            "Kubernetes {version} is older than {worked}, which has worked on the data of this node, and would damage it"
+        );
+        Err(Failure::new(Class::Hardware, what).hint(format!(
+            "Start an OS that brings {worked} or later: `installer update status` tells what each slot has, `installer update apply \
+             --from MEDIUM` writes another."
+        )))
+    }
+}
+
+/// Before `version` starts: fails if it must not, and otherwise remembers it.
+///
+/// # Errors
+/// As [`WorkedOn::check`] has them; a record that cannot be written is an error too.
+pub fn begin(root: &Path, version: &KubernetesVersion) -> Result<()> {
+    WorkedOn::read(root).check(version)?;
+    let record = encode::json_text(&DataRecord { version: version.clone() });
+    Root::open(root)?.write(RECORD, record.as_bytes(), Attributes { mode: 0o644, owner: None }).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::failure::class_of;
+    use std::fs;
+
+    fn version(text: &str) -> KubernetesVersion {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn only_a_lower_version_is_kept_from_the_data() {
+        for (worked, starts, may) in [
+            (None, "v1.37.2", true),
+            (Some("v1.37.2"), "v1.37.2", true),
+            (Some("v1.37.2"), "v1.37.3", true),
+            (Some("v1.37.2"), "v1.37.1", false),
+            (Some("v1.37.2"), "v1.36.9", false),
+            (Some("v1.33.1+rke2r2"), "v1.33.1+rke2r1", false),
+            (Some("v1.33.1+k3s1"), "v1.30.0+rke2r1", true),
+        ] {
+            let worked_on = WorkedOn(worked.map(version));
+            assert_eq!(worked_on.check(&version(starts)).is_ok(), may, "{starts} on {worked:?}");
+        }
+    }
+
+    #[test]
+    fn what_starts_is_remembered_and_what_must_not_start_is_not() {
+        let root = tempfile::tempdir().unwrap();
+        begin(root.path(), &version("v1.36.1")).unwrap();
+        begin(root.path(), &version("v1.37.2")).unwrap();
+        let error = begin(root.path(), &version("v1.36.1")).unwrap_err();
+        assert_eq!(class_of(&error), Class::Hardware);
+        assert!(error.to_string().contains("older than v1.37.2"), "{error}");
+        assert_eq!(WorkedOn::read(root.path()), WorkedOn(Some(version("v1.37.2"))));
+        begin(root.path(), &version("v1.37.2")).unwrap();
+    }
+
+    #[test]
+    fn a_damaged_record_counts_as_what_was_to_run() {
+        let root = tempfile::tempdir().unwrap();
+        let record = below(root.path(), RECORD);
+        fs::create_dir_all(record.parent().unwrap()).unwrap();
+        fs::write(&record, [0; 20]).unwrap();
+        assert_eq!(WorkedOn::read(root.path()), WorkedOn(None));
+        KeptVersions::of(root.path()).choose(&version("v1.37.2")).unwrap();
+        assert!(begin(root.path(), &version("v1.36.1")).is_err());
+        begin(root.path(), &version("v1.37.2")).unwrap();
+        assert_eq!(WorkedOn::read(root.path()), WorkedOn(Some(version("v1.37.2"))));
+    }
+}

@@ -1,0 +1,35 @@
+//! The Kubernetes cluster of a node. A question about Kubernetes is answered here.
+//!
+//! | Module | What it is for |
+//! |---|---|
+//! | [`configuration`] | the files of the node's distribution: RKE2, K3s or kubeadm; pure |
+//! | [`kubeadm`] | running upstream Kubernetes: its steps, etcd, the virtual address |
+//! | [`join`] | asking a cluster, before an install, whether it will take the node |
+//! | [`stages`] | how far a node is on its way into its cluster |
+//! | [`health`] | whether a node is good after a restart |
+//! | [`kept_version`], [`version_step`], [`version_skew`] | the Kubernetes that a node runs, and moving to another |
+//! | [`rollout`] | the updates of a cluster's nodes, one after the other |
+//! | [`pod_network`], [`etcd_gateway`] | routes between pods; the way of workers to etcd's lock |
+//! | [`kubelet_access`], [`own_node`], [`membership`], [`node_watch`] | the node's own object in its cluster |
+//! | [`images`], [`tokens`], [`certificates`] | container images of the node; secrets for joining; when certificates end |
+//! | [`kubernetes`] | files and objects of Kubernetes that are read |
+
+pub mod certificates;
+pub mod configuration;
+pub mod etcd_gateway;
+pub mod health;
+pub mod images;
+pub mod join;
+pub mod kept_version;
+pub mod kubeadm;
+pub mod kubelet_access;
+pub mod kubernetes;
+pub mod membership;
+pub mod node_watch;
+pub mod own_node;
+pub mod pod_network;
+pub mod rollout;
+pub mod stages;
+pub mod tokens;
+pub mod version_skew;
+pub mod version_step;

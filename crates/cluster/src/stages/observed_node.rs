@@ -1,0 +1,336 @@
+//! Gathers the facts about a node: asks iproute2, systemd, the journal, the store and the cluster.
+
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use super::api::{self, Registration};
+use super::facts::{NodeFacts, ServiceFacts};
+use super::judge::stages;
+use super::neighbours::{self, RivalMachine};
+use super::stage::Stage;
+use crate::configuration::{ClusterMember, etcd_data, vip_in_words};
+use crate::images::{self, BlobCount};
+use base::command::{Invocation, Runner};
+use machine::hostname::hostname;
+use machine::machine_id::MachineId;
+use machine::network::addresses::{self as network, WantedNetwork};
+use machine::network::management_device;
+use machine::nic_setup;
+use machine::nics::MissingCards;
+use machine::node_release as release;
+use machine::paths::{DOCUMENT, below};
+use model::config::redact::Secrets;
+use model::config::{self, Images, InstallConfig};
+use model::release::Release;
+
+/// For one program.
+const PROGRAM_TIMEOUT: Duration = Duration::from_secs(10);
+/// The number of journal lines that are read.
+const JOURNAL_LINES_MAX: &str = "300";
+/// Older errors belong to problems that have passed.
+const JOURNAL_SINCE: &str = "-5min";
+
+pub struct ObservedNode {
+    /// The node as one of its cluster.
+    pub member: ClusterMember,
+    /// Its name in the cluster.
+    pub name: Option<String>,
+    config: InstallConfig,
+    release: Release,
+    secrets: Secrets,
+}
+
+impl std::fmt::Debug for ObservedNode {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "ObservedNode({:?})", self.member)
+    }
+}
+
+impl ObservedNode {
+    /// The node at `root`; `None` if it has no cluster.
+    pub fn read(root: &Path) -> Result<Option<Self>> {
+        let release = release::read(root)?;
+        let document = below(root, DOCUMENT);
+        let config = config::load(&document)?;
+        let Some(member) = ClusterMember::of(&config) else { return Ok(None) };
+        let name = hostname(&config, MachineId::beside(&document)?.as_ref());
+        let mut secrets = Secrets::default();
+        secrets.add(&config);
+        Ok(Some(Self { member, name, config, release, secrets }))
+    }
+
+    /// The node in lines: its part, the address of its cluster. The device of its address is the second value.
+    #[must_use]
+    pub fn describe(&self) -> (Vec<String>, Option<String>) {
+        let Self { member, config, release, .. } = self;
+        let role = config.install.node_role().beside(&format!("mode {}", config.install.mode.name()));
+        let mut lines = vec![format!("{} {}: {role}", release.name, release.version)];
+        let host = member.host.as_deref();
+        let at = host.map(|host| format!(" at {}", member.supervisor(host))).unwrap_or_default();
+        let vip = vip_in_words(config).map(|vip| format!(", VIP {vip}")).unwrap_or_default();
+        lines.push(format!("Cluster: {}{at}{vip}", member.distribution.name()));
+        (lines, management_device(config))
+    }
+
+    pub fn product(&self) -> String {
+        let Release { name, version, .. } = &self.release;
+        format!("{name} {version}")
+    }
+
+    /// What must be removed from reports.
+    pub fn secrets(&self) -> &Secrets {
+        &self.secrets
+    }
+
+    /// Shows at every login which of the node's network cards are missing.
+    pub fn show_missing_cards(&self, root: &Path, runner: &dyn Runner) -> Result<()> {
+        nic_setup::show_missing(root, &self.config, runner).map(drop)
+    }
+
+    /// The current stages of the node. Takes some seconds if a server does not answer.
+    #[must_use]
+    pub fn look(&self, root: &Path, runner: &dyn Runner) -> Vec<Stage> {
+        let facts = thread::scope(|scope| {
+            let server = scope.spawn(|| self.server());
+            let node = scope.spawn(|| self.node(root));
+            let addresses = addresses(runner);
+            let network = self.network(addresses.as_deref());
+            let rival = rival(runner, addresses.as_deref().unwrap_or_default());
+            let unasked = || "was not asked to the end".to_owned();
+            let install = &self.config.install;
+            let (expected, present) = images::count(&self.release, install.own_role(), root);
+            let node = node.join().unwrap_or_else(|_| Registration::Unknown(unasked()));
+            NodeFacts {
+                network,
+                missing: MissingCards::on(root, &self.config, &below(root, DOCUMENT)),
+                service: self.service(runner, &node),
+                rival,
+                server: server
+                    .join()
+                    .unwrap_or_else(|_| Err(unasked()))
+                    .map_err(|why| self.with_holder(runner, why)),
+                room: self.room(root),
+                images: BlobCount { expected, present, deferred: install.images() == Images::Defer },
+                node,
+            }
+        });
+        let mut stages = stages(&self.member, &facts);
+        for stage in &mut stages {
+            stage.detail = self.secrets.hide(&stage.detail);
+        }
+        stages
+    }
+
+    fn network(&self, addresses: Result<&[u8], &String>) -> Result<String, String> {
+        let wanted = WantedNetwork::of(&self.config);
+        network::judge(&wanted, addresses.map_err(String::clone)?)
+    }
+
+    /// Why the cluster does not answer at its address, and who has the address: it may be a machine that is no part of the cluster.
+    fn with_holder(&self, runner: &dyn Runner, why: String) -> String {
+        let address = self.member.host.as_deref().and_then(|host| host.parse().ok());
+        match address.and_then(|address| neighbours::holder(runner, address)) {
+            Some(machine) => {
+                format!("{why}; the machine with the hardware address {machine} has the address")
+            }
+            None => why,
+        }
+    }
+
+    /// Asks at the cluster's address; the first node, which may not know it, asks itself.
+    fn server(&self) -> Result<String, String> {
+        let host = self.member.host.as_deref().unwrap_or("127.0.0.1");
+        let url = self.member.supervisor(host);
+        api::ping(&url, self.member.health()).map(|()| url)
+    }
+
+    fn node(&self, root: &Path) -> Registration {
+        let Some(name) = &self.name else {
+            return Registration::Unknown("the node has no name".into());
+        };
+        api::node(root, &self.member.kubeconfig(), name)
+    }
+
+    /// The room for etcd on this node; none on one without etcd.
+    fn room(&self, root: &Path) -> Option<u64> {
+        let data = below(root, &etcd_data(self.member.distribution));
+        let there =
+            self.member.server.then(|| data.ancestors().find(|path| path.exists()).map(Path::to_owned))??;
+        let file_system = nix::sys::statvfs::statvfs(&there).ok()?;
+        Some(file_system.blocks_available().saturating_mul(file_system.fragment_size()))
+    }
+
+    /// The unit that the node is waiting for: that which makes it a member, until it has.
+    fn service(&self, runner: &dyn Runner, node: &Registration) -> Option<ServiceFacts> {
+        let joining = self.member.joining_unit.and_then(|unit| show(runner, unit));
+        let joining = joining.filter(|joining| joining.active != "active");
+        let mut service = joining.or_else(|| show(runner, self.member.unit))?;
+        if service.active == "active" && matches!(node, Registration::Ready { .. }) {
+            // Nothing keeps the node from its cluster, and reading the journal is the most expensive part.
+            return Some(service);
+        }
+        let units = self.member.joining_unit.into_iter().chain([self.member.unit]);
+        let mut journal = Invocation::new("journalctl")
+            .limit(PROGRAM_TIMEOUT)
+            .args(units.flat_map(|unit| ["--unit", unit]))
+            .args(["--boot", "--lines", JOURNAL_LINES_MAX, "--output", "cat", "--no-pager", "--quiet"]);
+        if service.active != "failed" {
+            journal = journal.args(["--since", JOURNAL_SINCE]);
+        }
+        // Without a journal the state of the unit is used anyway.
+        let said = runner.run(&journal).unwrap_or_default();
+        service.said = String::from_utf8_lossy(&said).lines().map(str::to_owned).collect();
+        Some(service)
+    }
+}
+
+/// The state of a unit; `None` if systemd does not answer.
+fn show(runner: &dyn Runner, unit: &'static str) -> Option<ServiceFacts> {
+    let show = Invocation::new("systemctl").limit(PROGRAM_TIMEOUT).args([
+        "show",
+        "--property=LoadState,ActiveState,SubState,Result,NRestarts",
+        unit,
+    ]);
+    Some(properties(unit, &String::from_utf8_lossy(&runner.run(&show).ok()?)))
+}
+
+/// The output of `systemctl show`: one `NAME=VALUE` a line.
+fn properties(unit: &'static str, text: &str) -> ServiceFacts {
+    let value = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
+        line.unwrap_or_default().to_owned()
+    };
+    ServiceFacts {
+        unit,
+        load: value("LoadState"),
+        active: value("ActiveState"),
+        sub: value("SubState"),
+        result: value("Result"),
+        restarts: value("NRestarts").parse().unwrap_or_default(),
+        said: Vec::new(),
+    }
+}
+
+/// What iproute2 says of the node's addresses.
+pub(crate) fn addresses(runner: &dyn Runner) -> Result<Vec<u8>, String> {
+    let ip = Invocation::new("ip").args(["-json", "-details", "address"]).limit(PROGRAM_TIMEOUT);
+    runner.run(&ip).map_err(|error| format!("{error:#}"))
+}
+
+/// Another machine that answers for a virtual address which is here now.
+fn rival(runner: &dyn Runner, addresses: &[u8]) -> Option<RivalMachine> {
+    let mut held = network::virtual_addresses(addresses).into_iter();
+    held.find_map(|(device, address)| neighbours::rival(runner, &device, address))
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::stages::{StageName, StageState};
+    use std::fs;
+    use std::sync::Mutex;
+    use testing::node::{NodePrograms as Programs, release_with_images as release, store_blobs as store};
+
+    /// A node that is to join a cluster which does not answer.
+    pub(crate) fn joining() -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir_all(root.path().join("oem")).unwrap();
+        let document = "server_url: https://127.0.0.2\ntoken: marked-token\nos: {hostname: node-1}\n\
+                        install: {mode: join, role: worker}\nkubernetes: {distribution: k3s}\n";
+        fs::write(root.path().join("oem/node.yaml"), document).unwrap();
+        fs::write(root.path().join("oem/release.json"), release().to_bytes()).unwrap();
+        store(root.path(), &[b"one", b"shared"]);
+        root
+    }
+
+    #[test]
+    fn a_node_that_cannot_join_is_described_by_its_programs_and_without_its_secrets() {
+        let root = joining();
+        let programs = Programs {
+            active: "activating",
+            said: "time=\"t\" level=fatal msg=\"token marked-token is odd\"\n",
+            ..Programs::default()
+        };
+        let subject = ObservedNode::read(root.path()).unwrap().unwrap();
+        assert_eq!(subject.name.as_deref(), Some("node-1"));
+        let stages = subject.look(root.path(), &programs);
+        let states: Vec<_> = stages.iter().map(|stage| (stage.name, stage.state)).collect();
+        use {StageName as N, StageState as S};
+        assert_eq!(
+            states,
+            [
+                (N::Network, S::Done),
+                (N::Server, S::Waiting),
+                (N::Service, S::Waiting),
+                (N::Images, S::Done),
+                (N::Registered, S::Waiting),
+                (N::Ready, S::Waiting)
+            ]
+        );
+        let service = &stages[2].detail;
+        assert!(service.starts_with("token [hidden] is odd; k3s-agent.service is activating"), "{service}");
+        assert!(stages[1].detail.starts_with("https://127.0.0.2:6443 does not answer"), "{:?}", stages[1]);
+        let asked = programs.asked.lock().unwrap().join("\n");
+        assert!(asked.contains("--unit k3s-agent.service") && asked.contains("--since"), "{asked}");
+        assert!(!asked.contains("marked-token"));
+    }
+
+    #[test]
+    fn a_service_that_has_given_up_is_asked_for_older_words_too() {
+        let root = joining();
+        let programs = Programs { active: "failed", ..Programs::default() };
+        let subject = ObservedNode::read(root.path()).unwrap().unwrap();
+        assert_eq!(subject.look(root.path(), &programs)[2].state, StageState::Failed);
+        assert!(!programs.asked.lock().unwrap().join(" ").contains("--since"));
+    }
+
+    /// Knows two units, by their names.
+    struct Units {
+        joining: &'static str,
+        asked: Mutex<Vec<String>>,
+    }
+
+    impl Runner for Units {
+        fn run(&self, invocation: &Invocation) -> Result<Vec<u8>> {
+            let asked = invocation.display();
+            self.asked.lock().unwrap().push(asked.clone());
+            let active = if asked.ends_with("nqrust-kubeadm.service") { self.joining } else { "activating" };
+            Ok(format!("LoadState=loaded\nActiveState={active}\nSubState=start\n").into_bytes())
+        }
+    }
+
+    #[test]
+    fn a_node_of_kubeadm_waits_for_the_unit_that_joins_it_and_then_for_its_kubelet() {
+        let root = joining();
+        let document = "server_url: https://127.0.0.2\ntoken: marked-token\nos: {hostname: node-1}\n\
+                        install: {mode: join, role: worker}\nkubernetes: {distribution: kubeadm}\n";
+        fs::write(root.path().join("oem/node.yaml"), document).unwrap();
+        let subject = ObservedNode::read(root.path()).unwrap().unwrap();
+        for (joining, unit) in [
+            ("activating", "nqrust-kubeadm.service is activating (start)"),
+            ("failed", "nqrust-kubeadm.service is failed"),
+            ("active", "kubelet.service is activating (start)"),
+        ] {
+            let programs = Units { joining, asked: Mutex::default() };
+            let stages = subject.look(root.path(), &programs);
+            assert!(stages[2].detail.contains(unit), "{joining}: {:?}", stages[2]);
+            assert!(
+                stages[1].detail.starts_with("https://127.0.0.2:6443 does not answer"),
+                "{:?}",
+                stages[1]
+            );
+            let asked = programs.asked.lock().unwrap().join("\n");
+            assert!(asked.contains("--unit nqrust-kubeadm.service --unit kubelet.service"), "{asked}");
+        }
+    }
+
+    #[test]
+    fn a_node_without_a_cluster_is_in_no_stage() {
+        let root = joining();
+        fs::write(root.path().join("oem/node.yaml"), "install: {mode: install}\n").unwrap();
+        assert!(ObservedNode::read(root.path()).unwrap().is_none());
+    }
+}

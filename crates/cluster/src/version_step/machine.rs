@@ -1,0 +1,109 @@
+//! What the step asks the node and its cluster, behind a seam that tests replace.
+
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use crate::health::{CheckClass, CheckGroup, NodeProbe, current};
+use crate::kubeadm::snapshot;
+use crate::kubernetes::node::Node;
+use crate::stages::{cluster_node, cluster_nodes, server_version};
+use crate::version_skew::{MovedPart, SeenCluster, SeenNode};
+use base::command::Runner;
+use base::failure::{Class, Failure};
+use model::kubernetes::KubernetesVersion;
+
+/// The label of nodes with an API server, whatever its value.
+const SERVER: &str = "node-role.kubernetes.io/control-plane";
+
+pub trait MovedMachine {
+    /// The cluster as its API shows it.
+    ///
+    /// # Errors
+    /// [`Class::Hardware`] if it does not answer, or says what cannot be judged.
+    fn cluster(&self) -> Result<SeenCluster, Failure>;
+
+    /// What of Kubernetes on the node is not as it should be, a clause each.
+    fn unhealthy(&self) -> Vec<String>;
+
+    /// The version of this node's kubelet as the cluster has it, or why that is not known.
+    fn kubelet(&self) -> Result<KubernetesVersion, String>;
+
+    /// Saves the datastore of upstream Kubernetes to a file.
+    fn save_datastore(&self, path: &Path) -> Result<()>;
+
+    fn pause(&self, time: Duration);
+}
+
+/// The node that this program runs on.
+#[allow(missing_debug_implementations)]
+pub struct SystemMachine<'a> {
+    pub root: &'a Path,
+    pub runner: &'a dyn Runner,
+    pub part: MovedPart,
+    /// In its cluster.
+    pub name: String,
+    /// The access of its kubelet.
+    pub kubelet_access: String,
+    /// An access that sees all nodes.
+    pub nodes_access: String,
+}
+
+impl SystemMachine<'_> {
+    fn seen(&self, node: &Node) -> Result<SeenNode, Failure> {
+        let name = node.metadata.name.clone();
+        let kubelet = node.status.node_info.kubelet_version.parse();
+        let kubelet = kubelet.map_err(|error| unjudged(format!("the kubelet of {name}: {error}")))?;
+        let api = node.metadata.labels.contains_key(SERVER).then(|| match node.internal_address() {
+            None => Err("it has no address".to_owned()),
+            Some(address) => {
+                let text = server_version(self.root, &self.nodes_access, &format!("https://{address}:6443"))?;
+                text.parse()
+                    .map_err(|error: model::kubernetes::ParseKubernetesVersionError| error.to_string())
+            }
+        });
+        Ok(SeenNode { name, kubelet, ready: node.is_ready(), api })
+    }
+}
+
+impl MovedMachine for SystemMachine<'_> {
+    fn cluster(&self) -> Result<SeenCluster, Failure> {
+        let nodes = cluster_nodes(self.root, &self.nodes_access).map_err(unjudged)?;
+        let nodes = nodes.iter().map(|node| self.seen(node)).collect::<Result<Vec<_>, _>>()?;
+        Ok(SeenCluster { part: self.part, name: self.name.clone(), nodes })
+    }
+
+    fn unhealthy(&self) -> Vec<String> {
+        let results = current(&NodeProbe::new(self.root, self.runner));
+        let kubernetes = results.iter().filter(|result| {
+            result.check.group == CheckGroup::Kubernetes && result.check.class == CheckClass::Required
+        });
+        kubernetes.filter(|result| !result.finding.holds()).map(ToString::to_string).collect()
+    }
+
+    fn kubelet(&self) -> Result<KubernetesVersion, String> {
+        let node = cluster_node(self.root, &self.kubelet_access, &self.name)?;
+        let node = node.ok_or_else(|| "the cluster has no node of this name".to_owned())?;
+        node.status
+            .node_info
+            .kubelet_version
+            .parse()
+            .map_err(|error: model::kubernetes::ParseKubernetesVersionError| error.to_string())
+    }
+
+    fn save_datastore(&self, path: &Path) -> Result<()> {
+        snapshot::save(self.root, path)
+    }
+
+    fn pause(&self, time: Duration) {
+        thread::sleep(time);
+    }
+}
+
+fn unjudged(why: String) -> Failure {
+    Failure::new(Class::Hardware, "which versions the cluster has is not known")
+        .because(why)
+        .hint("Start it again when the cluster answers; see `installer health`.")
+}

@@ -1,0 +1,62 @@
+//! The step on the node that this program runs on: what it is for its cluster, by its document and by what it has.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use super::machine::SystemMachine;
+use super::record::MoveRecord;
+use super::run::{MovedNode, TakeTurn};
+use crate::configuration::{ClusterMember, ClusterPart, etcd_data, member_unit, part_of};
+use crate::version_skew::MovedPart;
+use base::command::Runner;
+use machine::hostname::hostname;
+use machine::machine_id::MachineId;
+use machine::paths::{DOCUMENT, KUBELET_ACCESS, below};
+use model::config::{self, Distribution};
+
+/// Moves the node at `root` to the version that its OS brings, or goes on with that, as [`MovedNode::advance`] does.
+///
+/// # Errors
+/// Those of [`MovedNode::advance`], and a document that cannot be read.
+pub fn move_this_node(
+    root: &Path,
+    runner: &dyn Runner,
+    turn: &TakeTurn<'_>,
+    say: &mut dyn FnMut(&str),
+) -> Result<Option<MoveRecord>> {
+    let document = below(root, DOCUMENT);
+    let config = config::load(&document)?;
+    let member = ClusterMember::of(&config);
+    let distribution = config.kubernetes.distribution();
+    // A controller of the cluster may have made a server of an agent.
+    let promoted = below(root, &etcd_data(distribution)).join("member").exists();
+    let part = part_of(&config).map(|part| match part {
+        ClusterPart::Agent if promoted => ClusterPart::Server,
+        other => other,
+    });
+    let unit = part.map_or("", |part| member_unit(distribution, part));
+    let part = part.map(|part| match part {
+        ClusterPart::First | ClusterPart::Server => MovedPart::Server,
+        ClusterPart::Witness => MovedPart::Witness,
+        ClusterPart::Agent => MovedPart::Agent,
+    });
+    let name = hostname(&config, MachineId::beside(&document)?.as_ref());
+    let nodes_access = match distribution {
+        Distribution::Kubeadm => KUBELET_ACCESS.to_owned(),
+        // Its own controller on each node, which sees all of them (k3s `pkg/agent/config`).
+        Distribution::Rke2 | Distribution::K3s => {
+            let name = distribution.name();
+            format!("/var/lib/rancher/{name}/agent/{name}controller.kubeconfig")
+        }
+    };
+    let machine = SystemMachine {
+        root,
+        runner,
+        part: part.unwrap_or(MovedPart::Agent),
+        name: name.context("the node has no name")?,
+        kubelet_access: member.as_ref().map(ClusterMember::kubeconfig).unwrap_or_default(),
+        nodes_access,
+    };
+    MovedNode { root, runner, machine: &machine, distribution, part, unit }.advance(turn, say)
+}

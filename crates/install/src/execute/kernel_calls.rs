@@ -1,0 +1,50 @@
+//! The few calls to the kernel that need `unsafe`: ioctls of block devices without argument, and loading a kernel.
+//!
+//! Why it is sound: the ioctls take no pointer, so the kernel touches no memory of ours, and the descriptor is borrowed from an
+//! open file for the length of the call. `kexec_file_load` reads the command line, whose length is passed with it, and two
+//! borrowed descriptors, and writes no memory of ours.
+#![allow(unsafe_code)]
+
+use std::ffi::CStr;
+use std::fs::File;
+use std::os::fd::AsRawFd;
+
+use nix::Result;
+use nix::errno::Errno;
+use nix::libc;
+
+mod raw {
+    // linux/fs.h and linux/cdrom.h
+    nix::ioctl_none!(blkrrpart, 0x12, 95);
+    nix::ioctl_none!(blkflsbuf, 0x12, 97);
+    nix::ioctl_none_bad!(cdromeject, 0x5309);
+}
+
+/// Makes the kernel read the partition table of a disk again.
+pub(crate) fn reread_partitions(disk: &File) -> Result<()> {
+    // SAFETY: see the module.
+    unsafe { raw::blkrrpart(disk.as_raw_fd()) }.map(drop)
+}
+
+/// Writes back and drops what the kernel has cached of a block device.
+pub(crate) fn drop_buffers(disk: &File) -> Result<()> {
+    // SAFETY: see the module.
+    unsafe { raw::blkflsbuf(disk.as_raw_fd()) }.map(drop)
+}
+
+/// Opens the tray of an optical drive.
+pub(crate) fn eject(drive: &File) -> Result<()> {
+    // SAFETY: see the module.
+    unsafe { raw::cdromeject(drive.as_raw_fd()) }.map(drop)
+}
+
+/// Loads a kernel to be started in place of this one (kexec_file_load(2)). The files must not be open for writing.
+pub(crate) fn load_kernel(kernel: &File, initrd: &File, line: &CStr) -> Result<()> {
+    let (line, no_flags) = (line.to_bytes_with_nul(), 0_u64);
+    let (kernel, initrd) = (kernel.as_raw_fd(), initrd.as_raw_fd());
+    // SAFETY: see the module.
+    let done = unsafe {
+        libc::syscall(libc::SYS_kexec_file_load, kernel, initrd, line.len(), line.as_ptr(), no_flags)
+    };
+    Errno::result(done).map(drop)
+}

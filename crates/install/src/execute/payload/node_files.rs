@@ -1,0 +1,121 @@
+//! The configuration partition: the node document and the identity of the node; and the log of the install.
+
+use std::io::Write;
+use std::path::Path;
+
+use anyhow::Result;
+
+use super::readback::{self, WrittenFile};
+use super::store::directory;
+use crate::installed;
+use crate::plan::NodeTexts;
+use base::digest::Digest;
+use base::failure::{Class, Classify};
+use base::files::write_atomically;
+use base::progress::Progress;
+use base::progress::book::Book;
+use base::progress::json::JsonLines;
+use base::progress::plain::PlainLines;
+use machine::nics::{RememberedCards, record};
+use model::config::Secret;
+use model::release::Release;
+use reporting::fleet::handover;
+
+/// The name of the node document on the configuration partition.
+pub const DOCUMENT: &str = "node.yaml";
+
+/// What a first start that asks for the document begins with, beside it.
+pub const DEFAULTS: &str = "defaults.yaml";
+
+/// The files of the configuration partition.
+pub(crate) struct NodeFiles {
+    document: Option<Secret>,
+    defaults: Option<Secret>,
+    machine_id: Option<String>,
+    manifest: Vec<u8>,
+    installed: Option<Secret>,
+    /// The network cards that the node remembers; `None` if its document names none.
+    cards: Option<String>,
+    fleet: Option<Secret>,
+}
+
+impl NodeFiles {
+    pub(crate) fn new(texts: &NodeTexts, release: &Release, cards: &RememberedCards) -> Self {
+        let NodeTexts { document, defaults, machine_id, fleet, installed, .. } = texts.clone();
+        let machine_id = machine_id.map(|id| format!("{id}\n"));
+        let cards = (!cards.is_empty()).then(|| cards.to_text());
+        Self { document, defaults, machine_id, manifest: release.to_bytes(), installed, cards, fleet }
+    }
+
+    /// Whether machines will start from copies of the disk.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.machine_id.is_none()
+    }
+
+    /// Name, content and mode of each file.
+    fn files(&self) -> Vec<(&'static str, &[u8], u32)> {
+        let mut files = vec![(model::release::MANIFEST, &self.manifest[..], 0o644)];
+        let secrets =
+            [(DOCUMENT, &self.document), (DEFAULTS, &self.defaults), (installed::FILE, &self.installed)];
+        for (name, secret) in secrets {
+            files.extend(secret.iter().map(|text| (name, text.expose().as_bytes(), 0o600)));
+        }
+        files.extend(self.machine_id.iter().map(|id| ("machine-id", id.as_bytes(), 0o444)));
+        files.extend(self.cards.iter().map(|cards| (record::FILE, cards.as_bytes(), record::MODE)));
+        files.extend(self.fleet.iter().map(|kept| (handover::FILE, kept.expose().as_bytes(), 0o600)));
+        files
+    }
+
+    pub(crate) fn write(&self, root: &Path) -> Result<()> {
+        directory(root, 0o700)?;
+        for (name, bytes, mode) in self.files() {
+            let path = root.join(name);
+            write_atomically(&path, bytes, mode).class(Class::DiskIo, || format!("storing {name}"))?;
+        }
+        Ok(())
+    }
+
+    /// Reads them back from the partition, mounted again at `root`.
+    pub(crate) fn verify(&self, root: &Path) -> Result<()> {
+        let written = self.files().into_iter().map(|(name, bytes, _)| WrittenFile {
+            path: name.into(),
+            name: if name == DOCUMENT { "the node document".into() } else { name.into() },
+            size: bytes.len() as u64,
+            digest: Digest::of(bytes),
+            again: Box::new(move || Ok(Box::new(bytes))),
+        });
+        let written: Vec<_> = written.collect();
+        readback::check(root, &written, &|| Ok(()), &mut |_| ())
+    }
+}
+
+/// The log of an install, kept in memory until the disk has a place for it.
+#[derive(Clone, Default)]
+pub(crate) struct InstallLog {
+    text: Book,
+    events: Book,
+}
+
+impl InstallLog {
+    /// Begins with the plan and listens to `progress`.
+    pub(crate) fn begin(plan: &str, progress: &Progress) -> Self {
+        let log = Self::default();
+        let mut text = log.text.clone();
+        let _ = writeln!(text, "{plan}");
+        progress.add(Box::new(PlainLines::new(text)));
+        progress.add(Box::new(JsonLines::new(log.events.clone())));
+        log
+    }
+
+    /// Writes everything so far to the persistent partition, mounted at `root`.
+    pub(crate) fn store(&self, root: &Path) -> Result<()> {
+        directory(&root.join("log"), 0o755)?;
+        directory(&root.join("log/nqrust"), 0o700)?;
+        for (name, book) in [("install.log", &self.text), ("install-events.jsonl", &self.events)] {
+            let path = root.join("log/nqrust").join(name);
+            write_atomically(&path, &book.bytes(), 0o600)
+                .class(Class::DiskIo, || format!("storing {name}"))?;
+        }
+        Ok(())
+    }
+}

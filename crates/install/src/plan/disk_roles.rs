@@ -1,0 +1,102 @@
+//! Which disk of the machine has which part in an install. Made once; the layout, the steps and the losses that a plan shows
+//! follow from it.
+
+use super::choose;
+use super::disk_search::{DiskSearch, SYSTEM};
+use super::disks::{self, WipedDisk};
+use super::keep::{self, KeptPartition};
+use super::mirror;
+use super::raid_set;
+use super::takedown;
+use super::target::{Target, target};
+use base::failure::Failure;
+use machine::inventory::{Disk, Holder, Inventory};
+use model::config::InstallConfig;
+
+/// The disks that an install is for, as the configuration chooses them.
+pub(super) struct ChosenDisks<'a> {
+    pub(super) system: &'a Disk,
+    /// The second disk of a mirrored system.
+    pub(super) mirror: Option<&'a Disk>,
+    /// The disk for data, if that is a separate one.
+    pub(super) data: Option<&'a Disk>,
+}
+
+impl<'a> ChosenDisks<'a> {
+    fn of(config: &InstallConfig, inventory: &'a Inventory) -> Result<Self, Failure> {
+        let install = &config.install;
+        let search = DiskSearch { inventory, key: SYSTEM, least: disks::least(install, SYSTEM) };
+        let system = choose::system(search, install.device.as_ref(), install.data_disk.as_ref())?;
+        let data = disks::data_disk(install, install.own_role(), inventory, system)?;
+        let mirror = mirror::disk(install, inventory, system, data)?;
+        Ok(Self { system, mirror, data })
+    }
+
+    fn all(&self) -> Vec<&'a Disk> {
+        [self.system].into_iter().chain(self.mirror).chain(self.data).collect()
+    }
+
+    /// The disks that the node is written to; `data_stays`: the data disk is left unchanged.
+    fn written(&self, data_stays: bool) -> Vec<&'a Disk> {
+        let data = self.data.filter(|_| !data_stays);
+        [self.system].into_iter().chain(self.mirror).chain(data).collect()
+    }
+}
+
+/// The part of every disk in an install.
+pub(super) struct DiskRoles<'a> {
+    pub(super) chosen: ChosenDisks<'a>,
+    /// The disk of the system as the executor needs it.
+    pub(super) target: Target,
+    /// The data that is kept: on the data disk if that is a separate one, else on that of the system.
+    pub(super) kept: Option<KeptPartition>,
+    /// The disks that are wiped and have no part in the node.
+    pub(super) wiped: Vec<WipedDisk>,
+    /// What holds the disks that are written or wiped, each before what it is made of.
+    pub(super) taken_down: Vec<Holder>,
+    /// What the configuration asks for and does not get, each a sentence.
+    pub(super) warnings: Vec<String>,
+}
+
+impl<'a> DiskRoles<'a> {
+    /// # Errors
+    /// A disk is absent, ambiguous, not usable for its part, or protected by the configuration.
+    pub(super) fn of(config: &InstallConfig, inventory: &'a Inventory) -> Result<Self, Failure> {
+        let install = &config.install;
+        let chosen = ChosenDisks::of(config, inventory)?;
+        let target = target(chosen.system)?;
+        let kept = keep::find(install, install.own_role(), inventory, chosen.system, chosen.data)?;
+        let written = chosen.written(kept.is_some());
+        disks::refuse_protected(install, &written)?;
+        let all = chosen.all();
+        let (wiped, mut warnings) = disks::wiped(install, inventory, &all)?;
+        let erased = disks::written_or_wiped(inventory, &written, &wiped);
+        warnings.extend(raid_set::refuse_part(inventory, &erased, disks::least(install, SYSTEM))?);
+        let taken_down = takedown::order(install, inventory, &erased, kept.as_ref())?;
+        warnings.extend(disks::without_effect(install, chosen.system, chosen.data));
+        if !config.os.external_storage_config.enabled {
+            warnings.extend(disks::single_path(&all));
+        }
+        warnings.extend(disks::unread(all.into_iter()));
+        Ok(Self { chosen, target, kept, wiped, taken_down, warnings })
+    }
+
+    /// The data disk, if it is a separate one and is written.
+    pub(super) fn new_data_disk(&self) -> Option<&'a Disk> {
+        self.chosen.data.filter(|_| self.kept.is_none())
+    }
+
+    /// The data that is kept on the disk of the system.
+    pub(super) fn kept_beside_system(&self) -> Option<&KeptPartition> {
+        self.kept.as_ref().filter(|_| self.chosen.data.is_none())
+    }
+}
+
+/// The disks that an install writes the node to: those of the system, and the data disk unless it is kept. Disks that are only
+/// wiped are not included.
+///
+/// # Errors
+/// The same as [`super::plan`] if the configuration selects no disk.
+pub fn written_disks<'a>(config: &InstallConfig, inventory: &'a Inventory) -> Result<Vec<&'a Disk>, Failure> {
+    Ok(ChosenDisks::of(config, inventory)?.written(!config.install.keep.is_empty()))
+}

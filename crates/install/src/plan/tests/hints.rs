@@ -1,0 +1,366 @@
+//! What a refusal proposes leads on: the same document with it gives a plan, or another problem, and the chain of problems ends.
+
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+use regex::Regex;
+
+use super::*;
+use machine::inventory::{DiskPath, Nic};
+use model::config::DiskSelector;
+
+/// The documents that the hint of a refusal asks for: each disk that fits, each clause, each path, each card.
+fn followed(config: &InstallConfig, text: &str) -> Vec<InstallConfig> {
+    let Some((_, hint)) = text.split_once("next: ") else { return Vec::new() };
+    if text.contains("network cards have the address") || text.contains("is in two places") {
+        return with_other_cards(config, text, hint);
+    }
+    let key = if text.contains("install.data_disk") && !hint.contains("install.device") {
+        "data"
+    } else {
+        "system"
+    };
+    let set = |selector: DiskSelector| {
+        let mut config = config.clone();
+        match key {
+            "data" => config.install.data_disk = Some(selector),
+            _ => (config.install.device, config.install.mirror) = (Some(selector), None),
+        }
+        config
+    };
+    let mut all = Vec::new();
+    if let Some((_, listed)) = hint.split_once("Disks that fit: ") {
+        for found in Regex::new(r"(/dev/[^ ]+): [0-9]").unwrap().captures_iter(listed) {
+            all.push(set(found[1].parse().unwrap()));
+        }
+    }
+    for found in Regex::new(r"(/dev/[^ ]+) \([0-9]").unwrap().captures_iter(hint) {
+        all.push(set(found[1].parse().unwrap()));
+    }
+    if let Some(found) = Regex::new(r"such as ([a-z_]+: .*)\.\n").unwrap().captures(&format!("{hint}\n")) {
+        let current = if key == "data" { &config.install.data_disk } else { &config.install.device };
+        let given = match current {
+            Some(DiskSelector::Clauses(clauses)) => serde_json::to_value(clauses).unwrap(),
+            _ => serde_json::json!({}),
+        };
+        all.push(set(merged(given, &format!("{{{}}}", &found[1]))));
+    }
+    for found in
+        Regex::new(r"install\.(?:device|data_disk): (\{[a-z_]+: [^}]*\})").unwrap().captures_iter(hint)
+    {
+        all.push(set(merged(serde_json::json!({}), &found[1])));
+    }
+    if let Some(found) = Regex::new(r"set install\.device to (\S+) and install\.mirror to (\S+)")
+        .unwrap()
+        .captures(&hint.replace("Set ", "set "))
+    {
+        let mut config = config.clone();
+        config.install.device = found[1].parse().ok();
+        config.install.mirror = found[2].trim_end_matches([':', ',']).parse().ok();
+        config.install.data_disk = None;
+        all.push(config);
+    }
+    for found in Regex::new(r"list (/dev/\S+) in install\.wipe_disks_list").unwrap().captures_iter(hint) {
+        let mut config = config.clone();
+        config.install.wipe_disks_list.push(found[1].parse().unwrap());
+        all.push(config);
+    }
+    if hint.contains("install.profile: trial") {
+        let mut config = config.clone();
+        config.install.profile = Profile::Trial;
+        all.push(config);
+    }
+    all
+}
+
+/// The documents with the cards that a hint offers in the place of the one that is refused.
+fn with_other_cards(config: &InstallConfig, text: &str, hint: &str) -> Vec<InstallConfig> {
+    let pattern = |pattern: &str| Regex::new(pattern).unwrap();
+    // The network, and the card in it that gives way.
+    let (network, gone) = match pattern(r"and in network (\S+) as (\S+)").captures(text) {
+        Some(found) => (found[1].to_owned(), found[2].trim_end_matches(',').to_owned()),
+        None => {
+            let network = pattern(r"in network (\S+) in place").captures(hint).unwrap()[1].to_owned();
+            (network, pattern(r"have the address ([0-9a-f:]{17})").captures(text).unwrap()[1].to_owned())
+        }
+    };
+    let listed = pattern(r"\{name: ([^}]+)\}");
+    let offered: Vec<_> = match hint.split_once("Other cards: ") {
+        Some((_, others)) => {
+            pattern(r"(\S+) \(").captures_iter(others).map(|found| found[1].to_owned()).collect()
+        }
+        None => listed.captures_iter(hint).map(|found| found[1].to_owned()).collect(),
+    };
+    let replaced = |name: &String| {
+        let mut install = serde_json::to_value(&config.install).unwrap();
+        let cards = match network.as_str() {
+            "mgmt" => &mut install["management_interface"]["interfaces"],
+            other => {
+                let networks = install["networks"].as_array_mut().unwrap();
+                let named = networks.iter_mut().find(|one| one["name"] == other);
+                &mut named.unwrap_or_else(|| panic!("no network {other}"))["interfaces"]
+            }
+        };
+        // The last one: two cards of one network may be the same.
+        let is_it = |card: &serde_json::Value| {
+            let given = card["hw_addr"].as_str().or(card["name"].as_str()).unwrap_or_default();
+            given.eq_ignore_ascii_case(&gone)
+        };
+        let card = cards.as_array_mut().unwrap().iter_mut().rev().find(|card| is_it(card)).expect("the card");
+        *card = serde_json::json!({ "name": name });
+        InstallConfig { install: serde_json::from_value(install).unwrap(), ..config.clone() }
+    };
+    offered.iter().map(replaced).collect()
+}
+
+/// The clauses `given` with those of a text of YAML.
+fn merged(mut given: serde_json::Value, text: &str) -> DiskSelector {
+    let document = format!("install: {{device: {text}}}");
+    let parsed = model::config::parse(&document, "f").unwrap_or_else(|error| panic!("{text}: {error}"));
+    let added = serde_json::to_value(parsed.install.device).unwrap();
+    for (key, value) in added.as_object().unwrap() {
+        given[key] = value.clone();
+    }
+    serde_json::from_value(given).unwrap()
+}
+
+/// Follows every hint, and those of the refusals behind it. Fails on a refusal that comes a second time on one way. `said` gets
+/// each refusal and each plan in the order in which they come.
+fn follow(config: &InstallConfig, machine: &Inventory, seen: &BTreeSet<String>, said: &mut String) {
+    let step = "  ".repeat(seen.len());
+    let text = match plan(config, machine, &release(), GUID) {
+        Ok(plan) => {
+            let disks: Vec<_> = plan.disks().map(|disk| disk.path.display().to_string()).collect();
+            said.push_str(&format!("{step}plan for {}\n", disks.join(", ")));
+            return;
+        }
+        Err(error) => render(&error),
+    };
+    text.lines().for_each(|line| said.push_str(&format!("{step}{line}\n")));
+    assert!(!seen.contains(&text), "a hint leads back to: {text}after {seen:#?}");
+    let mut seen = seen.clone();
+    seen.insert(text.clone());
+    assert!(seen.len() < 6, "a chain of {seen:#?}");
+    // What multipathd does, nobody can do in a document.
+    let mut machine = machine.clone();
+    // Disks that report one name without multipathd to hold them are detached.
+    if text.contains("Start multipathd") && machine.join_paths().is_empty() {
+        return;
+    }
+    followed(config, &text).iter().for_each(|next| follow(next, &machine, &seen, said));
+}
+
+fn some_disk() -> impl Strategy<Value = Disk> {
+    let names = (
+        prop::sample::select(vec![None, Some("S1"), Some("S2"), Some("0000"), Some("12345678")]),
+        prop::sample::select(vec![
+            None,
+            Some("naa.0000000000000000"),
+            Some("naa.5000c500a1b2c3d4"),
+            Some("naa.5000c500a1b2c3d5"),
+            Some("eui.0123456789abcdef"),
+        ]),
+        prop::sample::select(vec!["SSD A", "SSD B"]),
+    );
+    let kind = (
+        prop::sample::select(vec![2_u64, 16, 16, 32]),
+        prop::sample::select(vec![Transport::Scsi, Transport::Scsi, Transport::Nvme, Transport::Ata]),
+        prop::sample::select(vec![0_u8, 0, 0, 0, 1, 2, 3, 4]),
+        prop::option::of(1_u32..3),
+        any::<bool>(),
+    );
+    (names, kind).prop_map(|((serial, wwn, model), (size, transport, state, namespace, port))| {
+        let mut made = disk("sda", ByteSize::gib(size));
+        (made.serial, made.wwn) = (serial.map(Into::into), wwn.map(Into::into));
+        (made.model, made.transport) = (Some(model.into()), transport);
+        made.namespace = namespace.filter(|_| transport == Transport::Nvme);
+        made.removable = state == 1;
+        made.read_only = state == 2;
+        if state == 3 {
+            let kind = SignatureKind::ImsmMember;
+            made.signatures =
+                vec![Signature { kind, label: Some("Volume0".into()), uuid: None, offset: 512 }];
+        }
+        made.holders = if state == 4 { vec![mounted("/dev/sda1", "/mnt")] } else { vec![] };
+        made.links = if port { vec!["/dev/disk/by-path/pci".into()] } else { vec![] };
+        made
+    })
+}
+
+/// A machine of some disks, with the links that udev gives them: the last disk has a link that several could have.
+fn machine_of(mut disks: Vec<Disk>) -> Vec<Disk> {
+    for (number, disk) in disks.iter_mut().enumerate() {
+        disk.name = format!("sd{}", char::from(b'a' + u8::try_from(number).unwrap()));
+        disk.path = format!("/dev/{}", disk.name).into();
+        disk.holders.iter_mut().for_each(|holder| holder.on = format!("/dev/{}1", disk.name).into());
+        disk.links.iter_mut().for_each(|link| *link = format!("/dev/disk/by-path/pci-{number}").into());
+    }
+    let link = |disk: &Disk| {
+        let model = disk.model.as_deref().unwrap_or_default().replace(' ', "_");
+        Some(format!("/dev/disk/by-id/scsi-{model}_{}", disk.serial.as_ref()?))
+    };
+    for number in 0..disks.len() {
+        let Some(own) = link(&disks[number]) else { continue };
+        if let Some(namespace) = disks[number].namespace {
+            disks[number].links.push(format!("{own}_{namespace}").into());
+        }
+        if disks[number + 1..].iter().all(|later| link(later).as_deref() != Some(&own)) {
+            disks[number].links.push(own.into());
+        }
+    }
+    disks
+}
+
+fn some_selector() -> impl Strategy<Value = Option<DiskSelector>> {
+    let selectors = [
+        r#""/dev/sda""#,
+        r#""/dev/sdb""#,
+        r#""/dev/sdz""#,
+        r#""/dev/md126""#,
+        r#""/dev/disk/by-id/scsi-SSD_A_S1""#,
+        r#""/dev/disk/by-id/scsi-SSD_A_0000""#,
+        r#"{"serial": "S1"}"#,
+        r#"{"serial": "0000"}"#,
+        r#"{"model": "SSD*"}"#,
+        r#"{"by_id": "scsi-SSD_A_S1"}"#,
+        r#"{"wwn": "0x5000c500a1b2c3d4"}"#,
+        r#"{"wwn": "0x0000000000000000"}"#,
+        r#"{"by_path": "pci-0"}"#,
+        r#"{"transport": "scsi"}"#,
+        r#"{"size": ">=10Gi"}"#,
+    ];
+    prop::option::of(
+        prop::sample::select(selectors.to_vec()).prop_map(|text| serde_json::from_str(text).unwrap()),
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 600, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_hint_of_a_refusal_leads_to_a_plan_or_to_another_problem(
+        disks in prop::collection::vec(some_disk(), 0..5),
+        device in some_selector(),
+        data in some_selector(),
+    ) {
+        let mut config = trial();
+        (config.install.device, config.install.data_disk) = (device, data);
+        follow(&config, &machine(&machine_of(disks)), &BTreeSet::new(), &mut String::new());
+    }
+
+    #[test]
+    fn the_hint_about_a_card_leads_to_a_plan_or_to_another_problem(
+        nics in prop::collection::vec(0..3_u8, 1..5),
+        cards in prop::collection::vec((0..3_u8, 0..5_u8, any::<bool>()), 1..4),
+    ) {
+        let nics = nics.iter().enumerate().map(|(number, address)| some_nic(number, *address));
+        let machine = Inventory { nics: nics.collect(), ..machine(&[disk("vda", ByteSize::gib(16))]) };
+        let of = |network: u8| -> Vec<_> {
+            let cards = cards.iter().filter(|(of, ..)| *of == network);
+            cards.map(|(_, number, by_name)| match by_name {
+                true => serde_json::json!({ "name": format!("ens{number}") }),
+                false => serde_json::json!({ "hw_addr": address(*number % 3) }),
+            }).collect()
+        };
+        let mut document = serde_json::json!({ "install": { "mode": "install", "profile": "trial", "networks": [] } });
+        for (number, name) in ["mgmt", "store", "live"].into_iter().enumerate() {
+            let cards = of(u8::try_from(number).unwrap());
+            if cards.is_empty() {
+                continue;
+            }
+            match name {
+                "mgmt" => document["install"]["management_interface"] = serde_json::json!({ "interfaces": cards }),
+                _ => document["install"]["networks"].as_array_mut().unwrap().push(
+                    serde_json::json!({ "name": name, "interfaces": cards })
+                ),
+            }
+        }
+        // What is wrong with the document alone is told before any machine is looked at.
+        if let Ok(config) = model::config::parse(&document.to_string(), "f") {
+            follow(&config, &machine, &BTreeSet::new(), &mut String::new());
+        }
+    }
+}
+
+fn address(number: u8) -> String {
+    format!("52:54:00:00:00:{number:02x}")
+}
+
+fn some_nic(number: usize, mac: u8) -> Nic {
+    let text = serde_json::json!({ "name": format!("ens{number}"), "mac": address(mac), "carrier": true, "speed": null });
+    serde_json::from_value(text).unwrap()
+}
+
+/// What `plan --inventory` says of a document on a machine, and of what its hints ask for.
+#[test]
+fn machines_that_people_have_are_refused_with_hints_that_lead_on() {
+    let directory = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/plan/tests/machines");
+    for mut table in testing::cases::tables(&directory) {
+        for case in &mut table.cases {
+            let (document, inventory) = case.document.split_once("inventory:\n").expect("an inventory");
+            let config = model::config::parse(document, &case.name).unwrap_or_else(|error| panic!("{error}"));
+            let mut said = String::new();
+            follow(&config, &whole(inventory), &BTreeSet::new(), &mut said);
+            case.expected = Some(said);
+        }
+        let text = testing::cases::text(&table.cases);
+        if std::env::var_os("UPDATE_GOLDEN").is_some() {
+            std::fs::write(&table.path, &text).unwrap();
+        }
+        assert_eq!(text, std::fs::read_to_string(&table.path).unwrap(), "{}", table.path.display());
+    }
+}
+
+/// An inventory as `installer inventory` prints it, of lines that say what matters of each disk and card.
+fn whole(lines: &str) -> Inventory {
+    let mut inventory = serde_json::json!({ "disks": [], "nics": [] });
+    for line in lines.lines() {
+        let (kind, given) = line.split_once(' ').expect("a kind and its values");
+        let given: serde_json::Value =
+            serde_json::from_str(given).unwrap_or_else(|error| panic!("{line}: {error}"));
+        let mut all = match kind {
+            "disk" => serde_json::json!({
+                "size": "480GiB", "logical_sector": 512, "physical_sector": 4096, "rotational": false, "removable": false,
+                "read_only": false, "optical": false, "transport": "ata", "model": "EXAMPLE SSD", "serial": null,
+                "wwn": null, "links": [], "boot_medium": false, "partitions": [],
+            }),
+            _ => serde_json::json!({ "carrier": true, "speed": null }),
+        };
+        given.as_object().unwrap().iter().for_each(|(key, value)| all[key] = value.clone());
+        if kind == "disk" {
+            all["path"] = format!("/dev/{}", all["name"].as_str().unwrap()).into();
+        }
+        inventory[format!("{kind}s")].as_array_mut().unwrap().push(all);
+    }
+    // Through the text, as the command reads it.
+    serde_json::from_str(&inventory.to_string()).unwrap_or_else(|error| panic!("{lines}: {error}"))
+}
+
+#[test]
+fn a_disk_that_is_too_small_is_not_proposed() {
+    let small = disk("sda", ByteSize::gib(2));
+    let large = disk("sdb", ByteSize::gib(16));
+    for selector in [r#""/dev/sda""#, r#"{"serial": "serial-sda"}"#, r#""/dev/sdz""#, r#"{"serial": "none"}"#]
+    {
+        let mut config = trial();
+        config.install.device = serde_json::from_str(selector).unwrap();
+        let (_, text) = refusal(&config, &[small.clone(), large.clone()]);
+        assert!(text.contains("Disks that fit: /dev/sdb: 16 GiB"), "{text}");
+        let (_, text) = refusal(&config, std::slice::from_ref(&small));
+        assert!(text.contains("No other disk fits."), "{text}");
+    }
+    let (_, text) = refusal(&trial(), &[small, large]);
+    assert!(text.contains("For example install.device: {serial: serial-sdb}."), "{text}");
+}
+
+#[test]
+fn a_disk_of_several_paths_warns_where_the_node_uses_one() {
+    let mut map = disk("dm-0", ByteSize::gib(16));
+    let way = |name: &str| DiskPath { name: name.into(), path: format!("/dev/{name}").into(), links: vec![] };
+    map.paths = vec![way("sda"), way("sdb")];
+    let mut config = trial();
+    let warnings = try_plan(&config, std::slice::from_ref(&map)).unwrap().warnings;
+    assert!(warnings[0].contains("has 2 paths, and the node uses one"), "{warnings:?}");
+    config.os.external_storage_config.enabled = true;
+    assert!(try_plan(&config, &[map]).unwrap().warnings.is_empty());
+}

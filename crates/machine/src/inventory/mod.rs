@@ -1,0 +1,60 @@
+//! The disks and network cards of this machine, from sysfs and procfs.
+//!
+//! Nothing here runs a program or parses the text of one; what is on a disk is read from its bytes ([`signatures`]). Every file
+//! is reached below [`Roots`], so a test scans a directory, and an inventory goes through JSON unchanged: `installer inventory`
+//! on one machine is the input of `installer plan --inventory` on another.
+
+mod disk;
+mod disks;
+mod evidence;
+mod holders;
+mod identity;
+mod joined;
+mod multipath;
+mod news;
+pub mod nics;
+pub mod signatures;
+mod sysfs;
+mod table;
+mod udev;
+mod usage;
+
+use std::path::Path;
+
+use anyhow::Result;
+use serde::{Deserialize, Serialize};
+
+pub use disk::{Disk, DiskPath, FoundEntry, FoundPartition};
+pub use evidence::{bare_wwn, in_link};
+pub use holders::{Holder, HolderKind};
+pub use identity::read_identity;
+pub use news::news;
+pub use nics::Nic;
+pub use signatures::{Signature, SignatureKind};
+pub use sysfs::Roots;
+
+/// What a machine has.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Inventory {
+    /// By kernel name; also the optical drive if it holds the boot medium.
+    pub disks: Vec<Disk>,
+    /// By kernel name.
+    pub nics: Vec<Nic>,
+}
+
+impl Inventory {
+    /// Reads everything once.
+    pub fn scan(roots: &Roots) -> Result<Self> {
+        Ok(Self { disks: disks::scan(roots)?, nics: nics::scan(&roots.sys) })
+    }
+
+    /// The disk of `path`: its node, its kernel name below `/dev`, one of its links, or one of the paths to it.
+    #[must_use]
+    pub fn find(&self, path: &Path) -> Option<&Disk> {
+        self.disks.iter().find(|disk| disk.is_at(path))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,37 @@
+//! This machine, and the node that is installed on it: what it has, where the node keeps its parts, and its network.
+//!
+//! Nothing here decides what becomes of a machine, and nothing knows of Kubernetes.
+//!
+//! | Module | What it is for |
+//! |---|---|
+//! | [`inventory`] | disks and network cards, from sysfs and from the bytes on the disks |
+//! | [`nics`], [`nic_setup`] | the network cards that a node remembers, and finding them again |
+//! | [`network`] | the profiles of NetworkManager, and the addresses that came of them |
+//! | [`live`] | the live system that an install runs in |
+//! | [`clock`], [`keyboard`] | the clock beside another one; layouts of the keyboard |
+//! | [`paths`], [`node_files`] | where an installed node has its parts; one file of a node |
+//! | [`machine_id`], [`hostname`], [`node_release`], [`update_state`] | the identity of the node, its name, its release, its updates |
+//! | [`mount`], [`mounted`], [`arrays`], [`multipath`] | file systems and the devices below them |
+//! | [`seed`] | copies of directories of the image |
+
+pub mod arrays;
+pub mod clock;
+pub mod console_text;
+pub mod hostname;
+pub mod inventory;
+pub mod keyboard;
+pub mod live;
+pub mod machine_id;
+pub mod mount;
+pub mod mounted;
+pub mod multipath;
+pub mod network;
+pub mod network_trouble;
+pub mod nic_setup;
+pub mod nics;
+pub mod node_files;
+pub mod node_release;
+pub mod paths;
+pub mod readable_secret;
+pub mod seed;
+pub mod update_state;

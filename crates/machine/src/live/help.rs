@@ -1,0 +1,194 @@
+//! Help access: a way into the live system for a helper, and none before it is asked for.
+//!
+//! The live system has no account that a password opens, and starts no SSH server. [`open`] gives its root account a password
+//! that is made for this one time and starts an SSH server with a host key of its own; [`close`] removes both. Everything is in
+//! memory: nothing of it is on the installed node, and nothing is left after a restart.
+
+use std::fs::File;
+use std::io::Write;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::Result;
+
+use super::is_live;
+use crate::network::addresses::addresses;
+use crate::readable_secret::readable_secret;
+use base::command::{Invocation, Runner};
+use base::failure::{Class, Classify, Failure, causes};
+use model::config::{InstallConfig, Secret};
+
+/// The account: what a helper needs to look at belongs to root.
+pub const ACCOUNT: &str = "root";
+/// The SSH server of the live system; it is started nowhere else.
+const UNIT: &str = "nqrust-help.service";
+/// The public part of its host key.
+const HOST_KEY: &str = "/run/nqrust-help/ssh_host_ed25519_key.pub";
+/// For one program.
+const PROGRAM_TIMEOUT: Duration = Duration::from_secs(30);
+/// No password opens the account (crypt(5): no hash has these characters).
+const NO_PASSWORD: &str = "!*";
+/// Letters of a password: 70 bits.
+const PASSWORD_LETTERS: usize = 16;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HelpAccess {
+    /// The password of [`ACCOUNT`].
+    pub password: Secret,
+    /// Where the SSH server answers: a device and its addresses, one device a text.
+    pub addresses: Vec<String>,
+    /// The fingerprint of the server's key.
+    pub host_key: Option<String>,
+    /// Why there is no SSH server, if there is none. Logins on the consoles work anyway.
+    pub trouble: Option<String>,
+}
+
+/// Opens the system that has this kernel command line.
+///
+/// # Errors
+/// It is no live system, or the password cannot be set. A server that does not start is reported in [`HelpAccess::trouble`].
+pub fn open(command_line: &str, runner: &dyn Runner) -> Result<HelpAccess> {
+    if !is_live(command_line) {
+        return Err(Failure::new(Class::Invalid, "help access is only possible on a live system")
+            .hint("Log in to an installed node as its administrator.")
+            .into());
+    }
+    let password = readable_secret(PASSWORD_LETTERS)?;
+    let line = format!("{ACCOUNT}:{}\n", password.expose());
+    // Standard input: everyone can read the arguments of a program.
+    runner
+        .run(&Invocation::new("chpasswd").stdin(line).limit(PROGRAM_TIMEOUT))
+        .class(Class::Unexpected, || format!("giving {ACCOUNT} a password"))?;
+    let started = runner.run(&systemctl("restart"));
+    let trouble =
+        started.err().map(|error| format!("the SSH server did not start: {}", causes(&error).join(": ")));
+    let addresses = addresses(&InstallConfig::default(), runner);
+    let host_key =
+        runner.run(&Invocation::new("ssh-keygen").args(["-l", "-f", HOST_KEY]).limit(PROGRAM_TIMEOUT));
+    let host_key = host_key.ok().filter(|_| trouble.is_none());
+    // Its second word: `256 SHA256:... root@host (ED25519)`.
+    let host_key =
+        host_key.and_then(|text| String::from_utf8_lossy(&text).split_whitespace().nth(1).map(str::to_owned));
+    Ok(HelpAccess { password, addresses, host_key, trouble })
+}
+
+/// Removes the password and the server, and ends the sessions of users who have logged in.
+///
+/// # Errors
+/// One of them stays; the others are removed anyway.
+pub fn close(runner: &dyn Runner) -> Result<()> {
+    let locked = runner.run(
+        &Invocation::new("chpasswd")
+            .arg("--encrypted")
+            .stdin(format!("{ACCOUNT}:{NO_PASSWORD}\n"))
+            .limit(PROGRAM_TIMEOUT),
+    );
+    let stopped = runner.run(&systemctl("stop"));
+    // An error means that nobody is logged in.
+    let _ = runner.run(&Invocation::new("loginctl").args(["terminate-user", ACCOUNT]).limit(PROGRAM_TIMEOUT));
+    locked.class(Class::Unexpected, || format!("removing the password of {ACCOUNT}"))?;
+    stopped.class(Class::Unexpected, || "stopping the SSH server".into()).map(drop)
+}
+
+fn systemctl(verb: &str) -> Invocation {
+    Invocation::new("systemctl").args([verb, UNIT]).limit(PROGRAM_TIMEOUT)
+}
+
+/// Runs a login on a terminal, and returns after the logout, or if there was no login for a minute (login(1)). `term` is the type
+/// of the terminal (`TERM`); the password is shown again, because the screen is cleared. When the session ends, the kernel hangs
+/// up the terminal for every process that has it open (credentials(7)): it has to be opened again.
+pub fn shell(mut terminal: File, term: &str, password: &Secret) -> Result<()> {
+    let what = || "starting a shell on the console".to_owned();
+    let password = password.expose();
+    write!(terminal, "The password is {password}. `exit` goes back to the installer.\r\n")
+        .class(Class::Unexpected, what)?;
+    let copy = || terminal.try_clone().map(Stdio::from).class(Class::Unexpected, what);
+    // setsid(1) makes the terminal the session's own, without which a shell has no job control.
+    let status = Command::new("setsid")
+        .args(["--ctty", "--wait", "/bin/login", ACCOUNT])
+        .env("TERM", term)
+        .stdin(copy()?)
+        .stdout(copy()?)
+        .stderr(copy()?)
+        .status();
+    // login(1) ends with an error after too many wrong passwords: its own message is enough.
+    status.map(drop).class(Class::Unexpected, what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::failure::{class_of, render};
+    use std::sync::Mutex;
+
+    const LIVE: &str = "quiet nqrust.mode=install";
+
+    /// A system, without an SSH server if `bare`, and what was done to it.
+    #[derive(Default)]
+    struct System {
+        bare: bool,
+        done: Mutex<Vec<(String, String)>>,
+    }
+
+    impl Runner for System {
+        fn run(&self, invocation: &Invocation) -> Result<Vec<u8>> {
+            let input = String::from_utf8(invocation.stdin.clone()).unwrap();
+            self.done.lock().unwrap().push((invocation.display(), input));
+            Ok(match invocation.program.to_str() {
+                Some("systemctl" | "loginctl") if self.bare => anyhow::bail!("there is none"),
+                Some("ip") => br#"[{"ifname": "ens3", "link_type": "ether",
+                    "addr_info": [{"family": "inet", "scope": "global", "local": "192.0.2.9", "prefixlen": 24}]}]"#
+                    .to_vec(),
+                Some("ssh-keygen") => b"256 SHA256:abc root@live (ED25519)\n".to_vec(),
+                _ => Vec::new(),
+            })
+        }
+    }
+
+    #[test]
+    fn the_password_goes_to_standard_input_and_the_server_is_started() {
+        let system = System::default();
+        let access = open(LIVE, &system).unwrap();
+        assert_eq!(access.host_key.as_deref(), Some("SHA256:abc"));
+        assert_eq!(access.addresses, ["ens3 192.0.2.9/24"]);
+        assert!(access.trouble.is_none());
+        let done = system.done.into_inner().unwrap();
+        let password = access.password.expose();
+        assert_eq!(done[0], ("chpasswd".into(), format!("root:{password}\n")));
+        assert_eq!(done[1].0, "systemctl restart nqrust-help.service");
+        assert!(done.iter().all(|(line, _)| !line.contains(password)));
+        assert!(!format!("{access:?}").contains(password));
+    }
+
+    #[test]
+    fn an_installed_node_is_not_opened() {
+        let system = System::default();
+        for line in ["nqrust.slot=a", "nqrust.mode=check", ""] {
+            let error = open(line, &system).unwrap_err();
+            assert_eq!(class_of(&error), Class::Invalid);
+        }
+        assert!(system.done.into_inner().unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_server_that_does_not_start_leaves_the_consoles() {
+        let access = open(LIVE, &System { bare: true, ..System::default() }).unwrap();
+        assert_eq!(access.trouble.as_deref(), Some("the SSH server did not start: there is none"));
+        assert_eq!(access.host_key, None);
+    }
+
+    #[test]
+    fn closing_takes_password_server_and_sessions_and_tells_what_stays() {
+        let system = System::default();
+        close(&system).unwrap();
+        let done = system.done.into_inner().unwrap();
+        let lines: Vec<_> = done.iter().map(|(line, _)| &**line).collect();
+        assert_eq!(
+            lines,
+            ["chpasswd --encrypted", "systemctl stop nqrust-help.service", "loginctl terminate-user root"]
+        );
+        assert_eq!(done[0].1, "root:!*\n");
+        let error = close(&System { bare: true, ..System::default() }).unwrap_err();
+        assert!(render(&error).contains("stopping the SSH server"));
+    }
+}

@@ -1,0 +1,26 @@
+//! What an installed node does: applying its document, starting, trying a changed network, updating, and recovery.
+//!
+//! | Module | What it is for |
+//! |---|---|
+//! | [`boot`] | the read-only image becomes a node, in the initrd |
+//! | [`apply`](mod@apply), [`apply_running`] | the files of the document, written below a root directory |
+//! | [`render`](mod@render), [`accounts`] | what those files are; pure |
+//! | [`network_trial`] | a changed network that is taken back unless somebody confirms it |
+//! | [`update`] | writing a slot, trying it, going back |
+//! | [`recovery`], [`reset_wish`] | the recovery system, and the request for a reset |
+//! | [`reporter`], [`status`] | what the node reports to its fleet, and to those who ask it |
+
+pub mod accounts;
+pub mod applied;
+pub mod apply;
+pub mod apply_running;
+pub mod boot;
+pub mod network_trial;
+mod proxies;
+pub mod recovery;
+pub mod render;
+pub mod reporter;
+pub mod reset_wish;
+pub mod status;
+pub mod update;
+mod write_files;

@@ -1,0 +1,66 @@
+//! Why the recovery system runs, and what there is to start: what its page shows.
+
+use std::path::Path;
+
+use anyhow::Result;
+
+use super::news::RecoveryNews;
+use crate::reset_wish::ResetWish;
+use crate::update::NodeSlots;
+use base::command::Runner;
+use machine::network::addresses::addresses;
+use machine::node_release as release;
+use machine::paths::{DOCUMENT, below};
+use model::boot::record::{MISSES, SlotState, UpdateSlot, Why};
+use model::boot::{Installed, Slot};
+use model::config;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecoveryFacts {
+    /// Product and version.
+    pub product: String,
+    /// Why the recovery system runs, as far as is known.
+    pub why: String,
+    /// `Slot a`, `Slot b` and `Recovery`, each with version and state.
+    pub slots: Vec<[String; 3]>,
+    /// One network device and its addresses a text.
+    pub addresses: Vec<String>,
+    pub news: RecoveryNews,
+}
+
+impl RecoveryFacts {
+    /// The recovery system at `root`. Mounts nothing: a reset may be under way.
+    pub fn gather(root: &Path, installed: &Installed, runner: &dyn Runner) -> Result<Self> {
+        let release = release::read(root)?;
+        let slots = NodeSlots::find(root, installed)?;
+        let record = slots.change_record(|_| ())?.record;
+        let mut any_good = false;
+        let rows = Slot::ALL.map(|slot| {
+            let version = slots.slot(slot).release().map(|release| release.version);
+            let state = UpdateSlot::of(slot).map(|slot| record.state(slot));
+            any_good |= state == Some(SlotState::Good) && version.is_some();
+            [
+                if slot == Slot::Recovery { "Recovery".to_owned() } else { format!("Slot {slot}") },
+                version.unwrap_or_else(|| "nothing".to_owned()),
+                state.map_or("runs", SlotState::as_str).to_owned(),
+            ]
+        });
+        let why = match (ResetWish::read(root), record.why.as_ref().map(Why::as_str)) {
+            (Some(wish), _) => format!("a reset of level {} is asked for", wish.level.as_str()),
+            (None, _) if !any_good => "neither slot is good and can be loaded".to_owned(),
+            (None, Some(Why::MISS)) => {
+                format!("a slot was started {MISSES} times and was never reported as good")
+            }
+            (None, Some(Why::LOAD)) => "a slot could not be loaded, or somebody asked for it".to_owned(),
+            (None, _) => "somebody asked for it, or no slot could be loaded".to_owned(),
+        };
+        let (config, _) = config::load_usable(&below(root, DOCUMENT));
+        Ok(Self {
+            product: format!("{} {}", release.name, release.version),
+            why,
+            slots: rows.into(),
+            addresses: addresses(&config, runner),
+            news: RecoveryNews::read(root),
+        })
+    }
+}

@@ -1,0 +1,178 @@
+//! Looks at everything that a start of this node needs, and mends what loses nothing by it.
+
+use std::path::Path;
+
+use anyhow::Result;
+use serde::Serialize;
+
+use crate::update::UpdatedNode;
+use base::cancel::Cancel;
+use base::command::Runner;
+use base::progress::Progress;
+use install::execute::{FilesystemCheck, check_filesystem, read_esp};
+use machine::mounted::is_mounted;
+use model::boot::{BootVolume, Installed, Slot};
+
+/// What was found of one thing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Repair {
+    Whole,
+    Repaired,
+    Damaged,
+    /// It has nothing, or is in use.
+    Unchecked,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RepairFinding {
+    pub subject: String,
+    pub state: Repair,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub text: String,
+}
+
+impl RepairFinding {
+    fn new(subject: impl Into<String>, state: Repair, text: impl Into<String>) -> Self {
+        Self { subject: subject.into(), state, text: text.into() }
+    }
+}
+
+/// Looks at this node. Rewrites the boot record; repairs file systems with `yes` alone.
+///
+/// # Errors
+/// The boot record cannot be written, or the work was cancelled.
+pub fn repair(
+    node: &mut UpdatedNode,
+    installed: &Installed,
+    yes: bool,
+    runner: &dyn Runner,
+    progress: &Progress,
+) -> Result<Vec<RepairFinding>> {
+    let mut findings = boot_files(&node.slots.esps);
+    node.rewrite_record()?;
+    findings.push(RepairFinding::new("boot record", Repair::Whole, "written anew"));
+    let volumes = [("persistent", Some(installed.persistent)), ("data", installed.data)];
+    for (name, volume) in volumes {
+        if let Some(volume) = volume {
+            findings.push(progress.within("repair", format!("Checking the file system {name}"), || {
+                filesystem(name, &volume, yes, runner)
+            })?);
+        }
+    }
+    let cancel = Cancel::on_signals();
+    for slot in Slot::ALL {
+        findings.push(read_slot(node, slot, progress, &cancel)?);
+    }
+    Ok(findings)
+}
+
+fn boot_files(esps: &[std::path::PathBuf]) -> Vec<RepairFinding> {
+    let read: Vec<_> = esps.iter().map(|esp| (esp, read_esp(esp))).collect();
+    let first = read.iter().find_map(|(_, digest)| digest.as_ref().ok());
+    let finding = |(esp, digest): &(&std::path::PathBuf, Result<base::digest::Digest>)| {
+        let subject = format!("boot files on {}", esp.display());
+        match digest {
+            Err(error) => RepairFinding::new(subject, Repair::Damaged, format!("{error:#}")),
+            Ok(digest) if Some(digest) != first => {
+                RepairFinding::new(subject, Repair::Damaged, "they differ from those of the other disk")
+            }
+            Ok(_) => RepairFinding::new(subject, Repair::Whole, ""),
+        }
+    };
+    read.iter().map(finding).collect()
+}
+
+fn filesystem(name: &str, volume: &BootVolume, yes: bool, runner: &dyn Runner) -> Result<RepairFinding> {
+    let subject = format!("file system {name}");
+    let device = volume.device();
+    if is_mounted(Path::new("/"), &device)? {
+        let text = "it is in use; the recovery system can check it";
+        return Ok(RepairFinding::new(subject, Repair::Unchecked, text));
+    }
+    Ok(match check_filesystem(runner, &device, yes) {
+        FilesystemCheck::Whole => RepairFinding::new(subject, Repair::Whole, ""),
+        FilesystemCheck::Repaired => RepairFinding::new(subject, Repair::Repaired, ""),
+        FilesystemCheck::Damaged(why) => {
+            let next = match yes {
+                true => format!("by hand, with answers that may lose files: e2fsck -f {}", device.display()),
+                false => "what can be repaired without a loss: installer update repair --yes".to_owned(),
+            };
+            RepairFinding::new(subject, Repair::Damaged, format!("{why}; {next}"))
+        }
+    })
+}
+
+fn read_slot(node: &UpdatedNode, slot: Slot, progress: &Progress, cancel: &Cancel) -> Result<RepairFinding> {
+    let subject = format!("slot {slot}");
+    let devices = node.slots.slot(slot);
+    let Some(release) = devices.release() else {
+        let text = "it has no commit mark, or its boot volume is damaged: GRUB starts nothing from it; \
+            installer update apply writes it";
+        return Ok(RepairFinding::new(subject, Repair::Unchecked, text));
+    };
+    cancel.check()?;
+    let read = devices.open_to_read().and_then(|opened| opened.place().holds(&release, progress, cancel));
+    cancel.check()?;
+    let version = format!("{} {}", release.name, release.version);
+    Ok(match read {
+        Ok(true) => RepairFinding::new(subject, Repair::Whole, version),
+        Ok(false) => {
+            let text = format!("{version} does not read back as its release manifest says");
+            RepairFinding::new(subject, Repair::Damaged, text)
+        }
+        Err(error) => RepairFinding::new(subject, Repair::Damaged, format!("{version}: {error:#}")),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::command::Invocation;
+    use std::sync::Mutex;
+
+    /// Gives these results one after the other, and keeps the arguments.
+    struct Checks {
+        results: Mutex<Vec<bool>>,
+        told: Mutex<Vec<String>>,
+    }
+
+    impl Runner for Checks {
+        fn run(&self, invocation: &Invocation) -> Result<Vec<u8>> {
+            self.told.lock().unwrap().push(invocation.display());
+            match self.results.lock().unwrap().remove(0) {
+                true => Ok(Vec::new()),
+                false => anyhow::bail!("exit status 4"),
+            }
+        }
+    }
+
+    #[test]
+    fn file_systems_are_repaired_only_with_a_word() {
+        for (results, yes, state, program) in [
+            (vec![true], false, FilesystemCheck::Whole, "e2fsck -f -n /dev/x"),
+            (vec![false], false, FilesystemCheck::Damaged("exit status 4".into()), "e2fsck -f -n /dev/x"),
+            (vec![false, true], true, FilesystemCheck::Repaired, "e2fsck -f -p /dev/x"),
+            (
+                vec![false, false],
+                true,
+                FilesystemCheck::Damaged("exit status 4".into()),
+                "e2fsck -f -p /dev/x",
+            ),
+        ] {
+            let runner = Checks { results: Mutex::new(results), told: Mutex::default() };
+            assert_eq!(check_filesystem(&runner, Path::new("/dev/x"), yes), state);
+            assert!(runner.told.lock().unwrap().iter().all(|told| told == program));
+        }
+    }
+
+    #[test]
+    fn boot_files_that_cannot_be_read_are_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let esp = directory.path().join("esp");
+        std::fs::write(&esp, vec![0; 1 << 20]).unwrap();
+        let findings = boot_files(&[esp]);
+        assert_eq!(findings[0].state, Repair::Damaged);
+        assert!(findings[0].text.contains("boot files"), "{findings:?}");
+    }
+}

@@ -1,0 +1,156 @@
+//! What somebody has asked a reset of this node for, and how far it has come: a file beside the node document, which is written whole or
+//! not at all. The recovery system carries it out and removes it last; a file that cannot be read counts as none.
+
+use std::path::Path;
+
+use anyhow::Result;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use base::files::{self, Attributes, Root};
+use machine::paths::below;
+
+pub const WISH: &str = "/oem/reset.json";
+
+/// How much of the node is made new.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum ResetLevel {
+    /// The node document and what was put beside it: the node asks for one again. Data and /var stay.
+    Config,
+    /// What has come together in /var: container images, membership in the cluster, logs. The node document and the data volume stay.
+    State,
+    /// /var and the data volume. The node document stays.
+    Full,
+}
+
+impl ResetLevel {
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Config => "config",
+            Self::State => "state",
+            Self::Full => "full",
+        }
+    }
+
+    /// The steps in their order. The data goes first: what of /var is left meanwhile is of no use without it.
+    #[must_use]
+    pub fn steps(self) -> &'static [ResetStep] {
+        match self {
+            Self::Config => &[ResetStep::Configuration],
+            Self::State => &[ResetStep::Persistent],
+            Self::Full => &[ResetStep::Data, ResetStep::Persistent],
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ResetStep {
+    /// Everything beside the machine's identity is removed from the configuration partition.
+    Configuration,
+    /// A new file system on the data volume, if the node has one.
+    Data,
+    /// A new file system on the persistent partition.
+    Persistent,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ResetWish {
+    pub level: ResetLevel,
+    /// When it was asked for, in RFC 3339. For people: the clock may have been wrong.
+    pub at: String,
+    /// Whether something may have been erased: from then on the node starts nothing but the recovery system until all steps are done.
+    begun: bool,
+    done: Vec<ResetStep>,
+}
+
+impl ResetWish {
+    #[must_use]
+    pub fn new(level: ResetLevel) -> Self {
+        let at = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        Self { level, at, begun: false, done: Vec::new() }
+    }
+
+    #[must_use]
+    pub fn read(root: &Path) -> Option<Self> {
+        let text = files::read_text(&below(root, WISH)).ok()?;
+        serde_json::from_str(&text).ok()
+    }
+
+    /// Stores it: after a loss of power there is this one or the one before.
+    pub fn write(&self, root: &Path) -> Result<()> {
+        let text = serde_json::to_string_pretty(self)? + "\n";
+        Root::open(root)?.write(WISH, text.as_bytes(), Attributes { mode: 0o600, owner: None }).map(drop)
+    }
+
+    pub fn clear(root: &Path) -> Result<()> {
+        Root::open(root)?.remove(WISH).map(drop)
+    }
+
+    pub fn begin(&mut self) {
+        self.begun = true;
+    }
+
+    pub fn has_done(&mut self, step: ResetStep) {
+        self.done.push(step);
+    }
+
+    /// The next step; none if all are done.
+    #[must_use]
+    pub fn next(&self) -> Option<ResetStep> {
+        self.level.steps().iter().copied().find(|step| !self.done.contains(step))
+    }
+
+    #[must_use]
+    pub fn has_begun(&self) -> bool {
+        self.begun
+    }
+
+    /// Whether something is erased and not made new yet.
+    #[must_use]
+    pub fn is_under_way(&self) -> bool {
+        self.begun && self.next().is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wish_is_read_as_it_was_written_and_any_beginning_of_it_counts_as_none() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir(root.path().join("oem")).unwrap();
+        assert_eq!(ResetWish::read(root.path()), None);
+        let mut wish = ResetWish::new(ResetLevel::Full);
+        wish.begin();
+        wish.has_done(ResetStep::Data);
+        wish.write(root.path()).unwrap();
+        assert_eq!(ResetWish::read(root.path()), Some(wish.clone()));
+        assert!(wish.is_under_way());
+        let text = std::fs::read(below(root.path(), WISH)).unwrap();
+        for length in 0..text.len() - 1 {
+            std::fs::write(below(root.path(), WISH), &text[..length]).unwrap();
+            assert_eq!(ResetWish::read(root.path()), None, "{length}");
+        }
+        ResetWish::clear(root.path()).unwrap();
+        assert!(!below(root.path(), WISH).exists());
+    }
+
+    #[test]
+    fn a_wish_is_under_way_from_its_beginning_to_its_last_step() {
+        for level in [ResetLevel::Config, ResetLevel::State, ResetLevel::Full] {
+            let mut wish = ResetWish::new(level);
+            assert!(!wish.is_under_way());
+            wish.begin();
+            for step in level.steps() {
+                assert!(wish.is_under_way());
+                assert_eq!(wish.next(), Some(*step));
+                wish.has_done(*step);
+            }
+            assert!(!wish.is_under_way() && wish.next().is_none());
+        }
+    }
+}

@@ -1,0 +1,346 @@
+//! The kernel's host name.
+
+use std::fmt;
+use std::path::Path;
+
+use anyhow::Result;
+use serde::Serialize;
+
+use super::applied::AppliedRecord;
+use super::apply;
+use base::command::Runner;
+use base::files;
+use cluster::images::{self, BlobCount};
+use cluster::kept_version::NodeKubernetes;
+use cluster::stages::observed_node::ObservedNode;
+use cluster::stages::readiness_watch::{self, ReadyRecord};
+use cluster::stages::{self, Stage};
+use machine::arrays::{self, ArrayStatus};
+use machine::nics::MissingCards;
+use machine::node_release as release;
+use machine::paths::{CONFIG, DATA, DOCUMENT, PERSISTENT, below};
+use machine::update_state::{UpdateNews, UpdateState};
+use model::boot::{Installed, Slot};
+use model::config::{self, Images, NodeRole};
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Status {
+    pub product: String,
+    pub version: String,
+    pub hostname: String,
+    #[serde(flatten)]
+    pub role: NodeRole,
+    pub mode: &'static str,
+    /// The running slot; `None` if the command line is not that of an installed node.
+    pub slot: Option<Slot>,
+    /// The persistent directories, and what is mounted there.
+    pub mounts: Vec<MountedPlace>,
+    /// The arrays of a mirrored system.
+    pub arrays: Vec<ArrayStatus>,
+    /// Whether the document differs from what was applied.
+    pub pending: bool,
+    pub images: BlobCount,
+    /// Network cards of the document that are missing; only for a running node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub missing_cards: Option<MissingCards>,
+    /// The stages of joining its cluster; empty for a node without a cluster or one that is not running.
+    pub stages: Vec<Stage>,
+    /// When it was ready in its cluster.
+    pub ready: Option<ReadyRecord>,
+    /// What is new about updates of it, if anything is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub update: Option<UpdateNews>,
+    /// The versions of Kubernetes; none where the OS has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kubernetes: Option<NodeKubernetes>,
+}
+
+/// One directory of the persistent layout.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct MountedPlace {
+    pub path: String,
+    /// The device or directory mounted there; `None` if nothing is.
+    pub source: Option<String>,
+}
+
+impl Status {
+    /// The status of the node whose root directory is `root`.
+    pub fn gather(root: &Path) -> Result<Self> {
+        let release = release::read(root)?;
+        let document = below(root, DOCUMENT);
+        let config = config::load(&document)?;
+        let deferred = config.install.images() == Images::Defer;
+        let (expected, present) = images::count(&release, config.install.own_role(), root);
+        let applied = AppliedRecord::read(root)?.unwrap_or_default();
+        let slot = Installed::parse(&proc_text(root, "cmdline")?)?.map(|installed| installed.slot);
+        Ok(Self {
+            product: release.name,
+            version: release.version,
+            hostname: proc_text(root, "sys/kernel/hostname")?.trim_end().to_owned(),
+            role: config.install.node_role(),
+            mode: config.install.mode.name(),
+            slot,
+            mounts: places(&proc_text(root, "self/mountinfo")?),
+            arrays: arrays::arrays(root),
+            pending: applied.document != Some(apply::digest_of(&document)?),
+            images: BlobCount { expected, present, deferred },
+            missing_cards: None,
+            stages: Vec::new(),
+            ready: ReadyRecord::read(root)?,
+            update: UpdateState::read(root).news(slot),
+            kubernetes: NodeKubernetes::look(root),
+        })
+    }
+
+    /// Adds what only a running node has: missing network cards, and the stages of joining its cluster.
+    pub fn look(&mut self, root: &Path, runner: &dyn Runner) -> Result<()> {
+        let document = below(root, DOCUMENT);
+        self.missing_cards = MissingCards::on(root, &config::load(&document)?, &document);
+        if let Some(subject) = ObservedNode::read(root)? {
+            let stages = subject.look(root, runner);
+            // Only stages that the watching unit recorded have a time.
+            let before = readiness_watch::recorded_stages(root);
+            self.stages = if before.is_empty() {
+                stages
+            } else {
+                readiness_watch::with_times(&before, stages, &readiness_watch::time())
+            };
+        }
+        Ok(())
+    }
+}
+
+fn proc_text(root: &Path, name: &str) -> Result<String> {
+    files::read_text(&root.join("proc").join(name))
+}
+
+/// What is mounted at the persistent directories, from the text of proc_pid_mountinfo(5).
+fn places(mountinfo: &str) -> Vec<MountedPlace> {
+    let source = |path: &str| {
+        let line = mountinfo.lines().rev().find(|line| line.split(' ').nth(4) == Some(path))?;
+        line.split_once(" - ")?.1.split(' ').nth(1).map(str::to_owned)
+    };
+    let place = |path: &str| MountedPlace { path: path.to_owned(), source: source(path) };
+    ["/", "/etc", "/var", CONFIG, DATA].into_iter().chain(PERSISTENT).map(place).collect()
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let slot = self.slot.map_or("none (not an installed system)".to_owned(), |slot| slot.to_string());
+        let pending =
+            if self.pending { "the node document has changes that are not applied" } else { "nothing" };
+        for line in self.missing_cards.iter().flat_map(MissingCards::lines) {
+            writeln!(f, "{line}")?;
+        }
+        writeln!(f, "product   {} {}", self.product, self.version)?;
+        writeln!(f, "hostname  {}", self.hostname)?;
+        writeln!(f, "role      {}", self.role.beside(&format!("mode {}", self.mode)))?;
+        writeln!(f, "slot      {slot}")?;
+        if let Some(update) = &self.update {
+            writeln!(f, "update    {}", update.text)?;
+        }
+        if let Some(kubernetes) = &self.kubernetes {
+            writeln!(f, "{:9} {}", "kubernetes", kubernetes.text())?;
+        }
+        let deferred = if self.images.deferred { ", the rest deferred: pulled on demand" } else { "" };
+        let BlobCount { present, expected, .. } = self.images;
+        writeln!(f, "images    {present} of {expected} blobs present{deferred}")?;
+        writeln!(f, "pending   {pending}")?;
+        for (index, array) in self.arrays.iter().enumerate() {
+            writeln!(f, "{:9} {array}", if index == 0 { "mirror" } else { "" })?;
+        }
+        self.cluster(f)?;
+        for (index, place) in self.mounts.iter().enumerate() {
+            let head = if index == 0 { "mounts" } else { "" };
+            writeln!(f, "{head:9} {} on {}", place.source.as_deref().unwrap_or("nothing"), place.path)?;
+        }
+        Ok(())
+    }
+}
+
+impl Status {
+    fn cluster(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(stage) = stages::current(&self.stages) {
+            writeln!(f, "cluster   not ready: in stage {}", stage.name.text())?;
+        } else if !self.stages.is_empty() {
+            writeln!(f, "cluster   ready")?;
+        }
+        if let Some(ReadyRecord { first, last, .. }) = &self.ready {
+            writeln!(f, "ready     first at {first}, last at {last}")?;
+        }
+        for (index, stage) in self.stages.iter().enumerate() {
+            writeln!(f, "{:9} {stage}", if index == 0 { "stages" } else { "" })?;
+            if let Some(next) = &stage.next {
+                writeln!(f, "{:9}   next: {next}", "")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::apply::tests::image;
+    use base::failure::{Class, class_of};
+    use cluster::kept_version::data;
+    use serde_json::json;
+    use std::fs;
+    use testing::node::{release_with_images as sample, store_blobs as store};
+
+    const MOUNTINFO: &str = "\
+22 1 8:4 / / ro,relatime shared:1 - squashfs /dev/sda4 ro
+23 22 8:7 / /var rw,noatime shared:2 - ext4 /dev/sda7 rw
+24 22 8:3 / /oem rw,nosuid,nodev,noexec,noatime - ext4 /dev/sda3 rw
+25 22 0:40 / /etc rw,noatime shared:5 - overlay overlay rw,lowerdir=/sysroot/etc
+26 22 8:7 /lib/nqrust/persistent/home /home rw,noatime shared:2 - ext4 /dev/sda7 rw
+";
+
+    fn node() -> tempfile::TempDir {
+        let root = image();
+        let put = |path: &str, text: &[u8]| {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        put("oem/node.yaml", b"os: {hostname: node-1}\ninstall: {role: management, mode: join}\n");
+        put("oem/release.json", &sample().to_bytes());
+        put(
+            "proc/cmdline",
+            b"nqrust.slot=a nqrust.config=PARTUUID=0a0b0c0d-0000-4000-8000-000000000003 \
+            nqrust.persistent=PARTUUID=0a0b0c0d-0000-4000-8000-000000000007\n",
+        );
+        put("proc/sys/kernel/hostname", b"node-1\n");
+        put("proc/self/mountinfo", MOUNTINFO.as_bytes());
+        store(root.path(), &[b"one", b"shared"]);
+        root
+    }
+
+    #[test]
+    fn a_person_reads_what_the_node_is() {
+        let root = node();
+        apply::apply(&root.path().join("oem/node.yaml"), root.path()).unwrap();
+        assert_eq!(
+            Status::gather(root.path()).unwrap().to_string(),
+            "product   NQRust Hypervisor 1.0\n\
+             hostname  node-1\n\
+             role      management (mode join)\n\
+             slot      a\n\
+             images    2 of 3 blobs present\n\
+             pending   nothing\n\
+             mounts    /dev/sda4 on /\n\
+            \x20         overlay on /etc\n\
+            \x20         /dev/sda7 on /var\n\
+            \x20         /dev/sda3 on /oem\n\
+            \x20         nothing on /var/lib/harvester/defaultdisk\n\
+            \x20         /dev/sda7 on /home\n\
+            \x20         nothing on /root\n\
+            \x20         nothing on /opt\n\
+            \x20         nothing on /srv\n"
+        );
+    }
+
+    #[test]
+    fn the_first_node_of_a_cluster_says_what_it_is_and_what_was_asked_for() {
+        let root = node();
+        for (role, text, asked) in [
+            ("default", "role      management (asked: default, mode create)\n", json!("default")),
+            ("management", "role      management (mode create)\n", json!(null)),
+        ] {
+            let document = format!("os: {{hostname: node-1}}\ninstall: {{role: {role}, mode: create}}\n");
+            fs::write(root.path().join("oem/node.yaml"), document).unwrap();
+            let status = Status::gather(root.path()).unwrap();
+            assert!(status.to_string().contains(text), "{status}");
+            let value = serde_json::to_value(&status).unwrap();
+            assert_eq!((&value["role"], &value["asked_role"]), (&json!("management"), &asked));
+        }
+    }
+
+    #[test]
+    fn a_person_reads_how_far_the_node_is_on_its_way() {
+        let root = node();
+        let mut status = Status::gather(root.path()).unwrap();
+        let ready =
+            r#"{"name": "node-1", "cluster": null, "distribution": "rke2", "first": "1", "last": "2"}"#;
+        fs::create_dir_all(root.path().join("var/lib/nqrust")).unwrap();
+        fs::write(below(root.path(), readiness_watch::READY), ready).unwrap();
+        let stages = r#"[{"name": "network", "state": "done", "since": "1", "detail": "there", "next": null},
+                         {"name": "service", "state": "failed", "since": "2", "detail": "odd", "next": "Do it."}]"#;
+        status.stages = serde_json::from_str(stages).unwrap();
+        status.ready = ReadyRecord::read(root.path()).unwrap();
+        let text = status.to_string();
+        let expected = "cluster   not ready: in stage service\n\
+                        ready     first at 1, last at 2\n\
+                        stages    network    done    there\n\
+                        \x20         service    failed  odd (since 2)\n\
+                        \x20           next: Do it.\n\
+                        mounts ";
+        assert!(text.contains(expected), "{text}");
+        status.stages.pop();
+        assert!(status.to_string().contains("cluster   ready\n"));
+    }
+
+    #[test]
+    fn a_person_reads_that_a_mirror_has_lost_a_disk() {
+        let root = node();
+        let put = testing::machine::put_array;
+        put(root.path(), "md127", "config", 0, "idle", &[("vda3", "in_sync"), ("vdb3", "in_sync")]);
+        put(root.path(), "md126", "persistent", 1, "idle", &[("vda7", "in_sync")]);
+        let text = Status::gather(root.path()).unwrap().to_string();
+        let expected = "mirror    config whole: 2 of 2 disks (vda3, vdb3), md127\n\
+                        \x20         persistent DEGRADED: 1 of 2 disks (vda7), md126\n";
+        assert!(text.contains(expected), "{text}");
+    }
+
+    #[test]
+    fn a_person_reads_which_kubernetes_runs_and_why_one_does_not() {
+        let root = node();
+        let release = below(root.path(), "/usr/lib/nqrust/kubernetes.json");
+        fs::create_dir_all(release.parent().unwrap()).unwrap();
+        fs::write(&release, r#"{"version": "v1.33.1+rke2r1"}"#).unwrap();
+        let text = || Status::gather(root.path()).unwrap().to_string();
+        assert!(text().contains("kubernetes v1.33.1+rke2r1\n"), "{}", text());
+        data::begin(root.path(), &"v1.34.0+rke2r1".parse().unwrap()).unwrap();
+        assert!(
+            text().contains("kubernetes NOT STARTED: Kubernetes v1.33.1+rke2r1 is older than"),
+            "{}",
+            text()
+        );
+    }
+
+    #[test]
+    fn deferred_images_are_said_to_be() {
+        let root = node();
+        let document = b"os: {hostname: node-1}\ninstall: {role: management, mode: join, images: defer}\n";
+        fs::write(root.path().join("oem/node.yaml"), document).unwrap();
+        let text = Status::gather(root.path()).unwrap().to_string();
+        assert!(
+            text.contains("images    2 of 3 blobs present, the rest deferred: pulled on demand\n"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn the_first_node_of_a_cluster_has_the_images_of_a_management_node() {
+        let root = node();
+        fs::write(root.path().join("oem/node.yaml"), b"install: {mode: create}\n").unwrap();
+        assert_eq!(Status::gather(root.path()).unwrap().images.expected, 3);
+    }
+
+    #[test]
+    fn a_changed_document_is_pending_until_it_is_applied() {
+        let root = node();
+        let document = root.path().join("oem/node.yaml");
+        assert!(Status::gather(root.path()).unwrap().pending, "nothing was applied yet");
+        apply::apply(&document, root.path()).unwrap();
+        assert!(!Status::gather(root.path()).unwrap().pending);
+        fs::write(&document, "os: {hostname: node-2}\n").unwrap();
+        assert!(Status::gather(root.path()).unwrap().pending);
+    }
+
+    #[test]
+    fn elsewhere_than_on_a_node_the_answer_is_clear() {
+        let error = Status::gather(tempfile::tempdir().unwrap().path()).unwrap_err();
+        assert_eq!(class_of(&error), Class::Hardware);
+    }
+}

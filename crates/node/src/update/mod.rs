@@ -1,0 +1,36 @@
+//! Updates of a node: a release is written into the slot that does not run, tried, and kept or taken back.
+//!
+//! | Module | What it is for |
+//! |---|---|
+//! | [`updated_node`] | the node: what changes its slots, its boot record and its memory |
+//! | [`slots`] | the partitions of the slots, from sysfs |
+//! | [`offer`] | whether a release may take the place of the one that runs; pure |
+//! | [`patched`] | a release whose OS image is made from the one that runs and a patch |
+//! | [`past`] | what became of the release that was tried; pure |
+//! | [`fetched`] | a release that came over a network, kept until it is in a slot |
+//! | [`serve`] | that release as the source of other nodes |
+//! | [`standing`] | where the update of a node stands, for those who ask; pure |
+//! | [`cluster_report`] | the same for the cluster; pure |
+//! | [`lock`] | one update at a time |
+//!
+//! Two single sectors decide what starts: the commit mark of a slot, written after all of it was read back, and the boot record.
+//! Everything else may be cut off at any moment, and is done again by the next run.
+
+pub mod cluster_report;
+pub mod fetched;
+pub mod lock;
+pub mod offer;
+pub mod past;
+pub mod patched;
+pub mod serve;
+pub mod slots;
+pub mod standing;
+pub mod updated_node;
+
+pub use fetched::{KeptSource, fetched, fetched_release, forget};
+pub use lock::UpdateLock;
+pub use offer::{Allowed, Offer, Running, decide, kubernetes_step};
+pub use past::Past;
+pub use slots::NodeSlots;
+pub use standing::Standing;
+pub use updated_node::{RolledBack, UpdatedNode};

@@ -1,0 +1,341 @@
+//! The slots of this node: the partitions of the disk that GRUB was loaded from, from sysfs. Disks of other installs do not count,
+//! whatever their partitions are called.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use uuid::Uuid;
+
+use base::failure::{Class, Failure};
+use base::files::read_text;
+use base::size::ByteSize;
+use install::execute::{ChangedRecord, OpenSlot, SlotSource, change_record};
+use install::plan::{Partition, PartitionName, SectorSize, Target};
+use machine::mounted::mounted;
+use machine::paths::below;
+use model::boot::record::BootRecord;
+use model::boot::{Installed, Slot};
+use model::release::Release;
+
+/// The parts of one slot.
+#[derive(Clone, Debug)]
+pub struct SlotDevices {
+    pub slot: Slot,
+    /// The partition, or the array that it is a half of.
+    pub whole: Target,
+    /// The partitions of the array that are there; empty without a mirror.
+    pub halves: Vec<Target>,
+    /// The bytes of the slot, from the start of each of these.
+    partition: Partition,
+}
+
+/// The slots of a node, and where it is written which one starts.
+#[derive(Clone, Debug)]
+pub struct NodeSlots {
+    pub running: Slot,
+    /// In the order of [`Slot::ALL`].
+    slots: [SlotDevices; 3],
+    /// The EFI system partition that GRUB was loaded from, then that of the other disk of a mirror.
+    pub esps: Vec<PathBuf>,
+}
+
+impl NodeSlots {
+    /// The slots of the node at `root`, whose command line this is.
+    ///
+    /// # Errors
+    /// [`Class::Hardware`] if GRUB did not start this system, or the disk is not what it says.
+    pub fn find(root: &Path, installed: &Installed) -> Result<Self> {
+        let found = Self::look(root, installed).map_err(|error| {
+            Failure::new(Class::Hardware, "finding the slots of this node")
+                .because(error.reallocate_into_boxed_dyn_error_without_backtrace())
+                .hint("Restart the machine from its disk, so that its boot loader starts this system.")
+        })?;
+        found.check_running(root)?;
+        Ok(found)
+    }
+
+    /// The same before the system of the node runs, from its initrd.
+    pub fn look(root: &Path, installed: &Installed) -> Result<Self> {
+        let esp = installed.esp.context("the boot loader of this disk did not start this system")?;
+        let sys = Sysfs { root };
+        let disk = sys.disk_of(&sys.by_uuid(esp)?)?;
+        let mut disks = BTreeSet::from([disk.clone()]);
+        let mut devices = |slot: Slot| -> Result<SlotDevices> {
+            let part = sys.partition(&disk, slot.into())?;
+            let members = sys.members(&part);
+            let whole = members.as_ref().map_or(&part, |(array, _)| array);
+            let halves = members.iter().flat_map(|(_, members)| members);
+            disks.extend(halves.clone().map(|half| sys.disk_of(half)).collect::<Result<Vec<_>>>()?);
+            let partition = Partition {
+                number: 0,
+                name: slot.into(),
+                uuid: Uuid::nil(),
+                start: ByteSize::bytes(0),
+                size: sys.size(&part)?,
+            };
+            Ok(SlotDevices {
+                slot,
+                whole: sys.target(whole)?,
+                halves: halves.map(|half| sys.target(half)).collect::<Result<_>>()?,
+                partition,
+            })
+        };
+        let slots = [devices(Slot::A)?, devices(Slot::B)?, devices(Slot::Recovery)?];
+        // That of GRUB first.
+        let mut esps = vec![node(&sys.by_uuid(esp)?)];
+        for other in disks.iter().filter(|other| **other != disk) {
+            esps.push(node(&sys.partition(other, PartitionName::Esp)?));
+        }
+        Ok(Self { running: installed.slot, slots, esps })
+    }
+
+    /// The command line has to agree with what is mounted at `/`.
+    fn check_running(&self, root: &Path) -> Result<()> {
+        let whole = &self.slot(self.running).whole;
+        let mounts = read_text(&below(root, "/proc/self/mountinfo"))?;
+        let mount = mounted(&mounts, "/").ok_or_else(|| "nothing is mounted at /".to_owned());
+        mount.and_then(|mount| mount.is_on(root, &whole.path)).map_err(|why| {
+            let (slot, device) = (self.running, whole.path.display());
+            Failure::new(
+                Class::Hardware,
+                format!("the running system is not on {device}, the partition of slot {slot}"),
+            )
+            .because(why)
+            .hint("Restart the machine from its disk. Nothing was written.")
+            .into()
+        })
+    }
+
+    /// Changes the boot record on each disk.
+    pub fn change_record(&self, change: impl FnOnce(&mut BootRecord)) -> Result<ChangedRecord> {
+        change_record(&self.esps, change)
+    }
+
+    #[must_use]
+    pub fn slot(&self, slot: Slot) -> &SlotDevices {
+        &self.slots[slot as usize]
+    }
+}
+
+impl SlotDevices {
+    pub fn open_to_write(&self) -> Result<OpenSlot> {
+        OpenSlot::to_write(&self.whole, &self.halves, self.partition.clone())
+    }
+
+    pub fn open_to_read(&self) -> Result<OpenSlot> {
+        OpenSlot::to_read(&self.whole, &self.halves, self.partition.clone())
+    }
+
+    /// The slot as a source of its release.
+    pub fn source(&self) -> Result<SlotSource> {
+        SlotSource::open(&self.whole.path, &self.partition)
+    }
+
+    /// The release that its boot volume tells; none if it has no whole one.
+    #[must_use]
+    pub fn release(&self) -> Option<Release> {
+        self.source().ok().map(|source| source.release)
+    }
+}
+
+fn node(name: &str) -> PathBuf {
+    Path::new("/dev").join(name)
+}
+
+/// Block devices by the kernel's names.
+struct Sysfs<'a> {
+    root: &'a Path,
+}
+
+impl Sysfs<'_> {
+    fn class(&self, name: &str) -> PathBuf {
+        below(self.root, "/sys/class/block").join(name)
+    }
+
+    fn by_uuid(&self, uuid: Uuid) -> Result<String> {
+        let link = below(self.root, "/dev/disk/by-partuuid").join(uuid.to_string());
+        let node = fs::canonicalize(&link).with_context(|| format!("there is no partition {uuid}"))?;
+        Ok(node.file_name().context("a device without a name")?.to_string_lossy().into_owned())
+    }
+
+    /// The disk of a partition.
+    fn disk_of(&self, partition: &str) -> Result<String> {
+        let real =
+            fs::canonicalize(self.class(partition)).with_context(|| format!("looking at {partition}"))?;
+        let disk = real.parent().and_then(Path::file_name).context("a partition without a disk")?;
+        Ok(disk.to_string_lossy().into_owned())
+    }
+
+    /// The partition of a disk that the table gives this name.
+    fn partition(&self, disk: &str, name: PartitionName) -> Result<String> {
+        let entry = format!("PARTNAME={}", name.as_str());
+        let children = fs::read_dir(self.class(disk)).with_context(|| format!("looking at {disk}"))?;
+        for child in children {
+            let child = child?;
+            let event = read_text(&child.path().join("uevent")).unwrap_or_default();
+            if child.path().join("partition").exists() && event.lines().any(|line| line == entry) {
+                return Ok(child.file_name().to_string_lossy().into_owned());
+            }
+        }
+        anyhow::bail!("/dev/{disk} has no partition {}", name.as_str())
+    }
+
+    /// The array that a partition is a half of, and its members.
+    fn members(&self, partition: &str) -> Option<(String, Vec<String>)> {
+        let names = |path: PathBuf| {
+            let entries = fs::read_dir(path).into_iter().flatten().flatten();
+            let mut names: Vec<_> =
+                entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+            names.sort();
+            names
+        };
+        let array =
+            names(self.class(partition).join("holders")).into_iter().find(|name| name.starts_with("md"))?;
+        let members = names(self.class(&array).join("slaves"));
+        Some((array, members))
+    }
+
+    fn size(&self, name: &str) -> Result<ByteSize> {
+        let sectors: u64 = read_text(&self.class(name).join("size"))?.trim().parse()?;
+        Ok(ByteSize::bytes(sectors * 512))
+    }
+
+    fn target(&self, name: &str) -> Result<Target> {
+        let path = node(name);
+        let real = fs::canonicalize(self.class(name))?;
+        // A partition has no queue of its own.
+        let places = [real.join("queue"), real.join("../queue")];
+        let sector = places.iter().find_map(|queue| read_text(&queue.join("logical_block_size")).ok());
+        let bytes: u32 = sector.as_deref().map_or(Ok(512), |text| text.trim().parse())?;
+        Ok(Target {
+            description: path.display().to_string(),
+            path,
+            name: name.to_owned(),
+            size: self.size(name)?,
+            sector: SectorSize::try_from(bytes)?,
+            signatures: Vec::new(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::failure::{class_of, render};
+    use std::os::unix::fs::symlink;
+
+    const ESP: &str = "0a0b0c0d-0000-4000-8000-000000000002";
+
+    /// A machine with the disks `vda`, the node's, and `vdb`, of an older install with the same names.
+    fn machine() -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        for (disk, major) in [("vda", 254), ("vdb", 253)] {
+            let at = root.path().join("sys/devices").join(disk);
+            fs::create_dir_all(at.join("queue")).unwrap();
+            fs::write(at.join("queue/logical_block_size"), "4096\n").unwrap();
+            class(root.path(), disk, &at);
+            for (number, name) in [(2, "esp"), (4, "root-a"), (5, "root-b"), (6, "recovery")] {
+                let part = format!("{disk}{number}");
+                let at = at.join(&part);
+                fs::create_dir_all(at.join("holders")).unwrap();
+                fs::write(at.join("partition"), number.to_string()).unwrap();
+                fs::write(at.join("uevent"), format!("DEVNAME={part}\nPARTN={number}\nPARTNAME={name}\n"))
+                    .unwrap();
+                fs::write(at.join("size"), "4194304\n").unwrap();
+                fs::write(at.join("dev"), format!("{major}:{number}\n")).unwrap();
+                class(root.path(), &part, &at);
+            }
+        }
+        fs::create_dir_all(root.path().join("dev/disk/by-partuuid")).unwrap();
+        symlink("../../vda2", root.path().join("dev/disk/by-partuuid").join(ESP)).unwrap();
+        mount(root.path(), "254:4");
+        root
+    }
+
+    fn class(root: &Path, name: &str, at: &Path) {
+        fs::create_dir_all(root.join("sys/class/block")).unwrap();
+        symlink(at, root.join("sys/class/block").join(name)).unwrap();
+        fs::create_dir_all(root.join("dev")).unwrap();
+        fs::write(root.join("dev").join(name), "").unwrap();
+    }
+
+    fn mount(root: &Path, device: &str) {
+        fs::create_dir_all(root.join("proc/self")).unwrap();
+        let text =
+            format!("20 1 {device} / / ro - squashfs /dev/root ro\n21 20 254:8 / /var rw - ext4 /dev/x rw\n");
+        fs::write(root.join("proc/self/mountinfo"), text).unwrap();
+    }
+
+    /// Makes arrays of the slots of both disks.
+    fn mirror(root: &Path) {
+        for (number, array) in [(4, "md124"), (5, "md125"), (6, "md126")] {
+            let at = root.join("sys/devices/virtual").join(array);
+            fs::create_dir_all(at.join("slaves")).unwrap();
+            fs::create_dir_all(at.join("queue")).unwrap();
+            fs::write(at.join("queue/logical_block_size"), "4096\n").unwrap();
+            fs::write(at.join("size"), "4192256\n").unwrap();
+            fs::write(at.join("dev"), format!("9:{number}\n")).unwrap();
+            class(root, array, &at);
+            for disk in ["vda", "vdb"] {
+                let part = format!("{disk}{number}");
+                let member = root.join("sys/devices").join(disk).join(&part);
+                fs::write(at.join("slaves").join(&part), "").unwrap();
+                fs::write(member.join("holders").join(array), "").unwrap();
+            }
+        }
+    }
+
+    fn installed(slot: Slot, esp: Option<&str>) -> Installed {
+        let volume = model::boot::BootVolume::Partition(Uuid::nil());
+        let esp = esp.map(|esp| esp.parse().unwrap());
+        Installed { slot, config: volume, persistent: volume, data: None, esp }
+    }
+
+    #[test]
+    fn the_slots_are_those_of_the_disk_that_grub_was_loaded_from() {
+        let root = machine();
+        let slots = NodeSlots::find(root.path(), &installed(Slot::A, Some(ESP))).unwrap();
+        for (slot, name) in [(Slot::A, "vda4"), (Slot::B, "vda5"), (Slot::Recovery, "vda6")] {
+            let devices = slots.slot(slot);
+            assert_eq!((devices.slot, devices.whole.name.as_str()), (slot, name));
+            assert_eq!((devices.whole.size, devices.whole.sector), (ByteSize::gib(2), SectorSize::B4096));
+            assert!(devices.halves.is_empty());
+        }
+        assert_eq!(slots.esps, [Path::new("/dev/vda2")]);
+    }
+
+    #[test]
+    fn a_mirror_is_written_through_its_array_and_read_from_its_halves() {
+        let root = machine();
+        mirror(root.path());
+        mount(root.path(), "9:4");
+        let slots = NodeSlots::find(root.path(), &installed(Slot::A, Some(ESP))).unwrap();
+        let b = slots.slot(Slot::B);
+        let names: Vec<_> = b.halves.iter().map(|half| half.name.as_str()).collect();
+        assert_eq!((b.whole.name.as_str(), names), ("md125", vec!["vda5", "vdb5"]));
+        // The boot volume is counted from the end of the partition, not of the array.
+        assert!(b.whole.size < b.partition.size);
+        assert_eq!(slots.esps, ["/dev/vda2", "/dev/vdb2"].map(Path::new));
+    }
+
+    #[test]
+    fn what_does_not_fit_together_is_refused() {
+        let refused = |root: &Path, slot, esp| {
+            let error = NodeSlots::find(root, &installed(slot, esp)).unwrap_err();
+            assert_eq!(class_of(&error), Class::Hardware);
+            render(&error)
+        };
+        let root = machine();
+        let text = refused(root.path(), Slot::B, Some(ESP));
+        assert!(text.contains("not on") && text.contains("vda5, the partition of slot b"), "{text}");
+        let text = refused(root.path(), Slot::A, None);
+        assert!(text.contains("the boot loader of this disk did not start this system"), "{text}");
+        let text = refused(root.path(), Slot::A, Some("0a0b0c0d-0000-4000-8000-000000000009"));
+        assert!(text.contains("there is no partition"), "{text}");
+        fs::remove_dir_all(root.path().join("sys/devices/vda/vda6")).unwrap();
+        let text = refused(root.path(), Slot::A, Some(ESP));
+        assert!(text.contains("/dev/vda has no partition recovery"), "{text}");
+    }
+}

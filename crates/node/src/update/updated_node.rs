@@ -1,0 +1,361 @@
+//! The node that is updated: its slots, its boot record and its memory, and what changes them.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+
+use super::past::{self, Past};
+use super::slots::NodeSlots;
+use crate::reset_wish::ResetWish;
+use base::cancel::Cancel;
+use base::failure::{Class, Failure};
+use base::files::read_text;
+use base::progress::Progress;
+use cluster::health::{Baseline, HealthProbe, take_baseline};
+use cluster::kept_version::image;
+use install::execute::{ChangedRecord, MountAccess, SystemHost, with_mount};
+use machine::node_release as release;
+use machine::paths::below;
+use machine::update_state::{ReleaseId, UpdateState, Written};
+use medium::sources::PayloadSource;
+use model::boot::record::{BootRecord, SlotState, TRIES, UpdateSlot};
+use model::boot::{Installed, Slot};
+use model::kubernetes::KubernetesVersion;
+use model::release::Release;
+
+/// What a rollback changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RolledBack {
+    /// What was staged is not tried.
+    Called,
+    /// This slot starts at the next restart.
+    To(UpdateSlot),
+}
+
+/// A node whose boot loader started it.
+#[derive(Debug)]
+pub struct UpdatedNode {
+    root: PathBuf,
+    pub slots: NodeSlots,
+    /// The release that runs.
+    pub release: Release,
+    pub record: BootRecord,
+    /// Why the last change of the record is not on every disk of a mirror.
+    pub unwritten: Vec<String>,
+    pub memory: UpdateState,
+    /// The version of Kubernetes that runs; none where the OS has none.
+    pub kubernetes: Option<KubernetesVersion>,
+    /// The persistent volume, where that is not mounted: in the recovery system.
+    persistent: Option<PathBuf>,
+    /// Why what the node remembers could not be read or stored.
+    pub lost_memory: Option<String>,
+}
+
+/// Runs `work` on the file system that a node has at `/var`, mounted for so long.
+fn on_persistent<T>(device: &Path, access: MountAccess, work: impl FnOnce(&Path) -> Result<T>) -> Result<T> {
+    with_mount(&SystemHost::new()?, device, access, work)
+}
+
+impl UpdatedNode {
+    /// The node at `root`. Repairs a damaged boot record.
+    ///
+    /// # Errors
+    /// [`Class::Hardware`] if this is no installed node, or GRUB did not start it.
+    pub fn read(root: &Path) -> Result<Self> {
+        let line = read_text(&below(root, "/proc/cmdline"))?;
+        let Some(installed) = Installed::parse(&line)? else {
+            return Err(Failure::new(Class::Hardware, "this is no installed node")
+                .hint("Run this on an installed node, as root.")
+                .into());
+        };
+        let slots = NodeSlots::find(root, &installed)?;
+        let release = release::read(root)?;
+        let persistent = (installed.slot == Slot::Recovery).then(|| installed.persistent.device());
+        let erased = ResetWish::read(root).is_some_and(|wish| wish.is_under_way());
+        let read = match &persistent {
+            None => Ok(UpdateState::read(root)),
+            // What makes the file system anew must find it unmounted.
+            Some(_) if erased => Ok(UpdateState::default()),
+            Some(device) => on_persistent(device, MountAccess::Read, |var| Ok(UpdateState::read_in(var))),
+        };
+        let (memory, lost_memory) = match read {
+            Ok(memory) => (memory, None),
+            Err(error) => (UpdateState::default(), Some(format!("{error:#}"))),
+        };
+        let mut node = Self {
+            root: root.to_owned(),
+            slots,
+            release,
+            record: BootRecord::default(),
+            unwritten: Vec::new(),
+            memory,
+            kubernetes: image::read(root)?.map(|release| release.version),
+            persistent,
+            lost_memory,
+        };
+        node.change(|_| ())?;
+        Ok(node)
+    }
+
+    /// Where the node is.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The state of the slot that runs; none for the recovery system.
+    #[must_use]
+    pub fn running_state(&self) -> Option<SlotState> {
+        UpdateSlot::of(self.slots.running).map(|slot| self.record.state(slot))
+    }
+
+    /// Where the last update has come to.
+    #[must_use]
+    pub fn past(&self) -> Past {
+        past::past(&self.record, &self.memory, self.slots.running)
+    }
+
+    /// Changes the boot record on each disk.
+    fn change(&mut self, change: impl FnOnce(&mut BootRecord)) -> Result<()> {
+        let ChangedRecord { record, unwritten } = self.slots.change_record(change)?;
+        self.record = record;
+        self.unwritten = unwritten.iter().map(|error| format!("{error:#}")).collect();
+        Ok(())
+    }
+
+    /// Stores what the node remembers. The recovery system works without it: what starts is in the boot record.
+    fn remember(&mut self) -> Result<()> {
+        let Some(device) = &self.persistent else { return self.memory.write(&self.root) };
+        let memory = &self.memory;
+        if let Err(error) = on_persistent(device, MountAccess::Write, |var| memory.write_in(var)) {
+            self.lost_memory = Some(format!("{error:#}"));
+        }
+        Ok(())
+    }
+
+    /// The slot for the next release: never the one that runs, and of the recovery system's two the one that is not good.
+    #[must_use]
+    pub fn target(&self) -> UpdateSlot {
+        let second = self.record.order.other();
+        match UpdateSlot::of(self.slots.running) {
+            Some(running) => running.other(),
+            None if self.record.state(second) == SlotState::Good => self.record.order,
+            None => second,
+        }
+    }
+
+    /// Writes a release into the other slot and reads it back. What is there already is read, and not written again.
+    pub fn stage(
+        &mut self,
+        offered: &Release,
+        source: &dyn PayloadSource,
+        progress: &Progress,
+        cancel: &Cancel,
+    ) -> Result<()> {
+        let (target, id) = (self.target(), ReleaseId::of(offered));
+        let devices = self.slots.slot(target.into()).clone();
+        let opened = devices.open_to_write()?;
+        let place = opened.place();
+        // Whatever is in the slot may not start from here on.
+        self.change(|record| {
+            record.set_state(target, SlotState::Empty);
+            record.order = target.other();
+            record.once = record.once.filter(|once| *once != Slot::from(target));
+        })?;
+        let same = devices.release().is_some_and(|there| ReleaseId::of(&there) == id);
+        if same && place.holds(offered, progress, cancel)? {
+            progress
+                .note("stage", format!("{} {} is in slot {target} already", offered.name, offered.version));
+        } else {
+            if self.memory.staged.take().is_some() {
+                self.remember()?;
+            }
+            place.write(offered, source, progress, cancel)?;
+        }
+        self.memory.staged = Some(Written::now(id, target));
+        self.memory.complaint = None;
+        self.remember()
+    }
+
+    /// Lets the boot loader start this slot next, once.
+    pub fn start_once(&mut self, slot: Slot) -> Result<()> {
+        self.change(|record| record.once = Some(slot))
+    }
+
+    /// Lets the boot loader start as if nobody had asked for anything.
+    pub fn start_as_usual(&mut self) -> Result<()> {
+        self.change(|record| record.once = None)
+    }
+
+    /// Writes the whole boot record anew on each disk, all alike.
+    pub fn rewrite_record(&mut self) -> Result<()> {
+        let record = self.record.clone();
+        self.change(|other| {
+            *other = BootRecord { generation: record.generation.max(other.generation), ..record.clone() }
+        })
+    }
+
+    /// The slots that are good and have a release.
+    #[must_use]
+    pub fn good_slots(&self) -> Vec<UpdateSlot> {
+        let order = [self.record.order, self.record.order.other()];
+        let good = |slot: &UpdateSlot| {
+            self.record.state(*slot) == SlotState::Good && self.slots.slot((*slot).into()).release().is_some()
+        };
+        order.into_iter().filter(good).collect()
+    }
+
+    /// Lets the boot loader try what is staged, from the next restart on; stores what is true now, for the judge of that boot.
+    ///
+    /// # Errors
+    /// [`Class::Invalid`] if nothing is staged.
+    pub fn arm(&mut self, probe: &dyn HealthProbe) -> Result<()> {
+        let Some(staged) = &self.memory.staged else {
+            return Err(Failure::new(Class::Invalid, "nothing is staged")
+                .hint("Name a release: installer update apply --from MEDIUM")
+                .into());
+        };
+        let target = staged.slot;
+        match &self.persistent {
+            None => take_baseline(probe).write(&self.root)?,
+            // What is true of the recovery system says nothing of a node, and what was true before is over.
+            Some(device) => drop(on_persistent(device, MountAccess::Write, Baseline::forget_in)),
+        }
+        self.change(|record| {
+            record.set_state(target, SlotState::Try);
+            record.order = target;
+            record.left = TRIES;
+            record.miss = 0;
+            record.once = None;
+            record.why = None;
+        })
+    }
+
+    /// Concludes an update that was tried and does not run; returns why, if there was one.
+    pub fn settle(&mut self) -> Result<Option<String>> {
+        let Some(slot) = self.memory.staged.as_ref().map(|staged| staged.slot) else { return Ok(None) };
+        match self.past() {
+            Past::Failed(mut reason) => {
+                let why = self.record.why.as_ref().map(ToString::to_string).unwrap_or_default();
+                self.change(|record| past::condemn(record, slot, &why))?;
+                // Without its mark no record, and no lost one either, starts it again. What runs is good without that.
+                let opened = self.slots.slot(slot.into()).open_to_write();
+                if let Err(error) = opened.and_then(|opened| opened.place().erase_mark()) {
+                    reason.push_str(&format!("; its slot keeps its commit mark: {error:#}"));
+                }
+                self.memory.conclude(false, reason.clone());
+                self.remember()?;
+                Ok(Some(reason))
+            }
+            Past::Lost => {
+                self.change(|record| record.set_state(slot, SlotState::Empty))?;
+                Ok(None)
+            }
+            Past::Nothing | Past::Staged | Past::Armed | Past::Runs => Ok(None),
+        }
+    }
+
+    /// Whether this boot is one of a slot that is not known to be good.
+    #[must_use]
+    pub fn on_trial(&self) -> bool {
+        self.running_state() == Some(SlotState::Try)
+    }
+
+    /// Whether there is another slot to go back to.
+    #[must_use]
+    pub fn has_good_other(&self) -> bool {
+        UpdateSlot::BOTH
+            .into_iter()
+            .any(|slot| Slot::from(slot) != self.slots.running && self.record.state(slot) == SlotState::Good)
+    }
+
+    /// Reads every byte of the slot that runs; whether it is as its manifest says.
+    pub fn reads_through(&self, progress: &Progress, cancel: &Cancel) -> Result<bool> {
+        let devices = self.slots.slot(self.slots.running);
+        let Some(there) = devices.release() else { return Ok(false) };
+        devices.open_to_read()?.place().holds(&there, progress, cancel)
+    }
+
+    /// This boot is good.
+    pub fn approve(&mut self) -> Result<()> {
+        let running = self.slots.running;
+        self.change(|record| past::approve(record, running))?;
+        if self.past() == Past::Runs {
+            self.memory.conclude(true, String::new());
+            self.remember()?;
+        }
+        Ok(())
+    }
+
+    /// Nobody can say yet whether this boot is good, and it has not failed: it costs no try.
+    pub fn stay_on_trial(&mut self) -> Result<()> {
+        self.change(|record| {
+            record.left = TRIES;
+            record.run = None;
+        })
+    }
+
+    /// Gives the recovery system the release that runs, once both slots are good: so there is always something older to start while
+    /// it is written. Does nothing if it has that release.
+    pub fn renew_recovery(&self, progress: &Progress, cancel: &Cancel) -> Result<()> {
+        let good = UpdateSlot::BOTH.into_iter().all(|slot| self.record.state(slot) == SlotState::Good);
+        if !good || self.slots.running == Slot::Recovery {
+            return Ok(());
+        }
+        let source = self.slots.slot(self.slots.running).source()?;
+        let recovery = self.slots.slot(Slot::Recovery);
+        if recovery.release().is_some_and(|there| ReleaseId::of(&there) == ReleaseId::of(&source.release)) {
+            return Ok(());
+        }
+        let opened = recovery.open_to_write()?;
+        opened.place().write(&source.release, &source, progress, cancel)
+    }
+
+    /// This boot of a slot on trial is not good, and there is a good one to go back to: the next restart starts that. What it says
+    /// of this one is told then.
+    pub fn reject(&mut self, why: &str, reason: String) -> Result<()> {
+        let Some(slot) = UpdateSlot::of(self.slots.running) else { return Ok(()) };
+        self.memory.complaint = Some(reason);
+        self.remember()?;
+        self.change(|record| past::condemn(record, slot, why))
+    }
+
+    /// The release in the other slot that is staged, or waits for its first start.
+    #[must_use]
+    pub fn waiting(&self) -> Option<&Written> {
+        self.memory.staged.as_ref().filter(|_| matches!(self.past(), Past::Staged | Past::Armed))
+    }
+
+    /// Goes back: calls off what is staged, or lets the other slot start, once or from now on.
+    ///
+    /// # Errors
+    /// [`Class::Hardware`] if the other slot is not good.
+    pub fn roll_back(&mut self, once: bool) -> Result<RolledBack> {
+        if let Some(slot) = self.waiting().map(|staged| staged.slot) {
+            self.change(|record| {
+                record.set_state(slot, SlotState::Empty);
+                record.order = slot.other();
+                record.once = None;
+            })?;
+            return Ok(RolledBack::Called);
+        }
+        let other = self.target();
+        let devices = self.slots.slot(other.into());
+        let state = self.record.state(other);
+        if state != SlotState::Good || devices.release().is_none() {
+            let what = format!("there is nothing to go back to: slot {other} is {}", state.as_str());
+            return Err(Failure::new(Class::Hardware, what)
+                .hint("See `installer update status`. Another release: installer update apply --from MEDIUM")
+                .into());
+        }
+        if self.on_trial() {
+            self.reject("asked", "somebody went back to the release before".into())?;
+        } else {
+            self.change(|record| match once {
+                true => record.once = Some(other.into()),
+                false => record.order = other,
+            })?;
+        }
+        Ok(RolledBack::To(other))
+    }
+}

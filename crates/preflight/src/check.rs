@@ -1,0 +1,173 @@
+//! A check, its subject, and its outcome.
+
+use std::sync::OnceLock;
+use std::time::{Instant, SystemTime};
+
+use serde::Serialize;
+
+use super::intent::Intent;
+use super::limits::MachineLimits;
+use super::machine_facts::MachineFacts;
+use super::network::Network;
+use base::failure::Class;
+use cluster::join;
+use model::config::{Profile, Role};
+
+#[derive(Debug)]
+pub struct Check {
+    /// Stable name, as `install.skip_checks` takes it.
+    pub name: &'static str,
+    /// The condition that a good machine meets, in a few words.
+    pub title: &'static str,
+    /// The source of the answer.
+    pub looks_at: &'static str,
+    pub levels: SeverityLevels,
+    /// The class of the failure if it stops an install.
+    pub class: Class,
+    /// Whether an install can begin without it. What the plan itself needs cannot be skipped.
+    pub waivable: bool,
+    /// Whether it needs a link and may take seconds.
+    pub asks_network: bool,
+    pub run: fn(&CheckSubject<'_>) -> CheckOutcome,
+}
+
+/// The severity of a finding by profile; a check is off for the roles that it does not apply to.
+#[derive(Clone, Copy, Debug)]
+pub struct SeverityLevels {
+    pub production: Severity,
+    pub trial: Severity,
+    /// The roles that it is off for.
+    pub off_for: &'static [Role],
+}
+
+/// The consequence of a finding for an install.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    Off,
+    /// The finding is reported, and the install goes on.
+    Warning,
+    /// The finding is reported, and the install does not begin.
+    Error,
+}
+
+impl Severity {
+    /// The word for people and programs.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Warning => "warning",
+            Self::Error => "error",
+        }
+    }
+}
+
+impl Check {
+    /// The severity of a finding for a node of this role and profile.
+    #[must_use]
+    pub fn severity(&self, role: Role, profile: Profile) -> Severity {
+        match profile {
+            _ if self.levels.off_for.contains(&role) => Severity::Off,
+            Profile::Production => self.levels.production,
+            Profile::Trial => self.levels.trial,
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "outcome", rename_all = "kebab-case")]
+pub enum CheckOutcome {
+    /// The machine is as it should be.
+    Passed {
+        /// What was found.
+        detail: String,
+    },
+    /// The condition is not met.
+    Found(CheckFinding),
+    CouldNotRun {
+        /// The reason.
+        why: String,
+    },
+    Skipped {
+        /// The reason.
+        why: String,
+    },
+}
+
+/// A condition that is not met.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CheckFinding {
+    /// What was found, and what is needed.
+    pub message: String,
+    /// What to do about it, a whole sentence.
+    pub next: String,
+    /// Whether it is a warning at most, whatever the check's severity.
+    #[serde(skip)]
+    pub mild: bool,
+    /// Whether it ends by itself, when the cluster to join is up.
+    #[serde(skip)]
+    pub awaited: bool,
+}
+
+impl CheckOutcome {
+    pub(super) fn passed(detail: impl Into<String>) -> Self {
+        Self::Passed { detail: detail.into() }
+    }
+
+    pub(super) fn found(message: impl Into<String>, next: impl Into<String>) -> Self {
+        Self::Found(CheckFinding { message: message.into(), next: next.into(), mild: false, awaited: false })
+    }
+
+    pub(super) fn could_not_run(why: impl Into<String>) -> Self {
+        Self::CouldNotRun { why: why.into() }
+    }
+
+    pub(super) fn skipped(why: impl Into<String>) -> Self {
+        Self::Skipped { why: why.into() }
+    }
+
+    /// The same outcome with a finding that ends by itself, when the cluster to join is up.
+    pub(super) fn awaited(self) -> Self {
+        match self {
+            Self::Found(finding) => Self::Found(CheckFinding { awaited: true, ..finding }),
+            other => other,
+        }
+    }
+
+    /// The same outcome with a finding that is a warning at most.
+    pub(super) fn mild(self) -> Self {
+        match self {
+            Self::Found(finding) => Self::Found(CheckFinding { mild: true, ..finding }),
+            other => other,
+        }
+    }
+}
+
+#[allow(missing_debug_implementations)]
+pub struct CheckSubject<'a> {
+    pub facts: &'a MachineFacts,
+    /// The node that it is to become.
+    pub intent: &'a Intent,
+    pub network: &'a dyn Network,
+    /// The answers of the cluster to join, once one of the checks has asked.
+    pub cluster: &'a OnceLock<join::Seen>,
+    pub now: SystemTime,
+    /// When the checks have to end.
+    pub until: Instant,
+}
+
+impl CheckSubject<'_> {
+    /// How large the machine has to be.
+    pub(super) fn limits(&self) -> MachineLimits {
+        MachineLimits::of(self.intent.role, self.intent.profile, self.intent.workload)
+    }
+}
+
+/// The word of configurations.
+pub(super) fn profile_name(profile: Profile) -> &'static str {
+    match profile {
+        Profile::Production => "production",
+        Profile::Trial => "trial",
+    }
+}

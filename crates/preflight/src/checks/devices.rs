@@ -1,0 +1,182 @@
+//! Disk and network cards.
+
+use super::judge::judge;
+use super::machine::node;
+use crate::check::{CheckOutcome, CheckSubject};
+use crate::intent::Intent;
+use crate::limits::speed;
+use base::failure::Failure;
+use install::plan::choose_disk;
+use machine::inventory::{Disk, Inventory, Nic};
+use machine::network_trouble::NetworkTrouble;
+use model::config::Interface;
+use model::config::disk::Transport;
+
+pub(super) fn disk_size(subject: &CheckSubject<'_>) -> CheckOutcome {
+    let disk = match target(subject) {
+        Ok(disk) => disk,
+        Err(outcome) => return outcome,
+    };
+    let mut limits = subject.limits();
+    if has_data_disk(subject, disk) {
+        limits = limits.without_data(subject.intent.profile);
+    }
+    let found = |least| {
+        let message = format!("{}; {} should have {least}", disk.describe(), node(subject));
+        CheckOutcome::found(message, "Use a larger disk, and select it with install.device.")
+    };
+    if disk.size < limits.disk {
+        found(limits.disk)
+    } else if disk.size < limits.roomy_disk {
+        found(limits.roomy_disk).mild()
+    } else {
+        CheckOutcome::passed(disk.describe())
+    }
+}
+
+pub(super) fn disk_speed(subject: &CheckSubject<'_>) -> CheckOutcome {
+    let disk = match target(subject) {
+        Ok(disk) => disk,
+        // The disk check reports it already.
+        Err(_) => return CheckOutcome::could_not_run("the disk is not known; see disk-size"),
+    };
+    let path = disk.path.display();
+    let slow = match disk.transport {
+        Transport::Usb => Some("is attached by USB"),
+        Transport::Mmc => Some("is a memory card"),
+        _ if disk.rotational => Some("reports that it spins, as hard disks and some RAID controllers do"),
+        _ => None,
+    };
+    match slow {
+        None => CheckOutcome::passed(format!("{path} is no spinning disk")),
+        Some(how) => CheckOutcome::found(
+            format!(
+                "{path} {how}; etcd and the storage of virtual machines need thousands of writes a second"
+            ),
+            "Use an SSD or NVMe disk.",
+        ),
+    }
+}
+
+/// Whether data gets a disk of its own. Errors of that disk are reported by the plan.
+fn has_data_disk(subject: &CheckSubject<'_>, system: &Disk) -> bool {
+    let selector = subject.intent.data_disk.as_ref();
+    selector.is_some_and(|selector| {
+        let data = choose_disk(&subject.facts.inventory, Some(selector), None);
+        data.is_ok_and(|data| data.name != system.name)
+    })
+}
+
+/// The disk that an install would take; otherwise the outcome of the check.
+fn target<'a>(subject: &'a CheckSubject<'_>) -> Result<&'a Disk, CheckOutcome> {
+    let inventory = &subject.facts.inventory;
+    let Intent { device, data_disk, .. } = subject.intent;
+    let chosen = choose_disk(inventory, device.as_ref(), data_disk.as_ref());
+    chosen.map_err(|failure| refused(subject, &failure))
+}
+
+fn refused(subject: &CheckSubject<'_>, failure: &Failure) -> CheckOutcome {
+    let disks =
+        subject.facts.inventory.disks.iter().filter(|disk| !disk.optical && !disk.boot_medium).count();
+    // The disk is not chosen yet.
+    if subject.intent.device.is_none() && subject.intent.data_disk.is_none() && disks > 1 {
+        return CheckOutcome::could_not_run(format!("{failure}, and install.device does not say which"));
+    }
+    let next = "Attach a disk that can be written, or name another one in install.device.";
+    CheckOutcome::found(failure.to_string(), next)
+}
+
+pub(super) fn nic_link(subject: &CheckSubject<'_>) -> CheckOutcome {
+    const NEXT: &str = "Plug in the cable, or name another card in install.management_interface.";
+    let (inventory, wanted) = (&subject.facts.inventory, &subject.intent.cards);
+    if wanted.is_empty() {
+        return any_link(&inventory.nics, NEXT);
+    }
+    let link = |nic: Option<&Nic>| match nic.map(|nic| nic.carrier) {
+        Some(Some(true)) => Ok("has a link".into()),
+        Some(Some(false)) => Err(NetworkTrouble::Silent("has no link".into())),
+        Some(None) => Err(NetworkTrouble::Unable("is down, so whether it has a link is not known".into())),
+        None => {
+            let cards: Vec<_> =
+                inventory.nics.iter().map(|nic| format!("{} {}", nic.name, nic.mac)).collect();
+            let cards = if cards.is_empty() { "none".into() } else { cards.join(", ") };
+            Err(NetworkTrouble::Silent(format!("is no card of this machine, which has {cards}")))
+        }
+    };
+    let links: Vec<_> = each(inventory, wanted, link);
+    let some = links.iter().any(|(_, link)| link.is_ok());
+    let outcome = judge(links, NEXT);
+    // A bond works with one card.
+    if some { outcome.mild() } else { outcome }
+}
+
+/// The configuration names no card, so one with a link is enough.
+fn any_link(nics: &[Nic], next: &str) -> CheckOutcome {
+    if nics.is_empty() {
+        return CheckOutcome::found(
+            "there is no network card",
+            "Fit a network card that the kernel has a driver for.",
+        );
+    }
+    let names = |carrier| {
+        let names = nics.iter().filter(|nic| nic.carrier == carrier).map(|nic| nic.name.as_str());
+        names.collect::<Vec<_>>().join(", ")
+    };
+    let (linked, down) = (names(Some(true)), names(None));
+    if !linked.is_empty() {
+        CheckOutcome::passed(format!("{linked} has a link"))
+    } else if !down.is_empty() {
+        CheckOutcome::could_not_run(format!("{down} is down, so whether there is a link is not known"))
+    } else {
+        CheckOutcome::found("no network card has a link", next)
+    }
+}
+
+pub(super) fn nic_speed(subject: &CheckSubject<'_>) -> CheckOutcome {
+    let least = subject.limits().nic;
+    let next = format!("Use a card, a cable and a switch port of {}.", speed(least));
+    let (inventory, wanted) = (&subject.facts.inventory, &subject.intent.cards);
+    let fast = |nic: Option<&Nic>| match nic.map(|nic| nic.speed) {
+        Some(Some(found)) if found >= least => Ok(format!("has {}", speed(found))),
+        Some(Some(found)) => {
+            let message = format!("has {}, and {} should have {}", speed(found), node(subject), speed(least));
+            Err(NetworkTrouble::Silent(message))
+        }
+        Some(None) => Err(NetworkTrouble::Unable("does not report its speed".into())),
+        None => Err(NetworkTrouble::Unable("is no card of this machine; see nic-link".into())),
+    };
+    if !wanted.is_empty() {
+        return judge(each(inventory, wanted, fast), &next);
+    }
+    match inventory.nics.iter().max_by_key(|nic| nic.speed) {
+        Some(nic) => judge(vec![(nic.name.clone(), fast(Some(nic)))], &next),
+        None => CheckOutcome::could_not_run("there is no network card"),
+    }
+}
+
+/// The answer for each card that the configuration names and the machine has.
+fn each(
+    inventory: &Inventory,
+    wanted: &[Interface],
+    judge: impl Fn(Option<&Nic>) -> Result<String, NetworkTrouble>,
+) -> Vec<(String, Result<String, NetworkTrouble>)> {
+    let one = |wanted: &Interface| {
+        let nic = card(inventory, wanted);
+        (nic.map_or_else(|| card_text(wanted), |nic| nic.name.clone()), judge(nic))
+    };
+    wanted.iter().map(one).collect()
+}
+
+/// The card that the configuration means, by its name, and by its address if it has one.
+pub(crate) fn card<'a>(inventory: &'a Inventory, wanted: &Interface) -> Option<&'a Nic> {
+    inventory.nics.iter().find(|nic| {
+        let name = wanted.name.as_deref().is_none_or(|name| name == nic.name);
+        name && wanted.hw_addr.as_deref().is_none_or(|address| address.eq_ignore_ascii_case(&nic.mac))
+    })
+}
+
+/// The card as the configuration has it.
+pub(super) fn card_text(wanted: &Interface) -> String {
+    let words = [wanted.name.as_deref(), wanted.hw_addr.as_deref()];
+    words.into_iter().flatten().collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,398 @@
+//! Every check: passes, finds, cannot run.
+
+use super::*;
+use crate::intent::{AddressClaim, Proxy};
+use model::config::Role;
+use model::config::disk::Transport;
+
+const SERVER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 53);
+const OTHER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 54);
+const HOST: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+
+/// The outcome of a check of the machine for a production node.
+fn of(machine: &Machine, name: &str) -> CheckOutcome {
+    outcome(name, &machine.facts(), &Intent::default(), &Answers::default())
+}
+
+#[test]
+fn processors() {
+    let machine = Machine::fit();
+    expect(&of(&machine, "cpu"), "passed", "32 processors");
+    machine.file("sys/devices/system/cpu/online", "0,2-7\n");
+    expect(&of(&machine, "cpu"), "found", "7 processors, and a node in production should have 16");
+    machine.file("sys/devices/system/cpu/online", "3-1\n");
+    expect(&of(&machine, "cpu"), "could not run", "not a list");
+    machine.remove("sys/devices/system/cpu/online");
+    expect(&of(&machine, "cpu"), "could not run", "cpu/online");
+}
+
+#[test]
+fn limits_follow_role_and_profile() {
+    let machine = Machine::fit();
+    machine.file("sys/devices/system/cpu/online", "0-3\n");
+    machine.remove("sys/firmware/dmi");
+    machine.file("proc/meminfo", "MemTotal: 8000000 kB\n");
+    let witness = Intent { role: Role::Witness, ..Intent::default() };
+    for name in ["cpu", "memory"] {
+        let of = |intent: &Intent| outcome(name, &machine.facts(), intent, &Answers::default());
+        expect(&of(&witness), "passed", "");
+        expect(&of(&trial()), "found", "a node for a trial should have");
+        expect(&of(&Intent::default()), "found", "a node in production should have");
+    }
+}
+
+#[test]
+fn memory() {
+    let machine = Machine::fit();
+    expect(&of(&machine, "memory"), "passed", "84 GiB");
+    // Tables with less memory than the kernel has, or far more, are not plausible.
+    for modules in [&[1024][..], &[0x7000; 8]] {
+        machine.bytes("sys/firmware/dmi/tables/DMI", &crate::dmi::tests::table(modules));
+        expect(&of(&machine, "memory"), "passed", "83.2 GiB");
+    }
+    machine.remove("sys/firmware/dmi");
+    let tenth_less = (64 << 20) / 10 * 9 + 10;
+    machine.file("proc/meminfo", &format!("MemTotal: {tenth_less} kB\n"));
+    expect(&of(&machine, "memory"), "passed", "57.6 GiB");
+    machine.file("proc/meminfo", "MemTotal: 59768832 kB\n");
+    expect(&of(&machine, "memory"), "found", "57 GiB of memory, and a node in production should have 64 GiB");
+    machine.file("proc/meminfo", "MemFree: 1 kB\n");
+    expect(&of(&machine, "memory"), "could not run", "no MemTotal");
+    machine.remove("proc/meminfo");
+    expect(&of(&machine, "memory"), "could not run", "meminfo");
+}
+
+#[test]
+fn the_machine_in_words() {
+    let machine = Machine::fit();
+    assert_eq!(machine.facts().describe(), "Server 9: 32 processors, 84 GiB of memory");
+    machine.file("sys/devices/system/cpu/online", "0\n");
+    machine.remove("sys/class/dmi/id/product_name");
+    assert_eq!(machine.facts().describe(), "1 processor, 84 GiB of memory");
+    assert_eq!(MachineFacts::of_inventory(inventory()).describe(), "");
+}
+
+#[test]
+fn kvm_and_the_reason_for_its_absence() {
+    let machine = Machine::fit();
+    expect(&of(&machine, "kvm"), "passed", "/dev/kvm");
+    machine.remove("dev/kvm");
+    for (flags, next) in [("vmx", "kernel's messages"), ("hypervisor", "nested"), ("fpu", "firmware")] {
+        machine.file("proc/cpuinfo", &format!("flags : {flags}\n"));
+        let CheckOutcome::Found(finding) = of(&machine, "kvm") else { panic!("{flags}") };
+        assert!(finding.next.contains(next), "{flags}: {}", finding.next);
+    }
+    let elsewhere = MachineFacts::of_inventory(inventory());
+    let outcome = outcome("kvm", &elsewhere, &Intent::default(), &Answers::default());
+    expect(&outcome, "could not run", "on the machine itself");
+}
+
+#[test]
+fn virtualisation() {
+    let machine = Machine::fit();
+    expect(&of(&machine, "virtualisation"), "passed", "a real machine (Server 9)");
+    machine.file("proc/cpuinfo", "flags\t: fpu hypervisor\n");
+    machine.file("sys/class/dmi/id/sys_vendor", "QEMU\n");
+    expect(&of(&machine, "virtualisation"), "found", "a virtual machine (QEMU Server 9)");
+    machine.file("proc/cpuinfo", "Features : neon\n");
+    expect(&of(&machine, "virtualisation"), "could not run", "no flags");
+}
+
+#[test]
+fn firmware() {
+    let machine = Machine::fit();
+    expect(&of(&machine, "firmware"), "passed", "UEFI");
+    machine.remove("sys/firmware/efi");
+    expect(&of(&machine, "firmware"), "found", "BIOS");
+    machine.remove("sys/firmware");
+    expect(&of(&machine, "firmware"), "could not run", "firmware");
+}
+
+#[test]
+fn the_uuid_of_the_machine() {
+    let machine = Machine::fit();
+    let file = "sys/class/dmi/id/product_uuid";
+    expect(&of(&machine, "dmi-uuid"), "passed", "4c4c4544-0042-3510-8052-b4c04f4a5a32");
+    let shared = [
+        "03000200-0400-0500-0006-000700080009",
+        "00020003-0004-0005-0006-000700080009",
+        "00000000-0000-0000-0000-000000000000",
+        "FFFFFFFF-FFFF-FFFF-FFFF-FFFFFFFFFFFF",
+    ];
+    for uuid in shared {
+        machine.file(file, uuid);
+        expect(&of(&machine, "dmi-uuid"), "found", "many machines have");
+    }
+    machine.file(file, "Not Settable\n");
+    expect(&of(&machine, "dmi-uuid"), "found", "is not valid");
+    machine.remove(file);
+    expect(&of(&machine, "dmi-uuid"), "found", "has no product UUID");
+    machine.remove("sys/class/dmi");
+    expect(&of(&machine, "dmi-uuid"), "could not run", "no DMI");
+}
+
+/// The outcome of a check with changed disks and cards.
+fn with(name: &str, intent: &Intent, change: impl FnOnce(&mut Inventory)) -> CheckOutcome {
+    let mut facts = Machine::fit().facts();
+    change(&mut facts.inventory);
+    outcome(name, &facts, intent, &Answers::default())
+}
+
+#[test]
+fn the_size_of_the_disk() {
+    let size = |gib| move |inventory: &mut Inventory| inventory.disks[0].size = ByteSize::gib(gib);
+    let intent = Intent::default();
+    expect(&with("disk-size", &intent, |_| ()), "passed", "/dev/sda");
+    expect(&with("disk-size", &intent, size(300)), "mild", "should have 465.7 GiB");
+    expect(&with("disk-size", &intent, size(249)), "found", "should have 250 GiB");
+    expect(&with("disk-size", &trial(), size(10)), "passed", "10 GiB");
+    let witness = Intent { role: Role::Witness, ..Intent::default() };
+    expect(&with("disk-size", &witness, size(180)), "passed", "180 GiB");
+    expect(&with("disk-size", &intent, |inventory| inventory.disks.clear()), "found", "no disk");
+    let two = |inventory: &mut Inventory| inventory.disks.push(disk("sdb", ByteSize::gib(900)));
+    expect(&with("disk-size", &intent, two), "could not run", "2 disks");
+    expect(&with("disk-speed", &intent, two), "could not run", "see disk-size");
+    let absent = Intent { device: Some("/dev/sdz".parse().unwrap()), ..Intent::default() };
+    expect(&with("disk-size", &absent, two), "found", "there is no disk /dev/sdz");
+    // Of two disks the one that is not for data is meant.
+    let rest = Intent { data_disk: Some("/dev/sda".parse().unwrap()), ..Intent::default() };
+    expect(&with("disk-size", &rest, two), "passed", "/dev/sdb");
+    // With data on a disk of its own the system's may be smaller; on the same disk it may not.
+    for (data, outcome) in [("/dev/sdb", "passed"), ("/dev/sda", "found"), ("/dev/sdz", "found")] {
+        let device = Some("/dev/sda".parse().unwrap());
+        let apart = Intent { device, data_disk: Some(data.parse().unwrap()), ..Intent::default() };
+        let small = |inventory: &mut Inventory| {
+            two(inventory);
+            inventory.disks[0].size = ByteSize::gib(180);
+        };
+        expect(&with("disk-size", &apart, small), outcome, "180 GiB");
+    }
+}
+
+#[test]
+fn the_speed_of_the_disk() {
+    let intent = Intent::default();
+    expect(&with("disk-speed", &intent, |_| ()), "passed", "/dev/sda");
+    let spins = |inventory: &mut Inventory| inventory.disks[0].rotational = true;
+    expect(&with("disk-speed", &intent, spins), "found", "spins");
+    let stick = |inventory: &mut Inventory| inventory.disks[0].transport = Transport::Usb;
+    expect(&with("disk-speed", &intent, stick), "found", "USB");
+    let none = |inventory: &mut Inventory| inventory.disks.clear();
+    expect(&with("disk-speed", &intent, none), "could not run", "see disk-size");
+}
+
+#[test]
+fn links() {
+    let any = Intent::default();
+    let of = |names: &[&str]| Intent { cards: named(names), ..Intent::default() };
+    let carrier = |carrier| {
+        move |inventory: &mut Inventory| inventory.nics.iter_mut().for_each(|nic| nic.carrier = carrier)
+    };
+    expect(&with("nic-link", &any, |_| ()), "passed", "ens1");
+    expect(&with("nic-link", &any, carrier(Some(false))), "found", "no network card has a link");
+    expect(&with("nic-link", &any, carrier(None)), "could not run", "ens1, ens2 is down");
+    expect(&with("nic-link", &any, |inventory| inventory.nics.clear()), "found", "there is no network card");
+    expect(&with("nic-link", &of(&["ens1"]), |_| ()), "passed", "ens1 has a link");
+    expect(&with("nic-link", &of(&["ens2"]), |_| ()), "found", "ens2 has no link");
+    expect(&with("nic-link", &of(&["ens1", "ens2"]), |_| ()), "mild", "ens2 has no link");
+    expect(&with("nic-link", &of(&["ens1"]), carrier(None)), "could not run", "ens1 is down");
+    expect(
+        &with("nic-link", &of(&["eth9"]), |_| ()),
+        "found",
+        "eth9 is no card of this machine, which has ens1 52:",
+    );
+    let wanted = Interface { name: None, hw_addr: Some("52:54:00:00:00:02".parse().unwrap()) };
+    let by_address = Intent { cards: vec![wanted], ..Intent::default() };
+    expect(&with("nic-link", &by_address, |_| ()), "found", "ens2 has no link");
+}
+
+#[test]
+fn the_speed_of_cards() {
+    let any = Intent::default();
+    let speed = |speed| move |inventory: &mut Inventory| inventory.nics[0].speed = speed;
+    expect(&with("nic-speed", &any, |_| ()), "passed", "ens1 has 25 Gbit/s");
+    let slow = with("nic-speed", &any, speed(Some(1000)));
+    expect(&slow, "found", "ens1 has 1 Gbit/s, and a node in production should have 10 Gbit/s");
+    expect(&with("nic-speed", &trial(), speed(Some(1000))), "passed", "1 Gbit/s");
+    expect(&with("nic-speed", &trial(), speed(Some(100))), "found", "100 Mbit/s");
+    expect(&with("nic-speed", &any, speed(None)), "could not run", "does not report its speed");
+    let both = Intent { cards: named(&["ens1", "ens2"]), ..Intent::default() };
+    expect(&with("nic-speed", &both, |_| ()), "could not run", "ens2 does not report its speed");
+    expect(&with("nic-speed", &both, speed(Some(10))), "found", "ens1 has 10 Mbit/s");
+    let absent = Intent { cards: named(&["eth9"]), ..Intent::default() };
+    expect(
+        &with("nic-speed", &absent, |_| ()),
+        "could not run",
+        "eth9 is no card of this machine; see nic-link",
+    );
+    expect(&with("nic-speed", &any, |inventory| inventory.nics.clear()), "could not run", "no network card");
+}
+
+fn on(name: &str, network: &Answers, intent: &Intent) -> CheckOutcome {
+    outcome(name, &Machine::fit().facts(), intent, network)
+}
+
+fn time_servers(servers: &[&str]) -> Intent {
+    let time_servers = servers.iter().map(|server| (*server).to_owned()).collect();
+    Intent { time_servers, name_servers: vec![SERVER], ..Intent::default() }
+}
+
+fn telling(time: Result<TimeAnswer, NetworkTrouble>) -> Answers {
+    Answers { time: [(HOST, time)].into(), ..Answers::default() }
+}
+
+#[test]
+fn the_clock() {
+    let intent = time_servers(&["192.0.2.1"]);
+    expect(&on("clock", &telling(offset(0, true)), &intent), "passed", "within a second");
+    expect(&on("clock", &telling(offset(60, true)), &intent), "passed", "60 s behind");
+    expect(&on("clock", &telling(offset(7300, true)), &intent), "found", "the clock is 2 h behind 192.0.2.1");
+    expect(&on("clock", &telling(offset(90, false)), &intent), "found", "90 s ahead of");
+    expect(&on("clock", &telling(silent()), &intent), "could not run", "no time server gave the time");
+    expect(
+        &on("clock", &telling(silent()), &Intent::default()),
+        "could not run",
+        "no time server to compare",
+    );
+    let early = Intent { not_before: Some(1_814_400_001), ..Intent::default() };
+    expect(&on("clock", &telling(silent()), &early), "found", "2027-07-01T00:00:00Z, which is before");
+    let late = Intent { not_before: Some(1_814_400_000), ..intent };
+    expect(&on("clock", &telling(offset(0, true)), &late), "passed", "");
+}
+
+#[test]
+fn time_servers_by_address_and_by_name() {
+    let intent = time_servers(&["192.0.2.1"]);
+    expect(&on("ntp", &telling(offset(5, true)), &intent), "passed", "192.0.2.1 gives the time");
+    expect(&on("ntp", &telling(Ok(TimeAnswer::Unsynchronised)), &intent), "found", "does not know the time");
+    expect(&on("ntp", &telling(silent()), &intent), "found", "192.0.2.1 does not answer");
+    expect(&on("ntp", &telling(unable()), &intent), "could not run", "192.0.2.1 cannot be reached");
+    expect(&on("ntp", &telling(silent()), &Intent::default()), "skipped", "no time server");
+    expect(&on("ntp", &telling(silent()), &time_servers(&["ntp"])), "could not run", "no domain");
+    expect(&on("ntp", &telling(silent()), &time_servers(&["2001:db8::1"])), "could not run", "IPv6");
+    let name = time_servers(&["ntp.example.org"]);
+    let knows = |answer| {
+        let lookup = [((SERVER, "ntp.example.org".to_owned()), answer)].into();
+        Answers { lookup, ..telling(offset(0, true)) }
+    };
+    let both = DnsAnswer::Addresses(vec![OTHER, HOST]);
+    expect(&on("ntp", &knows(Ok(both)), &name), "passed", "ntp.example.org gives the time");
+    expect(&on("ntp", &knows(Ok(DnsAnswer::NoSuchName)), &name), "found", "192.0.2.53 does not know");
+    expect(&on("ntp", &knows(Ok(DnsAnswer::Addresses(vec![]))), &name), "found", "has no IPv4 address");
+    expect(&on("ntp", &knows(silent()), &name), "could not run", "cannot be looked up: 192.0.2.53 does not");
+    let refused = DnsAnswer::Unwilling("REFUSED".into());
+    expect(&on("ntp", &knows(Ok(refused)), &name), "could not run", "answers REFUSED");
+}
+
+#[test]
+fn one_finding_outweighs_what_is_not_known_and_both_are_told() {
+    let network = Answers { time: [(HOST, silent()), (OTHER, unable())].into(), ..Answers::default() };
+    let outcome = on("ntp", &network, &time_servers(&["192.0.2.54", "192.0.2.1"]));
+    expect(&outcome, "found", "192.0.2.1 does not answer; 192.0.2.54 cannot be reached");
+}
+
+#[test]
+fn name_servers() {
+    let known = |answer| Answers {
+        lookup: [((SERVER, "ntp.example.org".to_owned()), answer)].into(),
+        ..Answers::default()
+    };
+    let intent = time_servers(&["ntp.example.org", "192.0.2.1"]);
+    let good = known(Ok(DnsAnswer::Addresses(vec![HOST])));
+    expect(&on("dns", &good, &intent), "passed", "192.0.2.53 knows ntp.example.org");
+    expect(&on("dns", &known(Ok(DnsAnswer::NoSuchName)), &intent), "found", "does not know ntp.example.org");
+    let refused = DnsAnswer::Unwilling("SERVFAIL".into());
+    expect(&on("dns", &known(Ok(refused)), &intent), "found", "answers SERVFAIL for ntp.example.org");
+    expect(&on("dns", &known(silent()), &intent), "found", "192.0.2.53 does not answer");
+    expect(&on("dns", &known(unable()), &intent), "could not run", "192.0.2.53 cannot be reached");
+    let second = Intent { name_servers: vec![SERVER, OTHER], ..intent.clone() };
+    expect(&on("dns", &good, &second), "found", "192.0.2.54 does not answer");
+    let none = Intent { name_servers: vec![], ..intent.clone() };
+    expect(&on("dns", &good, &none), "found", "no name server to look up ntp.example.org");
+    expect(
+        &on("dns", &good, &Intent { dhcp: true, ..none.clone() }),
+        "could not run",
+        "has announced no name server to this system",
+    );
+    let leased = Answers { resolvers: vec![SERVER], ..known(Ok(DnsAnswer::Addresses(vec![HOST]))) };
+    expect(&on("dns", &leased, &Intent { dhcp: true, ..none }), "passed", "192.0.2.53");
+    expect(&on("dns", &good, &Intent::default()), "skipped", "needs none");
+}
+
+#[test]
+fn a_name_server_that_nobody_needs_a_name_from_has_only_to_answer() {
+    let intent = Intent { name_servers: vec![SERVER], ..Intent::default() };
+    let refused = Ok(DnsAnswer::Unwilling("REFUSED".into()));
+    let network = Answers { lookup: [((SERVER, String::new()), refused)].into(), ..Answers::default() };
+    expect(&on("dns", &network, &intent), "passed", "192.0.2.53 answers");
+    expect(&on("dns", &Answers::default(), &intent), "found", "does not answer");
+}
+
+#[test]
+fn proxies() {
+    let proxy = |host: &str, tls| Proxy { host: host.into(), port: 3128, tls };
+    let intent =
+        |host| Intent { proxies: vec![proxy(host, true)], name_servers: vec![SERVER], ..Intent::default() };
+    let network = |answer| Answers { proxy: Some(answer), ..Answers::default() };
+    let good = network(Ok(()));
+    expect(&on("proxy", &good, &intent("192.0.2.1")), "passed", "192.0.2.1:3128 answers");
+    assert_eq!(*good.asked.lock().unwrap(), ["proxy 192.0.2.1:3128 true"]);
+    expect(&on("proxy", &network(silent()), &intent("192.0.2.1")), "found", "192.0.2.1:3128 does not answer");
+    expect(&on("proxy", &network(unable()), &intent("192.0.2.1")), "could not run", "cannot be reached");
+    expect(&on("proxy", &good, &intent("proxy.example.org")), "could not run", "cannot be looked up");
+    expect(&on("proxy", &good, &Intent::default()), "skipped", "no proxy");
+}
+
+fn claim(cards: &[&str], vlan: u32) -> Intent {
+    let device = if vlan > 1 { "mgmt-br.20" } else { "mgmt-br" };
+    let cards = named(cards);
+    let claim = AddressClaim { address: HOST, key: "install.vip".into(), cards, vlan, device: device.into() };
+    Intent { claims: vec![claim], ..Intent::default() }
+}
+
+#[test]
+fn addresses_that_somebody_has() {
+    let held =
+        |holder| Answers { holder: [((HOST, "ens1".to_owned()), holder)].into(), ..Answers::default() };
+    let other = Ok(AddressHolder::Other("52:54:00:aa:bb:cc".into()));
+    for cards in [&["ens1"][..], &["ens2", "ens1"], &[]] {
+        let intent = claim(cards, 0);
+        let free = held(Ok(AddressHolder::Nobody));
+        expect(&on("address-conflict", &free, &intent), "passed", "192.0.2.1 (install.vip) is free on ens1");
+        assert_eq!(*free.asked.lock().unwrap(), ["holder 192.0.2.1 ens1"], "no card without a link is asked");
+        let outcome = on("address-conflict", &held(other.clone()), &intent);
+        expect(&outcome, "found", "in use: the machine 52:54:00:aa:bb:cc answers for it on ens1");
+        expect(&on("address-conflict", &held(unable()), &intent), "could not run", "cannot be reached");
+    }
+}
+
+#[test]
+fn a_live_system_with_the_networks_of_the_node_asks_on_them() {
+    for (vlan, device) in [(0, "mgmt-br"), (20, "mgmt-br.20")] {
+        for (holder, outcome, told) in [
+            (AddressHolder::Nobody, "passed", "is free on"),
+            (AddressHolder::Own, "passed", "this machine's already"),
+            (AddressHolder::Other("52:54:00:aa:bb:cc".into()), "found", "answers for it on"),
+        ] {
+            let network =
+                Answers { holder: [((HOST, device.to_owned()), Ok(holder))].into(), ..Answers::default() };
+            expect(&on("address-conflict", &network, &claim(&["ens1"], vlan)), outcome, told);
+            assert_eq!(*network.asked.lock().unwrap(), [format!("holder 192.0.2.1 {device}")]);
+        }
+    }
+}
+
+#[test]
+fn addresses_that_this_machine_has_or_that_nobody_can_ask_for() {
+    let intent = claim(&["ens1"], 0);
+    // Another card of this machine answers too.
+    for holder in [AddressHolder::Own, AddressHolder::Other("52:54:00:00:00:02".into())] {
+        let network = Answers { holder: [((HOST, "ens1".into()), Ok(holder))].into(), ..Answers::default() };
+        expect(&on("address-conflict", &network, &intent), "passed", "this machine's already");
+    }
+    let network = Answers::default();
+    expect(&on("address-conflict", &network, &claim(&["ens1"], 20)), "could not run", "VLAN 20");
+    expect(&on("address-conflict", &network, &claim(&["ens2"], 0)), "could not run", "ens2 has no link");
+    expect(&on("address-conflict", &network, &Intent::default()), "skipped", "no fixed address");
+    assert!(network.asked.lock().unwrap().is_empty());
+}

@@ -1,0 +1,128 @@
+//! The checks of a node that joins, against a double of the cluster's servers.
+
+mod admission;
+mod kubeadm;
+mod nodes;
+mod servers;
+mod trust;
+mod wait;
+
+use std::os::fd::{AsRawFd, IntoRawFd};
+
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrIn, bind, getsockname, socket};
+use testing::supervisor::{Authorities, Supervisor, SupervisorBehaviour};
+
+use super::*;
+use crate::SystemNetwork;
+use crate::intent::Join;
+use base::digest::Digest;
+use cluster::join::Ports;
+use model::config::{Distribution, Role, Secret};
+
+/// What nobody else may see.
+const SERVER: &str = "hush-of-servers";
+const AGENT: &str = "hush-of-agents";
+/// Of [`Machine::fit`].
+const UUID: &str = "4C4C4544-0042-3510-8052-B4C04F4A5A32";
+
+/// A cluster's keys, and where they are.
+struct Keys {
+    _directory: tempfile::TempDir,
+    authorities: Authorities,
+}
+
+impl Keys {
+    fn make() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let authorities = Authorities::make(directory.path()).unwrap();
+        Self { _directory: directory, authorities }
+    }
+
+    fn start(&self, manner: SupervisorBehaviour) -> Supervisor {
+        Supervisor::start(&self.authorities, manner).unwrap()
+    }
+
+    /// How a full token names the authority.
+    fn digest(&self) -> Digest {
+        Digest::of(&self.authorities.bundle().unwrap())
+    }
+
+    fn token(&self, login: &str) -> String {
+        format!("K10{}::{login}", self.digest())
+    }
+}
+
+/// A server whose agents have the same token as its servers.
+fn good() -> SupervisorBehaviour {
+    SupervisorBehaviour {
+        server_token: SERVER.into(),
+        agent_token: SERVER.into(),
+        ..SupervisorBehaviour::default()
+    }
+}
+
+/// A node of this role that joins at the port.
+fn joining(role: Role, port: u16, token: &str) -> Intent {
+    let join = Join {
+        host: "127.0.0.1".into(),
+        distribution: Distribution::Rke2,
+        ports: Ports { supervisor: port, other: closed(), api: port },
+        token: Some(Secret::new(token)),
+        agent_token: None,
+        name: Some("node-2".into()),
+        carries_address: role == Role::Management,
+        version: None,
+    };
+    Intent { role, join: Some(join), ..Intent::default() }
+}
+
+/// A port where nobody listens, and nobody else will while the tests run: it is taken by a socket that does not.
+fn closed() -> u16 {
+    let socket = socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).unwrap();
+    bind(socket.as_raw_fd(), &SockaddrIn::new(127, 0, 0, 1, 0)).unwrap();
+    getsockname::<SockaddrIn>(socket.into_raw_fd()).unwrap().port()
+}
+
+fn with(mut intent: Intent, change: impl FnOnce(&mut Join)) -> Intent {
+    change(intent.join.as_mut().unwrap());
+    intent
+}
+
+/// What the checks say to one conversation.
+struct Talk {
+    facts: MachineFacts,
+    intent: Intent,
+    seen: OnceLock<Seen>,
+    now: SystemTime,
+    until: Instant,
+}
+
+impl Talk {
+    fn begin(intent: Intent) -> Self {
+        let facts = Machine::fit().facts();
+        let (now, until) = (SystemTime::now(), Instant::now() + Duration::from_secs(60));
+        Self { facts, intent, seen: OnceLock::new(), now, until }
+    }
+
+    fn of(&self, name: &str) -> CheckOutcome {
+        let Self { facts, intent, seen, now, until } = self;
+        let network = &SystemNetwork::default();
+        let subject = CheckSubject { facts, intent, network, cluster: seen, now: *now, until: *until };
+        let outcome = (check(name).run)(&subject);
+        let text = format!("{outcome:?} {:?}", seen.get());
+        assert!(!text.contains("hush"), "{text}");
+        outcome
+    }
+
+    #[track_caller]
+    fn expect(&self, name: &str, word: &str, part: &str) {
+        expect(&self.of(name), word, part);
+    }
+
+    /// What to do about a finding.
+    fn next(&self, name: &str) -> String {
+        let CheckOutcome::Found(finding) = self.of(name) else { panic!("{name} finds nothing") };
+        assert!(!finding.next.contains("hush"), "{}", finding.next);
+        finding.next
+    }
+}

@@ -1,0 +1,5 @@
+//! What is reported of an install and of a node: to the server of a fleet, to webhooks, and as an archive for people.
+
+pub mod fleet;
+pub mod report;
+pub mod webhook;

@@ -1,0 +1,241 @@
+//! This node: its facts, and its actions.
+
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use super::network::{PresentNetwork, Proposal};
+use super::{Cluster, NodeControl, NodePageFacts, Power};
+use crate::answers::Answers;
+use base::command::{Invocation, Runner, SystemRunner};
+use base::files;
+use cluster::configuration::{ClusterMember, vip_in_words};
+use cluster::stages::{self, readiness_watch};
+use install::usb_stick::{self, StickSurvey, StickVolume};
+use machine::arrays;
+use machine::inventory::{Inventory, Roots, nics};
+use machine::network::addresses::addresses;
+use machine::paths::{DOCUMENT, below};
+use model::config::redact::{Secrets, without_secrets};
+use model::config::sources::{Combined, Document, SourceKind, combine};
+use model::config::{self, InstallConfig};
+use node::network_trial::{EndedTrial, Networks, TrialEnding, TrialSpan, TrialStatus, Trials, standing};
+use node::status::Status;
+use reporting::report;
+
+/// Where support bundles are kept; readable by root only.
+pub const BUNDLES: &str = "/var/lib/nqrust/support";
+/// The name of the typed networks in messages.
+const ANSWERS: &str = "the answers";
+/// The largest support bundle that is kept in memory, in bytes.
+const BUNDLE_BYTES_MAX: u64 = 256 << 20;
+/// For one program.
+const PROGRAM_TIMEOUT: Duration = Duration::from_secs(20);
+/// The number of journal lines that are shown.
+const JOURNAL_LINES_MAX: &str = "1000";
+
+#[allow(missing_debug_implementations)]
+pub struct ThisNode {
+    root: PathBuf,
+    runner: Box<dyn Runner>,
+    /// The names of the disks and their descriptions: a scan reads from each disk, so it is repeated only for other disks.
+    disks: Mutex<(Vec<String>, Vec<String>)>,
+}
+
+impl Default for ThisNode {
+    fn default() -> Self {
+        Self::new(Path::new("/"), Box::new(SystemRunner))
+    }
+}
+
+impl ThisNode {
+    /// The node at `root`, with `runner` for its programs.
+    pub(super) fn new(root: &Path, runner: Box<dyn Runner>) -> Self {
+        Self { root: root.to_owned(), runner, disks: Mutex::default() }
+    }
+
+    fn config(&self) -> Result<InstallConfig> {
+        config::load(&below(&self.root, DOCUMENT))
+    }
+
+    fn trials(&self) -> Trials<'_> {
+        Trials::new(&self.root, &*self.runner)
+    }
+
+    fn secrets(&self) -> Secrets {
+        let mut secrets = Secrets::default();
+        // If the document cannot be read, this program does not know its secrets either.
+        self.config().iter().for_each(|config| secrets.add(config));
+        secrets
+    }
+
+    /// The kernel's names of all block devices that are no partitions.
+    fn devices(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.root.join("sys/block")).into_iter().flatten().flatten();
+        let mut names: Vec<_> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+        names.sort();
+        names
+    }
+
+    fn cards(&self) -> Vec<String> {
+        nics::scan(&self.root.join("sys")).into_iter().map(|nic| nic.name).collect()
+    }
+
+    fn roots(&self) -> Roots {
+        let at = |path: &str| self.root.join(path);
+        Roots { sys: at("sys"), dev: at("dev"), proc: at("proc"), udev: at("run/udev/data") }
+    }
+
+    fn disks(&self) -> Vec<String> {
+        let devices = self.devices();
+        let Ok(mut known) = self.disks.lock() else { return Vec::new() };
+        if known.0 != devices {
+            let described = match Inventory::scan(&self.roots()) {
+                Ok(found) => {
+                    let disks = found.disks.iter().filter(|disk| !disk.optical);
+                    disks.map(|disk| disk.describe()).collect()
+                }
+                Err(error) => vec![format!("could not be looked at: {error}")],
+            };
+            *known = (devices, described);
+        }
+        known.1.clone()
+    }
+
+    /// Writes a support bundle to a directory.
+    fn collect(&self, directory: &str) -> Result<PathBuf> {
+        let or_unknown =
+            |text: Result<String>| text.unwrap_or_else(|error| format!("not known: {error:#}\n"));
+        let status = Status::gather(&self.root).and_then(|mut status| {
+            status.look(&self.root, &*self.runner)?;
+            Ok(status.to_string())
+        });
+        let configuration = self.config().map(|config| without_secrets(&config));
+        let inventory = serde_json::to_string_pretty(&Inventory::scan(&self.roots())?)?;
+        let files = vec![
+            ("status.txt", or_unknown(status)),
+            ("configuration.yaml", or_unknown(configuration)),
+            ("inventory.json", inventory),
+        ];
+        let secrets = self.secrets();
+        let hide = |text: &str| stages::without_tokens(&secrets.hide(text));
+        report::bundle(files, &hide, &*self.runner, &below(&self.root, directory))
+    }
+
+    fn journal(&self, lines: &str) -> Result<String> {
+        let journal = Invocation::new("journalctl")
+            .args(["--boot", "--no-pager", "--quiet", "--output=short-iso", "--lines", lines])
+            .limit(PROGRAM_TIMEOUT);
+        let text = self.runner.run(&journal)?;
+        Ok(stages::without_tokens(&self.secrets().hide(&String::from_utf8_lossy(&text))))
+    }
+}
+
+impl NodeControl for ThisNode {
+    fn signs(&self) -> String {
+        let seen = fs::read_to_string(below(&self.root, readiness_watch::SEEN)).unwrap_or_default();
+        let mut signs = format!("{seen}\n{}\n{}", self.devices().join(" "), self.cards().join(" "));
+        for array in arrays::arrays(&self.root) {
+            let _ = write!(signs, "\n{array}");
+        }
+        signs
+    }
+
+    fn look(&self) -> Result<NodePageFacts> {
+        let mut status = Status::gather(&self.root)?;
+        let config = self.config()?;
+        status.look(&self.root, &*self.runner)?;
+        let cluster = ClusterMember::of(&config).map(|member| cluster(&config, &member));
+        Ok(NodePageFacts {
+            addresses: addresses(&config, &*self.runner),
+            cluster,
+            disks: self.disks(),
+            status,
+        })
+    }
+
+    fn logs(&self) -> Result<Vec<String>> {
+        Ok(self.journal(JOURNAL_LINES_MAX)?.lines().map(str::to_owned).collect())
+    }
+
+    fn sticks(&self) -> Result<StickSurvey> {
+        Ok(StickSurvey::of(&Inventory::scan(&self.roots())?, &[]))
+    }
+
+    fn bundle(&self, volume: Option<&StickVolume>) -> Result<String> {
+        let Some(volume) = volume else {
+            let path = self.collect(BUNDLES)?;
+            return Ok(format!("It is in {}, readable by root only.", path.display()));
+        };
+        // The disks of the node may be broken: nothing here touches them.
+        let path = self.collect(report::DIRECTORY)?;
+        let content = files::read_at_most(&path, BUNDLE_BYTES_MAX);
+        let _ = fs::remove_file(&path);
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        usb_stick::write(volume, &name, &content?, &Inventory::scan(&self.roots())?, &[])?;
+        Ok(format!("{name} is on {}. The stick can be pulled out.", volume.describe()))
+    }
+
+    fn power(&self, power: Power) -> Result<()> {
+        let what = match power {
+            Power::Restart => "reboot",
+            Power::Off => "poweroff",
+        };
+        self.runner.run(&Invocation::new("systemctl").arg(what).limit(PROGRAM_TIMEOUT)).map(drop)
+    }
+
+    fn network(&self) -> Result<PresentNetwork> {
+        let text = files::read_text(&below(&self.root, DOCUMENT))?;
+        let found = combine(&[Document::yaml(SourceKind::File, DOCUMENT, text)])?;
+        // Every value is from the document, which need not be shown at each.
+        let answers = Answers::on(&Combined { entries: Vec::new(), ..found });
+        Ok(PresentNetwork { answers, nics: Inventory::scan(&self.roots())?.nics })
+    }
+
+    fn propose(&self, networks: &Networks) -> Result<Proposal> {
+        let trials = self.trials();
+        let change = trials.change(&networks.to_yaml(), ANSWERS)?;
+        let concerns = change.concerns(&trials.present());
+        let grave = concerns.iter().any(|concern| concern.grave);
+        let remarks = change.remarks.iter().map(|remark| format!("{}: {}", remark.path, remark.message));
+        let warnings = concerns.into_iter().map(|concern| concern.text).chain(remarks).collect();
+        let differences: Vec<_> = change.differences().iter().map(ToString::to_string).collect();
+        anyhow::ensure!(!differences.is_empty(), "nothing is changed");
+        Ok(Proposal { networks: networks.clone(), differences, warnings, grave })
+    }
+
+    fn try_networks(&self, networks: &Networks, accepted: bool) -> Result<()> {
+        let trials = self.trials();
+        trials.begin(&trials.change(&networks.to_yaml(), ANSWERS)?, TrialSpan::USUAL, accepted)
+    }
+
+    fn trial(&self) -> TrialStatus {
+        // An unreadable record is no trial that this console could end.
+        standing(&self.root).unwrap_or_default()
+    }
+
+    fn confirm(&self) -> Result<String> {
+        let warnings = self.trials().confirm()?.warnings;
+        let notes = warnings.iter().map(|warning| format!("warning: {warning}")).collect();
+        Ok(EndedTrial { how: TrialEnding::Confirmed, notes }.to_string())
+    }
+
+    fn revert(&self) -> Result<String> {
+        self.trials().revert(false).map(|ended| ended.to_string())
+    }
+}
+
+/// The cluster of a node, from its document and from the services that answer.
+fn cluster(config: &InstallConfig, member: &ClusterMember) -> Cluster {
+    let host = member.host.as_deref();
+    Cluster {
+        distribution: member.distribution.name(),
+        address: host.map(|host| member.supervisor(host)),
+        vip: vip_in_words(config),
+        management: host.map(|host| format!("https://{host}/")).filter(|url| stages::serves(url)),
+    }
+}

@@ -1,0 +1,165 @@
+//! A finished node on a disk of the install: it stays and is started, unless the user decides otherwise.
+//!
+//! An automatic install that leaves the node as it is begins here, with a countdown; the questions come here after the plan.
+
+use std::time::Duration;
+
+use super::types::{COUNTDOWN, StandingNodes};
+use super::{Conversation, ConversationEffect, ConversationPlace, Review};
+use crate::questions::screens::QuestionScreen;
+use crate::questions::{ConversationEnd, ShownNodes};
+use crate::toolkit::Key;
+use crate::toolkit::form::{Choice, Field, Form, KeyEffect};
+use crate::toolkit::text::Scroll;
+
+/// After this long without a key the countdown begins again: the key may have been noise on a serial line, and an unattended node
+/// has to come back.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
+
+/// A choice about a finished node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum NodeChoice {
+    Start,
+    Disks,
+    Over,
+    Change,
+    PowerOff,
+}
+
+impl Conversation {
+    /// The nodes that an automatic install leaves as they are, with the countdown.
+    pub(super) fn leave_as_it_is(&mut self, left: ShownNodes) {
+        self.form = Form::default();
+        self.place = ConversationPlace::Standing(StandingNodes {
+            nodes: left.nodes,
+            why: Some(left.why),
+            left: Some(COUNTDOWN.as_secs()),
+            ends: Some(COUNTDOWN),
+            tried: false,
+            review: None,
+            scroll: Scroll::default(),
+        });
+    }
+
+    /// The nodes that a plan overwrites.
+    pub(super) fn ask_about(&mut self, review: Review) {
+        self.show_standing(StandingNodes {
+            nodes: review.present.clone(),
+            why: None,
+            left: None,
+            ends: None,
+            tried: false,
+            review: Some(Box::new(review)),
+            scroll: Scroll::default(),
+        });
+    }
+
+    pub(super) fn show_standing(&mut self, standing: StandingNodes) {
+        let options = self.choices(&standing).into_iter().map(|(_, option)| option).collect();
+        self.form = Form::new(vec![Field::choice("next", "What now?", options, Some(0))]);
+        self.place = ConversationPlace::Standing(StandingNodes { left: None, ends: None, ..standing });
+    }
+
+    /// Handles the passing of time. A node that did not start is not tried again: no machine restarts for ever.
+    pub(super) fn count(&mut self, now: Duration) -> Vec<ConversationEffect> {
+        let busy = self.busy.is_some();
+        let ConversationPlace::Standing(standing) = &mut self.place else { return Vec::new() };
+        if busy || standing.why.is_none() || standing.tried {
+            return Vec::new();
+        }
+        let rest = standing.ends.get_or_insert(now + IDLE_TIMEOUT + COUNTDOWN).saturating_sub(now);
+        if rest > COUNTDOWN {
+            return Vec::new();
+        }
+        // The last second is shown too.
+        standing.left = Some((rest + Duration::from_millis(999)).as_secs());
+        if rest.is_zero() { self.start_node() } else { Vec::new() }
+    }
+
+    /// A key during the countdown only ends that. Returns whether there was one.
+    pub(super) fn stop_counting(&mut self) -> bool {
+        match &self.place {
+            ConversationPlace::Standing(standing) if standing.left.is_some() && self.busy.is_none() => {
+                let standing = standing.clone();
+                self.show_standing(standing);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn start_node(&mut self) -> Vec<ConversationEffect> {
+        if let ConversationPlace::Standing(standing) = &self.place {
+            let standing = StandingNodes { tried: true, ..standing.clone() };
+            self.show_standing(standing);
+        }
+        if self.facts.can_quit || self.facts.rehearsal {
+            return self.wait("Ending", ConversationEffect::End(ConversationEnd::Quit));
+        }
+        self.wait("Starting the node from its disk", ConversationEffect::StartNode)
+    }
+
+    pub(super) fn standing_key(&mut self, key: Key) -> Vec<ConversationEffect> {
+        let ConversationPlace::Standing(standing) = &mut self.place else { return Vec::new() };
+        standing.ends = None;
+        match key {
+            Key::Escape if standing.review.is_some() => {
+                self.ask(QuestionScreen::Welcome);
+                return Vec::new();
+            }
+            Key::PageUp | Key::PageDown => {
+                standing.scroll.key(key);
+                return Vec::new();
+            }
+            _ => {}
+        }
+        let standing = standing.clone();
+        let did = self.form.key(key);
+        let took = did == KeyEffect::Accepted || (did == KeyEffect::Changed && key == Key::Enter);
+        let chosen = self.form.field("next").and_then(Field::chosen).filter(|_| took);
+        let next = chosen.and_then(|at| self.choices(&standing).get(at).map(|(next, _)| *next));
+        self.message = if next.is_some() { None } else { self.message.take() };
+        match next {
+            Some(NodeChoice::Start) => return self.start_node(),
+            Some(NodeChoice::Disks) => {
+                self.place = ConversationPlace::Disks(
+                    Scroll::default(),
+                    Box::new(ConversationPlace::Standing(standing)),
+                )
+            }
+            Some(NodeChoice::Over) => {
+                self.accepted = standing.nodes;
+                match standing.review {
+                    Some(review) => self.place = ConversationPlace::Review(*review),
+                    None => return self.review(),
+                }
+            }
+            Some(NodeChoice::Change) => self.ask(QuestionScreen::Welcome),
+            Some(NodeChoice::PowerOff) => {
+                return self.wait("Ending", ConversationEffect::End(ConversationEnd::PowerOff));
+            }
+            None => {}
+        }
+        Vec::new()
+    }
+
+    /// The choices with their texts.
+    fn choices(&self, standing: &StandingNodes) -> Vec<(NodeChoice, Choice)> {
+        let quits = self.facts.can_quit || self.facts.rehearsal;
+        let start = if quits { "Leave it as it is, and end" } else { "Start the node from its disk" };
+        let over = Choice::new("Install over it").with("The plan comes first, and then the last question.");
+        let all = [
+            (NodeChoice::Start, Choice::new(start).with("Nothing is written.")),
+            (NodeChoice::Disks, Choice::new("Look at the disks of this machine")),
+            (NodeChoice::Over, over),
+            (NodeChoice::Change, Choice::new("Change the answers")),
+            (NodeChoice::PowerOff, Choice::new("Power off")),
+        ];
+        let wanted = |next: NodeChoice| match next {
+            NodeChoice::Change => standing.review.is_some(),
+            NodeChoice::PowerOff => !quits,
+            _ => true,
+        };
+        all.into_iter().filter(|(next, _)| wanted(*next)).collect()
+    }
+}
