@@ -12,10 +12,8 @@ use serde_json::{Value, json};
 
 use crate::configuration::ClusterMember;
 use crate::kubelet_access::KubeletAccess;
-use machine::hostname::hostname;
-use machine::machine_id::MachineId;
-use machine::paths::{DOCUMENT, below};
-use model::config::{self, Distribution};
+use machine::installed_node::InstalledNode;
+use model::config::Distribution;
 use transfer::download::reason;
 
 /// For one request, in all.
@@ -46,12 +44,10 @@ impl OwnNode {
     /// The node of the document at `root`; none if it has no part in a cluster.
     #[must_use]
     pub fn read(root: &Path) -> Option<Self> {
-        let document = below(root, DOCUMENT);
-        let config = config::load(&document).ok()?;
-        let member = ClusterMember::of(&config)?;
-        let machine = MachineId::beside(&document).ok().flatten();
+        let node = InstalledNode::open(root).ok()?;
+        let member = ClusterMember::of(&node.config)?;
         Some(Self {
-            name: hostname(&config, machine.as_ref())?,
+            name: node.hostname()?,
             distribution: member.distribution,
             kubeconfig: member.kubeconfig(),
         })
@@ -121,6 +117,7 @@ fn send(request: RequestBuilder, body: &Value, server: &str) -> Result<(), Strin
 #[cfg(test)]
 mod tests {
     use super::*;
+    use machine::paths::{DOCUMENT, below};
 
     const DOCUMENT_TEXT: &str = "server_url: https://192.0.2.10:6443\ntoken: a-token-of-enough-length\n\
                                  os: {hostname: node-2}\ninstall: {mode: join, role: worker}\n\

@@ -9,6 +9,7 @@
 //! | [`network`] | the profiles of NetworkManager, and the addresses that came of them |
 //! | [`live`] | the live system that an install runs in |
 //! | [`clock`], [`keyboard`] | the clock beside another one; layouts of the keyboard |
+//! | [`installed_node`] | the node at a root directory, by its document: what everything else on a node begins with |
 //! | [`paths`], [`node_files`] | where an installed node has its parts; one file of a node |
 //! | [`machine_id`], [`hostname`], [`node_release`], [`update_state`] | the identity of the node, its name, its release, its updates |
 //! | [`mount`], [`mounted`], [`arrays`], [`multipath`] | file systems and the devices below them |
@@ -18,6 +19,7 @@ pub mod arrays;
 pub mod clock;
 pub mod console_text;
 pub mod hostname;
+pub mod installed_node;
 pub mod inventory;
 pub mod keyboard;
 pub mod live;

@@ -16,12 +16,12 @@ use cluster::stages::observed_node::ObservedNode;
 use cluster::stages::readiness_watch::{self, ReadyRecord};
 use cluster::stages::{self, Stage};
 use machine::arrays::{self, ArrayStatus};
+use machine::installed_node::InstalledNode;
 use machine::nics::MissingCards;
-use machine::node_release as release;
 use machine::paths::{CONFIG, DATA, DOCUMENT, PERSISTENT, below};
 use machine::update_state::{UpdateNews, UpdateState};
 use model::boot::{Installed, Slot};
-use model::config::{self, Images, NodeRole};
+use model::config::{Images, NodeRole};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Status {
@@ -39,6 +39,9 @@ pub struct Status {
     pub arrays: Vec<ArrayStatus>,
     /// Whether the document differs from what was applied.
     pub pending: bool,
+    /// The mistakes of the document, a line each. Values that do not fit their keys are ignored.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub mistakes: Vec<String>,
     pub images: BlobCount,
     /// Network cards of the document that are missing; only for a running node.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -66,9 +69,8 @@ pub struct MountedPlace {
 impl Status {
     /// The status of the node whose root directory is `root`.
     pub fn gather(root: &Path) -> Result<Self> {
-        let release = release::read(root)?;
-        let document = below(root, DOCUMENT);
-        let config = config::load(&document)?;
+        let node = InstalledNode::open(root)?;
+        let (release, config) = (node.release()?, &node.config);
         let deferred = config.install.images() == Images::Defer;
         let (expected, present) = images::count(&release, config.install.own_role(), root);
         let applied = AppliedRecord::read(root)?.unwrap_or_default();
@@ -82,8 +84,9 @@ impl Status {
             slot,
             mounts: places(&proc_text(root, "self/mountinfo")?),
             arrays: arrays::arrays(root),
-            pending: applied.document != Some(apply::digest_of(&document)?),
+            pending: applied.document != Some(apply::digest_of(&below(root, DOCUMENT))?),
             images: BlobCount { expected, present, deferred },
+            mistakes: node.mistakes,
             missing_cards: None,
             stages: Vec::new(),
             ready: ReadyRecord::read(root)?,
@@ -94,8 +97,8 @@ impl Status {
 
     /// Adds what only a running node has: missing network cards, and the stages of joining its cluster.
     pub fn look(&mut self, root: &Path, runner: &dyn Runner) -> Result<()> {
-        let document = below(root, DOCUMENT);
-        self.missing_cards = MissingCards::on(root, &config::load(&document)?, &document);
+        let node = InstalledNode::open(root)?;
+        self.missing_cards = MissingCards::on(root, &node.config, &below(root, DOCUMENT));
         if let Some(subject) = ObservedNode::read(root)? {
             let stages = subject.look(root, runner);
             // Only stages that the watching unit recorded have a time.
@@ -146,6 +149,9 @@ impl fmt::Display for Status {
         let BlobCount { present, expected, .. } = self.images;
         writeln!(f, "images    {present} of {expected} blobs present{deferred}")?;
         writeln!(f, "pending   {pending}")?;
+        for (index, line) in self.mistakes.iter().enumerate() {
+            writeln!(f, "{:9} {line}", if index == 0 { "mistakes" } else { "" })?;
+        }
         for (index, array) in self.arrays.iter().enumerate() {
             writeln!(f, "{:9} {array}", if index == 0 { "mirror" } else { "" })?;
         }

@@ -7,10 +7,7 @@ use anyhow::Result;
 use base::failure::{Class, Failure};
 use base::program::{Context, Format, print};
 use cluster::images::{self, BlobState, ImagesReport};
-use machine::node_release as release;
-use machine::paths::DOCUMENT;
-use machine::paths::below;
-use model::config;
+use machine::installed_node::InstalledNode;
 
 /// Reads every blob of the node below `root` and prints the result; an error if a blob is missing or damaged.
 pub(crate) fn check_images(root: &Path, context: &Context) -> Result<()> {
@@ -29,8 +26,9 @@ pub(crate) fn check_images(root: &Path, context: &Context) -> Result<()> {
 }
 
 fn check(root: &Path, context: &Context) -> Result<ImagesReport> {
-    let release = release::read(root)?;
-    let install = config::load(&below(root, DOCUMENT))?.install;
+    let node = InstalledNode::open(root)?;
+    node.warn(&mut |line| context.progress.note("images", line));
+    let (release, install) = (node.release()?, &node.config.install);
     images::check(&release, install.own_role(), install.images(), root, &context.progress)
 }
 

@@ -8,14 +8,13 @@ use super::check::{ADDRESS, CHECKS, CheckResult, Finding, GATEWAY};
 use super::probe::{HealthProbe, Observation};
 use super::{kubernetes, local, network, own_checks};
 use base::command::Runner;
+use base::failure::causes;
 use base::files::read_text;
-use machine::hostname::hostname;
-use machine::machine_id::MachineId;
+use machine::installed_node::InstalledNode;
 use machine::node_release as release;
-use machine::paths::{DOCUMENT, below};
 use model::boot::Installed;
+use model::config::InstallConfig;
 use model::config::redact::Secrets;
-use model::config::{self, InstallConfig};
 
 /// The node at `root`.
 #[allow(missing_debug_implementations)]
@@ -31,32 +30,25 @@ impl<'a> NodeProbe<'a> {
         Self { root: root.to_owned(), runner, begun: Instant::now() }
     }
 
-    fn document(&self) -> Result<InstallConfig, Finding> {
-        let document = below(&self.root, DOCUMENT);
-        if !document.exists() {
-            return Err(Finding::cannot_say(format!("there is no node document {DOCUMENT}")));
-        }
-        config::load(&document)
-            .map_err(|_| Finding::cannot_say("the node document has mistakes: installer validate"))
-    }
-
-    fn name(&self, config: &InstallConfig) -> Option<String> {
-        let machine = MachineId::beside(&below(&self.root, DOCUMENT)).ok().flatten();
-        hostname(config, machine.as_ref())
+    fn node(&self) -> Result<InstalledNode, Finding> {
+        InstalledNode::open(&self.root).map_err(|error| {
+            let lines = causes(&error).join(": ");
+            Finding::cannot_say(lines.lines().next().unwrap_or_default())
+        })
     }
 }
 
 impl HealthProbe for NodeProbe<'_> {
     fn look(&self) -> Observation {
         let (root, runner) = (self.root.as_path(), self.runner);
-        let document = self.document();
+        let node = self.node();
         let (mut results, (kubernetes, alone)) = thread::scope(|scope| {
-            let kubernetes = scope.spawn(|| match &document {
-                Ok(config) => kubernetes::look(root, runner, config, self.name(config).as_deref()),
+            let kubernetes = scope.spawn(|| match &node {
+                Ok(node) => kubernetes::look(root, runner, &node.config, node.hostname().as_deref()),
                 Err(finding) => (kubernetes::none(finding), false),
             });
-            let network = scope.spawn(|| match &document {
-                Ok(config) => network::results(runner, config),
+            let network = scope.spawn(|| match &node {
+                Ok(node) => network::results(runner, &node.config),
                 Err(finding) => [&ADDRESS, &GATEWAY].map(|check| check.found(finding.clone())).into(),
             });
             let own = scope.spawn(|| own_checks::results(root));
@@ -67,7 +59,7 @@ impl HealthProbe for NodeProbe<'_> {
         });
         results.extend(kubernetes);
         Observation {
-            results: complete(results, document.as_ref().ok()),
+            results: complete(results, node.as_ref().ok().map(|node| &node.config)),
             alone,
             release: release::read(root).ok().map(|release| release.version),
             slot: slot(root),
@@ -114,6 +106,7 @@ mod tests {
     use super::*;
     use crate::health::check::{OWN_WANTED, ROOT};
     use base::command::Invocation;
+    use model::config;
     use std::fs;
 
     /// A machine without any program.
@@ -145,7 +138,8 @@ mod tests {
         fs::write(root.path().join("oem/node.yaml"), "install: {mode: odd}").unwrap();
         let seen = NodeProbe::new(root.path(), &Bare).look();
         let address = seen.results.iter().find(|result| result.check.id == "address").unwrap();
-        assert!(address.finding.reason().unwrap().contains("mistakes"));
+        let reason = address.finding.reason().unwrap();
+        assert!(reason.contains("node.yaml has a mistake"), "{reason}");
     }
 
     #[test]

@@ -2,19 +2,17 @@
 
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use super::documents::JoinSecrets;
 use super::steps::JoinedPart;
 use crate::configuration::part_of;
 use crate::kept_version::image;
 use base::failure::{Class, Failure};
-use machine::hostname::hostname;
-use machine::machine_id::MachineId;
-use machine::paths::{DOCUMENT, below};
+use machine::installed_node::InstalledNode;
 use model::config::cluster_secrets::ClusterSecrets;
 use model::config::redact::Secrets;
-use model::config::{self, Distribution, InstallConfig, Mode, Secret, Token};
+use model::config::{Distribution, InstallConfig, Mode, Secret, Token};
 use model::kubernetes::{KUBERNETES_RELEASE, KubernetesVersion, UpstreamImages};
 
 #[allow(missing_debug_implementations)]
@@ -29,17 +27,16 @@ pub(super) struct JoiningNode {
 }
 
 impl JoiningNode {
-    /// The node at `root`; none if no cluster is joined by kubeadm there.
-    pub(super) fn read(root: &Path) -> Result<Option<Self>> {
-        let document = below(root, DOCUMENT);
-        let config = config::load(&document)?;
-        let Some(part) = part_of(&config) else { return Ok(None) };
-        if config.kubernetes.distribution() != Distribution::Kubeadm {
+    /// The node at `root`; none if no cluster is joined by kubeadm there. `say` receives which values of its document are ignored.
+    pub(super) fn read(root: &Path, say: &mut dyn FnMut(&str)) -> Result<Option<Self>> {
+        let node = InstalledNode::open(root)?;
+        node.warn(say);
+        let Some(part) = part_of(&node.config) else { return Ok(None) };
+        if node.config.kubernetes.distribution() != Distribution::Kubeadm {
             return Ok(None);
         }
-        let name =
-            hostname(&config, MachineId::beside(&document)?.as_ref()).context("the node has no name")?;
-        let cordoned = config.install.cordoned && config.install.mode == Mode::Join;
+        let name = node.name()?;
+        let cordoned = node.config.install.cordoned && node.config.install.mode == Mode::Join;
         let absent = |why: anyhow::Error| {
             Failure::new(Class::Invalid, "this OS image brings no Kubernetes for kubeadm").because(why).hint(
                 "Install from a medium whose image definition says `kubernetes: {distribution: kubeadm}`.",
@@ -49,7 +46,7 @@ impl JoiningNode {
         let release = release.and_then(|release| release.images.map(|images| (release.version, images)));
         let (version, images) =
             release.ok_or_else(|| absent(anyhow::anyhow!("{KUBERNETES_RELEASE} names no images")))?;
-        Ok(Some(Self { part: part.into(), name, cordoned, version, images, config }))
+        Ok(Some(Self { part: part.into(), name, cordoned, version, images, config: node.config }))
     }
 
     /// The secrets of the cluster. Takes some tenths of a second for each token.

@@ -47,7 +47,7 @@ const DOCUMENT_BYTES_MAX: u64 = 1 << 20;
 /// [`Class::Join`] if kubeadm or the cluster refuses; trying again goes on with the step. [`Class::Invalid`] if the document asks for
 /// what the node cannot become.
 pub fn run(root: &Path, runner: &dyn Runner, say: &mut dyn FnMut(&str)) -> Result<()> {
-    let Some(node) = JoiningNode::read(root)? else {
+    let Some(node) = JoiningNode::read(root, say)? else {
         say("This node has no cluster that kubeadm joins.");
         return Ok(());
     };

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use super::vip;
 use crate::configuration::{KEEPALIVED, VirtualRouter, is_alone, with_servers};
@@ -18,10 +18,8 @@ use crate::kubernetes::node::Node;
 use crate::node_watch;
 use base::command::{Invocation, Runner};
 use base::files;
-use machine::hostname::hostname;
-use machine::machine_id::MachineId;
-use machine::paths::{DOCUMENT, below};
-use model::config;
+use machine::installed_node::InstalledNode;
+use machine::paths::below;
 
 /// Between two attempts to ask the API.
 const RETRY_INTERVAL: Duration = Duration::from_secs(2);
@@ -33,9 +31,9 @@ const SERVER: &str = "node-role.kubernetes.io/control-plane";
 /// # Errors
 /// The node's document cannot be read, or gives it no name.
 pub fn keep(root: &Path, runner: &dyn Runner, say: &mut dyn FnMut(&str)) -> Result<()> {
-    let document = below(root, DOCUMENT);
-    let config = config::load(&document)?;
-    let name = hostname(&config, MachineId::beside(&document)?.as_ref()).context("the node has no name")?;
+    let node = InstalledNode::open(root)?;
+    node.warn(say);
+    let name = node.name()?;
     let mut problem = String::new();
     loop {
         let mut fitted = Ok(());

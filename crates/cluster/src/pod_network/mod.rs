@@ -13,16 +13,14 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use self::nodes::PodRoutes;
 use super::node_watch;
 use crate::kubernetes::node::Node;
 use base::command::Runner;
-use machine::hostname::hostname;
-use machine::machine_id::MachineId;
-use machine::paths::{DOCUMENT, below};
-use model::config::{self, Cidr};
+use machine::installed_node::InstalledNode;
+use model::config::Cidr;
 
 /// Between two attempts to ask the API.
 const RETRY_INTERVAL: Duration = Duration::from_secs(2);
@@ -32,10 +30,10 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(2);
 /// # Errors
 /// The node's document cannot be read, or gives it no name.
 pub fn run(root: &Path, runner: &dyn Runner, say: &mut dyn FnMut(&str)) -> Result<()> {
-    let document = below(root, DOCUMENT);
-    let config = config::load(&document)?;
-    let name = hostname(&config, MachineId::beside(&document)?.as_ref()).context("the node has no name")?;
-    let pods = config.install.pods();
+    let node = InstalledNode::open(root)?;
+    node.warn(say);
+    let name = node.name()?;
+    let pods = node.config.install.pods();
     let mut kept = KeptNetwork { root, runner, name, pods, last: None, told: Vec::new() };
     loop {
         // What is there by now can be something else: a device that goes takes its routes with it.

@@ -14,16 +14,14 @@ use super::stage::Stage;
 use crate::configuration::{ClusterMember, etcd_data, vip_in_words};
 use crate::images::{self, BlobCount};
 use base::command::{Invocation, Runner};
-use machine::hostname::hostname;
-use machine::machine_id::MachineId;
+use machine::installed_node::InstalledNode;
 use machine::network::addresses::{self as network, WantedNetwork};
 use machine::network::management_device;
 use machine::nic_setup;
 use machine::nics::MissingCards;
-use machine::node_release as release;
 use machine::paths::{DOCUMENT, below};
 use model::config::redact::Secrets;
-use model::config::{self, Images, InstallConfig};
+use model::config::{Images, InstallConfig};
 use model::release::Release;
 
 /// For one program.
@@ -52,14 +50,10 @@ impl std::fmt::Debug for ObservedNode {
 impl ObservedNode {
     /// The node at `root`; `None` if it has no cluster.
     pub fn read(root: &Path) -> Result<Option<Self>> {
-        let release = release::read(root)?;
-        let document = below(root, DOCUMENT);
-        let config = config::load(&document)?;
-        let Some(member) = ClusterMember::of(&config) else { return Ok(None) };
-        let name = hostname(&config, MachineId::beside(&document)?.as_ref());
-        let mut secrets = Secrets::default();
-        secrets.add(&config);
-        Ok(Some(Self { member, name, config, release, secrets }))
+        let node = InstalledNode::open(root)?;
+        let Some(member) = ClusterMember::of(&node.config) else { return Ok(None) };
+        let (name, release, secrets) = (node.hostname(), node.release()?, node.secrets());
+        Ok(Some(Self { member, name, config: node.config, release, secrets }))
     }
 
     /// The node in lines: its part, the address of its cluster. The device of its address is the second value.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use super::machine::SystemMachine;
 use super::record::MoveRecord;
@@ -10,10 +10,9 @@ use super::run::{MovedNode, TakeTurn};
 use crate::configuration::{ClusterMember, ClusterPart, etcd_data, member_unit, part_of};
 use crate::version_skew::MovedPart;
 use base::command::Runner;
-use machine::hostname::hostname;
-use machine::machine_id::MachineId;
-use machine::paths::{DOCUMENT, KUBELET_ACCESS, below};
-use model::config::{self, Distribution};
+use machine::installed_node::InstalledNode;
+use machine::paths::{KUBELET_ACCESS, below};
+use model::config::Distribution;
 
 /// Moves the node at `root` to the version that its OS brings, or goes on with that, as [`MovedNode::advance`] does.
 ///
@@ -25,13 +24,13 @@ pub fn move_this_node(
     turn: &TakeTurn<'_>,
     say: &mut dyn FnMut(&str),
 ) -> Result<Option<MoveRecord>> {
-    let document = below(root, DOCUMENT);
-    let config = config::load(&document)?;
-    let member = ClusterMember::of(&config);
-    let distribution = config.kubernetes.distribution();
+    let node = InstalledNode::open(root)?;
+    node.warn(say);
+    let member = ClusterMember::of(&node.config);
+    let distribution = node.config.kubernetes.distribution();
     // A controller of the cluster may have made a server of an agent.
     let promoted = below(root, &etcd_data(distribution)).join("member").exists();
-    let part = part_of(&config).map(|part| match part {
+    let part = part_of(&node.config).map(|part| match part {
         ClusterPart::Agent if promoted => ClusterPart::Server,
         other => other,
     });
@@ -41,7 +40,6 @@ pub fn move_this_node(
         ClusterPart::Witness => MovedPart::Witness,
         ClusterPart::Agent => MovedPart::Agent,
     });
-    let name = hostname(&config, MachineId::beside(&document)?.as_ref());
     let nodes_access = match distribution {
         Distribution::Kubeadm => KUBELET_ACCESS.to_owned(),
         // Its own controller on each node, which sees all of them (k3s `pkg/agent/config`).
@@ -54,7 +52,7 @@ pub fn move_this_node(
         root,
         runner,
         part: part.unwrap_or(MovedPart::Agent),
-        name: name.context("the node has no name")?,
+        name: node.name()?,
         kubelet_access: member.as_ref().map(ClusterMember::kubeconfig).unwrap_or_default(),
         nodes_access,
     };

@@ -16,7 +16,7 @@ use crate::network::addresses::addresses;
 use crate::readable_secret::readable_secret;
 use base::command::{Invocation, Runner};
 use base::failure::{Class, Classify, Failure, causes};
-use model::config::{InstallConfig, Secret};
+use model::config::Secret;
 
 /// The account: what a helper needs to look at belongs to root.
 pub const ACCOUNT: &str = "root";
@@ -62,7 +62,7 @@ pub fn open(command_line: &str, runner: &dyn Runner) -> Result<HelpAccess> {
     let started = runner.run(&systemctl("restart"));
     let trouble =
         started.err().map(|error| format!("the SSH server did not start: {}", causes(&error).join(": ")));
-    let addresses = addresses(&InstallConfig::default(), runner);
+    let addresses = addresses(None, runner);
     let host_key =
         runner.run(&Invocation::new("ssh-keygen").args(["-l", "-f", HOST_KEY]).limit(PROGRAM_TIMEOUT));
     let host_key = host_key.ok().filter(|_| trouble.is_none());

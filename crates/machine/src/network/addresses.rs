@@ -83,8 +83,9 @@ impl Device {
 }
 
 /// The addresses of this machine: see [`addresses_in`].
-pub fn addresses(config: &InstallConfig, runner: &dyn Runner) -> Vec<String> {
-    let networks = config.install.networks.iter().map(|network| &*network.name);
+pub fn addresses(config: Option<&InstallConfig>, runner: &dyn Runner) -> Vec<String> {
+    let networks =
+        config.into_iter().flat_map(|config| &config.install.networks).map(|network| &*network.name);
     let names: Vec<_> = std::iter::once(MANAGEMENT).chain(networks).collect();
     let ip = Invocation::new("ip").args(["-json", "-details", "address"]).limit(PROGRAM_LIMIT);
     match runner.run(&ip) {

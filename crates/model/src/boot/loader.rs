@@ -1,5 +1,5 @@
 //! What the boot loader of an installed node does with a boot record: the same decision as in the script that an install
-//! writes (`installer/src/plan/boot/loader.cfg`), as a function. The installer tells by it what starts next; tests compare it
+//! writes (`crates/install/src/plan/boot/loader.cfg`), as a function. The installer tells by it what starts next; tests compare it
 //! with GRUB.
 
 use super::Slot;

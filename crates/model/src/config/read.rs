@@ -9,7 +9,7 @@ use super::{InstallConfig, Secret, password};
 use base::encode;
 use base::failure::{Class, Classify, Failure};
 use base::files::named;
-use document::diagnostic::{Diagnostic, Invalid};
+use document::diagnostic::{Diagnostic, Invalid, Severity};
 
 /// A document without mistakes.
 #[derive(Debug)]
@@ -36,22 +36,32 @@ pub fn parse(text: &str, name: &str) -> Result<InstallConfig> {
     Ok(accepted.config)
 }
 
-/// Reads what can be used of the document of a node at `path`, and why the rest cannot, if anything cannot: an error as [`load`] has
-/// it. A file that cannot be read gives the defaults.
-#[must_use]
-pub fn load_usable(path: &Path) -> (InstallConfig, Option<anyhow::Error>) {
-    let name = named::told(path);
-    let reading = || format!("reading the configuration {name}");
-    match named::read_text(path).class(Class::Invalid, reading) {
-        Ok(text) => parse_usable(&text, &name),
-        Err(error) => (InstallConfig::default(), Some(error)),
-    }
+/// A document that may have mistakes.
+#[derive(Debug)]
+pub struct UsableDocument {
+    /// Every value that fits its key. One that only breaks a rule is kept.
+    pub config: InstallConfig,
+    /// The mistakes, in the order of its lines, warnings left out.
+    pub mistakes: Vec<Diagnostic>,
 }
 
-fn parse_usable(text: &str, name: &str) -> (InstallConfig, Option<anyhow::Error>) {
+/// Reads what can be used of the document of a node at `path`.
+///
+/// # Errors
+/// [`Class::Invalid`]: the file cannot be read, is not YAML, or is not a configuration.
+pub fn load_usable(path: &Path) -> Result<UsableDocument> {
+    let name = named::told(path);
+    let text =
+        named::read_text(path).class(Class::Invalid, || format!("reading the configuration {name}"))?;
+    parse_usable(&text, &name)
+}
+
+fn parse_usable(text: &str, name: &str) -> Result<UsableDocument> {
     let document = Document::yaml(SourceKind::File, name, text).in_use();
-    let (config, invalid) = sources::combine::usable(document);
-    (config, invalid.map(|invalid| invalid.failure(&format!("the configuration {name}")).into()))
+    let (config, mut mistakes) = sources::combine::usable(document)
+        .map_err(|invalid| invalid.failure(&format!("the configuration {name}")))?;
+    mistakes.retain(|mistake| mistake.severity == Severity::Error);
+    Ok(UsableDocument { config, mistakes })
 }
 
 /// Reads and checks a document for an install; every mistake and every warning with its place.
@@ -118,17 +128,19 @@ os: {hostname: node-1, colour: blue, environment: {HTTPS_PROXY: 'http://proxy:31
 install: {role: worker, mode: juggle}
 system_settings: {additional-ca: pem}
 ";
-        let (config, mistakes) = parse_usable(text, "node.yaml");
+        let UsableDocument { config, mistakes } = parse_usable(text, "node.yaml").unwrap();
         assert_eq!(config.install.role, Role::Worker);
         assert_eq!(config.proxies().https.as_deref(), Some("http://proxy:3128"));
         assert_eq!(config.system_settings["additional-ca"].expose(), "pem");
-        let told = base::failure::render(&mistakes.unwrap());
-        assert!(told.contains("node.yaml:2:"), "{told}");
-        let (config, mistakes) = parse_usable("os: {hostname: node-1}", "node.yaml");
-        assert!(mistakes.is_none() && config.os.hostname.is_some(), "{mistakes:?}");
-        let (config, mistakes) = parse_usable("os: {hostname: [", "node.yaml");
-        assert!(config == InstallConfig::default() && mistakes.is_some());
-        let (_, missing) = load_usable(Path::new("/does/not/exist"));
-        assert!(missing.is_some());
+        let places: Vec<_> = mistakes.iter().map(|mistake| (mistake.line, mistake.path.as_str())).collect();
+        assert_eq!(places, [(2, "os.colour"), (3, "install.mode"), (4, "system_settings.additional-ca")]);
+        let UsableDocument { config, mistakes } =
+            parse_usable("os: {hostname: node-1}", "node.yaml").unwrap();
+        assert!(mistakes.is_empty() && config.os.hostname.is_some(), "{mistakes:?}");
+        assert!(parse_usable("", "node.yaml").is_ok());
+        assert!(parse_usable("os: {hostname: [", "node.yaml").is_err());
+        let list = parse_usable("- a list", "node.yaml").unwrap();
+        assert_eq!(list.mistakes[0].path, "", "a mistake of the whole document");
+        assert!(load_usable(Path::new("/does/not/exist")).is_err());
     }
 }

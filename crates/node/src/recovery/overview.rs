@@ -8,12 +8,11 @@ use super::news::RecoveryNews;
 use crate::reset_wish::ResetWish;
 use crate::update::NodeSlots;
 use base::command::Runner;
+use machine::installed_node::InstalledNode;
 use machine::network::addresses::addresses;
 use machine::node_release as release;
-use machine::paths::{DOCUMENT, below};
 use model::boot::record::{MISSES, SlotState, UpdateSlot, Why};
 use model::boot::{Installed, Slot};
-use model::config;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecoveryFacts {
@@ -54,12 +53,13 @@ impl RecoveryFacts {
             (None, Some(Why::LOAD)) => "a slot could not be loaded, or somebody asked for it".to_owned(),
             (None, _) => "somebody asked for it, or no slot could be loaded".to_owned(),
         };
-        let (config, _) = config::load_usable(&below(root, DOCUMENT));
+        // The recovery system is there for nodes that have no usable document, too.
+        let node = InstalledNode::open(root).ok();
         Ok(Self {
             product: format!("{} {}", release.name, release.version),
             why,
             slots: rows.into(),
-            addresses: addresses(&config, runner),
+            addresses: addresses(node.as_ref().map(|node| &node.config), runner),
             news: RecoveryNews::read(root),
         })
     }

@@ -17,12 +17,13 @@ use cluster::configuration::{ClusterMember, vip_in_words};
 use cluster::stages::{self, readiness_watch};
 use install::usb_stick::{self, StickSurvey, StickVolume};
 use machine::arrays;
+use machine::installed_node::InstalledNode;
 use machine::inventory::{Inventory, Roots, nics};
 use machine::network::addresses::addresses;
 use machine::paths::{DOCUMENT, below};
+use model::config::InstallConfig;
 use model::config::redact::{Secrets, without_secrets};
 use model::config::sources::{Combined, Document, SourceKind, combine};
-use model::config::{self, InstallConfig};
 use node::network_trial::{EndedTrial, Networks, TrialEnding, TrialSpan, TrialStatus, Trials, standing};
 use node::status::Status;
 use reporting::report;
@@ -58,8 +59,8 @@ impl ThisNode {
         Self { root: root.to_owned(), runner, disks: Mutex::default() }
     }
 
-    fn config(&self) -> Result<InstallConfig> {
-        config::load(&below(&self.root, DOCUMENT))
+    fn node(&self) -> Result<InstalledNode> {
+        InstalledNode::open(&self.root)
     }
 
     fn trials(&self) -> Trials<'_> {
@@ -67,10 +68,8 @@ impl ThisNode {
     }
 
     fn secrets(&self) -> Secrets {
-        let mut secrets = Secrets::default();
-        // If the document cannot be read, this program does not know its secrets either.
-        self.config().iter().for_each(|config| secrets.add(config));
-        secrets
+        // Without a readable document this program does not know its secrets either.
+        self.node().map(|node| node.secrets()).unwrap_or_default()
     }
 
     /// The kernel's names of all block devices that are no partitions.
@@ -114,7 +113,7 @@ impl ThisNode {
             status.look(&self.root, &*self.runner)?;
             Ok(status.to_string())
         });
-        let configuration = self.config().map(|config| without_secrets(&config));
+        let configuration = self.node().map(|node| without_secrets(&node.config));
         let inventory = serde_json::to_string_pretty(&Inventory::scan(&self.roots())?)?;
         let files = vec![
             ("status.txt", or_unknown(status)),
@@ -147,11 +146,11 @@ impl NodeControl for ThisNode {
 
     fn look(&self) -> Result<NodePageFacts> {
         let mut status = Status::gather(&self.root)?;
-        let config = self.config()?;
+        let config = self.node()?.config;
         status.look(&self.root, &*self.runner)?;
         let cluster = ClusterMember::of(&config).map(|member| cluster(&config, &member));
         Ok(NodePageFacts {
-            addresses: addresses(&config, &*self.runner),
+            addresses: addresses(Some(&config), &*self.runner),
             cluster,
             disks: self.disks(),
             status,

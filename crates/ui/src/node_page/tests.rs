@@ -56,6 +56,7 @@ pub(super) fn ready() -> NodePageFacts {
             pending: false,
             images: BlobCount { expected: 214, present: 214, deferred: false },
             missing_cards: None,
+            mistakes: Vec::new(),
             stages: stages.iter().map(|(name, detail)| stage(*name, Standing::Done, detail)).collect(),
             ready: None,
             kubernetes: None,

@@ -29,12 +29,12 @@ use cluster::health::NodeProbe;
 use cluster::version_skew::KubernetesStep;
 use cluster::version_step::keep_running;
 use install::execute::{MissingImages, RunningContainerd, import_missing, missing_images, slot_payloads};
-use machine::paths::DOCUMENT;
+use machine::installed_node::InstalledNode;
 use machine::update_state::ReleaseId;
 use medium::sources::{PayloadPlace, PayloadSource};
 use model::boot::Slot;
 use model::boot::record::UpdateSlot;
-use model::config::{self, Images, InstallConfig, Role};
+use model::config::{Images, Role};
 use model::kubernetes::KubernetesVersion;
 use model::release::{Purpose, Release};
 use node::update::patched::{self, Patches, bytes_fetched};
@@ -205,20 +205,17 @@ fn containerd(release: &Release) -> RunningContainerd {
     RunningContainerd::of(release.distribution)
 }
 
-/// What can be used of the node document: an update may be what mends a node whose document has mistakes. What is ignored is said.
-fn usable_document(progress: &Progress) -> InstallConfig {
-    let (config, mistakes) = config::load_usable(Path::new(DOCUMENT));
-    if let Some(mistakes) = mistakes {
-        progress.warn(
-            "update",
-            &format!("the values of the node document that are wrong are ignored: {mistakes:#}"),
-        );
-    }
-    config
+/// This node. An update may be what mends one whose document has mistakes: they are reported, and nothing else is lost.
+fn this_node(progress: &Progress) -> Result<InstalledNode> {
+    let node = InstalledNode::open(Path::new("/"))?;
+    node.mistakes.iter().for_each(|line| {
+        progress.warn("update", &format!("the node document has a mistake: {line}"));
+    });
+    Ok(node)
 }
 
 fn open(node: &UpdatedNode, request: &UpdateRequest, context: &Context) -> Result<Offered> {
-    let config = usable_document(&context.progress);
+    let config = this_node(&context.progress)?.config;
     let opened = match &request.from {
         Some(from) => OpenedRelease::open(from, request.sha256, &config)?,
         None => OpenedRelease::fetched(Path::new("/"), request.sha256)?,

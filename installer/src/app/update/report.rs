@@ -4,10 +4,7 @@ use std::path::Path;
 
 use super::status::UpdateStatus;
 use base::progress::Progress;
-use machine::machine_id::MachineId;
-use machine::paths::DOCUMENT;
-use model::config::redact::Secrets;
-use model::config::{self, InstallConfig};
+use machine::installed_node::InstalledNode;
 use model::fleet::{SlotReport, UpdateReport};
 use node::reporter::{ReportedNode, tell_update};
 use node::update::UpdatedNode;
@@ -16,11 +13,14 @@ use node::update::UpdatedNode;
 /// for anything to fail, and it is told again after the next start.
 pub(crate) fn tell_fleet(node: &UpdatedNode, progress: &Progress) {
     let root = Path::new("/");
-    // The command that has changed something says what of it is ignored.
-    let (config, _) = config::load_usable(Path::new(DOCUMENT));
-    let mut secrets = Secrets::default();
-    secrets.add(&config);
-    let name = hostname(&config);
+    let installed = match InstalledNode::open(root) {
+        Ok(installed) => installed,
+        Err(error) => {
+            progress.warn("report", &format!("the fleet server gets no report: {error:#}"));
+            return;
+        }
+    };
+    let (name, secrets) = (installed.hostname(), installed.secrets());
     let about = ReportedNode {
         hostname: name.as_deref(),
         product: format!("{} {}", node.release.name, node.release.version),
@@ -28,13 +28,8 @@ pub(crate) fn tell_fleet(node: &UpdatedNode, progress: &Progress) {
     };
     let told = tell_update(root, &about, UpdateStatus::of(node).report(), progress);
     if let Err(error) = told {
-        progress.warn("report", &format!("the server of the fleet does not hear of this: {error:#}"));
+        progress.warn("report", &format!("the fleet server gets no report: {error:#}"));
     }
-}
-
-fn hostname(config: &InstallConfig) -> Option<String> {
-    let id = MachineId::beside(Path::new(DOCUMENT)).ok().flatten();
-    machine::hostname::hostname(config, id.as_ref())
 }
 
 impl UpdateStatus {

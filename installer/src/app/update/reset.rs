@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Result;
 
 use super::restart::restart;
-use super::usable_document;
+use super::this_node;
 use base::failure::{Class, Failure};
 use base::files::read_text;
 use base::program::Context;
@@ -42,7 +42,7 @@ pub(crate) fn reset(request: ResetRequest, context: &Context) -> Result<()> {
     let wish = follow(ResetWish::read(root).as_ref(), request.level)?;
     let name = hostname(root)?;
     if node.slots.running != Slot::Recovery && !request.force {
-        let config = usable_document(&context.progress);
+        let config = this_node(&context.progress)?.config;
         left(&membership(root, &config, &name), &name)?;
     }
     if !request.yes {

@@ -123,13 +123,24 @@ fn judge(documents: &[Document]) -> (DocumentWalks, Option<MergedConfig>) {
     (examined, Some((merged, config)))
 }
 
-/// What can be used of a document that stands alone and may have mistakes: every value that has none, and the mistakes, if there are
-/// any. For work that goes on although nobody can correct the document first.
-pub(in crate::config) fn usable(document: Document) -> (InstallConfig, Option<Invalid>) {
+/// What can be used of a document that stands alone and may have mistakes: every value that has none, and the mistakes. For work
+/// that goes on although nobody can correct the document first.
+///
+/// # Errors
+/// Nothing of it can be used: it is not YAML, or not a configuration.
+pub(in crate::config) fn usable(document: Document) -> Result<(InstallConfig, Vec<Diagnostic>), Invalid> {
+    document.is_configuration()?;
     let documents = [document];
     let (examined, judged) = judge(&documents);
-    let config = judged.and_then(|(_, config)| config.ok()).unwrap_or_default();
-    (rules::without_idle(config), examined.verdict(&documents).err())
+    let unread = examined.unread;
+    let mistakes = examined.verdict(&documents).err();
+    match judged.and_then(|(_, config)| config.ok()) {
+        Some(config) if !unread => {
+            Ok((rules::without_idle(config), mistakes.map(|invalid| invalid.0).unwrap_or_default()))
+        }
+        None if mistakes.is_none() => Ok((InstallConfig::default(), Vec::new())),
+        _ => Err(mistakes.unwrap_or(Invalid(Vec::new()))),
+    }
 }
 
 /// Everything that is found in a document alone, and the canonical name of each of its keys, by where the key begins.
