@@ -89,3 +89,12 @@ fn example_nodes_pass_and_strictly_but_for_the_token_that_has_to_be_changed() {
     }
     assert_eq!(count, 5);
 }
+
+#[test]
+fn the_answers_of_make_run_are_valid_without_a_warning() {
+    let path = testing::docs::repository().join("configs/trial/node.yaml");
+    let text = fs::read_to_string(&path).unwrap();
+    let accepted = config::check(&text, &path.display().to_string());
+    let warnings = accepted.unwrap_or_else(|invalid| panic!("{invalid}")).warnings;
+    assert!(warnings.is_empty(), "{warnings:?}");
+}
