@@ -43,7 +43,7 @@ impl Identity {
             programs::run(&mut keygen, Duration::from_secs(60))?.success("ssh-keygen")?;
         }
         let public_key = fs::read_to_string(directory.join("id_ed25519.pub"))?.trim().to_owned();
-        // The prefix makes a find in a log recognisable to a person.
+        // The prefix makes a find in a log recognizable to a person.
         let password = secret(&directory.join("password"), "marked-password-")?;
         let token = secret(&directory.join("token"), "marked-token-")?;
         Ok(Self { directory, public_key, password, token })

@@ -2,7 +2,7 @@
 //! the tests embedded.
 //!
 //! A variant is a copy of `configs/` and `overlays/` with the configuration beside the definition. All variants share
-//! one build cache, so only the first costs a whole build. A file lock serialises builds, also those of other test
+//! one build cache, so only the first costs a whole build. A file lock serializes builds, also those of other test
 //! processes. `NQRUST_E2E_ISO` names a full ISO to use instead; it must have been built with the identity of this
 //! target directory.
 

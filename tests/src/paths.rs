@@ -45,7 +45,7 @@ pub fn iso_builder() -> Result<PathBuf> {
 fn program(variable: &str, below_target: &str) -> Result<PathBuf> {
     let path = env::var_os(variable).map_or_else(|| target().join(below_target), PathBuf::from);
     if !path.is_file() {
-        bail!("{} is not there; run `make binaries`, or name the program in {variable}", path.display());
+        bail!("{} is missing; run `make binaries`, or name the program in {variable}", path.display());
     }
     Ok(path)
 }

@@ -65,7 +65,7 @@ fn forms(name: &str, secret: &str) -> Vec<EncodedSecret> {
     needles
 }
 
-/// The characters of the base64 of `secret` that do not depend on its neighbours, when it begins `shift`
+/// The characters of the base64 of `secret` that do not depend on its neighbors, when it begins `shift`
 /// bytes after a multiple of three.
 fn base64_core(secret: &[u8], shift: usize) -> Vec<u8> {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";

@@ -45,7 +45,7 @@ const INSTALLED_SIZE: ByteSize = ByteSize::gib(24);
 /// Printed at the end of an install.
 pub const INSTALL_COMPLETE: &str = "Installation complete";
 
-/// Console output after which waiting is pointless. An error of the installer is recognised by the lines after its
+/// Console output after which waiting is pointless. An error of the installer is recognized by the lines after its
 /// first: GRUB also begins lines with `error:`, and goes on.
 const BAD_ENDS: [&str; 6] = [
     "\n  because: ",

@@ -68,8 +68,8 @@ impl Invocation {
         self
     }
 
-    /// Without the proxies of the caller: for programs that ask the node and its cluster alone. An empty value is none to
-    /// curl and to programs in Go.
+    /// Disables the caller's proxies, for programs that talk to the node and its cluster only. curl and Go programs take an
+    /// empty value for no proxy.
     #[must_use]
     pub fn without_proxies(self) -> Self {
         let names = ["http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"];
@@ -155,7 +155,9 @@ impl Runner for SystemRunner {
             format!("{}: {ended}, {:.1} s", invocation.display(), begun.elapsed().as_secs_f64())
         });
         let _ = feeder.join();
-        let read = stdout.join().map_err(|_| anyhow::anyhow!("reading what {name} printed ended early"))?;
+        let read = stdout
+            .join()
+            .map_err(|_| anyhow::anyhow!("internal error while reading the output of {name}"))?;
         let Some(stdout) = read else {
             let what = format!("{name} printed more than {} bytes", invocation.output);
             return Err(Failure::new(Class::Unexpected, what).into());
@@ -178,7 +180,7 @@ impl Runner for SystemRunner {
     }
 }
 
-/// The class of a failure by what a program printed: whatever it was doing, a full disk is the disk's.
+/// The class of a failed program by its standard error: a full disk is [`Class::DiskIo`], whatever the program did.
 fn class_by(stderr: &str) -> Class {
     // strerror(3) of ENOSPC and EDQUOT in the C.UTF-8 locale, in which programs run.
     let full = ["No space left on device", "Disk quota exceeded"];
@@ -194,20 +196,19 @@ fn missing(program: &OsStr, error: std::io::Error) -> anyhow::Error {
 fn feed(pipe: Option<impl Write + Send + 'static>, bytes: Vec<u8>) -> thread::JoinHandle<()> {
     thread::spawn(move || {
         if let Some(mut pipe) = pipe {
-            // A program that does not read its input closes the pipe; its exit status tells what matters.
+            // A program that does not read its input closes the pipe; its exit status decides.
             let _ = pipe.write_all(&bytes);
         }
     })
 }
 
-/// Reads to the end; `None` if there is more than `most`. Then the pipe is closed, which ends a program that goes on
-/// writing.
+/// Reads to the end; `None` if there are more than `most` bytes. The pipe is then closed, so that the program stops writing.
 fn collect(pipe: Option<impl Read + Send + 'static>, most: usize) -> thread::JoinHandle<Option<Vec<u8>>> {
     thread::spawn(move || {
         let mut bytes = Vec::new();
         if let Some(pipe) = pipe {
             let limit = u64::try_from(most).unwrap_or(u64::MAX).saturating_add(1);
-            // What came before a broken read is what there is.
+            // After a failed read, the output so far is used.
             let _ = pipe.take(limit).read_to_end(&mut bytes);
         }
         (bytes.len() <= most).then_some(bytes)

@@ -1,9 +1,9 @@
-//! Completion scripts for shells, of what the help of a program shows.
+//! Shell completion scripts for the visible commands and options of a program.
 
 use clap::Command;
 use clap_complete::Shell;
 
-/// The script that completes `command` in `shell`. Hidden subcommands are not in it.
+/// The completion script of `command` for `shell`, without hidden subcommands.
 #[must_use]
 pub fn script(command: &Command, shell: Shell) -> String {
     let name = command.get_name().to_owned();
@@ -11,8 +11,8 @@ pub fn script(command: &Command, shell: Shell) -> String {
     clap_complete::generate(shell, &mut shown(command), &name, &mut script);
     let script = String::from_utf8_lossy(&script).into_owned();
     match shell {
-        // The generator makes two names out of a hyphen in the program's, one where it finds the subcommand and another where it lists
-        // its options (clap_complete 4.6), so that nothing is completed behind a subcommand.
+        // The generator replaces a hyphen in the program's name in two ways, one where it finds the subcommand and one where it lists
+        // its options (clap_complete 4.6), so nothing would be completed after a subcommand.
         Shell::Bash => script.replace(&name.replace('-', "__subcmd__"), &name.replace('-', "__")),
         _ => script,
     }

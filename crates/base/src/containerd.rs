@@ -1,9 +1,9 @@
 //! A real containerd: one that is started for one piece of work and stopped again, or the one that a node runs.
 //!
 //! `iso-builder` lets one write the metadata of the image store; the installer lets one unpack images on the new
-//! node's file system. Each says what it needs in the daemon's configuration; this module starts, waits, asks and
-//! stops. Directories and the socket are its own, so a containerd that the machine runs is not touched. That one is
-//! asked through a [`ContainerdClient`] of its socket.
+//! node's file system. Each passes its own configuration; this module starts, waits for, calls and stops the daemon.
+//! Directories and socket are private, so a containerd that runs on the machine is not touched. That one is called
+//! through a [`ContainerdClient`] of its socket.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -43,63 +43,63 @@ const SOCKET: &str = "s";
 const MAX_SOCKET_PATH: usize = 107;
 /// The interval between two checks of whether a process has ended.
 const POLL: Duration = Duration::from_millis(10);
-/// The most that `ctr` may print; a list of thousands of images has some hundred kilobytes.
+/// The output limit of `ctr`, in bytes: a list of thousands of images has some hundred kilobytes.
 const MAX_OUTPUT: u64 = 16 << 20;
 
-/// Which containerd, and how to call it.
+/// How the programs of a containerd are called.
 #[derive(Clone, Debug)]
 pub struct ContainerdPrograms {
-    /// Words in front of every command: none for root or inside a user namespace; or for instance
+    /// The words before every command: none for root or inside a user namespace, or for example
     /// `unshare --user --map-root-user --mount`, followed by `chroot DIR` for the containerd of another tree.
-    /// The last of them must become the program (exec), for it is stopped by a signal.
+    /// The last must exec the program, because the program is stopped by a signal.
     pub prefix: Vec<OsString>,
-    /// The program `containerd` as it is called behind the prefix.
+    /// `containerd`, as named after the prefix.
     pub containerd: PathBuf,
-    /// The program `ctr` as it is called behind the prefix.
+    /// `ctr`, as named after the prefix.
     pub ctr: PathBuf,
-    /// Each of start, one call of `ctr`, and stop must end within this time.
+    /// The time limit of the start, of each call of `ctr`, and of the stop.
     pub limit: Duration,
 }
 
-/// Where one containerd keeps its things.
+/// The directories of a containerd.
 #[derive(Clone, Debug)]
 pub struct ContainerdPaths {
-    /// An existing directory for the configuration, the socket, the state and what the programs say.
+    /// An existing directory for configuration, socket, state and logs.
     pub work: PathBuf,
-    /// The same directory as it is called behind the prefix. A socket is made in it: keep it short.
+    /// The same directory as seen after the prefix. It holds a socket, whose path must be short.
     pub work_inside: PathBuf,
-    /// The directory of content, metadata and snapshots, as it is called behind the prefix.
+    /// The directory of content, metadata and snapshots, as seen after the prefix.
     pub root_inside: PathBuf,
 }
 
 impl ContainerdPaths {
-    /// Everything in `work`, which has the same name behind the prefix; the root is `work/root`.
+    /// Everything in `work`, which has the same path after the prefix; the root is `work/root`.
     #[must_use]
     pub fn within(work: &Path) -> Self {
         Self { work: work.into(), work_inside: work.into(), root_inside: work.join("root") }
     }
 }
 
-/// Writes what `ctr` reads on standard input. The pipe is closed when it returns.
+/// Writes the standard input of `ctr`; the pipe is closed when it returns.
 pub type Feed<'f> = dyn FnOnce(ChildStdin) -> Result<()> + Send + 'f;
 
-/// Calls `ctr` for a containerd that runs. Calls may be side by side.
+/// Calls `ctr` for a running containerd; calls may be concurrent.
 #[derive(Debug)]
 pub struct ContainerdClient {
-    /// The command up to and with `ctr`.
+    /// The command, including `ctr`.
     command: Vec<OsString>,
-    /// The socket as it is called by that command.
+    /// The path of the socket as that command sees it.
     socket: PathBuf,
-    /// Where the programs leave what they say.
+    /// The directory of the programs' logs.
     work: PathBuf,
     limit: Duration,
-    /// How many calls of `ctr` there were: calls side by side do not share files.
+    /// The number of calls so far: concurrent calls use files of their own.
     calls: AtomicU64,
 }
 
 impl ContainerdClient {
-    /// A client of the containerd behind `socket`. What `ctr` prints goes into files of the existing directory `work`. Each
-    /// call must end within `limit`.
+    /// A client of the containerd behind `socket`. The output of `ctr` goes into files in the existing directory `work`.
+    /// `limit` is the time limit of each call.
     #[must_use]
     pub fn new(ctr: &Path, socket: &Path, work: &Path, limit: Duration) -> Self {
         Self {
@@ -126,12 +126,12 @@ impl ContainerdClient {
             .context("asking ctr for its version")
     }
 
-    /// Runs `ctr` with `args` and returns what it prints.
+    /// Runs `ctr` with `args` and returns its output.
     pub fn ctr<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Result<Vec<u8>> {
         self.ctr_while(args, None, &mut || Ok(()))
     }
 
-    /// As [`ContainerdClient::ctr`], with `input` as standard input, in which `ctr` can seek.
+    /// As [`ContainerdClient::ctr`], with `input` as standard input, which `ctr` can seek.
     pub fn ctr_reading<S: AsRef<OsStr>>(
         &self,
         args: impl IntoIterator<Item = S>,
@@ -142,8 +142,8 @@ impl ContainerdClient {
         self.call(command, None, &mut || Ok(()))
     }
 
-    /// As [`ContainerdClient::ctr`], fed by `feed`, whose failure is that of the call. `go_on` is asked many times a second;
-    /// its error ends the call.
+    /// As [`ContainerdClient::ctr`]; `feed` writes its standard input, and its failure is that of the call. `go_on` is called
+    /// many times a second, and its error ends the call.
     pub fn ctr_while<S: AsRef<OsStr>>(
         &self,
         args: impl IntoIterator<Item = S>,
@@ -184,18 +184,18 @@ impl ContainerdClient {
                 process.end();
             }
             let fed = feeder.map_or(Ok(()), |feeder| {
-                feeder.join().unwrap_or_else(|_| Err(anyhow!("feeding {what} ended in a panic")))
+                feeder.join().unwrap_or_else(|_| Err(anyhow!("internal error while writing to {what}")))
             });
             (status, fed)
         });
         match (status?, fed) {
             (Some(status), Ok(())) if status.success() => {}
-            // A pipe that nobody reads any more is what follows from the end of `ctr`, and does not say why it ended.
+            // A broken pipe follows from the end of `ctr` and does not say why it ended.
             (Some(status), fed) if fed.is_ok() || fed.as_ref().is_err_and(is_broken_pipe) => {
                 return Err(process.failure(&format!("{what} ended with {status}")));
             }
             (Some(_), fed) => fed?,
-            (None, _) => return Err(process.failure(&format!("{what} took more than {:?}", self.limit))),
+            (None, _) => return Err(process.failure(&format!("{what} timed out after {:?}", self.limit))),
         }
         read_at_most(&output, MAX_OUTPUT)
     }
@@ -206,7 +206,7 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| cause.downcast_ref().is_some_and(broken))
 }
 
-/// A containerd that runs. Dropped without [`ContainerdDaemon::stop`], it is killed, and its database may need repair.
+/// A running containerd. Dropped without [`ContainerdDaemon::stop`], it is killed, and its database may need repair.
 #[derive(Debug)]
 pub struct ContainerdDaemon<'a> {
     programs: &'a ContainerdPrograms,
@@ -225,13 +225,12 @@ impl<'a> ContainerdDaemon<'a> {
         Ok(daemon)
     }
 
-    /// What asks it.
     #[must_use]
     pub fn client(&self) -> &ContainerdClient {
         &self.client
     }
 
-    /// Lets containerd close its database and end.
+    /// Stops containerd in order, so that it closes its database.
     pub fn stop(mut self) -> Result<()> {
         let pid = Pid::from_raw(i32::try_from(self.process.child.id())?);
         kill(pid, Signal::SIGTERM).context("stopping containerd")?;
@@ -265,7 +264,7 @@ impl<'a> ContainerdDaemon<'a> {
     }
 }
 
-/// The command of these words, whatever its language, without input and output.
+/// The command of these words in the locale `C.UTF-8`, without input and output.
 fn command(words: &[OsString]) -> Command {
     let mut words = words.iter();
     let mut command = Command::new(words.next().map(OsString::as_os_str).unwrap_or_default());
@@ -273,7 +272,7 @@ fn command(words: &[OsString]) -> Command {
     command
 }
 
-/// Starts `command` with standard error in the file `log`, which the error of a failure quotes.
+/// Starts `command` with standard error in the file `log`, which error messages quote.
 fn spawn(mut command: Command, log: PathBuf) -> Result<Process> {
     let writing = || format!("writing {}", log.display());
     command.stderr(File::create(&log).with_context(writing)?);
@@ -302,7 +301,7 @@ fn start(programs: &ContainerdPrograms, places: &ContainerdPaths) -> Result<Proc
     spawn(command, places.work.join("containerd.log"))
 }
 
-/// `ctr images import`: the words of a call that tell what it is, without the flags before them.
+/// The subcommand of a call for messages, such as `ctr images import`, without flags.
 fn shown(command: &Command) -> String {
     let words: Vec<_> = command.get_args().map(|word| word.to_string_lossy()).collect();
     let known = ["images", "snapshots", "content", "version", "namespaces", "leases", "plugins"];
@@ -319,7 +318,7 @@ struct Process {
 }
 
 impl Process {
-    /// Waits for the end; `None` when `deadline` comes first.
+    /// Waits for the end; `None` if `deadline` passes first.
     fn wait(
         &mut self,
         deadline: Instant,
@@ -335,7 +334,7 @@ impl Process {
         }
     }
 
-    /// `what` went wrong; the end of the log says why.
+    /// The failure `what`, with the end of the log as its cause.
     fn failure(&self, what: &str) -> anyhow::Error {
         let log = fs::read(&self.log).unwrap_or_default();
         let tail = log.get(log.len().saturating_sub(STDERR_TAIL)..).unwrap_or_default();

@@ -25,7 +25,7 @@ impl Digest {
         Self(Sha256::digest(bytes).into())
     }
 
-    /// The digest and the length of everything that `reader` still holds.
+    /// Digest and length of the rest of `reader`.
     pub fn of_reader(reader: impl Read) -> io::Result<(Self, u64)> {
         let mut hashing = HashingReader::new(reader);
         let length = io::copy(&mut hashing, &mut io::sink())?;
@@ -38,7 +38,7 @@ impl Digest {
         format!("sha256:{self}")
     }
 
-    /// The first `N` of its bytes, for a short identifier that is to follow from it.
+    /// The first `N` bytes, for a short identifier derived from the digest.
     #[must_use]
     pub fn first_bytes<const N: usize>(&self) -> [u8; N] {
         const { assert!(N <= 32, "a SHA-256 digest has 32 bytes") };
@@ -115,7 +115,7 @@ impl<R: Read> Read for HashingReader<R> {
     }
 }
 
-/// Hashes what it is given piece by piece, for callers that have no reader.
+/// Hashes data piece by piece, for callers that have no reader.
 #[derive(Clone, Default)]
 #[allow(missing_debug_implementations)]
 pub struct Hasher(Sha256);

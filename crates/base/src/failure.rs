@@ -11,7 +11,7 @@ use clap::builder::Styles;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-/// The kind of a failure. The discriminant is the exit code of the process.
+/// The class of a failure; the discriminant is the exit code of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[repr(u8)]
@@ -79,8 +79,7 @@ impl Failure {
         self
     }
 
-    /// Says at which places of a text what is wrong, for programs; the first line of `what` is then what it is about as a
-    /// whole.
+    /// Adds the places of a text that are wrong, for programs; the first line of `what` is then the summary.
     #[must_use]
     pub fn places(mut self, places: impl IntoIterator<Item = impl Serialize>) -> Self {
         self.places = places.into_iter().filter_map(|place| serde_json::to_value(place).ok()).collect();
@@ -124,14 +123,14 @@ impl<T, E: Into<anyhow::Error>> Classify<T> for Result<T, E> {
         self.map_err(|error| {
             let error: anyhow::Error = error.into();
             let class = innermost(&error).map_or(class, Failure::class);
-            // As the type that it is, so that a failure which it carries is found again.
+            // Keep the concrete type, so that a failure inside it can be found by downcasting.
             let source = error.reallocate_into_boxed_dyn_error_without_backtrace();
             Failure { class, what: what(), hint: None, places: Vec::new(), source: Some(source) }.into()
         })
     }
 }
 
-/// The innermost failure whose class says something.
+/// The innermost failure that has a class of its own.
 fn innermost(error: &anyhow::Error) -> Option<&Failure> {
     let known = |failure: &&Failure| failure.class != Class::Unexpected;
     error.chain().filter_map(as_failure).filter(known).last()
@@ -159,12 +158,12 @@ pub fn class_of(error: &anyhow::Error) -> Class {
     }
 }
 
-/// The number of the operating system's error in the chain.
+/// The `errno` in the chain.
 fn os_error(error: &anyhow::Error) -> Option<i32> {
     error.chain().find_map(|cause| cause.downcast_ref::<std::io::Error>()?.raw_os_error())
 }
 
-/// Every hint of the chain, outermost first. A full disk has one of its own.
+/// Every hint of the chain, outermost first; a full disk without one gets a hint.
 pub fn hints(error: &anyhow::Error) -> impl Iterator<Item = &str> {
     let given = |error| anyhow::Error::chain(error).filter_map(|cause| as_failure(cause)?.hint.as_deref());
     let full = matches!(os_error(error), Some(nix::libc::ENOSPC | nix::libc::EDQUOT));
@@ -172,7 +171,7 @@ pub fn hints(error: &anyhow::Error) -> impl Iterator<Item = &str> {
     given(error).chain(own)
 }
 
-/// What failed and why, outermost first, each cause once.
+/// The messages of the chain, outermost first, each once.
 #[must_use]
 pub fn causes(error: &anyhow::Error) -> Vec<String> {
     let mut told: Vec<String> = Vec::new();
@@ -191,7 +190,7 @@ pub fn render(error: &anyhow::Error) -> String {
     render_in(error, &Styles::plain())
 }
 
-/// The error as text, in the styles that usage errors of the command line have.
+/// The error as text, styled like clap's usage errors.
 #[must_use]
 pub fn render_in(error: &anyhow::Error, styles: &Styles) -> String {
     let (wrong, right) = (styles.get_error(), styles.get_valid());

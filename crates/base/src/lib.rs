@@ -1,4 +1,4 @@
-//! The ground floor: what every other crate stands on, and what knows nothing of installing or of media.
+//! What every other crate needs, and nothing about installs or media.
 
 pub mod cancel;
 pub mod cancellation;

@@ -1,4 +1,4 @@
-//! The address that a server of ours listens on, as people write it.
+//! Parses the listen address of a server.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 

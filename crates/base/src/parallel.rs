@@ -35,7 +35,7 @@ pub fn for_each_interruptible<'a, T: Sync>(
                 while !stop.load(Ordering::Relaxed) {
                     let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) else { break };
                     if let Err(error) = work(item, &go_on) {
-                        // Before it is told that there is one: what ends because of it comes later.
+                        // Stored before the flag is set: failures that follow from it come later.
                         let mut first = locked(&failure);
                         stop.store(true, Ordering::Relaxed);
                         first.get_or_insert(error);

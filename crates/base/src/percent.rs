@@ -6,7 +6,7 @@ pub fn encode(text: &str) -> String {
     encode_but(text, b"-._~")
 }
 
-/// The same with other signs that stay as they are.
+/// The same, but the bytes `plain` stay as they are.
 #[must_use]
 pub fn encode_but(text: &str, plain: &[u8]) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || plain.contains(&byte);
@@ -14,8 +14,7 @@ pub fn encode_but(text: &str, plain: &[u8]) -> String {
     text.bytes().map(write).collect()
 }
 
-/// Text with `%20` and the like in it as it was meant; none where a `%` has not two hexadecimal digits behind it, or what
-/// comes out is not UTF-8.
+/// Decodes `%XX`; none if a `%` is not followed by two hexadecimal digits, or the result is not UTF-8.
 #[must_use]
 pub fn decode(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());

@@ -1,8 +1,8 @@
 //! What every command of both programs gets: how to print, where progress goes, and how the program ends.
 //!
-//! The command lines of both programs are parsed here ([`parse`]), which gives them the options that all commands have
-//! ([`GlobalOptions`]); these make one [`Context`], which is handed down. Whoever has something for standard output calls
-//! [`print()`], and with `--format json` prints one document only. [`Context::conclude`] ends the program.
+//! [`parse`] reads the command line and adds the options of all commands ([`GlobalOptions`]); these make one [`Context`],
+//! which is passed down. Everything for standard output goes through [`print()`]; with `--format json` that is one document.
+//! [`Context::conclude`] ends the program.
 
 use std::ffi::OsString;
 use std::fs::OpenOptions;
@@ -54,7 +54,7 @@ pub struct GlobalOptions {
     pub verbose: bool,
 }
 
-/// What every command gets.
+/// Output format and progress of a command.
 #[derive(Debug)]
 pub struct Context {
     /// The format of what is printed.
@@ -95,7 +95,7 @@ fn as_document(error: &clap::Error) -> serde_json::Value {
     }
 }
 
-/// The command with the options of every command in its own help only; the help of its subcommands leads there.
+/// Shows the global options in the help of the program only; the help of its subcommands refers to it.
 #[must_use]
 pub fn told_once(command: Command) -> Command {
     let hidden: Vec<_> = GlobalOptions::augment_args(Command::new(""))
@@ -126,7 +126,7 @@ fn wants_json(arguments: &[OsString]) -> bool {
         || words.windows(2).any(|two| two == ["--format", "json"])
 }
 
-/// The mistake in the arguments as a failure: clap's text is made for terminals.
+/// A usage error as a failure: clap's text is made for terminals.
 fn usage(error: &clap::Error) -> Failure {
     let text = error.render().to_string();
     let first = text.split("\n\n").next().unwrap_or_default();
@@ -154,7 +154,7 @@ impl GlobalOptions {
             standard_output::keep_for_document();
         }
         let file = self.progress_file.as_ref().map(|path| {
-            // A FIFO has no length to cut, and a descriptor may have been written to already.
+            // A FIFO cannot be truncated, and a descriptor may have been written to already.
             OpenOptions::new().write(true).create(true).truncate(true).open(path).map_err(|error| {
                 let failure =
                     Failure::new(Class::Invalid, format!("opening the progress file {}", path.display()));
@@ -208,8 +208,8 @@ impl Context {
         }
     }
 
-    /// Tells a line of work that goes on: on standard output, or with `--format json`, which leaves that to the result, as
-    /// progress of `step`. A reader that has gone away changes nothing.
+    /// Prints a line about running work to standard output; with `--format json`, as progress of `step`. A closed pipe is not
+    /// an error.
     pub fn tell(&self, step: &str, line: &str) {
         match self.format {
             Format::Text => drop(print(line)),

@@ -51,8 +51,7 @@ impl ByteSize {
         Self(self.0.saturating_sub(other.0))
     }
 
-    /// The size as documents have it, in the largest unit that divides it, such as `1500Gi`: what reads as the same size,
-    /// which the rounded form for people does not.
+    /// The exact size in the largest unit that divides it, such as `1500Gi`, for documents; `Display` rounds.
     #[must_use]
     pub fn exact(self) -> String {
         let divides = |(_, shift): &(&str, u32)| self.0 > 0 && self.0.is_multiple_of(1 << shift);
@@ -101,7 +100,7 @@ impl FromStr for ByteSize {
         let factor = binary.or_else(decimal).ok_or_else(wrong)?;
         let (whole, part) = number.split_once('.').unwrap_or((number, "0"));
         let whole: u64 = whole.parse().map_err(|_| wrong())?;
-        // A part of a byte is none, and more digits than that say nothing about a disk.
+        // Fractions of a byte, and more digits than these, are meaningless.
         let is_part = (1..=9).contains(&part.len()) && (factor > 1 || part == "0" && !number.contains('.'));
         let part_value: u64 = part.parse().ok().filter(|_| is_part).ok_or_else(wrong)?;
         let scale = 10_u128.pow(u32::try_from(part.len()).map_err(|_| wrong())?);

@@ -1,5 +1,4 @@
-//! Who may write to standard output: with `--format json` it is one JSON document and nothing else, or, of a command that
-//! serves, JSON lines.
+//! Guards standard output: with `--format json` it has exactly one JSON document, or JSON lines from a command that serves.
 
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -51,12 +50,11 @@ pub(crate) fn is_written() -> bool {
     WRITTEN.load(Ordering::SeqCst)
 }
 
-/// Refuses `what`, which is no JSON document, where standard output is one.
+/// Fails if standard output must be a JSON document, which `what` is not.
 pub fn refuse_with_json(what: &str) -> Result<(), Failure> {
     if !ONE_DOCUMENT.load(Ordering::SeqCst) {
         return Ok(());
     }
-    let text =
-        format!("{what} cannot be written to standard output with --format json: it is no JSON document");
+    let text = format!("{what} cannot be written to standard output with --format json: it is not JSON");
     Err(Failure::new(Class::Invalid, text).hint("Name a file, or leave out --format json."))
 }

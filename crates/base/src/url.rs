@@ -1,4 +1,4 @@
-//! How URLs are shown: in messages, logs, reports and annotations.
+//! URLs without their secrets, for messages, logs, reports and annotations.
 //!
 //! A URL that may be fetched without a login often carries its permission, in front of the host or in the query
 //! (`?X-Amz-Signature=…`). Whoever prints a URL prints what [`shown`] makes of it; types of URLs do so in `Display`.

@@ -1,6 +1,6 @@
-//! FAT volumes: made whole, from a list of files, the same bytes for the same input.
+//! FAT volumes, made from a list of files; the same input gives the same bytes.
 //!
-//! Serves the EFI system partition of a node and the one inside an ISO. Few files, so that `fatfs` is quick.
+//! For the EFI system partition of a node and that of an ISO. They have few files, so `fatfs` is fast enough.
 
 mod dots;
 
@@ -16,12 +16,11 @@ use base::size::ByteSize;
 /// The smallest FAT32 volume of 4096-byte sectors, so one size does for every disk.
 pub const MINIMUM: ByteSize = ByteSize::mib(260);
 
-/// What identifies a volume.
+/// The parameters of a volume.
 #[derive(Clone, Copy, Debug)]
 pub struct FatVolume {
     /// Up to 11 upper-case ASCII characters.
     pub label: &'static str,
-    /// Serial number.
     pub id: u32,
     /// Bytes per sector: 512 or 4096.
     pub sector: u16,
@@ -30,13 +29,12 @@ pub struct FatVolume {
     pub kind: FatKind,
 }
 
-/// Which FAT a volume has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FatKind {
     /// FAT32, which every firmware reads on a disk. Needs at least [`MINIMUM`].
     #[default]
     Fat32,
-    /// FAT12 or FAT16 as the size demands, for small images.
+    /// FAT12 or FAT16, depending on the size, for small images.
     BySize,
 }
 
@@ -115,12 +113,12 @@ fn write_file<D: Read + Write + Seek>(root: &fatfs::Dir<'_, D>, mut file: FatFil
     entry.flush().with_context(what)
 }
 
-/// A clock that stands still at a moment in seconds since 1970.
+/// A clock that always returns the same time, in seconds since 1970.
 #[derive(Debug)]
 struct FixedTime(u64);
 
-/// `fatfs` wants a provider that lives for ever: one for each epoch that is used, which are few. Volumes may be written at
-/// the same time with different ones.
+/// `fatfs` needs a provider with a static lifetime: one is kept for each epoch, and there are few. Volumes with different
+/// epochs may be written concurrently.
 fn fixed_time(epoch: u64) -> &'static FixedTime {
     static CLOCKS: Mutex<BTreeMap<u64, &'static FixedTime>> = Mutex::new(BTreeMap::new());
     let mut clocks = CLOCKS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -153,7 +151,7 @@ impl TimeProvider for FixedTime {
     }
 }
 
-/// A window of `length` bytes at `start` of a larger device, which behaves like a device of its own.
+/// A part of a device that behaves like a device of its own.
 #[derive(Debug)]
 pub struct DeviceRegion<D> {
     device: D,

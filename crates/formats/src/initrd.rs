@@ -1,4 +1,4 @@
-//! The initial RAM file system, as the builder packs it and as a patch starts from it.
+//! The initial RAM file system: packed by the builder, unpacked and packed again by nodes that apply a patch.
 //!
 //! The kernel takes cpio archives one after the other, each plain or compressed, with zeros between them
 //! (Documentation/driver-api/early-userspace/buffer-format.rst). What it needs before it unpacks anything, microcode and ACPI tables, is
@@ -23,7 +23,7 @@ const ALIGNMENT: u64 = 4;
 /// Packs `archives`, which are plain.
 ///
 /// # Errors
-/// [`io::ErrorKind::InvalidData`] if they are no cpio archives.
+/// [`io::ErrorKind::InvalidData`] if they are not cpio archives.
 pub fn pack(archives: &mut (impl Read + Seek), out: &mut dyn Write) -> io::Result<()> {
     let mut last = 0;
     while let Some(next) = end(archives, last)? {
@@ -54,7 +54,7 @@ pub fn unpack(initrd: &mut (impl Read + Seek), out: &mut dyn Write) -> io::Resul
     }
     initrd.rewind()?;
     io::copy(&mut initrd.by_ref().take(frame), out)?;
-    // What zstd says of a frame has no kind.
+    // Errors of zstd have no error kind.
     zstd::stream::copy_decode(initrd, out).map_err(|error| match error.kind() {
         io::ErrorKind::Other | io::ErrorKind::UnexpectedEof => invalid(&error.to_string()),
         _ => error,
@@ -68,14 +68,14 @@ fn is_archive(initrd: &mut (impl Read + Seek), at: u64) -> io::Result<bool> {
     Ok(MAGICS.contains(&magic.as_slice()))
 }
 
-/// Where the next thing after the archive at `at` begins; none if nothing but zeros follows.
+/// Where the next data after the archive at `at` begins; none if only zeros follow.
 fn end(archives: &mut (impl Read + Seek), mut at: u64) -> io::Result<Option<u64>> {
     loop {
         let mut header = [0; HEADER_BYTES as usize];
         archives.seek(SeekFrom::Start(at))?;
         archives.read_exact(&mut header)?;
         if !MAGICS.contains(&&header[..MAGICS[0].len()]) {
-            return Err(invalid("it has something else than cpio archives"));
+            return Err(invalid("it has data that is not a cpio archive"));
         }
         let (file, name_size) = (number(&header[FILE_SIZE])?, number(&header[NAME_SIZE])?);
         let mut name = Vec::new();
@@ -100,7 +100,7 @@ fn end(archives: &mut (impl Read + Seek), mut at: u64) -> io::Result<Option<u64>
 fn number(digits: &[u8]) -> io::Result<u64> {
     let text = std::str::from_utf8(digits).ok();
     let number = text.and_then(|text| u32::from_str_radix(text, 16).ok());
-    number.map(u64::from).ok_or_else(|| invalid("a length in it is no hexadecimal number"))
+    number.map(u64::from).ok_or_else(|| invalid("a length in it is not a hexadecimal number"))
 }
 
 fn invalid(why: &str) -> io::Error {

@@ -1,8 +1,8 @@
-//! GUID partition tables as they are on a disk, each of the two copies judged alone (UEFI 2.10, 5.3).
+//! GUID partition tables of a disk; each of the two copies is validated by itself (UEFI 2.10, 5.3).
 //!
 //! The kernel shows no partitions of a disk whose first copy is damaged, as a power cut in the middle of a write
-//! leaves it. Here such a disk still tells what it held. Nothing is written here; [`growth`] tells what to write where a
-//! disk has become larger.
+//! leaves it. This reader still finds the partitions. It writes nothing; [`growth`] computes the writes for a disk that has
+//! become larger.
 
 pub mod active_entry;
 pub mod growth;
@@ -45,7 +45,7 @@ pub struct PartitionEntry {
 }
 
 impl PartitionTables {
-    /// The copy that counts: the first, unless only the second is whole.
+    /// The first copy, or the second if only that is valid.
     #[must_use]
     pub fn valid(&self) -> Option<&PartitionTable> {
         self.primary.as_ref().or(self.backup.as_ref())
@@ -53,7 +53,7 @@ impl PartitionTables {
 }
 
 impl PartitionEntry {
-    /// The first byte after it.
+    /// The first byte after the partition.
     #[must_use]
     pub fn end(&self) -> ByteSize {
         self.start + self.size
@@ -63,7 +63,7 @@ impl PartitionEntry {
 /// Fills a buffer from a byte offset; both are multiples of the sector size.
 pub type ReadAt<'a> = dyn Fn(u64, &mut [u8]) -> io::Result<()> + 'a;
 
-/// The most that a table's entries may take. Those of UEFI take 16 KiB.
+/// The limit of the entries of a table, in bytes; UEFI's take 16 KiB.
 const MOST: u64 = 1 << 20;
 
 /// The length of a header without what is reserved behind it.

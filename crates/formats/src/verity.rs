@@ -16,12 +16,12 @@ const HASHES_PER_BLOCK: usize = BLOCK_BYTES / HASH_BYTES;
 /// Where the superblock has the number of blocks of data.
 const BLOCKS_AT: usize = 72;
 
-/// What a tree depends on beside the data.
+/// The parameters of a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VerityParameters {
-    /// Is hashed before each block.
+    /// Hashed before each block.
     pub salt: [u8; 32],
-    /// In the superblock only.
+    /// Stored in the superblock only.
     pub uuid: Uuid,
 }
 
@@ -37,7 +37,7 @@ impl VerityParameters {
 #[allow(missing_debug_implementations)]
 pub struct VerityBuilder {
     parameters: VerityParameters,
-    /// The start of a block that is not full yet.
+    /// The bytes of the current block so far.
     rest: Vec<u8>,
     leaves: Vec<u8>,
 }

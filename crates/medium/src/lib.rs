@@ -1,4 +1,5 @@
-//! A medium: what its ISO has at every byte, what can be changed on it afterwards, reading it when it is finished, its form in a registry, and the sources that payloads are read from.
+//! Media: the bytes of their ISOs, the area that can be customized afterwards, readers of finished media, releases as artifacts
+//! in a registry, and the sources from which payloads are read.
 
 pub mod artifact;
 pub mod customization;

@@ -23,7 +23,7 @@ pub const LIST_LIMIT: u64 = 1 << 20;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReleasePatch {
-    /// What it starts from: the root hash of an expanded OS image, or the SHA-256 of an initrd.
+    /// What it applies to: the root hash of an expanded OS image, or the SHA-256 of an initrd.
     pub from: Digest,
     /// Path from the root of a directory with the release.
     pub path: String,
@@ -33,20 +33,20 @@ pub struct ReleasePatch {
 }
 
 impl ReleasePatch {
-    /// A patch that starts from this.
+    /// A patch that applies to `from`.
     #[must_use]
     pub fn new(from: Digest, size: u64, sha256: Digest) -> Self {
         Self { from, path: format!("patches/{from}.patch"), size, sha256 }
     }
 
-    /// As sources name what they open.
+    /// The patch as a payload, as sources open it.
     #[must_use]
     pub fn payload(&self) -> Payload {
         let Self { path, size, sha256, .. } = self;
         Payload { path: path.clone(), purpose: Purpose::Patch, size: *size, sha256: *sha256 }
     }
 
-    /// The patch that a layer of an artifact is, if it is one.
+    /// The patch of a layer of an artifact; none if the layer is not a patch.
     #[must_use]
     pub(crate) fn of_layer(layer: &Descriptor) -> Option<Self> {
         let from = layer.annotations.get(FROM)?.parse().ok()?;
@@ -69,7 +69,9 @@ impl PatchList {
         let list: Self = serde_json::from_slice(bytes).map_err(|error| what().because(error))?;
         for patch in &list.patches {
             if *patch != ReleasePatch::new(patch.from, patch.size, patch.sha256) {
-                return Err(what().because(anyhow::anyhow!("{:?} is no path of a patch", patch.path)));
+                return Err(
+                    what().because(anyhow::anyhow!("{:?} is not a valid path of a patch", patch.path))
+                );
             }
             if patch.size > ByteSize::LARGEST_FILE.get() {
                 let (path, size, limit) = (&patch.path, patch.size, ByteSize::LARGEST_FILE);

@@ -1,9 +1,8 @@
-//! How long to wait before the next attempt (RFC 9110 leaves that to the client).
+//! Exponential backoff.
 
 use std::time::Duration;
 
-/// The pause after `failed` attempts in a row, of which there is one at least: `first`, twice as long after each further
-/// one, and no longer than `longest`.
+/// The pause after `failed` (at least one) failed attempts in a row: `first`, doubled for each further one, at most `longest`.
 #[must_use]
 pub fn backoff(first: Duration, failed: u32, longest: Duration) -> Duration {
     let factor = 1_u32.checked_shl(failed.saturating_sub(1)).unwrap_or(u32::MAX);

@@ -2,17 +2,17 @@
 //!
 //! | Module | What it knows |
 //! |---|---|
-//! | `client` | how servers are asked: proxies, certificates, no redirects |
-//! | `downloader` | what opens downloads |
+//! | `client` | the HTTP client: proxies, certificates, no redirects |
+//! | `downloader` | opens downloads |
 //! | [`document`] | small things, read whole with a limit and from one answer |
 //! | [`resume`] | files of any size, read over broken connections to their end |
 //! | `progress_rule` | when a server sends too little |
-//! | [`redirect`] | where a redirect may lead, and who hears credentials |
+//! | [`redirect`] | which redirects are followed, and which servers get credentials |
 //! | [`retry`] | how long to wait, and how often to try |
 //! | [`proxies`] | proxies that a configuration names |
-//! | `cause`, `trouble` | why something was not fetched, and whether another attempt can help |
+//! | `cause`, `trouble` | why a transfer failed, and whether it is retried |
 //!
-//! Digests are checked by who reads.
+//! The reader checks digests.
 
 mod cause;
 mod client;

@@ -1,5 +1,5 @@
-//! Bytes over the network: downloads that resume, container registries, messages that are sent in the background, the parts
-//! of files that requests ask for, the connections of a server; one backoff for whoever tries again.
+//! Transfers over the network: downloads that resume, container registries, messages sent in the background, and what the
+//! servers share: limits of connections, files and byte ranges. All retries use one backoff.
 
 pub mod backoff;
 pub mod download;

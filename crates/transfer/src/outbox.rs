@@ -1,8 +1,8 @@
 //! Messages to other systems that nothing waits for: webhooks of an install, reports to the server of a fleet.
 //!
 //! An [`Outbox`] has one bounded queue and one thread that sends from it, so that whoever pushes never waits. It retries with
-//! a backoff, and gives what is left some time when it is closed. What a message is, how it is sent, which answers are final and
-//! what gives way in a full queue is what a [`Destination`] knows.
+//! a backoff, and has some time for the rest when it is closed. A [`Destination`] defines the messages, sends them, judges the
+//! responses and decides what is dropped from a full queue.
 //!
 //! | Module | What it knows |
 //! |---|---|

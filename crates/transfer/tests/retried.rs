@@ -133,8 +133,8 @@ fn cases() -> Vec<Case> {
     };
     let onwards = Fake::start(|request| Answer::new(302, b"").with(&format!("Location: {}x", request.path)));
     let mut cases = vec![
-        Case::at("another scheme", "ftp://127.0.0.1/x", DOWNLOADS, false, "it is not a URL of http or https"),
-        Case::at("a file", "file:///etc/hostname", DOWNLOADS, false, "it is not a URL of http or https"),
+        Case::at("another scheme", "ftp://127.0.0.1/x", DOWNLOADS, false, "it is not an http or https URL"),
+        Case::at("a file", "file:///etc/hostname", DOWNLOADS, false, "it is not an http or https URL"),
         Case::at(
             "another scheme of a webhook",
             "ftp://127.0.0.1/x",
@@ -158,7 +158,7 @@ fn cases() -> Vec<Case> {
         status("503", 503, true, "503"),
         status("505", 505, false, "505"),
         status("511", 511, false, "511"),
-        location("a redirect to another scheme", "ftp://127.0.0.1/", "no address of http or https"),
+        location("a redirect to another scheme", "ftp://127.0.0.1/", "is not an http or https URL"),
         location("a redirect in a circle", "/", "redirects in a circle"),
         Case::served("many redirects", onwards, DOWNLOADS, false, "more than 10 redirects are not followed"),
         Case::served(
@@ -268,7 +268,7 @@ fn a_proxy_that_wants_a_login_is_asked_once() {
     let case = Case::at("", "https://192.0.2.1", ALL, false, "");
     for (number, door) in ALL.iter().enumerate() {
         let (text, _, again) = try_door(&case, *door);
-        assert!(!again && text.contains("the proxy wants a login (407)"), "{door:?}: {text}");
+        assert!(!again && text.contains("the proxy requires a login (407)"), "{door:?}: {text}");
         assert_eq!(proxy.requests("").len(), number + 1, "{door:?}");
     }
 }

@@ -183,7 +183,7 @@ mod tests {
             (&[0; area::HEADER], &plain, None),
             (&changed, &grub, Some("custom.img (its archive, from byte 4096 on, has the SHA-256 ")),
             (&good[..good.len() - 1], &grub, Some("custom.img (")),
-            (&area::unfinished(), &plain, Some("custom.img (writing it was begun and not finished)")),
+            (&area::unfinished(), &plain, Some("custom.img (it was not written to its end)")),
             (&good, &plain, Some("boot/grub/custom.cfg (it does not have the kernel arguments")),
             (&[0; area::HEADER], &grub, Some("boot/grub/custom.cfg (it does not have the kernel arguments")),
         ] {
@@ -225,7 +225,7 @@ mod tests {
             "GUID partition table: ",
             "boot/grub/grub.cfg: ",
             "EFI/debian/grub.cfg: ",
-            "padding behind EFI system partition: ",
+            "padding after EFI system partition: ",
         ] {
             assert!(text.contains(part), "{part} in {text}");
         }

@@ -1,4 +1,4 @@
-//! FAT volumes: what firmware recognises as one, and the files of a FAT32 volume.
+//! FAT volumes: what firmware recognizes as one, and the files of a FAT32 volume.
 //!
 //! After Microsoft's "FAT32 File System Specification" (1.03), which UEFI refers to.
 

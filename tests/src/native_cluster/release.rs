@@ -40,7 +40,7 @@ impl KubernetesRelease {
         let link = paths::target().join(target);
         let directory = link
             .canonicalize()
-            .with_context(|| format!("{} is not there; run `make {target}`", link.display()))?;
+            .with_context(|| format!("{} is missing; run `make {target}`", link.display()))?;
         let mut ask = Command::new(directory.join("kubeadm"));
         let said = programs::run(ask.args(["version", "--output", "short"]), LIMIT)?.success("kubeadm")?;
         let version = said.trim().parse().context("the version of kubeadm")?;

@@ -235,7 +235,7 @@ impl PageRun<'_> {
         checks.that("the summary has tables", fs::read_to_string(&summary)?.contains("\n|---"));
         let site = self.project.join("site");
         checks.that("the clear text of the secret is gone", !site.join("node.yaml").exists());
-        self.artefacts("dist", &site.join("edge.iso"), checks)
+        self.artifacts("dist", &site.join("edge.iso"), checks)
     }
 
     fn gitlab(
@@ -258,7 +258,7 @@ impl PageRun<'_> {
             self.run(&job.name, command)?;
         }
         checks.that("there is a summary", self.project.join("summary.md").is_file());
-        self.artefacts("dist", &self.project.join("edge-site.iso"), checks)
+        self.artifacts("dist", &self.project.join("edge-site.iso"), checks)
     }
 
     fn kubernetes(&self, containers: &[JobContainer], checks: &mut Checks) -> Result<()> {
@@ -291,15 +291,15 @@ impl PageRun<'_> {
         checks.that("there is a summary", media.join("summary.md").is_file());
         let site = media.join("edge-site.iso");
         fs::rename(media.join("dist"), self.project.join("media"))?;
-        self.artefacts("media", &site, checks)
+        self.artifacts("media", &site, checks)
     }
 
     /// Checks what a pipeline leaves, and removes it, so that the next one makes its own.
-    fn artefacts(&self, directory: &str, site: &Path, checks: &mut Checks) -> Result<()> {
+    fn artifacts(&self, directory: &str, site: &Path, checks: &mut Checks) -> Result<()> {
         let directory = self.project.join(directory);
         let iso = concat!("edge-", env!("CARGO_PKG_VERSION"), "-amd64.iso");
         for name in [iso, "SHA256SUMS", "sbom.spdx.json", "build-report.json", "release.json"] {
-            checks.that(&format!("{name} is among the artefacts"), directory.join(name).is_file());
+            checks.that(&format!("{name} is among the artifacts"), directory.join(name).is_file());
         }
         let mode = fs::metadata(site).with_context(|| format!("finding {}", site.display()))?.permissions();
         checks.equal("the mode of a medium with secrets", mode.mode() & 0o777, 0o600);

@@ -10,11 +10,10 @@ use nix::unistd::Pid;
 /// How long killed processes may take to be gone: the kernel frees their memory meanwhile.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// Kills every child of this process and waits until none runs. What runs in namespaces of its own ends with the process
-/// that began them.
+/// Kills every child of this process and waits until all have ended. Processes in a PID namespace end with its first one.
 pub(super) fn end_all() {
     if Pid::this().as_raw() == 1 {
-        // Whatever runs in a container of which this is the first process is its own, and ends with it: kill(2).
+        // As process 1 of a container: -1 reaches every other process of the container (kill(2)).
         let _ = kill(Pid::from_raw(-1), Signal::SIGKILL);
     }
     let until = Instant::now() + PATIENCE;
@@ -30,7 +29,7 @@ pub(super) fn end_all() {
     }
 }
 
-/// The children that have not ended. None where `/proc` is that of another namespace, whose numbers mean others.
+/// The children that have not ended. Empty if `/proc` belongs to another PID namespace: its numbers mean other processes.
 fn running() -> Vec<Pid> {
     let own = Pid::this();
     let named = fs::read_link("/proc/self").ok().and_then(|link| link.to_str()?.parse().ok());

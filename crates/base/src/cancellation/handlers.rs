@@ -31,31 +31,30 @@ extern "C" fn note(signal: c_int) {
     Errno::set_raw(errno);
 }
 
-/// Wakes the thread that waits. It is safe at any moment.
+/// Wakes the waiting thread; async-signal-safe.
 pub(super) fn wake() {
     // SAFETY: see the module. A full pipe wakes the thread as well.
     unsafe { libc::write(WAKE.load(Ordering::SeqCst), [0_u8].as_ptr().cast(), 1) };
 }
 
-/// The end of the pipe at which signals are waited for.
+/// The read end of the pipe into which the handlers write.
 pub(super) struct WakePipe(File);
 
 impl WakePipe {
-    /// Returns after a signal.
+    /// Blocks until a signal arrives.
     pub(super) fn wait(&mut self) -> io::Result<()> {
         self.0.read_exact(&mut [0])
     }
 }
 
-/// Installs the handlers.
 pub(super) fn install() -> io::Result<WakePipe> {
     let (read, write) = pipe2(OFlag::O_CLOEXEC)?;
-    // A handler must never wait.
+    // A write in a handler must never block.
     nix::fcntl::fcntl(&write, nix::fcntl::FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
     WAKE.store(write.into_raw_fd(), Ordering::SeqCst);
     let action = SigAction::new(SigHandler::Handler(note), SaFlags::SA_RESTART, SigSet::empty());
     for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
-        // SAFETY: see the module.
+        // SAFETY: see the module comment.
         let before = unsafe { sigaction(signal, &action) }?;
         if signal == Signal::SIGHUP && matches!(before.handler(), SigHandler::SigIgn) {
             // SAFETY: what was there before is put back.
@@ -69,7 +68,7 @@ pub(super) fn installed() -> bool {
     WAKE.load(Ordering::SeqCst) >= 0
 }
 
-/// Whether a signal came.
+/// Set by the first signal.
 pub(super) fn flag() -> &'static AtomicBool {
     &REQUESTED
 }

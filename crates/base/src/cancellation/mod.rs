@@ -2,12 +2,12 @@
 //! is 128 and the number of the signal, as shells have it (130 for SIGINT, 143 for SIGTERM). It does so as process 1 of a
 //! container too, whose kernel ignores every signal that has no handler.
 //!
-//! [`watch`] is called once, by the command line of a program. A thread then waits for the signal and ends the process,
-//! whatever the others are doing: work needs to check nothing. It only says what has to be cleaned up ([`on_end`]) and what
-//! must not be cut in two ([`hold`]). Work that knows better when to stop takes over ([`take_over`]); it then has a flag to
-//! look at. A second signal, later than a moment, ends the process without cleaning up.
+//! [`watch`] is called once, by the command line of a program. A thread then waits for a signal and ends the process while
+//! the others run on, so work need not poll anything. Work registers what has to be cleaned up ([`on_end`]) and marks what
+//! must not be interrupted ([`hold`]). Work that must stop at a point of its own choice takes the signals over
+//! ([`take_over`]) and polls a flag. A second signal, half a second later or more, ends the process without cleanup.
 //!
-//! What is killed without a chance to clean up is [`crate::unfinished`]'s to remove.
+//! What a killed process (SIGKILL, power loss) leaves behind is removed by the next run, see [`crate::files`].
 
 mod children;
 mod handlers;
@@ -26,20 +26,20 @@ use nix::sys::signal::Signal;
 use crate::failure::{Class, Failure};
 use crate::parallel::locked;
 
-/// A second signal within this time is the same one: a terminal and a process manager can both send it.
+/// Signals within this time count as one: a terminal and a process manager may both send one.
 const SAME_SIGNAL: Duration = Duration::from_millis(500);
 
-/// Held for reading by what must not be cut, and for writing from the moment on at which the process ends.
+/// Held for reading by work that must not be interrupted, and for writing once the process ends.
 static HELD: RwLock<()> = RwLock::new(());
 static TAKEN_OVER: AtomicBool = AtomicBool::new(false);
 static NEXT: AtomicU64 = AtomicU64::new(0);
 static CLEANUPS: Mutex<BTreeMap<u64, Box<dyn FnOnce() + Send>>> = Mutex::new(BTreeMap::new());
 
-/// What the command line shows of an end.
+/// Tells the user about a cancellation.
 pub trait CancellationReporter: Send + 'static {
-    /// Called first: what other threads report from now on is a consequence of the end, and not worth telling.
+    /// Called first. Later reports of other threads are consequences of the cancellation and should not be shown.
     fn begin(&mut self, request: EndRequest);
-    /// Called last, after everything is cleaned up.
+    /// Called last, after the cleanup.
     fn end(&mut self, request: EndRequest);
 }
 
@@ -61,8 +61,8 @@ impl fmt::Display for EndRequest {
     }
 }
 
-/// From now on SIGINT, SIGTERM and SIGHUP end this process as the module says. SIGHUP stays ignored where it is, as below
-/// `nohup`.
+/// Makes SIGINT, SIGTERM and SIGHUP end this process as the module describes. A SIGHUP that is ignored, as under `nohup`,
+/// stays ignored.
 pub fn watch(farewell: impl CancellationReporter) -> io::Result<()> {
     let mut wake = handlers::install()?;
     let begin = move || {
@@ -89,13 +89,13 @@ pub fn watch(farewell: impl CancellationReporter) -> io::Result<()> {
     Ok(())
 }
 
-/// The first signal that asked for the end of this process.
+/// The first signal that this process received.
 #[must_use]
 pub fn requested() -> Option<EndRequest> {
     handlers::first().and_then(|number| Signal::try_from(number).ok()).map(EndRequest)
 }
 
-/// The exit code of a failure of `class`: where a signal was its reason, that of the signal.
+/// The exit code of a failure of `class`: that of the signal if a signal caused it.
 #[must_use]
 pub fn exit_code(class: Class) -> u8 {
     match (class, requested()) {
@@ -104,27 +104,27 @@ pub fn exit_code(class: Class) -> u8 {
     }
 }
 
-/// From now on a signal ends nothing, for work that stops where that is safe: until what is returned is dropped.
+/// Signals no longer end the process until the returned value is dropped: for work that stops at a safe point of its own.
 #[must_use]
 pub fn take_over() -> TakenOver {
-    // Where the end has begun already, this waits for it.
+    // Blocks for good if the process is ending already.
     let _before_the_end = hold();
     TAKEN_OVER.store(true, Ordering::SeqCst);
     TakenOver(())
 }
 
-/// Signals only set a flag while it exists. If one came meanwhile, it ends the process then.
+/// While this exists, signals only set a flag. A signal that arrived meanwhile ends the process when it is dropped.
 #[derive(Debug)]
 pub struct TakenOver(());
 
 impl TakenOver {
-    /// Whether a signal has asked for the end.
+    /// Becomes true when a signal arrives.
     #[must_use]
     pub fn flag(&self) -> &'static AtomicBool {
         handlers::flag()
     }
 
-    /// Lets the work have the signals for the rest of this process, which then ends by returning from `main`.
+    /// Keeps the signals for the rest of the process, which then ends by returning from `main`.
     #[must_use]
     pub fn for_good(self) -> &'static AtomicBool {
         let flag = self.flag();
@@ -142,14 +142,14 @@ impl Drop for TakenOver {
     }
 }
 
-/// Returns unless a signal is ending this process; then it waits for that. Called by a thread that would end it otherwise.
+/// Blocks if a signal is ending this process. Called by a thread that would otherwise end the process itself.
 pub fn give_way() {
     while requested().is_some() && !TAKEN_OVER.load(Ordering::SeqCst) && handlers::installed() {
         thread::park();
     }
 }
 
-/// Fails when a signal has asked for the end: nothing more is to be started.
+/// Fails if a signal has arrived, so that no further work is started.
 pub fn check() -> Result<(), Failure> {
     match requested() {
         Some(request) => Err(Failure::new(Class::Cancelled, format!("cancelled by {request}"))),
@@ -157,21 +157,21 @@ pub fn check() -> Result<(), Failure> {
     }
 }
 
-/// Keeps this process from ending while it is held: for a few renames that belong together, not for work that takes time.
-/// Must not be asked for again by a thread that has it.
+/// Delays the end of this process while the guard is held: for a few renames that belong together, not for long work.
+/// A thread that holds it must not call this again.
 pub fn hold() -> RwLockReadGuard<'static, ()> {
     HELD.read().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Has `action` done when a signal ends this process, unless what is returned has been dropped. Later actions are done
-/// first. The work may be going on meanwhile, in threads that are not stopped.
+/// Runs `action` when a signal ends this process, unless the returned value has been dropped. The last registered action
+/// runs first, while the threads of the work may still run.
 pub fn on_end(action: impl FnOnce() + Send + 'static) -> Cleanup {
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     locked(&CLEANUPS).insert(number, Box::new(action));
     Cleanup(number)
 }
 
-/// An action for the end; dropped, it is forgotten.
+/// A registered action; dropping it unregisters the action.
 #[derive(Debug)]
 pub struct Cleanup(u64);
 

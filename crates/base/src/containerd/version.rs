@@ -18,13 +18,13 @@ pub struct ContainerdVersion {
 pub struct ParseVersionError(String);
 
 impl ContainerdVersion {
-    /// Major and minor version. Patches do not change the schema.
+    /// Major and minor version: patch releases do not change the database schema.
     #[must_use]
     pub fn series(&self) -> (u32, u32) {
         self.series
     }
 
-    /// The version in what `containerd --version` prints: program, Go's name of the package, version, revision.
+    /// The version in the output of `containerd --version`: program, Go package, version, revision.
     pub fn from_program(printed: &str) -> Result<Self, ParseVersionError> {
         printed.split_whitespace().nth(2).unwrap_or(printed.trim()).parse()
     }

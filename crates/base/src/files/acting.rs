@@ -1,5 +1,4 @@
-//! Acting with a user's rights while root runs: what root does in a directory of a user, the kernel then allows or
-//! refuses as it would to that user.
+//! File access with a user's rights in a process of root: the kernel then checks permissions as for that user.
 //!
 //! Linux keeps the identity for file access per thread (setfsuid(2)): other threads go on as root, and no process has to
 //! be forked. While it is not root's, the capabilities that override file permissions are gone too (capabilities(7),
@@ -12,13 +11,13 @@ use nix::unistd::{Gid, Uid, setfsgid, setfsuid};
 
 use super::owner::Owner;
 
-/// No identity: the kernel refuses it and answers with the present one.
+/// Not a valid identity: the kernel ignores it and returns the present one.
 const ASK: u32 = u32::MAX;
 
-/// Another user's identity for what this thread does with files, until the value is dropped.
+/// Another user's identity for this thread's file access, until the value is dropped.
 pub(super) struct BorrowedIdentity {
     before: Owner,
-    /// The identity is the thread's; the value must not leave it.
+    /// Keeps the value on its thread, to which the identity belongs.
     _thread: PhantomData<*const ()>,
 }
 
@@ -34,8 +33,7 @@ impl BorrowedIdentity {
         let acting = Self { before: Owner { user, group }, _thread: PhantomData };
         let now = (setfsuid(Uid::from_raw(ASK)).as_raw(), setfsgid(Gid::from_raw(ASK)).as_raw());
         if now != (owner.user, owner.group) {
-            let what =
-                format!("the rights of user {} and group {} cannot be taken here", owner.user, owner.group);
+            let what = format!("cannot switch to user {} and group {}", owner.user, owner.group);
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
         }
         Ok(acting)

@@ -1,7 +1,7 @@
 //! One directory, held by a descriptor, and the files right in it.
 //!
-//! A path is looked up anew at every use, and whoever may write on the way can have put a link there since. A descriptor
-//! stays with its directory. Names given here are single names, never paths; links under them are never followed, and
+//! A path is resolved anew at every use, and anyone who may write to a directory on it can have replaced a part by a link. A
+//! descriptor stays with its directory. Names given here are single names, never paths; links under them are never followed, and
 //! what takes the place of a file was finished under a name of its own first: content, owner, mode, in that order, as a
 //! change of the owner takes the set-user-id bits away.
 //!
@@ -23,23 +23,23 @@ use uuid::Uuid;
 use super::acting::BorrowedIdentity;
 use super::owner::Owner;
 
-/// The permission bits of a mode, set-user-id and sticky included.
+/// The permission bits of a mode, including set-user-id and sticky.
 const PERMISSIONS: u32 = 0o7777;
 /// The bits of a mode with which users other than the owner can change a directory. The mask of an access control list
 /// shows as the bits of the group, acl(5).
 const OTHERS_WRITE: u32 = 0o022;
 
-/// What a file gets beside its content.
+/// Mode and owner of a new file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attributes {
-    /// Permission bits, whatever the umask.
+    /// Permission bits, set explicitly: the umask of the caller may be stricter.
     pub mode: u32,
     /// `None`: the user of this process. Only root can give files to other users; for all others the field has no
     /// effect.
     pub owner: Option<Owner>,
 }
 
-/// What kind of thing has a name.
+/// The type of a directory entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryKind {
     File,
@@ -62,7 +62,7 @@ impl EntryKind {
     }
 }
 
-/// What is known of a file, directory or link without following anything.
+/// The metadata of a file, directory or link, which is not followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status {
     pub kind: EntryKind,
@@ -124,7 +124,7 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// Opens the directory at `path`, links and all: the path is the caller's own.
+    /// Opens the directory at `path` and follows links: the caller trusts the path.
     pub fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         Self::new(open(path, flags, Mode::empty())?, true)
@@ -163,13 +163,13 @@ impl Directory {
         self.trusted
     }
 
-    /// What was known of the directory when it was opened.
+    /// The metadata from when the directory was opened.
     #[must_use]
     pub fn status(&self) -> Status {
         self.status
     }
 
-    /// What has this name; none where nothing has.
+    /// The metadata of the entry `name`; none if it is missing.
     pub fn entry(&self, name: &OsStr) -> io::Result<Option<Status>> {
         match self.look_up(name, OFlag::O_PATH) {
             Ok(descriptor) => Status::of(&File::from(descriptor)).map(Some),
@@ -191,7 +191,7 @@ impl Directory {
         if !self.entry(name)?.is_some_and(fits) {
             return Ok(false);
         }
-        // Nothing that has taken its place meanwhile makes this wait, or is taken for it.
+        // The entry may have been replaced meanwhile: a FIFO must not block this, nor a link be followed.
         let Ok(descriptor) = self.look_up(name, OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY) else {
             return Ok(false);
         };
@@ -214,7 +214,7 @@ impl Directory {
     ) -> io::Result<()> {
         let _acting = self.acting(attributes.owner)?;
         let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-        // Nobody else can open it before it has its owner: a descriptor from before would stay open for writing.
+        // No other user may open it before it has its owner: such a descriptor would stay writable.
         let create = |name: &str| openat(&self.descriptor, name, flags, Mode::S_IRUSR | Mode::S_IWUSR);
         let (temporary, descriptor) = self.temporary(create)?;
         let mut file = File::from(descriptor);
@@ -308,7 +308,7 @@ fn own(descriptor: &OwnedFd, owner: Owner) -> io::Result<()> {
     Ok(fchownat(descriptor, "", Some(user), Some(group), AtFlags::AT_EMPTY_PATH)?)
 }
 
-/// What is not finished yet; it is removed unless it gets its name.
+/// An unfinished entry, which is removed unless it gets its final name.
 struct TemporaryEntry<'a> {
     directory: &'a Directory,
     name: String,

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use nix::fcntl::OFlag;
 
-/// Opens the regular file `name`, a relative path, in `directory`. Never waits for anything but the disk.
+/// Opens the regular file `name`, a relative path, in `directory`. Never blocks on a FIFO or a device.
 ///
 /// # Errors
 /// [`io::ErrorKind::NotFound`] if there is none, and [`io::ErrorKind::InvalidInput`] if it is something else than a regular file of

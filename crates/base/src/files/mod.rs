@@ -7,7 +7,7 @@
 //! | [`named`] | files that a user names; `-` is standard input or output |
 //! | [`root`] | files below a directory that stands for `/`, where users may have changed what is on the way |
 //! | `unfinished` | a file that gets its name when it is whole |
-//! | `acting` | a user's rights while root runs |
+//! | `acting` | file access with a user's rights |
 //!
 //! [`write_atomically`] is for paths that are this program's or the caller's own: links on the way are followed.
 
@@ -55,7 +55,7 @@ pub fn read_text(path: &Path) -> Result<String> {
     String::from_utf8(bytes).with_context(|| format!("{} is not a text file", path.display()))
 }
 
-/// The space that the file system of `path` has for whoever is not root.
+/// The free space of the file system of `path` for users other than root, in bytes.
 ///
 /// # Errors
 /// [`Class::DiskIo`] if it cannot be asked.
@@ -72,7 +72,7 @@ pub fn make_directory(path: &Path, mode: u32) -> Result<()> {
     builder.create(path).with_context(|| format!("making the directory {}", path.display()))
 }
 
-/// Makes the directory that a user named for what a program writes, unless it is there; what is new gets `mode`.
+/// Creates the output directory that a user named, if it is missing; new directories get `mode`.
 ///
 /// # Errors
 /// As [`unusable`] has them.

@@ -14,7 +14,7 @@ use crate::standard_output;
 
 /// The largest text that is read.
 const MAX_TEXT_BYTES: u64 = 1 << 20;
-/// Whether standard input was read: there is nothing left in it then.
+/// Whether standard input was read to its end.
 static READ: AtomicBool = AtomicBool::new(false);
 
 /// Whether `-` was given, which is standard input or standard output.
@@ -23,20 +23,20 @@ pub fn is_standard(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-/// What messages call a file that is read.
+/// The name of an input file in messages.
 #[must_use]
 pub fn told(path: &Path) -> String {
     if is_standard(path) { "standard input".to_owned() } else { path.display().to_string() }
 }
 
-/// Refuses `-` for `what`, which has to be a file.
+/// Fails if `path` is `-`: `what` must be a file.
 pub fn refuse_standard(path: &Path, what: &str, why: &str) -> Result<(), Failure> {
     if !is_standard(path) {
         return Ok(());
     }
     let failure =
         Failure::new(Class::Invalid, format!("{what} is a file, not `-`")).because(anyhow!("{why}"));
-    Err(failure.hint("Name a file; `./-` is one that is called so."))
+    Err(failure.hint("Name a file; a file called `-` is given as `./-`."))
 }
 
 /// Reads a whole file of at most `limit` bytes.
@@ -46,8 +46,8 @@ pub fn read_at_most(path: &Path, limit: u64) -> Result<Vec<u8>> {
     }
     if READ.swap(true, Ordering::Relaxed) {
         bail!(
-            Failure::new(Class::Invalid, "standard input can be read only once, and is named again")
-                .hint("Give a file in place of one `-`.")
+            Failure::new(Class::Invalid, "`-` (standard input) is given twice")
+                .hint("Replace one `-` by the name of a file.")
         );
     }
     bounded(io::stdin().lock(), limit)
@@ -95,7 +95,7 @@ fn text(bytes: Vec<u8>) -> Result<String> {
     }
 }
 
-/// Standard output for `what`, which is not for reading: an image, or documents with secrets. A terminal is refused.
+/// Standard output for `what`, an image or documents with secrets. Fails if it is a terminal.
 pub fn standard_output(what: &str) -> Result<StdoutLock<'static>> {
     standard_output::refuse_with_json(what)?;
     let output = io::stdout().lock();
@@ -104,7 +104,7 @@ pub fn standard_output(what: &str) -> Result<StdoutLock<'static>> {
     Ok(output)
 }
 
-/// Refuses standard output for `what` where it is a terminal; for a document that is printed.
+/// Fails if standard output is a terminal, for a document `what` that is printed.
 pub fn refuse_terminal_output(what: &str) -> Result<(), Failure> {
     refuse_terminal(what, io::stdout().is_terminal())
 }

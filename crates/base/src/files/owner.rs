@@ -2,9 +2,7 @@
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner {
-    /// User id.
     pub user: u32,
-    /// Group id.
     pub group: u32,
 }
 

@@ -6,7 +6,7 @@
 //! - A link on the way is followed only where nobody but root can have made it: it belongs to root, and so does every
 //!   directory through which it was reached, and none of them can others write to. Distributions have such links
 //!   (`/var/run`, `/var/lock`, `/bin`), and so may an administrator who moved `/var/lib/rancher` to another disk. They
-//!   lead below the root too, never out of it. Any other link is an error that names it.
+//!   are resolved below the root too. Any other link is an error that names it.
 //! - What has the name of the file itself is replaced and never followed, read as something else, or written to: a link, a
 //!   hard link, a FIFO. Only a directory is left alone.
 //! - Below the home of a user, files and directories that are made belong to that user unless the caller says otherwise,
@@ -30,7 +30,7 @@ use super::owner::Owner;
 
 /// The most symbolic links on the way to one file, as in the kernel, path_resolution(7).
 const LINKS: usize = 40;
-/// The most steps on the way to one file. Only a path that is changed all the time needs more.
+/// The most steps of one path resolution. More are only needed if someone keeps changing the path.
 const STEPS: usize = 4096;
 /// The mode of directories that are missing.
 const DIRECTORY: u32 = 0o755;
@@ -53,7 +53,7 @@ pub struct Root {
     homes: Vec<Home>,
 }
 
-/// What to do where a directory on the way is missing.
+/// What to do if a directory on the path is missing.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum MissingDirectory {
     Leave,
@@ -68,10 +68,10 @@ struct ReachedDirectory {
     directory: Option<Directory>,
 }
 
-/// A name that is still to be looked up on the way.
+/// A name that is still to be resolved.
 struct PathStep {
     name: OsString,
-    /// How many names of the caller's path end here; none for a name from a link.
+    /// The number of names of the caller's path up to here; none for a name from a link.
     written: Option<usize>,
 }
 
@@ -207,7 +207,7 @@ impl Root {
                 Err(error) => error,
             };
             match errno(&error) {
-                // Something took its place between the look and the opening.
+                // The entry was replaced between the check and the open: check again.
                 Some(Errno::EAGAIN | Errno::EINTR) => steps.push_front(step),
                 Some(Errno::ENOENT) => match (missing, step.written) {
                     (MissingDirectory::Leave, _) => return Ok(None),
@@ -254,7 +254,7 @@ impl Root {
                 _ => return Err(error).with_context(|| format!("opening {here}")),
             }
         }
-        bail!("what is on the way to {at} changes all the time")
+        bail!("the directories above {at} keep changing")
     }
 
     /// Makes the last of `names` in `above`. In the home of a user it belongs to that user.
@@ -265,8 +265,8 @@ impl Root {
         let mode = if itself { HOME } else { DIRECTORY };
         let owner = home.map(|home| home.owner).filter(|_| root_runs());
         let private = above.status().is_private();
-        // Where others can put something else in its place before it is opened again, only the rights of the user whose
-        // directory it becomes are used; and what is root's stays as it was made.
+        // Other users may replace it before it is opened again, so only the rights of the user who will own it are used.
+        // A directory of root stays as it was made.
         let _acting = owner.filter(|_| !private).map(BorrowedIdentity::like).transpose()?;
         match above.make(name, mode) {
             Err(error) if errno(&error) == Some(Errno::EEXIST) => return Ok(()),
@@ -364,7 +364,7 @@ impl fmt::Display for Target<'_> {
     }
 }
 
-/// How far the way to a file is, for messages.
+/// The resolved part of a path, for messages.
 struct PathPrefix<'a> {
     way: &'a [(OsString, Directory)],
     name: &'a OsStr,

@@ -1,8 +1,8 @@
-//! A file that is written beside the place where it will be, under a hidden name, and gets its own name when it is whole; and a
-//! directory beside it for what is needed on the way.
+//! A file that is written under a hidden name beside its final place and renamed when it is complete; and a work directory
+//! beside it.
 //!
-//! A process that is killed leaves them behind. Their maker holds a lock on each, so that the next one knows it by that: what has
-//! a free lock has no maker any more, however young it is, and is removed.
+//! A killed process leaves them behind. The process that made them holds a lock on each, so the next one removes those whose
+//! lock is free.
 
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
@@ -19,7 +19,7 @@ use crate::cancellation::{self, Cleanup};
 const PREFIX: &str = ".nqrust.";
 const SUFFIX: &str = ".unfinished";
 
-/// A file without its name. Dropped, or when a signal ends this process, it is removed.
+/// A file without its final name. It is removed when it is dropped or a signal ends this process.
 #[derive(Debug)]
 pub struct UnfinishedFile {
     file: File,
@@ -59,7 +59,7 @@ impl UnfinishedFile {
         &mut self.file
     }
 
-    /// Gives the file the permission bits `mode`, whatever the umask, and its name, in place of what has it, after everything is
+    /// Gives the file the permission bits `mode`, whatever the umask, and its final name, replacing any file there, after everything is
     /// on the disk.
     pub fn place(self, mode: u32) -> io::Result<()> {
         self.file.set_permissions(Permissions::from_mode(mode))?;
@@ -71,12 +71,12 @@ impl UnfinishedFile {
 
 impl Drop for UnfinishedFile {
     fn drop(&mut self) {
-        // After the file has its name there is nothing to remove.
+        // Nothing is left to remove once the file has its name.
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// A directory for work on a file. Dropped, or when a signal ends this process, it is removed with what is in it.
+/// A work directory. It is removed with its content when it is dropped or a signal ends this process.
 #[derive(Debug)]
 pub struct UnfinishedDirectory {
     path: PathBuf,
@@ -96,7 +96,7 @@ impl UnfinishedDirectory {
                 made => made?,
             }
             let opened = match File::open(&path) {
-                // Somebody who swept the directory was faster.
+                // Another process has swept it meanwhile.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 opened => opened?,
             };
@@ -121,8 +121,7 @@ impl Drop for UnfinishedDirectory {
     }
 }
 
-/// Locks what was just made. Somebody who sweeps the directory can be faster, and removes it then. A file system without locks keeps
-/// what is left behind.
+/// Locks what was just made; true if another process has swept it meanwhile. A file system without locks keeps leftovers.
 fn is_swept(made: &File) -> bool {
     matches!(made.try_lock(), Err(TryLockError::WouldBlock))
 }
@@ -131,7 +130,7 @@ fn hidden(directory: &Path) -> PathBuf {
     directory.join(format!("{PREFIX}{}{SUFFIX}", Uuid::new_v4().simple()))
 }
 
-/// Removes unfinished files and directories whose makers are gone.
+/// Removes unfinished files and directories of processes that have ended.
 fn sweep(directory: &Path) {
     let Ok(entries) = fs::read_dir(directory) else { return };
     for entry in entries.flatten().filter(|entry| is_unfinished(&entry.file_name())) {

@@ -1,4 +1,4 @@
-//! Events or lines kept in memory.
+//! A buffer in memory for events or lines.
 
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};

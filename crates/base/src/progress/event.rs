@@ -8,12 +8,12 @@ use serde_json::Value;
 /// Byte counts of one step are shown at most this often.
 pub const RATE: Duration = Duration::from_millis(200);
 
-/// The step that stands for the whole run.
+/// The step of the whole run.
 pub(super) const RUN: &str = "run";
-/// What the last event of a run says that has nothing else to say.
+/// The default message of the last event.
 pub(super) const DONE: &str = "Done";
 
-/// One event. Serialises to the JSON of `--progress json`.
+/// One event, serialized as in `--progress json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
     /// Version of this format: 1.
@@ -33,7 +33,7 @@ pub struct Event {
     pub total: Option<u64>,
     /// For people.
     pub message: String,
-    /// Of an entry in the journal of a server: the same for programs. Such an entry is shown with its time.
+    /// Only on an entry of a server's journal: its fields for programs. Such an entry is shown with its time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub details: Option<Value>,
     /// Only on the last event: `done` or `failed`.
@@ -54,18 +54,17 @@ impl Event {
         }
     }
 
-    /// Whether it only ends the run: the results, or the error, that people see next say the same.
+    /// Whether it only marks the end: the result or error that is printed next says the same.
     pub(super) fn only_ends(&self) -> bool {
         self.step == RUN && (self.state == StepState::Failed || self.message == DONE)
     }
 }
 
-/// Where a step is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StepState {
     Started,
-    /// Bytes have moved.
+    /// The byte count has changed.
     Progress,
     Done,
     Failed,

@@ -1,15 +1,15 @@
-//! How far something is, and how fast it goes: one arithmetic for lines, screens and pages.
+//! Percentage and rate, computed alike for lines, screens and pages.
 
 use std::time::Duration;
 
-/// Hundredths that are done, rounded down, at most 100; of nothing all is done.
+/// Percent done, rounded down, at most 100; 100 for a total of 0.
 #[must_use]
 pub fn percent(done: u64, total: u64) -> u64 {
     let hundredths = (u128::from(done) * 100).checked_div(u128::from(total)).unwrap_or(100);
     u64::try_from(hundredths).unwrap_or(100).min(100)
 }
 
-/// Bytes a second on average; none before a byte has been done or a millisecond is over.
+/// Average bytes per second; none before the first byte and the first millisecond.
 #[must_use]
 pub fn per_second(bytes: u64, elapsed: Duration) -> Option<u64> {
     let rate = (u128::from(bytes) * 1000).checked_div(elapsed.as_millis())?;

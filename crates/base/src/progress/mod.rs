@@ -55,12 +55,12 @@ impl ProgressStyle {
 pub struct Progress(Arc<Shared>);
 
 struct Shared {
-    /// Whether events are no longer shown.
+    /// Set once events are no longer shown.
     closed: AtomicBool,
     run: Mutex<Run>,
 }
 
-/// The sinks of a [`Progress`] at some moment.
+/// The number of sinks at some moment, see [`Progress::back_to`].
 #[derive(Clone, Copy, Debug)]
 pub struct SinkMark(usize);
 
@@ -100,7 +100,7 @@ impl Progress {
         SinkMark(self.lock().sinks.len())
     }
 
-    /// Removes the sinks that were added since a mark, before what they belong to begins anew.
+    /// Removes the sinks that were added since `mark`, before the run begins anew.
     pub fn back_to(&self, mark: SinkMark) {
         self.lock().sinks.truncate(mark.0);
     }
@@ -145,13 +145,13 @@ impl Progress {
         self.emit_with(step, StepState::Progress, (None, None), message.into(), None, event);
     }
 
-    /// Reports a warning. Those about a place of a document say themselves, behind it, that they are one; it is said once.
+    /// Reports a warning. A warning with a place in a document already has the word after the place; it is not repeated.
     pub fn warn(&self, step: &str, warning: &str) {
         let plain = warning.replacen(": warning: ", ": ", 1);
         self.note(step, format!("warning: {}", plain.strip_prefix("warning: ").unwrap_or(&plain)));
     }
 
-    /// Ends a run that has reported steps and not its end, so that every stream of events has a last one.
+    /// Ends a run that has reported steps but no end, so that every stream of events has a last one.
     pub fn conclude(&self, exit_code: u8) {
         let open = {
             let run = self.lock();
@@ -162,7 +162,7 @@ impl Progress {
         }
     }
 
-    /// Shows no event any more, but for the end of the run.
+    /// Hides all further events except the end of the run.
     pub fn close(&self) {
         self.0.closed.store(true, Ordering::SeqCst);
     }
@@ -258,7 +258,7 @@ impl Step {
         self.bytes
     }
 
-    /// What was done after the first `bytes` has to be done again.
+    /// Resets the count to `bytes`: the rest has to be done again.
     pub fn back_to(&mut self, bytes: u64) {
         self.bytes = self.bytes.min(bytes);
     }

@@ -11,7 +11,6 @@ use crate::size::ByteSize;
 /// The shortest time between two lines about a running step.
 const EVERY: Duration = Duration::from_secs(5);
 
-/// Writes lines to any writer.
 #[allow(missing_debug_implementations)]
 pub struct PlainLines<W> {
     out: W,
@@ -30,7 +29,7 @@ impl<W: Write> PlainLines<W> {
         Self { out, running: HashMap::new(), end: "\n" }
     }
 
-    /// Lines on a console whose terminal may be in raw mode.
+    /// For a console whose terminal may be in raw mode.
     pub fn console(out: W) -> Self {
         Self { end: "\r\n", ..Self::new(out) }
     }

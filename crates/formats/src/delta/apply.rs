@@ -27,7 +27,7 @@ impl<R: Read> Patch<R> {
         self.header.old
     }
 
-    /// The image that comes of it. That this is the image one wants, the caller has to know from elsewhere.
+    /// The image that it makes. The caller must know from elsewhere that this is the right one.
     #[must_use]
     pub fn new_image(&self) -> ImageIdentity {
         self.header.new
@@ -40,10 +40,10 @@ impl<R: Read> Patch<R> {
     }
 
     /// Writes the new image to `out`, without its first `done` segments, which an earlier run has written. `old` begins with
-    /// the old image; what is behind it is not looked at.
+    /// the old image and may be longer.
     ///
-    /// Each segment is checked before it is written, and all together at the end. After a run that began later, the caller
-    /// has to check the whole, which was not seen here.
+    /// Each segment is checked before it is written, and the whole image at the end. After a resumed run the caller has to
+    /// check the whole image.
     pub fn apply(mut self, old: &impl Source, done: u32, out: &mut dyn Write) -> Result<(), DeltaError> {
         let found = old.length().map_err(|error| DeltaError::ReadImage(0, error))?;
         if found < self.header.old.length {

@@ -30,16 +30,16 @@ pub enum DeltaError {
     NotPatch,
     #[error("the patch is damaged: {0}")]
     Damaged(&'static str),
-    /// What the patch is applied to has another length than the image it was made from.
+    /// The input has another length than the image that the patch was made from.
     #[error("the patch is for an image of {needed} bytes, and there are {found}")]
     OtherImage { needed: u64, found: u64 },
-    /// Either image or patch is not what it should be. Nothing of the segment is written.
+    /// The image or the patch is wrong. Nothing of the segment is written.
     #[error(
-        "segment {0} of the patch does not come out right: it is for another image, or one of the two is damaged"
+        "segment {0} of the patch has the wrong digest: the patch is for another image, or one of the two is damaged"
     )]
     WrongSegment(u32),
-    /// Every segment came out as the patch says, but all together are not the image that it names.
-    #[error("the patched image has the digest {found}, and {needed} was promised")]
+    /// Every segment is right, but the whole is not the image that the patch names.
+    #[error("the patched image has the digest {found} instead of {needed}")]
     WrongImage { needed: Digest, found: Digest },
     #[error("reading the image at byte {0}")]
     ReadImage(u64, #[source] io::Error),
@@ -66,7 +66,7 @@ pub(super) struct PatchHeader {
     pub(super) new: ImageIdentity,
 }
 
-/// What precedes the frame of a segment.
+/// The record before the frame of a segment.
 #[derive(Clone, Debug)]
 pub(super) struct SegmentRecord {
     pub(super) part_start: u64,
@@ -85,7 +85,7 @@ impl PatchHeader {
         }
         let segment = u32::from_le_bytes(fields.take());
         if segment == 0 || segment > MOST_SEGMENT || fields.take() != [0; 4] {
-            return Err(DeltaError::Damaged("its header is not one"));
+            return Err(DeltaError::Damaged("its header is not valid"));
         }
         let mut identity = || ImageIdentity {
             length: u64::from_le_bytes(fields.take()),
@@ -109,7 +109,7 @@ impl PatchHeader {
         Ok(())
     }
 
-    /// How many segments there are. [`Self::read`] has seen that the number fits.
+    /// The number of segments; [`Self::read`] has checked that it fits.
     pub(super) fn segments(&self) -> u32 {
         u32::try_from(self.new.length.div_ceil(self.segment.into())).unwrap_or(u32::MAX)
     }
@@ -136,10 +136,10 @@ impl SegmentRecord {
         };
         let end = record.part_start.checked_add(record.part_length.into());
         if record.part_length > MOST_PART || end.is_none_or(|end| end > header.old.length) {
-            return Err(DeltaError::Damaged("a segment names a part of the old image that is not there"));
+            return Err(DeltaError::Damaged("a segment refers to bytes beyond the old image"));
         }
         if record.frame as usize > zstd::zstd_safe::compress_bound(header.length_of(number)) {
-            return Err(DeltaError::Damaged("a segment is longer than if it were not compressed"));
+            return Err(DeltaError::Damaged("a compressed segment is longer than its content"));
         }
         Ok(record)
     }
@@ -152,11 +152,11 @@ impl SegmentRecord {
     }
 }
 
-/// Fields of known lengths, one after the other.
+/// Reads fields of fixed lengths in order.
 struct FieldReader<'b>(&'b [u8]);
 
 impl FieldReader<'_> {
-    /// The next `N` bytes; zeros behind the end, which no caller asks for.
+    /// The next `N` bytes; zeros beyond the end, which no caller reads.
     fn take<const N: usize>(&mut self) -> [u8; N] {
         let Some((field, rest)) = self.0.split_first_chunk() else { return [0; N] };
         self.0 = rest;

@@ -18,7 +18,7 @@ const LEVEL: i32 = 12;
 const MARGIN: u64 = 64 << 20;
 /// On two OS images with different kernels, segments of 64 MiB with twice the margin gave 4 % more bytes.
 const SEGMENT: u32 = 32 << 20;
-/// How images are read that are only looked at.
+/// The size of one read while an image is only scanned.
 const PIECE: u32 = 4 << 20;
 
 /// Writes a patch from `old` to `new` to `out`. Each of `threads` takes about 200 MiB of memory.
@@ -42,7 +42,7 @@ pub fn make(
             *parallel::locked(made) = Some(segment(old, new, &header, &index, *number)?);
             Ok(())
         });
-        done.map_err(|error| error.downcast().unwrap_or(DeltaError::Compress("a thread ended")))?;
+        done.map_err(|error| error.downcast().unwrap_or(DeltaError::Compress("internal error in a thread")))?;
         for (_, made) in &made {
             if let Some((record, frame)) = &*parallel::locked(made) {
                 record.write(out).and_then(|()| out.write_all(frame)).map_err(DeltaError::Write)?;

@@ -1,9 +1,8 @@
 //! Patches from one image to the next, for updates that fetch little.
 //!
-//! A patch cuts the new image into segments. Each is compressed by zstd with a part of the old image as if it came just
-//! before, so that what has changed a little costs little. Whoever applies a patch needs a part of the old image, a segment
-//! and its compressed form in memory, and no more: [`format`] has the bounds. Nothing is taken on trust: a segment is
-//! written only once its digest is known to be right.
+//! A patch divides the new image into segments. zstd compresses each with a part of the old image as its dictionary, so
+//! small changes cost little. Applying a patch needs memory for a part of the old image, a segment and its compressed form:
+//! [`format`] has the bounds. A segment is written only after its digest has been checked.
 //!
 //! | Module | What it does |
 //! |---|---|
@@ -12,7 +11,7 @@
 //! | [`make`] | makes patches, on a machine that has time |
 //! | [`apply`] | applies them, on a node |
 //!
-//! Images should be in their expanded form ([`crate::squashfs`]): of compressed data, a small change leaves nothing alike.
+//! Images should be in their expanded form ([`crate::squashfs`]): a small change makes all compressed data after it different.
 
 pub mod apply;
 mod format;

@@ -1,7 +1,7 @@
 //! Which part of the old image a segment of the new one is most like.
 //!
-//! Content moves when something before it grows. So both images are sampled at places that their content chooses: where a
-//! hash of the last 64 bytes has many zeros. Equal content has equal samples, wherever it is.
+//! Content moves when something before it grows. So both images are sampled at content-defined places: where a rolling hash
+//! of the last 64 bytes has many zeros. Equal content has equal samples, wherever it is.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -35,7 +35,7 @@ impl Sampler {
     /// Calls `found` with each sample of `bytes` and its place in them.
     pub(super) fn feed(&mut self, bytes: &[u8], mut found: impl FnMut(u64, usize)) {
         for (at, byte) in bytes.iter().enumerate() {
-            // A bit leaves the hash with each byte, so that it depends on 64 of them.
+            // The hash shifts by one bit per byte, so it depends on the last 64 bytes.
             self.0 = (self.0 << 1).wrapping_add(GEAR[usize::from(*byte)]);
             if self.0 >> (u64::BITS - ZERO_BITS) == 0 {
                 found(self.0, at);
@@ -44,7 +44,7 @@ impl Sampler {
     }
 }
 
-/// The samples of an image. One that is there more than once says nothing about a place.
+/// The places of an image's samples. A sample that occurs more than once has no place.
 #[derive(Default)]
 pub(super) struct SampleIndex(HashMap<u64, Option<u64>>);
 
@@ -56,7 +56,7 @@ impl SampleIndex {
         }
     }
 
-    /// Where the `length` bytes begin that have most samples in common with `segment`; `usual` where nothing is alike.
+    /// The start of the `length` bytes that have the most samples in common with `segment`; `usual` if none match.
     pub(super) fn alike(&self, segment: &[u8], length: u64, usual: u64) -> u64 {
         let mut places = Vec::new();
         Sampler::default().feed(segment, |sample, _| places.extend(self.0.get(&sample).copied().flatten()));
@@ -71,7 +71,7 @@ impl SampleIndex {
             }
         }
         match &places[best] {
-            // What is alike lies in the middle, and what is around it may be alike too.
+            // Put the matches in the middle: what surrounds them may match too.
             [first, .., last] => first.saturating_sub((length - (last - first)) / 2),
             _ => usual,
         }

@@ -10,10 +10,10 @@ const ENTRY: usize = 32;
 const LONG_NAME: u8 = 0x0f;
 const DIRECTORY: u8 = 0x10;
 const DELETED: u8 = 0xe5;
-/// Cluster numbers have 28 bits; from here on a number ends a chain.
+/// Cluster numbers have 28 bits; this and larger numbers end a chain.
 const CHAIN_END: u32 = 0x0fff_fff7;
 
-/// Where things lie on a FAT32 volume.
+/// The layout of a FAT32 volume.
 struct Geometry {
     fat: u64,
     data: u64,
@@ -40,7 +40,7 @@ impl Geometry {
 /// Repairs every directory below the root of the FAT32 volume on `device`.
 pub(super) fn repair(device: &mut (impl Read + Write + Seek)) -> io::Result<()> {
     let geometry = Geometry::read(device)?;
-    // Each with whether the root is its parent.
+    // Directories to repair, each with whether the root is its parent.
     let mut open = vec![(geometry.root, false)];
     while let Some((first, below_root)) = open.pop() {
         let is_root = first == geometry.root;

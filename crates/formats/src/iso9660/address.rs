@@ -1,4 +1,4 @@
-//! Where the bytes of an ISO are, and how they are addressed.
+//! Addresses in an ISO, and the source of its bytes.
 
 use std::fmt;
 use std::fs::File;
@@ -44,7 +44,7 @@ pub struct Extent {
     pub length: u32,
 }
 
-/// Bytes that can be read anywhere, by several readers at once.
+/// Bytes with random access, for concurrent readers.
 pub trait Source: Send + Sync {
     /// Reads some bytes at `offset`; 0 at the end. As [`FileExt::read_at`].
     fn read_at(&self, buffer: &mut [u8], offset: Offset) -> io::Result<usize>;

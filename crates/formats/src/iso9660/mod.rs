@@ -1,10 +1,10 @@
-//! ISO 9660 images, read and written in the same words.
+//! Reading and writing ISO 9660 images.
 //!
 //! | Module | What it does |
 //! |---|---|
 //! | [`address`] | blocks, positions and runs of bytes, and where bytes are read from |
 //! | [`read`] | finds and opens the files of an image, whoever made it |
-//! | [`write`] | says where everything lies on an image that boots from discs and sticks, and makes all bytes but the files' |
+//! | [`write`] | the layout of an image that boots from discs and USB sticks, and all bytes except file contents |
 //!
 //! `medium` and `iso-builder` are the callers.
 

@@ -1,4 +1,4 @@
-//! Manifests of what is no container image (image-spec 1.1, "Guidelines for Artifact Usage").
+//! Manifests of artifacts that are not container images (image-spec 1.1, "Guidelines for Artifact Usage").
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ pub struct ArtifactManifest {
     schema_version: u32,
     #[serde(default = "oci_manifest")]
     media_type: String,
-    /// What it is; registries from before the specification 1.1 may refuse a manifest that says it here.
+    /// The type of the artifact; registries from before the specification 1.1 may refuse this field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub artifact_type: Option<String>,
     pub config: Descriptor,

@@ -16,7 +16,7 @@ const MANIFESTS: [&str; 2] = [media_types::OCI_MANIFEST, media_types::DOCKER_MAN
 /// Media types of indexes, ours and Docker's.
 const INDEXES: [&str; 2] = [media_types::OCI_INDEX, media_types::DOCKER_INDEX];
 
-/// What names a blob inside a document.
+/// A reference to a blob.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Descriptor {
@@ -28,10 +28,10 @@ pub struct Descriptor {
     /// The blob's length in bytes, at most [`ByteSize::LARGEST_FILE`].
     #[serde(deserialize_with = "blob_size")]
     pub size: u64,
-    /// What is said about the blob, for instance its name.
+    /// Annotations, such as the blob's name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
-    /// What the image runs on, in an index.
+    /// The platform of the image, in an index.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub platform: Option<Platform>,
 }
@@ -82,7 +82,7 @@ pub struct ImageIndex {
     /// Its own media type; that of OCI where it does not say.
     #[serde(default = "oci_index")]
     pub media_type: String,
-    /// The manifests, some of which may be no images (attestations).
+    /// The manifests; some may not be images (attestations).
     pub manifests: Vec<Descriptor>,
 }
 
@@ -94,7 +94,7 @@ fn oci_index() -> String {
     INDEXES[0].to_owned()
 }
 
-/// What a reference leads to.
+/// The document behind a reference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Document {
     Manifest(ImageManifest),
@@ -121,8 +121,8 @@ impl Document {
         }
     }
 
-    /// Reads a document. `media_type` is what it was announced as; where that is empty or general, the document's own
-    /// word counts, and else its shape.
+    /// Reads a document. `media_type` is the announced type; if that is empty or generic, the document's own `mediaType`
+    /// decides, and otherwise its fields.
     pub fn parse(bytes: &[u8], media_type: &str) -> Result<Self, ParseDocumentError> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
@@ -136,7 +136,7 @@ impl Document {
         }
         let head: DocumentHead = serde_json::from_slice(bytes)?;
         let known = |kind: &&str| MANIFESTS.contains(kind) || INDEXES.contains(kind);
-        // What says nothing of the kind is passed over; what says another kind is believed.
+        // Generic types are ignored; any other announced type is trusted.
         let vague = |kind: &&str| {
             kind.is_empty() || matches!(*kind, "application/json" | "application/octet-stream" | "text/plain")
         };

@@ -1,13 +1,13 @@
-//! What the media type of a layer says about its compression.
+//! The compression of a layer by its media type.
 
 use super::media_types::{DOCKER_LAYER, DOCKER_LAYER_FOREIGN, OCI_LAYER, OCI_LAYER_NONDISTRIBUTABLE};
 
 /// How containerd reads a layer before it unpacks it (its function `DiffCompression`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LayerCompression {
-    /// A tar archive as it is: a compressed one is not recognised.
+    /// A plain tar archive: compression is not detected.
     None,
-    /// Recognised by the first bytes, whatever the type says: gzip, zstd or none.
+    /// Detected by the first bytes, regardless of the type: gzip, zstd or none.
     Recognized,
 }
 

@@ -40,7 +40,7 @@ impl ImageLayout {
         match root.join(MARKER).is_file() {
             true => Ok(Self { root: root.to_owned() }),
             false => {
-                let what = format!("{} is no OCI layout: it has no file {MARKER}", root.display());
+                let what = format!("{} is not an OCI layout: it has no file {MARKER}", root.display());
                 let hint = "Name a directory that `iso-builder push`, skopeo or oras wrote as a layout.";
                 Err(Failure::new(Class::Invalid, what).hint(hint).into())
             }
@@ -85,7 +85,7 @@ impl ImageLayout {
         read.collect::<serde_json::Result<_>>().class(Class::Invalid, || self.reading())
     }
 
-    /// Calls a manifest `name`, which no other manifest has afterwards.
+    /// Names a manifest `name` and takes the name from any other.
     pub fn name(&self, name: &str, mut manifest: Descriptor) -> Result<()> {
         manifest.annotations.insert(NAME.to_owned(), name.to_owned());
         let mut index = self.index()?;
@@ -100,7 +100,7 @@ impl ImageLayout {
         write_atomically(&self.root.join(INDEX), &serde_json::to_vec_pretty(&index)?, 0o644)
     }
 
-    /// The index as it is: what others wrote into it stays.
+    /// The index as JSON, so that fields of other programs are kept.
     fn index(&self) -> Result<Value> {
         let path = self.root.join(INDEX);
         match fs::exists(&path) {

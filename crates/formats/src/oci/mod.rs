@@ -1,4 +1,4 @@
-//! The words of the OCI specifications: references to images, and the documents that name an image's blobs.
+//! Types of the OCI specifications: references to images, and the documents that list the blobs of an image.
 //!
 //! Types without input or output, but for [`layout`], which is a directory. [`registry`](transfer::registry) fetches such documents, `iso-builder` reads them
 //! from archives and writes them into the image store.

@@ -1,15 +1,15 @@
-//! What an image runs on.
+//! The platform of an image.
 
 use serde::{Deserialize, Serialize};
 
-/// What an image runs on, in Go's names.
+/// The platform of an image, in Go's names.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Platform {
     /// `amd64`, `arm64`, …
     pub architecture: String,
     /// `linux`, …
     pub os: String,
-    /// A kind of the architecture: `v7` of `arm`, `v3` of `amd64`.
+    /// The variant of the architecture, such as `v7` of `arm` or `v3` of `amd64`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub variant: Option<String>,
 }

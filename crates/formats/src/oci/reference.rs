@@ -8,14 +8,14 @@ use std::str::FromStr;
 
 use base::digest::Digest;
 
-/// Docker's registry, which short names mean.
+/// Docker's registry, the default of short names.
 const HUB: &str = "docker.io";
-/// Where that registry keeps the images that have a name of one word.
+/// The namespace in that registry of images with a name of one word.
 const OFFICIAL: &str = "library/";
 /// The longest repository name.
 const MAX_NAME: usize = 255;
 
-/// A place for images: a registry's host and the path there.
+/// A repository: the host of a registry and a path.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Repository {
     registry: String,
@@ -40,7 +40,7 @@ pub struct ParseReferenceError {
 }
 
 impl ParseReferenceError {
-    /// Which part of the grammar it breaks.
+    /// The rule of the grammar that it breaks.
     #[must_use]
     pub fn why(&self) -> &'static str {
         self.why
@@ -146,7 +146,7 @@ impl FromStr for ImageReference {
     }
 }
 
-/// What surrounds a reference in other documents and is no part of it.
+/// Mistakes by which a reference carries text that surrounded it in another document.
 fn surplus(text: &str) -> Option<&'static str> {
     if text.contains("://") {
         return Some("it begins with a scheme; leave that out, up to and with ://");

@@ -1,4 +1,4 @@
-//! From what a reference names to the manifest for a machine: indexes are followed as containerd follows them.
+//! Resolves a reference to the manifest for a machine; indexes are followed as containerd follows them.
 
 use super::document::{Descriptor, Document, ImageIndex, ImageManifest};
 
@@ -39,7 +39,7 @@ pub struct ResolvedImage<B> {
     /// The indexes on the way, outermost first.
     pub indexes: Vec<B>,
     pub manifest: ImageManifest,
-    /// What the reader knows of the manifest.
+    /// The reader's result for the manifest.
     pub document: B,
     /// Other documents of the indexes that containerd reads while it imports them. Nothing that they name is needed.
     pub siblings: Vec<B>,

@@ -1,7 +1,7 @@
 //! The active entry beside the protective one, for legacy firmware that starts only disks with one.
 //!
-//! UEFI ignores the status byte of an MBR, but EDK2 takes an active protective entry for no protection at all (UEFI 2.10, 5.2.3).
-//! So the second entry is active, and empty: no program sees a partition in it.
+//! UEFI ignores the status byte of an MBR, but EDK2 does not accept an active protective entry (UEFI 2.10, 5.2.3). So the
+//! second entry is active and empty: no program takes it for a partition.
 
 /// Where the entry is in the first sector: the second of four.
 pub const ACTIVE_ENTRY_OFFSET: usize = 462;

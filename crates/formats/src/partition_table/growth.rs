@@ -11,10 +11,10 @@ const PRIMARY: u64 = 1;
 /// The first sector of the first copy's entries.
 const HOME: u64 = 2;
 
-/// How a table becomes that of a larger disk.
+/// The writes that grow a table with its disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Growth {
-    /// The table at the end.
+    /// The new table.
     pub table: PartitionTable,
     /// Its last partition.
     pub partition: PartitionEntry,

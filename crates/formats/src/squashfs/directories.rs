@@ -22,7 +22,7 @@ impl Listings {
 
     /// Lets all headers name blocks of `inodes` by their new starts.
     pub(super) fn move_inodes(&self, directories: &mut Table, inodes: &Table) -> ExpandResult<()> {
-        // Listings that overlapped would be walked again and again.
+        // Overlapping listings could be walked without end.
         let total: u64 = self.0.iter().map(|(_, length)| u64::from(*length)).sum();
         if total > directories.bytes.len() as u64 {
             return Err(ExpandError::Damaged("directories overlap"));

@@ -5,10 +5,9 @@ use std::io;
 /// Why an image cannot be read or its expanded form not be written.
 #[derive(Debug, thiserror::Error)]
 pub enum ExpandError {
-    /// Something else, or nothing.
     #[error("not a squashfs")]
     NotSquashfs,
-    /// A squashfs of a kind that is not read here.
+    /// A squashfs of a kind that this reader does not support.
     #[error("the squashfs cannot be expanded: {0}")]
     Unsupported(String),
     /// A squashfs that contradicts itself.
@@ -20,7 +19,7 @@ pub enum ExpandError {
     /// The image is shorter than its own tables say.
     #[error("the squashfs is cut off: it has {length} bytes and should have at least {needed}")]
     Truncated {
-        /// Where the data that was asked for ends, in bytes.
+        /// The end of the requested data, in bytes.
         needed: u64,
         /// Where the image ends, in bytes.
         length: u64,

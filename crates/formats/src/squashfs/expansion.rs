@@ -242,7 +242,7 @@ impl<'s, S: Source> Expansion<'s, S> {
     }
 }
 
-/// What inodes say is there.
+/// The data blocks, directory listings and fragments that inodes refer to.
 struct InodeSurvey {
     blocks: BlockSet,
     listings: Listings,

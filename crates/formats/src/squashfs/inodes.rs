@@ -1,4 +1,4 @@
-//! The table of inodes: what each one says of places, and where it says so.
+//! The table of inodes: the addresses in each one, and where they are stored.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use super::error::{ExpandError, ExpandResult};
 /// The number of a fragment, where a file has none.
 const NO_FRAGMENT: u32 = u32::MAX;
 
-/// An inode as far as it names places. Fields in `at_…` say where in the table something stands.
+/// The addresses in an inode. Fields `at_…` are offsets in the table.
 pub(super) enum Inode {
     File(FileInode),
     Directory(DirectoryInode),

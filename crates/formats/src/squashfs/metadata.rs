@@ -11,7 +11,7 @@ use super::bytes::{u16_at, u64_at};
 use super::error::{ExpandError, ExpandResult};
 use crate::iso9660::{Offset, Source};
 
-/// What a block holds; only the last of a table holds less.
+/// The content of a full block, in bytes; only the last block of a table has less.
 pub(super) const BLOCK_BYTES: usize = 8192;
 /// The two bytes before each block.
 const HEADER_BYTES: usize = 2;
@@ -76,7 +76,7 @@ impl<'s, S: Source> MetadataReader<'s, S> {
 
     /// Appends what the block at `at` holds to `bytes`; returns where the block ends.
     fn block(&mut self, at: u64, bytes: &mut Vec<u8>) -> ExpandResult<u64> {
-        // What it unpacks to counts too, so that no image of any length makes this large.
+        // The unpacked size counts too, so that no image can exhaust memory.
         self.left = self.left.checked_sub(BLOCK_BYTES).ok_or_else(too_much)?;
         let header = u16_at(&read_exactly(self.source, self.length, at, HEADER_BYTES)?, 0)?;
         let length = usize::from(header & !STORED);

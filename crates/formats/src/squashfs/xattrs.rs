@@ -58,7 +58,7 @@ impl AttributeTables {
                     elsewhere.push(at + 4);
                 }
                 at = (at + 4).saturating_add(u32_at(&values.bytes, at)? as usize);
-                // Sets that overlapped would be walked again and again.
+                // Overlapping sets could be walked without end.
                 if walked + (at - begin) > values.bytes.len() {
                     return Err(ExpandError::Damaged("attributes overlap"));
                 }

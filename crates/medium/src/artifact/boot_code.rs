@@ -1,7 +1,7 @@
-//! The boot code of an ISO that is in none of its payloads: GRUB's El Torito image, and its boot sector for sticks.
+//! The boot code of an ISO that is not in its payloads: GRUB's El Torito image, and its boot sector for USB sticks.
 //!
-//! On an ISO each of them knows where it lies. Without that they are what `release.json` has the digests of
-//! ([`IsoRecipe`]), and what an ISO is made from again.
+//! On an ISO each contains its own address. `release.json` has their digests without it ([`IsoRecipe`]); an ISO can be made
+//! again from that form.
 
 use std::io;
 
@@ -15,27 +15,27 @@ use model::release::IsoRecipe;
 use crate::iso::recipe::ELTORITO;
 use crate::opened::{COPY_AGAIN, OpenedMedium};
 
-/// Where the boot sector is in a directory with the content of a medium. On an ISO it is the first sector.
+/// The path of the boot sector in a directory with the content of a medium. On an ISO it is the first sector.
 const BOOT_SECTOR: &str = "boot/grub/boot_hybrid.img";
 /// The largest El Torito image that is read, in bytes.
 const MAX_ELTORITO: u64 = 16 << 20;
 
-/// A piece of boot code as the release manifest describes it.
+/// One part of the boot code, as in the release manifest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BootCodePart {
-    /// In a directory with the content of a medium.
+    /// Path in a directory with the content of a medium.
     pub path: &'static str,
     /// In bytes.
     pub size: u64,
     pub sha256: Digest,
 }
 
-/// Both pieces of boot code.
+/// Both parts of the boot code.
 #[derive(Clone, Debug)]
 pub struct BootCode(Vec<(BootCodePart, Vec<u8>)>);
 
 impl BootCodePart {
-    /// What ISOs by this recipe are made from.
+    /// The boot code of ISOs of this recipe.
     #[must_use]
     pub fn of(iso: &IsoRecipe) -> [Self; 2] {
         [

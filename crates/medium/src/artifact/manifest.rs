@@ -1,4 +1,4 @@
-//! The manifest of a release as an artifact, written and read. Nothing is sent or opened here.
+//! Writes and reads the manifest of a release as an artifact, without input or output.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +17,7 @@ const TITLE: &str = "org.opencontainers.image.title";
 const VERSION: &str = "org.opencontainers.image.version";
 const CREATED: &str = "org.opencontainers.image.created";
 
-/// What registries may take: newer ones everything, older ones what looks like what they know.
+/// The form of the manifest. Newer registries accept all, older ones only forms that they know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ArtifactForm {
@@ -31,7 +31,7 @@ pub enum ArtifactForm {
 }
 
 impl ArtifactForm {
-    /// The best first.
+    /// All forms, the preferred one first.
     pub const ALL: [Self; 3] = [Self::Artifact, Self::Config, Self::Image];
 }
 
@@ -44,7 +44,7 @@ pub struct ArtifactLayer {
     pub digest: Digest,
     /// In bytes.
     pub size: u64,
-    /// Of a patch: the root hash of the OS image that it starts from.
+    /// Only of a patch: the root hash of the OS image that it applies to.
     pub from: Option<Digest>,
 }
 
@@ -58,7 +58,7 @@ pub struct ReleaseArtifact<'a> {
 }
 
 impl<'a> ReleaseArtifact<'a> {
-    /// The release with the manifest `bytes`. `boot_code` tells whether the boot code for ISOs goes with it.
+    /// The release with the manifest `bytes`. `boot_code`: include the boot code for ISOs.
     #[must_use]
     pub fn new(release: &'a Release, bytes: &[u8], boot_code: bool, patches: &[ReleasePatch]) -> Self {
         let payloads = release.carried_payloads().map(|payload| ArtifactLayer {
@@ -95,7 +95,7 @@ impl<'a> ReleaseArtifact<'a> {
         &self.layers
     }
 
-    /// The configuration that stands in for `release.json` in this form, if one does.
+    /// The configuration document, if this form has another one than `release.json`.
     pub fn stand_in(&self, form: ArtifactForm) -> Result<Option<Vec<u8>>> {
         if form != ArtifactForm::Image {
             return Ok(None);
@@ -130,7 +130,7 @@ impl<'a> ReleaseArtifact<'a> {
         manifest.artifact_type = (form == ArtifactForm::Artifact).then(|| RELEASE.to_owned());
         let Release { name, version, epoch, .. } = self.release;
         let created = i64::try_from(*epoch).ok().and_then(|second| Timestamp::from_second(second).ok());
-        let created = created.context("the release is of no time that can be written")?.to_string();
+        let created = created.context("the time of the release is out of range")?.to_string();
         let title = format!("{name} {version}");
         manifest.annotations = [(TITLE, title), (VERSION, version.clone()), (CREATED, created)]
             .into_iter()
@@ -140,12 +140,12 @@ impl<'a> ReleaseArtifact<'a> {
     }
 }
 
-/// What the manifest of an artifact says.
+/// A parsed manifest of an artifact.
 #[derive(Debug)]
 pub struct ReadArtifact {
     /// `release.json`.
     pub release: Descriptor,
-    /// The digests that the artifact has beside it.
+    /// The digests of the other blobs.
     pub layers: BTreeSet<Digest>,
     pub patches: Vec<ReleasePatch>,
 }
@@ -167,7 +167,7 @@ pub fn read(bytes: &[u8], named: &str) -> Result<ReadArtifact> {
     };
     let release = release.ok_or_else(|| {
         let kind: String = kind.chars().filter(|c| !c.is_control()).take(200).collect();
-        Failure::new(Class::Invalid, format!("{named} is no release"))
+        Failure::new(Class::Invalid, format!("{named} is not a release"))
             .because(anyhow::anyhow!("its configuration is {kind:?}"))
             .hint("Name what `iso-builder push` published.")
     })?;
@@ -241,6 +241,6 @@ mod tests {
             "layers": []}"#;
         let error = read(image, "a.b/c:1").unwrap_err();
         assert_eq!(class_of(&error), Class::Invalid);
-        assert!(format!("{error:#}").contains("a.b/c:1 is no release"), "{error:#}");
+        assert!(format!("{error:#}").contains("a.b/c:1 is not a release"), "{error:#}");
     }
 }

@@ -1,4 +1,4 @@
-//! What the parts of a release are called in a registry.
+//! The media types of the parts of a release in a registry.
 
 use model::release::Purpose;
 

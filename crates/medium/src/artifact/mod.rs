@@ -6,19 +6,19 @@
 //! layers:       application/vnd.nqrust.….v1…              each payload once, under its own digest; title = its path
 //! ```
 //!
-//! So a registry keeps one copy of what several releases have in common, and of the blobs of container images that it has
-//! anyway; and `release.json`, whose digest names the release, says by itself what every layer has to be. What the medium
-//! itself leaves to the network (the blobs of a net-install medium) is not in the artifact either.
+//! So a registry stores common content of several releases once, and shares the blobs of container images that it has anyway.
+//! `release.json`, whose digest names the release, has the digest of every layer. Blobs that a net-install medium leaves to
+//! the network are not in the artifact either.
 //!
-//! Two layers are no payloads: GRUB's boot code for ISOs, which is on an ISO but in none of its files. With it the ISO can be
-//! made again, byte for byte.
+//! Two layers are not payloads: GRUB's boot code for ISOs, which is on an ISO but not in its files. With it the ISO can be
+//! reproduced byte for byte.
 //!
 //! | Module | What it knows |
 //! |---|---|
-//! | [`reference`] | how a release is named: `registry/name:tag`, `oci:DIRECTORY` |
-//! | [`media_types`] | what a layer is called |
+//! | [`reference`] | references to releases: `registry/name:tag`, `oci:DIRECTORY` |
+//! | [`media_types`] | the media types of layers |
 //! | [`manifest`] | the manifest of the artifact, written and read |
-//! | [`boot_code`] | the boot code that is in no payload, taken from a medium |
+//! | [`boot_code`] | the boot code that is not a payload, read from a medium |
 //!
 //! [`sources`](crate::sources) reads payloads from there; `iso-builder` pushes and pulls.
 

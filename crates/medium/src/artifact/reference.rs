@@ -1,4 +1,4 @@
-//! How a release in a registry or in an OCI layout is named.
+//! References to releases in a registry or an OCI layout.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -8,10 +8,9 @@ use base::digest::Digest;
 use base::failure::{Class, Failure};
 use formats::oci::ImageReference;
 
-/// What stands before the directory of a layout, as in skopeo's and oras's notation.
+/// The prefix of a layout's directory, as in skopeo and oras.
 pub const LAYOUT: &str = "oci:";
 
-/// Where a release is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ArtifactReference {
     /// `registry/name:tag`, `registry/name@sha256:…`.
@@ -60,7 +59,7 @@ impl FromStr for ArtifactReference {
 
     fn from_str(text: &str) -> Result<Self, Failure> {
         let wrong = |why: String| {
-            Failure::new(Class::Invalid, format!("{text:?} names no release"))
+            Failure::new(Class::Invalid, format!("{text:?} is not a reference to a release"))
                 .because(anyhow::anyhow!(why))
                 .hint("Write registry/name:tag, registry/name@sha256:…, or oci:DIRECTORY:tag.")
         };
@@ -72,7 +71,8 @@ impl FromStr for ArtifactReference {
         };
         let (rest, digest) = match layout.rsplit_once("@sha256:") {
             Some((rest, digits)) => {
-                let digest = digits.parse().map_err(|_| wrong("the digest has not 64 digits".into()))?;
+                let digest =
+                    digits.parse().map_err(|_| wrong("the digest must have 64 hexadecimal digits".into()))?;
                 (rest, Some(digest))
             }
             None => (layout, None),
@@ -87,7 +87,7 @@ impl FromStr for ArtifactReference {
             return Err(wrong(format!("{tag:?} is not a tag")));
         }
         if directory.is_empty() {
-            return Err(wrong("there is no directory".into()));
+            return Err(wrong("the directory is missing".into()));
         }
         let (directory, tag) = (Path::new(directory).to_owned(), tag.map(str::to_owned));
         Ok(Self::Layout(LayoutReference { directory, tag, digest }))

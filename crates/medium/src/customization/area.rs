@@ -23,16 +23,16 @@ use base::digest::Digest;
 const MAGIC: [u8; 16] = *b"NQRUST-CUSTOM\0\0\0";
 const VERSION: u32 = 1;
 const FINISHED: u32 = 1;
-/// How many bytes of the header are used; the others are zero.
+/// The used bytes of the header; the others are zero.
 const USED: usize = 64;
 
-/// Why content cannot be in an area, a clause.
+/// Why content does not fit an area, a clause.
 #[derive(Debug, thiserror::Error)]
 pub enum AreaContentError {
     /// There is no room for so many bytes.
     #[error("it has {0} bytes, and there is room for {CAPACITY}")]
     TooLarge(usize),
-    /// A path that no archive has.
+    /// A path that cannot be in an archive.
     #[error("a file cannot be packed")]
     Path(#[source] io::Error),
 }
@@ -153,8 +153,8 @@ mod tests {
             read(&*area).unwrap_err().to_string()
         };
         assert_eq!(changed(0, b'n'), "it begins with neither a header nor zeros");
-        assert_eq!(changed(16, 9), "it is of version 9, which this program does not know");
-        assert_eq!(changed(20, 0), "writing it was begun and not finished");
+        assert_eq!(changed(16, 9), "its version is 9, which this program does not support");
+        assert_eq!(changed(20, 0), "it was not written to its end");
         assert_eq!(changed(20, 7), "its header is damaged");
         assert_eq!(changed(100, 7), "its header is damaged");
         let archive = Digest::of(&area()[HEADER..]);
@@ -164,7 +164,7 @@ mod tests {
         let said = changed(40, 7);
         assert!(said.contains(&format!("has the SHA-256 {archive} instead of ")), "{said}");
         assert!(changed(31, 0x80).ends_with("bytes, and there is room for 16777216"));
-        assert_eq!(read(&unfinished()[..]).unwrap_err().to_string(), "writing it was begun and not finished");
+        assert_eq!(read(&unfinished()[..]).unwrap_err().to_string(), "it was not written to its end");
         for cut in [0, 10, HEADER, area().len() - 1] {
             assert!(matches!(read(&area()[..cut]), Err(Damage::Read(_))), "{cut}");
         }

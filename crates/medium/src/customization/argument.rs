@@ -1,4 +1,4 @@
-//! Kernel arguments that a medium is given, and the file from which GRUB has them.
+//! Kernel arguments of a customized medium, and the file from which GRUB reads them.
 //!
 //! GRUB's script splits what a variable holds at blanks and puts backslashes before quotes when it writes the kernel's
 //! command line (GRUB 2.06, `grub_create_loader_cmdline`), so that an argument with blanks, quotes or backslashes
@@ -14,41 +14,41 @@ use model::config::boot_password::PROTECT;
 
 /// Length in bytes of the file that GRUB reads.
 pub const GRUB_LENGTH: usize = 8192;
-/// The variable with which the boot menu's kernel lines end.
+/// The variable at the end of the boot menu's kernel lines.
 pub const VARIABLE: &str = "nqrust_arguments";
-/// The most characters of all arguments together. A kernel takes 2048 on x86, and has some from the menu.
+/// The most characters of all arguments together. A kernel accepts 2048 on x86, and the menu needs some.
 const MOST: usize = 1024;
 
 const HEAD: &str = "# Kernel arguments from `iso-builder customize`. This file keeps its length.\n";
-/// What the boot menu says itself; another value would boot something else.
+/// Set by the boot menu; another value would boot something else.
 const OWN: [&str; 5] = ["root", parameter::MODE, parameter::RELEASE, "initrd", "BOOT_IMAGE"];
 
-/// One word of a kernel command line, which means the same to GRUB, to iPXE and to the kernel.
+/// One word of a kernel command line with the same meaning for GRUB, iPXE and the kernel.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(transparent)]
 pub struct Argument(String);
 
-/// Why a word cannot be a kernel argument of a medium, a clause.
+/// Why a word is not valid as a kernel argument of a medium, a clause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ArgumentError {
-    /// Nothing, or what does not begin like the name of a parameter.
-    #[error("is no kernel argument: it does not begin with a letter or a digit")]
+    /// Empty, or it does not begin like the name of a parameter.
+    #[error("is not a kernel argument: it does not begin with a letter or a digit")]
     Beginning,
-    /// Other characters than the boot loaders pass on unchanged.
+    /// It has characters that boot loaders change.
     #[error("has blanks, quotes, backslashes or other characters that boot loaders do not pass on unchanged")]
     Characters,
-    /// The boot menu's own.
+    /// The boot menu sets it.
     #[error("is set by the boot menu")]
     Own,
 }
 
-/// More than a kernel would take.
+/// Longer than a kernel accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the kernel arguments have {0} characters together, and there is room for {MOST}")]
 pub struct ArgumentsTooLong(usize);
 
 impl Argument {
-    /// What stands before the `=`. Values may be secrets.
+    /// The part before the `=`. Values may be secrets.
     #[must_use]
     pub fn key(&self) -> &str {
         self.0.split('=').next().unwrap_or_default()

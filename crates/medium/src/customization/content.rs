@@ -1,4 +1,4 @@
-//! What is in an area: a tar archive of regular files.
+//! The content of an area: a tar archive of regular files.
 //!
 //! | Path | What it is |
 //! |---|---|
@@ -8,7 +8,7 @@
 //! | `arguments` | kernel arguments, one a line |
 //! | `boot-password` | the password of the boot menu, a hash for GRUB |
 //!
-//! The archive is uncompressed, of one order, without times and owners: the same content makes the same bytes.
+//! The archive is uncompressed and sorted, without times and owners: the same content makes the same bytes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -25,9 +25,9 @@ const AUTHORITIES: &str = "ca";
 const FILES: &str = "files";
 const ARGUMENTS: &str = "arguments";
 const BOOT_PASSWORD: &str = "boot-password";
-/// Permissions in the archive of what says nothing of them.
+/// The default permissions in the archive.
 const PRIVATE: u32 = 0o600;
-/// Nothing that runs as another user.
+/// The allowed permission bits: not set-user-id, set-group-id or sticky.
 const PERMISSIONS: u32 = 0o777;
 
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -78,12 +78,15 @@ impl Content {
         *self == Self::default()
     }
 
-    /// The archive. Fails on a path that leads elsewhere, as [`Content::unpack`] would.
+    /// The archive. Fails on a path outside the archive, as [`Content::unpack`] does.
     pub(super) fn pack(&self) -> io::Result<Vec<u8>> {
         let mut archive = Builder::new(Vec::new());
         let mut add = |path: &str, mode: u32, bytes: &[u8]| {
             if !is_inner(path) {
-                return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{path:?} leads elsewhere")));
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidInput,
+                    format!("{path:?} is not a relative path without `..`"),
+                ));
             }
             let mut header = Header::new_gnu();
             header.set_entry_type(EntryType::Regular);
@@ -127,7 +130,7 @@ impl Content {
             }
             let mode = entry.header().mode().map_err(bad)? & PERMISSIONS;
             if !known.insert(path.clone()) {
-                return Err(Damage::Archive(format!("{path:?} is there twice")));
+                return Err(Damage::Archive(format!("{path:?} is in it twice")));
             }
             let mut bytes = Vec::new();
             entry.by_ref().take(CAPACITY as u64).read_to_end(&mut bytes).map_err(bad)?;
@@ -148,20 +151,20 @@ impl Content {
         if path == BOOT_PASSWORD {
             let password = text(file)?.parse().map_err(|_| bad("is not a password hash for GRUB"))?;
             return match self.boot_password.replace(password) {
-                Some(_) => Err(bad("is there twice")),
+                Some(_) => Err(bad("is in it twice")),
                 None => Ok(()),
             };
         }
-        let (directory, name) = path.split_once('/').ok_or_else(|| bad("has no place there"))?;
+        let (directory, name) = path.split_once('/').ok_or_else(|| bad("is not a path of this archive"))?;
         if !is_inner(name) || (directory != FILES && name.contains('/')) {
-            return Err(bad("leads elsewhere"));
+            return Err(bad("is not a relative path without `..`"));
         }
         let name = name.to_owned();
         match directory {
             NODES => drop(self.nodes.insert(name, Secret::new(text(file)?))),
             AUTHORITIES => drop(self.authorities.insert(name, text(file)?)),
             FILES => drop(self.files.insert(name, file)),
-            _ => return Err(bad("has no place there")),
+            _ => return Err(bad("is not a path of this archive")),
         }
         Ok(())
     }
@@ -265,7 +268,7 @@ mod tests {
             twice.truncate(1024);
             twice.extend(archive(path, EntryType::Regular, b"two"));
             let told = Content::unpack(&twice).unwrap_err().to_string();
-            assert!(told.ends_with(&format!("{path:?} is there twice")), "{told}");
+            assert!(told.ends_with(&format!("{path:?} is in it twice")), "{told}");
         }
     }
 

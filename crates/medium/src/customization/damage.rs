@@ -1,5 +1,4 @@
-//! How long an area and its parts are, and what can be wrong with them. The area as a whole and the archive in it are read
-//! in files of their own.
+//! The lengths of an area and its parts, and how they can be damaged. Shared by the readers of the area and of its archive.
 
 use std::io;
 
@@ -19,28 +18,28 @@ pub enum Damage {
     /// Neither zeros nor a header.
     #[error("it begins with neither a header nor zeros")]
     NotOne,
-    /// Made by another program than this one.
-    #[error("it is of version {0}, which this program does not know")]
+    /// Written by a newer program.
+    #[error("its version is {0}, which this program does not support")]
     Version(u32),
     /// It is being written, or power was lost while it was.
-    #[error("writing it was begun and not finished")]
+    #[error("it was not written to its end")]
     Unfinished,
     /// The header contradicts itself.
     #[error("its header is damaged")]
     Header,
-    /// Its length is more than there is room for.
+    /// Its length exceeds the area.
     #[error("it should have {0} bytes, and there is room for {CAPACITY}")]
     Length(u64),
-    /// The bytes are others than were written.
+    /// The archive has another digest.
     #[error("its archive, from byte {HEADER} on, has the SHA-256 {found} instead of {expected}")]
     Digest {
-        /// What they have.
+        /// Of the bytes.
         found: Digest,
-        /// What the header says.
+        /// In the header.
         expected: Digest,
     },
-    /// An archive that holds what it must not.
-    #[error("its archive is not as it should be: {0}")]
+    /// The archive has content that is not allowed.
+    #[error("its archive is not valid: {0}")]
     Archive(String),
     /// It ends too early, or cannot be read.
     #[error("it cannot be read")]

@@ -1,4 +1,4 @@
-//! What a customized medium means for an install: which of its configurations is for a machine, and what it adds.
+//! The effect of a customized medium on an install: the configuration for a machine, and additional files.
 
 use std::collections::BTreeSet;
 
@@ -13,12 +13,12 @@ use model::config::{InstallConfig, Secret};
 use model::machine::{Identity, Nodes};
 
 impl Content {
-    /// The configurations by the machines that they are for. Names that say no machine, and two for one, are errors.
+    /// The configurations by their machines. A name without a machine, or two for one machine, is an error.
     pub fn by_machine(&self) -> Result<Nodes> {
         Nodes::of(FILE, self.nodes.keys().cloned())
     }
 
-    /// The configuration for the machine, with a sentence that says which it is and why.
+    /// The configuration for the machine, with a sentence that says which one it is and why.
     pub fn document(&self, identity: &Identity) -> Result<Option<(String, Document)>> {
         let nodes = self.by_machine()?;
         let Some(chosen) = nodes.choose(identity)? else { return Ok(None) };

@@ -1,4 +1,4 @@
-//! What somebody puts into a finished medium: configurations for its machines, certificates, files, kernel arguments.
+//! The customization of a finished medium: configurations for machines, certificates, files, kernel arguments.
 //!
 //! Every medium has a file of a fixed length for it, [`FILE`] beside the release manifest, which is all zero until the
 //! medium is customized. It is no payload: the manifest, whose digest the boot menu names, stays as it is, and the area
@@ -7,8 +7,8 @@
 //! | Module | What it knows |
 //! |---|---|
 //! | [`area`] | the file as a whole: a header, then an archive, then zeros |
-//! | [`content`] | what is in the archive |
-//! | [`install`] | what it means for an install |
+//! | [`content`] | the content of the archive |
+//! | [`install`] | its effect on an install |
 //! | [`argument`] | kernel arguments, and the file that GRUB reads |
 //!
 //! `iso-builder customize` writes it; the installer, `verify`, `inspect` and `serve` read it. Where in an ISO the files
@@ -27,5 +27,5 @@ pub use damage::Damage;
 
 /// The area, relative to the root of a medium.
 pub const FILE: &str = "custom.img";
-/// What GRUB reads, relative to the root of a medium.
+/// The file that GRUB reads, relative to the root of a medium.
 pub const GRUB_FILE: &str = "boot/grub/custom.cfg";

@@ -22,7 +22,6 @@ use model::release::Payload;
 const CHUNK: usize = 1 << 20;
 static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
 
-/// How much of an image is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// All of it.
@@ -32,42 +31,42 @@ pub enum Scope {
     Boot,
 }
 
-/// Something in an image that is not as it was written.
+/// A region of an image that is not as it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
     pub owner: RegionOwner,
     pub fault: Fault,
 }
 
-/// What is wrong with some bytes.
+/// How a region is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// They are others than the builder writes.
+    /// It has other bytes than the builder writes.
     Changed {
-        /// The first one that is, counted from the beginning of the image.
+        /// The first wrong byte, counted from the beginning of the image.
         at: Offset,
     },
-    /// A payload whose digest is another.
+    /// A payload with another digest.
     Damaged {
-        /// What the manifest says.
+        /// In the manifest.
         expected: Digest,
-        /// What the bytes give.
+        /// Of the bytes.
         found: Digest,
     },
-    /// The image ends before they do.
+    /// The image ends within it.
     CutOff {
-        /// Bytes there should be.
+        /// Its length in bytes.
         expected: u64,
-        /// Bytes there are.
+        /// The bytes before the end of the image.
         found: u64,
     },
-    /// They cannot be read.
+    /// It cannot be read.
     Unreadable(String),
-    /// What the medium was customized with contradicts itself.
+    /// The customization of the medium is inconsistent.
     Customization(String),
-    /// They could not be compared, because the bytes that they are made of are damaged.
+    /// It could not be compared, because the bytes from which it is made are damaged.
     Unknown(String),
-    /// A release manifest whose digest nothing else on the medium names.
+    /// A release manifest whose digest is not elsewhere on the medium.
     Stranger,
 }
 
@@ -123,10 +122,10 @@ pub fn check(
         found.extend(fault.map(|fault| Difference { owner: region.owner.clone(), fault }));
     }
     if agreeing == 0 && contradicting > 0 {
-        // Compared with the wrong manifest everything is wrong.
+        // With the wrong manifest, everything else differs too.
         return Ok(vec![Difference { owner: manifest(), fault: Fault::Stranger }]);
     }
-    // That an image is cut off says it for whatever else was there, but for files, which people know by name.
+    // A truncated image is reported once for everything after its end, except files, which users know by name.
     found.retain(|difference| {
         let cut = matches!(difference.fault, Fault::CutOff { .. });
         !cut || matches!(difference.owner, RegionOwner::Image | RegionOwner::File(_))
@@ -185,7 +184,7 @@ impl ImageCheck<'_> {
         Ok(None)
     }
 
-    /// Compares with what `wanted` gives for each run of bytes: where it begins in the region, and how long it is.
+    /// Compares a region with the bytes that `wanted` returns for each start in the region and length.
     fn compare<'w>(
         &mut self,
         (at, length): (Offset, u64),
@@ -229,8 +228,7 @@ impl ImageCheck<'_> {
         Ok(trouble.or_else(|| (found != expected).then_some(Fault::Damaged { expected, found })))
     }
 
-    /// Boot code has no copy to compare it with: its digest is that of the manifest but for the addresses in it, and
-    /// these are written into it anew.
+    /// Compares boot code by its digest in the manifest, which is without the addresses; these are compared by themselves.
     fn boot_code(&mut self, region: &Region<'_>) -> Result<Option<Fault>> {
         let found = match self.whole(region)? {
             Ok(found) => found,
@@ -256,7 +254,7 @@ impl ImageCheck<'_> {
         Ok(first.map(|first| Fault::Changed { at: region.at.plus(first as u64) }))
     }
 
-    /// The EFI system partition, made anew of the loaders on the medium.
+    /// The EFI system partition, made again from the loaders on the medium.
     fn esp(&mut self) -> Result<Result<Vec<u8>, Fault>> {
         let mut contents = Vec::new();
         for (at, payload) in self.map.loaders {
@@ -304,7 +302,7 @@ impl ImageCheck<'_> {
         }))
     }
 
-    /// A region that fits into memory.
+    /// The length of a region that fits into memory.
     fn whole(&mut self, region: &Region<'_>) -> Result<Result<Vec<u8>, Fault>> {
         let (at, length) = (region.at, region.length);
         let mut bytes = Vec::with_capacity(usize::try_from(length)?);

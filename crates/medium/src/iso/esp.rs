@@ -15,9 +15,9 @@ pub const LOADERS: [(Purpose, &str); 3] = [
     (Purpose::GrubEfi, "EFI/BOOT/grubx64.efi"),
     (Purpose::MokManager, "EFI/BOOT/mmx64.efi"),
 ];
-/// Room beside the files for the file system itself.
+/// The space of the file system itself.
 const SPARE: ByteSize = ByteSize::mib(1);
-/// More than loaders ever had. The partition is made in memory.
+/// The limit of all loaders together: the partition is made in memory.
 const MOST: ByteSize = ByteSize::mib(256);
 
 /// Length of the partition in bytes for loaders of the lengths `loaders` in bytes.

@@ -1,4 +1,4 @@
-//! An ISO as a list of regions without gaps: who owns which bytes, and what they have to be.
+//! An ISO as a list of regions without gaps, each with its owner and expected bytes.
 
 use std::borrow::Cow;
 
@@ -9,30 +9,29 @@ use formats::iso9660::address::{Block, Extent, Offset};
 use formats::iso9660::write::{Part, RegionOwner};
 use model::release::{IsoRecipe, MANIFEST, Payload, Purpose, Release};
 
-/// A boot sector's length in bytes.
 const BOOT_SECTOR: u64 = 512;
-/// More than GRUB's El Torito image ever had, in bytes: it is checked in memory.
+/// The limit of GRUB's El Torito image, in bytes: it is checked in memory.
 const MAX_ELTORITO: u64 = 16 << 20;
 
-/// What bytes have to be.
+/// The expected bytes of a region.
 #[derive(Clone, Debug)]
 pub enum ExpectedBytes<'a> {
     Bytes(Cow<'a, [u8]>),
     Zeros,
     Payload(&'a Payload),
-    /// GRUB's boot sector for sticks, which goes on at the El Torito image, and a protective partition table.
+    /// GRUB's boot sector for USB sticks, which loads the El Torito image, and a protective partition table.
     BootSector,
-    /// GRUB's El Torito image, which knows where it lies.
+    /// GRUB's El Torito image, which contains its own address.
     Eltorito,
-    /// The image that loaders and menu make.
+    /// The EFI system partition, made of loaders and menu.
     Esp,
-    /// What was customized, whose digest is in it.
+    /// The customization area, which contains its own digest.
     Area,
     /// The kernel arguments of the area.
     Arguments,
 }
 
-/// Some bytes, their owner, and what they have to be.
+/// A range of bytes, its owner, and the expected content.
 #[derive(Clone, Debug)]
 pub struct Region<'a> {
     pub owner: RegionOwner,
@@ -42,7 +41,7 @@ pub struct Region<'a> {
     pub wanted: ExpectedBytes<'a>,
 }
 
-/// Every byte of the ISO of one release.
+/// All regions of the ISO of one release.
 #[derive(Debug)]
 pub struct Map<'a> {
     pub regions: Vec<Region<'a>>,
@@ -50,7 +49,7 @@ pub struct Map<'a> {
     pub iso: &'a IsoRecipe,
     /// Where the El Torito image begins.
     pub eltorito: Block,
-    /// The payloads that the EFI system partition is made of, and where they are.
+    /// The payloads of the EFI system partition, and their addresses.
     pub loaders: [(Offset, &'a Payload); 3],
     /// Where the area for customizing is; it has [`area::LENGTH`](crate::customization::area::LENGTH).
     pub area: Offset,
@@ -59,8 +58,8 @@ pub struct Map<'a> {
 }
 
 impl<'a> Map<'a> {
-    /// The map of the ISO whose `release` has the manifest `manifest`; none where it was written by a recipe that this
-    /// program does not follow. A release of which no ISO can be made is an error.
+    /// The map of the ISO whose `release` has the manifest `manifest`; none if it was written by a recipe that this program
+    /// does not know. A release without an ISO is an error.
     pub fn of(release: &'a Release, manifest: &'a [u8]) -> Result<Option<Self>> {
         let Some(iso) = release.iso.as_ref().filter(|iso| iso.recipe == recipe::NUMBER) else {
             return Ok(None);
@@ -69,7 +68,7 @@ impl<'a> Map<'a> {
     }
 
     fn new(recipe: Recipe<'a>, iso: &'a IsoRecipe) -> Result<Self> {
-        ensure!(iso.eltorito_size < MAX_ELTORITO, "its El Torito image is implausibly long");
+        ensure!(iso.eltorito_size < MAX_ELTORITO, "its El Torito image is too large");
         let layout = recipe.layout(iso.eltorito_size)?;
         let size = layout.size.get();
         let mut regions = Vec::new();
@@ -123,7 +122,7 @@ impl<'a> Map<'a> {
 }
 
 impl Map<'_> {
-    /// Every run of bytes, one behind the other: its owner, where it begins, and its length in bytes.
+    /// Every region in order: its owner, its start, and its length in bytes.
     pub fn regions(&self) -> impl Iterator<Item = (&RegionOwner, u64, u64)> {
         self.regions.iter().map(|region| (&region.owner, region.at.0, region.length))
     }

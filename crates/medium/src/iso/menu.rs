@@ -5,7 +5,7 @@ use base::digest::Digest;
 use model::boot::parameter::{MODE, RELEASE};
 use model::config::boot_password::PROTECT;
 
-/// What the menu has to know.
+/// The parameters of a boot menu.
 #[derive(Clone, Debug)]
 pub struct Menu<'a> {
     /// The product and its version, as the menu's title.
@@ -16,11 +16,11 @@ pub struct Menu<'a> {
     pub release: Digest,
     /// Kernel arguments of the definition.
     pub arguments: &'a [String],
-    /// The file with the password that editor and command line of the menu ask for, where the medium is built with one.
+    /// The file with the password of the menu's editor and command line, if the medium is built with one.
     pub password: Option<&'a str>,
 }
 
-/// Consoles such that both show messages; the last one is `/dev/console`.
+/// Kernel arguments for both consoles; the last one is `/dev/console`.
 pub const SCREEN_FIRST: &str = "console=ttyS0,115200 console=tty0";
 const SERIAL_FIRST: &str = "console=tty0 console=ttyS0,115200";
 
@@ -33,13 +33,13 @@ pub fn volume_id(text: &str) -> String {
 }
 
 impl Menu<'_> {
-    /// The file by which a boot loader recognises the medium it belongs to.
+    /// The file by which a boot loader recognizes the medium it belongs to.
     #[must_use]
     pub fn mark(&self) -> String {
         format!(".nqrust/{}", &self.release.to_string()[..16])
     }
 
-    /// The file on the EFI system partition of every medium that tells it from that of a disk.
+    /// A file on the EFI system partition of every medium that distinguishes it from that of a disk.
     pub const ESP_MARK: &'static str = ".nqrust/medium";
 
     /// `/EFI/debian/grub.cfg`, where the signed GRUB begins: finds this very medium, whatever other media are
@@ -66,10 +66,10 @@ impl Menu<'_> {
             "if [ ! -e /{0} ]; then\n    search --no-floppy --file --set=root /{0}\nfi\n",
             self.mark()
         );
-        // What somebody puts into the finished medium.
+        // The customization of the finished medium.
         let custom = format!("source /{GRUB_FILE}\n");
-        // Protected first of all, so that whatever fails later fails behind the password: also where its file is gone. One
-        // in the finished medium is stronger.
+        // The password is set first, so that any later failure is behind it, even if its file is missing. A password of the
+        // customization replaces it.
         let protect = if self.password.is_some() { PROTECT } else { "" };
         let password = self.password.map(|path| format!("source /{path}\n")).unwrap_or_default();
         format!(

@@ -1,5 +1,4 @@
-//! Which files an ISO has, in which order, and what is in those that are no payloads: all of it follows from the
-//! release manifest.
+//! The files of an ISO, their order, and the content of those that are not payloads, all derived from the release manifest.
 
 use std::borrow::Cow;
 
@@ -16,22 +15,22 @@ use model::release::{MANIFEST, Payload, Purpose, Release};
 /// The number of the recipe that this program follows. It changes whenever the bytes of an ISO do.
 pub const NUMBER: u32 = 2;
 
-/// Who makes an ISO, in its volume descriptors.
+/// The data preparer in the volume descriptors.
 pub const PREPARER: &str = "ISO-BUILDER";
-/// Where GRUB's El Torito image is on an ISO. It is the first file.
+/// The path of GRUB's El Torito image on an ISO. It is the first file.
 pub const ELTORITO: &str = "boot/grub/eltorito.img";
 /// The boot menu.
 pub const BOOT_MENU: &str = "boot/grub/grub.cfg";
-/// What the signed GRUB reads first where firmware started it from the file system of an optical disc.
+/// The first file that the signed GRUB reads if firmware has started it from the file system of an optical disc.
 const STUB: &str = "EFI/debian/grub.cfg";
 
-/// What a file holds.
+/// The content of a file.
 #[derive(Clone, Debug)]
 pub enum FileContent<'a> {
     Bytes(Cow<'a, [u8]>),
-    /// The kernel arguments that GRUB adds: none, until the medium is customized.
+    /// The kernel arguments that GRUB adds: none until the medium is customized.
     Arguments,
-    /// The area for customizing: zeros likewise.
+    /// The customization area: zeros until the medium is customized.
     Area,
     Payload(&'a Payload),
 }
@@ -49,7 +48,7 @@ impl FileContent<'_> {
     }
 }
 
-/// How the ISO of one release is made.
+/// The recipe of the ISO of one release.
 #[derive(Clone, Copy, Debug)]
 pub struct Recipe<'a> {
     pub release: &'a Release,
@@ -112,7 +111,7 @@ impl<'a> Recipe<'a> {
         Ok([find(0)?, find(1)?, find(2)?])
     }
 
-    /// Where everything lies. `eltorito` is the length of GRUB's El Torito image in bytes.
+    /// The layout of the ISO. `eltorito` is the length of GRUB's El Torito image in bytes.
     pub fn layout(&self, eltorito: u64) -> Result<Layout> {
         let (menu, files) = (self.menu(), self.files());
         let behind = files.iter().map(|(path, content)| (path.as_str(), content.length()));

@@ -1,26 +1,21 @@
-//! Which release the entries of an ISO's boot menu name.
+//! The releases that an ISO's boot menu names.
 
 use base::digest::Digest;
 use model::boot::parameter;
 
-/// The longest boot menu that is read, in bytes.
+/// The size limit of a boot menu, in bytes.
 pub const MAX_BOOT_MENU: u64 = 1 << 20;
 
-/// How the releases that a boot menu names differ from the one on its medium.
+/// How the release that a boot menu names differs from the one on its medium.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NamedReleaseDifference {
     /// It names none.
     Unnamed,
     /// It names another.
-    Other {
-        /// What the boot menu should say.
-        expected: String,
-        /// What it says.
-        found: String,
-    },
+    Other { expected: String, found: String },
 }
 
-/// What is wrong with the releases that `menu` names, given the digest of the manifest.
+/// Compares the releases that `menu` names with the digest of the manifest.
 #[must_use]
 pub fn named_release_difference(menu: &str, digest: Digest) -> Option<NamedReleaseDifference> {
     let (expected, argument) = (digest.oci(), format!("{}=", parameter::RELEASE));

@@ -1,4 +1,4 @@
-//! One finished medium, opened.
+//! A finished medium, opened for reading.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -21,14 +21,14 @@ use crate::iso::Map;
 use crate::iso::recipe::BOOT_MENU;
 use crate::served::{ServedDirectory, ServedImage, is_url};
 
-/// The longest manifest that is read, in bytes: room for tens of thousands of payloads.
+/// The size limit of a manifest, in bytes: enough for tens of thousands of payloads.
 const MAX_MANIFEST: u64 = 32 << 20;
 const EXPECTED: &str = "Give an ISO made by iso-builder, a drive that holds one, a directory with release.json, or the URL of an ISO or \
                         of such a directory.";
-/// What a user does when a server does not send a medium.
+/// The hint if a server does not send a medium.
 const SERVER: &str = "Check the URL: it must name an ISO made by iso-builder, on a server that sends parts of files, or the directory \
                       with the content of one.";
-/// What a user does about a damaged medium.
+/// The hint for a damaged medium.
 pub const COPY_AGAIN: &str = "Download or copy the medium again.";
 
 /// A medium that has a release manifest.
@@ -43,13 +43,13 @@ pub struct OpenedMedium {
 #[derive(Debug)]
 enum OpenedContent {
     Iso(MediumImage),
-    /// An ISO whose own directories are damaged, by way of those of its first partition.
+    /// An ISO whose own directories are damaged, read by those of its first partition.
     Partition(Iso<OffsetSource<ImageBytes>>),
     Directory,
     Served(ServedDirectory),
 }
 
-/// The ISO that a medium is.
+/// The ISO of a medium.
 pub type MediumImage = Iso<ImageBytes>;
 
 /// The bytes of an ISO.
@@ -122,8 +122,8 @@ impl OpenedMedium {
         }
     }
 
-    /// As [`OpenedMedium::open`], and where the way to the release manifest is damaged, by the second way that every ISO has for
-    /// the sake of sticks. Only for finding out what is damaged.
+    /// As [`OpenedMedium::open`]; if the directories on the way to the release manifest are damaged, by those of the first
+    /// partition, which every ISO has for USB sticks. Only for reports of damage.
     pub fn open_for_verification(named: &Path) -> Result<Self> {
         let first = Self::open(named).and_then(|medium| medium.release().map(|_| medium));
         first.or_else(|error| match damage_is_possible(&error) {
@@ -135,7 +135,7 @@ impl OpenedMedium {
     fn open_by_partition(named: &Path) -> Result<Self> {
         let iso = Iso::open(OffsetSource { source: open_image(named)?, start: PARTITION.offset() })?;
         let medium = Self::with(named, OpenedContent::Partition(iso))?;
-        // Without a map the first way cannot be compared with anything.
+        // Without a map, the damaged directories could not be compared.
         Map::of(&medium.release()?, &medium.manifest)?.context("an ISO of another recipe")?;
         Ok(medium)
     }
@@ -185,7 +185,7 @@ impl OpenedMedium {
         Release::parse(&self.manifest).map_err(|error| {
             let what = format!("reading {MANIFEST} of {}", self.path.display());
             match error {
-                // A format that nobody wrote is damage too.
+                // A manifest in an unknown format that the boot menu does not name is damage.
                 ParseReleaseError::Format(_) if !self.menu_names_another() => {
                     Failure::new(Class::Invalid, what)
                         .hint("Use the iso-builder of the release that made the medium.")
@@ -217,7 +217,7 @@ impl OpenedMedium {
         &self.manifest
     }
 
-    /// [`Class::Verification`] where it is an image of which the end is missing, as a copy or a download that broke off leaves it.
+    /// [`Class::Verification`] if it is a truncated image, as an interrupted copy or download leaves it.
     pub fn is_whole(&self) -> Result<()> {
         let Some(iso) = self.iso().filter(|iso| iso.missing() > 0) else { return Ok(()) };
         let (length, whole) = (iso.length(), iso.volume().size);
@@ -225,7 +225,7 @@ impl OpenedMedium {
         Err(Failure::new(Class::Verification, what).hint("Copy or download the medium again.").into())
     }
 
-    /// The image, where the medium is one that can be read as it is meant to be.
+    /// The ISO, if the medium is one and its directories can be read.
     #[must_use]
     pub fn iso(&self) -> Option<&MediumImage> {
         match &self.content {
@@ -234,7 +234,7 @@ impl OpenedMedium {
         }
     }
 
-    /// The bytes of the image, where the medium is one.
+    /// The bytes of the ISO, if the medium is one.
     pub fn image(&self) -> Option<&dyn Source> {
         match &self.content {
             OpenedContent::Iso(iso) => Some(iso.source()),
@@ -262,7 +262,7 @@ impl OpenedMedium {
             OpenedContent::Partition(iso) => Ok(Box::new(iso.open_file(path)?)),
             OpenedContent::Directory => {
                 let path = self.path.join(path);
-                // Opening a pipe would wait for a writer.
+                // Opening a FIFO would block.
                 if !fs::metadata(&path)?.is_file() {
                     return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
                 }
@@ -309,7 +309,7 @@ fn open_image(named: &Path) -> Result<ImageBytes> {
     Ok(ImageBytes::Local(file))
 }
 
-/// Whether another way to the release manifest may help. A server that does not answer has none.
+/// Whether the directories of the first partition may help: not if a server does not respond.
 fn damage_is_possible(error: &anyhow::Error) -> bool {
     class_of(error) != Class::Network
 }
@@ -344,7 +344,7 @@ fn start_of(image: &ImageBytes) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// What a file that is no ISO probably is, from its first bytes.
+/// The probable type of a file that is not an ISO, by its first bytes.
 fn describe(start: &[u8]) -> &'static str {
     const MAGICS: [(&[u8], &str); 8] = [
         (b"hsqs", "a squashfs image"),

@@ -1,4 +1,4 @@
-//! Finished media: opened, believed only as far as their release manifest goes, and read.
+//! Opens and reads finished media. Only content with a digest in the release manifest is trusted.
 //!
 //! A medium is an ISO image (a file, a drive or a URL) or a directory with `release.json`, here or on a server. Nothing is mounted and nothing is written.
 

@@ -18,22 +18,22 @@ pub use verify::{OutputFinding, OutputReport};
 
 /// The digests of all outputs, as `sha256sum --check` reads them.
 pub const CHECKSUMS: &str = "SHA256SUMS";
-/// What a build tells of itself. It has the times of one build, so that [`CHECKSUMS`] does not have it; it lists the outputs.
+/// The report of a build with the list of its outputs. It is not in [`CHECKSUMS`], because it has times and differs each time.
 pub const REPORT: &str = "build-report.json";
 /// Where a build keeps its outputs until all of them are finished.
 pub const UNFINISHED: &str = ".iso-builder.unfinished";
-/// What to do about outputs that do not belong together.
+/// The hint for outputs of different builds.
 pub const BUILD_AGAIN: &str = "Build again into this directory, or copy all of its files again.";
 
 const MAX_CHECKSUMS: u64 = 1 << 20;
-/// What is behind the common part of the names of the netboot set.
+/// The suffixes of the files of the netboot set.
 const NETBOOT: [(Purpose, &str); 3] =
     [(Purpose::Kernel, "vmlinuz"), (Purpose::Initrd, "initrd"), (Purpose::Rootfs, "rootfs.squashfs")];
 
-/// What is behind the common part of the name of the ISO for net installs.
+/// The suffix of the ISO for net installs.
 const NET_INSTALL: &str = "-net-install";
 
-/// The common part of the names of the outputs of a release.
+/// The common prefix of the outputs of a release.
 fn stem(release: &Release) -> String {
     format!("{}-{}-{}", release.id, release.version, release.architecture)
 }
@@ -66,11 +66,11 @@ impl BuildOutput {
     /// The build output at `path`; none where that is no directory, or another one.
     ///
     /// # Errors
-    /// [`Class::Verification`] if a build was cut off while it put its outputs there, or the list of digests is damaged.
+    /// [`Class::Verification`] if a build was interrupted while it moved its outputs there, or the list of digests is damaged.
     pub fn open(path: &Path) -> Result<Option<Self>> {
         if path.join(UNFINISHED).exists() && !path.join(CHECKSUMS).exists() {
-            let what = format!("{} has no finished build", path.display());
-            let why = anyhow!("a build runs, or was cut off, and there is no {CHECKSUMS}");
+            let what = format!("{} has no complete build", path.display());
+            let why = anyhow!("a build is running or was interrupted: {CHECKSUMS} is missing");
             return Err(Failure::new(Class::Verification, what).because(why).hint(BUILD_AGAIN).into());
         }
         let file = path.join(CHECKSUMS);

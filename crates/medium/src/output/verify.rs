@@ -1,4 +1,4 @@
-//! Whether the outputs of a build are as it wrote them, and all of the same build.
+//! Verifies that the outputs of a build are unchanged and of the same build.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,7 +20,7 @@ use crate::customization::{self, area};
 use crate::iso::{self, Map, Scope};
 use crate::opened::OpenedMedium;
 
-/// The longest manifest and report that are read, in bytes.
+/// The size limit of a manifest and a report, in bytes.
 const MAX_DOCUMENT: u64 = 32 << 20;
 
 /// The result of comparing the outputs of a build.
@@ -43,7 +43,6 @@ pub struct OutputReport {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct OutputFinding {
-    /// The name of the output.
     pub path: String,
     /// What is wrong with it.
     pub reason: String,
@@ -227,7 +226,7 @@ impl Comparison<'_> {
     }
 }
 
-/// Opening a pipe would wait for a writer.
+/// Fails for anything but a regular file: opening a FIFO would block.
 fn open(path: &Path) -> io::Result<File> {
     if !path.metadata()?.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a file"));

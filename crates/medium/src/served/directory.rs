@@ -28,7 +28,7 @@ impl ServedDirectory {
         format!("{}/{path}", self.base)
     }
 
-    /// A file of which the size is known, not asked for yet.
+    /// A file of known size; no request is made yet.
     #[must_use]
     pub fn file(&self, path: &str, size: u64) -> Download {
         self.downloader.open(&self.url_of(path), Some(size))

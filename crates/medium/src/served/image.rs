@@ -14,10 +14,10 @@ use transfer::download::{Download, Downloader};
 
 /// The image is read in windows of so many bytes.
 const WINDOW_BYTES: u64 = 64 << 10;
-/// How many windows are remembered.
+/// The number of cached windows.
 const WINDOWS_MAX: usize = 64;
-/// After so many windows one behind the other, the rest of the image is asked for as a whole: a request for each would cost a
-/// round trip for each. Directories are shorter.
+/// After so many consecutive windows, the rest of the image is requested as a whole to save round trips. Directories are
+/// shorter.
 const SEQUENCE: u32 = 16;
 
 /// The bytes of a file on a server.
@@ -28,7 +28,7 @@ pub struct ServedImage {
     reading: Mutex<ReadState>,
 }
 
-/// What was read, and what comes next if the reader goes on.
+/// The cached windows, and the state of a sequential read.
 #[derive(Default)]
 struct ReadState {
     windows: BTreeMap<u64, Arc<[u8]>>,
@@ -46,7 +46,7 @@ impl fmt::Debug for ServedImage {
 }
 
 impl ServedImage {
-    /// Asks for the first byte, whose answer tells how long the file is.
+    /// Requests the first byte: the response tells the length of the file.
     pub fn open(url: &str, downloader: Downloader) -> Result<Self> {
         let mut image = Self { url: url.to_owned(), downloader, length: 0, reading: Mutex::default() };
         let mut first = image.part(0..1);
@@ -60,7 +60,7 @@ impl ServedImage {
         &self.url
     }
 
-    /// These bytes of the image, not asked for yet.
+    /// These bytes of the image; no request is made yet.
     #[must_use]
     pub fn part(&self, range: Range<u64>) -> Download {
         self.downloader.part(&self.url, range)

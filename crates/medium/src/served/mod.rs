@@ -1,4 +1,4 @@
-//! What lies on a web server: an ISO as one file, read by ranges, or a directory with the content of one.
+//! Media on a web server: an ISO, read by ranges, or a directory with the content of one.
 
 mod directory;
 mod image;

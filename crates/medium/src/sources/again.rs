@@ -1,14 +1,14 @@
-//! Fetching anew what comes damaged.
+//! Retries of transfers whose content is damaged.
 
 use anyhow::Result;
 
 use base::failure::{Class, class_of};
 
-/// So often something is fetched whose content is wrong, before that is an error.
+/// The number of attempts.
 const ATTEMPTS: usize = 3;
 
-/// Retries `fetch` where what came was damaged on its way: proxies cut bodies short, and the checksum of TCP misses one
-/// damaged packet in some ten thousand. `told` is called with each failure that is not the last.
+/// Retries `fetch` if the content is damaged: proxies truncate bodies, and the checksum of TCP misses about one damaged
+/// packet in ten thousand. `told` is called with each failure but the last.
 pub fn fetch_again<T>(
     mut fetch: impl FnMut() -> Result<T>,
     mut told: impl FnMut(&anyhow::Error),

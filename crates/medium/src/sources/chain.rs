@@ -14,26 +14,25 @@ use formats::iso9660::address::Source;
 use model::release::Payload;
 use transfer::download::is_absent;
 
-/// Sources in the order in which they are asked. Of those that say that they have a payload, the first gives it. A
-/// server says so of everything; where it turns out not to have the payload, the next is asked, and where none has
-/// it, the error tells what each one said. Any other trouble with a source is an error: another source is not taken
-/// in its place without anybody noticing.
+/// Sources in the order in which they are tried. The first source that claims to have a payload provides it. A server claims
+/// to have everything; if it returns 404, the next source is tried. If none has the payload, the error quotes each one. Any
+/// other failure of a source is an error, so that no other source replaces it unnoticed.
 #[allow(missing_debug_implementations)]
 pub struct Chain {
     sources: Vec<Box<dyn PayloadSource>>,
-    /// Which source had a payload when it was asked.
+    /// The source that had a payload when it was probed.
     holders: Mutex<BTreeMap<Digest, usize>>,
 }
 
 impl Chain {
-    /// `sources`, of which there is at least the first.
+    /// `sources` must not be empty.
     #[must_use]
     pub fn new(first: Box<dyn PayloadSource>, others: Vec<Box<dyn PayloadSource>>) -> Self {
         let sources = [first].into_iter().chain(others).collect();
         Self { sources, holders: Mutex::default() }
     }
 
-    /// The sources to ask, with their numbers. Where none may have the payload, the first tells that it is missing.
+    /// The sources to try, with their numbers. If none claims to have the payload, the first reports that it is missing.
     fn candidates(&self, payload: &Payload) -> Vec<(usize, &dyn PayloadSource)> {
         let known = self.holders.lock().unwrap_or_else(PoisonError::into_inner).get(&payload.sha256).copied();
         let all = || self.sources.iter().map(AsRef::as_ref).enumerate();
@@ -51,7 +50,7 @@ impl Chain {
         self.candidates(payload).first().map(|(_, source)| *source)
     }
 
-    /// The first source's answer that is not that it does not have the payload.
+    /// The first result that is not "payload missing".
     fn first<T>(&self, payload: &Payload, ask: impl Fn(&dyn PayloadSource) -> Result<T>) -> Result<T> {
         let mut refusals = Vec::new();
         for (number, source) in self.candidates(payload) {
@@ -107,7 +106,7 @@ impl PayloadSource for Chain {
         self.first(payload, |source| source.probe(payload))
     }
 
-    /// That of the first source, which has the manifest.
+    /// Of the first source, which has the manifest.
     fn transport(&self) -> PayloadTransport {
         self.sources.first().map_or(PayloadTransport::Local, |source| source.transport())
     }

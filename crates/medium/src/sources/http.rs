@@ -12,7 +12,7 @@ use base::url::shown;
 use model::release::Payload;
 use transfer::download::{Download, Downloader, RetryPolicy};
 
-/// What a user does when the server lacks a file or has another.
+/// The hint if the server lacks a file or has another one.
 const HINT: &str =
     "Check install.medium or --medium; it must name a full medium of the same release, unchanged.";
 
@@ -23,8 +23,7 @@ pub struct HttpMedium {
 }
 
 impl HttpMedium {
-    /// The medium whose files lie below `base`, from a server that the authorities of these certificates (PEM) vouch for beside the
-    /// usual ones.
+    /// The medium whose files are below `base`. These CA certificates (PEM) are trusted too.
     pub fn open(base: &str, authorities: &[String], retry: RetryPolicy) -> Result<Self> {
         let downloader = Downloader::trusting(base, retry, HINT, authorities)?;
         Ok(Self { directory: ServedDirectory::new(base, downloader) })
@@ -42,7 +41,7 @@ impl PayloadSource for HttpMedium {
 
     fn open_from(&self, payload: &Payload, offset: u64) -> Result<Box<dyn Read + Send>> {
         let mut download = self.download(payload).starting_at(offset);
-        // A range without bytes is one that no server sends.
+        // An empty range is not valid in a request.
         if offset < payload.size || payload.size == 0 {
             download.connect_patiently()?;
         }
@@ -54,8 +53,7 @@ impl PayloadSource for HttpMedium {
     }
 
     fn probe(&self, payload: &Payload) -> Result<()> {
-        // The length comes with the header. Of a whole body a server may have sent megabytes before it hears that nobody
-        // reads it.
+        // The response header has the length. Of a whole body the server may send megabytes before the connection is closed.
         let last = payload.size.saturating_sub(1);
         Ok(self.download(payload).starting_at(last).connect_patiently()?)
     }

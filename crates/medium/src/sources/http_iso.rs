@@ -1,4 +1,4 @@
-//! An ISO behind HTTP, as it was downloaded: read by ranges, so that nobody has to unpack it.
+//! An ISO on a web server, read by ranges without unpacking it.
 
 use std::io::Read;
 
@@ -13,7 +13,7 @@ use formats::iso9660::{DirectoryEntry, Error, Iso};
 use model::release::{MANIFEST, Payload};
 use transfer::download::{Download, Downloader, RetryPolicy};
 
-/// What a user does when the server does not send what is needed of the ISO.
+/// The hint if the server does not send the needed parts of the ISO.
 const HINT: &str = "Check install.medium or --medium; it must name a full ISO of the same release, unchanged, on a server that sends parts of \
                     files, or the directory with its content, as `iso-builder serve` has it.";
 
@@ -24,7 +24,7 @@ pub struct HttpIso {
 }
 
 impl HttpIso {
-    /// The ISO at `url`, from a server that the authorities of these certificates (PEM) vouch for beside the usual ones.
+    /// The ISO at `url`. These CA certificates (PEM) are trusted too.
     pub fn open(url: &str, authorities: &[String], retry: RetryPolicy) -> Result<Self> {
         let image = ServedImage::open(url, Downloader::trusting(url, retry, HINT, authorities)?)?;
         let iso = Iso::open(image).map_err(|error| unreadable(url, error))?;
@@ -35,7 +35,7 @@ impl HttpIso {
         self.iso.source().url()
     }
 
-    /// Where the file is in the image. Files of several extents, which are larger than 4 GiB, lie in one piece.
+    /// The entry of a file; none if it is missing.
     fn entry(&self, path: &str) -> Result<Option<DirectoryEntry>> {
         match self.iso.plain_file(path) {
             Ok(entry) => Ok(Some(entry)),
@@ -47,9 +47,9 @@ impl HttpIso {
     /// The bytes of a payload from `offset` on.
     fn download(&self, payload: &Payload, offset: u64) -> Result<Download> {
         let what = || format!("{} of {}", payload.path, shown(self.url()));
-        let entry = self.entry(&payload.path)?.ok_or_else(|| {
-            Failure::new(Class::Verification, format!("{} is not there", what())).hint(HINT)
-        })?;
+        let entry = self
+            .entry(&payload.path)?
+            .ok_or_else(|| Failure::new(Class::Verification, format!("{} is missing", what())).hint(HINT))?;
         if entry.size() != payload.size {
             let what = format!("{} has {} bytes instead of {}", what(), entry.size(), payload.size);
             return Err(Failure::new(Class::Verification, what).hint(HINT).into());
@@ -58,7 +58,7 @@ impl HttpIso {
         let mut next = start;
         for extent in &entry.extents {
             if extent.start.offset().0 != next {
-                let what = format!("{} lies in several places of the ISO", what());
+                let what = format!("{} is not contiguous on the ISO", what());
                 return Err(Failure::new(Class::Verification, what).into());
             }
             next += u64::from(extent.length);
@@ -80,7 +80,7 @@ impl PayloadSource for HttpIso {
         Ok(Box::new(download))
     }
 
-    // The directories are known by then, so that the server is hardly asked.
+    // The directories are cached, so this rarely makes a request.
     fn place(&self, payload: &Payload) -> Option<PayloadPlace> {
         self.entry(&payload.path).ok().flatten().map(|_| PayloadPlace::Network)
     }
@@ -115,7 +115,7 @@ impl PayloadSource for HttpIso {
     }
 }
 
-/// An error of the network keeps its class; what is left is a file that is no ISO of ours.
+/// Network errors keep their class; anything else means that the file is not an ISO of this product.
 fn unreadable(url: &str, error: Error) -> anyhow::Error {
     match error {
         Error::Io { source, .. } => anyhow::Error::from(source).context(format!("reading {}", shown(url))),

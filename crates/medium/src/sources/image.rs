@@ -1,8 +1,8 @@
-//! The ISO that a mounted medium is: what firmware, boot loaders and the kernel read of it is compared with what the
-//! builder writes ([`crate::iso`]).
+//! The ISO behind a mounted medium: the parts that firmware, boot loaders and the kernel read are compared with those that
+//! the builder writes ([`crate::iso`]).
 //!
-//! A directory, a server and a medium that another recipe made have no image to compare; their payloads are still
-//! checked by whoever reads them.
+//! Directories, servers and media of another recipe have no image to compare; their payloads are still checked when they are
+//! read.
 
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
@@ -25,19 +25,19 @@ const ISO9660: FsType = FsType(0x9660);
 /// The unit of `start` in `/sys/class/block`, in bytes.
 const SECTOR: u64 = 512;
 
-/// How a medium compares with what was written.
+/// The result of the comparison of a medium.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Compared {
-    /// It is no image: a directory, or a server.
+    /// Not an image: a directory or a server.
     NoImage,
-    /// It is an image of which this program does not know how it was made.
+    /// An image of a recipe that this program does not know.
     OtherRecipe,
-    /// It is an image, with these differences.
+    /// An image with these differences.
     Image(Vec<Difference>),
 }
 
-/// Compares the image that `source` is, whose manifest says `release`. The bytes are shown as the step `shown`, if that is
-/// given; an error of `cancel` ends the check.
+/// Compares the image of `source`, whose manifest is `release`. Progress is shown on the step `shown`, if given; an error of
+/// `cancel` ends the check.
 pub fn compare(
     source: &dyn PayloadSource,
     release: &Release,
@@ -87,8 +87,7 @@ pub(super) fn beneath(root: &Path, sys: &Path) -> Result<Option<PathBuf>> {
     whole_device(&sys.join("dev/block").join(number)).class(Class::DiskIo, what).map(Some)
 }
 
-/// The node of the device whose entry in sysfs is `entry`; of a medium's first partition that of the whole medium, which
-/// has the image from its beginning on.
+/// The device node of the sysfs entry `entry`; for the first partition that of the whole device, where the image begins.
 fn whole_device(entry: &Path) -> std::io::Result<PathBuf> {
     let entry = fs::canonicalize(entry)?;
     let start = fs::read_to_string(entry.join("start")).ok().and_then(|text| text.trim().parse::<u64>().ok());

@@ -11,14 +11,13 @@ use base::failure::{Class, Failure};
 use formats::iso9660::address::Source;
 use model::release::Payload;
 
-/// An ISO, read by way of its own directories.
 #[derive(Debug)]
 pub struct IsoFile {
     medium: OpenedMedium,
 }
 
 impl IsoFile {
-    /// The ISO that was opened; one that was opened as something else has no payloads.
+    /// The opened ISO; an error if the medium is not one.
     #[must_use]
     pub fn new(medium: OpenedMedium) -> Self {
         Self { medium }

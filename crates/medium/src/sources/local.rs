@@ -20,12 +20,12 @@ const SYS: &str = "/sys";
 #[derive(Clone, Debug)]
 pub struct LocalMedium {
     root: PathBuf,
-    /// The file or device with the image, where that is known already.
+    /// The file or device of the image, if known.
     image: Option<PathBuf>,
 }
 
 impl LocalMedium {
-    /// The medium at `root`. Where that is the mount of an ISO, the image is read from its device.
+    /// The medium at `root`. If that is the mount of an ISO, the image is read from its device.
     pub fn new(root: impl Into<PathBuf>) -> Self {
         Self { root: root.into(), image: None }
     }
@@ -105,7 +105,7 @@ impl PayloadSource for LocalMedium {
     }
 }
 
-/// A file whose read errors say which file and where: a scratched disc is found by that.
+/// A file whose read errors name the file and the position, which identifies a scratched disc.
 struct NamedFile {
     file: File,
     path: PathBuf,

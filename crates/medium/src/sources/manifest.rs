@@ -1,4 +1,4 @@
-//! The release manifest of a medium, and the digests that the kernel command line demands of what a medium has.
+//! The release manifest of a medium, and the digests that the kernel command line requires.
 //!
 //! A signature of the manifest would be checked in [`read_release`], over the bytes that become a [`Release`]; see
 //! [`crate::iso`].
@@ -14,14 +14,14 @@ use model::release::Release;
 /// The largest release manifest that is read.
 pub(super) const MANIFEST_LIMIT: u64 = 16 << 20;
 
-/// The digest that the kernel command line `cmdline` demands of the manifest, if any. Two that differ are refused: one of
-/// them was added to a boot menu that already had one.
+/// The digest of the manifest that the kernel command line `cmdline` requires, if any. Two different ones are refused: one
+/// was added to a boot menu that already had one.
 pub fn expected_manifest(cmdline: &str) -> Result<Option<Digest>> {
     expected(cmdline, parameter::RELEASE)
 }
 
-/// The digest that the kernel command line `cmdline` demands of what a medium on a server was customized with, if any.
-/// Two that differ are refused as well.
+/// The digest of a served medium's customization that the kernel command line `cmdline` requires, if any. Two different ones
+/// are refused.
 pub fn expected_customization(cmdline: &str) -> Result<Option<Digest>> {
     expected(cmdline, parameter::CUSTOM)
 }
@@ -60,11 +60,11 @@ pub fn read_release(source: &dyn PayloadSource, expected: Option<Digest>) -> Res
         .class(Class::Verification, || format!("reading the release manifest of {}", source.describe()))
 }
 
-/// For a release whose digest nobody has named: checks that it comes from this machine, or from a server with a certificate that was
-/// checked. Everything else of a release follows from its manifest, so whoever sends that decides what runs as root.
+/// For a release without an expected digest: checks that it is from this machine, or from a server with a verified
+/// certificate. Everything in a release follows from its manifest, so its sender decides what runs as root.
 ///
 /// # Errors
-/// [`Class::Invalid`] with `hint`, which says how the digest is named.
+/// [`Class::Invalid`] with `hint`, which says how to give the digest.
 pub fn require_sender(source: &dyn PayloadSource, hint: &str) -> Result<(), Failure> {
     if source.transport() != PayloadTransport::Clear {
         return Ok(());

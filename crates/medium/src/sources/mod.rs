@@ -1,9 +1,8 @@
-//! Where payloads come from: a directory (a mounted medium), an ISO as a file or on a drive, an HTTP server with such a directory or
-//! with an ISO, a registry or an OCI layout with the release as an artifact, or for blobs of images their registries; alone
-//! or one after the other.
+//! Sources of payloads: a directory (a mounted medium), an ISO as a file or on a drive, an HTTP server with such a directory
+//! or an ISO, a registry or an OCI layout with the release as an artifact, or for blobs of images their registries; alone or
+//! as a chain.
 //!
-//! A source hands out bytes; that they are the right ones is checked by whoever reads them to the end, through
-//! [`Verified`] or a digest of its own. The release manifest is checked here, against the kernel command
+//! A source only provides bytes; the reader checks them at their end, with [`Verified`] or a digest of its own. The release manifest is checked here, against the kernel command
 //! line, and what a medium boots from, against the manifest ([`compare`]).
 
 mod again;
@@ -62,14 +61,14 @@ pub fn source(
     match medium {
         Some(url) if is_url(url) => served(url, authorities, retry),
         Some(layout) if layout.starts_with(LAYOUT) => {
-            // A layout is read without asking anybody.
+            // A layout is read without requests.
             let (_, _, source) = open_release(&layout.parse()?, &Client::new(Settings::default())?)?;
             Ok(source)
         }
         Some(path) if Path::new(path).is_dir() => {
             match BuildOutput::open(Path::new(path))?.and_then(|output| output.iso()) {
                 Some(built) => iso(&built),
-                // It may be the mount of an ISO, or have only what another medium lacks.
+                // The mount of an ISO, or a directory with further payloads.
                 None => Ok(Box::new(LocalMedium::new(path))),
             }
         }

@@ -1,4 +1,4 @@
-//! What every source of payloads can do.
+//! The interface of sources of payloads.
 
 use std::io::{self, Read, Write};
 
@@ -8,20 +8,20 @@ use crate::patches::ReleasePatch;
 use formats::iso9660::address::Source;
 use model::release::Payload;
 
-/// Where a source has a payload.
+/// The location of a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PayloadPlace {
-    /// On this machine: reading it twice costs little.
+    /// On this machine, where reading it twice is cheap.
     Here,
     /// On a server.
     Network,
 }
 
-/// How the release manifest of a medium, and what has no digest there, come to this machine. It decides whether they are taken without
-/// a digest from elsewhere.
+/// The transport of the release manifest and of files without a digest in it. It decides whether they are accepted without an
+/// expected digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PayloadTransport {
-    /// They are on this machine.
+    /// On this machine.
     Local,
     /// From a server with TLS, whose certificate has been checked.
     Encrypted,
@@ -30,7 +30,7 @@ pub enum PayloadTransport {
 }
 
 impl PayloadTransport {
-    /// That of a URL. What begins with https stays there over every redirect.
+    /// By the scheme of a URL. No redirect leads from https to http.
     #[must_use]
     pub fn of(url: &str) -> Self {
         if url.starts_with("https://") { Self::Encrypted } else { Self::Clear }
@@ -42,33 +42,32 @@ pub trait PayloadSource: Send + Sync {
     /// does not check the digest.
     fn open(&self, payload: &Payload) -> Result<Box<dyn Read + Send>>;
 
-    /// The same without the bytes before `offset`, which is not behind the payload's end: for going on with a transfer that was
-    /// broken off.
+    /// The same from `offset` on, which is at most the payload's size: to resume a transfer.
     fn open_from(&self, payload: &Payload, offset: u64) -> Result<Box<dyn Read + Send>> {
         let mut reader = self.open(payload)?;
         io::copy(&mut (&mut reader).take(offset), &mut io::sink())?;
         Ok(reader)
     }
 
-    /// Whether the source is one of the OS image as a slot has it, expanded: then [`Self::open`] is not for the OS image.
+    /// Whether the source provides the OS image in its expanded form only, by [`Self::write_expanded`].
     fn has_expanded(&self, _image: &Payload) -> bool {
         false
     }
 
-    /// Writes the OS image in its expanded form. Whoever takes it checks it.
+    /// Writes the OS image in its expanded form. The caller checks it.
     fn write_expanded(&self, image: &Payload, _out: &mut dyn Write) -> Result<()> {
         anyhow::bail!("{} does not have {} in its expanded form", self.describe(), image.path)
     }
 
-    /// Where the payload is; `None` if this source does not have it. A server is not asked.
+    /// The location of the payload; `None` if this source does not have it. Makes no request.
     fn place(&self, payload: &Payload) -> Option<PayloadPlace>;
 
-    /// Asks whether the payload is there in its full length, without reading it.
+    /// Checks that the payload exists in full length, without reading it.
     fn probe(&self, payload: &Payload) -> Result<()>;
 
     fn manifest(&self) -> Result<Vec<u8>>;
 
-    /// The patches from other OS images that are offered beside the payloads, to be opened as [`ReleasePatch::payload`].
+    /// The offered patches, to be opened as [`ReleasePatch::payload`].
     fn patches(&self) -> Result<Vec<ReleasePatch>> {
         Ok(Vec::new())
     }
@@ -90,7 +89,7 @@ pub trait PayloadSource: Send + Sync {
     /// For messages.
     fn describe(&self) -> String;
 
-    /// Where this payload comes from, where that is a part of the source.
+    /// The part of the source that has this payload.
     fn describe_of(&self, _: &Payload) -> String {
         self.describe()
     }

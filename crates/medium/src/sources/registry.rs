@@ -1,4 +1,4 @@
-//! The registries of the images themselves, for the blobs that no medium holds.
+//! The registries of the images, for blobs that are not on a medium.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Cursor, Read};
@@ -12,7 +12,7 @@ use base::failure::{Class, Classify, Failure, class_of};
 use formats::oci::{ImageReference, Repository};
 use model::release::{Payload, Purpose, Release};
 
-/// The registry of images that the builder made itself: none.
+/// The registry name of images that the builder made: not a real one.
 const NOWHERE: &str = "localhost";
 
 /// Requests to registries; implementations handle mirrors and logins.
@@ -21,7 +21,7 @@ pub trait Registry: Send + Sync {
     fn probe(&self, repository: &Repository, digest: Digest, size: u64) -> Result<()>;
     fn document(&self, repository: &Repository, digest: Digest) -> Result<Vec<u8>>;
     fn blob(&self, repository: &Repository, digest: Digest, size: u64) -> Result<Box<dyn Read + Send>>;
-    /// Whether something else is asked in the place of this host.
+    /// Whether this host has a mirror.
     fn has_mirror(&self, host: &str) -> bool;
 }
 
@@ -33,7 +33,7 @@ pub struct RegistryMedium {
     repositories: BTreeMap<Digest, Vec<Repository>>,
     /// The blobs that are indexes and manifests.
     documents: BTreeSet<Digest>,
-    /// Where a blob was when it was asked for.
+    /// The repository in which a blob was found.
     found: Mutex<BTreeMap<Digest, Repository>>,
 }
 
@@ -60,7 +60,7 @@ impl RegistryMedium {
         self.found.lock().unwrap_or_else(PoisonError::into_inner).get(digest).cloned()
     }
 
-    /// The repositories to ask for a blob: the one that had it, or else all.
+    /// The repositories to try for a blob: the one that had it, or else all.
     fn candidates(&self, digest: &Digest) -> Vec<Repository> {
         let all = || self.repositories.get(digest).cloned().unwrap_or_default();
         self.found(digest).map_or_else(all, |found| vec![found])

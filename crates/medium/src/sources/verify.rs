@@ -1,4 +1,4 @@
-//! Reading a payload to its end and knowing that it was the right one.
+//! Verifies a payload while it is read.
 
 use std::io::{self, Read};
 
@@ -6,15 +6,15 @@ use base::digest::Hasher;
 use base::failure::{Class, Failure};
 use model::release::Payload;
 
-/// The failure of a payload that is not what the manifest says; `how` is what was found instead.
+/// The failure of a payload that differs from the manifest; `how` is the difference.
 #[must_use]
 pub fn damaged(payload: &Payload, source: &str, how: &str) -> Failure {
     Failure::new(Class::Verification, format!("{} from {source} is damaged: {how}", payload.path))
         .hint("Use another source, or write the medium again from a checked file; `installer verify` names every damaged payload of a medium.")
 }
 
-/// Passes a payload through and fails at its end unless length and content are right. Bytes are seen by the
-/// reader before they are known to be good; only the regular end of the stream says that they are.
+/// Passes a payload through and fails at its end unless length and digest are right. The reader gets bytes before they are
+/// verified; only a regular end of the stream confirms them.
 #[allow(missing_debug_implementations)]
 pub struct Verified<R> {
     inner: R,

@@ -1,11 +1,11 @@
-//! Why something was not fetched, in types that survive in a chain of errors.
+//! Causes of failed transfers, as types that can be found in a chain of errors.
 
 use std::io;
 
 use base::failure::Class;
 use reqwest::StatusCode;
 
-/// The cause of a failure where a server answers and does not have what it is asked for.
+/// The server does not have the file.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("it does not exist (404)")]
 pub struct Absent;
@@ -15,14 +15,14 @@ pub fn is_absent(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| cause.is::<Absent>())
 }
 
-/// An error with its causes, each once, without the URL that the message around it names already.
+/// An error with its causes, each once, without the URL, which the message around it names already.
 pub fn reason(error: &(dyn std::error::Error + 'static)) -> String {
     let causes = std::iter::successors(Some(error), |error| error.source());
     let last = causes.last().map(ToString::to_string);
     last.unwrap_or_default()
 }
 
-/// Whether another attempt may get another status. What a server cannot do at all is a server's error too, and stays one.
+/// Whether a retry may get another status. Some server errors (5xx) are permanent, such as 501.
 pub fn is_passing(status: StatusCode) -> bool {
     const LASTING: [StatusCode; 5] = [
         StatusCode::NOT_IMPLEMENTED,
@@ -35,25 +35,25 @@ pub fn is_passing(status: StatusCode) -> bool {
     passing || (status.is_server_error() && !LASTING.contains(&status))
 }
 
-/// Why a request gets no answer, however often it is repeated. Everything else may pass: a connection that is refused
-/// or breaks off, and also a name that is not known, since a resolver answers so before the network is up.
+/// Why a request never gets an answer, however often it is retried. Everything else may be temporary: a refused or broken
+/// connection, and also an unknown name, which a resolver reports before the network is up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The request cannot be sent at all.
     Request,
-    /// No authority that is trusted vouches for the server's certificate, or it is for another name.
+    /// The server's certificate is not signed by a trusted CA, or is for another name.
     Distrusted,
-    /// The server's certificate is past its end.
+    /// The server's certificate has expired.
     Expired,
-    /// Asked over TLS, the server answers in clear text.
+    /// The server answers a TLS handshake in clear text.
     Clear,
     /// The two sides of TLS have no version or cipher in common, or the server wants a certificate from us.
     Tls,
-    /// The proxy wants a login.
+    /// The proxy requires a login.
     Proxy,
 }
 
-/// A [`Fault`] with what is said of it.
+/// A [`Fault`] with its details.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{why}")]
 pub struct Unreachable {
@@ -75,7 +75,7 @@ impl Unreachable {
         };
         let why = match fault {
             Fault::Clear => "the server does not speak TLS".to_owned(),
-            Fault::Proxy => "the proxy wants a login (407)".to_owned(),
+            Fault::Proxy => "the proxy requires a login (407)".to_owned(),
             _ => why,
         };
         Some(Self { fault, why })
@@ -110,7 +110,7 @@ pub const EXPIRED: &str =
 /// What `hyper-util` says of a proxy that answers 407 to CONNECT.
 const PROXY_LOGIN: &str = "proxy authorization required";
 
-/// A certificate that is not valid yet may still become so: machines begin with a clock that is late.
+/// A certificate that is not valid yet may become valid: the clock of a new machine may be slow.
 fn fault_of_tls(error: &rustls::Error) -> Option<Fault> {
     use rustls::{AlertDescription as Alert, CertificateError as Certificate, Error, InvalidMessage};
     match error {

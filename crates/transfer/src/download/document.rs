@@ -1,7 +1,7 @@
 //! Documents: read whole into memory, with a limit, before they are used.
 //!
-//! A document without a known digest is of one version only if it came by one answer. So a transfer that breaks off
-//! begins again from the first byte, and nothing of the earlier attempt is kept.
+//! A document without a known digest is consistent only if all of it is from one response. So a transfer that breaks off
+//! starts again from the first byte.
 
 use std::io::{self, Read};
 use std::time::Duration;
@@ -21,16 +21,16 @@ use base::url::shown;
 /// Bytes in one read.
 const PIECE: usize = 16 << 10;
 
-/// The cause of a failure where a server has more to send than a document may have.
+/// A response is larger than the limit of a document.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("it has more than {0} bytes")]
 pub struct TooLarge(pub u64);
 
-/// Why the body of an answer was not read to its end.
+/// Why the body of a response was not read to its end.
 #[derive(Debug)]
 pub enum BodyError {
     TooLarge(TooLarge),
-    /// The time for all attempts is over.
+    /// The time limit of all attempts together has passed.
     Late,
     Read(io::Error),
 }
@@ -64,7 +64,7 @@ impl Downloader {
         body(response, limit, attempts).map_err(|error| match error {
             BodyError::TooLarge(cause) => trouble::lasting(url, self.hint, Class::Network, cause),
             BodyError::Late => {
-                let why = "it takes longer than a file of this kind may take";
+                let why = "the transfer timed out";
                 TransferTrouble::Lasting(trouble::given_up(format!("downloading {}", shown(url)), why))
             }
             BodyError::Read(error) => TransferTrouble::passing(reason(&error)),
@@ -72,8 +72,8 @@ impl Downloader {
     }
 }
 
-/// The body of an answer if it has at most `limit` bytes, whatever its head announces, and comes in the time of
-/// `attempts`. Not more than that is read, and little more than that is held.
+/// The body of a response if it has at most `limit` bytes, whatever its head announces, and arrives in the time of
+/// `attempts`. No more than that is read.
 pub fn body(mut response: Response, limit: u64, attempts: &Attempts) -> Result<Vec<u8>, BodyError> {
     let too_large = || BodyError::TooLarge(TooLarge(limit));
     if response.content_length().is_some_and(|announced| announced > limit) {

@@ -1,4 +1,4 @@
-//! What opens downloads. Documents and files of any size add to it what they need, each in a file of its own.
+//! Opens downloads. Documents and files of any size are in files of their own.
 
 use anyhow::Result;
 use reqwest::blocking::Client;
@@ -12,10 +12,10 @@ use base::failure::Failure;
 ///
 /// The header goes with requests to the origin that was named; no server that it redirects to gets it ([`redirect`](super::redirect)).
 pub trait Authorizer: Send + Sync {
-    /// The header for a request, if there is to be one.
+    /// The header for a request; none if the server needs no login.
     fn authorization(&self) -> Result<Option<HeaderValue>, Failure>;
 
-    /// The header after the server refused this one (401), which may have expired.
+    /// A new header, after the server refused this one (401), which may have expired.
     fn renew(&self, refused: Option<&HeaderValue>) -> Result<Option<HeaderValue>, Failure>;
 }
 
@@ -24,7 +24,7 @@ pub trait Authorizer: Send + Sync {
 pub struct Downloader {
     pub(super) client: Client,
     pub(super) retry: RetryPolicy,
-    /// What to do when a server does not have a file.
+    /// The hint of the error if the server does not have a file.
     pub(super) hint: &'static str,
 }
 

@@ -1,45 +1,45 @@
-//! When a transfer counts as going on: a server that sends next to nothing must not hold a program for ever.
+//! Decides whether a transfer makes progress: a server that sends next to nothing must not block a program forever.
 
 use std::time::Duration;
 
-/// The least that has to come in [`WINDOW`], in bytes: some hundred bytes a second.
+/// The minimum in [`WINDOW`], in bytes: some hundred bytes per second.
 const LEAST: u64 = 64 << 10;
 
-/// How long a server may be slower than that. Only time in which bytes are waited for counts.
+/// How long a server may be slower than that. Only the time spent waiting for bytes counts.
 const WINDOW: Duration = Duration::from_secs(300);
 
-/// A connection that breaks off has helped if it brought this part of what was lacking, or [`LEAST`]. So the number of
+/// A connection that breaks off was useful if it brought this part of the missing bytes, or [`LEAST`]. So the number of
 /// connections that bring less than [`LEAST`] grows only with the logarithm of the file's length.
 const PART: u64 = 16;
 
 /// Watches one transfer over all of its connections.
 #[derive(Debug, Default)]
 pub(super) struct ProgressRule {
-    /// Time waited for bytes, and the bytes that came in it, since the rate was last looked at.
+    /// The time spent waiting and the bytes received since the rate was last checked.
     waited: Duration,
     came: u64,
-    /// What the present connection has brought, and how much of it is enough to be a success.
+    /// The bytes of the present connection, and how many make it a success.
     brought: u64,
     enough: u64,
 }
 
 impl ProgressRule {
-    /// A connection begins with so many bytes lacking, where that is known.
+    /// A connection begins; `lacking` bytes are missing, if that is known.
     pub(super) fn connected(&mut self, lacking: Option<u64>) {
         self.brought = 0;
         self.enough = lacking.map_or(LEAST, |lacking| (lacking / PART).clamp(1, LEAST));
     }
 
-    /// Bytes came that were lacking. Whether the connection has brought enough by now.
+    /// Missing bytes have arrived. Returns whether the connection has brought enough.
     pub(super) fn has_helped(&mut self, bytes: u64) -> bool {
         self.brought = self.brought.saturating_add(bytes);
         self.brought >= self.enough
     }
 
-    /// So many bytes came after such a wait.
+    /// `came` bytes arrived after a wait of this length.
     ///
     /// # Errors
-    /// What to say of a server that is too slow.
+    /// The server is too slow.
     pub(super) fn waited(&mut self, wait: Duration, bytes: u64) -> Result<(), String> {
         self.waited += wait;
         self.came = self.came.saturating_add(bytes);

@@ -1,7 +1,7 @@
 //! Proxies that a configuration names.
 //!
-//! A process has one way out to the network, as it has one environment: what [`choose`] is told last holds for every
-//! client that is made afterwards, in place of the environment's `http_proxy` and its like.
+//! The proxies are global, like the environment: the last [`choose`] holds for every client that is made afterwards, in place
+//! of `http_proxy` and similar variables.
 
 use std::sync::{PoisonError, RwLock};
 
@@ -19,7 +19,7 @@ static CHOSEN: RwLock<Option<Proxies>> = RwLock::new(None);
 pub struct Proxies {
     http: Option<String>,
     https: Option<String>,
-    /// Hosts, domains and networks that are reached without them, joined by commas.
+    /// Hosts, domains and networks to connect to directly, joined by commas.
     none: Option<String>,
 }
 
@@ -30,8 +30,8 @@ impl Proxies {
         let url = |url: &str| if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
         let given = |proxy: Option<&str>| proxy.filter(|proxy| !proxy.trim().is_empty()).map(url);
         let proxies = Self { http: given(http), https: given(https), none: none.map(str::to_owned) };
-        // The reason could quote the URL and with it a password.
-        let wrong = |_| Failure::new(Class::Invalid, "a proxy of the configuration is not a URL");
+        // The cause could quote the URL with its password.
+        let wrong = |_| Failure::new(Class::Invalid, "a proxy in the configuration is not a valid URL");
         proxies.list().map_err(wrong)?;
         Ok(proxies)
     }

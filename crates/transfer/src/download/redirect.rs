@@ -5,7 +5,7 @@
 //! the credentials of the one that redirected there. [`get`] is the one place that follows. Its rules:
 //!
 //! - Credentials go to the origin (scheme, host and port) that they were given for. Once a redirect has left that
-//!   origin they are not sent any more, not even back there: who leads back could choose what they are used for.
+//!   origin they are not sent any more, not even back there: the other server could choose the request that gets them.
 //! - From https no redirect leads to http.
 //! - There are at most [`MOST`] redirects, none to an address that was asked before, and none with a user name or a
 //!   password in its address (RFC 9110, 4.2.4).
@@ -20,7 +20,7 @@ use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue, LOCATION};
 /// The most redirects of one request.
 const MOST: usize = 10;
 
-/// Why a redirect is not followed. Of the addresses only the origins are named: the rest may be a signature.
+/// Why a redirect is not followed. Only the origins of addresses are shown: the rest may contain a signature.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RedirectError {
     /// From https to http.
@@ -28,7 +28,7 @@ pub enum RedirectError {
         "{from} redirects to {to}, an address without TLS, where others could read and change the transfer"
     )]
     Downgrade { from: String, to: String },
-    /// To an address that was asked already.
+    /// To an address that was requested already.
     #[error("{0} redirects in a circle")]
     Circle(String),
     /// One more than [`MOST`].
@@ -37,8 +37,8 @@ pub enum RedirectError {
     /// With a user name or a password.
     #[error("{0} redirects to an address with a user name or a password in it")]
     Credentials(String),
-    /// To what is no URL of http or https.
-    #[error("{0} redirects to what is no address of http or https")]
+    /// To something that is not an http or https URL.
+    #[error("{0} redirects to something that is not an http or https URL")]
     Address(String),
 }
 
@@ -49,7 +49,7 @@ impl RedirectError {
             Self::Downgrade { .. } => {
                 "Name an address that leads to https:// only, or have the server's redirect corrected."
             }
-            _ => "Name the address that is meant in the end, or have the server's redirect corrected.",
+            _ => "Name the final address, or have the server's redirect corrected.",
         }
     }
 }
@@ -59,11 +59,11 @@ pub enum NoAnswer {
     /// The connection, TLS or the protocol failed. Names no address.
     Request(reqwest::Error),
     Redirect(RedirectError),
-    /// The address that was to be asked is no URL of http or https.
+    /// The address is not an http or https URL.
     Address,
 }
 
-/// Asks for `url` with these header fields and follows redirects. `authorization` is for the origin of `url` alone, and
+/// Requests `url` with these header fields and follows redirects. `authorization` is for the origin of `url` alone, and
 /// so are the user name and the password that `url` may have, which it replaces.
 ///
 /// The answer may have any status, but for that of a redirect only where there is no address to follow to.
@@ -108,7 +108,7 @@ pub fn is_from(response: &Response, url: &str) -> bool {
     Url::parse(url).is_ok_and(|url| url.origin() == response.url().origin())
 }
 
-/// Where an answer redirects to, if it does.
+/// The target of a redirect; none for other responses.
 fn target(at: &Url, response: &Response) -> Result<Option<Url>, RedirectError> {
     let redirects = matches!(
         response.status(),

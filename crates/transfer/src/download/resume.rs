@@ -1,7 +1,7 @@
-//! Files of any size: read as they come, and over broken connections to their end.
+//! Files of any size, read as they arrive and resumed after broken connections.
 //!
-//! After a broken connection the rest is asked for. Whether that rest may be of another version of the file depends on
-//! who reads: [`ResumeCheck::Digest`] goes on whatever the server says, for a mixture has another digest than the one that
+//! After a broken connection the rest is requested. Whether that rest may be of another version of the file depends on the
+//! reader: [`ResumeCheck::Digest`] goes on whatever the server says, for a mixture has another digest than the one that
 //! the reader expects; [`ResumeCheck::Confirmed`] goes on only where the server confirms by a strong validator (RFC 9110,
 //! 8.8.1 and 13.1.5) that it is the same file, and else ends with an error.
 
@@ -25,10 +25,10 @@ use super::trouble::{self, TransferTrouble};
 use base::failure::{Class, Failure};
 use base::url::shown;
 
-/// The most bytes that are read over at a time.
+/// The most bytes that are skipped in one read.
 const SKIPPED: u64 = 64 << 10;
 
-/// How the rest of a file is known to belong to what was read before.
+/// How it is ensured that a resumed transfer has one version of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ResumeCheck {
     /// The reader knows the digest of the whole and checks it.
@@ -39,21 +39,21 @@ enum ResumeCheck {
 
 impl Downloader {
     /// The file at `url`, of `size` bytes where that is known, for a reader that knows its digest and checks it at the
-    /// end: a resumed transfer may hold parts of two versions. Nothing is asked before the first read.
+    /// end: a resumed transfer may hold parts of two versions. No request is made before the first read.
     #[must_use]
     pub fn open(&self, url: &str, size: Option<u64>) -> Download {
         self.download(url, size, ResumeCheck::Digest)
     }
 
     /// The file at `url`, whose digest is not known. Reading fails where the connection breaks off and the server does
-    /// not confirm that it still has the same file. Nothing is asked before the first read.
+    /// not confirm that it still has the same file. No request is made before the first read.
     #[must_use]
     pub fn stream(&self, url: &str) -> Download {
         self.download(url, None, ResumeCheck::Confirmed)
     }
 
     /// The bytes of `range` of the file at `url`, for a reader that checks them: a resumed transfer may hold parts of two versions.
-    /// A server that sends whole files only is an error, [`Class::Network`]. Nothing is asked before the first read.
+    /// A server that sends whole files only is an error, [`Class::Network`]. No request is made before the first read.
     #[must_use]
     pub fn part(&self, url: &str, range: Range<u64>) -> Download {
         let download = self.download(url, None, ResumeCheck::Digest).starting_at(range.start);
@@ -80,7 +80,7 @@ impl Downloader {
     }
 }
 
-/// One file on its way. Reading goes on over broken connections until the file is complete.
+/// A file that is being downloaded. Reading resumes after broken connections until the file is complete.
 pub struct Download {
     url: Arc<str>,
     from: Downloader,
@@ -94,7 +94,7 @@ pub struct Download {
     position: u64,
     attempts: Attempts,
     rule: ProgressRule,
-    /// What names the file's version on the server, for If-Range.
+    /// The validator of the file's version, for If-Range.
     validator: Option<String>,
     body: Option<Response>,
     authorizer: Option<Arc<dyn Authorizer>>,
@@ -210,7 +210,7 @@ impl Download {
         Ok(())
     }
 
-    /// Reads over what is known already.
+    /// Skips bytes that were read already.
     fn skip(&mut self, response: &mut Response, mut left: u64) -> Result<(), TransferTrouble> {
         let mut buffer = vec![0; usize::try_from(left.min(SKIPPED)).unwrap_or_default()];
         while left > 0 {
@@ -223,7 +223,7 @@ impl Download {
         Ok(())
     }
 
-    /// The next bytes of an answer, unless the server takes for ever to send them.
+    /// The next bytes of a response, unless the server is too slow.
     fn receive(&mut self, response: &mut Response, buffer: &mut [u8]) -> Result<usize, TransferTrouble> {
         let begun = Instant::now();
         let read = response.read(buffer);
@@ -236,7 +236,7 @@ impl Download {
 
     fn ask(&self, header: Option<&HeaderValue>) -> Result<Response, TransferTrouble> {
         let mut headers = HeaderMap::new();
-        // The bytes of the file are wanted, not a compressed form whose ranges mean something else.
+        // Ranges of a compressed form would be other bytes.
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         if self.position > 0 || self.end.is_some() {
             // The last byte of a range belongs to it (RFC 9110, 14.1.2).
@@ -250,7 +250,7 @@ impl Download {
             .map_err(|why| trouble::of_no_answer(&self.url, self.from.hint, why))
     }
 
-    /// Judges the head of an answer; returns how many bytes of its body are known already.
+    /// Checks the head of a response; returns how many bytes of its body were read already.
     fn accept(&mut self, response: &Response) -> Result<u64, TransferTrouble> {
         let status = response.status();
         match status {
@@ -259,13 +259,12 @@ impl Download {
                 if self.end.is_some() {
                     return Err(self.lasting(
                         Class::Network,
-                        "the server sends whole files only, and no parts of them (HTTP range requests)",
+                        "the server sends whole files only: it does not support HTTP range requests",
                     ));
                 }
                 // The server ignores ranges, or the file has changed; the digest decides about the latter.
                 if self.needs_confirmation() {
-                    let why =
-                        "the server sent the file from its beginning, as it does when the file has changed";
+                    let why = "the server sent the file from its beginning, so the file has changed";
                     return Err(TransferTrouble::Lasting(self.not_the_same(why)));
                 }
                 Ok(self.position)
@@ -277,14 +276,14 @@ impl Download {
                 self.total = total.or(self.total);
                 let found = self.validator_of(response);
                 if self.needs_confirmation() && (found.is_none() || found != self.validator) {
-                    let why = "the rest that the server sent is that of another version of the file";
+                    let why = "the server continued with another version of the file";
                     return Err(TransferTrouble::Lasting(self.not_the_same(why)));
                 }
                 match start == self.position {
                     true => Ok(0),
                     false => {
                         Err(self
-                            .lasting(Class::Network, "the server answered with another range than asked for"))
+                            .lasting(Class::Network, "the server answered with another range than requested"))
                     }
                 }
             }
@@ -349,7 +348,7 @@ impl Read for Download {
                     }
                     self.renewed = false;
                     if self.attempts.is_late(Duration::ZERO) {
-                        let why = self.enough("it takes longer than a file of this kind may take");
+                        let why = self.enough("the transfer timed out");
                         return Err(io::Error::other(why));
                     }
                     return Ok(count);

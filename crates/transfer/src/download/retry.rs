@@ -1,4 +1,4 @@
-//! How long to wait, how often to try, and the one loop of attempts that all transfers share.
+//! Retries: the limits of attempts and pauses that all transfers share.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -11,22 +11,22 @@ use reqwest::header::{HeaderMap, RETRY_AFTER};
 /// The longest pause between two attempts.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
-/// The longest pause that a server is granted (`Retry-After`). Whoever asks for more is not waited for.
+/// The longest accepted `Retry-After`. If a server asks for more, the transfer fails.
 const LONGEST_WAIT: Duration = Duration::from_secs(120);
 
-/// The time for a document of a few MiB, all attempts together, where nothing else is said: a server that sends a byte
-/// now and then does not hold up a program for ever.
+/// The default time limit for a document of a few MiB, all attempts together, so that a server that trickles cannot block a
+/// program forever.
 const DOCUMENT: Duration = Duration::from_secs(600);
 
-/// A pause that whoever waits is told of; a shorter one is over before it is read.
+/// The shortest pause that is reported: shorter ones are over before anyone reads it.
 const NOTED: Duration = Duration::from_secs(2);
 
-/// What pauses are told under.
+/// The step of notes about pauses.
 const STEP: &str = "transfer";
 
 static ONCE: AtomicBool = AtomicBool::new(false);
 
-/// From now on this process tries every transfer once: somebody waits for the answer, and can ask again.
+/// Disables retries in this process, for interactive use: the user sees the error at once and can retry.
 pub fn try_once() {
     ONCE.store(true, Ordering::Relaxed);
 }
@@ -59,12 +59,12 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// For commands that a person waits for and that can be given again: what fails is told at once.
+    /// For interactive commands that can be repeated: failures are reported at once.
     pub fn at_once() -> Self {
         Self { attempts: 1, ..Self::default() }
     }
 
-    /// For commands that a person waits for and that read much: a download outlives a moment without an answer.
+    /// For interactive commands that transfer much: a download survives a short interruption.
     pub fn attended() -> Self {
         Self { attempts: 3, ..Self::default() }
     }
@@ -80,11 +80,11 @@ impl RetryPolicy {
     }
 }
 
-/// An error that another attempt may mend.
+/// A temporary error.
 #[derive(Debug)]
 pub struct Passing {
     why: String,
-    /// How long the server asks to wait.
+    /// The `Retry-After` of the server.
     wait: Option<Duration>,
 }
 
@@ -93,14 +93,14 @@ impl Passing {
         Self { why: why.into(), wait: None }
     }
 
-    /// With the time that an answer asks to wait for.
+    /// Adds the `Retry-After` of a response.
     pub fn asking(mut self, headers: &HeaderMap) -> Self {
         self.wait = asked_wait(headers);
         self
     }
 }
 
-/// How long an answer asks to wait before another attempt.
+/// The `Retry-After` of a response.
 pub(crate) fn asked_wait(headers: &HeaderMap) -> Option<Duration> {
     headers.get(RETRY_AFTER).and_then(|value| retry_after(value.to_str().ok()?))
 }
@@ -137,17 +137,17 @@ impl Attempts {
         Self { retry, server, failed: 0, deadline }
     }
 
-    /// Begins to count anew, because bytes came.
+    /// Resets the count, because bytes arrived.
     pub fn succeeded(&mut self) {
         self.failed = 0;
     }
 
-    /// Whether the time for the whole is over, or will be after a pause.
+    /// Whether the time limit has passed, or will have after a pause.
     pub fn is_late(&self, pause: Duration) -> bool {
         self.deadline.is_some_and(|deadline| Instant::now() + pause >= deadline)
     }
 
-    /// Waits before the next attempt. Where there is to be none, the error says why.
+    /// Waits before the next attempt; the error says why there is none.
     pub fn pause(&mut self, trouble: Passing) -> Result<(), String> {
         let Passing { why, wait } = trouble;
         self.failed += 1;

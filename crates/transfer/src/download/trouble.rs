@@ -1,4 +1,4 @@
-//! Errors of a transfer, and whether another attempt can help.
+//! Errors of a transfer, and whether they are retried.
 
 use std::error::Error;
 
@@ -47,14 +47,14 @@ pub(super) fn of_no_answer(url: &str, hint: &str, why: NoAnswer) -> TransferTrou
             None => TransferTrouble::passing(reason(&error)),
         },
         NoAnswer::Redirect(why) => lasting(url, why.hint(), Class::Network, why),
-        NoAnswer::Address => lasting(url, hint, Class::Invalid, "it is not a URL of http or https"),
+        NoAnswer::Address => lasting(url, hint, Class::Invalid, "it is not an http or https URL"),
     }
 }
 
 pub(super) fn of_status(url: &str, hint: &str, response: &Response) -> TransferTrouble {
     match response.status() {
         StatusCode::NOT_FOUND | StatusCode::GONE => {
-            let failure = Failure::new(Class::Network, format!("{} is not there", shown(url)));
+            let failure = Failure::new(Class::Network, format!("{} is missing", shown(url)));
             TransferTrouble::Lasting(failure.because(Absent).hint(hint))
         }
         status if is_passing(status) => {

@@ -1,25 +1,25 @@
-//! What an outbox asks of the one who knows what is sent, and where.
+//! The interface that a user of an outbox implements.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Where the messages of an outbox go: one server, or several that hear of the same thing.
+/// The receiver of an outbox's messages: one server, or several that get the same messages.
 pub trait Destination: Send + 'static {
     type Message: Send;
 
     /// Makes one attempt to send these messages, the oldest first.
     fn send(&mut self, messages: &[Self::Message]) -> Result<(), SendError>;
 
-    /// Is called after each attempt that failed, before anything follows from it. `failed` counts the attempts that failed
-    /// in a row, this one too.
+    /// Called after each failed attempt, before its consequence. `failed` counts the failed attempts in a row, including this
+    /// one.
     fn failed(&mut self, why: &str, failed: u32, next: AfterFailure);
 
-    /// Whether `newer` takes the place of a message that still waits.
+    /// Whether `newer` replaces a waiting message.
     fn replaces(_newer: &Self::Message, _waiting: &Self::Message) -> bool {
         false
     }
 
-    /// Decides what gives way where the queue is full: it may remove what waits. False drops `newer`.
+    /// Makes room in a full queue by removing waiting messages. False drops `newer`.
     fn make_room(_newer: &Self::Message, _waiting: &mut VecDeque<Self::Message>) -> bool {
         false
     }
@@ -30,11 +30,11 @@ pub trait Destination: Send + 'static {
 pub enum SendError {
     /// Another attempt may succeed.
     Passing(String),
-    /// Another attempt may succeed, and the destination asks to wait so long before.
+    /// Another attempt may succeed after this time, which the destination asked for.
     Busy(String, Duration),
-    /// The certificate of the destination is not trusted, which lasts unless other authorities become so.
+    /// The certificate of the destination is not trusted; permanent unless trusted CA certificates change.
     Distrusted(String),
-    /// The destination does not want to hear more, or can never be reached.
+    /// The destination refuses further messages, or can never be reached.
     Refused(String),
 }
 
@@ -49,13 +49,13 @@ impl SendError {
         matches!(self, Self::Passing(_) | Self::Busy(..))
     }
 
-    /// How long the destination asks to wait.
+    /// The `Retry-After` of the destination.
     pub fn wait(&self) -> Option<Duration> {
         if let Self::Busy(_, wait) = self { Some(*wait) } else { None }
     }
 }
 
-/// What follows an attempt that failed.
+/// The consequence of a failed attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AfterFailure {
     /// The messages wait for another attempt.

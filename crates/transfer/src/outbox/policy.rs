@@ -1,11 +1,11 @@
-//! How much waits in an outbox, how often it tries, and how long.
+//! The limits of an outbox.
 
 use std::time::Duration;
 
 use super::destination::{AfterFailure, SendError};
 use crate::backoff::backoff;
 
-/// The longest pause that a destination is granted.
+/// The longest accepted `Retry-After`.
 const LONGEST_ASKED: Duration = Duration::from_secs(60);
 
 /// The limits of one outbox.
@@ -15,7 +15,7 @@ pub struct OutboxPolicy {
     pub capacity: usize,
     /// How many messages are sent in one attempt at most.
     pub batch: usize,
-    /// How long one request may take. It is the destination that keeps to it.
+    /// The time limit of one request, which the destination keeps.
     pub timeout: Duration,
     /// The least time from the beginning of an attempt that succeeds to the beginning of the next.
     pub rate: Duration,
@@ -31,7 +31,7 @@ pub struct OutboxPolicy {
 }
 
 impl OutboxPolicy {
-    /// What follows an error after `failed` attempts that failed in a row.
+    /// The consequence of an error after `failed` failed attempts in a row.
     pub(super) fn after(&self, error: &SendError, failed: u32) -> AfterFailure {
         match error {
             SendError::Refused(_) | SendError::Distrusted(_) => AfterFailure::Close,
@@ -40,8 +40,8 @@ impl OutboxPolicy {
         }
     }
 
-    /// The pause before the next attempt. A destination that `asked` for more gets it, up to a minute: nothing waits
-    /// for a message but those behind it.
+    /// The pause before the next attempt: at least the `Retry-After` that the destination `asked` for, up to a minute. Only
+    /// later messages wait for a message.
     pub(super) fn pause_after(&self, failed: u32, asked: Option<Duration>) -> Duration {
         let asked = asked.unwrap_or_default().min(LONGEST_ASKED);
         backoff(self.pause, failed, self.longest_pause).max(asked)

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::destination::{AfterFailure, Destination, SendError};
 use super::policy::OutboxPolicy;
 
-/// What waits, what is under way, and when the next attempt is due.
+/// The waiting messages, those being sent, and the time of the next attempt.
 pub struct OutboxQueue<D: Destination> {
     policy: OutboxPolicy,
     waiting: VecDeque<D::Message>,
@@ -15,35 +15,35 @@ pub struct OutboxQueue<D: Destination> {
     sending: usize,
     /// Attempts in a row.
     failed: u32,
-    /// How long the destination asked to wait at the last attempt.
+    /// The `Retry-After` of the last attempt.
     asked: Option<Duration>,
     /// The beginning and the length of the pause before the next attempt.
     pause: Option<(Instant, Duration)>,
     dropped: usize,
     refused: bool,
-    /// No message is accepted any more.
+    /// Set once no further message is accepted.
     closing: bool,
-    /// No attempt is begun any more.
+    /// Set once no further attempt is made.
     ended: bool,
 }
 
-/// What the thread of an outbox does next.
+/// The next action of the outbox's thread.
 #[derive(Debug, PartialEq, Eq)]
 pub enum NextAttempt<M> {
     Send(Vec<M>),
-    /// Nothing before so long, or before something changes.
+    /// Wait this long, or until the queue changes.
     Wait(Option<Duration>),
     End,
 }
 
-/// What became of the messages of an outbox.
+/// The result of an outbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutboxResult {
     /// Messages that still wait or are under way.
     pub unsent: usize,
-    /// Messages that gave way because the queue was full.
+    /// Messages dropped because the queue was full.
     pub dropped: usize,
-    /// Whether the destination refused to hear more.
+    /// Whether the destination refused further messages.
     pub refused: bool,
 }
 
@@ -79,7 +79,7 @@ impl<D: Destination> OutboxQueue<D> {
         self.waiting.push_back(message);
     }
 
-    /// What there is to do at `now`. What is to be sent is under way from then on.
+    /// The next action at `now`. Returned messages count as being sent.
     pub fn next(&mut self, now: Instant) -> NextAttempt<D::Message> {
         if self.ended || self.closing && self.waiting.is_empty() {
             return NextAttempt::End;
@@ -113,7 +113,7 @@ impl<D: Destination> OutboxQueue<D> {
         (failed, self.policy.after(error, failed))
     }
 
-    /// Takes note of how an attempt with these messages went, that lasted from `begun` to `now`.
+    /// Records the result of an attempt with these messages, from `begun` to `now`.
     pub fn settle(
         &mut self,
         messages: Vec<D::Message>,
@@ -139,12 +139,12 @@ impl<D: Destination> OutboxQueue<D> {
         }
     }
 
-    /// Accepts no message any more; those that wait are sent.
+    /// Stops accepting messages; waiting ones are still sent.
     pub fn close(&mut self) {
         self.closing = true;
     }
 
-    /// Begins no attempt any more.
+    /// Stops further attempts.
     pub fn end(&mut self) {
         self.ended = true;
     }

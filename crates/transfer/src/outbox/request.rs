@@ -1,5 +1,5 @@
-//! Requests to a server that a person named. No redirect is followed: what is sent is for that server and for no other.
-//! Errors do not show the URL, whose path is often a secret.
+//! Requests to a server that a user named. Redirects are not followed: the message is for that server only. Errors do not
+//! show the URL, whose path is often a secret.
 
 use reqwest::Url;
 use reqwest::blocking::{Client, ClientBuilder, RequestBuilder, Response};
@@ -8,7 +8,7 @@ use super::destination::SendError;
 use crate::download::{self, Fault, Unreachable};
 use base::failure::causes;
 
-/// A client as [`download::client`] makes it. The error is its cause alone.
+/// A client of [`download::client`]; the error is the bare cause.
 pub fn client(
     url: &str,
     authorities: &[String],

@@ -1,4 +1,4 @@
-//! Warnings about a destination, in the progress of the run that it hears of.
+//! Warnings about a destination in the progress of the run.
 
 use std::fmt;
 use std::sync::Mutex;
@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use base::parallel::locked;
 use base::progress::Progress;
 
-/// Warns until the run is over: nothing may follow its last event.
+/// Warns until the run ends: nothing may follow its last event.
 pub struct DeliveryWarnings {
     progress: Progress,
     /// The name of the step that warnings are noted under.
@@ -28,7 +28,7 @@ impl DeliveryWarnings {
         }
     }
 
-    /// Lets no further warning pass.
+    /// Suppresses all further warnings.
     pub fn fall_silent(&self) {
         *locked(&self.silent) = true;
     }

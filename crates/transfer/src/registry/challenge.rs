@@ -1,6 +1,6 @@
 //! How a registry asks clients to log in (RFC 9110, 11.6.1; distribution's token specification).
 
-/// What a registry answers when it is asked without a login.
+/// The login that a registry requires.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Challenge {
     /// No login.
@@ -10,7 +10,7 @@ pub(super) enum Challenge {
     /// A token, which another service gives.
     Bearer {
         realm: String,
-        /// The name of the registry, which the service wants to know.
+        /// The name of the registry for the token service.
         service: Option<String>,
     },
 }

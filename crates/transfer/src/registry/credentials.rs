@@ -24,7 +24,7 @@ pub(super) struct Credential {
 }
 
 impl Credential {
-    /// What an entry of `registries.yaml` says, if it says anything.
+    /// The login in an entry of `registries.yaml`.
     pub(super) fn configured(auth: &Auth, host: &str) -> Result<Option<Self>, Failure> {
         let what = || Failure::new(Class::Invalid, format!("reading registries.configs.{host:?}.auth"));
         let hint = "Give a user name and a password.";
@@ -47,7 +47,7 @@ impl Credential {
         }
     }
 
-    /// What the configuration of docker says in `directory`, asking its credential helpers.
+    /// The login in docker's configuration in `directory`, from its credential helpers if it names any.
     pub(super) fn of_docker(directory: &Path, host: &str) -> Result<Option<Self>, Failure> {
         let path = directory.join("config.json");
         let what =
@@ -58,8 +58,8 @@ impl Credential {
             Err(error) => return Err(what().because(error)),
         };
         let helpers: CredentialHelpers = serde_json::from_slice(&bytes).map_err(|error| {
-            // Its text could quote a password.
-            let place = format!("it is not as docker writes it (line {})", error.line());
+            // The error's text could quote a password.
+            let place = format!("it is not valid (line {})", error.line());
             what().because(anyhow::anyhow!(place)).hint(format!("Log in again: docker login {host}"))
         })?;
         let names = if is_hub(host) { vec![HUB, "docker.io"] } else { vec![host] };
@@ -96,7 +96,7 @@ fn is_nothing(error: &CredentialRetrievalError) -> bool {
     }
 }
 
-/// The programs that keep docker's credentials.
+/// Docker's credential helpers: programs that store logins.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct CredentialHelpers {
@@ -107,7 +107,7 @@ struct CredentialHelpers {
 }
 
 impl CredentialHelpers {
-    /// Why there is no answer and what to do; nothing of what a helper wrote, for that could be a secret.
+    /// The cause and the hint of an error, without the helper's output, which could contain a secret.
     fn explain(&self, error: &CredentialRetrievalError, name: &str) -> (String, String) {
         let own = self.cred_helpers.as_ref().and_then(|helpers| helpers.get(name));
         let own = own.filter(|helper| !helper.is_empty()).or(self.creds_store.as_ref());
@@ -119,15 +119,15 @@ impl CredentialHelpers {
                 (format!("the credential helper {helper} cannot be started"), hint)
             }
             CredentialRetrievalError::MalformedHelperResponse => {
-                (format!("the answer of the credential helper {helper} is not understood"), again)
+                (format!("the output of the credential helper {helper} is not valid"), again)
             }
             CredentialRetrievalError::HelperFailure { .. } => {
                 (format!("the credential helper {helper} failed"), again)
             }
             CredentialRetrievalError::CredentialMismatchError => {
-                ("auth says another user or password than username and password do".into(), again)
+                ("auth contradicts username and password".into(), again)
             }
-            _ => ("the login is not written as docker writes it".into(), again),
+            _ => ("the login is not valid".into(), again),
         }
     }
 }

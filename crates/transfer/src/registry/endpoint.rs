@@ -16,31 +16,31 @@ use model::config::registries::{Mirror, Registries};
 const HUB: &str = "registry-1.docker.io";
 /// The entry for every host that has none of its own.
 const EVERY: &str = "*";
-/// Where the interface of a registry begins (distribution-spec 1.1).
+/// The root of the registry API (distribution-spec 1.1).
 const ROOT: &str = "/v2";
 
-/// One place that may have an image.
+/// A server and path that may have an image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Endpoint {
     pub(super) server: Server,
     /// The path of the repository there.
     pub(super) path: String,
-    /// The registry that it stands for, where it is a mirror.
+    /// The registry that it mirrors.
     pub(super) mirrors: Option<String>,
-    /// Whether it is on this machine and nobody has said how to talk to it. As for docker, containerd and crane, it may
-    /// then do without TLS.
+    /// Whether it is on this machine and no scheme is configured. As with docker, containerd and crane, it may then use plain
+    /// HTTP.
     pub(super) may_be_plain: bool,
 }
 
 impl Endpoint {
-    /// The address of a manifest or a blob (`kind`) there. A mirror is told whose image it is (`ns`), as containerd does.
+    /// The address of a manifest or a blob (`kind`). A mirror gets the original registry as `ns`, as from containerd.
     pub(super) fn url(&self, kind: &str, reference: &str) -> String {
         let whose = self.mirrors.as_ref().map(|host| format!("?ns={host}")).unwrap_or_default();
         format!("{}{ROOT}/{}/{kind}/{reference}{whose}", self.server, self.path)
     }
 }
 
-/// A server that speaks the interface of a registry.
+/// A server with the API of a registry.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Server {
     pub(super) plain: bool,
@@ -56,7 +56,7 @@ impl std::fmt::Display for Server {
     }
 }
 
-/// The places for `repository`, in the order in which they are asked.
+/// The endpoints of `repository`, in the order in which they are tried.
 pub(super) fn endpoints(registries: &Registries, repository: &Repository) -> Result<Vec<Endpoint>, Failure> {
     let registry = repository.registry();
     let mut list = Vec::new();
@@ -85,7 +85,7 @@ pub(super) fn endpoints(registries: &Registries, repository: &Repository) -> Res
         path: repository.path().to_owned(),
         mirrors: None,
     };
-    // Whoever names the registry itself has said how to talk to it.
+    // An explicit endpoint of the registry itself replaces the default one.
     let named = |endpoint: &Endpoint| endpoint.server.host == host && endpoint.path == itself.path;
     if !list.iter().any(named) {
         list.push(itself);
@@ -101,7 +101,7 @@ pub(super) fn check(registries: &Registries) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The host that answers for a registry.
+/// The host that serves a registry.
 fn reached(registry: &str) -> &str {
     if is_hub(registry) { HUB } else { registry }
 }

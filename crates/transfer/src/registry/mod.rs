@@ -8,9 +8,9 @@
 //! - blobs: read through [`download`](crate::download), which goes on over broken connections. Whoever reads a blob
 //!   checks its digest.
 //!
-//! What is [uploaded](upload) goes to the registry itself and never to a mirror.
+//! [Uploads](upload) go to the registry itself and never to a mirror.
 //!
-//! Nothing is stored here, and no platform chosen.
+//! This module stores nothing and chooses no platform.
 
 mod blob;
 mod challenge;
@@ -51,12 +51,12 @@ use upload::UploadError;
 /// A manifest or an index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ManifestDocument {
-    /// As the registry sent them.
+    /// The bytes as the registry sent them.
     pub bytes: Vec<u8>,
-    /// As the document says or else as its fields show; empty where it is neither manifest nor index.
+    /// By the document's `mediaType` or else by its fields; empty if it is neither a manifest nor an index.
     pub media_type: String,
     pub digest: Digest,
-    /// Whether the server that sent it has shown a certificate that was checked: neither over http nor with `insecure_skip_verify`.
+    /// Whether the server's certificate was verified: false over http and with `insecure_skip_verify`.
     pub authenticated: bool,
 }
 

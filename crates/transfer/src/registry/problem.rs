@@ -1,4 +1,4 @@
-//! Why an endpoint did not give what was wanted, and what all of them together mean for a user.
+//! Why endpoints failed, and the one error for the user.
 
 use std::error::Error as _;
 
@@ -12,24 +12,24 @@ use crate::download::{BodyError, Download, EXPIRED, Fault, Passing, Unreachable,
 use base::digest::Digest;
 use base::failure::{Class, Failure};
 
-/// What decides how to go on.
+/// The kind of a problem, which decides the next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ProblemKind {
     Missing,
-    /// A login is required, or the one that was sent does not suffice.
+    /// A login is required, or the one that was sent is not sufficient.
     Refused,
-    /// No answer, or none that helps, however often it was tried.
+    /// No usable response after all retries.
     Silent,
     Distrusted,
-    /// Its certificate is past its end.
+    /// Its certificate has expired.
     Expired,
-    /// Asked over TLS, it does not speak it.
+    /// It does not speak TLS.
     Clear,
-    /// Other bytes than the digest names.
+    /// The content has another digest.
     Damaged,
-    /// An answer that cannot be interpreted.
+    /// A response that cannot be interpreted.
     Strange,
-    /// No room for what was sent.
+    /// No room for the upload.
     Full,
     Redirect,
 }
@@ -41,12 +41,12 @@ pub(super) struct Problem {
     pub(super) why: String,
 }
 
-/// As whom, and for what, a registry was asked.
+/// The login and purpose of a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RequestContext {
-    /// With a user name and a password.
+    /// Whether user name and password were sent.
     pub(super) login: bool,
-    /// To write into a repository, not to read from it.
+    /// Whether the request writes to a repository.
     pub(super) writes: bool,
 }
 
@@ -65,7 +65,7 @@ impl Problem {
         let past = if asked.writes { "written to" } else { "read" };
         let why = match (status, asked.login) {
             (401, true) => "it does not accept the user name and the password (401)".into(),
-            (401, false) => "it wants a login, or there is no such repository (401)".into(),
+            (401, false) => "it requires a login, or the repository does not exist (401)".into(),
             (_, true) => format!("the user may not {verb} this repository ({status})"),
             (_, false) => format!("this repository may not be {past} without a login ({status})"),
         };
@@ -151,7 +151,7 @@ impl Problem {
     }
 }
 
-/// How registries explain a refusal.
+/// The error document of a registry.
 #[derive(Deserialize)]
 struct RefusalBody {
     errors: Vec<RefusalReason>,
@@ -174,7 +174,7 @@ impl RequestTrouble {
                 };
             }
             NoAnswer::Redirect(error) => (ProblemKind::Redirect, error.to_string()),
-            NoAnswer::Address => (ProblemKind::Strange, "its address is not a URL".into()),
+            NoAnswer::Address => (ProblemKind::Strange, "its address is not a valid URL".into()),
         };
         Self::Lasting(Problem::new(kind, why))
     }
@@ -192,10 +192,10 @@ impl RequestTrouble {
     pub(super) fn of_body(what: &str, error: &BodyError) -> Self {
         match error {
             BodyError::TooLarge(limit) => {
-                Self::Lasting(Problem::new(ProblemKind::Strange, format!("{what} is not taken: {limit}")))
+                Self::Lasting(Problem::new(ProblemKind::Strange, format!("{what} is refused: {limit}")))
             }
             BodyError::Late => {
-                Self::Lasting(Problem::new(ProblemKind::Silent, format!("{what} comes too slowly")))
+                Self::Lasting(Problem::new(ProblemKind::Silent, format!("{what} is sent too slowly")))
             }
             BodyError::Read(error) => Self::Passing(Passing::new(reason(error))),
         }
@@ -224,7 +224,7 @@ pub(super) fn summary(what: String, problems: &[(Server, Problem)], docker: bool
     }
     if let Some(Server { host, .. }) = any(ProblemKind::Clear) {
         hints.push(format!(
-            "Where it is meant to have none, say so: registries.mirrors.{host:?}.endpoint: [\"http://{host}\"], \
+            "If it is meant to have none, name it with http://: registries.mirrors.{host:?}.endpoint: [\"http://{host}\"], \
              or mirrors.{host:?} in the file that --registries names."
         ));
     }
@@ -240,7 +240,7 @@ pub(super) fn summary(what: String, problems: &[(Server, Problem)], docker: bool
     }
     if any(ProblemKind::Full).is_some() {
         hints.push(
-            "Have the registry, and a proxy before it, given more room, or allow larger requests.".into(),
+            "Give the registry more space, or allow larger requests at the registry and at a proxy before it.".into(),
         );
     }
     if any(ProblemKind::Damaged).is_some() {

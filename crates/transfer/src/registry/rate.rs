@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 
 use base::size::ByteSize;
 
-/// How long a single read may keep the line for itself; small enough that no server takes a slow reader for a dead one.
+/// The longest time of a single read at the limit; short enough that no server gives up on a slow reader.
 const SLICE: Duration = Duration::from_millis(100);
 
 /// A limit that all clones keep to together.
 #[derive(Clone, Debug)]
 pub(super) struct Limiter {
     rate: u64,
-    /// When everything that has been read so far is paid for.
+    /// The time by which all bytes so far are within the limit.
     paid: Arc<Mutex<Instant>>,
 }
 
@@ -29,7 +29,7 @@ impl Limiter {
         usize::try_from(bytes).unwrap_or(usize::MAX).max(1)
     }
 
-    /// Waits as long as `bytes` take at the limit. Time in which nothing was read is not saved up.
+    /// Waits as long as `bytes` take at the limit. Idle time is not saved up.
     fn pay(&self, bytes: usize) {
         #[allow(clippy::cast_precision_loss)]
         let price = Duration::from_secs_f64(bytes as f64 / self.rate as f64);

@@ -1,12 +1,12 @@
-//! What a login has to allow (distribution's token specification, "Resource scopes").
+//! The permissions that a login must have (distribution's token specification, "Resource scopes").
 
-/// What is to be done, and with which repositories.
+/// The access to repositories that a request needs.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Scope {
     /// The path of the repository.
     path: String,
     writes: bool,
-    /// The path of another repository, of which blobs are to be taken over.
+    /// The path of another repository whose blobs are mounted.
     from: Option<String>,
 }
 
@@ -19,7 +19,7 @@ impl Scope {
         Self { writes: true, ..Self::pull(path) }
     }
 
-    /// Taking over blobs of the repository at `from` as well.
+    /// Adds read access to `from`, to mount its blobs.
     pub(super) fn mounting(self, from: &str) -> Self {
         Self { from: Some(from.to_owned()), ..self }
     }

@@ -5,12 +5,11 @@ use model::config::registries::Registries;
 
 use crate::download::RetryPolicy;
 
-/// Where and how to pull.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
     /// Mirrors, logins and certificates of single hosts.
     pub registries: Registries,
-    /// Certificates (PEM) of authorities that vouch for servers, beside those of the machine.
+    /// Trusted CA certificates (PEM), in addition to those of the machine.
     pub authorities: Vec<String>,
     /// Whether to use the logins of docker (`$DOCKER_CONFIG` or `~/.docker`), where `registries` has none.
     pub docker_config: bool,

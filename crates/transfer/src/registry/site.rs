@@ -1,4 +1,4 @@
-//! One server with the interface of a registry: how to reach it, and how to log in.
+//! One server with the API of a registry: its client and its login.
 //!
 //! Manifests and tokens are read here, with a limit for each and with retries. Blobs go through [`Downloader`], which
 //! asks here for the `Authorization` header. Redirects of all of them are followed by [`redirect`], which sends the login
@@ -31,7 +31,7 @@ use base::failure::{Class, Failure};
 use formats::oci::{ImageReference, media_types};
 use model::config::registries::Tls;
 
-/// What we can read, for `Accept`. Registries convert to what is accepted, or refuse.
+/// The accepted media types. Registries convert to one of them, or refuse.
 const ACCEPTED: [&str; 4] = [
     media_types::OCI_INDEX,
     media_types::OCI_MANIFEST,
@@ -60,12 +60,12 @@ pub(super) struct Site {
     authenticated: bool,
     /// The headers that let us read or write.
     grants: Mutex<HashMap<Scope, Option<HeaderValue>>>,
-    /// Whether it gave no answer when it was asked last.
+    /// Whether the last request got no response.
     silent: AtomicBool,
 }
 
 impl Site {
-    /// Prepares to talk to a server; asks it for nothing yet. Runs docker's credential helpers.
+    /// Prepares a server without a request to it. Runs docker's credential helpers.
     pub(super) fn new(server: &Server, settings: &Settings, docker: Option<&Path>) -> Result<Self, Failure> {
         let registries = &settings.registries;
         let config = server.config.as_ref().and_then(|key| registries.configs.get(key));
@@ -80,7 +80,7 @@ impl Site {
         };
         let base = server.to_string();
         let prepared =
-            |error| Failure::new(Class::Network, format!("preparing to ask {base}")).because(error);
+            |error| Failure::new(Class::Network, format!("preparing a client for {base}")).because(error);
         let blocking = client(&base, &authorities, builder).map_err(prepared)?;
         let auth = config.and_then(|config| config.auth.as_ref());
         let configured = auth.map(|auth| Credential::configured(auth, &server.host)).transpose()?.flatten();
@@ -107,7 +107,7 @@ impl Site {
         &self.downloader
     }
 
-    /// For how long a read may stay without a byte.
+    /// The time limit of a read without a byte.
     pub(super) fn read_limit(&self) -> Duration {
         self.retry.read
     }
@@ -122,12 +122,12 @@ impl Site {
         self.authenticated
     }
 
-    /// As whom it is asked for what is there.
+    /// The context of read requests.
     pub(super) fn asked(&self) -> RequestContext {
         RequestContext { login: self.credential.is_some(), writes: false }
     }
 
-    /// Whether it gave no answer when it was asked last.
+    /// Whether the last request got no response.
     pub(super) fn is_silent(&self) -> bool {
         self.silent.load(Ordering::Relaxed)
     }
@@ -137,7 +137,7 @@ impl Site {
         self.silent.store(silent, Ordering::Relaxed);
     }
 
-    /// The manifest or index of an image, as it is, of at most 4 MiB.
+    /// The unchanged manifest or index of an image, of at most 4 MiB.
     pub(super) fn manifest(&self, endpoint: &Endpoint, image: &ImageReference) -> Result<Vec<u8>, Problem> {
         let url = endpoint.url("manifests", &image.version());
         let accepted = HeaderMap::from_iter(
@@ -213,7 +213,7 @@ impl Site {
         }
     }
 
-    /// Another header than the one that was refused: a new one, unless another thread got one in the meantime.
+    /// A header other than the refused one: a new one, unless another thread has got one meanwhile.
     pub(super) fn renew(
         &self,
         scope: &Scope,
@@ -257,9 +257,9 @@ impl Site {
         attempts: &Attempts,
     ) -> Result<Option<HeaderValue>, RequestTrouble> {
         match self.challenge()? {
-            // Some ask for a login only where an image is not for everybody.
+            // Some registries require a login for private images only.
             Challenge::None if refused => self.basic(),
-            // The answer to the request itself will say what is missing.
+            // The response to the request itself will tell what is missing.
             Challenge::None => Ok(None),
             Challenge::Basic => self.basic(),
             Challenge::Bearer { realm, service } => self.token(&realm, service.as_deref(), scope, attempts),
@@ -302,9 +302,9 @@ impl Site {
     ) -> Result<Option<HeaderValue>, RequestTrouble> {
         let strange = |why: &str| RequestTrouble::Lasting(Problem::new(ProblemKind::Strange, why));
         let mut url =
-            Url::parse(realm).map_err(|_| strange("the address of its token service is not one"))?;
+            Url::parse(realm).map_err(|_| strange("the address of its token service is not valid"))?;
         if !is_safe(&url, self.server.plain) {
-            let why = "it wants the login at an address without TLS, where others could read it";
+            let why = "it requests the login at an address without TLS, where others could read it";
             return Err(strange(why));
         }
         for scope in scope.words() {
@@ -322,7 +322,7 @@ impl Site {
             bytes.map_err(|error| RequestTrouble::of_body("the answer of its token service", &error))?;
         match token_in(&bytes) {
             Some(token) => header(&format!("Bearer {token}")),
-            // What the service wrote instead may be a secret all the same.
+            // Do not quote the response: it may contain a secret.
             None => Err(strange("its token service answered without a token")),
         }
     }
@@ -354,7 +354,7 @@ fn token_in(answer: &[u8]) -> Option<String> {
 /// Marked as sensitive, so that no log shows it.
 fn header(value: &str) -> Result<Option<HeaderValue>, RequestTrouble> {
     let Ok(mut header) = HeaderValue::from_str(value) else {
-        let why = "its token is not one that a request can carry";
+        let why = "its token is not a valid header value";
         return Err(RequestTrouble::Lasting(Problem::new(ProblemKind::Strange, why)));
     };
     header.set_sensitive(true);
@@ -386,7 +386,7 @@ fn authorities(host: &str, tls: &Tls, general: &[String]) -> Result<Vec<String>,
         |key: &str| Failure::new(Class::Invalid, format!("reading registries.configs.{host:?}.tls.{key}"));
     if !tls.cert_file.is_empty() || !tls.key_file.is_empty() {
         let why = "client certificates are not supported";
-        let hint = "Use a user name and a password (auth), or a mirror that wants no certificate.";
+        let hint = "Use a user name and a password (auth), or a mirror that requires no client certificate.";
         return Err(what("cert_file").because(anyhow::anyhow!(why)).hint(hint));
     }
     let mut all = general.to_vec();

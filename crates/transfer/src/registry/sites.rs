@@ -1,4 +1,4 @@
-//! The servers that one client knows: in which order they are asked, and which of them had a repository or did not answer.
+//! The servers of one client: the order in which they are tried, and which of them had a repository or did not answer.
 //! The client requests documents from them, and a blob that is being read the rest of its bytes.
 
 use std::collections::HashMap;
@@ -20,9 +20,9 @@ pub(super) struct KnownSites {
     docker: Option<PathBuf>,
     limiter: Option<Limiter>,
     sites: Mutex<HashMap<Server, Arc<Site>>>,
-    /// Which of those that may do without TLS do.
+    /// The servers found to use plain HTTP.
     plain: Mutex<HashMap<Server, bool>>,
-    /// Where a repository was found last.
+    /// The endpoint at which a repository was found last.
     found: Mutex<HashMap<Repository, Endpoint>>,
 }
 
@@ -71,7 +71,7 @@ impl KnownSites {
         Ok(list)
     }
 
-    /// Whether a server that may do without TLS does; it is asked once.
+    /// Whether a server that may use plain HTTP does; this is probed once.
     fn is_plain(&self, server: &Server) -> Result<bool, Failure> {
         let mut plain = self.plain.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = plain.get(server) {
@@ -86,7 +86,7 @@ impl KnownSites {
         self.found.lock().unwrap_or_else(PoisonError::into_inner).insert(repository.clone(), endpoint);
     }
 
-    /// The server, prepared when it is asked first.
+    /// The server, prepared on first use.
     pub(super) fn site(&self, server: &Server) -> Result<Arc<Site>, Failure> {
         let mut sites = self.sites.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(site) = sites.get(server) {

@@ -80,7 +80,7 @@ impl Default for ServerLimits {
 
 /// What a server does with a connection that it has accepted.
 pub trait ConnectionService: Send + Sync + 'static {
-    /// Whether clients speak HTTP from their first byte, so that one without room gets an answer.
+    /// Whether clients speak plain HTTP, so that a refused one can get an HTTP response.
     fn is_plain(&self) -> bool;
 
     /// Serves one connection to its end.
@@ -186,7 +186,7 @@ impl Refusals {
 
 impl ServerConnection {
     async fn run(self, service: &impl ConnectionService) {
-        // Answers are written whole: waiting for more data gains nothing.
+        // Responses are written as a whole, so Nagle's delay only costs time.
         let _ = self.socket.set_nodelay(true);
         let serving = async {
             service.serve(&self).await;

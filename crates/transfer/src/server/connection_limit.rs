@@ -27,7 +27,7 @@ use super::transfer_rate::{TransferPhase, TransferVerdict};
 pub const CLOSING: usize = 256;
 
 /// What counts as one client: an IPv4 address, or a /64 of IPv6, which is the least that a subscriber has (RFC 6177).
-/// Link-local addresses count one by one, for neighbours share their network.
+/// Link-local addresses count one by one, for neighbors share their network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClientNetwork(IpAddr);
 

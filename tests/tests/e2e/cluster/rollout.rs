@@ -190,7 +190,7 @@ impl UpdatedCluster<'_> {
     /// Updates a node to the release that is staged.
     fn update(&mut self, place: usize, api: &Api) -> Result<()> {
         let name = MEMBERS[place].name;
-        // A node is told about its neighbours by the API, which notices a restart some time after it.
+        // A node is told about its neighbors by the API, which notices a restart some time after it.
         let command = format!("{} --wait 1200", self.apply(place, None));
         self.told(&format!("{name} begins"))?;
         self.restarts(place, &command, &|_| Ok(true))?;

@@ -24,7 +24,7 @@ pub(super) fn check(cluster: &TestCluster) -> Result<()> {
     drop(stranger);
     holder.await_status(&["cluster ready"], TOLD)?;
     for node in cluster.running() {
-        node.run(&format!("ip neighbour flush to {VIP}"))?;
+        node.run(&format!("ip neighbor flush to {VIP}"))?;
     }
     Deadline::after(FOUND).poll("a write at the address", || Ok(cluster.write("uncontested").ok()))
 }

@@ -94,7 +94,7 @@ fn prepare(cluster: &mut TestCluster, directory: &Path) -> Result<Digest> {
 fn controller() -> Result<std::path::PathBuf> {
     let link = paths::target().join("system-upgrade-controller");
     link.canonicalize()
-        .with_context(|| format!("{} is not there; run `make system-upgrade-controller`", link.display()))
+        .with_context(|| format!("{} is missing; run `make system-upgrade-controller`", link.display()))
 }
 
 /// Applies our account, and the manifests of the controller with the settings that docs/how-to/cluster-updates.md names.

@@ -20,7 +20,7 @@ pub struct DirectoryEntry {
     pub kind: EntryKind,
     /// Where the content is, in order.
     pub extents: Vec<Extent>,
-    /// The content is compressed in a way that is not read here.
+    /// The content is compressed in a way that this reader does not support.
     pub(super) compressed: bool,
 }
 

@@ -7,19 +7,18 @@ use crate::iso9660::address::Offset;
 /// Why an image, or something in it, cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Something else, or nothing.
     #[error("not an ISO 9660 image")]
     NotIso,
     /// An ISO 9660 image that contradicts itself.
     #[error("the ISO 9660 image is damaged: {0}")]
     Damaged(&'static str),
-    /// An ISO 9660 image of a kind that is not read here.
+    /// An ISO 9660 image of a kind that this reader does not support.
     #[error("the ISO 9660 image cannot be read: {0}")]
     Unsupported(&'static str),
     /// The image is shorter than its own directories say.
     #[error("the ISO 9660 image is cut off: it has {length} bytes and should have at least {needed}")]
     Truncated {
-        /// Where the data that was asked for ends, in bytes.
+        /// The end of the requested data, in bytes.
         needed: u64,
         /// Where the image ends, in bytes.
         length: u64,

@@ -5,7 +5,7 @@ use std::io;
 use super::error::Error;
 use crate::iso9660::address::{Offset, Source};
 
-/// What lies behind the beginning of something else, as a partition does.
+/// The bytes of another source from `start` on, such as a partition of a disk.
 #[derive(Debug)]
 pub struct OffsetSource<S> {
     pub source: S,

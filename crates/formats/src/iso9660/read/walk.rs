@@ -1,4 +1,4 @@
-//! Going through everything in an image.
+//! Walks over all entries of an image.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -14,7 +14,7 @@ pub struct Walk<'a, S> {
     iso: &'a Iso<S>,
     /// The directories that are open: path with a final `/` (empty for the root), entries, next entry.
     open: Vec<(String, Arc<[DirectoryEntry]>, usize)>,
-    /// A directory that comes twice is a loop: hard links to directories do not exist.
+    /// The directories so far. One that comes twice is a loop: there are no hard links to directories.
     seen: HashSet<Block>,
     begun: bool,
 }
@@ -43,7 +43,7 @@ impl<'a, S: Source> Walk<'a, S> {
             return Err(Error::Damaged("its directories form a loop"));
         }
         if self.open.len() > MAX_DEPTH {
-            return Err(Error::Damaged("its directories are implausibly deep"));
+            return Err(Error::Damaged("its directories are nested too deeply"));
         }
         self.open.push((path, self.iso.entries(directory)?, 0));
         Ok(())

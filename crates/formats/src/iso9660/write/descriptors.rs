@@ -1,4 +1,4 @@
-//! Volume descriptors (ECMA-119, 8) and the boot catalogue that one of them points to (El Torito 1.0; UEFI 2.10,
+//! Volume descriptors (ECMA-119, 8) and the boot catalog that one of them points to (El Torito 1.0; UEFI 2.10,
 //! 13.3.2.1).
 
 use jiff::civil::DateTime;
@@ -54,12 +54,12 @@ pub(super) fn primary(
     bytes
 }
 
-/// The descriptor that tells firmware where the boot catalogue is.
-pub(super) fn boot(catalogue: Block) -> Vec<u8> {
+/// The descriptor that tells firmware where the boot catalog is.
+pub(super) fn boot(catalog: Block) -> Vec<u8> {
     let mut bytes = head(0);
     bytes.extend_from_slice(b"EL TORITO SPECIFICATION");
     bytes.resize(71, 0);
-    bytes.extend(catalogue.0.to_le_bytes());
+    bytes.extend(catalog.0.to_le_bytes());
     bytes.resize(BLOCK, 0);
     bytes
 }
@@ -71,8 +71,8 @@ pub(super) fn terminator() -> Vec<u8> {
     bytes
 }
 
-/// The boot catalogue: `bios` for BIOS, the EFI system partition `esp` for UEFI, neither emulating a disk.
-pub(super) fn catalogue(bios: Block, esp: Extent) -> Vec<u8> {
+/// The boot catalog: `bios` for BIOS, the EFI system partition `esp` for UEFI, neither emulating a disk.
+pub(super) fn catalog(bios: Block, esp: Extent) -> Vec<u8> {
     let mut validation = [0; 32];
     validation[0] = 1;
     validation[1] = BIOS;

@@ -1,5 +1,4 @@
-//! What GRUB's images have to know of the image that they lie on: its El Torito image for BIOS, and its boot sector, from
-//! which a USB stick starts.
+//! Patches GRUB's El Torito image for BIOS and its boot sector for USB sticks with their addresses on the ISO.
 
 use anyhow::{Context, Result, ensure};
 
@@ -9,7 +8,7 @@ use crate::iso9660::ecma119::DESCRIPTORS;
 use crate::partition_table::active_entry::put_active_entry;
 use base::digest::Digest;
 
-/// Code and the number it needs; the rest of the sector is the partition table.
+/// The length of the code and its address; the rest of the sector is the partition table.
 pub const BOOT_CODE: usize = 440;
 /// Where GRUB's boot sector has the number of the sector from which it goes on (`boot_hybrid.S` of GRUB).
 const HYBRID_TARGET: usize = 0x1B0;

@@ -1,11 +1,11 @@
-//! Where everything lies on an ISO.
+//! The layout of an ISO.
 //!
 //! | block | content |
 //! |---|---|
 //! | 0 | boot sector for BIOS and partition table (16 blocks) |
 //! | 16 | volume descriptors |
 //! | 32 | volume descriptors of partition 1 |
-//! | 48 | boot catalogue, Rock Ridge's name, path tables, directories |
+//! | 48 | boot catalog, Rock Ridge's name, path tables, directories |
 //! | then | files; then the EFI system partition; then padding, at its end the backup partition table |
 //!
 //! A USB stick shows the same files twice: on the whole device and on partition 1, which begins [`PARTITION`] blocks
@@ -36,7 +36,7 @@ const ESP_ALIGNMENT: u32 = (1 << 20) / BLOCK_SIZE;
 /// The longest extent: the most whole blocks whose length fits 32 bits.
 const MAX_EXTENT: u64 = (u32::MAX - (BLOCK_SIZE - 1)) as u64;
 
-/// What a layout depends on.
+/// The input of a layout.
 #[derive(Clone, Debug)]
 pub struct Outline<'a> {
     /// Volume id: up to 32 of A-Z, 0-9 and `_`.
@@ -63,7 +63,6 @@ pub struct Layout {
     pub size: ByteSize,
 }
 
-/// Some bytes of an ISO.
 #[derive(Debug)]
 pub struct Part {
     pub owner: RegionOwner,
@@ -101,7 +100,7 @@ impl Layout {
         ensure!((1901..2155).contains(&time.year()), "an ISO cannot have the year {}", time.year());
         let tree = Tree::new(outline.files.iter().map(|(path, _)| *path))?;
         let mut free = Allocator(u64::from(DESCRIPTORS.0 + PARTITION.0 + 16));
-        let catalogue = free.take(1, 1)?;
+        let catalog = free.take(1, 1)?;
         let extension = free.take(1, 1)?;
         let volumes = Directories::allocate_both(&tree, outline, extension, time, &mut free)?;
 
@@ -119,7 +118,7 @@ impl Layout {
         let part = |owner, at: Block, bytes| Part { owner, at: at.offset(), bytes };
         let mut parts = vec![
             part(RegionOwner::RockRidge, extension, records::extension()),
-            part(RegionOwner::BootCatalogue, catalogue, descriptors::catalogue(bios, esp)),
+            part(RegionOwner::BootCatalog, catalog, descriptors::catalog(bios, esp)),
         ];
         for Directories { first, tables, extents } in volumes {
             let volume = if first == Block(0) { HybridVolume::Device } else { HybridVolume::Partition };
@@ -127,8 +126,8 @@ impl Layout {
             let mut descriptors =
                 descriptors::primary(outline.volume, outline.preparer, &view, &tables, time);
             if volume == HybridVolume::Device {
-                // Firmware looks here; partition 1 is started by nobody.
-                descriptors.extend(descriptors::boot(catalogue));
+                // Firmware reads the boot catalog of the whole device only.
+                descriptors.extend(descriptors::boot(catalog));
             }
             descriptors.extend(descriptors::terminator());
             parts.push(part(RegionOwner::Descriptors(volume), Block(first.0 + DESCRIPTORS.0), descriptors));

@@ -10,7 +10,7 @@
 //! | `tree` | the directories, and the names that ISO 9660 gives files |
 //! | `view` | the addresses as one of the two volumes counts them |
 //! | `records` | directory records with Rock Ridge entries, path tables |
-//! | `descriptors` | volume descriptors, El Torito's boot catalogue |
+//! | `descriptors` | volume descriptors, El Torito's boot catalog |
 //! | `partition_tables` | both copies of the GUID partition table |
 //! | [`grub`] | the boot sector, and what GRUB's El Torito image has to know |
 //! | `owner` | what bytes belong to |

@@ -1,4 +1,4 @@
-//! What the bytes of an image belong to.
+//! The owners of the bytes of an image.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ pub enum HybridVolume {
     Partition,
 }
 
-/// What bytes of an ISO belong to.
+/// The part of an ISO to which some bytes belong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RegionOwner {
     /// The ISO as a whole.
@@ -24,8 +24,8 @@ pub enum RegionOwner {
     BackupTable,
     /// Primary volume descriptor, El Torito's, terminator.
     Descriptors(HybridVolume),
-    /// El Torito's boot catalogue.
-    BootCatalogue,
+    /// El Torito's boot catalog.
+    BootCatalog,
     /// The record that names the extension which long names are in.
     RockRidge,
     /// A path table.
@@ -36,7 +36,7 @@ pub enum RegionOwner {
     File(String),
     /// The image of the EFI system partition.
     Esp,
-    /// Zeros behind the bytes of this owner.
+    /// Zeros after the bytes of this owner.
     Padding(Box<RegionOwner>),
 }
 
@@ -57,13 +57,13 @@ impl fmt::Display for RegionOwner {
             Self::PartitionTable => f.write_str("GUID partition table"),
             Self::BackupTable => f.write_str("backup of the GUID partition table"),
             Self::Descriptors(volume) => write!(f, "volume descriptors{volume}"),
-            Self::BootCatalogue => f.write_str("El Torito boot catalogue"),
+            Self::BootCatalog => f.write_str("El Torito boot catalog"),
             Self::RockRidge => f.write_str("Rock Ridge extension record"),
             Self::PathTable(volume) => write!(f, "path tables{volume}"),
             Self::Directory(volume, path) => write!(f, "directory /{path}{volume}"),
             Self::File(path) => f.write_str(path),
             Self::Esp => f.write_str("EFI system partition"),
-            Self::Padding(owner) => write!(f, "padding behind {owner}"),
+            Self::Padding(owner) => write!(f, "padding after {owner}"),
         }
     }
 }

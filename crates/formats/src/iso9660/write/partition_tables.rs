@@ -50,7 +50,7 @@ pub(super) fn partition_tables(esp: Extent, size: ByteSize, guid: Uuid) -> Resul
     Ok([head, tail])
 }
 
-/// A device of which only the two ends are kept, where the copies of a partition table are. Between them it is zero.
+/// A device in memory that keeps only its two ends, with the copies of a partition table. The bytes between are zero.
 #[derive(Debug)]
 struct DiskEnds {
     size: u64,
@@ -66,7 +66,7 @@ impl DiskEnds {
         Self { size, position: 0, head: vec![0; sector + table], tail: vec![0; table] }
     }
 
-    /// What is kept from the current position on; or how many bytes there are up to the next that are.
+    /// The kept bytes at the current position, or the number of zeros up to the next kept byte.
     fn here(&mut self) -> Result<&mut [u8], u64> {
         let tail = self.size.saturating_sub(self.tail.len() as u64);
         let inside = |at: u64| usize::try_from(at).unwrap_or(usize::MAX);
@@ -101,7 +101,7 @@ impl Read for DiskEnds {
 
 impl Write for DiskEnds {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let here = self.here().map_err(|_| io::Error::other("a partition table outside of its place"))?;
+        let here = self.here().map_err(|_| io::Error::other("a partition table outside its area"))?;
         let count = here.len().min(bytes.len());
         here[..count].copy_from_slice(&bytes[..count]);
         self.position += count as u64;

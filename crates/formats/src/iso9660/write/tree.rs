@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use anyhow::{Result, ensure};
 
-/// The longest name of ours; with it a directory record still has room for everything else.
+/// The longest name: a directory record still has room for everything else.
 const MAX_NAME: usize = 100;
 /// Levels of a path, the file's own included (ECMA-119, 6.8.2.1).
 const MAX_DEPTH: usize = 8;
@@ -39,7 +39,6 @@ pub(super) struct TreeEntry {
     pub(super) target: EntryTarget,
 }
 
-/// What a name stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EntryTarget {
     /// Index of a directory of the tree.
@@ -91,7 +90,7 @@ impl Tree {
 
 impl<'a> Node<'a> {
     fn insert(&mut self, path: &'a str, index: usize) -> Result<()> {
-        ensure!(path.split('/').count() <= MAX_DEPTH, "{path:?} lies too deep for an ISO");
+        ensure!(path.split('/').count() <= MAX_DEPTH, "{path:?} is nested too deeply for an ISO");
         let (above, name) = path.rsplit_once('/').map_or((None, path), |(above, name)| (Some(above), name));
         let mut node = self;
         for part in above.iter().flat_map(|above| above.split('/')) {

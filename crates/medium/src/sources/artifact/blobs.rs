@@ -1,4 +1,4 @@
-//! Where the blobs of an artifact are.
+//! Access to the blobs of an artifact.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -72,7 +72,7 @@ impl Blobs {
         }
     }
 
-    /// Whether a blob is there in its full length.
+    /// Checks that a blob exists in full length.
     pub(super) fn probe(&self, digest: Digest, size: u64) -> Result<()> {
         match self {
             Self::Registry(client, repository) => client.probe(repository, digest, size),
@@ -120,11 +120,11 @@ fn choose(layout: &ImageLayout, named: &LayoutReference, shown: &ArtifactReferen
     }
     match fitting[..] {
         [one] => Ok(one),
-        [] => Err(Failure::new(Class::Invalid, format!("{shown} is not in the layout"))
+        [] => Err(Failure::new(Class::Invalid, format!("{shown} is not in the OCI layout"))
             .because(anyhow::anyhow!("it has {}", names(&all)))
-            .hint("Name one of them, or none where there is one only.")
+            .hint("Use one of these names.")
             .into()),
-        _ => Err(Failure::new(Class::Invalid, format!("{shown} can be one of several releases"))
+        _ => Err(Failure::new(Class::Invalid, format!("{shown} is ambiguous"))
             .because(anyhow::anyhow!("the layout has {}", names(&all)))
             .hint("Name one of them: oci:DIRECTORY:tag.")
             .into()),

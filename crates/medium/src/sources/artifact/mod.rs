@@ -1,7 +1,6 @@
 //! A release in a registry of container images, or in a directory of the same form, as a source of payloads.
 //!
-//! Every blob is asked for by its digest. A tag is looked up once, so that one which moves in the meantime does not mix two
-//! releases.
+//! Every blob is requested by its digest. A tag is resolved once, so that a tag that moves cannot mix two releases.
 
 mod blobs;
 mod opened;
@@ -20,12 +19,12 @@ use transfer::registry::Client;
 
 pub use opened::OpenedArtifact;
 
-/// Opens the release that `reference` names: what it is, the digest of its `release.json`, and its payloads. `client` has the
-/// mirrors, logins and certificates that the images of the node's cluster are pulled with.
+/// Opens the release that `reference` names. Returns the release, the digest of its `release.json`, and the source of its
+/// payloads. `client` has the mirrors, logins and certificates for registries.
 ///
 /// # Errors
-/// [`Class::Invalid`] where it is no release, [`Class::Network`] where nobody gives it, [`Class::Verification`] where something
-/// else comes than its digest names.
+/// [`Class::Invalid`] if it is not a release, [`Class::Network`] if it cannot be fetched, [`Class::Verification`] if its
+/// content has another digest.
 pub fn open_release(
     reference: &ArtifactReference,
     client: &Client,

@@ -1,4 +1,4 @@
-//! One release in a registry or a layout, opened: its manifest and its `release.json` are read and checked.
+//! A release in a registry or a layout, whose manifest and `release.json` have been read and checked.
 
 use std::collections::BTreeSet;
 use std::io::Read;
@@ -21,7 +21,7 @@ use transfer::registry::Client;
 pub struct OpenedArtifact {
     name: String,
     blobs: Blobs,
-    /// How its manifest came, which has the digests of everything else.
+    /// The transport of its manifest, which has the digests of everything else.
     transport: PayloadTransport,
     /// Digest of the artifact's manifest.
     digest: Digest,
@@ -33,7 +33,7 @@ pub struct OpenedArtifact {
 }
 
 impl OpenedArtifact {
-    /// Opens what `reference` names. `client` asks registries; for a layout it makes no request.
+    /// Opens what `reference` names. `client` is used for registries only.
     pub fn open(reference: &ArtifactReference, client: &Client) -> Result<Self> {
         let name = reference.to_string();
         let (blobs, manifest, transport) = Blobs::find(reference, client)?;
@@ -78,13 +78,13 @@ impl OpenedArtifact {
         &self.bytes
     }
 
-    /// What names the release as a whole.
+    /// The digest of `release.json`, which identifies the release.
     #[must_use]
     pub fn release_digest(&self) -> Digest {
         Digest::of(&self.bytes)
     }
 
-    /// The boot code that ISOs of the release are made with; none where the artifact does not have it.
+    /// The boot code for ISOs of the release; none if the artifact does not have it.
     #[must_use]
     pub fn boot_code(&self) -> Option<[BootCodePart; 2]> {
         let parts = BootCodePart::of(self.release.iso.as_ref()?);

@@ -107,7 +107,7 @@ fn without_a_login_the_way_to_one_is_told() {
     let mirrors = format!("mirrors: {{\"{host}\": {{endpoint: [\"http://{host}\"]}}}}");
     let client = Client::with_docker(settings(&mirrors), Some(directory.path().into())).unwrap();
     let text = render(&client.document(&image(&format!("{host}/app/web:1"))).unwrap_err());
-    assert!(text.contains("wants a login") && text.contains(&format!("docker login {host}")), "{text}");
+    assert!(text.contains("requires a login") && text.contains(&format!("docker login {host}")), "{text}");
 }
 
 #[test]
@@ -215,8 +215,8 @@ fn a_login_of_docker_that_cannot_be_used_is_an_error_that_says_why() {
         (r#"{"credHelpers": {"HOST": "nowhere"}}"#, "docker-credential-nowhere cannot be started"),
         (r#"{"credsStore": "nowhere"}"#, "docker-credential-nowhere cannot be started"),
         (r#"{"auths": {"HOST": {"identitytoken": "hunter2"}}}"#, "identity token"),
-        (r#"{"auths": {"HOST": {"auth": "hunter2"}}}"#, "not written as docker writes it"),
-        (r#"{"auths": "hunter2"}"#, "not written as docker writes it"),
+        (r#"{"auths": {"HOST": {"auth": "hunter2"}}}"#, "the login is not valid"),
+        (r#"{"auths": "hunter2"}"#, "the login is not valid"),
         ("{hunter2", "line 1"),
     ] {
         let error = with_docker(config).unwrap_err();

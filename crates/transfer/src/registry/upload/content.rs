@@ -12,15 +12,14 @@ use base::digest::Digest;
 use base::parallel::locked;
 use formats::oci::Repository;
 
-/// A blob that is to be in a repository.
+/// A blob to upload.
 pub struct NewBlob<'a> {
     pub digest: Digest,
     /// In bytes.
     pub size: u64,
-    /// Its bytes from the beginning. Whoever gives them checks them: the reader fails before its end unless they are those
-    /// that the digest names.
+    /// Its bytes from the beginning. The reader must check them: it fails before its end if the digest is wrong.
     pub open: &'a dyn Fn() -> Result<Box<dyn Read + Send>>,
-    /// A repository of the same registry that may have it.
+    /// Another repository of the same registry that may have the blob.
     pub elsewhere: Option<&'a Repository>,
 }
 
@@ -45,7 +44,7 @@ impl Pieces {
         Ok(Self { reader: Limited::new(reader, limiter.cloned()), left: blob.size })
     }
 
-    /// The next piece, of `length` bytes unless it is the last. The last one is given only if the reader ends behind it.
+    /// The next piece, of `length` bytes unless it is the last. Fails at the last piece if the reader has more bytes.
     pub(super) fn next(&mut self, length: u64) -> Result<Vec<u8>, UploadTrouble> {
         let wanted = self.left.min(length);
         let content = |error: io::Error| UploadTrouble::Content(error.into());
@@ -62,13 +61,13 @@ impl Pieces {
     }
 }
 
-/// Reads a blob as a whole, and keeps the error where that fails: a client of HTTP only tells that it could not send.
+/// Reads a blob as a whole and keeps the read error, since an HTTP client only reports that it could not send.
 pub(super) struct BlobReader {
     reader: Limited<Box<dyn Read + Send>>,
     failed: Arc<Mutex<Option<io::Error>>>,
 }
 
-/// Where a [`BlobReader`] leaves its error.
+/// The error of a [`BlobReader`].
 #[derive(Clone, Default)]
 pub(super) struct BlobReadError(Arc<Mutex<Option<io::Error>>>);
 

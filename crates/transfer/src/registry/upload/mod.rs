@@ -1,9 +1,9 @@
 //! Uploading to one registry (distribution-spec 1.1, "Push").
 //!
-//! A blob that is there already does not travel; one that another repository of the registry has is taken over (mounted).
-//! Else a small blob goes in one request, and a large one in pieces, of which the last one alone is sent again after a
-//! broken connection. Where the registry does not take pieces, the whole goes in one request; where it has forgotten what
-//! it had, the blob is begun again.
+//! A blob that exists already is not sent; one that another repository of the registry has is mounted. Otherwise a small
+//! blob is sent in one request, and a large one in pieces, so that only one piece is sent again after a broken connection.
+//! If the registry does not support pieces, the blob is sent in one request; if it has lost the upload, the blob is sent
+//! again.
 //!
 //! | Module | What it knows |
 //! |---|---|
@@ -29,21 +29,21 @@ pub(super) use request::UploadError;
 use request::{UploadTrouble, Writer};
 use session::Session;
 
-/// How a blob came into a repository.
+/// How an upload of a blob ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlobTransfer {
-    /// It was there.
+    /// The blob existed already.
     Present,
-    /// From another repository of the same registry.
+    /// Mounted from another repository of the same registry.
     Mounted,
     Uploaded,
 }
 
-/// What a registry answered to a manifest.
+/// A registry's response to a manifest.
 #[derive(Debug)]
 pub enum ManifestAnswer {
     Taken,
-    /// It takes no manifest of this kind.
+    /// It does not accept manifests of this kind.
     Unsupported(String),
 }
 

@@ -1,4 +1,4 @@
-//! One request that writes.
+//! One write request.
 
 use std::time::Duration;
 
@@ -15,24 +15,24 @@ use crate::registry::site::{CONTENT_DIGEST, REFUSAL, Site};
 use base::digest::Digest;
 use formats::oci::Repository;
 
-/// The slowest that a body may go out, in bytes a second, before its request counts as lost.
+/// The slowest accepted upload, in bytes per second, before a request times out.
 const SLOWEST: u64 = 32 << 10;
 
-/// Why something was not uploaded.
+/// Why an upload failed.
 pub(in crate::registry) enum UploadError {
     /// The registry.
     Registry(Problem),
-    /// What was to be uploaded cannot be read, or is not what its digest says.
+    /// The content cannot be read, or has another digest.
     Content(anyhow::Error),
 }
 
-/// Why an upload did not get on.
+/// Why one request of an upload failed.
 pub(super) enum UploadTrouble {
     Passing(Passing),
     Lasting(Problem),
-    /// What is to be sent cannot be read.
+    /// The content cannot be read.
     Content(anyhow::Error),
-    /// The registry does not take a blob in pieces.
+    /// The registry does not support uploads in pieces.
     Unsupported,
 }
 
@@ -68,12 +68,12 @@ pub(super) struct Writer<'a> {
     site: &'a Site,
     endpoint: &'a Endpoint,
     scope: Scope,
-    /// Where every request begins.
+    /// The base of all request URLs.
     base: Url,
 }
 
 impl<'a> Writer<'a> {
-    /// For a repository that takes blobs over from `elsewhere` too.
+    /// For a repository that may mount blobs of `elsewhere`.
     pub(super) fn new(
         site: &'a Site,
         endpoint: &'a Endpoint,
@@ -85,21 +85,21 @@ impl<'a> Writer<'a> {
             None => scope,
         };
         let base = Url::parse(&site.server().to_string());
-        let base = base.map_err(|_| Problem::new(ProblemKind::Strange, "its address is not a URL"))?;
+        let base = base.map_err(|_| Problem::new(ProblemKind::Strange, "its address is not a valid URL"))?;
         Ok(Self { site, endpoint, scope, base })
     }
 
     /// The address of a manifest, a blob or the uploads (`kind`).
     pub(super) fn url(&self, kind: &str, reference: &str) -> Result<Url, Problem> {
         let url = self.base.join(&self.endpoint.url(kind, reference));
-        url.map_err(|_| Problem::new(ProblemKind::Strange, "its address is not a URL"))
+        url.map_err(|_| Problem::new(ProblemKind::Strange, "its address is not a valid URL"))
     }
 
     pub(super) fn attempts(&self) -> Attempts {
         self.site.transfer_attempts()
     }
 
-    /// How long a request with so many bytes may take.
+    /// The time limit of a request with so many bytes.
     pub(super) fn time(&self, bytes: u64) -> Duration {
         self.site.read_limit() + Duration::from_secs(bytes / SLOWEST)
     }
@@ -151,13 +151,13 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// What an answer means that is not the wanted one.
+    /// The error of an unexpected response.
     pub(super) fn trouble(&self, response: Response) -> UploadTrouble {
         if !is_passing(response.status()) {
             return UploadTrouble::Lasting(self.refusal(response));
         }
         let (status, headers) = (response.status(), response.headers().clone());
-        // A full disk is a server's error too, and its body says so.
+        // A full disk is reported as a server error with an explanation in the body.
         let said = self.refusal(response);
         let why = match said.kind {
             ProblemKind::Strange | ProblemKind::Full => said.why,
@@ -169,7 +169,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// What a refusal says.
+    /// The problem that a refusal describes.
     pub(super) fn refusal(&self, response: Response) -> Problem {
         let status = response.status();
         let told = body(response, REFUSAL, &self.attempts()).unwrap_or_default();
@@ -185,7 +185,7 @@ impl<'a> Writer<'a> {
         let trouble = match trouble {
             UploadTrouble::Content(error) => return Err(UploadError::Content(error)),
             UploadTrouble::Unsupported => {
-                RequestTrouble::Lasting(Problem::new(ProblemKind::Strange, "it takes no uploads"))
+                RequestTrouble::Lasting(Problem::new(ProblemKind::Strange, "it does not accept uploads"))
             }
             UploadTrouble::Passing(passing) => RequestTrouble::Passing(passing),
             UploadTrouble::Lasting(problem) => RequestTrouble::Lasting(problem),
@@ -193,20 +193,23 @@ impl<'a> Writer<'a> {
         self.site.bear(attempts, trouble).map_err(UploadError::Registry)
     }
 
-    /// Where the registry wants the next request of an upload, relative to where the last one went.
+    /// The address of the next request of an upload, relative to that of the last one.
     pub(super) fn next(&self, response: &Response) -> Result<Option<Url>, Problem> {
         let Some(location) = response.headers().get(LOCATION) else { return Ok(None) };
         let strange = |why: &str| Problem::new(ProblemKind::Redirect, why);
         let location = location.to_str().ok().and_then(|location| response.url().join(location).ok());
         let location = location.filter(|url| matches!(url.scheme(), "http" | "https"));
-        let location = location.ok_or_else(|| strange("it sends uploads to what is no address"))?;
+        let location = location
+            .ok_or_else(|| strange("it redirects uploads to something that is not an http or https URL"))?;
         match self.base.scheme() == "https" && location.scheme() != "https" {
-            true => Err(strange("it sends uploads to an address without TLS, where others could read them")),
+            true => {
+                Err(strange("it redirects uploads to an address without TLS, where others could read them"))
+            }
             false => Ok(Some(location)),
         }
     }
 
-    /// Fails where the registry says that it got something else.
+    /// Fails if the registry reports another digest.
     pub(super) fn check_digest(&self, response: &Response, wanted: Digest) -> Result<(), Problem> {
         let named = |value: &HeaderValue| value.to_str().ok()?.parse::<Digest>().ok();
         let found = response.headers().get(CONTENT_DIGEST).and_then(named);

@@ -11,11 +11,11 @@ use crate::download::Attempts;
 use crate::registry::problem::{Problem, ProblemKind};
 use crate::registry::rate::Limiter;
 
-/// Bytes in one piece. Registries on object stores want 5 MiB at least; a piece is kept in memory until they have it.
+/// Bytes in one piece. Registries on object stores require at least 5 MiB; a piece is kept in memory until it is sent.
 pub(super) const PIECE: u64 = 16 << 20;
-/// The most that a registry is granted as its smallest piece.
+/// The largest accepted minimum of a piece.
 const LARGEST_PIECE: u64 = 128 << 20;
-/// The smallest piece that a registry takes (distribution-spec 1.1, "Pushing a blob in chunks").
+/// The smallest piece that a registry accepts (distribution-spec 1.1, "Pushing a blob in chunks").
 const SMALLEST: &str = "OCI-Chunk-Min-Length";
 const BYTES: &str = "application/octet-stream";
 
@@ -23,13 +23,13 @@ const BYTES: &str = "application/octet-stream";
 pub(super) struct Session<'a> {
     writer: &'a Writer<'a>,
     blob: &'a NewBlob<'a>,
-    /// Where the next request goes.
+    /// The address of the next request.
     at: Url,
     piece: u64,
 }
 
 impl<'a> Session<'a> {
-    /// Begins to upload; none where the registry took the blob over from another repository.
+    /// Begins an upload; none if the registry has mounted the blob from another repository.
     pub(super) fn begin(
         writer: &'a Writer<'a>,
         blob: &'a NewBlob<'a>,
@@ -48,7 +48,7 @@ impl<'a> Session<'a> {
             }
             None => post(&url)?,
         };
-        // Who may not read elsewhere may write here all the same.
+        // Without read access elsewhere the blob can still be uploaded here.
         if blob.elsewhere.is_some() && response.status().is_client_error() {
             response = post(&url)?;
         }
@@ -58,7 +58,7 @@ impl<'a> Session<'a> {
                 let smallest = response.headers().get(SMALLEST).and_then(|value| value.to_str().ok());
                 let smallest = smallest.and_then(|value| value.parse().ok()).unwrap_or(0);
                 let at = writer.next(&response)?.ok_or_else(|| {
-                    Problem::new(ProblemKind::Strange, "it does not say where an upload goes to")
+                    Problem::new(ProblemKind::Strange, "it does not name the address of the upload")
                 })?;
                 let piece = PIECE.max(smallest).min(LARGEST_PIECE);
                 Ok(Some(Self { writer, blob, at, piece }))
@@ -122,7 +122,7 @@ impl<'a> Session<'a> {
                 Err(trouble) => Err(trouble),
             }?;
             if !(start..=end).contains(&found) {
-                return Err(UploadTrouble::passing("it has lost what was uploaded"));
+                return Err(UploadTrouble::passing("it has lost the upload"));
             }
             if found > position {
                 attempts.succeeded();
@@ -163,7 +163,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// How many bytes the registry has.
+    /// The number of bytes that the registry has.
     fn position(&mut self, attempts: &mut Attempts) -> Result<u64, UploadTrouble> {
         loop {
             let at = self.at.clone();
@@ -173,7 +173,7 @@ impl<'a> Session<'a> {
                     return Ok(self.move_on(&response)?.unwrap_or_default());
                 }
                 Ok(response) if response.status().is_client_error() => {
-                    return Err(UploadTrouble::passing("it has lost what was uploaded"));
+                    return Err(UploadTrouble::passing("it has lost the upload"));
                 }
                 Ok(response) => self.writer.trouble(response),
                 Err(trouble) => trouble,
@@ -187,7 +187,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Takes from an answer where to go on and how many bytes are there.
+    /// Reads the next address and the number of received bytes from a response.
     fn move_on(&mut self, response: &Response) -> Result<Option<u64>, UploadTrouble> {
         if let Some(next) = self.writer.next(response)? {
             self.at = next;
@@ -196,18 +196,18 @@ impl<'a> Session<'a> {
         Ok(range.and_then(received))
     }
 
-    /// Where the request goes that ends the upload.
+    /// The address of the request that ends the upload.
     fn finish(&self) -> Url {
         let mut url = self.at.clone();
         url.query_pairs_mut().append_pair("digest", &self.blob.digest.oci());
         url
     }
 
-    /// Judges the answer to the last request.
+    /// Checks the response to the last request.
     fn end(&self, response: Response) -> Result<(), UploadTrouble> {
         match response.status() {
             status if status.is_success() => Ok(self.writer.check_digest(&response, self.blob.digest)?),
-            // What it received is not what was sent, or it has forgotten it.
+            // It received other bytes, or has lost the upload.
             StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND | StatusCode::RANGE_NOT_SATISFIABLE => {
                 let problem = self.writer.refusal(response);
                 match problem.kind {
