@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use ::medium::opened::OpenedMedium;
-use ::medium::sources::{IsoFile, PayloadSource};
+use ::medium::payload_sources::{IsoFile, PayloadSource};
+use ::medium::reader::MediumReader;
 use anyhow::{Context, Result, bail};
 use base::digest::Digest;
 use serde_json::{Value, json};
@@ -84,7 +84,7 @@ pub fn serve(medium: &Medium, directory: &Path, name: &str) -> Result<()> {
 /// The arguments of `installer update` for the ISO that [`serve`] has put into `directory`, from the server at `port` of the host. It
 /// is http, so the digest of the release belongs to them.
 pub fn from_served(directory: &Path, port: u16, name: &str) -> Result<String> {
-    let iso = IsoFile::new(OpenedMedium::open(&directory.join(format!("{name}.iso")))?);
+    let iso = IsoFile::new(MediumReader::open(&directory.join(format!("{name}.iso")))?);
     let digest = Digest::of(&iso.manifest()?);
     Ok(format!("--from http://10.0.2.2:{port}/{name}.iso --sha256 {digest}"))
 }

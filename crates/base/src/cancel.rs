@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::cancellation::{self, TakenOver};
+use crate::cancellation::{self, SignalClaim};
 use crate::failure::{Class, Failure};
 
 /// How often something that only waits asks whether to stop.
@@ -14,7 +14,7 @@ const LOOK_PAUSE: Duration = Duration::from_millis(200);
 #[derive(Debug)]
 pub struct Cancel {
     flags: Vec<&'static AtomicBool>,
-    _signals: Option<TakenOver>,
+    _signals: Option<SignalClaim>,
 }
 
 impl Cancel {

@@ -2,10 +2,10 @@
 //! in a registry, and the sources from which payloads are read.
 
 pub mod artifact;
+pub mod build_output;
 pub mod customization;
+pub mod http;
 pub mod iso;
-pub mod opened;
-pub mod output;
 pub mod patches;
-pub mod served;
-pub mod sources;
+pub mod payload_sources;
+pub mod reader;

@@ -12,7 +12,7 @@ use base::digest::Digest;
 use base::failure::{Class, Classify, Failure};
 use medium::customization::area::{self, Damage};
 use medium::customization::{Content, FILE};
-use medium::sources::{PayloadSource, PayloadTransport};
+use medium::payload_sources::{PayloadSource, PayloadTransport};
 use model::boot::parameter::CUSTOM;
 
 /// The result of reading a customization.
@@ -92,7 +92,7 @@ fn reading(source: &dyn PayloadSource) -> String {
 mod tests {
     use super::*;
     use base::failure::{class_of, render};
-    use medium::sources::{HttpMedium, LocalMedium, RetryPolicy};
+    use medium::payload_sources::{HttpMedium, LocalMedium, RetryPolicy};
     use model::config::Secret;
     use testing::http::{AUTHORITY, Answer, Fake, Request};
 

@@ -130,7 +130,7 @@ mod tests {
     use super::*;
     use base::size::ByteSize;
     use machine::inventory::Disk;
-    use medium::sources::LocalMedium;
+    use medium::payload_sources::LocalMedium;
     use model::config::sources::combine;
     use model::config::{Install, Profile};
     use testing::release::release;

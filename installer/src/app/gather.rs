@@ -16,8 +16,8 @@ use base::url::shown;
 use install::sources::{url, volume};
 use machine::paths::{CONFIG, DEFAULTS};
 use medium::customization::{self, Content, area};
-use medium::sources::BOOT_MEDIUM;
-use medium::sources::{
+use medium::payload_sources::BOOT_MEDIUM;
+use medium::payload_sources::{
     Chain, LocalMedium, PayloadPlace, PayloadSource, Verified, expected_customization, expected_manifest,
     is_medium, is_url, read_release, require_sender, served, source,
 };
@@ -211,9 +211,9 @@ pub(crate) fn expected() -> Result<Option<Digest>> {
     expected_manifest(&kernel_command_line()?)
 }
 
-type OpenedMedium = (Box<dyn PayloadSource>, Release);
+type MediumReader = (Box<dyn PayloadSource>, Release);
 
-fn opened(source: Box<dyn PayloadSource>) -> Result<OpenedMedium> {
+fn opened(source: Box<dyn PayloadSource>) -> Result<MediumReader> {
     let release = read_release(source.as_ref(), expected()?)?;
     Ok((source, release))
 }
@@ -222,7 +222,7 @@ fn opened(source: Box<dyn PayloadSource>) -> Result<OpenedMedium> {
 struct ThisMachine<'a> {
     medium: Option<&'a str>,
     live: bool,
-    opened: Option<OpenedMedium>,
+    opened: Option<MediumReader>,
     custom: Content,
     /// The SHA-256 that a kernel parameter requires of `custom.img` on a server.
     custom_sha256: Option<Digest>,

@@ -469,7 +469,7 @@ impl Sink for NoteCollector {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use medium::sources::LocalMedium;
+    use medium::payload_sources::LocalMedium;
     use reporting::report::UploadMethod;
     use testing::release::release;
     use testing::reports::{ReportServer, ServerReaction};

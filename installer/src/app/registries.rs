@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use base::digest::Digest;
 use formats::oci::Repository;
-use medium::sources::{PayloadSource, Registry, RegistryMedium};
+use medium::payload_sources::{PayloadSource, Registry, RegistryMedium};
 use model::config::InstallConfig;
 use model::config::registries::Registries;
 use model::release::Release;

@@ -10,9 +10,9 @@ use anyhow::Result;
 use base::command::{Runner, SystemRunner};
 use base::failure::{Failure, causes, class_of, hints, render};
 use base::progress::Progress;
-use base::progress::book::Book;
 use base::progress::json::JsonLines;
 use base::progress::plain::PlainLines;
+use base::progress::shared_bytes::SharedBytes;
 use install::plan::Plan;
 use machine::inventory::{Inventory, Roots};
 use model::config::redact::Secrets;
@@ -28,8 +28,8 @@ pub(crate) struct RunRecord<'a> {
     progress: &'a Progress,
     runner: &'a dyn Runner,
     directory: PathBuf,
-    events: Book,
-    lines: Book,
+    events: SharedBytes,
+    lines: SharedBytes,
     reporter: Option<Reporter>,
     config: Option<InstallConfig>,
     secrets: Secrets,
@@ -42,7 +42,8 @@ pub(crate) struct RunRecord<'a> {
 impl<'a> RunRecord<'a> {
     /// Begins to listen. `tokens` are secrets that no configuration has.
     pub(crate) fn begin(progress: &'a Progress, reporter: Option<Reporter>, tokens: &[String]) -> Self {
-        let (events, lines, mut secrets) = (Book::default(), Book::default(), Secrets::default());
+        let (events, lines, mut secrets) =
+            (SharedBytes::default(), SharedBytes::default(), Secrets::default());
         progress.add(Box::new(JsonLines::new(events.clone())));
         progress.add(Box::new(PlainLines::new(lines.clone())));
         secrets.add_texts(tokens.iter().map(String::as_str));

@@ -21,7 +21,7 @@ use base::progress::Progress;
 use install::execute::finish;
 use install::late_devices::await_absent;
 use machine::inventory::{Inventory, Roots};
-use medium::sources::RetryPolicy;
+use medium::payload_sources::RetryPolicy;
 use model::config::InstallConfig;
 use model::config::sources::Gathering;
 

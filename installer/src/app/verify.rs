@@ -9,10 +9,12 @@ use super::{consoles, gather};
 use base::failure::{Class, Failure, class_of};
 use base::program::{Context, Format, print};
 use base::progress::Progress;
+use medium::build_output::BuildOutput;
 use medium::customization::{Damage, FILE, GRUB_FILE, area, argument};
 use medium::iso::Scope;
-use medium::output::BuildOutput;
-use medium::sources::{Compared, PayloadSource, Verified, changed, compare, is_url, read_release, source};
+use medium::payload_sources::{
+    Compared, PayloadSource, Verified, changed, compare, is_url, read_release, source,
+};
 use model::release::{Payload, Release};
 use transfer::download::{RetryPolicy, is_absent};
 
@@ -152,7 +154,7 @@ mod tests {
     use super::*;
     use base::failure::render;
     use medium::customization::Content;
-    use medium::sources::LocalMedium;
+    use medium::payload_sources::LocalMedium;
     use model::config::Secret;
     use testing::release::{contents, release};
 
@@ -233,7 +235,7 @@ mod tests {
 
     #[test]
     fn of_a_net_install_medium_a_server_is_asked_for_the_images_too() {
-        use medium::sources::HttpMedium;
+        use medium::payload_sources::HttpMedium;
         use model::release::{MediumKind, Purpose};
         use testing::http::{Answer, Fake};
         let directory = whole();

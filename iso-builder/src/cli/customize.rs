@@ -10,7 +10,7 @@ use base::files::named;
 use base::program::{Context, Format, print};
 use medium::customization::{Content, area, argument};
 use medium::iso::recipe::BOOT_MENU;
-use medium::opened::OpenedMedium;
+use medium::reader::MediumReader;
 use model::machine::Selector;
 use model::release::Purpose;
 
@@ -100,7 +100,7 @@ fn pair<T: std::str::FromStr<Err: std::fmt::Display>>(text: &str) -> Result<(T, 
 
 impl CustomizeCommand {
     pub(super) fn run(self, context: &Context) -> Result<()> {
-        let medium = OpenedMedium::open(&self.medium)?;
+        let medium = MediumReader::open(&self.medium)?;
         if self.show {
             return show(&Customization::of(&medium), &self.medium, context);
         }
@@ -138,13 +138,13 @@ impl CustomizeCommand {
             Some(output) => {
                 refuse_itself(&place, output)?;
                 copy::to_file(&medium, &place, &wanted, output)?;
-                show(&Customization::of(&OpenedMedium::open(output)?), output, context)
+                show(&Customization::of(&MediumReader::open(output)?), output, context)
             }
             None if medium.local().is_none() => Err(served(medium.path())),
             None => {
                 drop(medium);
                 in_place(&place, &wanted, context, reset)?;
-                show(&Customization::of(&OpenedMedium::open(&path)?), &path, context)
+                show(&Customization::of(&MediumReader::open(&path)?), &path, context)
             }
         }
     }
@@ -162,7 +162,7 @@ impl CustomizeCommand {
 
 /// Fails for a medium that was built before menus could have a password: it would ask for one at every entry and could
 /// not check it. A directory is not booted by GRUB.
-fn can_have_password(medium: &OpenedMedium) -> Result<()> {
+fn can_have_password(medium: &MediumReader) -> Result<()> {
     if medium.iso().is_none() {
         return Ok(());
     }
@@ -212,7 +212,7 @@ fn served(url: &Path) -> anyhow::Error {
 }
 
 fn to_standard_output(
-    medium: &OpenedMedium,
+    medium: &MediumReader,
     place: &CustomizationLocation,
     wanted: &AreaContents,
     context: &Context,
@@ -283,7 +283,7 @@ mod tests {
     #[test]
     fn a_medium_whose_menu_was_built_without_passwords_is_refused_one() {
         let sample = SampleMedium::new(MediumKind::Full).with_room();
-        let error = can_have_password(&OpenedMedium::open(&sample.iso()).unwrap()).unwrap_err();
+        let error = can_have_password(&MediumReader::open(&sample.iso()).unwrap()).unwrap_err();
         assert_eq!(class_of(&error), Class::Invalid);
         assert!(error.to_string().contains("os.boot_password"), "{error}");
         let menu = Menu {
@@ -294,6 +294,6 @@ mod tests {
             password: None,
         };
         std::fs::write(sample.tree().join(BOOT_MENU), menu.render()).unwrap();
-        can_have_password(&OpenedMedium::open(&sample.iso()).unwrap()).unwrap();
+        can_have_password(&MediumReader::open(&sample.iso()).unwrap()).unwrap();
     }
 }

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use base::command::{Invocation, Runner, SystemRunner};
 use base::digest::Digest;
 use base::files;
-use medium::output::iso_name;
+use medium::build_output::iso_name;
 use model::release::{MANIFEST, MediumKind};
 use serde_json::{Value, json};
 

@@ -9,9 +9,9 @@ use anyhow::{Context, Result};
 use base::digest::Digest;
 use base::files;
 use base::parallel::{for_each, locked};
+use medium::build_output::{CHECKSUMS, iso_name, netboot_names};
 use medium::customization::{self, area};
 use medium::iso::recipe::{self, Recipe};
-use medium::output::{CHECKSUMS, iso_name, netboot_names};
 use model::config::Role;
 use model::release::{
     Containerd, ExpandedImage, FORMAT, IsoRecipe, MANIFEST, MediumKind, Payload, Purpose, Release,

@@ -38,7 +38,7 @@ use std::collections::BTreeSet;
 
 use anyhow::{Context, Result};
 use base::progress::Progress;
-use medium::output::REPORT;
+use medium::build_output::REPORT;
 
 pub use self::builder_image::{BuilderImage, BuilderImageOptions, builder_image};
 pub use self::check::{BuildCheck, CheckOptions, CheckReport, CheckState, check};

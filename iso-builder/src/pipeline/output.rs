@@ -2,7 +2,7 @@
 //!
 //! They are made in a hidden directory within it, on the same file system, and renamed at the end. A few renames cannot be
 //! one, so the old list of digests and the old manifest go first and the new ones come last: a directory with a list has
-//! the outputs of one build, whenever the builder was killed ([`medium::output`] says it to those who verify).
+//! the outputs of one build, whenever the builder was killed ([`medium::build_output`] says it to those who verify).
 //!
 //! A build holds a lock on the directory. Whoever has it knows that nobody else works there, and removes what a killed build
 //! has left.
@@ -18,7 +18,7 @@ use base::cancellation::{self, Cleanup};
 use base::failure::{Class, Classify};
 use base::files;
 use base::progress::Progress;
-use medium::output::{CHECKSUMS, REPORT, UNFINISHED};
+use medium::build_output::{CHECKSUMS, REPORT, UNFINISHED};
 use model::release::MANIFEST;
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};

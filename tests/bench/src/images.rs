@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use ::medium::sources::{RetryPolicy, source};
+use ::medium::payload_sources::{RetryPolicy, source};
 use anyhow::{Context, Result, bail};
 use base::digest::{Digest, Hasher};
 use base::progress::Progress;

@@ -34,7 +34,7 @@ pub enum Entry {
 
 /// Which states are judged.
 #[derive(Clone, Copy, Debug)]
-pub struct Choice {
+pub struct StateSelection {
     /// The unit that a disk writes as a whole, in bytes.
     pub sector: u64,
     /// Of the random subsets.
@@ -74,7 +74,7 @@ pub fn every_state(
     disk: &mut dyn Store,
     log: &Log<'_>,
     judge: &Judge<'_>,
-    choice: Choice,
+    choice: StateSelection,
     visit: &mut dyn FnMut(&State<'_>),
 ) -> io::Result<()> {
     let mut random = Random(choice.seed);

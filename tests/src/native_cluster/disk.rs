@@ -20,7 +20,7 @@ use base::progress::Progress;
 use base::size::ByteSize;
 use install::execute::{OpenSlot, SlotSource, change_record};
 use install::plan::{Partition, PartitionName, SectorSize, Target};
-use medium::sources::LocalMedium;
+use medium::payload_sources::LocalMedium;
 use model::boot::loader::decide;
 use model::boot::parameter;
 use model::boot::record::{BootRecord, SlotState};

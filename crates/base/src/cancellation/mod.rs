@@ -106,18 +106,18 @@ pub fn exit_code(class: Class) -> u8 {
 
 /// Signals no longer end the process until the returned value is dropped: for work that stops at a safe point of its own.
 #[must_use]
-pub fn take_over() -> TakenOver {
+pub fn take_over() -> SignalClaim {
     // Blocks for good if the process is ending already.
     let _before_the_end = hold();
     TAKEN_OVER.store(true, Ordering::SeqCst);
-    TakenOver(())
+    SignalClaim(())
 }
 
 /// While this exists, signals only set a flag. A signal that arrived meanwhile ends the process when it is dropped.
 #[derive(Debug)]
-pub struct TakenOver(());
+pub struct SignalClaim(());
 
-impl TakenOver {
+impl SignalClaim {
     /// Becomes true when a signal arrives.
     #[must_use]
     pub fn flag(&self) -> &'static AtomicBool {
@@ -133,7 +133,7 @@ impl TakenOver {
     }
 }
 
-impl Drop for TakenOver {
+impl Drop for SignalClaim {
     fn drop(&mut self) {
         TAKEN_OVER.store(false, Ordering::SeqCst);
         if requested().is_some() {

@@ -8,11 +8,11 @@
 //! `state`, `bytes`, `total`, `message`; the last event has the step `run`, a `result` and the `exit_code`.
 
 pub mod bars;
-pub mod book;
 mod event;
 pub mod json;
 pub mod measure;
 pub mod plain;
+pub mod shared_bytes;
 
 use event::RUN;
 pub use event::{Event, RATE, Sink, StepState};

@@ -102,11 +102,11 @@ mod tests {
     #[test]
     fn an_end_that_has_nothing_to_say_is_not_told() {
         use crate::progress::Progress;
-        use crate::progress::book::Book;
+        use crate::progress::shared_bytes::SharedBytes;
         for (code, message, told) in
             [(0, None, ""), (4, None, ""), (0, Some("The medium is good"), "[ ok ] The medium is good\n")]
         {
-            let book = Book::default();
+            let book = SharedBytes::default();
             let progress = Progress::new(vec![Box::new(PlainLines::new(book.clone()))]);
             progress.note("verify", "x");
             match message {

@@ -12,7 +12,7 @@ use crate::plan::Target;
 use base::cancel::Cancel;
 use base::command::Runner;
 use base::progress::Progress;
-use medium::sources::PayloadSource;
+use medium::payload_sources::PayloadSource;
 
 /// Opens a disk of the plan exclusively.
 pub type DiskOpener<'a> = dyn Fn(&Target) -> Result<Box<dyn BlockDevice + 'a>> + 'a;

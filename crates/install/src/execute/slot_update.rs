@@ -12,7 +12,7 @@ use crate::plan::{FatContent, Partition, SlotGeometry, Target, boot_volume, fit_
 use base::cancel::Cancel;
 use base::failure::{Class, Failure, class_of};
 use base::progress::Progress;
-use medium::sources::{PayloadSource, Verified};
+use medium::payload_sources::{PayloadSource, Verified};
 use model::release::{Payload, Purpose, Release};
 
 /// The partition of a slot, opened.

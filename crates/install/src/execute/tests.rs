@@ -14,7 +14,7 @@ use base::failure::{Class, class_of};
 use base::progress::StepState;
 use base::size::ByteSize;
 use doubles::{Act, Bench, TestDisk};
-use medium::sources::PayloadPlace;
+use medium::payload_sources::PayloadPlace;
 use model::release::Purpose;
 use testing::release::expanded_image;
 

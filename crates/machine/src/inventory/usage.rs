@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
-use medium::sources::BOOT_MEDIUM;
+use medium::payload_sources::BOOT_MEDIUM;
 
 use super::sysfs::{Roots, attribute, names, node};
 use base::files::read_at_most;

@@ -13,7 +13,7 @@ use formats::iso9660::write::grub;
 use model::release::IsoRecipe;
 
 use crate::iso::recipe::ELTORITO;
-use crate::opened::{COPY_AGAIN, OpenedMedium};
+use crate::reader::{COPY_AGAIN, MediumReader};
 
 /// The path of the boot sector in a directory with the content of a medium. On an ISO it is the first sector.
 const BOOT_SECTOR: &str = "boot/grub/boot_hybrid.img";
@@ -50,7 +50,7 @@ impl BootCode {
     ///
     /// # Errors
     /// [`Class::Verification`] where it is not what the manifest says.
-    pub fn of(medium: &OpenedMedium, iso: &IsoRecipe) -> Result<Option<Self>> {
+    pub fn of(medium: &MediumReader, iso: &IsoRecipe) -> Result<Option<Self>> {
         let parts = BootCodePart::of(iso);
         let [eltorito, sector] = parts;
         let Some(image) = find(medium, ELTORITO, MAX_ELTORITO)? else { return Ok(None) };
@@ -86,7 +86,7 @@ impl BootCode {
     }
 }
 
-fn find(medium: &OpenedMedium, path: &str, limit: u64) -> Result<Option<Vec<u8>>> {
+fn find(medium: &MediumReader, path: &str, limit: u64) -> Result<Option<Vec<u8>>> {
     match medium.read_at_most(path, limit) {
         Ok(bytes) => Ok(Some(bytes)),
         Err(error) => match error.downcast_ref::<io::Error>() {
@@ -102,11 +102,11 @@ mod tests {
     use base::failure::class_of;
     use std::fs;
 
-    fn open(image: &[u8]) -> (tempfile::TempDir, OpenedMedium) {
+    fn open(image: &[u8]) -> (tempfile::TempDir, MediumReader) {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("full.iso");
         fs::write(&path, image).unwrap();
-        (directory, OpenedMedium::open(&path).unwrap())
+        (directory, MediumReader::open(&path).unwrap())
     }
 
     #[test]
@@ -118,7 +118,7 @@ mod tests {
         let tree = directory.path().join("tree");
         fs::create_dir_all(tree.join("boot/grub")).unwrap();
         fs::write(tree.join("release.json"), release.to_bytes()).unwrap();
-        let opened = OpenedMedium::open(&tree).unwrap();
+        let opened = MediumReader::open(&tree).unwrap();
         assert!(BootCode::of(&opened, &recipe).unwrap().is_none());
         for part in BootCodePart::of(&recipe) {
             let bytes = code.get(part.sha256).unwrap();

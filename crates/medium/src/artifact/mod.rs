@@ -20,7 +20,7 @@
 //! | [`manifest`] | the manifest of the artifact, written and read |
 //! | [`boot_code`] | the boot code that is not a payload, read from a medium |
 //!
-//! [`sources`](crate::sources) reads payloads from there; `iso-builder` pushes and pulls.
+//! [`sources`](crate::payload_sources) reads payloads from there; `iso-builder` pushes and pulls.
 
 pub mod boot_code;
 pub mod manifest;

@@ -37,7 +37,7 @@
 //!
 //! Nothing here proves who made a release: the manifest is trusted. A signature would cover the bytes of `release.json`, in
 //! a file beside it, and would be checked where these bytes become a [`Release`](model::release::Release):
-//! [`read_release`](crate::sources::read_release) in the installer and `Medium::release` in `iso-builder`. Everything else
+//! [`read_release`](crate::payload_sources::read_release) in the installer and `Medium::release` in `iso-builder`. Everything else
 //! on a medium follows from those bytes, so that nothing else needs a signature.
 
 pub mod check;

@@ -20,7 +20,9 @@ use install::execute::slot_payloads;
 use machine::paths::below;
 use machine::update_state::ReleaseId;
 use medium::patches::ReleasePatch;
-use medium::sources::{PayloadPlace, PayloadSource, PayloadTransport, damaged, fetch_again, is_medium};
+use medium::payload_sources::{
+    PayloadPlace, PayloadSource, PayloadTransport, damaged, fetch_again, is_medium,
+};
 use model::release::{MANIFEST, Payload, Purpose, Release};
 
 pub(super) const DIRECTORY: &str = "/var/lib/nqrust/update/fetched";

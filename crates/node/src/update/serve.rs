@@ -161,7 +161,7 @@ impl ConnectionService for ReleaseService {
 mod tests {
     use super::*;
     use base::failure::{Class, class_of};
-    use medium::sources::{RetryPolicy, read_release, source};
+    use medium::payload_sources::{RetryPolicy, read_release, source};
     use std::fs;
     use std::io::{Read as _, Write as _};
     use std::sync::atomic::{AtomicBool, Ordering};

@@ -17,7 +17,7 @@ use install::execute::{ChangedRecord, MountAccess, SystemHost, with_mount};
 use machine::node_release as release;
 use machine::paths::below;
 use machine::update_state::{ReleaseId, UpdateState, Written};
-use medium::sources::PayloadSource;
+use medium::payload_sources::PayloadSource;
 use model::boot::record::{BootRecord, SlotState, TRIES, UpdateSlot};
 use model::boot::{Installed, Slot};
 use model::kubernetes::KubernetesVersion;

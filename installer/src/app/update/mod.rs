@@ -31,7 +31,7 @@ use cluster::version_step::keep_running;
 use install::execute::{MissingImages, RunningContainerd, import_missing, missing_images, slot_payloads};
 use machine::installed_node::InstalledNode;
 use machine::update_state::ReleaseId;
-use medium::sources::{PayloadPlace, PayloadSource};
+use medium::payload_sources::{PayloadPlace, PayloadSource};
 use model::boot::Slot;
 use model::boot::record::UpdateSlot;
 use model::config::{Images, Role};

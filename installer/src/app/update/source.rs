@@ -10,7 +10,7 @@ use base::digest::Digest;
 use base::failure::{Class, Failure};
 use install::execute::slot_payloads;
 use medium::artifact::{ArtifactReference, LAYOUT};
-use medium::sources::{
+use medium::payload_sources::{
     Chain, LocalMedium, PayloadSource, RetryPolicy, is_url, open_release, read_release, require_sender,
     source,
 };

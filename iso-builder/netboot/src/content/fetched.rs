@@ -11,9 +11,9 @@ use super::files::refuse_configuration;
 use base::failure::{Class, Classify};
 use base::files::{fill_atomically, write_atomically};
 use base::progress::{Progress, Step};
-use medium::opened::OpenedMedium;
-use medium::served::is_url;
-use medium::sources::Verified;
+use medium::http::is_url;
+use medium::payload_sources::Verified;
+use medium::reader::MediumReader;
 use model::release::{MANIFEST, Payload};
 
 /// The directory below `--state`.
@@ -26,7 +26,7 @@ pub fn local(medium: &Path, state: &Path, progress: &Progress) -> Result<PathBuf
     if !medium.to_str().is_some_and(is_url) {
         return Ok(medium.to_owned());
     }
-    let medium = OpenedMedium::open(medium)?;
+    let medium = MediumReader::open(medium)?;
     let media = state.join(MEDIA);
     let copy = media.join(medium.release_digest().to_string());
     if !copy.join(MANIFEST).exists() {
@@ -36,7 +36,7 @@ pub fn local(medium: &Path, state: &Path, progress: &Progress) -> Result<PathBuf
     Ok(copy)
 }
 
-fn fetch(medium: &OpenedMedium, copy: &Path, progress: &Progress) -> Result<()> {
+fn fetch(medium: &MediumReader, copy: &Path, progress: &Progress) -> Result<()> {
     let release = medium.release()?;
     refuse_configuration(medium.path(), &release)?;
     let payloads = release.carried_payloads();
@@ -55,7 +55,7 @@ fn fetch(medium: &OpenedMedium, copy: &Path, progress: &Progress) -> Result<()> 
     Ok(())
 }
 
-fn fetch_payload(medium: &OpenedMedium, payload: &Payload, copy: &Path, step: &mut Step) -> Result<()> {
+fn fetch_payload(medium: &MediumReader, payload: &Payload, copy: &Path, step: &mut Step) -> Result<()> {
     let source = medium.path().display().to_string();
     let mut content: Box<dyn Read> = medium.open_payload(payload)?;
     let target = copy.join(&payload.path);

@@ -17,8 +17,8 @@ use base::files::open_entry;
 use model::release::{MANIFEST, MediumKind, Payload, Purpose, Release};
 
 use formats::iso9660;
-use medium::opened::{MediumImage, OpenedMedium};
-use medium::output::{iso_name, netboot_names};
+use medium::build_output::{iso_name, netboot_names};
+use medium::reader::{MediumImage, MediumReader};
 use transfer::range::ByteSpan;
 use transfer::server::served_file::ServedFile;
 
@@ -36,11 +36,11 @@ impl MediumFiles {
     /// which the full ISO is served if it is there, else the netboot set. A medium without kernel, initrd or OS image,
     /// or with an install configuration of its own, is [`Class::Invalid`].
     pub fn open(path: &Path) -> Result<Self> {
-        let medium = OpenedMedium::open(path)?;
+        let medium = MediumReader::open(path)?;
         let release = medium.release()?;
         let built = path.join(iso_name(&release, MediumKind::Full));
         if medium.iso().is_none() && built.is_file() {
-            let iso = OpenedMedium::open(&built)?;
+            let iso = MediumReader::open(&built)?;
             if iso.release_digest() == medium.release_digest() {
                 return Self::of(&iso, release);
             }
@@ -48,7 +48,7 @@ impl MediumFiles {
         Self::of(&medium, release)
     }
 
-    fn of(medium: &OpenedMedium, release: Release) -> Result<Self> {
+    fn of(medium: &MediumReader, release: Release) -> Result<Self> {
         medium.is_whole()?;
         refuse_configuration(medium.path(), &release)?;
         let digest = medium.release_digest();
@@ -127,7 +127,7 @@ enum FileContainer<'a> {
 }
 
 impl<'a> FileContainer<'a> {
-    fn by(medium: &'a OpenedMedium) -> Result<Self> {
+    fn by(medium: &'a MediumReader) -> Result<Self> {
         match medium.iso() {
             None => Ok(Self::Directory(medium.path())),
             Some(iso) => {

@@ -10,7 +10,7 @@ use anyhow::Result;
 use base::digest::{Digest, Hasher};
 use base::failure::{Class, Classify, Failure, class_of};
 use base::files::{make_directory, read_at_most};
-use medium::sources::fetch_again;
+use medium::payload_sources::fetch_again;
 use nix::fcntl::{Flock, FlockArg};
 
 use super::super::blob::Blob;

@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 use base::failure::{Class, Classify, Failure};
 use base::files::{self, UnfinishedFile};
 use formats::iso9660::address::{Offset, Source};
-use medium::opened::OpenedMedium;
+use medium::reader::MediumReader;
 
 use super::change::{self, AreaContents};
 use super::location::{ByteRun, CustomizationLocation};
@@ -19,7 +19,7 @@ const CHUNK_BYTES: usize = 1 << 20;
 /// Writes the customized ISO to the file `output`, which gets its name when it is whole; only its owner can read it. Of an ISO on this
 /// machine the kernel copies, and shares the blocks if the file system can.
 pub fn to_file(
-    medium: &OpenedMedium,
+    medium: &MediumReader,
     place: &CustomizationLocation,
     wanted: &AreaContents,
     output: &Path,
@@ -46,7 +46,7 @@ pub fn to_file(
 
 /// Writes the customized ISO to `output`, from its first byte to its last.
 pub fn to_stream(
-    medium: &OpenedMedium,
+    medium: &MediumReader,
     place: &CustomizationLocation,
     wanted: &AreaContents,
     output: &mut dyn Write,
@@ -65,7 +65,7 @@ pub fn to_stream(
     output.flush().class(Class::DiskIo, what)
 }
 
-fn image(medium: &OpenedMedium) -> Result<&dyn Source> {
+fn image(medium: &MediumReader) -> Result<&dyn Source> {
     medium.image().ok_or_else(|| {
         Failure::new(Class::Invalid, format!("{} is not an ISO", medium.path().display())).into()
     })

@@ -8,7 +8,7 @@ use std::path::Path;
 use anyhow::Result;
 use base::digest::Digest;
 use medium::customization::{Argument, Content, Damage, FILE, GRUB_FILE, area, argument};
-use medium::opened::OpenedMedium;
+use medium::reader::MediumReader;
 use model::machine::Selector;
 use serde::Serialize;
 
@@ -69,7 +69,7 @@ pub struct ShownFile {
 }
 
 /// The content of the customization area of `medium`, as the installer reads it; none for a medium without an area.
-pub fn read(medium: &OpenedMedium) -> Option<Result<Option<Content>, Damage>> {
+pub fn read(medium: &MediumReader) -> Option<Result<Option<Content>, Damage>> {
     match medium.open_file(FILE) {
         Ok(file) => Some(area::read(file)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
@@ -80,7 +80,7 @@ pub fn read(medium: &OpenedMedium) -> Option<Result<Option<Content>, Damage>> {
 /// Whether the file at `path` is a customized medium, or the area of one.
 #[must_use]
 pub fn is_customized(path: &Path) -> bool {
-    let content = match OpenedMedium::open(path) {
+    let content = match MediumReader::open(path) {
         Ok(medium) => read(&medium),
         Err(_) => File::open(path).ok().map(area::read),
     };
@@ -89,7 +89,7 @@ pub fn is_customized(path: &Path) -> bool {
 
 /// Whether GRUB would read other arguments, or another password, from `medium` than the area has. GRUB does not boot a
 /// directory.
-pub fn grub_differs(medium: &OpenedMedium, content: &Content) -> bool {
+pub fn grub_differs(medium: &MediumReader, content: &Content) -> bool {
     let wanted = argument::grub(&content.arguments, content.boot_password.as_ref());
     let Ok(wanted) = wanted else { return true };
     let found = || medium.read_at_most(GRUB_FILE, argument::GRUB_LENGTH as u64);
@@ -98,7 +98,7 @@ pub fn grub_differs(medium: &OpenedMedium, content: &Content) -> bool {
 
 impl Customization {
     #[must_use]
-    pub fn of(medium: &OpenedMedium) -> Self {
+    pub fn of(medium: &MediumReader) -> Self {
         match read(medium) {
             None => Self::empty(CustomizationState::Impossible),
             Some(Ok(None)) => Self::empty(CustomizationState::AsBuilt),

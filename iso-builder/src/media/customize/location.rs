@@ -7,7 +7,7 @@ use anyhow::Result;
 use base::failure::{Class, Classify, Failure};
 use formats::iso9660::{self, Extent};
 use medium::customization::{FILE, GRUB_FILE, area, argument};
-use medium::opened::{MediumImage, OpenedMedium};
+use medium::reader::{MediumImage, MediumReader};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ByteRun {
@@ -33,7 +33,7 @@ pub struct CustomizationLocation {
 
 impl CustomizationLocation {
     /// Finds both on `medium`. A medium without them is [`Class::Invalid`], a truncated one [`Class::Verification`].
-    pub fn find(medium: &OpenedMedium) -> Result<Self> {
+    pub fn find(medium: &MediumReader) -> Result<Self> {
         let Some(iso) = medium.iso() else {
             return match medium.local() {
                 Some(directory) => Self::in_directory(directory),

@@ -10,7 +10,7 @@ use base::failure::{Class, class_of, render};
 use base::program::{Context, Format};
 use base::progress::Progress;
 use medium::customization::{FILE, GRUB_FILE, area, argument};
-use medium::opened::OpenedMedium;
+use medium::reader::MediumReader;
 use model::cluster_file;
 use model::release::MediumKind;
 
@@ -66,7 +66,7 @@ fn wanted(gathered: &GatheredCustomization) -> AreaContents {
 }
 
 fn apply(path: &Path, wanted: &AreaContents) -> u64 {
-    let place = CustomizationLocation::find(&OpenedMedium::open(path).unwrap()).unwrap();
+    let place = CustomizationLocation::find(&MediumReader::open(path).unwrap()).unwrap();
     let file = change::open(&place.path).unwrap();
     assert!(change::protect(&file).unwrap());
     change::apply(&file, &place, wanted).unwrap()
@@ -81,7 +81,7 @@ fn a_customized_iso_is_whole_shows_no_secret_and_goes_back_to_its_bytes() {
     let bench = CustomizeFixture::new();
     let before = fs::read(&bench.path).unwrap();
     assert_eq!(
-        Customization::of(&OpenedMedium::open(&bench.path).unwrap()).state,
+        Customization::of(&MediumReader::open(&bench.path).unwrap()).state,
         CustomizationState::AsBuilt
     );
     let mut gathered = bench.sources().read().unwrap();
@@ -89,7 +89,7 @@ fn a_customized_iso_is_whole_shows_no_secret_and_goes_back_to_its_bytes() {
     let written = apply(&bench.path, &wanted(&gathered));
     assert!(written < 100 << 10, "{written}");
 
-    let medium = OpenedMedium::open(&bench.path).unwrap();
+    let medium = MediumReader::open(&bench.path).unwrap();
     let report = verify(&medium, &Progress::silent()).unwrap();
     assert!(
         report.findings.is_empty() && report.to_string().contains("\ncustomized with 2 configurations,"),
@@ -124,7 +124,7 @@ fn a_copy_as_a_file_and_as_a_stream_are_what_a_change_in_place_gives() {
     let output = bench.sample.directory.path().join("copy.iso");
     let mut copies = Vec::new();
     for named in [bench.path.clone(), format!("{}/full.iso", server.url()).into()] {
-        let medium = OpenedMedium::open(&named).unwrap();
+        let medium = MediumReader::open(&named).unwrap();
         let place = CustomizationLocation::find(&medium).unwrap();
         copy::to_file(&medium, &place, &wanted, &output).unwrap();
         assert_eq!(fs::metadata(&output).unwrap().permissions().mode() & 0o777, 0o600);
@@ -168,7 +168,7 @@ fn a_new_customization_replaces_all_of_the_old_one() {
     let sources =
         CustomizationSources { fallback: Some(bench.node("only")), ..CustomizationSources::default() };
     apply(&bench.path, &wanted(&sources.read().unwrap()));
-    let medium = OpenedMedium::open(&bench.path).unwrap();
+    let medium = MediumReader::open(&bench.path).unwrap();
     let shown = Customization::of(&medium);
     assert_eq!(shown.brief(), "customized with 1 configuration");
     assert!(verify(&medium, &Progress::silent()).unwrap().findings.is_empty());
@@ -181,9 +181,9 @@ fn a_netboot_set_is_customized_beside_its_manifest() {
     let bench = CustomizeFixture::new();
     let tree = bench.sample.tree();
     apply(&tree, &wanted(&bench.sources().read().unwrap()));
-    assert_eq!(Customization::of(&OpenedMedium::open(&tree).unwrap()).configurations.len(), 2);
+    assert_eq!(Customization::of(&MediumReader::open(&tree).unwrap()).configurations.len(), 2);
     apply(&tree, &nothing());
-    assert_eq!(Customization::of(&OpenedMedium::open(&tree).unwrap()).state, CustomizationState::AsBuilt);
+    assert_eq!(Customization::of(&MediumReader::open(&tree).unwrap()).state, CustomizationState::AsBuilt);
     let zeros = fs::read(tree.join(FILE)).unwrap();
     assert!(zeros.len() as u64 == area::LENGTH && zeros.iter().all(|byte| *byte == 0));
 }
@@ -193,7 +193,7 @@ fn damage_to_the_area_and_other_arguments_for_grub_fail_verification() {
     let bench = CustomizeFixture::new();
     apply(&bench.path, &wanted(&bench.sources().read().unwrap()));
     let faults = |path: &Path| -> Vec<_> {
-        let report = verify(&OpenedMedium::open(path).unwrap(), &Progress::silent()).unwrap();
+        let report = verify(&MediumReader::open(path).unwrap(), &Progress::silent()).unwrap();
         report.findings.into_iter().map(|finding| (finding.path, finding.fault)).collect()
     };
     damage(&bench.path, b"set nqrust_arguments='console");
@@ -202,7 +202,7 @@ fn damage_to_the_area_and_other_arguments_for_grub_fail_verification() {
     damage(&bench.path, b"secret-file");
     let [(path, MediumFault::Customization { reason })] = &faults(&bench.path)[..] else { panic!() };
     assert!(path == FILE && reason.contains("SHA-256"), "{reason}");
-    let medium = OpenedMedium::open(&bench.path).unwrap();
+    let medium = MediumReader::open(&bench.path).unwrap();
     assert_eq!(Customization::of(&medium).state, CustomizationState::Damaged);
     let error = verify(&medium, &Progress::silent()).unwrap().into_result().unwrap_err();
     assert_eq!(class_of(&error), Class::Verification);
@@ -213,11 +213,11 @@ fn media_without_room_and_cut_ones_are_refused_and_not_written() {
     let sample = SampleMedium::new(MediumKind::Full);
     let old = sample.iso();
     for path in [&old, &sample.tree()] {
-        let error = CustomizationLocation::find(&OpenedMedium::open(path).unwrap()).unwrap_err();
+        let error = CustomizationLocation::find(&MediumReader::open(path).unwrap()).unwrap_err();
         assert_eq!(class_of(&error), Class::Invalid);
         assert!(render(&error).contains("built without room"), "{}", render(&error));
         assert_eq!(
-            Customization::of(&OpenedMedium::open(path).unwrap()).state,
+            Customization::of(&MediumReader::open(path).unwrap()).state,
             CustomizationState::Impossible
         );
     }
@@ -225,7 +225,7 @@ fn media_without_room_and_cut_ones_are_refused_and_not_written() {
     let whole = fs::read(&bench.path).unwrap();
     for lost in [100_000, 400_000, whole.len() / 2] {
         fs::write(&bench.path, &whole[..whole.len() - lost]).unwrap();
-        let error = OpenedMedium::open(&bench.path)
+        let error = MediumReader::open(&bench.path)
             .and_then(|medium| CustomizationLocation::find(&medium))
             .unwrap_err();
         assert_eq!(class_of(&error), Class::Verification);
@@ -266,7 +266,7 @@ fn a_boot_password_of_a_configuration_protects_the_menu_of_the_medium_and_is_che
     let mut gathered = sources.read().unwrap();
     gathered.check(None).unwrap();
     apply(&bench.path, &wanted(&gathered));
-    let medium = OpenedMedium::open(&bench.path).unwrap();
+    let medium = MediumReader::open(&bench.path).unwrap();
     let menu = medium.read_at_most(GRUB_FILE, 1 << 20).unwrap();
     let line = format!(
         "\nset superusers=\"root\"\nexport superusers\npassword_pbkdf2 root {}\n",
@@ -278,7 +278,7 @@ fn a_boot_password_of_a_configuration_protects_the_menu_of_the_medium_and_is_che
     assert!(!shown.contains("grub.pbkdf2"), "{shown}");
     // Removed from the menu only, it is noticed.
     damage(&bench.path, b"password_pbkdf2");
-    let report = verify(&OpenedMedium::open(&bench.path).unwrap(), &Progress::silent()).unwrap();
+    let report = verify(&MediumReader::open(&bench.path).unwrap(), &Progress::silent()).unwrap();
     let paths: Vec<_> = report.findings.iter().map(|finding| finding.path.as_str()).collect();
     assert_eq!(paths, [GRUB_FILE]);
 }
@@ -411,7 +411,7 @@ fn inspect_and_verify_tell_of_a_customized_medium() -> Result<()> {
         Verify { medium: bench.path.clone() }.run(&context)?;
     }
     let description =
-        crate::media::finished::inspect::MediumDescription::of(&OpenedMedium::open(&bench.path)?)?;
+        crate::media::finished::inspect::MediumDescription::of(&MediumReader::open(&bench.path)?)?;
     let text = format!("{description}{}", serde_json::to_string(&description)?);
     assert!(text.contains("mac:52:54:00:00:00:01  first"), "{text}");
     assert!(!text.contains("secret"), "{text}");

@@ -10,7 +10,7 @@ use base::program::{Context, Format, print};
 use base::size::ByteSize;
 use clap::Args;
 use jiff::Timestamp;
-use medium::opened::OpenedMedium;
+use medium::reader::MediumReader;
 use model::release::{Image, MediumKind, Payload, Purpose, Release};
 use serde::Serialize;
 
@@ -29,7 +29,7 @@ pub struct Inspect {
 impl Inspect {
     /// Prints the description.
     pub fn run(self, context: &Context) -> Result<()> {
-        let description = MediumDescription::of(&OpenedMedium::open(&self.medium)?)?;
+        let description = MediumDescription::of(&MediumReader::open(&self.medium)?)?;
         match context.format {
             Format::Text => print(&description.to_string()),
             Format::Json => print(&serde_json::to_string_pretty(&description)?),
@@ -92,7 +92,7 @@ pub struct EmbeddedConfig {
 
 impl MediumDescription {
     /// Reads the manifest, and the embedded configurations that it names.
-    pub fn of(medium: &OpenedMedium) -> Result<Self> {
+    pub fn of(medium: &MediumReader) -> Result<Self> {
         let release = medium.release()?;
         let volume = medium.iso().map(|iso| VolumeDescription {
             id: iso.volume().id.clone(),
@@ -132,7 +132,7 @@ impl PayloadTotals {
 
 impl EmbeddedConfig {
     /// The parser's message is left out: it quotes the document, which may have secrets.
-    fn read(medium: &OpenedMedium, payload: &Payload) -> Self {
+    fn read(medium: &MediumReader, payload: &Payload) -> Self {
         let bytes = medium.read_at_most(&payload.path, MAX_CONFIG_BYTES).ok();
         let text = bytes.and_then(|bytes| String::from_utf8(bytes).ok());
         let summary = text.as_deref().and_then(ConfigSummary::of);

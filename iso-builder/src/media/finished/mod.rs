@@ -1,4 +1,4 @@
-//! Finished media: [`inspect`] shows what one says about itself, [`verify`] checks that it is true. `medium::opened`
+//! Finished media: [`inspect`] shows what one says about itself, [`verify`] checks that it is true. `medium::reader`
 //! opens and reads them.
 
 #[cfg(test)]

@@ -9,9 +9,9 @@ use base::failure::class_of;
 use base::failure::{Class, render};
 use base::program::{Context, Format};
 use base::progress::Progress;
+use medium::build_output::{BuildOutput, CHECKSUMS, REPORT, UNFINISHED, iso_name, netboot_names};
 use medium::customization::FILE;
-use medium::output::{BuildOutput, CHECKSUMS, REPORT, UNFINISHED, iso_name, netboot_names};
-use medium::sources::{RetryPolicy, read_release, source};
+use medium::payload_sources::{RetryPolicy, read_release, source};
 use model::release::{MANIFEST, MediumKind, Purpose};
 use serde_json::json;
 use testing::medium::SampleMedium;
@@ -20,7 +20,7 @@ use super::built_iso;
 use super::verify::Verify;
 use crate::media::assemble::{blank_area, checksums};
 use crate::media::customize::{CustomizationLocation, change};
-use medium::opened::OpenedMedium;
+use medium::reader::MediumReader;
 
 /// A directory as a build writes it.
 struct Output {
@@ -142,7 +142,7 @@ fn outputs_of_two_builds_are_told_apart_even_if_all_are_whole() {
 #[test]
 fn an_iso_that_was_customized_is_good_as_it_is_now() {
     let output = Output::new();
-    let place = CustomizationLocation::find(&OpenedMedium::open(&output.iso).unwrap()).unwrap();
+    let place = CustomizationLocation::find(&MediumReader::open(&output.iso).unwrap()).unwrap();
     let arguments = vec!["console=ttyS1".parse().unwrap()];
     let grub = medium::customization::argument::grub(&arguments, None).unwrap();
     let content = medium::customization::Content { arguments, ..Default::default() };

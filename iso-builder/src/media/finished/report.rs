@@ -9,7 +9,7 @@ use base::failure::{Class, Failure};
 use base::size::ByteSize;
 use formats::iso9660::write::RegionOwner;
 use medium::iso::{self, Difference};
-use medium::opened::{COPY_AGAIN, NamedReleaseDifference, OpenedMedium};
+use medium::reader::{COPY_AGAIN, MediumReader, NamedReleaseDifference};
 use model::boot::parameter;
 use model::release::{MANIFEST, MediumKind};
 use serde::Serialize;
@@ -204,7 +204,7 @@ impl VerifyReport {
 
 impl MediumFinding {
     /// The finding for a difference on `medium`.
-    pub(super) fn of(medium: &OpenedMedium, Difference { owner, fault }: Difference) -> Self {
+    pub(super) fn of(medium: &MediumReader, Difference { owner, fault }: Difference) -> Self {
         let path = match owner {
             RegionOwner::Image => medium.path().display().to_string(),
             owner => owner.to_string(),

@@ -12,7 +12,7 @@ use base::progress::Progress;
 use formats::iso9660::write::{HybridVolume, RegionOwner};
 use medium::customization::{Content, FILE, area, argument};
 use medium::iso::Map;
-use medium::opened::OpenedMedium;
+use medium::reader::MediumReader;
 use model::boot::parameter;
 use model::config::Secret;
 use model::release::{MANIFEST, MediumKind};
@@ -101,7 +101,7 @@ struct VerifyOutcome(Result<VerifyReport>);
 
 impl VerifyOutcome {
     fn of(path: &Path) -> Self {
-        let medium = OpenedMedium::open_for_verification(path);
+        let medium = MediumReader::open_for_verification(path);
         Self(medium.and_then(|medium| verify(&medium, &Progress::silent())))
     }
 
@@ -297,7 +297,7 @@ proptest! {
         for content in [content, Content::default()] {
             let grub = argument::grub(&content.arguments, content.boot_password.as_ref()).unwrap();
             let wanted = AreaContents { area: area::bytes(&content).unwrap(), grub };
-            let place = CustomizationLocation::find(&OpenedMedium::open(&built.path).unwrap()).unwrap();
+            let place = CustomizationLocation::find(&MediumReader::open(&built.path).unwrap()).unwrap();
             change::apply(&built.file, &place, &wanted).unwrap();
             let report = VerifyOutcome::of(&built.path).0.unwrap();
             prop_assert!(report.findings.is_empty() && report.coverage == VerifyCoverage::Whole, "{report}");

@@ -6,7 +6,7 @@ use base::digest::Digest;
 use base::failure::{Class, class_of, render};
 use base::program::{Context, Format};
 use base::progress::{Event, Progress, Sink, StepState};
-use medium::opened::OpenedMedium;
+use medium::reader::MediumReader;
 use model::release::{MANIFEST, MediumKind, Purpose};
 use testing::http::{Answer, Fake};
 use testing::medium::{CONFIG, SampleMedium, damage};
@@ -17,7 +17,7 @@ use super::{Inspect, Verify};
 use crate::wording::printable;
 
 fn verified(path: &Path) -> VerifyReport {
-    verify(&OpenedMedium::open(path).unwrap(), &Progress::silent()).unwrap()
+    verify(&MediumReader::open(path).unwrap(), &Progress::silent()).unwrap()
 }
 
 fn faults(report: &VerifyReport) -> Vec<(&str, &MediumFault)> {
@@ -30,7 +30,7 @@ fn a_medium_is_the_same_as_an_iso_and_as_a_directory_here_and_on_a_server() {
     let server = sample.served();
     let urls = ["tree/", "full.iso"].map(|name| PathBuf::from(format!("{}/{name}", server.url())));
     for path in [sample.iso(), sample.tree()].into_iter().chain(urls) {
-        let description = MediumDescription::of(&OpenedMedium::open(&path).unwrap()).unwrap();
+        let description = MediumDescription::of(&MediumReader::open(&path).unwrap()).unwrap();
         assert_eq!(description.install_configs.len(), 1, "{}", path.display());
         let report = verified(&path);
         assert_eq!(faults(&report), [], "{report}");
@@ -42,7 +42,7 @@ fn a_medium_is_the_same_as_an_iso_and_as_a_directory_here_and_on_a_server() {
 #[test]
 fn a_server_without_a_medium_is_told_from_one_that_does_not_answer() {
     let server = Fake::start(|_| Answer::new(404, b""));
-    let open = |url: String| OpenedMedium::open_for_verification(Path::new(&url)).unwrap_err();
+    let open = |url: String| MediumReader::open_for_verification(Path::new(&url)).unwrap_err();
     for name in ["", "full.iso"] {
         let error = open(format!("{}/{name}", server.url()));
         assert_ne!(class_of(&error), Class::Unexpected, "{}", render(&error));
@@ -61,7 +61,7 @@ fn a_server_without_a_medium_is_told_from_one_that_does_not_answer() {
 fn payloads_of_an_iso_and_of_a_directory_read_the_same() {
     let sample = SampleMedium::new(MediumKind::Full);
     for path in [sample.iso(), sample.tree()] {
-        let medium = OpenedMedium::open(&path).unwrap();
+        let medium = MediumReader::open(&path).unwrap();
         let release = medium.release().unwrap();
         assert_eq!(release, sample.release);
         let payload = release.payload(Purpose::Rootfs).unwrap();
@@ -134,7 +134,7 @@ fn a_cut_iso_fails_verification_wherever_it_is_cut() {
     let whole = fs::read(&iso).unwrap();
     for length in [34 * 1024, 60 * 1024, whole.len() / 2, whole.len() - 400 * 1024] {
         fs::write(&iso, &whole[..length]).unwrap();
-        let error = OpenedMedium::open(&iso)
+        let error = MediumReader::open(&iso)
             .and_then(|medium| verify(&medium, &Progress::silent()))
             .and_then(VerifyReport::into_result)
             .unwrap_err();
@@ -165,7 +165,7 @@ fn what_is_not_a_medium_is_named_with_what_was_expected() {
         (directory.path().join("absent"), "opening the medium"),
         ("/dev/null".into(), "neither a file nor a drive nor a directory"),
     ] {
-        let error = OpenedMedium::open(&path).unwrap_err();
+        let error = MediumReader::open(&path).unwrap_err();
         let text = render(&error);
         assert_eq!(class_of(&error), Class::Invalid, "{text}");
         assert!(text.contains(words) && text.contains("Give an ISO made by iso-builder"), "{text}");
@@ -179,7 +179,7 @@ fn a_garbled_manifest_fails_verification_and_another_format_is_invalid() {
         [("{\"format\": 1, \"id", Class::Verification), ("{\"format\": 9}", Class::Invalid)]
     {
         fs::write(sample.tree().join(MANIFEST), manifest).unwrap();
-        let error = OpenedMedium::open(&sample.tree()).unwrap().release().unwrap_err();
+        let error = MediumReader::open(&sample.tree()).unwrap().release().unwrap_err();
         assert_eq!(class_of(&error), class, "{}", render(&error));
     }
 }
@@ -187,7 +187,7 @@ fn a_garbled_manifest_fails_verification_and_another_format_is_invalid() {
 #[test]
 fn inspecting_tells_what_is_on_the_medium_and_no_secret() {
     let sample = SampleMedium::new(MediumKind::NetInstall);
-    let description = MediumDescription::of(&OpenedMedium::open(&sample.iso()).unwrap()).unwrap();
+    let description = MediumDescription::of(&MediumReader::open(&sample.iso()).unwrap()).unwrap();
     let (text, json) = (description.to_string(), serde_json::to_string(&description).unwrap());
     for words in [
         "NQRust Hypervisor 1.0 for amd64, net-install medium",
@@ -213,7 +213,7 @@ fn an_unreadable_configuration_is_named_without_quoting_it() {
     let sample = SampleMedium::new(MediumKind::Full);
     fs::write(sample.tree().join("config/install.yaml"), "token: [9f2c4e6a8b0d1357924680acebdf1357\n")
         .unwrap();
-    let description = MediumDescription::of(&OpenedMedium::open(&sample.tree()).unwrap()).unwrap();
+    let description = MediumDescription::of(&MediumReader::open(&sample.tree()).unwrap()).unwrap();
     let text = format!("{description}{description:?}");
     assert!(text.contains("not readable as an install configuration") && !text.contains("secret"), "{text}");
 }
@@ -236,7 +236,7 @@ fn progress_counts_every_byte_and_a_fault_fails_the_step() {
     let last_event = || {
         let recorder = Recorder::default();
         let progress = Progress::new(vec![Box::new(recorder.clone())]);
-        verify(&OpenedMedium::open(&sample.tree()).unwrap(), &progress).unwrap();
+        verify(&MediumReader::open(&sample.tree()).unwrap(), &progress).unwrap();
         let last = recorder.0.lock().unwrap().pop().unwrap();
         (last.step, last.state, last.bytes, last.total)
     };

@@ -4,7 +4,7 @@
 //! are, by their digests in the manifest, and the manifest of such an ISO by the digest in its boot menu. Bytes behind the
 //! end of an ISO, which every stick has, do not belong to it. A tool that moves the backup of the partition table to the
 //! end of a stick changes the partition table, which is a fault. Of the directory that a build wrote all outputs are, by
-//! `medium::output`.
+//! `medium::build_output`.
 
 use std::io::{self, BufReader, Read};
 use std::path::PathBuf;
@@ -16,11 +16,11 @@ use base::program::{Context, Format, print};
 use base::progress::{Progress, Step};
 use clap::Args;
 use formats::iso9660::address::Source;
+use medium::build_output::BuildOutput;
 use medium::customization::{Content, FILE, GRUB_FILE};
 use medium::iso::recipe::BOOT_MENU;
 use medium::iso::{self, Map, Scope};
-use medium::opened::{COPY_AGAIN, MAX_BOOT_MENU, OpenedMedium, named_release_difference};
-use medium::output::BuildOutput;
+use medium::reader::{COPY_AGAIN, MAX_BOOT_MENU, MediumReader, named_release_difference};
 use model::release::{MANIFEST, Payload, Release};
 
 pub use super::report::{MediumFault, MediumFinding, VerifyCoverage, VerifyReport};
@@ -48,7 +48,7 @@ impl Verify {
             }
             return report.into_result();
         }
-        let report = verify(&OpenedMedium::open_for_verification(&self.medium)?, &context.progress)?;
+        let report = verify(&MediumReader::open_for_verification(&self.medium)?, &context.progress)?;
         match context.format {
             Format::Text => print(&report.to_string())?,
             Format::Json => print(&serde_json::to_string_pretty(&report)?)?,
@@ -59,7 +59,7 @@ impl Verify {
 
 /// Reads and compares everything that should be on `medium`. Faults of the medium go into the report; a medium without
 /// a readable manifest is an error.
-pub fn verify(medium: &OpenedMedium, progress: &Progress) -> Result<VerifyReport> {
+pub fn verify(medium: &MediumReader, progress: &Progress) -> Result<VerifyReport> {
     let release = medium.release()?;
     let (local, remote) = expected(&release);
     let bytes = local.iter().map(|payload| payload.size).fold(0, u64::saturating_add);
@@ -87,19 +87,19 @@ pub fn verify(medium: &OpenedMedium, progress: &Progress) -> Result<VerifyReport
 }
 
 /// The map of an ISO whose recipe this program knows; a manifest that fits no ISO is [`Class::Verification`].
-fn map<'a>(medium: &'a OpenedMedium, release: &'a Release) -> Result<Option<Map<'a>>> {
+fn map<'a>(medium: &'a MediumReader, release: &'a Release) -> Result<Option<Map<'a>>> {
     Map::of(release, medium.manifest()).map_err(|error| {
         let what = format!("{MANIFEST} of {} contradicts itself", medium.path().display());
         Failure::new(Class::Verification, what).because(error).hint(COPY_AGAIN).into()
     })
 }
 
-fn begin(medium: &OpenedMedium, total: u64, progress: &Progress) -> Step {
+fn begin(medium: &MediumReader, total: u64, progress: &Progress) -> Step {
     progress.step("verify", format!("verifying {}", medium.path().display()), Some(total))
 }
 
 fn compare_image(
-    medium: &OpenedMedium,
+    medium: &MediumReader,
     image: &dyn Source,
     map: &Map<'_>,
     progress: &Progress,
@@ -117,7 +117,7 @@ fn compare_image(
 
 /// Compares the files whose digests the manifest has.
 fn compare_files(
-    medium: &OpenedMedium,
+    medium: &MediumReader,
     local: &[&Payload],
     bytes: u64,
     progress: &Progress,
@@ -143,7 +143,7 @@ fn expected(release: &Release) -> (Vec<&Payload>, usize) {
     (local, remote.len())
 }
 
-fn check_payload(medium: &OpenedMedium, payload: &Payload, step: &mut Step) -> Option<MediumFinding> {
+fn check_payload(medium: &MediumReader, payload: &Payload, step: &mut Step) -> Option<MediumFinding> {
     let fault = match read_payload(medium, payload, step) {
         Ok((_, length)) if length > payload.size => MediumFault::Long { expected: payload.size },
         Ok((_, length)) if length < payload.size => {
@@ -158,13 +158,13 @@ fn check_payload(medium: &OpenedMedium, payload: &Payload, step: &mut Step) -> O
 }
 
 /// Digest and length; a payload that is too long is read to one byte more than its length.
-fn read_payload(medium: &OpenedMedium, payload: &Payload, step: &mut Step) -> io::Result<(Digest, u64)> {
+fn read_payload(medium: &MediumReader, payload: &Payload, step: &mut Step) -> io::Result<(Digest, u64)> {
     let reader = BufReader::with_capacity(BUFFER_BYTES, medium.open_file(&payload.path)?);
     Digest::of_reader(step.reader(reader.take(payload.size.saturating_add(1))))
 }
 
 /// Compares the release that each boot entry names with the one on the medium.
-fn check_boot_menu(medium: &OpenedMedium) -> Option<MediumFinding> {
+fn check_boot_menu(medium: &MediumReader) -> Option<MediumFinding> {
     let fault = match medium.read_at_most(BOOT_MENU, MAX_BOOT_MENU) {
         Ok(menu) => {
             let menu = String::from_utf8_lossy(&menu);
@@ -179,14 +179,14 @@ fn check_boot_menu(medium: &OpenedMedium) -> Option<MediumFinding> {
 }
 
 /// Finds an image that ends before its volume does, even if no payload is in the missing part.
-fn check_length(medium: &OpenedMedium) -> Option<MediumFinding> {
+fn check_length(medium: &MediumReader) -> Option<MediumFinding> {
     let iso = medium.iso().filter(|iso| iso.missing() > 0)?;
     let fault = MediumFault::Short { expected: iso.volume().size, found: iso.length() };
     Some(MediumFinding { path: medium.path().display().to_string(), fault })
 }
 
 /// Checks the customization area by its own digest, and that GRUB reads the same arguments.
-fn check_customization(medium: &OpenedMedium) -> Option<MediumFinding> {
+fn check_customization(medium: &MediumReader) -> Option<MediumFinding> {
     let shown = Customization::of(medium);
     let content = match customization::read(medium)? {
         Ok(content) => content.unwrap_or_default(),

@@ -14,7 +14,7 @@ use base::failure::{Class, Classify, Failure};
 use base::files::{make_directory, parent};
 use base::parallel::locked;
 use base::progress::{Progress, Step};
-use medium::sources::{OpenedArtifact, fetch_again};
+use medium::payload_sources::{OpenedArtifact, fetch_again};
 
 use crate::files::{digest_of_file, link_or_copy};
 

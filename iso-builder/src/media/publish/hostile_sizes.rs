@@ -8,8 +8,8 @@ use base::failure::{Class, class_of, render};
 use base::progress::Progress;
 use base::size::ByteSize;
 use medium::artifact::{ArtifactForm, ArtifactReference, ReleaseArtifact};
-use medium::opened::OpenedMedium;
-use medium::sources::open_release;
+use medium::payload_sources::open_release;
+use medium::reader::MediumReader;
 use model::release::{MANIFEST, Release};
 use proptest::prelude::*;
 use transfer::registry::{Client, Settings};
@@ -58,7 +58,7 @@ fn commands(release: &Release, described: &Release) -> Vec<anyhow::Result<()>> {
     let artifact = layout(&directory.path().join("layout"), &bytes, described);
     let (silent, output) = (Progress::silent(), directory.path().join("pulled"));
     vec![
-        OpenedMedium::open_for_verification(&tree).and_then(|medium| verify(&medium, &silent)).map(drop),
+        MediumReader::open_for_verification(&tree).and_then(|medium| verify(&medium, &silent)).map(drop),
         push(&tree, &[], &target, &client, 1, &silent).map(drop),
         pull(&artifact, &client, (&output, None), 1, &silent).map(drop),
         open_release(&artifact, &client).map(drop),

@@ -8,7 +8,7 @@ use base::failure::{Class, Classify, Failure};
 use base::files::{UnfinishedDirectory, parent, unusable};
 use base::progress::Progress;
 use medium::iso::recipe::{self, ELTORITO, Recipe};
-use medium::sources::OpenedArtifact;
+use medium::payload_sources::OpenedArtifact;
 use model::release::Payload;
 
 use crate::media::assemble::assemble;

@@ -16,11 +16,11 @@ use formats::initrd;
 use formats::squashfs::Expansion;
 use formats::verity::{VerityBuilder, VerityParameters};
 use medium::artifact::ArtifactReference;
-use medium::opened::OpenedMedium;
 use medium::patches::{LIST_LIMIT, PATCHES, PatchList, ReleasePatch};
-use medium::sources::{
+use medium::payload_sources::{
     PayloadSource, RetryPolicy, Verified, fetch_again, is_url, open_release, read_release, source,
 };
+use medium::reader::MediumReader;
 use model::release::{Payload, Purpose, Release};
 use tempfile::TempDir;
 use transfer::registry::Client;
@@ -44,7 +44,7 @@ impl MadePatches {
     /// [`Class::Invalid`] for releases of another product, and for more than [`PATCHES_MAX`].
     pub(super) fn make(
         earlier: &[String],
-        (release, medium): (&Release, &OpenedMedium),
+        (release, medium): (&Release, &MediumReader),
         client: &Client,
         progress: &Progress,
     ) -> Result<Self> {
@@ -178,7 +178,7 @@ struct NewParts {
 }
 
 impl NewParts {
-    fn of(release: &Release, medium: &OpenedMedium, directory: &Path, progress: &Progress) -> Result<Self> {
+    fn of(release: &Release, medium: &MediumReader, directory: &Path, progress: &Progress) -> Result<Self> {
         let open = |payload: &Payload| medium.open_payload(payload);
         let from = medium.path().display().to_string();
         let image = expand(release, (&open, &from), directory, progress)?;
@@ -200,7 +200,7 @@ impl NewParts {
 }
 
 /// The patches that a directory with a release lists, and their files.
-fn beside(medium: &OpenedMedium) -> Result<Vec<(ReleasePatch, PathBuf)>> {
+fn beside(medium: &MediumReader) -> Result<Vec<(ReleasePatch, PathBuf)>> {
     let Some(list) = medium.local().map(|directory| directory.join(PATCHES)).filter(|list| list.is_file())
     else {
         return Ok(Vec::new());

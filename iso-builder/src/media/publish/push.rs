@@ -14,10 +14,10 @@ use base::progress::{Progress, Step};
 use base::size::ByteSize;
 use formats::oci::{ImageReference, Repository, prefixed};
 use medium::artifact::{ArtifactForm, ArtifactLayer, ArtifactReference, BootCode, ReleaseArtifact};
-use medium::opened::OpenedMedium;
-use medium::output::BuildOutput;
+use medium::build_output::BuildOutput;
 use medium::patches::ReleasePatch;
-use medium::sources::Verified;
+use medium::payload_sources::Verified;
+use medium::reader::MediumReader;
 use model::release::{Payload, Purpose, Release};
 use serde::Serialize;
 use transfer::registry::{BlobTransfer, Client, ManifestAnswer, NewBlob};
@@ -68,7 +68,7 @@ pub fn push(
     progress: &Progress,
 ) -> Result<PushReport> {
     let path = finished(medium)?;
-    let medium = OpenedMedium::open(&path)?;
+    let medium = MediumReader::open(&path)?;
     let release = medium.release()?;
     let target = Target::open(reference, client, &release)?;
     let code = release.iso.as_ref().map(|iso| BootCode::of(&medium, iso)).transpose()?.flatten();
@@ -111,7 +111,7 @@ fn finished(medium: &Path) -> Result<PathBuf> {
 }
 
 /// Says what of the medium others will be able to read, and what is left out.
-fn warn(medium: &OpenedMedium, release: &Release, progress: &Progress) {
+fn warn(medium: &MediumReader, release: &Release, progress: &Progress) {
     if medium.local().is_some_and(is_customized) {
         let text = "the medium was customized; the release is pushed without the customization";
         progress.warn("push", text);
@@ -124,7 +124,7 @@ fn warn(medium: &OpenedMedium, release: &Release, progress: &Progress) {
 }
 
 struct Push<'a> {
-    medium: &'a OpenedMedium,
+    medium: &'a MediumReader,
     release: &'a Release,
     code: Option<BootCode>,
     made: &'a MadePatches,

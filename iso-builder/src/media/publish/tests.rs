@@ -4,8 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use base::failure::{class_of, render};
-use medium::opened::OpenedMedium;
-use medium::sources::{PayloadPlace, Verified, open_release, source as source_of};
+use medium::payload_sources::{PayloadPlace, Verified, open_release, source as source_of};
+use medium::reader::MediumReader;
 use model::release::{MANIFEST, Purpose};
 use testing::http::{Answer, Fake, Request};
 use testing::initrd::saying;
@@ -255,7 +255,7 @@ fn a_pull_that_was_cut_off_goes_on_where_it_was_and_the_directory_is_no_medium_m
     fs::remove_file(&blob).unwrap();
     let error = pulled(&name, &client, &tree, None).unwrap_err();
     assert_eq!(class_of(&error), Class::Verification);
-    assert!(OpenedMedium::open(&tree).is_err());
+    assert!(MediumReader::open(&tree).is_err());
 
     // A part of the file is there, as an interrupted transfer leaves it.
     fs::write(&blob, &content).unwrap();

@@ -12,7 +12,7 @@ use crate::execute::disk::device::{self, AlignedBuffer, BlockDevice};
 use crate::plan::Partition;
 use base::failure::{Class, Failure};
 use formats::partition_table::active_entry::put_active_entry;
-use medium::sources::{PayloadSource, Verified};
+use medium::payload_sources::{PayloadSource, Verified};
 use model::release::Payload;
 
 const SECTOR: usize = 512;

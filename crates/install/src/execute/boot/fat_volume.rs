@@ -17,7 +17,7 @@ use base::failure::{Class, Classify, Failure};
 use base::progress::Step;
 use base::size::ByteSize;
 use formats::fat::{FatFile, FatKind, FatVolume, write_volume};
-use medium::sources::{PayloadSource, Verified};
+use medium::payload_sources::{PayloadSource, Verified};
 
 /// Where a volume lies, and how it is told from others.
 #[derive(Clone, Copy)]

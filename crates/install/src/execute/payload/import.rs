@@ -38,7 +38,7 @@ use base::progress::{Progress, Step};
 use base::size::ByteSize;
 use formats::oci::layout::MARKER_CONTENT;
 use formats::oci::{Descriptor, Document, ImageReference, media_types};
-use medium::sources::{PayloadPlace, PayloadSource, Verified, fetch_again};
+use medium::payload_sources::{PayloadPlace, PayloadSource, Verified, fetch_again};
 use model::config::{Distribution, Role};
 use model::release::{Image, Payload, Release};
 

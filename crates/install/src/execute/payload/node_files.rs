@@ -13,9 +13,9 @@ use base::digest::Digest;
 use base::failure::{Class, Classify};
 use base::files::write_atomically;
 use base::progress::Progress;
-use base::progress::book::Book;
 use base::progress::json::JsonLines;
 use base::progress::plain::PlainLines;
+use base::progress::shared_bytes::SharedBytes;
 use machine::nics::{RememberedCards, record};
 use model::config::Secret;
 use model::release::Release;
@@ -92,8 +92,8 @@ impl NodeFiles {
 /// The log of an install, kept in memory until the disk has a place for it.
 #[derive(Clone, Default)]
 pub(crate) struct InstallLog {
-    text: Book,
-    events: Book,
+    text: SharedBytes,
+    events: SharedBytes,
 }
 
 impl InstallLog {

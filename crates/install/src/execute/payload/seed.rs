@@ -27,7 +27,7 @@ use base::digest::{Digest, HashingReader};
 use base::failure::{Class, Classify, Failure, class_of};
 use base::parallel::{for_each_interruptible, locked};
 use base::progress::{Progress, Step};
-use medium::sources::{PayloadPlace, PayloadSource, Verified, fetch_again};
+use medium::payload_sources::{PayloadPlace, PayloadSource, Verified, fetch_again};
 use model::config::Role;
 use model::release::{Payload, Release};
 

@@ -15,7 +15,7 @@ use base::digest::Hasher;
 use base::failure::{Class, Failure, class_of};
 use base::progress::{Progress, Step};
 use formats::verity::{VerityBuilder, VerityParameters, VerityTree};
-use medium::sources::{PayloadPlace, PayloadSource, fetch_again};
+use medium::payload_sources::{PayloadPlace, PayloadSource, fetch_again};
 use model::release::{ExpandedImage, Payload};
 
 const OTHER_IMAGE: &str = "The release manifest does not fit its OS image; build the medium again.";

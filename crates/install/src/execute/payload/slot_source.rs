@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use crate::execute::boot::read_volume::FatReader;
 use crate::plan::{BOOT_VOLUME_BYTES, Partition, SlotGeometry};
 use formats::iso9660::{Offset, Source};
-use medium::sources::{PayloadPlace, PayloadSource};
+use medium::payload_sources::{PayloadPlace, PayloadSource};
 use model::boot::grub::{INITRD_FILE, KERNEL_FILE};
 use model::release::{MANIFEST, Payload, Purpose, Release};
 

@@ -18,7 +18,7 @@ use base::parallel::for_each;
 use base::size::ByteSize;
 use formats::verity::VerityTree;
 use medium::iso::Scope;
-use medium::sources::{Compared, PayloadPlace, Verified, changed, compare};
+use medium::payload_sources::{Compared, PayloadPlace, Verified, changed, compare};
 use model::release::Payload;
 
 impl Run<'_, '_> {

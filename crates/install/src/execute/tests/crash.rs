@@ -3,7 +3,7 @@
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex};
 
-use nqrust_checker::crash::{Choice, Entry, Log, State, every_state};
+use nqrust_checker::crash::{Entry, Log, State, StateSelection, every_state};
 use nqrust_checker::{BootCode, Expected, File, Hash, Part, Slot, System, Verdict, judge};
 
 use super::doubles::{Ext4Machine, Recording, copy_data};
@@ -106,7 +106,7 @@ impl Crash {
         for seed in seeds() {
             furthest = 0;
             let mut disk = nqrust_checker::Overlay::new(self.old.as_file());
-            let choice = Choice { sector: self.disk.sector.bytes(), seed, subsets };
+            let choice = StateSelection { sector: self.disk.sector.bytes(), seed, subsets };
             let mut visit = |state: &State<'_>| {
                 let kind = match &state.verdict {
                     Verdict::OldState => 0,

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::os::unix::fs::FileExt;
 use std::sync::Mutex;
 
-use nqrust_checker::crash::{Choice, Log, State, every_state};
+use nqrust_checker::crash::{Log, State, StateSelection, every_state};
 use nqrust_checker::{Hash, Overlay, Slot as CheckedSlot, Verdict, judge_slot};
 
 use super::crash::{hash, seeds, volume_files};
@@ -17,7 +17,7 @@ use base::digest::Digest;
 use base::failure::render;
 use base::progress::Progress;
 use formats::verity::VerityTree;
-use medium::sources::PayloadSource;
+use medium::payload_sources::PayloadSource;
 use model::boot::Slot;
 use model::boot::loader::decide;
 use model::boot::record::{BootRecord, SlotState};
@@ -88,7 +88,7 @@ fn every_cut(sector: u32, old: Option<&Release>, new: &Release) -> [usize; 3] {
     let mut counts = [0; 3];
     for seed in seeds() {
         let mut state = Overlay::new(before.as_file());
-        let choice = Choice { sector: u64::from(sector), seed, subsets: 180 };
+        let choice = StateSelection { sector: u64::from(sector), seed, subsets: 180 };
         let mut visit = |state: &State<'_>| {
             let (kind, whole) = match &state.verdict {
                 Verdict::OldState => (0, old.is_some()),

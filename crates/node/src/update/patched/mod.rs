@@ -15,7 +15,7 @@ use self::source::{PatchedSource, RunningSlot};
 use super::updated_node::UpdatedNode;
 use base::cancel::Cancel;
 use base::progress::Progress;
-use medium::sources::PayloadSource;
+use medium::payload_sources::PayloadSource;
 use model::release::Release;
 
 /// Stages `offered`, by patches if there are some.

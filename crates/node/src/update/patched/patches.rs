@@ -2,7 +2,7 @@
 
 use base::digest::Digest;
 use medium::patches::ReleasePatch;
-use medium::sources::{PayloadPlace, PayloadSource};
+use medium::payload_sources::{PayloadPlace, PayloadSource};
 use model::release::{Payload, Purpose, Release};
 
 /// The patches with which a release is made from the one that runs.

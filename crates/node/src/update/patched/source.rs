@@ -18,7 +18,7 @@ use formats::initrd;
 use formats::iso9660::Source;
 use machine::paths::below;
 use medium::patches::ReleasePatch;
-use medium::sources::{PayloadPlace, PayloadSource, PayloadTransport, Verified};
+use medium::payload_sources::{PayloadPlace, PayloadSource, PayloadTransport, Verified};
 use model::release::{Payload, Purpose, Release};
 
 /// How long an initrd may be when it is unpacked, in bytes: what a patch says of itself is the server's word.

@@ -9,7 +9,7 @@ use base::digest::Digest;
 use base::failure::render;
 use formats::delta::make::make;
 use medium::patches::ReleasePatch;
-use medium::sources::PayloadPlace;
+use medium::payload_sources::PayloadPlace;
 use model::release::{Payload, Purpose};
 use proptest::prelude::*;
 use testing::initrd::saying;

@@ -9,7 +9,7 @@ use crate::machines::configurations::Configurations;
 use crate::machines::registry::MachineRegistry;
 use crate::test_support::{INITRD, medium, write_manifest};
 use base::digest::Digest;
-use medium::sources::{HttpMedium, PayloadSource as _, RetryPolicy};
+use medium::payload_sources::{HttpMedium, PayloadSource as _, RetryPolicy};
 use model::release::{MediumKind, Payload, Purpose};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use testing::medium::SampleMedium;

@@ -9,7 +9,7 @@ use anyhow::Result;
 
 use crate::plan::tests::{contents, release};
 use formats::iso9660::address::Source;
-use medium::sources::{PayloadPlace, PayloadSource};
+use medium::payload_sources::{PayloadPlace, PayloadSource};
 use model::release::Payload;
 
 /// The small medium of the plan's tests, in memory; one payload may be damaged, after a number of good openings, and a number of

@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use super::manifest::MANIFEST_LIMIT;
 use super::payload_source::{PayloadPlace, PayloadSource, PayloadTransport};
-use crate::served::ServedImage;
+use crate::http::HttpImage;
 use base::failure::{Class, Failure};
 use base::url::shown;
 use formats::iso9660::{DirectoryEntry, Error, Iso};
@@ -20,13 +20,13 @@ const HINT: &str = "Check install.medium or --medium; it must name a full ISO of
 /// A full ISO on a web server. Its directories are read at once; each payload is one range.
 #[derive(Debug)]
 pub struct HttpIso {
-    iso: Iso<ServedImage>,
+    iso: Iso<HttpImage>,
 }
 
 impl HttpIso {
     /// The ISO at `url`. These CA certificates (PEM) are trusted too.
     pub fn open(url: &str, authorities: &[String], retry: RetryPolicy) -> Result<Self> {
-        let image = ServedImage::open(url, Downloader::trusting(url, retry, HINT, authorities)?)?;
+        let image = HttpImage::open(url, Downloader::trusting(url, retry, HINT, authorities)?)?;
         let iso = Iso::open(image).map_err(|error| unreadable(url, error))?;
         Ok(Self { iso })
     }

@@ -6,8 +6,8 @@ use anyhow::Result;
 
 use super::manifest::MANIFEST_LIMIT;
 use super::payload_source::{PayloadPlace, PayloadSource, PayloadTransport};
+use crate::http::HttpDirectory;
 use crate::patches::{LIST_LIMIT, PATCHES, PatchList, ReleasePatch};
-use crate::served::ServedDirectory;
 use base::url::shown;
 use model::release::Payload;
 use transfer::download::{Download, Downloader, RetryPolicy};
@@ -19,14 +19,14 @@ const HINT: &str =
 /// The content of a full medium on a web server.
 #[derive(Clone, Debug)]
 pub struct HttpMedium {
-    directory: ServedDirectory,
+    directory: HttpDirectory,
 }
 
 impl HttpMedium {
     /// The medium whose files are below `base`. These CA certificates (PEM) are trusted too.
     pub fn open(base: &str, authorities: &[String], retry: RetryPolicy) -> Result<Self> {
         let downloader = Downloader::trusting(base, retry, HINT, authorities)?;
-        Ok(Self { directory: ServedDirectory::new(base, downloader) })
+        Ok(Self { directory: HttpDirectory::new(base, downloader) })
     }
 
     fn download(&self, payload: &Payload) -> Download {

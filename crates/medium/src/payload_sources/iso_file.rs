@@ -6,20 +6,20 @@ use anyhow::Result;
 
 use super::image;
 use super::payload_source::{PayloadPlace, PayloadSource};
-use crate::opened::OpenedMedium;
+use crate::reader::MediumReader;
 use base::failure::{Class, Failure};
 use formats::iso9660::address::Source;
 use model::release::Payload;
 
 #[derive(Debug)]
 pub struct IsoFile {
-    medium: OpenedMedium,
+    medium: MediumReader,
 }
 
 impl IsoFile {
     /// The opened ISO; an error if the medium is not one.
     #[must_use]
-    pub fn new(medium: OpenedMedium) -> Self {
+    pub fn new(medium: MediumReader) -> Self {
         Self { medium }
     }
 

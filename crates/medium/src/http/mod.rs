@@ -3,8 +3,8 @@
 mod directory;
 mod image;
 
-pub use directory::ServedDirectory;
-pub use image::ServedImage;
+pub use directory::HttpDirectory;
+pub use image::HttpImage;
 
 /// Whether a medium's name, as in `--medium` or `install.medium`, is the URL of a server.
 #[must_use]

@@ -17,9 +17,9 @@ use model::release::{MANIFEST, ParseReleaseError, Payload, Release};
 use transfer::download::{Downloader, RetryPolicy};
 
 use super::boot_menu::{MAX_BOOT_MENU, NamedReleaseDifference, named_release_difference};
+use crate::http::{HttpDirectory, HttpImage, is_url};
 use crate::iso::Map;
 use crate::iso::recipe::BOOT_MENU;
-use crate::served::{ServedDirectory, ServedImage, is_url};
 
 /// The size limit of a manifest, in bytes: enough for tens of thousands of payloads.
 const MAX_MANIFEST: u64 = 32 << 20;
@@ -33,20 +33,20 @@ pub const COPY_AGAIN: &str = "Download or copy the medium again.";
 
 /// A medium that has a release manifest.
 #[derive(Debug)]
-pub struct OpenedMedium {
+pub struct MediumReader {
     /// A URL without its password.
     path: PathBuf,
-    content: OpenedContent,
+    content: MediumContent,
     manifest: Vec<u8>,
 }
 
 #[derive(Debug)]
-enum OpenedContent {
+enum MediumContent {
     Iso(MediumImage),
     /// An ISO whose own directories are damaged, read by those of its first partition.
     Partition(Iso<OffsetSource<ImageBytes>>),
     Directory,
-    Served(ServedDirectory),
+    Served(HttpDirectory),
 }
 
 /// The ISO of a medium.
@@ -58,7 +58,7 @@ pub enum ImageBytes {
     /// A file or a drive of this machine.
     Local(File),
     /// A file on a server.
-    Served(Box<ServedImage>),
+    Served(Box<HttpImage>),
 }
 
 impl Source for ImageBytes {
@@ -83,7 +83,7 @@ impl ImageBytes {
     }
 }
 
-impl OpenedMedium {
+impl MediumReader {
     /// Opens the medium that a user names: an ISO, a drive that holds one, a directory, or the URL of an ISO (it ends in `.iso`) or of a
     /// directory. Anything that is not one of ours is [`Class::Invalid`], an ISO that ends before its release manifest is
     /// [`Class::Verification`].
@@ -92,8 +92,8 @@ impl OpenedMedium {
             if is_iso_file(url) {
                 return Self::with_image(named, open_image(named)?);
             }
-            let directory = ServedDirectory::new(url, downloader(url)?);
-            return Self::with(named, OpenedContent::Served(directory));
+            let directory = HttpDirectory::new(url, downloader(url)?);
+            return Self::with(named, MediumContent::Served(directory));
         }
         let metadata = fs::metadata(named)
             .map_err(|error| not_ours(format!("opening the medium {}", named.display())).because(error))?;
@@ -102,7 +102,7 @@ impl OpenedMedium {
             if !named.join(MANIFEST).is_file() {
                 bail!(not_ours(format!("{} is a directory without {MANIFEST}", named.display())));
             }
-            return Self::with(named, OpenedContent::Directory);
+            return Self::with(named, MediumContent::Directory);
         }
         if !kind.is_file() && !kind.is_block_device() {
             bail!(not_ours(format!("{} is neither a file nor a drive nor a directory", named.display())));
@@ -113,7 +113,7 @@ impl OpenedMedium {
     fn with_image(named: &Path, image: ImageBytes) -> Result<Self> {
         let start = start_of(&image).class(Class::DiskIo, || format!("reading {}", told(named).display()))?;
         match Iso::open(image) {
-            Ok(iso) => Self::with(named, OpenedContent::Iso(iso)),
+            Ok(iso) => Self::with(named, MediumContent::Iso(iso)),
             Err(iso9660::Error::NotIso) => {
                 let named = told(named);
                 bail!(not_ours(format!("{} is {}, not an ISO of ours", named.display(), describe(&start))))
@@ -122,7 +122,7 @@ impl OpenedMedium {
         }
     }
 
-    /// As [`OpenedMedium::open`]; if the directories on the way to the release manifest are damaged, by those of the first
+    /// As [`MediumReader::open`]; if the directories on the way to the release manifest are damaged, by those of the first
     /// partition, which every ISO has for USB sticks. Only for reports of damage.
     pub fn open_for_verification(named: &Path) -> Result<Self> {
         let first = Self::open(named).and_then(|medium| medium.release().map(|_| medium));
@@ -134,13 +134,13 @@ impl OpenedMedium {
 
     fn open_by_partition(named: &Path) -> Result<Self> {
         let iso = Iso::open(OffsetSource { source: open_image(named)?, start: PARTITION.offset() })?;
-        let medium = Self::with(named, OpenedContent::Partition(iso))?;
+        let medium = Self::with(named, MediumContent::Partition(iso))?;
         // Without a map, the damaged directories could not be compared.
         Map::of(&medium.release()?, &medium.manifest)?.context("an ISO of another recipe")?;
         Ok(medium)
     }
 
-    fn with(named: &Path, content: OpenedContent) -> Result<Self> {
+    fn with(named: &Path, content: MediumContent) -> Result<Self> {
         let path = told(named);
         let mut medium = Self { path: path.clone(), content, manifest: Vec::new() };
         medium.manifest = medium.read_at_most(MANIFEST, MAX_MANIFEST).map_err(|error| {
@@ -148,12 +148,12 @@ impl OpenedMedium {
                 .downcast_ref::<io::Error>()
                 .is_some_and(|error| error.kind() == io::ErrorKind::NotFound);
             match &medium.content {
-                OpenedContent::Iso(iso) if missing => {
+                MediumContent::Iso(iso) if missing => {
                     let id = &iso.volume().id;
                     let what = format!("{} is an ISO of another product (volume {id:?})", path.display());
                     not_ours(what).because(anyhow::anyhow!("it has no {MANIFEST}")).into()
                 }
-                OpenedContent::Served(_) if missing => {
+                MediumContent::Served(_) if missing => {
                     not_ours(format!("{} has no {MANIFEST}", path.display())).into()
                 }
                 _ => damaged_image(&path, error),
@@ -172,10 +172,10 @@ impl OpenedMedium {
     #[must_use]
     pub fn local(&self) -> Option<&Path> {
         match &self.content {
-            OpenedContent::Directory => Some(&self.path),
-            OpenedContent::Served(_) => None,
-            OpenedContent::Iso(iso) => iso.source().is_local().then_some(self.path.as_path()),
-            OpenedContent::Partition(iso) => iso.source().source.is_local().then_some(self.path.as_path()),
+            MediumContent::Directory => Some(&self.path),
+            MediumContent::Served(_) => None,
+            MediumContent::Iso(iso) => iso.source().is_local().then_some(self.path.as_path()),
+            MediumContent::Partition(iso) => iso.source().source.is_local().then_some(self.path.as_path()),
         }
     }
 
@@ -229,17 +229,17 @@ impl OpenedMedium {
     #[must_use]
     pub fn iso(&self) -> Option<&MediumImage> {
         match &self.content {
-            OpenedContent::Iso(iso) => Some(iso),
-            OpenedContent::Partition(_) | OpenedContent::Directory | OpenedContent::Served(_) => None,
+            MediumContent::Iso(iso) => Some(iso),
+            MediumContent::Partition(_) | MediumContent::Directory | MediumContent::Served(_) => None,
         }
     }
 
     /// The bytes of the ISO, if the medium is one.
     pub fn image(&self) -> Option<&dyn Source> {
         match &self.content {
-            OpenedContent::Iso(iso) => Some(iso.source()),
-            OpenedContent::Partition(iso) => Some(&iso.source().source),
-            OpenedContent::Directory | OpenedContent::Served(_) => None,
+            MediumContent::Iso(iso) => Some(iso.source()),
+            MediumContent::Partition(iso) => Some(&iso.source().source),
+            MediumContent::Directory | MediumContent::Served(_) => None,
         }
     }
 
@@ -258,9 +258,9 @@ impl OpenedMedium {
     /// [`io::ErrorKind::NotFound`].
     pub fn open_file(&self, path: &str) -> io::Result<Box<dyn Read + Send>> {
         match &self.content {
-            OpenedContent::Iso(iso) => Ok(Box::new(iso.open_file(path)?)),
-            OpenedContent::Partition(iso) => Ok(Box::new(iso.open_file(path)?)),
-            OpenedContent::Directory => {
+            MediumContent::Iso(iso) => Ok(Box::new(iso.open_file(path)?)),
+            MediumContent::Partition(iso) => Ok(Box::new(iso.open_file(path)?)),
+            MediumContent::Directory => {
                 let path = self.path.join(path);
                 // Opening a FIFO would block.
                 if !fs::metadata(&path)?.is_file() {
@@ -268,7 +268,7 @@ impl OpenedMedium {
                 }
                 Ok(Box::new(File::open(path)?))
             }
-            OpenedContent::Served(directory) => match directory.find(path).map_err(carried)? {
+            MediumContent::Served(directory) => match directory.find(path).map_err(carried)? {
                 Some(file) => Ok(Box::new(file)),
                 None => Err(io::ErrorKind::NotFound.into()),
             },
@@ -302,7 +302,7 @@ fn downloader(url: &str) -> Result<Downloader> {
 
 fn open_image(named: &Path) -> Result<ImageBytes> {
     if let Some(url) = url(named) {
-        return Ok(ImageBytes::Served(Box::new(ServedImage::open(url, downloader(url)?)?)));
+        return Ok(ImageBytes::Served(Box::new(HttpImage::open(url, downloader(url)?)?)));
     }
     let file =
         File::open(named).class(Class::DiskIo, || format!("opening the medium {}", named.display()))?;

@@ -18,7 +18,7 @@ use serde::Serialize;
 use super::{BUILD_AGAIN, BuildOutput, CHECKSUMS, REPORT, iso_name, netboot_names};
 use crate::customization::{self, area};
 use crate::iso::{self, Map, Scope};
-use crate::opened::OpenedMedium;
+use crate::reader::MediumReader;
 
 /// The size limit of a manifest and a report, in bytes.
 const MAX_DOCUMENT: u64 = 32 << 20;
@@ -149,7 +149,7 @@ impl Comparison<'_> {
         self.media.push(name.to_owned());
         let path = self.output.file(name);
         let found = self.hash(name)?;
-        let medium = match OpenedMedium::open_for_verification(&path) {
+        let medium = match MediumReader::open_for_verification(&path) {
             Ok(medium) => medium,
             Err(error) => {
                 self.find(name, format!("is damaged: {}", base::failure::causes(&error).join(": ")));
@@ -234,7 +234,7 @@ fn open(path: &Path) -> io::Result<File> {
     File::open(path)
 }
 
-fn customized(medium: &OpenedMedium) -> bool {
+fn customized(medium: &MediumReader) -> bool {
     let area = medium.open_file(customization::FILE).ok();
     area.is_some_and(|area| matches!(area::read(area), Ok(Some(_))))
 }

@@ -26,10 +26,10 @@ use model::config::formats::storage::is_iso_file;
 use transfer::registry::{Client, Settings};
 
 use crate::artifact::LAYOUT;
-use crate::opened::OpenedMedium;
-use crate::output::BuildOutput;
+use crate::build_output::BuildOutput;
+use crate::reader::MediumReader;
 
-pub use crate::served::is_url;
+pub use crate::http::is_url;
 pub use again::fetch_again;
 pub use artifact::{OpenedArtifact, open_release};
 pub use chain::Chain;
@@ -56,7 +56,7 @@ pub fn source(
     retry: RetryPolicy,
 ) -> Result<Box<dyn PayloadSource>> {
     let iso = |path: &Path| -> Result<Box<dyn PayloadSource>> {
-        Ok(Box::new(IsoFile::new(OpenedMedium::open(path)?)))
+        Ok(Box::new(IsoFile::new(MediumReader::open(path)?)))
     };
     match medium {
         Some(url) if is_url(url) => served(url, authorities, retry),

@@ -7,12 +7,12 @@ use transfer::download::{Download, Downloader, is_absent};
 
 /// A directory on a web server; its files are below one URL.
 #[derive(Clone, Debug)]
-pub struct ServedDirectory {
+pub struct HttpDirectory {
     base: String,
     downloader: Downloader,
 }
 
-impl ServedDirectory {
+impl HttpDirectory {
     #[must_use]
     pub fn new(url: &str, downloader: Downloader) -> Self {
         Self { base: url.trim_end_matches('/').to_owned(), downloader }

@@ -21,7 +21,7 @@ const WINDOWS_MAX: usize = 64;
 const SEQUENCE: u32 = 16;
 
 /// The bytes of a file on a server.
-pub struct ServedImage {
+pub struct HttpImage {
     url: String,
     downloader: Downloader,
     length: u64,
@@ -39,13 +39,13 @@ struct ReadState {
     rest: Option<Download>,
 }
 
-impl fmt::Debug for ServedImage {
+impl fmt::Debug for HttpImage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ServedImage").field("length", &self.length).finish_non_exhaustive()
+        f.debug_struct("HttpImage").field("length", &self.length).finish_non_exhaustive()
     }
 }
 
-impl ServedImage {
+impl HttpImage {
     /// Requests the first byte: the response tells the length of the file.
     pub fn open(url: &str, downloader: Downloader) -> Result<Self> {
         let mut image = Self { url: url.to_owned(), downloader, length: 0, reading: Mutex::default() };
@@ -102,7 +102,7 @@ impl ServedImage {
     }
 }
 
-impl Source for ServedImage {
+impl Source for HttpImage {
     fn read_at(&self, buffer: &mut [u8], offset: Offset) -> io::Result<usize> {
         if offset.0 >= self.length || buffer.is_empty() {
             return Ok(0);
@@ -134,7 +134,7 @@ mod tests {
         let url = format!("{}/a.iso", fake.url());
         let open = || {
             let downloader = Downloader::trusting(&url, RetryPolicy::default(), "hint", &[]).unwrap();
-            ServedImage::open(&url, downloader).unwrap()
+            HttpImage::open(&url, downloader).unwrap()
         };
         let image = open();
         let (mut read, mut buffer) = (Vec::new(), vec![0; 300_000]);
