@@ -1,4 +1,4 @@
-//! ELF programs that do nothing, for tests of what a build takes as an installer.
+//! ELF programs that do nothing, for tests of the check of the installer in a build.
 
 /// A program header that makes a program a dynamic one: type, offset and length.
 pub const INTERPRETED: (u32, u64, u64) = (3, 0, 4);
@@ -46,7 +46,7 @@ pub fn made(machine: u16, name: &str, version: &str, further: &[(u32, u64, u64)]
     file
 }
 
-/// What a build of this version takes as its installer, as a file in `directory`.
+/// A program in `directory` that a build of this version accepts as its installer.
 pub fn installer(directory: &std::path::Path) -> std::path::PathBuf {
     let path = directory.join("installer-program");
     std::fs::write(&path, made(62, "installer", env!("CARGO_PKG_VERSION"), &[])).unwrap();

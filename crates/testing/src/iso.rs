@@ -1,5 +1,5 @@
-//! An ISO in memory, made of its own map. That the writer of `iso-builder` writes the same is tested there, where every
-//! byte of such an ISO is changed too.
+//! An ISO in memory, made from its own map. `iso-builder` tests that its writer writes the same, and changes every byte of
+//! such an ISO.
 
 use formats::iso9660::write::grub;
 use medium::customization::argument;

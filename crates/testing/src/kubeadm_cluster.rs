@@ -1,5 +1,5 @@
-//! A cluster that kubeadm made, as its API server shows it to those who want to join: ConfigMap `cluster-info` with its signatures
-//! for anybody, the rest by the rights that kubeadm gives the groups of bootstrap tokens.
+//! The API server of a cluster of kubeadm, for nodes that join: ConfigMap `cluster-info` with its signatures without a login,
+//! everything else by the rights that kubeadm gives the groups of bootstrap tokens.
 
 use base64::Engine as _;
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
@@ -8,14 +8,14 @@ use serde_json::{Value, json};
 
 use crate::api_exchange::{Reply, Request};
 
-/// What the double has where a real cluster has encrypted keys. Nobody is to ask for it.
+/// Stands for the encrypted keys of a real cluster, which must never be requested.
 pub const KEYS: &str = "hush-of-authorities";
 
 /// A cluster and its bootstrap tokens.
 #[derive(Clone, Debug, Default)]
 pub struct KubeadmCluster {
     pub tokens: Vec<BootstrapToken>,
-    /// Whether the keys of its authorities are still there for further servers.
+    /// Whether the keys of its CAs are still available for further servers.
     pub keeps_keys: bool,
     /// Whether those who join may list its nodes.
     pub lists_nodes: bool,
@@ -23,24 +23,24 @@ pub struct KubeadmCluster {
     pub version: Option<String>,
     /// Its networks of pods and services.
     pub networks: Option<(String, String)>,
-    /// What stands in the ConfigMap in place of the kubeconfig; it is signed like it.
+    /// Replaces the kubeconfig in the ConfigMap; signed as well.
     pub kubeconfig: Option<String>,
 }
 
 #[derive(Clone, Debug)]
 pub struct BootstrapToken {
-    /// `ID.SECRET`, what those who join log in with.
+    /// `ID.SECRET`, the login of joining nodes.
     pub token: String,
-    /// The secret that signs in place of the token's.
+    /// Signs in place of the token's own secret.
     pub signs_with: Option<String>,
     /// Whether it is in the group whose nodes may become servers.
     pub servers: bool,
-    /// Whether it is let in: one that has been deleted is in the ConfigMap for a moment.
+    /// Whether it is accepted: a deleted token stays in the ConfigMap for a moment.
     pub valid: bool,
 }
 
 impl BootstrapToken {
-    /// A token that is good for all roles, or for agents only.
+    /// A token for all roles, or for agents only.
     #[must_use]
     pub fn new(token: &str, servers: bool) -> Self {
         Self { token: token.to_owned(), signs_with: None, servers, valid: true }

@@ -1,5 +1,5 @@
-//! What the tests of several crates share: servers that answer as they are told, a small release, documents with marks in
-//! them. Nothing that ships depends on this crate.
+//! Shared test support: servers with scripted responses, a small release, documents with marked secrets. Nothing that ships
+//! depends on this crate.
 
 #![allow(
     clippy::unwrap_used,

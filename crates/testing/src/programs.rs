@@ -1,4 +1,4 @@
-//! Programs that tests need and that not every machine has. `make setup` brings all of them.
+//! Programs that tests need and some machines lack. `make setup` installs all of them.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! A sink for the events of progress.
+//! A progress sink for tests.
 
 use std::sync::{Arc, Mutex};
 

@@ -12,11 +12,11 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-/// The user of a registry that wants a login.
+/// The user of a registry with a login.
 pub const USER: &str = "user";
 /// The password of [`USER`].
 pub const PASSWORD: &str = "hunter2";
-/// The same as `htpasswd -B` writes it.
+/// The password as `htpasswd -B` writes it.
 const HTPASSWD: &str = "user:$2y$05$cJYJS9YQiZU35iYNC6QrgOwRD05VE2GE9bDETi5wPqBYRypl0m9ty\n";
 
 /// A running `docker-registry`; it ends when dropped.
@@ -29,7 +29,7 @@ pub struct DockerRegistry {
 }
 
 impl DockerRegistry {
-    /// A registry for everybody, unless `configure`, which gets its directory and its configuration, says more.
+    /// A registry without a login, unless `configure` changes its directory and configuration.
     pub fn start(configure: impl FnOnce(&Path, &mut Value)) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let root = directory.path();
@@ -66,7 +66,7 @@ impl Drop for DockerRegistry {
     }
 }
 
-/// What a configuration says to let only [`USER`] in; `directory` is the registry's.
+/// The part of a registry's configuration that only admits [`USER`]; `directory` is the registry's.
 pub fn login(directory: &Path) -> Value {
     json!({ "htpasswd": { "realm": "tests", "path": directory.join("htpasswd") } })
 }
@@ -78,7 +78,7 @@ pub struct RealRegistry {
 }
 
 impl RealRegistry {
-    /// A registry for everybody, or one that wants the login of [`USER`].
+    /// A registry without a login, or one with the login of [`USER`].
     pub fn start(wants_login: bool) -> Self {
         let registry = DockerRegistry::start(|directory, config| {
             if wants_login {
@@ -93,7 +93,7 @@ impl RealRegistry {
         &self.relay.host
     }
 
-    /// What a `registries.yaml` says of it.
+    /// The entry for it in `registries.yaml`.
     pub fn registries(&self, login: bool) -> String {
         let host = self.host();
         let auth = format!("configs: {{\"{host}\": {{auth: {{username: {USER}, password: {PASSWORD}}}}}}}\n");
@@ -123,7 +123,7 @@ impl RealRegistry {
         self.relay.up.load(Ordering::SeqCst)
     }
 
-    /// Breaks the connection off, once, over which `bytes` more are sent.
+    /// Breaks one connection after `bytes` more bytes.
     pub fn break_after(&self, bytes: u64) {
         *self.relay.cut.lock().unwrap() = Some(bytes);
     }

@@ -1,4 +1,4 @@
-//! A server on the loopback interface that keeps what it is sent and answers as it is told.
+//! A server on the loopback interface that records requests and sends scripted responses.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -12,9 +12,9 @@ pub enum ServerReaction {
     Busy(u16, &'static str),
     /// 200 with this body.
     Json(&'static str),
-    /// Says nothing until the client goes away.
+    /// Does not respond until the client disconnects.
     Hang,
-    /// Closes the connection without a word.
+    /// Closes the connection without a response.
     Close,
 }
 
@@ -26,7 +26,7 @@ pub struct ReportServer {
 }
 
 impl ReportServer {
-    /// The manner of each request in turn, the last for all further ones.
+    /// The reaction to each request in turn, the last for all further ones.
     pub fn new(manners: &[ServerReaction]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());

@@ -1,6 +1,6 @@
-//! A double of the supervisor and the API of an RKE2 or K3s server, or of the API of one of kubeadm
-//! ([`crate::kubeadm_cluster`]), over TLS on 127.0.0.1: it answers what a real server answers to those who ask before they join
-//! (k3s `pkg/server/handlers`, `pkg/server/auth`), and misbehaves on demand. It is test equipment only.
+//! A double of the supervisor and the API of an RKE2 or K3s server, or of the API of a kubeadm server
+//! ([`crate::kubeadm_cluster`]), over TLS on 127.0.0.1: it responds like a real server to requests before a join
+//! (k3s `pkg/server/handlers`, `pkg/server/auth`), and can misbehave.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -30,7 +30,7 @@ const STALL: Duration = Duration::from_secs(60);
 
 /// How a server behaves. The default is a good RKE2 server that has etcd and no nodes, and lets no node join.
 #[derive(Clone, Debug)]
-pub struct SupervisorBehaviour {
+pub struct SupervisorBehavior {
     /// `rke2` or `k3s`.
     pub distribution: &'static str,
     /// The password of servers.
@@ -41,11 +41,11 @@ pub struct SupervisorBehaviour {
     pub bootstrap_token: Option<String>,
     /// Whether another server could join.
     pub etcd: bool,
-    /// What `/version` tells.
+    /// The version in `/version`.
     pub version: String,
     /// The nodes, as the API has them.
     pub nodes: Vec<Value>,
-    /// Its clock is so many seconds ahead.
+    /// How far its clock is ahead, in seconds.
     pub ahead: i64,
     /// The paths that get this status instead of an answer.
     pub statuses: BTreeMap<String, u16>,
@@ -55,22 +55,22 @@ pub struct SupervisorBehaviour {
     pub fault: Option<Fault>,
 }
 
-/// What is wrong with a server.
+/// A defect of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// It takes connections and says nothing.
+    /// It accepts connections and never responds.
     Stall,
     /// It closes connections before the TLS handshake.
     Close,
     /// It speaks HTTP without TLS.
     Plain,
-    /// It is a web server, which knows none of the paths.
+    /// It is a web server without any of the paths.
     Web,
     /// It shows the authority of [`Authorities::other`] with its own certificate.
     Liar,
 }
 
-impl Default for SupervisorBehaviour {
+impl Default for SupervisorBehavior {
     fn default() -> Self {
         Self {
             distribution: "rke2",
@@ -130,12 +130,12 @@ impl Authorities {
         Ok(made)
     }
 
-    /// What no token of the cluster names.
+    /// The other authority, which no token of the cluster names.
     pub fn other(&self) -> Result<Vec<u8>> {
         self.read("other.pem")
     }
 
-    /// What `/cacerts` shows.
+    /// The content of `/cacerts`.
     pub fn bundle(&self) -> Result<Vec<u8>> {
         self.read("server-ca.pem")
     }
@@ -193,7 +193,7 @@ pub struct Supervisor {
 
 #[derive(Debug)]
 struct Shared {
-    manner: SupervisorBehaviour,
+    manner: SupervisorBehavior,
     authorities: Authorities,
     asked: Mutex<Vec<String>>,
     ended: AtomicBool,
@@ -201,7 +201,7 @@ struct Shared {
 
 impl Supervisor {
     /// Starts a server with these keys on any free port.
-    pub fn start(authorities: &Authorities, manner: SupervisorBehaviour) -> Result<Self> {
+    pub fn start(authorities: &Authorities, manner: SupervisorBehavior) -> Result<Self> {
         Self::start_on(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), authorities, manner)
     }
 
@@ -209,7 +209,7 @@ impl Supervisor {
     pub fn start_on(
         address: SocketAddr,
         authorities: &Authorities,
-        manner: SupervisorBehaviour,
+        manner: SupervisorBehavior,
     ) -> Result<Self> {
         let listener = TcpListener::bind(address)?;
         let address = listener.local_addr()?;
@@ -228,7 +228,7 @@ impl Supervisor {
                     return;
                 }
                 let (own, tls) = (Arc::clone(&own), Arc::clone(&tls));
-                // Who hangs up gets no answer.
+                // A client that disconnects gets no response.
                 thread::spawn(move || own.serve(stream, &tls).ok());
             }
         });
@@ -347,7 +347,7 @@ impl Shared {
         })
     }
 
-    /// What only those with a token get.
+    /// The response to requests with a token.
     fn supervisor(&self, file: &str, request: &Request) -> Result<Reply> {
         let manner = &self.manner;
         let server = file == "server-bootstrap";

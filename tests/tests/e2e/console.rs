@@ -20,7 +20,7 @@ use nqrust_tests::node::{Checks, INSTALL_LOGS, MAC, NODE_DOCUMENT};
 use nqrust_tests::qemu::{Firmware, Machine, Vm};
 use nqrust_tests::ssh::Ssh;
 use nqrust_tests::{medium, paths, programs, secrets, steps};
-use testing::supervisor::{Authorities, Supervisor, SupervisorBehaviour};
+use testing::supervisor::{Authorities, Supervisor, SupervisorBehavior};
 
 use crate::questions::{AnsweredMachine, answer};
 
@@ -28,22 +28,22 @@ use crate::questions::{AnsweredMachine, answer};
 const K3S: u16 = 6443;
 
 /// A cluster on this host, which virtual machines reach as 10.0.2.2. Another test may still use the port.
-pub(crate) fn cluster(authorities: &Authorities, manner: &SupervisorBehaviour) -> Result<Supervisor> {
+pub(crate) fn cluster(authorities: &Authorities, manner: &SupervisorBehavior) -> Result<Supervisor> {
     Deadline::after(steps::INSTALL_LIMIT).poll("the port of the cluster", || {
         Ok(Supervisor::start_on(([127, 0, 0, 1], K3S).into(), authorities, manner.clone()).ok())
     })
 }
 
 /// A cluster of K3s with the token of the identity.
-pub(crate) fn manner(identity: &Identity) -> SupervisorBehaviour {
+pub(crate) fn manner(identity: &Identity) -> SupervisorBehavior {
     let token = || identity.token.clone();
     let version = "v1.33.1+k3s1".to_owned();
-    SupervisorBehaviour {
+    SupervisorBehavior {
         distribution: "k3s",
         server_token: token(),
         agent_token: token(),
         version,
-        ..SupervisorBehaviour::default()
+        ..SupervisorBehavior::default()
     }
 }
 

@@ -16,7 +16,7 @@ use nqrust_tests::qemu::{Firmware, Machine, Vm};
 use nqrust_tests::ssh::Ssh;
 use nqrust_tests::{medium, secrets, steps};
 use serde_json::json;
-use testing::supervisor::{Authorities, Supervisor, SupervisorBehaviour, node};
+use testing::supervisor::{Authorities, Supervisor, SupervisorBehavior, node};
 
 use crate::console::{cluster, manner};
 use crate::questions::AnsweredMachine;
@@ -121,7 +121,7 @@ fn get_ready(
 ) -> Result<Supervisor> {
     let mut member = node("node-v", &[], "10.0.2.15", "");
     member["status"]["conditions"] = json!([{ "type": "Ready", "status": "True" }]);
-    let cluster = cluster(authorities, &SupervisorBehaviour { nodes: vec![member], ..manner(identity) })?;
+    let cluster = cluster(authorities, &SupervisorBehavior { nodes: vec![member], ..manner(identity) })?;
     for (name, file) in [
         ("server-ca.pem", "server-ca.crt"),
         ("kube-proxy.pem", "kubelet.crt"),
@@ -145,7 +145,7 @@ fn get_ready(
 /// A web page at the cluster's address. Its port requires root; without it there is no code on the screen.
 fn page(authorities: &Authorities, artifacts: &Artifacts) -> Result<Option<Supervisor>> {
     let manner =
-        SupervisorBehaviour { statuses: [("/".to_owned(), 302)].into(), ..SupervisorBehaviour::default() };
+        SupervisorBehavior { statuses: [("/".to_owned(), 302)].into(), ..SupervisorBehavior::default() };
     match Supervisor::start_on(([127, 0, 0, 1], 443).into(), authorities, manner) {
         Ok(page) => Ok(Some(page)),
         Err(error) => {

@@ -25,7 +25,7 @@ use nqrust_tests::ssh::Ssh;
 use nqrust_tests::{secrets, steps};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use testing::supervisor::{Authorities, Supervisor, SupervisorBehaviour};
+use testing::supervisor::{Authorities, Supervisor, SupervisorBehavior};
 use uuid::Uuid;
 
 /// The hardware address of a machine without a configuration.
@@ -210,10 +210,10 @@ fn a_machine_that_joins_waits_with_the_reason_on_its_screen_and_goes_on_by_itsel
 
         let authorities = Authorities::make(&artifacts.disk("authorities"))?;
         let agents = agent_token(&Secret::new(identity.token.clone()))?;
-        let manner = SupervisorBehaviour {
+        let manner = SupervisorBehavior {
             server_token: identity.token.clone(),
             agent_token: agents.expose().to_owned(),
-            ..SupervisorBehaviour::default()
+            ..SupervisorBehavior::default()
         };
         let address = SocketAddr::from(([127, 0, 0, 1], Distribution::Rke2.supervisor_port()));
         let cluster = Supervisor::start_on(address, &authorities, manner)?;

@@ -31,7 +31,7 @@ use nqrust_tests::ssh::Ssh;
 use nqrust_tests::wire::Wire;
 use nqrust_tests::{secrets, steps};
 use serde_json::{Value, json};
-use testing::supervisor::{Authorities, Supervisor, SupervisorBehaviour};
+use testing::supervisor::{Authorities, Supervisor, SupervisorBehavior};
 
 use self::machines::{Machines, Member, MemberNetwork, VIP, is_ready};
 use crate::bad_input::refused_in_vm;
@@ -99,10 +99,10 @@ fn a_token_that_the_cluster_refuses_ends_an_install_before_the_disk_is_touched()
         let identity = Identity::load()?;
         let medium = steps::medium(&identity)?;
         let authorities = Authorities::make(&artifacts.disk("authorities"))?;
-        let manner = SupervisorBehaviour {
+        let manner = SupervisorBehavior {
             server_token: "another".into(),
             agent_token: "another".into(),
-            ..SupervisorBehaviour::default()
+            ..SupervisorBehavior::default()
         };
         let address = SocketAddr::from(([127, 0, 0, 1], Distribution::Rke2.supervisor_port()));
         let cluster = Supervisor::start_on(address, &authorities, manner)?;

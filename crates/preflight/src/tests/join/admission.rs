@@ -5,13 +5,13 @@ use super::*;
 const BOOTSTRAP: &str = "abcdef.hush456789abcdef";
 
 /// A server with a token of its own for agents.
-fn parted() -> SupervisorBehaviour {
+fn parted() -> SupervisorBehavior {
     let bootstrap_token = Some(BOOTSTRAP.to_owned());
-    SupervisorBehaviour {
+    SupervisorBehavior {
         server_token: SERVER.into(),
         agent_token: AGENT.into(),
         bootstrap_token,
-        ..SupervisorBehaviour::default()
+        ..SupervisorBehavior::default()
     }
 }
 
@@ -87,7 +87,7 @@ fn the_agent_token_that_a_server_brings_along_has_to_be_the_cluster_s() {
 #[test]
 fn a_cluster_without_etcd_takes_no_second_server() {
     let keys = Keys::make();
-    let server = keys.start(SupervisorBehaviour { etcd: false, ..good() });
+    let server = keys.start(SupervisorBehavior { etcd: false, ..good() });
     let talk = Talk::begin(joining(Role::Management, server.port(), SERVER));
     talk.expect("join-token", "found", "the cluster has no etcd that another server could join");
     let talk = Talk::begin(joining(Role::Worker, server.port(), SERVER));
@@ -103,10 +103,10 @@ fn a_server_that_cannot_tell_now_has_not_refused() {
             (403, "found", "answered 403 Forbidden"),
         ] {
             let statuses = [(path.to_owned(), status)].into();
-            let server = keys.start(SupervisorBehaviour {
+            let server = keys.start(SupervisorBehavior {
                 server_token: SERVER.into(),
                 statuses,
-                ..SupervisorBehaviour::default()
+                ..SupervisorBehavior::default()
             });
             // The other user has another password, so that nothing but the status speaks.
             let talk =

@@ -29,12 +29,8 @@ pub(super) fn cluster() -> KubeadmCluster {
     }
 }
 
-pub(super) fn made(cluster: KubeadmCluster) -> SupervisorBehaviour {
-    SupervisorBehaviour {
-        kubeadm: Some(cluster),
-        version: "v1.37.2".into(),
-        ..SupervisorBehaviour::default()
-    }
+pub(super) fn made(cluster: KubeadmCluster) -> SupervisorBehavior {
+    SupervisorBehavior { kubeadm: Some(cluster), version: "v1.37.2".into(), ..SupervisorBehavior::default() }
 }
 
 pub(super) fn joins(role: Role, server: &Supervisor, token: &str) -> Intent {
@@ -122,7 +118,7 @@ fn a_wrong_token_is_told_from_an_impostor() {
 #[test]
 fn who_repeats_what_the_cluster_says_has_no_certificate_for_it() {
     let keys = Keys::make();
-    let server = keys.start(SupervisorBehaviour { fault: Some(Fault::Liar), ..made(cluster()) });
+    let server = keys.start(SupervisorBehavior { fault: Some(Fault::Liar), ..made(cluster()) });
     let talk = Talk::begin(joins(Role::Management, &server, SERVER));
     talk.expect("join-authority", "found", "a certificate that is not of it");
     talk.expect("join-token", "could not run", "see join-authority");
@@ -189,7 +185,7 @@ fn a_token_that_signs_and_is_not_let_in_is_refused() {
     talk.expect("join-token", "found", "is refused: the server answered 401 Unauthorized to its login");
     let path = "/api/v1/namespaces/kube-system/configmaps/kubeadm-config".to_owned();
     let statuses = [(path, 503)].into();
-    let server = keys.start(SupervisorBehaviour { statuses, ..made(cluster()) });
+    let server = keys.start(SupervisorBehavior { statuses, ..made(cluster()) });
     let talk = Talk::begin(joins(Role::Worker, &server, SERVER));
     talk.expect("join-token", "could not run", "503 Service Unavailable, as it does while it starts");
 }
@@ -228,7 +224,7 @@ fn a_cluster_that_tells_nothing_of_itself_or_nonsense_is_refused() {
         [(404, "404 Not Found: it was not made by kubeadm"), (403, "tells nothing to those")]
     {
         let statuses = [(info.to_owned(), status)].into();
-        let server = keys.start(SupervisorBehaviour { statuses, ..made(cluster()) });
+        let server = keys.start(SupervisorBehavior { statuses, ..made(cluster()) });
         Talk::begin(joins(Role::Worker, &server, SERVER)).expect("join-authority", "found", part);
     }
     let server = keys.start(made(KubeadmCluster { tokens: vec![], ..cluster() }));
@@ -250,7 +246,7 @@ fn what_is_no_api_server_of_kubeadm_is_told_as_what_it_is() {
         (Fault::Plain, "does not speak TLS"),
         (Fault::Web, "answers as another service than the Kubernetes API of kubeadm: GET /version gave 404"),
     ] {
-        let server = keys.start(SupervisorBehaviour { fault: Some(fault), ..made(cluster()) });
+        let server = keys.start(SupervisorBehavior { fault: Some(fault), ..made(cluster()) });
         let talk = Talk::begin(joins(Role::Worker, &server, SERVER));
         let (found, text) = (talk.of("join-server"), format!("{:?}", talk.of("join-server")));
         assert!(told(&found).0 == "found" && (text.contains(part) || fault == Fault::Close), "{text}");
@@ -260,7 +256,7 @@ fn what_is_no_api_server_of_kubeadm_is_told_as_what_it_is() {
     talk.expect("join-server", "found", "refuses the connection: nothing listens there");
     // Servers of the other distributions.
     let rke2 =
-        keys.start(SupervisorBehaviour { server_token: SERVER.into(), ..SupervisorBehaviour::default() });
+        keys.start(SupervisorBehavior { server_token: SERVER.into(), ..SupervisorBehavior::default() });
     let talk =
         Talk::begin(with(joins_at(Role::Worker, closed(), SERVER), |join| join.ports.other = rke2.port()));
     talk.expect("join-server", "found", &format!("; on port {} a server of rke2 answers", rke2.port()));
@@ -283,7 +279,7 @@ fn a_clock_before_the_certificates_and_one_beside_the_server_s_are_told() {
         talk.expect("join-authority", "found", part);
         talk.expect("join-clock", "found", "days");
     }
-    let server = keys.start(SupervisorBehaviour { ahead: 3630, ..made(cluster()) });
+    let server = keys.start(SupervisorBehavior { ahead: 3630, ..made(cluster()) });
     let talk = Talk::begin(joins(Role::Worker, &server, SERVER));
     talk.expect("join-clock", "found", "the clock is 60 min behind");
     talk.expect("join-token", "passed", "");
@@ -299,7 +295,7 @@ fn a_name_is_taken_by_a_node_that_lives_and_given_back_by_one_that_does_not() {
         (UUID, "Unknown", "passed", "takes its place in the cluster again"),
     ] {
         let nodes = vec![ready("node-2", "192.0.2.12", uuid, status)];
-        let server = keys.start(SupervisorBehaviour { nodes, ..made(cluster()) });
+        let server = keys.start(SupervisorBehavior { nodes, ..made(cluster()) });
         let intent = with(joins(Role::Worker, &server, SERVER), |join| join.name = Some("NODE-2".into()));
         let talk = Talk::begin(intent);
         if word == "passed" {
@@ -311,7 +307,7 @@ fn a_name_is_taken_by_a_node_that_lives_and_given_back_by_one_that_does_not() {
         assert!(next.ends_with("kubectl delete node node-2"), "{next}");
     }
     let path = "/api/v1/nodes/node-2".to_owned();
-    let server = keys.start(SupervisorBehaviour { statuses: [(path, 403)].into(), ..made(cluster()) });
+    let server = keys.start(SupervisorBehavior { statuses: [(path, 403)].into(), ..made(cluster()) });
     let talk = Talk::begin(joins(Role::Worker, &server, SERVER));
     talk.expect("join-hostname", "could not run", "/api/v1/nodes/node-2 gave 403 Forbidden");
 }

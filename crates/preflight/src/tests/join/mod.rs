@@ -10,7 +10,7 @@ mod wait;
 use std::os::fd::{AsRawFd, IntoRawFd};
 
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrIn, bind, getsockname, socket};
-use testing::supervisor::{Authorities, Supervisor, SupervisorBehaviour};
+use testing::supervisor::{Authorities, Supervisor, SupervisorBehavior};
 
 use super::*;
 use crate::SystemNetwork;
@@ -38,7 +38,7 @@ impl Keys {
         Self { _directory: directory, authorities }
     }
 
-    fn start(&self, manner: SupervisorBehaviour) -> Supervisor {
+    fn start(&self, manner: SupervisorBehavior) -> Supervisor {
         Supervisor::start(&self.authorities, manner).unwrap()
     }
 
@@ -53,11 +53,11 @@ impl Keys {
 }
 
 /// A server whose agents have the same token as its servers.
-fn good() -> SupervisorBehaviour {
-    SupervisorBehaviour {
+fn good() -> SupervisorBehavior {
+    SupervisorBehavior {
         server_token: SERVER.into(),
         agent_token: SERVER.into(),
-        ..SupervisorBehaviour::default()
+        ..SupervisorBehavior::default()
     }
 }
 

@@ -12,7 +12,7 @@ fn nodes() -> Vec<serde_json::Value> {
 }
 
 fn talk(keys: &Keys, role: Role, nodes: Vec<serde_json::Value>) -> Talk {
-    let server = keys.start(SupervisorBehaviour { nodes, ..good() });
+    let server = keys.start(SupervisorBehavior { nodes, ..good() });
     let talk = Talk::begin(joining(role, server.port(), SERVER));
     talk.expect("join-server", "passed", "");
     talk
@@ -85,7 +85,7 @@ fn an_api_that_tells_nothing_is_no_reason_not_to_join() {
         ("/v1-rke2/client-kube-proxy.crt", 503, "client-kube-proxy.crt gave 503 Service Unavailable"),
     ] {
         let server =
-            keys.start(SupervisorBehaviour { statuses: [(path.to_owned(), status)].into(), ..good() });
+            keys.start(SupervisorBehavior { statuses: [(path.to_owned(), status)].into(), ..good() });
         let talk = Talk::begin(joining(Role::Management, server.port(), SERVER));
         for check in ["join-hostname", "join-witness", "join-vip"] {
             talk.expect(check, "could not run", part);
@@ -111,7 +111,7 @@ fn another_distribution_and_an_older_version_are_told() {
         ("v1.32.9+rke2r1", Some("v1.33.2+rke2r1"), "found", "v1.33.2+rke2r1, which is newer"),
     ];
     for (running, own, word, part) in cases {
-        let server = keys.start(SupervisorBehaviour { version: running.into(), ..good() });
+        let server = keys.start(SupervisorBehavior { version: running.into(), ..good() });
         let intent = joining(Role::Worker, server.port(), SERVER);
         let own = own.map(|own| Version::read(own).unwrap());
         let talk = Talk::begin(with(intent, |join| join.version = own));

@@ -17,7 +17,7 @@ fn a_good_server_passes_every_check_and_is_asked_for_nothing_that_changes_it() {
     for distribution in [Distribution::Rke2, Distribution::K3s] {
         let name = distribution.name();
         let version = format!("v1.33.1+{name}1");
-        let server = keys.start(SupervisorBehaviour { distribution: name, version, ..good() });
+        let server = keys.start(SupervisorBehavior { distribution: name, version, ..good() });
         for role in [Role::Default, Role::Management, Role::Worker, Role::Witness] {
             let intent = joining(role, server.port(), &keys.token(&format!("server:{SERVER}")));
             let talk = Talk::begin(with(intent, |join| join.distribution = distribution));
@@ -86,12 +86,12 @@ fn what_is_no_supervisor_is_told_with_what_came_back() {
         (Fault::Close, "cannot be reached"),
     ];
     for (fault, part) in cases {
-        let server = keys.start(SupervisorBehaviour { fault: Some(fault), ..good() });
+        let server = keys.start(SupervisorBehavior { fault: Some(fault), ..good() });
         let talk = Talk::begin(joining(Role::Worker, server.port(), SERVER));
         talk.expect("join-server", "found", part);
     }
     let statuses = [("/ping".to_owned(), 503)].into();
-    let server = keys.start(SupervisorBehaviour { statuses, ..good() });
+    let server = keys.start(SupervisorBehavior { statuses, ..good() });
     let talk = Talk::begin(joining(Role::Worker, server.port(), SERVER));
     talk.expect("join-server", "found", "GET /ping gave 503 Service Unavailable");
 }
@@ -99,7 +99,7 @@ fn what_is_no_supervisor_is_told_with_what_came_back() {
 #[test]
 fn a_server_that_says_nothing_is_left_in_time() {
     let keys = Keys::make();
-    let server = keys.start(SupervisorBehaviour { fault: Some(Fault::Stall), ..good() });
+    let server = keys.start(SupervisorBehavior { fault: Some(Fault::Stall), ..good() });
     let begun = Instant::now();
     let mut talk = Talk::begin(joining(Role::Worker, server.port(), SERVER));
     talk.until = Instant::now() + Duration::from_secs(3);
@@ -134,7 +134,7 @@ fn clocks_that_are_further_apart_than_half_a_minute_are_a_finding() {
     let keys = Keys::make();
     for (ahead, word, part) in [(10, "passed", ""), (90, "found", "behind https"), (-90, "found", "ahead of")]
     {
-        let server = keys.start(SupervisorBehaviour { ahead, ..good() });
+        let server = keys.start(SupervisorBehavior { ahead, ..good() });
         let talk = Talk::begin(joining(Role::Worker, server.port(), SERVER));
         talk.expect("join-clock", word, part);
     }

@@ -32,7 +32,7 @@ fn an_authority_that_the_token_does_not_name_is_refused() {
 #[test]
 fn a_server_that_shows_an_authority_and_has_no_certificate_of_it_is_refused() {
     let keys = Keys::make();
-    let server = keys.start(SupervisorBehaviour { fault: Some(Fault::Liar), ..good() });
+    let server = keys.start(SupervisorBehavior { fault: Some(Fault::Liar), ..good() });
     let talk = Talk::begin(joining(Role::Worker, server.port(), SERVER));
     talk.expect("join-authority", "found", "a certificate that is not of it");
     assert_nobody_saw_the_token(&server);
@@ -100,7 +100,7 @@ fn a_short_token_trusts_the_first_answer_tells_it_and_lets_the_node_trust_no_oth
 fn what_shows_no_certificates_is_refused() {
     let statuses = [("/cacerts".to_owned(), 500)].into();
     let keys = Keys::make();
-    let server = keys.start(SupervisorBehaviour { statuses, ..good() });
+    let server = keys.start(SupervisorBehavior { statuses, ..good() });
     let talk = Talk::begin(joining(Role::Worker, server.port(), SERVER));
     talk.expect("join-authority", "found", "GET /cacerts gave 500 Internal Server Error");
 }

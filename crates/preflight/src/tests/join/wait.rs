@@ -26,9 +26,9 @@ fn awaited(intent: &Intent) -> Option<String> {
 #[test]
 fn a_supervisor_that_is_not_up_is_waited_for_and_one_that_refuses_is_not() {
     let keys = Keys::make();
-    let fault = |fault| SupervisorBehaviour { fault: Some(fault), ..good() };
+    let fault = |fault| SupervisorBehavior { fault: Some(fault), ..good() };
     let status =
-        |path: &str, status| SupervisorBehaviour { statuses: [(path.to_owned(), status)].into(), ..good() };
+        |path: &str, status| SupervisorBehavior { statuses: [(path.to_owned(), status)].into(), ..good() };
     for (what, behaviour, token, waits) in [
         ("a connection that is closed", fault(Fault::Close), SERVER, true),
         ("a starting server", status("/ping", 503), SERVER, true),
@@ -64,7 +64,7 @@ fn a_cluster_that_kubeadm_is_still_making_is_waited_for() {
     let keys = Keys::make();
     let info = "/api/v1/namespaces/kube-public/configmaps/cluster-info";
     let status =
-        |status| SupervisorBehaviour { statuses: [(info.to_owned(), status)].into(), ..made(cluster()) };
+        |status| SupervisorBehavior { statuses: [(info.to_owned(), status)].into(), ..made(cluster()) };
     for (behaviour, waits) in [
         (status(403), true),
         (status(404), true),
