@@ -37,10 +37,15 @@ pub fn find<'s>(
     aliases: Aliases,
     suits: impl Fn(&Shape) -> u8,
 ) -> Option<&'s (String, Shape)> {
+    let has_capitals = text.bytes().any(|b| b.is_ascii_uppercase());
     let is_alias =
         |text: &str, name: &str| aliases.iter().any(|(other, key)| *key == name && is_same_word(text, other));
-    let kinds: [&dyn Fn(&str, &str) -> bool; 4] =
-        [&|text, name| text == name, &|text, name| text == camel(name), &is_same_word, &is_alias];
+    let kinds: [&dyn Fn(&str, &str) -> bool; 4] = [
+        &|text, name| text == name,
+        &|text, name| has_capitals && text == camel(name),
+        &is_same_word,
+        &is_alias,
+    ];
     kinds.into_iter().find_map(|is_meant| {
         let mut best: Option<(u8, &'s (String, Shape))> = None;
         for key in keys.iter().filter(|(name, _)| is_meant(text, name)) {
@@ -56,6 +61,10 @@ pub fn find<'s>(
 /// Whether `text` is `name` whatever its capitals, separators and number.
 pub fn is_same_word(text: &str, name: &str) -> bool {
     let (text, name) = (letters(text), letters(name));
+    // Each key of a document is compared with many names, and most differ here.
+    if text.clone().next() != name.clone().next() {
+        return false;
+    }
     text.clone().eq(name.clone()) || singular(text.collect()) == singular(name.collect())
 }
 
