@@ -1,4 +1,4 @@
-//! What is wrong with a configuration, as people and programs read it: file, line, column, dotted path, a
+//! Mistakes in a document, as people and programs read them: file, line, column, dotted path, a
 //! stable code, a message, a suggestion, and the user's own line underlined.
 //!
 //! Secrets stay out: [`Source`] knows which stretches of the text must not be shown, and comments never are.
@@ -19,10 +19,10 @@ const WIDTH: usize = 100;
 const REACH: usize = 4 * WIDTH;
 /// How many mistakes of one document are listed, and as many warnings; the rest is counted.
 pub const LISTED: usize = 100;
-/// What stands for hidden text.
+/// The text that replaces hidden text.
 pub const HIDDEN: &str = "[hidden]";
 
-/// Whether a configuration can be used all the same.
+/// How serious a problem is: a document with warnings alone can be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
@@ -52,7 +52,7 @@ impl Problem {
         Self { severity: Severity::Error, span, path, code, message, suggestion: None }
     }
 
-    /// What does not keep a document from being used.
+    /// A warning: the document can be used all the same.
     pub fn warning(
         span: Span,
         path: impl Into<String>,
@@ -62,8 +62,8 @@ impl Problem {
         Self { severity: Severity::Warning, ..Self::new(span, path, code, message) }
     }
 
-    /// What is said where the formats accept what a type then refuses: a defect here, and still no reason to accept the
-    /// document.
+    /// The problem of a value that its format accepts and its type refuses. That is a defect of the program, but the document
+    /// must not be accepted.
     pub fn unusable(span: Span) -> Self {
         Self::new(span, "", "invalid-value", "the document has an unusable value")
     }
@@ -257,7 +257,7 @@ impl<'a> Source<'a> {
     /// counts the others.
     #[must_use]
     pub fn diagnose(&self, mut problems: Vec<Problem>) -> Invalid {
-        // What the document is as a whole comes before what is wrong in it.
+        // The scheme of the document comes first: it explains many of the others.
         problems.sort_by_key(|problem| (problem.code != "older-scheme", problem.span.start));
         let lines: Vec<_> = self.text.lines().collect();
         let (mut errors, mut warnings) = (0_usize, 0_usize);
@@ -335,7 +335,7 @@ impl<'a> Source<'a> {
                     shown.push((column..column + 1, printable(c)));
                     hiding = None;
                 }
-                // One word stands for all that is hidden there.
+                // One `[hidden]` replaces the whole stretch.
                 Some(first) => shown[first..].iter_mut().for_each(|(columns, _)| columns.end = column + 1),
                 None => {
                     hiding = Some(shown.len());

@@ -1,4 +1,4 @@
-//! Tells the findings of rules that are only echoes of other mistakes.
+//! Recognizes findings of rules that are only echoes of other mistakes.
 //!
 //! A rule sees the typed configuration, in which a default stands where a value has a mistake. What it finds about that
 //! place, or because of that default, is no mistake of the document: `mode: isntall` does not make `token` missing.
@@ -14,7 +14,7 @@ use crate::finding::Finding;
 use crate::shape::Shape;
 
 /// How many other values are tried for all unusable ones together. With more of them the rules wait until the mistakes
-/// are mended: each try judges the whole document.
+/// are corrected: each try checks the whole document.
 const TRIES: usize = 32;
 
 /// The dotted paths that have a mistake.
@@ -50,7 +50,7 @@ pub struct UnusableValues {
 /// Unusable values of one key, which is in one place, or in each element of a list.
 #[derive(Debug)]
 struct UnusableValue {
-    /// What may have been meant.
+    /// The values that may have been meant.
     candidates: Vec<Value>,
     paths: Vec<String>,
 }
@@ -115,7 +115,7 @@ pub fn undisputed(
     findings
 }
 
-/// What stands for a text of which nothing more is known.
+/// A sample of a text without a format.
 const ANY_TEXT: &str = "text";
 
 /// What a value of this shape can be: all of it where that is little, and otherwise its extremes.

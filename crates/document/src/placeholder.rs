@@ -124,7 +124,7 @@ pub fn is_placeholder(text: &str) -> bool {
     is_variable(text) || is_masked(text) || is_instruction(text)
 }
 
-/// Whether a text stands in the place of a secret and is none: a placeholder, or a reference to where the secret is.
+/// Whether a text is in the place of a secret without being one: a placeholder, or a reference to a secret store.
 #[must_use]
 pub fn is_no_secret(text: &str) -> bool {
     is_placeholder(text) || is_reference(text)

@@ -1,4 +1,4 @@
-//! Text that must not be seen.
+//! Secrets: a type for them, and ways to recognize them in documents.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -17,7 +17,7 @@ impl Secret {
         Self(text.into())
     }
 
-    /// The text in the clear: the caller answers for where it goes.
+    /// The text in the clear. The caller is responsible for where it goes.
     #[must_use]
     pub fn expose(&self) -> &str {
         &self.0
@@ -41,7 +41,7 @@ impl JsonSchema for Secret {
     }
 }
 
-/// What the names of keys have in them whose values are secrets, or may hold some.
+/// Parts of the names of keys whose values are secrets or may contain one.
 const SECRETIVE: [&str; 13] = [
     "pass",
     "token",

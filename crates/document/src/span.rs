@@ -1,4 +1,4 @@
-//! Where something stands in the text of a document.
+//! Places in the text of a document.
 
 use std::ops::Range;
 

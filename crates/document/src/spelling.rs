@@ -68,7 +68,7 @@ pub fn is_same_word(text: &str, name: &str) -> bool {
     text.clone().eq(name.clone()) || singular(text.collect()) == singular(name.collect())
 }
 
-/// What `text` says of truth, if anything.
+/// The truth value that `text` stands for, if any.
 pub fn truth(text: &str) -> Option<bool> {
     match text.to_ascii_lowercase().as_str() {
         "true" | "yes" | "on" | "y" | "t" | "1" => Some(true),

@@ -1,4 +1,4 @@
-//! A YAML document as a tree whose every node knows where it stands.
+//! A YAML document as a tree of nodes with their places.
 //!
 //! Reads the events of serde-saphyr's parser instead of deserialising at once, because a deserialiser stops at the
 //! first mistake and forgets positions, and because only here duplicates and spellings can still be told
@@ -111,7 +111,7 @@ impl TreeNode {
         self.entries().iter().find(|(own, _)| own.text == key).map(|(_, value)| value)
     }
 
-    /// Whether it is an unquoted nothing: absent, `~` or `null`.
+    /// Whether it is null: absent, `~` or `null` without quotes.
     #[must_use]
     pub fn is_nothing(&self) -> bool {
         matches!(&self.kind, NodeKind::Scalar { text, plain: true }
@@ -133,7 +133,7 @@ impl TreeNode {
         }
     }
 
-    /// Puts all of it in another place.
+    /// Gives the node and all nodes in it the same place.
     fn move_to(&mut self, place: Span) {
         self.each_span(&mut |span| *span = place);
     }
@@ -206,7 +206,7 @@ impl<'a> Reader<'a> {
                 _ => return Err(unsupported(span, "this construct")),
             }
         }
-        // The parser makes a nothing of a document that has only a `---`.
+        // The parser returns null for a document that has only `---`.
         let root = root.filter(|node| !node.is_nothing());
         Ok(Tree { root, comments: self.comments })
     }
@@ -259,7 +259,7 @@ impl<'a> Reader<'a> {
         Ok(node)
     }
 
-    /// What the alias at `span` stands for.
+    /// The node of the anchor that the alias at `span` names.
     fn linked(&mut self, anchor: usize, span: Span) -> Result<TreeNode, Problem> {
         let Some(links) = &mut self.links else { return Err(unsupported(span, "an alias")) };
         let Some((node, size)) = links.anchors.get(&anchor) else {
@@ -346,7 +346,7 @@ fn syntax(error: &ScanError) -> Problem {
     Problem::new(Span::at(error.marker()), "", "yaml-syntax", format!("not valid YAML: {}", error.kind()))
 }
 
-/// What is said of a variable without quotes.
+/// The problem with a template variable that is not in quotes.
 const TEMPLATE: &str = "not valid YAML: a template placeholder was not filled in";
 
 /// Whether a group that begins at `start` has the group `key` as its key right behind its brace: `{{ token }}`.

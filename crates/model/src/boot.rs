@@ -53,7 +53,7 @@ pub enum Slot {
     A,
     /// Written by the first update.
     B,
-    /// What starts when neither of them does.
+    /// The recovery system, which starts if neither slot does.
     Recovery,
 }
 
@@ -71,7 +71,7 @@ impl fmt::Display for Slot {
     }
 }
 
-/// What udev's links to arrays begin with.
+/// The prefix of udev's links to arrays.
 const ARRAYS: &str = "/dev/disk/by-id/md-uuid-";
 
 /// Where a file system lies: a partition by the unique id in its GPT entry, or an array by its identity. Written and read
@@ -124,13 +124,13 @@ fn read_array_id(text: &str) -> Option<Uuid> {
     (array_id(uuid) == text.to_ascii_lowercase()).then_some(uuid)
 }
 
-/// What the command line of an installed node says.
+/// The volumes and the slot that the command line of an installed node names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Installed {
     pub slot: Slot,
-    /// Where the configuration is.
+    /// The volume of the configuration.
     pub config: BootVolume,
-    /// Where that is which lasts.
+    /// The volume of persistent data.
     pub persistent: BootVolume,
     /// Where the data of virtual machines is, if anywhere.
     pub data: Option<BootVolume>,

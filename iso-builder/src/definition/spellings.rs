@@ -1,4 +1,4 @@
-//! Forms that definitions may have and the reader of documents does not know: null as the value of an optional key, a
+//! Forms of definitions that the reader of documents does not know: null as the value of an optional key, a
 //! word as a key without a value, the truth values of YAML 1.1, and the key names that clusters use in `registries`.
 //! They are turned into the forms that the reader knows, in place.
 

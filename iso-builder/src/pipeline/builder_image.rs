@@ -134,7 +134,7 @@ fn check_definition(loaded: &LoadedDefinition) -> Result<()> {
     let Some((key, _)) = stray.into_iter().find(|(_, is_there)| *is_there) else { return Ok(()) };
     let what = format!("{} does not define a container image of the builder", loaded.file.display());
     let why = match key {
-        "base" => anyhow!("its base is not of Debian packages"),
+        "base" => anyhow!("its base is not made of Debian packages"),
         key => anyhow!("it has the key {key}, which is for media"),
     };
     let hint = "Take configs/builder/image.yaml, or a copy of it with further packages.";
@@ -343,7 +343,7 @@ mod tests {
         let file = directory.path().join("image.yaml");
         for (more, told) in [
             ("base: {debian: {include: [dash]}}", None),
-            ("base: {directory: {path: .}}", Some("not of Debian packages")),
+            ("base: {directory: {path: .}}", Some("not made of Debian packages")),
             ("base: {debian: {include: [dash]}}\noverlays: {rootfs: [.]}", Some("the key overlays")),
             ("base: {debian: {include: [dash]}}\nkernel: {arguments: [quiet]}", Some("the key kernel")),
             (

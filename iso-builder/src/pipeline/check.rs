@@ -158,8 +158,8 @@ fn base(loaded: &LoadedDefinition) -> Result<Option<Finding>> {
         Base::Directory(base) => {
             let path = loaded.resolve(&base.path);
             if !["usr", "etc"].iter().all(|name| path.join(name).is_dir()) {
-                let what = format!("{} is no root file system", path.display());
-                let why = anyhow!("it has no usr or no etc");
+                let what = format!("{} is not a root file system", path.display());
+                let why = anyhow!("usr or etc is missing");
                 return Err(Failure::new(Class::Invalid, what).because(why).into());
             }
             // A directory may have parts that only root can read; a build reads them as root of a namespace.
@@ -323,7 +323,7 @@ fn lock(
     };
     let Some(lock) = Lock::read(&path)? else { return misfit("is not there".into()) };
     let (Some(local), Some(found)) = (local, found) else {
-        return Ok(Some((CheckState::Unknown, "what the definition needs is not known".into())));
+        return Ok(Some((CheckState::Unknown, "the needs of the definition are unknown".into())));
     };
     let mut present: Vec<_> = local.iter().flatten().cloned().collect();
     present.extend(built(loaded));
@@ -517,7 +517,7 @@ mod tests {
         file("installer", "#!/bin/sh\n");
         let report = checked(directory.path(), false);
         for (part, told) in [
-            ("base", "it has no usr or no etc"),
+            ("base", "usr or etc is missing"),
             ("configurations", "ntp_servers"),
             ("manifests and charts", "A b"),
             ("archives and layouts", "index.json"),

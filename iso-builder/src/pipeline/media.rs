@@ -48,7 +48,7 @@ pub struct BuiltFile {
 pub(super) struct MadeMedia {
     /// All outputs that have a digest.
     pub(super) files: Vec<BuiltFile>,
-    /// What it took to have them.
+    /// The work that making them took.
     pub(super) uses: Vec<StepUse>,
     /// Of the manifest of the full medium.
     pub(super) release: Digest,

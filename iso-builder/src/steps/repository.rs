@@ -46,7 +46,7 @@ impl PackageRepository {
                 let what = format!("{name} in the cache is not the package of the lock file");
                 return Err(Failure::new(Class::Verification, what)
                     .because(anyhow::anyhow!("{} does not have the digest {sha256}", path.display()))
-                    .hint("Build again: what is damaged is downloaded again.")
+                    .hint("Build again: damaged files are downloaded again.")
                     .into());
             }
             symlink(path, pool.join(name)).with_context(|| format!("linking {name}"))?;

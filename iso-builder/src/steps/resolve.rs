@@ -47,7 +47,7 @@ pub(super) fn resolve(
             }
         }
     }
-    ensure!(!packages.is_empty() || wanted.is_empty(), "apt named no package at all");
+    ensure!(!packages.is_empty() || wanted.is_empty(), "apt listed no packages");
     let packages: Vec<ResolvedPackage> = packages.into_values().collect();
     files::write_atomically(&request.out.join("resolved.json"), &serde_json::to_vec(&packages)?, 0o644)
 }

@@ -124,8 +124,8 @@ fn a_layer_removes_and_links_nothing_outside_the_tree() {
             hard_link("etc/stolen", "host/canary"),
             "is not a readable layer",
         ),
-        ("a whiteout of the directory above", file(".wh...", ""), "hides nothing that could be there"),
-        ("a whiteout of nothing", file("etc/.wh.", ""), "hides nothing that could be there"),
+        ("a whiteout of the directory above", file(".wh...", ""), "names no file that it could hide"),
+        ("a whiteout of nothing", file("etc/.wh.", ""), "names no file that it could hide"),
         ("a name that climbs", file("../../host/canary", "x"), "leads out of the tree"),
         ("a target that climbs", hard_link("etc/stolen", "../../host/canary"), "is not a readable layer"),
     ] {

@@ -35,7 +35,7 @@ fn archives_that_are_damaged_or_something_else() {
     let text = "no archive\n".repeat(100);
     build_archive(text.as_bytes()).refused("a text", 2, &["base.tar is not a readable tar archive"]);
     let top = archive(&[directory("rootfs/"), directory("rootfs/usr/"), directory("rootfs/etc/")]);
-    let words = ["holds no root file system", "at its top is: rootfs", "next: A base has at least"];
+    let words = ["is not a root file system", "at its top is: rootfs", "next: A base has at least"];
     build_archive(&top).refused("a tree that is deeper", 2, &words);
     let foreign = archive(&[directory("usr/").owner(1000, 1000), directory("etc/")]);
     build_archive(&foreign).refused(

@@ -32,14 +32,14 @@ use values::{
 /// The most keys of a group that a message lists.
 const KEYS_SHOWN: usize = 12;
 
-/// What the walk has found so far.
+/// A document that is being compared, and what was found so far.
 #[derive(Debug)]
 pub struct Walk {
     dialect: &'static dyn Dialect,
     pub problems: Vec<Problem>,
     /// Character offsets that must not be shown: secrets, and whatever stands below unknown keys.
     pub hidden: Vec<Range<usize>>,
-    /// Where the value of each dotted path stands.
+    /// The place of the value of each dotted path.
     pub places: HashMap<String, Span>,
     /// The values that have a mistake, so that rules see a default in their places.
     pub unusable: UnusableValues,

@@ -48,7 +48,7 @@ impl Walk {
         self.hide_below(node, is_secretive(&key.text) || meant.is_some_and(|(_, shape)| shape.is_secret()));
         let suggestion = match meant {
             Some((name, shape)) if self.would_take(node, shape) && !others.contains(&name.as_str()) => {
-                // The key that was meant is not missing as well.
+                // The key that was meant must not be reported as missing as well.
                 let below = join(path, name);
                 self.unusable.note(&below, shape);
                 self.places.entry(below).or_insert(node.span);
@@ -61,7 +61,7 @@ impl Walk {
                     None if misplaced.is_empty() => message.push_str(&self.known(shapes, path)),
                     None => {}
                 }
-                // At the top the key is written as it is.
+                // A key of the top level has no path to suggest.
                 place.filter(|place| self.dialect.root().is_none() || place.contains('.'))
             }
             _ => None,
@@ -70,7 +70,8 @@ impl Walk {
         self.problems.push(problem.suggest(suggestion));
     }
 
-    /// A clause that says where a key belongs. What is said of the key there is an echo of its being here.
+    /// A clause that says where a key belongs. Findings about the missing key at that place would be echoes, so they are
+    /// suppressed.
     fn belongs(&mut self, place: &str, node: &TreeNode) -> String {
         if let Some(shape) = self.dialect.root().and_then(|root| at(root, place))
             && !place.contains('[')
@@ -106,7 +107,7 @@ impl Walk {
         }
     }
 
-    /// Where the keys belong that stand below a group that nobody knows, a clause to append; empty where none is known.
+    /// A clause that says where the keys below an unknown group belong; empty if no place is known.
     fn misplaced(&self, node: &TreeNode, path: &str) -> String {
         let NodeKind::Map(entries) = &node.kind else { return String::new() };
         if self.dialect.root().is_none() || !path.is_empty() || self.problems.len() >= LISTED {
@@ -127,7 +128,7 @@ impl Walk {
         if named.is_empty() { named } else { format!(". Its keys belong elsewhere: {named}") }
     }
 
-    /// Where in the document a key of this name would do with this value.
+    /// The place in the document where a key of this name accepts this value.
     fn elsewhere(&self, key: &Key, node: &TreeNode) -> Option<String> {
         let name = snake(&key.text);
         let Some(root) = self.dialect.root() else { return self.dialect.place(&name) };
@@ -141,8 +142,8 @@ impl Walk {
         (walk.value(node, shape, "").is_some() || node.is_nothing() && shape.is_group()) && walk.is_clean()
     }
 
-    /// Hides the values below a key that nobody knows, but for those that can be no secrets: truth values and, unless
-    /// the key is `secretive`, small numbers.
+    /// Hides the values below an unknown key, except those that cannot be secrets: truth values and, unless the key is
+    /// `secretive`, small numbers.
     pub(super) fn hide_below(&mut self, node: &TreeNode, secretive: bool) {
         match &node.kind {
             NodeKind::Scalar { text, .. } => {

@@ -80,7 +80,7 @@ pub(super) fn is_only_element(dialect: &dyn Dialect, item: &Shape, node: &TreeNo
     single && matches!(node.kind, NodeKind::Scalar { .. }) && !node.is_nothing() && !node.is_empty_text()
 }
 
-/// Whether a key with this value says nothing.
+/// Whether a key with this value counts as absent.
 pub(super) fn is_left_out(shape: &Shape, node: &TreeNode) -> bool {
     match (node.is_nothing(), shape, &node.kind) {
         (true, ..) => !shape.is_group(),

@@ -15,7 +15,7 @@ impl Walk {
         }
         let is_keyed = matches!(shape, Shape::Record(..) | Shape::OneOf(_) | Shape::Dictionary { .. });
         if let (true, NodeKind::Scalar { .. }) = (is_keyed, &node.kind) {
-            // Nobody knows what this was to be.
+            // The text could be a secret in the wrong place.
             self.hidden.push(node.span.range());
         }
         if let (true, NodeKind::Scalar { text, .. }) = (path.is_empty(), &node.kind)
@@ -75,7 +75,7 @@ impl Walk {
     }
 }
 
-/// What a document may have in the place of one of several shapes.
+/// The kind of value that a shape accepts, for messages.
 fn kind_of(shape: &Shape) -> &'static str {
     match shape {
         Shape::Record(..) | Shape::OneOf(_) | Shape::Dictionary { .. } => "a group of keys",

@@ -11,7 +11,7 @@ fn is_block(block: &[u8]) -> bool {
 }
 
 /// The variables in a block, as `load_env` sets them one after the other: of a name that comes twice, the last counts.
-/// None where GRUB takes it for no block.
+/// Empty if GRUB would not accept it as an environment block.
 pub(super) fn variables(block: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut found = Vec::new();
     if !is_block(block) {

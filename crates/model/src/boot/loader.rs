@@ -6,7 +6,7 @@ use super::Slot;
 use super::environment;
 use super::record::{BootRecord, MISSES, SlotState, TRIES, UpdateSlot, Why};
 
-/// What comes of a boot.
+/// The result of a boot decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
     /// What starts; none where nothing can be loaded, however often it is tried.
@@ -81,7 +81,7 @@ struct Boot {
     /// The good slot whose boots were missed once too often just now.
     missed: Option<UpdateSlot>,
     rescue: bool,
-    /// Whether slots are tried whatever their states.
+    /// Whether slots are tried even if their state forbids it.
     any: bool,
 }
 

@@ -119,7 +119,7 @@ impl fmt::Display for Why {
     }
 }
 
-/// What the boot loader decides by.
+/// The state of the slots that the boot loader reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BootRecord {
     /// How many records the node has written; GRUB never changes it. At most [`GENERATION_MAX`].

@@ -181,7 +181,7 @@ pub(super) fn shape() -> &'static Shape {
     &SHAPE
 }
 
-/// Where the schema has the machines.
+/// The place of machines in the schema.
 const MACHINE: &str = "/properties/pools/items/properties/machines/items";
 
 /// How many nodes of each role a cluster has.

@@ -18,7 +18,7 @@ use base::digest::Digest;
 /// The document of one node, and what finds it.
 #[derive(Clone)]
 pub struct Rendered {
-    /// What is recorded of it.
+    /// Its entry in the index.
     pub entry: DocumentRecord,
     /// The document. It holds secrets: files with it have mode 0600.
     pub text: String,

@@ -32,7 +32,7 @@ impl InstallConfig {
     /// The document without the token of servers where the node is an agent; other nodes need theirs.
     ///
     /// # Errors
-    /// As [`InstallConfig::agent_credential`].
+    /// Those of [`InstallConfig::agent_credential`].
     pub fn without_foreign_tokens(mut self) -> Result<Self> {
         if self.install.is_agent() {
             self.kubernetes.agent_token = self.agent_credential()?;

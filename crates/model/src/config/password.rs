@@ -4,7 +4,7 @@ use yescrypt::{PasswordHasher, Yescrypt};
 
 use super::Secret;
 
-/// What a password of a configuration is.
+/// The form of a password in a configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PasswordKind {
     /// A crypt(5) hash that the node can check.

@@ -222,7 +222,7 @@ impl Registries {
         self.mirrors.contains_key(host) || self.mirrors.contains_key("*")
     }
 
-    /// Whether it says nothing.
+    /// Whether no key is set.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.mirrors.is_empty() && self.configs.is_empty()

@@ -24,7 +24,7 @@ pub struct SizeClause {
 pub struct ParseSizeClauseError;
 
 impl SizeClause {
-    /// Whether a disk of this size is meant.
+    /// Whether a disk of this size is in the range.
     #[must_use]
     pub fn holds(&self, size: ByteSize) -> bool {
         self.least.is_none_or(|least| size >= least) && self.most.is_none_or(|most| size <= most)
@@ -56,7 +56,7 @@ impl FromStr for SizeClause {
     }
 }
 
-/// As documents have it.
+/// The spelling that documents use.
 impl fmt::Display for SizeClause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.least.map(ByteSize::exact), self.most.map(ByteSize::exact)) {

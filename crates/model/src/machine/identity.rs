@@ -58,7 +58,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Whether nothing tells this machine from another.
+    /// Whether it has no identifier.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()

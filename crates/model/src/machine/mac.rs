@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 #[serde(try_from = "String", into = "String")]
 pub struct Mac([u8; 6]);
 
-/// What is no hardware address, a clause.
+/// The error about a text that is not a hardware address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotOne {
     /// Other characters, or more or fewer of them.

@@ -30,7 +30,7 @@ pub enum Selector {
 #[derive(Clone, Debug)]
 pub struct Mark(String);
 
-/// What is no selector, and why.
+/// A text that is not a selector, and why.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` {why}")]
 pub struct NotSelector {

@@ -140,7 +140,7 @@ fn full(
 pub fn tftp_directory() -> Result<TempDir> {
     let make = |parent: &Path| Builder::new().prefix("nqrust-tftp-").tempdir_in(parent);
     let made = make(Path::new(RUN)).or_else(|_| make(&std::env::temp_dir()));
-    // Whatever the umask.
+    // Set the mode explicitly: the umask of the caller may be stricter.
     let made = made.and_then(|made| {
         fs::set_permissions(made.path(), Permissions::from_mode(0o755))?;
         Ok(made)
@@ -156,12 +156,9 @@ pub fn prepare(
 ) -> Result<()> {
     for name in [BIOS, UEFI] {
         let Some(served) = loaders.get(name) else {
-            return Err(Failure::new(
-                Class::Hardware,
-                format!("this host lacks {name}, which dnsmasq is to serve"),
-            )
-            .hint("Install it with `apt-get install ipxe`, or name its directory with --loaders.")
-            .into());
+            return Err(Failure::new(Class::Hardware, format!("this host lacks the loader {name}"))
+                .hint("Install it with `apt-get install ipxe`, or name its directory with --loaders.")
+                .into());
         };
         let what = || format!("reading {name}");
         let mut bytes = vec![0; usize::try_from(served.length).class(Class::Unexpected, what)?];
@@ -196,7 +193,7 @@ pub fn ended(status: std::io::Result<std::process::ExitStatus>) -> anyhow::Error
     let why = status.map_or_else(|error| error.to_string(), |status| status.to_string());
     Failure::new(Class::Network, "dnsmasq has ended")
         .because(anyhow!("{why}"))
-        .hint("Look at its messages above; it needs root, and ports 67, 69 and 4011 have to be free.")
+        .hint("See its messages above. It needs root, and the ports 67, 69 and 4011 must be free.")
         .into()
 }
 

@@ -25,7 +25,7 @@ pub fn defaults(files: &MediumFiles) -> Result<Vec<(String, String)>> {
         }
         let bytes = whole(served).class(Class::DiskIo, what)?;
         if Digest::of(&bytes) != payload.sha256 {
-            return Err(refuse("it is not what the release manifest says".into()).into());
+            return Err(refuse("its digest differs from the release manifest".into()).into());
         }
         let text = String::from_utf8(bytes).class(Class::Verification, what)?;
         documents.push((payload.path.clone(), text));
@@ -40,7 +40,10 @@ fn whole(served: &ServedFile) -> io::Result<Vec<u8>> {
     while position < bytes.len() {
         let count = served.read_at(&mut bytes[position..], position as u64)?;
         if count == 0 {
-            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it is shorter than it should be"));
+            return Err(io::Error::new(
+                io::ErrorKind::UnexpectedEof,
+                "it is shorter than the release manifest says",
+            ));
         }
         position += count;
     }
@@ -75,6 +78,6 @@ mod tests {
         assert!(error.contains("config/defaults.yaml") && error.contains("longer than"), "{error}");
         let error = defaults_of("os: {hostname: a}\n", Some("os: {hostname: b}\n")).unwrap_err();
         let error = base::failure::render(&error);
-        assert!(error.contains("not what the release manifest says"), "{error}");
+        assert!(error.contains("its digest differs from the release manifest"), "{error}");
     }
 }

@@ -84,7 +84,7 @@ impl FleetRequest<'_> {
 
     fn absent(&self) -> FleetReply {
         let page = FleetReply::page(404, "Not found", &page::absent());
-        self.refused(page, "there is no such machine, conflict or action; GET /v1/fleet lists what there is")
+        self.refused(page, "unknown machine, conflict or action; GET /v1/fleet lists them")
     }
 
     fn closed(&self) -> FleetReply {
@@ -374,7 +374,7 @@ impl Fleet {
         if !ours && !self.access.is_open_to(request.authorization, None) {
             let page = FleetReply::page(403, "Nothing was done", &page::stale());
             return Ok(request
-                .refused(page, "nothing was done: the form is not of this server; send the bearer token"));
+                .refused(page, "nothing was done: the form is from another server or an earlier start; send the bearer token"));
         }
         let from = request.peer.map(|peer| format!("{peer}: ")).unwrap_or_default();
         if let Some(conflict) = of_conflict(request.path)

@@ -56,8 +56,8 @@ impl ConnectionService for NetbootConnections {
 
     fn refused(&self, client: ClientNetwork, refusal: ConnectionRefusal, count: u64) {
         let why = match refusal {
-            ConnectionRefusal::Client => "has reached the limit of one address (--connections-per-address)",
-            ConnectionRefusal::Server => "finds the limit of the server reached (--connections)",
+            ConnectionRefusal::Client => "exceeds the limit of one address (--connections-per-address)",
+            ConnectionRefusal::Server => "exceeds the limit of the server (--connections)",
         };
         journal::write(
             &self.router.progress,

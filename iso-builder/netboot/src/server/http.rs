@@ -80,7 +80,7 @@ fn rendered(reply: ServedReply) -> Response<ResponseBody> {
             set_field(&mut response, LOCATION, PAGE);
             response
         }
-        ServedReply::NotFound => plain(StatusCode::NOT_FOUND, "there is nothing at this path"),
+        ServedReply::NotFound => plain(StatusCode::NOT_FOUND, "not found"),
         ServedReply::Gone => plain(
             StatusCode::GONE,
             "this configuration was handed out already, or its token has expired; boot the machine again",
@@ -101,7 +101,7 @@ fn rendered(reply: ServedReply) -> Response<ResponseBody> {
 }
 
 fn not_allowed(allowed: &str) -> Response<ResponseBody> {
-    let mut response = plain(StatusCode::METHOD_NOT_ALLOWED, "this method is not allowed here");
+    let mut response = plain(StatusCode::METHOD_NOT_ALLOWED, "method not allowed");
     set_field(&mut response, ALLOW, allowed);
     response
 }

@@ -199,8 +199,8 @@ impl Router {
         };
         let note = |why: String| journal::write(&self.progress, &format!("{}: refused: {why}", asked.peer));
         if asked.provenance.is_web_page() {
-            note("a web page has caused the request".to_owned());
-            return Some(ServedReply::Refused("this is not for web pages"));
+            note("the request comes from a web page".to_owned());
+            return Some(ServedReply::Refused("web pages cannot use this path"));
         }
         if !self.hosts.has(host) {
             note(format!(
@@ -336,7 +336,7 @@ impl Router {
             }
             Err(TokenRefusal::Unknown) => Ok(ServedReply::NotFound),
             Err(TokenRefusal::Gone) => {
-                note("asked for a configuration with a void token".into());
+                note("requested a configuration with an invalid token".into());
                 Ok(ServedReply::Gone)
             }
         }

@@ -248,7 +248,7 @@ fn carry_out_whiteout(path: &Path, tree: &Tree) -> Result<bool> {
         }
         return Ok(true);
     }
-    ensure!(is_plain_name(hidden), "the whiteout {} hides nothing that could be there", path.display());
+    ensure!(is_plain_name(hidden), "the whiteout {} names no file that it could hide", path.display());
     remove(&within(tree.root(), parent)?.join(hidden))?;
     Ok(true)
 }

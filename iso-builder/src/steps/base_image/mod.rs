@@ -60,9 +60,9 @@ fn check_root(tree: &Path, source: &Path) -> Result<()> {
     let mut names: Vec<String> = names.take(10).collect();
     names.sort();
     let top = if names.is_empty() { "nothing".to_owned() } else { names.join(", ") };
-    Err(Failure::new(Class::Invalid, format!("{} holds no root file system", source.display()))
+    Err(Failure::new(Class::Invalid, format!("{} is not a root file system", source.display()))
         .because(anyhow::anyhow!("at its top is: {top}"))
-        .hint("A base has at least /usr and /etc at its top.")
+        .hint("A base has at least /usr and /etc at its top level.")
         .into())
 }
 

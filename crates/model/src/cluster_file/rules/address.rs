@@ -29,7 +29,7 @@ pub(super) fn is_no_nodes_own(file: &ClusterFile, nodes: &[ClusterNode]) -> Vec<
         nodes.iter().find(has)
     };
     let mut findings = Vec::new();
-    // That it is the first node's, its own rules say.
+    // The rules of the first node report its own address.
     if let Some(node) = shared.install.vip.and_then(owner).filter(|node| !node.creates) {
         let message = format!("this is the address of {}", node.name);
         findings.push(Finding::new(VIP, "unusable-vip", message));

@@ -69,7 +69,7 @@ pub(super) fn etcd_can_decide(_: &ClusterFile, nodes: &[ClusterNode]) -> Vec<Fin
             format!("{members} members of etcd slow each other down; 3, 5 or 7 are usual"),
         );
     }
-    // What is wrong with a witness is told there.
+    // The rule about witnesses reports clusters that have one.
     if members == 0 || members % 2 == 1 || counts.witness > 0 {
         return Vec::new();
     }
@@ -92,7 +92,7 @@ pub(super) fn witness_fits(_: &ClusterFile, nodes: &[ClusterNode]) -> Vec<Findin
         .collect();
     let role = join(&pool(first.pool), "role");
     let misfit = match count(nodes, Role::Management) {
-        // What is missing is told as such.
+        // A missing management machine is reported by its own rule.
         0 | 2 => None,
         1 => Some(
             "a witness is the third vote beside two management machines; beside one, the cluster stops when either fails"

@@ -121,7 +121,7 @@ fn repeated<T: Eq + Hash + Display>(
     let mut first: HashMap<&T, &ClusterNode> = HashMap::new();
     for (node, path, value) in &all {
         let other = *first.entry(value).or_insert(node);
-        // What one machine has twice, its own rules see.
+        // The rules of the node report what one machine has twice.
         if !std::ptr::eq(other, *node) {
             findings.push(Finding::new(node.at(file, path), code, message(other, value)));
         }

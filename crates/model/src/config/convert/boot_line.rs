@@ -50,10 +50,10 @@ const BOOT: [(&str, &str); 15] = [
 /// The commands of boot loaders that are followed by the arguments of the kernel, all but `append` after the name of a file.
 const KERNEL_COMMANDS: [&str; 6] = ["append", "kernel", "linux", "linuxefi", "linux16", "imgargs"];
 
-/// What is said of any other word.
+/// The comment on any other word.
 const OTHER: &str = "give it to the installing system as a kernel argument, and to the node by `os.additional_kernel_arguments`";
 
-/// What is said where the document is only a part.
+/// The comment on a document that is only a part of a configuration.
 const PART: &str = "left out: `install.automatic`: this document is a part of a configuration, of which `install.config_url` gives \
                     the rest; put `automatic: true` there, or keep it among the kernel parameters";
 
@@ -286,7 +286,7 @@ fn expand(node: &mut TreeNode, shape: &Shape) {
     }
 }
 
-/// All of it in one line of the source.
+/// Sets the line of all entries.
 fn at(draft: Draft, line: usize) -> Draft {
     let moved = |entries: Vec<DraftEntry>| {
         let entry =

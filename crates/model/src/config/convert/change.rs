@@ -17,10 +17,10 @@ pub struct Change {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ChangeKind {
-    /// It says the same in other words.
+    /// The key has another name or form with the same meaning.
     Changed,
-    /// It said nothing, or what happens anyway.
+    /// The key had no value, or asked for what happens anyway.
     Dropped,
-    /// It asked for something that there is not here.
+    /// The key asked for something that is not supported.
     Lost,
 }

@@ -18,7 +18,7 @@ pub struct Converted {
     pub text: String,
     /// In the order in which they were made; none where the document is as it was.
     pub changes: Vec<Change>,
-    /// What the reader says of the document.
+    /// The warnings of the reader about the new document.
     pub warnings: Vec<Diagnostic>,
 }
 

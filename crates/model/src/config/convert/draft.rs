@@ -29,13 +29,13 @@ pub(super) enum Draft {
 pub(super) struct DraftEntry {
     /// The line that it comes from; from 1.
     pub(super) line: usize,
-    /// What is said above it.
+    /// The comments above it.
     pub(super) notes: Vec<String>,
     /// Empty in a list.
     pub(super) key: String,
-    /// What is said behind the key.
+    /// The comment behind the key.
     pub(super) remark: Option<String>,
-    /// None where only the notes are left of it.
+    /// `None` if only its comments are left.
     pub(super) value: Option<Draft>,
 }
 
@@ -86,7 +86,7 @@ pub(super) fn write(entries: &[DraftEntry], comments: Vec<Comment>) -> RenderedD
 struct Line {
     indent: usize,
     text: String,
-    /// What is said behind it.
+    /// The comment behind it.
     tail: String,
     source: usize,
     is_comment: bool,

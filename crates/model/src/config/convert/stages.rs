@@ -50,7 +50,7 @@ struct StageSettings {
     /// Dictionaries of `os`, each with the values in the order of the document.
     maps: BTreeMap<&'static str, Vec<(usize, String, String)>>,
     files: Vec<DraftEntry>,
-    /// What is said at the end.
+    /// Keys without a successor, which are listed as comments at the end.
     lost: Vec<DraftEntry>,
     changes: Vec<Change>,
 }

@@ -36,7 +36,7 @@ const FOREIGN: [&str; 7] = [
 /// The key of which only the port can do nothing.
 const SERVER: &str = "server_url";
 
-/// What becomes of a value.
+/// The result for one value.
 enum Verdict {
     Keep,
     Drop(String),
@@ -308,7 +308,7 @@ fn naming(key: &str, message: &str) -> String {
     if message.contains(&format!("`{key}`")) { message.to_owned() } else { format!("`{key}`: {message}") }
 }
 
-/// What a group is known by.
+/// The path or name by which messages identify a group.
 fn named_by(node: &TreeNode) -> Option<String> {
     let NodeKind::Map(entries) = &node.kind else { return None };
     let (_, node) = entries.iter().find(|(key, _)| matches!(key.text.as_str(), "path" | "name"))?;

@@ -12,7 +12,7 @@ use document::nearest::nearest;
 pub const NAMES: [&str; 8] =
     ["Hostname", "MACAddr", "IPAddrV4", "IPAddrV6", "Step", "Error", "Event", "Product"];
 
-/// What the placeholders stand for.
+/// The values of the placeholders.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct Values {

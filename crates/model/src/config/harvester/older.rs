@@ -183,7 +183,7 @@ fn entry(name: &str, at: &Key, kind: NodeKind) -> (Key, TreeNode) {
     (Key { text: name.to_owned(), span: at.span }, TreeNode { span: at.span, kind })
 }
 
-/// Those of the keys that there are today.
+/// The values of those keys that still exist.
 fn fitting(entries: &[(Key, TreeNode)], shape: &Shape, take: ReadValue<'_>) -> Map<String, Value> {
     let mut group = Map::new();
     for (key, node) in entries {

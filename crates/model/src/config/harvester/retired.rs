@@ -152,7 +152,7 @@ impl RetiredEntry {
         (self.name == "no_format" && truth(text) == Some(true)).then_some(("wipe", "none"))
     }
 
-    /// Whether the group says with keys of today what may be lost, which then counts.
+    /// Whether the group has keys of today that say what may be wiped. They take precedence.
     pub(crate) fn is_said(&self, entries: &[(Key, TreeNode)]) -> bool {
         let is_named = |key: &Key, name| is_same_word(&key.text, name);
         entries.iter().any(|(key, node)| match &node.kind {
@@ -165,7 +165,7 @@ impl RetiredEntry {
         })
     }
 
-    /// Whether the value asks for what is so anyway.
+    /// Whether the value asks for what happens anyway.
     pub(crate) fn is_harmless(&self, value: &TreeNode) -> bool {
         let text = match &value.kind {
             NodeKind::Scalar { text, .. } if !text.is_empty() && !value.is_nothing() => text,

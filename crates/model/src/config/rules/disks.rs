@@ -62,7 +62,7 @@ pub(super) fn mirrors_have_two_disks(config: &InstallConfig) -> Vec<Finding> {
     findings
 }
 
-/// What is to be wiped may be wiped.
+/// Disks of `wipe_disks_list` need permission to be wiped.
 pub(super) fn wiping_is_allowed(config: &InstallConfig) -> Vec<Finding> {
     let install = &config.install;
     let keys =

@@ -32,7 +32,7 @@ pub(super) fn environment_leaves_the_cluster_out(config: &InstallConfig) -> Vec<
     findings.into_iter().flatten().collect()
 }
 
-/// So does the setting of the cluster.
+/// The cluster's setting `http-proxy` must leave the cluster out as well.
 pub(super) fn setting_leaves_the_cluster_out(config: &InstallConfig) -> Vec<Finding> {
     let setting = config.system_settings.get(SETTING);
     let setting: Option<Value> = setting.and_then(|value| serde_json::from_str(value.expose()).ok());
@@ -52,7 +52,7 @@ pub(super) fn setting_leaves_the_cluster_out(config: &InstallConfig) -> Vec<Find
     vec![finding.suggest(format!("\"noProxy\": {}", json!(with_internal(list, &hosts))))]
 }
 
-/// What no list can name before the node runs.
+/// A hint for addresses that are not known before the node runs.
 fn unknown(config: &InstallConfig) -> &'static str {
     match config.static_subnet() {
         None if config.install.mode != Mode::Install => {

@@ -8,7 +8,7 @@ use crate::config::formats::text::pem;
 use crate::config::{Cidr, InstallConfig};
 use document::finding::Finding;
 
-/// What the value of a setting is.
+/// The form of the value of a setting.
 #[derive(Clone, Copy)]
 enum Kind {
     /// A JSON object; the second names the keys that it may have, where they are known.
@@ -113,7 +113,7 @@ fn object(json: Option<Value>, keys: &[&str]) -> Option<String> {
     (!known).then(|| format!("the object has another key than {}", keys.join(", ")))
 }
 
-/// What is wrong inside an object.
+/// The mistake inside an object, if it has one.
 fn content(name: &str, text: &str) -> Option<String> {
     let json: Value = serde_json::from_str(text).ok()?;
     match name {

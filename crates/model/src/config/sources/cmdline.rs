@@ -25,12 +25,12 @@ pub(in crate::config) const SWITCHES: [&str; 2] = ["harvester.installer.disable"
 /// More elements than any list of a command line has.
 const MOST: usize = 256;
 
-/// What a command line says.
+/// The configuration of a command line.
 #[derive(Debug, Default)]
 pub struct Parameters {
     /// The document; none where no parameter is configuration.
     pub root: Option<TreeNode>,
-    /// What is wrong beyond what the walk will find.
+    /// Mistakes that the walk cannot find.
     pub problems: Vec<Problem>,
     /// Character offsets that must not be shown: parameters of other programs, and values of unknown keys.
     pub hidden: Vec<Range<usize>>,
@@ -81,12 +81,12 @@ enum BranchContent {
     Values(Vec<ParameterValue>),
 }
 
-/// One value as given.
+/// One value of a parameter.
 struct ParameterValue {
     prefix: &'static str,
     spelling: String,
     node: TreeNode,
-    /// Whether it was written, not meant by a bare key.
+    /// Whether the parameter has a value; a bare key means `true`.
     written: bool,
 }
 

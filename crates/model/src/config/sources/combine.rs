@@ -94,7 +94,7 @@ pub fn combine(documents: &[Document]) -> Result<Combined, Invalid> {
     Ok(Combined { config: rules::without_idle(config), entries, authorities, warnings })
 }
 
-/// What documents say together, and its type.
+/// The merged value of documents, and the configuration that it is.
 type MergedConfig = (Piece, Result<InstallConfig, serde_json::Error>);
 
 /// Holds `documents`, the weakest first, against the shape and the rules; with what they say together, unless they say
@@ -212,9 +212,9 @@ pub(super) fn authorities(config: &Value) -> Vec<String> {
 #[derive(Debug)]
 pub(super) struct DocumentWalks {
     walks: Vec<Walk>,
-    /// All of them merged; none if they say nothing.
+    /// All documents merged; `None` if all are empty.
     pub(super) merged: Option<Piece>,
-    /// Whether one could not be read at all.
+    /// Whether one of them is not valid YAML.
     unread: bool,
 }
 
@@ -257,7 +257,7 @@ impl DocumentWalks {
         examined
     }
 
-    /// Whether nothing is wrong so far.
+    /// Whether there are no errors so far.
     pub(super) fn is_clean(&self) -> bool {
         self.walks.iter().flat_map(|walk| &walk.problems).all(|problem| problem.severity == Severity::Warning)
     }

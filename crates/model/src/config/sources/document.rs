@@ -11,7 +11,7 @@ use document::shape::Shape;
 use document::span::Span;
 use document::tree::{self, TreeNode};
 
-/// What diagnostics call the kernel command line.
+/// The name of the kernel command line in diagnostics.
 pub const COMMAND_LINE: &str = "kernel command line";
 
 /// A document with the name that diagnostics give it.
@@ -31,7 +31,7 @@ pub struct Document {
 pub(super) struct DocumentPart {
     /// Their dotted paths.
     pub(super) keys: &'static [&'static str],
-    /// What is said of any other key.
+    /// The message about any other key.
     pub(super) message: &'static str,
 }
 
@@ -130,7 +130,7 @@ impl Document {
         &self.name
     }
 
-    /// Whether it says nothing at all.
+    /// Whether it has no keys.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         matches!(&self.content, Ok(DocumentContent { root: None, problems, .. }) if problems.is_empty())

@@ -15,7 +15,7 @@ pub struct Piece {
     pub content: PieceContent,
 }
 
-/// What a piece is.
+/// The content of a piece.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PieceContent {
     /// A single value or a list: it has one source.
@@ -30,7 +30,7 @@ pub enum PieceContent {
 }
 
 impl Piece {
-    /// What one source says.
+    /// The value of one source.
     #[must_use]
     pub fn of(value: &Value, source: usize) -> Self {
         let content = match value {

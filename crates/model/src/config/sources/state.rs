@@ -19,7 +19,7 @@ use crate::config::{InstallConfig, Invalid};
 use base::failure::{Class, Failure};
 use document::shape::Shape;
 
-/// What asks the sources.
+/// Reads the sources; the commands implement it.
 pub trait Effects {
     /// The defaults and the embedded configuration of the medium at `url`, or of the one at hand.
     fn medium(&mut self, url: Option<&Request>) -> Result<Vec<Document>>;
@@ -72,11 +72,11 @@ pub enum SourceAction {
     CommandLine,
     /// Fetch a document.
     Fetch(Request),
-    /// Nothing: every source has been asked.
+    /// Nothing: all sources have been read.
     Nothing,
 }
 
-/// What a gathering begins with.
+/// The settings that a gathering starts with.
 #[derive(Debug, Default)]
 pub struct Gathering {
     /// Whether a medium can be read without any configuration.
@@ -85,9 +85,9 @@ pub struct Gathering {
     pub file: Option<Document>,
     /// What stands in place of the kernel's own command line.
     pub command_line: Option<String>,
-    /// Whether kernel parameters matter at all.
+    /// Whether kernel parameters are ignored.
     pub ignore_command_line: bool,
-    /// What has been answered on the console.
+    /// The answers from the console.
     pub answers: Option<Document>,
 }
 

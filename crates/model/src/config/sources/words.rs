@@ -7,9 +7,9 @@ use document::span::Span;
 /// One word, `key` or `key=value`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Word {
-    /// What stands before the first `=`.
+    /// The text before the first `=`.
     pub key: String,
-    /// Where the key stands.
+    /// The place of the key.
     pub key_span: Span,
     /// What stands behind it, and where; none without a `=`.
     pub value: Option<(String, Span)>,

@@ -191,7 +191,7 @@ fn lock(path: &Path) -> Result<Flock<File>> {
         Errno::EWOULDBLOCK => {
             let directory = path.parent().unwrap_or(path).display();
             Failure::new(Class::Invalid, format!("another server uses the state in {directory}"))
-                .hint("End that server, or give this one another directory with --state.")
+                .hint("Stop that server, or give this one another directory with --state.")
                 .into()
         }
         errno => Failure::new(Class::DiskIo, what()).because(errno).into(),
