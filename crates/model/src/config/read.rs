@@ -137,10 +137,12 @@ system_settings: {additional-ca: pem}
         let UsableDocument { config, mistakes } =
             parse_usable("os: {hostname: node-1}", "node.yaml").unwrap();
         assert!(mistakes.is_empty() && config.os.hostname.is_some(), "{mistakes:?}");
-        assert!(parse_usable("", "node.yaml").is_ok());
-        assert!(parse_usable("os: {hostname: [", "node.yaml").is_err());
+        assert!(parse_usable("{}", "node.yaml").unwrap().mistakes.is_empty());
+        for unusable in ["", "os: {hostname: ["] {
+            assert!(parse_usable(unusable, "node.yaml").is_err(), "{unusable}");
+        }
         let list = parse_usable("- a list", "node.yaml").unwrap();
-        assert_eq!(list.mistakes[0].path, "", "a mistake of the whole document");
+        assert_eq!(list.mistakes[0].path, "", "a mistake of the document as a whole");
         assert!(load_usable(Path::new("/does/not/exist")).is_err());
     }
 }
