@@ -5,5 +5,5 @@ mod package_note;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    ExitCode::from(installer::cli::main())
+    ExitCode::from(installer::commands::main())
 }

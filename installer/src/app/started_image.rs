@@ -30,7 +30,7 @@ const DISK_CHECKS: [&str; 2] = ["disk-size", "disk-speed"];
 
 /// Makes this machine the node of the configuration, and restarts it. The document is written last and at once: until then the next
 /// start is the first one again.
-pub(super) fn become_node(
+pub(crate) fn become_node(
     config: &InstallConfig,
     authorities: Vec<String>,
     not_before: u64,

@@ -1,0 +1,86 @@
+//! `installer boot`: run by a unit in the initrd of an installed node, not by people.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+
+use base::files;
+use base::program::Context;
+use machine::mount::SystemMounter;
+use machine::node_release::RUNNING;
+use model::boot::{Installed, Slot};
+use node::boot::{self, BootRoots};
+use node::recovery::RecoveryNews;
+use node::reset_wish::ResetWish;
+use node::update::NodeSlots;
+
+/// Arguments of `installer boot`.
+#[derive(Debug, clap::Args)]
+pub(super) struct BootArgs {
+    /// The root of the new system.
+    #[arg(long, value_name = "DIR", default_value = "/sysroot")]
+    root: PathBuf,
+}
+
+impl BootArgs {
+    pub(super) fn run(self, context: &Context) -> Result<()> {
+        boot_node(&self.root, context)
+    }
+}
+
+/// Mounts the node below `root`, the root of the new system, and prints what was done.
+fn boot_node(root: &Path, context: &Context) -> Result<()> {
+    let cmdline = files::read_text(Path::new("/proc/cmdline"))?;
+    let places = BootRoots { root, run: Path::new("/run") };
+    let booted = boot::boot(&places, &cmdline, &mut SystemMounter);
+    if booted.is_err()
+        && ResetWish::read(root).is_some_and(|wish| wish.is_under_way())
+        && let Err(error) = recover_next(&cmdline)
+    {
+        context.progress.warn("boot", &format!("{error:#}"));
+    }
+    let text = match booted? {
+        Some(boot) => {
+            if !boot.notes.is_empty() && is_recovery(&cmdline)? {
+                let news = RecoveryNews { notes: boot.notes.clone(), ..RecoveryNews::default() };
+                news.write(Path::new("/"))?;
+            }
+            let applied = format!("The node document is applied: {} files.", boot.outcome.written.len());
+            boot.notes
+                .iter()
+                .chain(&boot.outcome.warnings)
+                .fold(applied, |text, note| format!("{text}\nwarning: {note}"))
+        }
+        None => "Not an installed system: nothing to mount.".to_owned(),
+    };
+    context.tell("boot", &text);
+    if let Err(error) = tell_release(&cmdline) {
+        context.progress.warn("boot", &format!("{error:#}"));
+    }
+    Ok(())
+}
+
+fn is_recovery(cmdline: &str) -> Result<bool> {
+    Ok(Installed::parse(cmdline)?.is_some_and(|installed| installed.slot == Slot::Recovery))
+}
+
+/// The next start is that of the recovery system.
+fn recover_next(cmdline: &str) -> Result<()> {
+    let Some(installed) = Installed::parse(cmdline)? else { return Ok(()) };
+    let slots = NodeSlots::look(Path::new("/"), &installed)?;
+    slots.change_record(|record| record.once = Some(Slot::Recovery)).map(drop)
+}
+
+/// Puts the manifest of the slot that runs where the node reads it. Where the boot loader did not start this system, the installed one
+/// counts.
+fn tell_release(cmdline: &str) -> Result<()> {
+    let Some(installed) = Installed::parse(cmdline)?.filter(|installed| installed.esp.is_some()) else {
+        return Ok(());
+    };
+    let slots = NodeSlots::look(Path::new("/"), &installed)?;
+    let running = slots
+        .slot(installed.slot)
+        .release()
+        .context("the boot volume of the running slot has no release manifest")?;
+    files::write_atomically(Path::new(RUNNING), &running.to_bytes(), 0o644)
+}
