@@ -10,7 +10,7 @@
 //! | [`kept_version`], [`version_step`], [`version_skew`] | the Kubernetes that a node runs, and moving to another |
 //! | [`rollout`] | the updates of a cluster's nodes, one after the other |
 //! | [`pod_network`], [`etcd_gateway`] | routes between pods; the way of workers to etcd's lock |
-//! | [`kubelet_access`], [`own_node`], [`membership`], [`node_watch`] | the node's own object in its cluster |
+//! | [`kubelet_access`], [`node_object`], [`membership`], [`node_watch`] | the node's own object in its cluster |
 //! | [`images`], [`tokens`], [`certificates`] | container images of the node; secrets for joining; when certificates end |
 //! | [`kubernetes`] | files and objects of Kubernetes that are read |
 
@@ -25,8 +25,8 @@ pub mod kubeadm;
 pub mod kubelet_access;
 pub mod kubernetes;
 pub mod membership;
+pub mod node_object;
 pub mod node_watch;
-pub mod own_node;
 pub mod pod_network;
 pub mod rollout;
 pub mod stages;

@@ -75,16 +75,16 @@ pub fn watch(over: &AtomicBool, changed: &dyn Fn()) {
 }
 
 /// Calls `changed` after each group of events.
-fn follow(over: &AtomicBool, event: &mut dyn FnMut(Duration) -> Heard, changed: &dyn Fn()) {
+fn follow(over: &AtomicBool, event: &mut dyn FnMut(Duration) -> WaitEnd, changed: &dyn Fn()) {
     while !over.load(Ordering::Relaxed) {
         match event(CHECK_INTERVAL) {
-            Heard::Nothing => {}
-            Heard::Event => {
+            WaitEnd::Nothing => {}
+            WaitEnd::Event => {
                 let until = Instant::now() + UNSETTLED;
-                while event(SETTLED) == Heard::Event && Instant::now() < until {}
+                while event(SETTLED) == WaitEnd::Event && Instant::now() < until {}
                 changed();
             }
-            Heard::End => return,
+            WaitEnd::End => return,
         }
     }
 }
@@ -157,23 +157,23 @@ impl DeviceEvents {
 
     /// Waits for an event; `false` after `left`, or if there are no more.
     fn next(&mut self, left: Duration) -> bool {
-        self.wait(left) == Heard::Event
+        self.wait(left) == WaitEnd::Event
     }
 
-    fn wait(&mut self, left: Duration) -> Heard {
+    fn wait(&mut self, left: Duration) -> WaitEnd {
         let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::NONE);
         let mut ready = [PollFd::new(self.output.as_fd(), PollFlags::POLLIN)];
         match poll(&mut ready, timeout) {
-            Ok(0) => Heard::Nothing,
-            Ok(_) if self.output.read(&mut [0; 4096]).is_ok_and(|count| count > 0) => Heard::Event,
-            _ => Heard::End,
+            Ok(0) => WaitEnd::Nothing,
+            Ok(_) if self.output.read(&mut [0; 4096]).is_ok_and(|count| count > 0) => WaitEnd::Event,
+            _ => WaitEnd::End,
         }
     }
 }
 
 /// What a wait for events ended with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Heard {
+enum WaitEnd {
     /// The time is over.
     Nothing,
     Event,
@@ -239,7 +239,7 @@ mod tests {
 
     #[test]
     fn events_that_come_together_are_one_change() {
-        use Heard::{End, Event, Nothing};
+        use WaitEnd::{End, Event, Nothing};
         let mut heard = [Nothing, Event, Event, Event, Nothing, Nothing, Event, Nothing, End].into_iter();
         let changes = std::cell::Cell::new(0);
         let over = AtomicBool::new(false);

@@ -118,7 +118,7 @@ impl UpdateState {
 
 /// What is new about updates, for people at the node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct UpdateNews {
+pub struct UpdateNotice {
     /// The release that it is about.
     pub version: String,
     /// Whether that was taken back.
@@ -129,19 +129,19 @@ pub struct UpdateNews {
 impl UpdateState {
     /// What is under way, or that the last release was taken back; none where there is nothing to say.
     #[must_use]
-    pub fn news(&self, running: Option<Slot>) -> Option<UpdateNews> {
+    pub fn news(&self, running: Option<Slot>) -> Option<UpdateNotice> {
         if let Some(Written { release, slot, .. }) = &self.staged {
             let version = release.version.clone();
             let text = match running == Some(Slot::from(*slot)) {
                 true => format!("{version} runs, and is not known to be good yet"),
                 false => format!("{version} is in slot {slot}"),
             };
-            return Some(UpdateNews { version, bad: false, text });
+            return Some(UpdateNotice { version, bad: false, text });
         }
         let last = self.verdicts.last().filter(|last| !last.good)?;
         let version = last.release.version.clone();
         let text = format!("{version} was taken back: {}", last.reason);
-        Some(UpdateNews { version, bad: true, text })
+        Some(UpdateNotice { version, bad: true, text })
     }
 }
 

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 
 use super::apply;
-use super::reset_wish::ResetWish;
+use super::pending_reset::PendingReset;
 use base::failure::{Class, Classify, Failure};
 use base::files::{self, Root};
 use cluster::kept_version::boot::mount_current;
@@ -52,7 +52,7 @@ pub fn boot(places: &BootRoots<'_>, cmdline: &str, machine: &mut dyn Mounter) ->
     }
     let root = places.root;
     mount_ext4(machine, &installed.config, &below(root, CONFIG), true)?;
-    match ResetWish::read(root) {
+    match PendingReset::read(root) {
         // What the recovery system has begun to erase is not mounted before it is whole again.
         Some(wish) if wish.is_under_way() => {
             return Err(Failure::new(Class::Hardware, RESET_UNDER_WAY)
@@ -60,7 +60,7 @@ pub fn boot(places: &BootRoots<'_>, cmdline: &str, machine: &mut dyn Mounter) ->
                 .into());
         }
         // All is done and the power failed before it was told; or nothing has begun, and whoever starts a slot does not want it.
-        Some(_) => ResetWish::clear(root)?,
+        Some(_) => PendingReset::clear(root)?,
         None => {}
     }
     mount_ext4(machine, &installed.persistent, &below(root, "/var"), false)?;
@@ -214,7 +214,7 @@ fn kept_directory(root: &Path, directory: &str) -> PathBuf {
 mod tests {
     use super::*;
     use crate::apply::tests::image;
-    use crate::reset_wish::{ResetLevel, ResetStep};
+    use crate::pending_reset::{ResetLevel, ResetStep};
     use base::failure::class_of;
 
     const CMDLINE: &str = "root=x nqrust.slot=a nqrust.config=PARTUUID=0a0b0c0d-0000-4000-8000-000000000003 \
@@ -429,10 +429,10 @@ mod tests {
     #[test]
     fn a_reset_that_has_begun_keeps_a_slot_from_starting_until_it_is_complete() {
         let root = root();
-        let mut wish = ResetWish::new(ResetLevel::State);
+        let mut wish = PendingReset::new(ResetLevel::State);
         wish.write(root.path()).unwrap();
         run(root.path(), CMDLINE, &mut Fake::default()).unwrap();
-        assert_eq!(ResetWish::read(root.path()), None, "it had not begun, and a slot was started");
+        assert_eq!(PendingReset::read(root.path()), None, "it had not begun, and a slot was started");
         wish.begin();
         wish.write(root.path()).unwrap();
         let mut fake = Fake::default();
@@ -447,7 +447,7 @@ mod tests {
         wish.has_done(ResetStep::Persistent);
         wish.write(root.path()).unwrap();
         run(root.path(), CMDLINE, &mut Fake::default()).unwrap();
-        assert_eq!(ResetWish::read(root.path()), None, "it is complete");
+        assert_eq!(PendingReset::read(root.path()), None, "it is complete");
     }
 
     #[test]

@@ -7,7 +7,7 @@
 //! | [`render`](mod@render), [`accounts`] | what those files are; pure |
 //! | [`network_trial`] | a changed network that is taken back unless somebody confirms it |
 //! | [`update`] | writing a slot, trying it, going back |
-//! | [`recovery`], [`reset_wish`] | the recovery system, and the request for a reset |
+//! | [`recovery`], [`pending_reset`] | the recovery system, and the request for a reset |
 //! | [`reporter`], [`status`] | what the node reports to its fleet, and to those who ask it |
 
 pub mod accounts;
@@ -16,11 +16,11 @@ pub mod apply;
 pub mod apply_running;
 pub mod boot;
 pub mod network_trial;
+pub mod pending_reset;
 mod proxies;
 pub mod recovery;
 pub mod render;
 pub mod reporter;
-pub mod reset_wish;
 pub mod status;
 pub mod update;
 mod write_files;

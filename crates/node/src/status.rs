@@ -19,7 +19,7 @@ use machine::arrays::{self, ArrayStatus};
 use machine::installed_node::InstalledNode;
 use machine::nics::MissingCards;
 use machine::paths::{CONFIG, DATA, DOCUMENT, PERSISTENT, below};
-use machine::update_state::{UpdateNews, UpdateState};
+use machine::update_state::{UpdateNotice, UpdateState};
 use model::boot::{Installed, Slot};
 use model::config::{Images, NodeRole};
 
@@ -52,7 +52,7 @@ pub struct Status {
     pub ready: Option<ReadyRecord>,
     /// What is new about updates of it, if anything is.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub update: Option<UpdateNews>,
+    pub update: Option<UpdateNotice>,
     /// The versions of Kubernetes; none where the OS has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kubernetes: Option<NodeKubernetes>,

@@ -151,7 +151,7 @@ pub struct CheckSubject<'a> {
     pub intent: &'a Intent,
     pub network: &'a dyn Network,
     /// The answers of the cluster to join, once one of the checks has asked.
-    pub cluster: &'a OnceLock<join::Seen>,
+    pub cluster: &'a OnceLock<join::ClusterAnswers>,
     pub now: SystemTime,
     /// When the checks have to end.
     pub until: Instant,

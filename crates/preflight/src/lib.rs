@@ -70,12 +70,12 @@ pub fn run(facts: &MachineFacts, intent: &Intent, network: &dyn Network) -> Pref
         let begun: Vec<_> = CHECKS
             .iter()
             .map(|check| match not_asked(check, &subject) {
-                Some(outcome) => Begun::Done(outcome),
-                None if check.asks_network => Begun::Running(scope.spawn(|| (check.run)(&subject))),
-                None => Begun::Done((check.run)(&subject)),
+                Some(outcome) => StartedCheck::Done(outcome),
+                None if check.asks_network => StartedCheck::Running(scope.spawn(|| (check.run)(&subject))),
+                None => StartedCheck::Done((check.run)(&subject)),
             })
             .collect();
-        begun.into_iter().map(Begun::outcome).collect::<Vec<_>>()
+        begun.into_iter().map(StartedCheck::outcome).collect::<Vec<_>>()
     });
     let verdicts = CHECKS.iter().zip(outcomes).map(|(check, outcome)| Verdict {
         check: check.name,
@@ -103,12 +103,12 @@ pub fn cluster_is_awaited(facts: &MachineFacts, intent: &Intent, network: &dyn N
     checks::join::awaited(&CheckSubject { facts, intent, network, cluster: &cluster, now, until })
 }
 
-enum Begun<'scope> {
+enum StartedCheck<'scope> {
     Done(CheckOutcome),
     Running(std::thread::ScopedJoinHandle<'scope, CheckOutcome>),
 }
 
-impl Begun<'_> {
+impl StartedCheck<'_> {
     fn outcome(self) -> CheckOutcome {
         match self {
             Self::Done(outcome) => outcome,

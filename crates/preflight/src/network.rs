@@ -20,7 +20,7 @@ pub use super::ntp::TimeAnswer;
 use super::{dns, ntp};
 use base::files::read_text;
 use cluster::join;
-use cluster::join::{Question, Seen};
+use cluster::join::{ClusterAnswers, JoinQuery};
 use machine::network_trouble::NetworkTrouble;
 use model::config::Cidr;
 
@@ -48,7 +48,7 @@ pub trait Network: Sync {
     /// Asks the machines behind a card who has an address.
     fn holder(&self, address: Ipv4Addr, card: &str, until: Instant) -> Result<AddressHolder, NetworkTrouble>;
     /// Asks the cluster that a node is to join.
-    fn cluster(&self, question: &Question, until: Instant) -> Seen;
+    fn cluster(&self, question: &JoinQuery, until: Instant) -> ClusterAnswers;
 }
 
 /// The network of another machine, which cannot be asked from here.
@@ -90,8 +90,8 @@ impl Network for Offline {
         Self::unable()
     }
 
-    fn cluster(&self, question: &Question, _: Instant) -> Seen {
-        Seen::nothing(question, Self::trouble())
+    fn cluster(&self, question: &JoinQuery, _: Instant) -> ClusterAnswers {
+        ClusterAnswers::nothing(question, Self::trouble())
     }
 }
 
@@ -208,7 +208,7 @@ impl Network for SystemNetwork {
         if asked { Ok(AddressHolder::Nobody) } else { Err(unasked()) }
     }
 
-    fn cluster(&self, question: &Question, until: Instant) -> Seen {
+    fn cluster(&self, question: &JoinQuery, until: Instant) -> ClusterAnswers {
         join::ask(question, until)
     }
 }

@@ -18,7 +18,7 @@ use super::finished_nodes::{self, UntouchedNodes};
 use super::gather::{self, Media};
 use super::install::{ReinstallConsent, carry_out};
 use super::inventory_file::read_inventory;
-use super::report::{Evidence, RunRecord};
+use super::report::{FailureDetails, RunRecord};
 use super::report_target::ReportTarget;
 use super::{consoles, fitness, started_image};
 use base::cancel::Cancel;
@@ -140,7 +140,7 @@ struct QuestionedMachine<'a> {
     live: bool,
     spared: Mutex<Vec<PathBuf>>,
     /// The evidence of the last failed install.
-    evidence: Mutex<Option<Evidence>>,
+    evidence: Mutex<Option<FailureDetails>>,
     nodes: Mutex<Vec<FinishedNode>>,
 }
 

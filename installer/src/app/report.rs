@@ -172,8 +172,8 @@ impl<'a> RunRecord<'a> {
     }
 
     /// The evidence of a failure; `None` without a configuration.
-    pub(crate) fn evidence(&self, error: &anyhow::Error) -> Option<Evidence> {
-        Some(Evidence {
+    pub(crate) fn evidence(&self, error: &anyhow::Error) -> Option<FailureDetails> {
+        Some(FailureDetails {
             config: self.config.clone()?,
             inventory: self.inventory.clone(),
             plan: self.plan.clone(),
@@ -206,7 +206,7 @@ impl<'a> RunRecord<'a> {
 }
 
 /// What is known of a failed run. Contains secrets; its report does not.
-pub(crate) struct Evidence {
+pub(crate) struct FailureDetails {
     pub(crate) config: InstallConfig,
     inventory: Option<Inventory>,
     plan: Option<String>,
@@ -215,7 +215,7 @@ pub(crate) struct Evidence {
     secrets: Secrets,
 }
 
-impl Evidence {
+impl FailureDetails {
     fn known(&self) -> FailedRun<'_> {
         FailedRun {
             config: &self.config,

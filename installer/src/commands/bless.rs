@@ -18,7 +18,7 @@ use cluster::stages::readiness_watch::ReadinessWatch;
 use cluster::stages::{StageState, all_done};
 use model::boot::Installed;
 use node::recovery::SlotTries;
-use node::update::{Past, UpdateLock, UpdatedNode};
+use node::update::{TriedRelease, UpdateLock, UpdatedNode};
 
 /// Arguments of `installer bless`.
 #[derive(Debug, clap::Args)]
@@ -59,7 +59,7 @@ fn bless(progress: &Progress) -> Result<()> {
     tell_fleet(&node, progress);
     let announcement = Announcement::begin(&node);
     // What was true before counts only for the release that came after it.
-    let baseline = Baseline::read(root).filter(|_| node.past() == Past::Runs);
+    let baseline = Baseline::read(root).filter(|_| node.tried_release() == TriedRelease::Runs);
     loop {
         match judged(baseline.as_ref(), progress) {
             BootVerdict::Good { .. } => break,

@@ -10,8 +10,8 @@ use machine::mount::SystemMounter;
 use machine::node_release::RUNNING;
 use model::boot::{Installed, Slot};
 use node::boot::{self, BootRoots};
-use node::recovery::RecoveryNews;
-use node::reset_wish::ResetWish;
+use node::pending_reset::PendingReset;
+use node::recovery::RecoveryNotices;
 use node::update::NodeSlots;
 
 /// Arguments of `installer boot`.
@@ -34,7 +34,7 @@ fn boot_node(root: &Path, context: &Context) -> Result<()> {
     let places = BootRoots { root, run: Path::new("/run") };
     let booted = boot::boot(&places, &cmdline, &mut SystemMounter);
     if booted.is_err()
-        && ResetWish::read(root).is_some_and(|wish| wish.is_under_way())
+        && PendingReset::read(root).is_some_and(|wish| wish.is_under_way())
         && let Err(error) = recover_next(&cmdline)
     {
         context.progress.warn("boot", &format!("{error:#}"));
@@ -42,7 +42,7 @@ fn boot_node(root: &Path, context: &Context) -> Result<()> {
     let text = match booted? {
         Some(boot) => {
             if !boot.notes.is_empty() && is_recovery(&cmdline)? {
-                let news = RecoveryNews { notes: boot.notes.clone(), ..RecoveryNews::default() };
+                let news = RecoveryNotices { notes: boot.notes.clone(), ..RecoveryNotices::default() };
                 news.write(Path::new("/"))?;
             }
             let applied = format!("The node document is applied: {} files.", boot.outcome.written.len());

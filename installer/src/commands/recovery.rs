@@ -12,9 +12,9 @@ use base::command::{Runner, SystemRunner};
 use base::program::Context;
 use base::progress::Progress;
 use model::boot::Installed;
+use node::pending_reset::PendingReset;
 use node::recovery::tries::ALONE;
-use node::recovery::{IdleTime, NodeReset, RecoveryNews, SlotTries, carry_out};
-use node::reset_wish::ResetWish;
+use node::recovery::{IdleTime, NodeReset, RecoveryNotices, SlotTries, carry_out};
 use node::update::{UpdateLock, UpdatedNode};
 use ui::recovery_page::KEYS;
 
@@ -40,7 +40,7 @@ fn recover(progress: &Progress) -> Result<()> {
     let mut node = UpdatedNode::read(root)?;
     // GRUB counts no start of the recovery system; the next one begins without what was counted before.
     node.approve()?;
-    if let Some(wish) = ResetWish::read(root) {
+    if let Some(wish) = PendingReset::read(root) {
         return reset(wish, &mut node, progress);
     }
     await_nobody(root, &SystemRunner);
@@ -59,17 +59,17 @@ fn recover(progress: &Progress) -> Result<()> {
     reboot(&SystemRunner)
 }
 
-fn reset(wish: ResetWish, node: &mut UpdatedNode, progress: &Progress) -> Result<()> {
+fn reset(wish: PendingReset, node: &mut UpdatedNode, progress: &Progress) -> Result<()> {
     let root = Path::new("/");
     let _lock = UpdateLock::take(root, LOCK_LIMIT)?;
     let doing = Some(format!("a reset of level {}, asked for at {}", wish.level.as_str(), wish.at));
-    let news = RecoveryNews::read(root);
-    RecoveryNews { doing, ..news.clone() }.write(root)?;
+    let news = RecoveryNotices::read(root);
+    RecoveryNotices { doing, ..news.clone() }.write(root)?;
     let installed = Installed::parse(&kernel_command_line()?)?.context("this is no installed node")?;
     let mut effects = NodeReset { root, node, installed, runner: &SystemRunner };
     let done = carry_out(wish, &mut effects, progress);
     let failed = done.as_ref().err().map(|error| format!("the reset is not complete: {error:#}"));
-    RecoveryNews { failed, ..news }.write(root)?;
+    RecoveryNotices { failed, ..news }.write(root)?;
     done?;
     progress.note("recovery", "The reset is complete; the machine restarts");
     reboot(&SystemRunner)

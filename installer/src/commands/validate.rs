@@ -8,6 +8,7 @@ use crate::app::gather;
 use base::failure::{Class, Failure};
 use base::files::named;
 use base::program::{Context, Format, print};
+use model::cluster_file;
 use model::config::sources::{Combined, Document, SourceKind, combine, combine_alone};
 use model::config::{self, Diagnostic, Invalid, shape};
 

@@ -44,7 +44,7 @@ pub struct RecordedResult {
 
 /// What the baseline says of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Before {
+pub(super) enum BaselineState {
     /// Nothing, or that it could not be seen.
     Unknown,
     Held,
@@ -87,7 +87,7 @@ impl Baseline {
 
     /// What was known of a check. Of one with a subject that was not there then, such as a failed unit, that it held, if the check
     /// was made at all.
-    pub(super) fn before(&self, result: &CheckResult) -> Before {
+    pub(super) fn before(&self, result: &CheckResult) -> BaselineState {
         let id = result.check.id;
         let same = |other: &&RecordedResult| other.check == id;
         if let Some(exact) = self.results.iter().filter(same).find(|other| other.subject == result.subject) {
@@ -95,16 +95,16 @@ impl Baseline {
         }
         let whole = self.results.iter().filter(same).find(|other| other.subject.is_none());
         match whole.map(RecordedResult::known) {
-            Some(Before::Unknown | Before::CouldNotSay) => Before::Unknown,
-            Some(_) => Before::Held,
-            None if self.results.iter().any(|other| other.check == id) => Before::Held,
-            None => Before::Unknown,
+            Some(BaselineState::Unknown | BaselineState::CouldNotSay) => BaselineState::Unknown,
+            Some(_) => BaselineState::Held,
+            None if self.results.iter().any(|other| other.check == id) => BaselineState::Held,
+            None => BaselineState::Unknown,
         }
     }
 
     /// Whether the cluster could be asked for this node.
     pub(super) fn cluster_answered(&self) -> bool {
-        self.before(&NODE.found(Finding::Healthy)) != Before::CouldNotSay
+        self.before(&NODE.found(Finding::Healthy)) != BaselineState::CouldNotSay
     }
 }
 
@@ -118,19 +118,19 @@ impl RecordedResult {
         }
     }
 
-    fn known(&self) -> Before {
+    fn known(&self) -> BaselineState {
         let is = |finding: Finding| state(&finding) == self.state;
         let reason = String::new;
         if is(Finding::Healthy) {
-            Before::Held
+            BaselineState::Held
         } else if is(Finding::NotApplicable) {
-            Before::NotApplicable
+            BaselineState::NotApplicable
         } else if is(Finding::failing(reason())) {
-            Before::Failed
+            BaselineState::Failed
         } else if is(Finding::cannot_say(reason())) {
-            Before::CouldNotSay
+            BaselineState::CouldNotSay
         } else {
-            Before::Unknown
+            BaselineState::Unknown
         }
     }
 
@@ -203,15 +203,15 @@ mod tests {
         let baseline = baseline();
         let before = |result: CheckResult| baseline.before(&result);
         let healthy = || Finding::Healthy;
-        assert_eq!(before(ROOT.found(healthy())), Before::Held);
-        assert_eq!(before(UNITS.found_at("nqrust-old.service", healthy())), Before::Failed);
-        assert_eq!(before(UNITS.found_at("nqrust-new.service", healthy())), Before::Held);
-        assert_eq!(before(ARRAYS.found_at("data", healthy())), Before::Held);
-        assert_eq!(before(GATEWAY.found(healthy())), Before::NotApplicable);
-        assert_eq!(before(CLOCK.found(healthy())), Before::CouldNotSay);
-        assert_eq!(before(CLOCK.found_at("x", healthy())), Before::Unknown);
-        assert_eq!(before(WATCHDOG.found(healthy())), Before::Unknown);
-        assert_eq!(before(ETCD.found(healthy())), Before::Unknown);
+        assert_eq!(before(ROOT.found(healthy())), BaselineState::Held);
+        assert_eq!(before(UNITS.found_at("nqrust-old.service", healthy())), BaselineState::Failed);
+        assert_eq!(before(UNITS.found_at("nqrust-new.service", healthy())), BaselineState::Held);
+        assert_eq!(before(ARRAYS.found_at("data", healthy())), BaselineState::Held);
+        assert_eq!(before(GATEWAY.found(healthy())), BaselineState::NotApplicable);
+        assert_eq!(before(CLOCK.found(healthy())), BaselineState::CouldNotSay);
+        assert_eq!(before(CLOCK.found_at("x", healthy())), BaselineState::Unknown);
+        assert_eq!(before(WATCHDOG.found(healthy())), BaselineState::Unknown);
+        assert_eq!(before(ETCD.found(healthy())), BaselineState::Unknown);
         assert!(!baseline.cluster_answered());
     }
 
@@ -220,8 +220,8 @@ mod tests {
         let text = r#"{"alone": true, "new": {}, "results": [{"check": "root", "state": "odd", "more": 1}, {"check": "clock",
             "state": "healthy"}]}"#;
         let later: Baseline = serde_json::from_str(text).unwrap();
-        assert_eq!(later.before(&ROOT.found(Finding::Healthy)), Before::Unknown);
-        assert_eq!(later.before(&CLOCK.found(Finding::Healthy)), Before::Held);
+        assert_eq!(later.before(&ROOT.found(Finding::Healthy)), BaselineState::Unknown);
+        assert_eq!(later.before(&CLOCK.found(Finding::Healthy)), BaselineState::Held);
         assert!(later.alone && later.cluster_answered());
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::baseline::{Baseline, Before};
+use super::baseline::{Baseline, BaselineState};
 use super::check::{CheckClass, CheckResult, Finding, Proof};
 
 /// How long a boot may take, and what is long enough.
@@ -82,29 +82,29 @@ pub(super) fn weigh(result: &CheckResult, baseline: Option<&Baseline>) -> Weight
     if result.check.class == CheckClass::Wanted {
         return Weight::Excused;
     }
-    let before = baseline.map_or(Before::Unknown, |baseline| baseline.before(result));
+    let before = baseline.map_or(BaselineState::Unknown, |baseline| baseline.before(result));
     let silent = matches!(result.finding, Finding::CannotSay { .. });
     let (alone, answered) =
         baseline.map_or((false, true), |baseline| (baseline.alone, baseline.cluster_answered()));
     match (result.check.proof, before) {
-        (_, Before::Failed) => Weight::Excused,
-        (Proof::Nothing, Before::CouldNotSay) if silent => Weight::Excused,
+        (_, BaselineState::Failed) => Weight::Excused,
+        (Proof::Nothing, BaselineState::CouldNotSay) if silent => Weight::Excused,
         (Proof::Nothing, _) => Weight::Condemns,
-        (Proof::Held, Before::Held) => Weight::Condemns,
+        (Proof::Held, BaselineState::Held) => Weight::Condemns,
         (Proof::Held, _) => Weight::Excused,
         // On the first start after an install: joining may take long, and says nothing of the slot.
         (Proof::Cluster, _) if baseline.is_none() => Weight::Excused,
-        (Proof::Cluster, Before::Unknown | Before::NotApplicable) => Weight::Waits,
-        (Proof::Cluster, Before::CouldNotSay) if silent && alone => Weight::Excused,
-        (Proof::Cluster, Before::CouldNotSay) if silent => Weight::Waits,
-        (Proof::Cluster, Before::Held) if silent && !alone && !answered => Weight::Waits,
-        (Proof::Cluster, Before::CouldNotSay | Before::Held) => Weight::Condemns,
+        (Proof::Cluster, BaselineState::Unknown | BaselineState::NotApplicable) => Weight::Waits,
+        (Proof::Cluster, BaselineState::CouldNotSay) if silent && alone => Weight::Excused,
+        (Proof::Cluster, BaselineState::CouldNotSay) if silent => Weight::Waits,
+        (Proof::Cluster, BaselineState::Held) if silent && !alone && !answered => Weight::Waits,
+        (Proof::Cluster, BaselineState::CouldNotSay | BaselineState::Held) => Weight::Condemns,
     }
 }
 
 /// Since when a check has not held, and how often it has relapsed.
 #[derive(Clone, Copy, Debug)]
-struct Trouble {
+struct FailingCheck {
     since: Option<Duration>,
     begun: u32,
 }
@@ -119,7 +119,7 @@ pub struct Judge<'a> {
     last: Duration,
     /// Since when everything required holds.
     holding: Option<Duration>,
-    troubles: BTreeMap<String, Trouble>,
+    troubles: BTreeMap<String, FailingCheck>,
     /// What was last told of each check.
     told: BTreeMap<String, &'static str>,
 }
@@ -187,9 +187,9 @@ impl<'a> Judge<'a> {
             }
         }
         for name in failing.into_keys() {
-            let trouble = self.troubles.entry(name).or_insert(Trouble { since: None, begun: 0 });
+            let trouble = self.troubles.entry(name).or_insert(FailingCheck { since: None, begun: 0 });
             if trouble.since.is_none() {
-                *trouble = Trouble { since: Some(at), begun: trouble.begun.saturating_add(1) };
+                *trouble = FailingCheck { since: Some(at), begun: trouble.begun.saturating_add(1) };
             }
         }
     }

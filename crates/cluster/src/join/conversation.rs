@@ -8,21 +8,21 @@ use rustls::CertificateError;
 
 use super::authority::Authority;
 use super::client::{Client, RequestLogin, RequestProblem, ServerAddress, ServerAnswer, Trust};
-use super::question::Question;
+use super::query::JoinQuery;
 use super::version::{self, Version};
 use machine::clock::ClockOffset;
 use machine::network_trouble::NetworkTrouble;
 use model::config::Distribution;
 
 pub(super) struct JoinConversation<'a> {
-    pub(super) question: &'a Question,
+    pub(super) question: &'a JoinQuery,
     pub(super) until: Instant,
     begun: Instant,
 }
 
 impl<'a> JoinConversation<'a> {
     /// A conversation that begins now and ends by `until`.
-    pub(super) fn new(question: &'a Question, until: Instant) -> Self {
+    pub(super) fn new(question: &'a JoinQuery, until: Instant) -> Self {
         Self { question, until, begun: Instant::now() }
     }
 

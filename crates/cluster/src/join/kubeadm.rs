@@ -13,7 +13,7 @@ use super::conversation::{
     JoinConversation, out_of_reach, refuses, silent, strange, told, unable, unexpected, version_of,
 };
 use super::members::{self, ClusterPeer};
-use super::question::{Question, Seen, see};
+use super::query::{ClusterAnswers, JoinQuery, see};
 use machine::network_trouble::NetworkTrouble;
 use model::config::cluster_secrets::ClusterSecrets;
 
@@ -25,16 +25,16 @@ const CONFIGURATION: &str = "/api/v1/namespaces/kube-system/configmaps/kubeadm-c
 const KEYS: &str = "/api/v1/namespaces/kube-system/secrets/kubeadm-certs";
 const NODES: &str = "/api/v1/nodes";
 
-pub(super) fn ask(conversation: &JoinConversation<'_>) -> Seen {
+pub(super) fn ask(conversation: &JoinConversation<'_>) -> ClusterAnswers {
     let question = conversation.question;
-    let mut seen = Seen::nothing(question, see("join-server"));
+    let mut seen = ClusterAnswers::nothing(question, see("join-server"));
     let anybody = match conversation.client(question.ports.api, Trust::All) {
         Ok(client) => client,
-        Err(trouble) => return Seen::nothing(question, trouble),
+        Err(trouble) => return ClusterAnswers::nothing(question, trouble),
     };
     let greeting = match greet(&anybody) {
         Ok(greeting) => greeting,
-        Err(trouble) => return Seen::nothing(question, conversation.with_hint(trouble)),
+        Err(trouble) => return ClusterAnswers::nothing(question, conversation.with_hint(trouble)),
     };
     seen.server = Ok(());
     seen.clock = greeting.date.map(|date| conversation.offset(date));
@@ -98,7 +98,7 @@ impl From<NetworkTrouble> for Unproven {
 }
 
 /// The secrets of the token, which takes some tenths of a second.
-fn secrets(question: &Question) -> Result<ClusterSecrets, Unproven> {
+fn secrets(question: &JoinQuery) -> Result<ClusterSecrets, Unproven> {
     let unknown = |why: String| Unproven { authority: NetworkTrouble::Unable(why), token: see("join-token") };
     let token = question.token.as_ref();
     let token = token.ok_or_else(|| unknown("cannot be proven without the token; see join-token".into()))?;
@@ -180,7 +180,7 @@ fn unknown_token(secrets: &ClusterSecrets) -> NetworkTrouble {
 }
 
 /// Whether the cluster knows the agents' token that a server brings along.
-fn agents(question: &Question, info: &ClusterInfo) -> Option<Result<(), NetworkTrouble>> {
+fn agents(question: &JoinQuery, info: &ClusterInfo) -> Option<Result<(), NetworkTrouble>> {
     let token = question.agent_token.as_ref().filter(|_| question.server)?;
     let secrets = match ClusterSecrets::derive(token.password()) {
         Ok(secrets) => secrets,
@@ -203,7 +203,7 @@ impl Api<'_> {
         RequestLogin::Bearer(&self.token.bootstrap_token)
     }
 
-    fn tell(&self, question: &Question, seen: &mut Seen) {
+    fn tell(&self, question: &JoinQuery, seen: &mut ClusterAnswers) {
         let configuration = self.client.get(CONFIGURATION, self.login());
         seen.token = match &configuration {
             Ok(answer) => admitted(answer.status).and_then(|()| match question.server {

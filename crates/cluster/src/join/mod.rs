@@ -14,15 +14,15 @@ mod cluster_info;
 mod conversation;
 mod kubeadm;
 mod members;
-mod question;
+mod query;
 mod supervisor;
 pub mod version;
 
 pub use self::authority::{Authority, AuthorityProof, FoundAuthority};
 pub use self::cluster_configuration::ClusterNetworks;
 pub use self::members::ClusterPeer;
-pub use self::question::is_server;
-pub use self::question::{Ports, Question, Seen};
+pub use self::query::is_server;
+pub use self::query::{ClusterAnswers, JoinQuery, Ports};
 pub use self::version::Version;
 use std::time::Instant;
 
@@ -31,7 +31,7 @@ use model::config::{Distribution, InstallConfig, Token};
 
 /// Asks the servers of the cluster. It ends by `until`.
 #[must_use]
-pub fn ask(question: &Question, until: Instant) -> Seen {
+pub fn ask(question: &JoinQuery, until: Instant) -> ClusterAnswers {
     let conversation = JoinConversation::new(question, until);
     match question.distribution {
         Distribution::Rke2 | Distribution::K3s => supervisor::ask(&conversation),

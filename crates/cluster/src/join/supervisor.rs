@@ -10,22 +10,22 @@ use super::conversation::{
     JoinConversation, is_pong, out_of_reach, refuses, silent, strange, told, unable, unexpected,
 };
 use super::members::{self, ClusterPeer};
-use super::question::{Seen, see};
+use super::query::{ClusterAnswers, see};
 use super::version::{self, Version};
 use machine::network_trouble::NetworkTrouble;
 use model::config::{Login, Token};
 
-pub(super) fn ask(conversation: &JoinConversation<'_>) -> Seen {
+pub(super) fn ask(conversation: &JoinConversation<'_>) -> ClusterAnswers {
     let question = conversation.question;
-    let talk = Talk { conversation };
-    let mut seen = Seen::nothing(question, see("join-server"));
+    let talk = SupervisorSession { conversation };
+    let mut seen = ClusterAnswers::nothing(question, see("join-server"));
     let anybody = match conversation.client(question.ports.supervisor, Trust::All) {
         Ok(client) => client,
-        Err(trouble) => return Seen::nothing(question, trouble),
+        Err(trouble) => return ClusterAnswers::nothing(question, trouble),
     };
     let greeting = match talk.greet(&anybody) {
         Ok(greeting) => greeting,
-        Err(trouble) => return Seen::nothing(question, conversation.with_hint(trouble)),
+        Err(trouble) => return ClusterAnswers::nothing(question, conversation.with_hint(trouble)),
     };
     seen.server = Ok(());
     seen.clock = greeting.date.map(|date| conversation.offset(date));
@@ -55,11 +55,11 @@ pub(super) fn ask(conversation: &JoinConversation<'_>) -> Seen {
     seen
 }
 
-struct Talk<'a> {
+struct SupervisorSession<'a> {
     conversation: &'a JoinConversation<'a>,
 }
 
-impl Talk<'_> {
+impl SupervisorSession<'_> {
     fn path(&self, file: &str) -> String {
         format!("/v1-{}/{file}", self.conversation.question.distribution.name())
     }

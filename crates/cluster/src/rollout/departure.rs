@@ -9,10 +9,10 @@ use anyhow::Result;
 use jiff::{SignedDuration, Timestamp};
 
 use super::admin::{AdminAccess, may_pass, own_kubeconfig, unanswered};
-use super::gate::{Leaver, Obstacle, disregarded, obstacles};
+use super::gate::{DepartingNode, Obstacle, disregarded, obstacles};
 use super::lock::{LockDecision, RolloutLock};
 use super::record::RolloutRecord;
-use crate::own_node::OwnNode;
+use crate::node_object::NodeObject;
 use base::cancel::Cancel;
 use base::command::Runner;
 use base::failure::{Class, Failure};
@@ -60,7 +60,7 @@ pub enum UpdateOutcome {
 /// A node of a cluster, with the access of an administrator.
 pub struct ClusterSeat<'a> {
     root: &'a Path,
-    own: OwnNode,
+    own: NodeObject,
     admin: AdminAccess<'a>,
     /// The access, where it is one that was named and the node would not find again.
     given: Option<Vec<u8>>,
@@ -80,7 +80,7 @@ impl<'a> ClusterSeat<'a> {
         kubeconfig: Option<&Path>,
         tell: &'a dyn Fn(&str),
     ) -> Result<Self> {
-        let Some(own) = OwnNode::read(root) else {
+        let Some(own) = NodeObject::read(root) else {
             return Err(Failure::new(Class::Hardware, "this node has no part in a cluster")
                 .hint("Leave --drain out.")
                 .into());
@@ -283,7 +283,7 @@ impl<'a> ClusterSeat<'a> {
     fn obstacles(&self, request: &DepartureRequest, release: &ReleaseId) -> Result<Option<GateRefusal>> {
         let cluster = self.admin.look(self.root, &self.own.name)?;
         let (name, now) = (self.own.name.as_str(), Timestamp::now());
-        let leaver = Leaver { name, now, release: release.digest, retry: request.retry };
+        let leaver = DepartingNode { name, now, release: release.digest, retry: request.retry };
         for doubt in disregarded(&cluster, leaver) {
             if self.disregarded.borrow_mut().insert(doubt.clone()) {
                 (self.tell)(&format!("Disregarded: {doubt}."));

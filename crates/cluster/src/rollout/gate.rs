@@ -78,7 +78,7 @@ pub struct GateView {
 
 /// A node that wants to leave.
 #[derive(Clone, Copy, Debug)]
-pub struct Leaver<'a> {
+pub struct DepartingNode<'a> {
     pub name: &'a str,
     pub now: Timestamp,
     /// The release that it would start.
@@ -108,7 +108,7 @@ impl Obstacle {
 
 /// What keeps the node from leaving; nothing if it may.
 #[must_use]
-pub fn obstacles(cluster: &GateView, leaver: Leaver<'_>) -> Vec<Obstacle> {
+pub fn obstacles(cluster: &GateView, leaver: DepartingNode<'_>) -> Vec<Obstacle> {
     let Some(own) = cluster.nodes.iter().find(|node| node.name == leaver.name) else {
         return vec![Obstacle::lasting(format!("the cluster has no node {}", leaver.name))];
     };
@@ -132,7 +132,7 @@ pub fn obstacles(cluster: &GateView, leaver: Leaver<'_>) -> Vec<Obstacle> {
 /// What workers report that would keep the node from leaving, and does not: clauses that say why. A kubelet writes what it likes into
 /// its own Node, and one worker whose kubelet is in other hands would stop the updates of all.
 #[must_use]
-pub fn disregarded(cluster: &GateView, leaver: Leaver<'_>) -> Vec<String> {
+pub fn disregarded(cluster: &GateView, leaver: DepartingNode<'_>) -> Vec<String> {
     let Some(own) = cluster.nodes.iter().find(|node| node.name == leaver.name) else { return Vec::new() };
     let others = cluster.nodes.iter().filter(|node| node.name != leaver.name);
     let ignored = |node: &GateNode| {
@@ -164,7 +164,7 @@ fn counted(cluster: &GateView, node: &GateNode, own: RolloutPart) -> Option<Gate
 }
 
 /// What another node has against it; the gravest only.
-fn obstacle(node: &GateNode, own: RolloutPart, leaver: Leaver<'_>) -> Option<Obstacle> {
+fn obstacle(node: &GateNode, own: RolloutPart, leaver: DepartingNode<'_>) -> Option<Obstacle> {
     let GateNode { name, part, ready, leaving, state, about } = node;
     let same = *about == Some(leaver.release);
     match state {
@@ -239,7 +239,7 @@ mod tests {
 
     fn told(cluster: &GateView, name: &str, retry: bool) -> Vec<(String, bool)> {
         let now = "2030-01-01T00:00:00Z".parse().unwrap();
-        let found = obstacles(cluster, Leaver { name, now, release: new(), retry });
+        let found = obstacles(cluster, DepartingNode { name, now, release: new(), retry });
         found.into_iter().map(|obstacle| (obstacle.why, obstacle.passes)).collect()
     }
 
@@ -286,7 +286,7 @@ mod tests {
             for name in ["s", "w", "k"] {
                 let expected = usize::from(name == "k" && !worker.ready);
                 assert_eq!(told(&cluster, name, false).len(), expected, "{name}: {worker:?}");
-                let leaver = Leaver { name, now, release: new(), retry: false };
+                let leaver = DepartingNode { name, now, release: new(), retry: false };
                 let doubts = disregarded(&cluster, leaver);
                 assert_eq!(doubts.len(), 1 - expected, "{name}: {doubts:?}");
                 assert!(
@@ -305,7 +305,7 @@ mod tests {
         let cluster = GateView { nodes, ..GateView::default() };
         for name in ["s", "k"] {
             assert!(!told(&cluster, name, false).is_empty());
-            let leaver = Leaver { name, now, release: new(), retry: false };
+            let leaver = DepartingNode { name, now, release: new(), retry: false };
             assert_eq!(disregarded(&cluster, leaver), [""; 0]);
         }
     }

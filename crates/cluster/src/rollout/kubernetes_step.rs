@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::admin::{AdminAccess, may_pass, own_kubeconfig};
 use super::departure::{POLL, busy};
 use super::lock::LockDecision;
-use crate::own_node::OwnNode;
+use crate::node_object::NodeObject;
 use crate::version_step::{MoveRecord, move_this_node};
 use base::command::Runner;
 use base::digest::Digest;
@@ -59,7 +59,7 @@ struct StepTurn<'a> {
 
 impl<'a> StepTurn<'a> {
     fn of(root: &Path, runner: &'a dyn Runner) -> Option<Self> {
-        let own = OwnNode::read(root)?;
+        let own = NodeObject::read(root)?;
         let access = below(root, own_kubeconfig(own.distribution));
         let admin = access.exists().then(|| AdminAccess::new(runner, own.distribution, access))?;
         Some(Self { node: own.name, admin, taken: Cell::default() })

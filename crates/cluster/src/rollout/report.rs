@@ -8,7 +8,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::own_node::{NodeEvent, OwnNode};
+use crate::node_object::{NodeEvent, NodeObject};
 use base::encode::json_text;
 use base::files::{self, Attributes, Root};
 use machine::paths::below;
@@ -107,7 +107,7 @@ impl NodeReport {
     /// # Errors
     /// Why the cluster could not be told, a clause.
     pub fn tell(&self, root: &Path) -> Result<(), String> {
-        let Some(own) = OwnNode::read(root) else { return Ok(()) };
+        let Some(own) = NodeObject::read(root) else { return Ok(()) };
         own.annotate(root, &self.annotations())?;
         let told: Option<Self> =
             files::read_text(&below(root, TOLD)).ok().and_then(|text| serde_json::from_str(&text).ok());

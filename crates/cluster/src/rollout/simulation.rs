@@ -4,7 +4,7 @@
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
-use super::gate::{GateMember, GateNode, GateView, Leaver, RolloutPart, obstacles};
+use super::gate::{DepartingNode, GateMember, GateNode, GateView, RolloutPart, obstacles};
 use super::lock::{LockDecision, RolloutLock};
 use super::report::ReportedState;
 use base::digest::Digest;
@@ -111,7 +111,8 @@ impl Simulation {
             return;
         }
         self.write_lock(self.lock.taken(&name, target(), LOCK_TIME, self.now));
-        let leaver = Leaver { name: &name, now: Timestamp::UNIX_EPOCH, release: target(), retry: false };
+        let leaver =
+            DepartingNode { name: &name, now: Timestamp::UNIX_EPOCH, release: target(), retry: false };
         if !obstacles(&self.seen_by(number), leaver).is_empty() {
             self.write_lock(self.lock.free());
             return;
@@ -235,7 +236,7 @@ fn without_the_gate_or_without_the_lock_the_simulation_would_notice() {
     };
     cluster.nodes.push(other);
     let name = cluster.nodes[0].seen.name.clone();
-    let leaver = Leaver { name: &name, now: Timestamp::UNIX_EPOCH, release: target(), retry: false };
+    let leaver = DepartingNode { name: &name, now: Timestamp::UNIX_EPOCH, release: target(), retry: false };
     assert_eq!(cluster.lock.decide(&name, target(), false, cluster.now), LockDecision::Take);
     assert_eq!(obstacles(&cluster.seen_by(0), leaver).len(), 2, "the node, and its member of etcd");
     // The gate alone: of two nodes that look at once, each sees the other as it was.

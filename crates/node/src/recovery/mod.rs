@@ -6,15 +6,15 @@
 //! | [`repair`] | looks at everything that a start needs, and mends what loses nothing |
 //! | [`tries`] | which slot is tried again when nobody is there; pure |
 //! | [`overview`] | why it runs, and what there is to start |
-//! | [`news`] | what the recovery system does now, for its page |
+//! | [`notices`] | what the recovery system does now, for its page |
 
-pub mod news;
+pub mod notices;
 pub mod overview;
 pub mod repair;
 pub mod reset;
 pub mod tries;
 
-pub use news::RecoveryNews;
+pub use notices::RecoveryNotices;
 pub use overview::RecoveryFacts;
 pub use repair::{Repair, RepairFinding, repair};
 pub use reset::{NodeReset, carry_out};

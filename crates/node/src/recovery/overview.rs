@@ -4,8 +4,8 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use super::news::RecoveryNews;
-use crate::reset_wish::ResetWish;
+use super::notices::RecoveryNotices;
+use crate::pending_reset::PendingReset;
 use crate::update::NodeSlots;
 use base::command::Runner;
 use machine::installed_node::InstalledNode;
@@ -24,7 +24,7 @@ pub struct RecoveryFacts {
     pub slots: Vec<[String; 3]>,
     /// One network device and its addresses a text.
     pub addresses: Vec<String>,
-    pub news: RecoveryNews,
+    pub news: RecoveryNotices,
 }
 
 impl RecoveryFacts {
@@ -44,7 +44,7 @@ impl RecoveryFacts {
                 state.map_or("runs", SlotState::as_str).to_owned(),
             ]
         });
-        let why = match (ResetWish::read(root), record.why.as_ref().map(Why::as_str)) {
+        let why = match (PendingReset::read(root), record.why.as_ref().map(Why::as_str)) {
             (Some(wish), _) => format!("a reset of level {} is asked for", wish.level.as_str()),
             (None, _) if !any_good => "neither slot is good and can be loaded".to_owned(),
             (None, Some(Why::MISS)) => {
@@ -60,7 +60,7 @@ impl RecoveryFacts {
             why,
             slots: rows.into(),
             addresses: addresses(node.as_ref().map(|node| &node.config), runner),
-            news: RecoveryNews::read(root),
+            news: RecoveryNotices::read(root),
         })
     }
 }

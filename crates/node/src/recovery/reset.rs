@@ -10,7 +10,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use crate::reset_wish::{ResetLevel, ResetStep, ResetWish};
+use crate::pending_reset::{PendingReset, ResetLevel, ResetStep};
 use crate::update::UpdatedNode;
 use base::command::Runner;
 use base::failure::{Class, Classify, Failure};
@@ -32,7 +32,7 @@ pub trait ResetEffects {
     /// The boot loader starts a slot again.
     fn leave(&mut self) -> Result<()>;
     fn step(&mut self, step: ResetStep) -> Result<()>;
-    fn store(&mut self, wish: &ResetWish) -> Result<()>;
+    fn store(&mut self, wish: &PendingReset) -> Result<()>;
     fn clear(&mut self) -> Result<()>;
 }
 
@@ -40,7 +40,7 @@ pub trait ResetEffects {
 ///
 /// # Errors
 /// The wish remains, and the boot loader comes back to the recovery system.
-pub fn carry_out(mut wish: ResetWish, effects: &mut dyn ResetEffects, progress: &Progress) -> Result<()> {
+pub fn carry_out(mut wish: PendingReset, effects: &mut dyn ResetEffects, progress: &Progress) -> Result<()> {
     effects.stay()?;
     if !wish.has_begun() {
         wish.begin();
@@ -64,8 +64,8 @@ pub fn carry_out(mut wish: ResetWish, effects: &mut dyn ResetEffects, progress: 
 ///
 /// # Errors
 /// [`Class::Hardware`] if it would leave something half done.
-pub fn follow(before: Option<&ResetWish>, level: ResetLevel) -> Result<ResetWish, Failure> {
-    let mut wish = ResetWish::new(level);
+pub fn follow(before: Option<&PendingReset>, level: ResetLevel) -> Result<PendingReset, Failure> {
+    let mut wish = PendingReset::new(level);
     let Some(before) = before.filter(|before| before.is_under_way()) else { return Ok(wish) };
     let rest = before.level.steps().iter().all(|step| level.steps().contains(step));
     if !rest {
@@ -111,12 +111,12 @@ impl ResetEffects for NodeReset<'_> {
         }
     }
 
-    fn store(&mut self, wish: &ResetWish) -> Result<()> {
+    fn store(&mut self, wish: &PendingReset) -> Result<()> {
         wish.write(self.root)
     }
 
     fn clear(&mut self) -> Result<()> {
-        ResetWish::clear(self.root)
+        PendingReset::clear(self.root)
     }
 }
 
@@ -160,7 +160,7 @@ mod tests {
     struct Node {
         /// Whether the boot loader starts the recovery system.
         once: bool,
-        wish: Option<ResetWish>,
+        wish: Option<PendingReset>,
         /// Whether each of data and persistent is empty and whole.
         made: Vec<ResetStep>,
         /// What is being erased when the power fails.
@@ -180,7 +180,7 @@ mod tests {
 
         /// What a start after a power cut does: GRUB takes what is asked for once, and a slot does not start over a begun reset.
         fn starts_recovery(&mut self) -> bool {
-            let under_way = self.wish.as_ref().is_some_and(ResetWish::is_under_way);
+            let under_way = self.wish.as_ref().is_some_and(PendingReset::is_under_way);
             std::mem::take(&mut self.once) || under_way
         }
     }
@@ -199,7 +199,10 @@ mod tests {
         }
 
         fn step(&mut self, step: ResetStep) -> Result<()> {
-            assert!(self.wish.as_ref().is_some_and(ResetWish::is_under_way), "nothing is erased unannounced");
+            assert!(
+                self.wish.as_ref().is_some_and(PendingReset::is_under_way),
+                "nothing is erased unannounced"
+            );
             self.torn.push(step);
             self.change()?;
             self.torn.retain(|torn| *torn != step);
@@ -207,7 +210,7 @@ mod tests {
             Ok(())
         }
 
-        fn store(&mut self, wish: &ResetWish) -> Result<()> {
+        fn store(&mut self, wish: &PendingReset) -> Result<()> {
             self.change()?;
             self.wish = Some(wish.clone());
             Ok(())
@@ -225,7 +228,7 @@ mod tests {
         for level in [ResetLevel::Config, ResetLevel::State, ResetLevel::Full] {
             let mut cuts = 0;
             for fails_at in 1.. {
-                let wish = ResetWish::new(level);
+                let wish = PendingReset::new(level);
                 let mut node = Node {
                     once: true,
                     wish: Some(wish.clone()),
@@ -265,7 +268,7 @@ mod tests {
 
     #[test]
     fn another_level_may_follow_if_it_makes_anew_what_was_begun() {
-        let mut before = ResetWish::new(ResetLevel::State);
+        let mut before = PendingReset::new(ResetLevel::State);
         assert!(!follow(Some(&before), ResetLevel::Config).unwrap().has_begun());
         before.begin();
         assert!(follow(Some(&before), ResetLevel::Full).unwrap().is_under_way());

@@ -1,6 +1,6 @@
 //! What this node reports of its updates to its cluster, from where its update stands: a decision without effects.
 
-use super::standing::Standing;
+use super::stage::UpdateStage;
 use super::updated_node::UpdatedNode;
 use base::digest::Digest;
 use cluster::rollout::report::{NodeReport, ReportedState};
@@ -9,17 +9,17 @@ use machine::update_state::ReleaseId;
 /// The report of a node.
 #[must_use]
 pub fn report_of(node: &UpdatedNode) -> NodeReport {
-    let standing = Standing::of(node);
+    let standing = UpdateStage::of(node);
     let running = ReleaseId::of(&node.release);
     let staged = || node.memory.staged.as_ref().map(|staged| staged.release.clone());
     let tried = || node.memory.verdicts.last().map(|verdict| verdict.release.clone());
     let (state, about, reason) = match standing {
-        Standing::Idle => (ReportedState::Idle, None, String::new()),
-        Standing::Good => (ReportedState::Good, None, String::new()),
-        Standing::Staged => (ReportedState::Staged, staged(), String::new()),
-        Standing::Pending => (ReportedState::PendingReboot, staged(), String::new()),
-        Standing::Trial => (ReportedState::Trial, staged(), String::new()),
-        Standing::RolledBack(reason) => (ReportedState::RolledBack, staged().or_else(tried), reason),
+        UpdateStage::Idle => (ReportedState::Idle, None, String::new()),
+        UpdateStage::Good => (ReportedState::Good, None, String::new()),
+        UpdateStage::Staged => (ReportedState::Staged, staged(), String::new()),
+        UpdateStage::Pending => (ReportedState::PendingReboot, staged(), String::new()),
+        UpdateStage::Trial => (ReportedState::Trial, staged(), String::new()),
+        UpdateStage::RolledBack(reason) => (ReportedState::RolledBack, staged().or_else(tried), reason),
     };
     NodeReport {
         version: node.release.version.clone(),

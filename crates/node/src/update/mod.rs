@@ -6,10 +6,10 @@
 //! | [`slots`] | the partitions of the slots, from sysfs |
 //! | [`offer`] | whether a release may take the place of the one that runs; pure |
 //! | [`patched`] | a release whose OS image is made from the one that runs and a patch |
-//! | [`past`] | what became of the release that was tried; pure |
+//! | [`tried_release`] | what became of the release that was tried; pure |
 //! | [`fetched`] | a release that came over a network, kept until it is in a slot |
 //! | [`serve`] | that release as the source of other nodes |
-//! | [`standing`] | where the update of a node stands, for those who ask; pure |
+//! | [`stage`] | where the update of a node stands, for those who ask; pure |
 //! | [`cluster_report`] | the same for the cluster; pure |
 //! | [`lock`] | one update at a time |
 //!
@@ -20,17 +20,17 @@ pub mod cluster_report;
 pub mod fetched;
 pub mod lock;
 pub mod offer;
-pub mod past;
 pub mod patched;
 pub mod serve;
 pub mod slots;
-pub mod standing;
+pub mod stage;
+pub mod tried_release;
 pub mod updated_node;
 
 pub use fetched::{KeptSource, fetched, fetched_release, forget};
 pub use lock::UpdateLock;
 pub use offer::{Allowed, Offer, Running, decide, kubernetes_step};
-pub use past::Past;
 pub use slots::NodeSlots;
-pub use standing::Standing;
+pub use stage::UpdateStage;
+pub use tried_release::TriedRelease;
 pub use updated_node::{RolledBack, UpdatedNode};

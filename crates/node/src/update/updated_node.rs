@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
-use super::past::{self, Past};
 use super::slots::NodeSlots;
-use crate::reset_wish::ResetWish;
+use super::tried_release::{self, TriedRelease};
+use crate::pending_reset::PendingReset;
 use base::cancel::Cancel;
 use base::failure::{Class, Failure};
 use base::files::read_text;
@@ -71,7 +71,7 @@ impl UpdatedNode {
         let slots = NodeSlots::find(root, &installed)?;
         let release = release::read(root)?;
         let persistent = (installed.slot == Slot::Recovery).then(|| installed.persistent.device());
-        let erased = ResetWish::read(root).is_some_and(|wish| wish.is_under_way());
+        let erased = PendingReset::read(root).is_some_and(|wish| wish.is_under_way());
         let read = match &persistent {
             None => Ok(UpdateState::read(root)),
             // What makes the file system anew must find it unmounted.
@@ -111,8 +111,8 @@ impl UpdatedNode {
 
     /// Where the last update has come to.
     #[must_use]
-    pub fn past(&self) -> Past {
-        past::past(&self.record, &self.memory, self.slots.running)
+    pub fn tried_release(&self) -> TriedRelease {
+        tried_release::tried_release(&self.record, &self.memory, self.slots.running)
     }
 
     /// Changes the boot record on each disk.
@@ -234,10 +234,10 @@ impl UpdatedNode {
     /// Concludes an update that was tried and does not run; returns why, if there was one.
     pub fn settle(&mut self) -> Result<Option<String>> {
         let Some(slot) = self.memory.staged.as_ref().map(|staged| staged.slot) else { return Ok(None) };
-        match self.past() {
-            Past::Failed(mut reason) => {
+        match self.tried_release() {
+            TriedRelease::Failed(mut reason) => {
                 let why = self.record.why.as_ref().map(ToString::to_string).unwrap_or_default();
-                self.change(|record| past::condemn(record, slot, &why))?;
+                self.change(|record| tried_release::condemn(record, slot, &why))?;
                 // Without its mark no record, and no lost one either, starts it again. What runs is good without that.
                 let opened = self.slots.slot(slot.into()).open_to_write();
                 if let Err(error) = opened.and_then(|opened| opened.place().erase_mark()) {
@@ -247,11 +247,13 @@ impl UpdatedNode {
                 self.remember()?;
                 Ok(Some(reason))
             }
-            Past::Lost => {
+            TriedRelease::Lost => {
                 self.change(|record| record.set_state(slot, SlotState::Empty))?;
                 Ok(None)
             }
-            Past::Nothing | Past::Staged | Past::Armed | Past::Runs => Ok(None),
+            TriedRelease::Nothing | TriedRelease::Staged | TriedRelease::Armed | TriedRelease::Runs => {
+                Ok(None)
+            }
         }
     }
 
@@ -279,8 +281,8 @@ impl UpdatedNode {
     /// This boot is good.
     pub fn approve(&mut self) -> Result<()> {
         let running = self.slots.running;
-        self.change(|record| past::approve(record, running))?;
-        if self.past() == Past::Runs {
+        self.change(|record| tried_release::approve(record, running))?;
+        if self.tried_release() == TriedRelease::Runs {
             self.memory.conclude(true, String::new());
             self.remember()?;
         }
@@ -317,13 +319,16 @@ impl UpdatedNode {
         let Some(slot) = UpdateSlot::of(self.slots.running) else { return Ok(()) };
         self.memory.complaint = Some(reason);
         self.remember()?;
-        self.change(|record| past::condemn(record, slot, why))
+        self.change(|record| tried_release::condemn(record, slot, why))
     }
 
     /// The release in the other slot that is staged, or waits for its first start.
     #[must_use]
     pub fn waiting(&self) -> Option<&Written> {
-        self.memory.staged.as_ref().filter(|_| matches!(self.past(), Past::Staged | Past::Armed))
+        self.memory
+            .staged
+            .as_ref()
+            .filter(|_| matches!(self.tried_release(), TriedRelease::Staged | TriedRelease::Armed))
     }
 
     /// Goes back: calls off what is staged, or lets the other slot start, once or from now on.

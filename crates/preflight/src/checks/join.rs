@@ -3,13 +3,15 @@
 use super::servers::{self, LookupFailure};
 use crate::check::{CheckOutcome, CheckSubject};
 use crate::intent::Join;
-use cluster::join::{AuthorityProof, ClusterNetworks, ClusterPeer, Question, Seen, Version, is_server};
+use cluster::join::{
+    AuthorityProof, ClusterAnswers, ClusterNetworks, ClusterPeer, JoinQuery, Version, is_server,
+};
 use machine::clock::CLUSTER_TOLERANCE;
 use machine::network_trouble::NetworkTrouble;
 use model::config::{Distribution, Token};
 
 /// The cluster to join and its answers; otherwise the outcome of the check.
-fn seen<'a>(subject: &'a CheckSubject<'_>) -> Result<(&'a Join, &'a Seen), CheckOutcome> {
+fn seen<'a>(subject: &'a CheckSubject<'_>) -> Result<(&'a Join, &'a ClusterAnswers), CheckOutcome> {
     let intent = subject.intent.join.as_ref();
     let join = intent.ok_or_else(|| CheckOutcome::skipped("the configuration joins no cluster"))?;
     Ok((join, subject.cluster.get_or_init(|| conversation(subject, join))))
@@ -30,9 +32,9 @@ pub(super) fn networks(subject: &CheckSubject<'_>) -> Option<ClusterNetworks> {
     seen(subject).ok().and_then(|(_, seen)| seen.networks)
 }
 
-fn conversation(subject: &CheckSubject<'_>, join: &Join) -> Seen {
+fn conversation(subject: &CheckSubject<'_>, join: &Join) -> ClusterAnswers {
     let read = |token: &Option<_>| token.as_ref().and_then(|token| Token::read(token).ok());
-    let mut question = Question {
+    let mut question = JoinQuery {
         host: join.host.clone(),
         addresses: Vec::new(),
         ports: join.ports,
@@ -45,15 +47,17 @@ fn conversation(subject: &CheckSubject<'_>, join: &Join) -> Seen {
     };
     match servers::look_up(subject, &join.host) {
         Ok(addresses) if addresses.is_empty() => {
-            Seen::nothing(&question, NetworkTrouble::Silent("has no IPv4 address".into()))
+            ClusterAnswers::nothing(&question, NetworkTrouble::Silent("has no IPv4 address".into()))
         }
         Ok(addresses) => {
             question.addresses = addresses;
             subject.network.cluster(&question, subject.until)
         }
         // Names of clusters are often registered when the cluster is up.
-        Err(LookupFailure::NoSuchName(what)) => Seen::nothing(&question, NetworkTrouble::NotYet(what)),
-        Err(LookupFailure::NoAnswer(trouble)) => Seen::nothing(&question, trouble),
+        Err(LookupFailure::NoSuchName(what)) => {
+            ClusterAnswers::nothing(&question, NetworkTrouble::NotYet(what))
+        }
+        Err(LookupFailure::NoAnswer(trouble)) => ClusterAnswers::nothing(&question, trouble),
     }
 }
 
@@ -186,7 +190,7 @@ pub(super) fn clock(subject: &CheckSubject<'_>) -> CheckOutcome {
     }
 }
 
-fn members(seen: &Seen) -> Result<&[ClusterPeer], CheckOutcome> {
+fn members(seen: &ClusterAnswers) -> Result<&[ClusterPeer], CheckOutcome> {
     match &seen.members {
         Ok(members) => Ok(members),
         Err(trouble) => Err(judge("the list of the cluster's nodes", trouble, "")),

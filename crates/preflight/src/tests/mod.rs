@@ -17,7 +17,7 @@ use std::time::{Duration, Instant, SystemTime};
 use super::network::{AddressHolder, DnsAnswer, Network, TimeAnswer};
 use super::{CHECKS, Check, CheckOutcome, CheckSubject, Intent, MachineFacts};
 use base::size::ByteSize;
-use cluster::join::{Question, Seen};
+use cluster::join::{ClusterAnswers, JoinQuery};
 use machine::clock::ClockOffset;
 use machine::inventory::{Disk, Inventory, Nic, Roots};
 use machine::network_trouble::NetworkTrouble;
@@ -138,8 +138,8 @@ impl Network for Answers {
         answer.unwrap_or(Ok(AddressHolder::Nobody))
     }
 
-    fn cluster(&self, question: &Question, _: Instant) -> Seen {
-        Seen::nothing(question, NetworkTrouble::Silent("does not answer".into()))
+    fn cluster(&self, question: &JoinQuery, _: Instant) -> ClusterAnswers {
+        ClusterAnswers::nothing(question, NetworkTrouble::Silent("does not answer".into()))
     }
 }
 

@@ -13,7 +13,7 @@ use crate::toolkit::page::{Page, Tone};
 use crate::toolkit::qr::Code;
 use crate::toolkit::text::{self, wrapped};
 use cluster::images::BlobCount;
-use cluster::stages::{self, Stage, StageState as Standing};
+use cluster::stages::{self, Stage, StageState as UpdateStage};
 use machine::arrays;
 use machine::nics::MissingCards;
 
@@ -218,7 +218,7 @@ impl Table {
                 self.row("State", &format!("READY{since}"), theme.good());
             }
             Some(stage) => {
-                let style = if stage.state == Standing::Failed { theme.error() } else { theme.warning() };
+                let style = if stage.state == UpdateStage::Failed { theme.error() } else { theme.warning() };
                 self.row("State", &format!("NOT READY: {}", told(stage)), style);
                 self.row("", &stage.detail, style);
                 if let Some(next) = &stage.next {
@@ -233,7 +233,7 @@ impl Table {
 
 /// The current stage of a node, without its detail.
 fn told(stage: &Stage) -> String {
-    let stands = if stage.state == Standing::Failed { "has failed" } else { "is waited for" };
+    let stands = if stage.state == UpdateStage::Failed { "has failed" } else { "is waited for" };
     let since = stage.since.as_ref().map(|since| format!(" since {since}")).unwrap_or_default();
     format!("{} {stands}{since}", stage.name.text())
 }

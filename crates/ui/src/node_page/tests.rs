@@ -17,18 +17,18 @@ use crate::toolkit::{Capabilities, Key, Theme};
 use base::command::{Invocation, Runner};
 use base::size::ByteSize;
 use cluster::images::BlobCount;
-use cluster::stages::{Stage, StageName as Name, StageState as Standing};
+use cluster::stages::{Stage, StageName as Name, StageState as UpdateStage};
 use install::usb_stick::{StickFormat, StickSurvey, StickVolume};
 use machine::arrays::{ArrayState as Health, ArrayStatus};
 use machine::nics::MissingCards;
 use machine::nics::missing::{MissingCard, PresentCard};
-use machine::update_state::UpdateNews;
+use machine::update_state::UpdateNotice;
 use model::boot::Slot;
 use model::config::{NodeRole, Role};
 use node::status::Status;
 use testing::node::release_with_images as release;
 
-fn stage(name: Name, state: Standing, detail: &str) -> Stage {
+fn stage(name: Name, state: UpdateStage, detail: &str) -> Stage {
     let since = Some("2026-03-02T10:41:07Z".to_owned());
     Stage { name, state, since, detail: detail.into(), next: None }
 }
@@ -57,7 +57,7 @@ pub(super) fn ready() -> NodePageFacts {
             images: BlobCount { expected: 214, present: 214, deferred: false },
             missing_cards: None,
             mistakes: Vec::new(),
-            stages: stages.iter().map(|(name, detail)| stage(*name, Standing::Done, detail)).collect(),
+            stages: stages.iter().map(|(name, detail)| stage(*name, UpdateStage::Done, detail)).collect(),
             ready: None,
             kubernetes: None,
             update: None,
@@ -86,11 +86,12 @@ fn joining() -> NodePageFacts {
         next: Some("Give the node a name of its own in `os.hostname`.".into()),
         ..stage(
             Name::Registered,
-            Standing::Failed,
+            UpdateStage::Failed,
             "the cluster has another node of this name (Node password rejected, duplicate hostname)",
         )
     };
-    facts.status.stages[5] = stage(Name::Ready, Standing::Waiting, "the cluster does not know the node yet");
+    facts.status.stages[5] =
+        stage(Name::Ready, UpdateStage::Waiting, "the cluster does not know the node yet");
     facts.status.pending = true;
     if let Some(cluster) = &mut facts.cluster {
         cluster.management = None;
@@ -103,15 +104,15 @@ fn joining_by_kubeadm() -> NodePageFacts {
     let mut facts = joining();
     facts.status.role.role = Role::Management;
     let stages = [
-        (Name::Server, Standing::Done, "https://192.0.2.110:6443 answers"),
+        (Name::Server, UpdateStage::Done, "https://192.0.2.110:6443 answers"),
         (
             Name::Service,
-            Standing::Waiting,
+            UpdateStage::Waiting,
             "Joining etcd (4 of 7); nqrust-kubeadm.service is activating (start)",
         ),
-        (Name::Images, Standing::Done, "9 of 9 blobs are in the store"),
-        (Name::Registered, Standing::Waiting, "the node has no credentials from its cluster yet"),
-        (Name::Ready, Standing::Waiting, "the cluster does not know the node yet"),
+        (Name::Images, UpdateStage::Done, "9 of 9 blobs are in the store"),
+        (Name::Registered, UpdateStage::Waiting, "the node has no credentials from its cluster yet"),
+        (Name::Ready, UpdateStage::Waiting, "the cluster does not know the node yet"),
     ];
     facts.status.stages.truncate(1);
     facts.status.stages.extend(stages.map(|(name, state, detail)| stage(name, state, detail)));
@@ -124,7 +125,7 @@ fn joining_by_kubeadm() -> NodePageFacts {
 /// A node whose second disk is missing.
 fn degraded() -> NodePageFacts {
     let mut facts = ready();
-    facts.status.update = Some(UpdateNews {
+    facts.status.update = Some(UpdateNotice {
         version: "1.1.0".into(),
         bad: true,
         text: "1.1.0 was taken back: it was started 3 times and did not become good".into(),
@@ -212,7 +213,7 @@ fn without_card() -> NodePageFacts {
     };
     facts.status.stages[0] = Stage {
         next: Some(MissingCards::next().to_owned()),
-        ..stage(Name::Network, Standing::Failed, &missing.of_network("mgmt").unwrap())
+        ..stage(Name::Network, UpdateStage::Failed, &missing.of_network("mgmt").unwrap())
     };
     facts.status.missing_cards = Some(missing);
     facts.addresses.clear();

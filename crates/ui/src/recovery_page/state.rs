@@ -4,8 +4,8 @@ use super::RecoveryPageEnd;
 use crate::toolkit::Key;
 use crate::toolkit::line::TypedLine;
 use crate::toolkit::text::Scroll;
+use node::pending_reset::ResetLevel;
 use node::recovery::RecoveryFacts;
-use node::reset_wish::ResetLevel;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum RecoveryView {

@@ -4,7 +4,7 @@ use super::state::{RecoveryEffect, RecoveryPage, RecoveryView};
 use super::{RecoveryPageEnd, draw};
 use crate::toolkit::Key;
 use crate::toolkit::testing::{compare, shown, theme};
-use node::recovery::{RecoveryFacts, RecoveryNews};
+use node::recovery::{RecoveryFacts, RecoveryNotices};
 
 fn facts() -> RecoveryFacts {
     let slot = |name: &str, version: &str, state: &str| [name.into(), version.into(), state.into()];
@@ -17,7 +17,7 @@ fn facts() -> RecoveryFacts {
             slot("Recovery", "1.2.0", "runs"),
         ],
         addresses: vec!["mgmt-br 192.0.2.12/24".into()],
-        news: RecoveryNews::default(),
+        news: RecoveryNotices::default(),
     }
 }
 
@@ -40,7 +40,7 @@ fn command(words: &str) -> Option<RecoveryEffect> {
 
 #[test]
 fn the_pages_are_the_golden_ones() {
-    let failed = RecoveryNews {
+    let failed = RecoveryNotices {
         failed: Some("the reset is not complete: writing /dev/vda7".into()),
         notes: vec![
             "nobody can log in here, because the node document is not applied: this node has no document"

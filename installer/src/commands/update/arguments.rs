@@ -13,7 +13,7 @@ use base::digest::Digest;
 use base::listen;
 use base::program::Context;
 use model::boot::Slot;
-use node::reset_wish::ResetLevel;
+use node::pending_reset::ResetLevel;
 use node::update::Allowed;
 
 /// Update this node: write a release into the slot that does not run, try it, keep it or go back; repair it, or make it new.

@@ -13,8 +13,8 @@ use base::files::read_text;
 use base::program::Context;
 use cluster::membership::{Membership, membership};
 use model::boot::Slot;
+use node::pending_reset::{PendingReset, ResetLevel};
 use node::recovery::reset::follow;
-use node::reset_wish::{ResetLevel, ResetWish};
 use node::update::{UpdateLock, UpdatedNode};
 
 /// What somebody asks for.
@@ -39,7 +39,7 @@ pub(crate) fn reset(request: ResetRequest, context: &Context) -> Result<()> {
             .hint("A good boot with both slots good writes it again; see `installer update status`.")
             .into());
     }
-    let wish = follow(ResetWish::read(root).as_ref(), request.level)?;
+    let wish = follow(PendingReset::read(root).as_ref(), request.level)?;
     let name = hostname(root)?;
     if node.slots.running != Slot::Recovery && !request.force {
         let config = this_node(&context.progress)?.config;
@@ -52,7 +52,7 @@ pub(crate) fn reset(request: ResetRequest, context: &Context) -> Result<()> {
     if let Err(error) = node.start_once(Slot::Recovery) {
         // Nobody is to find it done one day.
         if !wish.has_begun() {
-            ResetWish::clear(root)?;
+            PendingReset::clear(root)?;
         }
         return Err(error);
     }
@@ -65,7 +65,7 @@ pub(crate) fn cancel_reset(context: &Context) -> Result<()> {
     let root = Path::new("/");
     let _lock = UpdateLock::take(root, Duration::ZERO)?;
     let mut node = UpdatedNode::read(root)?;
-    match ResetWish::read(root) {
+    match PendingReset::read(root) {
         None => context.tell("reset", "No reset is asked for."),
         Some(wish) if wish.is_under_way() => {
             let what = format!("the reset of level {} has begun", wish.level.as_str());
@@ -76,7 +76,7 @@ pub(crate) fn cancel_reset(context: &Context) -> Result<()> {
         Some(_) => {
             // In this order, so that the recovery system never starts for a wish that is gone.
             node.start_as_usual()?;
-            ResetWish::clear(root)?;
+            PendingReset::clear(root)?;
             context.tell("reset", "The reset is called off.");
         }
     }

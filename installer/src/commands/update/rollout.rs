@@ -16,7 +16,7 @@ use base::digest::Digest;
 use base::failure::{Class, Failure, causes, class_of};
 use base::program::Context;
 use base::progress::Progress;
-use cluster::own_node::OwnNode;
+use cluster::node_object::NodeObject;
 use cluster::rollout::report::{ReportedState, tell_until};
 use cluster::rollout::{ClusterSeat, DepartureRequest, Drain, NodeReport, RolloutRecord, UpdateOutcome};
 use machine::update_state::ReleaseId;
@@ -197,7 +197,7 @@ pub(crate) fn come_back(
     cancel: &Cancel,
     progress: &Progress,
 ) -> bool {
-    if OwnNode::read(Path::new("/")).is_none() {
+    if NodeObject::read(Path::new("/")).is_none() {
         return true;
     }
     let deadline = Instant::now() + patience;

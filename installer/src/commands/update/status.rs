@@ -12,7 +12,7 @@ use cluster::version_step::MoveRecord;
 use machine::update_state::{ReleaseId, ReleaseVerdict};
 use model::boot::Slot;
 use model::boot::record::{SlotState, UpdateSlot, Why};
-use node::update::{Standing, UpdatedNode, fetched_release};
+use node::update::{UpdateStage, UpdatedNode, fetched_release};
 
 #[derive(Debug, Serialize)]
 pub(super) struct UpdateStatus {
@@ -63,17 +63,17 @@ pub(super) struct SlotStatus {
 
 impl UpdateStatus {
     pub(super) fn of(node: &UpdatedNode) -> Self {
-        let standing = Standing::of(node);
+        let standing = UpdateStage::of(node);
         let state = match &standing {
             // What runs is good either way.
-            Standing::Idle | Standing::Good => "idle",
-            Standing::Staged => "staged",
-            Standing::Pending => "pending",
-            Standing::Trial => "trial",
-            Standing::RolledBack(_) => "rolled-back",
+            UpdateStage::Idle | UpdateStage::Good => "idle",
+            UpdateStage::Staged => "staged",
+            UpdateStage::Pending => "pending",
+            UpdateStage::Trial => "trial",
+            UpdateStage::RolledBack(_) => "rolled-back",
         };
         let reason = match standing {
-            Standing::RolledBack(reason) => Some(reason),
+            UpdateStage::RolledBack(reason) => Some(reason),
             _ => None,
         };
         let staged = node.memory.staged.as_ref().map(|staged| &staged.release);

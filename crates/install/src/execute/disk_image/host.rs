@@ -19,7 +19,7 @@ use base::parallel::locked;
 
 /// A file system that is made when everything is in its directory.
 #[derive(Debug)]
-struct Awaited {
+struct PendingFilesystem {
     filesystem: Filesystem,
     uuid: Uuid,
     directory: PathBuf,
@@ -32,7 +32,7 @@ pub struct ImageHost {
     /// The time of everything in the file systems, in seconds since 1970.
     epoch: u64,
     partitions: Mutex<BTreeMap<PartitionName, Partition>>,
-    awaited: Mutex<Vec<Awaited>>,
+    awaited: Mutex<Vec<PendingFilesystem>>,
 }
 
 impl ImageHost {
@@ -75,13 +75,17 @@ impl Host for ImageHost {
     fn make_filesystem(&self, _: &dyn Runner, new: &NewFilesystem<'_>) -> Result<()> {
         let directory = new.node.to_owned();
         std::fs::create_dir(&directory).with_context(|| format!("making {}", directory.display()))?;
-        locked(&self.awaited).push(Awaited { filesystem: new.filesystem.clone(), uuid: new.uuid, directory });
+        locked(&self.awaited).push(PendingFilesystem {
+            filesystem: new.filesystem.clone(),
+            uuid: new.uuid,
+            directory,
+        });
         Ok(())
     }
 
     fn complete(&self, runner: &dyn Runner, device: &dyn BlockDevice) -> Result<()> {
         let partitions = locked(&self.partitions).clone();
-        for Awaited { filesystem, uuid, directory } in locked(&self.awaited).drain(..) {
+        for PendingFilesystem { filesystem, uuid, directory } in locked(&self.awaited).drain(..) {
             let name = filesystem.partition;
             let partition =
                 partitions.get(&name).with_context(|| format!("no partition {}", name.as_str()))?;

@@ -92,7 +92,7 @@ fn with(mut intent: Intent, change: impl FnOnce(&mut Join)) -> Intent {
 struct Talk {
     facts: MachineFacts,
     intent: Intent,
-    seen: OnceLock<Seen>,
+    seen: OnceLock<ClusterAnswers>,
     now: SystemTime,
     until: Instant,
 }

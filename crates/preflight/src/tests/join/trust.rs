@@ -1,7 +1,7 @@
 //! Which authority is believed, and that nobody else gets to see the token.
 
 use super::*;
-use cluster::join::{Question, ask, pin};
+use cluster::join::{JoinQuery, ask, pin};
 use model::config::{InstallConfig, Token};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -124,7 +124,7 @@ fn a_clock_before_the_certificates_is_told_as_that() {
 fn a_server_whose_certificate_lacks_the_name_is_told_with_the_names_that_it_has() {
     let keys = Keys::make();
     let server = keys.start(good());
-    let question = |host: &str| Question {
+    let question = |host: &str| JoinQuery {
         host: host.into(),
         addresses: vec![[127, 0, 0, 1].into()],
         ports: Ports { supervisor: server.port(), other: closed(), api: server.port() },

@@ -12,7 +12,7 @@ const NEWS: &str = "/run/nqrust/recovery.json";
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct RecoveryNews {
+pub struct RecoveryNotices {
     /// What is under way.
     pub doing: Option<String>,
     /// Why a reset could not be carried out.
@@ -21,7 +21,7 @@ pub struct RecoveryNews {
     pub notes: Vec<String>,
 }
 
-impl RecoveryNews {
+impl RecoveryNotices {
     #[must_use]
     pub fn read(root: &Path) -> Self {
         let text = files::read_text(&below(root, NEWS)).unwrap_or_default();
@@ -42,9 +42,9 @@ mod tests {
     #[test]
     fn news_are_read_as_they_were_written() {
         let root = tempfile::tempdir().unwrap();
-        assert_eq!(RecoveryNews::read(root.path()), RecoveryNews::default());
-        let news = RecoveryNews { failed: Some("the disk is worn".into()), ..RecoveryNews::default() };
+        assert_eq!(RecoveryNotices::read(root.path()), RecoveryNotices::default());
+        let news = RecoveryNotices { failed: Some("the disk is worn".into()), ..RecoveryNotices::default() };
         news.write(root.path()).unwrap();
-        assert_eq!(RecoveryNews::read(root.path()), news);
+        assert_eq!(RecoveryNotices::read(root.path()), news);
     }
 }

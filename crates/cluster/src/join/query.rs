@@ -12,7 +12,7 @@ use machine::network_trouble::NetworkTrouble;
 use model::config::{Distribution, Role, Token};
 
 #[derive(Clone, Debug)]
-pub struct Question {
+pub struct JoinQuery {
     /// Host of the cluster, as the configuration names it.
     pub host: String,
     pub addresses: Vec<Ipv4Addr>,
@@ -29,7 +29,7 @@ pub struct Question {
     pub now: SystemTime,
 }
 
-impl Question {
+impl JoinQuery {
     /// The server as people name it.
     pub(super) fn place(&self) -> String {
         format!("https://{}:{}", self.host, self.ports.supervisor)
@@ -62,9 +62,9 @@ fn other(distribution: Distribution) -> Distribution {
 }
 
 /// What the cluster answered. Errors are clauses that follow the name of their subject: for the server
-/// [`Question`]'s host and port, for the rest what the field says.
+/// [`JoinQuery`]'s host and port, for the rest what the field says.
 #[derive(Clone, Debug)]
-pub struct Seen {
+pub struct ClusterAnswers {
     /// How the server is called here, `https://HOST:PORT`.
     pub place: String,
     pub addresses: Vec<Ipv4Addr>,
@@ -85,10 +85,10 @@ pub struct Seen {
     pub members: Result<Vec<ClusterPeer>, NetworkTrouble>,
 }
 
-impl Seen {
+impl ClusterAnswers {
     /// Nothing was asked, for this reason.
     #[must_use]
-    pub fn nothing(question: &Question, why: NetworkTrouble) -> Self {
+    pub fn nothing(question: &JoinQuery, why: NetworkTrouble) -> Self {
         Self {
             place: question.place(),
             addresses: question.addresses.clone(),

@@ -57,7 +57,7 @@ pub enum ResetStep {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ResetWish {
+pub struct PendingReset {
     pub level: ResetLevel,
     /// When it was asked for, in RFC 3339. For people: the clock may have been wrong.
     pub at: String,
@@ -66,7 +66,7 @@ pub struct ResetWish {
     done: Vec<ResetStep>,
 }
 
-impl ResetWish {
+impl PendingReset {
     #[must_use]
     pub fn new(level: ResetLevel) -> Self {
         let at = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
@@ -123,26 +123,26 @@ mod tests {
     fn a_wish_is_read_as_it_was_written_and_any_beginning_of_it_counts_as_none() {
         let root = tempfile::tempdir().unwrap();
         std::fs::create_dir(root.path().join("oem")).unwrap();
-        assert_eq!(ResetWish::read(root.path()), None);
-        let mut wish = ResetWish::new(ResetLevel::Full);
+        assert_eq!(PendingReset::read(root.path()), None);
+        let mut wish = PendingReset::new(ResetLevel::Full);
         wish.begin();
         wish.has_done(ResetStep::Data);
         wish.write(root.path()).unwrap();
-        assert_eq!(ResetWish::read(root.path()), Some(wish.clone()));
+        assert_eq!(PendingReset::read(root.path()), Some(wish.clone()));
         assert!(wish.is_under_way());
         let text = std::fs::read(below(root.path(), WISH)).unwrap();
         for length in 0..text.len() - 1 {
             std::fs::write(below(root.path(), WISH), &text[..length]).unwrap();
-            assert_eq!(ResetWish::read(root.path()), None, "{length}");
+            assert_eq!(PendingReset::read(root.path()), None, "{length}");
         }
-        ResetWish::clear(root.path()).unwrap();
+        PendingReset::clear(root.path()).unwrap();
         assert!(!below(root.path(), WISH).exists());
     }
 
     #[test]
     fn a_wish_is_under_way_from_its_beginning_to_its_last_step() {
         for level in [ResetLevel::Config, ResetLevel::State, ResetLevel::Full] {
-            let mut wish = ResetWish::new(level);
+            let mut wish = PendingReset::new(level);
             assert!(!wish.is_under_way());
             wish.begin();
             for step in level.steps() {

@@ -7,7 +7,7 @@ use machine::update_state::UpdateState;
 
 /// Where an update has come to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Past {
+pub enum TriedRelease {
     /// Nothing is staged.
     Nothing,
     /// It is staged, and nobody has asked for its start.
@@ -24,18 +24,20 @@ pub enum Past {
 
 /// Decides from the record as GRUB left it, before anything of this boot is written to it.
 #[must_use]
-pub fn past(record: &BootRecord, memory: &UpdateState, running: Slot) -> Past {
-    let Some(staged) = &memory.staged else { return Past::Nothing };
+pub fn tried_release(record: &BootRecord, memory: &UpdateState, running: Slot) -> TriedRelease {
+    let Some(staged) = &memory.staged else { return TriedRelease::Nothing };
     if running == Slot::from(staged.slot) {
-        return Past::Runs;
+        return TriedRelease::Runs;
     }
     let why = record.why.as_ref().map(Why::as_str);
     match record.state(staged.slot) {
-        SlotState::Empty => Past::Staged,
-        SlotState::Try if record.left < TRIES && why == Some(Why::LOAD) => Past::Failed(reason(why, None)),
-        SlotState::Try => Past::Armed,
-        SlotState::Bad => Past::Failed(reason(why, memory.complaint.as_deref())),
-        SlotState::Good => Past::Lost,
+        SlotState::Empty => TriedRelease::Staged,
+        SlotState::Try if record.left < TRIES && why == Some(Why::LOAD) => {
+            TriedRelease::Failed(reason(why, None))
+        }
+        SlotState::Try => TriedRelease::Armed,
+        SlotState::Bad => TriedRelease::Failed(reason(why, memory.complaint.as_deref())),
+        SlotState::Good => TriedRelease::Lost,
     }
 }
 
@@ -87,17 +89,17 @@ mod tests {
     #[test]
     fn the_record_tells_what_became_of_what_was_staged() {
         let memory = UpdateState { complaint: Some("kubelet: it does not answer".into()), ..staged() };
-        let now = |record: &BootRecord, running| past(record, &memory, running);
+        let now = |record: &BootRecord, running| tried_release(record, &memory, running);
         let default = BootRecord::default();
-        assert_eq!(past(&default, &UpdateState::default(), Slot::A), Past::Nothing);
-        assert_eq!(now(&record(SlotState::Empty, 3, ""), Slot::A), Past::Staged);
-        assert_eq!(now(&record(SlotState::Try, 3, ""), Slot::A), Past::Armed);
-        assert_eq!(now(&record(SlotState::Try, 2, ""), Slot::B), Past::Runs);
+        assert_eq!(tried_release(&default, &UpdateState::default(), Slot::A), TriedRelease::Nothing);
+        assert_eq!(now(&record(SlotState::Empty, 3, ""), Slot::A), TriedRelease::Staged);
+        assert_eq!(now(&record(SlotState::Try, 3, ""), Slot::A), TriedRelease::Armed);
+        assert_eq!(now(&record(SlotState::Try, 2, ""), Slot::B), TriedRelease::Runs);
         // Somebody has started the other slot by hand.
-        assert_eq!(now(&record(SlotState::Try, 2, ""), Slot::A), Past::Armed);
-        assert_eq!(now(&default, Slot::A), Past::Lost);
+        assert_eq!(now(&record(SlotState::Try, 2, ""), Slot::A), TriedRelease::Armed);
+        assert_eq!(now(&default, Slot::A), TriedRelease::Lost);
         let failed = |record: &BootRecord, running| match now(record, running) {
-            Past::Failed(reason) => reason,
+            TriedRelease::Failed(reason) => reason,
             other => panic!("{other:?}"),
         };
         assert!(failed(&record(SlotState::Try, 2, "load"), Slot::A).contains("could not load it"));

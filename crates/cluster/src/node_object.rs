@@ -21,7 +21,7 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A node as its cluster calls it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OwnNode {
+pub struct NodeObject {
     pub name: String,
     pub distribution: Distribution,
     /// The kubelet's access, on the node.
@@ -40,7 +40,7 @@ pub struct NodeEvent {
     pub at: String,
 }
 
-impl OwnNode {
+impl NodeObject {
     /// The node of the document at `root`; none if it has no part in a cluster.
     #[must_use]
     pub fn read(root: &Path) -> Option<Self> {
@@ -126,13 +126,13 @@ mod tests {
     #[test]
     fn a_node_without_a_cluster_has_no_object_there() {
         let root = tempfile::tempdir().unwrap();
-        assert_eq!(OwnNode::read(root.path()), None, "no document");
+        assert_eq!(NodeObject::read(root.path()), None, "no document");
         let document = below(root.path(), DOCUMENT);
         std::fs::create_dir_all(document.parent().unwrap()).unwrap();
         std::fs::write(&document, "install: {mode: install}\n").unwrap();
-        assert_eq!(OwnNode::read(root.path()), None);
+        assert_eq!(NodeObject::read(root.path()), None);
         std::fs::write(&document, DOCUMENT_TEXT).unwrap();
-        let node = OwnNode::read(root.path()).unwrap();
+        let node = NodeObject::read(root.path()).unwrap();
         assert_eq!((node.name.as_str(), node.distribution), ("node-2", Distribution::Kubeadm));
         let why = node.annotate(root.path(), &BTreeMap::new()).unwrap_err();
         assert!(why.contains("/etc/kubernetes/kubelet.conf"), "{why}");
@@ -141,7 +141,7 @@ mod tests {
     #[test]
     fn an_event_is_found_by_the_name_of_its_node() {
         let node =
-            OwnNode { name: "n1".into(), distribution: Distribution::Kubeadm, kubeconfig: String::new() };
+            NodeObject { name: "n1".into(), distribution: Distribution::Kubeadm, kubeconfig: String::new() };
         let event = NodeEvent {
             reason: "UpdateGood",
             message: "2 is good".into(),
