@@ -1,6 +1,7 @@
 //! The registry, and the numbers that the checks judge by.
 //!
-//! A check that is added here is listed, documented, run and skippable without further changes. Names are contracts.
+//! A check has an entry here and its name in `model::checks`, by which configurations skip it; a test compares both. Lists and
+//! pages are made from the registry. Names are contracts.
 
 mod address;
 mod cluster;
