@@ -19,9 +19,10 @@ pub struct Crate {
 }
 
 /// The packages that the rules apply to: those that ship.
-pub const FOLDERS: [&str; 15] = [
+pub const FOLDERS: [&str; 16] = [
     "crates/base",
     "crates/formats",
+    "crates/document",
     "crates/model",
     "crates/transfer",
     "crates/medium",
