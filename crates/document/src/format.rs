@@ -1,6 +1,9 @@
 //! Checks of single texts. A check sees one text and says what is wrong with it, without repeating it: the user's line is
 //! shown underlined, and the text may be a secret.
 
+/// Divides a text into the elements of a list; none if it is no list.
+pub type SplitElements = fn(&str) -> Option<Vec<&str>>;
+
 /// A named check of texts, and the forms that these texts may have in documents.
 #[derive(Debug)]
 pub struct Format {
@@ -21,7 +24,7 @@ pub struct Format {
     /// The canonical spelling, for names of keys that have several.
     pub canonical: Option<fn(&str) -> Option<String>>,
     /// The elements of a list that one text holds; `None` if it is one element.
-    pub elements: Option<fn(&str) -> Option<Vec<&str>>>,
+    pub elements: Option<SplitElements>,
 }
 
 impl Format {

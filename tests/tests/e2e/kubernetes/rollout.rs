@@ -6,12 +6,12 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use base::cancel::Cancel;
 use base::command::SystemRunner;
 use base::digest::Digest;
 use base::failure::{class_of, render};
 use cluster::rollout::report::ReportedState;
 use cluster::rollout::{ClusterSeat, DepartureRequest, Drain, NodeReport, RolloutRecord, UpdateOutcome};
-use install::execute::Cancel;
 use machine::update_state::ReleaseId;
 use model::config::Role;
 use nqrust_tests::deadline::{CLUSTER_INTERVAL, Deadline};

@@ -4,7 +4,7 @@ use super::*;
 
 /// The clauses about what uses the first disk.
 fn told(machine: &MachineTree) -> Vec<String> {
-    scan(&machine).disks[0].holders.iter().map(ToString::to_string).collect()
+    scan(machine).disks[0].holders.iter().map(ToString::to_string).collect()
 }
 
 #[test]
