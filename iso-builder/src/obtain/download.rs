@@ -140,7 +140,7 @@ mod tests {
             let refused = obtain(vec![wanted], kind, false, &Progress::silent()).unwrap_err();
             let told = render(&refused);
             assert_eq!(class_of(&refused), Class::Invalid, "{told}");
-            assert!(told.contains("not a URL of http or https") && !told.contains("attempts"), "{told}");
+            assert!(told.contains("not an http or https URL") && !told.contains("attempts"), "{told}");
         }
     }
 }

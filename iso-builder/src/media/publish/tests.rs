@@ -452,7 +452,7 @@ fn what_cannot_be_done_is_refused_before_anything_is_written() {
     let error = pulled(&layout, &client, &bench.path("home"), None).unwrap_err();
     refused(error, &["other files", "empty directory"]);
     refused(pulled(&format!("{layout}:9"), &client, &tree, None).unwrap_err(), &["it has 0.1.0"]);
-    refused(pulled("oci:/nonexistent", &client, &tree, None).unwrap_err(), &["no OCI layout"]);
+    refused(pulled("oci:/nonexistent", &client, &tree, None).unwrap_err(), &["not an OCI layout"]);
 }
 
 /// A directory with an earlier release, whose OS image is a little different.
