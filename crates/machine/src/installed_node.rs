@@ -48,13 +48,7 @@ impl InstalledNode {
                 .hint("Run this on an installed node, as root.")
                 .into());
         }
-        let usable = config::load_usable(&document)?;
-        // Without a path it is a mistake of the document as a whole.
-        let grave = |path: &str| path.is_empty() || IDENTITY.contains(&path);
-        if usable.mistakes.iter().any(|mistake| grave(&mistake.path)) {
-            // The same error as for those who take no mistakes.
-            config::load(&document)?;
-        }
+        let usable = config::load_usable(&document, &IDENTITY)?;
         let line = |mistake: &config::Diagnostic| {
             format!("{DOCUMENT}:{}: {}: {}", mistake.line, mistake.path, mistake.message)
         };

@@ -1,10 +1,15 @@
-//! Disks as the inventory has them in JSON.
+//! Disks of inventories, in the type of the caller: this crate does not know it.
 
 use base::size::ByteSize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 /// An empty disk of a virtual machine.
-pub fn disk(name: &str, size: ByteSize) -> Value {
+pub fn disk<Disk: DeserializeOwned>(name: &str, size: ByteSize) -> Disk {
+    serde_json::from_value(empty(name, size)).unwrap()
+}
+
+fn empty(name: &str, size: ByteSize) -> Value {
     json!({
         "name": name, "path": format!("/dev/{name}"), "size": size, "logical_sector": 512, "physical_sector": 512,
         "rotational": false, "removable": false, "read_only": false, "optical": false, "transport": "virtio",
@@ -14,8 +19,8 @@ pub fn disk(name: &str, size: ByteSize) -> Value {
 }
 
 /// A disk of 32 GiB with the partitions of a node. Those of an unfinished install have no file system of the firmware.
-pub fn node_disk(name: &str, finished: bool) -> Value {
-    let mut disk = disk(name, ByteSize::gib(32));
+pub fn node_disk<Disk: DeserializeOwned>(name: &str, finished: bool) -> Disk {
+    let mut disk = empty(name, ByteSize::gib(32));
     let names = ["bios", "esp", "config", "root-a", "root-b", "recovery", "persistent", "data"];
     let partition = |(number, label): (u64, &str)| {
         let fat = json!({ "kind": "vfat", "label": "NQRUST_ESP", "uuid": null, "offset": 82 });
@@ -31,5 +36,5 @@ pub fn node_disk(name: &str, finished: bool) -> Value {
         })
     };
     disk["partitions"] = (1..).zip(names).map(partition).collect();
-    disk
+    serde_json::from_value(disk).unwrap()
 }

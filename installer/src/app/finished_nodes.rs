@@ -133,15 +133,8 @@ mod tests {
     use medium::payload_sources::LocalMedium;
     use model::config::sources::combine;
     use model::config::{Install, Profile};
+    use testing::disks::{disk, node_disk as node};
     use testing::release::release;
-
-    fn disk(name: &str, size: ByteSize) -> Disk {
-        serde_json::from_value(testing::disks::disk(name, size)).unwrap()
-    }
-
-    fn node(name: &str, finished: bool) -> Disk {
-        serde_json::from_value(testing::disks::node_disk(name, finished)).unwrap()
-    }
 
     fn told(rule: &str, disks: &[Disk], change: fn(&mut InstallConfig)) -> String {
         let source = Box::new(LocalMedium::new("/nonexistent"));
@@ -183,7 +176,7 @@ mod tests {
             let inventory = Inventory { disks: disks.to_vec(), nics: vec![] };
             without_configuration(&error.into(), &inventory, &Nothing)
         };
-        let (one, empty) = (node("vda", true), disk("vdb", ByteSize::gib(32)));
+        let (one, empty): (Disk, Disk) = (node("vda", true), disk("vdb", ByteSize::gib(32)));
         let why = left(Class::Network, &[empty.clone(), one.clone()]).unwrap().why();
         assert_eq!(
             why,

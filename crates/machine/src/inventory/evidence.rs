@@ -142,10 +142,7 @@ pub fn in_link(text: &str) -> String {
 mod tests {
     use super::*;
     use base::size::ByteSize;
-
-    fn disk(name: &str, size: ByteSize) -> Disk {
-        serde_json::from_value(testing::disks::disk(name, size)).unwrap()
-    }
+    use testing::disks::disk;
 
     fn with(wwn: Option<&str>, serial: Option<&str>) -> Disk {
         Disk { wwn: wwn.map(Into::into), serial: serial.map(Into::into), ..disk("sda", ByteSize::gib(16)) }

@@ -22,10 +22,16 @@ pub struct Accepted {
 /// Reads and checks the file at `path` as [`check_in_use`] does. A file that cannot be read and a document with mistakes are
 /// [`Class::Invalid`].
 pub fn load(path: &Path) -> Result<InstallConfig> {
+    let (text, name) = read(path)?;
+    parse(&text, &name)
+}
+
+/// The text of the file, and what messages call it.
+fn read(path: &Path) -> Result<(String, String)> {
     let name = named::told(path);
     let text =
         named::read_text(path).class(Class::Invalid, || format!("reading the configuration {name}"))?;
-    parse(&text, &name)
+    Ok((text, name))
 }
 
 /// Reads and checks a document; `name` is what messages call it. All mistakes come in one error, which holds
@@ -48,18 +54,25 @@ pub struct UsableDocument {
 /// Reads what can be used of the document of a node at `path`.
 ///
 /// # Errors
-/// [`Class::Invalid`]: the file cannot be read, is not YAML, or is not a configuration.
-pub fn load_usable(path: &Path) -> Result<UsableDocument> {
-    let name = named::told(path);
-    let text =
-        named::read_text(path).class(Class::Invalid, || format!("reading the configuration {name}"))?;
-    parse_usable(&text, &name)
+/// [`Class::Invalid`], as [`load`] has it: the file cannot be read, is not YAML or not a configuration, or has a mistake in one of
+/// the `essential` keys.
+pub fn load_usable(path: &Path, essential: &[&str]) -> Result<UsableDocument> {
+    let (text, name) = read(path)?;
+    parse_usable(&text, &name, essential)
 }
 
-fn parse_usable(text: &str, name: &str) -> Result<UsableDocument> {
+fn parse_usable(text: &str, name: &str, essential: &[&str]) -> Result<UsableDocument> {
+    let failure = |invalid: Invalid| invalid.failure(&format!("the configuration {name}"));
     let document = Document::yaml(SourceKind::File, name, text).in_use();
-    let (config, mut mistakes) = sources::combine::usable(document)
-        .map_err(|invalid| invalid.failure(&format!("the configuration {name}")))?;
+    let (config, mut mistakes) = sources::combine::usable(document).map_err(failure)?;
+    // Without a path it is a mistake of the document as a whole.
+    let is_grave = |mistake: &Diagnostic| {
+        mistake.severity == Severity::Error
+            && (mistake.path.is_empty() || essential.contains(&mistake.path.as_str()))
+    };
+    if mistakes.iter().any(is_grave) {
+        return Err(failure(Invalid(mistakes)).into());
+    }
     mistakes.retain(|mistake| mistake.severity == Severity::Error);
     Ok(UsableDocument { config, mistakes })
 }
@@ -128,21 +141,20 @@ os: {hostname: node-1, colour: blue, environment: {HTTPS_PROXY: 'http://proxy:31
 install: {role: worker, mode: juggle}
 system_settings: {additional-ca: pem}
 ";
-        let UsableDocument { config, mistakes } = parse_usable(text, "node.yaml").unwrap();
+        let UsableDocument { config, mistakes } = parse_usable(text, "node.yaml", &["install.role"]).unwrap();
         assert_eq!(config.install.role, Role::Worker);
         assert_eq!(config.proxies().https.as_deref(), Some("http://proxy:3128"));
         assert_eq!(config.system_settings["additional-ca"].expose(), "pem");
         let places: Vec<_> = mistakes.iter().map(|mistake| (mistake.line, mistake.path.as_str())).collect();
         assert_eq!(places, [(2, "os.colour"), (3, "install.mode"), (4, "system_settings.additional-ca")]);
         let UsableDocument { config, mistakes } =
-            parse_usable("os: {hostname: node-1}", "node.yaml").unwrap();
+            parse_usable("os: {hostname: node-1}", "node.yaml", &[]).unwrap();
         assert!(mistakes.is_empty() && config.os.hostname.is_some(), "{mistakes:?}");
-        assert!(parse_usable("{}", "node.yaml").unwrap().mistakes.is_empty());
-        for unusable in ["", "os: {hostname: ["] {
-            assert!(parse_usable(unusable, "node.yaml").is_err(), "{unusable}");
+        assert!(parse_usable("{}", "node.yaml", &[]).unwrap().mistakes.is_empty());
+        for unusable in ["", "os: {hostname: [", "- a list"] {
+            assert!(parse_usable(unusable, "node.yaml", &[]).is_err(), "{unusable}");
         }
-        let list = parse_usable("- a list", "node.yaml").unwrap();
-        assert_eq!(list.mistakes[0].path, "", "a mistake of the document as a whole");
-        assert!(load_usable(Path::new("/does/not/exist")).is_err());
+        assert!(parse_usable(text, "node.yaml", &["install.mode"]).is_err(), "an essential key");
+        assert!(load_usable(Path::new("/does/not/exist"), &[]).is_err());
     }
 }

@@ -9,11 +9,11 @@ use machine::update_state::ReleaseId;
 /// The report of a node.
 #[must_use]
 pub fn report_of(node: &UpdatedNode) -> NodeReport {
-    let standing = UpdateStage::of(node);
+    let stage = UpdateStage::of(node);
     let running = ReleaseId::of(&node.release);
     let staged = || node.memory.staged.as_ref().map(|staged| staged.release.clone());
     let tried = || node.memory.verdicts.last().map(|verdict| verdict.release.clone());
-    let (state, about, reason) = match standing {
+    let (state, about, reason) = match stage {
         UpdateStage::Idle => (ReportedState::Idle, None, String::new()),
         UpdateStage::Good => (ReportedState::Good, None, String::new()),
         UpdateStage::Staged => (ReportedState::Staged, staged(), String::new()),

@@ -19,13 +19,10 @@ use super::{CHECKS, Check, CheckOutcome, CheckSubject, Intent, MachineFacts};
 use base::size::ByteSize;
 use cluster::join::{ClusterAnswers, JoinQuery};
 use machine::clock::ClockOffset;
-use machine::inventory::{Disk, Inventory, Nic, Roots};
+use machine::inventory::{Inventory, Nic, Roots};
 use machine::network_trouble::NetworkTrouble;
 use model::config::{Cidr, Interface, Profile};
-
-fn disk(name: &str, size: ByteSize) -> Disk {
-    serde_json::from_value(testing::disks::disk(name, size)).unwrap()
-}
+use testing::disks::disk;
 
 /// A machine made of files.
 struct Machine(tempfile::TempDir);

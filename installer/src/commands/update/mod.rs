@@ -212,9 +212,7 @@ fn containerd(release: &Release) -> RunningContainerd {
 /// This node. An update may be what mends one whose document has mistakes: they are reported, and nothing else is lost.
 fn this_node(progress: &Progress) -> Result<InstalledNode> {
     let node = InstalledNode::open(Path::new("/"))?;
-    node.mistakes.iter().for_each(|line| {
-        progress.warn("update", &format!("the node document has a mistake: {line}"));
-    });
+    node.warn(&mut |line| progress.note("update", line));
     Ok(node)
 }
 

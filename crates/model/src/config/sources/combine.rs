@@ -132,14 +132,13 @@ pub(in crate::config) fn usable(document: Document) -> Result<(InstallConfig, Ve
     document.is_configuration()?;
     let documents = [document];
     let (examined, judged) = judge(&documents);
-    let unread = examined.unread;
-    let mistakes = examined.verdict(&documents).err();
-    match judged.and_then(|(_, config)| config.ok()) {
-        Some(config) if !unread => {
-            Ok((rules::without_idle(config), mistakes.map(|invalid| invalid.0).unwrap_or_default()))
+    let config = judged.and_then(|(_, config)| config.ok()).filter(|_| !examined.unread);
+    match (config, examined.verdict(&documents).err()) {
+        (None, Some(invalid)) => Err(invalid),
+        (config, invalid) => {
+            let mistakes = invalid.map(|invalid| invalid.0).unwrap_or_default();
+            Ok((rules::without_idle(config.unwrap_or_default()), mistakes))
         }
-        None if mistakes.is_none() => Ok((InstallConfig::default(), Vec::new())),
-        _ => Err(mistakes.unwrap_or(Invalid(Vec::new()))),
     }
 }
 

@@ -20,7 +20,7 @@ fn change(state: &mut Conversation, change: impl Fn(&mut Inventory)) -> Vec<Conv
 
 /// A disk that the kernel found, which sorts before all others.
 fn late(inventory: &mut Inventory) {
-    inventory.disks.insert(0, serde_json::from_value(disk("nvme0n1", ByteSize::gib(500))).unwrap());
+    inventory.disks.insert(0, disk("nvme0n1", ByteSize::gib(500)));
 }
 
 /// The option at which the cursor of the field in focus is, and the one that is taken.
