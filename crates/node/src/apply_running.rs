@@ -32,7 +32,7 @@ mod tests {
     use machine::nics::missing;
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
-    use testing::node::NodePrograms as Programs;
+    use testing::runner::ScriptedRunner;
 
     const DOCUMENT_TEXT: &str =
         "install: {mode: install, management_interface: {interfaces: [{name: ens3}]}}\n";
@@ -62,7 +62,7 @@ mod tests {
     /// Like a boot: the document is applied before names are final, then the cards are looked for.
     fn boot(root: &Path) -> Vec<String> {
         apply(&root.join("oem/node.yaml"), root).unwrap();
-        settle(root, &Programs::default()).unwrap()
+        settle(root, &ScriptedRunner::silent()).unwrap()
     }
 
     fn port(root: &Path) -> String {
@@ -98,7 +98,7 @@ mod tests {
         assert!(notes.iter().any(|note| note.starts_with("ens3 is another card than before")), "{notes:?}");
         assert!(port(root.path()).contains("interface-name=ens3\n"), "{}", port(root.path()));
         assert!(remembered(root.path()).contains("00:03"), "a boot alone forgets no card");
-        apply_running(&root.path().join("oem/node.yaml"), root.path(), &Programs::default()).unwrap();
+        apply_running(&root.path().join("oem/node.yaml"), root.path(), &ScriptedRunner::silent()).unwrap();
         assert!(remembered(root.path()).contains("00:77"), "{}", remembered(root.path()));
         assert!(port(root.path()).contains("mac-address=52:54:00:00:00:77\n"), "{}", port(root.path()));
     }
@@ -120,10 +120,10 @@ mod tests {
         );
         assert!(port(root.path()).contains("mac-address=52:54:00:00:00:03\n"), "it is found when it comes");
         board(root.path(), &[OLD]);
-        let programs = Programs::default();
+        let programs = ScriptedRunner::silent();
         settle(root.path(), &programs).unwrap();
         assert!(!root.path().join(missing::ISSUE).exists());
-        assert_eq!(programs.asked.lock().unwrap().as_slice(), ["agetty --reload"]);
+        assert_eq!(programs.commands(), ["agetty --reload"]);
     }
 
     #[test]
@@ -150,7 +150,7 @@ mod tests {
         let outcome = apply(&root.path().join("oem/node.yaml"), root.path()).unwrap();
         assert!(outcome.warnings[0].contains("found by their names"), "{outcome:?}");
         assert!(port(root.path()).contains("interface-name=ens3\n"));
-        let notes = settle(root.path(), &Programs::default()).unwrap();
+        let notes = settle(root.path(), &ScriptedRunner::silent()).unwrap();
         assert!(notes[0].contains("it has version 2 and not 1"), "{notes:?}");
         assert!(remembered(root.path()).contains("\"version\": 1"));
     }

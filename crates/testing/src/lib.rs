@@ -31,6 +31,7 @@ pub mod progress;
 pub mod registry;
 pub mod release;
 pub mod reports;
+pub mod runner;
 pub mod specimens;
 pub mod squashfs;
 pub mod supervisor;

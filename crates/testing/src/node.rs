@@ -2,12 +2,11 @@
 
 use std::fs;
 use std::path::Path;
-use std::sync::Mutex;
 
-use anyhow::Result;
-use base::command::{Invocation, Runner};
 use base::digest::Digest;
 use model::release::{Image, Release};
+
+use crate::runner::ScriptedRunner;
 
 /// A release with two images that share a blob, the second for management nodes only.
 pub fn release_with_images() -> Release {
@@ -34,28 +33,15 @@ pub fn store_blobs(root: &Path, blobs: &[&[u8]]) {
     }
 }
 
-/// Answers like the programs of a node that has an address and whose service logs `said`.
-#[derive(Default)]
-pub struct NodePrograms {
-    pub said: &'static str,
-    pub active: &'static str,
-    pub asked: Mutex<Vec<String>>,
-}
+/// What `ip -json address` prints where `ens3` has 192.0.2.7/24.
+pub const ADDRESS_OF_ENS3: &str = r#"[{"ifname": "ens3", "link_type": "ether",
+    "addr_info": [{"family": "inet", "local": "192.0.2.7", "prefixlen": 24, "scope": "global"}]}]"#;
 
-impl Runner for NodePrograms {
-    fn run(&self, invocation: &Invocation) -> Result<Vec<u8>> {
-        self.asked.lock().unwrap().push(invocation.display());
-        let active = self.active;
-        Ok(match invocation.program.to_str().unwrap() {
-            "ip" => "[{\"ifname\": \"ens3\", \"link_type\": \"ether\", \"addr_info\": [\
-                     {\"family\": \"inet\", \"local\": \"192.0.2.7\", \"prefixlen\": 24, \"scope\": \"global\"}]}]"
-                .to_owned(),
-            "systemctl" => format!(
-                "NRestarts=2\nLoadState=loaded\nActiveState={active}\nSubState=auto-restart\nResult=exit-code\n"
-            ),
-            "journalctl" => self.said.to_owned(),
-            _ => String::new(),
-        }
-        .into_bytes())
-    }
+/// The programs of a node whose service is `active` and logged `said`.
+pub fn node_programs(active: &str, said: &str) -> ScriptedRunner {
+    let unit = format!(
+        "NRestarts=2\nLoadState=loaded\nActiveState={active}\nSubState=auto-restart\nResult=exit-code\n"
+    );
+    let runner = ScriptedRunner::silent().answer("ip ", ADDRESS_OF_ENS3);
+    runner.answer("systemctl ", unit).answer("journalctl ", said)
 }

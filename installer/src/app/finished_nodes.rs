@@ -135,6 +135,7 @@ mod tests {
     use model::config::{Install, Profile};
     use testing::disks::{disk, node_disk as node};
     use testing::release::release;
+    use testing::runner::ScriptedRunner;
 
     fn told(rule: &str, disks: &[Disk], change: fn(&mut InstallConfig)) -> String {
         let source = Box::new(LocalMedium::new("/nonexistent"));
@@ -159,22 +160,13 @@ mod tests {
         assert_eq!(told("false", &[node("vda", false)], |_| ()), "", "an install was interrupted there");
     }
 
-    /// No disk can be read.
-    struct Nothing;
-
-    impl Runner for Nothing {
-        fn run(&self, _: &base::command::Invocation) -> Result<Vec<u8>> {
-            anyhow::bail!("Input/output error")
-        }
-    }
-
     #[test]
     fn a_node_starts_where_the_configuration_cannot_be_fetched_and_it_is_the_only_one() {
         let left = |class, disks: &[Disk]| {
             let error = Failure::new(class, "fetching http://192.0.2.1/node.yaml")
                 .because(anyhow::anyhow!("connection refused"));
             let inventory = Inventory { disks: disks.to_vec(), nics: vec![] };
-            without_configuration(&error.into(), &inventory, &Nothing)
+            without_configuration(&error.into(), &inventory, &ScriptedRunner::failing("Input/output error"))
         };
         let (one, empty): (Disk, Disk) = (node("vda", true), disk("vdb", ByteSize::gib(32)));
         let why = left(Class::Network, &[empty.clone(), one.clone()]).unwrap().why();

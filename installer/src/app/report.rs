@@ -236,26 +236,22 @@ impl FailureDetails {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use base::command::Invocation;
     use base::failure::Class;
     use model::machine::Identity;
     use std::path::Path;
     use testing::progress::Recorder;
     use testing::reports::{ReportServer, ServerReaction};
+    use testing::runner::ScriptedRunner;
 
-    struct Bare;
-
-    impl Runner for Bare {
-        fn run(&self, invocation: &Invocation) -> Result<Vec<u8>> {
-            anyhow::bail!("there is no {}", invocation.display())
-        }
+    fn no_programs() -> ScriptedRunner {
+        ScriptedRunner::failing("no such program")
     }
 
     fn ended(text: &str, directory: &Path) -> (String, Recorder) {
         let recorder = Recorder::default();
         let progress = Progress::new(vec![Box::new(recorder.clone())]);
         let mut record = RunRecord {
-            runner: &Bare,
+            runner: &no_programs(),
             directory: directory.into(),
             ..RunRecord::begin(&progress, None, &[])
         };
@@ -288,7 +284,8 @@ mod tests {
         let (machine, policy) = (Identity::default(), fleet::policy());
         let reporter = Reporter::begin(ReporterSetup { url, machine, policy, progress: progress.clone() });
         let tokens = ["MARK-path".to_owned()];
-        let mut record = RunRecord { runner: &Bare, ..RunRecord::begin(&progress, Some(reporter), &tokens) };
+        let mut record =
+            RunRecord { runner: &no_programs(), ..RunRecord::begin(&progress, Some(reporter), &tokens) };
         record.config(&model::config::parse("{token: MARK-cluster, os: {hostname: node-1}}", "f").unwrap());
         drop(progress.step("wipe", "Erasing the disk", None));
         let failure = Failure::new(Class::DiskIo, "writing MARK-cluster to vda").hint("Replace it.");

@@ -226,7 +226,7 @@ pub(crate) mod tests {
     use crate::stages::{StageName, StageState};
     use std::fs;
     use std::sync::Mutex;
-    use testing::node::{NodePrograms as Programs, release_with_images as release, store_blobs as store};
+    use testing::node::{node_programs, release_with_images as release, store_blobs as store};
 
     /// A node that is to join a cluster which does not answer.
     pub(crate) fn joining() -> tempfile::TempDir {
@@ -243,11 +243,8 @@ pub(crate) mod tests {
     #[test]
     fn a_node_that_cannot_join_is_described_by_its_programs_and_without_its_secrets() {
         let root = joining();
-        let programs = Programs {
-            active: "activating",
-            said: "time=\"t\" level=fatal msg=\"token marked-token is odd\"\n",
-            ..Programs::default()
-        };
+        let said = "time=\"t\" level=fatal msg=\"token marked-token is odd\"\n";
+        let programs = node_programs("activating", said);
         let subject = ObservedNode::read(root.path()).unwrap().unwrap();
         assert_eq!(subject.name.as_deref(), Some("node-1"));
         let stages = subject.look(root.path(), &programs);
@@ -267,7 +264,7 @@ pub(crate) mod tests {
         let service = &stages[2].detail;
         assert!(service.starts_with("token [hidden] is odd; k3s-agent.service is activating"), "{service}");
         assert!(stages[1].detail.starts_with("https://127.0.0.2:6443 does not answer"), "{:?}", stages[1]);
-        let asked = programs.asked.lock().unwrap().join("\n");
+        let asked = programs.commands().join("\n");
         assert!(asked.contains("--unit k3s-agent.service") && asked.contains("--since"), "{asked}");
         assert!(!asked.contains("marked-token"));
     }
@@ -275,10 +272,10 @@ pub(crate) mod tests {
     #[test]
     fn a_service_that_has_given_up_is_asked_for_older_words_too() {
         let root = joining();
-        let programs = Programs { active: "failed", ..Programs::default() };
+        let programs = node_programs("failed", "");
         let subject = ObservedNode::read(root.path()).unwrap().unwrap();
         assert_eq!(subject.look(root.path(), &programs)[2].state, StageState::Failed);
-        assert!(!programs.asked.lock().unwrap().join(" ").contains("--since"));
+        assert!(!programs.commands().join(" ").contains("--since"));
     }
 
     /// Knows two units, by their names.

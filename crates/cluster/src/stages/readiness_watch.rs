@@ -183,7 +183,7 @@ mod tests {
     use crate::stages::observed_node::tests::joining;
     use crate::stages::{StageName, StageState};
     use machine::console_text::WIDTH;
-    use testing::node::NodePrograms as Programs;
+    use testing::node::node_programs;
 
     fn stage(name: StageName, state: StageState, detail: &str) -> Stage {
         Stage { name, state, since: None, detail: detail.into(), next: None }
@@ -239,7 +239,7 @@ mod tests {
     #[test]
     fn what_is_seen_is_kept_for_status_and_the_consoles_and_told_once() {
         let root = joining();
-        let programs = Programs { active: "activating", ..Programs::default() };
+        let programs = node_programs("activating", "");
         let subject = ObservedNode::read(root.path()).unwrap().unwrap();
         let mut told = 0;
         for record in [false, true] {
@@ -255,7 +255,7 @@ mod tests {
         }
         assert_eq!(told, 2);
         assert_eq!(ReadyRecord::read(root.path()).unwrap(), None);
-        assert_eq!(programs.asked.lock().unwrap().last().unwrap(), "agetty --reload");
+        assert_eq!(programs.commands().last().unwrap(), "agetty --reload");
     }
 
     #[test]
@@ -266,7 +266,7 @@ mod tests {
         let ready = |now: &str| {
             let subject = subject();
             let watch = ReadinessWatch { root: root.path(), subject: &subject, record: true };
-            watch.keep(&Programs::default(), &done, now).unwrap();
+            watch.keep(&node_programs("", ""), &done, now).unwrap();
             let ready = ReadyRecord::read(root.path()).unwrap().unwrap();
             (ready.first, ready.last)
         };

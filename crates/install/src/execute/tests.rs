@@ -17,6 +17,7 @@ use doubles::{Act, Bench, TestDisk};
 use medium::payload_sources::PayloadPlace;
 use model::release::Purpose;
 use testing::release::expanded_image;
+use testing::runner::ScriptedRunner;
 
 mod continued;
 mod crash;
@@ -78,7 +79,7 @@ fn the_disk_holds_what_the_plan_says() {
     assert_eq!(mode(&document), 0o600);
     let id = std::fs::read_to_string(bench.host.path("config").join("machine-id")).unwrap();
     assert!(id.len() == 33 && id.trim().chars().all(|c| c.is_ascii_hexdigit()));
-    let commands = bench.runner.commands.lock().unwrap();
+    let commands = bench.runner.commands();
     let uuid = bench.plan.partition(PartitionName::Data).unwrap().uuid.to_string();
     assert!(commands[2].contains("-L HARV_LH_DEFAULT") && commands[2].contains(&uuid), "{commands:?}");
 }
@@ -281,7 +282,7 @@ fn a_disk_shorter_than_it_said_is_disk_io() {
 #[test]
 fn a_failed_mkfs_is_disk_io() {
     let mut bench = Bench::new();
-    bench.runner.fail = true;
+    bench.runner = ScriptedRunner::failing("exit status: 1");
     let (class, text) = bench.fail();
     assert_eq!(class, Class::DiskIo);
     assert!(text.contains("making a file system on /dev/config (config)"), "{text}");

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 
 use anyhow::Result;
 
@@ -11,9 +10,9 @@ use super::run::PREVIOUS;
 use super::*;
 use crate::apply::apply;
 use crate::apply::tests::image;
-use base::command::{Invocation, Runner};
 use base::failure::{Class, class_of, render};
 use machine::paths::below;
+use testing::runner::ScriptedRunner;
 
 const DOCUMENT: &str = "# kept by hand\nserver_url: https://192.0.2.10\ntoken: MARK-and-random-shared-text\n\
     os: {hostname: node-2, dns_nameservers: [192.0.2.53], sysctls: {kernel.panic: 5}}\n\
@@ -22,36 +21,9 @@ const DOCUMENT: &str = "# kept by hand\nserver_url: https://192.0.2.10\ntoken: M
 const MOVED: &str = "install:\n  management_interface: {interfaces: [{name: a}], method: static, ip: 192.0.2.13, \
     subnet_mask: 255.255.255.0, gateway: 192.0.2.1}\n  networks: [{name: store, interfaces: [{name: b}]}]\n";
 
-/// A machine's programs: their calls, and which commands they refuse.
-#[derive(Default)]
-struct Programs {
-    asked: Mutex<Vec<String>>,
-    refuse: Mutex<String>,
-}
-
-impl Programs {
-    fn refuse(&self, command: &str) {
-        *self.refuse.lock().unwrap() = command.to_owned();
-    }
-
-    fn asked(&self) -> Vec<String> {
-        std::mem::take(&mut self.asked.lock().unwrap())
-    }
-}
-
-impl Runner for Programs {
-    fn run(&self, invocation: &Invocation) -> Result<Vec<u8>> {
-        let line = invocation.display();
-        self.asked.lock().unwrap().push(line.clone());
-        let refused = self.refuse.lock().unwrap().clone();
-        anyhow::ensure!(refused.is_empty() || !line.contains(&refused), "refused");
-        Ok(if line.contains("IP4.ADDRESS") { b"192.0.2.13/24\n".to_vec() } else { Vec::new() })
-    }
-}
-
 struct Node {
     root: tempfile::TempDir,
-    programs: Programs,
+    programs: ScriptedRunner,
 }
 
 impl Node {
@@ -63,7 +35,8 @@ impl Node {
         }
         fs::write(root.path().join("oem/node.yaml"), document).unwrap();
         fs::write(root.path().join("oem/machine-id"), "0123456789abcdef0123456789abcdef\n").unwrap();
-        let node = Self { root, programs: Programs::default() };
+        let programs = ScriptedRunner::silent().answer("IP4.ADDRESS", "192.0.2.13/24\n");
+        let node = Self { root, programs };
         node.at(100);
         apply(&node.document(), node.root.path()).unwrap();
         node
@@ -123,7 +96,7 @@ fn the_way_back_is_prepared_before_anything_changes_and_outlives_the_session() {
     node.begin(MOVED).unwrap();
     assert_eq!(node.files(), before, "the service changes things, not the session");
     let asked: Vec<_> =
-        node.programs.asked().into_iter().filter(|line| line.contains("systemd-run")).collect();
+        node.programs.take_commands().into_iter().filter(|line| line.contains("systemd-run")).collect();
     let [back, forth] = &asked[..] else { panic!("{asked:?}") };
     assert!(back.contains("--unit=nqrust-network-trial ") && back.contains("--on-active=120s"), "{back}");
     assert!(back.contains("AccuracySec=1s") && back.contains("Restart=on-failure"), "{back}");
@@ -147,12 +120,12 @@ fn a_trial_nobody_confirms_leaves_everything_as_it_was() {
     let now = node.now();
     assert_eq!((now.left, now.state), (117, TrialState::Running));
     assert_eq!(now.notes, ["mgmt-br has the address 192.0.2.13/24"]);
-    node.programs.asked();
+    node.programs.take_commands();
     node.at(220);
     let ended = node.trials().revert(true).unwrap();
     assert_eq!(ended.how, TrialEnding::Expired);
     assert_eq!(node.files(), before);
-    let asked = node.programs.asked();
+    let asked = node.programs.take_commands();
     let place = |command: &str| asked.iter().position(|line| line == command).unwrap();
     assert!(place("nmcli connection reload") < place("nmcli device reapply mgmt-br"), "{asked:?}");
     assert_eq!(node.standing(), TrialStatus::Ended(ended));
@@ -189,7 +162,7 @@ fn a_confirmed_network_is_the_document_s_and_what_was_there_is_kept() {
         );
         assert_eq!(mode & 0o777, 0o600, "{path}");
     }
-    assert!(node.programs.asked().contains(&"systemctl stop nqrust-network-trial.timer".to_owned()));
+    assert!(node.programs.take_commands().contains(&"systemctl stop nqrust-network-trial.timer".to_owned()));
     let TrialStatus::Ended(EndedTrial { how: TrialEnding::Confirmed, .. }) = node.standing() else {
         panic!()
     };
@@ -271,12 +244,12 @@ fn nothing_changes_where_the_way_back_cannot_be_prepared() {
     let node = Node::new(DOCUMENT);
     let before = node.files();
     for refused in ["revert --expired", "network set-up"] {
-        node.programs.refuse(refused);
+        node.programs.set_failure(refused, "refused");
         assert!(node.begin(MOVED).is_err(), "{refused}");
         assert_eq!(node.standing(), TrialStatus::None);
         assert_eq!(node.files(), before);
     }
-    let asked = node.programs.asked();
+    let asked = node.programs.take_commands();
     assert_eq!(asked.last().unwrap(), "systemctl stop nqrust-network-trial.timer");
 }
 
@@ -285,11 +258,11 @@ fn a_network_that_cannot_be_set_up_is_taken_back_at_once() {
     let node = Node::new(DOCUMENT);
     let before = node.files();
     node.begin(MOVED).unwrap();
-    node.programs.refuse("connection reload");
+    node.programs.set_failure("connection reload", "refused");
     assert!(node.trials().set_up().is_err());
     assert!(matches!(node.standing(), TrialStatus::Now(_)), "the timer tries again");
     assert_eq!(node.files(), before);
-    node.programs.refuse("");
+    node.programs.set_answer("connection reload", "");
     node.at(220);
     assert_eq!(node.trials().revert(true).unwrap().how, TrialEnding::Expired);
 }
@@ -341,7 +314,7 @@ fn what_is_known_of_a_trial_holds_no_secrets_and_is_for_root_alone() {
         std::os::unix::fs::PermissionsExt::mode(&fs::metadata(&path).unwrap().permissions()) & 0o777,
         0o600
     );
-    assert!(node.programs.asked().iter().all(|line| !line.contains("MARK")));
+    assert!(node.programs.take_commands().iter().all(|line| !line.contains("MARK")));
 }
 
 #[test]

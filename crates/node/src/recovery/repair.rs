@@ -128,41 +128,19 @@ fn read_slot(node: &UpdatedNode, slot: Slot, progress: &Progress, cancel: &Cance
 #[cfg(test)]
 mod tests {
     use super::*;
-    use base::command::Invocation;
-    use std::sync::Mutex;
-
-    /// Gives these results one after the other, and keeps the arguments.
-    struct Checks {
-        results: Mutex<Vec<bool>>,
-        told: Mutex<Vec<String>>,
-    }
-
-    impl Runner for Checks {
-        fn run(&self, invocation: &Invocation) -> Result<Vec<u8>> {
-            self.told.lock().unwrap().push(invocation.display());
-            match self.results.lock().unwrap().remove(0) {
-                true => Ok(Vec::new()),
-                false => anyhow::bail!("exit status 4"),
-            }
-        }
-    }
+    use testing::runner::ScriptedRunner;
 
     #[test]
     fn file_systems_are_repaired_only_with_a_word() {
-        for (results, yes, state, program) in [
-            (vec![true], false, FilesystemCheck::Whole, "e2fsck -f -n /dev/x"),
-            (vec![false], false, FilesystemCheck::Damaged("exit status 4".into()), "e2fsck -f -n /dev/x"),
-            (vec![false, true], true, FilesystemCheck::Repaired, "e2fsck -f -p /dev/x"),
-            (
-                vec![false, false],
-                true,
-                FilesystemCheck::Damaged("exit status 4".into()),
-                "e2fsck -f -p /dev/x",
-            ),
+        for (failures, yes, state, program) in [
+            (0, false, FilesystemCheck::Whole, "e2fsck -f -n /dev/x"),
+            (1, false, FilesystemCheck::Damaged("exit status 4".into()), "e2fsck -f -n /dev/x"),
+            (1, true, FilesystemCheck::Repaired, "e2fsck -f -p /dev/x"),
+            (2, true, FilesystemCheck::Damaged("exit status 4".into()), "e2fsck -f -p /dev/x"),
         ] {
-            let runner = Checks { results: Mutex::new(results), told: Mutex::default() };
+            let runner = ScriptedRunner::silent().fail("", "exit status 4").times(failures);
             assert_eq!(check_filesystem(&runner, Path::new("/dev/x"), yes), state);
-            assert!(runner.told.lock().unwrap().iter().all(|told| told == program));
+            assert!(runner.commands().iter().all(|command| command == program));
         }
     }
 

@@ -34,9 +34,10 @@ pub fn renew_filesystem(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::execute::tests::doubles::{TestHost, TestRunner};
+    use crate::execute::tests::doubles::TestHost;
     use base::failure::{Class, class_of};
     use std::sync::atomic::Ordering;
+    use testing::runner::ScriptedRunner;
 
     const ID: &str = "0a0b0c0d-0000-4000-8000-000000000007";
 
@@ -49,26 +50,27 @@ mod tests {
                 "/dev/disk/by-id/md-uuid-0a0b0c0d:00004000:80000000:00000007".to_owned(),
             ),
         ] {
-            let (host, runner) = (TestHost::new(), TestRunner::default());
+            let (host, runner) = (TestHost::new(), ScriptedRunner::silent());
             renew_filesystem(&host, &runner, PartitionName::Persistent, &volume).unwrap();
             let made = format!(
                 "mkfs.ext4 -q -F -b 4096 -L NQ_PERSISTENT -U {ID} -E lazy_itable_init=1,lazy_journal_init=1 {device}"
             );
-            assert_eq!(*runner.commands.lock().unwrap(), [made]);
+            assert_eq!(runner.commands(), [made]);
             assert_eq!(host.mounted.load(Ordering::Relaxed), 0, "it is unmounted again");
         }
     }
 
     #[test]
     fn a_disk_that_cannot_be_written_is_an_error_of_the_disk_and_nothing_else_is_made_anew() {
-        let (host, runner) = (TestHost::new(), TestRunner { fail: true, ..TestRunner::default() });
+        let (host, runner) =
+            (TestHost::new(), ScriptedRunner::failing("mkfs.ext4 ended with exit status: 1"));
         let volume = BootVolume::Partition(ID.parse().unwrap());
         let error = renew_filesystem(&host, &runner, PartitionName::Data, &volume).unwrap_err();
         assert_eq!(class_of(&error), Class::DiskIo);
         for name in [PartitionName::Esp, PartitionName::RootA] {
-            let runner = TestRunner::default();
+            let runner = ScriptedRunner::silent();
             assert!(renew_filesystem(&host, &runner, name, &volume).is_err());
-            assert!(runner.commands.lock().unwrap().is_empty());
+            assert!(runner.commands().is_empty());
         }
     }
 }

@@ -37,12 +37,12 @@ pub(crate) fn partition_nodes(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::execute::tests::doubles::TestRunner;
     use crate::plan::tests::{GUID, disk, release, trial};
     use base::failure::{class_of, render};
     use base::size::ByteSize;
     use machine::inventory::Inventory;
     use std::path::Path;
+    use testing::runner::ScriptedRunner;
 
     #[test]
     fn the_partitions_of_several_paths_are_made_known_and_named_by_number() {
@@ -51,13 +51,14 @@ mod tests {
         let inventory = Inventory { disks: vec![disk], nics: vec![] };
         let plan = crate::plan::plan(&trial(), &inventory, &release(), GUID).unwrap();
         assert!(is_map(&plan.disk));
-        let runner = TestRunner::default();
+        let runner = ScriptedRunner::silent();
         let nodes = partition_nodes(&runner, &plan.disk, &plan.partitions).unwrap();
         assert_eq!(nodes[&PartitionName::Data], Path::new("/dev/mapper/mpatha-part8"));
         assert_eq!(nodes.len(), plan.partitions.len());
-        assert_eq!(*runner.commands.lock().unwrap(), ["kpartx -u -s -p -part /dev/mapper/mpatha"]);
-        let error = partition_nodes(&TestRunner { fail: true, ..TestRunner::default() }, &plan.disk, &[])
-            .unwrap_err();
+        assert_eq!(runner.commands(), ["kpartx -u -s -p -part /dev/mapper/mpatha"]);
+        let error =
+            partition_nodes(&ScriptedRunner::failing("mkfs.ext4 ended with exit status: 1"), &plan.disk, &[])
+                .unwrap_err();
         assert_eq!(class_of(&error), Class::DiskIo);
         assert!(render(&error).contains("making the partition devices of /dev/mapper/mpatha"), "{error:#}");
     }

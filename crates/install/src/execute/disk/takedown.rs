@@ -46,8 +46,8 @@ fn one(holder: &Holder, sys: &Path, runner: &dyn Runner) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::execute::tests::doubles::TestRunner;
     use base::failure::{class_of, render};
+    use testing::runner::ScriptedRunner;
 
     fn holder(kind: HolderKind, on: &str, name: Option<&str>, device: Option<&str>) -> Holder {
         Holder { on: on.into(), kind, name: name.map(Into::into), device: device.map(Into::into) }
@@ -66,9 +66,9 @@ mod tests {
         let sys = tempfile::tempdir().unwrap();
         let state = sys.path().join("block/md127/md/array_state");
         base::files::write_atomically(&state, b"active-idle\n", 0o644).unwrap();
-        let (ran, recorder) = (TestRunner::default(), testing::progress::Recorder::default());
+        let (ran, recorder) = (ScriptedRunner::silent(), testing::progress::Recorder::default());
         take_down(&holders(), sys.path(), &ran, &Progress::new(vec![Box::new(recorder.clone())])).unwrap();
-        assert_eq!(*ran.commands.lock().unwrap(), ["swapoff /dev/dm-0", "dmsetup remove --retry vg0-swap"]);
+        assert_eq!(ran.commands(), ["swapoff /dev/dm-0", "dmsetup remove --retry vg0-swap"]);
         assert!(fs::read_to_string(&state).unwrap().starts_with("clear"));
         let told: Vec<_> = recorder.0.lock().unwrap().iter().map(|event| event.message.clone()).collect();
         assert_eq!(
@@ -83,12 +83,12 @@ mod tests {
 
     #[test]
     fn one_that_stays_busy_ends_the_install_before_the_others() {
-        let ran = TestRunner { fail: true, ..TestRunner::default() };
+        let ran = ScriptedRunner::failing("mkfs.ext4 ended with exit status: 1");
         let error =
             take_down(&holders(), Path::new("/nonexistent"), &ran, &Progress::new(vec![])).unwrap_err();
         assert_eq!(class_of(&error), Class::Hardware);
         let text = render(&error);
         assert!(text.contains("taking down swap on /dev/dm-0") && text.contains("exit status: 1"), "{text}");
-        assert_eq!(ran.commands.lock().unwrap().len(), 1);
+        assert_eq!(ran.commands().len(), 1);
     }
 }

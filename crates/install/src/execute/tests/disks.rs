@@ -45,7 +45,7 @@ fn a_run_makes_the_data_disk_and_wipes_the_listed_one() {
     assert!(bench.disk.committed());
     let data = bench.plan.data_disk.as_ref().unwrap();
     table::verify(&bench.others["vdb"], data.disk_guid, &data.partitions).unwrap();
-    let commands = bench.runner.commands.lock().unwrap();
+    let commands = bench.runner.commands();
     let uuid = data.partitions[0].uuid.to_string();
     let made = commands.iter().filter(|command| command.contains("HARV_LH_DEFAULT")).collect::<Vec<_>>();
     assert!(made.len() == 1 && made[0].contains(&uuid) && made[0].ends_with("/dev/data"), "{commands:?}");

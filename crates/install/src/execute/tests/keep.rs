@@ -111,7 +111,7 @@ fn a_reinstall_keeps_the_data_partition_byte_for_byte() {
         let (start, end) = (kept.partition.start.get(), (kept.partition.start + kept.partition.size).get());
         let into = |act: &Act| matches!(act, Act::Write { offset, length, .. } if *offset < end && start < offset + *length as u64);
         assert!(!bench.acts().iter().any(into));
-        assert!(!bench.runner.commands.lock().unwrap().iter().any(|made| made.contains("HARV_LH_DEFAULT")));
+        assert!(!bench.runner.commands().iter().any(|made| made.contains("HARV_LH_DEFAULT")));
     }
 }
 

@@ -1,46 +1,29 @@
 //! Runs that install on two disks.
 
+use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-use anyhow::Result;
-
 use super::*;
-use crate::plan::Step;
-use base::command::Runner;
+use crate::plan::{Partition, Step};
 use base::failure::{class_of, render};
 
-/// A double of `mdadm`, as far as the disks are concerned; the other programs are those of the other tests.
-struct Mdadm<'a> {
-    bench: &'a Bench,
-    /// The array that cannot be made.
-    failing: Option<&'static str>,
-}
-
-impl Runner for Mdadm<'_> {
-    fn run(&self, invocation: &Invocation) -> Result<Vec<u8>> {
-        self.bench.runner.run(invocation)?;
-        let words: Vec<_> = invocation.args.iter().map(|word| word.to_str().unwrap()).collect();
-        if invocation.program != "mdadm" || words[0] != "--create" {
-            return Ok(Vec::new());
-        }
-        let value = |key: &str| words.iter().find_map(|word| word.strip_prefix(key)).unwrap();
-        let name = value("--name=");
-        anyhow::ensure!(self.failing != Some(name), "mdadm ended with exit status: 1");
-        let digits = value("--uuid=").replace(':', "");
-        let uuid: Vec<u8> =
-            (0..16).map(|at| u8::from_str_radix(&digits[at * 2..at * 2 + 2], 16).unwrap()).collect();
-        let sectors = value("--size=").parse::<u64>().unwrap() * 2;
-        let partition = self.bench.plan.partitions.iter().find(|part| part.name.as_str() == name).unwrap();
-        let mut superblock = [0; 4096];
-        superblock[..8].copy_from_slice(&[0xfc, 0x4e, 0x2b, 0xa9, 1, 0, 0, 0]);
-        superblock[16..32].copy_from_slice(&uuid);
-        superblock[72] = 1;
-        superblock[80..88].copy_from_slice(&sectors.to_le_bytes());
-        superblock[92] = 2;
-        for disk in [&self.bench.disk, self.bench.second()] {
-            disk.file().write_all_at(&superblock, partition.end().get() - 8192).unwrap();
-        }
-        Ok(Vec::new())
+/// Does to the disks what `mdadm --create` does.
+fn write_superblocks(words: &[&str], partitions: &[Partition], disks: &[File]) {
+    let value = |key: &str| words.iter().find_map(|word| word.strip_prefix(key)).unwrap();
+    let digits = value("--uuid=").replace(':', "");
+    let uuid: Vec<u8> =
+        (0..16).map(|at| u8::from_str_radix(&digits[at * 2..at * 2 + 2], 16).unwrap()).collect();
+    let sectors = value("--size=").parse::<u64>().unwrap() * 2;
+    let name = value("--name=");
+    let partition = partitions.iter().find(|partition| partition.name.as_str() == name).unwrap();
+    let mut superblock = [0; 4096];
+    superblock[..8].copy_from_slice(&[0xfc, 0x4e, 0x2b, 0xa9, 1, 0, 0, 0]);
+    superblock[16..32].copy_from_slice(&uuid);
+    superblock[72] = 1;
+    superblock[80..88].copy_from_slice(&sectors.to_le_bytes());
+    superblock[92] = 2;
+    for disk in disks {
+        disk.write_all_at(&superblock, partition.end().get() - 8192).unwrap();
     }
 }
 
@@ -58,6 +41,13 @@ impl Bench {
         disk.file().write_all_at(&[0xeb; 4096], 0).unwrap();
         disk.file().write_all_at(&[0xeb; 512], esp).unwrap();
         bench.others.insert("vdb".into(), TestDisk { esp, ..disk });
+        let partitions = bench.plan.partitions.clone();
+        let disks = [&bench.disk, bench.second()].map(|disk| disk.file().try_clone().unwrap());
+        bench.runner = bench.runner.reply("mdadm --create", move |invocation| {
+            let words: Vec<_> = invocation.args.iter().map(|word| word.to_str().unwrap()).collect();
+            write_superblocks(&words, &partitions, &disks);
+            Ok(Vec::new())
+        });
         bench
     }
 
@@ -65,20 +55,16 @@ impl Bench {
         &self.others["vdb"]
     }
 
-    fn run_mirrored(&self) -> Result<()> {
-        self.run_with(&self.disk, &self.host, &Mdadm { bench: self, failing: None })
-    }
-
     /// Runs to a failure; neither disk may boot after it, and no array may run.
     fn fail_mirrored(&self) -> (Class, String) {
-        let error = self.run_mirrored().unwrap_err();
+        let error = self.run().unwrap_err();
         assert!(!self.disk.committed() && !self.second().committed(), "a disk boots after a failure");
         self.check_stopped();
         (class_of(&error), render(&error))
     }
 
     fn check_stopped(&self) {
-        let commands = self.runner.commands.lock().unwrap();
+        let commands = self.runner.commands();
         let count = |verb: &str| commands.iter().filter(|command| command.starts_with(verb)).count();
         assert_eq!(count("mdadm --stop"), count("mdadm --create"), "{commands:?}");
         assert_eq!(self.host.mounted.load(Ordering::Relaxed), 0, "a mount was left behind");
@@ -93,7 +79,7 @@ fn place_of_superblock(bench: &Bench, name: PartitionName) -> u64 {
 fn both_disks_are_complete_after_a_run() {
     for sector in [512, 4096] {
         let bench = Bench::mirrored(sector);
-        bench.run_mirrored().unwrap();
+        bench.run().unwrap();
         bench.check_stopped();
         assert!(bench.disk.committed() && bench.second().committed());
         let mirror = bench.plan.mirror.as_ref().unwrap();
@@ -133,8 +119,8 @@ fn both_disks_are_complete_after_a_run() {
 #[test]
 fn file_systems_are_made_on_arrays_of_both_disks() {
     let bench = Bench::mirrored(512);
-    bench.run_mirrored().unwrap();
-    let commands = bench.runner.commands.lock().unwrap().clone();
+    bench.run().unwrap();
+    let commands = bench.runner.commands();
     let place = |beginning: &str| commands.iter().position(|command| command.starts_with(beginning));
     let last = commands.iter().rposition(|command| command.starts_with("mdadm --create")).unwrap();
     assert!(last < place("mkfs.ext4").unwrap(), "{commands:?}");
@@ -155,7 +141,7 @@ fn file_systems_are_made_on_arrays_of_both_disks() {
 #[test]
 fn nothing_is_bootable_on_either_disk_before_its_commit() {
     let bench = Bench::mirrored(512);
-    bench.run_mirrored().unwrap();
+    bench.run().unwrap();
     let esp = bench.partition(PartitionName::Esp);
     for disk in [&bench.disk, bench.second()] {
         let acts = disk.acts.lock().unwrap().clone();
@@ -175,7 +161,7 @@ fn nothing_is_bootable_on_either_disk_before_its_commit() {
 #[test]
 fn a_failed_write_at_any_place_of_either_disk_is_disk_io_and_no_commit_of_that_disk() {
     let whole = Bench::mirrored(512);
-    whole.run_mirrored().unwrap();
+    whole.run().unwrap();
     let count = |disk: &TestDisk| disk.writes.load(Ordering::Relaxed);
     for (second, count) in [(false, count(&whole.disk)), (true, count(whole.second()))] {
         assert!(count > 20, "{count}");
@@ -183,7 +169,7 @@ fn a_failed_write_at_any_place_of_either_disk_is_disk_io_and_no_commit_of_that_d
             let mut bench = Bench::mirrored(512);
             let disk = if second { bench.others.get_mut("vdb").unwrap() } else { &mut bench.disk };
             disk.fail_write = Some(number);
-            let error = bench.run_mirrored().unwrap_err();
+            let error = bench.run().unwrap_err();
             let (class, text) = (class_of(&error), render(&error));
             assert_eq!(class, Class::DiskIo, "write {number} of {count}: {text}");
             assert!(!bench.second().committed() && (!bench.disk.committed() || second), "{number}: {text}");
@@ -206,7 +192,7 @@ fn rot_on_the_second_disk_is_found_before_the_first_commit() {
     let end = mirror.disk.size.get();
     let [bios, image] = [PartitionName::Bios, PartitionName::RootA].map(|name| bench.partition(name));
     let superblock = place_of_superblock(&bench, PartitionName::Persistent);
-    bench.run_mirrored().unwrap();
+    bench.run().unwrap();
     let places = [1024 + 40, end - 500, bios + 700, image + 5_000_001, superblock + 20];
     for rotten in places.into_iter().chain(boot_places(&bench)) {
         let mut bench = Bench::mirrored(512);
@@ -220,13 +206,12 @@ fn rot_on_the_second_disk_is_found_before_the_first_commit() {
 #[test]
 fn an_array_that_cannot_be_made_is_named() {
     let bench = Bench::mirrored(512);
-    let error = bench
-        .run_with(&bench.disk, &bench.host, &Mdadm { bench: &bench, failing: Some("root-b") })
-        .unwrap_err();
+    bench.runner.set_failure("--name=root-b", "mdadm ended with exit status: 1");
+    let error = bench.run().unwrap_err();
     let text = render(&error);
     assert!(class_of(&error) == Class::DiskIo && text.contains("into an array (root-b)"), "{text}");
     assert!(!bench.disk.committed() && !bench.second().committed());
-    let commands = bench.runner.commands.lock().unwrap();
+    let commands = bench.runner.commands();
     let stopped = commands.iter().filter(|command| command.starts_with("mdadm --stop")).count();
     assert_eq!(stopped, 2, "those that were made before it: {commands:?}");
 }
@@ -234,7 +219,7 @@ fn an_array_that_cannot_be_made_is_named() {
 #[test]
 fn without_mdadm_or_without_the_second_disk_nothing_is_written() {
     let mut bench = Bench::mirrored(512);
-    bench.runner.fail = true;
+    bench.runner = ScriptedRunner::failing("exit status: 1");
     let (_, text) = bench.fail_mirrored();
     assert!(text.contains("looking for what install.mirror needs"), "{text}");
     assert!(bench.acts().is_empty() && bench.second().acts.lock().unwrap().is_empty());

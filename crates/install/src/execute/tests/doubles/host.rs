@@ -1,4 +1,4 @@
-//! A machine whose mounts are directories, and a runner that runs nothing.
+//! A machine whose mounts are directories.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,6 @@ use anyhow::Result;
 
 use crate::execute::{Host, MadeArray, MountAccess, MountedFilesystem};
 use crate::plan::{Partition, PartitionName, Target};
-use base::command::{Invocation, Runner};
 
 /// Devices of partitions are names, file systems are directories.
 pub(crate) struct TestHost {
@@ -79,19 +78,5 @@ impl Host for &'static TestHost {
     fn read_from(&self, _: &MadeArray, which: Option<usize>) -> Result<()> {
         self.read_from.lock().unwrap().push(which);
         Ok(())
-    }
-}
-
-#[derive(Default)]
-pub(crate) struct TestRunner {
-    pub(crate) commands: Mutex<Vec<String>>,
-    pub(crate) fail: bool,
-}
-
-impl Runner for TestRunner {
-    fn run(&self, invocation: &Invocation) -> Result<Vec<u8>> {
-        self.commands.lock().unwrap().push(invocation.display());
-        anyhow::ensure!(!self.fail, "mkfs.ext4 ended with exit status: 1");
-        Ok(Vec::new())
     }
 }

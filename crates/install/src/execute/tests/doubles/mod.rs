@@ -13,7 +13,7 @@ use anyhow::Result;
 
 pub(crate) use disk::{Act, Fault, Recording, TestDisk};
 pub(crate) use ext4::{Ext4Machine, copy_data};
-pub(crate) use host::{TestHost, TestRunner};
+pub(crate) use host::TestHost;
 pub(crate) use medium::TestMedium;
 
 use super::super::{BlockDevice, Host, RunEffects, Unpacking, execute};
@@ -27,6 +27,7 @@ use base::size::ByteSize;
 use machine::inventory::Inventory;
 use model::config::{InstallConfig, Secret};
 use testing::progress::Recorder;
+use testing::runner::ScriptedRunner;
 
 /// Everything for one run.
 pub(crate) struct Bench {
@@ -35,7 +36,7 @@ pub(crate) struct Bench {
     pub(crate) others: BTreeMap<String, TestDisk>,
     pub(crate) medium: TestMedium,
     pub(crate) host: &'static TestHost,
-    pub(crate) runner: TestRunner,
+    pub(crate) runner: ScriptedRunner,
     pub(crate) recorder: Recorder,
     pub(crate) stop: &'static AtomicBool,
 }
@@ -68,7 +69,7 @@ impl Bench {
             plan,
             medium: TestMedium::default(),
             host: TestHost::new(),
-            runner: TestRunner::default(),
+            runner: ScriptedRunner::silent(),
             recorder: Recorder::default(),
             stop: Box::leak(Box::new(AtomicBool::new(false))),
         }
