@@ -57,6 +57,11 @@ impl InstalledNode {
         Ok(Self { root: root.to_owned(), config: usable.config, machine_id, mistakes })
     }
 
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
     /// Its name, as the document or the machine id gives it.
     #[must_use]
     pub fn hostname(&self) -> Option<String> {

@@ -67,9 +67,9 @@ pub struct MountedPlace {
 }
 
 impl Status {
-    /// The status of the node whose root directory is `root`.
-    pub fn gather(root: &Path) -> Result<Self> {
-        let node = InstalledNode::open(root)?;
+    /// The status that the files of a node give.
+    pub fn gather(node: &InstalledNode) -> Result<Self> {
+        let root = node.root();
         let (release, config) = (node.release()?, &node.config);
         let deferred = config.install.images() == Images::Defer;
         let (expected, present) = images::count(&release, config.install.own_role(), root);
@@ -86,7 +86,7 @@ impl Status {
             arrays: arrays::arrays(root),
             pending: applied.document != Some(apply::digest_of(&below(root, DOCUMENT))?),
             images: BlobCount { expected, present, deferred },
-            mistakes: node.mistakes,
+            mistakes: node.mistakes.clone(),
             missing_cards: None,
             stages: Vec::new(),
             ready: ReadyRecord::read(root)?,
@@ -95,21 +95,21 @@ impl Status {
         })
     }
 
-    /// Adds what only a running node has: missing network cards, and the stages of joining its cluster.
-    pub fn look(&mut self, root: &Path, runner: &dyn Runner) -> Result<()> {
-        let node = InstalledNode::open(root)?;
-        self.missing_cards = MissingCards::on(root, &node.config, &below(root, DOCUMENT));
-        if let Some(subject) = ObservedNode::read(root)? {
+    /// The status of a running node: it has missing network cards, and stages of joining its cluster.
+    pub fn gather_running(node: &InstalledNode, runner: &dyn Runner) -> Result<Self> {
+        let (mut status, root) = (Self::gather(node)?, node.root());
+        status.missing_cards = MissingCards::on(root, &node.config, &below(root, DOCUMENT));
+        if let Some(subject) = ObservedNode::of(node)? {
             let stages = subject.look(root, runner);
             // Only stages that the watching unit recorded have a time.
             let before = readiness_watch::recorded_stages(root);
-            self.stages = if before.is_empty() {
+            status.stages = if before.is_empty() {
                 stages
             } else {
                 readiness_watch::with_times(&before, stages, &readiness_watch::time())
             };
         }
-        Ok(())
+        Ok(status)
     }
 }
 
@@ -222,12 +222,16 @@ mod tests {
         root
     }
 
+    fn gather(root: &Path) -> Result<Status> {
+        Status::gather(&InstalledNode::open(root)?)
+    }
+
     #[test]
     fn a_person_reads_what_the_node_is() {
         let root = node();
         apply::apply(&root.path().join("oem/node.yaml"), root.path()).unwrap();
         assert_eq!(
-            Status::gather(root.path()).unwrap().to_string(),
+            gather(root.path()).unwrap().to_string(),
             "product   NQRust Hypervisor 1.0\n\
              hostname  node-1\n\
              role      management (mode join)\n\
@@ -255,7 +259,7 @@ mod tests {
         ] {
             let document = format!("os: {{hostname: node-1}}\ninstall: {{role: {role}, mode: create}}\n");
             fs::write(root.path().join("oem/node.yaml"), document).unwrap();
-            let status = Status::gather(root.path()).unwrap();
+            let status = gather(root.path()).unwrap();
             assert!(status.to_string().contains(text), "{status}");
             let value = serde_json::to_value(&status).unwrap();
             assert_eq!((&value["role"], &value["asked_role"]), (&json!("management"), &asked));
@@ -265,7 +269,7 @@ mod tests {
     #[test]
     fn a_person_reads_how_far_the_node_is_on_its_way() {
         let root = node();
-        let mut status = Status::gather(root.path()).unwrap();
+        let mut status = gather(root.path()).unwrap();
         let ready =
             r#"{"name": "node-1", "cluster": null, "distribution": "rke2", "first": "1", "last": "2"}"#;
         fs::create_dir_all(root.path().join("var/lib/nqrust")).unwrap();
@@ -292,7 +296,7 @@ mod tests {
         let put = testing::machine::put_array;
         put(root.path(), "md127", "config", 0, "idle", &[("vda3", "in_sync"), ("vdb3", "in_sync")]);
         put(root.path(), "md126", "persistent", 1, "idle", &[("vda7", "in_sync")]);
-        let text = Status::gather(root.path()).unwrap().to_string();
+        let text = gather(root.path()).unwrap().to_string();
         let expected = "mirror    config whole: 2 of 2 disks (vda3, vdb3), md127\n\
                         \x20         persistent DEGRADED: 1 of 2 disks (vda7), md126\n";
         assert!(text.contains(expected), "{text}");
@@ -304,7 +308,7 @@ mod tests {
         let release = below(root.path(), "/usr/lib/nqrust/kubernetes.json");
         fs::create_dir_all(release.parent().unwrap()).unwrap();
         fs::write(&release, r#"{"version": "v1.33.1+rke2r1"}"#).unwrap();
-        let text = || Status::gather(root.path()).unwrap().to_string();
+        let text = || gather(root.path()).unwrap().to_string();
         assert!(text().contains("kubernetes v1.33.1+rke2r1\n"), "{}", text());
         data::begin(root.path(), &"v1.34.0+rke2r1".parse().unwrap()).unwrap();
         assert!(
@@ -319,7 +323,7 @@ mod tests {
         let root = node();
         let document = b"os: {hostname: node-1}\ninstall: {role: management, mode: join, images: defer}\n";
         fs::write(root.path().join("oem/node.yaml"), document).unwrap();
-        let text = Status::gather(root.path()).unwrap().to_string();
+        let text = gather(root.path()).unwrap().to_string();
         assert!(
             text.contains("images    2 of 3 blobs present, the rest deferred: pulled on demand\n"),
             "{text}"
@@ -330,23 +334,23 @@ mod tests {
     fn the_first_node_of_a_cluster_has_the_images_of_a_management_node() {
         let root = node();
         fs::write(root.path().join("oem/node.yaml"), b"install: {mode: create}\n").unwrap();
-        assert_eq!(Status::gather(root.path()).unwrap().images.expected, 3);
+        assert_eq!(gather(root.path()).unwrap().images.expected, 3);
     }
 
     #[test]
     fn a_changed_document_is_pending_until_it_is_applied() {
         let root = node();
         let document = root.path().join("oem/node.yaml");
-        assert!(Status::gather(root.path()).unwrap().pending, "nothing was applied yet");
+        assert!(gather(root.path()).unwrap().pending, "nothing was applied yet");
         apply::apply(&document, root.path()).unwrap();
-        assert!(!Status::gather(root.path()).unwrap().pending);
+        assert!(!gather(root.path()).unwrap().pending);
         fs::write(&document, "os: {hostname: node-2}\n").unwrap();
-        assert!(Status::gather(root.path()).unwrap().pending);
+        assert!(gather(root.path()).unwrap().pending);
     }
 
     #[test]
     fn elsewhere_than_on_a_node_the_answer_is_clear() {
-        let error = Status::gather(tempfile::tempdir().unwrap().path()).unwrap_err();
+        let error = gather(tempfile::tempdir().unwrap().path()).unwrap_err();
         assert_eq!(class_of(&error), Class::Hardware);
     }
 }

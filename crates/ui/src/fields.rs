@@ -7,7 +7,7 @@ use super::toolkit::form::{Choice, Field, FieldKind};
 use model::config::shape::{self, Shape};
 
 /// Policies of a bond, in the order in which they are offered.
-const BONDS: [&str; 7] =
+pub(crate) const BONDS: [&str; 7] =
     ["active-backup", "802.3ad", "balance-rr", "balance-xor", "broadcast", "balance-tlb", "balance-alb"];
 
 /// Takes the value of a field without special rules.

@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use super::answers::Answers;
-use super::fields::{choice, line, remark, take_plain};
+use super::fields::{BONDS, choice, line, remark, take_plain};
 use crate::toolkit::form::{Choice, Field};
 use machine::inventory::Nic;
 use model::config::Method;
@@ -39,17 +39,12 @@ pub(crate) fn fields(answers: &Answers, nics: &[Nic]) -> Vec<Field> {
         Field::marks(CARDS, "Network cards; several make a bond", cards).remark(remark(answers, CARDS, "")),
     ];
     if marked.iter().filter(|marked| **marked).count() > 1 {
-        let policies = [
-            "active-backup: one card works, another takes over",
-            "802.3ad: LACP, which the switch must support",
-            "balance-rr",
-            "balance-xor",
-            "broadcast",
-            "balance-tlb",
-            "balance-alb",
-        ];
-        let policies = policies.into_iter().map(Choice::new).collect();
-        fields.push(choice(answers, &at("bond_options.mode"), "Bond mode", policies));
+        let policies = BONDS.map(|policy| match policy {
+            "active-backup" => Choice::new("active-backup: one card works, another takes over"),
+            "802.3ad" => Choice::new("802.3ad: LACP, which the switch must support"),
+            other => Choice::new(other),
+        });
+        fields.push(choice(answers, &at("bond_options.mode"), "Bond mode", policies.to_vec()));
     }
     let methods = vec![Choice::new("From a DHCP server"), Choice::new("Fixed")];
     fields.push(choice(answers, &at("method"), "Address", methods));

@@ -11,6 +11,7 @@ use base::program::{Context, Format, print};
 use cluster::stages::observed_node::ObservedNode;
 use cluster::stages::readiness_watch::ReadinessWatch;
 use cluster::stages::{self, Stage};
+use machine::installed_node::InstalledNode;
 use node::reporter::NodeReporter;
 use node::status::Status;
 
@@ -56,10 +57,11 @@ impl StatusQuery {
                 return Ok(());
             }
         }
-        let mut status = Status::gather(&self.root)?;
-        if self.root == Path::new("/") {
-            status.look(&self.root, &SystemRunner)?;
-        }
+        let node = InstalledNode::open(&self.root)?;
+        let status = match self.root == Path::new("/") {
+            true => Status::gather_running(&node, &SystemRunner)?,
+            false => Status::gather(&node)?,
+        };
         match context.format {
             Format::Json => print(&serde_json::to_string_pretty(&status)?),
             Format::Text => print(&status.to_string()),

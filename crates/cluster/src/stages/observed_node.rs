@@ -50,10 +50,14 @@ impl std::fmt::Debug for ObservedNode {
 impl ObservedNode {
     /// The node at `root`; `None` if it has no cluster.
     pub fn read(root: &Path) -> Result<Option<Self>> {
-        let node = InstalledNode::open(root)?;
+        Self::of(&InstalledNode::open(root)?)
+    }
+
+    /// An opened node; `None` if it has no cluster.
+    pub fn of(node: &InstalledNode) -> Result<Option<Self>> {
         let Some(member) = ClusterMember::of(&node.config) else { return Ok(None) };
         let (name, release, secrets) = (node.hostname(), node.release()?, node.secrets());
-        Ok(Some(Self { member, name, config: node.config, release, secrets }))
+        Ok(Some(Self { member, name, config: node.config.clone(), release, secrets }))
     }
 
     /// The node in lines: its part, the address of its cluster. The device of its address is the second value.

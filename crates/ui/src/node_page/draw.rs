@@ -6,34 +6,19 @@ use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 
-use super::state::{NodePage, View};
+use super::state::{LOCKED, NodePage, UNLOCKED, View};
 use super::{Cluster, NodePageFacts, Power};
 use crate::toolkit::Theme;
 use crate::toolkit::page::{Page, Tone};
 use crate::toolkit::qr::Code;
-use crate::toolkit::text::{self, wrapped};
+use crate::toolkit::text::{self, Rows, UNBROKEN, paragraph, styled};
 use cluster::images::BlobCount;
 use cluster::stages::{self, Stage, StageState as UpdateStage};
 use machine::arrays;
 use machine::nics::MissingCards;
 
-const NAME_COLUMNS: usize = 10;
-/// A no-break space.
-const UNBROKEN: &str = "\u{a0}";
 /// A code is drawn only if this many columns remain beside it.
 const TEXT_COLUMNS_MIN: u16 = 48;
-
-/// The keys of the node's page, before and after a login.
-const LOCKED: &[(&str, &str)] = &[("L", "log in"), ("F5", "look again"), ("Up/Down", "scroll")];
-const UNLOCKED: &[(&str, &str)] = &[
-    ("J", "journal"),
-    ("S", "bundle"),
-    ("N", "network"),
-    ("R", "restart"),
-    ("P", "power off"),
-    ("F5", "look"),
-    ("Q", "quit"),
-];
 
 /// `time` is the time of day, for the title.
 pub fn state(state: &mut NodePage, time: &str, frame: &mut Frame<'_>, theme: Theme) {
@@ -44,18 +29,11 @@ pub fn state(state: &mut NodePage, time: &str, frame: &mut Frame<'_>, theme: The
         View::Bundle(_) => bundle(state, time, frame, theme),
         View::Trial => network::trial(state, time, frame, theme),
         View::Logs(lines) => {
-            let rows: Vec<_> = match lines {
-                None => vec![("Reading the journal.".to_owned(), Style::new())],
-                Some(lines) => lines.iter().map(|line| (line.clone(), Style::new())).collect(),
-            };
             let keys = [("Esc", "back"), ("Up/Down", "scroll"), ("End", "newest"), ("F5", "read again")];
             let body = Page { title: "Journal of this boot", place: time, keys: &keys, message: None };
             let body = body.draw(frame, theme);
-            let width = usize::from(body.width);
-            let folded = rows.into_iter().flat_map(|(row, style)| {
-                wrapped(&row, width).into_iter().map(move |row| (row, style)).collect::<Vec<_>>()
-            });
-            text::draw(frame, body, &folded.collect::<Vec<_>>(), &mut state.logs);
+            let lines = lines.as_ref().map_or("Reading the journal.".to_owned(), |lines| lines.join("\n"));
+            text::draw(frame, body, &styled(&lines, usize::from(body.width), Style::new()), &mut state.logs);
         }
     }
 }
@@ -66,10 +44,7 @@ fn bundle(state: &mut NodePage, time: &str, frame: &mut Frame<'_>, theme: Theme)
     let body = Page { title: "Support bundle", place: time, keys: &keys, message: None }.draw(frame, theme);
     match places {
         Some(places) => places.form.draw(frame, body, theme),
-        None => {
-            let rows = [("Looking for sticks.".to_owned(), Style::new())];
-            text::draw(frame, body, &rows, &mut text::Scroll::default());
-        }
+        None => drop(paragraph("Looking for sticks.", Style::new(), frame, body)),
     }
 }
 
@@ -82,23 +57,24 @@ fn node(state: &mut NodePage, time: &str, frame: &mut Frame<'_>, theme: Theme) {
     let title = title(state);
     let trouble = state.trouble.as_ref().map(|why| (Tone::Error, why.as_str()));
     let said = state.message.as_ref().map(|(tone, text)| (*tone, text.as_str()));
-    let keys = if state.administrator { UNLOCKED } else { LOCKED };
-    let page = Page { title: &title, place: time, keys, message: said.or(trouble) };
+    let keys =
+        if state.administrator { UNLOCKED.labels(&[]) } else { LOCKED.labels(&[("Up/Down", "scroll")]) };
+    let page = Page { title: &title, place: time, keys: &keys, message: said.or(trouble) };
     let body = page.draw(frame, theme);
     let Some(facts) = &state.facts else {
-        let rows = [("Reading the state of the node.".to_owned(), Style::new())];
-        let rows = if state.trouble.is_some() { &[][..] } else { &rows[..] };
-        return text::draw(frame, body, rows, &mut state.node);
+        if state.trouble.is_none() {
+            paragraph("Reading the state of the node.", Style::new(), frame, body);
+        }
+        return;
     };
     let body = code(facts, frame, body, theme);
-    let mut rows = rows(facts, usize::from(body.width), theme);
+    let mut table = Rows::new(body.width);
     if let Some(now) = state.now() {
         let text = format!("other networks are on trial, for another {} seconds", now.left);
-        let mut table = Table { rows: Vec::new(), width: usize::from(body.width) };
-        table.row("Network", &text, theme.warning());
-        rows.splice(0..0, table.rows);
+        table.value("Network", &text, theme.warning());
     }
-    text::draw(frame, body, &rows, &mut state.node);
+    rows(facts, &mut table, theme);
+    text::draw(frame, body, &table.rows, &mut state.node);
 }
 
 /// Draws the code of the management address at the right, if there is room; returns the remaining area.
@@ -114,34 +90,33 @@ fn code(facts: &NodePageFacts, frame: &mut Frame<'_>, body: Rect, theme: Theme) 
     if code.draw(frame, place, theme) { Rect { width: left, ..body } } else { body }
 }
 
-/// The facts about a node in rows of at most `width` columns; the most important come first.
-fn rows(facts: &NodePageFacts, width: usize, theme: Theme) -> Vec<(String, Style)> {
+/// The facts about a node; the most important come first.
+fn rows(facts: &NodePageFacts, table: &mut Rows, theme: Theme) {
     let plain = Style::new();
-    let mut table = Table { rows: Vec::new(), width };
     let status = &facts.status;
     if let Some(missing) = &status.missing_cards {
-        table.missing(missing, theme);
+        missing_cards(missing, table, theme);
     }
     let role = status.role.beside(&format!("mode {}", status.mode));
-    table.row("Node", &format!("{}: {role}", status.hostname), plain);
+    table.value("Node", &format!("{}: {role}", status.hostname), plain);
     table.list("Address", &facts.addresses, "none", plain);
     if let Some(cluster) = &facts.cluster {
-        table.cluster(cluster);
+        self::cluster(cluster, table);
     }
     table.blank();
-    table.standing(&status.stages, theme);
+    stage_rows(&status.stages, table, theme);
     table.blank();
     let slot = status.slot.map_or("none: not an installed system".to_owned(), |slot| format!("{slot} runs"));
-    table.row("Slot", &slot, plain);
+    table.value("Slot", &slot, plain);
     if let Some(update) = &status.update {
-        table.row("Update", &update.text, if update.bad { theme.error() } else { theme.warning() });
+        table.value("Update", &update.text, if update.bad { theme.error() } else { theme.warning() });
     }
     if status.pending {
-        table.row("Pending", "the node document has changes that are not applied", theme.warning());
+        table.value("Pending", "the node document has changes that are not applied", theme.warning());
     }
     let BlobCount { present, expected, deferred } = status.images;
     if present < expected && !deferred {
-        table.row("Images", &format!("{present} of {expected} blobs are in the store"), theme.error());
+        table.value("Images", &format!("{present} of {expected} blobs are in the store"), theme.error());
     }
     for (index, array) in status.arrays.iter().enumerate() {
         let style = match array.state {
@@ -149,88 +124,59 @@ fn rows(facts: &NodePageFacts, width: usize, theme: Theme) -> Vec<(String, Style
             arrays::ArrayState::Rebuilding => theme.warning(),
             arrays::ArrayState::Degraded => theme.error(),
         };
-        table.row(if index == 0 { "Mirror" } else { "" }, &array.to_string(), style);
+        table.value(if index == 0 { "Mirror" } else { "" }, &array.to_string(), style);
     }
     table.list("Disks", &facts.disks, "none", plain);
-    table.rows
 }
 
-struct Table {
-    rows: Vec<(String, Style)>,
-    width: usize,
+/// Missing network cards, and the present ones: first of all, because nothing works without them.
+fn missing_cards(missing: &MissingCards, table: &mut Rows, theme: Theme) {
+    table.value(
+        "MISSING",
+        "Network cards that the node document has are not in this machine:",
+        theme.error(),
+    );
+    missing.missing().iter().for_each(|card| table.value("", card, theme.error()));
+    table.list("Cards", &missing.there(), "none", Style::new());
+    table.value("", &format!("next: {}", MissingCards::next()), Style::new());
+    table.blank();
 }
 
-impl Table {
-    fn row(&mut self, name: &str, text: &str, style: Style) {
-        for (index, row) in wrapped(text, self.width.saturating_sub(NAME_COLUMNS)).into_iter().enumerate() {
-            let name = if index == 0 { name } else { "" };
-            self.rows.push((format!("{name:NAME_COLUMNS$}{}", row.replace(UNBROKEN, " ")), style));
-        }
+fn cluster(cluster: &Cluster, table: &mut Rows) {
+    let Cluster { distribution, address, vip, management } = cluster;
+    let at = address.as_ref().map(|address| format!(" at {address}")).unwrap_or_default();
+    table.value("Cluster", &format!("{distribution}{at}"), Style::new());
+    if let Some(vip) = vip {
+        table.value("VIP", vip, Style::new());
     }
-
-    fn list(&mut self, name: &str, texts: &[String], none: &str, style: Style) {
-        if texts.is_empty() {
-            self.row(name, none, style);
-        }
-        for (index, text) in texts.iter().enumerate() {
-            self.row(if index == 0 { name } else { "" }, text, style);
-        }
+    if let Some(url) = management {
+        table.value("Manage at", url, Style::new());
     }
+}
 
-    /// Missing network cards, and the present ones: first of all, because nothing works without them.
-    fn missing(&mut self, missing: &MissingCards, theme: Theme) {
-        self.row(
-            "MISSING",
-            "Network cards that the node document has are not in this machine:",
-            theme.error(),
-        );
-        missing.missing().iter().for_each(|card| self.row("", card, theme.error()));
-        self.list("Cards", &missing.there(), "none", Style::new());
-        self.row("", &format!("next: {}", MissingCards::next()), Style::new());
-        self.blank();
+/// The stages of joining its cluster.
+fn stage_rows(stages: &[Stage], table: &mut Rows, theme: Theme) {
+    if stages.is_empty() {
+        return table.value("State", "on its own: no cluster is configured", Style::new());
     }
-
-    fn blank(&mut self) {
-        self.rows.push((String::new(), Style::new()));
-    }
-
-    fn cluster(&mut self, cluster: &Cluster) {
-        let Cluster { distribution, address, vip, management } = cluster;
-        let at = address.as_ref().map(|address| format!(" at {address}")).unwrap_or_default();
-        self.row("Cluster", &format!("{distribution}{at}"), Style::new());
-        if let Some(vip) = vip {
-            self.row("VIP", vip, Style::new());
+    match stages::current(stages) {
+        None => {
+            let ready = stages.last().and_then(|stage| stage.since.as_ref());
+            let since = ready.map(|since| format!(" since {since}")).unwrap_or_default();
+            table.value("State", &format!("READY{since}"), theme.good());
         }
-        if let Some(url) = management {
-            self.row("Manage at", url, Style::new());
-        }
-    }
-
-    /// The stages of joining its cluster.
-    fn standing(&mut self, stages: &[Stage], theme: Theme) {
-        if stages.is_empty() {
-            return self.row("State", "on its own: no cluster is configured", Style::new());
-        }
-        match stages::current(stages) {
-            None => {
-                let ready = stages.last().and_then(|stage| stage.since.as_ref());
-                let since = ready.map(|since| format!(" since {since}")).unwrap_or_default();
-                self.row("State", &format!("READY{since}"), theme.good());
-            }
-            Some(stage) => {
-                let style = if stage.state == UpdateStage::Failed { theme.error() } else { theme.warning() };
-                self.row("State", &format!("NOT READY: {}", told(stage)), style);
-                self.row("", &stage.detail, style);
-                if let Some(next) = &stage.next {
-                    self.row("", &format!("next: {next}"), Style::new());
-                }
+        Some(stage) => {
+            let style = if stage.state == UpdateStage::Failed { theme.error() } else { theme.warning() };
+            table.value("State", &format!("NOT READY: {}", told(stage)), style);
+            table.value("", &stage.detail, style);
+            if let Some(next) = &stage.next {
+                table.value("", &format!("next: {next}"), Style::new());
             }
         }
-        let marks: Vec<_> = stages.iter().map(|stage| stages::mark(stage).replace(' ', UNBROKEN)).collect();
-        self.row("", &marks.join("  "), Style::new());
     }
+    let marks: Vec<_> = stages.iter().map(|stage| stages::mark(stage).replace(' ', UNBROKEN)).collect();
+    table.value("", &marks.join("  "), Style::new());
 }
-
 /// The current stage of a node, without its detail.
 fn told(stage: &Stage) -> String {
     let stands = if stage.state == UpdateStage::Failed { "has failed" } else { "is waited for" };
@@ -250,6 +196,5 @@ fn confirm(state: &NodePage, power: Power, frame: &mut Frame<'_>, theme: Theme) 
         "{name} {what}.\n\nWhat runs on it stops: its pods, and virtual machines that are not moved to another node \
          before.\n\nPress Y to go on, and any other key to go back."
     );
-    let rows = wrapped(&text, usize::from(body.width)).into_iter().map(|row| (row, Style::new()));
-    text::draw(frame, body, &rows.collect::<Vec<_>>(), &mut text::Scroll::default());
+    paragraph(&text, Style::new(), frame, body);
 }

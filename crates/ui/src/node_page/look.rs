@@ -9,9 +9,10 @@ use std::time::Duration;
 use anyhow::Result;
 
 use super::network::{PresentNetwork, Proposal};
-use super::{Cluster, NodeControl, NodePageFacts, Power};
+use super::{Cluster, NodeControl, NodePageFacts, NodePageInput, NodeWork, Power};
 use crate::answers::Answers;
 use base::command::{Invocation, Runner, SystemRunner};
+use base::failure::causes;
 use base::files;
 use cluster::configuration::{ClusterMember, vip_in_words};
 use cluster::stages::{self, readiness_watch};
@@ -22,7 +23,7 @@ use machine::inventory::{Inventory, Roots, nics};
 use machine::network::addresses::addresses;
 use machine::paths::{DOCUMENT, below};
 use model::config::InstallConfig;
-use model::config::redact::{Secrets, without_secrets};
+use model::config::redact::without_secrets;
 use model::config::sources::{Combined, Document, SourceKind, combine};
 use node::network_trial::{EndedTrial, Networks, TrialEnding, TrialSpan, TrialStatus, Trials, standing};
 use node::status::Status;
@@ -67,11 +68,6 @@ impl ThisNode {
         Trials::new(&self.root, &*self.runner)
     }
 
-    fn secrets(&self) -> Secrets {
-        // Without a readable document this program does not know its secrets either.
-        self.node().map(|node| node.secrets()).unwrap_or_default()
-    }
-
     /// The kernel's names of all block devices that are no partitions.
     fn devices(&self) -> Vec<String> {
         let entries = fs::read_dir(self.root.join("sys/block")).into_iter().flatten().flatten();
@@ -107,65 +103,45 @@ impl ThisNode {
 
     /// Writes a support bundle to a directory.
     fn collect(&self, directory: &str) -> Result<PathBuf> {
-        let or_unknown =
-            |text: Result<String>| text.unwrap_or_else(|error| format!("not known: {error:#}\n"));
-        let status = Status::gather(&self.root).and_then(|mut status| {
-            status.look(&self.root, &*self.runner)?;
-            Ok(status.to_string())
-        });
-        let configuration = self.node().map(|node| without_secrets(&node.config));
+        let node = self.node();
+        let unknown = |error: &anyhow::Error| format!("not known: {error:#}\n");
+        let of_node = |text: &dyn Fn(&InstalledNode) -> Result<String>| match &node {
+            Ok(node) => text(node).unwrap_or_else(|error| unknown(&error)),
+            Err(error) => unknown(error),
+        };
         let inventory = serde_json::to_string_pretty(&Inventory::scan(&self.roots())?)?;
         let files = vec![
-            ("status.txt", or_unknown(status)),
-            ("configuration.yaml", or_unknown(configuration)),
+            ("status.txt", of_node(&|node| Ok(Status::gather_running(node, &*self.runner)?.to_string()))),
+            ("configuration.yaml", of_node(&|node| Ok(without_secrets(&node.config)))),
             ("inventory.json", inventory),
         ];
-        let secrets = self.secrets();
-        let hide = |text: &str| stages::without_tokens(&secrets.hide(text));
+        let hide = |text: &str| hide(node.as_ref().ok(), text);
         report::bundle(files, &hide, &*self.runner, &below(&self.root, directory))
     }
 
-    fn journal(&self, lines: &str) -> Result<String> {
+    pub(super) fn look(&self) -> Result<NodePageFacts> {
+        let node = self.node()?;
+        let status = Status::gather_running(&node, &*self.runner)?;
+        let config = node.config;
+        let cluster = ClusterMember::of(&config).map(|member| cluster(&config, &member));
+        let addresses = addresses(Some(&config), &*self.runner);
+        Ok(NodePageFacts { status, addresses, cluster, disks: self.disks() })
+    }
+
+    pub(super) fn logs(&self) -> Result<Vec<String>> {
         let journal = Invocation::new("journalctl")
-            .args(["--boot", "--no-pager", "--quiet", "--output=short-iso", "--lines", lines])
+            .args(["--boot", "--no-pager", "--quiet", "--output=short-iso", "--lines", JOURNAL_LINES_MAX])
             .limit(PROGRAM_TIMEOUT);
         let text = self.runner.run(&journal)?;
-        Ok(stages::without_tokens(&self.secrets().hide(&String::from_utf8_lossy(&text))))
-    }
-}
-
-impl NodeControl for ThisNode {
-    fn signs(&self) -> String {
-        let seen = fs::read_to_string(below(&self.root, readiness_watch::SEEN)).unwrap_or_default();
-        let mut signs = format!("{seen}\n{}\n{}", self.devices().join(" "), self.cards().join(" "));
-        for array in arrays::arrays(&self.root) {
-            let _ = write!(signs, "\n{array}");
-        }
-        signs
+        let text = hide(self.node().as_ref().ok(), &String::from_utf8_lossy(&text));
+        Ok(text.lines().map(str::to_owned).collect())
     }
 
-    fn look(&self) -> Result<NodePageFacts> {
-        let mut status = Status::gather(&self.root)?;
-        let config = self.node()?.config;
-        status.look(&self.root, &*self.runner)?;
-        let cluster = ClusterMember::of(&config).map(|member| cluster(&config, &member));
-        Ok(NodePageFacts {
-            addresses: addresses(Some(&config), &*self.runner),
-            cluster,
-            disks: self.disks(),
-            status,
-        })
-    }
-
-    fn logs(&self) -> Result<Vec<String>> {
-        Ok(self.journal(JOURNAL_LINES_MAX)?.lines().map(str::to_owned).collect())
-    }
-
-    fn sticks(&self) -> Result<StickSurvey> {
+    pub(super) fn sticks(&self) -> Result<StickSurvey> {
         Ok(StickSurvey::of(&Inventory::scan(&self.roots())?, &[]))
     }
 
-    fn bundle(&self, volume: Option<&StickVolume>) -> Result<String> {
+    pub(super) fn bundle(&self, volume: Option<&StickVolume>) -> Result<String> {
         let Some(volume) = volume else {
             let path = self.collect(BUNDLES)?;
             return Ok(format!("It is in {}, readable by root only.", path.display()));
@@ -179,15 +155,16 @@ impl NodeControl for ThisNode {
         Ok(format!("{name} is on {}. The stick can be pulled out.", volume.describe()))
     }
 
-    fn power(&self, power: Power) -> Result<()> {
+    pub(super) fn power(&self, power: Power) -> Result<String> {
         let what = match power {
             Power::Restart => "reboot",
             Power::Off => "poweroff",
         };
-        self.runner.run(&Invocation::new("systemctl").arg(what).limit(PROGRAM_TIMEOUT)).map(drop)
+        self.runner.run(&Invocation::new("systemctl").arg(what).limit(PROGRAM_TIMEOUT))?;
+        Ok("The machine is being stopped.".to_owned())
     }
 
-    fn network(&self) -> Result<PresentNetwork> {
+    pub(super) fn network(&self) -> Result<PresentNetwork> {
         let text = files::read_text(&below(&self.root, DOCUMENT))?;
         let found = combine(&[Document::yaml(SourceKind::File, DOCUMENT, text)])?;
         // Every value is from the document, which need not be shown at each.
@@ -195,7 +172,7 @@ impl NodeControl for ThisNode {
         Ok(PresentNetwork { answers, nics: Inventory::scan(&self.roots())?.nics })
     }
 
-    fn propose(&self, networks: &Networks) -> Result<Proposal> {
+    pub(super) fn propose(&self, networks: &Networks) -> Result<Proposal> {
         let trials = self.trials();
         let change = trials.change(&networks.to_yaml(), ANSWERS)?;
         let concerns = change.concerns(&trials.present());
@@ -207,14 +184,9 @@ impl NodeControl for ThisNode {
         Ok(Proposal { networks: networks.clone(), differences, warnings, grave })
     }
 
-    fn try_networks(&self, networks: &Networks, accepted: bool) -> Result<()> {
+    pub(super) fn try_networks(&self, networks: &Networks, accepted: bool) -> Result<()> {
         let trials = self.trials();
         trials.begin(&trials.change(&networks.to_yaml(), ANSWERS)?, TrialSpan::USUAL, accepted)
-    }
-
-    fn trial(&self) -> TrialStatus {
-        // An unreadable record is no trial that this console could end.
-        standing(&self.root).unwrap_or_default()
     }
 
     fn confirm(&self) -> Result<String> {
@@ -226,6 +198,52 @@ impl NodeControl for ThisNode {
     fn revert(&self) -> Result<String> {
         self.trials().revert(false).map(|ended| ended.to_string())
     }
+}
+
+impl NodeControl for ThisNode {
+    fn signs(&self) -> String {
+        let seen = fs::read_to_string(below(&self.root, readiness_watch::SEEN)).unwrap_or_default();
+        let mut signs = format!("{seen}\n{}\n{}", self.devices().join(" "), self.cards().join(" "));
+        for array in arrays::arrays(&self.root) {
+            let _ = write!(signs, "\n{array}");
+        }
+        signs
+    }
+
+    fn trial(&self) -> TrialStatus {
+        // An unreadable record is no trial that this console could end.
+        standing(&self.root).unwrap_or_default()
+    }
+
+    fn carry_out(&self, work: NodeWork) -> NodePageInput {
+        match work {
+            NodeWork::Look => NodePageInput::Seen(one_line(self.look().map(Box::new))),
+            NodeWork::Logs => NodePageInput::Logs(one_line(self.logs())),
+            NodeWork::Sticks => NodePageInput::Sticks(one_line(self.sticks())),
+            NodeWork::Bundle(volume) => NodePageInput::Done(one_line(self.bundle(volume.as_ref()))),
+            NodeWork::Power(power) => NodePageInput::Done(one_line(self.power(power))),
+            NodeWork::Network => NodePageInput::Network(one_line(self.network().map(Box::new))),
+            NodeWork::Propose(networks) => {
+                NodePageInput::Proposed(one_line(self.propose(&networks).map(Box::new)))
+            }
+            NodeWork::Try(networks, accepted) => {
+                NodePageInput::Began(one_line(self.try_networks(&networks, accepted)))
+            }
+            NodeWork::Confirm => NodePageInput::Done(one_line(self.confirm())),
+            NodeWork::Revert => NodePageInput::Done(one_line(self.revert())),
+        }
+    }
+}
+
+/// A text without the secrets of the node; a node without a readable document has none that are known.
+fn hide(node: Option<&InstalledNode>, text: &str) -> String {
+    let secrets = node.map(InstalledNode::secrets).unwrap_or_default();
+    stages::without_tokens(&secrets.hide(text))
+}
+
+/// A result with its error in one line.
+fn one_line<T>(result: Result<T>) -> Result<T, String> {
+    result.map_err(|error| causes(&error).join(": "))
 }
 
 /// The cluster of a node, from its document and from the services that answer.

@@ -20,8 +20,7 @@ pub mod state;
 #[cfg(test)]
 mod tests;
 
-use anyhow::Result;
-
+use crate::toolkit::Key;
 use install::usb_stick::{StickSurvey, StickVolume};
 use network::{PresentNetwork, Proposal};
 use node::network_trial::{Networks, TrialStatus};
@@ -57,42 +56,59 @@ pub enum Power {
     Off,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action {
-    /// Shut the machine down in an orderly way.
-    Power(Power),
+/// Work on a node, which may be slow.
+#[derive(Clone, Debug, PartialEq)]
+pub enum NodeWork {
+    /// Read the facts.
+    Look,
+    /// Read the last lines of the journal, without secrets.
+    Logs,
+    /// Find the volumes of sticks that can take a file, and why others cannot.
+    Sticks,
     /// Collect a support bundle: on a volume of a stick, or on the node.
     Bundle(Option<StickVolume>),
+    /// Shut the machine down in an orderly way.
+    Power(Power),
+    /// Read the present networks, to begin the questions with.
+    Network,
+    /// Check other networks with the whole node document.
+    Propose(Box<Networks>),
+    /// Begin a trial of other networks; `true` if the user has accepted a grave problem.
+    Try(Box<Networks>, bool),
     /// The networks on trial become those of the node.
     Confirm,
     Revert,
 }
 
-/// A node. Every call except [`Self::signs`] and [`Self::trial`] may be slow.
+/// A key, or the result of work, with its error in one line.
+#[derive(Clone, Debug)]
+pub enum NodePageInput {
+    Key(Key),
+    /// Of [`NodeWork::Look`].
+    Seen(Result<Box<NodePageFacts>, String>),
+    /// Of [`NodeWork::Logs`].
+    Logs(Result<Vec<String>, String>),
+    /// Of [`NodeWork::Sticks`].
+    Sticks(Result<StickSurvey, String>),
+    /// Of [`NodeWork::Network`].
+    Network(Result<Box<PresentNetwork>, String>),
+    /// Of [`NodeWork::Propose`].
+    Proposed(Result<Box<Proposal>, String>),
+    /// Of [`NodeWork::Try`].
+    Began(Result<(), String>),
+    /// Of other work: the result in a sentence.
+    Done(Result<String, String>),
+    /// The state of the node's trials.
+    Trial(TrialStatus),
+}
+
+/// A node.
 pub trait NodeControl: Send + Sync {
     /// A text that changes when there is something new to observe; cheap.
     fn signs(&self) -> String;
-    /// The facts about the node now.
-    fn look(&self) -> Result<NodePageFacts>;
-    /// The last lines of its journal, without its secrets.
-    fn logs(&self) -> Result<Vec<String>>;
-    /// The volumes of sticks that can take a file, and why others cannot.
-    fn sticks(&self) -> Result<StickSurvey>;
-    /// Collects a support bundle, on a volume of a stick or on the node; returns its place in words.
-    fn bundle(&self, volume: Option<&StickVolume>) -> Result<String>;
-    fn power(&self, power: Power) -> Result<()>;
-    /// The present networks, to begin the questions with.
-    fn network(&self) -> Result<PresentNetwork>;
-    /// Checks other networks with the whole node document.
-    fn propose(&self, networks: &Networks) -> Result<Proposal>;
-    /// Begins a trial of other networks. `accepted`: the user has accepted a grave problem.
-    fn try_networks(&self, networks: &Networks, accepted: bool) -> Result<()>;
     /// The state of its trials; cheap.
     fn trial(&self) -> TrialStatus;
-    /// Keeps the networks on trial; returns the result in words.
-    fn confirm(&self) -> Result<String>;
-    /// Reverts the networks on trial; returns the result in words.
-    fn revert(&self) -> Result<String>;
+    fn carry_out(&self, work: NodeWork) -> NodePageInput;
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

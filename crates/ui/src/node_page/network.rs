@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use crate::answers::{Answers, is_mistake};
 use crate::network_fields as screen;
 use crate::toolkit::Key;
-use crate::toolkit::form::{Field, FieldKind, Form, KeyEffect};
+use crate::toolkit::form::{Field, Form, KeyEffect};
 use crate::toolkit::page::Tone;
 use crate::toolkit::text::Scroll;
 use machine::inventory::Nic;
@@ -106,7 +106,7 @@ impl NetworkPage {
         }
         match self.form.key(key) {
             KeyEffect::Left(field) => self.take(field),
-            KeyEffect::Changed if !self.types() => {
+            KeyEffect::Changed if !self.form.is_typing() => {
                 self.take(self.form.focus());
                 // Enter takes an option and goes on.
                 if key == Key::Enter {
@@ -117,14 +117,6 @@ impl NetworkPage {
             _ => {}
         }
         NetworkStep::Stay
-    }
-
-    /// Whether the focus is on a text field, whose value is taken when it is left.
-    fn types(&self) -> bool {
-        matches!(
-            self.form.focused().map(|field| &field.kind),
-            Some(FieldKind::Line(_) | FieldKind::Secret(_))
-        )
     }
 
     /// Takes the value of a field, and makes the fields again, because others may be needed now.

@@ -1,14 +1,14 @@
 //! Keys and news to the next state and to effects; pure.
 
 use super::look::BUNDLES;
-use super::network::{self, NetworkStep, PresentNetwork, Proposal};
-use super::{Action, NodePageFacts, Power};
+use super::network::{self, NetworkStep};
+use super::{NodePageEnd, NodePageFacts, NodePageInput, NodeWork, Power};
 use crate::toolkit::Key;
-use crate::toolkit::form::{Choice, Field, Form, KeyEffect};
-use crate::toolkit::page::Tone;
+use crate::toolkit::form::{Choice, Field, Form};
+use crate::toolkit::page::{KeyTable, Tone};
 use crate::toolkit::text::Scroll;
 use install::usb_stick::{StickSurvey, StickVolume};
-use node::network_trial::{CurrentTrial, Networks, TrialState as Stage, TrialStatus};
+use node::network_trial::{CurrentTrial, TrialState as Stage, TrialStatus};
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum View {
@@ -41,54 +41,45 @@ impl BundlePlaces {
         }
         Self { form: Form::new(fields), volumes: survey.volumes }
     }
-
-    /// The chosen volume; `None` for the node.
-    fn volume(&self) -> Option<StickVolume> {
-        let place = self.form.field("place").and_then(Field::chosen)?;
-        place.checked_sub(1).and_then(|at| self.volumes.get(at)).cloned()
-    }
 }
 
-/// News for a console.
-#[derive(Clone, Debug)]
-pub enum NodePageInput {
-    Key(Key),
-    /// The facts about the node, or the error.
-    Seen(Result<Box<NodePageFacts>, String>),
-    /// The last lines of the journal, or the error.
-    Logs(Result<Vec<String>, String>),
-    /// The result of an action, in a sentence.
-    Done(Result<String, String>),
-    /// The sticks, or the error.
-    Sticks(Result<StickSurvey, String>),
-    /// The present networks, or the error.
-    Network(Result<Box<PresentNetwork>, String>),
-    /// The change of the network, or the error.
-    Proposed(Result<Box<Proposal>, String>),
-    Began(Result<(), String>),
-    /// The state of the node's trials.
-    Trial(TrialStatus),
+/// An action of the node's page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NodeAction {
+    LogIn,
+    Journal,
+    Bundle,
+    Network,
+    Power(Power),
+    Look,
+    Quit,
 }
 
-/// What is to be done outside.
+/// The actions before a login.
+pub const LOCKED: KeyTable<NodeAction> =
+    KeyTable(&[("L", "log in", NodeAction::LogIn), ("F5", "look again", NodeAction::Look)]);
+/// The actions of an administrator.
+pub const UNLOCKED: KeyTable<NodeAction> = KeyTable(&[
+    ("J", "journal", NodeAction::Journal),
+    ("S", "bundle", NodeAction::Bundle),
+    ("N", "network", NodeAction::Network),
+    ("R", "restart", NodeAction::Power(Power::Restart)),
+    ("P", "power off", NodeAction::Power(Power::Off)),
+    ("F5", "look", NodeAction::Look),
+    ("Q", "quit", NodeAction::Quit),
+]);
+
+/// The consequence of an input outside of the page.
 #[derive(Clone, Debug, PartialEq)]
 pub enum NodePageEffect {
-    Look,
-    /// Send the whole picture again: something may have written over it.
-    Redraw,
-    Logs,
-    /// Run this action.
-    Act(Action),
-    Sticks,
-    /// Read the present networks.
-    Network,
-    /// Check these networks.
-    Propose(Box<Networks>),
-    /// Try these networks; whether a grave problem was accepted.
-    Try(Box<Networks>, bool),
-    /// End: the user wants to log in.
-    LogIn,
-    Quit,
+    Work(NodeWork),
+    End(NodePageEnd),
+}
+
+impl From<NodeWork> for NodePageEffect {
+    fn from(work: NodeWork) -> Self {
+        Self::Work(work)
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -183,7 +174,7 @@ impl NodePage {
             // A bundle on the node is better than none.
             _ => {
                 self.view = View::Node;
-                Some(self.act(Action::Bundle(None)))
+                Some(self.collect_bundle(None))
             }
         }
     }
@@ -194,12 +185,10 @@ impl NodePage {
             (Key::Escape, _) => self.view = View::Node,
             (Key::Function(5), _) => return Some(self.look_for_sticks()),
             (_, Some(places)) => {
-                let did = places.form.key(key);
-                // Enter takes the option under the cursor, and that is the only answer.
-                if did == KeyEffect::Accepted || (did == KeyEffect::Changed && key == Key::Enter) {
-                    let volume = places.volume();
+                if let Some(place) = places.form.decide(key) {
+                    let volume = place.checked_sub(1).and_then(|at| places.volumes.get(at)).cloned();
                     self.view = View::Node;
-                    return Some(self.act(Action::Bundle(volume)));
+                    return Some(self.collect_bundle(volume));
                 }
             }
             (_, None) => {}
@@ -209,7 +198,7 @@ impl NodePage {
 
     fn look_for_sticks(&mut self) -> NodePageEffect {
         self.view = View::Bundle(None);
-        NodePageEffect::Sticks
+        NodeWork::Sticks.into()
     }
 
     #[must_use]
@@ -250,7 +239,7 @@ impl NodePage {
 
     fn key(&mut self, key: Key) -> Option<NodePageEffect> {
         if key == Key::Control('l') {
-            return Some(NodePageEffect::Redraw);
+            return None;
         }
         match &mut self.view {
             View::Node => self.node_key(key),
@@ -266,10 +255,10 @@ impl NodePage {
                     self.view = View::Node;
                     None
                 }
-                NetworkStep::Propose(networks) => Some(NodePageEffect::Propose(networks)),
+                NetworkStep::Propose(networks) => Some(NodeWork::Propose(networks).into()),
                 NetworkStep::Try(networks, accepted) => {
                     page.message = Some((Tone::Plain, "Beginning the trial.".to_owned()));
-                    Some(NodePageEffect::Try(networks, accepted))
+                    Some(NodeWork::Try(networks, accepted).into())
                 }
             },
             View::Trial => self.trial_key(key),
@@ -277,7 +266,11 @@ impl NodePage {
             View::Confirm(power) => {
                 let power = *power;
                 self.view = View::Node;
-                matches!(key, Key::Char('y' | 'Y')).then(|| self.act(Action::Power(power)))
+                let begun = match power {
+                    Power::Restart => "The machine restarts.",
+                    Power::Off => "The machine is powered off.",
+                };
+                matches!(key, Key::Char('y' | 'Y')).then(|| self.begin(NodeWork::Power(power), begun))
             }
             View::Logs(_) if self.logs.key(key) => None,
             View::Logs(_) => match key {
@@ -295,21 +288,26 @@ impl NodePage {
         if self.node.key(key) {
             return None;
         }
-        match (key, self.administrator) {
-            (Key::Function(5), _) => return Some(NodePageEffect::Look),
-            (Key::Char('l' | 'L') | Key::Enter, false) => return Some(NodePageEffect::LogIn),
-            (Key::Char('q' | 'Q') | Key::Control('c'), true) => return Some(NodePageEffect::Quit),
-            (Key::Char('j' | 'J'), true) => return Some(self.read_logs()),
-            (Key::Char('s' | 'S'), true) => return Some(self.look_for_sticks()),
-            (Key::Char('n' | 'N'), true) if self.now().is_some() => self.view = View::Trial,
-            (Key::Char('n' | 'N'), true) => {
+        let actions = if self.administrator { UNLOCKED } else { LOCKED };
+        let action = match key {
+            Key::Enter => actions.action(Key::Char('l')),
+            Key::Control('c') => actions.action(Key::Char('q')),
+            key => actions.action(key),
+        };
+        match action {
+            Some(NodeAction::LogIn) => return Some(NodePageEffect::End(NodePageEnd::LogIn)),
+            Some(NodeAction::Quit) => return Some(NodePageEffect::End(NodePageEnd::Quit)),
+            Some(NodeAction::Look) => return Some(NodeWork::Look.into()),
+            Some(NodeAction::Journal) => return Some(self.read_logs()),
+            Some(NodeAction::Bundle) => return Some(self.look_for_sticks()),
+            Some(NodeAction::Network) if self.now().is_some() => self.view = View::Trial,
+            Some(NodeAction::Network) => {
                 self.view = View::Network(None);
-                return Some(NodePageEffect::Network);
+                return Some(NodeWork::Network.into());
             }
-            (Key::Char('r' | 'R'), true) => self.view = View::Confirm(Power::Restart),
-            (Key::Char('p' | 'P'), true) => self.view = View::Confirm(Power::Off),
+            Some(NodeAction::Power(power)) => self.view = View::Confirm(power),
             // The user has read the message.
-            _ => self.message = None,
+            None => self.message = None,
         }
         None
     }
@@ -319,12 +317,16 @@ impl NodePage {
         match key {
             Key::Char('b' | 'B') => self.view = View::Node,
             _ if self.ending => {}
-            Key::Char('k' | 'K') if running => return Some(self.act(Action::Confirm)),
+            Key::Char('k' | 'K') if running => {
+                return Some(self.end_trial(NodeWork::Confirm, "Keeping the new network."));
+            }
             Key::Char('k' | 'K') => {
                 let text = "The new network is still being set up: wait a moment.";
                 self.message = Some((Tone::Plain, text.to_owned()));
             }
-            Key::Escape => return Some(self.act(Action::Revert)),
+            Key::Escape => {
+                return Some(self.end_trial(NodeWork::Revert, "Bringing the old network back."));
+            }
             _ => self.message = None,
         }
         None
@@ -333,19 +335,21 @@ impl NodePage {
     fn read_logs(&mut self) -> NodePageEffect {
         self.view = View::Logs(None);
         self.logs = Scroll::at_end();
-        NodePageEffect::Logs
+        NodeWork::Logs.into()
     }
 
-    fn act(&mut self, action: Action) -> NodePageEffect {
-        let begun = match &action {
-            Action::Power(Power::Restart) => "The machine restarts.",
-            Action::Power(Power::Off) => "The machine is powered off.",
-            Action::Bundle(_) => "Collecting the support bundle; this can take a minute.",
-            Action::Confirm => "Keeping the new network.",
-            Action::Revert => "Bringing the old network back.",
-        };
-        self.ending = self.ending || matches!(action, Action::Confirm | Action::Revert);
-        self.message = Some((Tone::Plain, begun.to_owned()));
-        NodePageEffect::Act(action)
+    fn collect_bundle(&mut self, volume: Option<StickVolume>) -> NodePageEffect {
+        self.begin(NodeWork::Bundle(volume), "Collecting the support bundle; this can take a minute.")
+    }
+
+    /// Confirms or reverts the trial.
+    fn end_trial(&mut self, work: NodeWork, message: &str) -> NodePageEffect {
+        self.ending = true;
+        self.begin(work, message)
+    }
+
+    fn begin(&mut self, work: NodeWork, message: &str) -> NodePageEffect {
+        self.message = Some((Tone::Plain, message.to_owned()));
+        work.into()
     }
 }

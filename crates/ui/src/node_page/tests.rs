@@ -10,8 +10,8 @@ use proptest::prelude::*;
 use ratatui::layout::Size;
 
 use super::look::{BUNDLES, ThisNode};
-use super::state::{NodePage, NodePageEffect, NodePageInput, View};
-use super::{Action, Cluster, NodeControl, NodePageFacts, Power, draw};
+use super::state::{NodePage, NodePageEffect, View};
+use super::{Cluster, NodeControl, NodePageEnd, NodePageFacts, NodePageInput, NodeWork, Power, draw};
 use crate::toolkit::testing::{compare, shown};
 use crate::toolkit::{Capabilities, Key, Theme};
 use base::command::{Invocation, Runner};
@@ -254,10 +254,10 @@ fn what_cannot_be_undone_needs_two_keys() {
         let mut state = state(true, Some(ready()));
         keys.chars().filter_map(|key| state.take(NodePageInput::Key(Key::Char(key)))).collect::<Vec<_>>()
     };
-    assert_eq!(keys("ry"), [NodePageEffect::Act(Action::Power(Power::Restart))]);
-    assert_eq!(keys("pY"), [NodePageEffect::Act(Action::Power(Power::Off))]);
+    assert_eq!(keys("ry"), [NodePageEffect::Work(NodeWork::Power(Power::Restart))]);
+    assert_eq!(keys("pY"), [NodePageEffect::Work(NodeWork::Power(Power::Off))]);
     assert_eq!(keys("rr"), [], "the same key twice is no yes");
-    assert_eq!(keys("s"), [NodePageEffect::Sticks]);
+    assert_eq!(keys("s"), [NodePageEffect::Work(NodeWork::Sticks)]);
 }
 
 fn stick() -> StickVolume {
@@ -282,11 +282,11 @@ fn a_support_bundle_goes_to_a_stick_where_there_is_one() {
     assert_eq!(state.take(NodePageInput::Sticks(Ok(found(&[stick()])))), None);
     golden("bundle", state.clone());
     let mut node = state.clone();
-    assert_eq!(node.take(NodePageInput::Key(Key::Enter)), Some(NodePageEffect::Act(Action::Bundle(None))));
+    assert_eq!(node.take(NodePageInput::Key(Key::Enter)), Some(NodePageEffect::Work(NodeWork::Bundle(None))));
     state.take(NodePageInput::Key(Key::Down));
     assert_eq!(
         state.take(NodePageInput::Key(Key::Enter)),
-        Some(NodePageEffect::Act(Action::Bundle(Some(stick()))))
+        Some(NodePageEffect::Work(NodeWork::Bundle(Some(stick()))))
     );
     assert_eq!(state.view, View::Node);
 }
@@ -296,7 +296,10 @@ fn a_support_bundle_stays_on_the_node_where_there_is_no_stick() {
     for found in [Ok(StickSurvey::default()), Err("reading /sys/block: Input/output error".to_owned())] {
         let mut state = state(true, Some(ready()));
         state.take(NodePageInput::Key(Key::Char('s')));
-        assert_eq!(state.take(NodePageInput::Sticks(found)), Some(NodePageEffect::Act(Action::Bundle(None))));
+        assert_eq!(
+            state.take(NodePageInput::Sticks(found)),
+            Some(NodePageEffect::Work(NodeWork::Bundle(None)))
+        );
         assert_eq!(state.view, View::Node);
     }
 }
@@ -304,7 +307,7 @@ fn a_support_bundle_stays_on_the_node_where_there_is_no_stick() {
 #[test]
 fn the_journal_is_read_shown_and_left() {
     let mut state = state(true, Some(ready()));
-    assert_eq!(state.take(NodePageInput::Key(Key::Char('j'))), Some(NodePageEffect::Logs));
+    assert_eq!(state.take(NodePageInput::Key(Key::Char('j'))), Some(NodePageEffect::Work(NodeWork::Logs)));
     let lines = (0..60).map(|line| format!("line {line}")).collect();
     state.take(NodePageInput::Logs(Ok(lines)));
     assert!(drawn(&mut state, "vt220", Size::new(80, 24)).contains("line 59"));
@@ -332,7 +335,7 @@ proptest! {
         let mut state = state(false, seen.then(joining));
         for key in keys {
             let effect = state.take(NodePageInput::Key(key));
-            let harmless = [None, Some(NodePageEffect::Look), Some(NodePageEffect::Redraw), Some(NodePageEffect::LogIn)];
+            let harmless = [None, Some(NodePageEffect::Work(NodeWork::Look)), Some(NodePageEffect::End(NodePageEnd::LogIn))];
             prop_assert!(harmless.contains(&effect), "{:?}", effect);
             prop_assert_eq!(&state.view, &View::Node);
         }

@@ -16,10 +16,9 @@ use super::work::{Row, Work};
 use crate::toolkit::Theme;
 use crate::toolkit::form::Form;
 use crate::toolkit::page::{Page, Tone};
-use crate::toolkit::text::{self, Scroll, wrapped};
+use crate::toolkit::text::{self, Scroll, paragraph, styled, wrapped};
 use base::progress::{self, measure::percent};
 use model::config::Mode;
-use rows::{paragraph, styled};
 
 type Keys = &'static [(&'static str, &'static str)];
 

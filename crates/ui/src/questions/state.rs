@@ -19,7 +19,7 @@ use super::work::Work;
 use super::{ConversationFacts, ShownNode, ShownTrouble};
 use crate::answers::{Answers, in_words, is_mistake};
 use crate::toolkit::Key;
-use crate::toolkit::form::{Field, FieldKind, Form, KeyEffect};
+use crate::toolkit::form::{Field, Form, KeyEffect};
 use crate::toolkit::page::Tone;
 use crate::toolkit::text::Scroll;
 use install::plan::choose_disk;
@@ -120,8 +120,7 @@ impl Conversation {
         match (&mut self.place, key) {
             (ConversationPlace::Leave(_), _) => return self.leave_key(key),
             (_, Key::Function(10)) => {
-                let place = std::mem::replace(&mut self.place, ConversationPlace::Load);
-                self.place = ConversationPlace::Leave(Box::new(place));
+                self.place = ConversationPlace::Leave(self.take_place());
                 self.form = Form::new(vec![leaving(&self.facts, self.is_working())]);
                 return Vec::new();
             }
@@ -266,12 +265,7 @@ impl Conversation {
                     self.message = None;
                     self.take(screen, field);
                 }
-                KeyEffect::Changed
-                    if !matches!(
-                        self.form.focused().map(|field| &field.kind),
-                        Some(FieldKind::Line(_) | FieldKind::Secret(_))
-                    ) =>
-                {
+                KeyEffect::Changed if !self.form.is_typing() => {
                     self.take(screen, self.form.focus());
                     // Enter takes an option and goes on.
                     if key == Key::Enter {
@@ -455,8 +449,7 @@ impl Conversation {
             EffectOutcome::Surveyed(found) => self.surveyed(found),
             EffectOutcome::Saved(saved) => return self.saved(saved),
             EffectOutcome::Shown(Ok(text)) => {
-                let back = std::mem::replace(&mut self.place, ConversationPlace::Load);
-                self.place = ConversationPlace::Recorded(text, Scroll::default(), Box::new(back));
+                self.place = ConversationPlace::Recorded(text, Scroll::default(), self.take_place());
             }
             EffectOutcome::Opened(opened) => self.opened(opened),
             EffectOutcome::Closed(closed) => self.closed(closed),

@@ -1,22 +1,20 @@
-//! One console.
+//! The page on one console.
 
 use std::fs;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Result;
-use jiff::Timestamp;
+use ratatui::Frame;
 
 use super::state::{RecoveryEffect, RecoveryPage};
 use super::{KEYS, RecoveryPageEnd, draw};
-use crate::toolkit::Console;
+use crate::toolkit::page_loop::{self, InteractivePage, PageInput, PageStep, PictureContext};
+use crate::toolkit::{Console, Theme};
 use node::recovery::RecoveryFacts;
 
-const KEY_TIMEOUT: Duration = Duration::from_secs(1);
-/// The interval of looking at the node, which opens its disks.
+/// The interval of reading the facts, which opens the disks.
 const LOOK_INTERVAL: Duration = Duration::from_secs(30);
-/// The interval of sending the whole picture. The kernel writes its messages over it.
-const REDRAW_INTERVAL: Duration = Duration::from_secs(600);
 
 /// Shows the recovery system until the user ends it, or for `idle` after the last key. An `administrator` gets further actions.
 ///
@@ -28,46 +26,45 @@ pub fn run(
     administrator: bool,
     idle: Option<Duration>,
 ) -> Result<RecoveryPageEnd> {
-    let (mut screen, mut keyboard) = console.take()?;
-    let mut page = RecoveryPage { administrator, ..RecoveryPage::default() };
-    let theme = screen.theme();
-    let (mut touched, mut drawn) = (Instant::now(), Instant::now());
-    let mut looked: Option<Instant> = None;
-    let mut shown = String::new();
-    loop {
-        if looked.is_none_or(|looked| looked.elapsed() >= LOOK_INTERVAL) {
-            page.facts = Some(look().map_err(|error| format!("{error:#}")));
-            looked = Some(Instant::now());
-            shown.clear();
-        }
-        if drawn.elapsed() >= REDRAW_INTERVAL {
-            drawn = Instant::now();
-            screen.forget();
-            shown.clear();
-        }
-        let time = Timestamp::now().strftime("%Y-%m-%d %H:%M UTC").to_string();
-        if time != shown || screen.is_outdated() {
-            screen.draw(|frame| draw::state(&mut page, &time, frame, theme))?;
-            shown = time;
-        }
-        let keys = keyboard.wait(KEY_TIMEOUT)?;
-        if !keys.is_empty() {
-            touched = Instant::now();
-            shown.clear();
-            // For the service that would start a slot; that it cannot be told is no reason to stop.
+    let state = RecoveryPage { administrator, ..RecoveryPage::default() };
+    let (_sender, events) = page_loop::event_channel()?;
+    let end =
+        page_loop::run(vec![console], &mut RecoveryConsole { state, look, looked: None }, &events, idle)?;
+    Ok(end.unwrap_or(RecoveryPageEnd::Quit))
+}
+
+struct RecoveryConsole<'a> {
+    state: RecoveryPage,
+    look: &'a dyn Fn() -> Result<RecoveryFacts>,
+    /// When the facts were read last.
+    looked: Option<Duration>,
+}
+
+impl InteractivePage for RecoveryConsole<'_> {
+    type Event = ();
+    type End = RecoveryPageEnd;
+    const TICK_INTERVAL: Duration = Duration::from_secs(1);
+
+    fn draw(&mut self, context: &PictureContext<'_>, frame: &mut Frame<'_>, theme: Theme) {
+        draw::state(&mut self.state, context.time, frame, theme);
+    }
+
+    fn take(&mut self, input: PageInput<()>, now: Duration) -> PageStep<RecoveryPageEnd> {
+        if let PageInput::Key(key) = input {
+            // For the service that would start a slot; if it cannot be told, the page still works.
             let _ = fs::write(Path::new(KEYS), b"");
-        } else if idle.is_some_and(|idle| touched.elapsed() >= idle) {
-            return Ok(RecoveryPageEnd::Quit);
-        }
-        for key in keys {
-            match page.take(key) {
-                Some(RecoveryEffect::End(end)) => return Ok(end),
-                Some(RecoveryEffect::Look) => {
-                    looked = None;
-                    screen.forget();
-                }
+            match self.state.take(key) {
+                Some(RecoveryEffect::End(end)) => return PageStep::End(end),
+                Some(RecoveryEffect::Look) => self.looked = None,
                 None => {}
             }
+            return PageStep::Draw;
         }
+        if self.looked.is_some_and(|looked| now - looked < LOOK_INTERVAL) {
+            return PageStep::Stay;
+        }
+        self.state.facts = Some((self.look)().map_err(|error| format!("{error:#}")));
+        self.looked = Some(now);
+        PageStep::Draw
     }
 }

@@ -3,6 +3,7 @@
 use super::RecoveryPageEnd;
 use crate::toolkit::Key;
 use crate::toolkit::line::TypedLine;
+use crate::toolkit::page::KeyTable;
 use crate::toolkit::text::Scroll;
 use node::pending_reset::ResetLevel;
 use node::recovery::RecoveryFacts;
@@ -27,7 +28,39 @@ pub struct RecoveryPage {
     pub scroll: Scroll,
 }
 
-/// What a key leads to.
+#[derive(Clone, Copy, Debug)]
+pub enum RecoveryAction {
+    LogIn,
+    Look,
+    Update,
+    Reset,
+    /// Run a command of this program, with these arguments.
+    Run(&'static [&'static str]),
+    Quit,
+}
+
+/// The actions before a login.
+pub const LOCKED: KeyTable<RecoveryAction> =
+    KeyTable(&[("L", "log in", RecoveryAction::LogIn), ("F5", "look again", RecoveryAction::Look)]);
+/// The actions of an administrator.
+pub const UNLOCKED: KeyTable<RecoveryAction> = KeyTable(&[
+    ("U", "update", RecoveryAction::Update),
+    ("C", "check", RecoveryAction::Run(&["update", "repair"])),
+    ("R", "repair", RecoveryAction::Run(&["update", "repair", "--yes"])),
+    ("X", "reset", RecoveryAction::Reset),
+    ("A", "start a", RecoveryAction::Run(&["update", "start", "a"])),
+    ("B", "start b", RecoveryAction::Run(&["update", "start", "b"])),
+    ("S", "status", RecoveryAction::Run(&["update", "status"])),
+    ("Q", "quit", RecoveryAction::Quit),
+]);
+/// The levels of a reset.
+pub const RESET: KeyTable<ResetLevel> = KeyTable(&[
+    ("C", "config", ResetLevel::Config),
+    ("S", "state", ResetLevel::State),
+    ("F", "full", ResetLevel::Full),
+]);
+
+/// The consequence of a key outside of the page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RecoveryEffect {
     Look,
@@ -52,13 +85,10 @@ impl RecoveryPage {
                 }
             },
             RecoveryView::Reset => {
-                let level = match key {
-                    Key::Char('c' | 'C') => ResetLevel::Config,
-                    Key::Char('s' | 'S') => ResetLevel::State,
-                    Key::Char('f' | 'F') => ResetLevel::Full,
-                    Key::Escape => return self.back(),
-                    _ => return None,
-                };
+                if key == Key::Escape {
+                    return self.back();
+                }
+                let level = RESET.action(key)?;
                 self.view = RecoveryView::Overview;
                 run(&["update", "reset", "--level", level.as_str()])
             }
@@ -71,25 +101,20 @@ impl RecoveryPage {
     }
 
     fn overview(&mut self, key: Key) -> Option<RecoveryEffect> {
-        let letter = match key {
-            Key::Char(letter) => letter.to_ascii_lowercase(),
-            Key::Function(5) | Key::Control('l') => return Some(RecoveryEffect::Look),
-            key => {
+        if matches!(key, Key::Function(5) | Key::Control('l')) {
+            return Some(RecoveryEffect::Look);
+        }
+        let actions = if self.administrator { UNLOCKED } else { LOCKED };
+        match actions.action(key) {
+            Some(RecoveryAction::LogIn) => return Some(RecoveryEffect::End(RecoveryPageEnd::LogIn)),
+            Some(RecoveryAction::Quit) => return Some(RecoveryEffect::End(RecoveryPageEnd::Quit)),
+            Some(RecoveryAction::Look) => return Some(RecoveryEffect::Look),
+            Some(RecoveryAction::Run(arguments)) => return run(arguments),
+            Some(RecoveryAction::Update) => self.view = RecoveryView::Update(TypedLine::default()),
+            Some(RecoveryAction::Reset) => self.view = RecoveryView::Reset,
+            None => {
                 self.scroll.key(key);
-                return None;
             }
-        };
-        match (letter, self.administrator) {
-            ('l', false) => return Some(RecoveryEffect::End(RecoveryPageEnd::LogIn)),
-            ('u', true) => self.view = RecoveryView::Update(TypedLine::default()),
-            ('x', true) => self.view = RecoveryView::Reset,
-            ('s', true) => return run(&["update", "status"]),
-            ('c', true) => return run(&["update", "repair"]),
-            ('r', true) => return run(&["update", "repair", "--yes"]),
-            ('a', true) => return run(&["update", "start", "a"]),
-            ('b', true) => return run(&["update", "start", "b"]),
-            ('q', true) => return Some(RecoveryEffect::End(RecoveryPageEnd::Quit)),
-            _ => {}
         }
         None
     }

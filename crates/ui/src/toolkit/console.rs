@@ -87,7 +87,7 @@ impl Console {
         let theme = Theme::of(capabilities);
         let mut screen = Screen { terminal, restore, _cleanup: cleanup, theme, stale: false };
         screen.enter().class(Class::Unexpected, what)?;
-        Ok((screen, Keyboard { input, decoder: Decoder::default() }))
+        Ok((screen, Keyboard { input, decoder: Decoder::default(), touched: Instant::now() }))
     }
 }
 
@@ -207,49 +207,57 @@ impl Screen {
 pub struct Keyboard {
     input: File,
     decoder: Decoder,
+    /// When the last bytes came.
+    touched: Instant,
+}
+
+/// Waits for a key of any keyboard, until `wake` can be read, or for `timeout`, whichever is first; returns the keys of each
+/// keyboard, or the error of a terminal that is gone.
+///
+/// # Errors
+/// Of poll(2).
+pub fn wait_for_keys(
+    keyboards: &mut [&mut Keyboard],
+    wake: BorrowedFd<'_>,
+    timeout: Duration,
+) -> io::Result<Vec<io::Result<Vec<Key>>>> {
+    let timeout =
+        keyboards.iter().filter_map(|keyboard| keyboard.escape_timeout()).fold(timeout, Duration::min);
+    let mut polled = vec![PollFd::new(wake, PollFlags::POLLIN)];
+    polled.extend(keyboards.iter().map(|keyboard| PollFd::new(keyboard.input.as_fd(), PollFlags::POLLIN)));
+    match poll(&mut polled, PollTimeout::try_from(timeout).unwrap_or(PollTimeout::MAX)) {
+        Ok(_) | Err(nix::errno::Errno::EINTR) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let ready: Vec<_> = polled[1..].iter().map(|polled| polled.any().unwrap_or(true)).collect();
+    Ok(keyboards.iter_mut().zip(ready).map(|(keyboard, ready)| keyboard.read(ready)).collect())
 }
 
 impl Keyboard {
-    /// The next keys; empty after `timeout`, or a signal.
-    ///
-    /// # Errors
-    /// The terminal is gone.
-    pub fn wait(&mut self, timeout: Duration) -> io::Result<Vec<Key>> {
-        let until = Instant::now() + timeout;
-        loop {
-            let waiting = self.decoder.is_waiting();
-            let left = if waiting { ESCAPE_TIMEOUT } else { until.saturating_duration_since(Instant::now()) };
-            match self.read(left)? {
-                Some(bytes) => {
-                    let keys = self.decoder.feed(&bytes);
-                    if !keys.is_empty() {
-                        return Ok(keys);
-                    }
-                }
-                None if waiting => return Ok(self.decoder.give_up()),
-                None => return Ok(Vec::new()),
-            }
-        }
-    }
-
     /// The terminal, for a program that borrows it.
-    pub fn lend(&self) -> io::Result<File> {
-        self.input.try_clone()
+    #[must_use]
+    pub fn into_terminal(self) -> File {
+        self.input
     }
 
-    fn read(&mut self, timeout: Duration) -> io::Result<Option<Vec<u8>>> {
-        let mut wanted = [PollFd::new(self.input.as_fd(), PollFlags::POLLIN)];
-        let limit = PollTimeout::try_from(timeout).unwrap_or(PollTimeout::MAX);
-        match poll(&mut wanted, limit) {
-            Ok(0) | Err(nix::errno::Errno::EINTR) => return Ok(None),
-            Ok(_) => {}
-            Err(error) => return Err(error.into()),
+    /// How long to wait for the rest of a key; `None` if none has begun.
+    fn escape_timeout(&self) -> Option<Duration> {
+        self.decoder.is_waiting().then(|| ESCAPE_TIMEOUT.saturating_sub(self.touched.elapsed()))
+    }
+
+    fn read(&mut self, ready: bool) -> io::Result<Vec<Key>> {
+        if !ready {
+            let late = self.escape_timeout() == Some(Duration::ZERO);
+            return Ok(if late { self.decoder.give_up() } else { Vec::new() });
         }
         let mut bytes = [0; 1024];
         match self.input.read(&mut bytes) {
             Ok(0) => Err(io::Error::from(io::ErrorKind::UnexpectedEof)),
-            Ok(count) => Ok(Some(bytes[..count].to_vec())),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(None),
+            Ok(count) => {
+                self.touched = Instant::now();
+                Ok(self.decoder.feed(&bytes[..count]))
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(Vec::new()),
             Err(error) => Err(error),
         }
     }
@@ -260,6 +268,7 @@ mod tests {
     use super::*;
     use nix::pty::openpty;
     use nix::sys::termios::LocalFlags;
+    use std::os::unix::net::UnixStream;
 
     /// A terminal and the file at its other end.
     fn terminal() -> (Console, File, File) {
@@ -342,11 +351,19 @@ mod tests {
         let (console, mut other, end) = terminal();
         let (screen, mut keyboard) = console.take().unwrap();
         assert!(!echoes(&end));
-        assert_eq!(keyboard.wait(Duration::from_millis(1)).unwrap(), []);
+        let (wake, other_wake) = UnixStream::pair().unwrap();
+        let mut wait = |timeout| {
+            let keys = wait_for_keys(&mut [&mut keyboard], wake.as_fd(), timeout).unwrap();
+            keys.into_iter().next().unwrap().unwrap()
+        };
+        assert_eq!(wait(Duration::from_millis(1)), []);
         other.write_all(b"a\x1b[A").unwrap();
-        assert_eq!(keyboard.wait(Duration::from_secs(20)).unwrap(), [Key::Char('a'), Key::Up]);
+        assert_eq!(wait(Duration::from_secs(20)), [Key::Char('a'), Key::Up]);
         other.write_all(b"\x1b").unwrap();
-        assert_eq!(keyboard.wait(Duration::from_secs(20)).unwrap(), [Key::Escape]);
+        assert_eq!(wait(Duration::from_secs(20)), [], "it can be the beginning of another key");
+        assert_eq!(wait(Duration::from_secs(20)), [Key::Escape]);
+        (&other_wake).write_all(b"x").unwrap();
+        assert_eq!(wait(Duration::from_secs(3600)), []);
         drop(screen);
         assert!(echoes(&end));
     }

@@ -9,6 +9,7 @@
 //! | [`outlet`] | bytes on their way to a terminal that may take none |
 //! | [`theme`] | colours, attributes and characters, with none of them too |
 //! | [`page`] | title line, body, line of messages, line of keys |
+//! | [`page_loop`] | the loop of a page on consoles: keys, events and the clock |
 //! | [`line`], [`form`] | a line that is typed; fields that are filled in |
 //! | [`text`] | text to read and to scroll |
 //! | [`qr`] | QR codes |
@@ -25,6 +26,7 @@ pub mod line;
 pub mod outlet;
 pub mod output;
 pub mod page;
+pub mod page_loop;
 pub mod qr;
 pub mod text;
 pub mod theme;

@@ -6,7 +6,7 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Clear, Paragraph, Wrap};
 
-use super::Theme;
+use super::{Key, Theme};
 
 /// The severity of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +43,29 @@ pub struct Page<'a> {
     pub keys: &'a [(&'a str, &'a str)],
     /// A message above the keys.
     pub message: Option<(Tone, &'a str)>,
+}
+
+/// The actions of a page: for each its key, its label in the line of keys, and the action.
+#[derive(Debug)]
+pub struct KeyTable<A: 'static>(pub &'static [(&'static str, &'static str, A)]);
+
+impl<A: Copy> KeyTable<A> {
+    /// The action of a key; upper and lower case are the same.
+    #[must_use]
+    pub fn action(&self, key: Key) -> Option<A> {
+        let name = match key {
+            Key::Char(letter) => letter.to_ascii_uppercase().to_string(),
+            Key::Function(number) => format!("F{number}"),
+            _ => return None,
+        };
+        self.0.iter().find(|(key, ..)| *key == name).map(|(.., action)| *action)
+    }
+
+    /// The line of keys, with `more` keys at its end.
+    #[must_use]
+    pub fn labels(&self, more: &[(&'static str, &'static str)]) -> Vec<(&'static str, &'static str)> {
+        self.0.iter().map(|(key, label, _)| (*key, *label)).chain(more.iter().copied()).collect()
+    }
 }
 
 /// The largest number of rows of a message.

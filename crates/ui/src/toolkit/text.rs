@@ -34,6 +34,64 @@ fn wrapped_line(line: &str, width: usize) -> Vec<String> {
     rows
 }
 
+/// A text in rows of at most `width` columns.
+#[must_use]
+pub fn styled(text: &str, width: usize, style: Style) -> Vec<(String, Style)> {
+    wrapped(text, width).into_iter().map(|row| (row, style)).collect()
+}
+
+/// Draws a text at the top; returns the area below it.
+pub fn paragraph(text: &str, style: Style, frame: &mut Frame<'_>, area: Rect) -> Rect {
+    let rows = styled(text, usize::from(area.width), style);
+    let height = u16::try_from(rows.len()).unwrap_or(u16::MAX).min(area.height);
+    draw(frame, Rect { height, ..area }, &rows, &mut Scroll::default());
+    Rect { y: area.y + height, height: area.height - height, ..area }
+}
+
+/// The columns of the names in [`Rows`].
+const NAME_COLUMNS: usize = 10;
+/// A no-break space: it is drawn as a space.
+pub const UNBROKEN: &str = "\u{a0}";
+
+/// Rows to draw: text, and values with their names at the left.
+#[derive(Debug)]
+pub struct Rows {
+    pub rows: Vec<(String, Style)>,
+    width: usize,
+}
+
+impl Rows {
+    #[must_use]
+    pub fn new(width: u16) -> Self {
+        Self { rows: Vec::new(), width: usize::from(width) }
+    }
+
+    pub fn text(&mut self, text: &str, style: Style) {
+        self.rows.extend(styled(text, self.width, style));
+    }
+
+    pub fn blank(&mut self) {
+        self.rows.push((String::new(), Style::new()));
+    }
+
+    pub fn value(&mut self, name: &str, value: &str, style: Style) {
+        for (index, row) in wrapped(value, self.width.saturating_sub(NAME_COLUMNS)).into_iter().enumerate() {
+            let name = if index == 0 { name } else { "" };
+            self.rows.push((format!("{name:NAME_COLUMNS$}{}", row.replace(UNBROKEN, " ")), style));
+        }
+    }
+
+    /// Several values of one name; `none` if there are none.
+    pub fn list(&mut self, name: &str, values: &[String], none: &str, style: Style) {
+        if values.is_empty() {
+            self.value(name, none, style);
+        }
+        for (index, value) in values.iter().enumerate() {
+            self.value(if index == 0 { name } else { "" }, value, style);
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Scroll {
     first: usize,

@@ -8,7 +8,7 @@ use super::super::network::{self, Proposal};
 use super::super::state::{NodePage, View};
 use crate::toolkit::Theme;
 use crate::toolkit::page::{Page, Tone};
-use crate::toolkit::text::{self, wrapped};
+use crate::toolkit::text::{self, Rows, paragraph};
 use node::network_trial::{CurrentTrial, TrialSpan, TrialState as Stage};
 
 const ASKING: &[(&str, &str)] =
@@ -24,8 +24,8 @@ pub(super) fn change(state: &mut NodePage, time: &str, frame: &mut Frame<'_>, th
         let keys = [("Esc", "back")];
         let page = Page { title: "Network of this node", place: time, keys: &keys, message: None };
         let body = page.draw(frame, theme);
-        let rows = [("Reading the present network.".to_owned(), Style::new())];
-        return text::draw(frame, body, &rows, &mut text::Scroll::default());
+        paragraph("Reading the present network.", Style::new(), frame, body);
+        return;
     };
     let message = page.message.clone();
     let message = message.as_ref().map(|(tone, text)| (*tone, text.as_str()));
@@ -50,15 +50,14 @@ fn review(
     body: Rect,
     theme: Theme,
 ) {
-    let width = usize::from(body.width);
-    let mut rows = Rows { rows: Vec::new(), width };
+    let mut rows = Rows::new(body.width);
     for difference in &proposal.differences {
-        rows.add(difference, Style::new());
+        rows.text(difference, Style::new());
     }
     rows.blank();
     let tone = if proposal.grave { theme.error() } else { theme.warning() };
     for warning in &proposal.warnings {
-        rows.add(&format!("Note: {warning}."), tone);
+        rows.text(&format!("Note: {warning}."), tone);
         rows.blank();
     }
     let text = format!(
@@ -66,7 +65,7 @@ fn review(
          also when this console is cut off or the machine restarts.",
         TrialSpan::USUAL
     );
-    rows.add(&text, Style::new());
+    rows.text(&text, Style::new());
     let below = u16::from(proposal.grave) * 2;
     let above = Rect { height: body.height.saturating_sub(below), ..body };
     text::draw(frame, above, &rows.rows, &mut page.scroll);
@@ -81,9 +80,9 @@ pub(super) fn trial(state: &NodePage, time: &str, frame: &mut Frame<'_>, theme: 
     let message = state.message.as_ref().map(|(tone, text)| (*tone, text.as_str()));
     let page = Page { title: "Network of this node: on trial", place: time, keys: TRIAL, message };
     let body = page.draw(frame, theme);
-    let mut rows = Rows { rows: Vec::new(), width: usize::from(body.width) };
+    let mut rows = Rows::new(body.width);
     match state.now() {
-        None => rows.add("Beginning.", Style::new()),
+        None => rows.text("Beginning.", Style::new()),
         Some(now) => on_trial(now, &mut rows, theme),
     }
     text::draw(frame, body, &rows.rows, &mut text::Scroll::default());
@@ -91,36 +90,21 @@ pub(super) fn trial(state: &NodePage, time: &str, frame: &mut Frame<'_>, theme: 
 
 fn on_trial(now: &CurrentTrial, rows: &mut Rows, theme: Theme) {
     let left = format!("{} seconds until the old network comes back by itself.", now.left);
-    rows.add(&left, theme.heading());
+    rows.text(&left, theme.heading());
     rows.blank();
     for difference in &now.differences {
-        rows.add(&difference.to_string(), Style::new());
+        rows.text(&difference.to_string(), Style::new());
     }
     rows.blank();
     if now.state == Stage::SettingUp {
-        rows.add("The new network is being set up.", Style::new());
+        rows.text("The new network is being set up.", Style::new());
     }
     for note in &now.notes {
         let tone = if note.starts_with("warning") { Tone::Warning } else { Tone::Good };
-        rows.add(note, tone.style(theme));
+        rows.text(note, tone.style(theme));
     }
     if now.state == Stage::Running {
         rows.blank();
-        rows.add("If everything works, press K.", Style::new());
-    }
-}
-
-struct Rows {
-    rows: Vec<(String, Style)>,
-    width: usize,
-}
-
-impl Rows {
-    fn add(&mut self, text: &str, style: Style) {
-        self.rows.extend(wrapped(text, self.width).into_iter().map(|row| (row, style)));
-    }
-
-    fn blank(&mut self) {
-        self.rows.push((String::new(), Style::new()));
+        rows.text("If everything works, press K.", Style::new());
     }
 }

@@ -43,7 +43,7 @@ fn type_text(state: &mut NodePage, text: &str) {
 /// A console whose administrator is asked about the network.
 fn asked() -> NodePage {
     let mut state = state(true, Some(ready()));
-    assert_eq!(key(&mut state, Key::Char('n')), Some(NodePageEffect::Network));
+    assert_eq!(key(&mut state, Key::Char('n')), Some(NodePageEffect::Work(NodeWork::Network)));
     state.take(NodePageInput::Network(Ok(Box::new(present()))));
     state
 }
@@ -129,7 +129,7 @@ fn a_mistake_stays_on_the_screen_with_the_words_of_validate() {
 #[test]
 fn answers_without_a_mistake_are_checked_with_the_whole_document() {
     let mut state = answered("192.0.2.13");
-    let Some(NodePageEffect::Propose(networks)) = key(&mut state, Key::Function(8)) else {
+    let Some(NodePageEffect::Work(NodeWork::Propose(networks))) = key(&mut state, Key::Function(8)) else {
         panic!("{:?}", state.view)
     };
     let management = networks.management_interface.as_ref().unwrap();
@@ -139,7 +139,7 @@ fn answers_without_a_mistake_are_checked_with_the_whole_document() {
     state.take(NodePageInput::Proposed(Err("the document has changed".into())));
     assert_eq!(page(&state).message, Some((Tone::Error, "the document has changed".into())));
     assert!(
-        matches!(key(&mut state, Key::Function(8)), Some(NodePageEffect::Propose(_))),
+        matches!(key(&mut state, Key::Function(8)), Some(NodePageEffect::Work(NodeWork::Propose(_)))),
         "the answers are still there"
     );
 }
@@ -164,7 +164,7 @@ fn what_changes_is_shown_before_it_is_tried() {
     let mut back = state.clone();
     key(&mut back, Key::Escape);
     assert!(page(&back).proposal.is_none());
-    let Some(NodePageEffect::Try(_, accepted)) = key(&mut state, Key::Enter) else {
+    let Some(NodePageEffect::Work(NodeWork::Try(_, accepted))) = key(&mut state, Key::Enter) else {
         panic!("{:?}", state.view)
     };
     assert!(!accepted);
@@ -179,7 +179,7 @@ fn a_grave_matter_needs_the_word() {
     assert_eq!(key(&mut state, Key::Enter), None);
     golden("network-grave", state.clone());
     type_text(&mut state, "e");
-    let Some(NodePageEffect::Try(_, accepted)) = key(&mut state, Key::Enter) else {
+    let Some(NodePageEffect::Work(NodeWork::Try(_, accepted))) = key(&mut state, Key::Enter) else {
         panic!("{:?}", state.view)
     };
     assert!(accepted);
@@ -197,7 +197,7 @@ fn a_trial_counts_down_and_is_kept_by_a_key() {
     state.take(now(97, Stage::Running));
     key(&mut state, Key::Enter);
     golden("trial", state.clone());
-    assert_eq!(key(&mut state, Key::Char('k')), Some(NodePageEffect::Act(Action::Confirm)));
+    assert_eq!(key(&mut state, Key::Char('k')), Some(NodePageEffect::Work(NodeWork::Confirm)));
     assert_eq!(key(&mut state, Key::Escape), None, "it is being kept");
     state.take(ended(TrialEnding::Confirmed));
     state.take(NodePageInput::Done(Ok("The new network stays.\nwarning: restart rke2-agent.service".into())));
@@ -210,12 +210,12 @@ fn a_trial_counts_down_and_is_kept_by_a_key() {
 #[test]
 fn escape_takes_a_trial_back_and_a_failure_of_that_is_told() {
     let mut state = on_trial();
-    assert_eq!(key(&mut state, Key::Escape), Some(NodePageEffect::Act(Action::Revert)));
+    assert_eq!(key(&mut state, Key::Escape), Some(NodePageEffect::Work(NodeWork::Revert)));
     state.take(NodePageInput::Done(Err("the old network is not back".into())));
     assert_eq!((&state.view, state.message.clone().unwrap().0), (&View::Trial, Tone::Error));
     assert_eq!(
         key(&mut state, Key::Escape),
-        Some(NodePageEffect::Act(Action::Revert)),
+        Some(NodePageEffect::Work(NodeWork::Revert)),
         "it can be tried again"
     );
 }
@@ -227,7 +227,11 @@ fn a_trial_that_nobody_keeps_ends_by_itself_and_says_so() {
     state.take(ended(TrialEnding::Expired));
     assert_eq!(state.view, View::Node);
     assert!(state.message.clone().unwrap().1.contains("the old one is back"));
-    assert_eq!(key(&mut state, Key::Char('n')), Some(NodePageEffect::Network), "another one can begin");
+    assert_eq!(
+        key(&mut state, Key::Char('n')),
+        Some(NodePageEffect::Work(NodeWork::Network)),
+        "another one can begin"
+    );
 }
 
 #[test]
@@ -251,7 +255,7 @@ proptest! {
         let mut state = asked();
         for key in keys {
             let effect = state.take(NodePageInput::Key(key));
-            prop_assert!(!matches!(effect, Some(NodePageEffect::Try(..))));
+            prop_assert!(!matches!(effect, Some(NodePageEffect::Work(NodeWork::Try(..)))));
             drawn(&mut state, "linux", Size::new(width, height));
         }
     }

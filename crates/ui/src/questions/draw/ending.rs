@@ -4,14 +4,14 @@ use ratatui::Frame;
 use ratatui::layout::{Rect, Size};
 use ratatui::style::Style;
 
-use super::rows::{above, paragraph, styled};
+use super::rows::above;
 use crate::questions::brief::brief;
 use crate::questions::state::{Conversation, Review};
 use crate::questions::{ConversationEnd, ShownTrouble};
 use crate::toolkit::Theme;
 use crate::toolkit::form::Form;
 use crate::toolkit::qr::{self, Code};
-use crate::toolkit::text::{self, Scroll, wrapped};
+use crate::toolkit::text::{self, Scroll, paragraph, styled, wrapped};
 use base::progress;
 use model::config::Secret;
 

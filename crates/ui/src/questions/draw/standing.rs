@@ -4,11 +4,11 @@ use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 
-use super::rows::{above, styled};
+use super::rows::above;
 use crate::questions::state::StandingNodes;
 use crate::toolkit::Theme;
 use crate::toolkit::form::Form;
-use crate::toolkit::text::{self, Scroll};
+use crate::toolkit::text::{self, Scroll, styled};
 use machine::inventory::{FoundPartition, Inventory};
 
 /// Rows of the choices: a heading, the choices with words below, and an empty one.

@@ -4,9 +4,9 @@ use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 
-use super::rows::paragraph;
 use crate::toolkit::Theme;
 use crate::toolkit::qr::Code;
+use crate::toolkit::text::paragraph;
 use model::config::Secret;
 
 /// The least columns beside the code, for the text.

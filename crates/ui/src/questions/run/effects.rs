@@ -1,11 +1,9 @@
 //! Running effects on the machine.
 
-use std::sync::mpsc::Sender;
-
-use super::loop_event::LoopEvent;
 use crate::questions::screens::QuestionScreen;
 use crate::questions::state::{ConversationEffect, ConversationInput, EffectOutcome, Review, ShownFinding};
 use crate::questions::{InstallMachine, ShownPlan, ShownTrouble};
+use crate::toolkit::page_loop::EventSender;
 use base::progress::{Event, Progress, Sink};
 use model::config::InstallConfig;
 use model::config::redact::Secrets;
@@ -16,7 +14,7 @@ use preflight::report::Verdict;
 pub(super) fn carry_out(
     machine: &dyn InstallMachine,
     effect: ConversationEffect,
-    sender: &Sender<LoopEvent>,
+    sender: &EventSender<ConversationInput>,
 ) -> Option<EffectOutcome> {
     let plain = |error: anyhow::Error| ShownTrouble::of(&error, None);
     let about = |config: &InstallConfig| {
@@ -48,7 +46,7 @@ pub(super) fn carry_out(
             EffectOutcome::Planned(planned.map_err(about(&config)))
         }
         ConversationEffect::Install(config) => {
-            let progress = Progress::new(vec![Box::new(EventSender(sender.clone()))]);
+            let progress = Progress::new(vec![Box::new(InstallEvents(sender.clone()))]);
             let installed = machine.install(&config, &progress).and_then(|()| machine.record(&config));
             EffectOutcome::Installed(installed.map_err(about(&config)))
         }
@@ -97,10 +95,10 @@ fn review(plan: ShownPlan, report: &PreflightReport, config: &InstallConfig) -> 
 }
 
 /// Sends the events of an install to the loop.
-struct EventSender(Sender<LoopEvent>);
+struct InstallEvents(EventSender<ConversationInput>);
 
-impl Sink for EventSender {
+impl Sink for InstallEvents {
     fn show(&mut self, event: &Event) {
-        let _ = self.0.send(LoopEvent::Input(ConversationInput::Event(event.clone())));
+        self.0.send(ConversationInput::Event(event.clone()));
     }
 }

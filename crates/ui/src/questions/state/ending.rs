@@ -15,20 +15,17 @@ use crate::toolkit::text::Scroll;
 use model::config::{Diagnostic, InstallConfig, Mode, Secret};
 
 impl Conversation {
+    /// The present place, for one in front of it.
+    pub(super) fn take_place(&mut self) -> Box<ConversationPlace> {
+        Box::new(std::mem::replace(&mut self.place, ConversationPlace::Load))
+    }
+
     /// Goes back from a place in front of another one.
     pub(super) fn back_from(&mut self) -> Vec<ConversationEffect> {
         self.message = None;
-        match std::mem::replace(&mut self.place, ConversationPlace::Load) {
-            ConversationPlace::Save(_, back)
-            | ConversationPlace::Code(back)
-            | ConversationPlace::Recorded(_, _, back) => self.show(*back),
-            ConversationPlace::Help(back)
-            | ConversationPlace::Keyboard(back)
-            | ConversationPlace::Leave(back)
-            | ConversationPlace::Token(_, back)
-            | ConversationPlace::Disks(_, back) => self.show(*back),
-            other => self.show(other),
-        }
+        let place = self.take_place();
+        let back = place.back().cloned();
+        self.show(back.unwrap_or(*place))
     }
 
     pub(super) fn show(&mut self, place: ConversationPlace) -> Vec<ConversationEffect> {
@@ -161,20 +158,14 @@ impl Conversation {
             }
             _ => {}
         }
-        let did = self.form.key(key);
-        let took = did == KeyEffect::Accepted || (did == KeyEffect::Changed && key == Key::Enter);
-        let chosen = self.form.field("next").and_then(Field::chosen).filter(|_| took);
-        match chosen.and_then(|at| after_failure(&self.facts).get(at).copied()) {
+        match self.form.decide(key).and_then(|at| after_failure(&self.facts).get(at).copied()) {
             Some((FailureChoice::Again, _)) => return self.install(now),
             Some((FailureChoice::Change, _)) => self.ask(QuestionScreen::Welcome),
             Some((FailureChoice::Log, _)) => {
                 self.place = ConversationPlace::Working { log: Some(Scroll::at_end()) }
             }
             Some((FailureChoice::Save, _)) => return self.keep(SavedFile::Logs),
-            Some((FailureChoice::Code, _)) => {
-                let back = std::mem::replace(&mut self.place, ConversationPlace::Load);
-                self.place = ConversationPlace::Code(Box::new(back));
-            }
+            Some((FailureChoice::Code, _)) => self.place = ConversationPlace::Code(self.take_place()),
             Some((FailureChoice::Help, _)) => return self.help(),
             Some((FailureChoice::PowerOff, _)) if self.facts.can_quit => {
                 return self.wait("Ending", ConversationEffect::End(ConversationEnd::Quit));
@@ -229,8 +220,7 @@ impl Conversation {
 
     /// Shows a token in full, in front of the present place.
     pub(super) fn show_token(&mut self, token: Secret) {
-        let back = std::mem::replace(&mut self.place, ConversationPlace::Load);
-        self.place = ConversationPlace::Token(token, Box::new(back));
+        self.place = ConversationPlace::Token(token, self.take_place());
     }
 
     /// The token of the cluster that this install has created, if there is one.
@@ -250,16 +240,12 @@ impl Conversation {
     }
 
     pub(super) fn leave_key(&mut self, key: Key) -> Vec<ConversationEffect> {
-        let did = self.form.key(key);
-        let chosen = self.form.field("leave").and_then(Field::chosen);
-        let took = did == KeyEffect::Accepted || (did == KeyEffect::Changed && key == Key::Enter);
-        let back = matches!(key, Key::Escape | Key::Function(10)) || (took && chosen == Some(0));
-        if back {
+        let chosen = self.form.decide(key);
+        if matches!(key, Key::Escape | Key::Function(10)) || chosen == Some(0) {
             return self.back_from();
         }
-        let hows = ways_out(&self.facts);
-        match chosen.filter(|_| took).and_then(|at| hows.get(at.checked_sub(1)?)) {
-            Some((how, _)) => self.wait("Ending", ConversationEffect::End(*how)),
+        match chosen.and_then(|at| ways_out(&self.facts).get(at.checked_sub(1)?).copied()) {
+            Some((how, _)) => self.wait("Ending", ConversationEffect::End(how)),
             None => Vec::new(),
         }
     }

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::{Conversation, ConversationEffect, ConversationPlace, Review};
 use crate::questions::screens::QuestionScreen;
 use crate::toolkit::Key;
-use crate::toolkit::form::{Choice, Field, Form, KeyEffect};
+use crate::toolkit::form::{Choice, Field, Form};
 
 /// The key with the checks that are left out.
 const SKIP: &str = "install.skip_checks";
@@ -52,10 +52,7 @@ impl Conversation {
             }
             _ => {}
         }
-        let did = self.form.key(key);
-        let took = did == KeyEffect::Accepted || (did == KeyEffect::Changed && key == Key::Enter);
-        let chosen = self.form.field("next").and_then(Field::chosen).filter(|_| took);
-        let next = chosen.and_then(|at| options(review).get(at).map(|(next, _)| *next));
+        let next = self.form.decide(key).and_then(|at| options(review).get(at).map(|(next, _)| *next));
         match next {
             Some(UnfitChoice::Change) => self.ask(QuestionScreen::Welcome),
             Some(UnfitChoice::Again) => return self.review(),

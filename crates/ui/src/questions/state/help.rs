@@ -3,7 +3,7 @@
 use super::{Conversation, ConversationEffect, ConversationPlace};
 use crate::questions::ShownTrouble;
 use crate::toolkit::Key;
-use crate::toolkit::form::{Choice, Field, Form, KeyEffect};
+use crate::toolkit::form::{Choice, Field, Form};
 use crate::toolkit::page::Tone;
 use machine::live::help::{ACCOUNT, HelpAccess};
 
@@ -34,7 +34,7 @@ impl Conversation {
             self.take(screen, self.form.focus());
         }
         self.message = None;
-        let back = Box::new(std::mem::replace(&mut self.place, ConversationPlace::Load));
+        let back = self.take_place();
         self.show_help(back);
         Vec::new()
     }
@@ -48,10 +48,7 @@ impl Conversation {
         if matches!(key, Key::Escape | Key::Function(9)) {
             return self.back_from();
         }
-        let did = self.form.key(key);
-        let took = did == KeyEffect::Accepted || (did == KeyEffect::Changed && key == Key::Enter);
-        let chosen = self.form.field(NEXT).and_then(Field::chosen).filter(|_| took);
-        match chosen.and_then(|at| choices(self.access.as_ref()).get(at)) {
+        match self.form.decide(key).and_then(|at| choices(self.access.as_ref()).get(at)) {
             Some((HelpChoice::Open, _)) => {
                 self.message = None;
                 self.wait("Making a password and starting the SSH server", ConversationEffect::OpenAccess)
@@ -93,15 +90,13 @@ impl Conversation {
     }
 }
 
-const NEXT: &str = "access";
-
 fn choices(access: Option<&HelpAccess>) -> &'static [(HelpChoice, &'static str)] {
     if access.is_some() { &OPEN } else { &CLOSED }
 }
 
 fn fields(access: Option<&HelpAccess>) -> Vec<Field> {
     let options = choices(access).iter().map(|(_, name)| Choice::new(*name)).collect();
-    let choice = Field::choice(NEXT, "What now?", options, Some(0));
+    let choice = Field::choice("access", "What now?", options, Some(0));
     let Some(access) = access else { return vec![Field::text("", SHUT), choice] };
     let way_in = format!("User      {ACCOUNT}\nPassword  {}", access.password.expose());
     let mut fields = vec![Field::text("Help access is open", &way_in)];

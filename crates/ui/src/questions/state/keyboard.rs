@@ -25,7 +25,7 @@ impl Conversation {
             self.take(screen, self.form.focus());
         }
         self.message = None;
-        let back = Box::new(std::mem::replace(&mut self.place, ConversationPlace::Load));
+        let back = self.take_place();
         self.show_keyboard(back);
     }
 

@@ -23,7 +23,7 @@ const METHODS: [(UploadMethod, &str); 2] = [
 impl Conversation {
     /// Asks where to save something.
     pub(super) fn keep(&mut self, what: SavedFile) -> Vec<ConversationEffect> {
-        let back = Box::new(std::mem::replace(&mut self.place, ConversationPlace::Load));
+        let back = self.take_place();
         self.message = None;
         let (url, method) = (String::new(), UploadMethod::default());
         let saving = Saving { what, found: None, chosen: None, url, method, trouble: None };

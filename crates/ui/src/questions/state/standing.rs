@@ -9,7 +9,7 @@ use super::{Conversation, ConversationEffect, ConversationPlace, Review};
 use crate::questions::screens::QuestionScreen;
 use crate::questions::{ConversationEnd, ShownNodes};
 use crate::toolkit::Key;
-use crate::toolkit::form::{Choice, Field, Form, KeyEffect};
+use crate::toolkit::form::{Choice, Field, Form};
 use crate::toolkit::text::Scroll;
 
 /// After this long without a key the countdown begins again: the key may have been noise on a serial line, and an unattended node
@@ -114,9 +114,7 @@ impl Conversation {
             _ => {}
         }
         let standing = standing.clone();
-        let did = self.form.key(key);
-        let took = did == KeyEffect::Accepted || (did == KeyEffect::Changed && key == Key::Enter);
-        let chosen = self.form.field("next").and_then(Field::chosen).filter(|_| took);
+        let chosen = self.form.decide(key);
         let next = chosen.and_then(|at| self.choices(&standing).get(at).map(|(next, _)| *next));
         self.message = if next.is_some() { None } else { self.message.take() };
         match next {

@@ -58,15 +58,25 @@ pub enum ConversationPlace {
 }
 
 impl ConversationPlace {
+    /// The place to go back to.
+    pub(super) fn back(&self) -> Option<&Self> {
+        match self {
+            Self::Save(_, back)
+            | Self::Code(back)
+            | Self::Recorded(_, _, back)
+            | Self::Disks(_, back)
+            | Self::Help(back)
+            | Self::Leave(back)
+            | Self::Token(_, back)
+            | Self::Keyboard(back) => Some(back),
+            _ => None,
+        }
+    }
+
     /// The place below those in front of it.
     #[must_use]
     pub fn base(&self) -> &Self {
-        match self {
-            Self::Save(_, back) | Self::Code(back) | Self::Recorded(_, _, back) => back.base(),
-            Self::Disks(_, back) => back.base(),
-            Self::Help(back) | Self::Leave(back) | Self::Token(_, back) | Self::Keyboard(back) => back.base(),
-            _ => self,
-        }
+        self.back().map_or(self, Self::base)
     }
 }
 

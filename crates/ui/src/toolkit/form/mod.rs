@@ -230,6 +230,19 @@ impl Form {
         }
     }
 
+    /// Takes a key in a form with one choice; returns the option that Enter has taken.
+    pub fn decide(&mut self, key: Key) -> Option<usize> {
+        let effect = self.key(key);
+        let took = effect == KeyEffect::Accepted || (effect == KeyEffect::Changed && key == Key::Enter);
+        self.fields.iter().find_map(Field::chosen).filter(|_| took)
+    }
+
+    /// Whether the focus is on a text field, whose value is taken when it is left.
+    #[must_use]
+    pub fn is_typing(&self) -> bool {
+        matches!(self.focused().map(|field| &field.kind), Some(FieldKind::Line(_) | FieldKind::Secret(_)))
+    }
+
     /// Takes the option in focus if the user moved the cursor to it and it can be taken; returns whether it did.
     pub fn take_highlighted(&mut self) -> bool {
         self.fields.get_mut(self.focus).is_some_and(Field::take_highlighted)

@@ -1,0 +1,340 @@
+//! The loop of a page on one or several consoles: it draws, waits for keys, events and the clock, and hands them to the page.
+//!
+//! With several consoles one leads: keys of the others count only after Enter there takes the lead. A console that is gone leaves
+//! the others as they are.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use jiff::Timestamp;
+use ratatui::Frame;
+
+use super::capabilities::term_of_device;
+use super::console::wait_for_keys;
+use super::{Console, Key, Keyboard, Screen, Theme};
+use base::failure::{Class, Failure};
+
+/// How long to wait while a slow terminal still takes a picture.
+const SLOW_TERMINAL_TIMEOUT: Duration = Duration::from_millis(50);
+/// The interval of sending the whole picture: the kernel writes its messages over it.
+const REDRAW_INTERVAL: Duration = Duration::from_secs(600);
+
+/// A page: its state, its picture, and what its keys do.
+pub trait InteractivePage {
+    /// The news of work on other threads.
+    type Event;
+    type End;
+    /// The longest time between two ticks.
+    const TICK_INTERVAL: Duration;
+
+    fn draw(&mut self, context: &PictureContext<'_>, frame: &mut Frame<'_>, theme: Theme);
+
+    /// Takes an input; `now` is the time since the beginning.
+    fn take(&mut self, input: PageInput<Self::Event>, now: Duration) -> PageStep<Self::End>;
+
+    /// Uses the console that [`PageStep::Lend`] has released on another thread; `None` if no console leads.
+    fn lend(&mut self, _: Option<LentConsole>) {}
+}
+
+#[derive(Debug)]
+pub enum PageInput<E> {
+    Tick,
+    Key(Key),
+    Event(E),
+}
+
+/// The consequence of an input for the loop.
+#[derive(Debug, PartialEq, Eq)]
+pub enum PageStep<End> {
+    /// The picture is still right.
+    Stay,
+    Draw,
+    /// Release the console that leads.
+    Lend,
+    /// Take the console back that was lent.
+    TakeBack,
+    End(End),
+}
+
+#[derive(Debug)]
+pub struct PictureContext<'a> {
+    /// The time of day.
+    pub time: &'a str,
+    /// The name of the console that leads, if this is another one.
+    pub leader: Option<&'a str>,
+}
+
+#[derive(Debug)]
+pub struct LentConsole {
+    pub terminal: File,
+    /// The type of the terminal (`TERM`).
+    pub term: &'static str,
+}
+
+/// Sends events to the loop, which wakes up.
+#[derive(Debug)]
+pub struct EventSender<E> {
+    events: mpsc::Sender<E>,
+    wake: Arc<UnixStream>,
+}
+
+impl<E> Clone for EventSender<E> {
+    fn clone(&self) -> Self {
+        Self { events: self.events.clone(), wake: Arc::clone(&self.wake) }
+    }
+}
+
+impl<E> EventSender<E> {
+    /// Sends an event; without effect after the end of the loop.
+    pub fn send(&self, event: E) {
+        let _ = self.events.send(event);
+        // A full socket wakes the loop too.
+        let _ = (&*self.wake).write(&[0]);
+    }
+}
+
+#[derive(Debug)]
+pub struct EventQueue<E> {
+    events: mpsc::Receiver<E>,
+    wake: UnixStream,
+}
+
+impl<E> EventQueue<E> {
+    /// The events that have arrived.
+    pub(crate) fn take(&self) -> Vec<E> {
+        let mut bytes = [0; 1024];
+        while (&self.wake).read(&mut bytes).is_ok_and(|count| count > 0) {}
+        self.events.try_iter().collect()
+    }
+}
+
+/// # Errors
+/// No sockets are left.
+pub fn event_channel<E>() -> io::Result<(EventSender<E>, EventQueue<E>)> {
+    let (sender, receiver) = mpsc::channel();
+    let (wake, woken) = UnixStream::pair()?;
+    wake.set_nonblocking(true)?;
+    woken.set_nonblocking(true)?;
+    Ok((EventSender { events: sender, wake: Arc::new(wake) }, EventQueue { events: receiver, wake: woken }))
+}
+
+/// Shows a page until it ends; `None` if there was no key for `idle`.
+///
+/// # Errors
+/// No console can be set up, or all are gone (class [`Class::Cancelled`]).
+pub fn run<P: InteractivePage>(
+    consoles: Vec<Console>,
+    page: &mut P,
+    events: &EventQueue<P::Event>,
+    idle: Option<Duration>,
+) -> Result<Option<P::End>> {
+    let (mut seats, mut error) = (Vec::new(), None);
+    for console in consoles {
+        match Seat::take(console) {
+            Ok(seat) => seats.push(seat),
+            // The kernel names serial lines that the machine does not have.
+            Err(refused) => error = Some(refused),
+        }
+    }
+    if let Some(error) = error.filter(|_| seats.is_empty()) {
+        return Err(error);
+    }
+    let mut page_loop = PageLoop { page, seats, lead: None, begin: Instant::now(), changed: true };
+    let mut picture = PictureClock::default();
+    let mut touched = Instant::now();
+    loop {
+        if let Some(end) = page_loop.take(PageInput::Tick) {
+            return Ok(Some(end));
+        }
+        page_loop.draw(&mut picture);
+        if page_loop.seats.iter().all(Seat::is_gone) {
+            return Err(Failure::new(Class::Cancelled, "the console is gone").into());
+        }
+        let keys = page_loop.wait(events)?;
+        if !keys.is_empty() {
+            touched = Instant::now();
+        } else if idle.is_some_and(|idle| touched.elapsed() >= idle) {
+            return Ok(None);
+        }
+        let keys: Vec<_> = keys.into_iter().flat_map(|(seat, keys)| page_loop.leading(seat, keys)).collect();
+        let inputs =
+            keys.into_iter().map(PageInput::Key).chain(events.take().into_iter().map(PageInput::Event));
+        // All news that has arrived makes one picture.
+        for input in inputs {
+            if let Some(end) = page_loop.take(input) {
+                return Ok(Some(end));
+            }
+        }
+    }
+}
+
+/// A console as the loop has it.
+struct Seat {
+    device: PathBuf,
+    /// `None` while the console is lent, and after it is gone.
+    terminal: Option<(Screen, Keyboard)>,
+    lent: bool,
+}
+
+impl Seat {
+    fn take(console: Console) -> Result<Self> {
+        Ok(Self { device: console.name().to_owned(), terminal: Some(console.take()?), lent: false })
+    }
+
+    fn is_gone(&self) -> bool {
+        self.terminal.is_none() && !self.lent
+    }
+}
+
+struct PageLoop<'a, P> {
+    page: &'a mut P,
+    seats: Vec<Seat>,
+    /// The number of the console that leads: the first one that is used.
+    lead: Option<usize>,
+    begin: Instant,
+    /// Whether the last picture is out of date.
+    changed: bool,
+}
+
+impl<P: InteractivePage> PageLoop<'_, P> {
+    /// Hands an input to the page; returns the end of the page.
+    fn take(&mut self, input: PageInput<P::Event>) -> Option<P::End> {
+        match self.page.take(input, self.begin.elapsed()) {
+            PageStep::Stay => return None,
+            PageStep::Draw => {}
+            PageStep::Lend => self.lend(),
+            PageStep::TakeBack => self.take_back(),
+            PageStep::End(end) => return Some(end),
+        }
+        self.changed = true;
+        None
+    }
+
+    fn draw(&mut self, picture: &mut PictureClock) {
+        let time = Timestamp::now().strftime("%Y-%m-%d %H:%M UTC").to_string();
+        let due = picture.due(std::mem::take(&mut self.changed), self.begin.elapsed(), &time);
+        let several = self.seats.iter().filter(|seat| !seat.is_gone()).count() > 1;
+        let lead = self.lead.filter(|_| several);
+        let leader = lead.and_then(|lead| self.seats.get(lead)).map(|seat| seat.device.display().to_string());
+        for (number, seat) in self.seats.iter_mut().enumerate() {
+            let Some((screen, _)) = &mut seat.terminal else { continue };
+            if due == PictureDue::Whole {
+                screen.forget();
+            }
+            if due == PictureDue::None && !screen.is_outdated() {
+                continue;
+            }
+            let theme = screen.theme();
+            let leader = leader.as_deref().filter(|_| lead != Some(number));
+            let context = PictureContext { time: &time, leader };
+            if screen.draw(|frame| self.page.draw(&context, frame, theme)).is_err() {
+                seat.terminal = None;
+            }
+        }
+    }
+
+    /// Waits for keys, an event or the next tick; returns the keys by the numbers of their consoles.
+    fn wait(&mut self, events: &EventQueue<P::Event>) -> io::Result<Vec<(usize, Vec<Key>)>> {
+        let mut timeout = P::TICK_INTERVAL;
+        let (mut numbers, mut keyboards) = (Vec::new(), Vec::new());
+        for (number, seat) in self.seats.iter_mut().enumerate() {
+            if let Some((screen, keyboard)) = &mut seat.terminal {
+                if screen.is_behind() {
+                    timeout = SLOW_TERMINAL_TIMEOUT;
+                }
+                numbers.push(number);
+                keyboards.push(keyboard);
+            }
+        }
+        let read = wait_for_keys(&mut keyboards, events.wake.as_fd(), timeout)?;
+        let mut pressed = Vec::new();
+        for (number, keys) in numbers.into_iter().zip(read) {
+            match keys {
+                Ok(keys) if keys.is_empty() => {}
+                Ok(keys) => pressed.push((number, keys)),
+                Err(_) => {
+                    self.seats[number].terminal = None;
+                    self.lead = self.lead.filter(|lead| *lead != number);
+                }
+            }
+        }
+        Ok(pressed)
+    }
+
+    /// The keys that are for the page: those of the console that leads.
+    fn leading(&mut self, number: usize, keys: Vec<Key>) -> Vec<Key> {
+        let leads = *self.lead.get_or_insert(number) == number;
+        let mut keys = keys.into_iter();
+        if !leads {
+            if !keys.any(|key| key == Key::Enter) {
+                return Vec::new();
+            }
+            (self.lead, self.changed) = (Some(number), true);
+        }
+        let keys: Vec<_> = keys.collect();
+        // F5 reads the facts again: whoever presses it does not trust what is on the screen.
+        if keys.iter().any(|key| matches!(key, Key::Control('l') | Key::Function(5))) {
+            self.seats
+                .iter_mut()
+                .filter_map(|seat| seat.terminal.as_mut())
+                .for_each(|(screen, _)| screen.forget());
+        }
+        keys
+    }
+
+    fn lend(&mut self) {
+        let seat = self.lead.and_then(|lead| self.seats.get_mut(lead));
+        let lent = seat.and_then(|seat| {
+            let (mut screen, keyboard) = seat.terminal.take()?;
+            screen.leave();
+            seat.lent = true;
+            Some(LentConsole { terminal: keyboard.into_terminal(), term: term_of_device(&seat.device) })
+        });
+        self.page.lend(lent);
+    }
+
+    /// Opens the console again that was lent: the end of a session there hangs the terminal up, for this program too.
+    fn take_back(&mut self) {
+        for seat in self.seats.iter_mut().filter(|seat| seat.lent) {
+            seat.lent = false;
+            seat.terminal = Console::open(&seat.device).and_then(Console::take).ok();
+        }
+    }
+}
+
+/// Decides when to draw. An unchanged picture is not drawn: at every tick that would cost more than all other work of a page.
+#[derive(Debug, Default)]
+pub(crate) struct PictureClock {
+    /// The time of day on the last picture.
+    time: String,
+    /// When the whole picture was sent last.
+    whole: Duration,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PictureDue {
+    None,
+    Changes,
+    Whole,
+}
+
+impl PictureClock {
+    pub(crate) fn due(&mut self, changed: bool, now: Duration, time: &str) -> PictureDue {
+        let new_time = self.time != time;
+        time.clone_into(&mut self.time);
+        if now - self.whole >= REDRAW_INTERVAL {
+            self.whole = now;
+            PictureDue::Whole
+        } else if changed || new_time {
+            PictureDue::Changes
+        } else {
+            PictureDue::None
+        }
+    }
+}
