@@ -234,37 +234,46 @@ ROOM = mkdir -p $(TARGET); free=$$(df --output=avail -B 1G $(TARGET) | tail -n 1
 	  printf 'error: %s takes %d GiB, and the disk of %s has %d GiB left\n  next: Free space, or name a directory of a larger disk with CARGO_TARGET_DIR.\n' \
 	    'make $(1)' $(2) $(TARGET) $$free >&2; exit 1; }
 
+# Notes how long a step of a recipe took that has set `step` to its begin, in $(TARGET)/steps.
+STEP = printf '%3d:%02d min  %s\n' $$(((SECONDS - step) / 60)) $$(((SECONDS - step) % 60)) '$(1)' >>$(TARGET)/steps; step=$$SECONDS
+# The end of a run: how long its steps took, and its slowest test programs or tests; then what the test programs counted, in
+# $(TARGET)/test.log, and the time since $$start.
+SUMMARY = echo; cat $(TARGET)/steps; echo 'the slowest, in seconds:'; sort -rn $(1) | head -n 10; $(COUNT)
+COUNT := awk -v seconds=$$((SECONDS - start)) '/^test result/ { passed += $$4; failed += $$6; left += $$8 } \
+	  END { printf "%d tests passed, %d failed, %d left for make soak, %d:%02d min\n", \
+	    passed, failed, left, seconds / 60, seconds % 60 }' $(TARGET)/test.log
+# The seconds of each test program, in $(TARGET)/seconds.
+SECONDS_OF_PROGRAMS := awk '/^ *Running / { name = $$NF; gsub(/.*\/|-[0-9a-f]*\)$$/, "", name) } \
+	  /^test result/ { sub(/s$$/, "", $$NF); printf "%5d %s\n", $$NF, name }' $(TARGET)/test.log >$(TARGET)/seconds
+
 # The virtual machine waits for its firmware and its disk often enough to share the processors with the other tests.
 .PHONY: test
 test: ## The short loop: format, lints, all tests without a machine, then one install and its boots on UEFI.
-	@start=$$SECONDS; $(call ROOM,test,15); \
-	$(MAKE) --no-print-directory setup lint binaries; \
-	$(TEST) --no-run; \
+	@start=$$SECONDS; step=$$start; $(call ROOM,test,15); rm -f $(TARGET)/steps; \
+	$(MAKE) --no-print-directory setup; $(call STEP,packages of the host and tools); \
+	$(MAKE) --no-print-directory lint; $(call STEP,format and lints); \
+	$(MAKE) --no-print-directory binaries; $(call STEP,compiling the programs); \
+	$(TEST) --no-run; $(call STEP,compiling the tests); \
 	setsid $(E2E) install_uefi:: >$(TARGET)/machine.log 2>&1 & machine=$$!; \
 	trap 'kill -- -$$machine 2>/dev/null || true' EXIT; \
-	$(TEST) 2>&1 | tee $(TARGET)/test.log; \
-	echo 'waiting for the virtual machine'; ended=0; wait $$machine || ended=$$?; \
+	$(TEST) 2>&1 | tee $(TARGET)/test.log; $(call STEP,tests beside the machine); \
+	$(SECONDS_OF_PROGRAMS); \
+	echo 'waiting for the virtual machine'; ended=0; wait $$machine || ended=$$?; $(call STEP,the rest of the machine); \
 	tee -a $(TARGET)/test.log <$(TARGET)/machine.log; [ $$ended = 0 ]; \
-	$(COUNT)
+	$(call SUMMARY,$(TARGET)/seconds)
 
 # The update takes longest, and as the last of all it would have the machine for itself: it begins with the others.
 .PHONY: e2e
 e2e: ## The other tests in virtual machines and the cluster on namespaces; prints the slowest.
-	@start=$$SECONDS; $(call ROOM,e2e,25); \
-	$(MAKE) --no-print-directory setup binaries kubernetes; rm -f $(TARGET)/e2e/seconds; \
-	$(TEST) --no-run --test e2e; \
+	@start=$$SECONDS; step=$$start; $(call ROOM,e2e,25); rm -f $(TARGET)/steps $(TARGET)/e2e/seconds; \
+	$(MAKE) --no-print-directory setup binaries kubernetes; $(call STEP,packages and programs and Kubernetes); \
+	$(TEST) --no-run --test e2e; $(call STEP,compiling the tests); \
 	setsid $(E2E) update:: >$(TARGET)/machine.log 2>&1 & machine=$$!; \
 	trap 'kill -- -$$machine 2>/dev/null || true' EXIT; \
-	$(E2E) --skip install_uefi:: --skip update:: 2>&1 | tee $(TARGET)/test.log; \
-	echo 'waiting for the update'; ended=0; wait $$machine || ended=$$?; \
+	$(E2E) --skip install_uefi:: --skip update:: 2>&1 | tee $(TARGET)/test.log; $(call STEP,tests beside the update); \
+	echo 'waiting for the update'; ended=0; wait $$machine || ended=$$?; $(call STEP,the rest of the update); \
 	tee -a $(TARGET)/test.log <$(TARGET)/machine.log; [ $$ended = 0 ]; \
-	echo 'the slowest, in seconds:'; sort -rn $(TARGET)/e2e/seconds | head -n 10; \
-	$(COUNT)
-
-# The last line of a run: what the test programs counted, in $(TARGET)/test.log, and the time since $$start.
-COUNT := awk -v seconds=$$((SECONDS - start)) '/^test result/ { passed += $$4; failed += $$6; left += $$8 } \
-	  END { printf "%d tests passed, %d failed, %d left for make soak, %d:%02d min\n", \
-	    passed, failed, left, seconds / 60, seconds % 60 }' $(TARGET)/test.log
+	$(call SUMMARY,$(TARGET)/e2e/seconds)
 
 # The answers of the machine; without them a person gives them.
 CONFIG ?= configs/trial/node.yaml
