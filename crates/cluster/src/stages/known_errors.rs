@@ -112,7 +112,7 @@ const KNOWN: &[KnownError] = &[
     ),
     lasting(
         &["could not find a JWS signature"],
-        "the cluster does not know the token: it is wrong, or was deleted there",
+        "the cluster does not know the token: it is wrong, was deleted there, or the first server is still starting",
         OTHER_TOKEN,
     ),
     lasting(
