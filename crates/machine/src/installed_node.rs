@@ -2,8 +2,8 @@
 //!
 //! A document with mistakes gives every value that has none, and a line for each mistake. So a node keeps its proxies,
 //! authorities, secrets and cluster although one value of its document is wrong. A mistake in what says which node it is
-//! ([`IDENTITY`]) is an error: as a node of another kind it would do damage. Those who write a document, or apply it, read it
-//! with [`model::config::load`], which takes no mistakes at all.
+//! ([`IDENTITY`]) is an error: as a node of another kind it would do damage. Those who write a document, or apply it
+//! for a person, read it with [`model::config::load`], which takes no mistakes at all; a boot applies what has none.
 
 use std::path::{Path, PathBuf};
 
@@ -20,7 +20,7 @@ use crate::node_release;
 use crate::paths::{DOCUMENT, below};
 
 /// The keys that say which node it is: its part in a cluster, and how that cluster is joined.
-const IDENTITY: [&str; 5] =
+pub const IDENTITY: [&str; 5] =
     ["install.mode", "install.role", "server_url", "kubernetes", "kubernetes.distribution"];
 
 /// A node, opened.
@@ -49,10 +49,7 @@ impl InstalledNode {
                 .into());
         }
         let usable = config::load_usable(&document, &IDENTITY)?;
-        let line = |mistake: &config::Diagnostic| {
-            format!("{DOCUMENT}:{}: {}: {}", mistake.line, mistake.path, mistake.message)
-        };
-        let mistakes = usable.mistakes.iter().map(line).collect();
+        let mistakes = usable.mistakes.iter().map(line_of_mistake).collect();
         let machine_id = MachineId::beside(&document)?;
         Ok(Self { root: root.to_owned(), config: usable.config, machine_id, mistakes })
     }
@@ -98,6 +95,12 @@ impl InstalledNode {
             say(&format!("warning: the node document has a mistake: {line}"));
         }
     }
+}
+
+/// A mistake of the node document in one line: place, key, what is wrong.
+#[must_use]
+pub fn line_of_mistake(mistake: &config::Diagnostic) -> String {
+    format!("{DOCUMENT}:{}: {}: {}", mistake.line, mistake.path, mistake.message)
 }
 
 #[cfg(test)]

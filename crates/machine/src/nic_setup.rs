@@ -22,7 +22,8 @@ use model::config::{self, InstallConfig};
 /// which are missing. For the unit that runs at every boot; returns lines for its journal.
 pub fn settle(root: &Path, runner: &dyn Runner) -> Result<Vec<String>> {
     let document = below(root, DOCUMENT);
-    let config = config::load(&document)?;
+    // The boot has applied as much of it, and told of the rest.
+    let config = config::load_applicable(&document, &[])?.config;
     let present = nics::scan(&root.join("sys"));
     let mut notes = Vec::new();
     let before = RememberedCards::beside(&document).unwrap_or_else(|error| {

@@ -236,6 +236,25 @@ fn a_table_that_is_not_as_tables_are_is_refused_with_the_line() {
 }
 
 #[test]
+fn what_a_boot_applies_of_a_document_with_mistakes_is_a_configuration_of_which_nothing_more_is_left_out() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("node.yaml");
+    let applicable = |text: &str, place: &str| {
+        fs::write(&path, text).unwrap();
+        config::load_applicable(&path, &[])
+            .map(|usable| usable.config)
+            .map_err(|error| format!("{place}: {error:#}"))
+    };
+    let mut applied = 0;
+    for Document { place, text, .. } in documents("broken") {
+        let Ok(config) = applicable(&text, &place) else { continue };
+        assert_eq!(applicable(&config.to_yaml(), &place).unwrap(), config, "{place}");
+        applied += 1;
+    }
+    assert!(applied > 100, "{applied}");
+}
+
+#[test]
 fn every_document_that_is_accepted_survives_being_written() {
     for Document { place, file, text } in documents("valid") {
         let config = config::parse(&text, &file).unwrap();

@@ -1,7 +1,8 @@
 //! `installer apply`: writes the files of a node document below a root directory, and removes those that an earlier document had
 //! asked for.
 //!
-//! Called at every boot on the new `/etc` of the root file system, by people on a running node, and by tests on any directory.
+//! Called at every boot on the new `/etc` of the root file system, by people on a running node, and by tests on any directory. People
+//! can correct a document with mistakes, which changes nothing; a boot applies the rest of it.
 
 use std::path::Path;
 
@@ -16,6 +17,7 @@ use base::digest::{Digest, Hasher};
 use base::files::{self, Owner, Root};
 use cluster::configuration::{self, MachineSize};
 use machine::hostname::hostname;
+use machine::installed_node::line_of_mistake;
 use machine::inventory::Nic;
 use machine::keyboard::{self, Keymaps};
 use machine::machine_id::MachineId;
@@ -24,7 +26,7 @@ use machine::node_files::{NOTE, NodeFile, write};
 use machine::paths::below;
 use machine::seed;
 use model::config::password::{self, PasswordKind};
-use model::config::{self, InstallConfig, Secret};
+use model::config::{self, InstallConfig, Secret, UsableDocument};
 
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ApplyOutcome {
@@ -42,20 +44,41 @@ pub fn apply(document: &Path, root: &Path) -> Result<ApplyOutcome> {
     apply_on(document, root, MachineSize::read(Path::new("/proc"))?, &[])
 }
 
+/// Applies what a boot can use of the document at `document` to the directory `root`; a warning tells of each mistake.
+pub fn apply_usable(usable: &UsableDocument, document: &Path, root: &Path) -> Result<ApplyOutcome> {
+    let size = MachineSize::read(Path::new("/proc"))?;
+    let mut outcome = apply_config(&usable.config, document, root, size, &[])?;
+    let mistake = |mistake: &config::Diagnostic| {
+        format!("the node document has a mistake, and is applied without it: {}", line_of_mistake(mistake))
+    };
+    outcome.warnings.splice(0..0, usable.mistakes.iter().map(mistake));
+    Ok(outcome)
+}
+
 /// Applies the document at `document` to the directory `root`, on a machine of this size with these network cards; empty if they
 /// are not known.
 pub fn apply_on(document: &Path, root: &Path, size: MachineSize, present: &[Nic]) -> Result<ApplyOutcome> {
-    let config = config::load(document)?;
+    apply_config(&config::load(document)?, document, root, size, present)
+}
+
+/// Applies `config`, which is what is used of the document at `document`.
+fn apply_config(
+    config: &InstallConfig,
+    document: &Path,
+    root: &Path,
+    size: MachineSize,
+    present: &[Nic],
+) -> Result<ApplyOutcome> {
     let machine = MachineId::beside(document)?;
     let digest = digest_of(document)?;
     let remembered = RememberedCards::beside(document);
     let unread =
         remembered.as_ref().err().map(|error| format!("network cards are found by their names: {error:#}"));
-    let cards = CardSelectors::of(&config, &remembered.unwrap_or_default(), present);
-    let mut files = render(&config, machine.as_ref(), &cards);
-    let (name, hypervisor) = (hostname(&config, machine.as_ref()), configuration::ships_hypervisor(root));
-    files.extend(configuration::files(&config, name.as_deref(), size, hypervisor));
-    files.extend(configuration::shipped(&config, root)?);
+    let cards = CardSelectors::of(config, &remembered.unwrap_or_default(), present);
+    let mut files = render(config, machine.as_ref(), &cards);
+    let (name, hypervisor) = (hostname(config, machine.as_ref()), configuration::ships_hypervisor(root));
+    files.extend(configuration::files(config, name.as_deref(), size, hypervisor));
+    files.extend(configuration::shipped(config, root)?);
     let zone = config.os.timezone.as_deref().filter(|zone| !root.join(ZONES).join(zone).is_file());
     files.retain(|file| zone.is_none() || file.path != LOCALTIME);
     let keyboard = config.os.keyboard.as_deref();
@@ -66,11 +89,11 @@ pub fn apply_on(document: &Path, root: &Path, size: MachineSize, present: &[Nic]
     files.retain(|file| !further.iter().any(|further| further.path.trim_start_matches('/') == file.path));
     let mut owned: Vec<String> = files.iter().map(|file| file.path.clone()).collect();
     owned.extend(further.iter().map(|file| file.path.trim_start_matches('/').to_owned()));
-    let users = users(&config, machine.as_ref())?;
+    let users = users(config, machine.as_ref())?;
     let MadeAccounts { accounts, users, mut warnings } = make_accounts(root, &users)?;
     files.extend(account_files(&accounts));
     let before = applied::before(root)?;
-    warnings.extend(unfetched(&config));
+    warnings.extend(unfetched(config));
     warnings.extend(unread);
     warnings.extend(zone.map(|zone| {
         format!(

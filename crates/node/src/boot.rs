@@ -16,6 +16,7 @@ use base::failure::{Class, Classify, Failure};
 use base::files::{self, Root};
 use cluster::kept_version::boot::mount_current;
 use cluster::tokens;
+use machine::installed_node::IDENTITY;
 use machine::machine_id::MachineId;
 use machine::mount::{MountSource, Mounter};
 use machine::paths::{CONFIG, DATA, DEFAULTS, DOCUMENT, KEPT, PERSISTENT, below};
@@ -83,11 +84,9 @@ pub fn boot(places: &BootRoots<'_>, cmdline: &str, machine: &mut dyn Mounter) ->
         return Ok(Some(BootOutcome { outcome: apply::ApplyOutcome::default(), notes }));
     }
     notes.extend(forget_foreign_tokens(&document));
-    // The apply that follows reports a document with mistakes.
-    if let Ok(config) = config::load(&document) {
-        notes.extend(keep_further(root, &tree, &config, machine)?);
-    }
-    let outcome = apply::apply(&document, root).context("applying the node document")?;
+    let usable = config::load_applicable(&document, &IDENTITY).context("applying the node document")?;
+    notes.extend(keep_further(root, &tree, &usable.config, machine)?);
+    let outcome = apply::apply_usable(&usable, &document, root).context("applying the node document")?;
     Ok(Some(BootOutcome { outcome, notes }))
 }
 
@@ -128,7 +127,10 @@ fn boot_recovery(
     let document = below(root, DOCUMENT);
     notes.extend(document.exists().then(|| forget_foreign_tokens(&document)).flatten());
     let applied = match document.exists() {
-        true => apply::apply(&document, root).map_err(|error| format!("{error:#}")),
+        // Whichever node it is, it has accounts and a network here.
+        true => config::load_applicable(&document, &[])
+            .and_then(|usable| apply::apply_usable(&usable, &document, root))
+            .map_err(|error| format!("{error:#}")),
         false => Err("this node has no document".to_owned()),
     };
     let outcome = applied.unwrap_or_else(|why| {
@@ -410,7 +412,7 @@ mod tests {
     #[test]
     fn nothing_that_is_damaged_stops_the_recovery_system() {
         for (document, failing, told) in [
-            (Some("os: {hostnam: x}\n"), None, "hostnam"),
+            (Some("os: [\n"), None, "nobody can log in here"),
             (None, None, "no document"),
             (Some("os: {hostname: x}\n"), Some("ext4 plain /oem"), "the configuration is not here"),
         ] {
@@ -462,10 +464,39 @@ mod tests {
     }
 
     #[test]
-    fn a_document_with_mistakes_ends_the_boot_with_its_own_exit_code() {
+    fn a_document_with_mistakes_is_applied_without_them() {
         let root = root();
-        fs::write(root.path().join("oem/node.yaml"), "os: {hostnam: x}\n").unwrap();
+        let text = "os: {hostname: kept, hostnam: x, users: [{name: root, password: correct-horse-battery}], ntp_servers: 5}\n\
+                    system_settings: {additional-ca: pem}\n";
+        fs::write(root.path().join("oem/node.yaml"), text).unwrap();
+        for cmdline in [CMDLINE.to_owned(), recovery()] {
+            let boot = run(root.path(), &cmdline, &mut Fake::default()).unwrap().unwrap();
+            assert_eq!(fs::read_to_string(root.path().join("etc/hostname")).unwrap(), "kept\n");
+            for (mistake, warning) in [
+                "os.hostnam: ",
+                "os.users[0].name: ",
+                "os.ntp_servers[0]: ",
+                "system_settings.additional-ca: ",
+            ]
+            .iter()
+            .zip(&boot.outcome.warnings)
+            {
+                assert!(warning.contains(mistake) && warning.contains("/oem/node.yaml:"), "{warning}");
+            }
+            let accounts = fs::read_to_string(root.path().join("etc/passwd")).unwrap();
+            assert_eq!(accounts.lines().filter(|line| line.starts_with("root:")).count(), 1, "{accounts}");
+        }
+    }
+
+    #[test]
+    fn a_document_that_does_not_say_which_node_it_is_starts_only_the_recovery_system() {
+        let root = root();
+        let text = "os: {hostname: kept}\ninstall: {role: juggler}\n";
+        fs::write(root.path().join("oem/node.yaml"), text).unwrap();
         let error = run(root.path(), CMDLINE, &mut Fake::default()).unwrap_err();
         assert_eq!(class_of(&error), Class::Invalid);
+        let boot = run(root.path(), &recovery(), &mut Fake::default()).unwrap().unwrap();
+        assert!(boot.outcome.warnings[0].contains("install.role"), "{boot:?}");
+        assert_eq!(fs::read_to_string(root.path().join("etc/hostname")).unwrap(), "kept\n");
     }
 }

@@ -63,6 +63,10 @@ fn a_node_updates_itself_and_leaves_a_release_that_does_not_start() {
         let refused = ssh.attempt(&format!("sudo -n installer update stage {unnamed}"), UPDATE_LIMIT)?;
         checks.that("and is not staged", refused.code == 2 && refused.stderr.contains("--sha256"));
 
+        // A mistake in the document, which nobody corrects: the node keeps its role and its proxies, and updates.
+        ssh.run("sudo -n sed -i 's/^os:$/os:\\n  colour: blue/' /oem/node.yaml")?;
+        checks.contains("the mistake is told", &ssh.run("sudo -n installer status")?, "os.colour");
+
         // A release that is good: fetched and staged ahead, then tried.
         ssh.run(&format!("sudo -n installer update fetch {}", from("next")?))?;
         let status = updates::status(&ssh)?;
@@ -80,6 +84,8 @@ fn a_node_updates_itself_and_leaves_a_release_that_does_not_start() {
         checks.equal("it is good", &slot(&status, "b"), &(NEXT.into(), "good".into()));
         checks.equal("the old one stays", &slot(&status, "a"), &(CURRENT.into(), "good".into()));
         let told = ssh.run("sudo -n installer status")?;
+        checks.contains("the mistake is still told", &told, "os.colour");
+        checks.contains("the node has its role", &told, "management");
         checks.that(
             "the node tells its version",
             told.contains(&format!(" {NEXT}\n")) && told.contains("slot      b"),

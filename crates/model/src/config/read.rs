@@ -45,13 +45,13 @@ pub fn parse(text: &str, name: &str) -> Result<InstallConfig> {
 /// A document that may have mistakes.
 #[derive(Debug)]
 pub struct UsableDocument {
-    /// Every value that fits its key. One that only breaks a rule is kept.
+    /// Every value that fits its key.
     pub config: InstallConfig,
     /// The mistakes, in the order of its lines, warnings left out.
     pub mistakes: Vec<Diagnostic>,
 }
 
-/// Reads what can be used of the document of a node at `path`.
+/// Reads what can be used of the document of a node at `path`. A value that only breaks a rule is kept.
 ///
 /// # Errors
 /// [`Class::Invalid`], as [`load`] has it: the file cannot be read, is not YAML or not a configuration, or has a mistake in one of
@@ -59,6 +59,15 @@ pub struct UsableDocument {
 pub fn load_usable(path: &Path, essential: &[&str]) -> Result<UsableDocument> {
     let (text, name) = read(path)?;
     parse_usable(&text, &name, essential)
+}
+
+/// Reads what a boot can apply of the document of a node at `path`: what [`load_usable`] reads, without the values that break a rule.
+///
+/// # Errors
+/// Those of [`load_usable`].
+pub fn load_applicable(path: &Path, essential: &[&str]) -> Result<UsableDocument> {
+    let UsableDocument { config, mistakes } = load_usable(path, essential)?;
+    Ok(UsableDocument { config: super::rules::without_breaches(config, essential), mistakes })
 }
 
 fn parse_usable(text: &str, name: &str, essential: &[&str]) -> Result<UsableDocument> {

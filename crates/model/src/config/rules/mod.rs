@@ -36,7 +36,10 @@ pub(crate) use modes::without_idle;
 pub(crate) use network::MANAGEMENT;
 pub use ranges::{PODS, SERVICES, no_overlap};
 
+use base::encode;
+use document::diagnostic::Severity;
 use document::finding::Finding;
+use serde_json::Value;
 
 use super::install_config::InstallConfig;
 
@@ -127,4 +130,75 @@ pub fn check(config: &InstallConfig) -> Vec<Finding> {
 #[must_use]
 pub fn check_in_use(config: &InstallConfig) -> Vec<Finding> {
     check(config).into_iter().map(shared::of_choice_in_use).collect()
+}
+
+/// The configuration without each value that breaks a rule, for a boot that nobody can correct it for. Values at the paths `kept`
+/// stay, and so does what lacks a value: there is nothing to leave out.
+#[must_use]
+pub(crate) fn without_breaches(mut config: InstallConfig, kept: &[&str]) -> InstallConfig {
+    loop {
+        let value = encode::json(&config);
+        let breaches =
+            check_in_use(&config).into_iter().filter(|finding| finding.severity == Severity::Error);
+        let mut paths = breaches.map(|finding| finding.path).filter(|path| !kept.contains(&path.as_str()));
+        // Without the first of two values that contradict each other the second may be right.
+        // A default that breaks a rule comes again.
+        let rest = |path: String| without(&value, &path).filter(|rest| *rest != config);
+        let Some(rest) = paths.find_map(rest) else { return config };
+        config = rest;
+    }
+}
+
+/// The configuration `value` without the value at `path`, or without the group or element around it where that cannot be without it.
+/// `None` if it has no such value.
+fn without(value: &Value, path: &str) -> Option<InstallConfig> {
+    let pointer = format!("/{}", path.replace(['.', '['], "/").replace(']', ""));
+    value.pointer(&pointer).filter(|value| !value.is_null())?;
+    let mut around = pointer.as_str();
+    while let Some((outer, name)) = around.rsplit_once('/') {
+        let mut rest = value.clone();
+        match rest.pointer_mut(outer)? {
+            Value::Object(entries) => drop(entries.remove(name)),
+            Value::Array(items) => drop(items.remove(name.parse().ok()?)),
+            _ => return None,
+        }
+        if let Ok(config) = serde_json::from_value(rest) {
+            return Some(config);
+        }
+        around = outer;
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::parse;
+
+    fn read(text: &str) -> InstallConfig {
+        serde_saphyr::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn only_values_that_break_a_rule_are_left_out() {
+        let config = read(
+            "os: {hostname: node-1, users: [{name: root, password: a}, {name: alice, ssh_authorized_keys: []}]}\n\
+             install: {role: worker, mode: create}\n\
+             system_settings: {additional-ca: pem, ui-index: a}\n",
+        );
+        assert!(check_in_use(&config).iter().any(|finding| finding.path.starts_with("os.users[0]")));
+        let rest = without_breaches(config, &["install.role", "install.mode"]);
+        assert_eq!(rest.os.hostname.as_ref().map(|name| name.as_str()), Some("node-1"));
+        let names: Vec<_> = rest.os.users.iter().map(|user| user.name.as_str()).collect();
+        assert_eq!(names, ["alice"]);
+        assert_eq!(rest.system_settings.keys().collect::<Vec<_>>(), ["ui-index"]);
+        assert_eq!(rest.install.role, crate::config::Role::Worker, "it is kept, whatever a rule says");
+    }
+
+    #[test]
+    fn what_is_right_stays_whole() {
+        let text = "os: {hostname: node-1}\ninstall: {mode: join, role: worker}\nserver_url: https://192.0.2.10\ntoken: a\n";
+        let config = parse(text, "node.yaml").unwrap();
+        assert_eq!(without_breaches(config.clone(), &[]), config);
+    }
 }
