@@ -12,7 +12,6 @@ use base::files::read_text;
 pub struct ArrayStatus {
     /// The name of the partitions that it is made of, or the kernel's if they have none.
     pub name: String,
-    /// The kernel's name of the array.
     pub device: String,
     /// Whether every member is there and up to date.
     pub state: ArrayState,
@@ -62,7 +61,6 @@ fn array(root: &Path, path: &Path, device: String) -> Option<ArrayStatus> {
     Some(ArrayStatus { name: name.unwrap_or_else(|| device.clone()), device, state, disks, members })
 }
 
-/// The name of a partition in its table.
 fn partition_name(root: &Path, partition: &str) -> Option<String> {
     let event = read_text(&root.join("sys/class/block").join(partition).join("uevent")).ok()?;
     event.lines().find_map(|line| line.strip_prefix("PARTNAME=")).map(str::to_owned)

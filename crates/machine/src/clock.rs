@@ -6,7 +6,6 @@ use std::time::{Duration, SystemTime};
 /// for the clocks to drift before they are set, and for a Date in whole seconds.
 pub const CLUSTER_TOLERANCE: Duration = Duration::from_secs(30);
 
-/// How far a clock is off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockOffset {
     pub by: Duration,

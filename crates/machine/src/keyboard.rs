@@ -75,7 +75,6 @@ static LAYOUTS: &[Layout] = &[
     Layout("ua", "Ukrainian", &["ua-utf"]),
 ];
 
-/// A layout that a system has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyboardLayout {
     /// The value of `os.keyboard`.
@@ -84,7 +83,6 @@ pub struct KeyboardLayout {
     pub label: String,
 }
 
-/// The keymaps of a system.
 #[derive(Clone, Debug, Default)]
 pub struct Keymaps(BTreeSet<String>);
 
@@ -167,8 +165,8 @@ mod tests {
     use base::command::SystemRunner;
     use base::failure::{class_of, render};
     use std::process::Command;
-    use std::sync::Mutex;
     use testing::machine::put_keymaps as put;
+    use testing::runner::ScriptedRunner;
 
     fn some() -> Keymaps {
         let root = tempfile::tempdir().unwrap();
@@ -227,21 +225,11 @@ mod tests {
         assert!(Keymaps::default().keyboards().is_empty());
     }
 
-    #[derive(Default)]
-    struct Recorder(Mutex<Vec<String>>);
-
-    impl Runner for Recorder {
-        fn run(&self, invocation: &Invocation) -> Result<Vec<u8>> {
-            self.0.lock().unwrap().push(invocation.display());
-            Ok(Vec::new())
-        }
-    }
-
     #[test]
     fn a_keymap_is_loaded_for_the_screen_and_a_layout_without_one_is_refused() {
-        let runner = Recorder::default();
+        let runner = ScriptedRunner::silent();
         assert_eq!(some().load("gb", &runner).unwrap(), "uk");
-        assert_eq!(*runner.0.lock().unwrap(), ["loadkeys --quiet --console /dev/tty0 uk"]);
+        assert_eq!(runner.commands(), ["loadkeys --quiet --console /dev/tty0 uk"]);
         let error = some().load("german", &runner).unwrap_err();
         assert_eq!(class_of(&error), Class::Invalid);
         assert!(render(&error).contains("no keymap for the keyboard layout german"), "{}", render(&error));

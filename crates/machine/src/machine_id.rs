@@ -17,7 +17,6 @@ use base::files;
 pub struct MachineId(String);
 
 impl MachineId {
-    /// A random one.
     #[must_use]
     pub fn fresh() -> Self {
         Self(Uuid::new_v4().simple().to_string())

@@ -11,19 +11,24 @@ use base::failure::{Class, Failure};
 
 /// How long a device may take to appear.
 const DEVICE_TIMEOUT: Duration = Duration::from_secs(60);
-/// How often to look for it.
 const DEVICE_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MountSource {
     /// An ext4 file system; `plain` if programs and devices on it must have no effect.
-    Ext4 { device: PathBuf, plain: bool },
+    Ext4 {
+        device: PathBuf,
+        plain: bool,
+    },
     /// A directory that appears at a second place.
     Bind(PathBuf),
-    /// A file system in memory.
     Memory,
     /// An overlay: changes to `lower` go to `upper`; `work` is on the file system of `upper`.
-    Overlay { lower: PathBuf, upper: PathBuf, work: PathBuf },
+    Overlay {
+        lower: PathBuf,
+        upper: PathBuf,
+        work: PathBuf,
+    },
 }
 
 /// What a boot needs of the machine.

@@ -9,12 +9,10 @@ use anyhow::Result;
 use super::paths::below;
 use base::files::read_text;
 
-/// One mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mounted {
     /// `MAJOR:MINOR` of the device below the file system.
     device: String,
-    /// The type of the file system.
     pub kind: String,
     pub read_only: bool,
 }

@@ -4,7 +4,6 @@ use crate::node_files::{NOTE, NodeFile};
 use model::config::os::{MultiPathDevice, MultiPathLists};
 use model::config::{ExternalStorage, MultiPath};
 
-/// The file, if the document enables multipathd.
 pub fn file(storage: &ExternalStorage) -> Option<NodeFile> {
     storage.enabled.then(|| with_names(storage, "yes"))
 }

@@ -28,7 +28,6 @@ pub enum FileKind {
 #[derive(Clone, PartialEq, Eq)]
 pub struct NodeFile {
     pub path: String,
-    /// The content. May hold secrets.
     pub bytes: Vec<u8>,
     /// Permissions; links have none.
     pub mode: u32,

@@ -20,7 +20,6 @@ const STATE: &str = "/lib/nqrust/update/state.json";
 /// The number of verdicts that are kept, the newest.
 const VERDICTS_MAX: usize = 16;
 
-/// A release.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReleaseId {
     /// SHA-256 of the release manifest.
@@ -100,7 +99,6 @@ impl UpdateState {
         Root::open(var)?.write(STATE, text.as_bytes(), Attributes { mode: 0o600, owner: None }).map(drop)
     }
 
-    /// The newest verdict on a release.
     #[must_use]
     pub fn verdict(&self, release: Digest) -> Option<&ReleaseVerdict> {
         self.verdicts.iter().rev().find(|verdict| verdict.release.digest == release)
@@ -145,7 +143,6 @@ impl UpdateState {
     }
 }
 
-/// Now, in RFC 3339.
 fn now() -> String {
     Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }

@@ -33,10 +33,8 @@ impl std::fmt::Debug for Answers {
     }
 }
 
-/// The origin of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnswerOrigin {
-    /// The user answered.
     Answered,
     /// A source of the machine.
     Found(SourceKind),
@@ -208,7 +206,6 @@ fn unasked(config: &InstallConfig) -> Vec<&'static str> {
     paths
 }
 
-/// The value at a dotted path of names.
 fn at<'v>(value: &'v Value, path: &str) -> Option<&'v Value> {
     path.split('.').try_fold(value, |value, key| value.get(key))
 }

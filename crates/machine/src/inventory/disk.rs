@@ -22,7 +22,6 @@ pub struct Disk {
     pub logical_sector: u32,
     /// The unit that the medium writes without reading first, in bytes.
     pub physical_sector: u32,
-    /// A spinning disk.
     pub rotational: bool,
     pub removable: bool,
     /// The kernel refuses writes.
@@ -57,7 +56,6 @@ pub struct Disk {
     pub partitions: Vec<FoundPartition>,
 }
 
-/// One path to a multipath disk.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DiskPath {
@@ -91,10 +89,8 @@ pub struct FoundPartition {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FoundEntry {
-    /// From 1.
     pub number: u32,
     pub kind: Uuid,
-    /// PARTUUID.
     pub uuid: Uuid,
 }
 

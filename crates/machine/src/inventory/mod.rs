@@ -33,7 +33,6 @@ pub use nics::Nic;
 pub use signatures::{Signature, SignatureKind};
 pub use sysfs::Roots;
 
-/// What a machine has.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Inventory {

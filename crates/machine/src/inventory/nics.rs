@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 
 use super::sysfs::{attribute, names, number};
 
-/// One network card.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Nic {

@@ -12,7 +12,6 @@ use base::files::read_at_most;
 
 /// One line of `/proc/self/mountinfo` (proc_pid_mountinfo(5)).
 struct Mount {
-    /// `major:minor`.
     device: String,
     point: PathBuf,
     source: String,

@@ -33,11 +33,9 @@ const PASSWORD_LETTERS: usize = 16;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HelpAccess {
-    /// The password of [`ACCOUNT`].
     pub password: Secret,
     /// Where the SSH server answers: a device and its addresses, one device a text.
     pub addresses: Vec<String>,
-    /// The fingerprint of the server's key.
     pub host_key: Option<String>,
     /// Why there is no SSH server, if there is none. Logins on the consoles work anyway.
     pub trouble: Option<String>,
@@ -119,76 +117,67 @@ pub fn shell(mut terminal: File, term: &str, password: &Secret) -> Result<()> {
 mod tests {
     use super::*;
     use base::failure::{class_of, render};
-    use std::sync::Mutex;
+    use testing::node::ADDRESS_OF_ENS3;
+    use testing::runner::ScriptedRunner;
 
     const LIVE: &str = "quiet nqrust.mode=install";
 
-    /// A system, without an SSH server if `bare`, and what was done to it.
-    #[derive(Default)]
-    struct System {
-        bare: bool,
-        done: Mutex<Vec<(String, String)>>,
+    fn system() -> ScriptedRunner {
+        ScriptedRunner::silent()
+            .answer("ip ", ADDRESS_OF_ENS3)
+            .answer("ssh-keygen", "256 SHA256:abc root@live (ED25519)\n")
     }
 
-    impl Runner for System {
-        fn run(&self, invocation: &Invocation) -> Result<Vec<u8>> {
-            let input = String::from_utf8(invocation.stdin.clone()).unwrap();
-            self.done.lock().unwrap().push((invocation.display(), input));
-            Ok(match invocation.program.to_str() {
-                Some("systemctl" | "loginctl") if self.bare => anyhow::bail!("there is none"),
-                Some("ip") => br#"[{"ifname": "ens3", "link_type": "ether",
-                    "addr_info": [{"family": "inet", "scope": "global", "local": "192.0.2.9", "prefixlen": 24}]}]"#
-                    .to_vec(),
-                Some("ssh-keygen") => b"256 SHA256:abc root@live (ED25519)\n".to_vec(),
-                _ => Vec::new(),
-            })
-        }
+    fn without_server() -> ScriptedRunner {
+        system().fail("systemctl", "there is none").fail("loginctl", "there is none")
+    }
+
+    fn inputs(system: &ScriptedRunner) -> Vec<String> {
+        let input = |invocation: Invocation| String::from_utf8(invocation.stdin).unwrap();
+        system.invocations().into_iter().map(input).collect()
     }
 
     #[test]
     fn the_password_goes_to_standard_input_and_the_server_is_started() {
-        let system = System::default();
+        let system = system();
         let access = open(LIVE, &system).unwrap();
         assert_eq!(access.host_key.as_deref(), Some("SHA256:abc"));
-        assert_eq!(access.addresses, ["ens3 192.0.2.9/24"]);
+        assert_eq!(access.addresses, ["ens3 192.0.2.7/24"]);
         assert!(access.trouble.is_none());
-        let done = system.done.into_inner().unwrap();
-        let password = access.password.expose();
-        assert_eq!(done[0], ("chpasswd".into(), format!("root:{password}\n")));
-        assert_eq!(done[1].0, "systemctl restart nqrust-help.service");
-        assert!(done.iter().all(|(line, _)| !line.contains(password)));
+        let (commands, password) = (system.commands(), access.password.expose());
+        assert_eq!(commands[..2], ["chpasswd", "systemctl restart nqrust-help.service"]);
+        assert_eq!(inputs(&system)[0], format!("root:{password}\n"));
+        assert!(commands.iter().all(|line| !line.contains(password)));
         assert!(!format!("{access:?}").contains(password));
     }
 
     #[test]
     fn an_installed_node_is_not_opened() {
-        let system = System::default();
+        let system = system();
         for line in ["nqrust.slot=a", "nqrust.mode=check", ""] {
             let error = open(line, &system).unwrap_err();
             assert_eq!(class_of(&error), Class::Invalid);
         }
-        assert!(system.done.into_inner().unwrap().is_empty());
+        assert!(system.commands().is_empty());
     }
 
     #[test]
     fn a_server_that_does_not_start_leaves_the_consoles() {
-        let access = open(LIVE, &System { bare: true, ..System::default() }).unwrap();
+        let access = open(LIVE, &without_server()).unwrap();
         assert_eq!(access.trouble.as_deref(), Some("the SSH server did not start: there is none"));
         assert_eq!(access.host_key, None);
     }
 
     #[test]
     fn closing_takes_password_server_and_sessions_and_tells_what_stays() {
-        let system = System::default();
+        let system = system();
         close(&system).unwrap();
-        let done = system.done.into_inner().unwrap();
-        let lines: Vec<_> = done.iter().map(|(line, _)| &**line).collect();
         assert_eq!(
-            lines,
+            system.commands(),
             ["chpasswd --encrypted", "systemctl stop nqrust-help.service", "loginctl terminate-user root"]
         );
-        assert_eq!(done[0].1, "root:!*\n");
-        let error = close(&System { bare: true, ..System::default() }).unwrap_err();
+        assert_eq!(inputs(&system)[0], "root:!*\n");
+        let error = close(&without_server()).unwrap_err();
         assert!(render(&error).contains("stopping the SSH server"));
     }
 }

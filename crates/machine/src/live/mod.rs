@@ -71,29 +71,14 @@ fn careful() -> NodeFile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use base::command::Invocation;
     use model::config::parse;
-    use std::sync::Mutex;
-
-    /// A NetworkManager whose bridge gets an address, and the requests to it.
-    #[derive(Default)]
-    struct Manager(Mutex<Vec<String>>);
-
-    impl Runner for Manager {
-        fn run(&self, invocation: &Invocation) -> Result<Vec<u8>> {
-            let line = invocation.display();
-            self.0.lock().unwrap().push(line.clone());
-            if line.contains("port1") {
-                anyhow::bail!("no carrier");
-            }
-            Ok(if line.contains("IP4.ADDRESS") { b"192.0.2.9/24\n".to_vec() } else { Vec::new() })
-        }
-    }
+    use testing::runner::ScriptedRunner;
 
     fn asked(document: &str, root: &Path) -> Vec<String> {
-        let manager = Manager::default();
+        let manager =
+            ScriptedRunner::silent().answer("IP4.ADDRESS", "192.0.2.9/24\n").fail("port1", "no carrier");
         set_up_network(&parse(document, "f").unwrap(), root, &manager, &Progress::silent()).unwrap();
-        manager.0.into_inner().unwrap()
+        manager.commands()
     }
 
     #[test]

@@ -47,17 +47,7 @@ pub fn join_paths(
 mod tests {
     use super::*;
     use model::config::parse;
-    use std::sync::Mutex;
-
-    #[derive(Default)]
-    struct Recorder(Mutex<Vec<String>>);
-
-    impl Runner for Recorder {
-        fn run(&self, invocation: &Invocation) -> Result<Vec<u8>> {
-            self.0.lock().unwrap().push(invocation.display());
-            Ok(Vec::new())
-        }
-    }
+    use testing::runner::ScriptedRunner;
 
     /// What is started for this machine and this document, and the file for multipathd.
     fn started(inventory: &str, document: &str) -> (Vec<String>, Option<String>) {
@@ -71,11 +61,10 @@ mod tests {
         let below = |folder: &str| root.path().join(folder);
         let roots =
             Roots { sys: below("sys"), proc: below("proc"), dev: below("dev"), udev: below("run/udev/data") };
-        let (inventory, runner) = (serde_json::from_str(inventory).unwrap(), Recorder::default());
+        let (inventory, runner) = (serde_json::from_str(inventory).unwrap(), ScriptedRunner::silent());
         let config = parse(document, "f").unwrap();
         join_paths(&config, inventory, (&roots, root.path()), &runner, &Progress::silent()).unwrap();
-        let commands = runner.0.lock().unwrap().clone();
-        (commands, std::fs::read_to_string(root.path().join("etc/multipath.conf")).ok())
+        (runner.commands(), std::fs::read_to_string(root.path().join("etc/multipath.conf")).ok())
     }
 
     #[test]

@@ -168,7 +168,6 @@ impl Work<'_> {
         }
     }
 
-    /// The devices on which a profile is active.
     fn devices(&self, profile: &str) -> Vec<String> {
         let device = |line: &str| Some(line.strip_prefix(profile)?.strip_prefix(':')?.to_owned());
         self.active.lines().filter_map(device).collect()
@@ -187,26 +186,13 @@ mod tests {
     use crate::network::files;
     use crate::nics::CardSelectors;
     use model::config::parse;
-    use std::sync::Mutex;
+    use testing::runner::ScriptedRunner;
 
-    /// A NetworkManager that refuses some commands, and the requests to it.
-    #[derive(Default)]
-    struct Manager {
-        refuses: &'static str,
-        asked: Mutex<Vec<String>>,
-    }
-
-    impl Runner for Manager {
-        fn run(&self, invocation: &Invocation) -> Result<Vec<u8>> {
-            let line = invocation.display();
-            self.asked.lock().unwrap().push(line.clone());
-            anyhow::ensure!(self.refuses.is_empty() || !line.contains(self.refuses), "refused");
-            Ok(if line.contains("--active") {
-                b"nqrust-mgmt-any:ens3\nnqrust-mgmt-port0:ens3\nlo:lo\n".to_vec()
-            } else {
-                Vec::new()
-            })
-        }
+    /// A NetworkManager that refuses some commands.
+    fn manager(refuses: &str) -> ScriptedRunner {
+        let manager = ScriptedRunner::silent()
+            .answer("--active", "nqrust-mgmt-any:ens3\nnqrust-mgmt-port0:ens3\nlo:lo\n");
+        if refuses.is_empty() { manager } else { manager.fail(refuses, "refused") }
     }
 
     /// The requests to NetworkManager, without the reloads at the beginning, when one document follows another.
@@ -221,10 +207,10 @@ mod tests {
                 Some(_) => {}
             }
         }
-        let manager = Manager { refuses, ..Manager::default() };
+        let manager = manager(refuses);
         let mut notes = Vec::new();
         activate(&after, &changes, &manager, &mut |note| notes.push(note)).unwrap();
-        let mut asked = manager.asked.into_inner().unwrap();
+        let mut asked = manager.commands();
         assert_eq!(asked[2], "nmcli connection reload");
         (asked.split_off(4), notes)
     }
@@ -268,32 +254,19 @@ mod tests {
         assert_eq!(notes, ["warning: nqrust-mgmt-port1: refused"]);
     }
 
-    /// A NetworkManager that does not answer the first calls.
-    struct Slow(Mutex<usize>);
-
-    impl Runner for Slow {
-        fn run(&self, _: &Invocation) -> Result<Vec<u8>> {
-            let mut left = self.0.lock().unwrap();
-            if *left == 0 {
-                return Ok(Vec::new());
-            }
-            *left -= 1;
-            anyhow::bail!("Error: failed to reload connections: Timeout was reached.")
-        }
-    }
-
     #[test]
     fn a_network_manager_that_gives_no_answer_in_time_is_asked_again() {
         for (unanswered, good) in [(0, true), (3, true), (4, false)] {
-            let slow = Slow(Mutex::new(unanswered));
+            let error = "Error: failed to reload connections: Timeout was reached.";
+            let slow = ScriptedRunner::silent().fail("", error).times(unanswered);
             let answer = nmcli(&slow, &["connection", "reload"]);
             assert_eq!(answer.is_ok(), good, "{unanswered}");
-            assert_eq!(*slow.0.lock().unwrap(), 0);
+            assert_eq!(slow.commands().len(), ATTEMPTS.min(unanswered + 1), "{unanswered}");
         }
         // Any other error is final.
-        let manager = Manager { refuses: "reload", ..Manager::default() };
+        let manager = manager("reload");
         nmcli(&manager, &["connection", "reload"]).unwrap_err();
-        assert_eq!(manager.asked.into_inner().unwrap().len(), 1);
+        assert_eq!(manager.commands().len(), 1);
     }
 
     #[test]

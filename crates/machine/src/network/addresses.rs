@@ -11,7 +11,6 @@ use model::config::{InstallConfig, Method};
 
 const PROGRAM_LIMIT: Duration = Duration::from_secs(20);
 
-/// The expected network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WantedNetwork {
     /// The device with the address, if the document names cards.
@@ -23,7 +22,6 @@ pub struct WantedNetwork {
 }
 
 impl WantedNetwork {
-    /// The management network of a document.
     pub fn of(config: &InstallConfig) -> Self {
         let management = config.install.management_interface.as_ref();
         let device = management_device(config);
@@ -36,7 +34,6 @@ impl WantedNetwork {
     }
 }
 
-/// One device in the output of `ip`.
 #[derive(Debug, Deserialize)]
 struct Device {
     ifname: String,
@@ -82,7 +79,6 @@ impl Device {
     }
 }
 
-/// The addresses of this machine: see [`addresses_in`].
 pub fn addresses(config: Option<&InstallConfig>, runner: &dyn Runner) -> Vec<String> {
     let networks =
         config.into_iter().flat_map(|config| &config.install.networks).map(|network| &*network.name);

@@ -88,7 +88,6 @@ pub fn management_device(config: &InstallConfig) -> Option<String> {
 struct Chain {
     /// Profile and device of the bridge.
     bridge: (String, String),
-    /// Profile and device of the bond.
     bond: (String, String),
     /// Profile and device of the VLAN with the address, if there is one.
     vlan: Option<(String, String)>,
@@ -180,7 +179,6 @@ impl Plan<'_> {
         device(self.name, 0)
     }
 
-    /// The device that has the address.
     fn top(&self) -> String {
         device(self.name, self.vlan.unwrap_or_default())
     }

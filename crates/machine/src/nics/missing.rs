@@ -19,7 +19,6 @@ pub const ISSUE: &str = "run/nqrust/cards.issue";
 /// Cards of the document that are not in the machine, and those that are.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct MissingCards {
-    /// At least one.
     pub cards: Vec<MissingCard>,
     pub present: Vec<PresentCard>,
 }
@@ -38,7 +37,6 @@ pub struct MissingCard {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PresentCard {
     pub name: String,
-    /// Hardware address.
     pub address: String,
     /// The kernel module, if known.
     pub driver: Option<String>,
@@ -110,7 +108,6 @@ impl MissingCards {
          sudo installer apply"
     }
 
-    /// All of it as lines of text.
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
         let head = if self.cards.len() == 1 { "NETWORK CARD MISSING" } else { "NETWORK CARDS MISSING" };

@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 use super::remembered::RememberedCards;
 use base::files;
 
-/// The name of the file beside the node document.
 pub const FILE: &str = "cards.json";
 /// Its permissions: hardware addresses are no secret.
 pub const MODE: u32 = 0o644;

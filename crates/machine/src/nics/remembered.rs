@@ -8,7 +8,6 @@ use crate::inventory::Nic;
 use model::config::{InstallConfig, Interface};
 use model::machine::Mac;
 
-/// The name of the management network.
 pub const MANAGEMENT: &str = "mgmt";
 
 /// The hardware addresses of the cards that a document names, by the names in the document.
@@ -16,7 +15,6 @@ pub const MANAGEMENT: &str = "mgmt";
 #[serde(transparent)]
 pub struct RememberedCards(BTreeMap<String, Mac>);
 
-/// One card of a network of the document.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WantedCard<'a> {
     /// `mgmt`, or the name of one of `install.networks`.

@@ -7,7 +7,6 @@ use crate::inventory::Nic;
 use model::config::InstallConfig;
 use model::machine::Mac;
 
-/// The selector of each card that the document names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CardSelectors(BTreeMap<String, CardSelector>);
 

@@ -24,7 +24,6 @@ pub struct Handover {
     v: u32,
     pub url: String,
     pub run: Uuid,
-    /// PEM.
     pub authorities: Vec<String>,
     /// Whether the server knows that the node is ready in its cluster. Then it hears of updates only.
     #[serde(default)]
@@ -58,7 +57,6 @@ impl Handover {
         Ok(Secret::new(serde_json::to_string_pretty(self)? + "\n"))
     }
 
-    /// Stores that the server knows that the node is ready.
     pub fn conclude(mut self, file: &Path) -> Result<()> {
         self.joined = true;
         files::write_atomically(file, self.to_text()?.expose().as_bytes(), 0o600)

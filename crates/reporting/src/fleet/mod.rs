@@ -39,7 +39,6 @@ const URLS: [&str; 5] = [
     "harvester.install.configUrl",
 ];
 
-/// What a reporter needs to know at the beginning of a run.
 #[derive(Debug)]
 pub struct ReporterSetup {
     /// Where to send to. Its path may be a secret.
@@ -117,12 +116,10 @@ impl Reporter {
         self.run.known().secrets = secrets.clone();
     }
 
-    /// The name that the node will have.
     pub fn hostname(&self, hostname: Option<&str>) {
         self.run.known().hello.hostname = hostname.map(str::to_owned);
     }
 
-    /// Name and version of what is installed.
     pub fn product(&self, product: &str) {
         self.run.known().hello.product = Some(product.to_owned());
     }
@@ -132,7 +129,6 @@ impl Reporter {
         self.outbox.push(ReportLine::Node(node));
     }
 
-    /// Reports how the updates of the installed node stand.
     pub fn tell_update(&self, update: UpdateReport) {
         self.outbox.push(ReportLine::Update(update));
     }

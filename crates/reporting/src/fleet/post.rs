@@ -38,7 +38,6 @@ pub(super) struct SharedRun {
 /// What becomes known during the run.
 pub(super) struct KnownOfRun {
     pub(super) hello: Hello,
-    /// PEM.
     pub(super) authorities: Vec<String>,
     pub(super) secrets: Secrets,
 }

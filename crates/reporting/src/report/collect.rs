@@ -16,7 +16,6 @@ pub(super) fn kernel(runner: &dyn Runner) -> String {
     shown.map(|line| format!("{line}\n")).collect()
 }
 
-/// The logs of this boot.
 pub(super) fn logs(runner: &dyn Runner) -> Vec<(&'static str, String)> {
     let kernel = Invocation::new("dmesg").limit(Duration::from_secs(20));
     let journal = Invocation::new("journalctl")

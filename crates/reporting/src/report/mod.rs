@@ -29,7 +29,6 @@ pub const DIRECTORY: &str = "/run/nqrust";
 /// How much of the kernel's messages a log has, in bytes.
 const KERNEL: usize = 64 << 10;
 
-/// What is known of a run.
 #[allow(missing_debug_implementations)]
 pub struct FailedRun<'a> {
     pub config: &'a InstallConfig,
@@ -37,9 +36,7 @@ pub struct FailedRun<'a> {
     pub inventory: Option<&'a Inventory>,
     /// The plan as text, if there is one.
     pub plan: Option<&'a str>,
-    /// The events of the run, one JSON object a line.
     pub events: &'a str,
-    /// The error as users read it.
     pub error: &'a str,
     /// Removed from all texts.
     pub secrets: &'a Secrets,
@@ -132,22 +129,16 @@ fn pack(name: &str, files: &[(&str, String)], seconds: u64) -> std::io::Result<V
 #[cfg(test)]
 mod tests {
     use super::*;
-    use base::command::Invocation;
     use std::collections::BTreeMap;
     use std::io::Read;
     use std::os::unix::fs::PermissionsExt;
     use testing::documents::MARKED;
+    use testing::runner::ScriptedRunner;
 
     /// A machine that has written every secret into its logs, and has no `journalctl`.
-    struct Careless;
-
-    impl Runner for Careless {
-        fn run(&self, invocation: &Invocation) -> Result<Vec<u8>> {
-            match invocation.program.to_str() {
-                Some("dmesg") => Ok(b"[0.1] kernel says MARK-password and \xff MARK-agent\n".to_vec()),
-                _ => anyhow::bail!("MARK-auth: no such program"),
-            }
-        }
+    fn careless() -> ScriptedRunner {
+        ScriptedRunner::failing("MARK-auth: no such program")
+            .answer("dmesg", b"[0.1] kernel says MARK-password and \xff MARK-agent\n")
     }
 
     #[test]
@@ -164,7 +155,7 @@ mod tests {
             secrets: &secrets,
         };
         let directory = tempfile::tempdir().unwrap();
-        let path = write(&known, &Careless, directory.path()).unwrap();
+        let path = write(&known, &careless(), directory.path()).unwrap();
         assert_eq!(path.metadata().unwrap().permissions().mode() & 0o7777, 0o600);
         let bytes = std::fs::read(&path).unwrap();
         let mut archive = tar::Archive::new(flate2::read::GzDecoder::new(&bytes[..]));

@@ -20,7 +20,6 @@ pub(super) struct Call {
     /// Whether the body is JSON and no header field says so.
     json: bool,
     client: Result<Client, String>,
-    /// Why the last attempt failed.
     trouble: Mutex<Option<SendError>>,
 }
 

@@ -11,7 +11,6 @@ use model::config::formats::webhook::Values;
 use model::config::webhook::{Event, Webhook};
 use transfer::outbox::{AfterFailure, DeliveryWarnings, Destination, OutboxPolicy, SendError};
 
-/// What to call, and how.
 #[allow(missing_debug_implementations)]
 pub struct WebhookSetup {
     pub hooks: Vec<Webhook>,
@@ -21,11 +20,9 @@ pub struct WebhookSetup {
     pub policy: OutboxPolicy,
     /// How long the end of an install waits for its own calls, after those of the events before.
     pub flush_end: Duration,
-    /// Looks at the machine.
     pub facts: Box<dyn Fn() -> WebhookFacts + Send + Sync>,
     /// Name and version of what is installed.
     pub product: String,
-    /// Gets warnings.
     pub progress: Progress,
 }
 
@@ -60,7 +57,6 @@ pub(super) struct Occurrence {
     pub(super) error: String,
 }
 
-/// The calls of the event that is being told.
 pub(super) struct EventCalls {
     setup: Arc<WebhookSetup>,
     warnings: DeliveryWarnings,

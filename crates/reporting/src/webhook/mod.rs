@@ -30,7 +30,6 @@ struct HookRun {
     setup: Arc<WebhookSetup>,
     calls: Arc<EventCalls>,
     outbox: Outbox<HookCaller>,
-    /// The step that failed last.
     failed: Mutex<String>,
 }
 
@@ -97,7 +96,6 @@ impl HookRun {
     }
 }
 
-/// Turns the events of steps into calls.
 struct Follower {
     run: Arc<HookRun>,
     ids: BTreeSet<&'static str>,

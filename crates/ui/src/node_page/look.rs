@@ -37,7 +37,6 @@ const ANSWERS: &str = "the answers";
 const BUNDLE_BYTES_MAX: u64 = 256 << 20;
 /// For one program.
 const PROGRAM_TIMEOUT: Duration = Duration::from_secs(20);
-/// The number of journal lines that are shown.
 const JOURNAL_LINES_MAX: &str = "1000";
 
 #[allow(missing_debug_implementations)]

@@ -59,7 +59,6 @@ pub enum Power {
 /// Work on a node, which may be slow.
 #[derive(Clone, Debug, PartialEq)]
 pub enum NodeWork {
-    /// Read the facts.
     Look,
     /// Read the last lines of the journal, without secrets.
     Logs,
@@ -84,13 +83,9 @@ pub enum NodeWork {
 #[derive(Clone, Debug)]
 pub enum NodePageInput {
     Key(Key),
-    /// Of [`NodeWork::Look`].
     Seen(Result<Box<NodePageFacts>, String>),
-    /// Of [`NodeWork::Logs`].
     Logs(Result<Vec<String>, String>),
-    /// Of [`NodeWork::Sticks`].
     Sticks(Result<StickSurvey, String>),
-    /// Of [`NodeWork::Network`].
     Network(Result<Box<PresentNetwork>, String>),
     /// Of [`NodeWork::Propose`].
     Proposed(Result<Box<Proposal>, String>),
@@ -102,7 +97,6 @@ pub enum NodePageInput {
     Trial(TrialStatus),
 }
 
-/// A node.
 pub trait NodeControl: Send + Sync {
     /// A text that changes when there is something new to observe; cheap.
     fn signs(&self) -> String;
@@ -113,8 +107,6 @@ pub trait NodeControl: Send + Sync {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodePageEnd {
-    /// The user wants to log in on the terminal.
     LogIn,
-    /// The user left the page.
     Quit,
 }

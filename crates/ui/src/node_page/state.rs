@@ -43,7 +43,6 @@ impl BundlePlaces {
     }
 }
 
-/// An action of the node's page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeAction {
     LogIn,
@@ -55,10 +54,8 @@ pub enum NodeAction {
     Quit,
 }
 
-/// The actions before a login.
 pub const LOCKED: KeyTable<NodeAction> =
     KeyTable(&[("L", "log in", NodeAction::LogIn), ("F5", "look again", NodeAction::Look)]);
-/// The actions of an administrator.
 pub const UNLOCKED: KeyTable<NodeAction> = KeyTable(&[
     ("J", "journal", NodeAction::Journal),
     ("S", "bundle", NodeAction::Bundle),
@@ -90,20 +87,16 @@ pub struct NodePage {
     pub facts: Option<NodePageFacts>,
     /// The error of the last observation.
     pub trouble: Option<String>,
-    /// The state of the node's trials.
     pub trial: TrialStatus,
     /// Whether the trial is being confirmed or reverted.
     ending: bool,
     /// The result of the last action.
     pub message: Option<(Tone, String)>,
-    /// The scroll position of the node's page.
     pub node: Scroll,
-    /// The scroll position of the journal.
     pub logs: Scroll,
 }
 
 impl NodePage {
-    /// The first state.
     #[must_use]
     pub fn new(administrator: bool) -> Self {
         Self {

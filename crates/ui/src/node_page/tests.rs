@@ -5,7 +5,6 @@ mod network;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::Result;
 use proptest::prelude::*;
 use ratatui::layout::Size;
 
@@ -14,7 +13,6 @@ use super::state::{NodePage, NodePageEffect, View};
 use super::{Cluster, NodeControl, NodePageEnd, NodePageFacts, NodePageInput, NodeWork, Power, draw};
 use crate::toolkit::testing::{compare, shown};
 use crate::toolkit::{Capabilities, Key, Theme};
-use base::command::{Invocation, Runner};
 use base::size::ByteSize;
 use cluster::images::BlobCount;
 use cluster::stages::{Stage, StageName as Name, StageState as UpdateStage};
@@ -26,7 +24,8 @@ use machine::update_state::UpdateNotice;
 use model::boot::Slot;
 use model::config::{NodeRole, Role};
 use node::status::Status;
-use testing::node::release_with_images as release;
+use testing::node::{ADDRESS_OF_ENS3, release_with_images as release};
+use testing::runner::ScriptedRunner;
 
 fn stage(name: Name, state: UpdateStage, detail: &str) -> Stage {
     let since = Some("2026-03-02T10:41:07Z".to_owned());
@@ -357,25 +356,14 @@ proptest! {
 }
 
 /// Programs whose output contains secrets.
-struct Programs;
-
-impl Runner for Programs {
-    fn run(&self, invocation: &Invocation) -> Result<Vec<u8>> {
-        let said =
-            "2026-03-02T10:41:07+00:00 node-2 k3s[1]: token MARK-token, K10abc::server:MARK and more\n";
-        Ok(match invocation.program.to_str() {
-            Some("ip") => {
-                "[{\"ifname\": \"ens3\", \"link_type\": \"ether\", \"addr_info\": [\
-                  {\"family\": \"inet\", \"local\": \"192.0.2.7\", \"prefixlen\": 24, \"scope\": \"global\"}]}]"
-            }
-            Some("journalctl" | "dmesg") => said,
-            Some("systemctl") if invocation.display() == "systemctl poweroff" => "",
-            Some("systemctl") => "LoadState=loaded\nActiveState=activating\n",
-            _ => anyhow::bail!("there is no {}", invocation.display()),
-        }
-        .as_bytes()
-        .to_vec())
-    }
+fn programs() -> ScriptedRunner {
+    let said = "2026-03-02T10:41:07+00:00 node-2 k3s[1]: token MARK-token, K10abc::server:MARK and more\n";
+    ScriptedRunner::failing("there is no such program")
+        .answer("ip ", ADDRESS_OF_ENS3)
+        .answer("journalctl", said)
+        .answer("dmesg", said)
+        .answer("systemctl", "LoadState=loaded\nActiveState=activating\n")
+        .answer("systemctl poweroff", "")
 }
 
 fn node() -> (tempfile::TempDir, ThisNode) {
@@ -395,7 +383,7 @@ fn node() -> (tempfile::TempDir, ThisNode) {
     for directory in ["sys/block", "sys/class/net", "dev", "run/udev/data"] {
         fs::create_dir_all(root.path().join(directory)).unwrap();
     }
-    let node = ThisNode::new(root.path(), Box::new(Programs));
+    let node = ThisNode::new(root.path(), Box::new(programs()));
     (root, node)
 }
 

@@ -20,21 +20,19 @@ use crate::toolkit::text::{self, Scroll, paragraph, styled, wrapped};
 use base::progress::{self, measure::percent};
 use model::config::Mode;
 
-type Keys = &'static [(&'static str, &'static str)];
-
 /// The number of screens after those with questions: plan, confirmation, progress, result.
 const AFTER: usize = 4;
 
 pub fn state(state: &mut Conversation, frame: &mut Frame<'_>, theme: Theme) {
     let mode = state.mode();
     let (title, keys) = head(state, mode);
-    let mut keys = keys.to_vec();
+    let mut keys: Vec<_> = keys.split(", ").filter_map(|key| key.split_once(": ")).collect();
     let counts = matches!(state.place, ConversationPlace::Standing(StandingNodes { left: Some(_), .. }));
-    if state.facts.can_help
-        && !counts
-        && !matches!(state.place, ConversationPlace::Help(_) | ConversationPlace::Leave(_))
-    {
-        keys.push(("F9", "help access"));
+    if !counts && !matches!(state.place, ConversationPlace::Leave(_)) {
+        keys.push(("F10", "leave"));
+        if state.facts.can_help && !matches!(state.place, ConversationPlace::Help(_)) {
+            keys.push(("F9", "help access"));
+        }
     }
     let place = progress_text(state);
     let rehearsal = if state.facts.rehearsal { "REHEARSAL  " } else { "" };
@@ -88,7 +86,7 @@ pub fn state(state: &mut Conversation, frame: &mut Frame<'_>, theme: Theme) {
 
 /// Draws a console while another one leads.
 pub fn follower(state: &Conversation, leader: &str, frame: &mut Frame<'_>, theme: Theme) {
-    let keys: Keys = &[("Enter", "answer here")];
+    let keys = &[("Enter", "answer here")];
     let title = "Install: another console leads";
     let body = Page { title, place: &state.facts.product, keys, message: None }.draw(frame, theme);
     let now = match state.place.base() {
@@ -112,165 +110,75 @@ pub fn follower(state: &Conversation, leader: &str, frame: &mut Frame<'_>, theme
     paragraph(&text, Style::new(), frame, body);
 }
 
-/// The title and the keys of the current screen.
-fn head(state: &Conversation, mode: Mode) -> (&'static str, Keys) {
+/// The title of the current screen, and its keys in the form `KEY: effect, KEY: effect`. F9 and F10 are everywhere.
+fn head(state: &Conversation, mode: Mode) -> (&'static str, &'static str) {
     match &state.place {
         ConversationPlace::Asking(screen) => (screen.title(mode), asking_keys(*screen, mode)),
-        ConversationPlace::Load => {
-            let keys = &[("Up/Down", "choose"), ("Enter", "read it"), ("Esc", "back"), ("F10", "leave")];
-            ("Install: a configuration", keys)
+        ConversationPlace::Load => ("Install: a configuration", "Up/Down: choose, Enter: read it, Esc: back"),
+        ConversationPlace::Keyboard(_) => {
+            ("Install: keyboard layout", "Up/Down/Home/End: move, Enter: choose, Tab: try it, Esc: back")
         }
-        ConversationPlace::Keyboard(_) => (
-            "Install: keyboard layout",
-            &[
-                ("Up/Down/Home/End", "move"),
-                ("Enter", "choose"),
-                ("Tab", "try it"),
-                ("Esc", "back"),
-                ("F10", "leave"),
-            ],
-        ),
-        ConversationPlace::Review(review) if review.plan.is_some() => (
-            "Install: the plan",
-            &[("Enter", "go on"), ("Esc", "back"), ("Up/Down/PgUp/PgDn", "read"), ("F10", "leave")],
-        ),
-        ConversationPlace::Review(_) => {
-            ("Install: the plan", &[("Enter", "correct it"), ("Esc", "back"), ("F10", "leave")])
+        ConversationPlace::Review(Review { plan: Some(_), .. }) => {
+            ("Install: the plan", "Enter: go on, Esc: back, Up/Down/PgUp/PgDn: read")
         }
-        ConversationPlace::Unfit(_) => (
-            "Install: this machine",
-            &[
-                ("Up/Down", "choose"),
-                ("Enter", "do it"),
-                ("Esc", "back"),
-                ("PgUp/PgDn", "read"),
-                ("F10", "leave"),
-            ],
-        ),
+        ConversationPlace::Review(_) => ("Install: the plan", "Enter: correct it, Esc: back"),
+        ConversationPlace::Unfit(_) => {
+            ("Install: this machine", "Up/Down: choose, Enter: do it, Esc: back, PgUp/PgDn: read")
+        }
         ConversationPlace::Standing(StandingNodes { left: Some(_), .. }) => {
-            ("Install: a finished node", &[("any key", "stop")])
+            ("Install: a finished node", "any key: stop")
         }
-        ConversationPlace::Standing(_) => (
-            "Install: a finished node",
-            &[("Up/Down", "choose"), ("Enter", "do it"), ("PgUp/PgDn", "read"), ("F10", "leave")],
-        ),
-        ConversationPlace::Disks(..) => {
-            ("Install: the disks", &[("Up/Down/PgUp/PgDn", "read"), ("Esc", "back"), ("F10", "leave")])
+        ConversationPlace::Standing(_) => {
+            ("Install: a finished node", "Up/Down: choose, Enter: do it, PgUp/PgDn: read")
         }
-        ConversationPlace::Confirm(_) => {
-            ("Install: the last question", &[("Enter", "go on"), ("Esc", "back"), ("F10", "leave")])
+        ConversationPlace::Disks(..) => ("Install: the disks", "Up/Down/PgUp/PgDn: read, Esc: back"),
+        ConversationPlace::Confirm(_) => ("Install: the last question", "Enter: go on, Esc: back"),
+        ConversationPlace::Working { log: None } => ("Install: progress", "F7: log"),
+        ConversationPlace::Working { .. } => ("Install: log", "F7: steps, Up/Down/PgUp/PgDn: read"),
+        ConversationPlace::Failed(..) => {
+            ("Install: it has failed", "Up/Down: choose, Enter: do it, F5: look again, PgUp/PgDn: read")
         }
-        ConversationPlace::Working { log: None } => ("Install: progress", &[("F7", "log"), ("F10", "leave")]),
-        ConversationPlace::Working { .. } => {
-            ("Install: log", &[("F7", "steps"), ("Up/Down/PgUp/PgDn", "read"), ("F10", "leave")])
-        }
-        ConversationPlace::Failed(..) => (
-            "Install: it has failed",
-            &[
-                ("Up/Down", "choose"),
-                ("Enter", "do it"),
-                ("F5", "look again"),
-                ("PgUp/PgDn", "read"),
-                ("F10", "leave"),
-            ],
-        ),
         ConversationPlace::Done { .. } if state.facts.rehearsal => {
-            ("Install: end of the rehearsal", &[("Enter", "end"), ("F10", "leave")])
+            ("Install: end of the rehearsal", "Enter: end")
         }
-        ConversationPlace::Done { .. } if state.created_token().is_some() => (
-            "Install: complete",
-            &[
-                ("Enter", "go on"),
-                ("F6", "save for the next node"),
-                ("F4", "show it"),
-                ("F5", "show token"),
-                ("F10", "leave"),
-            ],
-        ),
         ConversationPlace::Done { .. } => (
             "Install: complete",
-            &[("Enter", "go on"), ("F6", "save for the next node"), ("F4", "show it"), ("F10", "leave")],
+            match state.created_token() {
+                Some(_) => "Enter: go on, F6: save for the next node, F4: show it, F5: show token",
+                None => "Enter: go on, F6: save for the next node, F4: show it",
+            },
         ),
         ConversationPlace::Save(saving, _) => (
             match saving.what {
                 SavedFile::Logs => "Install: save the logs",
                 SavedFile::Configuration => "Install: the next node",
             },
-            &[
-                ("Up/Down", "choose"),
-                ("Enter", "save"),
-                ("F5", "look again"),
-                ("Esc", "back"),
-                ("F10", "leave"),
-            ],
+            "Up/Down: choose, Enter: save, F5: look again, Esc: back",
         ),
-        ConversationPlace::Token(..) => {
-            ("Install: the token of the cluster", &[("Enter", "go on"), ("Esc", "back"), ("F10", "leave")])
+        ConversationPlace::Token(..) => ("Install: the token of the cluster", "Enter: go on, Esc: back"),
+        ConversationPlace::Code(_) => ("Install: short report", "Esc: back"),
+        ConversationPlace::Recorded(..) => {
+            ("Install: the configuration", "Up/Down/PgUp/PgDn: read, Esc: back")
         }
-        ConversationPlace::Code(_) => ("Install: short report", &[("Esc", "back"), ("F10", "leave")]),
-        ConversationPlace::Recorded(..) => (
-            "Install: the configuration",
-            &[("Up/Down/PgUp/PgDn", "read"), ("Esc", "back"), ("F10", "leave")],
-        ),
-        ConversationPlace::Help(_) => (
-            "Install: help access",
-            &[("Up/Down", "choose"), ("Enter", "do it"), ("Esc", "back"), ("F10", "leave")],
-        ),
-        ConversationPlace::Leave(_) => {
-            ("Install: leave", &[("Up/Down", "choose"), ("Enter", "do it"), ("Esc", "back")])
-        }
+        ConversationPlace::Help(_) => ("Install: help access", "Up/Down: choose, Enter: do it, Esc: back"),
+        ConversationPlace::Leave(_) => ("Install: leave", "Up/Down: choose, Enter: do it, Esc: back"),
     }
 }
 
-fn asking_keys(screen: QuestionScreen, mode: Mode) -> Keys {
+fn asking_keys(screen: QuestionScreen, mode: Mode) -> &'static str {
     match screen {
-        QuestionScreen::Welcome => &[
-            ("Up/Down", "move"),
-            ("Enter", "choose"),
-            ("F3", "load configuration"),
-            ("F5", "look again"),
-            ("F10", "leave"),
-        ],
-        QuestionScreen::Disks => &[
-            ("Up/Down", "move"),
-            ("Space/Enter", "choose"),
-            ("F8", "next"),
-            ("Esc", "back"),
-            ("F5", "look again"),
-            ("F10", "leave"),
-        ],
-        QuestionScreen::Network => &[
-            ("Up/Down", "move"),
-            ("Space", "mark"),
-            ("F8", "next"),
-            ("Esc", "back"),
-            ("F5", "try"),
-            ("F10", "leave"),
-        ],
-        QuestionScreen::Cluster if mode == Mode::Create => &[
-            ("Tab", "move"),
-            ("F8", "next"),
-            ("Esc", "back"),
-            ("F4", "show token"),
-            ("F6", "make token"),
-            ("F10", "leave"),
-        ],
-        QuestionScreen::Cluster => &[
-            ("Tab", "move"),
-            ("F8", "next"),
-            ("Esc", "back"),
-            ("F4", "show token"),
-            ("F5", "ask cluster"),
-            ("F10", "leave"),
-        ],
-        QuestionScreen::Access => {
-            &[("Tab", "move"), ("F8", "next"), ("Esc", "back"), ("F4", "show password"), ("F10", "leave")]
+        QuestionScreen::Welcome => "Up/Down: move, Enter: choose, F3: load configuration, F5: look again",
+        QuestionScreen::Disks => "Up/Down: move, Space/Enter: choose, F8: next, Esc: back, F5: look again",
+        QuestionScreen::Network => "Up/Down: move, Space: mark, F8: next, Esc: back, F5: try",
+        QuestionScreen::Cluster if mode == Mode::Create => {
+            "Tab: move, F8: next, Esc: back, F4: show token, F6: make token"
         }
-        QuestionScreen::Names => &[("Tab", "move"), ("F8", "next"), ("Esc", "back"), ("F10", "leave")],
+        QuestionScreen::Cluster => "Tab: move, F8: next, Esc: back, F4: show token, F5: ask cluster",
+        QuestionScreen::Access => "Tab: move, F8: next, Esc: back, F4: show password",
+        QuestionScreen::Names => "Tab: move, F8: next, Esc: back",
     }
 }
 
-/// The progress through the screens.
 fn progress_text(state: &Conversation) -> String {
     let order = state.order();
     let at = match &state.place {
@@ -279,17 +187,7 @@ fn progress_text(state: &Conversation) -> String {
         ConversationPlace::Confirm(_) => Some(order.len() + 1),
         ConversationPlace::Working { .. } => Some(order.len() + 2),
         ConversationPlace::Done { .. } | ConversationPlace::Failed(..) => Some(order.len() + 3),
-        ConversationPlace::Load
-        | ConversationPlace::Keyboard(_)
-        | ConversationPlace::Leave(_)
-        | ConversationPlace::Standing(_)
-        | ConversationPlace::Unfit(_)
-        | ConversationPlace::Disks(..) => None,
-        ConversationPlace::Save(..)
-        | ConversationPlace::Code(_)
-        | ConversationPlace::Token(..)
-        | ConversationPlace::Recorded(..)
-        | ConversationPlace::Help(_) => None,
+        _ => None,
     };
     at.map(|at| format!("{} of {}", at + 1, order.len() + AFTER)).unwrap_or_default()
 }
@@ -363,7 +261,6 @@ fn work(work: &Work, frame: &mut Frame<'_>, body: Rect, theme: Theme) {
     }
 }
 
-/// The columns before the text of a step.
 const INDENT: usize = 7;
 
 /// The rows of one step, whose text has `width` columns.

@@ -55,7 +55,6 @@ pub trait InstallMachine: Sync {
     fn try_network(&self, config: &InstallConfig) -> Result<String>;
     /// Asks the cluster to join whether it would accept this machine; returns the answer in a sentence.
     fn try_cluster(&self, config: &InstallConfig) -> Result<String>;
-    /// The result of the checks that an install makes first.
     fn check(&self, config: &InstallConfig) -> Result<PreflightReport>;
     /// The finished nodes on the disks that an install would write.
     fn present(&self, config: &InstallConfig) -> Result<Vec<ShownNode>>;
@@ -69,15 +68,12 @@ pub trait InstallMachine: Sync {
     fn record(&self, config: &InstallConfig) -> Result<Option<String>>;
     /// The answers as a configuration that installs a machine unattended.
     fn configuration(&self, config: &InstallConfig) -> Result<Secret>;
-    /// Volumes on sticks that can take a file now.
     fn volumes(&self) -> Result<StickSurvey>;
     /// Saves the answers as a configuration; returns its place in words.
     fn save_configuration(&self, config: &InstallConfig, volume: &StickVolume) -> Result<String>;
     /// Saves the logs of the failed install, without secrets; returns their place in words.
     fn save_logs(&self, destination: &Destination) -> Result<String>;
-    /// Opens help access to this system.
     fn open_access(&self) -> Result<HelpAccess>;
-    /// Closes help access.
     fn close_access(&self) -> Result<()>;
     /// Runs a login on a terminal with this password, and returns after the logout. `term` is the type of the terminal (`TERM`).
     fn shell(&self, terminal: File, term: &str, password: &Secret) -> Result<()>;
@@ -108,12 +104,10 @@ pub enum ConversationEnd {
 /// The facts before the first question.
 #[derive(Clone, Debug)]
 pub struct ConversationFacts {
-    /// Product name and version.
     pub product: String,
     /// Maker, model, processors and memory, as far as they are known.
     pub hardware: String,
     pub inventory: Inventory,
-    /// The keyboard layouts that this system has.
     pub keyboards: Vec<KeyboardLayout>,
     /// Whether this is a rehearsal, which writes nothing.
     pub rehearsal: bool,
@@ -135,7 +129,6 @@ pub struct ShownPlan {
     pub text: String,
     /// What will be erased, a line a disk.
     pub erased: Vec<String>,
-    /// The names of its steps.
     pub steps: Vec<String>,
 }
 
@@ -149,7 +142,6 @@ impl From<&Plan> for ShownPlan {
     }
 }
 
-/// A finished node on a disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShownNode {
     pub headline: String,

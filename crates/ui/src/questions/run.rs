@@ -86,7 +86,6 @@ impl InteractivePage for ConversationPage<'_, '_> {
         step
     }
 
-    /// Runs a shell on the console.
     fn lend(&mut self, console: Option<LentConsole>) {
         let password = self.state.access.as_ref().map(|access| access.password.clone());
         let (machine, sender) = (self.machine, self.sender.clone());
@@ -102,7 +101,6 @@ impl InteractivePage for ConversationPage<'_, '_> {
 }
 
 impl ConversationPage<'_, '_> {
-    /// Runs an effect on a thread of its own.
     fn begin(&self, effect: ConversationEffect) {
         let (machine, sender) = (self.machine, self.sender.clone());
         self.scope.spawn(move || {

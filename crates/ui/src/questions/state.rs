@@ -57,7 +57,6 @@ pub struct Conversation {
 }
 
 impl Conversation {
-    /// The first screen.
     #[must_use]
     pub fn new(facts: ConversationFacts, answers: Answers) -> Self {
         let mut state = Self {
@@ -89,13 +88,11 @@ impl Conversation {
         self.answers.understood().install.mode
     }
 
-    /// The screens with questions.
     #[must_use]
     pub fn order(&self) -> &'static [QuestionScreen] {
         order(self.mode(), self.facts.first_start)
     }
 
-    /// The next state.
     pub fn step(&mut self, input: ConversationInput, now: Duration) -> Vec<ConversationEffect> {
         match input {
             ConversationInput::Tick => {

@@ -11,7 +11,6 @@ const LOG_LINES_MAX: usize = 2000;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
     pub id: String,
-    /// Its action in words.
     pub message: String,
     /// `None` before it begins.
     pub state: Option<StepState>,
@@ -27,7 +26,6 @@ pub struct Work {
     /// The number of steps of the plan, and of those that are done.
     pub steps: (usize, usize),
     planned: Vec<String>,
-    /// One event a line.
     pub log: Vec<String>,
     /// When it began, and the present moment.
     pub times: (Duration, Duration),
@@ -40,7 +38,6 @@ impl Work {
         Self { steps: (planned.len(), 0), planned, times: (now, now), ..Self::default() }
     }
 
-    /// Takes an event of the install.
     pub fn event(&mut self, event: &Event, now: Duration) {
         self.times.1 = now;
         let bytes = event.bytes.zip(event.total);

@@ -18,7 +18,6 @@ pub const KEYS: &str = "/run/nqrust/recovery-key";
 pub enum RecoveryPageEnd {
     /// The user left the page, or nobody was there for long.
     Quit,
-    /// The user wants to log in on the terminal.
     LogIn,
     /// The arguments of this program for a command on the terminal; then the page comes back.
     Run(Vec<String>),

@@ -14,7 +14,6 @@ pub enum RecoveryView {
     Overview,
     /// The source of an update is typed.
     Update(TypedLine),
-    /// The level of a reset is chosen.
     Reset,
 }
 
@@ -39,10 +38,8 @@ pub enum RecoveryAction {
     Quit,
 }
 
-/// The actions before a login.
 pub const LOCKED: KeyTable<RecoveryAction> =
     KeyTable(&[("L", "log in", RecoveryAction::LogIn), ("F5", "look again", RecoveryAction::Look)]);
-/// The actions of an administrator.
 pub const UNLOCKED: KeyTable<RecoveryAction> = KeyTable(&[
     ("U", "update", RecoveryAction::Update),
     ("C", "check", RecoveryAction::Run(&["update", "repair"])),
@@ -53,7 +50,6 @@ pub const UNLOCKED: KeyTable<RecoveryAction> = KeyTable(&[
     ("S", "status", RecoveryAction::Run(&["update", "status"])),
     ("Q", "quit", RecoveryAction::Quit),
 ]);
-/// The levels of a reset.
 pub const RESET: KeyTable<ResetLevel> = KeyTable(&[
     ("C", "config", ResetLevel::Config),
     ("S", "state", ResetLevel::State),

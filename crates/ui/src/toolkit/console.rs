@@ -127,7 +127,6 @@ impl Drop for TerminalRestore {
     }
 }
 
-/// A screen to draw on.
 #[allow(missing_debug_implementations)]
 pub struct Screen {
     terminal: Terminal<Output<Outlet>>,
@@ -139,7 +138,6 @@ pub struct Screen {
 }
 
 impl Screen {
-    /// The theme for its capabilities.
     #[must_use]
     pub fn theme(&self) -> Theme {
         self.theme
@@ -225,7 +223,9 @@ pub fn wait_for_keys(
         keyboards.iter().filter_map(|keyboard| keyboard.escape_timeout()).fold(timeout, Duration::min);
     let mut polled = vec![PollFd::new(wake, PollFlags::POLLIN)];
     polled.extend(keyboards.iter().map(|keyboard| PollFd::new(keyboard.input.as_fd(), PollFlags::POLLIN)));
-    match poll(&mut polled, PollTimeout::try_from(timeout).unwrap_or(PollTimeout::MAX)) {
+    // poll(2) counts whole milliseconds: a fraction less would be too early for the escape timeout.
+    let timeout = PollTimeout::try_from(timeout + Duration::from_micros(999)).unwrap_or(PollTimeout::MAX);
+    match poll(&mut polled, timeout) {
         Ok(_) | Err(nix::errno::Errno::EINTR) => {}
         Err(error) => return Err(error.into()),
     }

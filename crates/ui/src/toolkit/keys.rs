@@ -49,7 +49,6 @@ pub struct Decoder {
 enum Decoded {
     /// This many bytes are a key, or an unknown one.
     Bytes(usize, Option<Key>),
-    /// More bytes are needed.
     Beginning,
 }
 

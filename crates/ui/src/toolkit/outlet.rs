@@ -29,7 +29,6 @@ pub struct Outlet {
 }
 
 impl Outlet {
-    /// Writes to the terminal of `file`.
     #[must_use]
     pub fn new(file: File) -> Self {
         // Only a descriptor of its own can be non-blocking: others of this terminal belong to the process that started this one.
@@ -62,7 +61,6 @@ impl Outlet {
         std::mem::take(&mut self.recovered)
     }
 
-    /// Drops the bytes that have not been taken.
     pub fn discard(&mut self) {
         self.waiting.clear();
     }

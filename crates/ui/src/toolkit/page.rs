@@ -8,16 +8,11 @@ use ratatui::widgets::{Block, Clear, Paragraph, Wrap};
 
 use super::{Key, Theme};
 
-/// The severity of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tone {
-    /// Neutral.
     Plain,
-    /// Success.
     Good,
-    /// Something the user should know.
     Warning,
-    /// A mistake or a failure.
     Error,
 }
 
@@ -41,7 +36,6 @@ pub struct Page<'a> {
     pub place: &'a str,
     /// Keys and their effects, the most important first: the last ones are left out if there is no room.
     pub keys: &'a [(&'a str, &'a str)],
-    /// A message above the keys.
     pub message: Option<(Tone, &'a str)>,
 }
 
@@ -68,7 +62,6 @@ impl<A: Copy> KeyTable<A> {
     }
 }
 
-/// The largest number of rows of a message.
 const MESSAGE_ROWS_MAX: u16 = 3;
 
 impl Page<'_> {

@@ -64,7 +64,6 @@ pub enum PageStep<End> {
 
 #[derive(Debug)]
 pub struct PictureContext<'a> {
-    /// The time of day.
     pub time: &'a str,
     /// The name of the console that leads, if this is another one.
     pub leader: Option<&'a str>,
@@ -77,7 +76,6 @@ pub struct LentConsole {
     pub term: &'static str,
 }
 
-/// Sends events to the loop, which wakes up.
 #[derive(Debug)]
 pub struct EventSender<E> {
     events: mpsc::Sender<E>,
@@ -106,7 +104,6 @@ pub struct EventQueue<E> {
 }
 
 impl<E> EventQueue<E> {
-    /// The events that have arrived.
     pub(crate) fn take(&self) -> Vec<E> {
         let mut bytes = [0; 1024];
         while (&self.wake).read(&mut bytes).is_ok_and(|count| count > 0) {}
@@ -311,7 +308,6 @@ impl<P: InteractivePage> PageLoop<'_, P> {
 /// Decides when to draw. An unchanged picture is not drawn: at every tick that would cost more than all other work of a page.
 #[derive(Debug, Default)]
 pub(crate) struct PictureClock {
-    /// The time of day on the last picture.
     time: String,
     /// When the whole picture was sent last.
     whole: Duration,

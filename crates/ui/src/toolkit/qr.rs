@@ -28,7 +28,6 @@ pub fn room(size: Size, theme: Theme) -> Option<usize> {
     VERSION_BYTES.get(version.checked_sub(1)?.min(VERSION_BYTES.len() - 1)).copied()
 }
 
-/// A code that can be drawn.
 #[derive(Clone, Debug)]
 pub struct Code {
     width: usize,

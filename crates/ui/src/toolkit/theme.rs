@@ -4,14 +4,12 @@ use ratatui::style::{Color, Modifier, Style};
 
 use super::{Capabilities, Characters, Colours};
 
-/// The styles of one terminal.
 #[derive(Clone, Copy, Debug)]
 pub struct Theme {
     capabilities: Capabilities,
 }
 
 impl Theme {
-    /// For the capabilities of a terminal.
     #[must_use]
     pub fn of(capabilities: Capabilities) -> Self {
         Self { capabilities }
@@ -66,7 +64,6 @@ impl Theme {
         self.colour(Color::Cyan, Modifier::empty())
     }
 
-    /// A horizontal line.
     #[must_use]
     pub fn rule(self) -> &'static str {
         if self.has_lines() { "─" } else { "-" }

@@ -2,7 +2,6 @@
 
 use uuid::Uuid;
 
-/// A block as it was read.
 pub(super) struct Bytes(Vec<u8>);
 
 impl Bytes {

@@ -4,7 +4,6 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A format that was recognised on a disk or partition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Signature {
@@ -19,14 +18,12 @@ pub struct Signature {
     pub offset: u64,
 }
 
-/// The format of a signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs)]
 pub enum SignatureKind {
     /// A GPT of which both copies are intact.
     Gpt,
-    /// An intact GPT without partitions.
     GptEmpty,
     /// The first copy is damaged or missing, the one at the end is intact.
     GptPrimaryDamaged,
@@ -36,7 +33,6 @@ pub enum SignatureKind {
     GptLost,
     /// A GPT for sectors of another size than the disk's: nothing sees its partitions.
     GptOtherSectors,
-    /// An MBR table.
     Mbr,
     /// An MBR without partitions, or a boot sector without a table.
     MbrEmpty,

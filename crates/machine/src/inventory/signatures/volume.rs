@@ -13,7 +13,6 @@ pub trait ReadAt {
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
 }
 
-/// A device, or a part of one.
 pub(crate) struct Window {
     file: File,
     start: u64,
@@ -80,5 +79,4 @@ impl<'a> ProbedVolume<'a> {
     }
 }
 
-/// The signature that a probe finds.
 pub(super) type ProbeResult = io::Result<Option<Signature>>;

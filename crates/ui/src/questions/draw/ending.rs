@@ -44,7 +44,6 @@ pub(super) fn failed(
     above(&rows, scroll, CHOICE_ROWS, form, frame, body, theme);
 }
 
-/// The findings for which an install would refuse the machine.
 pub(super) fn unfit(review: &mut Review, form: &mut Form, frame: &mut Frame<'_>, body: Rect, theme: Theme) {
     let width = usize::from(body.width);
     let styled = |text: &str, style: Style| styled(text, width, style);

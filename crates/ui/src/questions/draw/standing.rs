@@ -46,7 +46,6 @@ pub(super) fn standing(
     }
 }
 
-/// The disks of the machine and their content.
 pub(super) fn disks(
     inventory: &Inventory,
     scroll: &mut Scroll,

@@ -94,7 +94,6 @@ fn review(plan: ShownPlan, report: &PreflightReport, config: &InstallConfig) -> 
     }
 }
 
-/// Sends the events of an install to the loop.
 struct InstallEvents(EventSender<ConversationInput>);
 
 impl Sink for InstallEvents {

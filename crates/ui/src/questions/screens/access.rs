@@ -4,7 +4,6 @@ use crate::answers::{AnswerOrigin, Answers};
 use crate::fields::{line, secret};
 use crate::toolkit::form::Field;
 
-/// The id of the password's repetition.
 pub const REPETITION: &str = "repetition";
 
 pub(super) fn fields(answers: &Answers) -> Vec<Field> {

@@ -66,7 +66,6 @@ impl QuestionScreen {
         }
     }
 
-    /// Puts the value of a field into the answers.
     pub fn take(self, field: &Field, answers: &mut Answers, facts: &ConversationFacts) {
         match (self, &field.kind) {
             (_, FieldKind::Text) => {}

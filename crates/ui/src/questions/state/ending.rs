@@ -178,7 +178,6 @@ impl Conversation {
         Vec::new()
     }
 
-    /// Shows the failure, and the choices after it.
     pub(super) fn fail(&mut self, trouble: ShownTrouble) {
         let options = after_failure(&self.facts).into_iter().map(|(_, name)| Choice::new(name)).collect();
         self.form = Form::new(vec![Field::choice("next", "What now?", options, Some(0))]);
@@ -251,12 +250,10 @@ impl Conversation {
     }
 }
 
-/// The token of a new cluster.
 fn created_token(config: &InstallConfig) -> Option<Secret> {
     config.token.clone().filter(|_| config.install.mode == Mode::Create)
 }
 
-/// A choice after a failure.
 #[derive(Clone, Copy, Debug)]
 enum FailureChoice {
     Again,
@@ -268,7 +265,6 @@ enum FailureChoice {
     PowerOff,
 }
 
-/// The choices after a failure, with their texts.
 fn after_failure(facts: &ConversationFacts) -> Vec<(FailureChoice, &'static str)> {
     let all = [
         (FailureChoice::Again, "Try again with the same answers"),

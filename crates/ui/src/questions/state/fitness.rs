@@ -10,7 +10,6 @@ use crate::toolkit::form::{Choice, Field, Form};
 /// The key with the checks that are left out.
 const SKIP: &str = "install.skip_checks";
 
-/// What can be done about it.
 #[derive(Clone, Copy, Debug)]
 enum UnfitChoice {
     Change,

@@ -3,7 +3,6 @@
 use crate::questions::{ConversationEnd, ConversationFacts};
 use crate::toolkit::form::{Choice, Field};
 
-/// The ways to end, with their texts.
 pub(super) fn ways_out(facts: &ConversationFacts) -> Vec<(ConversationEnd, &'static str)> {
     match facts.can_quit {
         true => vec![(ConversationEnd::Quit, "End the program")],

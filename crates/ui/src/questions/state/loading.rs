@@ -9,11 +9,9 @@ use crate::toolkit::page::Tone;
 
 const FROM: &str = "from";
 const URL: &str = "url";
-/// The index of the URL among the choices.
 const BEHIND_URL: usize = 1;
 
 impl Conversation {
-    /// Asks where the configuration is.
     pub(super) fn load(&mut self) {
         self.message = None;
         let url = self.answers.text("install.config_url");

@@ -145,7 +145,6 @@ impl Saving {
         (self.count() > 0).then_some(0)
     }
 
-    /// Takes the values of the fields.
     fn take(&mut self, form: &Form) {
         if let Some(field) = form.field(WHERE) {
             self.chosen = field.chosen();

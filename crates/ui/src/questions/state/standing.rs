@@ -16,7 +16,6 @@ use crate::toolkit::text::Scroll;
 /// has to come back.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// A choice about a finished node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NodeChoice {
     Start,
@@ -141,7 +140,6 @@ impl Conversation {
         Vec::new()
     }
 
-    /// The choices with their texts.
     fn choices(&self, standing: &StandingNodes) -> Vec<(NodeChoice, Choice)> {
         let quits = self.facts.can_quit || self.facts.rehearsal;
         let start = if quits { "Leave it as it is, and end" } else { "Start the node from its disk" };

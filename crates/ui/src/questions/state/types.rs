@@ -21,9 +21,7 @@ pub const COUNTDOWN: Duration = Duration::from_secs(30);
 #[allow(clippy::large_enum_variant)]
 pub enum ConversationPlace {
     Asking(QuestionScreen),
-    /// Where a configuration comes from.
     Load,
-    /// The layout of the keyboard, and the place to go back to.
     Keyboard(Box<ConversationPlace>),
     /// The whole plan, or what is still missing.
     Review(Review),
@@ -31,7 +29,6 @@ pub enum ConversationPlace {
     Unfit(Review),
     /// Finished nodes on the disks, before the plan that overwrites them, or in place of an automatic install.
     Standing(StandingNodes),
-    /// The disks of the machine, and the place to go back to.
     Disks(Scroll, Box<ConversationPlace>),
     Confirm(Review),
     /// The token of the new cluster, to be written down, and the place to go back to.
@@ -51,9 +48,7 @@ pub enum ConversationPlace {
     Code(Box<ConversationPlace>),
     /// The answers as a configuration, and the place to go back to.
     Recorded(Secret, Scroll, Box<ConversationPlace>),
-    /// The help access, and the place to go back to.
     Help(Box<ConversationPlace>),
-    /// How to end, and the place to go back to.
     Leave(Box<ConversationPlace>),
 }
 
@@ -91,7 +86,6 @@ pub struct StandingNodes {
     pub ends: Option<Duration>,
     /// Whether it was started in vain.
     pub tried: bool,
-    /// The plan that overwrites them, if there is one.
     pub review: Option<Box<Review>>,
     pub scroll: Scroll,
 }
@@ -109,7 +103,6 @@ pub struct Saving {
     pub found: Option<StickSurvey>,
     /// The chosen volume; the number after the last is a URL.
     pub chosen: Option<usize>,
-    /// The URL as it is typed.
     pub url: String,
     pub method: UploadMethod,
     /// The error of the last attempt.
@@ -156,11 +149,8 @@ pub struct ShownFinding {
 #[allow(clippy::large_enum_variant)]
 pub enum ConversationInput {
     Key(Key),
-    /// Time passes.
     Tick,
-    /// The install reports an event.
     Event(Event),
-    /// Disks or network cards have come or gone.
     DevicesChanged,
     Ended(EffectOutcome),
 }
@@ -171,25 +161,18 @@ pub enum EffectOutcome {
     Inventory(Result<Inventory, ShownTrouble>),
     /// Of [`ConversationEffect::FollowDevices`].
     Devices(Result<Inventory, ShownTrouble>),
-    /// Of [`ConversationEffect::SetKeyboard`].
     KeyboardSet(String, Result<String, ShownTrouble>),
-    /// Of [`ConversationEffect::Fetch`].
     Fetched(Result<Box<Combined>, ShownTrouble>),
     /// Of [`ConversationEffect::Try`].
     Tried(QuestionScreen, Result<String, ShownTrouble>),
-    /// Of [`ConversationEffect::Plan`].
     Planned(Result<Review, ShownTrouble>),
     /// Of [`ConversationEffect::Install`]; where the answers are recorded.
     Installed(Result<Option<String>, ShownTrouble>),
-    /// Of [`ConversationEffect::Survey`].
     Surveyed(Result<StickSurvey, ShownTrouble>),
     /// Of [`ConversationEffect::SaveLogs`] and [`ConversationEffect::SaveConfiguration`]; where it is.
     Saved(Result<String, ShownTrouble>),
-    /// Of [`ConversationEffect::Show`].
     Shown(Result<Secret, ShownTrouble>),
-    /// Of [`ConversationEffect::OpenAccess`].
     Opened(Result<Box<HelpAccess>, ShownTrouble>),
-    /// Of [`ConversationEffect::CloseAccess`].
     Closed(Result<(), ShownTrouble>),
     /// Of [`ConversationEffect::Shell`].
     Returned(Result<(), ShownTrouble>),
@@ -202,7 +185,6 @@ pub enum ConversationEffect {
     LookAgain,
     /// Look again because something has changed, while the user goes on.
     FollowDevices,
-    /// Give the screen the keyboard layout of this name.
     SetKeyboard(String),
     Fetch(ConfigOrigin),
     /// Try the answers of a screen.
@@ -221,7 +203,6 @@ pub enum ConversationEffect {
     CloseAccess,
     /// Lend the console that leads to a login.
     Shell,
-    /// Start the finished node from its disk.
     StartNode,
     End(ConversationEnd),
 }

@@ -18,9 +18,7 @@ pub enum FieldKind {
     Secret(TypedLine),
     Choice {
         options: Vec<Choice>,
-        /// The option that is taken.
         chosen: Option<usize>,
-        /// The option under the cursor.
         cursor: usize,
         /// Whether the user moved the cursor inside this field, and took nothing since.
         moved: bool,
@@ -28,7 +26,6 @@ pub enum FieldKind {
     Marks {
         /// The options, and whether they are marked.
         options: Vec<(Choice, bool)>,
-        /// The option under the cursor.
         cursor: usize,
     },
     /// Text to read; never in focus.
@@ -148,17 +145,13 @@ pub enum KeyEffect {
     Nothing,
     /// Something inside a field, or nothing although the key is one for forms.
     Stayed,
-    /// The value of the field in focus has changed.
     Changed,
-    /// The focus has left this field.
     Left(usize),
-    /// Enter on the last field.
     Accepted,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Form {
-    /// From top to bottom.
     pub fields: Vec<Field>,
     focus: usize,
     pub shows_secrets: bool,
@@ -167,7 +160,6 @@ pub struct Form {
 }
 
 impl Form {
-    /// A form whose first field is in focus.
     #[must_use]
     pub fn new(fields: Vec<Field>) -> Self {
         let focus = fields.iter().position(Field::takes_focus).unwrap_or(0);
@@ -268,7 +260,6 @@ impl Form {
     }
 }
 
-/// The effect of a key on a field.
 enum FieldEffect {
     No,
     Moved,
