@@ -1,11 +1,11 @@
 //! The state of the arrays of a mirrored system, from sysfs (Documentation/admin-guide/md.rst).
 
 use std::fmt;
-use std::fs;
 use std::path::Path;
 
 use serde::Serialize;
 
+use crate::inventory::directory_names;
 use base::files::read_text;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -35,8 +35,10 @@ pub enum ArrayState {
 #[must_use]
 pub fn arrays(root: &Path) -> Vec<ArrayStatus> {
     let block = root.join("sys/block");
-    let mut found: Vec<_> =
-        names(&block).into_iter().filter_map(|device| array(root, &block.join(&device), device)).collect();
+    let mut found: Vec<_> = directory_names(&block)
+        .into_iter()
+        .filter_map(|device| array(root, &block.join(&device), device))
+        .collect();
     found.sort_by(|a, b| a.name.cmp(&b.name));
     found
 }
@@ -47,7 +49,8 @@ fn array(root: &Path, path: &Path, device: String) -> Option<ArrayStatus> {
     let text = |file: &str| Some(read_text(&md.join(file)).ok()?.trim().to_owned());
     let missing: u32 = text("degraded")?.parse().ok()?;
     let disks = text("raid_disks")?.parse().ok()?;
-    let entries = names(&md).into_iter().filter_map(|name| name.strip_prefix("dev-").map(str::to_owned));
+    let entries =
+        directory_names(&md).into_iter().filter_map(|name| name.strip_prefix("dev-").map(str::to_owned));
     let (members, others): (Vec<_>, Vec<_>) = entries.partition(|member| {
         let state = text(&format!("dev-{member}/state")).unwrap_or_default();
         state.split(',').any(|word| word == "in_sync")
@@ -66,14 +69,6 @@ fn partition_name(root: &Path, partition: &str) -> Option<String> {
     event.lines().find_map(|line| line.strip_prefix("PARTNAME=")).map(str::to_owned)
 }
 
-/// The names in a directory, sorted; empty if it is absent.
-fn names(path: &Path) -> Vec<String> {
-    let entries = fs::read_dir(path).into_iter().flatten().flatten();
-    let mut names: Vec<_> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
-    names.sort();
-    names
-}
-
 impl fmt::Display for ArrayStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, device, disks, members, .. } = self;
@@ -89,6 +84,7 @@ impl fmt::Display for ArrayStatus {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
     use testing::machine::put_array as put;
 
     #[test]

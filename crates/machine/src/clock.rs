@@ -1,4 +1,4 @@
-//! How far this machine's clock is from another one.
+//! The offset between this machine's clock and another one.
 
 use std::time::{Duration, SystemTime};
 

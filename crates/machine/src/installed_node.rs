@@ -73,7 +73,7 @@ impl InstalledNode {
         self.hostname().context("the node has no name")
     }
 
-    /// What must not be seen in logs and reports.
+    /// The secrets that logs and reports must not show.
     #[must_use]
     pub fn secrets(&self) -> Secrets {
         let mut secrets = Secrets::default();

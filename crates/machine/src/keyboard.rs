@@ -21,7 +21,7 @@ const OTHERS: [&str; 5] = ["amiga", "atari", "include", "mac", "sun"];
 const SUFFIXES: [&str; 2] = [".kmap", ".map"];
 /// The device of the screen, whichever virtual terminal it shows.
 const SCREEN: &str = "/dev/tty0";
-/// The layout of a kernel that was told of none.
+/// The layout of the kernel by default.
 pub const DEFAULT: &str = "us";
 
 /// A layout with its name in XKB (a variant in parentheses), its name for people, and keymaps that have it where none is named
@@ -154,7 +154,7 @@ impl Keymaps {
     }
 }
 
-/// What a system without a keymap for a layout is told to lack.
+/// The error of a system without a keymap for a layout.
 pub fn missing(keyboard: &str) -> String {
     format!("this system has no keymap for the keyboard layout {keyboard}")
 }

@@ -1,4 +1,4 @@
-//! Mounts, behind a seam that tests replace.
+//! Mounts, behind a trait that tests replace.
 
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -31,7 +31,6 @@ pub enum MountSource {
     },
 }
 
-/// What a boot needs of the machine.
 pub trait Mounter {
     /// Waits until the device exists; an error if it does not appear.
     fn wait_for(&mut self, device: &Path) -> Result<()>;
@@ -48,7 +47,7 @@ impl Mounter for SystemMounter {
 
     fn mount(&mut self, source: &MountSource, target: &Path) -> Result<()> {
         let (what, kind, flags, options) = arguments(source);
-        // The kernel shows the source as it was given; the device itself says more than a link to it.
+        // The kernel shows the source as it was given, and the name of the device says more than that of a link.
         let device = what.canonicalize().ok().filter(|_| kind == Some("ext4"));
         let device = device.as_ref().unwrap_or(&what);
         let result = nix::mount::mount(Some(device), target, kind, flags, options.as_deref());

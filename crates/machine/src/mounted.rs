@@ -10,7 +10,7 @@ use super::paths::below;
 use base::files::read_text;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mounted {
+pub struct MountedFilesystem {
     /// `MAJOR:MINOR` of the device below the file system.
     device: String,
     pub kind: String,
@@ -19,7 +19,7 @@ pub struct Mounted {
 
 /// The mount at `point`, the topmost of several.
 #[must_use]
-pub fn mounted(mountinfo: &str, point: &str) -> Option<Mounted> {
+pub fn mounted(mountinfo: &str, point: &str) -> Option<MountedFilesystem> {
     let line = mountinfo.lines().rev().find(|line| line.split(' ').nth(4) == Some(point))?;
     let (mount, system) = line.split_once(" - ")?;
     let options = mount.split(' ').nth(5)?;
@@ -28,7 +28,7 @@ pub fn mounted(mountinfo: &str, point: &str) -> Option<Mounted> {
     // ext4 that has met an error makes the file system read-only, not the mount.
     let read_only =
         [options, system.nth(1)?].iter().any(|options| options.split(',').any(|word| word == "ro"));
-    Some(Mounted { device: mount.split(' ').nth(2)?.to_owned(), kind, read_only })
+    Some(MountedFilesystem { device: mount.split(' ').nth(2)?.to_owned(), kind, read_only })
 }
 
 /// Whether anything of the device at `path` is mounted, whatever makes other devices of it.
@@ -38,11 +38,11 @@ pub fn is_mounted(root: &Path, path: &Path) -> Result<bool> {
     Ok(points.filter_map(|point| mounted(&mounts, point)).any(|mount| mount.is_on(root, path).is_ok()))
 }
 
-impl Mounted {
+impl MountedFilesystem {
     /// Whether it is on the device at `path`, or on one that the device mapper makes of it.
     ///
     /// # Errors
-    /// That there is no such device, or which one it is on.
+    /// The device does not exist, or the file system is on another one, which the error names.
     pub fn is_on(&self, root: &Path, path: &Path) -> Result<(), String> {
         let absent = || format!("there is no device {}", path.display());
         let device = fs::canonicalize(below(root, &path.to_string_lossy())).map_err(|_| absent())?;
@@ -62,7 +62,7 @@ impl Mounted {
     }
 }
 
-/// A device and all that it is made of.
+/// Adds a device, and the devices that it is made of, to `found`.
 fn below_device(root: &Path, number: &str, found: &mut BTreeSet<String>) {
     if !found.insert(number.to_owned()) {
         return;

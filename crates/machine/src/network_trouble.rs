@@ -1,12 +1,12 @@
-//! Why a question to the network has no answer.
+//! The reason why a server gave no answer.
 
 /// Why there is no answer, as clauses that follow the name of the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NetworkTrouble {
-    /// Asked, and no good answer came.
+    /// The server did not answer, or its answer is not valid.
     Silent(String),
-    /// Asked, and the answer is that of a server that is not up yet: it may be good later, with nothing corrected.
+    /// The server is not up yet: a later request may succeed, with nothing corrected.
     NotYet(String),
-    /// Not asked: this system has no way to.
+    /// This system cannot ask.
     Unable(String),
 }

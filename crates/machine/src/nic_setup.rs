@@ -63,7 +63,7 @@ pub fn settle(root: &Path, runner: &dyn Runner) -> Result<Vec<String>> {
 /// Shows at every login of the node at `root` which cards of its document are missing, or removes that. Returns the lines.
 pub fn show_missing(root: &Path, config: &InstallConfig, runner: &dyn Runner) -> Result<Vec<String>> {
     let missing_cards = MissingCards::on(root, config, &below(root, DOCUMENT));
-    if missing::tell(root, missing_cards.as_ref(), for_console)? {
+    if missing::write_issue(root, missing_cards.as_ref(), for_console)? {
         show_again(runner);
     }
     Ok(missing_cards.map(|missing| missing.lines()).unwrap_or_default())

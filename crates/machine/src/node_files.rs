@@ -13,7 +13,7 @@ use base::files::{Attributes, Owner, Root};
 /// The first line of every file that can hold a comment.
 pub const NOTE: &str = "# Written by `installer apply` from /oem/node.yaml; changes here do not last.\n";
 
-/// What ends or changes a value in double quotes in an environment file of systemd.
+/// The characters with a meaning inside double quotes in an environment file of systemd.
 const VALUE_ENDS: &[char] = &['"', '\\', '$', '`'];
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

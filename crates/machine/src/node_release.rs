@@ -12,7 +12,7 @@ use model::release::Release;
 /// The release manifest that an install leaves on the node.
 pub const RELEASE: &str = "/oem/release.json";
 
-/// That of the slot that runs, where the initrd puts it; after updates it is another one.
+/// The release manifest of the slot that runs. The initrd puts it there; after an update it is not that of the install.
 pub const RUNNING: &str = "/run/nqrust/release.json";
 
 /// The release manifest of the node at `root`; [`Class::Hardware`] if there is none, because then this is no installed node.

@@ -12,7 +12,7 @@ pub const CONFIG: &str = "/oem";
 
 pub const DOCUMENT: &str = "/oem/node.yaml";
 
-/// What the first start of a copied disk begins with, until there is a document.
+/// The configuration that a copied disk starts with, until there is a document.
 pub const DEFAULTS: &str = "/oem/defaults.yaml";
 
 /// The host keys of SSH: beside the document, so that the recovery system, which mounts nothing else, is the same host.
@@ -20,7 +20,7 @@ pub const HOST_KEYS: &str = "/oem/ssh";
 
 pub const DATA: &str = "/var/lib/harvester/defaultdisk";
 
-/// What kubeadm gets: its documents, patches and the audit policy.
+/// The input of kubeadm: its documents, patches and the audit policy.
 pub const KUBEADM: &str = "/etc/nqrust/kubeadm";
 
 /// The access of the kubelet of kubeadm to its cluster, once it has a certificate of its own.

@@ -12,7 +12,7 @@ use base::files::{self, Attributes, Directory, EntryKind, Owner};
 
 /// Copies what of `from` is missing in `to`; never changes what is there. An interrupted copy is completed by the next one. Both
 /// must be directories; a missing `from` means nothing to copy.
-pub fn missing(from: &Path, to: &Path) -> Result<()> {
+pub fn copy_missing(from: &Path, to: &Path) -> Result<()> {
     if !from.exists() {
         return Ok(());
     }
@@ -23,7 +23,7 @@ pub fn missing(from: &Path, to: &Path) -> Result<()> {
 /// Makes `to` a copy of the directory `from`, with `mode` for the directory itself and, if given, one owner for all; a missing
 /// `from` is an empty one. It appears under its name only when it is complete. Only root may be able to change the directory that
 /// it appears in.
-pub fn whole(from: &Path, to: &Path, owner: Option<Owner>, mode: u32) -> Result<()> {
+pub fn copy_whole(from: &Path, to: &Path, owner: Option<Owner>, mode: u32) -> Result<()> {
     let (copy, temporary) = begin(to)?;
     let what = || format!("making {}", to.display());
     let mut image = None;
@@ -38,7 +38,7 @@ pub fn whole(from: &Path, to: &Path, owner: Option<Owner>, mode: u32) -> Result<
 
 /// Makes `to` a directory with copies of these files and directories of `from`, under the paths that they have there, and with one
 /// file beside them: its name and its content. It appears under its name only when all of it is on the disk.
-pub fn selection(from: &Path, to: &Path, paths: &[String], beside: (&str, &[u8])) -> Result<()> {
+pub fn copy_selection(from: &Path, to: &Path, paths: &[String], beside: (&str, &[u8])) -> Result<()> {
     let (copied, temporary) = begin(to)?;
     let what = || format!("making {}", to.display());
     for path in paths {
@@ -166,14 +166,14 @@ mod tests {
         tree(&from);
         fs::create_dir_all(to.join("lib/inner")).unwrap();
         fs::write(to.join("lib/inner/own"), "node").unwrap();
-        missing(&from, &to).unwrap();
+        copy_missing(&from, &to).unwrap();
         assert_eq!(fs::read_link(to.join("run")).unwrap(), Path::new("/run"));
         assert_eq!(mode(&to.join("lib/inner/file")), 0o640);
         fs::write(to.join("lib/inner/file"), "changed").unwrap();
-        missing(&from, &to).unwrap();
+        copy_missing(&from, &to).unwrap();
         assert_eq!(fs::read(to.join("lib/inner/file")).unwrap(), b"changed");
         assert_eq!(fs::read(to.join("lib/inner/own")).unwrap(), b"node");
-        missing(&directory.path().join("absent"), &to).unwrap();
+        copy_missing(&directory.path().join("absent"), &to).unwrap();
     }
 
     #[test]
@@ -183,7 +183,7 @@ mod tests {
         tree(&from);
         fs::create_dir(sibling(&to)).unwrap();
         fs::write(sibling(&to).join("half"), "").unwrap();
-        whole(&from, &to, None, 0o700).unwrap();
+        copy_whole(&from, &to, None, 0o700).unwrap();
         assert_eq!((mode(&to), mode(&to.join("lib"))), (0o700, 0o2750));
         assert!(!to.join("half").exists() && !sibling(&to).exists());
     }
@@ -195,7 +195,7 @@ mod tests {
         tree(&from);
         fs::create_dir(&to).unwrap();
         symlink("/elsewhere", to.join("lib")).unwrap();
-        missing(&from, &to).unwrap();
+        copy_missing(&from, &to).unwrap();
         assert_eq!(fs::read_link(to.join("lib")).unwrap(), Path::new("/elsewhere"));
     }
 
@@ -208,7 +208,7 @@ mod tests {
         let (from, to) = (directory.path().join("skel"), directory.path().join("home"));
         tree(&from);
         fs::set_permissions(from.join("lib/inner/file"), Permissions::from_mode(0o600)).unwrap();
-        whole(&from, &to, Some(Owner { user: 1001, group: 1002 }), 0o700).unwrap();
+        copy_whole(&from, &to, Some(Owner { user: 1001, group: 1002 }), 0o700).unwrap();
         for name in ["", "lib", "lib/inner", "lib/inner/file", "run"] {
             let metadata = fs::symlink_metadata(to.join(name)).unwrap();
             assert_eq!((metadata.uid(), metadata.gid()), (1001, 1002), "{name}");
@@ -226,7 +226,7 @@ mod tests {
         // The names that earlier versions copied to: a directory, which they could not remove, and a link.
         fs::create_dir(to.join("lib/inner/.file.seed")).unwrap();
         symlink(directory.path().join("victim"), to.join(".run.seed")).unwrap();
-        missing(&from, &to).unwrap();
+        copy_missing(&from, &to).unwrap();
         assert_eq!(fs::read(to.join("lib/inner/file")).unwrap(), b"image");
         assert_eq!(fs::read(directory.path().join("victim")).unwrap(), b"victim");
     }
@@ -239,7 +239,7 @@ mod tests {
         nix::unistd::mkfifo(&from.join("pipe"), nix::sys::stat::Mode::S_IRUSR).unwrap();
         let to = directory.path().join("to");
         fs::create_dir(&to).unwrap();
-        let error = missing(&from, &to).unwrap_err();
+        let error = copy_missing(&from, &to).unwrap_err();
         assert!(error.to_string().contains("pipe"));
     }
 }

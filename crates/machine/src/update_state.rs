@@ -36,21 +36,21 @@ impl ReleaseId {
 
 /// A release that was written into a slot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Written {
+pub struct WrittenRelease {
     pub release: ReleaseId,
     pub slot: UpdateSlot,
     /// When, in RFC 3339. For people: the clock may have been wrong.
     pub at: String,
 }
 
-impl Written {
+impl WrittenRelease {
     #[must_use]
     pub fn now(release: ReleaseId, slot: UpdateSlot) -> Self {
         Self { release, slot, at: now() }
     }
 }
 
-/// What became of a release that was tried.
+/// The verdict on a release that was tried.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReleaseVerdict {
     pub release: ReleaseId,
@@ -65,9 +65,9 @@ pub struct ReleaseVerdict {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct UpdateState {
-    /// What was written and read back, until there is a verdict on it. Whether it is to be tried is in the boot record alone.
-    pub staged: Option<Written>,
-    /// What the boot on trial found wrong with itself.
+    /// The release that was written and read back, until there is a verdict. The boot record alone says if it is to be tried.
+    pub staged: Option<WrittenRelease>,
+    /// The fault that a boot on trial found.
     pub complaint: Option<String>,
     /// The newest last.
     pub verdicts: Vec<ReleaseVerdict>,
@@ -107,14 +107,14 @@ impl UpdateState {
     /// The verdict on what is staged.
     pub fn conclude(&mut self, good: bool, reason: String) {
         self.complaint = None;
-        let Some(Written { release, slot, .. }) = self.staged.take() else { return };
+        let Some(WrittenRelease { release, slot, .. }) = self.staged.take() else { return };
         self.verdicts.push(ReleaseVerdict { release, slot, good, reason, at: now() });
         let surplus = self.verdicts.len().saturating_sub(VERDICTS_MAX);
         self.verdicts.drain(..surplus);
     }
 }
 
-/// What is new about updates, for people at the node.
+/// A line about updates, for people at the node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct UpdateNotice {
     /// The release that it is about.
@@ -125,10 +125,10 @@ pub struct UpdateNotice {
 }
 
 impl UpdateState {
-    /// What is under way, or that the last release was taken back; none where there is nothing to say.
+    /// The update that is in progress, or the last release that was rolled back; `None` without either.
     #[must_use]
     pub fn news(&self, running: Option<Slot>) -> Option<UpdateNotice> {
-        if let Some(Written { release, slot, .. }) = &self.staged {
+        if let Some(WrittenRelease { release, slot, .. }) = &self.staged {
             let version = release.version.clone();
             let text = match running == Some(Slot::from(*slot)) {
                 true => format!("{version} runs, and is not known to be good yet"),
@@ -153,7 +153,7 @@ mod tests {
 
     fn tried() -> UpdateState {
         let release = ReleaseId::of(&testing::release::release());
-        UpdateState { staged: Some(Written::now(release, UpdateSlot::B)), ..UpdateState::default() }
+        UpdateState { staged: Some(WrittenRelease::now(release, UpdateSlot::B)), ..UpdateState::default() }
     }
 
     #[test]

@@ -224,7 +224,7 @@ fn make_home(root: &Path, user: &Account) -> Result<()> {
         return Ok(());
     }
     let owner = Uid::effective().is_root().then_some(Owner { user: user.id, group: user.id });
-    seed::whole(&root.join("etc/skel"), &home, owner, 0o700)
+    seed::copy_whole(&root.join("etc/skel"), &home, owner, 0o700)
 }
 
 #[cfg(test)]

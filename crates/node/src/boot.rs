@@ -100,7 +100,7 @@ fn forget_foreign_tokens(document: &Path) -> Option<String> {
 }
 
 fn fill_var(root: &Path) -> Result<()> {
-    seed::missing(&below(root, FACTORY), &below(root, "/var"))
+    seed::copy_missing(&below(root, FACTORY), &below(root, "/var"))
         .class(Class::DiskIo, || "filling /var from the image".to_owned())
 }
 
@@ -166,7 +166,7 @@ fn keep(root: &Path, tree: &Root, directory: &str, machine: &mut dyn Mounter) ->
     if !kept.exists() {
         let what = || format!("filling {} from the image", kept.display());
         let mode = fs::metadata(&target).with_context(what)?.permissions().mode();
-        seed::whole(&target, &kept, None, mode).class(Class::DiskIo, what)?;
+        seed::copy_whole(&target, &kept, None, mode).class(Class::DiskIo, what)?;
     }
     machine.mount(&MountSource::Bind(kept), &target)
 }

@@ -1,4 +1,4 @@
-//! What is reported of an install and of a node: to the server of a fleet, to webhooks, and as an archive for people.
+//! Reports about an install and a node: to the server of a fleet, to webhooks, and as an archive for people.
 
 pub mod fleet;
 pub mod report;

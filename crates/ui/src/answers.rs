@@ -2,8 +2,7 @@
 //!
 //! Below the answers is the configuration that the machine found, from a medium, a volume, a URL or the kernel command line. An
 //! answer that the present mode does not use stays here and is left out of the document, so that nothing is lost by going back
-//! and forth. Values are judged by [`config::check_in_use`]: who
-//! answers sees the warnings and can know a cluster whose token is weak.
+//! and forth. [`config::check_in_use`] judges the values: a weak token is a warning, since the cluster may exist already.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,9 @@
-//! The user interface: what the programs show on terminals and consoles, and the keys that they take.
+//! The user interface on terminals and consoles.
 //!
-//! `toolkit` knows consoles, keys, pages and forms, and nothing of installing. `answers`, `fields` and `network_fields` hold a
-//! person's answers; on top of them are `questions` (the screens of an install), `node_page` (the page of an installed node) and `recovery_page`,
-//! which do not know each other. `app` and `cli` start them.
+//! `toolkit` knows consoles, keys, pages and forms, and nothing of installing. `answers`, `fields` and `network_fields` hold the
+//! answers; above them are `questions` (the screens of an install), `node_page` (the page of an installed node) and
+//! `recovery_page`, which do not know each other. The installer's commands
+//! start them.
 
 pub mod answers;
 mod fields;

@@ -1,6 +1,6 @@
-//! What the screens ask for where a value is missing.
+//! Requests for missing values, in the words of the screens.
 
-/// What is asked of the user where a value is missing, in the words of the screens; `None` for what no screen asks.
+/// The request for a missing value; `None` for a value that no screen asks for.
 pub(crate) fn missing_value(path: &str) -> Option<&'static str> {
     Some(match path {
         "install.device" => "Choose the disk for the system.",

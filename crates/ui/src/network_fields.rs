@@ -40,7 +40,7 @@ pub(crate) fn fields(answers: &Answers, nics: &[Nic]) -> Vec<Field> {
     ];
     if marked.iter().filter(|marked| **marked).count() > 1 {
         let policies = BONDS.map(|policy| match policy {
-            "active-backup" => Choice::new("active-backup: one card works, another takes over"),
+            "active-backup" => Choice::new("active-backup: one card is active, another takes over"),
             "802.3ad" => Choice::new("802.3ad: LACP, which the switch must support"),
             other => Choice::new(other),
         });
@@ -76,7 +76,7 @@ fn card(nic: &Nic) -> Choice {
     Choice::new(format!("{}  {}  {link}", nic.name, nic.mac))
 }
 
-/// Which cards are the answer, by name or by hardware address.
+/// For each card: true if the answer has it, by name or by hardware address.
 fn marked(answers: &Answers, nics: &[Nic]) -> Vec<bool> {
     let cards = answers.value(CARDS).and_then(|cards| cards.as_array().cloned()).unwrap_or_default();
     let is = |nic: &Nic, card: &Value| match (card["hw_addr"].as_str(), card["name"].as_str()) {

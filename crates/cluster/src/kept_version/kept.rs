@@ -124,7 +124,7 @@ impl<'a> KeptVersions<'a> {
         remove(&directory).class(Class::DiskIo, what)?;
         self.check_room(&list)?;
         let text = encode::json_text(&list);
-        seed::selection(image, &directory, &release.files, (LIST, text.as_bytes()))
+        seed::copy_selection(image, &directory, &release.files, (LIST, text.as_bytes()))
             .class(Class::DiskIo, what)?;
         self.verify(version).class(Class::DiskIo, what)?;
         Ok(true)

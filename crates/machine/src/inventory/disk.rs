@@ -1,4 +1,4 @@
-//! What is known of a disk.
+//! A disk of the inventory.
 
 use std::path::{Path, PathBuf};
 
@@ -42,10 +42,11 @@ pub struct Disk {
     /// The disks below this one, if it is a multipath device.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub paths: Vec<DiskPath>,
-    /// What uses it or its partitions, from the disk upwards; empty for a free disk. Taken down in the opposite order.
+    /// The users of the disk and of its partitions, from the disk upwards; empty for a free disk. An install stops them in the
+    /// opposite order.
     #[serde(default)]
     pub holders: Vec<Holder>,
-    /// What is on it outside its partitions.
+    /// The signatures outside its partitions.
     #[serde(default)]
     pub signatures: Vec<Signature>,
     /// Why a part of it or of its partitions could not be read.
@@ -104,7 +105,7 @@ impl Disk {
         format!("{}{used}{unread}", self.identify())
     }
 
-    /// What uses it, in words; `None` for a free disk.
+    /// The users of the disk, in words; `None` for a free disk.
     #[must_use]
     pub fn in_use(&self) -> Option<String> {
         let (first, more) = self.holders.split_first()?;
@@ -112,7 +113,7 @@ impl Disk {
         Some(format!("{first}{more}"))
     }
 
-    /// Size, model, serial number, and content outside its partitions, in one line: what does not change while the disk is being
+    /// Size, model, serial number, and content outside its partitions, in one line. It is the same while the disk is being
     /// used.
     #[must_use]
     pub fn identify(&self) -> String {

@@ -47,7 +47,7 @@ fn hidden(path: &Path) -> bool {
     number(&path.join("hidden")) == Some(1)
 }
 
-/// What the disks of one scan share.
+/// The data that all disks of one scan need.
 struct DiskScan<'a> {
     roots: &'a Roots,
     usage: &'a DeviceUsage,

@@ -1,4 +1,4 @@
-//! What uses a disk: mounts, swap, and the devices that are made on top of it, up to their own mounts.
+//! The users of a disk: mounts, swap, and the devices that are made on top of it, up to their own mounts.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -107,7 +107,7 @@ fn devices_on_top(sys: &Path, usage: &DeviceUsage, name: &str) -> Vec<String> {
     above
 }
 
-/// What uses `name` itself.
+/// The users of `name` itself.
 fn on(sys: &Path, usage: &DeviceUsage, name: &str) -> Vec<Holder> {
     let used = node(name);
     let place = device_directory(sys, name);

@@ -4,6 +4,7 @@
 //! is reached below [`Roots`], so a test scans a directory, and an inventory goes through JSON unchanged: `installer inventory`
 //! on one machine is the input of `installer plan --inventory` on another.
 
+mod changes;
 mod disk;
 mod disks;
 mod evidence;
@@ -11,7 +12,6 @@ mod holders;
 mod identity;
 mod joined;
 mod multipath;
-mod news;
 pub mod nics;
 pub mod signatures;
 mod sysfs;
@@ -24,14 +24,14 @@ use std::path::Path;
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
+pub use changes::changes;
 pub use disk::{Disk, DiskPath, FoundEntry, FoundPartition};
 pub use evidence::{bare_wwn, in_link};
 pub use holders::{Holder, HolderKind};
 pub use identity::read_identity;
-pub use news::news;
 pub use nics::Nic;
 pub use signatures::{Signature, SignatureKind};
-pub use sysfs::Roots;
+pub use sysfs::{Roots, names as directory_names};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

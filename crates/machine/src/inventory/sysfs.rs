@@ -44,7 +44,7 @@ pub(super) fn number(path: &Path) -> Option<u64> {
 }
 
 /// The names in a directory, sorted; empty if it is absent.
-pub(super) fn names(path: &Path) -> Vec<String> {
+pub fn names(path: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
     let mut names: Vec<_> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
     names.sort();

@@ -1,4 +1,4 @@
-//! What the partition table on a disk says beyond what the kernel shows.
+//! The entries of a partition table that the kernel does not show.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

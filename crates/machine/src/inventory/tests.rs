@@ -44,7 +44,7 @@ fn synthetic_devices_empty_drives_and_idle_optical_drives_are_left_out() {
 }
 
 #[test]
-fn the_boot_medium_is_recognised_on_an_optical_drive_and_on_a_partition() {
+fn the_boot_medium_is_recognized_on_an_optical_drive_and_on_a_partition() {
     for (number, source) in [("11:0", "/dev/sr0"), ("8:1", "/dev/sda1")] {
         let line = format!("1 0 {number} / /run/initramfs/live ro - iso9660 {source} ro\n");
         let machine = MachineTree::new(&line);
@@ -59,7 +59,7 @@ fn the_boot_medium_is_recognised_on_an_optical_drive_and_on_a_partition() {
 }
 
 #[test]
-fn the_boot_medium_is_recognised_through_a_loop_device_over_a_file() {
+fn the_boot_medium_is_recognized_through_a_loop_device_over_a_file() {
     let machine = MachineTree::new(
         "1 0 8:2 / /run/stick rw - ext4 /dev/sda2 rw\n2 0 7:3 / /run/initramfs/live ro - iso9660 /dev/loop3 ro\n",
     );

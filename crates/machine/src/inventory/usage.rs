@@ -1,4 +1,4 @@
-//! What is in use: mounts, swap, loop devices, targets, pools, and the device behind the boot medium.
+//! The devices in use: mounts, swap, loop devices, targets, pools, and the device behind the boot medium.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

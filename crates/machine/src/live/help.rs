@@ -24,7 +24,7 @@ pub const ACCOUNT: &str = "root";
 const UNIT: &str = "nqrust-help.service";
 /// The public part of its host key.
 const HOST_KEY: &str = "/run/nqrust-help/ssh_host_ed25519_key.pub";
-/// For one program.
+/// The limit for one program.
 const PROGRAM_TIMEOUT: Duration = Duration::from_secs(30);
 /// No password opens the account (crypt(5): no hash has these characters).
 const NO_PASSWORD: &str = "!*";

@@ -35,7 +35,10 @@ pub fn join_paths(
     let settle = Invocation::new("udevadm").args(["settle", "--timeout=30"]).limit(START_TIMEOUT);
     for command in [start, settle] {
         if let Err(error) = runner.run(&command) {
-            progress.note("multipath", format!("warning: several paths stay several disks: {error:#}"));
+            progress.note(
+                "multipath",
+                format!("warning: each path of a disk is shown as a disk of its own: {error:#}"),
+            );
             return Ok(inventory);
         }
     }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use super::{ANY_CARD, Chain, PROFILES, chains, profile_id};
+use super::{ANY_CARD, NetworkProfiles, PROFILES, chains, profile_id};
 use base::command::{Invocation, Runner};
 use model::config::InstallConfig;
 
@@ -62,7 +62,8 @@ pub fn activate(
     // This ends the profiles of removed files, and the devices that they made.
     nmcli(runner, &["connection", "reload"])?;
     let active = nmcli(runner, &["-t", "-f", "NAME,DEVICE", "connection", "show", "--active"])?;
-    let mut work = Work { changes, active: String::from_utf8_lossy(&active).into_owned(), runner, note };
+    let mut work =
+        ProfileActivation { changes, active: String::from_utf8_lossy(&active).into_owned(), runner, note };
     for chain in chains(config) {
         work.chain(&chain);
     }
@@ -102,7 +103,7 @@ fn nmcli(runner: &dyn Runner, arguments: &[&str]) -> Result<Vec<u8>> {
     answer
 }
 
-struct Work<'a> {
+struct ProfileActivation<'a> {
     changes: &'a ProfileChanges,
     /// The active profiles and their devices, `PROFILE:DEVICE` a line.
     active: String,
@@ -110,8 +111,8 @@ struct Work<'a> {
     note: &'a mut dyn FnMut(String),
 }
 
-impl Work<'_> {
-    fn chain(&mut self, chain: &Chain) {
+impl ProfileActivation<'_> {
+    fn chain(&mut self, chain: &NetworkProfiles) {
         let mut anew = false;
         for (profile, device) in [&chain.bridge, &chain.bond] {
             // The ports make the devices above them if they do not exist.

@@ -1,4 +1,4 @@
-//! Whether the management network has its address, from the output of iproute2 (`ip -json -details address`).
+//! The addresses of this machine, from the output of iproute2 (`ip -json -details address`).
 
 use std::net::Ipv4Addr;
 use std::time::Duration;

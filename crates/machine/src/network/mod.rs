@@ -33,7 +33,7 @@ const MIIMON_MS: u32 = 100;
 const FOREVER: &str = "2147483647";
 
 /// One network, from either part of the document.
-struct Plan<'a> {
+struct NetworkPlan<'a> {
     name: &'a str,
     cards: &'a [Interface],
     address: Address,
@@ -85,7 +85,7 @@ pub fn management_device(config: &InstallConfig) -> Option<String> {
 }
 
 /// The profiles of one network with named cards, and the devices that they make.
-struct Chain {
+struct NetworkProfiles {
     /// Profile and device of the bridge.
     bridge: (String, String),
     bond: (String, String),
@@ -95,10 +95,10 @@ struct Chain {
 }
 
 /// The networks with named cards, in the document's order.
-fn chains(config: &InstallConfig) -> Vec<Chain> {
+fn chains(config: &InstallConfig) -> Vec<NetworkProfiles> {
     let management = config.install.management_interface.iter().map(|network| of_management(config, network));
     let plans = management.chain(config.install.networks.iter().map(of_network));
-    let chain = |plan: Plan<'_>| Chain {
+    let chain = |plan: NetworkPlan<'_>| NetworkProfiles {
         bridge: (profile_id(plan.name, "bridge"), plan.bridge()),
         bond: (profile_id(plan.name, "bond"), plan.bond()),
         vlan: plan.vlan.map(|_| (profile_id(plan.name, "vlan"), plan.top())),
@@ -122,12 +122,12 @@ pub fn device(network: &str, vlan_id: u32) -> String {
     tag(vlan_id).map_or_else(|| bridge.clone(), |id| format!("{bridge}.{id}"))
 }
 
-fn of_management<'a>(config: &'a InstallConfig, management: &'a ManagementInterface) -> Plan<'a> {
+fn of_management<'a>(config: &'a InstallConfig, management: &'a ManagementInterface) -> NetworkPlan<'a> {
     let address = match management.method {
         Method::Static => address(management.ip, management.subnet_mask),
         Method::Dhcp => Address::Dhcp,
     };
-    Plan {
+    NetworkPlan {
         name: MANAGEMENT,
         cards: &management.interfaces,
         address,
@@ -139,13 +139,13 @@ fn of_management<'a>(config: &'a InstallConfig, management: &'a ManagementInterf
     }
 }
 
-fn of_network(network: &Network) -> Plan<'_> {
+fn of_network(network: &Network) -> NetworkPlan<'_> {
     let address = match network.method {
         NetworkMethod::None => Address::None,
         NetworkMethod::Dhcp => Address::Dhcp,
         NetworkMethod::Static => address(network.ip, network.subnet_mask),
     };
-    Plan {
+    NetworkPlan {
         name: &network.name,
         cards: &network.interfaces,
         address,
@@ -170,7 +170,7 @@ fn tag(id: u32) -> Option<u32> {
     (id > 1).then_some(id)
 }
 
-impl Plan<'_> {
+impl NetworkPlan<'_> {
     fn bond(&self) -> String {
         format!("{}-bo", self.name)
     }
@@ -188,7 +188,7 @@ impl Plan<'_> {
     }
 }
 
-fn profiles(plan: &Plan<'_>, cards: &CardSelectors) -> Vec<NodeFile> {
+fn profiles(plan: &NetworkPlan<'_>, cards: &CardSelectors) -> Vec<NodeFile> {
     let mut files: Vec<_> =
         plan.cards.iter().enumerate().map(|(index, card)| port(plan, index, card, cards)).collect();
     files.push(bond(plan, cards));
@@ -199,7 +199,7 @@ fn profiles(plan: &Plan<'_>, cards: &CardSelectors) -> Vec<NodeFile> {
 
 /// Begins the profile `role` of a network; a device that is part of another names it and its kind.
 fn begin(
-    plan: &Plan<'_>,
+    plan: &NetworkPlan<'_>,
     role: &str,
     kind: &str,
     device: Option<&str>,
@@ -224,12 +224,12 @@ fn begin(
     keyfile
 }
 
-fn end(plan: &Plan<'_>, role: &str, keyfile: Keyfile) -> NodeFile {
+fn end(plan: &NetworkPlan<'_>, role: &str, keyfile: Keyfile) -> NodeFile {
     let path = format!("{PROFILES}/{}.nmconnection", profile_id(plan.name, role));
     NodeFile::new(&path, 0o600, keyfile.0)
 }
 
-fn port(plan: &Plan<'_>, index: usize, card: &Interface, cards: &CardSelectors) -> NodeFile {
+fn port(plan: &NetworkPlan<'_>, index: usize, card: &Interface, cards: &CardSelectors) -> NodeFile {
     let role = port_role(index);
     let name = card.name.as_deref();
     // A name follows board, slot and firmware; the permanent address stays with the card.
@@ -241,7 +241,7 @@ fn port(plan: &Plan<'_>, index: usize, card: &Interface, cards: &CardSelectors) 
     end(plan, &role, keyfile)
 }
 
-fn bond(plan: &Plan<'_>, cards: &CardSelectors) -> NodeFile {
+fn bond(plan: &NetworkPlan<'_>, cards: &CardSelectors) -> NodeFile {
     let mut keyfile = begin(plan, "bond", "bond", Some(&plan.bond()), Some((&plan.bridge(), "bridge")));
     ethernet(&mut keyfile, plan.mtu, None);
     let default = BondOptions::default();
@@ -264,13 +264,13 @@ fn bond(plan: &Plan<'_>, cards: &CardSelectors) -> NodeFile {
     end(plan, "bond", keyfile)
 }
 
-/// What passes the bond's port of the bridge: everything untagged as VLAN 1, and the VLAN of the address.
-fn vlans(plan: &Plan<'_>) -> String {
+/// The VLANs of the bond's port of the bridge: untagged frames as VLAN 1, and the VLAN of the address.
+fn vlans(plan: &NetworkPlan<'_>) -> String {
     let tagged = plan.vlan.map(|id| format!(",{id}")).unwrap_or_default();
     format!("1 pvid untagged{tagged}")
 }
 
-fn bridge(plan: &Plan<'_>) -> NodeFile {
+fn bridge(plan: &NetworkPlan<'_>) -> NodeFile {
     let mut keyfile = begin(plan, "bridge", "bridge", Some(&plan.bridge()), None);
     ethernet(&mut keyfile, plan.mtu, None);
     keyfile.section("bridge");
@@ -288,7 +288,7 @@ fn bridge(plan: &Plan<'_>) -> NodeFile {
     end(plan, "bridge", keyfile)
 }
 
-fn vlan(plan: &Plan<'_>, id: u32) -> NodeFile {
+fn vlan(plan: &NetworkPlan<'_>, id: u32) -> NodeFile {
     let mut keyfile = begin(plan, "vlan", "vlan", Some(&plan.top()), None);
     ethernet(&mut keyfile, plan.mtu, None);
     keyfile.section("vlan");
@@ -299,7 +299,7 @@ fn vlan(plan: &Plan<'_>, id: u32) -> NodeFile {
 }
 
 /// One profile for every wired card, if the document names none.
-fn any_card(plan: &Plan<'_>) -> NodeFile {
+fn any_card(plan: &NetworkPlan<'_>) -> NodeFile {
     let mut keyfile = begin(plan, ANY_CARD, "ethernet", None, None);
     // NM_CONNECTION_MULTI_CONNECT_MULTIPLE: every wired card may use the profile at the same time.
     keyfile.text("multi-connect", "3");
@@ -326,7 +326,7 @@ fn no_address(keyfile: &mut Keyfile) {
     }
 }
 
-fn addresses(keyfile: &mut Keyfile, plan: &Plan<'_>) {
+fn addresses(keyfile: &mut Keyfile, plan: &NetworkPlan<'_>) {
     let method = match plan.address {
         Address::None => return no_address(keyfile),
         Address::Dhcp => "auto",

@@ -12,7 +12,7 @@ use crate::inventory::{Nic, nics};
 use base::files;
 use model::config::InstallConfig;
 
-/// What agetty(8) shows above every login while a card is missing: the OS image has a link to it in `/etc/issue.d`, before that
+/// The text above every login while a card is missing (agetty(8)): the OS image has a link to it in `/etc/issue.d`, before that
 /// of the stages. Relative to the root.
 pub const ISSUE: &str = "run/nqrust/cards.issue";
 
@@ -104,7 +104,7 @@ impl MissingCards {
     /// The advice for people.
     #[must_use]
     pub fn next() -> &'static str {
-        "Put the card back, or name one that is there: key N of `sudo installer console`, or /oem/node.yaml and then: \
+        "Put the card back, or name a present one: key N of `sudo installer console`, or /oem/node.yaml and then: \
          sudo installer apply"
     }
 
@@ -144,9 +144,9 @@ impl PresentCard {
     }
 }
 
-/// Writes the missing cards where logins show them, below the directory `root`, or removes that. Returns whether that changed
-/// anything; then the caller makes the consoles read it again.
-pub fn tell(
+/// Writes [`ISSUE`] below `root`, or removes it if no card is missing. Returns whether it changed: then the consoles have to read
+/// it again.
+pub fn write_issue(
     root: &Path,
     missing: Option<&MissingCards>,
     shown: impl Fn(&[String]) -> String,

@@ -5,7 +5,7 @@
 //! remembers the hardware address of each card that its document names ([`RememberedCards`], beside the document), and looks for the
 //! address first. A replaced card has another address, and is found by the name.
 //!
-//! Everything here is a function of values except [`record`] and [`missing::tell`]. The planner makes the first record; the node
+//! Everything here is a function of values except [`record`] and [`missing::write_issue`]. The planner makes the first record; the node
 //! reads it at each boot, when a document is applied, and for its page. A card that a document gives by its hardware address
 //! (`hw_addr`) needs no record and has none.
 

@@ -27,7 +27,7 @@ impl RememberedCards {
     #[must_use]
     pub fn to_text(&self) -> String {
         let record = CardRecord { version: VERSION, cards: self.clone() };
-        #[expect(clippy::expect_used, reason = "a number and a map of texts always serialise")]
+        #[expect(clippy::expect_used, reason = "a number and a map of texts always serialize")]
         let text = serde_json::to_string_pretty(&record).expect("JSON of texts");
         text + "\n"
     }

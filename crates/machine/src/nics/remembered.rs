@@ -22,7 +22,7 @@ pub struct WantedCard<'a> {
     pub card: &'a Interface,
 }
 
-/// Which card of the machine a card of the document is.
+/// The card of the machine that a card of the document stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FoundCard<'a> {
     /// The one with the hardware address that the document gives or the node remembers.
@@ -98,7 +98,7 @@ fn address_of(nic: &Nic) -> Option<Mac> {
     nic.mac.parse().ok()
 }
 
-/// The address by which a card can be recognised again: its own, and no other card's.
+/// The address by which a card can be recognized again: its own, and no other card's.
 pub(super) fn lasting_address(nic: &Nic, present: &[Nic]) -> Option<Mac> {
     let address = address_of(nic).filter(|_| !nic.temporary_mac)?;
     let shared = present.iter().filter(|other| address_of(other) == Some(address)).count() > 1;

@@ -30,7 +30,7 @@ impl CardSelectors {
                     name: nic.name.clone(),
                 },
                 FoundCard::ByName(nic) => CardSelector { address: None, name: nic.name.clone() },
-                // It is found as soon as it appears.
+                // NetworkManager uses the card as soon as it appears.
                 FoundCard::Missing => CardSelector { address: remembered, name: given.to_owned() },
             };
             Some((given.to_owned(), selector))

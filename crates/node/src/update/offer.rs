@@ -153,7 +153,7 @@ fn parts(text: &str) -> Vec<Part> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use machine::update_state::Written;
+    use machine::update_state::WrittenRelease;
     use model::boot::record::UpdateSlot;
 
     fn version(version: &str) -> Release {
@@ -184,7 +184,7 @@ mod tests {
     #[test]
     fn what_runs_and_what_is_staged_is_known_again() {
         let memory = UpdateState {
-            staged: Some(Written::now(ReleaseId::of(&version("1.3.0")), UpdateSlot::B)),
+            staged: Some(WrittenRelease::now(ReleaseId::of(&version("1.3.0")), UpdateSlot::B)),
             ..UpdateState::default()
         };
         let offer = |release: &Release| decided(&memory, SlotState::Good, release, Allowed::default());
@@ -212,7 +212,7 @@ mod tests {
         let other = Release { id: "another".into(), ..version("1.3.0") };
         assert_eq!(good(&other, Allowed { downgrade: true, retry: true }), Err(Class::Invalid));
         let mut memory = UpdateState {
-            staged: Some(Written::now(ReleaseId::of(&version("1.3.0")), UpdateSlot::B)),
+            staged: Some(WrittenRelease::now(ReleaseId::of(&version("1.3.0")), UpdateSlot::B)),
             ..UpdateState::default()
         };
         memory.conclude(false, "the kubelet never answered".into());

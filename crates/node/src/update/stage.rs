@@ -45,7 +45,7 @@ fn stage(tried: TriedRelease, memory: &UpdateState, running: &ReleaseId, on_tria
 #[cfg(test)]
 mod tests {
     use super::*;
-    use machine::update_state::Written;
+    use machine::update_state::WrittenRelease;
     use model::boot::record::UpdateSlot;
 
     #[test]
@@ -59,7 +59,7 @@ mod tests {
             UpdateStage::Trial,
             "the first start after an install"
         );
-        memory.staged = Some(Written::now(running.clone(), UpdateSlot::B));
+        memory.staged = Some(WrittenRelease::now(running.clone(), UpdateSlot::B));
         memory.conclude(true, String::new());
         assert_eq!(now(&memory, TriedRelease::Nothing, false), UpdateStage::Good);
         let other = ReleaseId { version: "9".into(), ..running.clone() };
@@ -68,7 +68,7 @@ mod tests {
             UpdateStage::Idle,
             "somebody went back"
         );
-        memory.staged = Some(Written::now(running.clone(), UpdateSlot::B));
+        memory.staged = Some(WrittenRelease::now(running.clone(), UpdateSlot::B));
         memory.conclude(false, "it hung".into());
         assert_eq!(now(&memory, TriedRelease::Nothing, false), UpdateStage::RolledBack("it hung".into()));
         assert_eq!(now(&memory, TriedRelease::Lost, false), UpdateStage::RolledBack("it hung".into()));

@@ -75,11 +75,11 @@ pub fn approve(record: &mut BootRecord, slot: Slot) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use machine::update_state::{ReleaseId, Written};
+    use machine::update_state::{ReleaseId, WrittenRelease};
 
     fn staged() -> UpdateState {
         let release = ReleaseId::of(&testing::release::release());
-        UpdateState { staged: Some(Written::now(release, UpdateSlot::B)), ..UpdateState::default() }
+        UpdateState { staged: Some(WrittenRelease::now(release, UpdateSlot::B)), ..UpdateState::default() }
     }
 
     fn record(b: SlotState, left: u8, why: &str) -> BootRecord {

@@ -16,7 +16,7 @@ use cluster::kept_version::image;
 use install::execute::{ChangedRecord, MountAccess, SystemHost, with_mount};
 use machine::node_release as release;
 use machine::paths::below;
-use machine::update_state::{ReleaseId, UpdateState, Written};
+use machine::update_state::{ReleaseId, UpdateState, WrittenRelease};
 use medium::payload_sources::PayloadSource;
 use model::boot::record::{BootRecord, SlotState, TRIES, UpdateSlot};
 use model::boot::{Installed, Slot};
@@ -172,7 +172,7 @@ impl UpdatedNode {
             }
             place.write(offered, source, progress, cancel)?;
         }
-        self.memory.staged = Some(Written::now(id, target));
+        self.memory.staged = Some(WrittenRelease::now(id, target));
         self.memory.complaint = None;
         self.remember()
     }
@@ -324,7 +324,7 @@ impl UpdatedNode {
 
     /// The release in the other slot that is staged, or waits for its first start.
     #[must_use]
-    pub fn waiting(&self) -> Option<&Written> {
+    pub fn waiting(&self) -> Option<&WrittenRelease> {
         self.memory
             .staged
             .as_ref()

@@ -1,4 +1,4 @@
-//! What an install leaves beside the node document for the node to go on with: the file [`FILE`].
+//! The file [`FILE`] beside the node document, with which the node goes on reporting after the install.
 
 use std::fmt;
 use std::path::Path;

@@ -1,10 +1,9 @@
-//! An install tells the server of its fleet how it goes: `nqrust.report=URL`.
+//! Reports of an install to the server of its fleet: `nqrust.report=URL`.
 //!
-//! [`Reporter`] listens to the progress of one run and sends what it hears, a few lines at a time and at most once a
-//! second, on a thread of its own. Neither a slow nor a missing server holds up an install or makes it fail; what
-//! cannot be told is told on the consoles. The lines are those of [`wire`], which the server reads too. What follows the
-//! install, until the node is ready in its cluster, is told by [`node::reporter`]
-//! on the node, which goes on with what the install has left there ([`handover`]).
+//! [`Reporter`] sends the progress of one run, a few lines at a time and at most once a second, on a thread of its own.
+//! Neither a slow nor a missing server delays an install or makes it fail; the consoles show that reports did not arrive.
+//! The lines are those of [`model::fleet`], which the server reads too. After the install the node's own reporter goes on
+//! until the node is ready in its cluster, with the file that the install leaves ([`handover`]).
 
 pub mod handover;
 mod post;
@@ -27,7 +26,7 @@ use model::config::sources::words::words;
 use model::config::text::HttpUrl;
 use model::fleet::{Hello, NodeReport, ReportLine, RunFailure, UpdateReport};
 use model::machine::Identity;
-use post::{FleetServer, KnownOfRun, SharedRun};
+use post::{FleetServer, RunFacts, SharedRun};
 use transfer::outbox::{DeliveryWarnings, Outbox, OutboxPolicy, OutboxResult};
 
 /// Kernel parameters whose URLs may carry tokens.
@@ -56,8 +55,7 @@ pub struct Reporter {
     outbox: Outbox<FleetServer>,
 }
 
-/// The limits of an install's reports. A server that is away for long costs what happened in between, never what came of
-/// it.
+/// The limits of an install's reports. If the server is away for long, progress is lost, but never the result.
 #[must_use]
 pub fn policy() -> OutboxPolicy {
     let seconds = Duration::from_secs;
@@ -94,7 +92,7 @@ impl Reporter {
     pub fn resume(setup: ReporterSetup, run: Uuid) -> Self {
         let ReporterSetup { url, machine, policy, progress } = setup;
         let hello = Hello { v: model::fleet::VERSION, run, machine, hostname: None, product: None };
-        let known = KnownOfRun { hello, authorities: Vec::new(), secrets: Secrets::default() };
+        let known = RunFacts { hello, authorities: Vec::new(), secrets: Secrets::default() };
         let run = Arc::new(SharedRun {
             url,
             timeout: policy.timeout,
@@ -181,7 +179,7 @@ pub fn destination(given: Option<&str>, command_line: &str) -> Result<Option<Htt
             .hint(format!("Give {name} the URL that the server of the fleet prints, or leave it out."))
     };
     if given.is_none() && values.next().is_some() {
-        return Err(wrong("it stands there twice".into()).into());
+        return Err(wrong("it is given twice".into()).into());
     }
     // The value is not shown: it may hold a token.
     let url = text.parse::<HttpUrl>().map_err(|_| wrong("it is not an http or https URL".into()))?;
@@ -197,7 +195,7 @@ pub fn tokens(command_line: &str) -> Vec<String> {
     urls.filter_map(|url| Some(token(url)?.to_owned())).collect()
 }
 
-/// What follows the server in a URL, if it is long enough to be a token.
+/// The path of a URL, if it is long enough to be a token.
 #[must_use]
 pub fn token(url: &str) -> Option<&str> {
     let rest = &url[url.find("://")? + 3..];

@@ -25,25 +25,25 @@ const ANSWER: u64 = 16 << 10;
 /// After how many failures in a row there is a warning.
 const PATIENT: u32 = 3;
 
-/// What the `Reporter` of a run and the thread that sends share.
+/// Shared by the `Reporter` of a run and the thread that sends.
 pub(super) struct SharedRun {
     pub(super) url: HttpUrl,
     pub(super) timeout: Duration,
-    pub(super) known: Mutex<KnownOfRun>,
-    /// What the server said last of the machine that creates the cluster.
+    pub(super) known: Mutex<RunFacts>,
+    /// The server's last message about the machine that creates the cluster.
     pub(super) creator: Mutex<Option<String>>,
     pub(super) warnings: DeliveryWarnings,
 }
 
-/// What becomes known during the run.
-pub(super) struct KnownOfRun {
+/// Facts that become known during the run.
+pub(super) struct RunFacts {
     pub(super) hello: Hello,
     pub(super) authorities: Vec<String>,
     pub(super) secrets: Secrets,
 }
 
 impl SharedRun {
-    pub(super) fn known(&self) -> MutexGuard<'_, KnownOfRun> {
+    pub(super) fn known(&self) -> MutexGuard<'_, RunFacts> {
         locked(&self.known)
     }
 
@@ -56,7 +56,7 @@ impl SharedRun {
 pub(super) struct FleetServer {
     run: Arc<SharedRun>,
     client: Option<Client>,
-    /// Those that the client trusts.
+    /// The authorities that the client trusts.
     authorities: Vec<String>,
 }
 
@@ -64,7 +64,7 @@ impl Destination for FleetServer {
     type Message = ReportLine;
 
     fn send(&mut self, lines: &[ReportLine]) -> Result<(), SendError> {
-        // What is trusted may change when the configuration is known.
+        // The configuration may bring other authorities.
         let client = self.client().map_err(SendError::Passing)?;
         let body = body(&self.run.known(), lines);
         let request = client.post(&*self.run.url).header(CONTENT_TYPE, fleet::CONTENT_TYPE).body(body);
@@ -114,7 +114,7 @@ impl Destination for FleetServer {
         }
     }
 
-    /// What happened within a step gives way; the beginnings and ends of steps stay.
+    /// Drops progress within steps; the beginnings and ends of steps stay.
     fn make_room(newer: &ReportLine, waiting: &mut VecDeque<ReportLine>) -> bool {
         match waiting.iter().position(is_progress) {
             Some(at) => waiting.remove(at).is_some(),
@@ -141,12 +141,12 @@ fn is_progress(line: &ReportLine) -> bool {
     }
 }
 
-/// What the answer says of the machine that creates the cluster. Servers of earlier versions send no body.
+/// The answer's message about the machine that creates the cluster. Servers of earlier versions send no body.
 fn creator_status(answer: Response) -> Option<String> {
     let mut body = Vec::new();
     answer.take(ANSWER).read_to_end(&mut body).ok()?;
     let status: CreatorStatus = serde_json::from_slice(&body).ok()?;
-    // It is shown on one line, and on a terminal.
+    // A terminal shows it on one line.
     let line = printable(&status.text).split_whitespace().collect::<Vec<_>>().join(" ");
     let line = beginning(&line, fleet::MESSAGE);
     Some(line).filter(|line| status.v == fleet::VERSION && !line.is_empty())
@@ -171,7 +171,7 @@ impl FleetServer {
 }
 
 /// The lines as they are sent: after a `hello`, without secrets, no longer than servers accept.
-fn body(known: &KnownOfRun, batch: &[ReportLine]) -> Vec<u8> {
+fn body(known: &RunFacts, batch: &[ReportLine]) -> Vec<u8> {
     let mut body = Vec::new();
     let hello = ReportLine::Hello(known.hello.clone());
     for line in [hello].into_iter().chain(batch.iter().map(|line| presentable(line, &known.secrets))) {

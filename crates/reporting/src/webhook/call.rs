@@ -13,7 +13,7 @@ use transfer::outbox::{SendError, request};
 
 /// A call that may be made several times. Has no `Debug`: most of it may be secret.
 #[allow(missing_debug_implementations)]
-pub(super) struct Call {
+pub(super) struct WebhookCall {
     hook: Webhook,
     url: String,
     body: String,
@@ -23,7 +23,7 @@ pub(super) struct Call {
     trouble: Mutex<Option<SendError>>,
 }
 
-impl Call {
+impl WebhookCall {
     pub(super) fn new(hook: &Webhook, values: &Values, timeout: Duration, authorities: &[String]) -> Self {
         let types = hook.headers.iter().filter(|(name, _)| name.eq_ignore_ascii_case("content-type"));
         let kind: String = types.flat_map(|(_, values)| values).map(|v| v.expose().to_lowercase()).collect();

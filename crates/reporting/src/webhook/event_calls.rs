@@ -1,9 +1,9 @@
-//! The webhooks of a run as the destination of an outbox: which are called, and again, and what is told of them.
+//! The webhooks of a run as the destination of an outbox: their calls, retries and warnings.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use super::call::{Call, name};
+use super::call::{WebhookCall, name};
 use super::facts::WebhookFacts;
 use base::parallel::locked;
 use base::progress::Progress;
@@ -47,7 +47,7 @@ pub fn policy() -> OutboxPolicy {
     }
 }
 
-/// An event that webhooks are told of.
+/// An event for webhooks.
 #[derive(Clone, Debug)]
 pub(super) struct Occurrence {
     pub(super) event: Event,
@@ -60,12 +60,11 @@ pub(super) struct Occurrence {
 pub(super) struct EventCalls {
     setup: Arc<WebhookSetup>,
     warnings: DeliveryWarnings,
-    /// Those that have not arrived and may still arrive.
-    open: Mutex<Vec<Arc<Call>>>,
+    /// The calls that have not arrived and are still tried.
+    open: Mutex<Vec<Arc<WebhookCall>>>,
 }
 
-/// Calls all webhooks of an event side by side, so that one that hangs is nothing to the others, and again those that
-/// did not succeed.
+/// Calls all webhooks of an event at the same time, so that one that hangs delays no other, and retries those that failed.
 pub(super) struct HookCaller(pub(super) Arc<EventCalls>);
 
 impl EventCalls {
@@ -80,7 +79,7 @@ impl EventCalls {
         self.open().iter().map(|call| call.shown()).collect()
     }
 
-    fn open(&self) -> MutexGuard<'_, Vec<Arc<Call>>> {
+    fn open(&self) -> MutexGuard<'_, Vec<Arc<WebhookCall>>> {
         locked(&self.open)
     }
 
@@ -91,11 +90,11 @@ impl EventCalls {
         let values = Values { hostname, mac, ipv4, ipv6, step, error, event: event_name, product };
         let (timeout, authorities) = (self.setup.policy.timeout, &self.setup.authorities);
         let hooks = self.setup.hooks.iter().filter(|hook| hook.event == event);
-        let calls = hooks.map(|hook| Arc::new(Call::new(hook, &values, timeout, authorities)));
+        let calls = hooks.map(|hook| Arc::new(WebhookCall::new(hook, &values, timeout, authorities)));
         *self.open() = calls.collect();
     }
 
-    fn attempt(&self, call: &Arc<Call>) {
+    fn attempt(&self, call: &Arc<WebhookCall>) {
         let result = call.send();
         if !result.as_ref().is_err_and(SendError::is_passing) {
             self.open().retain(|open| !Arc::ptr_eq(open, call));

@@ -1,4 +1,4 @@
-//! What the machine is at the moment, for the placeholders of webhooks.
+//! The machine's name and addresses now, for the placeholders of webhooks.
 
 use std::net::{IpAddr, UdpSocket};
 use std::path::Path;
@@ -17,7 +17,7 @@ pub struct WebhookFacts {
 }
 
 impl WebhookFacts {
-    /// Looks now: addresses come and go during an install. `hostname` is the name that the node will have.
+    /// Reads the facts now: addresses come and go during an install. `hostname` is the name that the node will have.
     #[must_use]
     pub fn gather(roots: &Roots, hostname: Option<&str>) -> Self {
         let machine = || nix::unistd::gethostname().ok()?.into_string().ok();

@@ -1,4 +1,4 @@
-//! Webhooks: other systems are told when an install starts, ends a step, succeeds or fails.
+//! Webhooks: calls to other systems when an install starts, ends a step, succeeds or fails.
 //!
 //! [`Hooks`] belongs to one run. What happens meanwhile waits in a short [outbox](transfer::outbox), so that
 //! a slow server never holds up an install; the end is told before the run ends, within a limit of time.
@@ -88,7 +88,7 @@ impl HookRun {
         Self { setup, calls, outbox, failed: Mutex::default() }
     }
 
-    /// Never waits: this is called from the middle of an install.
+    /// Queues the event without waiting: the install goes on meanwhile.
     fn push(&self, event: Event, step: &str, error: &str) {
         if self.setup.hooks.iter().any(|hook| hook.event == event) {
             self.outbox.push(Occurrence { event, step: step.to_owned(), error: error.to_owned() });

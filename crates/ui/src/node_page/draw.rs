@@ -6,7 +6,7 @@ use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 
-use super::state::{LOCKED, NodePage, UNLOCKED, View};
+use super::state::{LOCKED, NodePage, NodeView, UNLOCKED};
 use super::{Cluster, NodePageFacts, Power};
 use crate::toolkit::Theme;
 use crate::toolkit::page::{Page, Tone};
@@ -23,12 +23,12 @@ const TEXT_COLUMNS_MIN: u16 = 48;
 /// `time` is the time of day, for the title.
 pub fn state(state: &mut NodePage, time: &str, frame: &mut Frame<'_>, theme: Theme) {
     match &state.view {
-        View::Node => node(state, time, frame, theme),
-        View::Confirm(power) => confirm(state, *power, frame, theme),
-        View::Network(_) => network::change(state, time, frame, theme),
-        View::Bundle(_) => bundle(state, time, frame, theme),
-        View::Trial => network::trial(state, time, frame, theme),
-        View::Logs(lines) => {
+        NodeView::Node => node(state, time, frame, theme),
+        NodeView::Confirm(power) => confirm(state, *power, frame, theme),
+        NodeView::Network(_) => network::change(state, time, frame, theme),
+        NodeView::Bundle(_) => bundle(state, time, frame, theme),
+        NodeView::Trial => network::trial(state, time, frame, theme),
+        NodeView::Logs(lines) => {
             let keys = [("Esc", "back"), ("Up/Down", "scroll"), ("End", "newest"), ("F5", "read again")];
             let body = Page { title: "Journal of this boot", place: time, keys: &keys, message: None };
             let body = body.draw(frame, theme);
@@ -39,7 +39,7 @@ pub fn state(state: &mut NodePage, time: &str, frame: &mut Frame<'_>, theme: The
 }
 
 fn bundle(state: &mut NodePage, time: &str, frame: &mut Frame<'_>, theme: Theme) {
-    let View::Bundle(places) = &mut state.view else { return };
+    let NodeView::Bundle(places) = &mut state.view else { return };
     let keys = [("Enter", "write it there"), ("F5", "look again"), ("Esc", "back")];
     let body = Page { title: "Support bundle", place: time, keys: &keys, message: None }.draw(frame, theme);
     match places {
@@ -49,8 +49,8 @@ fn bundle(state: &mut NodePage, time: &str, frame: &mut Frame<'_>, theme: Theme)
 }
 
 fn title(state: &NodePage) -> String {
-    let told = |facts: &NodePageFacts| format!("{} {}", facts.status.product, facts.status.version);
-    state.facts.as_ref().map_or_else(|| "This node".to_owned(), told)
+    let name = |facts: &NodePageFacts| format!("{} {}", facts.status.product, facts.status.version);
+    state.facts.as_ref().map_or_else(|| "This node".to_owned(), name)
 }
 
 fn node(state: &mut NodePage, time: &str, frame: &mut Frame<'_>, theme: Theme) {
@@ -131,11 +131,7 @@ fn rows(facts: &NodePageFacts, table: &mut Rows, theme: Theme) {
 
 /// Missing network cards, and the present ones: first of all, because nothing works without them.
 fn missing_cards(missing: &MissingCards, table: &mut Rows, theme: Theme) {
-    table.value(
-        "MISSING",
-        "Network cards that the node document has are not in this machine:",
-        theme.error(),
-    );
+    table.value("MISSING", "Network cards of the node document are missing in this machine:", theme.error());
     missing.missing().iter().for_each(|card| table.value("", card, theme.error()));
     table.list("Cards", &missing.there(), "none", Style::new());
     table.value("", &format!("next: {}", MissingCards::next()), Style::new());
@@ -157,7 +153,7 @@ fn cluster(cluster: &Cluster, table: &mut Rows) {
 /// The stages of joining its cluster.
 fn stage_rows(stages: &[Stage], table: &mut Rows, theme: Theme) {
     if stages.is_empty() {
-        return table.value("State", "on its own: no cluster is configured", Style::new());
+        return table.value("State", "no cluster is configured", Style::new());
     }
     match stages::current(stages) {
         None => {
@@ -167,7 +163,7 @@ fn stage_rows(stages: &[Stage], table: &mut Rows, theme: Theme) {
         }
         Some(stage) => {
             let style = if stage.state == UpdateStage::Failed { theme.error() } else { theme.warning() };
-            table.value("State", &format!("NOT READY: {}", told(stage)), style);
+            table.value("State", &format!("NOT READY: {}", stage_text(stage)), style);
             table.value("", &stage.detail, style);
             if let Some(next) = &stage.next {
                 table.value("", &format!("next: {next}"), Style::new());
@@ -178,23 +174,25 @@ fn stage_rows(stages: &[Stage], table: &mut Rows, theme: Theme) {
     table.value("", &marks.join("  "), Style::new());
 }
 /// The current stage of a node, without its detail.
-fn told(stage: &Stage) -> String {
-    let stands = if stage.state == UpdateStage::Failed { "has failed" } else { "is waited for" };
+fn stage_text(stage: &Stage) -> String {
     let since = stage.since.as_ref().map(|since| format!(" since {since}")).unwrap_or_default();
-    format!("{} {stands}{since}", stage.name.text())
+    match stage.state {
+        UpdateStage::Failed => format!("{} has failed{since}", stage.name.text()),
+        _ => format!("waiting for {}{since}", stage.name.text()),
+    }
 }
 
 fn confirm(state: &NodePage, power: Power, frame: &mut Frame<'_>, theme: Theme) {
     let name = state.facts.as_ref().map_or("this node", |facts| facts.status.hostname.as_str());
     let (what, keys) = match power {
         Power::Restart => ("restarts", [("Y", "restart"), ("any other", "back")]),
-        Power::Off => ("is switched off", [("Y", "power off"), ("any other", "back")]),
+        Power::Off => ("is powered off", [("Y", "power off"), ("any other", "back")]),
     };
     let page = Page { title: &title(state), place: "", keys: &keys, message: None };
     let body = page.draw(frame, theme);
     let text = format!(
-        "{name} {what}.\n\nWhat runs on it stops: its pods, and virtual machines that are not moved to another node \
-         before.\n\nPress Y to go on, and any other key to go back."
+        "{name} {what}.\n\nIts pods stop, and so do virtual machines that have not been moved to another node.\n\nPress Y to \
+         continue, or any other key to go back."
     );
     paragraph(&text, Style::new(), frame, body);
 }

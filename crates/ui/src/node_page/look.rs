@@ -19,7 +19,7 @@ use cluster::stages::{self, readiness_watch};
 use install::usb_stick::{self, StickSurvey, StickVolume};
 use machine::arrays;
 use machine::installed_node::InstalledNode;
-use machine::inventory::{Inventory, Roots, nics};
+use machine::inventory::{Inventory, Roots, directory_names, nics};
 use machine::network::addresses::addresses;
 use machine::paths::{DOCUMENT, below};
 use model::config::InstallConfig;
@@ -35,7 +35,7 @@ pub const BUNDLES: &str = "/var/lib/nqrust/support";
 const ANSWERS: &str = "the answers";
 /// The largest support bundle that is kept in memory, in bytes.
 const BUNDLE_BYTES_MAX: u64 = 256 << 20;
-/// For one program.
+/// The limit for one program.
 const PROGRAM_TIMEOUT: Duration = Duration::from_secs(20);
 const JOURNAL_LINES_MAX: &str = "1000";
 
@@ -69,31 +69,23 @@ impl ThisNode {
 
     /// The kernel's names of all block devices that are no partitions.
     fn devices(&self) -> Vec<String> {
-        let entries = fs::read_dir(self.root.join("sys/block")).into_iter().flatten().flatten();
-        let mut names: Vec<_> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
-        names.sort();
-        names
+        directory_names(&self.root.join("sys/block"))
     }
 
-    fn cards(&self) -> Vec<String> {
-        nics::scan(&self.root.join("sys")).into_iter().map(|nic| nic.name).collect()
-    }
-
-    fn roots(&self) -> Roots {
-        let at = |path: &str| self.root.join(path);
-        Roots { sys: at("sys"), dev: at("dev"), proc: at("proc"), udev: at("run/udev/data") }
+    fn inventory(&self) -> Result<Inventory> {
+        Inventory::scan(&Roots::below(&self.root))
     }
 
     fn disks(&self) -> Vec<String> {
         let devices = self.devices();
         let Ok(mut known) = self.disks.lock() else { return Vec::new() };
         if known.0 != devices {
-            let described = match Inventory::scan(&self.roots()) {
+            let described = match self.inventory() {
                 Ok(found) => {
                     let disks = found.disks.iter().filter(|disk| !disk.optical);
                     disks.map(|disk| disk.describe()).collect()
                 }
-                Err(error) => vec![format!("could not be looked at: {error}")],
+                Err(error) => vec![format!("could not be read: {error}")],
             };
             *known = (devices, described);
         }
@@ -108,7 +100,7 @@ impl ThisNode {
             Ok(node) => text(node).unwrap_or_else(|error| unknown(&error)),
             Err(error) => unknown(error),
         };
-        let inventory = serde_json::to_string_pretty(&Inventory::scan(&self.roots())?)?;
+        let inventory = serde_json::to_string_pretty(&self.inventory()?)?;
         let files = vec![
             ("status.txt", of_node(&|node| Ok(Status::gather_running(node, &*self.runner)?.to_string()))),
             ("configuration.yaml", of_node(&|node| Ok(without_secrets(&node.config)))),
@@ -137,20 +129,20 @@ impl ThisNode {
     }
 
     pub(super) fn sticks(&self) -> Result<StickSurvey> {
-        Ok(StickSurvey::of(&Inventory::scan(&self.roots())?, &[]))
+        Ok(StickSurvey::of(&self.inventory()?, &[]))
     }
 
     pub(super) fn bundle(&self, volume: Option<&StickVolume>) -> Result<String> {
         let Some(volume) = volume else {
             let path = self.collect(BUNDLES)?;
-            return Ok(format!("It is in {}, readable by root only.", path.display()));
+            return Ok(format!("The support bundle is in {}, readable by root only.", path.display()));
         };
         // The disks of the node may be broken: nothing here touches them.
         let path = self.collect(report::DIRECTORY)?;
         let content = files::read_at_most(&path, BUNDLE_BYTES_MAX);
         let _ = fs::remove_file(&path);
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        usb_stick::write(volume, &name, &content?, &Inventory::scan(&self.roots())?, &[])?;
+        usb_stick::write(volume, &name, &content?, &self.inventory()?, &[])?;
         Ok(format!("{name} is on {}. The stick can be pulled out.", volume.describe()))
     }
 
@@ -168,7 +160,7 @@ impl ThisNode {
         let found = combine(&[Document::yaml(SourceKind::File, DOCUMENT, text)])?;
         // Every value is from the document, which need not be shown at each.
         let answers = Answers::on(&Combined { entries: Vec::new(), ..found });
-        Ok(PresentNetwork { answers, nics: Inventory::scan(&self.roots())?.nics })
+        Ok(PresentNetwork { answers, nics: self.inventory()?.nics })
     }
 
     pub(super) fn propose(&self, networks: &Networks) -> Result<Proposal> {
@@ -202,7 +194,9 @@ impl ThisNode {
 impl NodeControl for ThisNode {
     fn signs(&self) -> String {
         let seen = fs::read_to_string(below(&self.root, readiness_watch::SEEN)).unwrap_or_default();
-        let mut signs = format!("{seen}\n{}\n{}", self.devices().join(" "), self.cards().join(" "));
+        let cards = nics::scan(&self.root.join("sys")).into_iter().map(|nic| nic.name);
+        let cards: Vec<_> = cards.collect();
+        let mut signs = format!("{seen}\n{}\n{}", self.devices().join(" "), cards.join(" "));
         for array in arrays::arrays(&self.root) {
             let _ = write!(signs, "\n{array}");
         }

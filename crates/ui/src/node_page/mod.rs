@@ -1,11 +1,11 @@
 //! The console of an installed node: a page that shows the node and its state, and a few actions for its administrator.
 //!
-//! It shows what [`node`] knows and decides nothing about the node. Nor does it decide who may do what: before the login
-//! it only shows, and hands the terminal to login(1).
+//! It shows what [`node`] knows and decides nothing about the node. Before a login it only shows, and hands the terminal to
+//! login(1).
 //!
 //! | Module | What it is for |
 //! |---|---|
-//! | [`state`] | keys and news to the next state and to effects; pure |
+//! | [`state`] | inputs to the next state and to effects; pure |
 //! | [`draw`] | drawing a state; pure |
 //! | [`network`] | the change of the network: its questions and its review; pure |
 //! | [`look`] | this node: its facts, and its actions |

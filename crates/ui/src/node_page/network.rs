@@ -27,7 +27,6 @@ pub struct Proposal {
     pub networks: Networks,
     /// One value a text.
     pub differences: Vec<String>,
-    /// What the user should know before.
     pub warnings: Vec<String>,
     /// Whether the user has to accept it explicitly.
     pub grave: bool,
@@ -146,7 +145,8 @@ impl NetworkPage {
         self.renew();
         if let Some(field) = self.form.fields.iter().find(|field| !field.errors.is_empty()) {
             let (id, label) = (field.id.clone(), field.label.clone());
-            self.message = Some((Tone::Error, format!("Correct what is marked with ! under \"{label}\".")));
+            self.message =
+                Some((Tone::Error, format!("Correct the entry that is marked with ! under \"{label}\".")));
             self.form.focus_on(&id);
             return NetworkStep::Stay;
         }

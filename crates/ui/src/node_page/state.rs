@@ -1,4 +1,4 @@
-//! Keys and news to the next state and to effects; pure.
+//! Inputs to the next state and to effects; pure.
 
 use super::look::BUNDLES;
 use super::network::{self, NetworkStep};
@@ -11,7 +11,7 @@ use install::usb_stick::{StickSurvey, StickVolume};
 use node::network_trial::{CurrentTrial, TrialState as Stage, TrialStatus};
 
 #[derive(Clone, Debug, PartialEq)]
-pub enum View {
+pub enum NodeView {
     Node,
     Confirm(Power),
     /// The journal's last lines; `None` while they are read.
@@ -83,7 +83,7 @@ impl From<NodeWork> for NodePageEffect {
 pub struct NodePage {
     /// Whether the user has logged in.
     pub administrator: bool,
-    pub view: View,
+    pub view: NodeView,
     pub facts: Option<NodePageFacts>,
     /// The error of the last observation.
     pub trouble: Option<String>,
@@ -101,7 +101,7 @@ impl NodePage {
     pub fn new(administrator: bool) -> Self {
         Self {
             administrator,
-            view: View::Node,
+            view: NodeView::Node,
             facts: None,
             trouble: None,
             trial: TrialStatus::None,
@@ -112,7 +112,7 @@ impl NodePage {
         }
     }
 
-    /// Takes news; returns what is to be done outside.
+    /// Takes an input.
     pub fn take(&mut self, input: NodePageInput) -> Option<NodePageEffect> {
         match input {
             NodePageInput::Key(key) => return self.key(key),
@@ -122,33 +122,33 @@ impl NodePage {
             }
             NodePageInput::Seen(Err(why)) => self.trouble = Some(why),
             NodePageInput::Logs(Ok(lines)) => {
-                if let View::Logs(shown) = &mut self.view {
+                if let NodeView::Logs(shown) = &mut self.view {
                     *shown = Some(lines);
                 }
             }
             NodePageInput::Logs(Err(why)) => {
-                self.view = View::Node;
+                self.view = NodeView::Node;
                 self.message = Some((Tone::Error, why));
             }
             NodePageInput::Done(came) => self.done(came),
             NodePageInput::Sticks(found) => return self.found_sticks(found),
             NodePageInput::Network(Ok(present)) => {
-                if let View::Network(page @ None) = &mut self.view {
+                if let NodeView::Network(page @ None) = &mut self.view {
                     *page = Some(Box::new(network::NetworkPage::new(*present)));
                 }
             }
             NodePageInput::Network(Err(why)) => {
-                self.view = View::Node;
+                self.view = NodeView::Node;
                 self.message = Some((Tone::Error, why));
             }
             NodePageInput::Proposed(proposal) => {
-                if let View::Network(Some(page)) = &mut self.view {
+                if let NodeView::Network(Some(page)) = &mut self.view {
                     page.proposed(proposal.map(|proposal| *proposal));
                 }
             }
-            NodePageInput::Began(Ok(())) => (self.view, self.message) = (View::Trial, None),
+            NodePageInput::Began(Ok(())) => (self.view, self.message) = (NodeView::Trial, None),
             NodePageInput::Began(Err(why)) => match &mut self.view {
-                View::Network(Some(page)) => page.message = Some((Tone::Error, why)),
+                NodeView::Network(Some(page)) => page.message = Some((Tone::Error, why)),
                 _ => self.message = Some((Tone::Error, why)),
             },
             NodePageInput::Trial(standing) => self.tried(standing),
@@ -158,7 +158,7 @@ impl NodePage {
 
     /// Asks where a bundle goes if there is a choice, or something to say about sticks.
     fn found_sticks(&mut self, found: Result<StickSurvey, String>) -> Option<NodePageEffect> {
-        let View::Bundle(places @ None) = &mut self.view else { return None };
+        let NodeView::Bundle(places @ None) = &mut self.view else { return None };
         match found {
             Ok(survey) if survey != StickSurvey::default() => {
                 *places = Some(Box::new(BundlePlaces::new(survey)));
@@ -166,21 +166,21 @@ impl NodePage {
             }
             // A bundle on the node is better than none.
             _ => {
-                self.view = View::Node;
+                self.view = NodeView::Node;
                 Some(self.collect_bundle(None))
             }
         }
     }
 
     fn bundle_key(&mut self, key: Key) -> Option<NodePageEffect> {
-        let View::Bundle(places) = &mut self.view else { return None };
+        let NodeView::Bundle(places) = &mut self.view else { return None };
         match (key, places) {
-            (Key::Escape, _) => self.view = View::Node,
+            (Key::Escape, _) => self.view = NodeView::Node,
             (Key::Function(5), _) => return Some(self.look_for_sticks()),
             (_, Some(places)) => {
                 if let Some(place) = places.form.decide(key) {
                     let volume = place.checked_sub(1).and_then(|at| places.volumes.get(at)).cloned();
-                    self.view = View::Node;
+                    self.view = NodeView::Node;
                     return Some(self.collect_bundle(volume));
                 }
             }
@@ -190,7 +190,7 @@ impl NodePage {
     }
 
     fn look_for_sticks(&mut self) -> NodePageEffect {
-        self.view = View::Bundle(None);
+        self.view = NodeView::Bundle(None);
         NodeWork::Sticks.into()
     }
 
@@ -206,8 +206,8 @@ impl NodePage {
         if std::mem::take(&mut self.ending) && came.is_ok() {
             // The result is shown here, and need not be shown again by the next state.
             self.trial = TrialStatus::None;
-            if self.view == View::Trial {
-                self.view = View::Node;
+            if self.view == NodeView::Trial {
+                self.view = NodeView::Node;
             }
         }
         self.message = Some(match came {
@@ -225,8 +225,8 @@ impl NodePage {
         if let (TrialStatus::Now(_), TrialStatus::Ended(ended)) = (before, &self.trial) {
             self.message = Some((Tone::Plain, ended.to_string()));
         }
-        if self.view == View::Trial && matches!(self.trial, TrialStatus::Ended(_)) {
-            self.view = View::Node;
+        if self.view == NodeView::Trial && matches!(self.trial, TrialStatus::Ended(_)) {
+            self.view = NodeView::Node;
         }
     }
 
@@ -235,17 +235,17 @@ impl NodePage {
             return None;
         }
         match &mut self.view {
-            View::Node => self.node_key(key),
-            View::Network(None) => {
+            NodeView::Node => self.node_key(key),
+            NodeView::Network(None) => {
                 if key == Key::Escape {
-                    self.view = View::Node;
+                    self.view = NodeView::Node;
                 }
                 None
             }
-            View::Network(Some(page)) => match page.key(key) {
+            NodeView::Network(Some(page)) => match page.key(key) {
                 NetworkStep::Stay => None,
                 NetworkStep::Leave => {
-                    self.view = View::Node;
+                    self.view = NodeView::Node;
                     None
                 }
                 NetworkStep::Propose(networks) => Some(NodeWork::Propose(networks).into()),
@@ -254,21 +254,21 @@ impl NodePage {
                     Some(NodeWork::Try(networks, accepted).into())
                 }
             },
-            View::Trial => self.trial_key(key),
-            View::Bundle(_) => self.bundle_key(key),
-            View::Confirm(power) => {
+            NodeView::Trial => self.trial_key(key),
+            NodeView::Bundle(_) => self.bundle_key(key),
+            NodeView::Confirm(power) => {
                 let power = *power;
-                self.view = View::Node;
+                self.view = NodeView::Node;
                 let begun = match power {
                     Power::Restart => "The machine restarts.",
                     Power::Off => "The machine is powered off.",
                 };
                 matches!(key, Key::Char('y' | 'Y')).then(|| self.begin(NodeWork::Power(power), begun))
             }
-            View::Logs(_) if self.logs.key(key) => None,
-            View::Logs(_) => match key {
+            NodeView::Logs(_) if self.logs.key(key) => None,
+            NodeView::Logs(_) => match key {
                 Key::Escape | Key::Char('q' | 'Q') => {
-                    self.view = View::Node;
+                    self.view = NodeView::Node;
                     None
                 }
                 Key::Function(5) => Some(self.read_logs()),
@@ -293,12 +293,12 @@ impl NodePage {
             Some(NodeAction::Look) => return Some(NodeWork::Look.into()),
             Some(NodeAction::Journal) => return Some(self.read_logs()),
             Some(NodeAction::Bundle) => return Some(self.look_for_sticks()),
-            Some(NodeAction::Network) if self.now().is_some() => self.view = View::Trial,
+            Some(NodeAction::Network) if self.now().is_some() => self.view = NodeView::Trial,
             Some(NodeAction::Network) => {
-                self.view = View::Network(None);
+                self.view = NodeView::Network(None);
                 return Some(NodeWork::Network.into());
             }
-            Some(NodeAction::Power(power)) => self.view = View::Confirm(power),
+            Some(NodeAction::Power(power)) => self.view = NodeView::Confirm(power),
             // The user has read the message.
             None => self.message = None,
         }
@@ -308,7 +308,7 @@ impl NodePage {
     fn trial_key(&mut self, key: Key) -> Option<NodePageEffect> {
         let running = self.now().is_some_and(|now| now.state == Stage::Running);
         match key {
-            Key::Char('b' | 'B') => self.view = View::Node,
+            Key::Char('b' | 'B') => self.view = NodeView::Node,
             _ if self.ending => {}
             Key::Char('k' | 'K') if running => {
                 return Some(self.end_trial(NodeWork::Confirm, "Keeping the new network."));
@@ -326,7 +326,7 @@ impl NodePage {
     }
 
     fn read_logs(&mut self) -> NodePageEffect {
-        self.view = View::Logs(None);
+        self.view = NodeView::Logs(None);
         self.logs = Scroll::at_end();
         NodeWork::Logs.into()
     }

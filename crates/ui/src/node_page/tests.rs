@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use ratatui::layout::Size;
 
 use super::look::{BUNDLES, ThisNode};
-use super::state::{NodePage, NodePageEffect, View};
+use super::state::{NodePage, NodePageEffect, NodeView};
 use super::{Cluster, NodeControl, NodePageEnd, NodePageFacts, NodePageInput, NodeWork, Power, draw};
 use crate::toolkit::testing::{compare, shown};
 use crate::toolkit::{Capabilities, Key, Theme};
@@ -232,7 +232,7 @@ fn a_node_whose_network_card_is_missing_says_so_before_anything_else() {
 fn an_administrator_is_offered_actions_and_asked_before_a_restart() {
     let mut state = state(true, Some(ready()));
     state.take(NodePageInput::Done(Ok(
-        "It is in /var/lib/nqrust/support/a.tar.gz, readable by root only.".into()
+        "The support bundle is in /var/lib/nqrust/support/a.tar.gz, readable by root only.".into(),
     )));
     golden("administrator", state.clone());
     assert_eq!(state.take(NodePageInput::Key(Key::Char('r'))), None);
@@ -287,7 +287,7 @@ fn a_support_bundle_goes_to_a_stick_where_there_is_one() {
         state.take(NodePageInput::Key(Key::Enter)),
         Some(NodePageEffect::Work(NodeWork::Bundle(Some(stick()))))
     );
-    assert_eq!(state.view, View::Node);
+    assert_eq!(state.view, NodeView::Node);
 }
 
 #[test]
@@ -299,7 +299,7 @@ fn a_support_bundle_stays_on_the_node_where_there_is_no_stick() {
             state.take(NodePageInput::Sticks(found)),
             Some(NodePageEffect::Work(NodeWork::Bundle(None)))
         );
-        assert_eq!(state.view, View::Node);
+        assert_eq!(state.view, NodeView::Node);
     }
 }
 
@@ -313,7 +313,7 @@ fn the_journal_is_read_shown_and_left() {
     state.take(NodePageInput::Key(Key::Home));
     assert!(drawn(&mut state, "vt220", Size::new(80, 24)).contains("line 0\n"));
     state.take(NodePageInput::Key(Key::Escape));
-    assert_eq!(state.view, View::Node);
+    assert_eq!(state.view, NodeView::Node);
 }
 
 fn key() -> impl Strategy<Value = Key> {
@@ -336,7 +336,7 @@ proptest! {
             let effect = state.take(NodePageInput::Key(key));
             let harmless = [None, Some(NodePageEffect::Work(NodeWork::Look)), Some(NodePageEffect::End(NodePageEnd::LogIn))];
             prop_assert!(harmless.contains(&effect), "{:?}", effect);
-            prop_assert_eq!(&state.view, &View::Node);
+            prop_assert_eq!(&state.view, &NodeView::Node);
         }
         drawn(&mut state, "linux", Size::new(width, height));
     }
@@ -351,7 +351,7 @@ proptest! {
             drawn(&mut state, "vt220", Size::new(width, height));
         }
         state.take(NodePageInput::Key(Key::Escape));
-        prop_assert_eq!(&state.view, &View::Node);
+        prop_assert_eq!(&state.view, &NodeView::Node);
     }
 }
 
@@ -417,7 +417,9 @@ fn neither_the_journal_nor_a_support_bundle_tells_secrets() {
     assert_eq!(lines.len(), 1);
     assert!(lines[0].ends_with("token [hidden], [hidden] and more"), "{lines:?}");
     let told = node.bundle(None).unwrap();
-    let told = told.strip_prefix("It is in ").and_then(|told| told.strip_suffix(", readable by root only."));
+    let told = told
+        .strip_prefix("The support bundle is in ")
+        .and_then(|told| told.strip_suffix(", readable by root only."));
     let path = PathBuf::from(told.unwrap());
     assert_eq!(path.parent().unwrap(), root.path().join(BUNDLES.trim_start_matches('/')));
     let mut archive = tar::Archive::new(flate2::read::GzDecoder::new(fs::File::open(path).unwrap()));

@@ -1,8 +1,8 @@
 //! Drawing a state, and a console that follows another one.
 
 mod ending;
+mod finished_nodes;
 mod rows;
-mod standing;
 mod token;
 
 use ratatui::Frame;
@@ -10,9 +10,9 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
+use super::install_progress::{InstallProgress, StepRow};
 use super::screens::QuestionScreen;
-use super::state::{Conversation, ConversationPlace, Review, SavedFile, StandingNodes};
-use super::work::{Row, Work};
+use super::state::{Conversation, ConversationPlace, FinishedNodes, Review, SavedFile};
 use crate::toolkit::Theme;
 use crate::toolkit::form::Form;
 use crate::toolkit::page::{Page, Tone};
@@ -27,7 +27,7 @@ pub fn state(state: &mut Conversation, frame: &mut Frame<'_>, theme: Theme) {
     let mode = state.mode();
     let (title, keys) = head(state, mode);
     let mut keys: Vec<_> = keys.split(", ").filter_map(|key| key.split_once(": ")).collect();
-    let counts = matches!(state.place, ConversationPlace::Standing(StandingNodes { left: Some(_), .. }));
+    let counts = matches!(state.place, ConversationPlace::FinishedNodes(FinishedNodes { left: Some(_), .. }));
     if !counts && !matches!(state.place, ConversationPlace::Leave(_)) {
         keys.push(("F10", "leave"));
         if state.facts.can_help && !matches!(state.place, ConversationPlace::Help(_)) {
@@ -55,11 +55,11 @@ pub fn state(state: &mut Conversation, frame: &mut Frame<'_>, theme: Theme) {
         }
         ConversationPlace::Review(review) => self::review(review, frame, body, theme),
         ConversationPlace::Unfit(review) => ending::unfit(review, &mut state.form, frame, body, theme),
-        ConversationPlace::Standing(standing) => {
-            standing::standing(standing, &mut state.form, frame, body, theme)
+        ConversationPlace::FinishedNodes(finished) => {
+            finished_nodes::finished_nodes(finished, &mut state.form, frame, body, theme)
         }
         ConversationPlace::Disks(scroll, _) => {
-            standing::disks(&state.facts.inventory, scroll, frame, body, theme)
+            finished_nodes::disks(&state.facts.inventory, scroll, frame, body, theme)
         }
         ConversationPlace::Confirm(review) => confirm(review, &mut state.form, frame, body, theme),
         ConversationPlace::Working { log: Some(scroll) } => log(&state.work, scroll, frame, body),
@@ -104,8 +104,7 @@ pub fn follower(state: &Conversation, leader: &str, frame: &mut Frame<'_>, theme
         }
     };
     let text = format!(
-        "This machine is being set up on the console {leader}.\n\n{now}\n\nPress Enter to answer on this console. Nothing that has been \
-         answered is lost."
+        "This machine is being set up on the console {leader}.\n\n{now}\n\nPress Enter to answer on this console. The answers are kept."
     );
     paragraph(&text, Style::new(), frame, body);
 }
@@ -125,10 +124,10 @@ fn head(state: &Conversation, mode: Mode) -> (&'static str, &'static str) {
         ConversationPlace::Unfit(_) => {
             ("Install: this machine", "Up/Down: choose, Enter: do it, Esc: back, PgUp/PgDn: read")
         }
-        ConversationPlace::Standing(StandingNodes { left: Some(_), .. }) => {
+        ConversationPlace::FinishedNodes(FinishedNodes { left: Some(_), .. }) => {
             ("Install: a finished node", "any key: stop")
         }
-        ConversationPlace::Standing(_) => {
+        ConversationPlace::FinishedNodes(_) => {
             ("Install: a finished node", "Up/Down: choose, Enter: do it, PgUp/PgDn: read")
         }
         ConversationPlace::Disks(..) => ("Install: the disks", "Up/Down/PgUp/PgDn: read, Esc: back"),
@@ -240,7 +239,7 @@ fn confirm(review: &Review, form: &mut Form, frame: &mut Frame<'_>, body: Rect, 
     form.draw(frame, rest, theme);
 }
 
-fn work(work: &Work, frame: &mut Frame<'_>, body: Rect, theme: Theme) {
+fn work(work: &InstallProgress, frame: &mut Frame<'_>, body: Rect, theme: Theme) {
     let (steps, done) = work.steps;
     let share = percent(u64::try_from(done).unwrap_or(0), u64::try_from(steps).unwrap_or(0));
     let heading = format!("Step {} of {steps}, {} so far", (done + 1).min(steps), work.elapsed());
@@ -264,7 +263,7 @@ fn work(work: &Work, frame: &mut Frame<'_>, body: Rect, theme: Theme) {
 const INDENT: usize = 7;
 
 /// The rows of one step, whose text has `width` columns.
-fn step(work: &Work, row: &Row, width: usize, theme: Theme) -> Vec<Line<'static>> {
+fn step(work: &InstallProgress, row: &StepRow, width: usize, theme: Theme) -> Vec<Line<'static>> {
     let (mark, style) = match row.state {
         Some(progress::StepState::Done) => ("[ ok ]", theme.good()),
         Some(progress::StepState::Failed) => ("[FAIL]", theme.error()),
@@ -272,7 +271,7 @@ fn step(work: &Work, row: &Row, width: usize, theme: Theme) -> Vec<Line<'static>
     };
     let mut text = wrapped(&row.message, width).into_iter();
     let mut first = format!(" {}", text.next().unwrap_or_default());
-    // What was said of a step that is done is in the log.
+    // The log has the whole message of a step that is done.
     if row.state == Some(progress::StepState::Done) && text.next().is_some() {
         first.push('…');
         text = Vec::new().into_iter();
@@ -287,7 +286,7 @@ fn step(work: &Work, row: &Row, width: usize, theme: Theme) -> Vec<Line<'static>
     rows
 }
 
-fn log(work: &Work, scroll: &mut Scroll, frame: &mut Frame<'_>, body: Rect) {
+fn log(work: &InstallProgress, scroll: &mut Scroll, frame: &mut Frame<'_>, body: Rect) {
     let width = usize::from(body.width);
     let rows = work.log.iter().flat_map(|line| wrapped(if line.is_empty() { " " } else { line }, width));
     let rows: Vec<_> = rows.map(|row| (row, Style::new())).collect();

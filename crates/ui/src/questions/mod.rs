@@ -7,17 +7,17 @@
 //! |---|---|
 //! | [`screens`] | the questions of each screen, from the answers |
 //! | [`state`] | keys and events to the next state and to effects; pure |
-//! | [`work`] | the install and its end; pure |
+//! | [`install_progress`] | the install and its end; pure |
 //! | [`brief`] | a failure in as few words as a QR code has room for; pure |
 //! | [`draw`] | drawing a state |
 //! | [`run`] | consoles, and threads for slow work |
 
 pub mod brief;
 pub mod draw;
+pub mod install_progress;
 pub mod run;
 pub mod screens;
 pub mod state;
-pub mod work;
 
 #[cfg(test)]
 mod tests;
@@ -41,7 +41,7 @@ use model::config::{InstallConfig, Secret};
 use preflight::PreflightReport;
 use reporting::report::UploadMethod;
 
-/// The machine and its actions; a rehearsal has another one. Every call may be slow.
+/// The machine and its actions. Every call may be slow.
 pub trait InstallMachine: Sync {
     /// Disks and network cards as they are now.
     fn inventory(&self) -> Result<Inventory>;
@@ -123,11 +123,10 @@ pub struct ConversationFacts {
     pub left: Option<ShownNodes>,
 }
 
-/// What will be done, for people.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ShownPlan {
     pub text: String,
-    /// What will be erased, a line a disk.
+    /// One line for each disk.
     pub erased: Vec<String>,
     pub steps: Vec<String>,
 }
@@ -184,19 +183,18 @@ impl ShownTrouble {
         format!("{}{}", self.causes.join("\nbecause: "), hints.collect::<String>())
     }
 
-    /// What this class of failure means for the machine.
     #[must_use]
     pub fn meaning(&self) -> &'static str {
         match self.class {
             Class::Unexpected => "An unexpected error occurred.",
             Class::Invalid => "An answer or the configuration is not valid.",
             Class::Hardware => "This machine does not meet the requirements.",
-            Class::Verification => "Something on the medium is not what its manifest says: it is damaged.",
-            Class::Network => "Something on the network did not answer, or not as it should.",
+            Class::Verification => "The medium is damaged: its content does not match its manifest.",
+            Class::Network => "A server did not answer, or its answer is not valid.",
             Class::DiskIo => "A disk could not be read or written.",
             Class::Join => "The cluster refused this machine, or did not answer.",
-            Class::Busy => "Another run is doing this already.",
-            Class::RolledBack => "The update was taken back.",
+            Class::Busy => "Another run is in progress.",
+            Class::RolledBack => "The update was rolled back.",
             Class::Cancelled => "The installation was stopped.",
         }
     }

@@ -56,7 +56,7 @@ impl InteractivePage for ConversationPage<'_, '_> {
 
     fn draw(&mut self, context: &PictureContext<'_>, frame: &mut Frame<'_>, theme: Theme) {
         match context.leader {
-            Some(leader) => draw::follower(&mut self.state, leader, frame, theme),
+            Some(leader) => draw::follower(&self.state, leader, frame, theme),
             None => draw::state(&mut self.state, frame, theme),
         }
     }

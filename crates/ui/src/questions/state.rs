@@ -2,20 +2,20 @@
 
 mod devices;
 mod ending;
+mod finished_nodes;
 mod fitness;
 mod help;
 mod keyboard;
 mod leaving;
 mod loading;
 mod saving;
-mod standing;
 mod types;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use super::install_progress::InstallProgress;
 use super::screens::{QuestionScreen, REPETITION, order, suggest};
-use super::work::Work;
 use super::{ConversationFacts, ShownNode, ShownTrouble};
 use crate::answers::{Answers, in_words, is_mistake};
 use crate::toolkit::Key;
@@ -24,12 +24,12 @@ use crate::toolkit::page::Tone;
 use crate::toolkit::text::Scroll;
 use install::plan::choose_disk;
 use leaving::leaving;
-use machine::inventory::news;
+use machine::inventory::changes;
 use machine::live::help::HelpAccess;
 use model::config::{InstallConfig, Mode};
 pub use types::{
-    COUNTDOWN, ConversationEffect, ConversationInput, ConversationPlace, EffectOutcome, Review, SavedFile,
-    Saving, ShownFinding, StandingNodes,
+    COUNTDOWN, ConversationEffect, ConversationInput, ConversationPlace, EffectOutcome, FinishedNodes,
+    Review, SavedFile, Saving, ShownFinding,
 };
 
 #[derive(Clone, Debug)]
@@ -39,9 +39,9 @@ pub struct Conversation {
     pub place: ConversationPlace,
     pub form: Form,
     pub message: Option<(Tone, String)>,
-    /// What the conversation waits for.
+    /// The effect that the conversation waits for, in words.
     pub busy: Option<String>,
-    pub work: Work,
+    pub work: InstallProgress,
     pub access: Option<HelpAccess>,
     visited: BTreeSet<String>,
     /// The answers that were tried last.
@@ -66,7 +66,7 @@ impl Conversation {
             form: Form::default(),
             message: None,
             busy: None,
-            work: Work::default(),
+            work: InstallProgress::default(),
             access: None,
             visited: BTreeSet::new(),
             tried: None,
@@ -133,7 +133,7 @@ impl Conversation {
             (ConversationPlace::Load, _) => return self.load_key(key),
             (ConversationPlace::Review(_), _) => return self.review_key(key),
             (ConversationPlace::Unfit(_), _) => return self.unfit_key(key),
-            (ConversationPlace::Standing(_), _) => return self.standing_key(key),
+            (ConversationPlace::FinishedNodes(_), _) => return self.finished_nodes_key(key),
             (ConversationPlace::Confirm(_), _) => return self.confirm_key(key, now),
             (ConversationPlace::Working { .. }, Key::Escape | Key::Function(7)) if self.failure.is_some() => {
                 self.failure.clone().into_iter().for_each(|trouble| self.fail(trouble));
@@ -220,7 +220,7 @@ impl Conversation {
             && differ
             && visited
         {
-            field.errors = vec!["this is not the same password".to_owned()];
+            field.errors = vec!["the passwords differ".to_owned()];
         }
     }
 
@@ -326,8 +326,10 @@ impl Conversation {
         }
         if let Some(field) = self.form.fields.iter().find(|field| !field.errors.is_empty()) {
             let id = field.id.clone();
-            let text =
-                format!("Correct what is marked with ! under \"{}\", or press Esc to go back.", field.label);
+            let text = format!(
+                "Correct the entry that is marked with ! under \"{}\", or press Esc to go back.",
+                field.label
+            );
             self.message = Some((Tone::Error, text));
             self.form.focus_on(&id);
             return false;
@@ -400,13 +402,13 @@ impl Conversation {
         match outcome {
             EffectOutcome::Devices(looked) => return self.follow_devices(looked),
             EffectOutcome::Inventory(Ok(inventory)) => {
-                let news = news(&self.facts.inventory, &inventory).unwrap_or_default();
+                let changes = changes(&self.facts.inventory, &inventory).unwrap_or_default();
                 self.facts.inventory = inventory;
                 if let ConversationPlace::Asking(screen) = self.place {
                     self.form.replace(self.kept_fields(screen));
                     self.say_mistakes(screen);
                 }
-                let text = format!("Disks and network cards have been read again. {news}");
+                let text = format!("Disks and network cards have been read again. {changes}");
                 self.message = Some((Tone::Good, text.trim_end().to_owned()));
             }
             EffectOutcome::KeyboardSet(name, set) => self.keyboard_set(name, set),

@@ -2,9 +2,9 @@
 
 mod devices;
 mod ending;
+mod finished_nodes;
 mod flow;
 mod golden;
-mod standing;
 
 use std::time::Duration;
 

@@ -61,7 +61,7 @@ fn facts(facts: &RecoveryFacts, rows: &mut Rows, theme: Theme) {
     rows.blank();
     let minutes = ALONE.as_secs() / 60;
     let alone = format!(
-        "When nobody presses a key or logs in for {minutes} minutes, a good slot is tried again, each at most {ROUNDS} times."
+        "Without a key or a login for {minutes} minutes, the machine starts a good slot again, each at most {ROUNDS} times."
     );
     rows.value("Alone", &alone, plain);
     rows.value("Commands", "sudo installer update --help", plain);
@@ -90,10 +90,10 @@ fn cursor(frame: &mut Frame<'_>, body: Rect, column: u16, row: u16) {
 fn reset(time: &str, frame: &mut Frame<'_>, theme: Theme) {
     let keys = RESET.labels(&[("Esc", "back")]);
     let body = Page { title: "Recovery: reset", place: time, keys: &keys, message: None }.draw(frame, theme);
-    let text = "config    the node document goes; the node asks for one again\n\
-        state     all of /var goes: container images, membership in the cluster, logs\n\
-        full      the data of virtual machines goes too\n \n\
-        Take the node out of its cluster first, on another server: the recovery system does not ask the cluster. \
+    let text = "config    deletes the node document; the node asks for a new one\n\
+        state     deletes all of /var: container images, cluster membership, logs\n\
+        full      also deletes the data of virtual machines\n \n\
+        Remove the node from its cluster first, on another server: the recovery system does not. \
         The name of the node has to be typed before anything is erased.";
     paragraph(text, Style::new(), frame, body);
 }

@@ -1,5 +1,5 @@
-//! The console of the recovery system: why it runs, what the slots have, and the commands that mend the node. It shows and starts
-//! commands, and does nothing itself; before a login it only shows.
+//! The console of the recovery system: the reason for it, the slots, and commands that repair the node. Before a login it only
+//! shows.
 //!
 //! | Module | What it is for |
 //! |---|---|
@@ -11,7 +11,7 @@ pub mod draw;
 pub mod run;
 pub mod state;
 
-/// Written at each key, so that the recovery system knows that somebody is there.
+/// Written at each key: the recovery system starts no slot while a user is present.
 pub const KEYS: &str = "/run/nqrust/recovery-key";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub enum RecoveryPageEnd {
     /// The user left the page, or nobody was there for long.
     Quit,
     LogIn,
-    /// The arguments of this program for a command on the terminal; then the page comes back.
+    /// Run a command of this program on the terminal, with these arguments, and then show the page again.
     Run(Vec<String>),
 }
 

@@ -21,7 +21,7 @@ pub enum RecoveryView {
 pub struct RecoveryPage {
     /// Whether there are actions.
     pub administrator: bool,
-    /// What was seen last, or why nothing could be seen.
+    /// The last facts, or why they could not be read.
     pub facts: Option<Result<RecoveryFacts, String>>,
     pub view: RecoveryView,
     pub scroll: Scroll,

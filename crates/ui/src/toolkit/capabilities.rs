@@ -3,7 +3,7 @@
 use std::path::Path;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Colours {
+pub enum Colors {
     /// Bold and reverse video only.
     None,
     /// Eight; bold makes the foreground bright.
@@ -22,7 +22,7 @@ pub enum Characters {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
-    pub colours: Colours,
+    pub colors: Colors,
     pub characters: Characters,
     /// Whether it knows DEC's private modes of the VT220 and later: the cursor can be hidden.
     pub hides_cursor: bool,
@@ -44,7 +44,7 @@ pub fn term_of_device(path: &Path) -> &'static str {
 
 impl Capabilities {
     pub const LEAST: Self = Self {
-        colours: Colours::None,
+        colors: Colors::None,
         characters: Characters::Ascii,
         hides_cursor: false,
         alternate_screen: false,
@@ -58,14 +58,14 @@ impl Capabilities {
         let characters = |best| if utf8 { best } else { Characters::Ascii };
         match term {
             "linux" => Self {
-                colours: Colours::Eight,
+                colors: Colors::Eight,
                 characters: characters(Characters::Lines),
                 hides_cursor: true,
                 alternate_screen: false,
             },
             "vt220" => Self { hides_cursor: true, ..Self::LEAST },
             _ if kinds.iter().any(|kind| term.starts_with(kind)) => Self {
-                colours: Colours::Sixteen,
+                colors: Colors::Sixteen,
                 characters: characters(Characters::Unicode),
                 hides_cursor: true,
                 alternate_screen: true,
@@ -81,7 +81,7 @@ impl Capabilities {
         Self::of_term(term, term == LINUX)
     }
 
-    /// By the environment of this process, for the terminal that it was started on. `NO_COLOR` removes the colours.
+    /// By the environment of this process, for the terminal that it was started on. `NO_COLOR` removes the colors.
     #[must_use]
     pub fn of_environment(variable: &dyn Fn(&str) -> Option<String>) -> Self {
         let given = |name: &str| variable(name).filter(|value| !value.is_empty());
@@ -89,7 +89,7 @@ impl Capabilities {
         let locale = locale.to_ascii_uppercase().replace('-', "");
         let found = Self::of_term(&given("TERM").unwrap_or_default(), locale.contains("UTF8"));
         match given("NO_COLOR") {
-            Some(_) => Self { colours: Colours::None, ..found },
+            Some(_) => Self { colors: Colors::None, ..found },
             None => found,
         }
     }
@@ -101,18 +101,18 @@ mod tests {
 
     #[test]
     fn a_terminal_gets_what_it_is_known_to_have_and_an_unknown_one_the_least() {
-        for (term, utf8, colours, characters) in [
-            ("linux", true, Colours::Eight, Characters::Lines),
-            ("linux", false, Colours::Eight, Characters::Ascii),
-            ("xterm-256color", true, Colours::Sixteen, Characters::Unicode),
-            ("tmux-256color", false, Colours::Sixteen, Characters::Ascii),
-            ("vt100", true, Colours::None, Characters::Ascii),
-            ("vt220", true, Colours::None, Characters::Ascii),
-            ("dumb", true, Colours::None, Characters::Ascii),
-            ("", true, Colours::None, Characters::Ascii),
+        for (term, utf8, colors, characters) in [
+            ("linux", true, Colors::Eight, Characters::Lines),
+            ("linux", false, Colors::Eight, Characters::Ascii),
+            ("xterm-256color", true, Colors::Sixteen, Characters::Unicode),
+            ("tmux-256color", false, Colors::Sixteen, Characters::Ascii),
+            ("vt100", true, Colors::None, Characters::Ascii),
+            ("vt220", true, Colors::None, Characters::Ascii),
+            ("dumb", true, Colors::None, Characters::Ascii),
+            ("", true, Colors::None, Characters::Ascii),
         ] {
             let found = Capabilities::of_term(term, utf8);
-            assert_eq!((found.colours, found.characters), (colours, characters), "{term}");
+            assert_eq!((found.colors, found.characters), (colors, characters), "{term}");
         }
     }
 
@@ -124,17 +124,17 @@ mod tests {
             Capabilities::of_environment(&find)
         };
         let unicode = of(&[("TERM", "xterm"), ("LC_ALL", ""), ("LANG", "de_DE.utf8")]);
-        assert_eq!((unicode.colours, unicode.characters), (Colours::Sixteen, Characters::Unicode));
+        assert_eq!((unicode.colors, unicode.characters), (Colors::Sixteen, Characters::Unicode));
         let plain = of(&[("TERM", "xterm"), ("LC_ALL", "C"), ("LANG", "C.UTF-8"), ("NO_COLOR", "1")]);
-        assert_eq!((plain.colours, plain.characters), (Colours::None, Characters::Ascii));
+        assert_eq!((plain.colors, plain.characters), (Colors::None, Characters::Ascii));
     }
 
     #[test]
-    fn the_kernels_terminals_have_lines_and_colours_and_serial_lines_the_least() {
-        for (path, colours) in
-            [("/dev/tty1", Colours::Eight), ("/dev/ttyS0", Colours::None), ("/dev/hvc0", Colours::None)]
+    fn the_kernels_terminals_have_lines_and_colors_and_serial_lines_the_least() {
+        for (path, colors) in
+            [("/dev/tty1", Colors::Eight), ("/dev/ttyS0", Colors::None), ("/dev/hvc0", Colors::None)]
         {
-            assert_eq!(Capabilities::of_device(Path::new(path)).colours, colours, "{path}");
+            assert_eq!(Capabilities::of_device(Path::new(path)).colors, colors, "{path}");
         }
     }
 }

@@ -45,7 +45,7 @@ pub struct Decoder {
     after_return: bool,
 }
 
-/// What the first bytes of a stream are.
+/// The first bytes of a stream.
 enum Decoded {
     /// This many bytes are a key, or an unknown one.
     Bytes(usize, Option<Key>),

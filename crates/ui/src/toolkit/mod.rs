@@ -1,13 +1,13 @@
-//! What a full-screen program on a console needs, whatever it shows.
+//! The parts of a full-screen program on a console.
 //!
 //! | Module | What it is for |
 //! |---|---|
-//! | [`capabilities`] | what a terminal can show, by its `TERM` and locale or by its device |
+//! | [`capabilities`] | the colors and characters of a terminal, by its `TERM` and locale or by its device |
 //! | [`keys`] | bytes from a terminal as keys |
 //! | [`console`] | opening a console, raw mode and restoring it, its size, waiting for keys |
 //! | [`output`] | drawing: ratatui's cells as the few sequences that every terminal understands |
 //! | [`outlet`] | bytes on their way to a terminal that may take none |
-//! | [`theme`] | colours, attributes and characters, with none of them too |
+//! | [`theme`] | colors, attributes and characters |
 //! | [`page`] | title line, body, line of messages, line of keys |
 //! | [`page_loop`] | the loop of a page on consoles: keys, events and the clock |
 //! | [`line`], [`form`] | a line that is typed; fields that are filled in |
@@ -15,7 +15,7 @@
 //! | [`qr`] | QR codes |
 //!
 //! Consoles are the video console, serial lines and, for rehearsals, any terminal on which the program was started. A serial line
-//! knows neither its size nor its colours; 80 columns, 24 rows, ASCII and reverse video always work. Nothing here knows what an
+//! knows neither its size nor its colors; 80 columns, 24 rows, ASCII and reverse video always work. Nothing here knows what an
 //! install is.
 
 pub mod capabilities;
@@ -34,7 +34,7 @@ pub mod theme;
 #[cfg(test)]
 pub(crate) mod testing;
 
-pub use capabilities::{Capabilities, Characters, Colours};
+pub use capabilities::{Capabilities, Characters, Colors};
 pub use console::{Console, Keyboard, Screen};
 pub use keys::Key;
 pub use theme::Theme;

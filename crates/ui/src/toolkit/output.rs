@@ -1,5 +1,5 @@
 //! Drawing: ratatui's cells as the few sequences that every terminal since the VT100 understands (ECMA-48): moving the cursor,
-//! erasing, bold, underline, reverse video, and the colours that the terminal has.
+//! erasing, bold, underline, reverse video, and the colors that the terminal has.
 //!
 //! Characters that a terminal does not have become `?`, control characters too, for example in the model name of a disk.
 
@@ -10,7 +10,7 @@ use ratatui::buffer::Cell;
 use ratatui::layout::{Position, Size};
 use ratatui::style::{Color, Modifier};
 
-use super::{Capabilities, Characters, Colours};
+use super::{Capabilities, Characters, Colors};
 
 /// The size of a terminal that does not report it, in columns and rows.
 pub const USUAL: Size = Size { width: 80, height: 24 };
@@ -82,13 +82,13 @@ pub(super) fn ending(capabilities: Capabilities) -> String {
     text
 }
 
-/// The attributes and colours of a cell as one sequence that depends on nothing before it.
-fn look(cell: &Cell, colours: Colours) -> String {
+/// The attributes and colors of a cell as one sequence that depends on nothing before it.
+fn look(cell: &Cell, colors: Colors) -> String {
     let mut codes = String::from("0");
     let mut add = |code: u8| codes.push_str(&format!(";{code}"));
-    let (foreground, background) = (colour(cell.fg, colours), colour(cell.bg, colours));
+    let (foreground, background) = (color(cell.fg, colors), color(cell.bg, colors));
     let bright = matches!(foreground, Some((_, true)));
-    if cell.modifier.contains(Modifier::BOLD) || (bright && colours == Colours::Eight) {
+    if cell.modifier.contains(Modifier::BOLD) || (bright && colors == Colors::Eight) {
         add(1);
     }
     if cell.modifier.contains(Modifier::UNDERLINED) {
@@ -98,20 +98,20 @@ fn look(cell: &Cell, colours: Colours) -> String {
         add(7);
     }
     if let Some((number, bright)) = foreground {
-        add(number + if bright && colours == Colours::Sixteen { 90 } else { 30 });
+        add(number + if bright && colors == Colors::Sixteen { 90 } else { 30 });
     }
     if let Some((number, bright)) = background {
-        add(number + if bright && colours == Colours::Sixteen { 100 } else { 40 });
+        add(number + if bright && colors == Colors::Sixteen { 100 } else { 40 });
     }
     format!("\x1b[{codes}m")
 }
 
-/// The number of a colour among eight, and whether it is the bright one. `None` for others than the sixteen.
-fn colour(colour: Color, colours: Colours) -> Option<(u8, bool)> {
-    if colours == Colours::None {
+/// The number of a color among eight, and whether it is the bright one. `None` for others than the sixteen.
+fn color(color: Color, colors: Colors) -> Option<(u8, bool)> {
+    if colors == Colors::None {
         return None;
     }
-    Some(match colour {
+    Some(match color {
         Color::Black => (0, false),
         Color::Red => (1, false),
         Color::Green => (2, false),
@@ -157,7 +157,7 @@ impl<W: Write> Backend for Output<W> {
             if next != Some((x, y)) {
                 self.go(x, y);
             }
-            let look = look(cell, self.capabilities.colours);
+            let look = look(cell, self.capabilities.colors);
             if look != before {
                 self.say(&look);
                 before = look;
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_terminal_gets_only_the_colours_and_attributes_that_it_has() {
+    fn a_terminal_gets_only_the_colors_and_attributes_that_it_has() {
         let span = || Span::styled("a", Style::new().light_red().on_blue().bold());
         assert!(drawn("xterm", true, span()).contains("\x1b[0;1;91;44ma"));
         assert!(drawn("linux", true, span()).contains("\x1b[0;1;31;44ma"));

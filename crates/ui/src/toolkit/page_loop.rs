@@ -27,7 +27,7 @@ const REDRAW_INTERVAL: Duration = Duration::from_secs(600);
 
 /// A page: its state, its picture, and what its keys do.
 pub trait InteractivePage {
-    /// The news of work on other threads.
+    /// Sent by work on other threads.
     type Event;
     type End;
     /// The longest time between two ticks.
@@ -131,18 +131,18 @@ pub fn run<P: InteractivePage>(
     events: &EventQueue<P::Event>,
     idle: Option<Duration>,
 ) -> Result<Option<P::End>> {
-    let (mut seats, mut error) = (Vec::new(), None);
+    let (mut taken, mut error) = (Vec::new(), None);
     for console in consoles {
-        match Seat::take(console) {
-            Ok(seat) => seats.push(seat),
+        match LoopConsole::take(console) {
+            Ok(console) => taken.push(console),
             // The kernel names serial lines that the machine does not have.
             Err(refused) => error = Some(refused),
         }
     }
-    if let Some(error) = error.filter(|_| seats.is_empty()) {
+    if let Some(error) = error.filter(|_| taken.is_empty()) {
         return Err(error);
     }
-    let mut page_loop = PageLoop { page, seats, lead: None, begin: Instant::now(), changed: true };
+    let mut page_loop = PageLoop { page, consoles: taken, lead: None, begin: Instant::now(), changed: true };
     let mut picture = PictureClock::default();
     let mut touched = Instant::now();
     loop {
@@ -150,7 +150,7 @@ pub fn run<P: InteractivePage>(
             return Ok(Some(end));
         }
         page_loop.draw(&mut picture);
-        if page_loop.seats.iter().all(Seat::is_gone) {
+        if page_loop.consoles.iter().all(LoopConsole::is_gone) {
             return Err(Failure::new(Class::Cancelled, "the console is gone").into());
         }
         let keys = page_loop.wait(events)?;
@@ -159,10 +159,11 @@ pub fn run<P: InteractivePage>(
         } else if idle.is_some_and(|idle| touched.elapsed() >= idle) {
             return Ok(None);
         }
-        let keys: Vec<_> = keys.into_iter().flat_map(|(seat, keys)| page_loop.leading(seat, keys)).collect();
+        let keys: Vec<_> =
+            keys.into_iter().flat_map(|(console, keys)| page_loop.leading(console, keys)).collect();
         let inputs =
             keys.into_iter().map(PageInput::Key).chain(events.take().into_iter().map(PageInput::Event));
-        // All news that has arrived makes one picture.
+        // All inputs that have arrived make one picture.
         for input in inputs {
             if let Some(end) = page_loop.take(input) {
                 return Ok(Some(end));
@@ -172,14 +173,14 @@ pub fn run<P: InteractivePage>(
 }
 
 /// A console as the loop has it.
-struct Seat {
+struct LoopConsole {
     device: PathBuf,
     /// `None` while the console is lent, and after it is gone.
     terminal: Option<(Screen, Keyboard)>,
     lent: bool,
 }
 
-impl Seat {
+impl LoopConsole {
     fn take(console: Console) -> Result<Self> {
         Ok(Self { device: console.name().to_owned(), terminal: Some(console.take()?), lent: false })
     }
@@ -191,7 +192,7 @@ impl Seat {
 
 struct PageLoop<'a, P> {
     page: &'a mut P,
-    seats: Vec<Seat>,
+    consoles: Vec<LoopConsole>,
     /// The number of the console that leads: the first one that is used.
     lead: Option<usize>,
     begin: Instant,
@@ -216,11 +217,12 @@ impl<P: InteractivePage> PageLoop<'_, P> {
     fn draw(&mut self, picture: &mut PictureClock) {
         let time = Timestamp::now().strftime("%Y-%m-%d %H:%M UTC").to_string();
         let due = picture.due(std::mem::take(&mut self.changed), self.begin.elapsed(), &time);
-        let several = self.seats.iter().filter(|seat| !seat.is_gone()).count() > 1;
+        let several = self.consoles.iter().filter(|console| !console.is_gone()).count() > 1;
         let lead = self.lead.filter(|_| several);
-        let leader = lead.and_then(|lead| self.seats.get(lead)).map(|seat| seat.device.display().to_string());
-        for (number, seat) in self.seats.iter_mut().enumerate() {
-            let Some((screen, _)) = &mut seat.terminal else { continue };
+        let leader =
+            lead.and_then(|lead| self.consoles.get(lead)).map(|console| console.device.display().to_string());
+        for (number, console) in self.consoles.iter_mut().enumerate() {
+            let Some((screen, _)) = &mut console.terminal else { continue };
             if due == PictureDue::Whole {
                 screen.forget();
             }
@@ -231,7 +233,7 @@ impl<P: InteractivePage> PageLoop<'_, P> {
             let leader = leader.as_deref().filter(|_| lead != Some(number));
             let context = PictureContext { time: &time, leader };
             if screen.draw(|frame| self.page.draw(&context, frame, theme)).is_err() {
-                seat.terminal = None;
+                console.terminal = None;
             }
         }
     }
@@ -240,8 +242,8 @@ impl<P: InteractivePage> PageLoop<'_, P> {
     fn wait(&mut self, events: &EventQueue<P::Event>) -> io::Result<Vec<(usize, Vec<Key>)>> {
         let mut timeout = P::TICK_INTERVAL;
         let (mut numbers, mut keyboards) = (Vec::new(), Vec::new());
-        for (number, seat) in self.seats.iter_mut().enumerate() {
-            if let Some((screen, keyboard)) = &mut seat.terminal {
+        for (number, console) in self.consoles.iter_mut().enumerate() {
+            if let Some((screen, keyboard)) = &mut console.terminal {
                 if screen.is_behind() {
                     timeout = SLOW_TERMINAL_TIMEOUT;
                 }
@@ -255,12 +257,10 @@ impl<P: InteractivePage> PageLoop<'_, P> {
             match keys {
                 Ok(keys) if keys.is_empty() => {}
                 Ok(keys) => pressed.push((number, keys)),
-                Err(_) => {
-                    self.seats[number].terminal = None;
-                    self.lead = self.lead.filter(|lead| *lead != number);
-                }
+                Err(_) => self.consoles[number].terminal = None,
             }
         }
+        self.lead = self.lead.filter(|lead| !self.consoles[*lead].is_gone());
         Ok(pressed)
     }
 
@@ -277,30 +277,28 @@ impl<P: InteractivePage> PageLoop<'_, P> {
         let keys: Vec<_> = keys.collect();
         // F5 reads the facts again: whoever presses it does not trust what is on the screen.
         if keys.iter().any(|key| matches!(key, Key::Control('l') | Key::Function(5))) {
-            self.seats
-                .iter_mut()
-                .filter_map(|seat| seat.terminal.as_mut())
-                .for_each(|(screen, _)| screen.forget());
+            let terminals = self.consoles.iter_mut().filter_map(|console| console.terminal.as_mut());
+            terminals.for_each(|(screen, _)| screen.forget());
         }
         keys
     }
 
     fn lend(&mut self) {
-        let seat = self.lead.and_then(|lead| self.seats.get_mut(lead));
-        let lent = seat.and_then(|seat| {
-            let (mut screen, keyboard) = seat.terminal.take()?;
+        let console = self.lead.and_then(|lead| self.consoles.get_mut(lead));
+        let lent = console.and_then(|console| {
+            let (mut screen, keyboard) = console.terminal.take()?;
             screen.leave();
-            seat.lent = true;
-            Some(LentConsole { terminal: keyboard.into_terminal(), term: term_of_device(&seat.device) })
+            console.lent = true;
+            Some(LentConsole { terminal: keyboard.into_terminal(), term: term_of_device(&console.device) })
         });
         self.page.lend(lent);
     }
 
     /// Opens the console again that was lent: the end of a session there hangs the terminal up, for this program too.
     fn take_back(&mut self) {
-        for seat in self.seats.iter_mut().filter(|seat| seat.lent) {
-            seat.lent = false;
-            seat.terminal = Console::open(&seat.device).and_then(Console::take).ok();
+        for console in self.consoles.iter_mut().filter(|console| console.lent) {
+            console.lent = false;
+            console.terminal = Console::open(&console.device).and_then(Console::take).ok();
         }
     }
 }

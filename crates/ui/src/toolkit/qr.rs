@@ -39,7 +39,7 @@ impl Code {
     #[must_use]
     pub fn of(text: &str) -> Option<Self> {
         let code = QrCode::with_error_correction_level(text, EcLevel::L).ok()?;
-        let dark = code.to_colors().into_iter().map(|colour| colour == Color::Dark).collect();
+        let dark = code.to_colors().into_iter().map(|color| color == Color::Dark).collect();
         Some(Self { width: code.width(), dark })
     }
 
@@ -91,7 +91,7 @@ impl Code {
             .collect();
         // A terminal may have dark letters on a light ground.
         let style =
-            if theme.has_colours() { Style::new().fg(Ink::White).bg(Ink::Black) } else { Style::new() };
+            if theme.has_colors() { Style::new().fg(Ink::White).bg(Ink::Black) } else { Style::new() };
         Line::styled(text, style)
     }
 

@@ -9,7 +9,7 @@ use ratatui::{Frame, Terminal};
 
 use super::{Capabilities, Theme};
 
-/// The theme of a terminal without colours and characters.
+/// The theme of a terminal without colors and characters.
 pub(crate) fn theme() -> Theme {
     Theme::of(Capabilities::LEAST)
 }

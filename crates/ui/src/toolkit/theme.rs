@@ -1,8 +1,8 @@
-//! Colours, attributes and characters by meaning. A word or a mark always repeats what a colour says.
+//! Colors, attributes and characters by meaning. A word or a mark always repeats what a color says.
 
 use ratatui::style::{Color, Modifier, Style};
 
-use super::{Capabilities, Characters, Colours};
+use super::{Capabilities, Characters, Colors};
 
 #[derive(Clone, Copy, Debug)]
 pub struct Theme {
@@ -15,18 +15,18 @@ impl Theme {
         Self { capabilities }
     }
 
-    fn colour(self, colour: Color, without: Modifier) -> Style {
-        match self.capabilities.colours {
-            Colours::None => Style::new().add_modifier(without),
-            _ => Style::new().fg(colour),
+    fn color(self, color: Color, without: Modifier) -> Style {
+        match self.capabilities.colors {
+            Colors::None => Style::new().add_modifier(without),
+            _ => Style::new().fg(color),
         }
     }
 
     /// The title line, and the line of keys.
     #[must_use]
     pub fn bar(self) -> Style {
-        match self.capabilities.colours {
-            Colours::None => Style::new().add_modifier(Modifier::REVERSED),
+        match self.capabilities.colors {
+            Colors::None => Style::new().add_modifier(Modifier::REVERSED),
             _ => Style::new().fg(Color::White).bg(Color::Blue),
         }
     }
@@ -36,7 +36,7 @@ impl Theme {
         Style::new().add_modifier(Modifier::BOLD)
     }
 
-    /// What the next key changes.
+    /// The part that has the focus.
     #[must_use]
     pub fn focus(self) -> Style {
         Style::new().add_modifier(Modifier::REVERSED)
@@ -44,24 +44,23 @@ impl Theme {
 
     #[must_use]
     pub fn good(self) -> Style {
-        self.colour(Color::Green, Modifier::empty())
+        self.color(Color::Green, Modifier::empty())
     }
 
-    /// What the user should know.
     #[must_use]
     pub fn warning(self) -> Style {
-        self.colour(Color::Yellow, Modifier::BOLD)
+        self.color(Color::Yellow, Modifier::BOLD)
     }
 
     /// Errors, and what will be lost.
     #[must_use]
     pub fn error(self) -> Style {
-        self.colour(Color::LightRed, Modifier::BOLD)
+        self.color(Color::LightRed, Modifier::BOLD)
     }
 
     #[must_use]
     pub fn remark(self) -> Style {
-        self.colour(Color::Cyan, Modifier::empty())
+        self.color(Color::Cyan, Modifier::empty())
     }
 
     #[must_use]
@@ -81,7 +80,7 @@ impl Theme {
     }
 
     #[must_use]
-    pub fn has_colours(self) -> bool {
-        self.capabilities.colours > Colours::None
+    pub fn has_colors(self) -> bool {
+        self.capabilities.colors > Colors::None
     }
 }

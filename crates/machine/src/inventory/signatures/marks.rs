@@ -1,4 +1,4 @@
-//! Formats that are recognised by magic bytes alone, without name or identity: an install would destroy them as well.
+//! Formats that are recognized by magic bytes alone, without name or identity: an install would destroy them as well.
 
 use super::signature::{Signature, SignatureKind};
 use super::volume::ProbedVolume;

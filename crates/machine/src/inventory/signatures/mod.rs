@@ -1,4 +1,4 @@
-//! What is on a disk or partition, recognised from its bytes: partition tables, file systems, volumes, members of arrays.
+//! What is on a disk or partition, recognized from its bytes: partition tables, file systems, volumes, members of arrays.
 //!
 //! Each family of formats is a file with its facts and their source; a probe reads a few blocks and never writes. It says what
 //! would be lost, not whether that is intact: checksums are read only if the magic bytes alone are too short, or if the state
@@ -52,7 +52,7 @@ const PROBES: [fn(&ProbedVolume<'_>) -> ProbeResult; 16] = [
     swap::probe,
 ];
 
-/// What is on a disk or partition, as far as it could be read.
+/// The signatures on a disk or partition, as far as it could be read.
 #[derive(Debug, Default)]
 pub(super) struct ProbedContent {
     pub(super) signatures: Vec<Signature>,

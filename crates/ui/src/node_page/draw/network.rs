@@ -5,7 +5,7 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 
 use super::super::network::{self, Proposal};
-use super::super::state::{NodePage, View};
+use super::super::state::{NodePage, NodeView};
 use crate::toolkit::Theme;
 use crate::toolkit::page::{Page, Tone};
 use crate::toolkit::text::{self, Rows, paragraph};
@@ -19,7 +19,7 @@ const TRIAL: &[(&str, &str)] =
 
 /// The questions, or the differences.
 pub(super) fn change(state: &mut NodePage, time: &str, frame: &mut Frame<'_>, theme: Theme) {
-    let View::Network(page) = &mut state.view else { return };
+    let NodeView::Network(page) = &mut state.view else { return };
     let Some(page) = page else {
         let keys = [("Esc", "back")];
         let page = Page { title: "Network of this node", place: time, keys: &keys, message: None };
@@ -61,8 +61,8 @@ fn review(
         rows.blank();
     }
     let text = format!(
-        "The new network is set up at once, and for {} seconds: unless you keep it, the old one comes back by itself, \
-         also when this console is cut off or the machine restarts.",
+        "The new network is set up now. Unless you keep it within {} seconds, the old one comes back, even if this \
+         console is cut off or the machine restarts.",
         TrialSpan::USUAL
     );
     rows.text(&text, Style::new());

@@ -107,7 +107,7 @@ fn on_trial() -> NodePage {
 
 fn page(state: &NodePage) -> &NetworkPage {
     match &state.view {
-        View::Network(Some(page)) => page,
+        NodeView::Network(Some(page)) => page,
         other => panic!("{other:?}"),
     }
 }
@@ -123,7 +123,7 @@ fn a_mistake_stays_on_the_screen_with_the_words_of_validate() {
     assert_eq!(key(&mut state, Key::Function(8)), None);
     golden("network-mistake", state.clone());
     key(&mut state, Key::Escape);
-    assert_eq!(state.view, View::Node);
+    assert_eq!(state.view, NodeView::Node);
 }
 
 #[test]
@@ -201,7 +201,7 @@ fn a_trial_counts_down_and_is_kept_by_a_key() {
     assert_eq!(key(&mut state, Key::Escape), None, "it is being kept");
     state.take(ended(TrialEnding::Confirmed));
     state.take(NodePageInput::Done(Ok("The new network stays.\nwarning: restart rke2-agent.service".into())));
-    assert_eq!(state.view, View::Node);
+    assert_eq!(state.view, NodeView::Node);
     state.take(ended(TrialEnding::Confirmed));
     let (tone, text) = state.message.clone().unwrap();
     assert!(tone == Tone::Good && text.contains("restart rke2-agent.service"), "{text}");
@@ -212,7 +212,7 @@ fn escape_takes_a_trial_back_and_a_failure_of_that_is_told() {
     let mut state = on_trial();
     assert_eq!(key(&mut state, Key::Escape), Some(NodePageEffect::Work(NodeWork::Revert)));
     state.take(NodePageInput::Done(Err("the old network is not back".into())));
-    assert_eq!((&state.view, state.message.clone().unwrap().0), (&View::Trial, Tone::Error));
+    assert_eq!((&state.view, state.message.clone().unwrap().0), (&NodeView::Trial, Tone::Error));
     assert_eq!(
         key(&mut state, Key::Escape),
         Some(NodePageEffect::Work(NodeWork::Revert)),
@@ -225,7 +225,7 @@ fn a_trial_that_nobody_keeps_ends_by_itself_and_says_so() {
     let mut state = on_trial();
     state.take(now(0, Stage::Running));
     state.take(ended(TrialEnding::Expired));
-    assert_eq!(state.view, View::Node);
+    assert_eq!(state.view, NodeView::Node);
     assert!(state.message.clone().unwrap().1.contains("the old one is back"));
     assert_eq!(
         key(&mut state, Key::Char('n')),
@@ -243,7 +243,7 @@ fn a_trial_that_another_session_began_is_seen_by_all_and_ended_by_administrators
             golden("ready-trial", state.clone());
         }
         assert_eq!(key(&mut state, Key::Char('n')), None);
-        assert_eq!(state.view == View::Trial, administrator);
+        assert_eq!(state.view == NodeView::Trial, administrator);
     }
 }
 

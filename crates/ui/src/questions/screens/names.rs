@@ -19,7 +19,7 @@ pub(super) fn fields(answers: &Answers) -> Vec<Field> {
     }
     fields.push(line(answers, "os.ntp_servers", "Time servers", "joined by commas"));
     fields.push(line(answers, PROXY[0], "Proxy", "such as http://192.0.2.8:3128"));
-    fields.push(line(answers, "os.environment.NO_PROXY", "Not through it", "hosts, networks"));
+    fields.push(line(answers, "os.environment.NO_PROXY", "No proxy for", "hosts, networks"));
     fields
 }
 

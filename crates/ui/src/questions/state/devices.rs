@@ -4,22 +4,22 @@ use super::{Conversation, ConversationEffect, ConversationPlace};
 use crate::questions::ShownTrouble;
 use crate::toolkit::form::FieldKind;
 use crate::toolkit::page::Tone;
-use machine::inventory::{Inventory, news};
+use machine::inventory::{Inventory, changes};
 
 impl Conversation {
-    /// Something has come or gone. While disks are written, that is most often the install itself.
+    /// Ignores changes while disks are written: most often the install makes them.
     pub(super) fn devices_changed(&self) -> Vec<ConversationEffect> {
         if self.is_working() { Vec::new() } else { vec![ConversationEffect::FollowDevices] }
     }
 
-    /// Takes what is there now. Nothing that was typed, chosen or pointed at changes.
+    /// Takes the new inventory, and keeps all that was typed and chosen.
     pub(super) fn follow_devices(
         &mut self,
         looked: Result<Inventory, ShownTrouble>,
     ) -> Vec<ConversationEffect> {
-        // Nobody asked: the next look that somebody asks for tells of an error.
+        // The user did not ask for this. A later request shows the error.
         let Ok(inventory) = looked else { return Vec::new() };
-        let Some(news) = news(&self.facts.inventory, &inventory) else { return Vec::new() };
+        let Some(changes) = changes(&self.facts.inventory, &inventory) else { return Vec::new() };
         self.facts.inventory = inventory;
         if let ConversationPlace::Asking(screen) = self.place {
             let mut fields = self.kept_fields(screen);
@@ -41,7 +41,7 @@ impl Conversation {
             ConversationPlace::Failed(..) => " Enter tries again.",
             _ => "",
         };
-        // What is wrong on this screen is more important.
+        // A mistake on this screen is more important.
         let free = !matches!(self.message, Some((Tone::Error | Tone::Warning, _)));
         let tells = matches!(
             self.place,
@@ -51,7 +51,7 @@ impl Conversation {
                 | ConversationPlace::Disks(..)
         );
         if tells && free && self.busy.is_none() {
-            self.message = Some((Tone::Good, format!("{news}{hint}")));
+            self.message = Some((Tone::Good, format!("{changes}{hint}")));
         }
         Vec::new()
     }

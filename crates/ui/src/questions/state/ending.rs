@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::leaving::ways_out;
 use super::{Conversation, ConversationEffect, ConversationPlace, Review, SavedFile};
 use crate::answers::{in_words, is_mistake};
+use crate::questions::install_progress::InstallProgress;
 use crate::questions::screens::QuestionScreen;
-use crate::questions::work::Work;
 use crate::questions::{ConversationEnd, ConversationFacts, ShownTrouble};
 use crate::toolkit::Key;
 use crate::toolkit::form::{Choice, Field, Form, KeyEffect};
@@ -40,7 +40,7 @@ impl Conversation {
                 return self.review();
             }
             ConversationPlace::Unfit(review) => self.show_unfit(review),
-            ConversationPlace::Standing(standing) => self.show_standing(standing),
+            ConversationPlace::FinishedNodes(finished) => self.show_finished_nodes(finished),
             ConversationPlace::Failed(trouble, _) => self.fail(trouble),
             ConversationPlace::Save(saving, back) => self.show_saving(saving, back),
             ConversationPlace::Help(back) => self.show_help(back),
@@ -141,7 +141,7 @@ impl Conversation {
             return self.config.clone().map(ConversationEffect::Record).into_iter().collect();
         }
         self.failure = None;
-        self.work = Work::of(self.review.steps.clone(), now);
+        self.work = InstallProgress::of(self.review.steps.clone(), now);
         self.place = ConversationPlace::Working { log: None };
         self.config.clone().map(ConversationEffect::Install).into_iter().collect()
     }
@@ -228,7 +228,7 @@ impl Conversation {
         self.config.as_deref().and_then(created_token)
     }
 
-    /// What the machine does after an install: nothing if it was started from a shell.
+    /// How the program ends after an install. One that was started from a shell only quits.
     #[must_use]
     pub fn end_when_done(&self) -> ConversationEnd {
         match &self.config {

@@ -172,7 +172,7 @@ fn fields(saving: &Saving, config: Option<&InstallConfig>) -> Vec<Field> {
     let mut fields = match saving.what {
         SavedFile::Logs => vec![Field::text("", LOGS)],
         SavedFile::Configuration if config.is_some_and(|config| config.token.is_some()) => {
-            vec![Field::text("Keep it as safe as the cluster", TOKEN), Field::text("", NEXT_NODE)]
+            vec![Field::text("Keep this file secret", TOKEN), Field::text("", NEXT_NODE)]
         }
         SavedFile::Configuration => vec![Field::text("", NEXT_NODE)],
     };
@@ -202,11 +202,11 @@ fn fields(saving: &Saving, config: Option<&InstallConfig>) -> Vec<Field> {
     fields
 }
 
-const LOGS: &str = "The report has the error, the plan, the events, and the messages of kernel and system. Secrets are taken out \
-                    of it; names and addresses are in it.";
+const LOGS: &str = "The report has the error, the plan, the events, and the messages of kernel and system. Secrets are \
+                    removed; names and addresses stay.";
 const TOKEN: &str = "The file contains the cluster\'s token in clear text: anyone who has it can add \
-    machines to the cluster. Of the password it contains a hash.";
+    machines to the cluster. It contains a hash of the password.";
 const NEXT_NODE: &str = "It answers every question as you have, and installs the next machine without asking. Give each machine a name \
                          of its own in os.hostname, its own disk, and its own addresses where they are fixed.";
 const NO_STICK: &str = "there is no stick with FAT, exFAT or ext4. Plug one in, and press F5.";
-const NO_URL: &str = "this is no URL that begins with http:// or https://";
+const NO_URL: &str = "expected a URL that begins with http:// or https://";

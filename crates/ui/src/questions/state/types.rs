@@ -28,7 +28,7 @@ pub enum ConversationPlace {
     /// The findings for which an install would refuse this machine, before the plan.
     Unfit(Review),
     /// Finished nodes on the disks, before the plan that overwrites them, or in place of an automatic install.
-    Standing(StandingNodes),
+    FinishedNodes(FinishedNodes),
     Disks(Scroll, Box<ConversationPlace>),
     Confirm(Review),
     /// The token of the new cluster, to be written down, and the place to go back to.
@@ -76,7 +76,7 @@ impl ConversationPlace {
 }
 
 #[derive(Clone, Debug)]
-pub struct StandingNodes {
+pub struct FinishedNodes {
     pub nodes: Vec<ShownNode>,
     /// Why an automatic install does not overwrite them.
     pub why: Option<String>,
@@ -113,7 +113,7 @@ pub struct Saving {
 pub struct Review {
     /// The plan as text; `None` while it is made, or after an error.
     pub plan: Option<String>,
-    /// What will be erased, a line a disk.
+    /// One line for each disk.
     pub erased: Vec<String>,
     pub steps: Vec<String>,
     /// Mistakes, with the screen where they are corrected.
@@ -136,7 +136,7 @@ impl Review {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShownFinding {
     pub check: &'static str,
-    /// What was found, and what is needed.
+    /// The present state and the requirement.
     pub text: String,
     pub next: String,
     /// Whether an install would stop because of it.

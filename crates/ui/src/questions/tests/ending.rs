@@ -70,7 +70,7 @@ fn the_logs_go_to_a_url_by_put_or_post_and_what_is_no_url_is_told() {
     type_text(&mut state, "logs.example.org");
     assert!(press(&mut state, &[Key::Enter]).is_empty());
     let seen = picture(&mut state, SIZE);
-    assert!(seen.contains("! this is no URL that begins with http:// or https://"), "{seen}");
+    assert!(seen.contains("! expected a URL that begins with http:// or https://"), "{seen}");
     press(&mut state, &[Key::Control('u')]);
     type_text(&mut state, "https://logs.example.org/in/");
     // Up to the method, and from there on by Enter.

@@ -157,13 +157,13 @@ fn the_screens_of_a_machine_that_joins_are_drawn_as_recorded() {
 
 #[test]
 fn the_screens_of_a_finished_node_are_drawn_as_recorded() {
-    let mut state = super::standing::left();
+    let mut state = super::finished_nodes::left();
     state.step(ConversationInput::Tick, Duration::from_secs(7));
-    compare("standing", &mut state);
+    compare("finished", &mut state);
     press(&mut state, &[Key::Enter]);
-    compare("standing-choices", &mut state);
+    compare("finished-choices", &mut state);
     press(&mut state, &[Key::Down, Key::Enter]);
-    compare("standing-disks", &mut state);
+    compare("finished-disks", &mut state);
 }
 
 #[test]

@@ -164,7 +164,7 @@ impl Rows<'_> {
             self.wrapped(detail, 6, self.theme.remark());
         }
         if let Some(why) = &option.barred {
-            self.wrapped(&format!("cannot be taken: {why}"), 6, self.theme.warning());
+            self.wrapped(&format!("cannot be used: {why}"), 6, self.theme.warning());
         }
         if focused {
             self.focus = (row, self.rows.len().saturating_sub(1));

@@ -143,7 +143,7 @@ impl Field {
 pub enum KeyEffect {
     /// The key is not for forms.
     Nothing,
-    /// Something inside a field, or nothing although the key is one for forms.
+    /// At most the cursor has moved inside the field.
     Stayed,
     Changed,
     Left(usize),

@@ -58,7 +58,7 @@ fn what_is_barred_cannot_be_taken_and_says_why() {
     assert_eq!(press(&mut form, &[Key::Enter, Key::Char(' ')]), [KeyEffect::Stayed, KeyEffect::Stayed]);
     assert_eq!(form.fields[0].chosen(), None);
     let picture = shown(Size::new(60, 4), |frame| form.draw(frame, frame.area(), theme()));
-    assert_eq!(picture, "Disk\n  ( ) /dev/sr0\n      cannot be taken: it holds the medium\n\n");
+    assert_eq!(picture, "Disk\n  ( ) /dev/sr0\n      cannot be used: it holds the medium\n\n");
 }
 
 #[test]

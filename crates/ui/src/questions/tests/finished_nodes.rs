@@ -124,7 +124,7 @@ fn the_questions_end_at_the_node_that_is_there_and_by_default_it_stays() {
         "{install: {device: /dev/sda, mode: install}, os: {hostname: node-1, password: correct horse}}",
     );
     for _ in 0..12 {
-        if matches!(state.place, ConversationPlace::Standing(_)) {
+        if matches!(state.place, ConversationPlace::FinishedNodes(_)) {
             break;
         }
         reviewed(&mut state);

@@ -9,7 +9,7 @@ use base::size::ByteSize;
 const LOG_LINES_MAX: usize = 2000;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Row {
+pub struct StepRow {
     pub id: String,
     pub message: String,
     /// `None` before it begins.
@@ -20,9 +20,9 @@ pub struct Row {
 }
 
 #[derive(Clone, Debug, Default)]
-pub struct Work {
+pub struct InstallProgress {
     /// The steps that have begun, in order.
-    pub rows: Vec<Row>,
+    pub rows: Vec<StepRow>,
     /// The number of steps of the plan, and of those that are done.
     pub steps: (usize, usize),
     planned: Vec<String>,
@@ -31,7 +31,7 @@ pub struct Work {
     pub times: (Duration, Duration),
 }
 
-impl Work {
+impl InstallProgress {
     /// Nothing has happened yet; the plan has these steps.
     #[must_use]
     pub fn of(planned: Vec<String>, now: Duration) -> Self {
@@ -41,12 +41,12 @@ impl Work {
     pub fn event(&mut self, event: &Event, now: Duration) {
         self.times.1 = now;
         let bytes = event.bytes.zip(event.total);
-        let open = |row: &&mut Row| row.id == event.step && row.state != Some(StepState::Done);
+        let open = |row: &&mut StepRow| row.id == event.step && row.state != Some(StepState::Done);
         match event.state {
             StepState::Started => {
                 self.log_line(&format!("[....] {}", event.message));
                 let (id, message) = (event.step.clone(), event.message.clone());
-                self.rows.push(Row { id, message, state: Some(StepState::Started), bytes, since: now });
+                self.rows.push(StepRow { id, message, state: Some(StepState::Started), bytes, since: now });
             }
             StepState::Progress => match self.rows.iter_mut().rev().find(open).filter(|_| bytes.is_some()) {
                 Some(row) => (row.state, row.bytes) = (Some(StepState::Progress), bytes),
@@ -76,7 +76,7 @@ impl Work {
     }
 
     #[must_use]
-    pub fn current(&self) -> Option<&Row> {
+    pub fn current(&self) -> Option<&StepRow> {
         self.rows.iter().rev().find(|row| matches!(row.state, Some(StepState::Started | StepState::Progress)))
     }
 
@@ -87,7 +87,7 @@ impl Work {
 
     /// Percent, amount, rate and time left of a step, as far as they are known.
     #[must_use]
-    pub fn measure(&self, row: &Row) -> String {
+    pub fn measure(&self, row: &StepRow) -> String {
         let Some((bytes, total)) = row.bytes.filter(|(_, total)| *total > 0) else { return String::new() };
         let elapsed = self.times.1.saturating_sub(row.since);
         let percent = percent(bytes, total);
@@ -113,7 +113,7 @@ mod tests {
     use base::progress::Progress;
     use testing::progress::Recorder;
 
-    fn told(work: &mut Work, tell: impl FnOnce(&Progress), at: u64) {
+    fn told(work: &mut InstallProgress, tell: impl FnOnce(&Progress), at: u64) {
         let recorder = Recorder::default();
         tell(&Progress::new(vec![Box::new(recorder.clone())]));
         for event in recorder.0.lock().unwrap().iter() {
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn steps_of_the_plan_are_counted_and_others_are_only_shown() {
-        let mut work = Work::of(vec!["wipe".into(), "image".into()], Duration::ZERO);
+        let mut work = InstallProgress::of(vec!["wipe".into(), "image".into()], Duration::ZERO);
         told(&mut work, |progress| progress.step("network", "Setting up", None).done(), 1);
         told(&mut work, |progress| progress.step("wipe", "Erasing", None).done(), 2);
         told(&mut work, |progress| drop(progress.step("image", "Writing", Some(10))), 3);
@@ -135,14 +135,14 @@ mod tests {
 
     #[test]
     fn a_step_with_bytes_tells_percent_rate_and_time_left() {
-        let row = Row {
+        let row = StepRow {
             id: "image".into(),
             message: "Writing".into(),
             state: Some(StepState::Progress),
             bytes: Some((1 << 30, 4 << 30)),
             since: Duration::from_secs(10),
         };
-        let mut work = Work::of(Vec::new(), Duration::ZERO);
+        let mut work = InstallProgress::of(Vec::new(), Duration::ZERO);
         work.tick(Duration::from_secs(20));
         assert_eq!(work.measure(&row), " 25 %  1 GiB of 4 GiB, 102.4 MiB/s, 0:30 left");
         assert_eq!(work.elapsed(), "0:20");

@@ -5,7 +5,7 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 
 use super::rows::above;
-use crate::questions::state::StandingNodes;
+use crate::questions::state::FinishedNodes;
 use crate::toolkit::Theme;
 use crate::toolkit::form::Form;
 use crate::toolkit::text::{self, Scroll, styled};
@@ -15,8 +15,8 @@ use machine::inventory::{FoundPartition, Inventory};
 const CHOICE_ROWS: u16 = 9;
 const NAME_COLUMNS: usize = 14;
 
-pub(super) fn standing(
-    standing: &mut StandingNodes,
+pub(super) fn finished_nodes(
+    finished: &mut FinishedNodes,
     form: &mut Form,
     frame: &mut Frame<'_>,
     body: Rect,
@@ -25,13 +25,13 @@ pub(super) fn standing(
     let width = usize::from(body.width);
     let styled = |text: &str, style: Style| styled(text, width, style);
     let mut rows = Vec::new();
-    if let Some(left) = standing.left {
+    if let Some(left) = finished.left {
         let unit = if left == 1 { "second" } else { "seconds" };
         let text = format!("The node starts from its disk in {left} {unit}. Any key stops that.");
         rows.extend(styled(&text, theme.warning()));
         rows.extend(styled(" ", Style::new()));
     }
-    for node in &standing.nodes {
+    for node in &finished.nodes {
         rows.extend(styled(&node.headline, theme.heading()));
         let facts = node
             .facts
@@ -39,10 +39,10 @@ pub(super) fn standing(
             .flat_map(|(name, value)| styled(&format!("{name:<NAME_COLUMNS$} {value}"), Style::new()));
         rows.extend(facts);
     }
-    rows.extend(standing.why.iter().flat_map(|why| styled(why, Style::new())));
-    match standing.left {
-        Some(_) => text::draw(frame, body, &rows, &mut standing.scroll),
-        None => above(&rows, &mut standing.scroll, CHOICE_ROWS, form, frame, body, theme),
+    rows.extend(finished.why.iter().flat_map(|why| styled(why, Style::new())));
+    match finished.left {
+        Some(_) => text::draw(frame, body, &rows, &mut finished.scroll),
+        None => above(&rows, &mut finished.scroll, CHOICE_ROWS, form, frame, body, theme),
     }
 }
 
