@@ -174,6 +174,7 @@ mod tests {
             let now = Duration::from_secs(second);
             let mut changed = page.take(PageInput::Tick, now) == PageStep::Draw || second == 0;
             while page.looking {
+                events.wait(&mut [], Duration::from_secs(60)).unwrap();
                 for event in events.take() {
                     assert_eq!(page.take(PageInput::Event(event), now), PageStep::Draw);
                     changed = true;

@@ -126,18 +126,14 @@ impl NodePage {
                     *shown = Some(lines);
                 }
             }
-            NodePageInput::Logs(Err(why)) => {
-                self.view = NodeView::Node;
-                self.message = Some((Tone::Error, why));
-            }
-            NodePageInput::Done(came) => self.done(came),
+            NodePageInput::Done(result) => self.done(result),
             NodePageInput::Sticks(found) => return self.found_sticks(found),
             NodePageInput::Network(Ok(present)) => {
                 if let NodeView::Network(page @ None) = &mut self.view {
                     *page = Some(Box::new(network::NetworkPage::new(*present)));
                 }
             }
-            NodePageInput::Network(Err(why)) => {
+            NodePageInput::Logs(Err(why)) | NodePageInput::Network(Err(why)) => {
                 self.view = NodeView::Node;
                 self.message = Some((Tone::Error, why));
             }
@@ -151,7 +147,7 @@ impl NodePage {
                 NodeView::Network(Some(page)) => page.message = Some((Tone::Error, why)),
                 _ => self.message = Some((Tone::Error, why)),
             },
-            NodePageInput::Trial(standing) => self.tried(standing),
+            NodePageInput::Trial(status) => self.follow_trial(status),
         }
         None
     }
@@ -202,23 +198,23 @@ impl NodePage {
         }
     }
 
-    fn done(&mut self, came: Result<String, String>) {
-        if std::mem::take(&mut self.ending) && came.is_ok() {
+    fn done(&mut self, result: Result<String, String>) {
+        if std::mem::take(&mut self.ending) && result.is_ok() {
             // The result is shown here, and need not be shown again by the next state.
             self.trial = TrialStatus::None;
             if self.view == NodeView::Trial {
                 self.view = NodeView::Node;
             }
         }
-        self.message = Some(match came {
+        self.message = Some(match result {
             Ok(what) => (Tone::Good, what),
             Err(why) => (Tone::Error, why),
         });
     }
 
     /// Follows a trial, which may be that of another console, and shows how it ended.
-    fn tried(&mut self, standing: TrialStatus) {
-        let before = std::mem::replace(&mut self.trial, standing);
+    fn follow_trial(&mut self, status: TrialStatus) {
+        let before = std::mem::replace(&mut self.trial, status);
         if self.ending {
             return;
         }

@@ -104,6 +104,15 @@ pub struct EventQueue<E> {
 }
 
 impl<E> EventQueue<E> {
+    /// Waits for keys, an event, or `timeout`: see [`wait_for_keys`].
+    pub(crate) fn wait(
+        &self,
+        keyboards: &mut [&mut Keyboard],
+        timeout: Duration,
+    ) -> io::Result<Vec<io::Result<Vec<Key>>>> {
+        wait_for_keys(keyboards, self.wake.as_fd(), timeout)
+    }
+
     pub(crate) fn take(&self) -> Vec<E> {
         let mut bytes = [0; 1024];
         while (&self.wake).read(&mut bytes).is_ok_and(|count| count > 0) {}
@@ -251,7 +260,7 @@ impl<P: InteractivePage> PageLoop<'_, P> {
                 keyboards.push(keyboard);
             }
         }
-        let read = wait_for_keys(&mut keyboards, events.wake.as_fd(), timeout)?;
+        let read = events.wait(&mut keyboards, timeout)?;
         let mut pressed = Vec::new();
         for (number, keys) in numbers.into_iter().zip(read) {
             match keys {

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{Read, Write};
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Instant;
 
 use super::*;
@@ -106,7 +106,8 @@ impl InstallMachine for Hut {
 /// The other end of a console: what was drawn, and where keys are pressed.
 struct Other {
     keys: File,
-    seen: Arc<Mutex<Vec<u8>>>,
+    /// The bytes that have arrived, and the news that more have.
+    seen: Arc<(Mutex<Vec<u8>>, Condvar)>,
     /// Keeps the terminal alive while it is not open elsewhere.
     _end: File,
 }
@@ -117,7 +118,7 @@ impl Other {
         let pty = nix::pty::openpty(None, None).unwrap();
         let name = nix::unistd::ttyname(&pty.slave).unwrap();
         let (keys, end) = (File::from(pty.master), File::from(pty.slave));
-        let seen: Arc<Mutex<Vec<u8>>> = Arc::default();
+        let seen: Arc<(Mutex<Vec<u8>>, Condvar)> = Arc::default();
         let (mut reader, kept) = (keys.try_clone().unwrap(), seen.clone());
         if silent {
             let mut outlet = Outlet::new(end.try_clone().unwrap());
@@ -128,7 +129,8 @@ impl Other {
             std::thread::spawn(move || {
                 let mut bytes = [0; 4096];
                 while let Ok(count) = reader.read(&mut bytes) {
-                    kept.lock().unwrap().extend_from_slice(&bytes[..count]);
+                    kept.0.lock().unwrap().extend_from_slice(&bytes[..count]);
+                    kept.1.notify_all();
                 }
             });
         }
@@ -139,31 +141,27 @@ impl Other {
         self.keys.write_all(keys.as_bytes()).unwrap();
     }
 
-    /// Whether the text has arrived; then everything before it is dropped.
-    fn has(&self, text: &str) -> bool {
-        let mut seen = self.seen.lock().unwrap();
-        let has = String::from_utf8_lossy(&seen).contains(text);
-        if has {
-            seen.clear();
+    /// Waits for the text, at most for `timeout`; then drops everything before it. Returns whether it has arrived.
+    fn has(&self, text: &str, timeout: Duration) -> bool {
+        let (bytes, arrived) = &*self.seen;
+        let lacks = |bytes: &mut Vec<u8>| !String::from_utf8_lossy(bytes).contains(text);
+        let (mut bytes, result) = arrived.wait_timeout_while(bytes.lock().unwrap(), timeout, lacks).unwrap();
+        if !result.timed_out() {
+            bytes.clear();
         }
-        has
+        !result.timed_out()
     }
 
     fn wait(&self, text: &str) {
-        let until = Instant::now() + PICTURE_TIMEOUT;
-        while !self.has(text) {
-            assert!(Instant::now() < until, "{text} does not come");
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        assert!(self.has(text, PICTURE_TIMEOUT), "{text} does not come");
     }
 
     /// Waits for a title or a word in whole pictures: otherwise only changes are sent.
     fn look(&mut self, text: &str) {
         let until = Instant::now() + PICTURE_TIMEOUT;
-        while !self.has(text) {
+        while !self.has(text, Duration::from_millis(50)) {
             assert!(Instant::now() < until, "{text} does not come");
             self.press(REDRAW);
-            std::thread::sleep(Duration::from_millis(50));
         }
     }
 }
