@@ -5,28 +5,30 @@
 //! | [`configuration`] | the files of the node's distribution: RKE2, K3s or kubeadm; pure |
 //! | [`kubeadm`] | running upstream Kubernetes: its steps, etcd, the virtual address |
 //! | [`join`] | asking a cluster, before an install, whether it will take the node |
+//! | `observation` | one look at the node and its cluster, which the next two judge |
 //! | [`stages`] | how far a node is on its way into its cluster |
 //! | [`health`] | whether a node is good after a restart |
 //! | [`kept_version`], [`version_step`], [`version_skew`] | the Kubernetes that a node runs, and moving to another |
 //! | [`rollout`] | the updates of a cluster's nodes, one after the other |
-//! | [`pod_network`], [`etcd_gateway`] | routes between pods; the way of workers to etcd's lock |
-//! | [`kubelet_access`], [`node_object`], [`membership`], [`node_watch`] | the node's own object in its cluster |
+//! | [`pod_network`] | routes between pods |
+//! | `api` | requests to API servers, supervisors and etcd |
+//! | [`node_object`], [`membership`], [`node_watch`] | the node's own object in its cluster |
 //! | [`images`], [`tokens`], [`certificates`] | container images of the node; secrets for joining; when certificates end |
 //! | [`kubernetes`] | files and objects of Kubernetes that are read |
 
+mod api;
 pub mod certificates;
 pub mod configuration;
-pub mod etcd_gateway;
 pub mod health;
 pub mod images;
 pub mod join;
 pub mod kept_version;
 pub mod kubeadm;
-pub mod kubelet_access;
 pub mod kubernetes;
 pub mod membership;
 pub mod node_object;
 pub mod node_watch;
+mod observation;
 pub mod pod_network;
 pub mod rollout;
 pub mod stages;

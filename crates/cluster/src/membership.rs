@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::stages::cluster_node;
+use crate::api::kubelet::KubeApi;
 use crate::configuration::ClusterMember;
 use machine::paths::below;
 use model::config::InstallConfig;
@@ -24,7 +24,7 @@ pub fn membership(root: &Path, config: &InstallConfig, name: &str) -> Membership
     if !below(root, &kubeconfig).exists() {
         return Membership::None;
     }
-    match cluster_node(root, &kubeconfig, name) {
+    match KubeApi::open(root, &kubeconfig).and_then(|api| api.node(name)) {
         Ok(Some(_)) => Membership::Member,
         Ok(None) => Membership::None,
         Err(why) => Membership::Unknown(why),

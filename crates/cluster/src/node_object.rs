@@ -5,19 +5,13 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::Duration;
 
-use reqwest::blocking::RequestBuilder;
 use serde_json::{Value, json};
 
+use crate::api::kubelet::KubeApi;
 use crate::configuration::ClusterMember;
-use crate::kubelet_access::KubeletAccess;
 use machine::installed_node::InstalledNode;
 use model::config::Distribution;
-use transfer::download::reason;
-
-/// For one request, in all.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A node as its cluster calls it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,11 +56,8 @@ impl NodeObject {
         root: &Path,
         annotations: &BTreeMap<&'static str, Option<String>>,
     ) -> Result<(), String> {
-        let access = self.access(root)?;
-        let url = format!("{}/api/v1/nodes/{}", access.server, self.name);
         let patch = json!({ "metadata": { "annotations": annotations } });
-        let request = access.client.patch(url).header("Content-Type", "application/merge-patch+json");
-        send(request, &patch, &access.server)
+        KubeApi::open(root, &self.kubeconfig)?.patch(&format!("/api/v1/nodes/{}", self.name), &patch)
     }
 
     /// Tells the cluster of an event on the node.
@@ -74,14 +65,8 @@ impl NodeObject {
     /// # Errors
     /// As for [`Self::annotate`].
     pub fn tell(&self, root: &Path, event: &NodeEvent) -> Result<(), String> {
-        let access = self.access(root)?;
-        let url = format!("{}/api/v1/namespaces/default/events", access.server);
-        let request = access.client.post(url).header("Content-Type", "application/json");
-        send(request, &self.event(event), &access.server)
-    }
-
-    fn access(&self, root: &Path) -> Result<KubeletAccess, String> {
-        KubeletAccess::read(root, &self.kubeconfig, REQUEST_TIMEOUT)
+        let api = KubeApi::open(root, &self.kubeconfig)?;
+        api.create("/api/v1/namespaces/default/events", &self.event(event))
     }
 
     /// As the kubelet writes its own: nodes have no namespace, and are found by their name in place of an id (kubelet
@@ -101,16 +86,6 @@ impl NodeObject {
             "count": 1,
             "source": { "component": "nqrust-update", "host": self.name },
         })
-    }
-}
-
-fn send(request: RequestBuilder, body: &Value, server: &str) -> Result<(), String> {
-    let answer = request.body(body.to_string()).send();
-    let answer =
-        answer.map_err(|error| format!("the API at {server} does not answer: {}", reason(&error)))?;
-    match answer.status() {
-        status if status.is_success() => Ok(()),
-        status => Err(format!("the API at {server} answers {status}")),
     }
 }
 

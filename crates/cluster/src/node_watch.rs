@@ -6,18 +6,16 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde::Deserialize;
-use transfer::download::reason;
 
-use crate::kubelet_access::KubeletAccess;
-use crate::kubernetes::node::{Node, NodeList};
+use crate::api::kubelet::KubeApi;
+use crate::kubernetes::node::Node;
 use machine::paths::KUBELET_ACCESS;
 
 /// How long the API server sends changes before it ends the answer, and how long we wait for that, in seconds. What something else
 /// changed on the node is put right after as long.
 const WATCH_SECONDS: u64 = 60;
 const TIMEOUT: Duration = Duration::from_secs(WATCH_SECONDS + 15);
-/// Bytes; a node has some ten kilobytes, with thousands of images some hundred.
-const LIST_BYTES_MAX: u64 = 512 << 20;
+/// A node with thousands of images has some hundred kilobytes.
 const EVENT_BYTES_MAX: u64 = 8 << 20;
 
 /// One change (Kubernetes API concepts, "Efficient detection of changes").
@@ -33,32 +31,18 @@ struct Event {
 /// # Errors
 /// Why the API cannot be asked, a clause.
 pub(super) fn follow(root: &Path, tell: &mut dyn FnMut(&BTreeMap<String, Node>)) -> Result<(), String> {
-    let KubeletAccess { client, server } = KubeletAccess::read(root, KUBELET_ACCESS, TIMEOUT)?;
-    let get = |query: &str| {
-        let answer = client.get(format!("{server}/api/v1/nodes?{query}")).send();
-        let answer =
-            answer.map_err(|error| format!("the API at {server} does not answer: {}", reason(&error)))?;
-        match answer.status().is_success() {
-            true => Ok(answer),
-            false => Err(format!("the API at {server} does not tell its nodes: {}", answer.status())),
-        }
-    };
-    let list: NodeList = serde_json::from_reader(get("resourceVersion=0")?.take(LIST_BYTES_MAX))
-        .map_err(|_| format!("the API at {server} returned something other than nodes"))?;
+    let api = KubeApi::open_for(root, KUBELET_ACCESS, TIMEOUT)?;
+    let list = api.nodes()?;
     let mut nodes: BTreeMap<String, Node> =
         list.items.into_iter().map(|node| (node.metadata.name.clone(), node)).collect();
     tell(&nodes);
-    let version = list.metadata.resource_version;
-    let query = format!(
-        "watch=true&allowWatchBookmarks=true&resourceVersion={version}&timeoutSeconds={WATCH_SECONDS}"
-    );
-    let mut changes = BufReader::new(get(&query)?);
+    let mut changes = BufReader::new(api.node_changes(&list.metadata.resource_version, WATCH_SECONDS)?);
     let mut line = Vec::new();
     loop {
         line.clear();
         let read = changes.by_ref().take(EVENT_BYTES_MAX).read_until(b'\n', &mut line);
         // The answer ends on time, or with the server: both begin again with a list.
-        if read.map_err(|error| format!("the API at {server} broke off: {error}"))? == 0 {
+        if read.map_err(|error| format!("the API server broke off: {error}"))? == 0 {
             return Ok(());
         }
         let Some(changed) = change(&line, &mut nodes) else { return Ok(()) };

@@ -14,7 +14,6 @@
 
 pub mod baseline;
 pub mod check;
-mod cri;
 pub mod judge;
 mod kubernetes;
 mod local;

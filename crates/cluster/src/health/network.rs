@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::check::{ADDRESS, CheckResult, Finding, GATEWAY};
-use crate::stages::observed_node::addresses;
+use crate::observation::addresses;
 use base::command::{Invocation, Runner};
 use machine::network::addresses::{WantedNetwork, judge as judge_network};
 use machine::network::management_device;

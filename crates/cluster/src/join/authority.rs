@@ -12,9 +12,10 @@ use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls::{DigitallySignedStruct, SignatureScheme};
 
 use super::certificate::{is_self_issued, key_digest};
+use crate::api::http;
 use base::digest::Digest;
 use machine::network_trouble::NetworkTrouble;
 
@@ -103,10 +104,7 @@ pub(super) fn other_authority(shown: impl Iterator<Item = Authority>, named: Dig
 impl Authority {
     /// A verifier that trusts this authority alone and takes `now` for the time.
     pub(super) fn verifier(&self, now: SystemTime) -> Option<Arc<dyn ServerCertVerifier>> {
-        let mut roots = RootCertStore::empty();
-        roots.add_parsable_certificates(self.anchors.iter().cloned());
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let judge = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build().ok()?;
+        let judge = http::verifier(self.anchors.clone())?;
         let now = UnixTime::since_unix_epoch(now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default());
         Some(Arc::new(Verifier { judge, links: self.links.clone(), now }))
     }

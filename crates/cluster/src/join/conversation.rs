@@ -7,9 +7,10 @@ use reqwest::StatusCode;
 use rustls::CertificateError;
 
 use super::authority::Authority;
-use super::client::{Client, RequestLogin, RequestProblem, ServerAddress, ServerAnswer, Trust};
 use super::query::JoinQuery;
+use super::server::{JoinServer, RequestLogin, ServerAnswer};
 use super::version::{self, Version};
+use crate::api::http::{ClientIdentity, Trust};
 use machine::clock::ClockOffset;
 use machine::network_trouble::NetworkTrouble;
 use model::config::Distribution;
@@ -30,13 +31,25 @@ impl<'a> JoinConversation<'a> {
         self.question.now + self.begun.elapsed()
     }
 
-    pub(super) fn place(&self, port: u16) -> ServerAddress {
+    /// The server at this port. It has to have a certificate of `authority`, unless its answers prove themselves, and is shown that of
+    /// `identity`.
+    pub(super) fn server(
+        &self,
+        port: u16,
+        authority: Option<&Authority>,
+        identity: Option<ClientIdentity>,
+    ) -> Result<JoinServer, NetworkTrouble> {
+        let unreadable = || {
+            NetworkTrouble::Unable("cannot be asked: the certificates of its authority cannot be read".into())
+        };
+        let trust = match authority {
+            None => Trust::All,
+            Some(authority) => {
+                Trust::Verified(authority.verifier(self.now()).ok_or_else(unreadable)?, identity)
+            }
+        };
         let addresses = self.question.addresses.iter().map(|address| SocketAddr::from((*address, port)));
-        ServerAddress { host: self.question.host.clone(), addresses: addresses.collect() }
-    }
-
-    pub(super) fn client(&self, port: u16, trust: Trust<'_>) -> Result<Client, NetworkTrouble> {
-        Client::new(&self.place(port), trust, self.until)
+        JoinServer::new(&self.question.host, &addresses.collect::<Vec<_>>(), trust, self.until)
     }
 
     pub(super) fn offset(&self, date: SystemTime) -> ClockOffset {
@@ -78,7 +91,7 @@ impl<'a> JoinConversation<'a> {
 
     /// What anybody gets.
     fn said(&self, port: u16, path: &str) -> Option<ServerAnswer> {
-        self.client(port, Trust::All).ok()?.get(path, RequestLogin::None).ok()
+        self.server(port, None, None).ok()?.get(path, RequestLogin::None).ok()
     }
 
     /// The first of the authorities of which the server has a certificate. `path` is something that it answers to anybody.
@@ -102,11 +115,8 @@ impl<'a> JoinConversation<'a> {
         use CertificateError::{
             Expired, ExpiredContext, NotValidForName, NotValidForNameContext, NotValidYet, NotValidYetContext,
         };
-        let client = self.client(port, Trust::Authority(authority, self.now()))?;
-        let why = match client.get(path, RequestLogin::None) {
-            Ok(_) => return Ok(()),
-            Err(RequestProblem::Certificate(why)) => why,
-            Err(RequestProblem::Other(trouble)) => return Err(trouble),
+        let Some(why) = self.server(port, Some(authority), None)?.certificate_error(path)? else {
+            return Ok(());
         };
         match why {
             NotValidYet | NotValidYetContext { .. } => {
@@ -139,19 +149,21 @@ pub(super) fn version_of(answer: &ServerAnswer) -> Option<Version> {
 }
 
 /// The answer of the API at `path`. No answer is no reason not to join.
-pub(super) fn told(api: &Client, path: &str, login: RequestLogin<'_>) -> Result<Vec<u8>, NetworkTrouble> {
+pub(super) fn answer_of(
+    api: &JoinServer,
+    path: &str,
+    login: RequestLogin<'_>,
+) -> Result<Vec<u8>, NetworkTrouble> {
     let answer = api.get(path, login).map_err(out_of_reach)?;
     match answer.is_ok() {
         true => Ok(answer.body),
-        false => {
-            unable(format!("cannot be asked for: GET {}{path} gave {}", api.place().name(), answer.told()))
-        }
+        false => unable(format!("cannot be asked for: GET {}{path} gave {}", api.name(), answer.summary())),
     }
 }
 
-pub(super) fn out_of_reach(problem: RequestProblem) -> NetworkTrouble {
+pub(super) fn out_of_reach(trouble: NetworkTrouble) -> NetworkTrouble {
     let (NetworkTrouble::Silent(what) | NetworkTrouble::NotYet(what) | NetworkTrouble::Unable(what)) =
-        problem.into();
+        trouble;
     NetworkTrouble::Unable(format!("cannot be asked for: the server {what}"))
 }
 

@@ -6,14 +6,14 @@
 use reqwest::StatusCode;
 
 use super::authority::{Authority, AuthorityBundle, AuthorityProof, FoundAuthority, other_authority};
-use super::client::{Client, RequestLogin, RequestProblem, ServerAnswer, Trust};
 use super::cluster_configuration::ClusterConfiguration;
 use super::cluster_info::{ClusterInfo, InfoSignature};
 use super::conversation::{
-    JoinConversation, out_of_reach, refuses, silent, strange, told, unable, unexpected, version_of,
+    JoinConversation, answer_of, out_of_reach, refuses, silent, strange, unable, unexpected, version_of,
 };
 use super::members::{self, ClusterPeer};
 use super::query::{ClusterAnswers, JoinQuery, see};
+use super::server::{JoinServer, RequestLogin, ServerAnswer};
 use machine::network_trouble::NetworkTrouble;
 use model::config::cluster_secrets::ClusterSecrets;
 
@@ -28,7 +28,7 @@ const NODES: &str = "/api/v1/nodes";
 pub(super) fn ask(conversation: &JoinConversation<'_>) -> ClusterAnswers {
     let question = conversation.question;
     let mut seen = ClusterAnswers::nothing(question, see("join-server"));
-    let anybody = match conversation.client(question.ports.api, Trust::All) {
+    let anybody = match conversation.server(question.ports.api, None, None) {
         Ok(client) => client,
         Err(trouble) => return ClusterAnswers::nothing(question, trouble),
     };
@@ -53,8 +53,7 @@ pub(super) fn ask(conversation: &JoinConversation<'_>) -> ClusterAnswers {
         }
     };
     seen.agent_token = agents(question, &info);
-    let trust = Trust::Authority(&authority.authority, conversation.now());
-    match conversation.client(question.ports.api, trust) {
+    match conversation.server(question.ports.api, Some(&authority.authority), None) {
         Ok(client) => Api { client, token: &secrets }.tell(question, &mut seen),
         Err(trouble) => seen.token = Err(trouble),
     }
@@ -63,17 +62,17 @@ pub(super) fn ask(conversation: &JoinConversation<'_>) -> ClusterAnswers {
 }
 
 /// Asks for `/version`, which every API server tells anybody.
-fn greet(client: &Client) -> Result<ServerAnswer, NetworkTrouble> {
+fn greet(client: &JoinServer) -> Result<ServerAnswer, NetworkTrouble> {
     match client.get(VERSION, RequestLogin::None) {
         Ok(answer) if version_of(&answer).is_some() => Ok(answer),
         Ok(answer) => unexpected(
             &answer,
             format!(
                 "answers as another service than the Kubernetes API of kubeadm: GET {VERSION} gave {}",
-                answer.told()
+                answer.summary()
             ),
         ),
-        Err(problem) => Err(problem.into()),
+        Err(trouble) => Err(trouble),
     }
 }
 
@@ -108,11 +107,11 @@ fn secrets(question: &JoinQuery) -> Result<ClusterSecrets, Unproven> {
 /// Whether the cluster knows the token, which authority it says that it has, and whether its server has a certificate of that.
 fn prove(
     conversation: &JoinConversation<'_>,
-    anybody: &Client,
+    anybody: &JoinServer,
     secrets: ClusterSecrets,
 ) -> Result<Proof, Unproven> {
     let question = conversation.question;
-    let answer = anybody.get(CLUSTER_INFO, RequestLogin::None).map_err(NetworkTrouble::from)?;
+    let answer = anybody.get(CLUSTER_INFO, RequestLogin::None)?;
     let Some(info) = ClusterInfo::read(&answer.body).filter(|_| answer.is_ok()) else {
         return Err(untold(&answer).into());
     };
@@ -161,7 +160,8 @@ fn untold(answer: &ServerAnswer) -> NetworkTrouble {
         status if refuses(status) => ": it tells nothing to those who have not joined",
         _ => "",
     };
-    let what = format!("does not tell which cluster it is: GET {CLUSTER_INFO} gave {}{why}", answer.told());
+    let what =
+        format!("does not tell which cluster it is: GET {CLUSTER_INFO} gave {}{why}", answer.summary());
     // kubeadm makes the ConfigMap, and lets everybody read it, as one of its last steps. Until then the API forbids it, or
     // does not find it.
     match answer.status {
@@ -194,7 +194,7 @@ fn agents(question: &JoinQuery, info: &ClusterInfo) -> Option<Result<(), Network
 
 /// The API of the proven cluster, with the login of one that joins.
 struct Api<'a> {
-    client: Client,
+    client: JoinServer,
     token: &'a ClusterSecrets,
 }
 
@@ -210,14 +210,14 @@ impl Api<'_> {
                 true => self.gets_keys(),
                 false => Ok(()),
             }),
-            Err(problem) => untried(problem.clone()),
+            Err(trouble) => untried(trouble.clone()),
         };
         let configuration = configuration.map_err(out_of_reach).and_then(|answer| {
             let unreadable = || match answer.is_ok() {
                 true => strange(&format!("GET {CONFIGURATION}")),
                 false => NetworkTrouble::Unable(format!(
                     "cannot be asked for: GET {CONFIGURATION} gave {}",
-                    answer.told()
+                    answer.summary()
                 )),
             };
             ClusterConfiguration::read(&answer.body).filter(|_| answer.is_ok()).ok_or_else(unreadable)
@@ -228,7 +228,7 @@ impl Api<'_> {
             Some(name) => self.namesake(name),
             None => Ok(None),
         };
-        seen.members = told(&self.client, NODES, self.login())
+        seen.members = answer_of(&self.client, NODES, self.login())
             .and_then(|body| members::members(&body).map_err(|_| strange(&format!("GET {NODES}"))));
     }
 
@@ -237,7 +237,7 @@ impl Api<'_> {
     fn gets_keys(&self) -> Result<(), NetworkTrouble> {
         let answer = match self.client.metadata(KEYS, self.login()) {
             Ok(answer) => answer,
-            Err(problem) => return untried(problem),
+            Err(trouble) => return untried(trouble),
         };
         match answer.status {
             StatusCode::OK => Ok(()),
@@ -260,14 +260,13 @@ impl Api<'_> {
             StatusCode::OK => {
                 members::member(&answer.body).map(Some).map_err(|_| strange(&format!("GET {path}")))
             }
-            _ => unable(format!("cannot be asked for: GET {path} gave {}", answer.told())),
+            _ => unable(format!("cannot be asked for: GET {path} gave {}", answer.summary())),
         }
     }
 }
 
-fn untried(problem: RequestProblem) -> Result<(), NetworkTrouble> {
-    let (NetworkTrouble::Silent(why) | NetworkTrouble::NotYet(why) | NetworkTrouble::Unable(why)) =
-        problem.into();
+fn untried(trouble: NetworkTrouble) -> Result<(), NetworkTrouble> {
+    let (NetworkTrouble::Silent(why) | NetworkTrouble::NotYet(why) | NetworkTrouble::Unable(why)) = trouble;
     unable(format!("could not be tried: the server {why}"))
 }
 

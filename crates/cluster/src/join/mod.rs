@@ -8,13 +8,13 @@
 
 mod authority;
 mod certificate;
-mod client;
 mod cluster_configuration;
 mod cluster_info;
 mod conversation;
 mod kubeadm;
 mod members;
 mod query;
+mod server;
 mod supervisor;
 pub mod version;
 

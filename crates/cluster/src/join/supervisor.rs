@@ -1,17 +1,16 @@
 //! The supervisor of RKE2 and K3s: the same on each server, on different ports (k3s `pkg/server/handlers`).
 
 use reqwest::StatusCode;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::authority::{Authority, AuthorityBundle, AuthorityProof, FoundAuthority, other_authority};
-use super::client::{Client, ClientIdentity, RequestLogin, ServerAnswer, Trust};
 use super::conversation::{
-    JoinConversation, is_pong, out_of_reach, refuses, silent, strange, told, unable, unexpected,
+    JoinConversation, answer_of, is_pong, out_of_reach, refuses, silent, strange, unable, unexpected,
 };
 use super::members::{self, ClusterPeer};
 use super::query::{ClusterAnswers, see};
+use super::server::{JoinServer, RequestLogin, ServerAnswer};
 use super::version::{self, Version};
+use crate::api::http::ClientIdentity;
 use machine::network_trouble::NetworkTrouble;
 use model::config::{Login, Token};
 
@@ -19,7 +18,7 @@ pub(super) fn ask(conversation: &JoinConversation<'_>) -> ClusterAnswers {
     let question = conversation.question;
     let talk = SupervisorSession { conversation };
     let mut seen = ClusterAnswers::nothing(question, see("join-server"));
-    let anybody = match conversation.client(question.ports.supervisor, Trust::All) {
+    let anybody = match conversation.server(question.ports.supervisor, None, None) {
         Ok(client) => client,
         Err(trouble) => return ClusterAnswers::nothing(question, trouble),
     };
@@ -32,8 +31,7 @@ pub(super) fn ask(conversation: &JoinConversation<'_>) -> ClusterAnswers {
     seen.authority = talk.authority(&anybody);
     let found = seen.authority.as_ref().map(|found| found.authority.clone());
     let ready = found.map_err(|_| see("join-authority")).and_then(|authority| {
-        let trust = Trust::Authority(&authority, conversation.now());
-        Ok((conversation.client(question.ports.supervisor, trust)?, authority))
+        Ok((conversation.server(question.ports.supervisor, Some(&authority), None)?, authority))
     });
     match ready {
         Err(trouble) => {
@@ -65,7 +63,7 @@ impl SupervisorSession<'_> {
     }
 
     /// Asks for `/ping`, which both distributions answer without a login.
-    fn greet(&self, client: &Client) -> Result<ServerAnswer, NetworkTrouble> {
+    fn greet(&self, client: &JoinServer) -> Result<ServerAnswer, NetworkTrouble> {
         let name = self.conversation.question.distribution.name();
         match client.get("/ping", RequestLogin::None) {
             Ok(answer) if is_pong(&answer) => Ok(answer),
@@ -73,21 +71,21 @@ impl SupervisorSession<'_> {
                 &answer,
                 format!(
                     "answers as another service than the supervisor of {name}: GET /ping gave {}",
-                    answer.told()
+                    answer.summary()
                 ),
             ),
-            Err(problem) => Err(problem.into()),
+            Err(trouble) => Err(trouble),
         }
     }
 
     /// The cluster's authority: what it says that it is, if that is what the token names, and what its server proves to
     /// have. After this, only servers of that authority are trusted.
-    fn authority(&self, anybody: &Client) -> Result<FoundAuthority, NetworkTrouble> {
+    fn authority(&self, anybody: &JoinServer) -> Result<FoundAuthority, NetworkTrouble> {
         let question = self.conversation.question;
         let answer = anybody.get("/cacerts", RequestLogin::None)?;
         let bundle = AuthorityBundle::read(&answer.body).filter(|_| answer.is_ok());
         let Some(bundle) = bundle else {
-            let what = format!("shows no certificates: GET /cacerts gave {}", answer.told());
+            let what = format!("shows no certificates: GET /cacerts gave {}", answer.summary());
             return unexpected(&answer, what);
         };
         let wanted = question.token.as_ref().and_then(|token| token.authority);
@@ -104,7 +102,7 @@ impl SupervisorSession<'_> {
     }
 
     /// Whether the token lets the node in, in its role.
-    fn admission(&self, client: &Client) -> Result<(), NetworkTrouble> {
+    fn admission(&self, client: &JoinServer) -> Result<(), NetworkTrouble> {
         let Some(token) = &self.conversation.question.token else { return Err(see("join-token")) };
         if !self.conversation.question.server {
             return match self.agent(client, token)? {
@@ -130,7 +128,7 @@ impl SupervisorSession<'_> {
         }
     }
 
-    fn agent_admission(&self, client: &Client) -> Option<Result<(), NetworkTrouble>> {
+    fn agent_admission(&self, client: &JoinServer) -> Option<Result<(), NetworkTrouble>> {
         let token =
             self.conversation.question.agent_token.as_ref().filter(|_| self.conversation.question.server)?;
         Some(self.agent(client, token).and_then(|status| match status {
@@ -140,18 +138,18 @@ impl SupervisorSession<'_> {
     }
 
     /// The status for an agent with this token that asks for its configuration.
-    fn agent(&self, client: &Client, token: &Token) -> Result<StatusCode, NetworkTrouble> {
+    fn agent(&self, client: &JoinServer, token: &Token) -> Result<StatusCode, NetworkTrouble> {
         Ok(client.head(&self.path("config"), agent(token))?.status)
     }
 
     /// The status for a server with this token that asks for the keys of the cluster. They are not sent: this
     /// is the head of the answer alone.
-    fn server(&self, client: &Client, token: &Token) -> Result<StatusCode, NetworkTrouble> {
+    fn server(&self, client: &JoinServer, token: &Token) -> Result<StatusCode, NetworkTrouble> {
         let Login::Password(password) = &token.login else { return Ok(StatusCode::UNAUTHORIZED) };
         Ok(client.head(&self.path("server-bootstrap"), RequestLogin::User("server", password))?.status)
     }
 
-    fn is_of_servers(&self, client: &Client, token: &Token) -> bool {
+    fn is_of_servers(&self, client: &JoinServer, token: &Token) -> bool {
         self.server(client, token).is_ok_and(|status| !refuses(status) && !status.is_server_error())
     }
 
@@ -159,25 +157,25 @@ impl SupervisorSession<'_> {
     /// proxy's certificate.
     fn cluster(
         &self,
-        client: &Client,
+        client: &JoinServer,
         authority: &Authority,
     ) -> (Result<Version, NetworkTrouble>, Result<Vec<ClusterPeer>, NetworkTrouble>) {
         let api = self.identity(client).and_then(|identity| {
-            let trust = Trust::Mutual(authority, self.conversation.now(), identity);
-            self.conversation.client(self.conversation.question.ports.api, trust)
+            let port = self.conversation.question.ports.api;
+            self.conversation.server(port, Some(authority), Some(identity))
         });
         let api = match api {
             Ok(api) => api,
             Err(trouble) => return (Err(trouble.clone()), Err(trouble)),
         };
-        let version = told(&api, "/version", RequestLogin::None)
+        let version = answer_of(&api, "/version", RequestLogin::None)
             .and_then(|body| version::of_api(&body).ok_or_else(|| strange("GET /version")));
-        let nodes = told(&api, "/api/v1/nodes", RequestLogin::None)
+        let nodes = answer_of(&api, "/api/v1/nodes", RequestLogin::None)
             .and_then(|body| members::members(&body).map_err(|_| strange("GET /api/v1/nodes")));
         (version, nodes)
     }
 
-    fn identity(&self, client: &Client) -> Result<ClientIdentity, NetworkTrouble> {
+    fn identity(&self, client: &JoinServer) -> Result<ClientIdentity, NetworkTrouble> {
         let token =
             self.conversation.question.agent_token.as_ref().or(self.conversation.question.token.as_ref());
         let token = token.ok_or_else(|| see("join-token"))?;
@@ -185,12 +183,11 @@ impl SupervisorSession<'_> {
         // Without a signing request the server sends a key of its own along, in all versions.
         let answer = client.get(&path, agent(token)).map_err(out_of_reach)?;
         if !answer.is_ok() {
-            return unable(format!("cannot be asked for: GET {path} gave {}", answer.told()));
+            return unable(format!("cannot be asked for: GET {path} gave {}", answer.summary()));
         }
-        let chain = CertificateDer::pem_slice_iter(&answer.body).collect::<Result<Vec<_>, _>>();
-        match (chain, PrivateKeyDer::from_pem_slice(&answer.body)) {
-            (Ok(chain), Ok(key)) if !chain.is_empty() => Ok(ClientIdentity { chain, key }),
-            _ => unable(format!("cannot be asked for: GET {path} gave no certificate with a key")),
+        match ClientIdentity::read(&answer.body) {
+            Some(identity) => Ok(identity),
+            None => unable(format!("cannot be asked for: GET {path} gave no certificate with a key")),
         }
     }
 }

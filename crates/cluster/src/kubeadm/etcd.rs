@@ -12,7 +12,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use crate::etcd_gateway::{EtcdGateway, EtcdMember};
+use crate::api::etcd::{EtcdGateway, EtcdMember};
 use crate::kubernetes::node::NodeList;
 use base::failure::{Class, Failure};
 use machine::paths::below;

@@ -3,24 +3,17 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
-use std::time::Duration;
 
 use anyhow::{Context, Result};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde::Deserialize;
 
-use crate::etcd_gateway::EtcdGateway;
+use crate::api::etcd;
 use base::digest::Hasher;
 use base::failure::{Class, Failure};
 use base::files::UnfinishedFile;
-use model::config::Distribution;
-use transfer::download::reason;
 
-/// etcd of this node.
-const URL: &str = "https://127.0.0.1:2379/v3/maintenance/snapshot";
-/// For all of the data, which is at most some gigabytes on a disk.
-const TIMEOUT: Duration = Duration::from_secs(30 * 60);
 /// In bytes. etcd sends pieces of 32 KiB (etcd `snapshotSendBufferSize`), a third more in base64.
 const LINE_BYTES_MAX: u64 = 1 << 20;
 /// etcd's file has pages of this many bytes at least (bbolt), and its digest behind them.
@@ -46,14 +39,7 @@ struct PieceContent {
 /// [`Class::Join`] if etcd does not answer, [`Class::Verification`] if what came is not whole, [`Class::DiskIo`] if it cannot be
 /// written.
 pub fn save(root: &Path, path: &Path) -> Result<()> {
-    let http = EtcdGateway::access(root, Distribution::Kubeadm)?(TIMEOUT)?;
-    let failed =
-        |why: String| Failure::new(Class::Join, "etcd of this node does not give its data").because(why);
-    let answer = http.post(URL).body("{}").send().map_err(|error| failed(reason(&error)))?;
-    if !answer.status().is_success() {
-        return Err(failed(format!("it answers {}", answer.status())).into());
-    }
-    write(answer, path)
+    write(etcd::snapshot(root)?, path)
 }
 
 /// Writes what the gateway answers: a line of JSON for each piece.

@@ -90,16 +90,24 @@ pub struct ListMetadata {
 }
 
 impl Node {
-    /// The condition that tells whether the node is ready; none before its kubelet has reported.
-    #[must_use]
-    pub fn ready(&self) -> Option<&Condition> {
+    fn ready(&self) -> Option<&Condition> {
         self.status.conditions.iter().find(|condition| condition.kind == "Ready")
     }
 
     /// Whether the cluster has heard of it lately and has no complaint.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        self.ready().is_some_and(Condition::holds)
+        self.unready_reason().is_none()
+    }
+
+    /// Why it is not ready, as its kubelet reports it.
+    #[must_use]
+    pub fn unready_reason(&self) -> Option<&str> {
+        match self.ready() {
+            Some(ready) if ready.status == "True" => None,
+            Some(ready) => Some(&ready.message),
+            None => Some("the kubelet has not reported its state yet"),
+        }
     }
 
     /// Whether a label is there with the value `true`.
@@ -119,13 +127,6 @@ impl Node {
     pub fn internal_address(&self) -> Option<Ipv4Addr> {
         let internal = self.status.addresses.iter().find(|address| address.kind == "InternalIP");
         internal.and_then(|address| address.address.parse().ok())
-    }
-}
-
-impl Condition {
-    #[must_use]
-    pub fn holds(&self) -> bool {
-        self.status == "True"
     }
 }
 

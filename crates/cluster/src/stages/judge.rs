@@ -1,35 +1,35 @@
 //! From the facts about a node to its stages: a pure function.
 
-use super::api::Registration;
-use super::facts::{NodeFacts, ServiceFacts};
+use super::facts::NodeFacts;
 use super::known_errors::{self, CONTESTED, FULL, JoinTrouble};
 use super::neighbours::RivalMachine;
 use super::stage::{Stage, StageName, StageState};
 use crate::configuration::{ClusterMember, etcd_data};
 use crate::images::BlobCount;
+use crate::kubernetes::node::Node;
+use crate::observation::UnitState;
 use machine::nics::{MANAGEMENT, MissingCards};
 
-/// The least room for etcd in bytes: it writes its log in files of 64 MB, which it makes beforehand (etcd `wal`).
-const ROOM_MIN: u64 = 128 << 20;
+/// The least space for etcd in bytes: it writes its log in files of 64 MB, which it makes beforehand (etcd `wal`).
+const SPACE_MIN: u64 = 128 << 20;
 
 #[must_use]
-pub fn stages(member: &ClusterMember, facts: &NodeFacts) -> Vec<Stage> {
-    let said = facts.service.as_ref().and_then(|service| known_errors::last_error(&service.said));
+pub(crate) fn stages(member: &ClusterMember, facts: &NodeFacts) -> Vec<Stage> {
+    let error = facts.service.as_ref().and_then(|_| known_errors::last_error(&facts.journal));
     let network = match &facts.network {
         Ok(address) => Stage::new(StageName::Network, StageState::Done, address),
         Err(why) => no_address(why, facts.missing.as_ref()),
     };
-    let server = match (&facts.server, &facts.rival) {
+    let server = match (&facts.cluster.server, &facts.rival) {
         (_, Some(rival)) => contested(rival),
         (Ok(address), None) => Stage::new(StageName::Server, StageState::Done, format!("{address} answers")),
         (Err(why), None) => Stage::new(StageName::Server, StageState::Waiting, why),
     };
-    let service =
-        no_room(member, facts.room).unwrap_or_else(|| service(member, facts.service.as_ref(), said.as_ref()));
+    let service = no_space(member, facts.space).unwrap_or_else(|| service(member, facts, error.as_ref()));
     let images = images(facts.images);
     // The service's own complaint belongs to the stage that the node is stuck in, which comes after a running service.
-    let said = said.filter(|_| service.state == StageState::Done);
-    let (registered, ready) = in_cluster(member, &facts.node, said);
+    let error = error.filter(|_| service.state == StageState::Done);
+    let (registered, ready) = in_cluster(member, facts, error);
     if member.first {
         vec![network, service, server, images, registered, ready]
     } else {
@@ -57,17 +57,17 @@ fn contested(rival: &RivalMachine) -> Stage {
     Stage { next: Some(CONTESTED.into()), ..Stage::new(StageName::Server, StageState::Failed, text) }
 }
 
-/// Without room etcd ends, and with it the cluster on this node, whatever else the service says.
-fn no_room(member: &ClusterMember, room: Option<u64>) -> Option<Stage> {
-    let room = room.filter(|room| *room < ROOM_MIN)?;
+/// Without space etcd ends, and with it the cluster on this node, whatever else the service says.
+fn no_space(member: &ClusterMember, space: Option<u64>) -> Option<Stage> {
+    let space = space.filter(|space| *space < SPACE_MIN)?;
     let data = etcd_data(member.distribution);
-    let text = format!("the persistent partition is full: {} MiB are left for etcd in {data}", room >> 20);
+    let text = format!("the persistent partition is full: {} MiB are left for etcd in {data}", space >> 20);
     Some(Stage { next: Some(FULL.into()), ..Stage::new(StageName::Service, StageState::Failed, text) })
 }
 
-fn service(member: &ClusterMember, service: Option<&ServiceFacts>, said: Option<&JoinTrouble>) -> Stage {
+fn service(member: &ClusterMember, facts: &NodeFacts, error: Option<&JoinTrouble>) -> Stage {
     let stage = |state, text: String| Stage::new(StageName::Service, state, text);
-    let Some(service) = service else {
+    let Some(service) = &facts.service else {
         return stage(StageState::Waiting, format!("systemd does not report {}", member.unit));
     };
     let unit = service.unit;
@@ -88,9 +88,9 @@ fn service(member: &ClusterMember, service: Option<&ServiceFacts>, said: Option<
                 result => format!(", ended with {result}"),
             };
             let text = format!("{unit} is {active} ({}){ended}{restarts}", service.sub);
-            let trouble = match (said, step(service)) {
-                (Some(said), step) if said.lasting || step.is_none() => {
-                    JoinTrouble { text: format!("{}; {text}", said.text), ..said.clone() }
+            let trouble = match (error, step(service, &facts.journal)) {
+                (Some(error), step) if error.lasting || step.is_none() => {
+                    JoinTrouble { text: format!("{}; {text}", error.text), ..error.clone() }
                 }
                 (_, Some(step)) => JoinTrouble::passing(format!("{step}; {text}")),
                 (_, None) => JoinTrouble::passing(text),
@@ -105,19 +105,15 @@ fn service(member: &ClusterMember, service: Option<&ServiceFacts>, said: Option<
 
 /// What the unit that makes the node a member is doing, `WORDS (N of M)`. While it does something, what others complain about is
 /// mostly that it is not done yet.
-fn step(service: &ServiceFacts) -> Option<&str> {
+fn step<'a>(service: &UnitState, journal: &'a [String]) -> Option<&'a str> {
     let is_count =
         |count: &str| count.split_once(" of ").is_some_and(|(step, all)| is_number(step) && is_number(all));
-    service
-        .said
-        .iter()
-        .rev()
-        .map(String::as_str)
-        .take_while(|line| !line.starts_with(known_errors::REPORT))
-        .find(|line| {
+    journal.iter().rev().map(String::as_str).take_while(|line| !line.starts_with(known_errors::REPORT)).find(
+        |line| {
             let count = line.strip_suffix(')').and_then(|line| line.rsplit_once(" ("));
             service.active == "activating" && count.is_some_and(|(_, count)| is_count(count))
-        })
+        },
+    )
 }
 
 fn is_number(text: &str) -> bool {
@@ -140,28 +136,36 @@ fn images(blobs: BlobCount) -> Stage {
 }
 
 /// The two stages that only the cluster knows.
-fn in_cluster(member: &ClusterMember, node: &Registration, said: Option<JoinTrouble>) -> (Stage, Stage) {
-    let waits = |text: &str| Stage::new(StageName::Ready, StageState::Waiting, text);
-    let registered = |name: &str| Stage::new(StageName::Registered, StageState::Done, format!("as {name}"));
+fn in_cluster(member: &ClusterMember, facts: &NodeFacts, error: Option<JoinTrouble>) -> (Stage, Stage) {
     let missing = |text: String| {
-        let trouble = match said.clone() {
-            Some(said) => JoinTrouble { text: format!("{}; {text}", said.text), ..said },
+        let trouble = match error.clone() {
+            Some(error) => JoinTrouble { text: format!("{}; {text}", error.text), ..error },
             None => JoinTrouble::passing(text),
         };
-        (Stage::troubled(StageName::Registered, trouble), waits("the cluster does not know the node yet"))
+        let ready = "the cluster does not know the node yet";
+        (
+            Stage::troubled(StageName::Registered, trouble),
+            Stage::new(StageName::Ready, StageState::Waiting, ready),
+        )
     };
-    match node {
-        Registration::NoCredentials => missing("the node has no credentials from its cluster yet".to_owned()),
-        Registration::Unknown(why) => missing(why.clone()),
-        Registration::Absent(name) => missing(format!("the cluster has no node {name} yet")),
-        Registration::NotReady { name, why } => {
-            let known = known_errors::known(why);
-            let trouble = known.or(said).unwrap_or_else(|| JoinTrouble::passing(why.clone()));
-            (registered(name), Stage::troubled(StageName::Ready, trouble))
+    match &facts.cluster.node {
+        Err(why) => missing(why.clone()),
+        Ok(None) => {
+            missing(format!("the cluster has no node {} yet", facts.name.as_deref().unwrap_or_default()))
         }
-        Registration::Ready { name } => {
-            let what = if member.first { "the cluster has begun" } else { "the node is part of its cluster" };
-            (registered(name), Stage::new(StageName::Ready, StageState::Done, what))
+        Ok(Some(node)) => {
+            let registered = format!("as {}", node.metadata.name);
+            (Stage::new(StageName::Registered, StageState::Done, registered), ready(member, node, error))
         }
     }
+}
+
+fn ready(member: &ClusterMember, node: &Node, error: Option<JoinTrouble>) -> Stage {
+    let Some(why) = node.unready_reason() else {
+        let what = if member.first { "the cluster has begun" } else { "the node is part of its cluster" };
+        return Stage::new(StageName::Ready, StageState::Done, what);
+    };
+    let why = known_errors::without_tokens(why);
+    let trouble = known_errors::known(&why).or(error).unwrap_or_else(|| JoinTrouble::passing(why));
+    Stage::troubled(StageName::Ready, trouble)
 }

@@ -14,10 +14,10 @@ const ANSWER: Duration = Duration::from_millis(500);
 
 /// An address that this node has and that another machine answers for as well.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RivalMachine {
-    pub address: Ipv4Addr,
+pub(crate) struct RivalMachine {
+    pub(crate) address: Ipv4Addr,
     /// Its hardware address.
-    pub machine: String,
+    pub(crate) machine: String,
 }
 
 /// One entry in the output of `ip -json neighbour`.

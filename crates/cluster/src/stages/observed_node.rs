@@ -1,4 +1,4 @@
-//! Gathers the facts about a node: asks iproute2, systemd, the journal, the store and the cluster.
+//! The node whose stages are observed: what it is, and the facts about it.
 
 use std::path::Path;
 use std::thread;
@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::api::{self, Registration};
-use super::facts::{NodeFacts, ServiceFacts};
+use super::facts::NodeFacts;
 use super::judge::stages;
 use super::neighbours::{self, RivalMachine};
 use super::stage::Stage;
 use crate::configuration::{ClusterMember, etcd_data, vip_in_words};
 use crate::images::{self, BlobCount};
+use crate::observation::{ClusterView, UnitState, addresses};
 use base::command::{Invocation, Runner};
 use machine::installed_node::InstalledNode;
 use machine::network::addresses::{self as network, WantedNetwork};
@@ -26,7 +26,6 @@ use model::release::Release;
 
 /// For one program.
 const PROGRAM_TIMEOUT: Duration = Duration::from_secs(10);
-/// The number of journal lines that are read.
 const JOURNAL_LINES_MAX: &str = "300";
 /// Older errors belong to problems that have passed.
 const JOURNAL_SINCE: &str = "-5min";
@@ -91,40 +90,37 @@ impl ObservedNode {
     /// The current stages of the node. Takes some seconds if a server does not answer.
     #[must_use]
     pub fn look(&self, root: &Path, runner: &dyn Runner) -> Vec<Stage> {
-        let facts = thread::scope(|scope| {
-            let server = scope.spawn(|| self.server());
-            let node = scope.spawn(|| self.node(root));
-            let addresses = addresses(runner);
-            let network = self.network(addresses.as_deref());
-            let rival = rival(runner, addresses.as_deref().unwrap_or_default());
-            let unasked = || "was not asked to the end".to_owned();
-            let install = &self.config.install;
-            let (expected, present) = images::count(&self.release, install.own_role(), root);
-            let node = node.join().unwrap_or_else(|_| Registration::Unknown(unasked()));
-            NodeFacts {
-                network,
-                missing: MissingCards::on(root, &self.config, &below(root, DOCUMENT)),
-                service: self.service(runner, &node),
-                rival,
-                server: server
-                    .join()
-                    .unwrap_or_else(|_| Err(unasked()))
-                    .map_err(|why| self.with_holder(runner, why)),
-                room: self.room(root),
-                images: BlobCount { expected, present, deferred: install.images() == Images::Defer },
-                node,
-            }
+        let install = &self.config.install;
+        let (expected, present) = images::count(&self.release, install.own_role(), root);
+        let (mut cluster, network, rival) = thread::scope(|scope| {
+            let network = scope.spawn(|| {
+                let addresses = addresses(runner);
+                let rival = rival(runner, addresses.as_deref().unwrap_or_default());
+                (addresses.and_then(|json| network::judge(&WantedNetwork::of(&self.config), &json)), rival)
+            });
+            let cluster = ClusterView::observe(root, &self.member, self.name.as_deref());
+            let ended = |_| (Err("internal error: the observation ended early".to_owned()), None);
+            let (network, rival) = network.join().unwrap_or_else(ended);
+            (cluster, network, rival)
         });
+        cluster.server = cluster.server.map_err(|why| self.with_holder(runner, why));
+        let service = self.service(runner);
+        let facts = NodeFacts {
+            name: self.name.clone(),
+            network,
+            missing: MissingCards::on(root, &self.config, &below(root, DOCUMENT)),
+            rival,
+            journal: self.journal(runner, service.as_ref(), &cluster),
+            cluster,
+            service,
+            space: self.space(root),
+            images: BlobCount { expected, present, deferred: install.images() == Images::Defer },
+        };
         let mut stages = stages(&self.member, &facts);
         for stage in &mut stages {
             stage.detail = self.secrets.hide(&stage.detail);
         }
         stages
-    }
-
-    fn network(&self, addresses: Result<&[u8], &String>) -> Result<String, String> {
-        let wanted = WantedNetwork::of(&self.config);
-        network::judge(&wanted, addresses.map_err(String::clone)?)
     }
 
     /// Why the cluster does not answer at its address, and who has the address: it may be a machine that is no part of the cluster.
@@ -138,22 +134,8 @@ impl ObservedNode {
         }
     }
 
-    /// Asks at the cluster's address; the first node, which may not know it, asks itself.
-    fn server(&self) -> Result<String, String> {
-        let host = self.member.host.as_deref().unwrap_or("127.0.0.1");
-        let url = self.member.supervisor(host);
-        api::ping(&url, self.member.health()).map(|()| url)
-    }
-
-    fn node(&self, root: &Path) -> Registration {
-        let Some(name) = &self.name else {
-            return Registration::Unknown("the node has no name".into());
-        };
-        api::node(root, &self.member.kubeconfig(), name)
-    }
-
-    /// The room for etcd on this node; none on one without etcd.
-    fn room(&self, root: &Path) -> Option<u64> {
+    /// The space left for etcd, in bytes; none on a node without etcd.
+    fn space(&self, root: &Path) -> Option<u64> {
         let data = below(root, &etcd_data(self.member.distribution));
         let there =
             self.member.server.then(|| data.ancestors().find(|path| path.exists()).map(Path::to_owned))??;
@@ -162,14 +144,24 @@ impl ObservedNode {
     }
 
     /// The unit that the node is waiting for: that which makes it a member, until it has.
-    fn service(&self, runner: &dyn Runner, node: &Registration) -> Option<ServiceFacts> {
-        let joining = self.member.joining_unit.and_then(|unit| show(runner, unit));
+    fn service(&self, runner: &dyn Runner) -> Option<UnitState> {
+        let joining = self.member.joining_unit.and_then(|unit| UnitState::read(runner, unit));
         let joining = joining.filter(|joining| joining.active != "active");
-        let mut service = joining.or_else(|| show(runner, self.member.unit))?;
-        if service.active == "active" && matches!(node, Registration::Ready { .. }) {
-            // Nothing keeps the node from its cluster, and reading the journal is the most expensive part.
-            return Some(service);
-        }
+        joining.or_else(|| UnitState::read(runner, self.member.unit))
+    }
+
+    /// The last lines of the node's units. They are not read where nothing keeps the node from its cluster: reading them costs more
+    /// than everything else here.
+    fn journal(
+        &self,
+        runner: &dyn Runner,
+        service: Option<&UnitState>,
+        cluster: &ClusterView,
+    ) -> Vec<String> {
+        let ready = matches!(&cluster.node, Ok(Some(node)) if node.is_ready());
+        let Some(service) = service.filter(|service| !(ready && service.active == "active")) else {
+            return Vec::new();
+        };
         let units = self.member.joining_unit.into_iter().chain([self.member.unit]);
         let mut journal = Invocation::new("journalctl")
             .limit(PROGRAM_TIMEOUT)
@@ -179,43 +171,9 @@ impl ObservedNode {
             journal = journal.args(["--since", JOURNAL_SINCE]);
         }
         // Without a journal the state of the unit is used anyway.
-        let said = runner.run(&journal).unwrap_or_default();
-        service.said = String::from_utf8_lossy(&said).lines().map(str::to_owned).collect();
-        Some(service)
+        let lines = runner.run(&journal).unwrap_or_default();
+        String::from_utf8_lossy(&lines).lines().map(str::to_owned).collect()
     }
-}
-
-/// The state of a unit; `None` if systemd does not answer.
-fn show(runner: &dyn Runner, unit: &'static str) -> Option<ServiceFacts> {
-    let show = Invocation::new("systemctl").limit(PROGRAM_TIMEOUT).args([
-        "show",
-        "--property=LoadState,ActiveState,SubState,Result,NRestarts",
-        unit,
-    ]);
-    Some(properties(unit, &String::from_utf8_lossy(&runner.run(&show).ok()?)))
-}
-
-/// The output of `systemctl show`: one `NAME=VALUE` a line.
-fn properties(unit: &'static str, text: &str) -> ServiceFacts {
-    let value = |name: &str| {
-        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
-        line.unwrap_or_default().to_owned()
-    };
-    ServiceFacts {
-        unit,
-        load: value("LoadState"),
-        active: value("ActiveState"),
-        sub: value("SubState"),
-        result: value("Result"),
-        restarts: value("NRestarts").parse().unwrap_or_default(),
-        said: Vec::new(),
-    }
-}
-
-/// What iproute2 says of the node's addresses.
-pub(crate) fn addresses(runner: &dyn Runner) -> Result<Vec<u8>, String> {
-    let ip = Invocation::new("ip").args(["-json", "-details", "address"]).limit(PROGRAM_TIMEOUT);
-    runner.run(&ip).map_err(|error| format!("{error:#}"))
 }
 
 /// Another machine that answers for a virtual address which is here now.

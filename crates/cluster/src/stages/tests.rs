@@ -1,24 +1,16 @@
-//! Which stages follow from which facts, and the questions to a cluster, which a TLS server of these tests answers.
+//! Which stages follow from which facts.
 
-use std::fs;
-use std::io::{BufRead, BufReader, Write};
-use std::net::TcpListener;
-use std::path::Path;
-use std::sync::Arc;
-
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-
-use super::api::{Registration, node, ping};
+use super::facts::NodeFacts;
+use super::judge::stages;
 use super::neighbours::RivalMachine;
 use super::*;
 use crate::configuration::ClusterMember;
 use crate::images::BlobCount;
+use crate::kubernetes::node::Node;
+use crate::observation::{ClusterView, UnitState};
 use machine::nics::MissingCards;
 use machine::nics::RememberedCards;
 use model::config::{Distribution, parse};
-
-use testing::http::{AUTHORITY, CERTIFICATE as SERVER, KEY};
 
 fn member(first: bool) -> ClusterMember {
     ClusterMember {
@@ -31,14 +23,20 @@ fn member(first: bool) -> ClusterMember {
     }
 }
 
-fn running() -> ServiceFacts {
-    ServiceFacts {
+fn running() -> UnitState {
+    UnitState {
         unit: "rke2-server.service",
         load: "loaded".into(),
         active: "active".into(),
         sub: "running".into(),
-        ..ServiceFacts::default()
+        ..UnitState::default()
     }
+}
+
+fn node(ready: &str, message: &str) -> Result<Option<Node>, String> {
+    let ready = serde_json::json!({ "type": "Ready", "status": ready, "message": message });
+    let node = serde_json::json!({ "metadata": { "name": "node-1" }, "status": { "conditions": [ready] } });
+    Ok(Some(serde_json::from_value(node).unwrap()))
 }
 
 /// A healthy node.
@@ -47,11 +45,12 @@ fn good() -> NodeFacts {
         network: Ok("mgmt-br has 192.0.2.11/24".into()),
         missing: None,
         rival: None,
-        server: Ok("https://192.0.2.10:9345".into()),
+        name: Some("node-1".into()),
+        cluster: ClusterView { server: Ok("https://192.0.2.10:9345".into()), node: node("True", "") },
         service: Some(running()),
-        room: None,
+        journal: Vec::new(),
+        space: None,
         images: BlobCount { expected: 3, present: 3, deferred: false },
-        node: Registration::Ready { name: "node-1".into() },
     }
 }
 
@@ -66,9 +65,8 @@ fn a_virtual_address_that_another_machine_answers_for_needs_a_person() {
     assert!(stage.next.as_deref().unwrap().contains("give it another address"), "{stage:?}");
 }
 
-fn saying(mut service: ServiceFacts, message: &str) -> Option<ServiceFacts> {
-    service.said = vec![format!("time=\"t\" level=error msg={message:?}")];
-    Some(service)
+fn journal(message: &str) -> Vec<String> {
+    vec![format!("time=\"t\" level=error msg={message:?}")]
 }
 
 #[test]
@@ -88,17 +86,11 @@ fn a_node_for_which_all_is_well_has_every_stage_behind_it() {
 
 #[test]
 fn each_trouble_is_told_in_the_stage_that_it_belongs_to() {
-    let starting = ServiceFacts { active: "activating".into(), sub: "start".into(), ..running() };
-    let again = ServiceFacts {
-        sub: "auto-restart".into(),
-        result: "exit-code".into(),
-        restarts: 4,
-        ..starting.clone()
-    };
-    let gone = ServiceFacts { load: "not-found".into(), active: "inactive".into(), ..running() };
-    let failed = ServiceFacts { active: "failed".into(), sub: "failed".into(), ..running() };
-    let absent = Registration::Absent("node-1".into());
-    let not_ready = |why: &str| Registration::NotReady { name: "node-1".into(), why: why.into() };
+    let starting = UnitState { active: "activating".into(), sub: "start".into(), ..running() };
+    let again =
+        UnitState { sub: "auto-restart".into(), result: "exit-code".into(), restarts: 4, ..starting.clone() };
+    let gone = UnitState { load: "not-found".into(), active: "inactive".into(), ..running() };
+    let failed = UnitState { active: "failed".into(), sub: "failed".into(), ..running() };
     let rejected = "Node password rejected, duplicate hostname";
     let facts = |change: &dyn Fn(&mut NodeFacts)| {
         let mut facts = good();
@@ -107,9 +99,9 @@ fn each_trouble_is_told_in_the_stage_that_it_belongs_to() {
     };
     use StageName as N;
     use StageState as S;
-    let cases: [(NodeFacts, N, S, &str); 13] = [
+    let cases: [(NodeFacts, N, S, &str); 14] = [
         (facts(&|f| f.network = Err("no link".into())), N::Network, S::Waiting, "no link"),
-        (facts(&|f| f.server = Err("refused".into())), N::Server, S::Waiting, "refused"),
+        (facts(&|f| f.cluster.server = Err("refused".into())), N::Server, S::Waiting, "refused"),
         (facts(&|f| f.service = None), N::Service, S::Waiting, "systemd does not report"),
         (facts(&|f| f.service = Some(gone.clone())), N::Service, S::Failed, "not in the OS image"),
         (facts(&|f| f.service = Some(starting.clone())), N::Service, S::Waiting, "activating (start)"),
@@ -119,21 +111,53 @@ fn each_trouble_is_told_in_the_stage_that_it_belongs_to() {
             S::Waiting,
             "ended with exit-code, started again 4 times",
         ),
-        (facts(&|f| f.service = saying(again.clone(), rejected)), N::Service, S::Failed, "of this name"),
-        (facts(&|f| f.service = saying(failed.clone(), "odd")), N::Service, S::Failed, "odd; rke2"),
-        (facts(&|f| f.images.present = 2), N::Images, S::Failed, "2 of 3 blobs"),
-        (facts(&|f| f.node = Registration::NoCredentials), N::Registered, S::Waiting, "no credentials"),
         (
             facts(&|f| {
-                f.node = absent.clone();
-                f.service = saying(running(), rejected);
+                f.service = Some(again.clone());
+                f.journal = journal(rejected);
+            }),
+            N::Service,
+            S::Failed,
+            "of this name",
+        ),
+        (
+            facts(&|f| {
+                f.service = Some(failed.clone());
+                f.journal = journal("odd");
+            }),
+            N::Service,
+            S::Failed,
+            "odd; rke2",
+        ),
+        (facts(&|f| f.images.present = 2), N::Images, S::Failed, "2 of 3 blobs"),
+        (
+            facts(&|f| f.cluster.node = Err("the node has no credentials from its cluster yet".into())),
+            N::Registered,
+            S::Waiting,
+            "no credentials",
+        ),
+        (
+            facts(&|f| f.cluster.node = Ok(None)),
+            N::Registered,
+            S::Waiting,
+            "the cluster has no node node-1 yet",
+        ),
+        (
+            facts(&|f| {
+                f.cluster.node = Ok(None);
+                f.journal = journal(rejected);
             }),
             N::Registered,
             S::Failed,
             "of this name",
         ),
-        (facts(&|f| f.node = not_ready("cni plugin not initialized")), N::Ready, S::Waiting, "of the pods"),
-        (facts(&|f| f.node = not_ready("odd")), N::Ready, S::Waiting, "odd"),
+        (
+            facts(&|f| f.cluster.node = node("False", "cni plugin not initialized")),
+            N::Ready,
+            S::Waiting,
+            "of the pods",
+        ),
+        (facts(&|f| f.cluster.node = node("Unknown", "odd")), N::Ready, S::Waiting, "odd"),
     ];
     for (facts, name, state, text) in cases {
         let stages = stages(&member(false), &facts);
@@ -157,11 +181,11 @@ fn kubeadm() -> ClusterMember {
 #[test]
 fn a_node_of_kubeadm_tells_its_step_unless_a_person_is_needed() {
     let joining = |said: &[&str]| {
-        let said = said.iter().map(|line| (*line).to_owned()).collect();
+        let journal = said.iter().map(|line| (*line).to_owned()).collect();
         let unit = "nqrust-kubeadm.service";
-        let service =
-            ServiceFacts { unit, active: "activating".into(), sub: "start".into(), said, ..running() };
-        stages(&kubeadm(), &NodeFacts { service: Some(service), node: Registration::NoCredentials, ..good() })
+        let service = UnitState { unit, active: "activating".into(), sub: "start".into(), ..running() };
+        let cluster = ClusterView { node: Err("no credentials".into()), ..good().cluster };
+        stages(&kubeadm(), &NodeFacts { service: Some(service), journal, cluster, ..good() })
     };
     let refused =
         "E1123 10:00:00.000000     100 reflector.go:1] \"Failed\" err=\"connect: connection refused\"";
@@ -189,9 +213,12 @@ fn a_node_of_kubeadm_tells_its_step_unless_a_person_is_needed() {
 #[test]
 fn a_full_disk_under_etcd_is_told_before_what_follows_from_it() {
     let facts = NodeFacts {
-        room: Some(5 << 20),
-        node: Registration::Unknown("the API at https://192.0.2.10:6443 does not answer".into()),
-        service: saying(running(), "connection refused"),
+        space: Some(5 << 20),
+        cluster: ClusterView {
+            node: Err("the API at https://192.0.2.10:6443 does not answer".into()),
+            ..good().cluster
+        },
+        journal: journal("connection refused"),
         ..good()
     };
     let all = stages(&kubeadm(), &facts);
@@ -199,7 +226,7 @@ fn a_full_disk_under_etcd_is_told_before_what_follows_from_it() {
     assert_eq!((stage.name, stage.state), (StageName::Service, StageState::Failed));
     assert_eq!(stage.detail, "the persistent partition is full: 5 MiB are left for etcd in /var/lib/etcd");
     assert!(stage.next.as_deref().unwrap().contains("du -xh"));
-    assert!(all_done(&stages(&kubeadm(), &NodeFacts { room: Some(1 << 30), ..good() })));
+    assert!(all_done(&stages(&kubeadm(), &NodeFacts { space: Some(1 << 30), ..good() })));
 }
 
 #[test]
@@ -208,7 +235,7 @@ fn a_missing_card_is_told_before_a_service_that_is_not_in_the_image() {
         parse("install: {mode: install, management_interface: {interfaces: [{name: ens3}]}}", "f").unwrap();
     let mut facts = good();
     facts.network = Err("there is no device mgmt-br".into());
-    facts.service = Some(ServiceFacts { load: "not-found".into(), active: "inactive".into(), ..running() });
+    facts.service = Some(UnitState { load: "not-found".into(), active: "inactive".into(), ..running() });
     let said = |facts: &NodeFacts| {
         let stages = stages(&member(false), facts);
         let stage = current(&stages).unwrap();
@@ -228,7 +255,7 @@ fn a_missing_card_is_told_before_a_service_that_is_not_in_the_image() {
 fn images_that_are_deferred_hold_nothing_up_and_old_words_of_a_ready_node_are_not_told() {
     let mut facts = good();
     facts.images = BlobCount { expected: 3, present: 0, deferred: true };
-    facts.service = saying(running(), "Node password rejected, duplicate hostname");
+    facts.journal = journal("Node password rejected, duplicate hostname");
     assert!(all_done(&stages(&member(false), &facts)));
 }
 
@@ -252,101 +279,4 @@ fn a_node_is_a_member_by_its_document() {
     assert_eq!((kubeadm.unit, kubeadm.joining_unit), ("kubelet.service", Some("nqrust-kubeadm.service")));
     assert_eq!(kubeadm.health(), "/readyz");
     assert_eq!(kubeadm.kubeconfig(), "/etc/kubernetes/kubelet.conf");
-}
-
-/// A server that gives every request the same answer; its URL.
-fn serve(status: &'static str, body: String) -> String {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = rustls::ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-    let chain = CertificateDer::pem_slice_iter(SERVER.as_bytes()).map(Result::unwrap).collect();
-    let key = PrivateKeyDer::from_pem_slice(KEY.as_bytes()).unwrap();
-    let config = Arc::new(config.unwrap().with_no_client_auth().with_single_cert(chain, key).unwrap());
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("https://{}", listener.local_addr().unwrap());
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            let connection = rustls::ServerConnection::new(config.clone()).unwrap();
-            let mut stream = BufReader::new(rustls::StreamOwned::new(connection, stream.unwrap()));
-            let mut line = String::new();
-            // A client that rejects the certificate closes the connection.
-            while stream.read_line(&mut line).is_ok_and(|count| count > 2) {
-                line.clear();
-            }
-            let head = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n", body.len());
-            let _ = stream.get_mut().write_all((head + &body).as_bytes());
-            let _ = stream.get_mut().flush();
-        }
-    });
-    url
-}
-
-/// A root with the kubelet's files of a distribution.
-fn credentials(server: &str) -> tempfile::TempDir {
-    let root = tempfile::tempdir().unwrap();
-    let put = |path: &str, text: &str| {
-        let path = root.path().join(path);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, text).unwrap();
-    };
-    put("agent/ca.crt", AUTHORITY);
-    put("agent/kubelet.crt", SERVER);
-    put("agent/kubelet.key", KEY);
-    put(
-        "agent/kubelet.kubeconfig",
-        &format!(
-            "apiVersion: v1\nclusters:\n- cluster:\n    server: {server}\n    certificate-authority: /agent/ca.crt\n  name: local\n\
-             contexts:\n- context:\n    cluster: local\n    user: user\n  name: Default\ncurrent-context: Default\nkind: Config\n\
-             preferences: {{}}\nusers:\n- name: user\n  user:\n    client-certificate: /agent/kubelet.crt\n    client-key: /agent/kubelet.key\n"
-        ),
-    );
-    root
-}
-
-fn ask(status: &'static str, body: &str) -> Registration {
-    let root = credentials(&serve(status, body.to_owned()));
-    node(root.path(), "/agent/kubelet.kubeconfig", "node-1")
-}
-
-fn condition(status: &str) -> String {
-    format!(
-        "{{\"kind\": \"Node\", \"metadata\": {{\"name\": \"node-1\"}}, \"status\": {{\"conditions\": [{{\"type\": \"MemoryPressure\", \"status\": \"False\"}}, \
-         {{\"type\": \"Ready\", \"status\": \"{status}\", \"message\": \"the reason\"}}]}}}}"
-    )
-}
-
-#[test]
-fn the_kubelets_credentials_are_enough_to_ask_for_the_node() {
-    let name = || "node-1".to_owned();
-    assert_eq!(ask("200 OK", &condition("True")), Registration::Ready { name: name() });
-    let not = Registration::NotReady { name: name(), why: "the reason".into() };
-    assert_eq!(ask("200 OK", &condition("Unknown")), not);
-    assert_eq!(ask("404 Not Found", "{}"), Registration::Absent(name()));
-    let bare = ask("200 OK", "{\"metadata\": {\"name\": \"node-1\"}, \"status\": {}}");
-    assert!(matches!(bare, Registration::NotReady { why, .. } if why.contains("has not reported")));
-    for (status, body, text) in
-        [("403 Forbidden", "{}", "answers 403"), ("200 OK", "<html>", "something other than a node")]
-    {
-        assert!(matches!(ask(status, body), Registration::Unknown(why) if why.contains(text)), "{text}");
-    }
-}
-
-#[test]
-fn credentials_that_are_not_there_or_not_usable_are_told_apart() {
-    let root = credentials("https://127.0.0.1:1");
-    let ask = |root: &Path| node(root, "/agent/kubelet.kubeconfig", "node-1");
-    assert!(matches!(ask(root.path()), Registration::Unknown(why) if why.contains("does not answer")));
-    fs::write(root.path().join("agent/kubelet.key"), "no key").unwrap();
-    assert!(matches!(ask(root.path()), Registration::Unknown(why) if why.contains("cannot be used")));
-    fs::remove_file(root.path().join("agent/kubelet.kubeconfig")).unwrap();
-    assert_eq!(ask(root.path()), Registration::NoCredentials);
-}
-
-#[test]
-fn a_server_answers_its_ping_whoever_vouches_for_it() {
-    assert_eq!(ping(&serve("200 OK", "pong".into()), "/ping"), Ok(()));
-    assert!(ping(&serve("404 Not Found", String::new()), "/readyz").unwrap_err().contains("404 Not Found"));
-    let nobody = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("https://{}", nobody.local_addr().unwrap());
-    drop(nobody);
-    assert!(ping(&url, "/ping").unwrap_err().contains("does not answer"));
 }

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use anyhow::Result;
 
+use crate::api::kubelet::KubeApi;
 use crate::health::{CheckClass, CheckGroup, NodeProbe, current};
 use crate::kubeadm::snapshot;
 use crate::kubernetes::node::Node;
-use crate::stages::{cluster_node, cluster_nodes, server_version};
 use crate::version_skew::{MovedPart, SeenCluster, SeenNode};
 use base::command::Runner;
 use base::failure::{Class, Failure};
@@ -59,8 +59,10 @@ impl SystemMachine<'_> {
         let api = node.metadata.labels.contains_key(SERVER).then(|| match node.internal_address() {
             None => Err("it has no address".to_owned()),
             Some(address) => {
-                let text = server_version(self.root, &self.nodes_access, &format!("https://{address}:6443"))?;
-                text.parse()
+                let api = KubeApi::open(self.root, &self.nodes_access)?;
+                let version = api.at(&format!("https://{address}:6443")).version()?;
+                version
+                    .parse()
                     .map_err(|error: model::kubernetes::ParseKubernetesVersionError| error.to_string())
             }
         });
@@ -70,8 +72,9 @@ impl SystemMachine<'_> {
 
 impl MovedMachine for SystemMachine<'_> {
     fn cluster(&self) -> Result<SeenCluster, Failure> {
-        let nodes = cluster_nodes(self.root, &self.nodes_access).map_err(unjudged)?;
-        let nodes = nodes.iter().map(|node| self.seen(node)).collect::<Result<Vec<_>, _>>()?;
+        let api = KubeApi::open(self.root, &self.nodes_access);
+        let nodes = api.and_then(|api| api.nodes()).map_err(unjudged)?;
+        let nodes = nodes.items.iter().map(|node| self.seen(node)).collect::<Result<Vec<_>, _>>()?;
         Ok(SeenCluster { part: self.part, name: self.name.clone(), nodes })
     }
 
@@ -84,7 +87,7 @@ impl MovedMachine for SystemMachine<'_> {
     }
 
     fn kubelet(&self) -> Result<KubernetesVersion, String> {
-        let node = cluster_node(self.root, &self.kubelet_access, &self.name)?;
+        let node = KubeApi::open(self.root, &self.kubelet_access)?.node(&self.name)?;
         let node = node.ok_or_else(|| "the cluster has no node of this name".to_owned())?;
         node.status
             .node_info

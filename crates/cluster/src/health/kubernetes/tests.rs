@@ -1,6 +1,8 @@
 use super::*;
+use crate::kubernetes::node::Node;
 use model::config::parse;
 use serde_json::json;
+use std::fs;
 
 fn node(ready: &str, boot: &str) -> Node {
     serde_json::from_value(json!({
@@ -11,25 +13,21 @@ fn node(ready: &str, boot: &str) -> Node {
     .unwrap()
 }
 
-fn good(distribution: Distribution, etcd: Option<EtcdFact>) -> Facts {
-    Facts {
+fn good(distribution: Distribution, etcd: Option<EtcdState>) -> KubernetesFacts {
+    let api = etcd.as_ref().map(|_| Ok(()));
+    KubernetesFacts {
         distribution,
-        containerd: Ok(()),
-        kubelet: Ok(()),
-        api: etcd.as_ref().map(|_| Ok(())),
-        etcd,
-        cluster: Ok(()),
-        node: Ok(Some(node("True", "this"))),
-        boot: "this".into(),
+        components: Components { containerd: Ok(()), kubelet: Ok(()), api, etcd, boot: "this".into() },
+        cluster: ClusterView { server: Ok(String::new()), node: Ok(Some(node("True", "this"))) },
     }
 }
 
 /// The findings of containerd, kubelet, API server, etcd and node, each by its first letter.
-fn letters(facts: &Facts) -> String {
+fn letters(facts: &KubernetesFacts) -> String {
     results(facts).iter().map(|result| result.finding.word().chars().next().unwrap()).collect()
 }
 
-const VOTER: Option<EtcdFact> = Some(EtcdFact::Voter { alone: false });
+const VOTER: Option<EtcdState> = Some(EtcdState::Voter { alone: false });
 
 fn no<T>() -> Result<T, String> {
     Err("it does not answer".into())
@@ -45,69 +43,48 @@ fn a_node_that_works_is_healthy_with_every_distribution() {
 
 #[test]
 fn what_waits_for_the_cluster_cannot_say_while_the_cluster_is_away() {
-    let away = |distribution| Facts {
-        containerd: no(),
-        kubelet: no(),
-        cluster: no(),
-        node: no(),
-        ..good(distribution, None)
+    let away = |distribution| {
+        let mut facts = good(distribution, None);
+        facts.components = Components { containerd: no(), kubelet: no(), ..facts.components };
+        facts.cluster = ClusterView { server: no(), node: no() };
+        facts
     };
     assert_eq!(letters(&away(Distribution::Rke2)), "ccnnc");
     assert_eq!(letters(&away(Distribution::K3s)), "ccnnc");
     assert_eq!(letters(&away(Distribution::Kubeadm)), "ffnnc", "its kubelet starts without a cluster");
-    let answers = Facts { cluster: Ok(()), ..away(Distribution::Rke2) };
+    let mut answers = away(Distribution::Rke2);
+    answers.cluster.server = Ok(String::new());
     assert_eq!(letters(&answers), "ffnnc", "the cluster is there");
 }
 
 #[test]
 fn a_server_without_a_quorum_tells_it_from_a_fault_of_its_own() {
-    let lost = Some(EtcdFact::NoLeader("too few".into()));
-    let no_quorum = |distribution| Facts {
-        containerd: no(),
-        kubelet: no(),
-        api: Some(no()),
-        node: no(),
-        cluster: no(),
-        ..good(distribution, lost.clone())
+    let no_quorum = |distribution| {
+        let mut facts = good(distribution, Some(EtcdState::NoLeader));
+        facts.components =
+            Components { containerd: no(), kubelet: no(), api: Some(no()), ..facts.components };
+        facts.cluster = ClusterView { server: no(), node: no() };
+        facts
     };
     assert_eq!(letters(&no_quorum(Distribution::K3s)), "ccccc");
     assert_eq!(letters(&no_quorum(Distribution::Rke2)), "ffccc");
     assert_eq!(letters(&no_quorum(Distribution::Kubeadm)), "ffccc");
-    let silent = Facts { etcd: Some(EtcdFact::Silent("refused".into())), ..no_quorum(Distribution::K3s) };
+    let mut silent = no_quorum(Distribution::K3s);
+    silent.components.etcd = Some(EtcdState::Silent("refused".into()));
     assert_eq!(letters(&silent), "ffffc");
 }
 
 #[test]
 fn a_learner_and_a_node_of_an_earlier_boot_are_not_healthy() {
-    let learner = Facts { etcd: Some(EtcdFact::Learner), ..good(Distribution::K3s, VOTER) };
+    let learner = good(Distribution::K3s, Some(EtcdState::Learner));
     assert_eq!(letters(&learner), "hhhfh");
     for node in
         [Some(node("True", "earlier")), Some(node("False", "this")), Some(node("Unknown", "this")), None]
     {
-        let facts = Facts { node: Ok(node.clone()), ..good(Distribution::K3s, None) };
+        let mut facts = good(Distribution::K3s, None);
+        facts.cluster.node = Ok(node.clone());
         assert_eq!(letters(&facts), "hhnnf", "{node:?}");
     }
-}
-
-#[test]
-fn etcd_tells_its_health_its_vote_and_whether_it_is_alone() {
-    let metrics = |learner: u8, leader: u8| {
-        format!("# HELP x\netcd_server_has_leader {leader}\netcd_server_is_learner {learner}\n")
-    };
-    let healthy = r#"{"health":"true","reason":""}"#;
-    assert_eq!(etcd_fact(healthy, &metrics(0, 1)), EtcdFact::Voter { alone: true });
-    let peers = metrics(0, 1) + "etcd_network_peer_sent_bytes_total{To=\"a\"} 5\n";
-    assert_eq!(etcd_fact(healthy, &peers), EtcdFact::Voter { alone: false });
-    assert_eq!(etcd_fact(healthy, &metrics(1, 1)), EtcdFact::Learner);
-    let lost = r#"{"health":"false","reason":"RAFT NO LEADER"}"#;
-    assert!(matches!(etcd_fact(lost, &metrics(0, 0)), EtcdFact::NoLeader(_)));
-    let full = r#"{"health":"false","reason":"ALARM NOSPACE"}"#;
-    assert_eq!(
-        etcd_fact(full, &metrics(0, 1)),
-        EtcdFact::Unhealthy("etcd is not healthy: ALARM NOSPACE".into())
-    );
-    assert!(matches!(etcd_fact(healthy, ""), EtcdFact::Unhealthy(_)));
-    assert!(matches!(etcd_fact("<", ""), EtcdFact::Unhealthy(_)));
 }
 
 #[test]
@@ -125,7 +102,7 @@ struct Units(&'static str);
 
 impl base::command::Runner for Units {
     fn run(&self, _: &base::command::Invocation) -> anyhow::Result<Vec<u8>> {
-        Ok(format!("{}\n", self.0).into_bytes())
+        Ok(format!("LoadState={}\n", self.0).into_bytes())
     }
 }
 

@@ -10,34 +10,37 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use reqwest::StatusCode;
-use reqwest::blocking::Client;
+use reqwest::blocking::{Client, Response};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::kubelet_access::client;
+use super::http;
+use base::failure::{Class, Failure};
 use machine::paths::below;
 use model::config::Distribution;
-use transfer::download::reason;
 
-/// Where RKE2 and K3s let a member tell its metrics and its health, to every node: `etcd-expose-metrics`, which ours have. TCP.
+/// TCP port at which members of RKE2 and K3s give metrics and health to every node (`etcd-expose-metrics`, which ours set).
 const METRICS_PORT: u16 = 2381;
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// A member that runs says so at once.
 const HEALTH_TIMEOUT: Duration = Duration::from_secs(5);
+/// For all data of a member, which is at most some gigabytes on a disk.
+const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(30 * 60);
+/// In bytes, of a list of members.
+const ANSWER_BYTES_MAX: u64 = 8 << 20;
 
-/// A member as the gateway tells it; its numbers are texts.
+/// A member as the gateway lists it; its numbers are texts.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub struct EtcdMember {
+pub(crate) struct EtcdMember {
     #[serde(rename = "ID")]
-    pub id: String,
+    pub(crate) id: String,
     /// Empty for one that has never run.
     #[serde(default)]
-    pub name: String,
+    pub(crate) name: String,
     #[serde(default, rename = "clientURLs")]
-    pub addresses: Vec<String>,
+    pub(crate) addresses: Vec<String>,
     /// Whether it has no vote yet; then etcd can do without it.
     #[serde(default, rename = "isLearner")]
-    pub learns: bool,
+    pub(crate) learns: bool,
 }
 
 #[derive(Deserialize)]
@@ -46,20 +49,19 @@ struct Members {
     members: Vec<EtcdMember>,
 }
 
-/// The access to the members of a cluster's etcd.
 #[derive(Debug)]
-pub struct EtcdGateway {
+pub(crate) struct EtcdGateway {
     http: Client,
-    health: Client,
+    health_http: Client,
     endpoints: EtcdEndpoints,
 }
 
-/// Where members answer to HTTP.
+/// Where members answer HTTP requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct EtcdEndpoints {
     /// The gateway of the member of this node.
     own: String,
-    /// The port at which members tell their health without certificates; none where they do so where their clients are.
+    /// The port of health without certificates; none where it is at the address for clients.
     metrics_port: Option<u16>,
 }
 
@@ -72,7 +74,7 @@ impl EtcdEndpoints {
         Self { own: own.to_owned(), metrics_port }
     }
 
-    /// Where the member whose clients use the address `client_url` tells its health. None if that is not a URL.
+    /// The page with the health of the member whose clients use the address `client_url`. None if that is not a URL.
     fn health(&self, client_url: &str) -> Option<String> {
         let Some(port) = self.metrics_port else { return Some(format!("{client_url}/health")) };
         let mut url = reqwest::Url::parse(client_url).ok()?;
@@ -84,87 +86,95 @@ impl EtcdEndpoints {
 }
 
 impl EtcdGateway {
-    /// The access of the node at `root`.
+    /// With the certificates of the node at `root`.
     ///
     /// # Errors
-    /// If it has no certificates for it, or they cannot be used.
-    pub fn open(root: &Path, distribution: Distribution) -> Result<Self> {
-        let client = Self::access(root, distribution)?;
+    /// If it has none, or they cannot be used.
+    pub(crate) fn open(root: &Path, distribution: Distribution) -> Result<Self> {
+        let client = access(root, distribution)?;
         let endpoints = EtcdEndpoints::of(distribution);
-        Ok(Self { http: client(TIMEOUT)?, health: client(HEALTH_TIMEOUT)?, endpoints })
+        Ok(Self { http: client(TIMEOUT)?, health_http: client(HEALTH_TIMEOUT)?, endpoints })
     }
 
-    /// What makes clients with the access of the node at `root`, each with a time limit.
-    pub(super) fn access(
-        root: &Path,
-        distribution: Distribution,
-    ) -> Result<impl Fn(Duration) -> Result<Client> + use<>> {
-        // kubeadm `certs etcd-healthcheck-client`; k3s `pkg/daemons/control/deps`, which RKE2 has too.
-        let (directory, names) = match distribution {
-            Distribution::Kubeadm => (
-                "/etc/kubernetes/pki/etcd".to_owned(),
-                ["healthcheck-client.crt", "healthcheck-client.key", "ca.crt"],
-            ),
-            Distribution::Rke2 | Distribution::K3s => (
-                format!("/var/lib/rancher/{}/server/tls/etcd", distribution.name()),
-                ["client.crt", "client.key", "server-ca.crt"],
-            ),
-        };
-        let read = |file: &str| {
-            let path = below(root, &directory).join(file);
-            fs::read(&path).with_context(|| format!("reading {}", path.display()))
-        };
-        let [certificate, key, authority] = names;
-        let mut pem = read(certificate)?;
-        pem.push(b'\n');
-        pem.extend(read(key)?);
-        let authority = read(authority)?;
-        Ok(move |timeout| client(&authority, &pem, timeout).map_err(anyhow::Error::msg))
-    }
-
-    /// Every member, as the one of this node has them.
-    pub fn own_members(&self) -> Result<Vec<EtcdMember>> {
+    /// Every member, as the one of this node lists them.
+    pub(crate) fn own_members(&self) -> Result<Vec<EtcdMember>> {
         self.members(&self.endpoints.own)
     }
 
-    /// Every member, as the one at `url` has them.
-    pub fn members(&self, url: &str) -> Result<Vec<EtcdMember>> {
+    /// Every member, as the one at `url` lists them.
+    pub(crate) fn members(&self, url: &str) -> Result<Vec<EtcdMember>> {
         let listed: Members = serde_json::from_value(self.post(url, "list", &json!({}))?)
             .context("reading the list of etcd's members")?;
         Ok(listed.members)
     }
 
     /// Removes a member for good.
-    pub fn remove(&self, url: &str, member: &EtcdMember) -> Result<()> {
+    pub(crate) fn remove(&self, url: &str, member: &EtcdMember) -> Result<()> {
         self.post(url, "remove", &json!({ "ID": member.id })).map(drop)
     }
 
     /// Whether it runs, healthy or not.
-    #[must_use]
-    pub fn answers(&self, member: &EtcdMember) -> bool {
-        self.ask_health(member).next().is_some()
+    pub(crate) fn answers(&self, member: &EtcdMember) -> bool {
+        self.health(member).next().is_some()
     }
 
-    /// Whether it says that it is healthy: it has a leader, and its data are read and written (etcd `etcdhttp`).
-    #[must_use]
-    pub fn is_healthy(&self, member: &EtcdMember) -> bool {
-        self.ask_health(member).any(|status| status.is_success())
+    /// Whether it has a leader, and its data are read and written (etcd `etcdhttp`).
+    pub(crate) fn is_healthy(&self, member: &EtcdMember) -> bool {
+        self.health(member).any(|status| status.is_success())
     }
 
-    /// What each address of the member answers that does.
-    fn ask_health(&self, member: &EtcdMember) -> impl Iterator<Item = StatusCode> {
+    /// The status of each address of the member that answers.
+    fn health(&self, member: &EtcdMember) -> impl Iterator<Item = StatusCode> {
         let urls = member.addresses.iter().filter_map(|url| self.endpoints.health(url));
-        urls.filter_map(|url| Some(self.health.get(url).send().ok()?.status()))
+        urls.filter_map(|url| Some(http::send(self.health_http.get(url)).ok()?.status()))
     }
 
     fn post(&self, url: &str, verb: &str, body: &Value) -> Result<Value> {
-        let sent = self.http.post(format!("{url}/v3/cluster/member/{verb}")).body(body.to_string()).send();
-        let answer = sent.map_err(|error| anyhow::anyhow!("it does not answer: {}", reason(&error)))?;
+        let request = self.http.post(format!("{url}/v3/cluster/member/{verb}")).body(body.to_string());
+        let answer = http::send(request).map_err(|error| anyhow::anyhow!("it {error}"))?;
         let status = answer.status();
-        let text = answer.text().map_err(|error| anyhow::anyhow!("it broke off: {}", reason(&error)))?;
+        let text = http::body(answer, ANSWER_BYTES_MAX).map_err(|error| anyhow::anyhow!("it {error}"))?;
         anyhow::ensure!(status.is_success(), "it answers {status} to member/{verb}");
-        serde_json::from_str(&text).context("it answers something other than JSON")
+        serde_json::from_slice(&text).context("it answers something other than JSON")
     }
+}
+
+/// The data of the etcd on this node: lines of JSON with pieces of it (etcd `Maintenance.Snapshot`).
+///
+/// # Errors
+/// [`Class::Join`] if etcd does not answer.
+pub(crate) fn snapshot(root: &Path) -> Result<Response> {
+    let http = access(root, Distribution::Kubeadm)?(SNAPSHOT_TIMEOUT)?;
+    let failed =
+        |why: String| Failure::new(Class::Join, "etcd of this node does not give its data").because(why);
+    let url = format!("{}/v3/maintenance/snapshot", EtcdEndpoints::of(Distribution::Kubeadm).own);
+    let answer = http::send(http.post(url).body("{}")).map_err(|error| failed(format!("it {error}")))?;
+    match answer.status() {
+        status if status.is_success() => Ok(answer),
+        status => Err(failed(format!("it answers {status}")).into()),
+    }
+}
+
+/// Makes clients, each with a time limit, with the certificates of the node at `root`.
+fn access(root: &Path, distribution: Distribution) -> Result<impl Fn(Duration) -> Result<Client> + use<>> {
+    // kubeadm `certs etcd-healthcheck-client`; k3s `pkg/daemons/control/deps`, which RKE2 has too.
+    let (directory, [certificate, key, authority]) = match distribution {
+        Distribution::Kubeadm => (
+            "/etc/kubernetes/pki/etcd".to_owned(),
+            ["healthcheck-client.crt", "healthcheck-client.key", "ca.crt"],
+        ),
+        Distribution::Rke2 | Distribution::K3s => (
+            format!("/var/lib/rancher/{}/server/tls/etcd", distribution.name()),
+            ["client.crt", "client.key", "server-ca.crt"],
+        ),
+    };
+    let read = |file: &str| {
+        let path = below(root, &directory).join(file);
+        fs::read(&path).with_context(|| format!("reading {}", path.display()))
+    };
+    let pem = [read(certificate)?, read(key)?].join(&b'\n');
+    let authority = read(authority)?;
+    Ok(move |timeout| http::node_client(&authority, &pem, timeout).map_err(anyhow::Error::msg))
 }
 
 #[cfg(test)]
@@ -221,7 +231,7 @@ mod tests {
         let client = || Client::builder().no_proxy().build().unwrap();
         let with = |own: &Fake, metrics_port| EtcdGateway {
             http: client(),
-            health: client(),
+            health_http: client(),
             endpoints: EtcdEndpoints { own: own.url(), metrics_port },
         };
         let etcd = with(&gateway, Some(port(&metrics)));
