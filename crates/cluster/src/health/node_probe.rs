@@ -105,23 +105,19 @@ fn slot(root: &Path) -> Option<String> {
 mod tests {
     use super::*;
     use crate::health::check::{OWN_WANTED, ROOT};
-    use base::command::Invocation;
     use model::config;
     use std::fs;
+    use testing::runner::ScriptedRunner;
 
     /// A machine without any program.
-    struct Bare;
-
-    impl Runner for Bare {
-        fn run(&self, invocation: &Invocation) -> anyhow::Result<Vec<u8>> {
-            anyhow::bail!("there is no {}", invocation.display())
-        }
+    fn bare() -> ScriptedRunner {
+        ScriptedRunner::failing("there is no such program")
     }
 
     #[test]
     fn a_machine_that_is_no_node_has_no_check_that_condemns_or_praises_it() {
         let root = tempfile::tempdir().unwrap();
-        let seen = NodeProbe::new(root.path(), &Bare).look();
+        let seen = NodeProbe::new(root.path(), &bare()).look();
         let ids: Vec<_> = seen.results.iter().map(|result| result.check.id).collect();
         let all: Vec<_> = CHECKS.iter().map(|check| check.id).collect();
         assert_eq!(ids, all, "every check, in the order of the registry");
@@ -136,7 +132,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         fs::create_dir_all(root.path().join("oem")).unwrap();
         fs::write(root.path().join("oem/node.yaml"), "install: {mode: odd}").unwrap();
-        let seen = NodeProbe::new(root.path(), &Bare).look();
+        let seen = NodeProbe::new(root.path(), &bare()).look();
         let address = seen.results.iter().find(|result| result.check.id == "address").unwrap();
         let reason = address.finding.reason().unwrap();
         assert!(reason.contains("node.yaml has a mistake"), "{reason}");

@@ -75,6 +75,7 @@ pub fn of_program(runner: &dyn Runner, distribution: Distribution) -> Option<Ver
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use testing::runner::ScriptedRunner;
 
     use super::*;
 
@@ -93,24 +94,15 @@ mod tests {
         assert_eq!(Version::read("v1.33.1-rc1+rke2r1").unwrap().numbers, [1, 33, 1, 1]);
     }
 
-    /// Knows one command and what it says.
-    struct Says(&'static str, &'static str);
-
-    impl Runner for Says {
-        fn run(&self, invocation: &Invocation) -> anyhow::Result<Vec<u8>> {
-            anyhow::ensure!(invocation.display() == self.0, "{}", invocation.display());
-            Ok(self.1.into())
-        }
-    }
-
     #[test]
     fn a_program_tells_its_version_and_one_that_is_not_there_none() {
-        let says = Says("k3s --version", "k3s version v1.33.1+k3s1 (99d91538)\ngo version go1.24.2\n");
-        assert_eq!(of_program(&says, Distribution::K3s).unwrap().to_string(), "v1.33.1+k3s1");
-        assert_eq!(of_program(&says, Distribution::Rke2), None);
-        assert_eq!(of_program(&Says("k3s --version", "what?"), Distribution::K3s), None);
-        let says = Says("kubeadm version --output short", "v1.37.2\n");
-        assert_eq!(of_program(&says, Distribution::Kubeadm).unwrap().to_string(), "v1.37.2");
+        let says = |command, output: &str| ScriptedRunner::failing("no such program").answer(command, output);
+        let k3s = says("k3s --version", "k3s version v1.33.1+k3s1 (99d91538)\ngo version go1.24.2\n");
+        assert_eq!(of_program(&k3s, Distribution::K3s).unwrap().to_string(), "v1.33.1+k3s1");
+        assert_eq!(of_program(&k3s, Distribution::Rke2), None);
+        assert_eq!(of_program(&says("k3s --version", "what?"), Distribution::K3s), None);
+        let kubeadm = says("kubeadm version --output short", "v1.37.2\n");
+        assert_eq!(of_program(&kubeadm, Distribution::Kubeadm).unwrap().to_string(), "v1.37.2");
     }
 
     proptest! {

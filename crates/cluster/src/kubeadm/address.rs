@@ -56,30 +56,26 @@ fn addresses(json: &[u8]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use testing::runner::ScriptedRunner;
 
-    struct Ip(&'static str);
-
-    impl Runner for Ip {
-        fn run(&self, _: &Invocation) -> Result<Vec<u8>> {
-            Ok(format!(
-                "[{{\"addr_info\": [{{\"local\": \"127.0.0.1\", \"scope\": \"host\"}}]}}, {{\"addr_info\": [{{\"local\": \"{}\", \
-                 \"scope\": \"global\"}}]}}]",
-                self.0
-            )
-            .into())
-        }
+    fn ip(address: &str) -> ScriptedRunner {
+        let devices = format!(
+            "[{{\"addr_info\": [{{\"local\": \"127.0.0.1\", \"scope\": \"host\"}}]}}, {{\"addr_info\": [{{\"local\": \"{address}\", \
+             \"scope\": \"global\"}}]}}]"
+        );
+        ScriptedRunner::new().answer("ip ", devices)
     }
 
     #[test]
     fn a_member_of_etcd_that_has_another_address_says_what_to_do() {
         let root = tempfile::tempdir().unwrap();
-        check(root.path(), &Ip("192.0.2.9")).unwrap();
+        check(root.path(), &ip("192.0.2.9")).unwrap();
         let manifest = below(root.path(), MANIFEST);
         std::fs::create_dir_all(manifest.parent().unwrap()).unwrap();
         let text = "metadata:\n  annotations:\n    kubeadm.kubernetes.io/etcd.advertise-client-urls: https://192.0.2.11:2379\n";
         std::fs::write(&manifest, text).unwrap();
-        check(root.path(), &Ip("192.0.2.11")).unwrap();
-        let told = base::failure::render(&check(root.path(), &Ip("192.0.2.9")).unwrap_err());
+        check(root.path(), &ip("192.0.2.11")).unwrap();
+        let told = base::failure::render(&check(root.path(), &ip("192.0.2.9")).unwrap_err());
         assert!(
             told.contains("joined its cluster as 192.0.2.11") && told.contains("it has 192.0.2.9"),
             "{told}"

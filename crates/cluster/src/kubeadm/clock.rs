@@ -54,22 +54,21 @@ fn date(head: &[u8]) -> Option<SystemTime> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use testing::runner::ScriptedRunner;
 
-    /// A cluster whose clock is ahead by so many seconds, or one that does not answer.
-    struct Server(Option<i64>);
-
-    impl Runner for Server {
-        fn run(&self, invocation: &Invocation) -> Result<Vec<u8>> {
-            assert!(invocation.display().ends_with("https://192.0.2.10:6443/version"), "{invocation:?}");
-            let Some(ahead) = self.0 else { anyhow::bail!("curl ended with 7") };
+    /// With a cluster whose clock is ahead by so many seconds, or one that does not answer.
+    fn checked(document: &str, ahead: Option<i64>) -> Result<()> {
+        let answer = move |ahead| {
             let date = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(ahead);
             let date = date.strftime("%a, %d %b %Y %H:%M:%S GMT");
-            Ok(format!("HTTP/2 200 \r\ncontent-type: text/plain\r\ndate: {date}\r\n\r\n").into_bytes())
-        }
-    }
-
-    fn checked(document: &str, ahead: Option<i64>) -> Result<()> {
-        check(&model::config::parse(document, "f").unwrap(), &Server(ahead))
+            format!("HTTP/2 200 \r\ncontent-type: text/plain\r\ndate: {date}\r\n\r\n")
+        };
+        let version = "https://192.0.2.10:6443/version";
+        let server = match ahead {
+            Some(ahead) => ScriptedRunner::new().answer(version, answer(ahead)),
+            None => ScriptedRunner::new().fail(version, "curl ended with 7"),
+        };
+        check(&model::config::parse(document, "f").unwrap(), &server)
     }
 
     const JOIN: &str = "server_url: https://192.0.2.10\ninstall: {mode: join, role: worker}\nkubernetes: {distribution: kubeadm}\n";

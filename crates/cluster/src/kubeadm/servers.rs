@@ -88,30 +88,10 @@ fn fit(
 mod tests {
     use super::*;
     use std::fs;
-    use std::sync::Mutex;
 
-    use anyhow::bail;
     use model::config::Timing;
     use serde_json::json;
-
-    /// systemctl, which fails as often as it is to.
-    #[derive(Default)]
-    struct System {
-        failures: Mutex<usize>,
-        asked: Mutex<Vec<String>>,
-    }
-
-    impl Runner for System {
-        fn run(&self, invocation: &Invocation) -> Result<Vec<u8>> {
-            let mut failures = self.failures.lock().unwrap();
-            if *failures > 0 {
-                *failures -= 1;
-                bail!("the manager does not answer");
-            }
-            self.asked.lock().unwrap().push(invocation.display());
-            Ok(Vec::new())
-        }
-    }
+    use testing::runner::ScriptedRunner;
 
     fn nodes(servers: &[&str], others: &[&str]) -> BTreeMap<String, Node> {
         let node = |name: &&str, label: &str| {
@@ -156,7 +136,7 @@ mod tests {
     #[test]
     fn a_server_that_joins_or_leaves_is_told_to_keepalived_once() {
         let root = place(&configuration(false));
-        let system = System::default();
+        let system = ScriptedRunner::silent();
         let mut said = 0;
         for (servers, alone, reloads) in [
             (&["node-1"][..], true, 1),
@@ -167,17 +147,16 @@ mod tests {
         ] {
             fit(root.path(), &system, "node-1", &nodes(servers, &[]), &mut |_| said += 1).unwrap();
             assert_eq!(vip::configuration(root.path()).unwrap(), configuration(alone), "{servers:?}");
-            assert_eq!(system.asked.lock().unwrap().len(), reloads, "{servers:?}");
+            assert_eq!(system.commands().len(), reloads, "{servers:?}");
         }
         assert_eq!(said, 3);
-        let last = system.asked.lock().unwrap().pop();
-        assert_eq!(last.as_deref(), Some("systemctl reload-or-restart keepalived.service"));
+        assert_eq!(system.commands()[2], "systemctl reload-or-restart keepalived.service");
     }
 
     #[test]
     fn what_keepalived_was_not_told_is_told_with_the_next_look() {
         let root = place(&configuration(true));
-        let system = System { failures: 1.into(), ..System::default() };
+        let system = ScriptedRunner::silent().fail("systemctl", "the manager does not answer").times(1);
         let look = || fit(root.path(), &system, "node-1", &nodes(&["node-1", "node-2"], &[]), &mut |_| {});
         assert!(look().is_err());
         assert_eq!(vip::configuration(root.path()).unwrap(), configuration(true));
@@ -188,6 +167,7 @@ mod tests {
     #[test]
     fn a_node_without_a_virtual_address_has_nothing_to_tell() {
         let root = tempfile::tempdir().unwrap();
-        fit(root.path(), &System::default(), "node-1", &nodes(&["node-1"], &[]), &mut |_| panic!()).unwrap();
+        fit(root.path(), &ScriptedRunner::new(), "node-1", &nodes(&["node-1"], &[]), &mut |_| panic!())
+            .unwrap();
     }
 }

@@ -99,50 +99,34 @@ fn name_common_images(runner: &dyn Runner, to: &KubernetesRelease) -> Result<()>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Mutex;
+    use testing::runner::ScriptedRunner;
 
     const DOCUMENT_TEXT: &str = r#"{"apiVersion": "kubeadm.k8s.io/v1beta4", "kind": "UpgradeConfiguration", "apply": {"a": 1}, "node": {}}"#;
 
-    /// A cluster at this version, and what was asked of it.
-    struct Cluster {
-        version: &'static str,
-        etcd: &'static str,
-        asked: Mutex<Vec<String>>,
-        fails: bool,
+    /// A cluster at this version.
+    fn cluster(version: &str, etcd: &str, fails: bool) -> ScriptedRunner {
+        let common = format!(
+            "kind: ClusterConfiguration\nkubernetesVersion: {version}\ndns: {{imageRepository: registry.k8s.io/coredns, imageTag: v1}}\n\
+             etcd: {{local: {{dataDir: /d, imageRepository: registry.k8s.io, imageTag: {etcd}}}}}\n"
+        );
+        let map = json!({ "data": { "ClusterConfiguration": common } }).to_string();
+        ScriptedRunner::new().answer("", map).reply("upgrade ", move |invocation| {
+            let document = fs::read_to_string(invocation.args.last().unwrap()).unwrap();
+            let document: Value = serde_json::from_str(&document).unwrap();
+            assert_eq!(document["apply"], json!({ "a": 1, "kubernetesVersion": "v1.37.3" }));
+            anyhow::ensure!(!fails, "timed out");
+            Ok(Vec::new())
+        })
     }
 
-    impl Runner for Cluster {
-        fn run(&self, invocation: &Invocation) -> Result<Vec<u8>> {
-            let text = invocation.display();
-            self.asked.lock().unwrap().push(text.clone());
-            if text.contains("upgrade ") {
-                let document = fs::read_to_string(invocation.args.last().unwrap()).unwrap();
-                let document: Value = serde_json::from_str(&document).unwrap();
-                assert_eq!(document["apply"], json!({ "a": 1, "kubernetesVersion": "v1.37.3" }));
-                anyhow::ensure!(!self.fails, "timed out");
-            }
-            let (version, etcd) = (self.version, self.etcd);
-            let common = format!(
-                "kind: ClusterConfiguration\nkubernetesVersion: {version}\ndns: {{imageRepository: registry.k8s.io/coredns, imageTag: v1}}\n\
-                 etcd: {{local: {{dataDir: /d, imageRepository: registry.k8s.io, imageTag: {etcd}}}}}\n"
-            );
-            Ok(json!({ "data": { "ClusterConfiguration": common } }).to_string().into_bytes())
-        }
-    }
-
-    fn moved(
-        version: &'static str,
-        etcd: &'static str,
-        server: bool,
-        fails: bool,
-    ) -> (Vec<String>, Result<()>) {
+    fn moved(version: &str, etcd: &str, server: bool, fails: bool) -> (Vec<String>, Result<()>) {
         let root = tempfile::tempdir().unwrap();
         let directory = below(root.path(), KUBEADM);
         fs::create_dir_all(&directory).unwrap();
         fs::write(directory.join(DOCUMENT), DOCUMENT_TEXT).unwrap();
         let release = r#"{"version": "v1.37.3", "images": {"pause": "registry.k8s.io/pause:3",
             "etcd": "registry.k8s.io/etcd:3.7.4-0", "coredns": "registry.k8s.io/coredns/coredns:v1"}}"#;
-        let cluster = Cluster { version, etcd, asked: Mutex::default(), fails };
+        let cluster = cluster(version, etcd, fails);
         let kubeadm = Path::new("/kept/kubeadm");
         let release = serde_json::from_str(release).unwrap();
         let result = run(root.path(), &cluster, kubeadm, &release, server, Duration::from_secs(1));
@@ -152,7 +136,7 @@ mod tests {
                 text.split(' ').filter(|word| ["get", "patch", "apply", "node", "upgrade"].contains(word));
             words.collect::<Vec<_>>().join(" ")
         };
-        (cluster.asked.into_inner().unwrap().iter().map(verb).collect(), result)
+        (cluster.commands().iter().map(verb).collect(), result)
     }
 
     #[test]

@@ -189,47 +189,35 @@ impl Device {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Mutex;
+    use testing::runner::ScriptedRunner;
 
-    /// A node with 192.0.2.11/24 on `mgmt-br`, in a cluster whose ConfigMap is `told`.
-    #[derive(Default)]
-    struct System {
-        told: &'static str,
-        asked: Mutex<Vec<String>>,
-    }
-
-    impl Runner for System {
-        fn run(&self, invocation: &Invocation) -> Result<Vec<u8>> {
-            let asked = invocation.display();
-            let answer = match asked.split(' ').next() {
-                Some("ip") => {
-                    r#"[{"ifname": "lo", "addr_info": [{"local": "127.0.0.1", "prefixlen": 8, "scope": "host"}]},
-                        {"ifname": "down0"},
-                        {"ifname": "mgmt-br", "addr_info": [
-                            {"local": "192.0.2.10", "prefixlen": 32, "scope": "global"},
-                            {"local": "192.0.2.11", "prefixlen": 24, "scope": "global"}]}]"#
-                }
-                _ if asked.contains("configmap") => self.told,
-                _ => "",
-            };
-            self.asked.lock().unwrap().push(asked);
-            Ok(answer.into())
-        }
+    /// A node with 192.0.2.11/24 on `mgmt-br`, in a cluster whose ConfigMap is `map`.
+    fn system(map: &str) -> ScriptedRunner {
+        let addresses = r#"[{"ifname": "lo", "addr_info": [{"local": "127.0.0.1", "prefixlen": 8, "scope": "host"}]},
+            {"ifname": "down0"},
+            {"ifname": "mgmt-br", "addr_info": [
+                {"local": "192.0.2.10", "prefixlen": 32, "scope": "global"},
+                {"local": "192.0.2.11", "prefixlen": 24, "scope": "global"}]}]"#;
+        ScriptedRunner::silent().answer("configmap", map).answer("ip ", addresses)
     }
 
     const VIP: Option<Ipv4Addr> = Some(Ipv4Addr::new(192, 0, 2, 10));
 
-    fn carried(root: &Path, system: &System, document: &str, vip: Option<Ipv4Addr>) -> Result<Vec<String>> {
+    fn carried(
+        root: &Path,
+        system: &ScriptedRunner,
+        document: &str,
+        vip: Option<Ipv4Addr>,
+    ) -> Result<Vec<String>> {
         let config = model::config::parse(document, "f").unwrap();
         carry(root, system, &config, vip, &mut |_| {})?;
-        let asked = std::mem::take(&mut *system.asked.lock().unwrap());
-        Ok(asked.into_iter().filter(|run| run.starts_with("systemctl")).collect())
+        Ok(system.take_commands().into_iter().filter(|run| run.starts_with("systemctl")).collect())
     }
 
     #[test]
     fn the_service_starts_again_when_the_address_changes_and_stops_without_one() {
         let root = tempfile::tempdir().unwrap();
-        let system = System::default();
+        let system = system("");
         let carried = |vip| carried(root.path(), &system, "{}", vip).unwrap();
         assert!(carried(None).is_empty(), "there is nothing to stop");
         assert_eq!(carried(VIP), ["systemctl restart keepalived.service"]);
@@ -249,7 +237,7 @@ mod tests {
             (elsewhere, VIP, "the network of mgmt-br.7"),
         ] {
             let root = tempfile::tempdir().unwrap();
-            let told = carried(root.path(), &System::default(), document, vip).unwrap_err().to_string();
+            let told = carried(root.path(), &system(""), document, vip).unwrap_err().to_string();
             assert!(told.contains(&format!("is not in {place}")), "{told}");
             assert!(!below(root.path(), &VirtualRouter::path()).exists());
         }
@@ -257,17 +245,9 @@ mod tests {
 
     #[test]
     fn without_a_default_route_the_node_has_the_address_of_its_management_network() {
-        struct Routes(&'static str);
-        impl Runner for Routes {
-            fn run(&self, invocation: &Invocation) -> Result<Vec<u8>> {
-                match invocation.display().contains("route") {
-                    true => Ok(self.0.into()),
-                    false => System::default().run(invocation),
-                }
-            }
-        }
-        let found = |routes, document| {
-            address_without_route(&Routes(routes), &model::config::parse(document, "f").unwrap())
+        let found = |routes: &str, document| {
+            let runner = system("").answer(" route ", routes);
+            address_without_route(&runner, &model::config::parse(document, "f").unwrap())
         };
         let named = "install: {management_interface: {interfaces: [{name: ens3}]}}";
         let elsewhere = "install: {management_interface: {interfaces: [{name: ens3}], vlan_id: 7}}";
@@ -282,7 +262,7 @@ mod tests {
 
     #[test]
     fn the_cluster_tells_an_address_or_that_it_has_none() {
-        let asked = |told| of_cluster(&System { told, ..System::default() });
+        let asked = |map| of_cluster(&system(map));
         assert_eq!(asked(r#"{"data": {"vip": "192.0.2.10"}}"#).unwrap(), VIP);
         assert_eq!(asked(r#"{"data": {"vip": ""}}"#).unwrap(), None);
         for (told, why) in [

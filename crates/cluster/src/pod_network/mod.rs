@@ -91,13 +91,13 @@ impl KeptNetwork<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::system::tests::System;
+    use super::system::tests::{asked, system};
     use super::*;
 
     #[test]
     fn a_network_is_brought_again_only_where_it_may_have_changed_and_told_once() {
         let root = tempfile::tempdir().unwrap();
-        let system = System::default();
+        let system = system();
         let nodes = r#"{"a": {"metadata": {"name": "a"}, "spec": {"podCIDR": "10.52.0.0/24"}},
             "b": {"metadata": {"name": "b"}, "spec": {"podCIDR": "10.52.1.0/24"},
                   "status": {"addresses": [{"type": "InternalIP", "address": "192.0.2.2"}]}}}"#;
@@ -111,7 +111,7 @@ mod tests {
             told: Vec::new(),
         };
         let mut said = Vec::new();
-        let routes = || system.asked().matches("replace 10.52.1.0/24").count();
+        let routes = || asked(&system).matches("replace 10.52.1.0/24").count();
         for (list, brought) in [(true, 1), (false, 1), (true, 2)] {
             if list {
                 kept.last = None;

@@ -115,27 +115,20 @@ fn routes(wanted: &BTreeMap<Cidr, Ipv4Addr>, runner: &dyn Runner) -> Result<Vec<
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use std::sync::Mutex;
+    use testing::runner::ScriptedRunner;
 
     /// A node with a route to 10.52.9.0/24, which refuses routes by way of 198.51.100.9.
-    #[derive(Default)]
-    pub(crate) struct System(Mutex<Vec<String>>);
-
-    impl System {
-        /// Its runs, a line each.
-        pub(crate) fn asked(&self) -> String {
-            self.0.lock().unwrap().join("\n")
-        }
+    pub(crate) fn system() -> ScriptedRunner {
+        let known = r#"[{"dst": "10.52.9.0/24", "gateway": "192.0.2.9"}, {"dst": "10.52.2.0/24", "gateway": "192.0.2.2"}]"#;
+        ScriptedRunner::silent()
+            .answer("route show", known)
+            .fail("via 198.51.100.9", "Nexthop has invalid gateway")
     }
 
-    impl Runner for System {
-        fn run(&self, invocation: &Invocation) -> Result<Vec<u8>> {
-            let asked = invocation.display();
-            self.0.lock().unwrap().push(format!("{asked}{}", String::from_utf8_lossy(&invocation.stdin)));
-            anyhow::ensure!(!asked.contains("via 198.51.100.9"), "Nexthop has invalid gateway");
-            let known = r#"[{"dst": "10.52.9.0/24", "gateway": "192.0.2.9"}, {"dst": "10.52.2.0/24", "gateway": "192.0.2.2"}]"#;
-            Ok(if asked.contains("route show") { known.into() } else { Vec::new() })
-        }
+    /// The commands with their standard input, a line each.
+    pub(crate) fn asked(system: &ScriptedRunner) -> String {
+        let line = |run: &Invocation| format!("{}{}\n", run.display(), String::from_utf8_lossy(&run.stdin));
+        system.invocations().iter().map(line).collect()
     }
 
     fn wanted(own: &str, others: &[(&str, [u8; 4])]) -> PodRoutes {
@@ -146,7 +139,7 @@ pub(super) mod tests {
     #[test]
     fn routes_follow_the_nodes_and_others_are_left_alone() {
         let root = tempfile::tempdir().unwrap();
-        let system = System::default();
+        let system = system();
         let wanted = wanted(
             "10.52.0.0/24",
             &[
@@ -160,7 +153,7 @@ pub(super) mod tests {
             failed,
             ["there is no route to the pods of 198.51.100.9: it is not in the same segment as this node"]
         );
-        let asked = system.asked();
+        let asked = asked(&system);
         assert!(asked.contains("route replace 10.52.1.0/24 via 192.0.2.1 proto 147"), "{asked}");
         assert!(
             asked.contains("route delete 10.52.9.0/24 proto 147") && !asked.contains("replace 10.52.2.0"),
@@ -174,11 +167,11 @@ pub(super) mod tests {
     #[test]
     fn a_node_that_has_another_network_gets_a_new_bridge() {
         let root = tempfile::tempdir().unwrap();
-        let system = System::default();
+        let system = system();
         for own in ["10.52.0.0/24", "10.52.0.0/24", "10.52.7.0/24"] {
             bring(root.path(), &wanted(own, &[]), "10.52.0.0/16".parse().unwrap(), &system).unwrap();
         }
-        let asked = system.asked();
+        let asked = asked(&system);
         assert_eq!(asked.matches("link delete cni0").count(), 1, "{asked}");
     }
 }

@@ -62,31 +62,17 @@ pub(super) fn holder(runner: &dyn Runner, address: Ipv4Addr) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use anyhow::Result;
-    use std::sync::Mutex;
+    use testing::runner::ScriptedRunner;
 
     const VIP: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 10);
 
-    /// A kernel with this entry for the address, once it was told to use it.
-    struct Kernel {
-        entry: &'static str,
-        asked: Mutex<Vec<String>>,
-    }
-
-    impl Runner for Kernel {
-        fn run(&self, invocation: &Invocation) -> Result<Vec<u8>> {
-            let mut asked = self.asked.lock().unwrap();
-            asked.push(invocation.display());
-            let shown = invocation.display().contains(" show ");
-            anyhow::ensure!(!asked[0].contains("show") && asked.len() != 1, "there is no entry to delete");
-            Ok(if shown { self.entry.into() } else { Vec::new() })
-        }
-    }
-
-    fn asked(entry: &'static str) -> (Option<RivalMachine>, Vec<String>) {
-        let kernel = Kernel { entry, asked: Mutex::default() };
-        let rival = rival(&kernel, "mgmt-br", VIP);
-        (rival, kernel.asked.into_inner().unwrap())
+    /// With a kernel that has this entry for the address, once it is told to use it; and the commands.
+    fn asked(entry: &str) -> (Option<RivalMachine>, Vec<String>) {
+        let kernel = ScriptedRunner::silent()
+            .answer(" show ", entry)
+            .fail(" delete ", "there is no entry to delete")
+            .times(1);
+        (rival(&kernel, "mgmt-br", VIP), kernel.commands())
     }
 
     #[test]

@@ -187,8 +187,8 @@ pub(crate) mod tests {
     use super::*;
     use crate::stages::{StageName, StageState};
     use std::fs;
-    use std::sync::Mutex;
     use testing::node::{node_programs, release_with_images as release, store_blobs as store};
+    use testing::runner::ScriptedRunner;
 
     /// A node that is to join a cluster which does not answer.
     pub(crate) fn joining() -> tempfile::TempDir {
@@ -240,21 +240,6 @@ pub(crate) mod tests {
         assert!(!programs.commands().join(" ").contains("--since"));
     }
 
-    /// Knows two units, by their names.
-    struct Units {
-        joining: &'static str,
-        asked: Mutex<Vec<String>>,
-    }
-
-    impl Runner for Units {
-        fn run(&self, invocation: &Invocation) -> Result<Vec<u8>> {
-            let asked = invocation.display();
-            self.asked.lock().unwrap().push(asked.clone());
-            let active = if asked.ends_with("nqrust-kubeadm.service") { self.joining } else { "activating" };
-            Ok(format!("LoadState=loaded\nActiveState={active}\nSubState=start\n").into_bytes())
-        }
-    }
-
     #[test]
     fn a_node_of_kubeadm_waits_for_the_unit_that_joins_it_and_then_for_its_kubelet() {
         let root = joining();
@@ -267,7 +252,10 @@ pub(crate) mod tests {
             ("failed", "nqrust-kubeadm.service is failed"),
             ("active", "kubelet.service is activating (start)"),
         ] {
-            let programs = Units { joining, asked: Mutex::default() };
+            let unit_state = |active| format!("LoadState=loaded\nActiveState={active}\nSubState=start\n");
+            let programs = ScriptedRunner::new()
+                .answer("", unit_state("activating"))
+                .answer("NRestarts nqrust-kubeadm.service", unit_state(joining));
             let stages = subject.look(root.path(), &programs);
             assert!(stages[2].detail.contains(unit), "{joining}: {:?}", stages[2]);
             assert!(
@@ -275,7 +263,7 @@ pub(crate) mod tests {
                 "{:?}",
                 stages[1]
             );
-            let asked = programs.asked.lock().unwrap().join("\n");
+            let asked = programs.commands().join("\n");
             assert!(asked.contains("--unit nqrust-kubeadm.service --unit kubelet.service"), "{asked}");
         }
     }

@@ -3,6 +3,7 @@ use crate::kubernetes::node::Node;
 use model::config::parse;
 use serde_json::json;
 use std::fs;
+use testing::runner::ScriptedRunner;
 
 fn node(ready: &str, boot: &str) -> Node {
     serde_json::from_value(json!({
@@ -90,20 +91,10 @@ fn a_learner_and_a_node_of_an_earlier_boot_are_not_healthy() {
 #[test]
 fn a_node_without_a_cluster_has_no_checks_of_it() {
     let root = tempfile::tempdir().unwrap();
-    let runner = base::command::SystemRunner;
     let config = parse("install: {mode: install}", "f").unwrap();
-    let (results, alone) = look(root.path(), &runner, &config, Some("n"));
+    let (results, alone) = look(root.path(), &ScriptedRunner::new(), &config, Some("n"));
     assert!(results.iter().all(|result| result.finding == Finding::NotApplicable) && results.len() == 6);
     assert!(!alone);
-}
-
-/// A service manager to which every unit has the same state.
-struct Units(&'static str);
-
-impl base::command::Runner for Units {
-    fn run(&self, _: &base::command::Invocation) -> anyhow::Result<Vec<u8>> {
-        Ok(format!("LoadState={}\n", self.0).into_bytes())
-    }
 }
 
 #[test]
@@ -111,7 +102,8 @@ fn an_os_image_without_kubernetes_has_nothing_to_check_but_on_a_node_that_is_in_
     let root = tempfile::tempdir().unwrap();
     let config = parse("install: {mode: create}", "f").unwrap();
     let applicable = |state| {
-        let (results, _) = look(root.path(), &Units(state), &config, Some("n"));
+        let systemd = ScriptedRunner::new().answer("systemctl show", format!("LoadState={state}\n"));
+        let (results, _) = look(root.path(), &systemd, &config, Some("n"));
         assert_eq!(results.len(), 6);
         results.into_iter().filter(|result| result.finding != Finding::NotApplicable).collect::<Vec<_>>()
     };

@@ -1,8 +1,8 @@
 use super::*;
 use crate::health::check::CheckClass;
-use anyhow::Result;
 use testing::machine::block_device as make;
 use testing::node::release_with_images as sample;
+use testing::runner::ScriptedRunner;
 
 const A: &str = "0a0b0c0d-0000-4000-8000-000000000004";
 const OEM: &str = "0a0b0c0d-0000-4000-8000-000000000003";
@@ -10,12 +10,11 @@ const VAR: &str = "0a0b0c0d-0000-4000-8000-000000000007";
 const MOUNTINFO: &str = "22 1 8:4 / / ro,relatime - squashfs /dev/sda4 ro\n\
     23 22 8:7 / /var rw,noatime - ext4 /dev/sda7 rw\n24 22 8:3 / /oem rw,nosuid - ext4 /dev/sda3 rw\n";
 
-/// systemd with these failed units; none if it does not answer.
-struct Systemd(Option<&'static str>);
-
-impl Runner for Systemd {
-    fn run(&self, _: &Invocation) -> Result<Vec<u8>> {
-        self.0.map(|json| json.as_bytes().to_vec()).ok_or_else(|| anyhow::anyhow!("no bus"))
+/// With these failed units; none if systemd does not answer.
+fn systemd(failed: Option<&str>) -> ScriptedRunner {
+    match failed {
+        Some(json) => ScriptedRunner::new().answer("systemctl list-units", json),
+        None => ScriptedRunner::failing("no bus"),
     }
 }
 
@@ -41,14 +40,14 @@ fn node() -> tempfile::TempDir {
     dir
 }
 
-fn told(root: &Path, failed: Option<&'static str>) -> Vec<String> {
-    results(root, &Systemd(failed)).iter().map(ToString::to_string).collect()
+fn told(root: &Path, failed: Option<&str>) -> Vec<String> {
+    results(root, &systemd(failed)).iter().map(ToString::to_string).collect()
 }
 
 #[test]
 fn a_node_as_it_was_installed_has_nothing_wrong() {
     let root = node();
-    let results = results(root.path(), &Systemd(Some("[]")));
+    let results = results(root.path(), &systemd(Some("[]")));
     assert!(results.iter().all(|result| result.finding.holds()), "{results:?}");
     let names: Vec<_> = results.iter().map(CheckResult::name).collect();
     assert_eq!(names, ["root", "mounts", "arrays", "units", "system-units", "clock", "watchdog"]);
@@ -115,7 +114,7 @@ fn failed_units_are_told_one_by_one_and_those_of_people_not_at_all() {
 fn a_machine_that_is_no_node_says_so_in_every_check() {
     let root = tempfile::tempdir().unwrap();
     put(root.path(), "proc/cmdline", "root=/dev/sda1");
-    for result in results(root.path(), &Systemd(None)) {
+    for result in results(root.path(), &systemd(None)) {
         let required = result.check.class == CheckClass::Required;
         let sane = matches!(result.finding, Finding::CannotSay { .. } | Finding::NotApplicable);
         assert!(sane || !required, "{result}");

@@ -1,48 +1,27 @@
 use super::*;
-use anyhow::Result;
 use model::config::parse;
-use std::sync::Mutex;
+use testing::runner::ScriptedRunner;
 
 const NAMED: &str = "install: {management_interface: {interfaces: [{name: a}], method: dhcp}}";
 const ROUTE: &str = r#"[{"dst":"default","gateway":"192.0.2.1","protocol":"dhcp","flags":[]}]"#;
 
-/// iproute2 with these routes, and an entry that is `before` until the kernel is made to ask, then `after`.
-struct Kernel {
-    routes: Option<&'static str>,
-    before: &'static str,
-    after: &'static str,
-    asked: Mutex<Vec<String>>,
-}
-
-impl Runner for Kernel {
-    fn run(&self, invocation: &Invocation) -> Result<Vec<u8>> {
-        let run = invocation.display();
-        let mut asked = self.asked.lock().unwrap();
-        let text = match run.as_str() {
-            run if run.contains("-6 route") => "[]",
-            run if run.contains("route") => self.routes.ok_or_else(|| anyhow::anyhow!("no ip"))?,
-            run if run.contains("address") => "[]",
-            run if run.contains("show") && asked.is_empty() => self.before,
-            run if run.contains("show") => self.after,
-            _ => {
-                asked.push(run);
-                ""
-            }
-        };
-        Ok(text.into())
-    }
-}
-
-fn look(
-    document: &str,
-    routes: Option<&'static str>,
-    before: &'static str,
-    after: &'static str,
-) -> (Finding, Vec<String>) {
-    let kernel = Kernel { routes, before, after, asked: Mutex::default() };
+/// With these routes, and an entry that is `before` until the kernel is made to ask, then `after`. The second value are the
+/// commands that make it ask.
+fn look(document: &str, routes: Option<&str>, before: &str, after: &str) -> (Finding, Vec<String>) {
+    let kernel = ScriptedRunner::silent()
+        .answer("ip -json -details address", "[]")
+        .answer("neighbour show", after)
+        .answer("neighbour show", before)
+        .times(1);
+    let kernel = match routes {
+        Some(routes) => kernel.answer("route", routes),
+        None => kernel.fail("route", "no ip"),
+    };
+    let kernel = kernel.answer("-6 route", "[]");
     let results = results(&kernel, &parse(document, "f").unwrap());
     assert!(results[0].finding.reason().unwrap().contains("no device mgmt-br") || document != NAMED);
-    (results[1].finding.clone(), kernel.asked.into_inner().unwrap())
+    let changes = kernel.commands().into_iter().filter(|line| !line.starts_with("ip -json"));
+    (results[1].finding.clone(), changes.collect())
 }
 
 const REACHABLE: &str = r#"[{"dst":"192.0.2.1","lladdr":"02:00:00:00:00:01","state":["REACHABLE"]}]"#;
