@@ -5,6 +5,7 @@
 
 mod cri;
 mod etcd;
+pub(crate) mod neighbours;
 
 use std::fs;
 use std::path::Path;

@@ -1,20 +1,18 @@
-//! The named checks of a node's health: what each is for, and what one look at it found.
+//! The registry of health checks, and their results.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Whether a node without it is still good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CheckClass {
     /// A boot is not good without it.
     Required,
-    /// The node is told to be degraded without it.
+    /// The node is degraded without it.
     Wanted,
 }
 
-/// What a check looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CheckGroup {
@@ -25,18 +23,17 @@ pub enum CheckGroup {
     Own,
 }
 
-/// What has to be known of the time before the restart, so that a check can condemn a new release.
+/// What the baseline from before the restart has to show before a failure can condemn a new release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Proof {
-    /// Nothing; but what failed before cannot condemn.
+    /// Nothing. A check that failed before never condemns.
     Nothing,
-    /// That it held: the reason may lie outside of the machine.
+    /// That the check held: its cause may lie outside of the machine.
     Held,
-    /// That it held; and that the cluster was there, where only the cluster can tell.
+    /// That it held, and that the cluster answered where only the cluster knows.
     Cluster,
 }
 
-/// One check of the registry.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub struct HealthCheck {
     pub id: &'static str,
@@ -59,98 +56,50 @@ const fn wanted(id: &'static str, group: CheckGroup, means: &'static str) -> Hea
 use CheckGroup::{Kubernetes, Local, Network, Own};
 use Proof::{Cluster, Held, Nothing};
 
-pub(super) static ROOT: HealthCheck = required(
-    "root",
-    Local,
-    Nothing,
-    "The root file system is not the read-only image of the slot that the kernel command line names.",
-);
-pub(super) static MOUNTS: HealthCheck = required(
-    "mounts",
-    Local,
-    Nothing,
-    "A partition of the node is not mounted from the device of the command line, or cannot be written.",
-);
-pub(super) static ARRAYS: HealthCheck = required(
-    "arrays",
-    Local,
-    Nothing,
-    "A mirror has lost a disk: the node does not survive the other's loss.",
-);
-pub(super) static UNITS: HealthCheck =
-    required("units", Local, Nothing, "A unit of the product has failed (systemctl status UNIT).");
-pub(super) static SYSTEM_UNITS: HealthCheck =
-    required("system-units", Local, Held, "A unit of the system has failed (systemctl status UNIT).");
-pub(super) static CLOCK: HealthCheck = required(
-    "clock",
-    Local,
-    Held,
-    "The clock is before the release was made; certificates do not count as valid then.",
-);
-pub(super) static WATCHDOG: HealthCheck =
-    wanted("watchdog", Local, "Nothing restarts this machine if its system hangs: somebody has to.");
-pub(super) static ADDRESS: HealthCheck =
-    required("address", Network, Held, "The management network has no address: nobody reaches the node.");
-pub(super) static GATEWAY: HealthCheck = required(
-    "gateway",
-    Network,
-    Held,
-    "The gateway does not answer on the segment itself: nobody beyond it reaches the node.",
-);
-pub(super) static CONTAINERD: HealthCheck =
-    required("containerd", Kubernetes, Cluster, "containerd does not answer the kubelet: no pod can start.");
-pub(super) static KUBELET: HealthCheck =
-    required("kubelet", Kubernetes, Cluster, "The kubelet does not answer or says that it is not healthy.");
-pub(super) static API_SERVER: HealthCheck =
-    required("api-server", Kubernetes, Cluster, "The API server of this node is not ready.");
-pub(super) static ETCD: HealthCheck = required(
-    "etcd",
-    Kubernetes,
-    Cluster,
-    "etcd of this node is not healthy or has no vote: the cluster survives the loss of one node less.",
-);
-pub(super) static NODE: HealthCheck = required(
-    "node",
-    Kubernetes,
-    Cluster,
-    "The cluster does not have the node as ready since this boot: nothing is scheduled on it.",
-);
-pub(super) static CERTIFICATES: HealthCheck = wanted(
-    "certificates",
-    Kubernetes,
-    "A certificate of the node's part in its cluster has ended, or will within 30 days.",
-);
-pub(super) static OWN_REQUIRED: HealthCheck = required(
-    "own-required",
-    Own,
-    Nothing,
-    "A check of /oem/health.d/required says that the node is not good.",
-);
-pub(super) static OWN_WANTED: HealthCheck =
-    wanted("own-wanted", Own, "A check of /oem/health.d/wanted says that the node is degraded.");
+/// Declares each check, and [`CHECKS`] in the order of results.
+macro_rules! registry {
+    ($($name:ident = $check:expr;)*) => {
+        $(pub(super) static $name: HealthCheck = $check;)*
 
-/// Every check, in the order in which results are told.
-pub static CHECKS: [&HealthCheck; 17] = [
-    &ROOT,
-    &MOUNTS,
-    &ARRAYS,
-    &UNITS,
-    &SYSTEM_UNITS,
-    &CLOCK,
-    &WATCHDOG,
-    &ADDRESS,
-    &GATEWAY,
-    &CONTAINERD,
-    &KUBELET,
-    &API_SERVER,
-    &ETCD,
-    &NODE,
-    &CERTIFICATES,
-    &OWN_REQUIRED,
-    &OWN_WANTED,
-];
+        /// Every check, in the order of results.
+        pub static CHECKS: &[&HealthCheck] = &[$(&$name),*];
+    };
+}
 
-/// What one look found.
+registry! {
+    ROOT = required("root", Local, Nothing,
+        "The root file system is not the read-only image of the slot that the kernel command line names.");
+    MOUNTS = required("mounts", Local, Nothing,
+        "A partition of the node is not mounted from the device of the command line, or cannot be written.");
+    ARRAYS = required("arrays", Local, Nothing,
+        "A mirror has lost a disk: the node does not survive the other's loss.");
+    UNITS = required("units", Local, Nothing, "A unit of the product has failed (systemctl status UNIT).");
+    SYSTEM_UNITS = required("system-units", Local, Held,
+        "A unit of the system has failed (systemctl status UNIT).");
+    CLOCK = required("clock", Local, Held,
+        "The clock is before the release was made; certificates do not count as valid then.");
+    WATCHDOG = wanted("watchdog", Local,
+        "Nothing restarts this machine if its system hangs: somebody has to.");
+    ADDRESS = required("address", Network, Held,
+        "The management network has no address: nobody reaches the node.");
+    GATEWAY = required("gateway", Network, Held,
+        "The gateway does not answer on the segment itself: nobody beyond it reaches the node.");
+    CONTAINERD = required("containerd", Kubernetes, Cluster,
+        "containerd does not answer the kubelet: no pod can start.");
+    KUBELET = required("kubelet", Kubernetes, Cluster,
+        "The kubelet does not answer or says that it is not healthy.");
+    API_SERVER = required("api-server", Kubernetes, Cluster, "The API server of this node is not ready.");
+    ETCD = required("etcd", Kubernetes, Cluster,
+        "etcd of this node is not healthy or has no vote: the cluster survives the loss of one node less.");
+    NODE = required("node", Kubernetes, Cluster,
+        "The cluster does not have the node as ready since this boot: nothing is scheduled on it.");
+    CERTIFICATES = wanted("certificates", Kubernetes,
+        "A certificate of the node's part in its cluster has ended, or will within 30 days.");
+    OWN_REQUIRED = required("own-required", Own, Nothing,
+        "A check of /oem/health.d/required says that the node is not good.");
+    OWN_WANTED = wanted("own-wanted", Own, "A check of /oem/health.d/wanted says that the node is degraded.");
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "kebab-case")]
 pub enum Finding {
@@ -174,13 +123,11 @@ impl Finding {
         Self::CannotSay { reason: reason.into() }
     }
 
-    /// Whether nothing is wrong.
     #[must_use]
     pub fn holds(&self) -> bool {
         matches!(self, Self::Healthy | Self::NotApplicable)
     }
 
-    /// Why it does not hold.
     #[must_use]
     pub fn reason(&self) -> Option<&str> {
         match self {
@@ -189,7 +136,6 @@ impl Finding {
         }
     }
 
-    /// The state in one or two words.
     #[must_use]
     pub fn word(&self) -> &'static str {
         match self {
@@ -210,12 +156,11 @@ impl From<Result<(), String>> for Finding {
     }
 }
 
-/// A check, and what was found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CheckResult {
     #[serde(flatten)]
     pub check: &'static HealthCheck,
-    /// The one of several that the check looks at: a unit, an array, a program of its own. None for the check as a whole.
+    /// The unit, array or program that this result is about. None for the check as a whole.
     pub subject: Option<String>,
     #[serde(flatten)]
     pub finding: Finding,

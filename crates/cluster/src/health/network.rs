@@ -8,6 +8,7 @@ use serde::Deserialize;
 
 use super::check::{ADDRESS, CheckResult, Finding, GATEWAY};
 use crate::observation::addresses;
+use crate::observation::neighbours::{self, Neighbour};
 use base::command::{Invocation, Runner};
 use machine::network::addresses::{WantedNetwork, judge as judge_network};
 use machine::network::management_device;
@@ -23,14 +24,6 @@ const ANSWER: Duration = Duration::from_millis(700);
 struct Route {
     gateway: Option<IpAddr>,
     dev: Option<String>,
-}
-
-/// One entry in the output of `ip -json neighbour`.
-#[derive(Debug, Deserialize)]
-struct Neighbour {
-    lladdr: Option<String>,
-    #[serde(default)]
-    state: Vec<String>,
 }
 
 pub(super) fn results(runner: &dyn Runner, config: &InstallConfig) -> Vec<CheckResult> {
@@ -72,12 +65,7 @@ fn gateway(runner: &dyn Runner, device: Option<&str>) -> Finding {
 fn reached(runner: &dyn Runner, gateway: IpAddr, device: &str) -> bool {
     let family = if gateway.is_ipv4() { "-4" } else { "-6" };
     let address = gateway.to_string();
-    let entry = || {
-        let show =
-            Invocation::new("ip").args(["-json", family, "neighbour", "show", "to", &address, "dev", device]);
-        let json = runner.run(&show.limit(LIMIT)).unwrap_or_default();
-        serde_json::from_slice::<Vec<Neighbour>>(&json).unwrap_or_default().into_iter().next()
-    };
+    let entry = || neighbours::entries(runner, gateway, Some(device)).into_iter().next();
     let fresh = |entry: &Option<Neighbour>| {
         let state = |state: &String| state == "REACHABLE" || state == "PERMANENT";
         entry.as_ref().is_some_and(|entry| entry.state.iter().any(state))

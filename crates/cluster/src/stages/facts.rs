@@ -1,7 +1,7 @@
 //! The observed facts about a node, from which its stages are judged.
 
-use super::neighbours::RivalMachine;
 use crate::images::BlobCount;
+use crate::observation::neighbours::RivalMachine;
 use crate::observation::{ClusterView, UnitState};
 use machine::nics::MissingCards;
 

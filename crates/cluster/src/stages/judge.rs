@@ -1,13 +1,13 @@
-//! From the facts about a node to its stages: a pure function.
+//! Derives the stages of a node from facts: a pure function.
 
 use super::facts::NodeFacts;
 use super::known_errors::{self, CONTESTED, FULL, JoinTrouble};
-use super::neighbours::RivalMachine;
 use super::stage::{Stage, StageName, StageState};
 use crate::configuration::{ClusterMember, etcd_data};
 use crate::images::BlobCount;
 use crate::kubernetes::node::Node;
 use crate::observation::UnitState;
+use crate::observation::neighbours::RivalMachine;
 use machine::nics::{MANAGEMENT, MissingCards};
 
 /// The least space for etcd in bytes: it writes its log in files of 64 MB, which it makes beforehand (etcd `wal`).
@@ -103,8 +103,8 @@ fn service(member: &ClusterMember, facts: &NodeFacts, error: Option<&JoinTrouble
     }
 }
 
-/// What the unit that makes the node a member is doing, `WORDS (N of M)`. While it does something, what others complain about is
-/// mostly that it is not done yet.
+/// The current step of the unit that makes the node a member, `WORDS (N of M)`. Meanwhile errors of other units mostly say that it is
+/// not done yet.
 fn step<'a>(service: &UnitState, journal: &'a [String]) -> Option<&'a str> {
     let is_count =
         |count: &str| count.split_once(" of ").is_some_and(|(step, all)| is_number(step) && is_number(all));
@@ -135,7 +135,6 @@ fn images(blobs: BlobCount) -> Stage {
     }
 }
 
-/// The two stages that only the cluster knows.
 fn in_cluster(member: &ClusterMember, facts: &NodeFacts, error: Option<JoinTrouble>) -> (Stage, Stage) {
     let missing = |text: String| {
         let trouble = match error.clone() {

@@ -14,7 +14,6 @@ const MESSAGE_CHARS_MAX: usize = 300;
 /// A problem that keeps a node from joining its cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct JoinTrouble {
-    /// What it is.
     pub(super) text: String,
     /// What a person can do.
     pub(super) next: Option<String>,
@@ -47,7 +46,7 @@ const fn passing(parts: &'static [&'static str], text: &'static str, next: &'sta
     KnownError { parts, text, next, lasting: false }
 }
 
-/// What `installer kubeadm` puts before an error.
+/// Begins an error of `installer kubeadm`.
 pub(super) const REPORT: &str = "error: ";
 
 pub(super) const CONTESTED: &str = "Find that machine, by the switch's table for example, and give it another address. If it is a node of this cluster, the \
@@ -67,7 +66,7 @@ const CLOCK: &str = "Correct the clock, on this node and on the servers; see `os
 const REACH: &str =
     "Check `server_url`, that a server runs, and that the network lets the node through to it.";
 
-/// Errors that services write all the time on nodes that are well: a worker of kubeadm has no manifests of its own.
+/// Errors that services log on healthy nodes: a worker of kubeadm has no manifests of its own.
 const MEANINGLESS: &[&str] = &["Unable to read config path"];
 
 /// The first match counts: specific messages come before general ones.

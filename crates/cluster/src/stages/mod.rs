@@ -7,7 +7,6 @@
 mod facts;
 mod judge;
 mod known_errors;
-mod neighbours;
 pub mod observed_node;
 pub mod readiness_watch;
 mod stage;

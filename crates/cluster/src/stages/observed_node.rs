@@ -8,10 +8,10 @@ use anyhow::Result;
 
 use super::facts::NodeFacts;
 use super::judge::stages;
-use super::neighbours::{self, RivalMachine};
 use super::stage::Stage;
 use crate::configuration::{ClusterMember, etcd_data, vip_in_words};
 use crate::images::{self, BlobCount};
+use crate::observation::neighbours::{self, RivalMachine};
 use crate::observation::{ClusterView, UnitState, addresses};
 use base::command::{Invocation, Runner};
 use machine::installed_node::InstalledNode;

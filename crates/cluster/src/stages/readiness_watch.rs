@@ -148,13 +148,13 @@ fn keep(root: &Path, path: &str, text: &str) -> Result<()> {
     Root::open(root)?.write(path, text.as_bytes(), Attributes { mode: 0o644, owner: None }).map(drop)
 }
 
-/// Now, in RFC 3339 with whole seconds.
+/// In RFC 3339 with whole seconds.
 #[must_use]
 pub fn time() -> String {
     format!("{:.0}", Timestamp::now())
 }
 
-/// What a console shows above its login: the node, one word for each stage, then the stage that the node is in.
+/// The text above the login of a console: the node, a mark for each stage, then the current stage.
 fn issue(subject: &ObservedNode, stages: &[Stage], now: &str) -> String {
     let (lines, device) = subject.describe();
     let mut issue = for_console(&lines);
@@ -162,10 +162,10 @@ fn issue(subject: &ObservedNode, stages: &[Stage], now: &str) -> String {
         // agetty(8) inserts the address, and updates it when it changes.
         issue.push_str(&format!("Address: \\4{{{device}}} ({device})\n"));
     }
-    issue + &escaped(&standing(stages, now))
+    issue + &escaped(&stage_lines(stages, now))
 }
 
-fn standing(stages: &[Stage], now: &str) -> String {
+fn stage_lines(stages: &[Stage], now: &str) -> String {
     let mut text = stages.iter().map(mark).collect::<Vec<_>>().join("  ") + "\n";
     match current(stages) {
         None => text.push_str(&wrapped(&format!("Ready in its cluster at {now}."))),
@@ -210,15 +210,15 @@ mod tests {
         ];
         stages[1].next = Some("Check it.".into());
         assert_eq!(
-            escaped(&standing(&stages, "now")),
+            escaped(&stage_lines(&stages, "now")),
             "[x] network  [ ] server\n\
              server waiting https://192.0.2.10:9345 does not answer:  [2J C:\\\\x\n\
              Check it.\n"
         );
         stages[1].state = StageState::Done;
-        assert!(standing(&stages, "now").contains("Ready in its cluster at now.\n"));
+        assert!(stage_lines(&stages, "now").contains("Ready in its cluster at now.\n"));
         let long = vec![stage(StageName::Server, StageState::Failed, &"word ".repeat(60))];
-        assert!(standing(&long, "now").lines().all(|line| line.chars().count() <= WIDTH));
+        assert!(stage_lines(&long, "now").lines().all(|line| line.chars().count() <= WIDTH));
     }
 
     #[test]

@@ -96,7 +96,6 @@ pub fn all_done(stages: &[Stage]) -> bool {
     stages.iter().all(|stage| stage.state == StageState::Done)
 }
 
-/// A stage as one mark and its name.
 #[must_use]
 pub fn mark(stage: &Stage) -> String {
     let mark = match stage.state {
@@ -107,8 +106,8 @@ pub fn mark(stage: &Stage) -> String {
     format!("[{mark}] {}", stage.name.text())
 }
 
-/// The current stage: the network as long as there is none, because without it nothing else can be repaired remotely and much of
-/// what fails later fails because of it; then the first that has failed, else the first that is not done.
+/// The network as long as it is not done, because nothing else can be repaired remotely without it; then the first that has failed,
+/// else the first that is not done.
 #[must_use]
 pub fn current(stages: &[Stage]) -> Option<&Stage> {
     let network =

@@ -2,11 +2,11 @@
 
 use super::facts::NodeFacts;
 use super::judge::stages;
-use super::neighbours::RivalMachine;
 use super::*;
 use crate::configuration::ClusterMember;
 use crate::images::BlobCount;
 use crate::kubernetes::node::Node;
+use crate::observation::neighbours::RivalMachine;
 use crate::observation::{ClusterView, UnitState};
 use machine::nics::MissingCards;
 use machine::nics::RememberedCards;

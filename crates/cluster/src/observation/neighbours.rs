@@ -1,6 +1,6 @@
 //! Which other machine answers for an address: the kernel's table of neighbours, through iproute2.
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::thread;
 use std::time::Duration;
 
@@ -22,17 +22,26 @@ pub(crate) struct RivalMachine {
 
 /// One entry in the output of `ip -json neighbour`.
 #[derive(Deserialize)]
-struct Neighbour {
-    lladdr: Option<String>,
+pub(crate) struct Neighbour {
+    pub(crate) lladdr: Option<String>,
     #[serde(default)]
-    state: Vec<String>,
+    pub(crate) state: Vec<String>,
+}
+
+/// The entries for `address`, on one device or on all; none if iproute2 does not answer.
+pub(crate) fn entries(runner: &dyn Runner, address: IpAddr, device: Option<&str>) -> Vec<Neighbour> {
+    let family = if address.is_ipv4() { "-4" } else { "-6" };
+    let show = Invocation::new("ip").args(["-json", family, "neighbour", "show", "to", &address.to_string()]);
+    let show = show.args(device.into_iter().flat_map(|device| ["dev", device]));
+    let json = runner.run(&show.limit(LIMIT)).unwrap_or_default();
+    serde_json::from_slice(&json).unwrap_or_default()
 }
 
 /// Asks the segment of `device` who else has `address`, which this node has.
 ///
 /// The kernel never asks for its own addresses by itself; it does for an entry of the table that is said to be used
 /// (`NTF_USE`, rtnetlink(7)), and does not answer itself.
-pub(super) fn rival(runner: &dyn Runner, device: &str, address: Ipv4Addr) -> Option<RivalMachine> {
+pub(crate) fn rival(runner: &dyn Runner, device: &str, address: Ipv4Addr) -> Option<RivalMachine> {
     let own = address.to_string();
     let table = |verb: &str, more: &[&str]| {
         let ip = Invocation::new("ip").args(["-4", "neighbour", verb, &own, "dev", device]);
@@ -50,13 +59,10 @@ pub(super) fn rival(runner: &dyn Runner, device: &str, address: Ipv4Addr) -> Opt
 }
 
 /// The hardware address of the machine that has answered for `address`.
-pub(super) fn holder(runner: &dyn Runner, address: Ipv4Addr) -> Option<String> {
-    let show = Invocation::new("ip").args(["-json", "-4", "neighbour", "show", "to", &address.to_string()]);
-    let json = runner.run(&show.limit(LIMIT)).ok()?;
-    let entries: Vec<Neighbour> = serde_json::from_slice(&json).ok()?;
+pub(crate) fn holder(runner: &dyn Runner, address: Ipv4Addr) -> Option<String> {
     let answered =
         |entry: &Neighbour| !entry.state.iter().any(|state| state == "FAILED" || state == "INCOMPLETE");
-    entries.into_iter().filter(answered).find_map(|entry| entry.lladdr)
+    entries(runner, address.into(), None).into_iter().filter(answered).find_map(|entry| entry.lladdr)
 }
 
 #[cfg(test)]
