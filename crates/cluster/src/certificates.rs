@@ -1,4 +1,4 @@
-//! When the certificates end by which a node takes part in its cluster.
+//! When the certificates of a node in its cluster end.
 
 use std::fmt;
 use std::fs;
@@ -56,7 +56,6 @@ impl CertificateEnd {
     }
 }
 
-/// With the day, and how it is renewed.
 impl fmt::Display for CertificateEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let renewal = match self.distribution {

@@ -18,26 +18,20 @@ use model::release::Release;
 /// Blobs of the preloaded images, counted by name; `installer images check` reads them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct BlobCount {
-    /// The number of blobs that the role's images have.
     pub expected: usize,
-    /// The number of these in the content store.
     pub present: usize,
     /// Whether the node pulls its images on demand, so that blobs may be missing.
     pub deferred: bool,
 }
 
-/// The result of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ImagesReport {
     /// Whether every blob is there, and none is damaged.
     pub complete: bool,
     /// Whether the node pulls its images on demand: then blobs may be missing.
     pub deferred: bool,
-    /// The number of images that the role needs.
     pub images: usize,
-    /// The number of distinct blobs that they have.
     pub blobs: usize,
-    /// The number of blobs that are there.
     pub present: usize,
     /// Blobs that are damaged, or missing without being deferred.
     pub faults: Vec<BlobFault>,

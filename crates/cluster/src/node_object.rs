@@ -1,4 +1,4 @@
-//! The object that the cluster has of this node, and what the node writes into it with its kubelet's access.
+//! The Node object of this node, and what the node writes into it with its kubelet's access.
 //!
 //! A kubelet may change the annotations of its own node and make events, on servers, witnesses and workers alike (Kubernetes,
 //! "Using Node Authorization"; admission `NodeRestriction`). It may change neither taints, nor leases of others, nor other nodes.
@@ -13,7 +13,6 @@ use crate::configuration::ClusterMember;
 use machine::installed_node::InstalledNode;
 use model::config::Distribution;
 
-/// A node as its cluster calls it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeObject {
     pub name: String,

@@ -11,8 +11,8 @@ use crate::api::kubelet::KubeApi;
 use crate::kubernetes::node::Node;
 use machine::paths::KUBELET_ACCESS;
 
-/// How long the API server sends changes before it ends the answer, and how long we wait for that, in seconds. What something else
-/// changed on the node is put right after as long.
+/// How long the API server sends changes before it ends the answer. Changes that others made on the node are corrected at the same
+/// interval.
 const WATCH_SECONDS: u64 = 60;
 const TIMEOUT: Duration = Duration::from_secs(WATCH_SECONDS + 15);
 /// A node with thousands of images has some hundred kilobytes.
@@ -42,7 +42,7 @@ pub(super) fn follow(root: &Path, tell: &mut dyn FnMut(&BTreeMap<String, Node>))
         line.clear();
         let read = changes.by_ref().take(EVENT_BYTES_MAX).read_until(b'\n', &mut line);
         // The answer ends on time, or with the server: both begin again with a list.
-        if read.map_err(|error| format!("the API server broke off: {error}"))? == 0 {
+        if read.map_err(|error| format!("the API server ended its answer early: {error}"))? == 0 {
             return Ok(());
         }
         let Some(changed) = change(&line, &mut nodes) else { return Ok(()) };

@@ -1,4 +1,4 @@
-//! Tokens that a node does not need leave its document: whoever takes the disk of an agent or of a witness adds no server.
+//! Removes tokens that a node does not need from its document, so that the disk of an agent or a witness cannot add a server.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use anyhow::Result;
 use base::files;
 use model::config::InstallConfig;
 
-/// What the document of an agent has of servers' tokens goes, as documents of earlier releases have it. Says whether it had any.
+/// Removes the token of servers from the document of an agent, which earlier releases left there. Returns whether it had one.
 ///
 /// # Errors
 /// If the document cannot be read or written, or its token cannot be read.
@@ -15,8 +15,8 @@ pub fn forget_foreign(document: &Path) -> Result<bool> {
     rewrite(document, InstallConfig::without_foreign_tokens)
 }
 
-/// Removes the token of servers from the document of a node that has joined and needs it no more. Nobody installs a machine
-/// unattended from what is left. Says whether there was a token.
+/// Removes the token of servers from the document of a node that has joined. The document cannot install a machine unattended any
+/// more. Returns whether there was a token.
 ///
 /// # Errors
 /// If the document cannot be read or written.

@@ -1,4 +1,4 @@
-//! Which steps between versions of Kubernetes there are: decisions without effects.
+//! The steps between versions of Kubernetes that are allowed: decisions without effects.
 //!
 //! The rules are those of Kubernetes ("Version Skew Policy"): API servers differ by one minor version at most, a kubelet is never
 //! newer than an API server that it talks to and at most three minor versions older; and minor versions are taken one by one, as
@@ -26,7 +26,7 @@ pub enum KubernetesStep {
     Older,
 }
 
-/// Where `brought` is from `runs`.
+/// The step from the version `runs` to the version `brought`.
 ///
 /// # Errors
 /// [`Class::Hardware`] if no step leads there, as a minor version would be skipped.
@@ -50,7 +50,6 @@ pub fn step(runs: &KubernetesVersion, brought: &KubernetesVersion) -> Result<Kub
         )))
 }
 
-/// What a node is for its cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MovedPart {
     /// It has an API server.
@@ -60,32 +59,32 @@ pub enum MovedPart {
     Agent,
 }
 
-/// Another node of the cluster, or this one, as its API tells it.
+/// A node of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SeenNode {
+pub struct NodeVersions {
     pub name: String,
     /// Of its kubelet.
     pub kubelet: KubernetesVersion,
     pub ready: bool,
-    /// The version of its API server, or why it does not tell it; none on a node without one.
+    /// The version of its API server, or why it is unknown; none on a node without one.
     pub api: Option<Result<KubernetesVersion, String>>,
 }
 
 /// The cluster of a node that is to be moved.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SeenCluster {
+pub struct ClusterVersions {
     pub part: MovedPart,
     /// The name of the node.
     pub name: String,
     /// All nodes, this one too.
-    pub nodes: Vec<SeenNode>,
+    pub nodes: Vec<NodeVersions>,
 }
 
-/// Whether the node may be moved to `to` now.
+/// Checks that the node may be moved to `to` now.
 ///
 /// # Errors
 /// [`Class::Hardware`] with the first reason why not.
-pub fn check(cluster: &SeenCluster, to: &KubernetesVersion) -> Result<(), Failure> {
+pub fn check(cluster: &ClusterVersions, to: &KubernetesVersion) -> Result<(), Failure> {
     let others = || cluster.nodes.iter().filter(|node| node.name != cluster.name);
     for node in cluster.nodes.iter() {
         if node.kubelet.minor() + KUBELET_MINORS < to.minor() {
@@ -137,7 +136,7 @@ pub fn check(cluster: &SeenCluster, to: &KubernetesVersion) -> Result<(), Failur
     Ok(())
 }
 
-fn away(to: &KubernetesVersion, node: &SeenNode, why: &dyn fmt::Display) -> Failure {
+fn away(to: &KubernetesVersion, node: &NodeVersions, why: &dyn fmt::Display) -> Failure {
     refused(
         to,
         format!("the server {} cannot do without this one now: {why}", node.name),
@@ -182,13 +181,13 @@ mod tests {
         );
     }
 
-    fn node(name: &str, kubelet: &str, api: Option<Result<&str, &str>>) -> SeenNode {
+    fn node(name: &str, kubelet: &str, api: Option<Result<&str, &str>>) -> NodeVersions {
         let api = api.map(|api| api.map(version).map_err(str::to_owned));
-        SeenNode { name: name.into(), kubelet: version(kubelet), ready: true, api }
+        NodeVersions { name: name.into(), kubelet: version(kubelet), ready: true, api }
     }
 
-    fn checked(part: MovedPart, nodes: Vec<SeenNode>, to: &str) -> Result<(), String> {
-        let cluster = SeenCluster { part, name: "self".into(), nodes };
+    fn checked(part: MovedPart, nodes: Vec<NodeVersions>, to: &str) -> Result<(), String> {
+        let cluster = ClusterVersions { part, name: "self".into(), nodes };
         check(&cluster, &version(to)).map_err(|failure| {
             assert_eq!(failure.class(), Class::Hardware);
             base::failure::render(&failure.into())
@@ -197,7 +196,7 @@ mod tests {
 
     #[test]
     fn servers_are_moved_one_by_one_while_all_others_work() {
-        let cluster = |other: SeenNode| {
+        let cluster = |other: NodeVersions| {
             let own = node("self", "v1.37.2", Some(Ok("v1.37.2")));
             checked(MovedPart::Server, vec![own, other], "v1.38.0")
         };
@@ -207,7 +206,7 @@ mod tests {
         let told = cluster(node("b", "v1.37.2", Some(Err("it is silent")))).unwrap_err();
         assert!(told.contains("b cannot do without this one now: it is silent"), "{told}");
         let told =
-            cluster(SeenNode { ready: false, ..node("b", "v1.37.2", Some(Ok("v1.37.2"))) }).unwrap_err();
+            cluster(NodeVersions { ready: false, ..node("b", "v1.37.2", Some(Ok("v1.37.2"))) }).unwrap_err();
         assert!(told.contains("its node is not ready"), "{told}");
         let told = cluster(node("b", "v1.36.1", Some(Ok("v1.36.1")))).unwrap_err();
         assert!(told.contains("servers differ by one minor version at most"), "{told}");

@@ -146,7 +146,7 @@ impl EtcdGateway {
 pub(crate) fn snapshot(root: &Path) -> Result<Response> {
     let http = access(root, Distribution::Kubeadm)?(SNAPSHOT_TIMEOUT)?;
     let failed =
-        |why: String| Failure::new(Class::Join, "etcd of this node does not give its data").because(why);
+        |why: String| Failure::new(Class::Join, "etcd on this node did not return a snapshot").because(why);
     let url = format!("{}/v3/maintenance/snapshot", EtcdEndpoints::of(Distribution::Kubeadm).own);
     let answer = http::send(http.post(url).body("{}")).map_err(|error| failed(format!("it {error}")))?;
     match answer.status() {

@@ -119,7 +119,7 @@ pub(crate) struct RequestError {
 impl std::fmt::Display for RequestError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self { error, broken_off: true } => write!(f, "broke off: {error}"),
+            Self { error, broken_off: true } => write!(f, "ended its answer early: {error}"),
             _ if self.is_timeout() => f.write_str("does not answer in time"),
             _ => write!(f, "does not answer: {}", self.reason()),
         }

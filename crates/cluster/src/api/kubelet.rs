@@ -155,7 +155,7 @@ impl KubeApi {
     fn parsed<T: DeserializeOwned>(&self, answer: Response, max: u64, what: &str) -> Result<T, String> {
         let parsed = serde_json::from_reader(BufReader::new(answer.take(max)));
         parsed.map_err(|error| match error.is_io() {
-            true => format!("{} broke off: {error}", self.name),
+            true => format!("{} ended its answer early: {error}", self.name),
             false => format!("{} returned something other than {what}", self.name),
         })
     }

@@ -20,7 +20,6 @@ pub enum ClusterPart {
     Agent,
 }
 
-/// The input of the files.
 pub(super) struct ClusterNode<'a> {
     pub(super) config: &'a InstallConfig,
     pub(super) name: Option<&'a str>,
@@ -40,7 +39,6 @@ impl ClusterNode<'_> {
         format!("etc/rancher/{}/{file}", self.distribution().name())
     }
 
-    /// Where the distribution keeps its state.
     pub(super) fn state(&self, file: &str) -> String {
         format!("var/lib/rancher/{}/{file}", self.distribution().name())
     }
@@ -50,7 +48,6 @@ impl ClusterNode<'_> {
         NodeFile::new(&format!("{directory}/{name}.yaml"), 0o600, text)
     }
 
-    /// Whether the node runs a control plane.
     pub(super) fn controls(&self) -> bool {
         matches!(self.part, ClusterPart::First | ClusterPart::Server)
     }
@@ -66,7 +63,7 @@ pub(super) fn manifests(distribution: Distribution) -> String {
     }
 }
 
-/// Where nodes ask to join: RKE2 has another port for it than for the API.
+/// Where nodes join: with RKE2 at another port than that of the API.
 pub(super) fn supervisor(distribution: Distribution, host: &str) -> String {
     format!("https://{host}:{}", distribution.supervisor_port())
 }
@@ -88,7 +85,6 @@ pub(super) fn part(config: &InstallConfig, joined: Option<&str>) -> Option<Clust
     }
 }
 
-/// Whether the node of this document starts a cluster.
 pub(super) fn starts_cluster(config: &InstallConfig) -> bool {
     config.install.mode == Mode::Create
 }

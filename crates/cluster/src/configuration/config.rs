@@ -22,7 +22,6 @@ pub(super) fn files(node: &ClusterNode<'_>) -> Vec<NodeFile> {
     files
 }
 
-/// The settings that are common to the cluster.
 fn cluster(node: &ClusterNode<'_>) -> Map<String, Value> {
     let config = node.config;
     let mut keys = Map::new();

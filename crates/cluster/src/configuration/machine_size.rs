@@ -8,9 +8,8 @@ use base::files;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MachineSize {
-    /// CPUs that the kernel runs on.
     pub cpus: u32,
-    /// Memory that the kernel has, in MiB.
+    /// In MiB.
     pub memory: u64,
 }
 

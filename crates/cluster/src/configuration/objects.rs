@@ -68,8 +68,8 @@ pub(super) fn files(node: &ClusterNode<'_>) -> Vec<NodeFile> {
     files
 }
 
-/// Whether there is a hypervisor to tell something, or the document counts on one. RKE2 and K3s try objects of kinds that no chart
-/// brings for ever, and complain each time.
+/// Whether the image brings the hypervisor, or the document depends on it. RKE2 and K3s retry objects of unknown kinds for ever, and
+/// log an error each time.
 fn is_asked_for(node: &ClusterNode<'_>) -> bool {
     let (install, settings) = (&node.config.install, &node.config.system_settings);
     node.hypervisor
@@ -109,7 +109,6 @@ fn setting(name: &str, value: &str) -> Value {
     })
 }
 
-/// An addon, and its namespace if that does not exist yet.
 fn objects((_, name, namespace, chart): &KnownAddon, addon: &Addon) -> String {
     let object = json!({
         "apiVersion": "harvesterhci.io/v1beta1",

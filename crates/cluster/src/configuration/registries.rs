@@ -16,9 +16,9 @@ use machine::node_files::{NOTE, NodeFile};
 use model::config::Distribution;
 use model::config::registries::{Auth, Mirror, Registries, Registry};
 
-/// Where containerd looks, as the OS image tells it.
+/// The directory in the configuration of the OS image's containerd.
 const HOSTS: &str = "etc/containerd/certs.d";
-/// The registry whose images have names without one, and where it really is.
+/// The registry of images whose names have none, and its real host.
 const HUB: [&str; 3] = ["docker.io", "registry-1.docker.io", "index.docker.io"];
 
 pub(super) fn files(node: &ClusterNode<'_>) -> Vec<NodeFile> {

@@ -7,11 +7,10 @@ use super::vip::KEEPALIVED;
 use machine::node_files::NodeFile;
 use model::config::{Distribution, PodNetwork, Role};
 
-/// The node's password in its cluster is kept outside `/etc`, which is new at every boot: without it the cluster takes the node
-/// for another one of the same name and refuses it.
+/// The node's password is kept outside `/etc`, which is new at every boot: without it the cluster refuses the node as another one
+/// of the same name.
 const PASSWORD: &str =
     "d /var/lib/rancher/node 0700 root root -\nL+ /etc/rancher/node - - - - /var/lib/rancher/node\n";
-/// What a node of kubeadm runs beside the unit that joins it.
 const KUBELET: &str = "kubelet.service";
 const ROUTES: &str = "nqrust-pod-network.service";
 const VIRTUAL_ADDRESS: &str = "nqrust-virtual-address.service";
@@ -32,7 +31,6 @@ fn enabled(unit: &str) -> NodeFile {
     NodeFile::link(&path, &format!("/usr/lib/systemd/system/{unit}"))
 }
 
-/// The units that run on the node.
 fn units(node: &ClusterNode<'_>) -> Vec<&'static str> {
     let mut units = vec![unit(node.distribution(), node.part)];
     if node.distribution() == Distribution::Kubeadm {
@@ -47,7 +45,6 @@ fn units(node: &ClusterNode<'_>) -> Vec<&'static str> {
     units
 }
 
-/// Every unit of every distribution.
 fn all() -> impl Iterator<Item = &'static str> {
     let of = |distribution| {
         let (server, agent) =

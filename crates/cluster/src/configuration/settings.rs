@@ -1,4 +1,4 @@
-//! What every distribution is told about a node, each in its own form.
+//! Settings of a node that every distribution gets, each in its own form.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;

@@ -11,8 +11,7 @@ use machine::node_files::NodeFile;
 use model::config::InstallConfig;
 use model::os_image::SHIPPED_MANIFESTS;
 
-/// The prefix of their names: the document's manifests, those made from its other keys, and those of the distributions have other
-/// prefixes.
+/// Sets them apart from the document's manifests, those made from its other keys, and those of the distributions.
 const PREFIX: &str = "image-";
 /// In bytes; larger than any file there.
 const FILE_BYTES_MAX: u64 = 64 << 20;

@@ -1,4 +1,4 @@
-//! What was true before the restart: what was red then cannot condemn the release that starts after it.
+//! The results from before a restart: a check that failed then cannot condemn the release that starts after it.
 
 use std::path::Path;
 
@@ -11,10 +11,9 @@ use super::probe::Observation;
 use base::files::{self, Attributes, Root};
 use machine::paths::below;
 
-/// Where it is kept over the restart.
 pub const BASELINE: &str = "/var/lib/nqrust/update/baseline.json";
 
-/// The results before a restart. Another release may read it than wrote it, so what it does not know is passed over.
+/// A release reads what another one wrote, so unknown values are ignored.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Baseline {
@@ -22,40 +21,36 @@ pub struct Baseline {
     pub release: Option<String>,
     /// The slot that ran.
     pub slot: Option<String>,
-    /// When, in RFC 3339. For people: the clock may have been wrong.
+    /// RFC 3339, for people: the clock may have been wrong.
     pub taken: String,
     /// Whether this node was the only server of its cluster.
     pub alone: bool,
     pub results: Vec<RecordedResult>,
 }
 
-/// A result without what the registry says of its check.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RecordedResult {
     pub check: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
-    /// As [`Finding`] has it; a text, for a later release may have further ones.
+    /// The state of a [`Finding`]; a text, because a later release may have further ones.
     pub state: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// What the baseline says of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BaselineState {
-    /// Nothing, or that it could not be seen.
     Unknown,
     Held,
     NotApplicable,
     Failed,
-    /// Only others could have said, and they did not answer.
+    /// The check depended on others, which did not answer.
     CouldNotSay,
 }
 
 impl Baseline {
-    /// What was observed, as of now.
     #[must_use]
     pub fn of(observation: &Observation) -> Self {
         Self {
@@ -67,14 +62,14 @@ impl Baseline {
         }
     }
 
-    /// The stored one; `None` if there is none, or one that nothing can be read from. Then nothing is known of before.
+    /// The stored one; `None` if it is missing or damaged.
     #[must_use]
     pub fn read(root: &Path) -> Option<Self> {
         let text = files::read_text(&below(root, BASELINE)).ok()?;
         serde_json::from_str(&text).ok()
     }
 
-    /// Stores it below `root`: after a loss of power there is this one or the one before.
+    /// Replaces the one below `root` as a whole: a power cut leaves this one or the one before.
     pub fn write(&self, root: &Path) -> Result<()> {
         let text = serde_json::to_string_pretty(self)? + "\n";
         Root::open(root)?.write(BASELINE, text.as_bytes(), Attributes { mode: 0o600, owner: None }).map(drop)
@@ -85,8 +80,8 @@ impl Baseline {
         Root::open(var)?.remove(BASELINE.trim_start_matches("/var")).map(drop)
     }
 
-    /// What was known of a check. Of one with a subject that was not there then, such as a failed unit, that it held, if the check
-    /// was made at all.
+    /// The state of a check before the restart. A subject without a result, such as a unit that had not failed, held if the check
+    /// was made.
     pub(super) fn before(&self, result: &CheckResult) -> BaselineState {
         let id = result.check.id;
         let same = |other: &&RecordedResult| other.check == id;
@@ -141,7 +136,7 @@ impl RecordedResult {
     }
 }
 
-/// A finding's state as JSON has it.
+/// As in JSON.
 fn state(finding: &Finding) -> String {
     finding.word().replace(' ', "-")
 }

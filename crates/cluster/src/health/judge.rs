@@ -1,7 +1,7 @@
 //! From observations in time to the verdict on a boot: a state machine without effects.
 //!
-//! A boot is good once everything required holds at once, for as long as [`Timing::hold`] and within [`Timing::budget`]. Times are
-//! of the monotonic clock; what the clock of the wall does is of no matter.
+//! A boot is good once all required checks hold for [`Timing::hold`], beginning within [`Timing::budget`]. Times are those of the
+//! monotonic clock.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,14 +12,13 @@ use serde::Serialize;
 use super::baseline::{Baseline, BaselineState};
 use super::check::{CheckClass, CheckResult, Finding, Proof};
 
-/// How long a boot may take, and what is long enough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
-    /// Until then everything required has to begin to hold.
+    /// All required checks have to begin to hold within this time.
     pub budget: Duration,
-    /// For so long it has to hold.
+    /// They have to hold this long without a break.
     pub hold: Duration,
-    /// Between two looks.
+    /// Between two observations.
     pub pause: Duration,
 }
 
@@ -30,15 +29,14 @@ impl Default for Timing {
     }
 }
 
-/// What becomes of a boot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "verdict", rename_all = "kebab-case")]
 pub enum BootVerdict {
-    /// With what is not as it should be and does not count against it.
+    /// With failures that do not count against it.
     Good { degraded: Vec<Complaint> },
-    /// With what condemns it, never empty.
+    /// Never empty.
     Bad { failed: Vec<FailedCheck> },
-    /// Only the cluster could say, and it has not answered since before the restart: look again later, at no cost.
+    /// Only the cluster could decide, and it has not answered since before the restart: observe again later.
     StayOnTrial { why: Vec<Complaint> },
 }
 
@@ -47,7 +45,7 @@ pub enum BootVerdict {
 pub struct Complaint {
     pub check: String,
     pub reason: String,
-    /// Whether it is required, and was so before the restart or cannot be blamed on the release.
+    /// It is required, but the release is not to blame.
     pub excused: bool,
 }
 
@@ -67,9 +65,8 @@ pub struct FailedCheck {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Weight {
     Holds,
-    /// It does not hold and does not count.
     Excused,
-    /// It does not hold, and is no fault of the boot as far as anybody can see.
+    /// It does not hold, and nothing shows that the boot is to blame.
     Waits,
     Condemns,
 }
@@ -109,7 +106,6 @@ struct FailingCheck {
     begun: u32,
 }
 
-/// Judges one boot.
 #[derive(Debug)]
 pub struct Judge<'a> {
     baseline: Option<&'a Baseline>,
@@ -138,8 +134,7 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// Takes what was seen `at` a time of a clock that only goes forward; tells `note` each change in a line. Returns the verdict
-    /// once there is one.
+    /// Takes the results of an observation at the monotonic time `at`; passes each change to `note` as a line.
     pub fn observe(
         &mut self,
         at: Duration,
@@ -149,7 +144,7 @@ impl<'a> Judge<'a> {
         let first = self.begun.is_none();
         let begun = *self.begun.get_or_insert(at);
         let at = at.max(self.last);
-        // What nobody has watched has not held: the machine may have been stopped.
+        // Time without observations does not count: the machine may have been stopped.
         let unwatched = at.saturating_sub(self.last) > self.timing.hold;
         self.last = at;
         let weighed: Vec<_> = results.iter().map(|result| (result, weigh(result, self.baseline))).collect();
@@ -158,7 +153,7 @@ impl<'a> Judge<'a> {
         let all_hold = weighed.iter().all(|(_, weight)| matches!(weight, Weight::Holds | Weight::Excused));
         if !all_hold {
             if self.holding.take().is_some() {
-                note("not everything required holds any more".to_owned());
+                note("a required check no longer holds".to_owned());
             }
             let over = at.saturating_sub(begun) >= self.timing.budget;
             return over.then(|| self.conclude(at, &weighed));
@@ -167,14 +162,13 @@ impl<'a> Judge<'a> {
             self.holding = None;
         }
         let since = *self.holding.get_or_insert_with(|| {
-            note(format!("everything required holds: good if it does for {} s", self.timing.hold.as_secs()));
+            note(format!("all required checks hold: good if they do for {} s", self.timing.hold.as_secs()));
             at
         });
         (at - since >= self.timing.hold)
             .then(|| BootVerdict::Good { degraded: complaints(&weighed, Weight::Excused) })
     }
 
-    /// Counts since when each check fails and how often it has begun to.
     fn follow(&mut self, at: Duration, weighed: &[(&CheckResult, Weight)]) {
         let failing: BTreeMap<_, _> = weighed
             .iter()
@@ -194,7 +188,7 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// Tells what has changed; at first, only what does not hold.
+    /// Notes changes; at first, only what does not hold.
     fn tell(&mut self, first: bool, weighed: &[(&CheckResult, Weight)], note: &mut dyn FnMut(String)) {
         let now: BTreeMap<_, _> =
             weighed.iter().map(|(result, _)| (result.name(), result.finding.word())).collect();
@@ -207,10 +201,10 @@ impl<'a> Judge<'a> {
                 let excuse = match weight {
                     Weight::Excused if result.check.class == CheckClass::Wanted => " (wanted only)",
                     Weight::Excused if self.baseline.is_none() => {
-                        " (does not count: nothing is known of before the restart)"
+                        " (ignored: there is no baseline from before the restart)"
                     }
-                    Weight::Excused => " (does not count: it did not hold before the restart)",
-                    Weight::Waits => " (it is waited for)",
+                    Weight::Excused => " (ignored: it did not hold before the restart)",
+                    Weight::Waits => " (waiting)",
                     Weight::Holds | Weight::Condemns => "",
                 };
                 note(format!("{result}{excuse}"));
@@ -247,7 +241,6 @@ impl<'a> Judge<'a> {
     }
 }
 
-/// The results of that weight, as complaints.
 fn complaints(weighed: &[(&CheckResult, Weight)], of: Weight) -> Vec<Complaint> {
     let of = weighed.iter().filter(|(_, weight)| *weight == of);
     of.map(|(result, weight)| Complaint {
@@ -280,7 +273,7 @@ impl fmt::Display for BootVerdict {
             Self::Good { degraded } if degraded.is_empty() => return f.write_str("good"),
             Self::Good { degraded } => ("good, but degraded: ", told(degraded)),
             Self::Bad { failed } => ("bad: ", told(failed)),
-            Self::StayOnTrial { why } => ("on trial still: ", told(why)),
+            Self::StayOnTrial { why } => ("still on trial: ", told(why)),
         };
         write!(f, "{head}{}", parts.join("; "))
     }

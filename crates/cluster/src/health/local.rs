@@ -18,7 +18,7 @@ use model::boot::Installed;
 
 /// For one program.
 const PROGRAM_LIMIT: Duration = Duration::from_secs(10);
-/// What units of the product begin with.
+/// The prefix of the product's own units.
 const OWN_UNITS: &str = "nqrust-";
 /// Units that come and go with what people run, and say nothing of the system.
 const PASSING: [&str; 3] = ["run-", "user@", "session-"];
@@ -60,7 +60,6 @@ fn root_image(root: &Path, cmdline: &str, mountinfo: &str) -> Result<(), String>
     mount.is_on(root, &device)
 }
 
-/// The device of `root=`.
 fn device(value: &str) -> Option<PathBuf> {
     match value.strip_prefix("PARTUUID=") {
         Some(id) => Some(Path::new("/dev/disk/by-partuuid").join(id.to_ascii_lowercase())),
@@ -101,7 +100,7 @@ struct FailedUnit {
     unit: String,
 }
 
-/// The failed units, each as a result of its own.
+/// One result for each failed unit.
 fn units(runner: &dyn Runner) -> Vec<CheckResult> {
     let list = Invocation::new("systemctl").limit(PROGRAM_LIMIT);
     let json = runner.run(&list.args(["list-units", "--failed", "--all", "--no-pager", "--output=json"]));
@@ -141,7 +140,11 @@ fn clock(root: &Path, now: SystemTime) -> Finding {
         let time = i64::try_from(seconds).ok().and_then(|seconds| Timestamp::from_second(seconds).ok());
         time.map_or_else(|| "?".to_owned(), |time| time.strftime("%Y-%m-%d %H:%M").to_string())
     };
-    Finding::failing(format!("it says {}, and the release was made {}", day(now), day(release.epoch)))
+    Finding::failing(format!(
+        "the clock says {}, which is before the release was made: {}",
+        day(now),
+        day(release.epoch)
+    ))
 }
 
 /// A watchdog of the hardware is there and runs (Documentation/ABI/testing/sysfs-class-watchdog).

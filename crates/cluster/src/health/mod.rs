@@ -1,14 +1,14 @@
-//! Whether this node is good: named checks of the machine, its network and its part in a cluster, and the verdict on a boot, in
-//! comparison with what was true before the restart.
+//! The health of this node: checks of the machine, its network and its part in a cluster, and the verdict on a boot, compared with
+//! the results from before the restart.
 //!
 //! | Module | What it does |
 //! |---|---|
-//! | [`check`] | the registry of checks, and what one look finds |
+//! | [`check`] | the registry of checks, and their results |
 //! | [`probe`] | the seam to the machine |
 //! | [`node_probe`] | the machine itself; `local`, `network`, `kubernetes` and [`own_checks`] make its checks |
-//! | [`baseline`] | what was true before the restart |
+//! | [`baseline`] | the results from before the restart |
 //! | [`judge`] | from observations in time to the verdict: a state machine without effects |
-//! | [`watch`] | looking until there is a verdict |
+//! | [`watch`] | observes until there is a verdict |
 //!
 //! Nothing here changes the node or its boot record; who asks for a verdict does.
 

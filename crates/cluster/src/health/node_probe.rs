@@ -75,7 +75,7 @@ impl HealthProbe for NodeProbe<'_> {
     }
 }
 
-/// The results in the order of the registry, without the secrets of the document. A check that broke off is one that cannot say.
+/// The results in the order of the registry, without the secrets of the document. A check without a result cannot say.
 fn complete(results: Vec<CheckResult>, config: Option<&InstallConfig>) -> Vec<CheckResult> {
     let mut secrets = Secrets::default();
     config.into_iter().for_each(|config| secrets.add(config));
@@ -84,7 +84,7 @@ fn complete(results: Vec<CheckResult>, config: Option<&InstallConfig>) -> Vec<Ch
         let before = all.len();
         all.extend(results.iter().filter(|result| result.check.id == check.id).cloned());
         if all.len() == before {
-            all.push(check.found(Finding::cannot_say("the check broke off")));
+            all.push(check.found(Finding::cannot_say("internal error: the check ended early")));
         }
     }
     for result in &mut all {
@@ -143,7 +143,7 @@ mod tests {
         let config = config::parse("token: marked-token\ninstall: {mode: create}", "f").unwrap();
         let results = vec![OWN_WANTED.found_at("x", Finding::failing("marked-token is odd"))];
         let all = complete(results, Some(&config));
-        assert_eq!(all[0], ROOT.found(Finding::cannot_say("the check broke off")));
+        assert_eq!(all[0], ROOT.found(Finding::cannot_say("internal error: the check ended early")));
         assert_eq!(all.last().unwrap().finding.reason(), Some("[hidden] is odd"));
     }
 }

@@ -1,4 +1,4 @@
-//! Programs of the administrator that say whether the node is good: those in [`OWN_CHECKS`].
+//! Checks of the administrator: the programs in [`OWN_CHECKS`].
 //!
 //! `/oem` is mounted so that programs on it have no effect. So each is copied to `/run` and started there, and only if nobody but
 //! root can have written it: a check that others can change would run their programs as root.
@@ -21,20 +21,18 @@ use super::check::{CheckResult, Finding, HealthCheck, OWN_REQUIRED, OWN_WANTED};
 use base::files;
 use machine::paths::below;
 
-/// Where they are, by their class.
+/// With a directory for each class.
 pub const OWN_CHECKS: &str = "/oem/health.d";
-/// Where they run.
 const COPIES: &str = "/run/nqrust/health.d";
-/// How long one may take.
 const LIMIT: Duration = Duration::from_secs(30);
-/// How long to wait for the last words of one that has ended.
+/// How long to wait for the last output of a program that has ended.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 const POLL: Duration = Duration::from_millis(10);
 /// The largest program, and what is kept of its output.
 const PROGRAM_BYTES_MAX: u64 = 16 << 20;
 const OUTPUT_BYTES: usize = 4096;
 const REASON_CHARS: usize = 300;
-/// All of their environment.
+/// Their whole environment.
 const ENVIRONMENT: [(&str, &str); 3] = [
     ("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"),
     ("LC_ALL", "C.UTF-8"),
@@ -73,7 +71,7 @@ fn run_all(root: &Path, owner: Uid, limit: Duration) -> Vec<CheckResult> {
             })
             .collect();
         let ended = |run: thread::ScopedJoinHandle<'_, Finding>| {
-            run.join().unwrap_or_else(|_| Finding::cannot_say("it could not be run to its end"))
+            run.join().unwrap_or_else(|_| Finding::cannot_say("internal error: the check ended early"))
         };
         results.extend(running.into_iter().map(|(check, name, run)| check.found_at(name, ended(run))));
     });
@@ -82,7 +80,6 @@ fn run_all(root: &Path, owner: Uid, limit: Duration) -> Vec<CheckResult> {
     results
 }
 
-/// The programs of one class by their names, copied.
 fn found(root: &Path, check: &'static HealthCheck, class: &str, owner: Uid) -> Vec<Prepared> {
     let directory = below(root, OWN_CHECKS).join(class);
     let mut names: Vec<_> = fs::read_dir(&directory)

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use super::check::CheckResult;
 
-/// What one look found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Observation {
     /// In the order of [`CHECKS`](super::check::CHECKS).
@@ -17,11 +16,11 @@ pub struct Observation {
     pub slot: Option<String>,
 }
 
-/// What health needs of the machine; tests have one of their own.
+/// What health needs of the machine. Tests have a double.
 pub trait HealthProbe {
-    /// Makes every check once. It ends within some time whatever the node is like.
+    /// Makes every check once, in bounded time.
     fn look(&self) -> Observation;
-    /// The time of a clock that only goes forward.
+    /// Monotonic time.
     fn elapsed(&self) -> Duration;
     fn pause(&self, time: Duration);
 }

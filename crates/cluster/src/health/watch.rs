@@ -1,4 +1,4 @@
-//! Looking at a node until there is a verdict, and before a restart.
+//! Observes a node until there is a verdict, and before a restart.
 
 use std::time::Duration;
 
@@ -7,12 +7,11 @@ use super::check::{CheckClass, CheckResult};
 use super::judge::{BootVerdict, Judge, Timing};
 use super::probe::{HealthProbe, Observation};
 
-/// How often a baseline looks at a node on which not everything holds, and how long it waits in between: one lost answer is no
-/// excuse for a release.
+/// A baseline observes a node with failures several times: one lost answer must not excuse a release.
 const BASELINE_LOOKS: u32 = 3;
 const BASELINE_PAUSE: Duration = Duration::from_secs(5);
 
-/// Looks until the verdict. After [`BootVerdict::StayOnTrial`] call it again with the same baseline, as long as the node runs.
+/// After [`BootVerdict::StayOnTrial`], call it again with the same baseline as long as the node runs.
 pub fn observe_until_verdict(
     probe: &dyn HealthProbe,
     baseline: Option<&Baseline>,
@@ -30,7 +29,7 @@ pub fn observe_until_verdict(
     }
 }
 
-/// What is true now, to be stored before a restart. A check that holds at one of several looks is held to hold.
+/// The results to store before a restart. A check that held in one of several observations counts as holding.
 #[must_use]
 pub fn take_baseline(probe: &dyn HealthProbe) -> Baseline {
     let mut best = probe.look();
@@ -44,13 +43,11 @@ pub fn take_baseline(probe: &dyn HealthProbe) -> Baseline {
     Baseline::of(&best)
 }
 
-/// Every check as it is now.
 #[must_use]
 pub fn current(probe: &dyn HealthProbe) -> Vec<CheckResult> {
     probe.look().results
 }
 
-/// Whether nothing required is wrong.
 #[must_use]
 pub fn all_required_hold(results: &[CheckResult]) -> bool {
     results.iter().all(|result| result.check.class == CheckClass::Wanted || result.finding.holds())

@@ -1,4 +1,4 @@
-//! The authority of a cluster: what its servers say that it is, and what of that is trusted.
+//! The authority of a cluster: the certificates that its servers show, and which of them are trusted.
 //!
 //! A token of RKE2 and K3s names one certificate by its SHA-256: that of the file where the file has one certificate, else that of
 //! the root's own bytes (k3s `hashCA`); with kubeadm it names a public key by that of its `SubjectPublicKeyInfo` (kubeadm
@@ -35,21 +35,20 @@ pub struct Authority {
     links: Vec<CertificateDer<'static>>,
 }
 
-/// The authority of the cluster, and why it is believed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundAuthority {
     pub authority: Authority,
     pub proof: AuthorityProof,
 }
 
-/// Why the authority that a server shows is believed to be the cluster's.
+/// Why the authority is trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AuthorityProof {
     /// The token names it.
     Named,
     /// It is signed with the token, which the server therefore knows.
     Signed,
-    /// Nothing speaks for it but that it was there first.
+    /// Trust on first use.
     FirstUse,
 }
 

@@ -1,4 +1,4 @@
-//! What a certificate claims to be (RFC 5280, section 4.1); signatures are not looked at.
+//! Fields of certificates (RFC 5280, section 4.1). Signatures are not checked.
 
 use x509_parser::certificate::X509Certificate;
 use x509_parser::prelude::FromDer;

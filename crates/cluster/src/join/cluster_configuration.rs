@@ -1,4 +1,4 @@
-//! What a cluster of kubeadm was made with: ConfigMap `kube-system/kubeadm-config`.
+//! The configuration of a cluster of kubeadm: ConfigMap `kube-system/kubeadm-config`.
 
 use serde::Deserialize;
 

@@ -1,4 +1,4 @@
-//! What a cluster of kubeadm tells anybody of itself, and how that is proven: ConfigMap `kube-public/cluster-info`.
+//! The public ConfigMap `kube-public/cluster-info` of a cluster of kubeadm, and its proof.
 //!
 //! It holds a kubeconfig with the cluster's authority, and for each bootstrap token a signature of that text, made with the
 //! token: a JWS (RFC 7515, HS256) whose content is left out (appendix F), as `jws-kubeconfig-ID`. Whoever knows the token knows by
@@ -22,7 +22,6 @@ pub(super) struct ClusterInfo {
     data: BTreeMap<String, String>,
 }
 
-/// What the signatures say of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum InfoSignature {
     /// The cluster knows the token.

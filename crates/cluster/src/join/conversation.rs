@@ -1,4 +1,4 @@
-//! What the protocols share: time, addresses, and how a server proves what it is.
+//! What the two protocols share: time, addresses, and how a server proves its identity.
 
 use std::net::SocketAddr;
 use std::time::{Instant, SystemTime};
@@ -56,8 +56,7 @@ impl<'a> JoinConversation<'a> {
         ClockOffset::between(self.now(), date)
     }
 
-    /// The trouble with a server that does not answer as one of the distribution, with what answers there instead: servers of
-    /// the other distributions listen at other ports, or say other things.
+    /// Adds which other distribution answers there instead: its servers listen at other ports, or answer differently.
     pub(super) fn with_hint(&self, why: NetworkTrouble) -> NetworkTrouble {
         match why {
             NetworkTrouble::Silent(what) => {
@@ -89,7 +88,7 @@ impl<'a> JoinConversation<'a> {
         Some(format!("; on port {port} a server of {} answers", other.name()))
     }
 
-    /// What anybody gets.
+    /// The answer without a login.
     fn said(&self, port: u16, path: &str) -> Option<ServerAnswer> {
         self.server(port, None, None).ok()?.get(path, RequestLogin::None).ok()
     }
@@ -101,7 +100,7 @@ impl<'a> JoinConversation<'a> {
         path: &str,
         candidates: impl IntoIterator<Item = Authority>,
     ) -> Result<Authority, NetworkTrouble> {
-        let mut last = silent("proves none");
+        let mut last = silent("proves no authority");
         for authority in candidates {
             last = self.prove(port, path, &authority).map(|()| authority);
             if last.is_ok() {
@@ -148,7 +147,7 @@ pub(super) fn version_of(answer: &ServerAnswer) -> Option<Version> {
     version::of_api(&answer.body).filter(|_| answer.is_ok())
 }
 
-/// The answer of the API at `path`. No answer is no reason not to join.
+/// The answer of the API at `path`. A missing answer does not keep the node from joining.
 pub(super) fn answer_of(
     api: &JoinServer,
     path: &str,
@@ -167,7 +166,7 @@ pub(super) fn out_of_reach(trouble: NetworkTrouble) -> NetworkTrouble {
     NetworkTrouble::Unable(format!("cannot be asked for: the server {what}"))
 }
 
-/// For an answer of the API that is none of its kind.
+/// For an answer that cannot be parsed.
 pub(super) fn strange(what: &str) -> NetworkTrouble {
     NetworkTrouble::Unable(format!("cannot be read from what {what} gave"))
 }
@@ -176,7 +175,7 @@ pub(super) fn refuses(status: StatusCode) -> bool {
     matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
 }
 
-/// No good answer: from a server that fails, as it does while it starts, or from something else.
+/// For a status that is no success: that of a server which is still starting, or that of another service.
 pub(super) fn unexpected<T>(answer: &ServerAnswer, what: String) -> Result<T, NetworkTrouble> {
     match answer.status.is_server_error() {
         true => Err(NetworkTrouble::NotYet(what)),

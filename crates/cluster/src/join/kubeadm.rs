@@ -1,7 +1,7 @@
 //! The API server of a cluster that kubeadm joins nodes to.
 //!
-//! What it tells anybody proves itself ([`super::cluster_info`]). After that only servers of the authority that is proven are
-//! trusted, and asked with the bootstrap token what kubeadm asks (`app/cmd/phases/join`).
+//! Its public answers carry their own proof ([`super::cluster_info`]). After that only servers of the proven authority are trusted.
+//! They get the requests that kubeadm makes with the bootstrap token (`app/cmd/phases/join`).
 
 use reqwest::StatusCode;
 
@@ -61,7 +61,7 @@ pub(super) fn ask(conversation: &JoinConversation<'_>) -> ClusterAnswers {
     seen
 }
 
-/// Asks for `/version`, which every API server tells anybody.
+/// Asks for `/version`, which every API server answers without a login.
 fn greet(client: &JoinServer) -> Result<ServerAnswer, NetworkTrouble> {
     match client.get(VERSION, RequestLogin::None) {
         Ok(answer) if version_of(&answer).is_some() => Ok(answer),
@@ -83,7 +83,7 @@ struct Proof {
     secrets: ClusterSecrets,
 }
 
-/// Why it is not known who the cluster is, and what that means for the token.
+/// Why the identity of the cluster is unknown, and what that means for the token.
 struct Unproven {
     authority: NetworkTrouble,
     token: NetworkTrouble,
@@ -104,7 +104,7 @@ fn secrets(question: &JoinQuery) -> Result<ClusterSecrets, Unproven> {
     ClusterSecrets::derive(token.password()).map_err(|error| unknown(format!("cannot be proven: {error:#}")))
 }
 
-/// Whether the cluster knows the token, which authority it says that it has, and whether its server has a certificate of that.
+/// Checks that the cluster knows the token, and that its server has a certificate of the authority that it names.
 fn prove(
     conversation: &JoinConversation<'_>,
     anybody: &JoinServer,
@@ -119,7 +119,7 @@ fn prove(
         InfoSignature::Good => {}
         InfoSignature::NoneAtAll => {
             let why =
-                "has signed what it tells of itself with no token yet, as in the first minute of a cluster";
+                "has not signed its cluster-info with any token yet, as in the first minute of a cluster";
             return Err(NetworkTrouble::NotYet(why.into()).into());
         }
         InfoSignature::UnknownToken => {
@@ -131,7 +131,7 @@ fn prove(
         }
         InfoSignature::Wrong => {
             let why = format!(
-                "signs what it tells of itself with another token than this one, under the same id {}: \
+                "signs its cluster-info with another token of the same id {}: \
                  it is another cluster, or pretends to be this one",
                 secrets.id()
             );
@@ -157,11 +157,10 @@ fn prove(
 fn untold(answer: &ServerAnswer) -> NetworkTrouble {
     let why = match answer.status {
         StatusCode::NOT_FOUND => ": it was not made by kubeadm, or is still starting",
-        status if refuses(status) => ": it tells nothing to those who have not joined",
+        status if refuses(status) => ": it answers only nodes that have joined",
         _ => "",
     };
-    let what =
-        format!("does not tell which cluster it is: GET {CLUSTER_INFO} gave {}{why}", answer.summary());
+    let what = format!("does not identify its cluster: GET {CLUSTER_INFO} gave {}{why}", answer.summary());
     // kubeadm makes the ConfigMap, and lets everybody read it, as one of its last steps. Until then the API forbids it, or
     // does not find it.
     match answer.status {
@@ -232,8 +231,7 @@ impl Api<'_> {
             .and_then(|body| members::members(&body).map_err(|_| strange(&format!("GET {NODES}"))));
     }
 
-    /// Whether the token gets what a further server needs. The keys themselves are not asked for: this is about the object that
-    /// holds them.
+    /// Checks that the token can read the Secret with the keys that a further server needs. The keys are not requested.
     fn gets_keys(&self) -> Result<(), NetworkTrouble> {
         let answer = match self.client.metadata(KEYS, self.login()) {
             Ok(answer) => answer,
@@ -270,7 +268,7 @@ fn untried(trouble: NetworkTrouble) -> Result<(), NetworkTrouble> {
     unable(format!("could not be tried: the server {why}"))
 }
 
-/// Whether the token was let in. It signs, so the cluster has it; but it may be for signing alone, or just have been deleted.
+/// The cluster has signed with the token, so it knows it. The token may still be for signing only, or deleted since.
 fn admitted(status: StatusCode) -> Result<(), NetworkTrouble> {
     match status {
         StatusCode::OK => Ok(()),

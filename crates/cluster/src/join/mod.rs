@@ -1,8 +1,8 @@
-//! Asks the cluster that a node will join, before anything is written: whether it answers, whether it is the one that
-//! is meant, and whether it will take the node.
+//! Checks the cluster that a node will join before anything is written: that it answers, that it is the right one, and that it
+//! will admit the node.
 //!
-//! It is asked what a node that joins would ask, in the same order, but only what changes nothing: no certificate for a kubelet,
-//! which would register the node, and nothing of etcd. [`ask`] makes the requests in the protocol of the distribution,
+//! The requests are those of a node that joins, in the same order, without those that change the cluster: no certificate for a
+//! kubelet, which would register the node, and nothing to etcd. [`ask`] makes them in the protocol of the distribution,
 //! [`supervisor`] or [`mod@kubeadm`]; `checks/join.rs` judges the answers. [`Token`], [`Authority`] and [`cluster_info`] decide which
 //! answers can be trusted.
 
@@ -39,8 +39,7 @@ pub fn ask(question: &JoinQuery, until: Instant) -> ClusterAnswers {
     }
 }
 
-/// Makes the node that `config` describes join no other cluster than one of this authority, where its token does not
-/// say which: the full form of the token does.
+/// Pins the token of `config` to this authority, unless it names one already.
 pub fn pin(config: &mut InstallConfig, authority: &Authority) {
     let agents = config.kubernetes.agent_token.as_mut().filter(|_| !is_server(config.install.role));
     let Some(token) = agents.or(config.token.as_mut()) else { return };

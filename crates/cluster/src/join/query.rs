@@ -1,4 +1,4 @@
-//! What to ask the cluster that a node will join, and the result.
+//! The request for a join check, and its result.
 
 use std::net::Ipv4Addr;
 use std::time::SystemTime;
@@ -13,7 +13,7 @@ use model::config::{Distribution, Role, Token};
 
 #[derive(Clone, Debug)]
 pub struct JoinQuery {
-    /// Host of the cluster, as the configuration names it.
+    /// As the configuration names it.
     pub host: String,
     pub addresses: Vec<Ipv4Addr>,
     pub ports: Ports,
@@ -38,7 +38,7 @@ impl JoinQuery {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ports {
-    /// Where nodes ask to join.
+    /// Where nodes join.
     pub supervisor: u16,
     /// The supervisor of another distribution: of RKE2 or K3s.
     pub other: u16,
@@ -53,7 +53,6 @@ impl Ports {
     }
 }
 
-/// One that listens elsewhere.
 fn other(distribution: Distribution) -> Distribution {
     match distribution {
         Distribution::Rke2 => Distribution::K3s,
@@ -61,11 +60,10 @@ fn other(distribution: Distribution) -> Distribution {
     }
 }
 
-/// What the cluster answered. Errors are clauses that follow the name of their subject: for the server
-/// [`JoinQuery`]'s host and port, for the rest what the field says.
+/// Errors are clauses that follow the name of their subject: for the server its URL, otherwise the field's subject.
 #[derive(Clone, Debug)]
 pub struct ClusterAnswers {
-    /// How the server is called here, `https://HOST:PORT`.
+    /// `https://HOST:PORT`.
     pub place: String,
     pub addresses: Vec<Ipv4Addr>,
     /// Whether a server of the distribution answers there.
@@ -73,12 +71,11 @@ pub struct ClusterAnswers {
     /// How far this machine's clock is from the server's.
     pub clock: Option<ClockOffset>,
     pub authority: Result<FoundAuthority, NetworkTrouble>,
-    /// Whether the token is accepted.
     pub token: Result<(), NetworkTrouble>,
     /// Whether the agent token of a server is accepted.
     pub agent_token: Option<Result<(), NetworkTrouble>>,
     pub version: Result<Version, NetworkTrouble>,
-    /// The networks of its pods and services, if it tells them.
+    /// The networks of its pods and services, if known.
     pub networks: Option<ClusterNetworks>,
     /// The node of the cluster that has the name of this one.
     pub namesake: Result<Option<ClusterPeer>, NetworkTrouble>,
@@ -86,7 +83,7 @@ pub struct ClusterAnswers {
 }
 
 impl ClusterAnswers {
-    /// Nothing was asked, for this reason.
+    /// When no request could be made, for this reason.
     #[must_use]
     pub fn nothing(question: &JoinQuery, why: NetworkTrouble) -> Self {
         Self {

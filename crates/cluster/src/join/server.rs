@@ -166,6 +166,6 @@ fn trouble(error: &RequestError, timeout: Duration) -> NetworkTrouble {
             not_yet("cannot be reached: no machine has the address")
         }
         _ if error.is_connect() => not_yet(&format!("cannot be reached: {}", error.reason())),
-        _ => not_yet(&format!("breaks the answer off: {}", error.reason())),
+        _ => not_yet(&format!("ends its answer early: {}", error.reason())),
     }
 }

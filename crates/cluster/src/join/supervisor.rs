@@ -78,8 +78,8 @@ impl SupervisorSession<'_> {
         }
     }
 
-    /// The cluster's authority: what it says that it is, if that is what the token names, and what its server proves to
-    /// have. After this, only servers of that authority are trusted.
+    /// The authority that the cluster shows, if it is the one that the token names and the server has a certificate of it. After this
+    /// only servers of that authority are trusted.
     fn authority(&self, anybody: &JoinServer) -> Result<FoundAuthority, NetworkTrouble> {
         let question = self.conversation.question;
         let answer = anybody.get("/cacerts", RequestLogin::None)?;
@@ -101,7 +101,7 @@ impl SupervisorSession<'_> {
         Ok(FoundAuthority { authority, proof })
     }
 
-    /// Whether the token lets the node in, in its role.
+    /// Checks that the token admits the node in its role.
     fn admission(&self, client: &JoinServer) -> Result<(), NetworkTrouble> {
         let Some(token) = &self.conversation.question.token else { return Err(see("join-token")) };
         if !self.conversation.question.server {
@@ -137,13 +137,12 @@ impl SupervisorSession<'_> {
         }))
     }
 
-    /// The status for an agent with this token that asks for its configuration.
+    /// The status of an agent's request for its configuration.
     fn agent(&self, client: &JoinServer, token: &Token) -> Result<StatusCode, NetworkTrouble> {
         Ok(client.head(&self.path("config"), agent(token))?.status)
     }
 
-    /// The status for a server with this token that asks for the keys of the cluster. They are not sent: this
-    /// is the head of the answer alone.
+    /// The status of a server's request for the keys of the cluster. A HEAD request: the keys are not sent.
     fn server(&self, client: &JoinServer, token: &Token) -> Result<StatusCode, NetworkTrouble> {
         let Login::Password(password) = &token.login else { return Ok(StatusCode::UNAUTHORIZED) };
         Ok(client.head(&self.path("server-bootstrap"), RequestLogin::User("server", password))?.status)
@@ -153,8 +152,7 @@ impl SupervisorSession<'_> {
         self.server(client, token).is_ok_and(|status| !refuses(status) && !status.is_server_error())
     }
 
-    /// The version and the nodes, which the API tells to the proxy of any node: whoever has an agent's token gets that
-    /// proxy's certificate.
+    /// The version and the nodes, read with the certificate of kube-proxy, which every agent token gets.
     fn cluster(
         &self,
         client: &JoinServer,
@@ -199,7 +197,7 @@ fn agent(token: &Token) -> RequestLogin<'_> {
     }
 }
 
-/// A server that cannot decide now may accept later, when it has started or etcd has its quorum.
+/// A server error may pass: the server is starting, or etcd has no quorum yet.
 fn refused(status: StatusCode, to_be: &str) -> Result<(), NetworkTrouble> {
     match refuses(status) {
         true => silent(format!("is refused: the server answered {status} to the login of {to_be}")),

@@ -1,5 +1,4 @@
-//! What the initrd does so that a node goes on with its version of Kubernetes, whatever the OS image brings: its files are mounted
-//! over those of the image.
+//! In the initrd: mounts the files of the kept version of Kubernetes over those of the OS image, so that the node goes on with it.
 
 use std::path::Path;
 
@@ -11,13 +10,12 @@ use machine::mount::{MountSource, Mounter};
 use machine::paths::below;
 use model::kubernetes::{KubernetesRelease, KubernetesVersion};
 
-/// Whose programs are in their place after a boot.
+/// The programs that a boot uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum BootChoice {
     Image,
     Kept,
-    /// Those of the image, because the kept ones cannot be used. What must not work on the data of this node is kept from it when
-    /// it starts ([`super::data`]).
+    /// Those of the image, because the kept ones cannot be used. [`super::data`] refuses a version that is too old for the data.
     Lost(String),
 }
 
@@ -36,8 +34,8 @@ fn choose(
     }
 }
 
-/// Mounts the files of the version that is to run over those of the image at `root`, where it brings another. Returns what people
-/// should know.
+/// Mounts the files of the chosen version over those of the image at `root`, where that brings another one. Returns lines for the
+/// console.
 ///
 /// # Errors
 /// A file cannot be mounted that is there.

@@ -1,7 +1,7 @@
-//! The version of Kubernetes that has worked on the data of a node: etcd's, the kubelet's. A version that is lower must not start on
-//! it: etcd cannot read what a newer one wrote, and what comes of trying is lost data.
+//! The last version of Kubernetes that used the data of etcd and the kubelet on a node. A lower version must not start: etcd cannot
+//! read what a newer one wrote, and trying loses data.
 //!
-//! The record is written before a version starts for the first time, so that there is no moment at which data is newer than it.
+//! The record is written before a version starts for the first time, so data is never newer than its record.
 
 use std::path::Path;
 
@@ -22,13 +22,11 @@ struct DataRecord {
     version: KubernetesVersion,
 }
 
-/// What is known of who has worked on the data.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WorkedOn(Option<KubernetesVersion>);
+pub struct DataVersion(Option<KubernetesVersion>);
 
-impl WorkedOn {
-    /// What the node at `root` knows. Where the record is damaged, what was to run counts: a node on which nothing was ever chosen
-    /// has had one version only.
+impl DataVersion {
+    /// A damaged record is replaced by the chosen version: a node on which none was chosen has only had one version.
     #[must_use]
     pub fn read(root: &Path) -> Self {
         let path = below(root, RECORD);
@@ -41,7 +39,7 @@ impl WorkedOn {
         }
     }
 
-    /// Whether `version` may start. Data of another distribution is in other places, and says nothing.
+    /// Checks that `version` may start. Data of another distribution is elsewhere and does not matter.
     ///
     /// # Errors
     /// [`Class::Hardware`] for a lower version.
@@ -60,12 +58,12 @@ impl WorkedOn {
     }
 }
 
-/// Before `version` starts: fails if it must not, and otherwise remembers it.
+/// To be called before `version` starts: checks that it may, and records it.
 ///
 /// # Errors
-/// As [`WorkedOn::check`] has them; a record that cannot be written is an error too.
+/// As [`DataVersion::check`] has them; a record that cannot be written is an error too.
 pub fn begin(root: &Path, version: &KubernetesVersion) -> Result<()> {
-    WorkedOn::read(root).check(version)?;
+    DataVersion::read(root).check(version)?;
     let record = encode::json_text(&DataRecord { version: version.clone() });
     Root::open(root)?.write(RECORD, record.as_bytes(), Attributes { mode: 0o644, owner: None }).map(drop)
 }
@@ -91,7 +89,7 @@ mod tests {
             (Some("v1.33.1+rke2r2"), "v1.33.1+rke2r1", false),
             (Some("v1.33.1+k3s1"), "v1.30.0+rke2r1", true),
         ] {
-            let worked_on = WorkedOn(worked.map(version));
+            let worked_on = DataVersion(worked.map(version));
             assert_eq!(worked_on.check(&version(starts)).is_ok(), may, "{starts} on {worked:?}");
         }
     }
@@ -104,7 +102,7 @@ mod tests {
         let error = begin(root.path(), &version("v1.36.1")).unwrap_err();
         assert_eq!(class_of(&error), Class::Hardware);
         assert!(error.to_string().contains("older than v1.37.2"), "{error}");
-        assert_eq!(WorkedOn::read(root.path()), WorkedOn(Some(version("v1.37.2"))));
+        assert_eq!(DataVersion::read(root.path()), DataVersion(Some(version("v1.37.2"))));
         begin(root.path(), &version("v1.37.2")).unwrap();
     }
 
@@ -114,10 +112,10 @@ mod tests {
         let record = below(root.path(), RECORD);
         fs::create_dir_all(record.parent().unwrap()).unwrap();
         fs::write(&record, [0; 20]).unwrap();
-        assert_eq!(WorkedOn::read(root.path()), WorkedOn(None));
+        assert_eq!(DataVersion::read(root.path()), DataVersion(None));
         KeptVersions::of(root.path()).choose(&version("v1.37.2")).unwrap();
         assert!(begin(root.path(), &version("v1.36.1")).is_err());
         begin(root.path(), &version("v1.37.2")).unwrap();
-        assert_eq!(WorkedOn::read(root.path()), WorkedOn(Some(version("v1.37.2"))));
+        assert_eq!(DataVersion::read(root.path()), DataVersion(Some(version("v1.37.2"))));
     }
 }

@@ -1,4 +1,4 @@
-//! What the OS image says of its Kubernetes.
+//! The Kubernetes of the OS image.
 
 use std::path::{Path, PathBuf};
 
@@ -12,11 +12,10 @@ use model::kubernetes::{KUBERNETES_RELEASE, KubernetesRelease};
 
 /// In bytes; the file has some lines.
 const RELEASE_BYTES_MAX: u64 = 1 << 16;
-/// Where the OS image is seen without what is mounted over its files, while somebody looks.
+/// A temporary mount of the OS image without the mounts over its files.
 const UNCOVERED: &str = "/run/nqrust/image";
 
-/// The Kubernetes whose programs are below `root`: on a running node of the version that runs, in an image of the one that it
-/// brings. None where there is none.
+/// The Kubernetes whose programs are below `root`: on a running node the running version, in an image its own.
 pub fn read(root: &Path) -> Result<Option<KubernetesRelease>> {
     let path = below(root, KUBERNETES_RELEASE);
     if !path.exists() {
@@ -36,7 +35,7 @@ pub fn read(root: &Path) -> Result<Option<KubernetesRelease>> {
     }
 }
 
-/// The OS image of a running node without what lies over its files. Dropped, it is gone.
+/// The OS image of a running node without the mounts over its files. It is unmounted when this is dropped.
 #[allow(missing_debug_implementations)]
 pub struct UncoveredImage<'a> {
     at: PathBuf,

@@ -1,8 +1,8 @@
 //! The versions of Kubernetes that a node keeps, each a directory with the files of an OS image that belong to it and a list of them
 //! with digests; and the link to the one that is to run.
 //!
-//! A directory appears under its name when all of it is on the disk, and the link names it after that. So after a cut there is a
-//! whole version or none, and the link leads to what it led to before or to a whole one.
+//! A directory gets its name when all of it is on the disk, and the link is changed after that. A power cut leaves whole versions
+//! only, and a link to one of them.
 
 use std::fs;
 use std::io;
@@ -24,57 +24,54 @@ use model::kubernetes::{KubernetesRelease, KubernetesVersion};
 
 const VERSIONS: &str = "/var/lib/nqrust/kubernetes/versions";
 const CURRENT: &str = "/var/lib/nqrust/kubernetes/versions/current";
-/// The list of the files, in the directory of a version.
+/// In the directory of a version.
 const LIST: &str = "files.json";
 /// In bytes; a release of RKE2 has some hundred files.
 const LIST_BYTES_MAX: u64 = 4 << 20;
-/// What stays free on the file system of the versions.
+/// Stays free on the file system of the versions.
 const SPARE_ROOM: ByteSize = ByteSize::mib(64);
 
-/// What a version consists of.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct KeptList {
+struct FileList {
     release: KubernetesRelease,
     /// In the order of their paths.
-    entries: Vec<KeptEntry>,
+    entries: Vec<ListedFile>,
 }
 
-/// A file or link; directories follow from them.
+/// A file or link. Directories follow from their paths.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct KeptEntry {
+struct ListedFile {
     /// From the root.
     path: String,
     #[serde(flatten)]
-    content: KeptContent,
+    content: FileContent,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
-enum KeptContent {
+enum FileContent {
     Link { target: PathBuf },
     File { mode: u32, size: u64, sha256: Digest },
 }
 
-/// The kept versions of a node.
 #[derive(Clone, Copy, Debug)]
 pub struct KeptVersions<'a> {
     root: &'a Path,
 }
 
 impl<'a> KeptVersions<'a> {
-    /// Those of the node at `root`.
     #[must_use]
     pub fn of(root: &'a Path) -> Self {
         Self { root }
     }
 
-    /// The version that is to run; none as long as the image's does.
+    /// The chosen version; none while that of the image runs.
     #[must_use]
     pub fn current(&self) -> Option<KubernetesVersion> {
         fs::read_link(below(self.root, CURRENT)).ok()?.to_str()?.parse().ok()
     }
 
-    /// From now on this version is to run.
+    /// Makes this version the one that runs from the next start on.
     pub fn choose(&self, version: &KubernetesVersion) -> Result<()> {
         let what = || format!("choosing Kubernetes {version}");
         let linked = Root::open(self.root).and_then(|root| root.link(CURRENT, Path::new(version.as_str())));
@@ -87,7 +84,7 @@ impl<'a> KeptVersions<'a> {
         below(self.root, VERSIONS).join(version.as_str())
     }
 
-    /// What a kept version is, once every byte of it was read and is right.
+    /// Reads every byte of a kept version, and returns its release if all is right.
     ///
     /// # Errors
     /// [`Class::Verification`] with what is missing or wrong.
@@ -96,7 +93,7 @@ impl<'a> KeptVersions<'a> {
         let what = || format!("the kept Kubernetes {version} is damaged or missing");
         let checked = (|| {
             let bytes = files::read_at_most(&directory.join(LIST), LIST_BYTES_MAX)?;
-            let list: KeptList = serde_json::from_slice(&bytes).context("reading the list of its files")?;
+            let list: FileList = serde_json::from_slice(&bytes).context("reading the list of its files")?;
             anyhow::ensure!(list.release.version == *version, "it is {}", list.release.version);
             for entry in &list.entries {
                 let found = content(&directory.join(&entry.path))?;
@@ -142,10 +139,10 @@ impl<'a> KeptVersions<'a> {
         Ok(())
     }
 
-    fn check_room(&self, list: &KeptList) -> Result<()> {
-        let size = |entry: &KeptEntry| match entry.content {
-            KeptContent::File { size, .. } => size,
-            KeptContent::Link { .. } => 0,
+    fn check_room(&self, list: &FileList) -> Result<()> {
+        let size = |entry: &ListedFile| match entry.content {
+            FileContent::File { size, .. } => size,
+            FileContent::Link { .. } => 0,
         };
         let bytes: u64 = list.entries.iter().map(size).sum();
         let place = below(self.root, VERSIONS);
@@ -165,7 +162,7 @@ impl<'a> KeptVersions<'a> {
     }
 }
 
-/// Moves a directory out of its name before it is taken apart: half a version has no name.
+/// Renames a directory before it is removed, so that no name leads to half a version.
 fn remove(directory: &Path) -> Result<()> {
     let gone = directory.with_file_name(".removed");
     let absent = |result: io::Result<()>| match result {
@@ -179,7 +176,7 @@ fn remove(directory: &Path) -> Result<()> {
 }
 
 /// The files of `release` in the image at `image`.
-fn list(image: &Path, release: &KubernetesRelease) -> Result<KeptList> {
+fn list(image: &Path, release: &KubernetesRelease) -> Result<FileList> {
     let mut entries = Vec::new();
     for file in &release.files {
         for entry in WalkDir::new(image.join(file)).sort_by_file_name() {
@@ -189,21 +186,21 @@ fn list(image: &Path, release: &KubernetesRelease) -> Result<KeptList> {
             }
             let path =
                 entry.path().strip_prefix(image)?.to_str().context("a file has a name that is no text")?;
-            entries.push(KeptEntry { path: path.to_owned(), content: content(entry.path())? });
+            entries.push(ListedFile { path: path.to_owned(), content: content(entry.path())? });
         }
     }
-    Ok(KeptList { release: release.clone(), entries })
+    Ok(FileList { release: release.clone(), entries })
 }
 
-fn content(path: &Path) -> Result<KeptContent> {
+fn content(path: &Path) -> Result<FileContent> {
     let what = || format!("reading {}", path.display());
     let metadata = fs::symlink_metadata(path).with_context(what)?;
     if metadata.is_symlink() {
-        return Ok(KeptContent::Link { target: fs::read_link(path).with_context(what)? });
+        return Ok(FileContent::Link { target: fs::read_link(path).with_context(what)? });
     }
     let mut reader = HashingReader::new(fs::File::open(path).with_context(what)?);
     let size = io::copy(&mut reader, &mut io::sink()).with_context(what)?;
-    Ok(KeptContent::File { mode: metadata.permissions().mode() & 0o7777, size, sha256: reader.digest() })
+    Ok(FileContent::File { mode: metadata.permissions().mode() & 0o7777, size, sha256: reader.digest() })
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@
 //! | [`data`] | the version that the data of the node was last worked on by, and whether another one may start on it |
 //! | [`image`] | what the OS image says of its Kubernetes, and its files where another version lies over them |
 //!
-//! Everything below `/usr` names the version that runs: units, scripts and people need not know where it comes from.
+//! Paths below `/usr` always lead to the running version: units, scripts and people need not know where it comes from.
 
 pub mod boot;
 pub mod data;
@@ -18,16 +18,15 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use self::data::WorkedOn;
+use self::data::DataVersion;
 use machine::node_release as release;
 use model::kubernetes::KubernetesVersion;
 
-/// The versions of a node, for people.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct NodeKubernetes {
-    /// The version whose programs are in their place.
+    /// The running version.
     pub runs: KubernetesVersion,
-    /// The version that the OS which runs brings.
+    /// That of the running OS.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub brought: Option<KubernetesVersion>,
     /// Why it is not started, if it is not.
@@ -40,12 +39,11 @@ impl NodeKubernetes {
     #[must_use]
     pub fn look(root: &Path) -> Option<Self> {
         let runs = image::read(root).ok()??.version;
-        let refused = WorkedOn::read(root).check(&runs).err().map(|failure| failure.to_string());
+        let refused = DataVersion::read(root).check(&runs).err().map(|failure| failure.to_string());
         let brought = release::read(root).ok().and_then(|release| release.kubernetes);
         Some(Self { runs, brought, refused })
     }
 
-    /// In one line.
     #[must_use]
     pub fn text(&self) -> String {
         let Self { runs, brought, refused } = self;

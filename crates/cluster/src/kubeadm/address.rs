@@ -1,4 +1,4 @@
-//! Whether a member of etcd still has the address under which the others know it.
+//! Checks that a member of etcd still has the address by which the others know it.
 
 use std::path::Path;
 

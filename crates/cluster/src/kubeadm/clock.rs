@@ -1,7 +1,7 @@
-//! Whether the node's clock is that of the cluster, before the node takes its first step into it.
+//! Compares the clocks of the node and of its cluster before the node begins to join.
 //!
-//! The install has compared them; but a clock can be lost between the install and the first boot, and a node with a wrong one
-//! joins half way: its certificates, or the tokens that it issues, are not valid yet for the others, or no longer.
+//! The install has compared them too, but a clock can be lost before the first boot. A node with a wrong clock joins half way: its
+//! certificates and tokens are not valid for the others.
 
 use std::time::{Duration, SystemTime};
 
@@ -13,21 +13,19 @@ use base::command::{Invocation, Runner};
 use base::failure::{Class, Failure};
 use machine::clock::{CLUSTER_TOLERANCE, ClockOffset, http_date};
 
-/// For curl, and the seconds that it gives itself.
 const LIMIT: Duration = Duration::from_secs(10);
 const SECONDS: &str = "5";
 const NEXT: &str = "Set the clock that is wrong, here or there: see `os.ntp_servers`, `timedatectl` and the firmware's setup. The join \
                     goes on by itself.";
 
-/// Fails if the clocks of this node and of the cluster that it is to join are too far apart. A cluster that does not answer, or not
-/// yet, tells no time.
+/// Fails if the clocks are too far apart. A cluster that does not answer yet is ignored.
 ///
 /// # Errors
-/// [`Class::Join`]; it passes when the clock that is wrong was set.
+/// [`Class::Join`].
 pub(super) fn check(config: &InstallConfig, runner: &dyn Runner) -> Result<()> {
     let Some(member) = ClusterMember::of(config).filter(|member| !member.first) else { return Ok(()) };
     let Some(place) = member.host.as_deref().map(|host| member.supervisor(host)) else { return Ok(()) };
-    // Who answers does not matter: nothing is told, and whoever pretends to be the cluster can only keep the node waiting.
+    // The certificate is not checked: no secret is sent, and a false server can only keep the node waiting.
     let ask = Invocation::new("curl").args(["--disable", "--silent", "--insecure", "--noproxy", "*"]);
     let ask = ask.args(["--max-time", SECONDS, "--output", "/dev/null", "--dump-header", "-"]);
     let ask = ask.arg(format!("{place}/version")).limit(LIMIT);

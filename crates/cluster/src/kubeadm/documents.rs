@@ -15,7 +15,6 @@ use model::kubernetes::{KubernetesVersion, UpstreamImages};
 /// TCP, of the API server of a node.
 const API_PORT: u16 = 6443;
 
-/// What a node proves itself with, and what it takes for proof.
 #[derive(Debug)]
 pub(super) struct JoinSecrets {
     /// From the token of servers; on an agent from that of agents.
@@ -59,7 +58,7 @@ pub(super) fn complete(
     Ok(documents.collect::<Vec<_>>().join("\n---\n"))
 }
 
-/// Says where the node is reached, unless the document does.
+/// Adds the address of the node, unless the document has one.
 fn place_at(document: &mut Value, address: Ipv4Addr) {
     let server = match document["kind"] == "InitConfiguration" {
         true => Some(&mut *document),
@@ -81,7 +80,7 @@ fn init(document: &mut Value, secrets: &JoinSecrets) {
     document["certificateKey"] = json!(secrets.own.certificate_key.expose());
 }
 
-/// A token that does not expire: nodes join after weeks, too.
+/// A token that does not expire: nodes may join after weeks.
 fn bootstrap_token(secrets: &ClusterSecrets, group: &str) -> Value {
     json!({
         "token": secrets.bootstrap_token.expose(),

@@ -1,5 +1,4 @@
-//! The members of etcd that a node finds which are gone for good, and are removed before it becomes one itself, by etcd's HTTP
-//! gateway (etcd, "gRPC gateway").
+//! Removes members of etcd that are gone for good, before this node becomes a member, by etcd's HTTP gateway (etcd, "gRPC gateway").
 //!
 //! A node whose disk is new has lost its copy of the cluster, but etcd still counts it. kubeadm takes a member of the same address
 //! for the node itself (`etcd.AddMemberAsLearner`), and etcd must not go on with an empty copy under an old identity. And etcd takes
@@ -18,7 +17,6 @@ use base::failure::{Class, Failure};
 use machine::paths::below;
 use model::config::Distribution;
 
-/// Where etcd has its copy.
 const COPY: &str = "/var/lib/etcd/member";
 /// The annotation of etcd's pods in which kubeadm writes their address.
 const ADDRESS: &str = "kubeadm.kubernetes.io/etcd.advertise-client-urls";
@@ -62,10 +60,10 @@ fn refused(away: &[String]) -> Failure {
     ))
 }
 
-/// What was found and done at one member, by names.
+/// The result at one member, by names.
 struct FoundMembers {
     removed: Vec<String>,
-    /// Those that count and do not answer.
+    /// Voting members that do not answer.
     away: Vec<String>,
 }
 

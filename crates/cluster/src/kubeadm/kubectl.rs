@@ -12,11 +12,10 @@ pub(super) const ADMIN: &str = "/etc/kubernetes/admin.conf";
 /// The API server of the node itself, whatever address the cluster has.
 const LOCAL: &str = "https://127.0.0.1:6443";
 const KUBECTL_LIMIT: Duration = Duration::from_secs(120);
-/// How long the API server of a node that starts may take, and how often it is asked.
 const ATTEMPTS: u32 = 600;
 const INTERVAL: Duration = Duration::from_secs(2);
 
-/// kubectl with these arguments. What it caches is gone with the next boot.
+/// kubectl with its cache in memory.
 pub(crate) fn kubectl(arguments: &[&str]) -> Invocation {
     Invocation::new("kubectl").args(arguments).env("HOME", "/run/nqrust").limit(KUBECTL_LIMIT)
 }
@@ -27,7 +26,6 @@ pub(super) fn locally(runner: &dyn Runner, arguments: &[&str]) -> Result<Vec<u8>
     runner.run(&kubectl(&all.collect::<Vec<_>>()).without_proxies())
 }
 
-/// Waits for the API server of this node.
 pub(super) fn await_api(runner: &dyn Runner) -> Result<()> {
     let mut last = None;
     for attempt in 0..ATTEMPTS {

@@ -19,7 +19,7 @@ use model::kubernetes::{KUBERNETES_RELEASE, KubernetesVersion, UpstreamImages};
 pub(super) struct JoiningNode {
     pub(super) part: JoinedPart,
     pub(super) name: String,
-    /// Whether pods stay away until somebody lets them in.
+    /// Cordoned until somebody allows pods.
     pub(super) cordoned: bool,
     pub(super) version: KubernetesVersion,
     pub(super) images: UpstreamImages,
@@ -69,7 +69,7 @@ impl JoiningNode {
         Ok(JoinSecrets { own, agents, authority })
     }
 
-    /// What must not be told.
+    /// The texts to hide in messages.
     pub(super) fn redaction(&self, secrets: Option<&JoinSecrets>) -> Secrets {
         let mut hidden = Secrets::default();
         hidden.add(&self.config);

@@ -1,4 +1,4 @@
-//! Takes the steps that are left.
+//! Takes the remaining steps.
 
 use std::fs;
 use std::path::Path;
@@ -25,18 +25,17 @@ use base::failure::{Class, Failure, causes, hints};
 use base::files;
 use machine::paths::{DOCUMENT, KUBEADM, KUBELET_ACCESS, KUBELET_CERTIFICATE, below};
 
-/// The longest that a phase of kubeadm takes; it has limits of its own, which end before.
+/// For a phase of kubeadm, whose own limits are shorter.
 const KUBEADM_LIMIT: Duration = Duration::from_secs(45 * 60);
-/// How long a kubelet may take for its certificate, and how often it is looked for.
+/// For the certificate of a kubelet.
 const BOOTSTRAP_LIMIT: Duration = Duration::from_secs(20 * 60);
 const BOOTSTRAP_INTERVAL: Duration = Duration::from_millis(200);
-/// Where documents with secrets are while kubeadm reads them; memory.
+/// In memory: documents with secrets for kubeadm.
 pub(super) const WORK: &str = "/run/nqrust/kubeadm";
 const KUBERNETES: &str = "/etc/kubernetes";
-/// What the kubelet of a node starts by itself.
+/// Static pods.
 const MANIFESTS: &str = "/etc/kubernetes/manifests";
 const KUBELET: &str = "/var/lib/kubelet";
-/// The label of witnesses.
 const WITNESS: &str = "node-role.harvesterhci.io/witness=true";
 /// In bytes; documents have some kilobytes.
 const DOCUMENT_BYTES_MAX: u64 = 1 << 20;
@@ -93,7 +92,7 @@ struct Joining<'a> {
     root: &'a Path,
     runner: &'a dyn Runner,
     node: &'a JoiningNode,
-    /// Derived when a step needs them: that takes time.
+    /// Derived when a step needs them, because that takes time.
     secrets: Option<JoinSecrets>,
 }
 
@@ -153,7 +152,7 @@ impl Joining<'_> {
         Ok(())
     }
 
-    /// Removes what a cut-off step left; says whether nothing of it is left to do.
+    /// Removes the remains of a step that was cut off. Returns whether the step is complete anyway.
     fn undo(&self, step: &JoinStep) -> Result<bool> {
         match step.undo {
             Undo::Nothing => {}
@@ -362,7 +361,7 @@ impl Joining<'_> {
         self.remove(&format!("{keys}/etcd"), &["ca.key"])
     }
 
-    /// Errors of kubeadm can hold what it was given.
+    /// Errors of kubeadm can quote its secrets.
     fn hiding(&self, result: Result<()>) -> Result<()> {
         let Err(error) = result else { return Ok(()) };
         let hidden = self.node.redaction(self.secrets.as_ref());

@@ -1,9 +1,8 @@
-//! `installer virtual-address`: whether the node is the only server of its cluster.
+//! `installer virtual-address`: tells keepalived whether the node is the only server of its cluster.
 //!
-//! The only server keeps the virtual address also while its API server is slow: nobody else could have it. With a second one a
-//! failed check takes the address away. The nodes are followed as the API tells them, and keepalived reads its changed
-//! configuration without giving the address up. While the API is away everything stays as it is, also over a restart: a server
-//! can only join, or leave, through the API.
+//! The only server keeps the virtual address even while its API server is slow: no other node could take it. With a second server a
+//! failed check moves the address. The nodes are watched through the API, and keepalived reloads its configuration without
+//! releasing the address. While the API is away nothing changes, even over a restart: servers only join and leave through the API.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -21,9 +20,8 @@ use base::files;
 use machine::installed_node::InstalledNode;
 use machine::paths::below;
 
-/// Between two attempts to ask the API.
 const RETRY_INTERVAL: Duration = Duration::from_secs(2);
-/// What kubeadm gives to nodes with a control plane; witnesses have none.
+/// Of nodes with a control plane; witnesses have none.
 const SERVER: &str = "node-role.kubernetes.io/control-plane";
 
 /// Follows the servers of the cluster of the node at `root`, until the process ends. `say` receives what is new, a line each.

@@ -63,13 +63,13 @@ fn write(answer: impl Read, path: &Path) -> Result<()> {
             break;
         }
         let piece: Piece =
-            serde_json::from_slice(&line).context("etcd sends something other than pieces of its data")?;
+            serde_json::from_slice(&line).context("etcd sent something other than a snapshot")?;
         if let Some(error) = piece.error {
-            let failure = Failure::new(Class::Join, "etcd of this node broke off");
+            let failure = Failure::new(Class::Join, "etcd on this node ended its snapshot early");
             return Err(failure.because(error.to_string()).into());
         }
         let blob = piece.result.map(|content| content.blob).unwrap_or_default();
-        held.extend(BASE64_STANDARD.decode(blob).context("etcd sends a piece that is not base64")?);
+        held.extend(BASE64_STANDARD.decode(blob).context("etcd sent a piece that is not base64")?);
         let known = held.len().saturating_sub(DIGEST_BYTES);
         hasher.update(&held[..known]);
         unfinished.file_mut().write_all(&held[..known]).map_err(on_disk)?;
@@ -78,8 +78,8 @@ fn write(answer: impl Read, path: &Path) -> Result<()> {
     }
     let whole = length > 0 && length % PAGE_BYTES == 0 && held == hasher.finish().as_bytes();
     if !whole {
-        let what = "what etcd of this node gave is not all of its data";
-        return Err(Failure::new(Class::Verification, what).hint("Start it again.").into());
+        let what = "the snapshot from etcd on this node is incomplete";
+        return Err(Failure::new(Class::Verification, what).hint("Run it again.").into());
     }
     unfinished.file_mut().write_all(&held).map_err(on_disk)?;
     Ok(unfinished.place(0o600).map_err(on_disk)?)

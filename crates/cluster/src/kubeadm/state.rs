@@ -18,11 +18,10 @@ const RECORD_BYTES_MAX: u64 = 1 << 20;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct JoinRecord {
-    /// What the node joins as.
     pub(super) part: Option<JoinedPart>,
     /// Steps that are done, in their order.
     pub(super) done: Vec<String>,
-    /// The step that is under way, or that was cut off.
+    /// The current step, which may have been cut off.
     pub(super) begun: Option<String>,
     /// Whether the node has joined as this part.
     pub(super) joined: bool,
@@ -30,7 +29,6 @@ pub(super) struct JoinRecord {
     pub(super) promoted_from: Option<JoinedPart>,
 }
 
-/// The file of the record.
 #[derive(Debug)]
 pub(super) struct RecordFile(PathBuf);
 

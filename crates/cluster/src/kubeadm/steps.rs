@@ -1,10 +1,9 @@
-//! What a node does to join, in order.
+//! The steps of a join, in order.
 
 use serde::{Deserialize, Serialize};
 
 use crate::configuration::ClusterPart;
 
-/// What a node is for its cluster; it decides the steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum JoinedPart {
@@ -29,7 +28,6 @@ impl From<ClusterPart> for JoinedPart {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct JoinStep {
     pub(super) name: &'static str,
-    /// What is told while it runs.
     pub(super) message: &'static str,
     pub(super) action: JoinAction,
     pub(super) undo: Undo,
@@ -52,15 +50,15 @@ pub(super) enum JoinAction {
     OnlyWitness,
     /// Gives the node these labels, which a kubelet may not give itself, or gives only when it registers.
     Label(&'static [&'static str]),
-    /// Removes what lets a witness act for the cluster.
+    /// Removes the credentials by which a witness could act for the cluster.
     ForgetKeys,
     /// Starts the cluster's name servers again where all of them are on one node.
     SpreadNames,
-    /// Keeps pods away until somebody lets them in.
+    /// Cordons the node until somebody allows pods.
     Cordon,
 }
 
-/// How what a cut-off step left is removed before it runs again.
+/// How the remains of a step that was cut off are removed before it runs again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Undo {
     /// Running the step again is enough.

@@ -1,5 +1,5 @@
-//! Moves a node to another version by `kubeadm upgrade`: what runs as pods, and the configuration of the kubelet. The kubelet itself
-//! is the caller's.
+//! Moves the pods of a node and the configuration of its kubelet to another version by `kubeadm upgrade`. The caller moves the
+//! kubelet itself.
 
 use std::fs;
 use std::path::Path;
@@ -63,7 +63,7 @@ pub fn run(
     removed.with_context(|| format!("removing {}", path.display()))
 }
 
-/// What the cluster has for all its nodes.
+/// The configuration that all nodes of the cluster share.
 struct CommonConfiguration {
     version: KubernetesVersion,
     document: Value,

@@ -1,8 +1,8 @@
-//! The virtual address of the cluster, as far as the node is to answer for it, and the node's own beside it.
+//! The virtual address of the cluster on a node that may answer for it.
 //!
-//! The first node has the address in its document. A further one may join at any address of its cluster, also at that of a node,
-//! which it must never take for its own; so it asks the cluster. The configuration of keepalived lasts: after a power cut of the
-//! whole cluster the address comes back without the API.
+//! The first node has the address in its document. A later one may join at any address of its cluster, even that of another node,
+//! so it asks the cluster. The configuration of keepalived is kept: after a power cut of the whole cluster the address comes back
+//! without the API.
 
 use std::fs;
 use std::net::Ipv4Addr;
@@ -23,7 +23,6 @@ use machine::paths::below;
 /// In bytes; the configuration has some lines.
 const CONFIGURATION_BYTES_MAX: u64 = 1 << 16;
 
-/// The part of a ConfigMap that counts.
 #[derive(Deserialize)]
 struct ClusterFacts {
     data: Facts,
@@ -34,7 +33,7 @@ struct Facts {
     vip: String,
 }
 
-/// The virtual address that the cluster tells its nodes; asked at the API server of the node.
+/// Asks the API server of the node for the virtual address of the cluster.
 pub(super) fn of_cluster(runner: &dyn Runner) -> Result<Option<Ipv4Addr>> {
     await_api(runner)?;
     let words =
@@ -67,7 +66,7 @@ pub(super) fn configuration(root: &Path) -> Result<String> {
     }
 }
 
-/// Lets the node answer for `vip` beside the others, or for none.
+/// Configures keepalived for `vip`, or stops it.
 pub(super) fn carry(
     root: &Path,
     runner: &dyn Runner,

@@ -1,8 +1,8 @@
-//! The one question to containerd that the kubelet begins with: `Version` of `runtime.v1.RuntimeService` (Kubernetes, CRI).
+//! The first request of a kubelet to containerd: `Version` of `runtime.v1.RuntimeService` (Kubernetes, CRI).
 //!
-//! It is one exchange of gRPC over the socket (RFC 9113, gRPC "over HTTP2"), written here by hand: a node has no program that
-//! could ask for all distributions alike, and where they keep theirs changes with their releases. Of the answer the message is
-//! read; headers, which need a table to be understood, are passed over.
+//! It is one exchange of gRPC over the socket (RFC 9113, gRPC "over HTTP2"), written by hand. No program can make it on every node:
+//! images with the public release of Kubernetes have no `crictl`, those of RKE2 and K3s unpack theirs where their releases choose
+//! to, and `ctr` asks services of containerd that answer without its CRI plugin. Headers are skipped: they need a table.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -44,8 +44,7 @@ pub(super) fn version(socket: &Path, limit: Duration) -> Result<String, String> 
     let stream = UnixStream::connect(socket).map_err(silent)?;
     stream.set_write_timeout(Some(limit)).map_err(silent)?;
     let answer = ask(stream, Instant::now() + limit).map_err(silent)?;
-    let answer =
-        answer.ok_or_else(|| format!("{} refuses the question for its version", socket.display()))?;
+    let answer = answer.ok_or_else(|| format!("{} did not answer the version request", socket.display()))?;
     named(&answer).ok_or_else(|| format!("{} answers something other than a version", socket.display()))
 }
 
@@ -174,12 +173,12 @@ mod tests {
     #[test]
     fn what_is_no_answer_is_told_as_what_it_is() {
         let cases = [
-            (frame(HEADERS, END_HEADERS | END_STREAM, STREAM, b"x"), "refuses"),
-            (frame(RESET, 0, STREAM, &[0; 4]), "refuses"),
+            (frame(HEADERS, END_HEADERS | END_STREAM, STREAM, b"x"), "did not answer the version"),
+            (frame(RESET, 0, STREAM, &[0; 4]), "did not answer the version"),
             (data(b"\x08\x01"), "something other than a version"),
             (data(b""), "something other than a version"),
             (Vec::new(), "does not answer in"),
-            (vec![0xff; 20], "refuses"),
+            (vec![0xff; 20], "did not answer the version"),
         ];
         for (bytes, expected) in cases {
             let told = answer(bytes.clone()).unwrap_err();

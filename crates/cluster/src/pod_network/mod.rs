@@ -22,7 +22,6 @@ use base::command::Runner;
 use machine::installed_node::InstalledNode;
 use model::config::Cidr;
 
-/// Between two attempts to ask the API.
 const RETRY_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Keeps the pod network of the node at `root`, until the process ends. `say` receives what is new, a line each.
@@ -34,7 +33,7 @@ pub fn run(root: &Path, runner: &dyn Runner, say: &mut dyn FnMut(&str)) -> Resul
     node.warn(say);
     let name = node.name()?;
     let pods = node.config.install.pods();
-    let mut kept = KeptNetwork { root, runner, name, pods, last: None, told: Vec::new() };
+    let mut kept = RoutedPods { root, runner, name, pods, last: None, told: Vec::new() };
     loop {
         // What is there by now can be something else: a device that goes takes its routes with it.
         kept.last = None;
@@ -46,20 +45,19 @@ pub fn run(root: &Path, runner: &dyn Runner, say: &mut dyn FnMut(&str)) -> Resul
     }
 }
 
-/// The pod network of a node, and what was told of it.
-struct KeptNetwork<'a> {
+struct RoutedPods<'a> {
     root: &'a Path,
     runner: &'a dyn Runner,
     name: String,
     /// The network of all pods.
     pods: Cidr,
-    /// What was brought about last.
+    /// The last applied routes.
     last: Option<PodRoutes>,
     told: Vec<String>,
 }
 
-impl KeptNetwork<'_> {
-    /// Makes the network what the nodes ask for, unless it is that already.
+impl RoutedPods<'_> {
+    /// Applies the routes to these nodes, unless they are applied already.
     fn fit(&mut self, nodes: &BTreeMap<String, Node>, say: &mut dyn FnMut(&str)) {
         let wanted = nodes::routes(&self.name, nodes);
         if self.last.as_ref() == Some(&wanted) {
@@ -80,7 +78,7 @@ impl KeptNetwork<'_> {
         self.tell(news, say);
     }
 
-    /// Says what was not said before.
+    /// Says only new lines.
     fn tell(&mut self, news: Vec<String>, say: &mut dyn FnMut(&str)) {
         for line in news.iter().filter(|line| !self.told.contains(line)) {
             say(line);
@@ -102,7 +100,7 @@ mod tests {
             "b": {"metadata": {"name": "b"}, "spec": {"podCIDR": "10.52.1.0/24"},
                   "status": {"addresses": [{"type": "InternalIP", "address": "192.0.2.2"}]}}}"#;
         let nodes: BTreeMap<String, Node> = serde_json::from_str(nodes).unwrap();
-        let mut kept = KeptNetwork {
+        let mut kept = RoutedPods {
             root: root.path(),
             runner: &system,
             name: "a".to_owned(),

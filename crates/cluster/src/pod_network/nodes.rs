@@ -7,12 +7,11 @@ use model::config::Cidr;
 
 use crate::kubernetes::node::Node;
 
-/// What a node needs to reach all pods.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct PodRoutes {
     /// The network of this node's pods.
     pub(super) own: Option<Cidr>,
-    /// The node behind which each other network of pods is.
+    /// The node of each other pod network.
     pub(super) others: BTreeMap<Cidr, Ipv4Addr>,
     /// Nodes without a route, and why.
     pub(super) problems: Vec<String>,

@@ -1,4 +1,4 @@
-//! What the pod network is on a node: the plugins' configuration, routes, and rules of the packet filter.
+//! The pod network on a node: the configuration of the plugins, routes, and rules of the packet filter.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -14,16 +14,13 @@ use base::command::{Invocation, Runner};
 use base::files;
 use machine::paths::below;
 
-/// What containerd gives to the plugins.
 const PLUGINS: &str = "/etc/cni/net.d/10-nqrust.conflist";
-/// The bridge of the pods on a node.
 const BRIDGE: &str = "cni0";
 /// Marks our routes, so that no other is touched (rtnetlink(7): numbers above `RTPROT_STATIC` are free).
 const PROTOCOL: &str = "147";
-/// Our table of the packet filter.
 const TABLE: &str = "nqrust_pods";
 
-/// Brings the node to `wanted`; returns what could not be done, a clause for each route.
+/// Applies `wanted`; returns a clause for each route that failed.
 pub(super) fn bring(root: &Path, wanted: &PodRoutes, pods: Cidr, runner: &dyn Runner) -> Result<Vec<String>> {
     if let Some(own) = wanted.own {
         filter(own, pods, runner)?;

@@ -1,4 +1,4 @@
-//! The cluster as an administrator sees and changes it, through kubectl: what it knows of evictions need not be written again.
+//! The cluster as an administrator sees and changes it, through kubectl: it evicts pods, and takes every kind of access.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,9 +7,9 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
+use super::api_objects::{self, LEAVING};
 use super::gate::{BoundMachine, GateMember, GateNode, GateView, StrandedVolume};
 use super::lock::{self, RolloutLock};
-use super::seen::{self, LEAVING};
 use crate::api::etcd::EtcdGateway;
 use crate::certificates::CertificateEnd;
 use crate::kubeadm::kubectl;
@@ -19,7 +19,6 @@ use base::failure::{Class, Failure};
 use machine::paths::below;
 use model::config::Distribution;
 
-/// For one question, in all.
 const LIMIT: Duration = Duration::from_secs(60);
 const REQUEST_TIMEOUT: &str = "--request-timeout=30s";
 /// The taint by which KubeVirt empties a node (KubeVirt, "Node maintenance").
@@ -32,7 +31,7 @@ const REPLICAS: &str = "replicas.longhorn.io";
 const DRAIN_POLICY: [&str; 4] =
     ["settings.longhorn.io", "node-drain-policy", "--namespace=longhorn-system", "--ignore-not-found"];
 
-/// The access of an administrator, or of a service account that may do as much.
+/// kubectl with the access of an administrator, or of a service account with the same rights.
 pub struct AdminAccess<'a> {
     runner: &'a dyn Runner,
     distribution: Distribution,
@@ -103,7 +102,6 @@ impl<'a> AdminAccess<'a> {
             .with_context(|| format!("reading what kubectl says of {}", arguments.join(" ")))
     }
 
-    /// One node.
     pub fn node(&self, name: &str) -> Result<Node> {
         serde_json::from_value(self.get(&["node", name])?).with_context(|| format!("reading the node {name}"))
     }
@@ -138,7 +136,6 @@ impl<'a> AdminAccess<'a> {
         Ok(Some(seen.collect()))
     }
 
-    /// Whether KubeVirt runs in the cluster.
     pub fn has_machines(&self) -> Result<bool> {
         self.knows(MACHINES)
     }
@@ -150,28 +147,26 @@ impl<'a> AdminAccess<'a> {
 
     fn bound(&self, node: &str) -> Result<Vec<BoundMachine>> {
         match self.has_machines()? {
-            true => Ok(seen::bound(&self.get(&[MACHINES, "--all-namespaces"])?, node)),
+            true => Ok(api_objects::bound(&self.get(&[MACHINES, "--all-namespaces"])?, node)),
             false => Ok(Vec::new()),
         }
     }
 
     fn stranded(&self, node: &str) -> Result<Vec<StrandedVolume>> {
-        if !self.knows(VOLUMES)? || !seen::keeps_last_replica(&self.get(&DRAIN_POLICY)?) {
+        if !self.knows(VOLUMES)? || !api_objects::keeps_last_replica(&self.get(&DRAIN_POLICY)?) {
             return Ok(Vec::new());
         }
         let [volumes, replicas] = [VOLUMES, REPLICAS].map(|kind| self.get(&[kind, "--all-namespaces"]));
-        Ok(seen::stranded(&volumes?, &replicas?, node))
+        Ok(api_objects::stranded(&volumes?, &replicas?, node))
     }
 
-    /// The virtual machines that run on `node`.
     pub fn machines(&self, node: &str) -> Result<Vec<String>> {
         let instances = self.get(&[MACHINES, "--all-namespaces"])?;
-        Ok(seen::names(&seen::machines_on(&instances, node)))
+        Ok(api_objects::names(&api_objects::machines_on(&instances, node)))
     }
 
-    /// The volumes that are attached to `node`.
     pub fn volumes(&self, node: &str) -> Result<Vec<String>> {
-        Ok(seen::attached(&self.get(&["volumeattachments"])?, node))
+        Ok(api_objects::attached(&self.get(&["volumeattachments"])?, node))
     }
 
     fn pods(&self, node: &str) -> Result<Value> {
@@ -181,15 +176,15 @@ impl<'a> AdminAccess<'a> {
 
     /// The pods of `node` whose eviction loses the content of an `emptyDir`.
     pub fn with_scratch(&self, node: &str) -> Result<Vec<String>> {
-        Ok(seen::with_scratch(&seen::evictable(&self.pods(node)?)))
+        Ok(api_objects::with_scratch(&api_objects::evictable(&self.pods(node)?)))
     }
 
     /// What is left on `node` to be evicted, and what keeps it there.
     pub fn left(&self, node: &str) -> Result<(Vec<String>, Vec<String>)> {
         let pods = self.pods(node)?;
-        let pods = seen::evictable(&pods);
-        let budgets = seen::budgets(&pods, &self.get(&["poddisruptionbudgets", "--all-namespaces"])?);
-        Ok((seen::names(&pods), budgets))
+        let pods = api_objects::evictable(&pods);
+        let budgets = api_objects::budgets(&pods, &self.get(&["poddisruptionbudgets", "--all-namespaces"])?);
+        Ok((api_objects::names(&pods), budgets))
     }
 
     /// Evicts pods for so long; whether all are gone.
@@ -198,7 +193,7 @@ impl<'a> AdminAccess<'a> {
     /// What kubectl refuses to begin with, such as pods that nobody would make again.
     pub fn evict(&self, node: &str, time: Duration) -> Result<bool> {
         let timeout = format!("--timeout={}s", time.as_secs().max(1));
-        let selector = format!("--pod-selector=!{}", seen::UPGRADE_JOB);
+        let selector = format!("--pod-selector=!{}", api_objects::UPGRADE_JOB);
         let words = ["drain", node, "--ignore-daemonsets", "--delete-emptydir-data", &selector, &timeout];
         let invocation = self.kubectl(&words).limit(time + LIMIT);
         match self.run(&invocation) {
@@ -233,7 +228,7 @@ impl<'a> AdminAccess<'a> {
         self.run(&self.kubectl(&words).limit(LIMIT)).map(drop)
     }
 
-    /// Takes the taint away; it is well if there is none.
+    /// Succeeds where there is no taint.
     pub fn untaint(&self, node: &str) -> Result<()> {
         let tainted = self.node_has_taint(node)?;
         if !tainted {
@@ -249,7 +244,6 @@ impl<'a> AdminAccess<'a> {
         Ok(taints.is_some_and(|taints| taints.iter().any(|taint| taint["key"] == TAINT)))
     }
 
-    /// The lock of the cluster's updates.
     pub fn lock(&self) -> Result<RolloutLock> {
         let lease = self.get(&["lease", lock::NAME, "--namespace", lock::NAMESPACE, "--ignore-not-found"])?;
         Ok(RolloutLock::read(&lease))
@@ -292,13 +286,12 @@ const REFUSED: [&str; 6] = [
     "no such file or directory",
 ];
 
-/// Whether a question that went wrong may be answered later.
+/// Whether a request that failed may succeed later.
 pub(super) fn may_pass(error: &anyhow::Error) -> bool {
     let told = format!("{error:#}").to_lowercase();
     !REFUSED.iter().any(|words| told.contains(words))
 }
 
-/// That the cluster could not be asked, which keeps a node from leaving it.
 pub(super) fn unanswered(error: anyhow::Error) -> anyhow::Error {
     let hint = match may_pass(&error) {
         true => {

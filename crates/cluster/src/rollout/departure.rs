@@ -19,11 +19,11 @@ use base::failure::{Class, Failure};
 use machine::paths::below;
 use machine::update_state::ReleaseId;
 
-/// Between two looks.
+/// Between two observations.
 pub(super) const POLL: Duration = if cfg!(test) { Duration::from_millis(1) } else { Duration::from_secs(5) };
 /// The time of one run of kubectl, after which the lock is renewed.
 const SLICE: Duration = Duration::from_secs(60);
-/// How long the lock is held beyond the time of the drain without being renewed: three starts with 15 minutes for each to become good, and slow firmware.
+/// How long the lock lasts after the drain: three starts with 15 minutes each to become good, and slow firmware.
 const LOCK_TIME: SignedDuration = SignedDuration::from_mins(90);
 
 /// Who empties the node before its restart.
@@ -35,7 +35,6 @@ pub enum Drain {
     External,
 }
 
-/// What a departure is made with.
 #[derive(Debug)]
 pub struct DepartureRequest {
     pub drain: Drain,
@@ -47,18 +46,17 @@ pub struct DepartureRequest {
     pub retry: bool,
 }
 
-/// How an update has ended, for the other nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UpdateOutcome {
     Good,
     /// It was not tried.
     Untried,
-    /// It was taken back; why.
+    /// Why it was taken back.
     RolledBack(String),
 }
 
-/// A node of a cluster, with the access of an administrator.
-pub struct ClusterSeat<'a> {
+/// The departure of this node, with the access of an administrator.
+pub struct NodeDeparture<'a> {
     root: &'a Path,
     own: NodeObject,
     admin: AdminAccess<'a>,
@@ -69,8 +67,8 @@ pub struct ClusterSeat<'a> {
     disregarded: RefCell<BTreeSet<String>>,
 }
 
-impl<'a> ClusterSeat<'a> {
-    /// The seat of the node at `root`, with the access at `kubeconfig`, or that which it was given or has.
+impl<'a> NodeDeparture<'a> {
+    /// For the node at `root`, with the access at `kubeconfig`, or that which it was given earlier or has.
     ///
     /// # Errors
     /// [`Class::Hardware`] if the node has no part in a cluster, or no such access; [`Class::Invalid`] if `kubeconfig` is none.
@@ -81,8 +79,8 @@ impl<'a> ClusterSeat<'a> {
         tell: &'a dyn Fn(&str),
     ) -> Result<Self> {
         let Some(own) = NodeObject::read(root) else {
-            return Err(Failure::new(Class::Hardware, "this node has no part in a cluster")
-                .hint("Leave --drain out.")
+            return Err(Failure::new(Class::Hardware, "this node is not in a cluster")
+                .hint("Run it without --drain.")
                 .into());
         };
         let administrators = below(root, own_kubeconfig(own.distribution));
@@ -93,7 +91,7 @@ impl<'a> ClusterSeat<'a> {
         let Some(found) = found else {
             let what = "this node has no access to its cluster that may cordon nodes and evict pods";
             return Err(Failure::new(Class::Hardware, what)
-                .hint("Only servers have one. Name another one with --kubeconfig FILE, or drain the node from a server and leave --drain out. See docs/how-to/cluster-updates.md.")
+                .hint("Only servers have one. Name another one with --kubeconfig FILE, or drain the node from a server and run it without --drain. See docs/how-to/cluster-updates.md.")
                 .into());
         };
         let admin = AdminAccess::new(runner, own.distribution, found);
@@ -180,7 +178,7 @@ impl<'a> ClusterSeat<'a> {
                 return Err(unanswered(error));
             }
             if !told {
-                (self.tell)(&format!("Waiting for the cluster, which cannot be asked: {error:#}"));
+                (self.tell)(&format!("Waiting for the cluster to answer: {error:#}"));
                 told = true;
             }
             patience.cancel.pause(POLL)?;
@@ -193,7 +191,6 @@ impl<'a> ClusterSeat<'a> {
         self.until_free(&patience, || self.try_gate(request, release, &patience))
     }
 
-    /// Looks until nothing keeps the node from leaving any more.
     fn until_free(
         &self,
         patience: &Patience<'_>,
@@ -279,7 +276,6 @@ impl<'a> ClusterSeat<'a> {
         }
     }
 
-    /// What the others have against it.
     fn obstacles(&self, request: &DepartureRequest, release: &ReleaseId) -> Result<Option<GateRefusal>> {
         let cluster = self.admin.look(self.root, &self.own.name)?;
         let (name, now) = (self.own.name.as_str(), Timestamp::now());
@@ -316,7 +312,7 @@ impl<'a> ClusterSeat<'a> {
             self.await_none(&patience, "virtual machines run", || self.admin.machines(node))?;
         }
         self.await_none(&patience, "volumes are attached", || self.admin.volumes(node))?;
-        // It was long enough for another node to fail.
+        // Another node may have failed during the drain.
         self.until_free(&patience, || self.ask(&patience, || self.obstacles(request, &record.release)))
     }
 
@@ -328,7 +324,7 @@ impl<'a> ClusterSeat<'a> {
             match self.admin.evict(node, patience.left().min(SLICE)) {
                 Ok(true) => return Ok(()),
                 Ok(false) => refused_before = None,
-                // Whether it was refused or the cluster did not answer, the same error tells that comes again once it answers.
+                // An eviction that is refused gives the same error again; a cluster that did not answer does not.
                 Err(error) => {
                     let refused = format!("{error:#}");
                     if patience.is_over() || refused_before.as_ref() == Some(&refused) {
@@ -356,7 +352,6 @@ impl<'a> ClusterSeat<'a> {
         }
     }
 
-    /// Waits until `look` finds nothing any more.
     fn await_none(
         &self,
         patience: &Patience<'_>,
@@ -380,7 +375,6 @@ impl<'a> ClusterSeat<'a> {
     }
 }
 
-/// How long a node goes on trying to leave.
 struct Patience<'a> {
     until: Instant,
     cancel: &'a Cancel,
@@ -396,20 +390,18 @@ impl Patience<'_> {
     }
 }
 
-impl std::fmt::Debug for ClusterSeat<'_> {
+impl std::fmt::Debug for NodeDeparture<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "ClusterSeat({}, {:?})", self.own.name, self.admin)
+        write!(f, "NodeDeparture({}, {:?})", self.own.name, self.admin)
     }
 }
 
-/// Why a node may not leave now.
 struct GateRefusal {
     failure: Failure,
     /// Whether it may pass.
     passes: bool,
 }
 
-/// That another node has the lock.
 pub(super) fn busy(holder: &str) -> Failure {
     let what = format!("{holder} is being updated, and has the lock of the cluster's updates");
     let hint = "Wait for it: --wait SECONDS. If it is gone for good, the lock expires.";
@@ -422,7 +414,7 @@ fn refused(found: &[Obstacle]) -> Option<GateRefusal> {
     }
     let why: Vec<_> = found.iter().map(|obstacle| obstacle.why.as_str()).collect();
     let failure = Failure::new(Class::Hardware, format!("this node may not leave its cluster now: {}", why.join("; ")))
-        .hint("Mend that first; what may pass by itself is waited for with --wait SECONDS. To restart all the same: --drain none");
+        .hint("Fix that first. To wait for what may pass by itself: --wait SECONDS. To restart anyway: --drain none");
     Some(GateRefusal { failure, passes: found.iter().all(|obstacle| obstacle.passes) })
 }
 

@@ -1,7 +1,7 @@
-//! Whether a node may leave its cluster for a restart: a decision without effects, on what the cluster says of itself.
+//! Decides whether a node may leave its cluster for a restart, without effects.
 //!
-//! It is made while the node has the cluster's lock ([`super::lock`]). A lock alone would not do: it expires, for its holder may be
-//! gone; so the nodes themselves are looked at each time.
+//! The node has the cluster's lock ([`super::lock`]) meanwhile. The lock alone is not enough: it expires, because its holder may be
+//! gone. So the state of the nodes is checked each time.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -12,7 +12,7 @@ use base::digest::Digest;
 /// For so long the certificates of a node that leaves have to be good: it has to come back, and a rollout is longer than one node.
 const CERTIFICATE_TIME: SignedDuration = SignedDuration::from_hours(24);
 
-/// What a node is for its cluster, in the order of updates.
+/// In the order of updates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RolloutPart {
     /// Has a control plane, and a member of etcd.
@@ -22,7 +22,6 @@ pub enum RolloutPart {
     Worker,
 }
 
-/// A node as the gate sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GateNode {
     pub name: String,
@@ -36,7 +35,6 @@ pub struct GateNode {
     pub about: Option<Digest>,
 }
 
-/// A member of etcd as the gate sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GateMember {
     /// That of its node, which may have a suffix behind a `-` (RKE2, K3s); empty for one that has never run.
@@ -62,7 +60,6 @@ pub struct StrandedVolume {
     pub rebuilds: bool,
 }
 
-/// The cluster as a node sees it that wants to leave.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GateView {
     pub nodes: Vec<GateNode>,
@@ -76,7 +73,6 @@ pub struct GateView {
     pub certificate: Option<CertificateEnd>,
 }
 
-/// A node that wants to leave.
 #[derive(Clone, Copy, Debug)]
 pub struct DepartingNode<'a> {
     pub name: &'a str,
@@ -87,7 +83,6 @@ pub struct DepartingNode<'a> {
     pub retry: bool,
 }
 
-/// Why a node may not leave.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Obstacle {
     /// A clause.
@@ -106,7 +101,7 @@ impl Obstacle {
     }
 }
 
-/// What keeps the node from leaving; nothing if it may.
+/// Empty if the node may leave.
 #[must_use]
 pub fn obstacles(cluster: &GateView, leaver: DepartingNode<'_>) -> Vec<Obstacle> {
     let Some(own) = cluster.nodes.iter().find(|node| node.name == leaver.name) else {
@@ -163,7 +158,7 @@ fn counted(cluster: &GateView, node: &GateNode, own: RolloutPart) -> Option<Gate
     }
 }
 
-/// What another node has against it; the gravest only.
+/// The gravest obstacle at another node.
 fn obstacle(node: &GateNode, own: RolloutPart, leaver: DepartingNode<'_>) -> Option<Obstacle> {
     let GateNode { name, part, ready, leaving, state, about } = node;
     let same = *about == Some(leaver.release);

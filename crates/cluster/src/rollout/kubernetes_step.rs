@@ -44,7 +44,7 @@ pub fn move_alone(
         && MoveRecord::read(root).is_none()
         && let Err(error) = turn.give_back()
     {
-        say(&format!("This node has the lock of the cluster's updates still, which expires: {error:#}"));
+        say(&format!("This node still has the lock of the cluster's updates until it expires: {error:#}"));
     }
     done
 }
@@ -53,7 +53,6 @@ pub fn move_alone(
 struct StepTurn<'a> {
     node: String,
     admin: AdminAccess<'a>,
-    /// What was taken.
     taken: Cell<Option<Digest>>,
 }
 
@@ -103,7 +102,7 @@ impl<'a> StepTurn<'a> {
         }
     }
 
-    /// The node that has it instead.
+    /// Returns the node that has it instead.
     fn try_take(&self, to: &KubernetesVersion) -> Result<Option<String>> {
         let lock = self.admin.lock()?;
         // A rollout that has stopped stays stopped, and no node leaves for it.
@@ -122,7 +121,6 @@ impl<'a> StepTurn<'a> {
         Ok(faster)
     }
 
-    /// If it was taken.
     fn give_back(&self) -> Result<()> {
         let Some(taken) = self.taken.take() else { return Ok(()) };
         let lock = self.admin.lock()?;

@@ -14,7 +14,6 @@ const RELEASE: &str = "nqrust.io/update-digest";
 /// Why the holder took it back.
 const FAILED: &str = "nqrust.io/update-failed";
 
-/// The lock as the cluster has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RolloutLock {
     /// The name of a node; none if it is free.
@@ -24,11 +23,10 @@ pub struct RolloutLock {
     pub release: Option<Digest>,
     /// Why the holder took its release back.
     pub failed: Option<String>,
-    /// What a replacement has to name, so that of two only one succeeds; none where there is no Lease yet.
+    /// A replacement has to name it, so that only one of two succeeds; none where there is no Lease yet.
     version: Option<String>,
 }
 
-/// What the lock says to a node that wants it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LockDecision {
     /// It is free, its own, or its holder's time is over.
@@ -90,7 +88,6 @@ impl RolloutLock {
         self.renewed.is_none_or(|renewed| now.duration_since(renewed) > self.duration)
     }
 
-    /// Whether a node has it.
     #[must_use]
     pub fn is_held_by(&self, node: &str) -> bool {
         self.holder.as_deref() == Some(node)
@@ -148,7 +145,7 @@ impl RolloutLock {
     }
 }
 
-/// As leases have times: with microseconds.
+/// With microseconds, as in leases.
 fn time(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()
 }

@@ -18,7 +18,6 @@ const ACCESS: &str = "/var/lib/nqrust/update/rollout.kubeconfig";
 
 const PRIVATE: Attributes = Attributes { mode: 0o600, owner: None };
 
-/// What is to be undone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RolloutRecord {
     /// The node's name in its cluster.
@@ -60,7 +59,7 @@ impl RolloutRecord {
         fs::exists(&path).unwrap_or(false).then_some(path)
     }
 
-    /// Everything is undone. The access goes last: what is left without the record is no use to anybody, and is removed by the next.
+    /// Everything is undone. The access goes last: without the record it is unused, and the next departure removes it.
     pub fn forget(root: &Path) -> Result<()> {
         let files = Root::open(root)?;
         files.remove(RECORD)?;

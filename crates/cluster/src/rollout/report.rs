@@ -1,5 +1,5 @@
-//! What a node tells its cluster of its updates: annotations of its Node object, and an event where something has changed. A cluster
-//! that does not answer is told later, and never holds up an update.
+//! Reports the updates of a node to its cluster: annotations of its Node object, and an event for each change. A cluster that does
+//! not answer gets the report later, and never holds up an update.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,9 +14,7 @@ use base::files::{self, Attributes, Root};
 use machine::paths::below;
 use machine::update_state::ReleaseId;
 
-/// The version that runs.
 pub const VERSION: &str = "nqrust.io/os-version";
-/// The slot that runs.
 pub const SLOT: &str = "nqrust.io/slot";
 pub const STATE: &str = "nqrust.io/update-state";
 /// Why an update was taken back, or has failed.
@@ -24,12 +22,11 @@ pub const REASON: &str = "nqrust.io/update-reason";
 /// SHA-256 of the manifest of the release that the state is about: of the one that runs, with `idle` and `good`.
 pub const DIGEST: &str = "nqrust.io/update-digest";
 
-/// What the cluster was told last.
+/// The last report.
 const TOLD: &str = "/var/lib/nqrust/update/told.json";
 /// Characters of a reason: all annotations of an object together may have 256 KiB, and messages of events 1 KiB.
 const REASON_CHARACTERS_MAX: usize = 900;
 
-/// The state of a node's update as its cluster has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ReportedState {
@@ -68,7 +65,6 @@ impl ReportedState {
         }
     }
 
-    /// The state of this name.
     #[must_use]
     pub fn read(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|state| state.as_str() == text)
@@ -88,10 +84,8 @@ impl ReportedState {
     }
 }
 
-/// What a node tells of its updates.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeReport {
-    /// The version that runs.
     pub version: String,
     pub slot: String,
     pub state: ReportedState,

@@ -1,4 +1,4 @@
-//! What the step asks the node and its cluster, behind a seam that tests replace.
+//! What the step needs of the node and its cluster, behind a seam that tests replace.
 
 use std::path::Path;
 use std::thread;
@@ -10,7 +10,7 @@ use crate::api::kubelet::KubeApi;
 use crate::health::{CheckClass, CheckGroup, NodeProbe, current};
 use crate::kubeadm::snapshot;
 use crate::kubernetes::node::Node;
-use crate::version_skew::{MovedPart, SeenCluster, SeenNode};
+use crate::version_skew::{ClusterVersions, MovedPart, NodeVersions};
 use base::command::Runner;
 use base::failure::{Class, Failure};
 use model::kubernetes::KubernetesVersion;
@@ -23,9 +23,9 @@ pub trait MovedMachine {
     ///
     /// # Errors
     /// [`Class::Hardware`] if it does not answer, or says what cannot be judged.
-    fn cluster(&self) -> Result<SeenCluster, Failure>;
+    fn cluster(&self) -> Result<ClusterVersions, Failure>;
 
-    /// What of Kubernetes on the node is not as it should be, a clause each.
+    /// The required Kubernetes checks that fail on the node, a clause each.
     fn unhealthy(&self) -> Vec<String>;
 
     /// The version of this node's kubelet as the cluster has it, or why that is not known.
@@ -52,7 +52,7 @@ pub struct SystemMachine<'a> {
 }
 
 impl SystemMachine<'_> {
-    fn seen(&self, node: &Node) -> Result<SeenNode, Failure> {
+    fn versions(&self, node: &Node) -> Result<NodeVersions, Failure> {
         let name = node.metadata.name.clone();
         let kubelet = node.status.node_info.kubelet_version.parse();
         let kubelet = kubelet.map_err(|error| unjudged(format!("the kubelet of {name}: {error}")))?;
@@ -66,16 +66,16 @@ impl SystemMachine<'_> {
                     .map_err(|error: model::kubernetes::ParseKubernetesVersionError| error.to_string())
             }
         });
-        Ok(SeenNode { name, kubelet, ready: node.is_ready(), api })
+        Ok(NodeVersions { name, kubelet, ready: node.is_ready(), api })
     }
 }
 
 impl MovedMachine for SystemMachine<'_> {
-    fn cluster(&self) -> Result<SeenCluster, Failure> {
+    fn cluster(&self) -> Result<ClusterVersions, Failure> {
         let api = KubeApi::open(self.root, &self.nodes_access);
         let nodes = api.and_then(|api| api.nodes()).map_err(unjudged)?;
-        let nodes = nodes.items.iter().map(|node| self.seen(node)).collect::<Result<Vec<_>, _>>()?;
-        Ok(SeenCluster { part: self.part, name: self.name.clone(), nodes })
+        let nodes = nodes.items.iter().map(|node| self.versions(node)).collect::<Result<Vec<_>, _>>()?;
+        Ok(ClusterVersions { part: self.part, name: self.name.clone(), nodes })
     }
 
     fn unhealthy(&self) -> Vec<String> {
@@ -106,7 +106,7 @@ impl MovedMachine for SystemMachine<'_> {
 }
 
 fn unjudged(why: String) -> Failure {
-    Failure::new(Class::Hardware, "which versions the cluster has is not known")
+    Failure::new(Class::Hardware, "the versions of the cluster's nodes are unknown")
         .because(why)
-        .hint("Start it again when the cluster answers; see `installer health`.")
+        .hint("Run it again when the cluster answers; see `installer health`.")
 }

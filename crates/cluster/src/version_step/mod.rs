@@ -3,10 +3,10 @@
 //! | Module | What it is for |
 //! |---|---|
 //! | [`keep`] | the version that runs is kept, when an OS comes that does not bring it |
-//! | `parts` | what the step consists of, by distribution and by what the node is |
-//! | [`run`] | takes the parts that are left |
-//! | [`record`] | how far it is, for power cuts |
-//! | [`machine`] | what it asks the node and its cluster |
+//! | `parts` | the parts of the step, by distribution and by the node's part in its cluster |
+//! | [`run`] | takes the remaining parts |
+//! | [`record`] | its progress, for power cuts |
+//! | [`machine`] | the seam to the node and its cluster |
 //! | [`this_node`] | the step on the node that this program runs on |
 
 pub mod keep;

@@ -6,22 +6,19 @@ use model::config::Distribution;
 /// What a part does. Each can be done again after it was cut off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MoveAction {
-    /// Keeps the programs of the new version.
     Keep,
-    /// Saves the datastore.
     Snapshot,
     /// kubeadm changes what runs as pods, and the configuration of the kubelet.
     Kubeadm,
     /// The image of etcd, where kubeadm does not change it.
     Etcd,
-    /// The new version is the one that is to run, now and after every restart.
+    /// Makes the new version the one that runs after every restart.
     Choose,
-    /// The programs in their place are the new ones.
+    /// Uncovers the new programs.
     Place,
-    /// What runs is started again.
     Restart,
     AwaitHealthy,
-    /// The programs of the old version are removed.
+    /// Removes the programs of the old version.
     Forget,
 }
 
@@ -55,7 +52,7 @@ impl MoveAction {
         }
     }
 
-    /// What is true of the node when the part has failed.
+    /// The state of the node when the part has failed.
     pub(super) fn left(self) -> &'static str {
         match self {
             Self::Keep | Self::Snapshot => "nothing has changed: the version before goes on",

@@ -1,5 +1,5 @@
-//! How far a node is with the step to another version of Kubernetes, in a file that outlasts power cuts. It is there as long as the
-//! step is not at its end.
+//! How far a node is with the step to another version of Kubernetes, in a file that outlasts power cuts. It exists as long as the
+//! step is unfinished.
 
 use std::fmt;
 use std::path::Path;
@@ -55,9 +55,9 @@ impl MoveRecord {
 impl fmt::Display for MoveRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { from, to, done, failed, .. } = self;
-        write!(f, "the step from {from} to {to} is not at its end")?;
+        write!(f, "the step from {from} to {to} is unfinished")?;
         if let Some(last) = done.last() {
-            write!(f, ", its last part was {last}")?;
+            write!(f, " after the part {last}")?;
         }
         failed.iter().try_for_each(|why| write!(f, ": {why}"))
     }

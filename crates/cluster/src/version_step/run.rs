@@ -27,7 +27,7 @@ const KUBEADM_LIMIT: Duration = Duration::from_secs(60 * 60);
 const SNAPSHOT_LIMIT: Duration = Duration::from_secs(30 * 60);
 /// A start of RKE2 waits for etcd and its API server.
 const RESTART_LIMIT: Duration = Duration::from_secs(20 * 60);
-/// How long a node may take until it is healthy, in looks, and how many of them have to be good in a row.
+/// How often the health of the node is observed at most, and how many results have to be good in a row.
 const LOOKS: u32 = 180;
 const GOOD_LOOKS: u32 = 3;
 const LOOK_PAUSE: Duration = Duration::from_secs(5);
@@ -110,7 +110,7 @@ impl MovedNode<'_> {
         Ok(Some(record))
     }
 
-    /// Whether the step may begin: what is wrong before it would be taken for its doing.
+    /// Checks that the step may begin: faults from before would be blamed on it.
     fn check(&self, brought: &KubernetesRelease) -> Result<()> {
         if self.part.is_none() {
             return Ok(());
@@ -194,7 +194,7 @@ impl MovedNode<'_> {
         Ok(format!("/var/lib/rancher/{program}/server/db/snapshots/{name}-*"))
     }
 
-    /// Takes away what lies over the files of the image, which brings the version that is chosen. What runs keeps its open files.
+    /// Unmounts what covers the files of the image, which has the chosen version. Running programs keep their open files.
     fn place(&self, brought: &KubernetesRelease) -> Result<()> {
         let mut paths = brought.files.clone();
         if let Some(over) = image::read(self.root)? {
@@ -235,7 +235,7 @@ impl MovedNode<'_> {
                 return Ok(());
             }
         }
-        Err(Failure::new(Class::Join, "the node is not healthy in time")
+        Err(Failure::new(Class::Join, "the node did not become healthy in time")
             .because(wrong.join("; "))
             .hint(format!("See `installer health` and `journalctl --unit {}`.", self.unit))
             .into())

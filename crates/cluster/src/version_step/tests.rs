@@ -11,7 +11,7 @@ use super::machine::MovedMachine;
 use super::{MoveRecord, MovedNode};
 use crate::kept_version::kept::KeptVersions;
 use crate::kept_version::kept::tests::image;
-use crate::version_skew::{MovedPart, SeenCluster, SeenNode};
+use crate::version_skew::{ClusterVersions, MovedPart, NodeVersions};
 use base::command::{Invocation, Runner};
 use base::failure::{Class, Failure, class_of, render};
 use machine::paths::below;
@@ -110,13 +110,18 @@ impl Runner for Node {
 }
 
 impl MovedMachine for Node {
-    fn cluster(&self) -> Result<SeenCluster, Failure> {
+    fn cluster(&self) -> Result<ClusterVersions, Failure> {
         let seen = |(name, at): &(&str, &str)| {
             let version: KubernetesVersion = at.parse().unwrap();
-            SeenNode { name: (*name).into(), kubelet: version.clone(), ready: true, api: Some(Ok(version)) }
+            NodeVersions {
+                name: (*name).into(),
+                kubelet: version.clone(),
+                ready: true,
+                api: Some(Ok(version)),
+            }
         };
         let nodes = self.servers.iter().map(seen).collect();
-        Ok(SeenCluster { part: MovedPart::Server, name: "a".into(), nodes })
+        Ok(ClusterVersions { part: MovedPart::Server, name: "a".into(), nodes })
     }
 
     fn unhealthy(&self) -> Vec<String> {
@@ -172,7 +177,7 @@ fn a_step_that_failed_in_any_part_says_what_is_true_and_goes_on_with_that_part()
         assert!(told.contains(left) && told.contains("go on: installer update kubernetes"), "{told}");
         assert_eq!(node.current(), chosen.parse().unwrap(), "{fails}");
         let record = MoveRecord::read(node.root.path()).unwrap();
-        assert!(record.to_string().contains("is not at its end"), "{record}");
+        assert!(record.to_string().contains("is unfinished"), "{record}");
         *node.fails.lock().unwrap() = None;
         node.advance(Some(MovedPart::Server)).unwrap().unwrap();
         assert_eq!(node.asked(), rest, "{fails}");

@@ -1,4 +1,4 @@
-//! The step on the node that this program runs on: what it is for its cluster, by its document and by what it has.
+//! The step on the node that this program runs on.
 
 use std::path::Path;
 

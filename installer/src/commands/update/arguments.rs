@@ -240,7 +240,7 @@ mod tests {
     use super::super::cluster_arguments::DrainArg;
     use super::*;
     use clap::Parser;
-    use cluster::rollout::seen::selects;
+    use cluster::rollout::api_objects::selects;
     use serde_json::{Value, json};
 
     /// `installer update apply` as far as it is about clusters, and `from-pod`.

@@ -403,8 +403,8 @@ pub(crate) fn apply(
     rollout::resume(&node, cluster, context);
     let tell = |line: &str| context.tell("update", line);
     // Whoever has no access, or may not leave, is told before a release is staged, which takes minutes.
-    let seat = cluster.seat(&tell)?;
-    let allow = |release: &ReleaseId| rollout::may_leave(release, cluster, seat.as_ref());
+    let node_departure = cluster.node_departure(&tell)?;
+    let allow = |release: &ReleaseId| rollout::may_leave(release, cluster, node_departure.as_ref());
     let wanted = request.from.is_some() || node.memory.staged.is_none() && fetched(Path::new("/")).is_some();
     if wanted
         && !rollout::telling(&mut node, request.sha256, context, |node| {
@@ -415,7 +415,7 @@ pub(crate) fn apply(
         return rollout::await_good(cluster, context);
     }
     rollout::telling(&mut node, None, context, |node| {
-        rollout::leave(node, cluster, seat.as_ref(), wait)?;
+        rollout::leave(node, cluster, node_departure.as_ref(), wait)?;
         let armed = node.arm(&NodeProbe::new(Path::new("/"), &SystemRunner));
         armed.inspect_err(|_| rollout::resume(node, cluster, context))
     })?;

@@ -18,7 +18,7 @@ use base::program::Context;
 use base::progress::Progress;
 use cluster::node_object::NodeObject;
 use cluster::rollout::report::{ReportedState, tell_until};
-use cluster::rollout::{ClusterSeat, DepartureRequest, Drain, NodeReport, RolloutRecord, UpdateOutcome};
+use cluster::rollout::{DepartureRequest, Drain, NodeDeparture, NodeReport, RolloutRecord, UpdateOutcome};
 use machine::update_state::ReleaseId;
 use node::update::UpdatedNode;
 use node::update::cluster_report::{report_of, report_of_failure};
@@ -49,8 +49,8 @@ impl ClusterRequest {
     }
 
     /// What the node leaves its cluster with, where that was asked for.
-    pub(super) fn seat<'a>(&self, tell: &'a dyn Fn(&str)) -> Result<Option<ClusterSeat<'a>>> {
-        let open = |_| ClusterSeat::open(Path::new("/"), &SystemRunner, self.kubeconfig.as_deref(), tell);
+    pub(super) fn node_departure<'a>(&self, tell: &'a dyn Fn(&str)) -> Result<Option<NodeDeparture<'a>>> {
+        let open = |_| NodeDeparture::open(Path::new("/"), &SystemRunner, self.kubeconfig.as_deref(), tell);
         self.drain.map(open).transpose()
     }
 
@@ -92,26 +92,30 @@ pub(super) fn telling<T>(
 pub(super) fn may_leave(
     release: &ReleaseId,
     request: &ClusterRequest,
-    seat: Option<&ClusterSeat<'_>>,
+    node_departure: Option<&NodeDeparture<'_>>,
 ) -> Result<()> {
-    let (Some(departure), Some(seat)) = (request.departure(Duration::ZERO), seat) else { return Ok(()) };
-    seat.may_leave(&departure, release)
+    let (Some(departure), Some(node_departure)) = (request.departure(Duration::ZERO), node_departure) else {
+        return Ok(());
+    };
+    node_departure.may_leave(&departure, release)
 }
 
 /// Takes the node out of its cluster, as far as that was asked for.
 pub(super) fn leave(
     node: &UpdatedNode,
     request: &ClusterRequest,
-    seat: Option<&ClusterSeat<'_>>,
+    node_departure: Option<&NodeDeparture<'_>>,
     wait: Duration,
 ) -> Result<()> {
-    let (Some(departure), Some(seat)) = (request.departure(wait), seat) else { return Ok(()) };
+    let (Some(departure), Some(node_departure)) = (request.departure(wait), node_departure) else {
+        return Ok(());
+    };
     let Some(staged) = &node.memory.staged else {
         return Err(Failure::new(Class::Invalid, "nothing is staged")
             .hint("Name a release: installer update apply --from MEDIUM")
             .into());
     };
-    seat.leave(&departure, &staged.release, &Cancel::on_signals())
+    node_departure.leave(&departure, &staged.release, &Cancel::on_signals())
 }
 
 /// How the update has ended for which the node has left its cluster; none while nobody can say.
@@ -131,7 +135,7 @@ fn undo(node: &UpdatedNode, kubeconfig: Option<&Path>, tell: &dyn Fn(&str)) -> R
     let root = Path::new("/");
     let Some(record) = RolloutRecord::read(root) else { return Ok(()) };
     let Some(outcome) = outcome(&record, report_of(node)) else { return Ok(()) };
-    ClusterSeat::open(root, &SystemRunner, kubeconfig, tell)?.undo(&outcome)
+    NodeDeparture::open(root, &SystemRunner, kubeconfig, tell)?.undo(&outcome)
 }
 
 /// Undoes what a run before has left.

@@ -11,7 +11,7 @@ use base::command::SystemRunner;
 use base::digest::Digest;
 use base::failure::{class_of, render};
 use cluster::rollout::report::ReportedState;
-use cluster::rollout::{ClusterSeat, DepartureRequest, Drain, NodeReport, RolloutRecord, UpdateOutcome};
+use cluster::rollout::{DepartureRequest, Drain, NodeDeparture, NodeReport, RolloutRecord, UpdateOutcome};
 use machine::update_state::ReleaseId;
 use model::config::Role;
 use nqrust_tests::deadline::{CLUSTER_INTERVAL, Deadline};
@@ -132,16 +132,17 @@ pub(super) fn leave(
 ) -> Result<(u8, String)> {
     static NEVER: AtomicBool = AtomicBool::new(false);
     cluster.node(node)?.within(|| {
-        let seat = ClusterSeat::open(Path::new(ROOT), &SystemRunner, departure.access, &|_| ());
-        let left =
-            seat.and_then(|seat| seat.leave(&departure.request, &release(about), &Cancel::new(&NEVER)));
+        let node_departure = NodeDeparture::open(Path::new(ROOT), &SystemRunner, departure.access, &|_| ());
+        let left = node_departure.and_then(|node_departure| {
+            node_departure.leave(&departure.request, &release(about), &Cancel::new(&NEVER))
+        });
         left.map_or_else(|error| (class_of(&error).exit_code(), render(&error)), |()| (0, String::new()))
     })
 }
 
 pub(super) fn undo(cluster: &TestCluster, node: &str, outcome: &UpdateOutcome) -> Result<()> {
     cluster.node(node)?.within(|| {
-        ClusterSeat::open(Path::new(ROOT), &SystemRunner, None, &|_| ())?.undo(outcome)?;
+        NodeDeparture::open(Path::new(ROOT), &SystemRunner, None, &|_| ())?.undo(outcome)?;
         ensure!(RolloutRecord::read(Path::new(ROOT)).is_none(), "there is something to undo still");
         ensure!(RolloutRecord::kept_access(Path::new(ROOT)).is_none(), "the access is kept");
         Ok(())

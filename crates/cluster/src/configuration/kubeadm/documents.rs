@@ -17,9 +17,9 @@ const VERSION: &str = "kubeadm.k8s.io/v1beta4";
 const CONTAINERD: &str = "unix:///run/containerd/containerd.sock";
 /// Where the API server writes its audit log, on the node and in its pod.
 const LOGS: &str = "/var/log/kubernetes";
-/// Bytes; the most that etcd recommends (etcd, "System limits").
+/// In bytes; the maximum that etcd recommends (etcd, "System limits").
 const ETCD_QUOTA: u64 = 8 << 30;
-/// Ten years, as the authorities' own: a cluster that nobody looks after must not end after one.
+/// Ten years, as for the authorities: an unattended cluster must not stop after one year.
 const VALIDITY: &str = "87600h0m0s";
 
 /// The files of documents, by the names that `installer kubeadm` knows.
@@ -95,13 +95,13 @@ fn endpoint(node: &ClusterNode<'_>) -> Option<Value> {
     static_address(node).map(|ip| json!({ "advertiseAddress": ip.to_string(), "bindPort": 6443 }))
 }
 
-/// Where kubeadm finds patches, which has to be there if it is named.
+/// The directory of patches has to exist if it is named.
 fn patches(node: &ClusterNode<'_>) -> Option<Value> {
     let any = !timing::patches(node).is_empty();
     any.then(|| json!({ "directory": format!("{KUBEADM}/{PATCHES}") }))
 }
 
-/// Every node may run pods, as the roles of the hypervisor have it: an empty list keeps kubeadm from tainting control planes.
+/// An empty list keeps kubeadm from tainting control planes: every node may run pods, as with the hypervisor.
 fn registration(node: &ClusterNode<'_>) -> Value {
     let taints: Vec<Value> = taints(node).into_iter().map(taint).collect();
     let mut registration = json!({

@@ -1,7 +1,7 @@
 //! The files of a node of upstream Kubernetes: documents for kubeadm, the kubelet's arguments, the audit policy.
 //!
-//! The documents are complete but for the secrets, which `installer kubeadm` makes from the token when it runs, and for what only
-//! the OS image knows: the version, and the tags of its images.
+//! `installer kubeadm` adds the secrets, which it derives from the token, and what only the OS image knows: the version, and the
+//! tags of its images.
 
 mod documents;
 pub(super) mod objects;
@@ -52,7 +52,6 @@ fn kubelet_settings(node: &ClusterNode<'_>) -> String {
     format!("{NOTE}{}", environment_line("KUBELET_EXTRA_ARGS", &words.join(" ")))
 }
 
-/// What ends or changes a word of a command line.
 const WORD_ENDS: &[char] = &[' ', '\t', '\'', '"', '\\'];
 
 #[cfg(test)]

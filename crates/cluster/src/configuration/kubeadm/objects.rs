@@ -24,7 +24,7 @@ pub(in super::super) fn files(node: &ClusterNode<'_>) -> Vec<NodeFile> {
     files
 }
 
-/// What nodes that join later cannot know from their documents.
+/// Facts that later nodes cannot read from their documents.
 fn cluster(node: &ClusterNode<'_>) -> Value {
     let vip = node.config.install.vip.map(|vip| vip.to_string());
     json!({

@@ -1,7 +1,7 @@
 //! Intervals and limits of the control plane, and what they are on small or slow machines (`kubernetes.timing: relaxed`).
 //!
-//! A machine under emulation, or with a slow disk, answers a probe every second too late, and loses its leases while it is only
-//! busy. Fewer probes and longer leases cost what they cost on any machine: a failure is noticed later.
+//! An emulated machine, or one with a slow disk, answers probes too late and loses its leases while it is only busy. With fewer
+//! probes and longer leases a failure is noticed later.
 
 use serde_json::{Map, Value, json};
 

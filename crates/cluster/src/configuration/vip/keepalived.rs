@@ -1,7 +1,7 @@
 //! keepalived on every control plane node of kubeadm: VRRP (RFC 5798) in the management network.
 //!
-//! The files of the document only let the service run. Its configuration is written by `installer kubeadm`: what the address is, a
-//! joining node learns from its cluster, and the device and the node's own address are known on the node only.
+//! `installer apply` only enables the service. `installer kubeadm` writes its configuration: a joining node learns the address from
+//! its cluster, and only the node knows the device and its own address.
 
 use std::net::Ipv4Addr;
 
@@ -16,7 +16,6 @@ pub(crate) const KEEPALIVED: &str = "keepalived.service";
 /// there is none.
 pub(crate) const CLUSTER: &str = "nqrust-cluster";
 
-/// Where the service looks.
 const PLACE: &str = "etc/keepalived/keepalived.conf";
 /// keepalived starts its own processes again, but a service that ends would leave the address where it is.
 const RESTART: &str = "[Unit]\nStartLimitIntervalSec=0\n[Service]\nRestart=always\nRestartSec=1\n";
@@ -28,7 +27,6 @@ pub(super) fn files() -> Vec<NodeFile> {
     ]
 }
 
-/// A node's part in answering for the virtual address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct VirtualRouter {
     pub(crate) vip: Ipv4Addr,
@@ -51,8 +49,8 @@ impl VirtualRouter {
         self.vip.octets()[3].max(1)
     }
 
-    /// No node takes the address from another one that has it. Where several would take it at once, different priorities let one
-    /// be quicker (RFC 5798, 6.1, `Skew_Time`).
+    /// No node takes the address from another one. Different priorities let one be quicker where several would take it at once
+    /// (RFC 5798, 6.1, `Skew_Time`).
     fn priority(&self) -> u8 {
         100 + self.own.octets()[3] % 100
     }
@@ -74,8 +72,8 @@ impl VirtualRouter {
     /// The only server holds the address in any case: a failed check lowers its priority, which nobody contends for. Without a
     /// weight the check takes the address away.
     ///
-    /// A cable that is out does not count by itself (`dont_track_primary`): a node alone is still its cluster, and goes on to be
-    /// administered by its address; one of several loses etcd's majority with its cable, and so the check.
+    /// A lost link is ignored (`dont_track_primary`): a single node is still its cluster and keeps its address; one of several loses
+    /// etcd's majority with its link, and so the check.
     pub(crate) fn configuration(&self, alone: bool) -> String {
         let Self { vip, device, .. } = self;
         let (id, priority) = (self.id(), self.priority());

@@ -25,7 +25,6 @@ const KUBECONFIG: &str = "/etc/kube-vip/kubeconfig";
 /// time, even if one of them does not know that the address is from DHCP.
 const LEASE: &str = "nqrust-vip";
 
-/// The virtual address.
 enum Vip<'a> {
     /// An address, or a name for one.
     Static(String),

@@ -44,7 +44,7 @@ const GOOD: BootVerdict = BootVerdict::Good { degraded: Vec::new() };
 fn a_boot_on_which_everything_holds_is_good_after_a_minute() {
     let (at, verdict, notes) = judged(None, |_| vec![ok(&ROOT), ok(&KUBELET)]);
     assert_eq!((at, verdict), (60, GOOD));
-    assert_eq!(notes, ["every check holds", "everything required holds: good if it does for 60 s"]);
+    assert_eq!(notes, ["every check holds", "all required checks hold: good if they do for 60 s"]);
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn what_flaps_never_holds() {
     assert_eq!((at, failed[0].relapses), (900, 18));
     assert_eq!(
         notes[..3],
-        ["kubelet: failing: red", "kubelet: healthy", "everything required holds: good if it does for 60 s"]
+        ["kubelet: failing: red", "kubelet: healthy", "all required checks hold: good if they do for 60 s"]
     );
 }
 
@@ -150,8 +150,8 @@ fn a_cluster_that_was_not_there_before_either_is_waited_for() {
     let before = baseline(false, &[ok(&ROOT), ok(&KUBELET), mute(&NODE)]);
     let (at, verdict, notes) = judged(Some(&before), |_| vec![ok(&ROOT), mute(&KUBELET), mute(&NODE)]);
     assert_eq!(at, 900);
-    assert_eq!(verdict.to_string(), "on trial still: kubelet: mute; node: mute");
-    assert_eq!(notes[0], "kubelet: cannot say: mute (it is waited for)");
+    assert_eq!(verdict.to_string(), "still on trial: kubelet: mute; node: mute");
+    assert_eq!(notes[0], "kubelet: cannot say: mute (waiting)");
     // A fault of this machine condemns all the same.
     let (_, verdict, _) = judged(Some(&before), |_| vec![ok(&ROOT), red(&KUBELET), mute(&NODE)]);
     assert!(verdict.to_string().starts_with("bad: kubelet"), "{verdict}");
@@ -182,7 +182,7 @@ fn the_only_server_of_a_cluster_waits_for_nobody() {
 fn a_first_boot_that_joins_slowly_is_not_condemned_by_its_cluster() {
     let (at, verdict, notes) = judged(None, |_| vec![ok(&ROOT), red(&KUBELET), mute(&NODE)]);
     assert!(at == 60 && matches!(verdict, BootVerdict::Good { .. }), "{verdict}");
-    assert_eq!(notes[0], "kubelet: failing: red (does not count: nothing is known of before the restart)");
+    assert_eq!(notes[0], "kubelet: failing: red (ignored: there is no baseline from before the restart)");
     let (_, verdict, _) = judged(None, |_| vec![red(&ROOT), red(&KUBELET)]);
     let BootVerdict::Bad { failed } = verdict else { panic!("{verdict}") };
     assert_eq!(failed.len(), 1, "its cluster does not condemn it");

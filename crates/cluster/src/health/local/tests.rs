@@ -128,7 +128,10 @@ fn a_clock_before_the_release_is_told_with_both_times() {
     put(root.path(), "oem/release.json", release.to_bytes());
     let at = |seconds| clock(root.path(), UNIX_EPOCH + Duration::from_secs(seconds));
     assert_eq!(at(1_700_000_000), Finding::Healthy);
-    assert_eq!(at(0).reason(), Some("it says 1970-01-01 00:00, and the release was made 2023-11-14 22:13"));
+    assert_eq!(
+        at(0).reason(),
+        Some("the clock says 1970-01-01 00:00, which is before the release was made: 2023-11-14 22:13")
+    );
 }
 
 #[test]

@@ -52,7 +52,7 @@ fn a_boot_is_looked_at_until_there_is_a_verdict_which_is_noted_last() {
         [
             "kubelet: failing: refused",
             "kubelet: healthy",
-            "everything required holds: good if it does for 60 s",
+            "all required checks hold: good if they do for 60 s",
             "good"
         ]
     );

@@ -225,15 +225,15 @@ fn never() -> Cancel {
 }
 
 fn leave(root: &Path, cluster: &FakeCluster, request: &DepartureRequest) -> Result<()> {
-    ClusterSeat::open(root, cluster, None, &|_| ())?.leave(request, &release(), &never())
+    NodeDeparture::open(root, cluster, None, &|_| ())?.leave(request, &release(), &never())
 }
 
 fn may_leave(root: &Path, cluster: &FakeCluster, request: &DepartureRequest) -> Result<()> {
-    ClusterSeat::open(root, cluster, None, &|_| ())?.may_leave(request, &release())
+    NodeDeparture::open(root, cluster, None, &|_| ())?.may_leave(request, &release())
 }
 
 fn undo(root: &Path, cluster: &FakeCluster, outcome: &UpdateOutcome) -> Result<()> {
-    ClusterSeat::open(root, cluster, None, &|_| ())?.undo(outcome)
+    NodeDeparture::open(root, cluster, None, &|_| ())?.undo(outcome)
 }
 
 fn cordoned(cluster: &FakeCluster) -> bool {
@@ -450,8 +450,8 @@ fn an_access_that_is_refused_is_not_waited_for() {
 fn a_lock_that_is_written_without_an_answer_is_its_own() {
     let (root, cluster) = (root(), FakeCluster::new());
     let lossy = Lossy(&cluster);
-    let seat = ClusterSeat::open(root.path(), &lossy, None, &|_| ()).unwrap();
-    seat.leave(&request(), &release(), &never()).unwrap();
+    let node_departure = NodeDeparture::open(root.path(), &lossy, None, &|_| ()).unwrap();
+    node_departure.leave(&request(), &release(), &never()).unwrap();
     assert_eq!(cluster.holder(), "n1");
 }
 
@@ -474,7 +474,7 @@ fn a_node_without_the_access_of_an_administrator_needs_one() {
     assert!(render(&error).contains("--kubeconfig FILE"));
     let given = root.path().join("given");
     let leave_with_given = || {
-        ClusterSeat::open(root.path(), &cluster, Some(&given), &|_| ())?.leave(
+        NodeDeparture::open(root.path(), &cluster, Some(&given), &|_| ())?.leave(
             &request(),
             &release(),
             &never(),
@@ -496,5 +496,5 @@ fn a_node_without_the_access_of_an_administrator_needs_one() {
     assert_eq!(RolloutRecord::kept_access(root.path()), None);
     fs::write(below(root.path(), DOCUMENT), "install: {mode: install}\n").unwrap();
     let error = leave(root.path(), &cluster, &request()).unwrap_err();
-    assert!(render(&error).contains("no part in a cluster"));
+    assert!(render(&error).contains("not in a cluster"));
 }

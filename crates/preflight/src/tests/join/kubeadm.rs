@@ -107,7 +107,7 @@ fn a_wrong_token_is_told_from_an_impostor() {
     let forged = BootstrapToken { signs_with: Some("0123456789abcdef".into()), ..bootstrap(servers, true) };
     let server = keys.start(made(KubeadmCluster { tokens: vec![forged], ..cluster() }));
     let talk = Talk::begin(joins(Role::Management, &server, SERVER));
-    talk.expect("join-authority", "found", "with another token than this one, under the same id");
+    talk.expect("join-authority", "found", "with another token of the same id");
     assert!(talk.next("join-authority").contains("Correct server_url"));
     for check in ["join-token", "join-hostname", "join-version"] {
         talk.expect(check, "could not run", "see join-authority");
@@ -221,7 +221,7 @@ fn a_cluster_that_tells_nothing_of_itself_or_nonsense_is_refused() {
     let keys = Keys::make();
     let info = "/api/v1/namespaces/kube-public/configmaps/cluster-info";
     for (status, part) in
-        [(404, "404 Not Found: it was not made by kubeadm"), (403, "tells nothing to those")]
+        [(404, "404 Not Found: it was not made by kubeadm"), (403, "answers only nodes that have joined")]
     {
         let statuses = [(info.to_owned(), status)].into();
         let server = keys.start(SupervisorBehavior { statuses, ..made(cluster()) });
@@ -229,7 +229,7 @@ fn a_cluster_that_tells_nothing_of_itself_or_nonsense_is_refused() {
     }
     let server = keys.start(made(KubeadmCluster { tokens: vec![], ..cluster() }));
     let talk = Talk::begin(joins(Role::Worker, &server, SERVER));
-    talk.expect("join-authority", "found", "with no token yet, as in the first minute of a cluster");
+    talk.expect("join-authority", "found", "with any token yet, as in the first minute of a cluster");
     for kubeconfig in ["", "clusters: []", "clusters: [{cluster: {certificate-authority-data: aHVo}}]"] {
         let kubeconfig = Some(kubeconfig.to_owned());
         let server = keys.start(made(KubeadmCluster { kubeconfig, ..cluster() }));
@@ -242,7 +242,7 @@ fn a_cluster_that_tells_nothing_of_itself_or_nonsense_is_refused() {
 fn what_is_no_api_server_of_kubeadm_is_told_as_what_it_is() {
     let keys = Keys::make();
     for (fault, part) in [
-        (Fault::Close, "breaks the answer off"),
+        (Fault::Close, "ends its answer early"),
         (Fault::Plain, "does not speak TLS"),
         (Fault::Web, "answers as another service than the Kubernetes API of kubeadm: GET /version gave 404"),
     ] {

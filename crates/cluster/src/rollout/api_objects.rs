@@ -1,4 +1,4 @@
-//! What the cluster says of itself, as the gate needs it: readers of the API's answers, without effects.
+//! Reads the API's answers for the gate, without effects.
 
 use std::collections::BTreeMap;
 
@@ -54,7 +54,6 @@ pub(super) fn machines_on<'a>(instances: &'a Value, node: &str) -> Vec<&'a Value
     items(instances).filter(runs).collect()
 }
 
-/// Their names.
 pub(super) fn names(machines: &[&Value]) -> Vec<String> {
     machines.iter().map(|machine| name(machine)).collect()
 }
