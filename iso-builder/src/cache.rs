@@ -91,14 +91,12 @@ impl StepOutputs {
         self.directory.join(name)
     }
 
-    /// Size and digest of an output.
     pub fn file(&self, name: &str) -> Result<(u64, Digest)> {
         let file = self.record.files.iter().find(|file| file.path == Path::new(name));
         let file = file.with_context(|| format!("finding {name} in {}", self.directory.display()))?;
         Ok((file.size, file.sha256))
     }
 
-    /// The digest of all outputs together.
     pub fn digest(&self) -> Result<Digest> {
         let files: Vec<_> = self.record.files.iter().map(|f| (&f.path, f.size, f.sha256)).collect();
         Ok(Digest::of(&serde_json::to_vec(&files)?))

@@ -19,7 +19,7 @@ use nix::mount::{MsFlags, mount};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
-use self::refusal::Surroundings;
+use self::refusal::ProcessContext;
 
 /// `CAP_SYS_ADMIN` in capabilities(7): with it, root makes namespaces and mounts without a user namespace.
 const SYS_ADMIN: u32 = 21;
@@ -37,7 +37,7 @@ pub(crate) fn unshare() -> Vec<OsString> {
 
 /// Whether this process can only be root in a user namespace.
 pub(crate) fn needs_user_namespace() -> bool {
-    !(nix::unistd::geteuid().is_root() && Surroundings::of_this_process().is_capable(SYS_ADMIN))
+    !(nix::unistd::geteuid().is_root() && ProcessContext::of_this_process().is_capable(SYS_ADMIN))
 }
 
 /// Finds out, by doing it, whether namespaces can be made here.
@@ -80,7 +80,7 @@ fn attempt(words: &[OsString]) -> Result<Option<Vec<u8>>> {
 
 /// What `unshare` told on standard error when it did not run the command.
 pub(crate) fn refused(stderr: &[u8]) -> Failure {
-    refusal::explain(&String::from_utf8_lossy(stderr), &Surroundings::of_this_process())
+    refusal::explain(&String::from_utf8_lossy(stderr), &ProcessContext::of_this_process())
 }
 
 /// Shows the processes of this namespace in `/proc`, for the first process in it. Where a container hides parts of `/proc`, the kernel

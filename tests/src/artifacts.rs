@@ -47,7 +47,6 @@ impl Artifacts {
         self.directory.join(name)
     }
 
-    /// The path of a disk image.
     #[must_use]
     pub fn disk(&self, name: &str) -> PathBuf {
         self.directory.join("disks").join(name)
@@ -59,7 +58,6 @@ impl Artifacts {
         format!("{}-{purpose}", self.machines.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
-    /// Appends `text` to the file `name`.
     pub fn append(&self, name: &str, text: &str) -> Result<()> {
         append(&self.path(name), text)
     }
@@ -86,7 +84,6 @@ impl Drop for Artifacts {
     }
 }
 
-/// Appends `text` to the file at `path`.
 pub fn append(path: &Path, text: &str) -> Result<()> {
     let file = OpenOptions::new().create(true).append(true).open(path);
     file.and_then(|mut file| file.write_all(text.as_bytes()))
@@ -94,7 +91,7 @@ pub fn append(path: &Path, text: &str) -> Result<()> {
 }
 
 /// What a test holds while it runs.
-struct Turn {
+struct TestPermit {
     _room: File,
     _seat: Option<File>,
 }
@@ -102,7 +99,7 @@ struct Turn {
 /// Waits until a test may begin: one that runs alone waits for the others to end, and those that come after it wait for it. Of the
 /// others as many run at once as there are processors, whichever test program they belong to: a machine more makes each slower, so
 /// that time limits are missed, and gains nothing.
-fn turn(alone: bool) -> Result<Turn> {
+fn turn(alone: bool) -> Result<TestPermit> {
     fs::create_dir_all(paths::e2e())?;
     let open = |name: &str| File::create(paths::e2e().join(name)).context("opening the lock of the tests");
     // A waiting test holds the door, so that tests that come later cannot overtake one that runs alone.
@@ -110,7 +107,7 @@ fn turn(alone: bool) -> Result<Turn> {
     door.lock().context("waiting for the tests' door")?;
     if alone {
         room.lock().context("waiting for other tests")?;
-        return Ok(Turn { _room: room, _seat: None });
+        return Ok(TestPermit { _room: room, _seat: None });
     }
     let seats = thread::available_parallelism().map_or(1, NonZero::get);
     let mut seats: Vec<_> =
@@ -122,7 +119,7 @@ fn turn(alone: bool) -> Result<Turn> {
         }
     };
     room.lock_shared().context("waiting for the test that runs alone")?;
-    Ok(Turn { _room: room, _seat: Some(seats.swap_remove(free)) })
+    Ok(TestPermit { _room: room, _seat: Some(seats.swap_remove(free)) })
 }
 
 /// Runs the test `name`. An error panics with its whole chain and the place of the logs, so that the test

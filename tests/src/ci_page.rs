@@ -7,7 +7,6 @@ use serde_yaml::Value;
 
 use crate::paths;
 
-/// A pipeline of the page.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Pipeline {
     /// The steps with commands of a GitHub job.
@@ -36,7 +35,6 @@ pub struct JobContainer {
     pub mounts: Vec<(String, String)>,
 }
 
-/// The text of the page.
 pub fn page() -> Result<String> {
     let path = paths::workspace().join("docs/how-to/ci.md");
     fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))
@@ -55,7 +53,6 @@ pub fn documents(page: &str) -> Result<Vec<Value>> {
     Ok(documents)
 }
 
-/// The pipelines of a page.
 pub fn pipelines(page: &str) -> Result<Vec<Pipeline>> {
     documents(page)?.iter().map(Pipeline::of).collect()
 }

@@ -50,7 +50,6 @@ impl Disk {
         Self { path, format: Format::Raw, log: None }
     }
 
-    /// A new, empty raw disk.
     pub fn empty_raw(path: PathBuf, size: ByteSize) -> Result<Self> {
         let file = File::create(&path).with_context(|| format!("making {}", path.display()))?;
         file.set_len(size.get())?;

@@ -29,7 +29,6 @@ const LIMIT: Duration = Duration::from_secs(120);
 
 #[derive(Clone, Debug)]
 pub enum RealRelease {
-    /// The program.
     K3s(PathBuf),
     /// The directory of its files.
     Rke2(PathBuf),
@@ -44,7 +43,6 @@ pub fn real() -> Option<RealRelease> {
         .or_else(|| named("NQRUST_K3S_BINARY").map(RealRelease::K3s))
 }
 
-/// The distribution of the release.
 #[must_use]
 pub fn distribution() -> Distribution {
     match real() {

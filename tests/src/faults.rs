@@ -26,11 +26,11 @@ pub enum Fault {
 #[derive(Debug)]
 pub struct Relay {
     port: u16,
-    shared: Arc<Shared>,
+    shared: Arc<ProxyState>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct ProxyState {
     to: u16,
     faults: Mutex<Vec<Fault>>,
     always: Mutex<Option<Fault>>,
@@ -48,7 +48,7 @@ impl Relay {
     pub fn start_on(port: u16, to: u16) -> Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
         let port = listener.local_addr()?.port();
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ProxyState {
             to,
             faults: Mutex::default(),
             always: Mutex::default(),
@@ -98,7 +98,7 @@ impl Drop for Relay {
     }
 }
 
-impl Shared {
+impl ProxyState {
     fn relay(&self, client: TcpStream) -> io::Result<()> {
         let waiting = self.faults.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let fault = waiting.or(*self.always.lock().unwrap_or_else(PoisonError::into_inner));

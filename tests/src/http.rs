@@ -22,11 +22,11 @@ use nix::sys::socket::{Shutdown, shutdown};
 pub struct Server {
     port: u16,
     heard: TcpListener,
-    shared: Arc<Shared>,
+    shared: Arc<ServerState>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct ServerState {
     root: PathBuf,
     requests: Mutex<Vec<String>>,
     ended: AtomicBool,
@@ -44,7 +44,7 @@ impl Server {
     pub fn on(listener: TcpListener, root: &Path) -> Result<Self> {
         let port = listener.local_addr()?.port();
         let heard = listener.try_clone()?;
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ServerState {
             root: root.to_owned(),
             requests: Mutex::default(),
             ended: AtomicBool::new(false),
@@ -84,7 +84,7 @@ impl Drop for Server {
     }
 }
 
-impl Shared {
+impl ServerState {
     fn answer(&self, stream: TcpStream) -> io::Result<()> {
         stream.set_read_timeout(Some(Duration::from_secs(60)))?;
         let mut reader = BufReader::new(stream);

@@ -15,14 +15,12 @@ use crate::medium::lock;
 use crate::paths;
 use crate::programs;
 
-/// The user of every node.
 pub const USER: &str = "rancher";
 
 /// The secrets of the test nodes.
 #[derive(Clone, Debug)]
 pub struct Identity {
     directory: PathBuf,
-    /// Public key, one line.
     pub public_key: String,
     /// The password of [`USER`] in clear text.
     pub password: String,
@@ -56,7 +54,6 @@ impl Identity {
         Self { directory: PathBuf::new(), public_key: String::new(), password, token }
     }
 
-    /// The file with the private key.
     #[must_use]
     pub fn private_key(&self) -> PathBuf {
         self.directory.join("id_ed25519")

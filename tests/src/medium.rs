@@ -149,7 +149,6 @@ pub fn build_command(definition: &Path, out: &Path, cache: &Path) -> Result<Comm
     Ok(command)
 }
 
-/// The lock file of a definition.
 #[must_use]
 pub fn lock_file(definition: &Path) -> PathBuf {
     let mut path = definition.as_os_str().to_owned();

@@ -49,7 +49,6 @@ pub struct Document {
     pub device: Option<String>,
     /// A second disk for the system.
     pub mirror: Option<String>,
-    /// A separate disk for data.
     pub data_disk: Option<String>,
     /// A registry that is a mirror of all others.
     pub registry: Option<RegistryMirror>,
@@ -162,7 +161,6 @@ impl Document {
 pub struct Checks(Vec<String>);
 
 impl Checks {
-    /// Requires that `what` holds.
     pub fn that(&mut self, what: &str, holds: bool) {
         if !holds {
             self.0.push(what.to_owned());

@@ -25,7 +25,6 @@ const COMMAND: Duration = Duration::from_secs(600);
 /// What a registry requires of clients.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RegistryAccess<'a> {
-    /// The password of [`USER`].
     pub password: Option<&'a str>,
     /// TLS with a certificate of its own authority, see [`Registry::authority`].
     pub tls: bool,
@@ -285,7 +284,6 @@ impl Layout {
         Ok(fs::write(path, index.to_string())?)
     }
 
-    /// Gives an image this architecture.
     pub fn architecture(&self, name: &str, architecture: &str) -> Result<()> {
         let image = format!("{}:{name}", self.path());
         self.umoci(&["config", "--image", &image, "--architecture", architecture])

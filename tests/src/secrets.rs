@@ -12,7 +12,6 @@ use walkdir::WalkDir;
 
 use crate::identity::Identity;
 
-/// One encoding of a secret.
 #[derive(Clone, Debug)]
 struct EncodedSecret {
     name: String,
@@ -49,7 +48,6 @@ fn finds<'a>(bytes: &'a [u8], needles: &'a [EncodedSecret]) -> impl Iterator<Ite
     needles.iter().filter(holds).map(|needle| needle.name.as_str())
 }
 
-/// Every encoding of `secret`.
 fn forms(name: &str, secret: &str) -> Vec<EncodedSecret> {
     let mut needles = vec![
         EncodedSecret { name: format!("the {name} in clear"), bytes: secret.as_bytes().to_vec() },

@@ -26,7 +26,6 @@ impl Segment {
     /// The tap device, for one machine at a time.
     pub const TAP: &'static str = "tap0";
 
-    /// Creates a segment.
     pub fn lay() -> Result<Self> {
         let mut unshare = Command::new("setpriv");
         unshare.args(["--pdeathsig", "KILL", "unshare", "--net"]);

@@ -184,7 +184,6 @@ impl Serial {
         text
     }
 
-    /// Types one line.
     pub fn send(&mut self, line: &str) -> Result<()> {
         self.line.write_all(format!("{line}\r").as_bytes()).context("typing on the console")
     }

@@ -110,7 +110,6 @@ impl Ssh {
         Ok(forwarded)
     }
 
-    /// Whether a command succeeds.
     pub fn succeeds(&self, command: &str) -> Result<bool> {
         Ok(self.attempt(command, COMMAND_LIMIT)?.code == 0)
     }
@@ -145,7 +144,6 @@ impl Ssh {
         command
     }
 
-    /// A connection of its own.
     fn connection(&self) -> Command {
         let options = [
             "BatchMode=yes",

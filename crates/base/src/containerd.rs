@@ -61,7 +61,6 @@ pub struct ContainerdPrograms {
     pub limit: Duration,
 }
 
-/// The directories of a containerd.
 #[derive(Clone, Debug)]
 pub struct ContainerdPaths {
     /// An existing directory for configuration, socket, state and logs.
@@ -81,7 +80,7 @@ impl ContainerdPaths {
 }
 
 /// Writes the standard input of `ctr`; the pipe is closed when it returns.
-pub type Feed<'f> = dyn FnOnce(ChildStdin) -> Result<()> + Send + 'f;
+pub type StdinWriter<'f> = dyn FnOnce(ChildStdin) -> Result<()> + Send + 'f;
 
 /// Calls `ctr` for a running containerd; calls may be concurrent.
 #[derive(Debug)]
@@ -147,7 +146,7 @@ impl ContainerdClient {
     pub fn ctr_while<S: AsRef<OsStr>>(
         &self,
         args: impl IntoIterator<Item = S>,
-        feed: Option<Box<Feed<'_>>>,
+        feed: Option<Box<StdinWriter<'_>>>,
         go_on: &mut dyn FnMut() -> Result<()>,
     ) -> Result<Vec<u8>> {
         let mut command = self.command(args);
@@ -166,7 +165,7 @@ impl ContainerdClient {
     fn call(
         &self,
         mut command: Command,
-        feed: Option<Box<Feed<'_>>>,
+        feed: Option<Box<StdinWriter<'_>>>,
         go_on: &mut dyn FnMut() -> Result<()>,
     ) -> Result<Vec<u8>> {
         let call = self.calls.fetch_add(1, Ordering::Relaxed);
@@ -403,7 +402,7 @@ mod tests {
         let scripts = Scripts::new(RUNS, "case $* in *import*) cat;; esac");
         let programs = scripts.programs(LONG);
         let daemon = ContainerdDaemon::start(&programs, scripts.places(), "version = 2\n").unwrap();
-        let feed: Box<Feed<'_>> = Box::new(|mut pipe| Ok(pipe.write_all(b"archive")?));
+        let feed: Box<StdinWriter<'_>> = Box::new(|mut pipe| Ok(pipe.write_all(b"archive")?));
         let output =
             daemon.client().ctr_while(["images", "import", "-"], Some(feed), &mut || Ok(())).unwrap();
         assert_eq!(output, b"archive");
@@ -420,10 +419,10 @@ mod tests {
         );
         let programs = scripts.programs(LONG);
         let daemon = ContainerdDaemon::start(&programs, scripts.places(), "").unwrap();
-        let feed: Box<Feed<'_>> = Box::new(|_| Err(Failure::new(Class::Network, "no answer").into()));
+        let feed: Box<StdinWriter<'_>> = Box::new(|_| Err(Failure::new(Class::Network, "no answer").into()));
         let error = daemon.client().ctr_while(["images", "import"], Some(feed), &mut || Ok(())).unwrap_err();
         assert_eq!(class_of(&error), Class::Network);
-        let feed: Box<Feed<'_>> =
+        let feed: Box<StdinWriter<'_>> =
             Box::new(|mut pipe| io::copy(&mut io::repeat(0), &mut pipe).map(drop).context("sending"));
         let error = daemon.client().ctr_while(["content", "ingest"], Some(feed), &mut || Ok(())).unwrap_err();
         assert!(render(&error).contains("disk full"), "{}", render(&error));

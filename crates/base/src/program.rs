@@ -57,7 +57,6 @@ pub struct GlobalOptions {
 /// Output format and progress of a command.
 #[derive(Debug)]
 pub struct Context {
-    /// The format of what is printed.
     pub format: Format,
     pub progress: Progress,
     /// Whether standard error has only JSON.

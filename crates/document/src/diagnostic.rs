@@ -89,7 +89,6 @@ pub struct Diagnostic {
     pub path: String,
     /// Stable name of this kind of mistake.
     pub code: &'static str,
-    /// For people.
     pub message: String,
     /// What to write instead.
     pub suggestion: Option<String>,

@@ -45,7 +45,7 @@ impl Format {
 
 /// What is wrong with a text, and what to write instead.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Fault {
+pub struct FormatFault {
     /// A clause that continues "the value …".
     pub message: String,
     /// A text that the check would accept.
@@ -54,7 +54,7 @@ pub struct Fault {
     pub sensitive: bool,
 }
 
-impl Fault {
+impl FormatFault {
     pub fn new(message: impl Into<String>) -> Self {
         Self { message: message.into(), suggestion: None, sensitive: false }
     }
@@ -66,9 +66,8 @@ impl Fault {
     }
 }
 
-pub type FormatResult = Result<(), Fault>;
+pub type FormatResult = Result<(), FormatFault>;
 
-/// The fault of a text that is not `ok`.
 pub fn ensure(ok: bool, message: impl Into<String>) -> FormatResult {
-    if ok { Ok(()) } else { Err(Fault::new(message)) }
+    if ok { Ok(()) } else { Err(FormatFault::new(message)) }
 }

@@ -3,9 +3,9 @@
 //!
 //! 1. [`tree`] reads YAML into nodes that know their places.
 //! 2. [`shape`] says which keys and values the types accept; it is made from their JSON Schema.
-//! 3. [`walk`] compares the tree with the shape, reports every [`diagnostic::Problem`] at its place, and returns the value in
+//! 3. [`shape_check`] compares the tree with the shape, reports every [`diagnostic::Problem`] at its place, and returns the value in
 //!    canonical spelling.
-//! 4. The rules of a document judge that value. Each [`finding`] gets its place from the walk; [`echo`] drops those that
+//! 4. The rules of a document judge that value. Each [`finding`] gets its place from that check; [`echo`] drops those that
 //!    only repeat another mistake.
 //! 5. [`diagnostic`] shows the problems under the user's own lines, without secrets.
 //!
@@ -21,8 +21,8 @@ pub mod nearest;
 pub mod placeholder;
 pub mod secret;
 pub mod shape;
+pub mod shape_check;
 pub mod span;
 pub mod spelling;
 pub mod text;
 pub mod tree;
-pub mod walk;

@@ -9,7 +9,6 @@ use serde_json::Value;
 
 use crate::format::Format;
 
-/// The shape of one value.
 #[derive(Debug)]
 pub enum Shape {
     /// Named keys, by their canonical names, and those of them that no group can be without.
@@ -275,7 +274,6 @@ pub fn words(schema: &Value) -> Option<Vec<String>> {
     schema["enum"].as_array()?.iter().filter(|value| !value.is_null()).map(word).collect()
 }
 
-/// The format of this name.
 pub fn named(formats: &'static [Format], name: &str) -> Option<&'static Format> {
     formats.iter().find(|format| format.name == name)
 }

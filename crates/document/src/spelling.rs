@@ -40,8 +40,8 @@ pub fn find<'s>(
     let has_capitals = text.bytes().any(|b| b.is_ascii_uppercase());
     let is_alias =
         |text: &str, name: &str| aliases.iter().any(|(other, key)| *key == name && is_same_word(text, other));
-    type IsSameWord<'a> = &'a dyn Fn(&str, &str) -> bool;
-    let kinds: [IsSameWord<'_>; 4] = [
+    type WordComparison<'a> = &'a dyn Fn(&str, &str) -> bool;
+    let kinds: [WordComparison<'_>; 4] = [
         &|text, name| text == name,
         &|text, name| has_capitals && text == camel(name),
         &is_same_word,

@@ -1,6 +1,6 @@
 //! Types of texts that have been checked: a value of such a type has passed the check of its format.
 
-use crate::format::Fault;
+use crate::format::FormatFault;
 
 /// Text that does not pass the check of its type.
 #[derive(Debug, thiserror::Error)]
@@ -13,7 +13,7 @@ pub struct TextError {
 impl TextError {
     /// The error about `text`, which a check found to be at fault.
     #[must_use]
-    pub fn new(text: &str, fault: Fault) -> Self {
+    pub fn new(text: &str, fault: FormatFault) -> Self {
         Self { text: text.to_owned(), fault: fault.message }
     }
 }

@@ -33,7 +33,6 @@ pub enum NodeKind {
     Map(Vec<(Key, TreeNode)>),
 }
 
-/// The key of a mapping.
 #[derive(Clone, Debug)]
 pub struct Key {
     /// As written.
@@ -90,7 +89,7 @@ fn slip(text: &str, problem: &Problem) -> Option<Problem> {
 /// Reads a document in which an alias stands for the node of its anchor, `<<` for the keys of another group, and the tag
 /// `!!str` for text. What an alias stands for has the place of the alias.
 pub fn read_linked(text: &str) -> Result<Tree, Problem> {
-    Reader::of(text, Some(Links::default()))
+    Reader::of(text, Some(AnchorTable::default()))
         .document()
         .map_err(|problem| slip(text, &problem).unwrap_or(problem))
 }
@@ -175,12 +174,12 @@ struct Reader<'a> {
     comments: Vec<Span>,
     held: Option<(Event<'a>, Span)>,
     /// Where the document may have anchors and aliases.
-    links: Option<Links>,
+    links: Option<AnchorTable>,
 }
 
 /// The anchors of a document that are complete.
 #[derive(Default)]
-struct Links {
+struct AnchorTable {
     /// By the parser's number, with how many nodes it is.
     anchors: HashMap<usize, (TreeNode, usize)>,
     /// How many nodes aliases have stood for.
@@ -188,7 +187,7 @@ struct Links {
 }
 
 impl<'a> Reader<'a> {
-    fn of(text: &'a str, links: Option<Links>) -> Self {
+    fn of(text: &'a str, links: Option<AnchorTable>) -> Self {
         Self { parser: Parser::new_from_str(text), comments: Vec::new(), held: None, links }
     }
 

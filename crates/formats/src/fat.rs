@@ -16,7 +16,6 @@ use base::size::ByteSize;
 /// The smallest FAT32 volume of 4096-byte sectors, so one size does for every disk.
 pub const MINIMUM: ByteSize = ByteSize::mib(260);
 
-/// The parameters of a volume.
 #[derive(Clone, Copy, Debug)]
 pub struct FatVolume {
     /// Up to 11 upper-case ASCII characters.
@@ -38,7 +37,6 @@ pub enum FatKind {
     BySize,
 }
 
-/// One file to be written.
 #[allow(missing_debug_implementations)]
 pub struct FatFile<'a> {
     /// Path with `/`; directories on the way are made.

@@ -16,7 +16,6 @@ const HASHES_PER_BLOCK: usize = BLOCK_BYTES / HASH_BYTES;
 /// Where the superblock has the number of blocks of data.
 const BLOCKS_AT: usize = 72;
 
-/// The parameters of a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VerityParameters {
     /// Hashed before each block.
@@ -52,7 +51,6 @@ pub struct VerityTree {
 }
 
 impl VerityTree {
-    /// The tree of the image with this digest, which `reader` gives.
     pub fn of_image(image: Digest, mut reader: impl Read) -> io::Result<Self> {
         let mut builder = VerityBuilder::new(VerityParameters::of_image(image));
         io::copy(&mut reader, &mut builder)?;

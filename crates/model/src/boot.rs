@@ -126,11 +126,9 @@ fn read_array_id(text: &str) -> Option<Uuid> {
 
 /// The volumes and the slot that the command line of an installed node names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Installed {
+pub struct BootParameters {
     pub slot: Slot,
-    /// The volume of the configuration.
     pub config: BootVolume,
-    /// The volume of persistent data.
     pub persistent: BootVolume,
     /// Where the data of virtual machines is, if anywhere.
     pub data: Option<BootVolume>,
@@ -138,7 +136,7 @@ pub struct Installed {
     pub esp: Option<Uuid>,
 }
 
-impl Installed {
+impl BootParameters {
     /// Reads a command line; `None` where it is not that of an installed node (it has no `nqrust.config`).
     /// Of a parameter that comes twice the last counts, as for the kernel.
     pub fn parse(line: &str) -> Result<Option<Self>> {
@@ -182,7 +180,7 @@ mod tests {
     fn the_parameters_of_an_installed_node_are_read() {
         let line =
             format!("root=x ro nqrust.slot=b nqrust.config=PARTUUID={A} nqrust.persistent=PARTUUID={B}\n");
-        let installed = Installed::parse(&line).unwrap().unwrap();
+        let installed = BootParameters::parse(&line).unwrap().unwrap();
         assert_eq!(installed.slot, Slot::B);
         assert_eq!(
             installed.config.device(),
@@ -196,14 +194,14 @@ mod tests {
         let link = "/dev/disk/by-id/md-uuid-0a0b0c0d:00004000:80000000:0000000A";
         let line =
             format!("nqrust.slot=a nqrust.config={link} nqrust.persistent=PARTUUID={B} nqrust.data={link}");
-        let installed = Installed::parse(&line).unwrap().unwrap();
+        let installed = BootParameters::parse(&line).unwrap().unwrap();
         assert_eq!(installed.config.device(), PathBuf::from(link.to_ascii_lowercase()));
         assert_eq!(installed.data, Some(installed.config));
     }
 
     #[test]
     fn a_live_boot_is_not_an_installed_node() {
-        assert_eq!(Installed::parse("root=live:CDLABEL=x nqrust.configuration=1").unwrap(), None);
+        assert_eq!(BootParameters::parse("root=live:CDLABEL=x nqrust.configuration=1").unwrap(), None);
     }
 
     #[test]
@@ -217,7 +215,7 @@ mod tests {
             ("config=PARTUUID=", "config=UUID=", "nqrust.config"),
             ("config=PARTUUID=", "config=/dev/disk/by-id/md-uuid-", "nqrust.config"),
         ] {
-            let error = Installed::parse(&good.replace(from, to)).unwrap_err();
+            let error = BootParameters::parse(&good.replace(from, to)).unwrap_err();
             assert!(error.to_string().contains(named), "{error}");
         }
     }
@@ -234,10 +232,16 @@ mod tests {
             parameter::PERSISTENT,
             parameter::DATA
         );
-        let read = Installed::parse(&line).unwrap().unwrap();
+        let read = BootParameters::parse(&line).unwrap().unwrap();
         assert_eq!(
             read,
-            Installed { slot: Slot::A, config: partition, persistent: array, data: Some(array), esp: None }
+            BootParameters {
+                slot: Slot::A,
+                config: partition,
+                persistent: array,
+                data: Some(array),
+                esp: None
+            }
         );
     }
 }

@@ -7,7 +7,6 @@ use uuid::Uuid;
 use crate::machine::Identity;
 use base::progress::Event;
 
-/// The version of this format.
 pub const VERSION: u32 = 1;
 /// The media type of a body.
 pub const CONTENT_TYPE: &str = "application/x-ndjson";
@@ -18,12 +17,11 @@ pub const LOG: usize = 200 << 10;
 /// The longest message of an event, and the longest error, in bytes.
 pub const MESSAGE: usize = 4 << 10;
 
-/// One line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ReportLine {
     /// Who speaks; the first line of every request, and no other.
-    Hello(Hello),
+    Hello(StreamHeader),
     Event(Event),
     /// Why the run failed; after its last event.
     Failure(RunFailure),
@@ -41,7 +39,6 @@ pub enum ReportLine {
 /// What the server answers to an install that waits for its cluster: how far the machine is that creates the cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CreatorStatus {
-    /// [`VERSION`].
     pub v: u32,
     /// Whole sentences: its hostname, how far it is or why it failed, and what to do next. At most [`MESSAGE`] bytes.
     pub text: String,
@@ -49,8 +46,7 @@ pub struct CreatorStatus {
 
 /// The first line of a stream: the machine that reports.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Hello {
-    /// [`VERSION`].
+pub struct StreamHeader {
     pub v: u32,
     /// Drawn anew for every run, so that a second install of a machine is not taken for the first going on.
     pub run: Uuid,
@@ -71,7 +67,6 @@ pub struct RunFailure {
     pub causes: Vec<String>,
     /// What to do next, each a sentence.
     pub hints: Vec<String>,
-    /// That of the process.
     pub exit_code: u8,
 }
 
@@ -102,14 +97,12 @@ pub struct UpdateReport {
     /// The release that is staged or on trial, or was taken back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offered: Option<String>,
-    /// Starts that it has left.
     pub tries_left: u8,
     /// Why it was taken back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// One slot of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SlotReport {
     pub slot: String,
@@ -128,7 +121,6 @@ impl UpdateReport {
         self.state == "rolled-back"
     }
 
-    /// The version that runs.
     #[must_use]
     pub fn version(&self) -> Option<&str> {
         self.slots.iter().find(|slot| slot.slot == self.running)?.version.as_deref()

@@ -73,7 +73,6 @@ impl KubernetesVersion {
         self.text.replace('+', "-")
     }
 
-    /// The text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.text

@@ -20,7 +20,6 @@ const LIMIT: u64 = 1 << 20;
 /// The configuration of one machine, or that of all others.
 #[derive(Clone, Debug)]
 pub struct MachineDocument {
-    /// The name of its file.
     pub name: String,
     pub text: Secret,
     /// The marks of its machine; none for the fallback.
@@ -58,7 +57,6 @@ impl MachineDocuments {
         Ok(found)
     }
 
-    /// Those of a cluster file.
     pub fn of_cluster(file: &Path) -> Result<Self> {
         let checked = cluster_file::load(file)?;
         let first_line = |warning: String| warning.lines().next().unwrap_or_default().to_owned();

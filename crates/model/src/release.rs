@@ -27,7 +27,6 @@ const LARGEST_RELEASE: ByteSize = ByteSize::gib(4096);
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Release {
-    /// The version of this format, [`FORMAT`].
     pub format: u32,
     /// Short name of the product: lower-case letters, digits and `-`.
     pub id: String,
@@ -136,13 +135,11 @@ impl Containerd {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MediumKind {
-    /// Everything is on the medium.
     Full,
     /// The blobs of the container images are fetched over the network.
     NetInstall,
 }
 
-/// One file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Payload {
@@ -202,7 +199,6 @@ pub fn metadata_path(role: &str) -> String {
 pub struct Image {
     /// The full reference that nodes use, for instance `localhost/nqrust/tools:1.0`.
     pub name: String,
-    /// Digest of its manifest.
     pub digest: Digest,
     /// The roles whose nodes need it; empty means every role.
     pub roles: Vec<String>,

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-use model::config::convert::{self, Change, ChangeKind, Converted};
+use model::config::convert::{self, Change, ChangeKind, ConvertedDocument};
 use model::config::{self, Diagnostic, Invalid, Severity};
 use proptest::prelude::*;
 use testing::cases::{self, Table};
@@ -41,7 +41,7 @@ fn documents_of(name: &str) -> Vec<(String, String)> {
 }
 
 /// What is told of a conversion, as the tables have it.
-fn told(result: Result<Converted, Invalid>) -> String {
+fn told(result: Result<ConvertedDocument, Invalid>) -> String {
     let change = |change: &Change| {
         let kind = match change.kind {
             ChangeKind::Changed => "changed",
@@ -61,7 +61,7 @@ fn told(result: Result<Converted, Invalid>) -> String {
     }
 }
 
-fn become_as_expected(directory: &str, convert: fn(&str, &str) -> Result<Converted, Invalid>) {
+fn become_as_expected(directory: &str, convert: fn(&str, &str) -> Result<ConvertedDocument, Invalid>) {
     let mut different = Vec::new();
     for mut table in tables(directory) {
         if std::env::var_os("UPDATE_GOLDEN").is_some() {
@@ -105,7 +105,8 @@ fn every_document_that_harvester_takes_today_is_taken_as_it_is() {
 
 #[test]
 fn of_older_documents_and_scripts_19_in_20_are_converted_without_a_hand() {
-    let failed = |convert: fn(&str, &str) -> Result<Converted, Invalid>, documents: Vec<(String, String)>| {
+    let failed = |convert: fn(&str, &str) -> Result<ConvertedDocument, Invalid>,
+                  documents: Vec<(String, String)>| {
         let count = documents.len();
         let failed =
             |(place, text): (String, String)| Some(format!("{place}: {}", convert(&text, "f").err()?));

@@ -16,7 +16,6 @@ fn tables(directory: &str) -> Vec<Table> {
     cases::tables(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus").join(directory))
 }
 
-/// One document of the corpus.
 struct Document {
     /// Table, line and name of the case, for messages of the test.
     place: String,

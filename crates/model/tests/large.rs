@@ -16,7 +16,7 @@ use nix::sys::time::TimeValLike;
 const LISTED: usize = 100;
 
 /// A kind of document: its head, the line of a number, its end, and whether it is a cluster file.
-struct Sort {
+struct LargeDocument {
     name: &'static str,
     head: &'static str,
     line: fn(usize) -> String,
@@ -24,15 +24,15 @@ struct Sort {
     cluster: bool,
 }
 
-const fn sort(name: &'static str, head: &'static str, line: fn(usize) -> String) -> Sort {
-    Sort { name, head, line, end: "", cluster: false }
+const fn sort(name: &'static str, head: &'static str, line: fn(usize) -> String) -> LargeDocument {
+    LargeDocument { name, head, line, end: "", cluster: false }
 }
 
 /// Every way that is known to have a mistake on each line, or to let each line be compared with all others.
-const SORTS: [Sort; 14] = [
+const SORTS: [LargeDocument; 14] = [
     sort("unknown keys", "", |n| format!("a{n}: b\n")),
     sort("unknown keys with comments", "", |n| format!("a{n}: b # why {n}\n")),
-    Sort { end: "}\n", ..sort("one long line", "{", |n| format!("a{n}: b, ")) },
+    LargeDocument { end: "}\n", ..sort("one long line", "{", |n| format!("a{n}: b, ")) },
     sort("the same key", "os:\n", |_| "  hostname: a\n".into()),
     sort("secrets in wrong places", "system_settings:\n", |n| format!("  k{n}: s3cret\n")),
     sort("wrong elements", "os:\n  dns_nameservers:\n", |_| "    - 300.1.1.1\n".into()),
@@ -49,7 +49,7 @@ const SORTS: [Sort; 14] = [
     sort("equal calls", "install:\n  webhooks:\n", |_| {
         "    - {event: STARTED, method: GET, url: 'https://a.example.org/'}\n".into()
     }),
-    Sort {
+    LargeDocument {
         cluster: true,
         ..sort(
             "machines of one name",
@@ -59,7 +59,7 @@ const SORTS: [Sort; 14] = [
     },
 ];
 
-impl Sort {
+impl LargeDocument {
     fn document(&self, lines: usize) -> String {
         let mut text = self.head.to_owned();
         (0..lines).for_each(|number| write!(text, "{}", (self.line)(number)).unwrap());

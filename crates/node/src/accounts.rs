@@ -6,7 +6,7 @@ use std::path::{Component, Path};
 use anyhow::{Result, bail};
 
 use super::render::USER;
-use base::files::{Home, Owner};
+use base::files::{Owner, UserHome};
 
 /// User and group id of the login user; further users have the next numbers.
 const FIRST_ID: u32 = 1000;
@@ -93,7 +93,7 @@ impl Accounts {
 
     /// The homes of people. A service's home may be a shared directory: Debian's `bin` has `/bin`.
     #[must_use]
-    pub fn homes(&self) -> Vec<Home> {
+    pub fn homes(&self) -> Vec<UserHome> {
         self.passwd.lines().filter_map(home).collect()
     }
 
@@ -123,7 +123,7 @@ impl Accounts {
 }
 
 /// The home in an entry of passwd(5), if it is a person's and below another directory than `/`.
-fn home(line: &str) -> Option<Home> {
+fn home(line: &str) -> Option<UserHome> {
     let fields: Vec<&str> = line.split(':').collect();
     let [_, _, user, group, _, path, ..] = fields[..] else { return None };
     let owner = Owner { user: user.parse().ok()?, group: group.parse().ok()? };
@@ -131,7 +131,7 @@ fn home(line: &str) -> Option<Home> {
     let names = path.components().filter(|component| matches!(component, Component::Normal(_))).count();
     // The root directory is the one further component: no component leads upwards.
     let plain = path.is_absolute() && path.components().count() == names + 1;
-    (PEOPLE.contains(&owner.user) && plain && names > 1).then(|| Home { path: path.to_owned(), owner })
+    (PEOPLE.contains(&owner.user) && plain && names > 1).then(|| UserHome { path: path.to_owned(), owner })
 }
 
 fn name(line: &str) -> &str {
@@ -264,7 +264,7 @@ pub(super) mod tests {
             "up:x:1002:1002::/home/../etc:/bin/sh\ntop:x:1003:1003::/srv:/bin/sh\napp:x:1004:100::/srv/app:/bin/sh\n\
              nobody:x:65534:65534::/nonexistent/x:/bin/sh\nbroken\n",
         );
-        let home = |path: &str, user, group| Home { path: path.into(), owner: Owner { user, group } };
+        let home = |path: &str, user, group| UserHome { path: path.into(), owner: Owner { user, group } };
         assert_eq!(accounts.homes(), [home("/home/rancher", 1000, 1000), home("/srv/app", 1004, 100)]);
     }
 

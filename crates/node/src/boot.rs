@@ -21,7 +21,7 @@ use machine::machine_id::MachineId;
 use machine::mount::{MountSource, Mounter};
 use machine::paths::{CONFIG, DATA, DEFAULTS, DOCUMENT, KEPT, PERSISTENT, below};
 use machine::seed;
-use model::boot::{BootVolume, Installed, Slot};
+use model::boot::{BootParameters, BootVolume, Slot};
 use model::config::{self, Distribution, InstallConfig};
 
 const FACTORY: &str = "/usr/share/factory/var";
@@ -47,7 +47,7 @@ pub struct BootOutcome {
 /// Mounts what the command line names and applies the node document. Returns the result, or `None` on a live or netboot system,
 /// where there is nothing to do.
 pub fn boot(places: &BootRoots<'_>, cmdline: &str, machine: &mut dyn Mounter) -> Result<Option<BootOutcome>> {
-    let Some(installed) = Installed::parse(cmdline)? else { return Ok(None) };
+    let Some(installed) = BootParameters::parse(cmdline)? else { return Ok(None) };
     if installed.slot == Slot::Recovery {
         return boot_recovery(places, &installed, machine).map(Some);
     }
@@ -108,7 +108,7 @@ fn fill_var(root: &Path) -> Result<()> {
 /// is damaged of that is a note: the recovery system is there to mend it.
 fn boot_recovery(
     places: &BootRoots<'_>,
-    installed: &Installed,
+    installed: &BootParameters,
     machine: &mut dyn Mounter,
 ) -> Result<BootOutcome> {
     let root = places.root;

@@ -20,7 +20,7 @@ use machine::installed_node::InstalledNode;
 use machine::nics::MissingCards;
 use machine::paths::{CONFIG, DATA, DOCUMENT, PERSISTENT, below};
 use machine::update_state::{UpdateNotice, UpdateState};
-use model::boot::{Installed, Slot};
+use model::boot::{BootParameters, Slot};
 use model::config::{Images, NodeRole};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -74,7 +74,7 @@ impl Status {
         let deferred = config.install.images() == Images::Defer;
         let (expected, present) = images::count(&release, config.install.own_role(), root);
         let applied = AppliedRecord::read(root)?.unwrap_or_default();
-        let slot = Installed::parse(&proc_text(root, "cmdline")?)?.map(|installed| installed.slot);
+        let slot = BootParameters::parse(&proc_text(root, "cmdline")?)?.map(|installed| installed.slot);
         Ok(Self {
             product: release.name,
             version: release.version,

@@ -41,7 +41,6 @@ pub(crate) struct Inputs {
     pub(crate) changelog: Changelog,
 }
 
-/// What an uploader reads.
 #[derive(Debug, Serialize)]
 struct UploadManifest<'a> {
     format: u32,

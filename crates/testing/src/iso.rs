@@ -3,7 +3,7 @@
 
 use formats::iso9660::write::grub;
 use medium::customization::argument;
-use medium::iso::map::{ExpectedBytes, Map};
+use medium::iso::map::{ExpectedBytes, IsoMap};
 use medium::iso::{esp, recipe};
 use model::release::{IsoRecipe, Release};
 
@@ -30,7 +30,7 @@ pub fn release() -> Release {
 pub fn image(release: &Release) -> Vec<u8> {
     let (hybrid, mut eltorito) = boot_code();
     let manifest = release.to_bytes();
-    let map = Map::of(release, &manifest).unwrap().unwrap();
+    let map = IsoMap::of(release, &manifest).unwrap().unwrap();
     let content = |path: &str| &contents().iter().find(|(payload, _)| payload.path == path).unwrap().1;
     let menu = map.recipe.menu();
     let loaders = map.loaders.map(|(_, payload)| content(&payload.path));

@@ -23,12 +23,14 @@ pub mod proxies;
 pub mod redirect;
 mod resume;
 mod retry;
-mod trouble;
+mod transfer_error;
 
-pub use cause::{Absent, EXPIRED, Fault, Unreachable, carried, is_absent, is_passing, reason};
+pub use cause::{
+    ConnectionError, ConnectionFault, EXPIRED, NotFoundError, carried, is_absent, is_temporary, reason,
+};
 pub use client::client;
-pub use document::{BodyError, TooLarge, body};
+pub use document::{BodyError, TooLargeError, body};
 pub use downloader::{Authorizer, Downloader};
 pub use resume::Download;
 pub(crate) use retry::asked_wait;
-pub use retry::{Attempts, Passing, RetryPolicy, try_once};
+pub use retry::{Attempts, RetryPolicy, TemporaryError, try_once};

@@ -26,7 +26,7 @@ use std::time::Instant;
 
 use base::parallel::locked;
 
-pub use destination::{AfterFailure, Destination, SendError};
+pub use destination::{Destination, FailureAction, SendError};
 pub use policy::OutboxPolicy;
 pub use queue::{NextAttempt, OutboxQueue, OutboxResult};
 pub use warnings::DeliveryWarnings;

@@ -55,7 +55,6 @@ struct Case {
     doors: &'static [NetworkClient],
     /// Whether it may be another at the next attempt.
     passes: bool,
-    /// What the error says.
     says: &'static str,
     /// Keeps the server.
     _fake: Option<Fake>,
@@ -224,7 +223,7 @@ fn try_door(case: &Case, door: NetworkClient) -> (String, Option<Class>, bool) {
             let client =
                 request::client(&case.url, &case.authorities, Client::builder).map_err(io::Error::other)?;
             Ok(request::send(client.post(&case.url)).map(drop).map_err(|error| match error {
-                SendError::Passing(why) | SendError::Busy(why, _) => {
+                SendError::Temporary(why) | SendError::Busy(why, _) => {
                     io::Error::other(format!("{why}; gave up after 2 attempts"))
                 }
                 SendError::Distrusted(why) | SendError::Refused(why) => io::Error::other(why),

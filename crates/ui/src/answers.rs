@@ -12,7 +12,7 @@ use crate::missing_values::missing_value;
 use crate::toolkit::form::Field;
 use base::encode;
 use model::config::rules::idle;
-use model::config::sources::{Combined, CombinedEntry, SourceKind};
+use model::config::sources::{CombinedConfig, ConfigEntry, SourceKind};
 use model::config::{self, Diagnostic, InstallConfig, Method, Mode, Role, Severity};
 
 /// The name of the document in diagnostics.
@@ -48,14 +48,14 @@ pub struct CheckedAnswers {
 impl Answers {
     /// No answers, on top of the configuration that was found.
     #[must_use]
-    pub fn on(found: &Combined) -> Self {
+    pub fn on(found: &CombinedConfig) -> Self {
         let value = encode::json(&found.config);
-        let origin = |entry: &CombinedEntry| (entry.path.clone(), entry.source);
+        let origin = |entry: &ConfigEntry| (entry.path.clone(), entry.source);
         Self { found: value, origins: found.entries.iter().map(origin).collect(), given: BTreeMap::new() }
     }
 
     /// Replaces the configuration below the answers.
-    pub fn found(&mut self, found: &Combined) {
+    pub fn found(&mut self, found: &CombinedConfig) {
         *self = Self { given: std::mem::take(&mut self.given), ..Self::on(found) };
     }
 

@@ -10,7 +10,7 @@ use anyhow::Result;
 
 use base::digest::Digest;
 use base::failure::{Class, Classify, Failure};
-use medium::customization::area::{self, Damage};
+use medium::customization::area::{self, AreaDamage};
 use medium::customization::{Content, FILE};
 use medium::payload_sources::{PayloadSource, PayloadTransport};
 use model::boot::parameter::CUSTOM;
@@ -43,7 +43,7 @@ pub(crate) fn read(source: &dyn PayloadSource, expected: Option<Digest>) -> Resu
     match content {
         Ok(content) => Ok(content.map_or(Customized::Not, Customized::With)),
         // An error of a server or a disk is no damage of the file.
-        Err(Damage::Read(error)) if error.kind() != io::ErrorKind::UnexpectedEof => {
+        Err(AreaDamage::Read(error)) if error.kind() != io::ErrorKind::UnexpectedEof => {
             Err(error).class(Class::Verification, || reading(source))
         }
         Err(damage) => Err(damage.failure(reading(source)).into()),

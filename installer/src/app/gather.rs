@@ -18,11 +18,12 @@ use machine::paths::{CONFIG, DEFAULTS};
 use medium::customization::{self, Content, area};
 use medium::payload_sources::BOOT_MEDIUM;
 use medium::payload_sources::{
-    Chain, LocalMedium, PayloadPlace, PayloadSource, Verified, expected_customization, expected_manifest,
-    is_medium, is_url, read_release, require_sender, served, source,
+    Chain, LocalMedium, PayloadPlace, PayloadSource, VerifyingReader, expected_customization,
+    expected_manifest, is_medium, is_url, read_release, require_sender, served, source,
 };
 use model::config::sources::{
-    Combined, Document, Effects, Gathering, Request, SourceKind, combine, gather, state::refusal,
+    CombinedConfig, Document, Gathering, SourceKind, SourceReader, SourceRequest, combine, gather,
+    state::refusal,
 };
 use model::config::{Images, InstallConfig};
 use model::machine::Identity;
@@ -36,7 +37,7 @@ const COMMAND_LINE: &str = "/proc/cmdline";
 pub(crate) struct Media {
     pub(crate) source: Box<dyn PayloadSource>,
     pub(crate) release: Release,
-    pub(crate) combined: Combined,
+    pub(crate) combined: CombinedConfig,
     /// SHA-256 of the medium's customization.
     pub(crate) customization: Option<Digest>,
 }
@@ -264,8 +265,8 @@ impl ThisMachine<'_> {
     }
 }
 
-impl Effects for ThisMachine<'_> {
-    fn medium(&mut self, url: Option<&Request>) -> Result<Vec<Document>> {
+impl SourceReader for ThisMachine<'_> {
+    fn medium(&mut self, url: Option<&SourceRequest>) -> Result<Vec<Document>> {
         let source: Box<dyn PayloadSource> = match url {
             Some(request) => served(&request.url, &request.authorities, self.retry)?,
             None if self.live => Box::new(LocalMedium::new(BOOT_MEDIUM)),
@@ -305,7 +306,7 @@ impl Effects for ThisMachine<'_> {
         (self.read)(saved);
     }
 
-    fn fetch(&mut self, request: &Request) -> Result<Document> {
+    fn fetch(&mut self, request: &SourceRequest) -> Result<Document> {
         url::fetch(request, url::retry())
     }
 }
@@ -316,9 +317,9 @@ struct StartedImage<'a> {
     progress: &'a Progress,
 }
 
-impl Effects for StartedImage<'_> {
+impl SourceReader for StartedImage<'_> {
     /// An image that names another medium for its configuration is none: it has everything.
-    fn medium(&mut self, _: Option<&Request>) -> Result<Vec<Document>> {
+    fn medium(&mut self, _: Option<&SourceRequest>) -> Result<Vec<Document>> {
         let path = Path::new(DEFAULTS);
         if !path.exists() {
             return Ok(Vec::new());
@@ -337,7 +338,7 @@ impl Effects for StartedImage<'_> {
         kernel_command_line()
     }
 
-    fn fetch(&mut self, request: &Request) -> Result<Document> {
+    fn fetch(&mut self, request: &SourceRequest) -> Result<Document> {
         url::fetch(request, url::retry())
     }
 }
@@ -361,7 +362,7 @@ fn own_distribution(release: &Release) -> Option<Document> {
 
 fn document(source: &dyn PayloadSource, payload: &Payload, kind: SourceKind) -> Result<Document> {
     let mut text = String::new();
-    let mut reader = Verified::new(source.open(payload)?, payload, source.describe());
+    let mut reader = VerifyingReader::new(source.open(payload)?, payload, source.describe());
     reader.read_to_string(&mut text).class(Class::Verification, || format!("reading {}", payload.path))?;
     Ok(Document::yaml(kind, payload.path.clone(), text))
 }

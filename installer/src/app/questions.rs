@@ -40,7 +40,7 @@ use machine::live::help::{self, HelpAccess};
 use machine::live::multipath::join_paths;
 use machine::live::{is_live, set_up_network};
 use machine::readable_secret::readable_secret;
-use model::config::sources::{Combined, CombinedEntry, Document, Request, SourceKind};
+use model::config::sources::{CombinedConfig, ConfigEntry, Document, SourceKind, SourceRequest};
 use model::config::sources::{combine, state::refusal};
 use model::config::{Install, InstallConfig, Secret};
 use preflight::network::Offline;
@@ -205,7 +205,7 @@ impl<'a> QuestionedMachine<'a> {
     }
 
     /// The configuration of a volume or a URL, on top of `below`. A volume can name a URL, which has precedence.
-    fn bring(&self, from: &ConfigOrigin, below: Document) -> Result<Combined> {
+    fn bring(&self, from: &ConfigOrigin, below: Document) -> Result<CombinedConfig> {
         let mut documents = vec![below];
         let (url, named_by, sha256, trusted) = match from {
             ConfigOrigin::Url(url) => {
@@ -230,7 +230,7 @@ impl<'a> QuestionedMachine<'a> {
                 )
             }
         };
-        let request = Request { url, named_by, sha256, authorities: trusted };
+        let request = SourceRequest { url, named_by, sha256, authorities: trusted };
         // The user is waiting.
         let retry = RetryPolicy { attempts: 2, limit: Some(Duration::from_secs(30)), ..url::retry() };
         documents.push(url::fetch(&request, retry)?);
@@ -270,13 +270,13 @@ impl InstallMachine for QuestionedMachine<'_> {
         Ok(format!("The keyboard layout is {name}{keymap}."))
     }
 
-    fn fetch(&self, from: &ConfigOrigin) -> Result<Combined> {
+    fn fetch(&self, from: &ConfigOrigin) -> Result<CombinedConfig> {
         let found = &self.media.combined;
         let below = Document::yaml(SourceKind::Embedded, "what was found before", found.config.to_yaml());
         let mut combined = self.bring(from, below)?;
         // Values found before keep their source.
         let before =
-            |entry: &CombinedEntry| found.entries.iter().find(|known| known.path == entry.path).cloned();
+            |entry: &ConfigEntry| found.entries.iter().find(|known| known.path == entry.path).cloned();
         combined.entries = combined
             .entries
             .iter()
@@ -446,7 +446,7 @@ impl InstallMachine for QuestionedMachine<'_> {
 }
 
 /// Whether a source of this kind has this value.
-fn says(combined: &Combined, path: &str, kind: SourceKind) -> bool {
+fn says(combined: &CombinedConfig, path: &str, kind: SourceKind) -> bool {
     combined.entries.iter().any(|entry| entry.path == path && entry.source == kind)
 }
 

@@ -16,7 +16,7 @@ use cluster::health::{Baseline, BootVerdict, FailedCheck, NodeProbe, Timing, obs
 use cluster::stages::observed_node::ObservedNode;
 use cluster::stages::readiness_watch::ReadinessWatch;
 use cluster::stages::{StageState, all_done};
-use model::boot::Installed;
+use model::boot::BootParameters;
 use node::recovery::SlotTries;
 use node::update::{TriedRelease, UpdateLock, UpdatedNode};
 
@@ -46,7 +46,7 @@ const LOCK_PATIENCE: Duration = Duration::from_secs(600);
 fn bless(progress: &Progress) -> Result<()> {
     let begun = Instant::now();
     let line = kernel_command_line()?;
-    let Some(installed) = Installed::parse(&line)? else { return Ok(()) };
+    let Some(installed) = BootParameters::parse(&line)? else { return Ok(()) };
     // A kernel that was not started by the boot loader says nothing about starts by it.
     if installed.esp.is_none() {
         return Ok(());

@@ -8,7 +8,7 @@ use base::files;
 use base::program::Context;
 use machine::mount::SystemMounter;
 use machine::node_release::RUNNING;
-use model::boot::{Installed, Slot};
+use model::boot::{BootParameters, Slot};
 use node::boot::{self, BootRoots};
 use node::pending_reset::PendingReset;
 use node::recovery::RecoveryNotices;
@@ -61,12 +61,12 @@ fn boot_node(root: &Path, context: &Context) -> Result<()> {
 }
 
 fn is_recovery(cmdline: &str) -> Result<bool> {
-    Ok(Installed::parse(cmdline)?.is_some_and(|installed| installed.slot == Slot::Recovery))
+    Ok(BootParameters::parse(cmdline)?.is_some_and(|installed| installed.slot == Slot::Recovery))
 }
 
 /// The next start is that of the recovery system.
 fn recover_next(cmdline: &str) -> Result<()> {
-    let Some(installed) = Installed::parse(cmdline)? else { return Ok(()) };
+    let Some(installed) = BootParameters::parse(cmdline)? else { return Ok(()) };
     let slots = NodeSlots::look(Path::new("/"), &installed)?;
     slots.change_record(|record| record.once = Some(Slot::Recovery)).map(drop)
 }
@@ -74,7 +74,7 @@ fn recover_next(cmdline: &str) -> Result<()> {
 /// Puts the manifest of the slot that runs where the node reads it. Where the boot loader did not start this system, the installed one
 /// counts.
 fn tell_release(cmdline: &str) -> Result<()> {
-    let Some(installed) = Installed::parse(cmdline)?.filter(|installed| installed.esp.is_some()) else {
+    let Some(installed) = BootParameters::parse(cmdline)?.filter(|installed| installed.esp.is_some()) else {
         return Ok(());
     };
     let slots = NodeSlots::look(Path::new("/"), &installed)?;

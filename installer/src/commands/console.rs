@@ -15,7 +15,7 @@ use base::command::SystemRunner;
 use base::failure::{Class, Failure};
 use base::program::{Context, print};
 use machine::node_release as release;
-use model::boot::{Installed, Slot};
+use model::boot::{BootParameters, Slot};
 use node::recovery::RecoveryFacts;
 use ui::node_page::look::ThisNode;
 use ui::node_page::{NodePageEnd, run};
@@ -54,7 +54,7 @@ impl ConsolePage {
             // This page is only for installed nodes.
             release::read("/".as_ref())?;
         }
-        if let Some(installed) = Installed::parse(&kernel_command_line()?)?
+        if let Some(installed) = BootParameters::parse(&kernel_command_line()?)?
             && installed.slot == Slot::Recovery
         {
             return self.run_recovery(&installed);
@@ -67,7 +67,7 @@ impl ConsolePage {
     }
 
     /// The page of the recovery system, and the commands that its keys are.
-    fn run_recovery(&self, installed: &Installed) -> Result<()> {
+    fn run_recovery(&self, installed: &BootParameters) -> Result<()> {
         let idle = self.idle_minutes.map(|minutes| Duration::from_secs(u64::from(minutes) * 60));
         let look = || RecoveryFacts::gather(Path::new("/"), installed, &SystemRunner);
         loop {

@@ -9,7 +9,7 @@ use serde_json::json;
 use base::failure::{Class, Classify, Failure};
 use base::files::{self, named};
 use base::program::Context;
-use model::config::convert::{self, Change, ChangeKind, Converted};
+use model::config::convert::{self, Change, ChangeKind, ConvertedDocument};
 
 /// Make an install configuration of one of Harvester.
 #[derive(Debug, clap::Args)]
@@ -72,7 +72,7 @@ impl Conversion {
     }
 
     /// Writes the configuration, unless it goes to standard output; whether the file was another before.
-    fn write(&self, converted: &Converted) -> Result<bool> {
+    fn write(&self, converted: &ConvertedDocument) -> Result<bool> {
         if named::is_standard(&self.output) {
             return Ok(false);
         }
@@ -93,7 +93,7 @@ impl Conversion {
     }
 
     /// The result for programs; it has the configuration itself only where standard output gets it.
-    fn result(&self, converted: &Converted) -> serde_json::Value {
+    fn result(&self, converted: &ConvertedDocument) -> serde_json::Value {
         let standard = named::is_standard(&self.output);
         json!({
             "output": (!standard).then(|| self.output.display().to_string()),

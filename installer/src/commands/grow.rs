@@ -11,7 +11,7 @@ use base::progress::Progress;
 use install::execute::{Growth, OpenDisk, grow_filesystem};
 use install::plan::target_of;
 use machine::inventory::{Inventory, Roots};
-use model::boot::{BootVolume, Installed};
+use model::boot::{BootParameters, BootVolume};
 
 /// Arguments of `installer grow`.
 #[derive(Debug, clap::Args)]
@@ -25,7 +25,7 @@ impl GrowArgs {
 
 /// Lets the last partition fill the disk that this node runs from, and its file system the partition.
 fn grow(progress: &Progress) -> Result<()> {
-    let Some(installed) = Installed::parse(&kernel_command_line()?)? else { return Ok(()) };
+    let Some(installed) = BootParameters::parse(&kernel_command_line()?)? else { return Ok(()) };
     let last = installed.data.unwrap_or(installed.persistent);
     let BootVolume::Partition(uuid) = last else { return Ok(()) };
     let inventory = Inventory::scan(&Roots::default())?;

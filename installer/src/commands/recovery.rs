@@ -11,7 +11,7 @@ use crate::commands::update::{at_work, reboot};
 use base::command::{Runner, SystemRunner};
 use base::program::Context;
 use base::progress::Progress;
-use model::boot::Installed;
+use model::boot::BootParameters;
 use node::pending_reset::PendingReset;
 use node::recovery::tries::ALONE;
 use node::recovery::{IdleTime, NodeReset, RecoveryNotices, SlotTries, carry_out};
@@ -65,7 +65,7 @@ fn reset(wish: PendingReset, node: &mut UpdatedNode, progress: &Progress) -> Res
     let doing = Some(format!("a reset of level {}, asked for at {}", wish.level.as_str(), wish.at));
     let news = RecoveryNotices::read(root);
     RecoveryNotices { doing, ..news.clone() }.write(root)?;
-    let installed = Installed::parse(&kernel_command_line()?)?.context("this is no installed node")?;
+    let installed = BootParameters::parse(&kernel_command_line()?)?.context("this is no installed node")?;
     let mut effects = NodeReset { root, node, installed, runner: &SystemRunner };
     let done = carry_out(wish, &mut effects, progress);
     let failed = done.as_ref().err().map(|error| format!("the reset is not complete: {error:#}"));

@@ -9,7 +9,7 @@ use serde_json::json;
 use base::failure::{Class, Classify, Failure};
 use base::files::named;
 use base::program::{Context, Format, print};
-use model::cluster_file::{self, Checked, DocumentRecord, Report};
+use model::cluster_file::{self, DocumentRecord, Report, ValidClusterFile};
 
 /// Write the install configuration of each node of a cluster file.
 #[derive(Debug, clap::Args)]
@@ -43,7 +43,7 @@ impl RenderArgs {
 }
 
 /// Writes the document of each node below `directory`, and prints the result for each file.
-fn write(cluster: &Checked, directory: &Path, format: Format) -> Result<()> {
+fn write(cluster: &ValidClusterFile, directory: &Path, format: Format) -> Result<()> {
     let report = cluster_file::write(cluster, directory)?;
     match format {
         Format::Text => print(&listing(&report, directory)),
@@ -52,7 +52,7 @@ fn write(cluster: &Checked, directory: &Path, format: Format) -> Result<()> {
 }
 
 /// Writes the documents of all nodes to standard output, as a stream of YAML documents; of a reader of JSON, as a list.
-fn stream(cluster: &Checked, format: Format) -> Result<()> {
+fn stream(cluster: &ValidClusterFile, format: Format) -> Result<()> {
     const WHAT: &str = "a stream of documents with secrets";
     match format {
         Format::Text => {
@@ -70,7 +70,7 @@ fn stream(cluster: &Checked, format: Format) -> Result<()> {
     }
 }
 
-fn documents(cluster: &Checked) -> String {
+fn documents(cluster: &ValidClusterFile) -> String {
     cluster.documents.iter().map(|document| format!("---\n{}", document.text)).collect()
 }
 
@@ -84,7 +84,7 @@ fn listing(report: &Report, directory: &Path) -> String {
 }
 
 /// Prints the document of one node for reading, its secrets hidden.
-fn show(cluster: &Checked, name: &str, format: Format) -> Result<()> {
+fn show(cluster: &ValidClusterFile, name: &str, format: Format) -> Result<()> {
     let document = cluster.documents.iter().find(|document| document.entry.hostname == name);
     let Some(document) = document else {
         let names: Vec<_> =

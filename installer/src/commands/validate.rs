@@ -9,7 +9,7 @@ use base::failure::{Class, Failure};
 use base::files::named;
 use base::program::{Context, Format, print};
 use model::cluster_file;
-use model::config::sources::{Combined, Document, SourceKind, combine, combine_alone};
+use model::config::sources::{CombinedConfig, Document, SourceKind, combine, combine_alone};
 use model::config::{self, Diagnostic, Invalid, shape};
 
 /// Arguments of `installer validate`.
@@ -109,7 +109,7 @@ impl Validation {
         };
         let (mut combined, mistakes) = match result {
             Ok(combined) => (combined, Vec::new()),
-            Err(invalid) => (Combined::default(), invalid.0),
+            Err(invalid) => (CombinedConfig::default(), invalid.0),
         };
         let warnings = std::mem::take(&mut combined.warnings);
         let found = Invalid(unreadable.into_iter().chain(mistakes).chain(warnings).collect());

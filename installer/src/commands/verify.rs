@@ -10,10 +10,10 @@ use base::failure::{Class, Failure, class_of};
 use base::program::{Context, Format, print};
 use base::progress::Progress;
 use medium::build_output::BuildOutput;
-use medium::customization::{Damage, FILE, GRUB_FILE, area, argument};
-use medium::iso::Scope;
+use medium::customization::{AreaDamage, FILE, GRUB_FILE, area, argument};
+use medium::iso::CheckScope;
 use medium::payload_sources::{
-    Compared, PayloadSource, Verified, changed, compare, is_url, read_release, source,
+    MediumComparison, PayloadSource, VerifyingReader, changed, compare, is_url, read_release, source,
 };
 use model::release::{Payload, Release};
 use transfer::download::{RetryPolicy, is_absent};
@@ -73,11 +73,11 @@ fn verify_output(output: &BuildOutput, context: &Context) -> Result<()> {
 /// Compares everything that the medium must hold: every byte of an ISO, every payload of anything else. Damage does not end the
 /// comparison; an error of a server does.
 fn verify(source: &dyn PayloadSource, release: &Release, progress: &Progress) -> Result<()> {
-    match compare(source, release, Scope::Whole, Some((progress, "verify")), &|| Ok(()))? {
-        Compared::Image(differences) if differences.is_empty() => Ok(()),
-        Compared::Image(differences) => Err(changed(source, &differences).into()),
-        Compared::NoImage => verify_files(source, release, progress),
-        Compared::OtherRecipe => {
+    match compare(source, release, CheckScope::Whole, Some((progress, "verify")), &|| Ok(()))? {
+        MediumComparison::Image(differences) if differences.is_empty() => Ok(()),
+        MediumComparison::Image(differences) => Err(changed(source, &differences).into()),
+        MediumComparison::NoImage => verify_files(source, release, progress),
+        MediumComparison::OtherRecipe => {
             let text = "another version of iso-builder made the medium; its boot files are not checked";
             progress.note("verify", format!("warning: {text}"));
             verify_files(source, release, progress)
@@ -97,7 +97,7 @@ fn verify_files(source: &dyn PayloadSource, release: &Release, progress: &Progre
     let (mut damaged, mut absent) = (Vec::new(), 0);
     for payload in &payloads {
         let checked = source.open(payload).and_then(|reader| {
-            let mut reader = Verified::new(step.reader(reader), payload, source.describe());
+            let mut reader = VerifyingReader::new(step.reader(reader), payload, source.describe());
             Ok(io::copy(&mut reader, &mut io::sink())?)
         });
         match checked {
@@ -154,7 +154,7 @@ fn check_customization(source: &dyn PayloadSource) -> Result<Vec<String>> {
     let Some(area) = source.beside(FILE)? else { return Ok(Vec::new()) };
     let content = match area::read(area) {
         Ok(content) => content.unwrap_or_default(),
-        Err(Damage::Read(error)) if error.kind() != io::ErrorKind::UnexpectedEof => {
+        Err(AreaDamage::Read(error)) if error.kind() != io::ErrorKind::UnexpectedEof => {
             let error = anyhow::Error::from(error);
             return if is_damage(&error) { Ok(vec![named(FILE, &error)]) } else { Err(error) };
         }

@@ -11,7 +11,6 @@ use crate::machines::machine::BootAnswer;
 /// The step of the server in progress events.
 pub const STEP: &str = "serve";
 
-/// One entry.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JournalEntry {
     text: String,
@@ -23,7 +22,6 @@ pub fn write(progress: &Progress, text: &str) {
     JournalEntry::note(text).write(progress);
 }
 
-/// Writes a warning.
 pub fn warn(progress: &Progress, warning: &str) {
     let plain = warning.replacen(": warning: ", ": ", 1);
     let plain = plain.strip_prefix("warning: ").unwrap_or(&plain);

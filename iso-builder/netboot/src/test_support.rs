@@ -10,14 +10,12 @@ use model::release::MediumKind;
 use crate::machines::configurations::Configurations;
 use testing::medium::SampleMedium;
 
-/// The initrd of [`medium`].
 pub(crate) use testing::medium::INITRD;
 
 /// A configuration that a machine can be installed with.
 pub(crate) const NODE: &str = "token: 9f2c4e6a8b0d1357924680acebdf1357\n\
      os: {hostname: node-1, password: a-very-secret-password, ntp_servers: [192.0.2.123]}\n\
      install: {mode: create, vip: 192.0.2.10, device: /dev/disk/by-id/virtio-1}\n";
-/// The secrets in [`NODE`].
 pub(crate) const SECRETS: [&str; 2] = ["9f2c4e6a8b0d1357924680acebdf1357", "a-very-secret-password"];
 
 /// A medium that machines can boot, without a configuration of its own.

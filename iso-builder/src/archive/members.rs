@@ -262,9 +262,9 @@ mod tests {
         builder.into_inner().unwrap()
     }
 
-    type Read1 = (String, MemberKind, usize);
+    type ReadMember = (String, MemberKind, usize);
 
-    fn read(bytes: &[u8], whole: bool) -> io::Result<Vec<Read1>> {
+    fn read(bytes: &[u8], whole: bool) -> io::Result<Vec<ReadMember>> {
         let mut members = ArchiveMembers::new(bytes);
         let mut all = Vec::new();
         while let Some(member) = members.advance()? {

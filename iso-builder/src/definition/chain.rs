@@ -38,12 +38,10 @@ pub(super) struct DefinitionText {
 /// Reads the text at a path, which is relative to the first definition.
 pub(super) type ReadText<'r> = &'r dyn Fn(&Path) -> Result<DefinitionText>;
 
-/// A definition that another one extends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExtendedDefinition {
     /// Relative to the first definition; a bare name where the builder itself has it.
     pub path: PathBuf,
-    /// The digest of its text.
     pub digest: Digest,
 }
 

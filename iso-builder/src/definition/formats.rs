@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use document::format::{Fault, Format, FormatResult, ensure};
+use document::format::{Format, FormatFault, FormatResult, ensure};
 use model::release::is_boot_menu_word;
 
 use crate::images::spec as images;
@@ -123,7 +123,6 @@ fn id(text: &str) -> FormatResult {
     ensure(!text.is_empty() && text.chars().all(letter), "may only have a-z, 0-9 and -")
 }
 
-/// A name for people.
 fn name(text: &str) -> FormatResult {
     ensure(!text.contains(char::is_control), "may not have control characters")
 }
@@ -142,13 +141,13 @@ fn mirror(text: &str) -> FormatResult {
         None => return ensure(is_web(text), "is not the http:// or https:// URL of a mirror"),
         Some(("deb", rest)) => rest.trim_start(),
         Some(("deb-src", _)) => {
-            return Err(Fault::new("has sources only; a mirror of packages begins with deb"));
+            return Err(FormatFault::new("has sources only; a mirror of packages begins with deb"));
         }
-        Some(_) => return Err(Fault::new("is not a line of sources.list: deb URL SUITE COMPONENT")),
+        Some(_) => return Err(FormatFault::new("is not a line of sources.list: deb URL SUITE COMPONENT")),
     };
     if let Some(options) = rest.strip_prefix('[') {
         let Some((options, after)) = options.split_once(']') else {
-            return Err(Fault::new("has options without the ] that ends them"));
+            return Err(FormatFault::new("has options without the ] that ends them"));
         };
         let keys = options.split_whitespace().filter_map(|option| option.strip_prefix("signed-by="));
         for key in keys.flat_map(|keys| keys.split(',')) {

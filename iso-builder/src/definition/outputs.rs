@@ -26,7 +26,6 @@ pub enum OutputKind {
 }
 
 impl OutputKind {
-    /// The media.
     pub const MEDIA: [Self; 3] = [Self::Full, Self::NetInstall, Self::Netboot];
 
     /// Whether it is a disk, not a medium.

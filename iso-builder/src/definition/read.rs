@@ -11,8 +11,8 @@ use base::files::named;
 use base::size::ByteSize;
 use document::diagnostic::Problem;
 use document::echo::{MistakePaths, UnusableValues};
+use document::shape_check::ShapeCheck;
 use document::tree::TreeNode;
-use document::walk::Walk;
 use model::config::Invalid;
 use transfer::download::RetryPolicy;
 use transfer::registry::{Client, Settings};
@@ -30,7 +30,6 @@ use super::{Definition, rules, spellings};
 pub struct LoadedDefinition {
     /// The path of the definition; `-` where it came by standard input, and its paths are relative to the current directory.
     pub file: PathBuf,
-    /// The digest of its text.
     pub digest: Digest,
     pub definition: Definition,
     /// What it extends, the nearest first.
@@ -128,7 +127,7 @@ pub(super) fn parse(
 ) -> Result<ReadDefinition, Invalid> {
     let (chain, mut root, problems) = Chain::read(first, others)?;
     spellings::settle(&mut root, schema());
-    let mut walk = Walk::new(&DefinitionDialect);
+    let mut walk = ShapeCheck::new(&DefinitionDialect);
     // What is wrong with `extends` makes everything else that is missing an echo.
     let is_whole = problems.is_empty();
     walk.problems = problems;

@@ -41,7 +41,6 @@ fn paths_lead_somewhere(root: &TreeNode, search: Search<'_>) -> Vec<Finding> {
     found
 }
 
-/// Visits every text that has a format, with its path.
 fn each_text(node: &TreeNode, shape: &Shape, path: &str, visit: &mut dyn FnMut(&str, &Format, &str)) {
     match (shape, &node.kind) {
         (Shape::Text { format: Some(format), .. }, NodeKind::Scalar { text, .. }) if !node.is_nothing() => {

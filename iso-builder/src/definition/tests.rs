@@ -14,7 +14,6 @@ use super::formats::PathTarget;
 use super::read::{alone, parse};
 use super::{Definition, LoadedDefinition};
 
-/// The required keys.
 const REQUIRED_KEYS: &str = "id: a\nname: A\nversion: '1'\nbase: {debian: {include: [dash]}}\n";
 
 /// Keys of every kind, in an order in which lines can be left out.

@@ -20,7 +20,6 @@ use super::blob::Blob;
 use super::contents::{LayerContents, LayerEntry, LayerEntryKind};
 use super::store::Store;
 
-/// The media type of what [`write`] makes.
 pub const LAYER_MEDIA_TYPE: &str = media_types::OCI_LAYER_GZIP;
 
 /// The record of the extended header (pax(1), as GNU tar and the OCI image specification have it) with a file's capabilities.

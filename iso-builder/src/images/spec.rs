@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use document::checked_text;
-use document::format::{Fault, FormatResult};
+use document::format::{FormatFault, FormatResult};
 use formats::oci::ImageReference;
 use model::config::{Distribution, Role};
 use schemars::JsonSchema;
@@ -85,7 +85,6 @@ pub struct PreloadEntry {
 pub enum PreloadSource {
     /// Built from Debian packages.
     Built(BuiltImage),
-    /// A registry.
     Registry(ImageReference),
     /// A registry, for each line of a file.
     List(PathBuf),
@@ -335,7 +334,7 @@ pub(crate) fn package_name(name: &str) -> FormatResult {
         && name.bytes().next().is_some_and(letter)
         && name.bytes().all(|byte| letter(byte) || matches!(byte, b'+' | b'-' | b'.'));
     let fault = "is not the name of a Debian package (lower-case letters, digits, '+', '-', '.')";
-    if right { Ok(()) } else { Err(Fault::new(fault)) }
+    if right { Ok(()) } else { Err(FormatFault::new(fault)) }
 }
 
 /// An environment variable with its value.
@@ -345,14 +344,18 @@ pub(crate) fn variable(text: &str) -> FormatResult {
         let named = name.bytes().all(word) && name.bytes().next().is_some_and(|byte| !byte.is_ascii_digit());
         named && !value.contains('\0')
     });
-    if right { Ok(()) } else { Err(Fault::new("is not an environment variable of the form NAME=value")) }
+    if right {
+        Ok(())
+    } else {
+        Err(FormatFault::new("is not an environment variable of the form NAME=value"))
+    }
 }
 
 /// A reference to an image, as registries and nodes use it.
 pub(crate) fn reference(text: &str) -> FormatResult {
     match text.parse::<ImageReference>() {
         Ok(_) => Ok(()),
-        Err(error) => Err(Fault::new(format!("is not a reference to an image: {}", error.why()))),
+        Err(error) => Err(FormatFault::new(format!("is not a reference to an image: {}", error.why()))),
     }
 }
 
@@ -361,7 +364,7 @@ pub(crate) fn built_name(text: &str) -> FormatResult {
     reference(text)?;
     match text.parse::<ImageReference>() {
         Ok(name) if is_built_name(&name) => Ok(()),
-        _ => Err(Fault::new("has a digest; an image that is built has a tag and no digest")),
+        _ => Err(FormatFault::new("has a digest; an image that is built has a tag and no digest")),
     }
 }
 

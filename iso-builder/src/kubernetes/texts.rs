@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use document::format::{Fault, FormatResult};
+use document::format::{FormatFault, FormatResult};
 use model::kubernetes::KubernetesVersion;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -13,7 +13,6 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Artifacts {
-    /// A directory.
     Directory(PathBuf),
     /// The URL above the files, without a slash at its end.
     Url(String),
@@ -38,7 +37,7 @@ pub struct ParseError {
     expected: &'static str,
 }
 
-impl From<ParseError> for Fault {
+impl From<ParseError> for FormatFault {
     fn from(error: ParseError) -> Self {
         Self::new(format!("is not {}", error.expected))
     }
@@ -46,14 +45,13 @@ impl From<ParseError> for Fault {
 
 /// The check of texts that a type of this file is made from.
 pub(crate) fn written<T: FromStr<Err = ParseError>>(text: &str) -> FormatResult {
-    text.parse::<T>().map(drop).map_err(Fault::from)
+    text.parse::<T>().map(drop).map_err(FormatFault::from)
 }
 
-/// The check of a version.
 pub(crate) fn version(text: &str) -> FormatResult {
     let expected = "a release of RKE2, K3s or Kubernetes, such as v1.33.1+rke2r1, v1.33.1+k3s1 or v1.37.2";
     let read = text.parse::<KubernetesVersion>();
-    read.map(drop).map_err(|_| Fault::from(ParseError { text: text.to_owned(), expected }))
+    read.map(drop).map_err(|_| FormatFault::from(ParseError { text: text.to_owned(), expected }))
 }
 
 impl FromStr for Artifacts {

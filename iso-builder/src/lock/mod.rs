@@ -31,7 +31,6 @@ pub(crate) const LOCK_FORMAT: u32 = 1;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Lock {
-    /// The version of this format.
     pub format: u32,
     /// The time stamp of everything in the media, in seconds since 1970: when the packages were locked.
     pub epoch: u64,
@@ -62,7 +61,6 @@ pub struct LockedFile {
 }
 
 impl LockedFile {
-    /// The definitions that a definition extends.
     #[must_use]
     pub fn extended_by(loaded: &LoadedDefinition) -> Vec<Self> {
         let others = loaded.extended.iter();

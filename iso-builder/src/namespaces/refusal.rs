@@ -21,14 +21,14 @@ const FURTHER: &str = "docs/how-to/ci.md tells what a container has to be allowe
 
 /// What the kernel tells about this process, and who runs it.
 #[derive(Debug)]
-pub(super) struct Surroundings {
+pub(super) struct ProcessContext {
     root: PathBuf,
     uid: Uid,
     /// None where no account has this id.
     name: Option<String>,
 }
 
-impl Surroundings {
+impl ProcessContext {
     pub(super) fn of_this_process() -> Self {
         let uid = Uid::effective();
         let name = User::from_uid(uid).ok().flatten().map(|user| user.name);
@@ -83,7 +83,7 @@ impl Surroundings {
 }
 
 /// The failure, for what `unshare` and the programs that it runs told.
-pub(super) fn explain(told: &str, here: &Surroundings) -> Failure {
+pub(super) fn explain(told: &str, here: &ProcessContext) -> Failure {
     let told = told.trim();
     let failure = Failure::new(Class::Hardware, "making namespaces of its own, in which the builder is root");
     let (why, next) = reason(told, here);
@@ -94,7 +94,7 @@ pub(super) fn explain(told: &str, here: &Surroundings) -> Failure {
     failure.because(because).hint(next)
 }
 
-fn reason(told: &str, here: &Surroundings) -> (Option<String>, String) {
+fn reason(told: &str, here: &ProcessContext) -> (Option<String>, String) {
     if told.contains("idmap") || told.contains("subuid") || told.contains("subgid") {
         return of_ids(here);
     }
@@ -105,7 +105,7 @@ fn reason(told: &str, here: &Surroundings) -> (Option<String>, String) {
 }
 
 /// The kernel did not make a namespace.
-fn of_creation(here: &Surroundings) -> (Option<String>, String) {
+fn of_creation(here: &ProcessContext) -> (Option<String>, String) {
     let told = |why: &str, next: &str| (Some(why.to_owned()), next.to_owned());
     if here.is_sysctl("user/max_user_namespaces", "0") {
         return told(
@@ -136,7 +136,7 @@ fn of_creation(here: &Surroundings) -> (Option<String>, String) {
 }
 
 /// The namespace was made, and mounting in it was refused.
-fn of_mounts(here: &Surroundings) -> (Option<String>, String) {
+fn of_mounts(here: &ProcessContext) -> (Option<String>, String) {
     if let Some(profile) = here.apparmor() {
         let next = format!(
             "Docker and Podman: --security-opt apparmor=unconfined. Kubernetes: appArmorProfile: {{type: Unconfined}} in the \
@@ -148,7 +148,7 @@ fn of_mounts(here: &Surroundings) -> (Option<String>, String) {
 }
 
 /// The namespace was made, and other users could not be mapped into it.
-fn of_ids(here: &Surroundings) -> (Option<String>, String) {
+fn of_ids(here: &ProcessContext) -> (Option<String>, String) {
     let told = |why: String, next: &str| (Some(why), format!("{next} {FURTHER}"));
     if here.name.is_none() {
         let why = format!("no account has the user id {}, so it has no range of subordinate ids", here.uid);
@@ -211,7 +211,7 @@ mod tests {
         }
         let uid = Uid::from_raw(if root { 0 } else { 1000 });
         let name = named.then(|| if root { "root" } else { "builder" }.to_owned());
-        let here = Surroundings { root: directory.path().into(), uid, name };
+        let here = ProcessContext { root: directory.path().into(), uid, name };
         let error: anyhow::Error = explain(told, &here).into();
         assert_eq!(base::failure::class_of(&error), Class::Hardware);
         let rendered = base::failure::render(&error);
@@ -268,7 +268,7 @@ mod tests {
         fs::create_dir_all(directory.path().join("proc/self")).unwrap();
         fs::write(directory.path().join("proc/self/status"), "Name:\tx\nCapEff:\t0000000000200000\n")
             .unwrap();
-        let here = Surroundings { root: directory.path().into(), uid: Uid::from_raw(0), name: None };
+        let here = ProcessContext { root: directory.path().into(), uid: Uid::from_raw(0), name: None };
         assert!(here.is_capable(21) && !here.is_capable(20) && !here.is_capable(22));
     }
 }

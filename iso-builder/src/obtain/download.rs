@@ -27,7 +27,6 @@ pub(super) struct Download {
     /// In bytes; none if it is not known.
     pub(super) size: Option<u64>,
     pub(super) sha256: Digest,
-    /// The file to write.
     pub(super) path: PathBuf,
 }
 

@@ -19,7 +19,7 @@ use crate::lock::{LOCK_FORMAT, Lock, LockPolicy, LockRequest, LockedFile, Locked
 use crate::packages::ResolvedPackage;
 
 /// Sees the packages of a lock before it is used or written, and may refuse them.
-pub type Approve<'a> = &'a dyn Fn(&[ResolvedPackage]) -> Result<()>;
+pub type PackageApproval<'a> = &'a dyn Fn(&[ResolvedPackage]) -> Result<()>;
 
 /// What a lock is made from.
 #[allow(missing_debug_implementations)]
@@ -27,11 +27,9 @@ pub struct Locker<'a> {
     pub loaded: &'a LoadedDefinition,
     /// The images that it takes from registries.
     pub pulled: &'a [NeededImage],
-    /// The release of its Kubernetes distribution.
     pub kubernetes: Option<&'a LockedRelease>,
     /// Resolves their tags.
     pub registry: &'a dyn ImageRegistry,
-    /// The cache of their documents.
     pub blobs: &'a BlobCache,
     /// How many registries are asked at the same time.
     pub transfers: usize,
@@ -50,7 +48,7 @@ struct WantedInputs {
 impl Locker<'_> {
     /// The lock to build with: the existing one if it fits. Otherwise the inputs that changed are resolved, and the
     /// lock file is written.
-    pub fn lock(&self, policy: LockPolicy, approve: Approve<'_>) -> Result<Lock> {
+    pub fn lock(&self, policy: LockPolicy, approve: PackageApproval<'_>) -> Result<Lock> {
         let path = Lock::path(&self.loaded.file);
         let wanted = self.wanted()?;
         let known = Lock::read(&path)?;
@@ -88,7 +86,7 @@ impl Locker<'_> {
     }
 
     /// Writes a lock of the inputs `wanted`, unless its packages are refused.
-    fn make(&self, wanted: WantedInputs, known: Option<Lock>, approve: Approve<'_>) -> Result<Lock> {
+    fn make(&self, wanted: WantedInputs, known: Option<Lock>, approve: PackageApproval<'_>) -> Result<Lock> {
         let lock = self.resolve(wanted, known)?;
         approve(&lock.packages)?;
         lock.write(&Lock::path(&self.loaded.file))?;

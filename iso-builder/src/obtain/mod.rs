@@ -8,6 +8,6 @@ mod locker;
 pub mod packages;
 mod release;
 
-pub use locker::{Approve, Locker};
+pub use locker::{Locker, PackageApproval};
 pub(crate) use release::listed;
 pub use release::{ObtainedRelease, ReleaseQuery};

@@ -54,13 +54,11 @@ pub struct BuilderImageOptions {
     pub output: PathBuf,
     /// The name of the image; `localhost/ID:VERSION` of the definition unless given.
     pub name: Option<ImageReference>,
-    /// The executable of the builder.
     pub builder: PathBuf,
     /// The `installer` executable that the builder puts into OS images.
     pub installer: PathBuf,
 }
 
-/// An image that was made.
 #[derive(Clone, Debug, Serialize)]
 pub struct BuilderImage {
     pub name: String,

@@ -23,10 +23,8 @@ use crate::lock::{Lock, LockRequest, LockedFile};
 use crate::obtain::listed;
 use crate::workloads;
 
-/// What is checked.
 #[derive(Clone, Debug)]
 pub struct CheckOptions {
-    /// The path of the definition.
     pub definition: PathBuf,
     /// The `installer` executable that goes into the OS image.
     pub installer: PathBuf,
@@ -38,7 +36,6 @@ pub struct CheckOptions {
 #[derive(Debug, Serialize)]
 pub struct CheckReport {
     pub definition: PathBuf,
-    /// The product and its version.
     pub product: String,
     pub checks: Vec<BuildCheck>,
 }
@@ -286,7 +283,6 @@ fn local(loaded: &LoadedDefinition) -> Result<(Option<Finding>, Option<Vec<Prese
     Ok((Some((CheckState::Unknown, told)), None))
 }
 
-/// The images that lists name.
 fn image_lists(loaded: &LoadedDefinition) -> Result<Option<Finding>> {
     let images = &loaded.definition.images;
     let lists = images.preload.iter().filter(|entry| matches!(entry.source, PreloadSource::List(_))).count();

@@ -12,7 +12,7 @@ use super::room::{self, NeededRoom};
 use crate::definition::LoadedDefinition;
 use crate::lock::{Lock, LockPolicy};
 use crate::namespaces::remove_tree;
-use crate::obtain::{Approve, packages};
+use crate::obtain::{PackageApproval, packages};
 use crate::product::ProductOverlays;
 use crate::sandbox;
 use crate::steps::{PackageRepository, StepRequest, StepWork};
@@ -32,7 +32,7 @@ impl<'a> Build<'a> {
     pub(super) fn begin(
         loaded: LoadedDefinition,
         options: &InputOptions,
-        approve: Approve<'_>,
+        approve: PackageApproval<'_>,
         progress: &'a Progress,
     ) -> Result<Self> {
         let inputs = BuildInputs::gather(loaded, options, LockUse::Known, progress)?;

@@ -21,7 +21,7 @@ use crate::images::spec::LocalImages;
 use crate::images::stored_image::StoredImage;
 use crate::images::{PreloadSource, Runtime};
 use crate::lock::{Lock, LockPolicy};
-use crate::obtain::{Approve, Locker, ReleaseQuery};
+use crate::obtain::{Locker, PackageApproval, ReleaseQuery};
 use crate::workloads::spec::ImagePolicy;
 use crate::workloads::{self, FoundImage, Helm, ImageOrigin, Workloads};
 
@@ -93,7 +93,12 @@ impl BuildInputs {
         Ok(Self { loaded, cache, blobs, registry, pull: *pull, preload, release, local, workloads, found })
     }
 
-    pub(super) fn lock(&self, policy: LockPolicy, approve: Approve<'_>, progress: &Progress) -> Result<Lock> {
+    pub(super) fn lock(
+        &self,
+        policy: LockPolicy,
+        approve: PackageApproval<'_>,
+        progress: &Progress,
+    ) -> Result<Lock> {
         self.locker(progress).lock(policy, approve)
     }
 

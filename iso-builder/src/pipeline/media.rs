@@ -57,12 +57,10 @@ pub(super) struct MadeMedia {
     pub(super) record: FinishedRecord,
 }
 
-/// What an ISO is made from.
 fn iso_key(manifest: &[u8]) -> Value {
     json!({ "recipe": recipe::NUMBER, "release": Digest::of(manifest) })
 }
 
-/// What a file of the netboot set is made from.
 fn netboot_key(sha256: Digest) -> Value {
     json!({ "sha256": sha256 })
 }

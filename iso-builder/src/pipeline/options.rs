@@ -26,7 +26,6 @@ pub struct BuildOptions {
 /// A definition, and how its inputs are obtained.
 #[derive(Clone, Debug)]
 pub struct InputOptions {
-    /// The path of the definition.
     pub definition: PathBuf,
     /// How the lock file and the network are treated.
     pub policy: LockPolicy,

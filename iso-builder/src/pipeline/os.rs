@@ -12,7 +12,6 @@ use crate::files::digest_of_path;
 use crate::steps::{BaseSource, OVERLAY_OUTPUT, ProductIdentity, RootfsSource, StepWork};
 
 impl Build<'_> {
-    /// What the base is made of.
     pub(super) fn base_key(&self) -> StepKey {
         let definition = &self.inputs.loaded.definition;
         // With another base the packages are only those of container images, which do not go into the base.

@@ -68,7 +68,6 @@ impl OutputDirectory {
         self.unfinished.join(name)
     }
 
-    /// Writes a small output.
     pub(super) fn write(&self, name: &str, bytes: &[u8]) -> Result<()> {
         let what = || format!("writing {}", self.path.join(name).display());
         let mut file = File::create(self.unfinished(name)).class(Class::DiskIo, what)?;

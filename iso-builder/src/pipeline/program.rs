@@ -23,7 +23,6 @@ pub(crate) fn standard(program: &Path) -> PathBuf {
     program.with_file_name("installer")
 }
 
-/// The installer of a build.
 #[derive(Debug)]
 pub(super) struct BuildInstaller {
     /// Its full path.

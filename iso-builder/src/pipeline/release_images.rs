@@ -33,7 +33,6 @@ pub(super) struct ReleaseImages {
     pub(super) pulled: Vec<NeededImage>,
 }
 
-/// Images, with the store that has them.
 type StepImages = Vec<(StepOutputs, Vec<StoredImage>)>;
 
 /// Reads the release's archives of images, or asks its kubeadm for their names. All roles get all images of RKE2 and K3s:

@@ -41,9 +41,7 @@ const TOOLS: [(&str, &str); 5] = [
 /// Everything about one build that its media do not say themselves.
 #[derive(Clone, Debug, Serialize)]
 pub struct BuildReport {
-    /// The version of this format.
     pub format: u32,
-    /// The version of the builder.
     pub builder: String,
     pub product: ReportedProduct,
     /// When the build began, in seconds since 1970.
@@ -81,12 +79,10 @@ pub struct ReportedFile {
 /// What the lock file pins.
 #[derive(Clone, Debug, Serialize)]
 pub struct ReportedInputs {
-    /// How many packages.
     pub packages: usize,
     /// Of the base, if it is a file or a directory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub base: Option<Digest>,
-    /// The images of registries.
     pub images: Vec<PinnedImage>,
     /// The Kubernetes distribution and its version.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -203,7 +199,6 @@ pub fn check_summary(file: &Path) -> Result<()> {
 }
 
 impl BuildReport {
-    /// The content of the file.
     pub(super) fn to_bytes(&self) -> Result<Vec<u8>> {
         let mut text = serde_json::to_vec_pretty(self)?;
         text.push(b'\n');

@@ -19,7 +19,6 @@ use crate::images::layer;
 
 const INSTALLER: &str = "usr/bin/installer";
 
-/// An image that was made.
 #[derive(Clone, Debug, Serialize)]
 pub struct RunnerImage {
     pub name: String,

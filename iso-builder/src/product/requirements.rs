@@ -39,7 +39,6 @@ enum NeededFile {
     Between(&'static str, &'static str),
 }
 
-/// When something is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Condition {
     Always,
@@ -150,16 +149,15 @@ pub struct BaseContents<'a> {
     pub overlays: &'a BTreeSet<PathBuf>,
 }
 
-/// One thing that is missing.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Missing {
+struct MissingPackage {
     package: &'static str,
     file: String,
 }
 
 /// Everything that a base lacks.
 #[derive(Debug)]
-pub struct MissingParts(BTreeSet<Missing>);
+pub struct MissingParts(BTreeSet<MissingPackage>);
 
 impl BaseContents<'_> {
     /// What the packages of these names lack, when they are all that the base is made of.
@@ -189,13 +187,15 @@ impl BaseContents<'_> {
             if needed_file(file, paths) || needed_file(file, self.overlays) {
                 missing.0.retain(|known| known.file != file);
             } else {
-                missing.0.insert(Missing { package, file: file.to_owned() });
+                missing.0.insert(MissingPackage { package, file: file.to_owned() });
             }
         }
         let is_configuration =
             |path: &PathBuf| path.to_str().is_some_and(|path| path.starts_with("boot/config-"));
         if self.runs_kubeadm() && !paths.iter().any(is_configuration) {
-            missing.0.insert(Missing { package: "linux-image-amd64", file: "boot/config-RELEASE".into() });
+            missing
+                .0
+                .insert(MissingPackage { package: "linux-image-amd64", file: "boot/config-RELEASE".into() });
         }
         missing
     }
@@ -210,7 +210,7 @@ impl BaseContents<'_> {
             let gone = || need.files.iter().filter(|file| !file.is_in(self.overlays));
             if !is_there(need) && gone().next().is_some() {
                 let package = need.packages[0];
-                missing.extend(gone().map(|file| Missing { package, file: file.shown() }));
+                missing.extend(gone().map(|file| MissingPackage { package, file: file.shown() }));
             }
         }
         let of_kubernetes = self.of_kubernetes().filter(|(file, package)| {
@@ -219,7 +219,8 @@ impl BaseContents<'_> {
                 && known.is_none_or(|need| !is_there(need))
                 && !needed_file(file, self.overlays)
         });
-        missing.extend(of_kubernetes.map(|(file, package)| Missing { package, file: file.to_owned() }));
+        missing
+            .extend(of_kubernetes.map(|(file, package)| MissingPackage { package, file: file.to_owned() }));
         MissingParts(missing)
     }
 

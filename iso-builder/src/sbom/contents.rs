@@ -13,7 +13,6 @@ pub struct TreePackages {
     pub unread: Vec<String>,
 }
 
-/// The packages of a container image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImageContents {
     pub name: ImageReference,

@@ -21,7 +21,6 @@ const UNKNOWN: &str = "NOASSERTION";
 pub struct SbomProduct<'a> {
     /// The image definition's id, part of file names.
     pub id: &'a str,
-    /// The name for people.
     pub name: &'a str,
     pub version: &'a str,
 }

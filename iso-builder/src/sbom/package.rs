@@ -2,7 +2,6 @@
 
 use base::percent;
 
-/// An installed package.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SbomPackage {
     pub manager: PackageManager,
@@ -30,7 +29,6 @@ pub enum PackageManager {
 }
 
 impl PackageManager {
-    /// The type in the package URL.
     fn purl_type(self) -> &'static str {
         match self {
             Self::Dpkg => "deb",

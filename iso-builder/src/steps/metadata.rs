@@ -18,7 +18,6 @@ use crate::images::containerd_version::{DatabaseWriter, NodeContainerd, compatib
 use crate::images::stored_image::StoredImage;
 use crate::images::{Store, metadata};
 
-/// The output with a [`WrittenMetadata`].
 pub const WRITTEN_OUTPUT: &str = "containerd.json";
 
 /// Which containerd wrote the databases, and which one reads them.

@@ -22,7 +22,6 @@ pub struct PackageRepository(pub BTreeMap<String, RepositoryFile>);
 /// A downloaded package, as the lock file has it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RepositoryFile {
-    /// The file with the content.
     pub path: PathBuf,
     /// In bytes.
     pub size: u64,

@@ -21,7 +21,6 @@ pub struct StepRequest {
     pub epoch: u64,
 }
 
-/// The kinds of work.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StepWork {
@@ -118,12 +117,10 @@ pub struct RootfsSource {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProductIdentity {
     pub id: String,
-    /// The name for people.
     pub name: String,
     pub version: String,
 }
 
-/// What the metadata is made from.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct MetadataSource {
     /// The base, a tar archive.
@@ -132,6 +129,5 @@ pub struct MetadataSource {
     pub store: PathBuf,
     /// As Go calls it.
     pub architecture: String,
-    /// The containerd that reads the metadata.
     pub node: NodeContainerd,
 }

@@ -27,7 +27,6 @@ const ROOM_BYTES: u64 = 256 << 20;
 pub(super) struct Tree(PathBuf);
 
 impl Tree {
-    /// An empty tree.
     pub(super) fn empty(scratch: &Path) -> Result<Self> {
         let path = scratch.join("tree");
         files::make_directory(&path, 0o755)?;

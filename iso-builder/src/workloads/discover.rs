@@ -64,7 +64,6 @@ struct StreamSource<'a> {
     policy: ImagePolicy,
     /// Whether its line numbers are those of the file.
     lines: bool,
-    /// The chart that was rendered.
     inside: Option<RenderedChart>,
 }
 

@@ -7,7 +7,6 @@ use serde_saphyr::options::DuplicateKeyPolicy;
 /// The nesting limit of documents. Schemas of custom resources exceed the parser's own limit.
 const MAX_DOCUMENT_DEPTH: usize = 200;
 
-/// One document of a stream.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ManifestDocument<'a> {
     /// Its number in the stream, from 1. Empty documents are counted.

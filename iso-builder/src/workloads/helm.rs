@@ -22,7 +22,6 @@ const MAX_OUTPUT_BYTES: usize = 64 << 20;
 /// A port on which no server listens. Values of a chart may be checked with schemas at URLs, which helm would fetch.
 const UNREACHABLE_URL: &str = "http://127.0.0.1:9";
 
-/// How to run helm.
 #[derive(Clone, Copy)]
 pub struct Helm<'a> {
     runner: &'a dyn Runner,

@@ -20,7 +20,6 @@ const MAX_NAME_LENGTH: usize = 200;
 pub(super) struct ManifestFile {
     /// Its name in the OS image, without an extension.
     pub(super) name: String,
-    /// The path of the source.
     pub(super) file: PathBuf,
     /// Its content, as YAML.
     pub(super) text: String,
@@ -31,7 +30,6 @@ pub(super) struct ManifestFile {
 }
 
 impl ManifestFile {
-    /// Reads the files of `spec`, which are at `path`.
     pub(super) fn read(spec: &ManifestSpec, path: &Path) -> Result<Vec<Self>> {
         let files = if path.is_dir() { files_below(path)? } else { vec![path.to_owned()] };
         if files.is_empty() {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use document::format::{Fault, FormatResult};
+use document::format::{FormatFault, FormatResult};
 use model::config::Role;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -87,7 +87,6 @@ pub(crate) fn release(name: &str) -> FormatResult {
     )
 }
 
-/// The name of a namespace.
 pub(crate) fn namespace(name: &str) -> FormatResult {
     check(
         is_label(name, 63),
@@ -125,7 +124,7 @@ pub(super) fn is_label(name: &str, longest: usize) -> bool {
 }
 
 fn check(right: bool, fault: &'static str) -> FormatResult {
-    if right { Ok(()) } else { Err(Fault::new(fault)) }
+    if right { Ok(()) } else { Err(FormatFault::new(fault)) }
 }
 
 #[cfg(test)]

@@ -14,7 +14,6 @@ pub const ANNOTATION: &str = "nqrust.io/images";
 pub(super) struct ImagePlace {
     /// The path in the object: `spec.template.spec.containers[0].image`.
     pub(super) field: String,
-    /// The value.
     pub(super) text: String,
 }
 

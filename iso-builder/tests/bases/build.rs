@@ -7,15 +7,14 @@ use std::process::Command;
 use base::digest::Digest;
 use serde_json::{Value, json};
 
-/// How a build ended.
-pub(crate) struct Ended {
+pub(crate) struct BuildOutcome {
     pub(crate) code: i32,
     pub(crate) told: String,
     base: Option<PathBuf>,
 }
 
 /// Builds from `base` with a cache in `directory`.
-pub(crate) fn build(directory: &Path, base: &Value) -> Ended {
+pub(crate) fn build(directory: &Path, base: &Value) -> BuildOutcome {
     let definition = directory.join("image.yaml");
     let text = json!({ "id": "test", "name": "Test", "version": "1", "base": base }).to_string();
     fs::write(&definition, text).unwrap();
@@ -30,7 +29,11 @@ pub(crate) fn build(directory: &Path, base: &Value) -> Ended {
         .output()
         .unwrap();
     let told = String::from_utf8(output.stderr).unwrap();
-    Ended { code: output.status.code().unwrap(), told, base: newest_base(&directory.join("cache/steps")) }
+    BuildOutcome {
+        code: output.status.code().unwrap(),
+        told,
+        base: newest_base(&directory.join("cache/steps")),
+    }
 }
 
 /// The base that was made last.
@@ -39,7 +42,7 @@ fn newest_base(steps: &Path) -> Option<PathBuf> {
     steps.filter(|base| base.is_file()).max_by_key(|base| fs::metadata(base).unwrap().modified().unwrap())
 }
 
-impl Ended {
+impl BuildOutcome {
     /// The base that was made; after it the build had to end for want of a kernel.
     pub(crate) fn base(self) -> PathBuf {
         assert!(

@@ -8,7 +8,6 @@ use std::path::Path;
 
 use tar::EntryType;
 
-/// One entry of an archive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) name: String,

@@ -5,14 +5,14 @@ use std::io::Write as _;
 
 use serde_json::{Value, json};
 
-use crate::build::{Ended, INDEX, LAYER, Layout, build, for_platform};
+use crate::build::{BuildOutcome, INDEX, LAYER, Layout, build, for_platform};
 use crate::entries::{archive, directory, file};
 
 fn small() -> Vec<u8> {
     archive(&[directory("usr/"), directory("etc/"), file("etc/file", "content")])
 }
 
-fn build_archive(bytes: &[u8]) -> Ended {
+fn build_archive(bytes: &[u8]) -> BuildOutcome {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("base.tar");
     fs::write(&path, bytes).unwrap();
@@ -64,7 +64,7 @@ fn a_tree_without_anything_says_all_that_is_to_be_added() {
 }
 
 /// A layout that `change` has made something of.
-fn build_layout(change: impl FnOnce(&Layout) -> Value) -> Ended {
+fn build_layout(change: impl FnOnce(&Layout) -> Value) -> BuildOutcome {
     let place = tempfile::tempdir().unwrap();
     let layout = Layout::new(&place.path().join("layout"));
     let base = change(&layout);

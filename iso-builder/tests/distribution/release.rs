@@ -49,7 +49,6 @@ fn docker(images: &[(&str, Vec<u8>)]) -> Vec<u8> {
     tar(&files.iter().map(|(name, bytes)| (name.as_str(), 0o644, bytes.as_slice())).collect::<Vec<_>>())
 }
 
-/// What `program` makes of `bytes`.
 fn piped(program: &str, bytes: &[u8]) -> Vec<u8> {
     let mut child = Command::new(program)
         .arg("-c")
@@ -176,7 +175,7 @@ pub(crate) struct Place {
 
 /// How a run of the program ended.
 #[derive(Debug)]
-pub(crate) struct Ended {
+pub(crate) struct ProgramRun {
     pub(crate) code: i32,
     pub(crate) printed: String,
     pub(crate) told: String,
@@ -211,7 +210,7 @@ impl Place {
     }
 
     /// Runs a command of the program with the definition.
-    pub(crate) fn run(&self, words: &[&str]) -> Ended {
+    pub(crate) fn run(&self, words: &[&str]) -> ProgramRun {
         let output = Command::new(env!("CARGO_BIN_EXE_iso-builder"))
             .args(words)
             .arg("--cache-dir")
@@ -222,7 +221,7 @@ impl Place {
             .env("NQRUST_INSTALLER", elf::installer(&self.path("")))
             .output()
             .unwrap();
-        Ended {
+        ProgramRun {
             code: output.status.code().unwrap(),
             printed: String::from_utf8(output.stdout).unwrap(),
             told: String::from_utf8(output.stderr).unwrap(),

@@ -35,7 +35,7 @@ const DOCKER: [&str; 4] = [
 const ABSENT: &str = "sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
 
 /// A store that stands for what was pulled.
-struct Pulled {
+struct PulledStore {
     root: tempfile::TempDir,
     store: Store,
     images: Vec<StoredImage>,
@@ -61,7 +61,7 @@ fn layer(store: &Store, seed: u64, length: usize) -> Blob {
     store.add(&word.take(length / 8).flatten().collect::<Vec<_>>()).unwrap()
 }
 
-impl Pulled {
+impl PulledStore {
     fn new() -> Self {
         let root = tempfile::tempdir().unwrap();
         let store = Store::create(&root.path().join("store")).unwrap();
@@ -112,8 +112,8 @@ impl Pulled {
 
 /// One of each kind: an index of Docker's and one of OCI's, single images of both, one image with two names, one by
 /// digest only; for several roles.
-fn of_each_kind() -> Pulled {
-    let mut pulled = Pulled::new();
+fn of_each_kind() -> PulledStore {
+    let mut pulled = PulledStore::new();
     let small = layer(&pulled.store, 1, 4096);
     let large = layer(&pulled.store, 2, 600_000);
     let other = layer(&pulled.store, 3, 700_000);
@@ -198,7 +198,7 @@ fn the_labels_of_an_index_name_the_manifest_that_is_here_and_no_other() {
 #[test]
 fn thirty_images_that_share_layers_take_no_second_copy() {
     const LARGE: usize = 24 << 20;
-    let mut pulled = Pulled::new();
+    let mut pulled = PulledStore::new();
     let shared: Vec<Blob> = (0..3).map(|seed| layer(&pulled.store, 100 + seed, LARGE)).collect();
     for number in 0..30 {
         let own = layer(&pulled.store, number, 8192);
@@ -206,7 +206,7 @@ fn thirty_images_that_share_layers_take_no_second_copy() {
         pulled.image(&name, &[], OCI, number % 2 == 0, &[shared[0], shared[1], shared[2], own]);
     }
     let path = pulled.store.blob_path(shared[0].digest);
-    let written = |pulled: &Pulled| {
+    let written = |pulled: &PulledStore| {
         let version = pulled.containerd().version().unwrap();
         pulled.containerd().write(&version, &pulled.store, &pulled.images).unwrap()
     };
@@ -233,7 +233,6 @@ fn thirty_images_that_share_layers_take_no_second_copy() {
     pulled.containerd().verify(&pulled.store, &pulled.images, &database).unwrap();
 }
 
-/// `database` with one change.
 fn changed(database: &[u8], change: impl FnOnce(&mut Bucket)) -> Vec<u8> {
     let mut tree = bolt::read(database).unwrap();
     change(&mut tree);
@@ -295,7 +294,7 @@ fn a_layer_that_is_gone_or_has_another_length_is_named() {
 
 #[test]
 fn a_database_of_a_schema_that_an_unknown_node_may_not_read_is_refused() {
-    let mut pulled = Pulled::new();
+    let mut pulled = PulledStore::new();
     let layer = layer(&pulled.store, 1, 4096);
     pulled.image("registry.example.org/a:1", &[], OCI, false, &[layer]);
     let prepared = pulled.prepare().unwrap();

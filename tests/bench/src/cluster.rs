@@ -21,7 +21,6 @@ use serde_json::json;
 use crate::figure::Figure;
 use crate::images::mebibytes;
 
-/// The node that creates the cluster.
 const FIRST: &str = "node-1";
 /// Until a node that is switched on again is Ready.
 const READY: Duration = Duration::from_secs(240);

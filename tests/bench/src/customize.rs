@@ -26,7 +26,6 @@ const LIMIT_S: f64 = 0.3;
 const LIMIT_MIB: f64 = 20.0;
 /// How often it is measured; the quickest round counts, which other work on the host disturbs least.
 const ROUNDS: usize = 5;
-/// The time limit of one program.
 const PROGRAM_TIME_LIMIT: Duration = Duration::from_secs(1800);
 
 /// Two configurations in turn, so that every round has something to change.

@@ -42,13 +42,11 @@ const QUICK_LEVEL: u32 = 3;
 const LIMIT: Duration = Duration::from_secs(1800);
 const MEMORY_LIMIT_MIB: f64 = 512.0;
 
-/// Makes a patch.
 pub(crate) fn make_patch(old: &str, new: &str, patch: &str) -> Result<()> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     Ok(make(&File::open(old)?, &File::open(new)?, threads, &mut File::create(patch)?)?)
 }
 
-/// Applies a patch.
 pub(crate) fn apply_patch(old: &str, patch: &str, new: &str) -> Result<()> {
     Ok(Patch::open(File::open(patch)?)?.apply(&File::open(old)?, 0, &mut File::create(new)?)?)
 }

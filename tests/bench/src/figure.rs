@@ -16,7 +16,6 @@ pub(crate) struct Figure {
     limit: Option<RatioLimit>,
 }
 
-/// The limit of a ratio.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum RatioLimit {
     AtMost(f64),
@@ -37,7 +36,6 @@ impl Figure {
         }
     }
 
-    /// Sets the limit of the ratio.
     pub(crate) fn limit(mut self, limit: RatioLimit) -> Self {
         self.limit = Some(limit);
         self

@@ -51,7 +51,6 @@ const SHORT_SET: ImageSet =
     ImageSet { large_layer: 8 << 20, sharing: 2, shared_layer: 1 << 20, own_layer: 1 << 20, seed_rounds: 1 };
 /// The memory limit of a pull or a seed.
 const PEAK_LIMIT_MIB: f64 = 200.0;
-/// The time limit of one program.
 const PROGRAM_TIME_LIMIT: Duration = Duration::from_secs(1800);
 /// The host of the registry in definitions; a mirror leads to its address.
 const REGISTRY_HOST: &str = "registry.nqrust.test";
@@ -320,7 +319,6 @@ fn sync(path: &Path) -> Result<()> {
     programs::run(&mut sync, PROGRAM_TIME_LIMIT)?.success("sync").map(drop)
 }
 
-/// What a program used.
 pub(crate) struct ProgramCost {
     pub(crate) seconds: f64,
     /// Peak memory in KiB.

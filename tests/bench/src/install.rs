@@ -29,7 +29,6 @@ const MEMORY: ByteSize = ByteSize::gib(2);
 /// The memory limit of the installer.
 const PEAK_LIMIT: ByteSize = ByteSize::mib(256);
 
-/// The measurements of one install.
 struct InstallRound {
     /// Bytes a second of `dd` on the disk of this install.
     direct: f64,

@@ -23,7 +23,6 @@ use nqrust_tests::steps;
 use crate::figure::{Figure, RatioLimit};
 use crate::images::{HashingWriter, noise};
 
-/// The length of each layer.
 const LAYER_BYTES: u64 = 128 << 20;
 /// The image sets, in layers besides the images of the medium: 1 GiB and 8 GiB.
 const IMAGE_SETS_LAYERS: [u64; 2] = [8, 64];
@@ -84,7 +83,6 @@ fn install(medium: &Path, identity: &Identity, artifacts: &Artifacts) -> Result<
     Ok(peak as f64 / f64::from(1 << 20))
 }
 
-/// Adds `layers` layers to a medium.
 fn fill(medium: &Path, mut release: Release, layers: u64) -> Result<()> {
     for number in 0..layers {
         let (path, sha256) = layer(medium, number)?;

@@ -20,13 +20,13 @@ pub(crate) struct Part {
     /// What of it only root can do. Others leave the part out.
     root_for: Option<&'static str>,
     /// When it is measured without being named.
-    unnamed: Unnamed,
+    unnamed: PartSelection,
     figures: fn(&mut Bench) -> Result<Vec<Figure>>,
 }
 
 /// When a part is measured without being named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Unnamed {
+enum PartSelection {
     /// At both scales.
     Always,
     /// Not in the short form: it starts a machine or a cluster, or downloads other versions of packages, which takes minutes with any
@@ -37,38 +37,42 @@ enum Unnamed {
 
 /// In the order in which they are measured.
 pub(crate) const PARTS: [Part; 14] = [
-    part("builds", Unnamed::Always, |bench| bench.builds()?.measure()),
-    part("install", Unnamed::Full, |bench| {
+    part("builds", PartSelection::Always, |bench| bench.builds()?.measure()),
+    part("install", PartSelection::Full, |bench| {
         let medium = bench.builds()?.medium()?;
         install::measure(&medium, &bench.artifacts, bench.scale)
     }),
-    part("images", Unnamed::Always, |bench| {
+    part("images", PartSelection::Always, |bench| {
         bench.builds()?;
         let builds = bench.builds.as_ref().context("the builds of the benchmark")?;
         images::measure(builds, &bench.artifacts, bench.scale)
     }),
-    part("validate", Unnamed::Always, |_| Ok(vec![validate::measure()?])),
-    part("corpus", Unnamed::Always, |_| corpus::measure()),
-    part("plan", Unnamed::Always, |_| Ok(vec![plan::measure()?])),
-    part("customize", Unnamed::Always, |bench| customize::measure(&bench.artifacts, bench.scale)),
-    part("serve", Unnamed::Always, |bench| {
+    part("validate", PartSelection::Always, |_| Ok(vec![validate::measure()?])),
+    part("corpus", PartSelection::Always, |_| corpus::measure()),
+    part("plan", PartSelection::Always, |_| Ok(vec![plan::measure()?])),
+    part("customize", PartSelection::Always, |bench| customize::measure(&bench.artifacts, bench.scale)),
+    part("serve", PartSelection::Always, |bench| {
         let mut figures = boots::measure(&bench.artifacts, bench.scale)?;
         figures.extend(serve::measure(&bench.artifacts, bench.scale)?);
         Ok(figures)
     }),
-    part("netboot", Unnamed::Full, |bench| netboot::measure(&bench.artifacts)),
-    part("delta", Unnamed::Full, |bench| delta::measure(&bench.artifacts))
+    part("netboot", PartSelection::Full, |bench| netboot::measure(&bench.artifacts)),
+    part("delta", PartSelection::Full, |bench| delta::measure(&bench.artifacts))
         .needing_root("give the files of packages their owners"),
-    part("cluster", Unnamed::Full, |bench| cluster::measure(&bench.artifacts))
+    part("cluster", PartSelection::Full, |bench| cluster::measure(&bench.artifacts))
         .needing_root("make control groups and devices"),
-    part("ready", Unnamed::Full, |bench| ready::measure(&bench.artifacts)),
-    part("update", Unnamed::Full, |bench| update::measure(&bench.artifacts)),
-    part("kubernetes-programs", Unnamed::Never, |bench| {
+    part("ready", PartSelection::Full, |bench| ready::measure(&bench.artifacts)),
+    part("update", PartSelection::Full, |bench| update::measure(&bench.artifacts)),
+    part("kubernetes-programs", PartSelection::Never, |bench| {
         Ok(vec![kubernetes_programs::measure(&bench.artifacts)?])
     }),
 ];
 
-const fn part(name: &'static str, unnamed: Unnamed, figures: fn(&mut Bench) -> Result<Vec<Figure>>) -> Part {
+const fn part(
+    name: &'static str,
+    unnamed: PartSelection,
+    figures: fn(&mut Bench) -> Result<Vec<Figure>>,
+) -> Part {
     Part { name, root_for: None, unnamed, figures }
 }
 
@@ -78,7 +82,7 @@ impl Part {
     }
 
     pub(crate) fn runs_unnamed(&self, scale: Scale) -> bool {
-        self.unnamed == Unnamed::Always || (self.unnamed == Unnamed::Full && scale == Scale::Full)
+        self.unnamed == PartSelection::Always || (self.unnamed == PartSelection::Full && scale == Scale::Full)
     }
 
     /// The figures of the part; none where only root could measure it, which is said.

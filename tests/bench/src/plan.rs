@@ -12,9 +12,7 @@ use serde_json::{Value, json};
 
 use crate::figure::{Figure, RatioLimit};
 
-/// Disks of the machine.
 const DISKS: u64 = 1000;
-/// Partitions of each disk.
 const PARTITIONS: u64 = 8;
 /// The limit of the time.
 const LIMIT_MS: f64 = 100.0;

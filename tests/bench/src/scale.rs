@@ -8,7 +8,6 @@ pub(crate) enum Scale {
 }
 
 impl Scale {
-    /// The value for this scale.
     pub(crate) fn pick<T>(self, full: T, short: T) -> T {
         match self {
             Self::Full => full,

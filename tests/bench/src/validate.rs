@@ -8,7 +8,6 @@ use model::config;
 
 use crate::figure::{Figure, RatioLimit};
 
-/// Lines of the document.
 const LINES: usize = 1000;
 /// The limit of the time: no longer than a person notices.
 const LIMIT_MS: f64 = 50.0;

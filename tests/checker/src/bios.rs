@@ -19,7 +19,6 @@ pub(crate) enum FirstSectorVerdict {
     Passes,
     /// It runs zeros as code, and hangs.
     Hangs,
-    /// It starts the code.
     Starts,
 }
 

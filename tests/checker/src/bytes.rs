@@ -51,7 +51,6 @@ impl Store for fs::File {
     }
 }
 
-/// A disk of zeros.
 #[derive(Clone, Copy, Debug)]
 pub struct ZeroDisk(
     /// In bytes.

@@ -21,7 +21,6 @@ pub struct Log<'a> {
 pub enum Entry {
     /// `length` bytes were written to `offset`; they are at `at` in the data of the log.
     Write {
-        /// On the disk.
         offset: u64,
         /// In bytes.
         length: u64,
@@ -32,7 +31,6 @@ pub enum Entry {
     Flush,
 }
 
-/// Which states are judged.
 #[derive(Clone, Copy, Debug)]
 pub struct StateSelection {
     /// The unit that a disk writes as a whole, in bytes.
@@ -43,7 +41,6 @@ pub struct StateSelection {
     pub subsets: usize,
 }
 
-/// One state and its verdict.
 #[derive(Debug)]
 pub struct State<'a> {
     /// How many flushes came before.

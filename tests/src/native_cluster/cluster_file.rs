@@ -68,7 +68,6 @@ impl ClusterNode {
     }
 }
 
-/// The cluster file of `nodes`, of which `creator` creates the cluster.
 pub(super) fn cluster_file(nodes: &[ClusterNode], creator: &str) -> Value {
     let pool = |(role, name): &(Role, &str)| {
         let machines = nodes.iter().filter(|node| node.role == *role).map(|node| node.machine(creator));

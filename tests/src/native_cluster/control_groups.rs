@@ -67,7 +67,6 @@ impl ControlGroups {
             .map(move |hierarchy| hierarchy.mounted.join(&self.name).join(below(hierarchy)))
     }
 
-    /// The directories of the groups.
     pub(super) fn directories(&self) -> impl Iterator<Item = PathBuf> {
         self.hierarchies.iter().map(|hierarchy| hierarchy.mounted.join(&self.name))
     }

@@ -83,7 +83,6 @@ impl NodeDisk {
         Ok(disk)
     }
 
-    /// What the node sees of it.
     pub(super) fn directory(&self) -> &Path {
         &self.directory
     }
@@ -153,7 +152,6 @@ impl NodeDisk {
         Ok(start.slot)
     }
 
-    /// The release that a slot tells.
     pub fn release(&self, slot: Slot) -> Result<Release> {
         let (target, partition) = self.part(slot.into())?.as_slot()?;
         Ok(SlotSource::open(&target.path, &partition)?.release)

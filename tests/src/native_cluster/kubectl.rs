@@ -56,7 +56,6 @@ impl Kubectl {
         serde_json::from_str(&told.stdout).with_context(words)
     }
 
-    /// Applies a manifest.
     pub fn apply(&self, manifest: &Value) -> Result<()> {
         self.call(&["apply", "--filename", "-"], &manifest.to_string())?.success("kubectl apply").map(drop)
     }

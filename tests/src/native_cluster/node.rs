@@ -262,7 +262,6 @@ impl NativeNode {
             .with_context(|| format!("the status of {} is\n{last}", self.place.name))
     }
 
-    /// What a unit said.
     #[must_use]
     pub fn log(&self, unit: &str) -> String {
         fs::read_to_string(self.place.directory.join(format!("var/log/units/{unit}.service.log")))

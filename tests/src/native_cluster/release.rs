@@ -21,7 +21,6 @@ const LIMIT: Duration = Duration::from_secs(60);
 pub struct KubernetesRelease {
     directory: PathBuf,
     pub version: KubernetesVersion,
-    /// The archive of each image.
     archives: BTreeMap<String, PathBuf>,
 }
 

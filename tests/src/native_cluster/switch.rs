@@ -57,7 +57,6 @@ impl Switch {
         self.run(&format!("ip link set {port} {}", if is_in { "up" } else { "down" }))
     }
 
-    /// Where the administrator is.
     #[must_use]
     pub fn network(&self) -> AdministratorNetwork {
         AdministratorNetwork { process: self.holder.id() }
@@ -79,7 +78,6 @@ impl Switch {
 /// The network of the nodes, as the administrator is in it.
 #[derive(Clone, Copy, Debug)]
 pub struct AdministratorNetwork {
-    /// A process that is in it.
     process: u32,
 }
 
@@ -95,7 +93,6 @@ impl AdministratorNetwork {
             .unwrap_or_else(|_| bail!("listening on port {port} has panicked"))
     }
 
-    /// A program there.
     #[must_use]
     pub fn command(self, program: &str) -> Command {
         let mut command = Command::new("nsenter");

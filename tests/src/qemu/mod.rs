@@ -93,7 +93,6 @@ enum Network {
     Segment,
 }
 
-/// A machine to be started.
 #[derive(Clone, Debug)]
 pub struct Machine {
     purpose: String,
@@ -156,19 +155,16 @@ impl Machine {
         self.attach(Attachment::CdRom, Disk::raw(iso.to_owned()))
     }
 
-    /// A USB stick.
     #[must_use]
     pub fn usb(self, disk: &Disk) -> Self {
         self.attach(Attachment::Usb, disk.clone())
     }
 
-    /// A virtio disk.
     #[must_use]
     pub fn disk(self, disk: &Disk) -> Self {
         self.attach(Attachment::Virtio, disk.clone())
     }
 
-    /// A SATA disk.
     #[must_use]
     pub fn sata(self, disk: &Disk) -> Self {
         self.attach(Attachment::Sata, disk.clone())

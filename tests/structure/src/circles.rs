@@ -29,7 +29,6 @@ impl fmt::Display for Circle {
 
 type Graph = BTreeMap<PathBuf, BTreeMap<PathBuf, BTreeSet<String>>>;
 
-/// The circles among files.
 #[must_use]
 pub fn file_circles(imports: &Imports) -> Vec<Circle> {
     let mut graph = Graph::new();

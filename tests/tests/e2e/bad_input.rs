@@ -90,7 +90,6 @@ fn a_build_disk_that_is_full_is_told_as_such() {
     });
 }
 
-/// A definition with one key replaced.
 fn with(definition: &str, key: &str, value: &Value) -> Result<String> {
     let mut document: serde_yaml::Value = serde_yaml::from_str(definition)?;
     document[key] = serde_yaml::to_value(value)?;

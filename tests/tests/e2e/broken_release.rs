@@ -40,7 +40,6 @@ struct Trial<'a> {
     arguments: &'a [&'a str],
     /// Run on the node once it is staged.
     damage: Option<&'a str>,
-    /// Words of the reason.
     reason: &'a str,
 }
 

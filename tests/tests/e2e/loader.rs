@@ -13,8 +13,8 @@ use base::size::ByteSize;
 use formats::fat::{FatFile, FatKind, FatVolume, MINIMUM, write_volume};
 use install::plan::LOADER_SCRIPT;
 use model::boot::Slot;
-use model::boot::loader::{Decision, decide};
-use model::boot::record::{BLOCK_BYTES, BootRecord, MISSES, SlotState, TRIES, UpdateSlot, Why};
+use model::boot::loader::{LoaderDecision, decide};
+use model::boot::record::{BLOCK_BYTES, BootFailureWord, BootRecord, MISSES, SlotState, TRIES, UpdateSlot};
 use nqrust_tests::artifacts::{Artifacts, scenario};
 use nqrust_tests::disk::Disk;
 use nqrust_tests::identity::Identity;
@@ -78,7 +78,7 @@ struct Case {
 }
 
 impl Case {
-    fn decision(&self) -> Decision {
+    fn decision(&self) -> LoaderDecision {
         decide(self.block.as_deref().unwrap_or_default(), |slot| self.loads.contains(&slot), self.saving)
     }
 
@@ -112,7 +112,17 @@ fn records() -> impl Iterator<Item = BootRecord> {
             counters().flat_map(move |(left, miss)| {
                 named().map(move |(run, once)| {
                     let generation = u32::from(left) * 1000 + u32::from(miss);
-                    BootRecord { generation, order, a, b, left, run, miss, once, why: Why::new("health") }
+                    BootRecord {
+                        generation,
+                        order,
+                        a,
+                        b,
+                        left,
+                        run,
+                        miss,
+                        once,
+                        why: BootFailureWord::new("health"),
+                    }
                 })
             })
         })
@@ -233,7 +243,6 @@ impl Cases {
     }
 }
 
-/// The cases of one machine.
 struct Part<'a> {
     cases: &'a [Case],
     part: usize,

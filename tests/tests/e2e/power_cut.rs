@@ -101,7 +101,6 @@ fn an_install_that_is_cut_off_at_a_random_moment_finishes_when_the_machine_start
     });
 }
 
-/// One interrupted install.
 struct InterruptedInstall<'a> {
     round: usize,
     medium: &'a Medium,

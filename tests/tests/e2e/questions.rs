@@ -53,7 +53,6 @@ impl<'a> AnsweredMachine<'a> {
         Self { network, ..self }
     }
 
-    /// All screens of an install.
     pub(crate) fn screens(self, identity: &Identity) -> ScreenKeys {
         // The only possible disk is selected; the second size is for small disks.
         let disks = ("Install: disks", format!("\t{DOWN} {CTRL_N}"));

@@ -190,7 +190,7 @@ fn a_machine_that_joins_waits_with_the_reason_on_its_screen_and_goes_on_by_itsel
         let mut vm = machine("waits").start(artifacts)?;
         let told = "node-1, which creates the cluster, has not asked to boot yet";
         steps::expect(&mut vm, told, steps::INSTALL_LIMIT).context("waiting for the first machine")?;
-        let mut creator = DoubledCreator::boot(&server)?;
+        let mut creator = FakeCreator::boot(&server)?;
         creator.tell(&[("image", "started", None)], None)?;
         creator.tell(&[("run", "failed", Some(6))], Some("writing to /dev/vda"))?;
         let failed =
@@ -203,7 +203,7 @@ fn a_machine_that_joins_waits_with_the_reason_on_its_screen_and_goes_on_by_itsel
         checks.that("nothing is written while it waits", disk.same_bytes_as(&untouched)?);
         let mut vm = machine("waits-again").start(artifacts)?;
         steps::expect(&mut vm, failed, steps::INSTALL_LIMIT).context("waiting after a power cut")?;
-        let mut creator = DoubledCreator::boot(&server)?;
+        let mut creator = FakeCreator::boot(&server)?;
         creator.tell(&[("preflight", "started", None)], None)?;
         steps::expect(&mut vm, "node-1, which creates the cluster, is not ready yet (preflight)", ASK)?;
         creator.tell(&[("run", "done", Some(0))], None)?;
@@ -243,7 +243,7 @@ fn cluster_file(identity: &Identity) -> Value {
         },
         "pools": [
             { "name": "first", "role": "management", "machines": [
-                { "hostname": "node-1", "ip": "10.0.2.14", "macs": [DoubledCreator::MAC] },
+                { "hostname": "node-1", "ip": "10.0.2.14", "macs": [FakeCreator::MAC] },
             ]},
             { "name": "others", "role": "worker", "machines": [
                 { "hostname": "node-2", "ip": ADDRESS, "macs": [MAC] },
@@ -253,15 +253,14 @@ fn cluster_file(identity: &Identity) -> Value {
 }
 
 /// The machine that creates the cluster, as the server sees it. It is a double: nothing is installed.
-struct DoubledCreator<'a> {
+struct FakeCreator<'a> {
     server: &'a Server,
-    /// The path of its reports.
     reports: String,
     run: Uuid,
     seq: u64,
 }
 
-impl<'a> DoubledCreator<'a> {
+impl<'a> FakeCreator<'a> {
     const MAC: &'static str = "52:54:00:6e:71:88";
 
     /// Boots, and takes the configuration.

@@ -50,7 +50,6 @@ pub enum EntryKind {
 }
 
 impl EntryKind {
-    /// In words, for messages.
     #[must_use]
     pub fn words(self) -> &'static str {
         match self {
@@ -115,7 +114,6 @@ pub fn root_runs() -> bool {
     Uid::effective().is_root()
 }
 
-/// An open directory.
 #[derive(Debug)]
 pub struct Directory {
     descriptor: OwnedFd,

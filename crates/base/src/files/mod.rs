@@ -35,7 +35,7 @@ pub use atomic::{fill_atomically, write_atomically};
 pub use directory::{Attributes, Directory, EntryKind, Status};
 pub use entry::{open_entry, read_entry};
 pub use owner::Owner;
-pub use root::{Home, Root};
+pub use root::{Root, UserHome};
 pub use unfinished::{UnfinishedDirectory, UnfinishedFile};
 
 /// Reads a whole file of at most `limit` bytes.

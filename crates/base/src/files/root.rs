@@ -37,9 +37,8 @@ const DIRECTORY: u32 = 0o755;
 /// The mode of a home that is missing.
 const HOME: u32 = 0o700;
 
-/// The home of a user.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Home {
+pub struct UserHome {
     /// Absolute.
     pub path: PathBuf,
     /// The user, and the user's own group.
@@ -50,7 +49,7 @@ pub struct Home {
 #[derive(Debug)]
 pub struct Root {
     base: Directory,
-    homes: Vec<Home>,
+    homes: Vec<UserHome>,
 }
 
 /// What to do if a directory on the path is missing.
@@ -61,7 +60,7 @@ enum MissingDirectory {
 }
 
 /// A directory, and the links that were followed to it.
-struct ReachedDirectory {
+struct ResolvedDirectory {
     /// From the root, without links.
     path: PathBuf,
     /// None for the root itself.
@@ -84,7 +83,7 @@ impl Root {
 
     /// The same with homes, whose users the files below them belong to.
     #[must_use]
-    pub fn with_homes(self, homes: Vec<Home>) -> Self {
+    pub fn with_homes(self, homes: Vec<UserHome>) -> Self {
         Self { homes, ..self }
     }
 
@@ -156,20 +155,19 @@ impl Root {
         Ok(reached.map(|reached| reached.path).unwrap_or(at.names.iter().collect()))
     }
 
-    fn directory<'a>(&'a self, reached: &'a ReachedDirectory) -> &'a Directory {
+    fn directory<'a>(&'a self, reached: &'a ResolvedDirectory) -> &'a Directory {
         reached.directory.as_ref().unwrap_or(&self.base)
     }
 
     /// The home that these names lead into, the innermost where there are several.
-    fn home(&self, names: &[OsString]) -> Option<&Home> {
+    fn home(&self, names: &[OsString]) -> Option<&UserHome> {
         let path: PathBuf =
             std::iter::once(OsStr::new("/")).chain(names.iter().map(|name| &**name)).collect();
         let homes = self.homes.iter().filter(|home| path.starts_with(&home.path));
         homes.max_by_key(|home| home.path.components().count())
     }
 
-    /// The directory that `at` is in.
-    fn reach(&self, at: &Target<'_>, missing: MissingDirectory) -> Result<Option<ReachedDirectory>> {
+    fn reach(&self, at: &Target<'_>, missing: MissingDirectory) -> Result<Option<ResolvedDirectory>> {
         self.walk(at, at.names.len() - 1, missing)
     }
 
@@ -179,7 +177,7 @@ impl Root {
         at: &Target<'_>,
         count: usize,
         missing: MissingDirectory,
-    ) -> Result<Option<ReachedDirectory>> {
+    ) -> Result<Option<ResolvedDirectory>> {
         let mut way: Vec<(OsString, Directory)> = Vec::new();
         let mut links = 0;
         let names = at.names.iter().take(count).zip(1..);
@@ -188,7 +186,7 @@ impl Root {
         for _ in 0..STEPS {
             let Some(step) = steps.pop_front() else {
                 let path = way.iter().map(|(name, _)| name).collect();
-                return Ok(Some(ReachedDirectory {
+                return Ok(Some(ResolvedDirectory {
                     path,
                     directory: way.pop().map(|(_, directory)| directory),
                 }));
@@ -335,7 +333,6 @@ impl<'a> Target<'a> {
         Ok(Self { path, names })
     }
 
-    /// The last name.
     fn name(&self) -> &OsStr {
         self.names.last().map(|name| &**name).unwrap_or_default()
     }

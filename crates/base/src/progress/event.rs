@@ -31,7 +31,6 @@ pub struct Event {
     /// Bytes to do.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total: Option<u64>,
-    /// For people.
     pub message: String,
     /// Only on an entry of a server's journal: its fields for programs. Such an entry is shown with its time.
     #[serde(default, skip_serializing_if = "Option::is_none")]

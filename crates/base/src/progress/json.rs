@@ -4,7 +4,6 @@ use std::io::Write;
 
 use super::event::{Event, Sink};
 
-/// Writes each event as one line.
 #[allow(missing_debug_implementations)]
 pub struct JsonLines<W>(W);
 
@@ -30,9 +29,9 @@ mod tests {
     use std::sync::{Arc, Mutex};
 
     #[derive(Clone, Default)]
-    struct Shared(Arc<Mutex<Vec<u8>>>);
+    struct SharedBuffer(Arc<Mutex<Vec<u8>>>);
 
-    impl Write for Shared {
+    impl Write for SharedBuffer {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
             self.0.lock().unwrap().write(bytes)
         }
@@ -43,7 +42,7 @@ mod tests {
 
     #[test]
     fn every_line_is_an_object_with_the_fields_of_the_contract() {
-        let out = Shared::default();
+        let out = SharedBuffer::default();
         let progress = Progress::new(vec![Box::new(JsonLines::new(out.clone()))]);
         progress.step("check", "checking", Some(5)).done();
         progress.finish("complete", 0);

@@ -52,19 +52,19 @@ impl ProgressStyle {
 
 /// Receives the progress of one run and passes it to the sinks. Clones share the run.
 #[derive(Clone)]
-pub struct Progress(Arc<Shared>);
+pub struct Progress(Arc<ProgressState>);
 
-struct Shared {
+struct ProgressState {
     /// Set once events are no longer shown.
     closed: AtomicBool,
-    run: Mutex<Run>,
+    run: Mutex<SinkState>,
 }
 
 /// The number of sinks at some moment, see [`Progress::back_to`].
 #[derive(Clone, Copy, Debug)]
 pub struct SinkMark(usize);
 
-struct Run {
+struct SinkState {
     sinks: Vec<Box<dyn Sink>>,
     seq: u64,
     finished: bool,
@@ -79,8 +79,8 @@ impl fmt::Debug for Progress {
 impl Progress {
     #[must_use]
     pub fn new(sinks: Vec<Box<dyn Sink>>) -> Self {
-        let run = Mutex::new(Run { sinks, seq: 0, finished: false });
-        Self(Arc::new(Shared { closed: AtomicBool::new(false), run }))
+        let run = Mutex::new(SinkState { sinks, seq: 0, finished: false });
+        Self(Arc::new(ProgressState { closed: AtomicBool::new(false), run }))
     }
 
     /// Progress without sinks.
@@ -219,7 +219,7 @@ impl Progress {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Run> {
+    fn lock(&self) -> MutexGuard<'_, SinkState> {
         self.0.run.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -270,15 +270,15 @@ impl Step {
 
     /// Counts what is read through `inner` on this step.
     pub fn reader<'a, R: Read + 'a>(&'a mut self, inner: R) -> impl Read + 'a {
-        struct Counting<'a, R>(&'a mut Step, R);
-        impl<R: Read> Read for Counting<'_, R> {
+        struct CountingReader<'a, R>(&'a mut Step, R);
+        impl<R: Read> Read for CountingReader<'_, R> {
             fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
                 let count = self.1.read(buffer)?;
                 self.0.advance(count as u64);
                 Ok(count)
             }
         }
-        Counting(self, inner)
+        CountingReader(self, inner)
     }
 
     fn emit(&self, state: StepState) {

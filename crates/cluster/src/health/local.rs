@@ -14,7 +14,7 @@ use machine::arrays::{self, ArrayState};
 use machine::mounted::mounted;
 use machine::node_release as release;
 use machine::paths::{CONFIG, DATA};
-use model::boot::Installed;
+use model::boot::BootParameters;
 
 /// For one program.
 const PROGRAM_LIMIT: Duration = Duration::from_secs(10);
@@ -27,13 +27,13 @@ const PASSING: [&str; 3] = ["run-", "user@", "session-"];
 pub(super) fn results(root: &Path, runner: &dyn Runner) -> Vec<CheckResult> {
     let cmdline = read_text(&root.join("proc/cmdline")).unwrap_or_default();
     let mountinfo = read_text(&root.join("proc/self/mountinfo")).unwrap_or_default();
-    let installed = Installed::parse(&cmdline).map_err(|error| error.to_string());
+    let installed = BootParameters::parse(&cmdline).map_err(|error| error.to_string());
     let node = match &installed {
         Ok(Some(installed)) => Ok(installed),
         Ok(None) => Err(Finding::cannot_say("the kernel command line is not that of an installed node")),
         Err(why) => Err(Finding::failing(why)),
     };
-    let of_node = |check: &dyn Fn(&Installed) -> Result<(), String>| match &node {
+    let of_node = |check: &dyn Fn(&BootParameters) -> Result<(), String>| match &node {
         Ok(installed) => Finding::from(check(installed)),
         Err(finding) => finding.clone(),
     };
@@ -67,7 +67,7 @@ fn device(value: &str) -> Option<PathBuf> {
     }
 }
 
-fn mounts(root: &Path, installed: &Installed, mountinfo: &str) -> Result<(), String> {
+fn mounts(root: &Path, installed: &BootParameters, mountinfo: &str) -> Result<(), String> {
     let data = installed.data.iter().map(|volume| (DATA, volume));
     for (point, volume) in
         [("/var", &installed.persistent), (CONFIG, &installed.config)].into_iter().chain(data)

@@ -12,7 +12,7 @@ use base::failure::causes;
 use base::files::read_text;
 use machine::installed_node::InstalledNode;
 use machine::node_release as release;
-use model::boot::Installed;
+use model::boot::BootParameters;
 use model::config::InstallConfig;
 use model::config::redact::Secrets;
 
@@ -98,7 +98,7 @@ fn complete(results: Vec<CheckResult>, config: Option<&InstallConfig>) -> Vec<Ch
 /// The slot of the kernel command line.
 fn slot(root: &Path) -> Option<String> {
     let line = read_text(&root.join("proc/cmdline")).ok()?;
-    Some(Installed::parse(&line).ok().flatten()?.slot.to_string())
+    Some(BootParameters::parse(&line).ok().flatten()?.slot.to_string())
 }
 
 #[cfg(test)]

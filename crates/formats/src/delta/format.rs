@@ -123,7 +123,6 @@ impl PatchHeader {
 }
 
 impl SegmentRecord {
-    /// The record of the segment `number`.
     pub(super) fn read(patch: &mut impl Read, header: &PatchHeader, number: u32) -> Result<Self, DeltaError> {
         let mut bytes = [0; RECORD_BYTES];
         read_patch(patch, &mut bytes)?;

@@ -15,5 +15,5 @@ pub mod write;
 
 pub use address::{BLOCK_SIZE, Block, Extent, Offset, Source};
 pub use read::{
-    DirectoryEntry, EntryKind, Error, FileReader, Iso, OffsetSource, Result, VolumeDescriptor, Walk,
+    DirectoryEntry, EntryKind, Error, FileReader, ImageEntries, Iso, OffsetSource, Result, VolumeDescriptor,
 };

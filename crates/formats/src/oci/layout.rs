@@ -17,7 +17,6 @@ use super::media_types;
 
 /// The file that makes a directory a layout.
 const MARKER: &str = "oci-layout";
-/// Its content.
 pub const MARKER_CONTENT: &[u8] = br#"{"imageLayoutVersion":"1.0.0"}"#;
 const INDEX: &str = "index.json";
 /// The largest index that is read, in bytes.
@@ -25,7 +24,6 @@ const MAX_INDEX: u64 = 4 << 20;
 /// What a manifest is called in the index.
 const NAME: &str = "org.opencontainers.image.ref.name";
 
-/// A layout.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImageLayout {
     root: PathBuf,
@@ -62,7 +60,6 @@ impl ImageLayout {
         &self.root
     }
 
-    /// The directory of the blobs.
     #[must_use]
     pub fn blobs(&self) -> PathBuf {
         self.root.join("blobs/sha256")

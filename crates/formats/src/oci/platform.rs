@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 pub struct Platform {
     /// `amd64`, `arm64`, …
     pub architecture: String,
-    /// `linux`, …
     pub os: String,
     /// The variant of the architecture, such as `v7` of `arm` or `v3` of `amd64`.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -60,7 +60,6 @@ impl Repository {
         &self.path
     }
 
-    /// The image of this repository with this digest.
     #[must_use]
     pub fn with_digest(&self, digest: Digest) -> ImageReference {
         ImageReference { repository: self.clone(), tag: None, digest: Some(digest) }

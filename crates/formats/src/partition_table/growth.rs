@@ -13,10 +13,8 @@ const HOME: u64 = 2;
 
 /// The writes that grow a table with its disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Growth {
-    /// The new table.
+pub struct TableGrowth {
     pub table: PartitionTable,
-    /// Its last partition.
     pub partition: PartitionEntry,
     /// What is written, in this order; each has to be on the disk before the next. A run that was cut off is finished by another.
     pub writes: Vec<TableWrite>,
@@ -34,7 +32,7 @@ pub struct TableWrite {
 /// `alignment`. `None` if it does so already, or if it is none that can be grown: its first copy is damaged, or the disk has become
 /// smaller.
 #[must_use]
-pub fn growth(read: &ReadAt<'_>, size: ByteSize, sector: u64, alignment: ByteSize) -> Option<Growth> {
+pub fn growth(read: &ReadAt<'_>, size: ByteSize, sector: u64, alignment: ByteSize) -> Option<TableGrowth> {
     let disk = SectorReader { read, sectors: size.get() / sector, sector };
     let end = disk.sectors.checked_sub(1)?;
     let length = usize::try_from(sector).ok()?;
@@ -92,7 +90,7 @@ pub fn growth(read: &ReadAt<'_>, size: ByteSize, sector: u64, alignment: ByteSiz
     writes.push(write(PRIMARY, seal(PRIMARY, end, HOME, first_usable)));
     let entries = table.entries.iter().map(|entry| if entry == last { &partition } else { entry });
     let table = PartitionTable { guid: table.guid, entries: entries.cloned().collect() };
-    Some(Growth { table, partition, writes })
+    Some(TableGrowth { table, partition, writes })
 }
 
 /// The protective MBR with the number of sectors that follow it, `end` (UEFI 2.10, 5.2.3); `None` if it stays as it is.
@@ -139,7 +137,7 @@ mod tests {
         read(&|offset, buffer| file.read_exact_at(buffer, offset), size, 512)
     }
 
-    fn of(file: &File) -> Option<Growth> {
+    fn of(file: &File) -> Option<TableGrowth> {
         let size = ByteSize::bytes(file.metadata().unwrap().len());
         growth(&|offset, buffer| file.read_exact_at(buffer, offset), size, 512, MIB)
     }

@@ -2,7 +2,6 @@
 
 use super::error::{ExpandError, ExpandResult};
 
-/// The `N` bytes at `at`.
 pub(super) fn array<const N: usize>(bytes: &[u8], at: usize) -> ExpandResult<[u8; N]> {
     at.checked_add(N)
         .and_then(|end| bytes.get(at..end))

@@ -191,7 +191,6 @@ impl IndexedTable {
         (self.bytes.len() + HEADER_BYTES * self.bytes.len().div_ceil(BLOCK_BYTES)) as u64
     }
 
-    /// The length of its index.
     pub(super) fn index_length(&self) -> u64 {
         8 * self.bytes.len().div_ceil(BLOCK_BYTES) as u64
     }

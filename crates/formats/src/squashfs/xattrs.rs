@@ -34,7 +34,6 @@ impl AttributeTables {
         Ok(attributes)
     }
 
-    /// The number of sets.
     pub(super) fn count(&self) -> u64 {
         (self.sets.bytes.len() / SET_BYTES) as u64
     }

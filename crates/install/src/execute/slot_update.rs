@@ -12,7 +12,7 @@ use crate::plan::{FatContent, Partition, SlotGeometry, Target, boot_volume, fit_
 use base::cancel::Cancel;
 use base::failure::{Class, Failure, class_of};
 use base::progress::Progress;
-use medium::payload_sources::{PayloadSource, Verified};
+use medium::payload_sources::{PayloadSource, VerifyingReader};
 use model::release::{Payload, Purpose, Release};
 
 /// The partition of a slot, opened.
@@ -127,7 +127,7 @@ impl SlotPlace<'_> {
             if source.has_expanded(image) {
                 return Ok(ImageInput::Expanded(Box::new(|out| source.write_expanded(image, out))));
             }
-            let reader = Verified::new(source.open(image)?, image, source.describe());
+            let reader = VerifyingReader::new(source.open(image)?, image, source.describe());
             Ok(ImageInput::Compressed(Box::new(reader)))
         };
         let total = if source.has_expanded(image) { 0 } else { image.size } + release.expanded.size;

@@ -8,8 +8,8 @@ use anyhow::Result;
 use base::digest::Digest;
 use base::failure::{Class, Classify, Failure};
 use base::url::shown;
-use model::config::sources::{Document, Request, SourceKind, state::refusal};
-use transfer::download::{Downloader, RetryPolicy, TooLarge};
+use model::config::sources::{Document, SourceKind, SourceRequest, state::refusal};
+use transfer::download::{Downloader, RetryPolicy, TooLargeError};
 
 /// The longest document in bytes, as for a file.
 const DOCUMENT_BYTES_MAX: u64 = 1 << 20;
@@ -36,7 +36,7 @@ pub fn retry() -> RetryPolicy {
 }
 
 /// Downloads the document; an error names the source of the URL.
-pub fn fetch(request: &Request, retry: RetryPolicy) -> Result<Document> {
+pub fn fetch(request: &SourceRequest, retry: RetryPolicy) -> Result<Document> {
     let url = shown(&request.url);
     let what = || format!("fetching the configuration {url}, which the {} names", request.named_by);
     let expected = request.sha256.as_deref().map(str::parse::<Digest>).transpose();
@@ -46,7 +46,7 @@ pub fn fetch(request: &Request, retry: RetryPolicy) -> Result<Document> {
     let invalid =
         |why: String| Failure::new(Class::Invalid, what()).because(anyhow::anyhow!("{why}")).hint(HINT);
     let bytes = match downloader.document(&request.url, DOCUMENT_BYTES_MAX) {
-        Err(failure) if failure.source().is_some_and(|cause| cause.is::<TooLarge>()) => {
+        Err(failure) if failure.source().is_some_and(|cause| cause.is::<TooLargeError>()) => {
             return Err(invalid("it is longer than 1 MiB".into()).into());
         }
         fetched => fetched.class(Class::Network, what)?,

@@ -30,12 +30,10 @@ pub struct BootCodePart {
     pub sha256: Digest,
 }
 
-/// Both parts of the boot code.
 #[derive(Clone, Debug)]
 pub struct BootCode(Vec<(BootCodePart, Vec<u8>)>);
 
 impl BootCodePart {
-    /// The boot code of ISOs of this recipe.
     #[must_use]
     pub fn of(iso: &IsoRecipe) -> [Self; 2] {
         [

@@ -35,7 +35,6 @@ impl ArtifactForm {
     pub const ALL: [Self; 3] = [Self::Artifact, Self::Config, Self::Image];
 }
 
-/// A blob of the artifact.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArtifactLayer {
     /// Its path in a directory with the content of the medium.

@@ -38,7 +38,6 @@ fn stem(release: &Release) -> String {
     format!("{}-{}-{}", release.id, release.version, release.architecture)
 }
 
-/// The name of the ISO of a release.
 #[must_use]
 pub fn iso_name(release: &Release, kind: MediumKind) -> String {
     let suffix = match kind {
@@ -93,7 +92,6 @@ impl BuildOutput {
         &self.path
     }
 
-    /// The file of the output `name`.
     #[must_use]
     pub fn file(&self, name: &str) -> PathBuf {
         self.path.join(name)

@@ -17,7 +17,7 @@ use serde::Serialize;
 
 use super::{BUILD_AGAIN, BuildOutput, CHECKSUMS, REPORT, iso_name, netboot_names};
 use crate::customization::{self, area};
-use crate::iso::{self, Map, Scope};
+use crate::iso::{self, CheckScope, IsoMap};
 use crate::reader::MediumReader;
 
 /// The size limit of a manifest and a report, in bytes.
@@ -32,7 +32,6 @@ pub struct OutputReport {
     pub release: String,
     /// Of the release manifest.
     pub release_sha256: Digest,
-    /// How many files were compared.
     pub files: usize,
     /// The media among them, by their names.
     pub media: Vec<String>,
@@ -44,7 +43,6 @@ pub struct OutputReport {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct OutputFinding {
     pub path: String,
-    /// What is wrong with it.
     pub reason: String,
 }
 
@@ -162,7 +160,7 @@ impl Comparison<'_> {
             self.find(name, format!("is of another build than {MANIFEST}"));
             return Ok(());
         }
-        let Some((image, map)) = medium.image().zip(Map::of(&release, medium.manifest())?) else {
+        let Some((image, map)) = medium.image().zip(IsoMap::of(&release, medium.manifest())?) else {
             if found != sum {
                 self.find(name, differs());
             }
@@ -170,7 +168,7 @@ impl Comparison<'_> {
         };
         let mut step =
             self.progress.step(&format!("verify-{name}"), format!("Comparing {name}"), Some(map.size));
-        let differences = iso::check(image, &map, Scope::Whole, &mut |bytes| {
+        let differences = iso::check(image, &map, CheckScope::Whole, &mut |bytes| {
             step.advance(bytes);
             Ok(())
         })?;

@@ -17,7 +17,7 @@
 use std::io::{self, Read};
 
 use super::content::Content;
-pub use super::damage::{CAPACITY, Damage, HEADER, LENGTH};
+pub use super::damage::{AreaDamage, CAPACITY, HEADER, LENGTH};
 use base::digest::Digest;
 
 const MAGIC: [u8; 16] = *b"NQRUST-CUSTOM\0\0\0";
@@ -59,15 +59,15 @@ pub fn bytes(content: &Content) -> Result<Vec<u8>, AreaContentError> {
 }
 
 /// What is in the area; none in that of a medium as it was built.
-pub fn read(mut area: impl Read) -> Result<Option<Content>, Damage> {
+pub fn read(mut area: impl Read) -> Result<Option<Content>, AreaDamage> {
     let mut header = [0; HEADER];
-    area.read_exact(&mut header).map_err(Damage::Read)?;
+    area.read_exact(&mut header).map_err(AreaDamage::Read)?;
     let Some((length, expected)) = parse(&header)? else { return Ok(None) };
     let mut archive = vec![0; length];
-    area.read_exact(&mut archive).map_err(Damage::Read)?;
+    area.read_exact(&mut archive).map_err(AreaDamage::Read)?;
     let found = Digest::of(&archive);
     if found != expected {
-        return Err(Damage::Digest { found, expected });
+        return Err(AreaDamage::Digest { found, expected });
     }
     Content::unpack(&archive).map(Some)
 }
@@ -90,29 +90,29 @@ fn header(state: u32, length: u64, sha256: &[u8; 32]) -> [u8; HEADER] {
 }
 
 /// Length and SHA-256 of the archive; none where there is none.
-fn parse(header: &[u8; HEADER]) -> Result<Option<(usize, Digest)>, Damage> {
+fn parse(header: &[u8; HEADER]) -> Result<Option<(usize, Digest)>, AreaDamage> {
     if header.iter().all(|byte| *byte == 0) {
         return Ok(None);
     }
     if header[..16] != MAGIC {
-        return Err(Damage::NotOne);
+        return Err(AreaDamage::NoHeader);
     }
     let word = |at: usize| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
     if word(16) != VERSION {
-        return Err(Damage::Version(word(16)));
+        return Err(AreaDamage::Version(word(16)));
     }
     let state = word(20);
     if state > FINISHED || header[USED..].iter().any(|byte| *byte != 0) {
-        return Err(Damage::Header);
+        return Err(AreaDamage::Header);
     }
     if state != FINISHED {
-        return Err(Damage::Unfinished);
+        return Err(AreaDamage::Unfinished);
     }
     let length = u64::from(word(24)) | u64::from(word(28)) << 32;
     let fits = usize::try_from(length).ok().filter(|length| *length <= CAPACITY);
     let mut sha256 = [0; 32];
     sha256.copy_from_slice(&header[32..USED]);
-    Ok(Some((fits.ok_or(Damage::Length(length))?, Digest::from_bytes(sha256))))
+    Ok(Some((fits.ok_or(AreaDamage::Length(length))?, Digest::from_bytes(sha256))))
 }
 
 #[cfg(test)]
@@ -166,7 +166,7 @@ mod tests {
         assert!(changed(31, 0x80).ends_with("bytes, and there is room for 16777216"));
         assert_eq!(read(&unfinished()[..]).unwrap_err().to_string(), "it was not written to its end");
         for cut in [0, 10, HEADER, area().len() - 1] {
-            assert!(matches!(read(&area()[..cut]), Err(Damage::Read(_))), "{cut}");
+            assert!(matches!(read(&area()[..cut]), Err(AreaDamage::Read(_))), "{cut}");
         }
     }
 

@@ -17,7 +17,7 @@ use std::io::{self, Read};
 use tar::{Archive, Builder, EntryType, Header};
 
 use super::argument::Argument;
-use super::damage::{CAPACITY, Damage};
+use super::damage::{AreaDamage, CAPACITY};
 use model::config::{BootPassword, Secret};
 
 const NODES: &str = "nodes";
@@ -45,7 +45,6 @@ pub struct Content {
     pub boot_password: Option<BootPassword>,
 }
 
-/// A file for the node.
 #[derive(Clone, PartialEq, Eq)]
 pub struct File {
     /// Its permissions, at most `0o777`.
@@ -117,20 +116,20 @@ impl Content {
     }
 
     /// What the archive holds. Anything that [`Content::pack`] does not write is refused.
-    pub(super) fn unpack(archive: &[u8]) -> Result<Self, Damage> {
-        let bad = |error: io::Error| Damage::Archive(error.to_string());
+    pub(super) fn unpack(archive: &[u8]) -> Result<Self, AreaDamage> {
+        let bad = |error: io::Error| AreaDamage::Archive(error.to_string());
         let mut content = Self::default();
         let mut known = BTreeSet::new();
         for entry in Archive::new(archive).entries().map_err(bad)? {
             let mut entry = entry.map_err(bad)?;
             let path = String::from_utf8(entry.path_bytes().into_owned())
-                .map_err(|_| Damage::Archive("a path is not UTF-8".into()))?;
+                .map_err(|_| AreaDamage::Archive("a path is not UTF-8".into()))?;
             if entry.header().entry_type() != EntryType::Regular {
-                return Err(Damage::Archive(format!("{path:?} is not a regular file")));
+                return Err(AreaDamage::Archive(format!("{path:?} is not a regular file")));
             }
             let mode = entry.header().mode().map_err(bad)? & PERMISSIONS;
             if !known.insert(path.clone()) {
-                return Err(Damage::Archive(format!("{path:?} is in it twice")));
+                return Err(AreaDamage::Archive(format!("{path:?} is in it twice")));
             }
             let mut bytes = Vec::new();
             entry.by_ref().take(CAPACITY as u64).read_to_end(&mut bytes).map_err(bad)?;
@@ -139,8 +138,8 @@ impl Content {
         Ok(content)
     }
 
-    fn take(&mut self, path: &str, file: File) -> Result<(), Damage> {
-        let bad = |why: &str| Damage::Archive(format!("{path:?} {why}"));
+    fn take(&mut self, path: &str, file: File) -> Result<(), AreaDamage> {
+        let bad = |why: &str| AreaDamage::Archive(format!("{path:?} {why}"));
         let text = |file: File| String::from_utf8(file.bytes).map_err(|_| bad("is not text in UTF-8"));
         if path == ARGUMENTS {
             let words = text(file)?;
@@ -246,13 +245,13 @@ mod tests {
             "x/y",
         ] {
             let error = Content::unpack(&archive(path, EntryType::Regular, b"x")).unwrap_err();
-            assert!(matches!(error, Damage::Archive(_)), "{path}: {error}");
+            assert!(matches!(error, AreaDamage::Archive(_)), "{path}: {error}");
         }
         for kind in
             [EntryType::Symlink, EntryType::Link, EntryType::Directory, EntryType::Char, EntryType::GNUSparse]
         {
             let error = Content::unpack(&archive("files/x", kind, b"")).unwrap_err();
-            assert!(matches!(error, Damage::Archive(_)), "{kind:?}: {error}");
+            assert!(matches!(error, AreaDamage::Archive(_)), "{kind:?}: {error}");
         }
         for (path, bytes) in
             [("arguments", &b"a b\n"[..]), ("arguments", b"\xff"), ("nodes/default.yaml", b"\xff")]

@@ -14,10 +14,10 @@ pub const LENGTH: u64 = (HEADER + CAPACITY) as u64;
 
 /// What is wrong with an area, a clause.
 #[derive(Debug, thiserror::Error)]
-pub enum Damage {
+pub enum AreaDamage {
     /// Neither zeros nor a header.
     #[error("it begins with neither a header nor zeros")]
-    NotOne,
+    NoHeader,
     /// Written by a newer program.
     #[error("its version is {0}, which this program does not support")]
     Version(u32),
@@ -32,12 +32,7 @@ pub enum Damage {
     Length(u64),
     /// The archive has another digest.
     #[error("its archive, from byte {HEADER} on, has the SHA-256 {found} instead of {expected}")]
-    Digest {
-        /// Of the bytes.
-        found: Digest,
-        /// In the header.
-        expected: Digest,
-    },
+    Digest { found: Digest, expected: Digest },
     /// The archive has content that is not allowed.
     #[error("its archive is not valid: {0}")]
     Archive(String),
@@ -46,7 +41,7 @@ pub enum Damage {
     Read(#[source] io::Error),
 }
 
-impl Damage {
+impl AreaDamage {
     /// The failure of reading the area that `what` names.
     #[must_use]
     pub fn failure(self, what: String) -> Failure {

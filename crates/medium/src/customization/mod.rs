@@ -23,7 +23,7 @@ pub mod install;
 pub use area::AreaContentError;
 pub use argument::Argument;
 pub use content::{Content, File};
-pub use damage::Damage;
+pub use damage::AreaDamage;
 
 /// The area, relative to the root of a medium.
 pub const FILE: &str = "custom.img";

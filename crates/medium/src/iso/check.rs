@@ -1,4 +1,4 @@
-//! Comparing an image with its [`Map`].
+//! Comparing an image with its [`IsoMap`].
 //!
 //! The image is read from its beginning to its end, once; only the three boot loaders, of which the EFI system partition
 //! is made again, and the kernel arguments of the customization area are read a second time (some 8 MiB). Memory does not
@@ -11,7 +11,7 @@ use std::io::{self, Read};
 use anyhow::Result;
 
 use super::esp;
-use super::map::{ExpectedBytes, Map, Region, manifest};
+use super::map::{ExpectedBytes, IsoMap, IsoRegion, manifest};
 use crate::customization::{FILE, area, argument};
 use base::digest::{Digest, Hasher};
 use formats::iso9660::address::{Offset, Source};
@@ -23,8 +23,7 @@ const CHUNK: usize = 1 << 20;
 static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
-    /// All of it.
+pub enum CheckScope {
     Whole,
     /// What firmware, boot loaders and the kernel read beside payloads, without the area for customizing and the padding
     /// behind files: for callers that read payloads and area themselves.
@@ -33,14 +32,13 @@ pub enum Scope {
 
 /// A region of an image that is not as it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Difference {
+pub struct RegionDifference {
     pub owner: RegionOwner,
-    pub fault: Fault,
+    pub fault: RegionFault,
 }
 
-/// How a region is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum RegionFault {
     /// It has other bytes than the builder writes.
     Changed {
         /// The first wrong byte, counted from the beginning of the image.
@@ -48,9 +46,7 @@ pub enum Fault {
     },
     /// A payload with another digest.
     Damaged {
-        /// In the manifest.
         expected: Digest,
-        /// Of the bytes.
         found: Digest,
     },
     /// The image ends within it.
@@ -60,7 +56,6 @@ pub enum Fault {
         /// The bytes before the end of the image.
         found: u64,
     },
-    /// It cannot be read.
     Unreadable(String),
     /// The customization of the medium is inconsistent.
     Customization(String),
@@ -70,7 +65,7 @@ pub enum Fault {
     Stranger,
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for RegionFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Changed { at } => {
@@ -88,7 +83,7 @@ impl fmt::Display for Fault {
     }
 }
 
-impl fmt::Display for Difference {
+impl fmt::Display for RegionDifference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.owner, self.fault)
     }
@@ -98,36 +93,36 @@ impl fmt::Display for Difference {
 /// that were read, and its error ends the check; a fault of the image is no error.
 pub fn check(
     source: &dyn Source,
-    map: &Map<'_>,
-    scope: Scope,
+    map: &IsoMap<'_>,
+    scope: CheckScope,
     read: &mut dyn FnMut(u64) -> Result<()>,
-) -> Result<Vec<Difference>> {
+) -> Result<Vec<RegionDifference>> {
     let mut check = ImageCheck { source, map, read, buffer: vec![0; CHUNK] };
     let length = source.length()?;
     let mut found = Vec::new();
     if length < map.size {
-        let fault = Fault::CutOff { expected: map.size, found: length };
-        found.push(Difference { owner: RegionOwner::Image, fault });
+        let fault = RegionFault::CutOff { expected: map.size, found: length };
+        found.push(RegionDifference { owner: RegionOwner::Image, fault });
     }
     let (mut agreeing, mut contradicting) = (0, 0);
     for region in &map.regions {
-        if scope == Scope::Boot && region.is_of_installer() {
+        if scope == CheckScope::Boot && region.is_of_installer() {
             continue;
         }
         let fault = check.region(region)?;
         if region.names_release() {
             agreeing += usize::from(fault.is_none());
-            contradicting += usize::from(matches!(fault, Some(Fault::Changed { .. })));
+            contradicting += usize::from(matches!(fault, Some(RegionFault::Changed { .. })));
         }
-        found.extend(fault.map(|fault| Difference { owner: region.owner.clone(), fault }));
+        found.extend(fault.map(|fault| RegionDifference { owner: region.owner.clone(), fault }));
     }
     if agreeing == 0 && contradicting > 0 {
         // With the wrong manifest, everything else differs too.
-        return Ok(vec![Difference { owner: manifest(), fault: Fault::Stranger }]);
+        return Ok(vec![RegionDifference { owner: manifest(), fault: RegionFault::Stranger }]);
     }
     // A truncated image is reported once for everything after its end, except files, which users know by name.
     found.retain(|difference| {
-        let cut = matches!(difference.fault, Fault::CutOff { .. });
+        let cut = matches!(difference.fault, RegionFault::CutOff { .. });
         !cut || matches!(difference.owner, RegionOwner::Image | RegionOwner::File(_))
     });
     Ok(found)
@@ -135,13 +130,13 @@ pub fn check(
 
 struct ImageCheck<'c> {
     source: &'c dyn Source,
-    map: &'c Map<'c>,
+    map: &'c IsoMap<'c>,
     read: &'c mut dyn FnMut(u64) -> Result<()>,
     buffer: Vec<u8>,
 }
 
 impl ImageCheck<'_> {
-    fn region(&mut self, region: &Region<'_>) -> Result<Option<Fault>> {
+    fn region(&mut self, region: &IsoRegion<'_>) -> Result<Option<RegionFault>> {
         match &region.wanted {
             ExpectedBytes::Bytes(bytes) => self.bytes(region, bytes),
             ExpectedBytes::Zeros => self.zeros(region.at, region.length),
@@ -162,17 +157,17 @@ impl ImageCheck<'_> {
         at: Offset,
         length: u64,
         mut each: impl FnMut(u64, &[u8]) -> bool,
-    ) -> Result<Option<Fault>> {
+    ) -> Result<Option<RegionFault>> {
         let mut done = 0;
         while done < length {
             let wanted = usize::try_from(length - done).unwrap_or(CHUNK).min(CHUNK);
             let count = match self.source.read_at(&mut self.buffer[..wanted], at.plus(done)) {
-                Ok(0) => return Ok(Some(Fault::CutOff { expected: length, found: done })),
+                Ok(0) => return Ok(Some(RegionFault::CutOff { expected: length, found: done })),
                 Ok(count) => count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => {
                     let why = format!("at byte {}: {error}", at.plus(done));
-                    return Ok(Some(Fault::Unreadable(why)));
+                    return Ok(Some(RegionFault::Unreadable(why)));
                 }
             };
             (self.read)(count as u64)?;
@@ -189,7 +184,7 @@ impl ImageCheck<'_> {
         &mut self,
         (at, length): (Offset, u64),
         wanted: impl Fn(usize, usize) -> &'w [u8],
-    ) -> Result<Option<Fault>> {
+    ) -> Result<Option<RegionFault>> {
         let mut different = None;
         let trouble = self.pieces(at, length, |done, piece| {
             let mut seen = 0;
@@ -207,29 +202,29 @@ impl ImageCheck<'_> {
             }
             true
         })?;
-        Ok(different.map(|at| Fault::Changed { at }).or(trouble))
+        Ok(different.map(|at| RegionFault::Changed { at }).or(trouble))
     }
 
-    fn bytes(&mut self, region: &Region<'_>, bytes: &[u8]) -> Result<Option<Fault>> {
+    fn bytes(&mut self, region: &IsoRegion<'_>, bytes: &[u8]) -> Result<Option<RegionFault>> {
         self.compare((region.at, region.length), |start, length| &bytes[start..start + length])
     }
 
-    fn zeros(&mut self, at: Offset, length: u64) -> Result<Option<Fault>> {
+    fn zeros(&mut self, at: Offset, length: u64) -> Result<Option<RegionFault>> {
         self.compare((at, length), |_, length| &ZEROS[..length.min(ZEROS.len())])
     }
 
-    fn payload(&mut self, region: &Region<'_>, payload: &Payload) -> Result<Option<Fault>> {
+    fn payload(&mut self, region: &IsoRegion<'_>, payload: &Payload) -> Result<Option<RegionFault>> {
         let mut hasher = Hasher::default();
         let trouble = self.pieces(region.at, region.length, |_, piece| {
             hasher.update(piece);
             true
         })?;
         let (expected, found) = (payload.sha256, hasher.finish());
-        Ok(trouble.or_else(|| (found != expected).then_some(Fault::Damaged { expected, found })))
+        Ok(trouble.or_else(|| (found != expected).then_some(RegionFault::Damaged { expected, found })))
     }
 
     /// Compares boot code by its digest in the manifest, which is without the addresses; these are compared by themselves.
-    fn boot_code(&mut self, region: &Region<'_>) -> Result<Option<Fault>> {
+    fn boot_code(&mut self, region: &IsoRegion<'_>) -> Result<Option<RegionFault>> {
         let found = match self.whole(region)? {
             Ok(found) => found,
             Err(fault) => return Ok(Some(fault)),
@@ -251,17 +246,17 @@ impl ImageCheck<'_> {
             Ok(written) => found.iter().zip(&*written).position(|(found, written)| found != written),
             Err(_) => Some(0),
         };
-        Ok(first.map(|first| Fault::Changed { at: region.at.plus(first as u64) }))
+        Ok(first.map(|first| RegionFault::Changed { at: region.at.plus(first as u64) }))
     }
 
     /// The EFI system partition, made again from the loaders on the medium.
-    fn esp(&mut self) -> Result<Result<Vec<u8>, Fault>> {
+    fn esp(&mut self) -> Result<Result<Vec<u8>, RegionFault>> {
         let mut contents = Vec::new();
         for (at, payload) in self.map.loaders {
             let mut bytes = Vec::new();
             let read = RegionReader::new(self.source, at, payload.size).read_to_end(&mut bytes);
             if read.is_err() || Digest::of(&bytes) != payload.sha256 {
-                return Ok(Err(Fault::Unknown(payload.path.clone())));
+                return Ok(Err(RegionFault::Unknown(payload.path.clone())));
             }
             contents.push(bytes);
         }
@@ -270,15 +265,15 @@ impl ImageCheck<'_> {
         esp::image(&recipe.menu(), recipe.release.epoch, [shim, grub, mok]).map(Ok)
     }
 
-    fn area(&mut self, region: &Region<'_>) -> Result<Option<Fault>> {
+    fn area(&mut self, region: &IsoRegion<'_>) -> Result<Option<RegionFault>> {
         let mut reader = RegionReader::new(self.source, region.at, region.length);
         if let Err(damage) = area::read(&mut reader) {
             let cut = self.source.length()? < region.at.0 + region.length;
             let why = format!("{:#}", anyhow::Error::from(damage));
             return Ok(Some(if cut {
-                Fault::CutOff { expected: region.length, found: reader.read }
+                RegionFault::CutOff { expected: region.length, found: reader.read }
             } else {
-                Fault::Customization(why)
+                RegionFault::Customization(why)
             }));
         }
         (self.read)(reader.read)?;
@@ -288,14 +283,14 @@ impl ImageCheck<'_> {
 
     /// Compares the file that GRUB reads with the arguments of the area. Where the area is damaged, only the fault of
     /// the area is reported.
-    fn arguments(&mut self, region: &Region<'_>) -> Result<Option<Fault>> {
+    fn arguments(&mut self, region: &IsoRegion<'_>) -> Result<Option<RegionFault>> {
         let content = match area::read(RegionReader::new(self.source, self.map.area, area::LENGTH)) {
             Ok(content) => content.unwrap_or_default(),
             Err(_) => return Ok(None),
         };
         let wanted = argument::grub(&content.arguments, content.boot_password.as_ref())?;
         Ok(self.bytes(region, &wanted)?.map(|fault| match fault {
-            Fault::Changed { .. } => Fault::Customization(format!(
+            RegionFault::Changed { .. } => RegionFault::Customization(format!(
                 "it does not have the kernel arguments and the password that {FILE} has"
             )),
             fault => fault,
@@ -303,7 +298,7 @@ impl ImageCheck<'_> {
     }
 
     /// The length of a region that fits into memory.
-    fn whole(&mut self, region: &Region<'_>) -> Result<Result<Vec<u8>, Fault>> {
+    fn whole(&mut self, region: &IsoRegion<'_>) -> Result<Result<Vec<u8>, RegionFault>> {
         let (at, length) = (region.at, region.length);
         let mut bytes = Vec::with_capacity(usize::try_from(length)?);
         let trouble = self.pieces(at, length, |_, piece| {
@@ -314,7 +309,6 @@ impl ImageCheck<'_> {
     }
 }
 
-/// Reads a region as a stream.
 struct RegionReader<'s> {
     source: &'s dyn Source,
     at: Offset,

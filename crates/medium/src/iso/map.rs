@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 
 use super::recipe::{self, BOOT_MENU, ELTORITO, FileContent, Recipe};
 use formats::iso9660::address::{Block, Extent, Offset};
-use formats::iso9660::write::{Part, RegionOwner};
+use formats::iso9660::write::{LayoutPart, RegionOwner};
 use model::release::{IsoRecipe, MANIFEST, Payload, Purpose, Release};
 
 const BOOT_SECTOR: u64 = 512;
@@ -33,7 +33,7 @@ pub enum ExpectedBytes<'a> {
 
 /// A range of bytes, its owner, and the expected content.
 #[derive(Clone, Debug)]
-pub struct Region<'a> {
+pub struct IsoRegion<'a> {
     pub owner: RegionOwner,
     pub at: Offset,
     /// In bytes.
@@ -43,8 +43,8 @@ pub struct Region<'a> {
 
 /// All regions of the ISO of one release.
 #[derive(Debug)]
-pub struct Map<'a> {
-    pub regions: Vec<Region<'a>>,
+pub struct IsoMap<'a> {
+    pub regions: Vec<IsoRegion<'a>>,
     pub recipe: Recipe<'a>,
     pub iso: &'a IsoRecipe,
     /// Where the El Torito image begins.
@@ -57,7 +57,7 @@ pub struct Map<'a> {
     pub size: u64,
 }
 
-impl<'a> Map<'a> {
+impl<'a> IsoMap<'a> {
     /// The map of the ISO whose `release` has the manifest `manifest`; none if it was written by a recipe that this program
     /// does not know. A release without an ISO is an error.
     pub fn of(release: &'a Release, manifest: &'a [u8]) -> Result<Option<Self>> {
@@ -72,7 +72,7 @@ impl<'a> Map<'a> {
         let layout = recipe.layout(iso.eltorito_size)?;
         let size = layout.size.get();
         let mut regions = Vec::new();
-        let mut add = |owner, at, length, wanted| regions.push(Region { owner, at, length, wanted });
+        let mut add = |owner, at, length, wanted| regions.push(IsoRegion { owner, at, length, wanted });
         add(RegionOwner::BootSector, Offset(0), BOOT_SECTOR, ExpectedBytes::BootSector);
         let eltorito = layout.start(0);
         let mut area = None;
@@ -101,7 +101,7 @@ impl<'a> Map<'a> {
         }
         let Extent { start, length } = layout.esp;
         add(RegionOwner::Esp, start.offset(), u64::from(length), ExpectedBytes::Esp);
-        for Part { owner, at, bytes } in layout.parts {
+        for LayoutPart { owner, at, bytes } in layout.parts {
             add(owner, at, bytes.len() as u64, ExpectedBytes::Bytes(Cow::Owned(bytes)));
         }
         let place = |loader: &'a Payload| {
@@ -121,7 +121,7 @@ impl<'a> Map<'a> {
     }
 }
 
-impl Map<'_> {
+impl IsoMap<'_> {
     /// Every region in order: its owner, its start, and its length in bytes.
     pub fn regions(&self) -> impl Iterator<Item = (&RegionOwner, u64, u64)> {
         self.regions.iter().map(|region| (&region.owner, region.at.0, region.length))
@@ -129,16 +129,16 @@ impl Map<'_> {
 }
 
 /// The regions in their order, with padding between them and up to `size`.
-fn without_gaps(mut regions: Vec<Region<'_>>, size: u64) -> Vec<Region<'_>> {
+fn without_gaps(mut regions: Vec<IsoRegion<'_>>, size: u64) -> Vec<IsoRegion<'_>> {
     regions.retain(|region| region.length > 0);
     regions.sort_by_key(|region| region.at);
-    let mut whole: Vec<Region<'_>> = Vec::with_capacity(regions.len() * 2);
-    let pad = |whole: &mut Vec<Region<'_>>, end: u64| {
+    let mut whole: Vec<IsoRegion<'_>> = Vec::with_capacity(regions.len() * 2);
+    let pad = |whole: &mut Vec<IsoRegion<'_>>, end: u64| {
         let Some(last) = whole.last() else { return };
         let at = Offset(last.at.0 + last.length);
         if at.0 < end {
             let owner = RegionOwner::Padding(Box::new(last.owner.clone()));
-            whole.push(Region { owner, at, length: end - at.0, wanted: ExpectedBytes::Zeros });
+            whole.push(IsoRegion { owner, at, length: end - at.0, wanted: ExpectedBytes::Zeros });
         }
     };
     for region in regions {
@@ -149,7 +149,7 @@ fn without_gaps(mut regions: Vec<Region<'_>>, size: u64) -> Vec<Region<'_>> {
     whole
 }
 
-impl Region<'_> {
+impl IsoRegion<'_> {
     /// Whether its bytes follow from the digest of the release manifest, so that they bear witness to it.
     pub fn names_release(&self) -> bool {
         match &self.owner {
@@ -172,7 +172,6 @@ impl Region<'_> {
     }
 }
 
-/// The release manifest as an owner.
 pub fn manifest() -> RegionOwner {
     RegionOwner::File(MANIFEST.to_owned())
 }

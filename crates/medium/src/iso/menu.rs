@@ -24,7 +24,6 @@ pub struct Menu<'a> {
 pub const SCREEN_FIRST: &str = "console=ttyS0,115200 console=tty0";
 const SERIAL_FIRST: &str = "console=tty0 console=ttyS0,115200";
 
-/// A volume id from free text.
 #[must_use]
 pub fn volume_id(text: &str) -> String {
     let upper = text.to_ascii_uppercase();

@@ -48,7 +48,7 @@ pub mod recipe;
 #[cfg(test)]
 pub mod tests;
 
-pub use check::{Difference, Fault, Scope, check};
-pub use map::Map;
+pub use check::{CheckScope, RegionDifference, RegionFault, check};
+pub use map::IsoMap;
 pub use menu::Menu;
 pub use recipe::Recipe;

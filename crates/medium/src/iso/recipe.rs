@@ -9,7 +9,7 @@ use super::esp;
 use super::menu::{Menu, volume_id};
 use crate::customization::{self, area, argument};
 use base::digest::Digest;
-use formats::iso9660::write::{Layout, Outline};
+use formats::iso9660::write::{Layout, LayoutInput};
 use model::release::{MANIFEST, Payload, Purpose, Release};
 
 /// The number of the recipe that this program follows. It changes whenever the bytes of an ISO do.
@@ -19,12 +19,10 @@ pub const NUMBER: u32 = 2;
 pub const PREPARER: &str = "ISO-BUILDER";
 /// The path of GRUB's El Torito image on an ISO. It is the first file.
 pub const ELTORITO: &str = "boot/grub/eltorito.img";
-/// The boot menu.
 pub const BOOT_MENU: &str = "boot/grub/grub.cfg";
 /// The first file that the signed GRUB reads if firmware has started it from the file system of an optical disc.
 const STUB: &str = "EFI/debian/grub.cfg";
 
-/// The content of a file.
 #[derive(Clone, Debug)]
 pub enum FileContent<'a> {
     Bytes(Cow<'a, [u8]>),
@@ -115,7 +113,7 @@ impl<'a> Recipe<'a> {
     pub fn layout(&self, eltorito: u64) -> Result<Layout> {
         let (menu, files) = (self.menu(), self.files());
         let behind = files.iter().map(|(path, content)| (path.as_str(), content.length()));
-        Layout::new(&Outline {
+        Layout::new(&LayoutInput {
             volume: &menu.volume,
             preparer: PREPARER,
             guid: self.guid(),

@@ -6,9 +6,9 @@ use base::digest::Digest;
 use model::release::Release;
 use testing::iso::{find, image, release};
 
-fn differences(release: &Release, image: &[u8], scope: Scope) -> Vec<String> {
+fn differences(release: &Release, image: &[u8], scope: CheckScope) -> Vec<String> {
     let manifest = release.to_bytes();
-    let map = Map::of(release, &manifest).unwrap().unwrap();
+    let map = IsoMap::of(release, &manifest).unwrap().unwrap();
     let found = check(&image.to_vec(), &map, scope, &mut |_| Ok(())).unwrap();
     found.iter().map(ToString::to_string).collect()
 }
@@ -28,27 +28,31 @@ fn the_bytes_of_an_iso_change_only_with_the_number_of_the_recipe() {
 fn an_iso_as_it_was_built_has_no_difference_and_every_byte_is_read_once() {
     let (release, bytes) = (release(), image(&release()));
     let manifest = release.to_bytes();
-    let map = Map::of(&release, &manifest).unwrap().unwrap();
+    let map = IsoMap::of(&release, &manifest).unwrap().unwrap();
     let mut read = 0;
-    let found = check(&bytes, &map, Scope::Whole, &mut |count| {
+    let found = check(&bytes, &map, CheckScope::Whole, &mut |count| {
         read += count;
         Ok(())
     });
     assert_eq!((found.unwrap(), read), (vec![], map.size));
     let mut stick = bytes;
     stick.extend([0xAA; 5000]);
-    assert_eq!(differences(&release, &stick, Scope::Whole), [""; 0], "what is behind the ISO is none of it");
+    assert_eq!(
+        differences(&release, &stick, CheckScope::Whole),
+        [""; 0],
+        "what is behind the ISO is none of it"
+    );
 }
 
 #[test]
 fn before_an_install_payloads_are_left_to_their_readers_and_boot_parts_are_compared() {
     let (release, bytes) = (release(), image(&release()));
     let manifest = release.to_bytes();
-    let map = Map::of(&release, &manifest).unwrap().unwrap();
+    let map = IsoMap::of(&release, &manifest).unwrap().unwrap();
     for region in &map.regions {
         let mut changed = bytes.clone();
         changed[region.at.0 as usize + region.length as usize / 2] ^= 0x10;
-        let found = differences(&release, &changed, Scope::Boot);
+        let found = differences(&release, &changed, CheckScope::Boot);
         let loader = map.loaders.iter().any(|(at, _)| *at == region.at);
         match region.is_of_installer() && !loader {
             true => assert_eq!(found, [""; 0], "{}", region.owner),
@@ -60,7 +64,7 @@ fn before_an_install_payloads_are_left_to_their_readers_and_boot_parts_are_compa
 #[test]
 fn a_manifest_of_another_medium_is_named_itself_and_not_everything_else() {
     let other = Release { epoch: 1_800_000_000, ..release() };
-    let found = differences(&other, &image(&release()), Scope::Whole);
+    let found = differences(&other, &image(&release()), CheckScope::Whole);
     let [only] = &found[..] else { panic!("{found:?}") };
     assert!(only.starts_with("release.json: is not the manifest of this medium"), "{only}");
 }
@@ -68,7 +72,7 @@ fn a_manifest_of_another_medium_is_named_itself_and_not_everything_else() {
 #[test]
 fn an_image_that_is_cut_off_is_told_once_and_by_the_files_that_it_lacks() {
     let (release, bytes) = (release(), image(&release()));
-    let found = differences(&release, &bytes[..find(&bytes, "menuentry") + 20], Scope::Whole);
+    let found = differences(&release, &bytes[..find(&bytes, "menuentry") + 20], CheckScope::Whole);
     assert!(
         found[0].starts_with("the ISO: has ") && found[1].starts_with("boot/grub/grub.cfg: has "),
         "{found:?}"
@@ -82,9 +86,9 @@ fn a_release_of_another_recipe_or_of_none_has_no_map() {
     let mut newer = release();
     newer.iso.as_mut().unwrap().recipe += 1;
     for release in [older, newer] {
-        assert!(Map::of(&release, &release.to_bytes()).unwrap().is_none());
+        assert!(IsoMap::of(&release, &release.to_bytes()).unwrap().is_none());
     }
     let mut impossible = release();
     impossible.payloads[0].path = "a/very/deep/path/that/no/ISO/has/file".into();
-    assert!(Map::of(&impossible, &impossible.to_bytes()).is_err());
+    assert!(IsoMap::of(&impossible, &impossible.to_bytes()).is_err());
 }

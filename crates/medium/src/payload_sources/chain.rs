@@ -137,7 +137,7 @@ impl PayloadSource for Chain {
 mod tests {
     use super::*;
     use model::release::Purpose;
-    use transfer::download::Absent;
+    use transfer::download::NotFoundError;
 
     /// A server that answers everything in one way, and its name.
     struct Server(&'static str, Answer);
@@ -154,7 +154,7 @@ mod tests {
             let failure = Failure::new(Class::Network, format!("asking {}", self.0));
             match self.1 {
                 Answer::Has => Ok(()),
-                Answer::Lacks => Err(failure.because(Absent).into()),
+                Answer::Lacks => Err(failure.because(NotFoundError).into()),
                 Answer::Down => Err(failure.because(anyhow!("no answer")).into()),
             }
         }

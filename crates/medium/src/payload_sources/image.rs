@@ -13,7 +13,7 @@ use nix::sys::stat::{major, minor};
 use nix::sys::statfs::{FsType, statfs};
 
 use super::payload_source::PayloadSource;
-use crate::iso::{self, Difference, Map, Scope};
+use crate::iso::{self, CheckScope, IsoMap, RegionDifference};
 use base::failure::{Class, Classify, Failure};
 use base::progress::Progress;
 use formats::iso9660::address::Source;
@@ -27,13 +27,12 @@ const SECTOR: u64 = 512;
 
 /// The result of the comparison of a medium.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Compared {
+pub enum MediumComparison {
     /// Not an image: a directory or a server.
     NoImage,
     /// An image of a recipe that this program does not know.
     OtherRecipe,
-    /// An image with these differences.
-    Image(Vec<Difference>),
+    Image(Vec<RegionDifference>),
 }
 
 /// Compares the image of `source`, whose manifest is `release`. Progress is shown on the step `shown`, if given; an error of
@@ -41,15 +40,15 @@ pub enum Compared {
 pub fn compare(
     source: &dyn PayloadSource,
     release: &Release,
-    scope: Scope,
+    scope: CheckScope,
     shown: Option<(&Progress, &str)>,
     cancel: &dyn Fn() -> Result<()>,
-) -> Result<Compared> {
-    let Some(image) = source.image()? else { return Ok(Compared::NoImage) };
+) -> Result<MediumComparison> {
+    let Some(image) = source.image()? else { return Ok(MediumComparison::NoImage) };
     let manifest = source.manifest()?;
-    let map = Map::of(release, &manifest)
+    let map = IsoMap::of(release, &manifest)
         .class(Class::Verification, || format!("reading {MANIFEST} of {}", source.describe()))?;
-    let Some(map) = map else { return Ok(Compared::OtherRecipe) };
+    let Some(map) = map else { return Ok(MediumComparison::OtherRecipe) };
     let begin = |(progress, id): (&Progress, &str)| {
         progress.step(id, format!("Checking {}", source.describe()), Some(map.size))
     };
@@ -61,12 +60,11 @@ pub fn compare(
     if let Some(step) = step.filter(|_| differences.is_empty()) {
         step.done();
     }
-    Ok(Compared::Image(differences))
+    Ok(MediumComparison::Image(differences))
 }
 
-/// The failure of a medium with `differences`.
 #[must_use]
-pub fn changed(source: &dyn PayloadSource, differences: &[Difference]) -> Failure {
+pub fn changed(source: &dyn PayloadSource, differences: &[RegionDifference]) -> Failure {
     let told: Vec<_> = differences.iter().map(ToString::to_string).collect();
     Failure::new(Class::Verification, format!("{} is not as it was built", source.describe()))
         .because(anyhow!("{}", told.join("\n           ")))

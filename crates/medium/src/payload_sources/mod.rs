@@ -2,7 +2,7 @@
 //! or an ISO, a registry or an OCI layout with the release as an artifact, or for blobs of images their registries; alone or
 //! as a chain.
 //!
-//! A source only provides bytes; the reader checks them at their end, with [`Verified`] or a digest of its own. The release manifest is checked here, against the kernel command
+//! A source only provides bytes; the reader checks them at their end, with [`VerifyingReader`] or a digest of its own. The release manifest is checked here, against the kernel command
 //! line, and what a medium boots from, against the manifest ([`compare`]).
 
 mod again;
@@ -35,14 +35,14 @@ pub use artifact::{OpenedArtifact, open_release};
 pub use chain::Chain;
 pub use http::HttpMedium;
 pub use http_iso::HttpIso;
-pub use image::{Compared, changed, compare};
+pub use image::{MediumComparison, changed, compare};
 pub use iso_file::IsoFile;
 pub use local::LocalMedium;
 pub use manifest::{expected_customization, expected_manifest, read_release, require_sender};
 pub use payload_source::{PayloadPlace, PayloadSource, PayloadTransport};
 pub use registry::{Registry, RegistryMedium};
 pub use transfer::download::RetryPolicy;
-pub use verify::{Verified, damaged};
+pub use verify::{VerifyingReader, damaged};
 
 /// Where the live system mounts the medium that it was booted from.
 pub const BOOT_MEDIUM: &str = "/run/initramfs/live";
@@ -86,7 +86,6 @@ pub fn served(url: &str, authorities: &[String], retry: RetryPolicy) -> Result<B
     }
 }
 
-/// Whether there is a medium at `path`.
 #[must_use]
 pub fn is_medium(path: &Path) -> bool {
     path.join(model::release::MANIFEST).exists()

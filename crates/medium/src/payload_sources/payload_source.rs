@@ -8,12 +8,10 @@ use crate::patches::ReleasePatch;
 use formats::iso9660::address::Source;
 use model::release::Payload;
 
-/// The location of a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PayloadPlace {
     /// On this machine, where reading it twice is cheap.
     Here,
-    /// On a server.
     Network,
 }
 
@@ -21,7 +19,6 @@ pub enum PayloadPlace {
 /// expected digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PayloadTransport {
-    /// On this machine.
     Local,
     /// From a server with TLS, whose certificate has been checked.
     Encrypted,
@@ -86,7 +83,6 @@ pub trait PayloadSource: Send + Sync {
         Ok(None)
     }
 
-    /// For messages.
     fn describe(&self) -> String;
 
     /// The part of the source that has this payload.

@@ -21,7 +21,6 @@ pub trait Registry: Send + Sync {
     fn probe(&self, repository: &Repository, digest: Digest, size: u64) -> Result<()>;
     fn document(&self, repository: &Repository, digest: Digest) -> Result<Vec<u8>>;
     fn blob(&self, repository: &Repository, digest: Digest, size: u64) -> Result<Box<dyn Read + Send>>;
-    /// Whether this host has a mirror.
     fn has_mirror(&self, host: &str) -> bool;
 }
 

@@ -11,7 +11,7 @@ use testing::http::{AUTHORITY, Answer as FakeAnswer, BodyDelivery as FakeManner,
 
 /// How the server treats one request.
 #[derive(Clone, Copy, Debug)]
-enum ServerManner {
+enum ServerBehavior {
     /// As the standards say.
     Good,
     /// Whole file whatever the range.
@@ -36,7 +36,7 @@ struct Server {
 }
 
 /// Serves `content` under every path; the manner of each request in turn, the last for all further ones.
-fn serve(content: Vec<u8>, manners: Vec<ServerManner>) -> Server {
+fn serve(content: Vec<u8>, manners: Vec<ServerBehavior>) -> Server {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let requests = Arc::new(Mutex::new(Vec::new()));
@@ -54,7 +54,7 @@ fn serve(content: Vec<u8>, manners: Vec<ServerManner>) -> Server {
 fn answer(
     mut stream: TcpStream,
     content: &[u8],
-    manner: ServerManner,
+    manner: ServerBehavior,
     log: &Mutex<Vec<String>>,
 ) -> std::io::Result<()> {
     let mut head = String::new();
@@ -70,18 +70,18 @@ fn answer(
     let start: usize = range.and_then(|range| range.trim_end_matches('-').parse().ok()).unwrap_or(0);
     log.lock().unwrap().push(head);
     let mut content = content.to_vec();
-    if let ServerManner::Status(status) = manner {
+    if let ServerBehavior::Status(status) = manner {
         return write!(stream, "HTTP/1.1 {status} No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
     }
     match manner {
-        ServerManner::Short(length) => content.truncate(length),
-        ServerManner::Corrupt(place) => content[place] ^= 1,
+        ServerBehavior::Short(length) => content.truncate(length),
+        ServerBehavior::Corrupt(place) => content[place] ^= 1,
         _ => {}
     }
     let total = content.len();
     let (start, told) = match manner {
-        ServerManner::IgnoreRange => (0, 0),
-        ServerManner::OtherRange if start > 0 => (start, start + 1),
+        ServerBehavior::IgnoreRange => (0, 0),
+        ServerBehavior::OtherRange if start > 0 => (start, start + 1),
         _ => (start, start),
     };
     if start >= total && total > 0 {
@@ -98,8 +98,8 @@ fn answer(
         "HTTP/1.1 {status}\r\nETag: \"v1\"\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
     )?;
     match manner {
-        ServerManner::Cut(count) => stream.write_all(&body[..count.min(length)]),
-        ServerManner::Stall(count) => {
+        ServerBehavior::Cut(count) => stream.write_all(&body[..count.min(length)]),
+        ServerBehavior::Stall(count) => {
             stream.write_all(&body[..count.min(length)])?;
             // Until the client hangs up.
             std::io::copy(&mut stream, &mut std::io::sink()).map(drop)
@@ -121,7 +121,7 @@ fn payload(bytes: &[u8]) -> Payload {
     }
 }
 
-fn fetch(manners: Vec<ServerManner>) -> (anyhow::Result<Vec<u8>>, Server) {
+fn fetch(manners: Vec<ServerBehavior>) -> (anyhow::Result<Vec<u8>>, Server) {
     let bytes = content();
     let server = serve(bytes.clone(), manners);
     let retry = RetryPolicy {
@@ -134,7 +134,7 @@ fn fetch(manners: Vec<ServerManner>) -> (anyhow::Result<Vec<u8>>, Server) {
     let result = (|| {
         let medium = HttpMedium::open(&server.url, &[], retry)?;
         let payload = payload(&bytes);
-        let mut reader = Verified::new(medium.open(&payload)?, &payload, medium.describe());
+        let mut reader = VerifyingReader::new(medium.open(&payload)?, &payload, medium.describe());
         let mut got = Vec::new();
         reader.read_to_end(&mut got)?;
         Ok(got)
@@ -144,7 +144,7 @@ fn fetch(manners: Vec<ServerManner>) -> (anyhow::Result<Vec<u8>>, Server) {
 
 #[test]
 fn a_server_that_sends_a_byte_with_each_connection_does_not_hold_a_transfer() {
-    for manner in [ServerManner::Cut(1), ServerManner::Cut(100), ServerManner::Stall(1)] {
+    for manner in [ServerBehavior::Cut(1), ServerBehavior::Cut(100), ServerBehavior::Stall(1)] {
         let (result, server) = fetch(vec![manner]);
         let error = result.unwrap_err();
         assert_eq!(class_of(&error), Class::Network, "{manner:?}");
@@ -153,13 +153,13 @@ fn a_server_that_sends_a_byte_with_each_connection_does_not_hold_a_transfer() {
         assert_eq!(server.requests.lock().unwrap().len(), 3, "{manner:?}");
     }
     // Each brings a part of the rest, so there may be more of them than attempts.
-    assert!(fetch(vec![ServerManner::Cut(14_000)]).0.unwrap() == content());
+    assert!(fetch(vec![ServerBehavior::Cut(14_000)]).0.unwrap() == content());
 }
 
 #[test]
 fn a_transfer_that_breaks_off_goes_on_where_it_stopped() {
     let (result, server) =
-        fetch(vec![ServerManner::Cut(70_000), ServerManner::Cut(50_000), ServerManner::Good]);
+        fetch(vec![ServerBehavior::Cut(70_000), ServerBehavior::Cut(50_000), ServerBehavior::Good]);
     assert!(result.unwrap() == content());
     let requests = server.requests.lock().unwrap();
     assert_eq!(requests.len(), 3);
@@ -170,24 +170,30 @@ fn a_transfer_that_breaks_off_goes_on_where_it_stopped() {
 
 #[test]
 fn a_server_that_stalls_or_ignores_ranges_is_borne_with() {
-    assert!(fetch(vec![ServerManner::Stall(90_000), ServerManner::IgnoreRange]).0.unwrap() == content());
+    assert!(fetch(vec![ServerBehavior::Stall(90_000), ServerBehavior::IgnoreRange]).0.unwrap() == content());
     assert!(
-        fetch(vec![ServerManner::Status(503), ServerManner::Status(429), ServerManner::Good]).0.unwrap()
+        fetch(vec![ServerBehavior::Status(503), ServerBehavior::Status(429), ServerBehavior::Good])
+            .0
+            .unwrap()
             == content()
     );
 }
 
 #[test]
 fn what_cannot_get_better_is_an_error_with_the_url_and_its_class() {
-    let cases: [(Vec<ServerManner>, Class, &str); 8] = [
-        (vec![ServerManner::Status(404)], Class::Network, "does not exist (404)"),
-        (vec![ServerManner::Status(403)], Class::Network, "403"),
-        (vec![ServerManner::Status(500)], Class::Network, "gave up after 3 attempts"),
-        (vec![ServerManner::Stall(0)], Class::Network, "gave up after 3 attempts"),
-        (vec![ServerManner::Cut(10), ServerManner::Status(416)], Class::Verification, "ends before byte 10"),
-        (vec![ServerManner::Cut(10), ServerManner::OtherRange], Class::Network, "another range"),
-        (vec![ServerManner::Short(1000)], Class::Verification, "has 1000 bytes instead of 200000"),
-        (vec![ServerManner::Corrupt(123_456)], Class::Verification, "instead of"),
+    let cases: [(Vec<ServerBehavior>, Class, &str); 8] = [
+        (vec![ServerBehavior::Status(404)], Class::Network, "does not exist (404)"),
+        (vec![ServerBehavior::Status(403)], Class::Network, "403"),
+        (vec![ServerBehavior::Status(500)], Class::Network, "gave up after 3 attempts"),
+        (vec![ServerBehavior::Stall(0)], Class::Network, "gave up after 3 attempts"),
+        (
+            vec![ServerBehavior::Cut(10), ServerBehavior::Status(416)],
+            Class::Verification,
+            "ends before byte 10",
+        ),
+        (vec![ServerBehavior::Cut(10), ServerBehavior::OtherRange], Class::Network, "another range"),
+        (vec![ServerBehavior::Short(1000)], Class::Verification, "has 1000 bytes instead of 200000"),
+        (vec![ServerBehavior::Corrupt(123_456)], Class::Verification, "instead of"),
     ];
     for (manners, class, told) in cases {
         let (result, server) = fetch(manners.clone());
@@ -216,12 +222,12 @@ proptest! {
         cuts in proptest::collection::vec((0_usize..150_000, 0_u8..4), 0..5),
     ) {
         let mut manners: Vec<_> = cuts.iter().map(|(place, kind)| match kind {
-            0 => ServerManner::Cut(*place),
-            1 => ServerManner::IgnoreRange,
-            2 => ServerManner::Corrupt(*place),
-            _ => ServerManner::Status(502),
+            0 => ServerBehavior::Cut(*place),
+            1 => ServerBehavior::IgnoreRange,
+            2 => ServerBehavior::Corrupt(*place),
+            _ => ServerBehavior::Status(502),
         }).collect();
-        manners.push(ServerManner::Good);
+        manners.push(ServerBehavior::Good);
         if let Ok(bytes) = fetch(manners).0 {
             prop_assert!(bytes == content());
         }
@@ -243,7 +249,7 @@ fn local(files: &[(&str, &[u8])]) -> (tempfile::TempDir, LocalMedium) {
 #[test]
 fn what_the_medium_lacks_comes_from_the_server() {
     let bytes = content();
-    let server = serve(bytes.clone(), vec![ServerManner::Good]);
+    let server = serve(bytes.clone(), vec![ServerBehavior::Good]);
     let (_directory, medium) = local(&[("held", b"here")]);
     let held = Payload { path: "held".into(), ..payload(b"here") };
     let remote = HttpMedium::open(&server.url, &[], RetryPolicy::default()).unwrap();
@@ -303,10 +309,10 @@ fn a_file_beside_the_payloads_is_read_or_known_to_be_absent() {
         })
     };
     assert_eq!(read(&local).unwrap().as_deref(), Some("area"));
-    assert_eq!(read(&http(ServerManner::Good)).unwrap().as_deref(), Some("area"));
+    assert_eq!(read(&http(ServerBehavior::Good)).unwrap().as_deref(), Some("area"));
     assert_eq!(local.beside("other").unwrap().map(drop), None);
-    assert_eq!(read(&http(ServerManner::Status(404))).unwrap(), None);
-    assert_eq!(class_of(&read(&http(ServerManner::Status(403))).unwrap_err()), Class::Network);
+    assert_eq!(read(&http(ServerBehavior::Status(404))).unwrap(), None);
+    assert_eq!(class_of(&read(&http(ServerBehavior::Status(403))).unwrap_err()), Class::Network);
 }
 
 #[test]
@@ -407,8 +413,9 @@ fn one_function_opens_a_medium_of_every_kind() {
     absent.path = "images/absent".to_owned();
     assert_eq!(source.place(&absent), None);
     assert_eq!(class_of(&source.open(&absent).err().unwrap()), Class::Verification);
-    let differences = compare(source.as_ref(), &release, crate::iso::Scope::Whole, None, &|| Ok(())).unwrap();
-    assert_eq!(differences, Compared::Image(Vec::new()));
+    let differences =
+        compare(source.as_ref(), &release, crate::iso::CheckScope::Whole, None, &|| Ok(())).unwrap();
+    assert_eq!(differences, MediumComparison::Image(Vec::new()));
 }
 
 #[test]

@@ -16,7 +16,7 @@ pub fn damaged(payload: &Payload, source: &str, how: &str) -> Failure {
 /// Passes a payload through and fails at its end unless length and digest are right. The reader gets bytes before they are
 /// verified; only a regular end of the stream confirms them.
 #[allow(missing_debug_implementations)]
-pub struct Verified<R> {
+pub struct VerifyingReader<R> {
     inner: R,
     /// None after the end.
     hasher: Option<Hasher>,
@@ -25,7 +25,7 @@ pub struct Verified<R> {
     count: u64,
 }
 
-impl<R: Read> Verified<R> {
+impl<R: Read> VerifyingReader<R> {
     /// Checks `inner` against `payload`; `source` names where it comes from.
     pub fn new(inner: R, payload: &Payload, source: impl Into<String>) -> Self {
         let hasher = Some(Hasher::default());
@@ -49,7 +49,7 @@ impl<R: Read> Verified<R> {
     }
 }
 
-impl<R: Read> Read for Verified<R> {
+impl<R: Read> Read for VerifyingReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.inner.read(buffer).map_err(|error| match error.kind() {
             // The medium is shorter than its file system says.
@@ -95,7 +95,7 @@ mod tests {
     }
 
     fn read(inner: impl Read) -> io::Result<u64> {
-        io::copy(&mut Verified::new(inner, &image().0, "the medium"), &mut io::sink())
+        io::copy(&mut VerifyingReader::new(inner, &image().0, "the medium"), &mut io::sink())
     }
 
     #[test]

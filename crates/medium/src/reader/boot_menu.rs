@@ -11,8 +11,10 @@ pub const MAX_BOOT_MENU: u64 = 1 << 20;
 pub enum NamedReleaseDifference {
     /// It names none.
     Unnamed,
-    /// It names another.
-    Other { expected: String, found: String },
+    Other {
+        expected: String,
+        found: String,
+    },
 }
 
 /// Compares the releases that `menu` names with the digest of the manifest.

@@ -18,7 +18,7 @@ use transfer::download::{Downloader, RetryPolicy};
 
 use super::boot_menu::{MAX_BOOT_MENU, NamedReleaseDifference, named_release_difference};
 use crate::http::{HttpDirectory, HttpImage, is_url};
-use crate::iso::Map;
+use crate::iso::IsoMap;
 use crate::iso::recipe::BOOT_MENU;
 
 /// The size limit of a manifest, in bytes: enough for tens of thousands of payloads.
@@ -49,7 +49,6 @@ enum MediumContent {
     Served(HttpDirectory),
 }
 
-/// The ISO of a medium.
 pub type MediumImage = Iso<ImageBytes>;
 
 /// The bytes of an ISO.
@@ -57,7 +56,6 @@ pub type MediumImage = Iso<ImageBytes>;
 pub enum ImageBytes {
     /// A file or a drive of this machine.
     Local(File),
-    /// A file on a server.
     Served(Box<HttpImage>),
 }
 
@@ -136,7 +134,7 @@ impl MediumReader {
         let iso = Iso::open(OffsetSource { source: open_image(named)?, start: PARTITION.offset() })?;
         let medium = Self::with(named, MediumContent::Partition(iso))?;
         // Without a map, the damaged directories could not be compared.
-        Map::of(&medium.release()?, &medium.manifest)?.context("an ISO of another recipe")?;
+        IsoMap::of(&medium.release()?, &medium.manifest)?.context("an ISO of another recipe")?;
         Ok(medium)
     }
 

@@ -4,19 +4,19 @@
 
 use super::Slot;
 use super::environment;
-use super::record::{BootRecord, MISSES, SlotState, TRIES, UpdateSlot, Why};
+use super::record::{BootFailureWord, BootRecord, MISSES, SlotState, TRIES, UpdateSlot};
 
 /// The result of a boot decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Decision {
+pub struct LoaderDecision {
     /// What starts; none where nothing can be loaded, however often it is tried.
-    pub start: Option<Start>,
+    pub start: Option<SlotStart>,
     /// The environment block afterwards.
     pub block: Vec<u8>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Start {
+pub struct SlotStart {
     pub slot: Slot,
     /// Whether the kernel is told that this is a trial.
     pub trial: bool,
@@ -26,7 +26,7 @@ pub struct Start {
 
 /// What starts with this environment block, where `loads` says whether a slot can be loaded, and `saving` whether what GRUB
 /// writes gets to the disk. A file that is missing is an empty one.
-pub fn decide(block: &[u8], loads: impl Fn(Slot) -> bool, saving: bool) -> Decision {
+pub fn decide(block: &[u8], loads: impl Fn(Slot) -> bool, saving: bool) -> LoaderDecision {
     let mut boot = Boot::begin(block, saving);
     for waited in [false, true] {
         if waited {
@@ -38,13 +38,16 @@ pub fn decide(block: &[u8], loads: impl Fn(Slot) -> bool, saving: bool) -> Decis
             if boot.writable || !candidate.only_if_saved {
                 if loads(candidate.slot) {
                     let Candidate { slot, trial, .. } = candidate;
-                    return Decision { start: Some(Start { slot, trial, waited }), block: boot.block };
+                    return LoaderDecision {
+                        start: Some(SlotStart { slot, trial, waited }),
+                        block: boot.block,
+                    };
                 }
-                boot.record.why = Why::new(Why::LOAD);
+                boot.record.why = BootFailureWord::new(BootFailureWord::LOAD);
             }
         }
     }
-    Decision { start: None, block: boot.block }
+    LoaderDecision { start: None, block: boot.block }
 }
 
 /// Where the search for a slot is; each step has at most one candidate.
@@ -160,7 +163,7 @@ impl Boot {
     }
 
     fn because_of_misses(&mut self, slot: Slot) -> Candidate {
-        self.record.why = Why::new(Why::MISS);
+        self.record.why = BootFailureWord::new(BootFailureWord::MISS);
         Candidate { slot, trial: false, only_if_saved: true }
     }
 
@@ -177,7 +180,7 @@ impl Boot {
             if self.record.order == slot {
                 self.record.order = slot.other();
             }
-            self.record.why = Why::new(Why::TRIES);
+            self.record.why = BootFailureWord::new(BootFailureWord::TRIES);
             return None;
         }
         self.record.left -= 1;
@@ -245,7 +248,7 @@ mod tests {
         let (slots, record) = starts(&update(), 4, |_| true);
         assert_eq!(slots, "BBBa");
         assert_eq!((record.order, record.b, record.generation), (UpdateSlot::A, SlotState::Bad, 7));
-        assert_eq!(record.why.unwrap().as_str(), Why::TRIES);
+        assert_eq!(record.why.unwrap().as_str(), BootFailureWord::TRIES);
         assert_eq!(starts(&BootRecord::installed(), 4, |_| true).0, "AAAr");
     }
 
@@ -253,7 +256,7 @@ mod tests {
     fn a_slot_that_cannot_be_loaded_gives_way_in_the_same_boot_and_spends_a_try() {
         let (slots, record) = starts(&update(), 1, |slot| slot != Slot::B);
         assert_eq!((slots.as_str(), record.left, record.run), ("a", 2, Some(Slot::A)));
-        assert_eq!(record.why.unwrap().as_str(), Why::LOAD);
+        assert_eq!(record.why.unwrap().as_str(), BootFailureWord::LOAD);
     }
 
     #[test]
@@ -276,7 +279,7 @@ mod tests {
         assert_eq!(decision.start.unwrap().slot, Slot::A);
         assert_eq!(decision.block, wish.to_block());
         let only = decide(&BootRecord::installed().to_block(), |_| true, false);
-        assert_eq!(only.start, Some(Start { slot: Slot::A, trial: true, waited: false }));
+        assert_eq!(only.start, Some(SlotStart { slot: Slot::A, trial: true, waited: false }));
     }
 
     #[test]

@@ -20,7 +20,6 @@ pub const GENERATION_MAX: u32 = 999_999_999;
 /// The version of the record, `nq_v`.
 const VERSION: &str = "1";
 
-/// A slot that updates write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum UpdateSlot {
@@ -88,9 +87,9 @@ impl SlotState {
 
 /// Why a boot did not go as wished: one word of at most sixteen lower-case letters.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct Why(String);
+pub struct BootFailureWord(String);
 
-impl Why {
+impl BootFailureWord {
     /// GRUB's word for a slot on trial that was started as often as it may be.
     pub const TRIES: &str = "tries";
     /// GRUB's word for a slot that could not be loaded.
@@ -113,7 +112,7 @@ impl Why {
     }
 }
 
-impl fmt::Display for Why {
+impl fmt::Display for BootFailureWord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
@@ -136,12 +135,12 @@ pub struct BootRecord {
     pub miss: u8,
     /// The slot to start next, once.
     pub once: Option<Slot>,
-    pub why: Option<Why>,
+    pub why: Option<BootFailureWord>,
 }
 
 /// Whether a block is a record byte for byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Condition {
+pub enum RecordCondition {
     Whole,
     /// Something is missing, unreadable or too much. It starts something all the same, but is to be written anew.
     Damaged,
@@ -188,10 +187,10 @@ impl BootRecord {
 
     /// Reads a block as GRUB's script does: what is missing or is no value of ours takes its default.
     #[must_use]
-    pub fn read(block: &[u8]) -> (Self, Condition) {
+    pub fn read(block: &[u8]) -> (Self, RecordCondition) {
         let (record, _) = Self::read_fields(block);
         let whole = record.to_block() == block;
-        (record, if whole { Condition::Whole } else { Condition::Damaged })
+        (record, if whole { RecordCondition::Whole } else { RecordCondition::Damaged })
     }
 
     /// The record, and whether every value that the block has is one of ours.
@@ -216,7 +215,7 @@ impl BootRecord {
             once: fields.read("nq_once", usual.once, slots),
             why: fields.read("nq_why", usual.why, |text| match text {
                 "" => Some(None),
-                word => Why::new(word).map(Some),
+                word => BootFailureWord::new(word).map(Some),
             }),
         };
         (record, fields.sane)
@@ -245,7 +244,7 @@ impl BootRecord {
             ("nq_run", slot(self.run)),
             ("nq_miss", self.miss.min(MISSES).to_string()),
             ("nq_once", slot(self.once)),
-            ("nq_why", self.why.as_ref().map(Why::to_string).unwrap_or_default()),
+            ("nq_why", self.why.as_ref().map(BootFailureWord::to_string).unwrap_or_default()),
         ]
     }
 }
@@ -288,7 +287,7 @@ mod tests {
             (run, once) in (slot(), slot()),
             why in "[a-z]{0,16}",
         ) -> BootRecord {
-            let (order, why) = (UpdateSlot::BOTH[order], Why::new(&why));
+            let (order, why) = (UpdateSlot::BOTH[order], BootFailureWord::new(&why));
             let (a, b) = (SlotState::ALL[a], SlotState::ALL[b]);
             BootRecord { generation, order, a, b, left, run, miss, once, why }
         }
@@ -298,9 +297,9 @@ mod tests {
         #[test]
         fn a_record_reads_back_as_it_was_written_from_its_first_sector_alone(record in record()) {
             let block = record.to_block();
-            prop_assert_eq!(BootRecord::read(&block), (record.clone(), Condition::Whole));
+            prop_assert_eq!(BootRecord::read(&block), (record.clone(), RecordCondition::Whole));
             prop_assert!(block[512..].iter().all(|byte| *byte == b'#'));
-            prop_assert_eq!(BootRecord::read(&block[..512]), (record, Condition::Damaged));
+            prop_assert_eq!(BootRecord::read(&block[..512]), (record, RecordCondition::Damaged));
         }
 
         #[test]
@@ -311,7 +310,7 @@ mod tests {
             let head = if head { SIGNATURE } else { &[] };
             let bytes = [head, &bytes].concat();
             let (record, condition) = BootRecord::read(&bytes);
-            prop_assert_eq!(condition == Condition::Whole, bytes == record.to_block());
+            prop_assert_eq!(condition == RecordCondition::Whole, bytes == record.to_block());
             prop_assert_eq!(BootRecord::read(&record.to_block()).0, record);
         }
 
@@ -344,13 +343,13 @@ mod tests {
             b: SlotState::Empty,
             run: Some(Slot::Recovery),
             once: Some(Slot::Recovery),
-            why: Why::new("abcdefghijklmnop"),
+            why: BootFailureWord::new("abcdefghijklmnop"),
             ..BootRecord::default()
         };
         let block = longest.to_block();
         assert!(block[256..].iter().all(|byte| *byte == b'#'));
         assert!(BootRecord::read(&block).0.why.is_some());
-        assert_eq!(Why::new("abcdefghijklmnopq"), None);
+        assert_eq!(BootFailureWord::new("abcdefghijklmnopq"), None);
     }
 
     #[test]
@@ -366,10 +365,10 @@ mod tests {
         let block = BootRecord::installed().to_block();
         let long = [&block[..], &[FILLER; 3072]].concat();
         for bytes in [&block[..1023], &long[..1025], &long[..]] {
-            assert_eq!(BootRecord::read(bytes), (BootRecord::installed(), Condition::Damaged));
+            assert_eq!(BootRecord::read(bytes), (BootRecord::installed(), RecordCondition::Damaged));
         }
         for bytes in [&[][..], &[0; 1024], &[FILLER; 1024]] {
-            assert_eq!(BootRecord::read(bytes), (BootRecord::default(), Condition::Damaged));
+            assert_eq!(BootRecord::read(bytes), (BootRecord::default(), RecordCondition::Damaged));
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::config::{Hostname, InstallConfig, MacAddress, Role};
 use document::shape::{Shape, inline_schema};
 
 /// A group of keys as the document has it: what it leaves out is not there.
-pub type Group = Map<String, Value>;
+pub type KeyGroup = Map<String, Value>;
 
 /// The whole document.
 #[derive(Clone, Default, Deserialize, JsonSchema)]
@@ -27,10 +27,10 @@ pub struct ClusterFile {
     /// The name of the cluster, and the part of an install configuration that all its nodes share. Each key goes to
     /// the nodes on which it works.
     #[schemars(with = "SharedKeys")]
-    pub cluster: Group,
+    pub cluster: KeyGroup,
     /// Templates of machines by name: each the part of an install configuration that machines of one kind share.
     #[schemars(with = "BTreeMap<String, NodeKeys>", extend("propertyNames" = { "type": "string", "format": "group-name" }))]
-    pub templates: BTreeMap<String, Group>,
+    pub templates: BTreeMap<String, KeyGroup>,
     /// The machines, in pools of the same role and template.
     pub pools: Vec<Pool>,
 }
@@ -79,7 +79,7 @@ pub struct Machine {
     pub create: Option<bool>,
     /// What only this machine has: a part of an install configuration, stronger than the template.
     #[schemars(with = "NodeKeys")]
-    pub overrides: Group,
+    pub overrides: KeyGroup,
 }
 
 /// What all nodes share, for the schema.
@@ -140,7 +140,7 @@ impl ClusterFile {
     }
 
     /// What all nodes share, as an install configuration.
-    pub(super) fn shared(&self) -> Group {
+    pub(super) fn shared(&self) -> KeyGroup {
         let mut shared = self.cluster.clone();
         shared.remove("name");
         shared
@@ -186,7 +186,7 @@ const MACHINE: &str = "/properties/pools/items/properties/machines/items";
 
 /// How many nodes of each role a cluster has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Counts {
+pub struct NodeCounts {
     /// Nodes that run the control plane.
     pub management: usize,
     /// Nodes that only vote in etcd.
@@ -195,8 +195,7 @@ pub struct Counts {
     pub worker: usize,
 }
 
-impl Counts {
-    /// Members of etcd.
+impl NodeCounts {
     #[must_use]
     pub fn members(&self) -> usize {
         self.management + self.witness

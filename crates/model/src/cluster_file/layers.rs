@@ -5,15 +5,15 @@
 
 use serde_json::{Value, json};
 
-use super::document::{ClusterFile, Group, Machine, Pool};
+use super::document::{ClusterFile, KeyGroup, Machine, Pool};
 use super::places::{self, CLUSTER, TOKENS};
 use crate::config::rules::idle;
-use crate::config::sources::merge::Piece;
+use crate::config::sources::merge::SourcedValue;
 use crate::config::{Install, InstallConfig, Mode, Role};
 use document::shape::join;
 
 /// Part of an install configuration that comes from one place of the file. The numbers are those of the sources of a
-/// [`Piece`].
+/// [`SourcedValue`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(usize)]
 pub(super) enum Layer {
@@ -21,9 +21,7 @@ pub(super) enum Layer {
     Assumed,
     /// `cluster`.
     Shared,
-    /// The template of the pool.
     Template,
-    /// `overrides` of the machine.
     Overrides,
     /// What the file's own keys say.
     Given,
@@ -36,7 +34,6 @@ impl Layer {
 
 /// One node of the cluster. It holds secrets and has no `Debug`.
 pub(super) struct ClusterNode {
-    /// The index of its pool.
     pub(super) pool: usize,
     /// Its index in the pool.
     pub(super) machine: usize,
@@ -48,7 +45,7 @@ pub(super) struct ClusterNode {
     pub(super) role: Option<Role>,
     pub(super) creates: bool,
     /// The node document as far as the file gives it, without defaults.
-    pub(super) merged: Piece,
+    pub(super) merged: SourcedValue,
     /// The same with its defaults; none where a mistake in the file has left something that cannot be used.
     pub(super) config: Option<InstallConfig>,
 }
@@ -70,9 +67,9 @@ pub(super) fn nodes(file: &ClusterFile) -> Vec<ClusterNode> {
             given(file, machine, mode, role),
         ];
         let pieces = layers.into_iter().zip(Layer::ALL);
-        let pieces = pieces.map(|(group, layer)| Piece::of(&Value::Object(group), layer as usize));
-        let empty = Piece::of(&json!({}), Layer::Assumed as usize);
-        let merged = pieces.fold(empty, Piece::under);
+        let pieces = pieces.map(|(group, layer)| SourcedValue::of(&Value::Object(group), layer as usize));
+        let empty = SourcedValue::of(&json!({}), Layer::Assumed as usize);
+        let merged = pieces.fold(empty, SourcedValue::under);
         ClusterNode {
             pool,
             machine: index,
@@ -109,14 +106,14 @@ fn creator(file: &ClusterFile) -> Option<(usize, usize)> {
 }
 
 /// An address of a machine's own is a static one, unless a template says what will then be a contradiction.
-fn assumed(machine: &Machine) -> Group {
+fn assumed(machine: &Machine) -> KeyGroup {
     let method = json!({ "install": { "management_interface": { "method": "static" } } });
     machine.ip.and(method.as_object().cloned()).unwrap_or_default()
 }
 
 /// What the file's own keys say about one machine.
-fn given(file: &ClusterFile, machine: &Machine, mode: Mode, role: Role) -> Group {
-    let mut management = Group::new();
+fn given(file: &ClusterFile, machine: &Machine, mode: Mode, role: Role) -> KeyGroup {
+    let mut management = KeyGroup::new();
     if let Some(ip) = machine.ip {
         management.insert("ip".into(), ip.to_string().into());
     }
@@ -124,13 +121,13 @@ fn given(file: &ClusterFile, machine: &Machine, mode: Mode, role: Role) -> Group
         let cards = machine.macs.iter().map(|mac| json!({ "hw_addr": mac }));
         management.insert("interfaces".into(), cards.collect());
     }
-    let mut install = Group::new();
+    let mut install = KeyGroup::new();
     install.insert("mode".into(), mode.name().into());
     install.insert("role".into(), role.name().into());
     if !management.is_empty() {
         install.insert("management_interface".into(), Value::Object(management));
     }
-    let mut group = Group::new();
+    let mut group = KeyGroup::new();
     group.insert("scheme_version".into(), file.scheme_version.unwrap_or(1).into());
     group.insert("install".into(), Value::Object(install));
     if let Some(hostname) = &machine.hostname {
@@ -143,14 +140,14 @@ fn given(file: &ClusterFile, machine: &Machine, mode: Mode, role: Role) -> Group
 }
 
 /// The group without the keys at these paths; a group that is empty then goes too.
-fn without(mut group: Group, paths: &[String]) -> Group {
+fn without(mut group: KeyGroup, paths: &[String]) -> KeyGroup {
     for path in paths {
         remove(&mut group, path);
     }
     group
 }
 
-fn remove(group: &mut Group, path: &str) {
+fn remove(group: &mut KeyGroup, path: &str) {
     let Some((first, rest)) = path.split_once('.') else {
         group.remove(path);
         return;

@@ -21,8 +21,8 @@ mod rules;
 #[cfg(test)]
 mod tests;
 
-pub use document::{ClusterFile, Counts, Group, Machine, Pool};
+pub use document::{ClusterFile, KeyGroup, Machine, NodeCounts, Pool};
 pub use output::{Report, rendered, write};
 pub use published::json_schema;
-pub use read::{Checked, check, load};
-pub use render::{DocumentRecord, Rendered, shown};
+pub use read::{ValidClusterFile, check, load};
+pub use render::{DocumentRecord, RenderedDocument, shown};

@@ -12,19 +12,17 @@ use std::path::Path;
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
-use super::Checked;
+use super::ValidClusterFile;
 use super::render::DocumentRecord;
 use base::digest::Digest;
 use base::failure::{Class, Classify, Failure};
 use base::files;
 
-/// The file with the record.
 const RECORD: &str = "rendered.json";
 /// Documents hold secrets.
 const MODE: u32 = 0o600;
 const LIMIT: u64 = 16 << 20;
 
-/// What is recorded of a directory.
 #[derive(Debug, Serialize, Deserialize)]
 struct Record {
     /// Version of the record; 1.
@@ -48,7 +46,7 @@ pub struct Report {
 
 /// Writes the document of each node into `directory`, each with mode 0600 and in one step, and the record after them.
 /// Everything that speaks against it is found before anything is written, and is [`Class::Invalid`].
-pub fn write(cluster: &Checked, directory: &Path) -> Result<Report> {
+pub fn write(cluster: &ValidClusterFile, directory: &Path) -> Result<Report> {
     let old = read_record(directory)?;
     if let Some(old) = &old {
         same_cluster(cluster, old, directory)?;
@@ -91,7 +89,7 @@ pub fn rendered(directory: &Path) -> Result<Vec<DocumentRecord>> {
     Ok(read_record(directory)?.map(|record| record.nodes).unwrap_or_default())
 }
 
-fn record(cluster: &Checked) -> Result<Vec<u8>> {
+fn record(cluster: &ValidClusterFile) -> Result<Vec<u8>> {
     let nodes = cluster.documents.iter().map(|document| document.entry.clone()).collect();
     let record = Record { v: 1, cluster: cluster.name.clone(), templates: cluster.templates.clone(), nodes };
     let mut bytes = serde_json::to_vec_pretty(&record)?;
@@ -117,7 +115,7 @@ fn read_record(directory: &Path) -> Result<Option<Record>> {
     Ok(Some(record))
 }
 
-fn same_cluster(cluster: &Checked, old: &Record, directory: &Path) -> Result<(), Failure> {
+fn same_cluster(cluster: &ValidClusterFile, old: &Record, directory: &Path) -> Result<(), Failure> {
     if old.cluster == cluster.name {
         return Ok(());
     }
@@ -131,7 +129,7 @@ fn same_cluster(cluster: &Checked, old: &Record, directory: &Path) -> Result<(),
 }
 
 /// A template that nodes are made from stays what it is.
-fn same_templates(cluster: &Checked, old: &Record) -> Result<(), Failure> {
+fn same_templates(cluster: &ValidClusterFile, old: &Record) -> Result<(), Failure> {
     let changed: Vec<_> = cluster
         .templates
         .iter()
@@ -148,7 +146,7 @@ fn same_templates(cluster: &Checked, old: &Record) -> Result<(), Failure> {
 }
 
 /// Refuses a directory with files that `render` did not write, or that were changed since.
-fn only_ours(cluster: &Checked, old: &[DocumentRecord], directory: &Path) -> Result<()> {
+fn only_ours(cluster: &ValidClusterFile, old: &[DocumentRecord], directory: &Path) -> Result<()> {
     let new = cluster.documents.iter().map(|document| &document.entry);
     let mut foreign = Vec::new();
     for name in new.clone().chain(stale(cluster, old)).map(|entry| &entry.file) {
@@ -181,7 +179,10 @@ fn only_ours(cluster: &Checked, old: &[DocumentRecord], directory: &Path) -> Res
 }
 
 /// Documents of nodes that the cluster file no longer has.
-fn stale<'o>(cluster: &Checked, old: &'o [DocumentRecord]) -> impl Iterator<Item = &'o DocumentRecord> {
+fn stale<'o>(
+    cluster: &ValidClusterFile,
+    old: &'o [DocumentRecord],
+) -> impl Iterator<Item = &'o DocumentRecord> {
     let new: Vec<_> = cluster.documents.iter().map(|document| document.entry.file.clone()).collect();
     old.iter().filter(move |entry| !new.contains(&entry.file))
 }

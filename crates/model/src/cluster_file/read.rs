@@ -6,7 +6,7 @@ use anyhow::Result;
 use serde_json::Value;
 
 use super::dialect::ClusterDialect;
-use super::document::{ClusterFile, Counts, shape};
+use super::document::{ClusterFile, NodeCounts, shape};
 use super::layers::{self, ClusterNode};
 use super::places::{MOVED, SHARED_ONLY, is_within, within};
 use super::{nodes, render, rules};
@@ -15,18 +15,18 @@ use base::failure::{Class, Classify};
 use base::files::named;
 use document::diagnostic::{Problem, Source};
 use document::echo::{self, MistakePaths};
+use document::shape_check::ShapeCheck;
 use document::span::Span;
 use document::tree;
-use document::walk::Walk;
 
 /// A cluster file without mistakes.
 #[derive(Debug)]
-pub struct Checked {
+pub struct ValidClusterFile {
     pub name: String,
     /// How many nodes of which role it has.
-    pub counts: Counts,
+    pub counts: NodeCounts,
     /// The document of each node, in the order of the file.
-    pub documents: Vec<render::Rendered>,
+    pub documents: Vec<render::RenderedDocument>,
     /// The digest of each template that a node is made from, by name.
     pub templates: std::collections::BTreeMap<String, String>,
     /// In the order of its lines.
@@ -35,16 +35,16 @@ pub struct Checked {
 
 /// Reads and checks the file at `path`. A file that cannot be read and a document with mistakes are
 /// [`Class::Invalid`].
-pub fn load(path: &Path) -> Result<Checked> {
+pub fn load(path: &Path) -> Result<ValidClusterFile> {
     let name = named::told(path);
     let text = named::read_text(path).class(Class::Invalid, || format!("reading the cluster file {name}"))?;
     Ok(check(&text, &name).map_err(|invalid| invalid.failure(&format!("the cluster file {name}")))?)
 }
 
 /// Reads and checks a document; `name` is what messages call it. Every mistake and every warning comes with its place.
-pub fn check(text: &str, name: &str) -> Result<Checked, Invalid> {
+pub fn check(text: &str, name: &str) -> Result<ValidClusterFile, Invalid> {
     let tree = tree::read(text).map_err(|problem| Source::unread(name, text).diagnose(vec![problem]))?;
-    let mut walk = Walk::new(&ClusterDialect);
+    let mut walk = ShapeCheck::new(&ClusterDialect);
     let value = tree.root.as_ref().and_then(|root| walk.value(root, shape(), "")).unwrap_or_default();
     misplaced(&mut walk);
     let typed = |value: Value| match value {
@@ -80,11 +80,11 @@ pub fn check(text: &str, name: &str) -> Result<Checked, Invalid> {
     if clean { Ok(accept(&file, nodes, agents.as_ref(), told.0)) } else { Err(told) }
 }
 
-impl Checked {
+impl ValidClusterFile {
     /// The cluster in a few words: how many nodes of which role, and which one creates it.
     #[must_use]
     pub fn summary(&self) -> String {
-        let Counts { management, witness, worker } = self.counts;
+        let NodeCounts { management, witness, worker } = self.counts;
         let some = |count: usize, noun: &str| {
             let plural = if noun.ends_with('s') { "es" } else { "s" };
             (count > 0).then(|| format!("{count} {noun}{}", if count == 1 { "" } else { plural }))
@@ -102,8 +102,8 @@ fn accept(
     nodes: Vec<ClusterNode>,
     agents: Option<&Secret>,
     warnings: Vec<Diagnostic>,
-) -> Checked {
-    Checked {
+) -> ValidClusterFile {
+    ValidClusterFile {
         name: file.name().to_owned(),
         counts: rules::counts(&nodes),
         documents: nodes.iter().map(|node| render::document(file, node, agents)).collect(),
@@ -113,7 +113,7 @@ fn accept(
 }
 
 /// Keys of an install configuration that stand in a part of the file that is not theirs.
-fn misplaced(walk: &mut Walk) {
+fn misplaced(walk: &mut ShapeCheck) {
     let mut problems = Vec::new();
     for (path, span) in &walk.places {
         let inner = within(path);

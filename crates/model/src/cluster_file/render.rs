@@ -7,7 +7,7 @@ use anyhow::Result;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::document::{ClusterFile, Group};
+use super::document::{ClusterFile, KeyGroup};
 use super::layers::ClusterNode;
 use super::rules::own_cards;
 use crate::config::cluster_secrets;
@@ -17,8 +17,7 @@ use base::digest::Digest;
 
 /// The document of one node, and what finds it.
 #[derive(Clone)]
-pub struct Rendered {
-    /// Its entry in the index.
+pub struct RenderedDocument {
     pub entry: DocumentRecord,
     /// The document. It holds secrets: files with it have mode 0600.
     pub text: String,
@@ -26,13 +25,12 @@ pub struct Rendered {
 }
 
 /// The document holds secrets, so that only the record of it is shown.
-impl fmt::Debug for Rendered {
+impl fmt::Debug for RenderedDocument {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Rendered").field("entry", &self.entry).finish_non_exhaustive()
     }
 }
 
-/// What is recorded of a document.
 #[derive(Clone, Debug, PartialEq, Serialize, serde::Deserialize)]
 pub struct DocumentRecord {
     pub hostname: String,
@@ -76,7 +74,7 @@ fn put_agent_token(value: &mut Value, agents: &Secret, is_agent: bool) {
 
 /// The document of a node of a file without mistakes; `agents` is [`derived_agent_token`].
 #[expect(clippy::expect_used, reason = "a node whose parts are no configuration is a mistake of the file")]
-pub(super) fn document(file: &ClusterFile, node: &ClusterNode, agents: Option<&Secret>) -> Rendered {
+pub(super) fn document(file: &ClusterFile, node: &ClusterNode, agents: Option<&Secret>) -> RenderedDocument {
     let mut value = node.merged.value();
     let config = node.config.clone().expect("the file has no mistakes");
     if let Some(agents) = agents {
@@ -106,12 +104,12 @@ pub(super) fn document(file: &ClusterFile, node: &ClusterNode, agents: Option<&S
         ip: config.install.management_interface.as_ref().and_then(|network| network.ip),
         macs: own_cards(&config).into_iter().map(|(_, mac)| mac).collect(),
     };
-    Rendered { entry, text, value }
+    RenderedDocument { entry, text, value }
 }
 
 /// The document for reading: as YAML and as a value, both without secrets.
 #[must_use]
-pub fn shown(document: &Rendered) -> (String, Value) {
+pub fn shown(document: &RenderedDocument) -> (String, Value) {
     let mut value = document.value.clone();
     redact::hide(&mut value);
     let head =
@@ -147,7 +145,7 @@ fn yaml(value: &Value) -> String {
 /// The digest of each template that a node is made from.
 pub(super) fn digests(file: &ClusterFile, nodes: &[ClusterNode]) -> BTreeMap<String, String> {
     let used = |name: &String| nodes.iter().any(|node| node.template.as_ref() == Some(name));
-    let digest = |group: &Group| {
+    let digest = |group: &KeyGroup| {
         // The keys of a map come in their order, so that the same template gives the same bytes.
         Digest::of(Value::Object(group.clone()).to_string().as_bytes()).to_string()
     };

@@ -29,7 +29,7 @@ pub struct BootPassword(String);
 /// Text that is no such hash; does not repeat it.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub struct NotHash(String);
+pub struct ParseHashError(String);
 
 impl BootPassword {
     /// The hash in the clear: the caller answers for where it goes.
@@ -46,20 +46,20 @@ impl BootPassword {
 }
 
 impl FromStr for BootPassword {
-    type Err = NotHash;
+    type Err = ParseHashError;
 
-    fn from_str(text: &str) -> Result<Self, NotHash> {
+    fn from_str(text: &str) -> Result<Self, ParseHashError> {
         match access::boot_password(text) {
             Ok(()) => Ok(Self(text.to_owned())),
-            Err(fault) => Err(NotHash(format!("the boot password {}", fault.message))),
+            Err(fault) => Err(ParseHashError(format!("the boot password {}", fault.message))),
         }
     }
 }
 
 impl TryFrom<String> for BootPassword {
-    type Error = NotHash;
+    type Error = ParseHashError;
 
-    fn try_from(text: String) -> Result<Self, NotHash> {
+    fn try_from(text: String) -> Result<Self, ParseHashError> {
         text.parse()
     }
 }

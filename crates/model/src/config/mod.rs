@@ -50,7 +50,7 @@ pub use install::{Images, Install, Keep, Mode, NodeRole, Profile, Role, Wipe, Wi
 pub use install_config::InstallConfig;
 pub use network::{BondMode, BondOptions, Cidr, Interface, ManagementInterface, Method, Network};
 pub use os::{ExternalStorage, MultiPath, Os, Sshd, User, WriteFile};
-pub use read::{Accepted, UsableDocument, check, check_in_use, load, load_applicable, load_usable, parse};
+pub use read::{UsableDocument, ValidConfig, check, check_in_use, load, load_applicable, load_usable, parse};
 pub use reinstall::{OnceWord, Reinstall};
 pub use text::*;
 pub use token::{Login, Token};

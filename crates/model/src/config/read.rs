@@ -13,7 +13,7 @@ use document::diagnostic::{Diagnostic, Invalid, Severity};
 
 /// A document without mistakes.
 #[derive(Debug)]
-pub struct Accepted {
+pub struct ValidConfig {
     pub config: InstallConfig,
     /// In the order of its lines.
     pub warnings: Vec<Diagnostic>,
@@ -87,20 +87,20 @@ fn parse_usable(text: &str, name: &str, essential: &[&str]) -> Result<UsableDocu
 }
 
 /// Reads and checks a document for an install; every mistake and every warning with its place.
-pub fn check(text: &str, name: &str) -> Result<Accepted, Invalid> {
+pub fn check(text: &str, name: &str) -> Result<ValidConfig, Invalid> {
     accept(Document::yaml(SourceKind::File, name, text))
 }
 
 /// The same for a document whose secrets are in use or somebody is there to judge them: that of a node, which has to
 /// start with the token that its cluster has, and the answers on a console. What is wrong with a choice is a warning.
-pub fn check_in_use(text: &str, name: &str) -> Result<Accepted, Invalid> {
+pub fn check_in_use(text: &str, name: &str) -> Result<ValidConfig, Invalid> {
     accept(Document::yaml(SourceKind::File, name, text).in_use())
 }
 
-fn accept(document: Document) -> Result<Accepted, Invalid> {
+fn accept(document: Document) -> Result<ValidConfig, Invalid> {
     document.is_configuration()?;
     let combined = sources::combine(&[document])?;
-    Ok(Accepted { config: combined.config, warnings: combined.warnings })
+    Ok(ValidConfig { config: combined.config, warnings: combined.warnings })
 }
 
 impl InstallConfig {

@@ -102,14 +102,14 @@ impl<'de> Deserialize<'de> for Reinstall {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         #[serde(untagged)]
-        enum Written {
+        enum WrittenReinstall {
             Truth(bool),
             Text(String),
         }
-        match Written::deserialize(deserializer)? {
-            Written::Truth(false) => Ok(Self::Never),
-            Written::Truth(true) => Ok(Self::Changed),
-            Written::Text(text) => text.parse().map_err(serde::de::Error::custom),
+        match WrittenReinstall::deserialize(deserializer)? {
+            WrittenReinstall::Truth(false) => Ok(Self::Never),
+            WrittenReinstall::Truth(true) => Ok(Self::Changed),
+            WrittenReinstall::Text(text) => text.parse().map_err(serde::de::Error::custom),
         }
     }
 }

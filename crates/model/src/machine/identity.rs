@@ -58,7 +58,6 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Whether it has no identifier.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()

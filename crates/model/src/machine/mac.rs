@@ -13,7 +13,7 @@ pub struct Mac([u8; 6]);
 
 /// The error about a text that is not a hardware address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NotOne {
+pub enum ParseMacError {
     /// Other characters, or more or fewer of them.
     #[error("is not a hardware address such as 52:54:00:12:34:56")]
     Form,
@@ -49,18 +49,18 @@ impl Mac {
 }
 
 impl FromStr for Mac {
-    type Err = NotOne;
+    type Err = ParseMacError;
 
-    fn from_str(text: &str) -> Result<Self, NotOne> {
-        let bytes = [':', '-'].into_iter().find_map(|joint| bytes(text, joint)).ok_or(NotOne::Form)?;
-        is_single(bytes).then_some(Self(bytes)).ok_or(NotOne::Group)
+    fn from_str(text: &str) -> Result<Self, ParseMacError> {
+        let bytes = [':', '-'].into_iter().find_map(|joint| bytes(text, joint)).ok_or(ParseMacError::Form)?;
+        is_single(bytes).then_some(Self(bytes)).ok_or(ParseMacError::Group)
     }
 }
 
 impl TryFrom<String> for Mac {
-    type Error = NotOne;
+    type Error = ParseMacError;
 
-    fn try_from(text: String) -> Result<Self, NotOne> {
+    fn try_from(text: String) -> Result<Self, ParseMacError> {
         text.parse()
     }
 }
@@ -95,14 +95,14 @@ mod tests {
     #[test]
     fn what_no_card_has_is_refused() {
         for (text, why) in [
-            ("", NotOne::Form),
-            ("52:54:00:ab:cd", NotOne::Form),
-            ("52:54:00:ab:cd:ef:00", NotOne::Form),
-            ("52:54-00:ab:cd:ef", NotOne::Form),
-            ("5:54:00:ab:cd:ef", NotOne::Form),
-            ("00:00:00:00:00:00", NotOne::Group),
-            ("ff:ff:ff:ff:ff:ff", NotOne::Group),
-            ("01:00:5e:00:00:01", NotOne::Group),
+            ("", ParseMacError::Form),
+            ("52:54:00:ab:cd", ParseMacError::Form),
+            ("52:54:00:ab:cd:ef:00", ParseMacError::Form),
+            ("52:54-00:ab:cd:ef", ParseMacError::Form),
+            ("5:54:00:ab:cd:ef", ParseMacError::Form),
+            ("00:00:00:00:00:00", ParseMacError::Group),
+            ("ff:ff:ff:ff:ff:ff", ParseMacError::Group),
+            ("01:00:5e:00:00:01", ParseMacError::Group),
         ] {
             assert_eq!(text.parse::<Mac>(), Err(why), "{text}");
         }

@@ -17,5 +17,5 @@ pub mod selector;
 
 pub use identity::Identity;
 pub use mac::Mac;
-pub use nodes::{Chosen, Nodes};
+pub use nodes::{MachineFileMatch, Nodes};
 pub use selector::Selector;

@@ -25,7 +25,7 @@ pub struct Nodes {
 
 /// The file that is for a machine, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Chosen<'a> {
+pub struct MachineFileMatch<'a> {
     pub file: &'a str,
     /// The identifier of the machine that it is for; none for the fallback.
     pub selector: Option<&'a Selector>,
@@ -76,20 +76,21 @@ impl Nodes {
     }
 
     /// The file for the machine: the one whose selector fits, else the fallback, else none. Two that fit are an error.
-    pub fn choose(&self, identity: &Identity) -> Result<Option<Chosen<'_>>> {
+    pub fn choose(&self, identity: &Identity) -> Result<Option<MachineFileMatch<'_>>> {
         let mut fitting = self.files.iter().filter(|(selector, _)| selector.fits(identity));
         let (first, second) = (fitting.next(), fitting.next());
         match (first, second) {
             (Some((_, one)), Some((_, other))) => Err(twice("this machine", one, other)),
-            (Some((selector, file)), None) => Ok(Some(Chosen { file, selector: Some(selector) })),
-            _ => Ok(self.fallback.as_deref().map(|file| Chosen { file, selector: None })),
+            (Some((selector, file)), None) => Ok(Some(MachineFileMatch { file, selector: Some(selector) })),
+            _ => Ok(self.fallback.as_deref().map(|file| MachineFileMatch { file, selector: None })),
         }
     }
 
     /// Every file with its selector, the fallback last and without one.
-    pub fn iter(&self) -> impl Iterator<Item = Chosen<'_>> {
-        let own = self.files.iter().map(|(selector, file)| Chosen { file, selector: Some(selector) });
-        own.chain(self.fallback.as_deref().map(|file| Chosen { file, selector: None }))
+    pub fn iter(&self) -> impl Iterator<Item = MachineFileMatch<'_>> {
+        let own =
+            self.files.iter().map(|(selector, file)| MachineFileMatch { file, selector: Some(selector) });
+        own.chain(self.fallback.as_deref().map(|file| MachineFileMatch { file, selector: None }))
     }
 
     #[must_use]
@@ -104,7 +105,7 @@ fn twice(place: &str, one: &str, other: &str) -> anyhow::Error {
         .into()
 }
 
-impl fmt::Display for Chosen<'_> {
+impl fmt::Display for MachineFileMatch<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.selector {
             Some(selector) => write!(f, "{}, because this machine has {selector}", self.file),

@@ -21,19 +21,19 @@ const LONGEST: usize = 128;
 pub enum Selector {
     /// A card of the machine has this address.
     Mac(Mac),
-    Serial(Mark),
+    Serial(HardwareLabel),
     Uuid(Uuid),
-    AssetTag(Mark),
+    AssetTag(HardwareLabel),
 }
 
 /// A serial number or a tag.
 #[derive(Clone, Debug)]
-pub struct Mark(String);
+pub struct HardwareLabel(String);
 
 /// A text that is not a selector, and why.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` {why}")]
-pub struct NotSelector {
+pub struct ParseSelectorError {
     text: String,
     why: String,
 }
@@ -42,7 +42,8 @@ impl Selector {
     /// Whether it means the machine with this identity.
     #[must_use]
     pub fn fits(&self, identity: &Identity) -> bool {
-        let has = |text: &Option<String>, mark: &Mark| text.as_deref().is_some_and(|text| mark.is(text));
+        let has =
+            |text: &Option<String>, mark: &HardwareLabel| text.as_deref().is_some_and(|text| mark.is(text));
         match self {
             Self::Mac(mac) => identity.macs.contains(mac),
             Self::Serial(mark) => has(&identity.serial, mark),
@@ -64,8 +65,8 @@ impl Selector {
     }
 
     /// The selector that the name of a file without its suffix is.
-    pub fn from_stem(stem: &str) -> Result<Self, NotSelector> {
-        let wrong = |why: &str| NotSelector { text: stem.into(), why: why.into() };
+    pub fn from_stem(stem: &str) -> Result<Self, ParseSelectorError> {
+        let wrong = |why: &str| ParseSelectorError { text: stem.into(), why: why.into() };
         let split = |kind| Some((kind, stem.strip_prefix(kind)?.strip_prefix('-')?));
         let found = ["mac", "serial", "uuid", "asset-tag"].into_iter().find_map(split);
         let (kind, rest) = found.ok_or_else(|| {
@@ -79,7 +80,7 @@ impl Selector {
     fn new(kind: &str, rest: &str) -> Result<Self, String> {
         match kind {
             "mac" => rest.parse().map(Self::Mac).map_err(|why| why.to_string()),
-            "serial" => Mark::new(rest).map(Self::Serial),
+            "serial" => HardwareLabel::new(rest).map(Self::Serial),
             "uuid" => {
                 let uuid = rest
                     .parse()
@@ -88,13 +89,13 @@ impl Selector {
                     .ok_or("is a UUID that many machines have; name it by mac:, serial: or asset-tag:")?;
                 Ok(Self::Uuid(uuid))
             }
-            "asset-tag" => Mark::new(rest).map(Self::AssetTag),
+            "asset-tag" => HardwareLabel::new(rest).map(Self::AssetTag),
             _ => Err("does not begin with mac:, serial:, uuid: or asset-tag:".into()),
         }
     }
 }
 
-impl Mark {
+impl HardwareLabel {
     fn new(text: &str) -> Result<Self, String> {
         let text = text.trim();
         if text.is_empty() || text.len() > LONGEST || text.chars().any(char::is_control) {
@@ -116,39 +117,39 @@ impl Mark {
     }
 }
 
-impl PartialEq for Mark {
+impl PartialEq for HardwareLabel {
     fn eq(&self, other: &Self) -> bool {
         self.is(&other.0)
     }
 }
 
-impl Eq for Mark {}
+impl Eq for HardwareLabel {}
 
-impl PartialOrd for Mark {
+impl PartialOrd for HardwareLabel {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Mark {
+impl Ord for HardwareLabel {
     fn cmp(&self, other: &Self) -> Ordering {
         self.0.to_ascii_lowercase().cmp(&other.0.to_ascii_lowercase())
     }
 }
 
 impl FromStr for Selector {
-    type Err = NotSelector;
+    type Err = ParseSelectorError;
 
-    fn from_str(text: &str) -> Result<Self, NotSelector> {
+    fn from_str(text: &str) -> Result<Self, ParseSelectorError> {
         let (kind, rest) = text.split_once(':').unwrap_or((text, ""));
-        Self::new(kind, rest).map_err(|why| NotSelector { text: text.into(), why })
+        Self::new(kind, rest).map_err(|why| ParseSelectorError { text: text.into(), why })
     }
 }
 
 impl TryFrom<String> for Selector {
-    type Error = NotSelector;
+    type Error = ParseSelectorError;
 
-    fn try_from(text: String) -> Result<Self, NotSelector> {
+    fn try_from(text: String) -> Result<Self, ParseSelectorError> {
         text.parse()
     }
 }

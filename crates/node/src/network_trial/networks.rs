@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use model::config::sources::merge::Piece;
+use model::config::sources::merge::SourcedValue;
 use model::config::{InstallConfig, ManagementInterface, Network};
 
 /// The keys of a document that make up its networks, as dotted paths.
@@ -73,7 +73,7 @@ impl Networks {
             let management_interface = Some(networks.management_interface.clone().unwrap_or_default());
             Self { management_interface, ..networks.clone() }.value()
         };
-        let [before, after] = [self, after].map(|networks| Piece::of(&whole(networks), 0).leaves());
+        let [before, after] = [self, after].map(|networks| SourcedValue::of(&whole(networks), 0).leaves());
         let find = |leaves: &[(String, usize, Value)], path: &str| {
             let leaf = leaves.iter().find(|(known, ..)| known == path)?;
             text(&leaf.2)

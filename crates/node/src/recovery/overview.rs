@@ -11,8 +11,8 @@ use base::command::Runner;
 use machine::installed_node::InstalledNode;
 use machine::network::addresses::addresses;
 use machine::node_release as release;
-use model::boot::record::{MISSES, SlotState, UpdateSlot, Why};
-use model::boot::{Installed, Slot};
+use model::boot::record::{BootFailureWord, MISSES, SlotState, UpdateSlot};
+use model::boot::{BootParameters, Slot};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecoveryFacts {
@@ -29,7 +29,7 @@ pub struct RecoveryFacts {
 
 impl RecoveryFacts {
     /// The recovery system at `root`. Mounts nothing: a reset may be under way.
-    pub fn gather(root: &Path, installed: &Installed, runner: &dyn Runner) -> Result<Self> {
+    pub fn gather(root: &Path, installed: &BootParameters, runner: &dyn Runner) -> Result<Self> {
         let release = release::read(root)?;
         let slots = NodeSlots::find(root, installed)?;
         let record = slots.change_record(|_| ())?.record;
@@ -44,13 +44,15 @@ impl RecoveryFacts {
                 state.map_or("runs", SlotState::as_str).to_owned(),
             ]
         });
-        let why = match (PendingReset::read(root), record.why.as_ref().map(Why::as_str)) {
+        let why = match (PendingReset::read(root), record.why.as_ref().map(BootFailureWord::as_str)) {
             (Some(wish), _) => format!("a reset of level {} is asked for", wish.level.as_str()),
             (None, _) if !any_good => "neither slot is good and can be loaded".to_owned(),
-            (None, Some(Why::MISS)) => {
+            (None, Some(BootFailureWord::MISS)) => {
                 format!("a slot was started {MISSES} times and was never reported as good")
             }
-            (None, Some(Why::LOAD)) => "a slot could not be loaded, or somebody asked for it".to_owned(),
+            (None, Some(BootFailureWord::LOAD)) => {
+                "a slot could not be loaded, or somebody asked for it".to_owned()
+            }
             (None, _) => "somebody asked for it, or no slot could be loaded".to_owned(),
         };
         // The recovery system is there for nodes that have no usable document, too.

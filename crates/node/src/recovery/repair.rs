@@ -11,7 +11,7 @@ use base::command::Runner;
 use base::progress::Progress;
 use install::execute::{FilesystemCheck, check_filesystem, read_esp};
 use machine::mounted::is_mounted;
-use model::boot::{BootVolume, Installed, Slot};
+use model::boot::{BootParameters, BootVolume, Slot};
 
 /// What was found of one thing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -44,7 +44,7 @@ impl RepairFinding {
 /// The boot record cannot be written, or the work was cancelled.
 pub fn repair(
     node: &mut UpdatedNode,
-    installed: &Installed,
+    installed: &BootParameters,
     yes: bool,
     runner: &dyn Runner,
     progress: &Progress,

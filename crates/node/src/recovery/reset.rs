@@ -19,7 +19,7 @@ use base::progress::Progress;
 use install::execute::{SystemHost, renew_filesystem};
 use install::plan::PartitionName;
 use machine::paths::{CONFIG, DEFAULTS, DOCUMENT, below};
-use model::boot::{BootVolume, Installed, Slot};
+use model::boot::{BootParameters, BootVolume, Slot};
 
 /// What is not the node document's but the machine's, from the configuration partition.
 const KEPT: [&str; 6] =
@@ -83,7 +83,7 @@ pub fn follow(before: Option<&PendingReset>, level: ResetLevel) -> Result<Pendin
 pub struct NodeReset<'a> {
     pub root: &'a Path,
     pub node: &'a mut UpdatedNode,
-    pub installed: Installed,
+    pub installed: BootParameters,
     pub runner: &'a dyn Runner,
 }
 

@@ -16,7 +16,7 @@ use install::plan::{Partition, PartitionName, SectorSize, Target};
 use machine::mounted::mounted;
 use machine::paths::below;
 use model::boot::record::BootRecord;
-use model::boot::{Installed, Slot};
+use model::boot::{BootParameters, Slot};
 use model::release::Release;
 
 /// The parts of one slot.
@@ -46,7 +46,7 @@ impl NodeSlots {
     ///
     /// # Errors
     /// [`Class::Hardware`] if GRUB did not start this system, or the disk is not what it says.
-    pub fn find(root: &Path, installed: &Installed) -> Result<Self> {
+    pub fn find(root: &Path, installed: &BootParameters) -> Result<Self> {
         let found = Self::look(root, installed).map_err(|error| {
             Failure::new(Class::Hardware, "finding the slots of this node")
                 .because(error.reallocate_into_boxed_dyn_error_without_backtrace())
@@ -57,7 +57,7 @@ impl NodeSlots {
     }
 
     /// The same before the system of the node runs, from its initrd.
-    pub fn look(root: &Path, installed: &Installed) -> Result<Self> {
+    pub fn look(root: &Path, installed: &BootParameters) -> Result<Self> {
         let esp = installed.esp.context("the boot loader of this disk did not start this system")?;
         let sys = Sysfs { root };
         let disk = sys.disk_of(&sys.by_uuid(esp)?)?;
@@ -287,10 +287,10 @@ mod tests {
         }
     }
 
-    fn installed(slot: Slot, esp: Option<&str>) -> Installed {
+    fn installed(slot: Slot, esp: Option<&str>) -> BootParameters {
         let volume = model::boot::BootVolume::Partition(Uuid::nil());
         let esp = esp.map(|esp| esp.parse().unwrap());
-        Installed { slot, config: volume, persistent: volume, data: None, esp }
+        BootParameters { slot, config: volume, persistent: volume, data: None, esp }
     }
 
     #[test]

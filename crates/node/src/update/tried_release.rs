@@ -1,7 +1,7 @@
 //! What became of the release that was staged last, from the boot record and from what runs: a decision without effects.
 
 use model::boot::Slot;
-use model::boot::record::{BootRecord, SlotState, TRIES, UpdateSlot, Why};
+use model::boot::record::{BootFailureWord, BootRecord, SlotState, TRIES, UpdateSlot};
 
 use machine::update_state::UpdateState;
 
@@ -29,10 +29,10 @@ pub fn tried_release(record: &BootRecord, memory: &UpdateState, running: Slot) -
     if running == Slot::from(staged.slot) {
         return TriedRelease::Runs;
     }
-    let why = record.why.as_ref().map(Why::as_str);
+    let why = record.why.as_ref().map(BootFailureWord::as_str);
     match record.state(staged.slot) {
         SlotState::Empty => TriedRelease::Staged,
-        SlotState::Try if record.left < TRIES && why == Some(Why::LOAD) => {
+        SlotState::Try if record.left < TRIES && why == Some(BootFailureWord::LOAD) => {
             TriedRelease::Failed(reason(why, None))
         }
         SlotState::Try => TriedRelease::Armed,
@@ -44,8 +44,8 @@ pub fn tried_release(record: &BootRecord, memory: &UpdateState, running: Slot) -
 fn reason(why: Option<&str>, complaint: Option<&str>) -> String {
     let told = complaint.map(|complaint| format!("; it said: {complaint}")).unwrap_or_default();
     match why {
-        Some(Why::LOAD) => "GRUB could not load it: a file of its boot volume is damaged or missing, or its kernel's signature is not right".to_owned(),
-        Some(Why::TRIES) => format!("it was started {TRIES} times and did not become good{told}"),
+        Some(BootFailureWord::LOAD) => "GRUB could not load it: a file of its boot volume is damaged or missing, or its kernel's signature is not right".to_owned(),
+        Some(BootFailureWord::TRIES) => format!("it was started {TRIES} times and did not become good{told}"),
         _ => complaint.map_or_else(|| "it did not become good".to_owned(), str::to_owned),
     }
 }
@@ -55,7 +55,7 @@ pub fn condemn(record: &mut BootRecord, slot: UpdateSlot, why: &str) {
     record.set_state(slot, SlotState::Bad);
     record.order = slot.other();
     record.left = TRIES;
-    record.why = Why::new(why);
+    record.why = BootFailureWord::new(why);
     if record.once == Some(Slot::from(slot)) {
         record.once = None;
     }
@@ -83,7 +83,7 @@ mod tests {
     }
 
     fn record(b: SlotState, left: u8, why: &str) -> BootRecord {
-        BootRecord { b, left, why: Why::new(why), order: UpdateSlot::B, ..BootRecord::default() }
+        BootRecord { b, left, why: BootFailureWord::new(why), order: UpdateSlot::B, ..BootRecord::default() }
     }
 
     #[test]

@@ -19,7 +19,7 @@ use machine::paths::below;
 use machine::update_state::{ReleaseId, UpdateState, WrittenRelease};
 use medium::payload_sources::PayloadSource;
 use model::boot::record::{BootRecord, SlotState, TRIES, UpdateSlot};
-use model::boot::{Installed, Slot};
+use model::boot::{BootParameters, Slot};
 use model::kubernetes::KubernetesVersion;
 use model::release::Release;
 
@@ -63,7 +63,7 @@ impl UpdatedNode {
     /// [`Class::Hardware`] if this is no installed node, or GRUB did not start it.
     pub fn read(root: &Path) -> Result<Self> {
         let line = read_text(&below(root, "/proc/cmdline"))?;
-        let Some(installed) = Installed::parse(&line)? else {
+        let Some(installed) = BootParameters::parse(&line)? else {
             return Err(Failure::new(Class::Hardware, "this is no installed node")
                 .hint("Run this on an installed node, as root.")
                 .into());

@@ -24,7 +24,7 @@ use model::boot::parameter;
 use model::config::redact::Secrets;
 use model::config::sources::words::words;
 use model::config::text::HttpUrl;
-use model::fleet::{Hello, NodeReport, ReportLine, RunFailure, UpdateReport};
+use model::fleet::{NodeReport, ReportLine, RunFailure, StreamHeader, UpdateReport};
 use model::machine::Identity;
 use post::{FleetServer, RunFacts, SharedRun};
 use transfer::outbox::{DeliveryWarnings, Outbox, OutboxPolicy, OutboxResult};
@@ -91,7 +91,7 @@ impl Reporter {
     /// Goes on reporting the run `run`, but not its progress.
     pub fn resume(setup: ReporterSetup, run: Uuid) -> Self {
         let ReporterSetup { url, machine, policy, progress } = setup;
-        let hello = Hello { v: model::fleet::VERSION, run, machine, hostname: None, product: None };
+        let hello = StreamHeader { v: model::fleet::VERSION, run, machine, hostname: None, product: None };
         let known = RunFacts { hello, authorities: Vec::new(), secrets: Secrets::default() };
         let run = Arc::new(SharedRun {
             url,

@@ -15,10 +15,10 @@ use base::progress::StepState;
 use model::config::redact::Secrets;
 use model::config::text::HttpUrl;
 use model::fleet::{
-    self, CreatorStatus, Hello, NodeReport, ReportLine, RunFailure, UpdateReport, beginning, end,
+    self, CreatorStatus, NodeReport, ReportLine, RunFailure, StreamHeader, UpdateReport, beginning, end,
 };
-use transfer::download::is_passing;
-use transfer::outbox::{AfterFailure, DeliveryWarnings, Destination, SendError, request};
+use transfer::download::is_temporary;
+use transfer::outbox::{DeliveryWarnings, Destination, FailureAction, SendError, request};
 
 /// The longest answer that is read, in bytes.
 const ANSWER: u64 = 16 << 10;
@@ -37,7 +37,7 @@ pub(super) struct SharedRun {
 
 /// Facts that become known during the run.
 pub(super) struct RunFacts {
-    pub(super) hello: Hello,
+    pub(super) hello: StreamHeader,
     pub(super) authorities: Vec<String>,
     pub(super) secrets: Secrets,
 }
@@ -65,12 +65,12 @@ impl Destination for FleetServer {
 
     fn send(&mut self, lines: &[ReportLine]) -> Result<(), SendError> {
         // The configuration may bring other authorities.
-        let client = self.client().map_err(SendError::Passing)?;
+        let client = self.client().map_err(SendError::Temporary)?;
         let body = body(&self.run.known(), lines);
         let request = client.post(&*self.run.url).header(CONTENT_TYPE, fleet::CONTENT_TYPE).body(body);
         let answer = request::send(request).map_err(|error| match error {
             // Until then.
-            SendError::Distrusted(why) => SendError::Passing(why),
+            SendError::Distrusted(why) => SendError::Temporary(why),
             error => error,
         })?;
         let status = answer.status();
@@ -82,7 +82,7 @@ impl Destination for FleetServer {
                 }
                 Ok(())
             }
-            _ if is_passing(status) => Err(request::busy(&answer)),
+            _ if is_temporary(status) => Err(request::busy(&answer)),
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::GONE => {
                 Err(SendError::Refused(format!("{why}: it does not expect this machine")))
             }
@@ -90,9 +90,9 @@ impl Destination for FleetServer {
         }
     }
 
-    fn failed(&mut self, why: &str, failed: u32, next: AfterFailure) {
+    fn failed(&mut self, why: &str, failed: u32, next: FailureAction) {
         match next {
-            AfterFailure::Close => {
+            FailureAction::Close => {
                 *locked(&self.run.creator) = None;
                 self.run.warn(&format!("{why}; nothing more is sent there"));
             }

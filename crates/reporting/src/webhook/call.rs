@@ -6,9 +6,9 @@ use std::time::Duration;
 use reqwest::blocking::{Client, RequestBuilder};
 
 use base::parallel::locked;
-use model::config::formats::webhook::{Escape, Values, is_json, render};
+use model::config::formats::webhook::{Escape, WebhookValues, is_json, render};
 use model::config::webhook::{Event, HttpMethod, Webhook};
-use transfer::download::is_passing;
+use transfer::download::is_temporary;
 use transfer::outbox::{SendError, request};
 
 /// A call that may be made several times. Has no `Debug`: most of it may be secret.
@@ -24,7 +24,12 @@ pub(super) struct WebhookCall {
 }
 
 impl WebhookCall {
-    pub(super) fn new(hook: &Webhook, values: &Values, timeout: Duration, authorities: &[String]) -> Self {
+    pub(super) fn new(
+        hook: &Webhook,
+        values: &WebhookValues,
+        timeout: Duration,
+        authorities: &[String],
+    ) -> Self {
         let types = hook.headers.iter().filter(|(name, _)| name.eq_ignore_ascii_case("content-type"));
         let kind: String = types.flat_map(|(_, values)| values).map(|v| v.expose().to_lowercase()).collect();
         let json =
@@ -62,7 +67,7 @@ impl WebhookCall {
         let client = self.client.as_ref().map_err(|why| SendError::Refused(why.clone()))?;
         let result = request::send(self.request(client)).and_then(|answer| match answer.status() {
             status if status.is_success() || status.is_redirection() => Ok(()),
-            status if is_passing(status) => Err(request::busy(&answer)),
+            status if is_temporary(status) => Err(request::busy(&answer)),
             status => Err(SendError::Refused(format!("the server answered {status}"))),
         });
         if let Err(error) = &result {

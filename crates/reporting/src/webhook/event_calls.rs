@@ -7,9 +7,9 @@ use super::call::{WebhookCall, name};
 use super::facts::WebhookFacts;
 use base::parallel::locked;
 use base::progress::Progress;
-use model::config::formats::webhook::Values;
+use model::config::formats::webhook::WebhookValues;
 use model::config::webhook::{Event, Webhook};
-use transfer::outbox::{AfterFailure, DeliveryWarnings, Destination, OutboxPolicy, SendError};
+use transfer::outbox::{DeliveryWarnings, Destination, FailureAction, OutboxPolicy, SendError};
 
 #[allow(missing_debug_implementations)]
 pub struct WebhookSetup {
@@ -87,7 +87,7 @@ impl EventCalls {
         let Occurrence { event, step, error } = occurrence.clone();
         let WebhookFacts { hostname, mac, ipv4, ipv6 } = (self.setup.facts)();
         let (product, event_name) = (self.setup.product.clone(), name(event).to_owned());
-        let values = Values { hostname, mac, ipv4, ipv6, step, error, event: event_name, product };
+        let values = WebhookValues { hostname, mac, ipv4, ipv6, step, error, event: event_name, product };
         let (timeout, authorities) = (self.setup.policy.timeout, &self.setup.authorities);
         let hooks = self.setup.hooks.iter().filter(|hook| hook.event == event);
         let calls = hooks.map(|hook| Arc::new(WebhookCall::new(hook, &values, timeout, authorities)));
@@ -96,7 +96,7 @@ impl EventCalls {
 
     fn attempt(&self, call: &Arc<WebhookCall>) {
         let result = call.send();
-        if !result.as_ref().is_err_and(SendError::is_passing) {
+        if !result.as_ref().is_err_and(SendError::is_temporary) {
             self.open().retain(|open| !Arc::ptr_eq(open, call));
         }
         if let Err(SendError::Refused(why) | SendError::Distrusted(why)) = result {
@@ -124,8 +124,8 @@ impl Destination for HookCaller {
         trouble.map_or(Ok(()), Err)
     }
 
-    fn failed(&mut self, _: &str, failed: u32, next: AfterFailure) {
-        if next != AfterFailure::Retry {
+    fn failed(&mut self, _: &str, failed: u32, next: FailureAction) {
+        if next != FailureAction::Retry {
             for call in std::mem::take(&mut *self.0.open()) {
                 let (shown, trouble) = (call.shown(), call.trouble());
                 let trouble = trouble.as_ref().map_or("it was not tried", SendError::why);

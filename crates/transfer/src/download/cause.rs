@@ -8,11 +8,11 @@ use reqwest::StatusCode;
 /// The server does not have the file.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("it does not exist (404)")]
-pub struct Absent;
+pub struct NotFoundError;
 
 #[must_use]
 pub fn is_absent(error: &anyhow::Error) -> bool {
-    error.chain().any(|cause| cause.is::<Absent>())
+    error.chain().any(|cause| cause.is::<NotFoundError>())
 }
 
 /// An error with its causes, each once, without the URL, which the message around it names already.
@@ -23,22 +23,22 @@ pub fn reason(error: &(dyn std::error::Error + 'static)) -> String {
 }
 
 /// Whether a retry may get another status. Some server errors (5xx) are permanent, such as 501.
-pub fn is_passing(status: StatusCode) -> bool {
-    const LASTING: [StatusCode; 5] = [
+pub fn is_temporary(status: StatusCode) -> bool {
+    const PERMANENT: [StatusCode; 5] = [
         StatusCode::NOT_IMPLEMENTED,
         StatusCode::HTTP_VERSION_NOT_SUPPORTED,
         StatusCode::LOOP_DETECTED,
         StatusCode::NOT_EXTENDED,
         StatusCode::NETWORK_AUTHENTICATION_REQUIRED,
     ];
-    let passing = matches!(status, StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS);
-    passing || (status.is_server_error() && !LASTING.contains(&status))
+    let temporary = matches!(status, StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS);
+    temporary || (status.is_server_error() && !PERMANENT.contains(&status))
 }
 
 /// Why a request never gets an answer, however often it is retried. Everything else may be temporary: a refused or broken
 /// connection, and also an unknown name, which a resolver reports before the network is up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum ConnectionFault {
     /// The request cannot be sent at all.
     Request,
     /// The server's certificate is not signed by a trusted CA, or is for another name.
@@ -53,15 +53,15 @@ pub enum Fault {
     Proxy,
 }
 
-/// A [`Fault`] with its details.
+/// A [`ConnectionFault`] with its details.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{why}")]
-pub struct Unreachable {
-    pub fault: Fault,
+pub struct ConnectionError {
+    pub fault: ConnectionFault,
     why: String,
 }
 
-impl Unreachable {
+impl ConnectionError {
     /// None where another attempt may get an answer.
     pub fn of(error: &reqwest::Error) -> Option<Self> {
         let why = reason(error);
@@ -69,20 +69,20 @@ impl Unreachable {
             std::iter::successors(Some(error as &(dyn std::error::Error + 'static)), |error| error.source());
         let fault = match causes.filter_map(carried).find_map(fault_of_tls) {
             Some(fault) => fault,
-            None if error.is_builder() => Fault::Request,
-            None if why.ends_with(PROXY_LOGIN) => Fault::Proxy,
+            None if error.is_builder() => ConnectionFault::Request,
+            None if why.ends_with(PROXY_LOGIN) => ConnectionFault::Proxy,
             None => return None,
         };
         let why = match fault {
-            Fault::Clear => "the server does not speak TLS".to_owned(),
-            Fault::Proxy => "the proxy requires a login (407)".to_owned(),
+            ConnectionFault::Clear => "the server does not speak TLS".to_owned(),
+            ConnectionFault::Proxy => "the proxy requires a login (407)".to_owned(),
             _ => why,
         };
         Some(Self { fault, why })
     }
 }
 
-impl Fault {
+impl ConnectionFault {
     pub(super) fn class(self) -> Class {
         match self {
             Self::Request => Class::Invalid,
@@ -111,15 +111,15 @@ pub const EXPIRED: &str =
 const PROXY_LOGIN: &str = "proxy authorization required";
 
 /// A certificate that is not valid yet may become valid: the clock of a new machine may be slow.
-fn fault_of_tls(error: &rustls::Error) -> Option<Fault> {
+fn fault_of_tls(error: &rustls::Error) -> Option<ConnectionFault> {
     use rustls::{AlertDescription as Alert, CertificateError as Certificate, Error, InvalidMessage};
     match error {
         Error::InvalidCertificate(Certificate::NotValidYet | Certificate::NotValidYetContext { .. }) => None,
         Error::InvalidCertificate(Certificate::Expired | Certificate::ExpiredContext { .. }) => {
-            Some(Fault::Expired)
+            Some(ConnectionFault::Expired)
         }
-        Error::InvalidCertificate(_) => Some(Fault::Distrusted),
-        Error::InvalidMessage(InvalidMessage::InvalidContentType) => Some(Fault::Clear),
+        Error::InvalidCertificate(_) => Some(ConnectionFault::Distrusted),
+        Error::InvalidMessage(InvalidMessage::InvalidContentType) => Some(ConnectionFault::Clear),
         Error::PeerIncompatible(_)
         | Error::AlertReceived(
             Alert::ProtocolVersion
@@ -128,7 +128,7 @@ fn fault_of_tls(error: &rustls::Error) -> Option<Fault> {
             | Alert::UnrecognisedName
             | Alert::CertificateRequired
             | Alert::AccessDenied,
-        ) => Some(Fault::Tls),
+        ) => Some(ConnectionFault::Tls),
         _ => None,
     }
 }

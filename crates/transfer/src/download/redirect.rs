@@ -55,7 +55,7 @@ impl RedirectError {
 }
 
 #[derive(Debug)]
-pub enum NoAnswer {
+pub enum RequestError {
     /// The connection, TLS or the protocol failed. Names no address.
     Request(reqwest::Error),
     Redirect(RedirectError),
@@ -72,8 +72,8 @@ pub fn get(
     url: &str,
     headers: &HeaderMap,
     authorization: Option<&HeaderValue>,
-) -> Result<Response, NoAnswer> {
-    let first = Url::parse(url).ok().filter(is_http).ok_or(NoAnswer::Address)?;
+) -> Result<Response, RequestError> {
+    let first = Url::parse(url).ok().filter(is_http).ok_or(RequestError::Address)?;
     let mut asked = vec![bare(&first)];
     let mut at = first.clone();
     let mut authorization = authorization;
@@ -83,13 +83,13 @@ pub fn get(
             request.headers_mut().insert(AUTHORIZATION, value.clone());
         }
         let response = client.execute(request).map_err(unnamed)?;
-        let Some(next) = target(&at, &response).map_err(NoAnswer::Redirect)? else { return Ok(response) };
+        let Some(next) = target(&at, &response).map_err(RequestError::Redirect)? else { return Ok(response) };
         let from = || origin(&at);
         if asked.contains(&next) {
-            return Err(NoAnswer::Redirect(RedirectError::Circle(from())));
+            return Err(RequestError::Redirect(RedirectError::Circle(from())));
         }
         if asked.len() > MOST {
-            return Err(NoAnswer::Redirect(RedirectError::TooMany(from())));
+            return Err(RequestError::Redirect(RedirectError::TooMany(from())));
         }
         asked.push(next.clone());
         at = next;
@@ -152,8 +152,8 @@ fn origin(url: &Url) -> String {
     url.origin().ascii_serialization()
 }
 
-fn unnamed(error: reqwest::Error) -> NoAnswer {
-    NoAnswer::Request(error.without_url())
+fn unnamed(error: reqwest::Error) -> RequestError {
+    RequestError::Request(error.without_url())
 }
 
 #[cfg(test)]
@@ -171,7 +171,7 @@ mod tests {
         let client = crate::download::client(&url, &[], Client::builder).unwrap();
         match get(&client, &url, &HeaderMap::new(), None) {
             Ok(response) => Ok(response.text().unwrap()),
-            Err(NoAnswer::Redirect(error)) => Err(error),
+            Err(RequestError::Redirect(error)) => Err(error),
             Err(other) => panic!("{other:?}"),
         }
     }

@@ -21,7 +21,7 @@ use super::downloader::{Authorizer, Downloader};
 use super::progress_rule::ProgressRule;
 use super::redirect;
 use super::retry::Attempts;
-use super::trouble::{self, TransferTrouble};
+use super::transfer_error::{self, TransferError};
 use base::failure::{Class, Failure};
 use base::url::shown;
 
@@ -155,23 +155,23 @@ impl Download {
     }
 
     /// Waits before the next attempt; fails where another attempt does not help, and after the last attempt.
-    fn bear(&mut self, trouble: TransferTrouble) -> Result<(), Failure> {
+    fn bear(&mut self, trouble: TransferError) -> Result<(), Failure> {
         self.body = None;
         match trouble {
-            TransferTrouble::Lasting(failure) => Err(failure),
-            TransferTrouble::Passing(_) if self.needs_confirmation() && self.validator.is_none() => {
+            TransferError::Permanent(failure) => Err(failure),
+            TransferError::Temporary(_) if self.needs_confirmation() && self.validator.is_none() => {
                 let why =
                     "the connection broke off, and the server does not name the version of the file (ETag)";
                 Err(self.not_the_same(why))
             }
-            TransferTrouble::Passing(trouble) => {
+            TransferError::Temporary(trouble) => {
                 self.attempts.pause(trouble).map_err(|why| self.enough(&why))
             }
         }
     }
 
     fn enough(&self, why: &str) -> Failure {
-        trouble::given_up(format!("downloading {} (at byte {})", shown(&self.url), self.position), why)
+        transfer_error::given_up(format!("downloading {} (at byte {})", shown(&self.url), self.position), why)
     }
 
     /// Whether the server has to confirm that what it sends next belongs to what was read.
@@ -186,9 +186,9 @@ impl Download {
             .hint("Leave the file on the server as it is while it is transferred, and start again.")
     }
 
-    fn connect(&mut self) -> Result<(), TransferTrouble> {
+    fn connect(&mut self) -> Result<(), TransferError> {
         let header = match &self.authorizer {
-            Some(authorizer) => authorizer.authorization().map_err(TransferTrouble::Lasting)?,
+            Some(authorizer) => authorizer.authorization().map_err(TransferError::Permanent)?,
             None => None,
         };
         let mut response = self.ask(header.as_ref())?;
@@ -197,7 +197,7 @@ impl Download {
             && !self.renewed
         {
             self.renewed = true;
-            let header = authorizer.renew(header.as_ref()).map_err(TransferTrouble::Lasting)?;
+            let header = authorizer.renew(header.as_ref()).map_err(TransferError::Permanent)?;
             response = self.ask(header.as_ref())?;
         }
         self.status = (!response.status().is_success()).then(|| response.status());
@@ -211,12 +211,12 @@ impl Download {
     }
 
     /// Skips bytes that were read already.
-    fn skip(&mut self, response: &mut Response, mut left: u64) -> Result<(), TransferTrouble> {
+    fn skip(&mut self, response: &mut Response, mut left: u64) -> Result<(), TransferError> {
         let mut buffer = vec![0; usize::try_from(left.min(SKIPPED)).unwrap_or_default()];
         while left > 0 {
             let most = usize::try_from(left).map_or(buffer.len(), |left| left.min(buffer.len()));
             match self.receive(response, &mut buffer[..most])? {
-                0 => return Err(TransferTrouble::passing("the connection broke off")),
+                0 => return Err(TransferError::temporary("the connection broke off")),
                 count => left -= count as u64,
             }
         }
@@ -224,17 +224,17 @@ impl Download {
     }
 
     /// The next bytes of a response, unless the server is too slow.
-    fn receive(&mut self, response: &mut Response, buffer: &mut [u8]) -> Result<usize, TransferTrouble> {
+    fn receive(&mut self, response: &mut Response, buffer: &mut [u8]) -> Result<usize, TransferError> {
         let begun = Instant::now();
         let read = response.read(buffer);
         let count = *read.as_ref().unwrap_or(&0);
         if let Err(why) = self.rule.waited(begun.elapsed(), count as u64) {
-            return Err(TransferTrouble::Lasting(self.enough(&why)));
+            return Err(TransferError::Permanent(self.enough(&why)));
         }
-        read.map_err(|error| TransferTrouble::passing(reason(&error)))
+        read.map_err(|error| TransferError::temporary(reason(&error)))
     }
 
-    fn ask(&self, header: Option<&HeaderValue>) -> Result<Response, TransferTrouble> {
+    fn ask(&self, header: Option<&HeaderValue>) -> Result<Response, TransferError> {
         let mut headers = HeaderMap::new();
         // Ranges of a compressed form would be other bytes.
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
@@ -247,17 +247,17 @@ impl Download {
             headers.extend(validator.map(|validator| (IF_RANGE, validator)));
         }
         redirect::get(&self.from.client, &self.url, &headers, header)
-            .map_err(|why| trouble::of_no_answer(&self.url, self.from.hint, why))
+            .map_err(|why| transfer_error::of_no_answer(&self.url, self.from.hint, why))
     }
 
     /// Checks the head of a response; returns how many bytes of its body were read already.
-    fn accept(&mut self, response: &Response) -> Result<u64, TransferTrouble> {
+    fn accept(&mut self, response: &Response) -> Result<u64, TransferError> {
         let status = response.status();
         match status {
             StatusCode::OK => {
                 self.check_length(response.content_length())?;
                 if self.end.is_some() {
-                    return Err(self.lasting(
+                    return Err(self.permanent(
                         Class::Network,
                         "the server sends whole files only: it does not support HTTP range requests",
                     ));
@@ -265,7 +265,7 @@ impl Download {
                 // The server ignores ranges, or the file has changed; the digest decides about the latter.
                 if self.needs_confirmation() {
                     let why = "the server sent the file from its beginning, so the file has changed";
-                    return Err(TransferTrouble::Lasting(self.not_the_same(why)));
+                    return Err(TransferError::Permanent(self.not_the_same(why)));
                 }
                 Ok(self.position)
             }
@@ -277,21 +277,19 @@ impl Download {
                 let found = self.validator_of(response);
                 if self.needs_confirmation() && (found.is_none() || found != self.validator) {
                     let why = "the server continued with another version of the file";
-                    return Err(TransferTrouble::Lasting(self.not_the_same(why)));
+                    return Err(TransferError::Permanent(self.not_the_same(why)));
                 }
                 match start == self.position {
                     true => Ok(0),
-                    false => {
-                        Err(self
-                            .lasting(Class::Network, "the server answered with another range than requested"))
-                    }
+                    false => Err(self
+                        .permanent(Class::Network, "the server answered with another range than requested")),
                 }
             }
             StatusCode::RANGE_NOT_SATISFIABLE => {
                 let why = format!("the file on the server ends before byte {}", self.position);
-                Err(self.lasting(Class::Verification, why))
+                Err(self.permanent(Class::Verification, why))
             }
-            _ => Err(trouble::of_status(&self.url, self.from.hint, response)),
+            _ => Err(transfer_error::of_status(&self.url, self.from.hint, response)),
         }
     }
 
@@ -303,22 +301,22 @@ impl Download {
         header(ETAG).filter(|tag| !tag.starts_with("W/")).or_else(date)
     }
 
-    fn check_length(&self, announced: Option<u64>) -> Result<(), TransferTrouble> {
+    fn check_length(&self, announced: Option<u64>) -> Result<(), TransferError> {
         match (announced, self.size) {
             (Some(announced), Some(size)) if announced != size => {
                 let why = format!("the file on the server has {announced} bytes instead of {size}");
-                Err(self.lasting(Class::Verification, why))
+                Err(self.permanent(Class::Verification, why))
             }
             _ => Ok(()),
         }
     }
 
-    fn lasting(
+    fn permanent(
         &self,
         class: Class,
         why: impl Into<Box<dyn std::error::Error + Send + Sync>>,
-    ) -> TransferTrouble {
-        trouble::lasting(&self.url, self.from.hint, class, why)
+    ) -> TransferError {
+        transfer_error::permanent(&self.url, self.from.hint, class, why)
     }
 }
 
@@ -337,7 +335,7 @@ impl Read for Download {
             self.body = Some(body);
             let trouble = match received {
                 // A body without an announced length may end early and say nothing.
-                Ok(0) if end.is_some() => TransferTrouble::passing("the connection broke off"),
+                Ok(0) if end.is_some() => TransferError::temporary("the connection broke off"),
                 Ok(0) => return Ok(0),
                 Ok(count) => {
                     let left = end.map_or(u64::MAX, |end| end - self.position);

@@ -80,15 +80,14 @@ impl RetryPolicy {
     }
 }
 
-/// A temporary error.
 #[derive(Debug)]
-pub struct Passing {
+pub struct TemporaryError {
     why: String,
     /// The `Retry-After` of the server.
     wait: Option<Duration>,
 }
 
-impl Passing {
+impl TemporaryError {
     pub fn new(why: impl Into<String>) -> Self {
         Self { why: why.into(), wait: None }
     }
@@ -148,8 +147,8 @@ impl Attempts {
     }
 
     /// Waits before the next attempt; the error says why there is none.
-    pub fn pause(&mut self, trouble: Passing) -> Result<(), String> {
-        let Passing { why, wait } = trouble;
+    pub fn pause(&mut self, trouble: TemporaryError) -> Result<(), String> {
+        let TemporaryError { why, wait } = trouble;
         self.failed += 1;
         if ONCE.load(Ordering::Relaxed) {
             return Err(why);
@@ -200,7 +199,7 @@ mod tests {
     #[test]
     fn a_pause_that_is_asked_for_is_made_and_one_without_reason_is_not() {
         let retry = RetryPolicy { pause: Duration::ZERO, ..RetryPolicy::default() };
-        let asking = |wait| Passing { why: "busy".into(), wait: Some(Duration::from_millis(wait)) };
+        let asking = |wait| TemporaryError { why: "busy".into(), wait: Some(Duration::from_millis(wait)) };
         let begun = Instant::now();
         Attempts::new(retry, "https://example.org/a").pause(asking(60)).unwrap();
         assert!(begun.elapsed() >= Duration::from_millis(60));

@@ -12,9 +12,8 @@ pub trait Destination: Send + 'static {
 
     /// Called after each failed attempt, before its consequence. `failed` counts the failed attempts in a row, including this
     /// one.
-    fn failed(&mut self, why: &str, failed: u32, next: AfterFailure);
+    fn failed(&mut self, why: &str, failed: u32, next: FailureAction);
 
-    /// Whether `newer` replaces a waiting message.
     fn replaces(_newer: &Self::Message, _waiting: &Self::Message) -> bool {
         false
     }
@@ -29,7 +28,7 @@ pub trait Destination: Send + 'static {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SendError {
     /// Another attempt may succeed.
-    Passing(String),
+    Temporary(String),
     /// Another attempt may succeed after this time, which the destination asked for.
     Busy(String, Duration),
     /// The certificate of the destination is not trusted; permanent unless trusted CA certificates change.
@@ -40,13 +39,13 @@ pub enum SendError {
 
 impl SendError {
     pub fn why(&self) -> &str {
-        let (Self::Passing(why) | Self::Busy(why, _) | Self::Distrusted(why) | Self::Refused(why)) = self;
+        let (Self::Temporary(why) | Self::Busy(why, _) | Self::Distrusted(why) | Self::Refused(why)) = self;
         why
     }
 
     /// Whether another attempt may succeed.
-    pub fn is_passing(&self) -> bool {
-        matches!(self, Self::Passing(_) | Self::Busy(..))
+    pub fn is_temporary(&self) -> bool {
+        matches!(self, Self::Temporary(_) | Self::Busy(..))
     }
 
     /// The `Retry-After` of the destination.
@@ -57,7 +56,7 @@ impl SendError {
 
 /// The consequence of a failed attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AfterFailure {
+pub enum FailureAction {
     /// The messages wait for another attempt.
     Retry,
     /// The messages are dropped; those that wait are sent.

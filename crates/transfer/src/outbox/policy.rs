@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::destination::{AfterFailure, SendError};
+use super::destination::{FailureAction, SendError};
 use crate::backoff::backoff;
 
 /// The longest accepted `Retry-After`.
@@ -32,11 +32,11 @@ pub struct OutboxPolicy {
 
 impl OutboxPolicy {
     /// The consequence of an error after `failed` failed attempts in a row.
-    pub(super) fn after(&self, error: &SendError, failed: u32) -> AfterFailure {
+    pub(super) fn after(&self, error: &SendError, failed: u32) -> FailureAction {
         match error {
-            SendError::Refused(_) | SendError::Distrusted(_) => AfterFailure::Close,
-            _ if self.attempts.is_some_and(|most| failed >= most) => AfterFailure::GiveUp,
-            SendError::Passing(_) | SendError::Busy(..) => AfterFailure::Retry,
+            SendError::Refused(_) | SendError::Distrusted(_) => FailureAction::Close,
+            _ if self.attempts.is_some_and(|most| failed >= most) => FailureAction::GiveUp,
+            SendError::Temporary(_) | SendError::Busy(..) => FailureAction::Retry,
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use super::destination::{AfterFailure, Destination, SendError};
+use super::destination::{Destination, FailureAction, SendError};
 use super::policy::OutboxPolicy;
 
 /// The waiting messages, those being sent, and the time of the next attempt.
@@ -36,7 +36,6 @@ pub enum NextAttempt<M> {
     End,
 }
 
-/// The result of an outbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutboxResult {
     /// Messages that still wait or are under way.
@@ -107,7 +106,7 @@ impl<D: Destination> OutboxQueue<D> {
     }
 
     /// How many attempts have failed in a row with one that failed with `error`, and what follows from that.
-    pub(super) fn after(&mut self, error: &SendError) -> (u32, AfterFailure) {
+    pub(super) fn after(&mut self, error: &SendError) -> (u32, FailureAction) {
         self.asked = error.wait();
         let failed = self.failed.saturating_add(1);
         (failed, self.policy.after(error, failed))
@@ -117,22 +116,22 @@ impl<D: Destination> OutboxQueue<D> {
     pub fn settle(
         &mut self,
         messages: Vec<D::Message>,
-        failure: Option<AfterFailure>,
+        failure: Option<FailureAction>,
         begun: Instant,
         now: Instant,
     ) {
         self.sending = 0;
         match failure {
-            None | Some(AfterFailure::GiveUp) => {
+            None | Some(FailureAction::GiveUp) => {
                 self.failed = 0;
                 self.pause = Some((begun, self.policy.rate));
             }
-            Some(AfterFailure::Retry) => {
+            Some(FailureAction::Retry) => {
                 messages.into_iter().rev().for_each(|message| self.waiting.push_front(message));
                 self.failed = self.failed.saturating_add(1);
                 self.pause = Some((now, self.policy.pause_after(self.failed, self.asked.take())));
             }
-            Some(AfterFailure::Close) => {
+            Some(FailureAction::Close) => {
                 self.waiting.clear();
                 (self.closing, self.refused) = (true, true);
             }

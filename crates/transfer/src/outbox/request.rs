@@ -5,7 +5,7 @@ use reqwest::Url;
 use reqwest::blocking::{Client, ClientBuilder, RequestBuilder, Response};
 
 use super::destination::SendError;
-use crate::download::{self, Fault, Unreachable};
+use crate::download::{self, ConnectionError, ConnectionFault};
 use base::failure::causes;
 
 /// A client of [`download::client`]; the error is the bare cause.
@@ -21,11 +21,11 @@ pub fn client(
 pub fn send(request: RequestBuilder) -> Result<Response, SendError> {
     match request.send() {
         Ok(answer) => Ok(answer),
-        Err(error) => Err(match Unreachable::of(&error) {
-            Some(why) if why.fault == Fault::Distrusted => SendError::Distrusted(why.to_string()),
+        Err(error) => Err(match ConnectionError::of(&error) {
+            Some(why) if why.fault == ConnectionFault::Distrusted => SendError::Distrusted(why.to_string()),
             Some(why) => SendError::Refused(why.to_string()),
-            None if error.is_timeout() => SendError::Passing("the server did not answer in time".into()),
-            None => SendError::Passing(download::reason(&error)),
+            None if error.is_timeout() => SendError::Temporary("the server did not answer in time".into()),
+            None => SendError::Temporary(download::reason(&error)),
         }),
     }
 }
@@ -36,7 +36,7 @@ pub fn busy(answer: &Response) -> SendError {
     let why = format!("the server answered {}", answer.status());
     match download::asked_wait(answer.headers()) {
         Some(wait) => SendError::Busy(why, wait),
-        None => SendError::Passing(why),
+        None => SendError::Temporary(why),
     }
 }
 

@@ -33,7 +33,7 @@ fn policy() -> OutboxPolicy {
 struct ScriptedDestination {
     sent: Sender<Vec<u32>>,
     answers: Receiver<Result<(), SendError>>,
-    failures: Sender<(String, u32, AfterFailure)>,
+    failures: Sender<(String, u32, FailureAction)>,
 }
 
 impl Destination for ScriptedDestination {
@@ -44,7 +44,7 @@ impl Destination for ScriptedDestination {
         self.answers.recv().unwrap_or(Ok(()))
     }
 
-    fn failed(&mut self, why: &str, failed: u32, next: AfterFailure) {
+    fn failed(&mut self, why: &str, failed: u32, next: FailureAction) {
         let _ = self.failures.send((why.to_owned(), failed, next));
     }
 
@@ -72,14 +72,14 @@ impl Destination for PlainDestination {
         Ok(())
     }
 
-    fn failed(&mut self, _: &str, _: u32, _: AfterFailure) {}
+    fn failed(&mut self, _: &str, _: u32, _: FailureAction) {}
 }
 
 struct PlayedOutbox {
     outbox: Outbox<ScriptedDestination>,
     sent: Receiver<Vec<u32>>,
     answer: Sender<Result<(), SendError>>,
-    failures: Receiver<(String, u32, AfterFailure)>,
+    failures: Receiver<(String, u32, FailureAction)>,
 }
 
 fn played(policy: OutboxPolicy) -> PlayedOutbox {
@@ -98,8 +98,8 @@ impl PlayedOutbox {
     }
 }
 
-fn passing() -> Result<(), SendError> {
-    Err(SendError::Passing("busy".into()))
+fn temporary() -> Result<(), SendError> {
+    Err(SendError::Temporary("busy".into()))
 }
 
 fn batch<D: Destination<Message = u32>>(queue: &mut OutboxQueue<D>, now: Instant) -> Vec<u32> {
@@ -120,7 +120,7 @@ fn a_pause_follows_each_attempt_and_is_short_while_the_queue_is_closed() {
     for pause in [100, 200, 400, 400] {
         let messages = batch(&mut queue, now);
         assert_eq!(messages, [1, 2, 3]);
-        queue.settle(messages, Some(AfterFailure::Retry), now, now + millis(7));
+        queue.settle(messages, Some(FailureAction::Retry), now, now + millis(7));
         now += millis(7);
         assert_eq!(queue.next(now + millis(10)), wait(pause - 10));
         now += millis(pause);
@@ -131,7 +131,7 @@ fn a_pause_follows_each_attempt_and_is_short_while_the_queue_is_closed() {
     now += millis(1000);
     let messages = batch(&mut queue, now);
     assert_eq!(messages, [4, 5, 6]);
-    queue.settle(messages, Some(AfterFailure::Retry), now, now);
+    queue.settle(messages, Some(FailureAction::Retry), now, now);
     assert_eq!(queue.next(now), wait(100), "pauses begin anew");
     queue.close();
     assert_eq!(queue.next(now), wait(50));
@@ -150,12 +150,12 @@ fn a_destination_that_asks_for_a_pause_gets_it_up_to_a_minute_and_not_while_the_
         queue.push(1);
         let messages = batch(&mut queue, now);
         let (failed, next) = queue.after(&SendError::Busy("busy".into(), asked));
-        assert_eq!((failed, next), (1, AfterFailure::Retry));
+        assert_eq!((failed, next), (1, FailureAction::Retry));
         queue.settle(messages, Some(next), now, now);
         assert_eq!(queue.next(now), NextAttempt::Wait(Some(millis(pause))), "{asked:?}");
         // What is asked for holds once.
         let messages = batch(&mut queue, now + millis(pause));
-        let (_, next) = queue.after(&SendError::Passing("busy".into()));
+        let (_, next) = queue.after(&SendError::Temporary("busy".into()));
         queue.settle(messages, Some(next), now, now);
         assert_eq!(queue.next(now), NextAttempt::Wait(Some(millis(200))));
         queue.close();
@@ -170,7 +170,7 @@ fn messages_that_could_not_be_sent_come_first_and_in_their_order() {
     (1..=4).for_each(|number| queue.push(number));
     let messages = batch(&mut queue, now);
     queue.push(5);
-    queue.settle(messages, Some(AfterFailure::Retry), now, now);
+    queue.settle(messages, Some(FailureAction::Retry), now, now);
     let mut all = batch(&mut queue, now + millis(100));
     queue.settle(Vec::new(), None, now, now);
     all.extend(batch(&mut queue, now + millis(1000)));
@@ -194,15 +194,15 @@ fn a_full_queue_drops_what_its_destination_says() {
 fn an_outbox_sends_again_what_did_not_arrive_and_tells_what_follows() {
     let played = played(OutboxPolicy { pause: millis(1), rate: millis(1), batch: 1, ..policy() });
     played.outbox.push(1);
-    assert_eq!(played.hears(passing()), [1]);
+    assert_eq!(played.hears(temporary()), [1]);
     played.outbox.push(2);
-    assert_eq!(played.hears(passing()), [1]);
+    assert_eq!(played.hears(temporary()), [1]);
     assert_eq!(played.hears(Ok(())), [1]);
-    assert_eq!(played.hears(passing()), [2]);
+    assert_eq!(played.hears(temporary()), [2]);
     assert_eq!(played.hears(Ok(())), [2]);
     assert_eq!(played.outbox.close(), OutboxResult { unsent: 0, dropped: 0, refused: false });
     let failures: Vec<_> = played.failures.try_iter().collect();
-    let retry = |failed| ("busy".to_owned(), failed, AfterFailure::Retry);
+    let retry = |failed| ("busy".to_owned(), failed, FailureAction::Retry);
     assert_eq!(failures, [retry(1), retry(2), retry(1)]);
 }
 
@@ -211,10 +211,10 @@ fn an_outbox_gives_up_after_its_attempts_and_goes_on_with_the_next_message() {
     let policy = OutboxPolicy { pause: millis(1), rate: millis(1), attempts: Some(2), batch: 1, ..policy() };
     let played = played(policy);
     [1, 3].into_iter().for_each(|number| played.outbox.push(number));
-    assert_eq!([played.hears(passing()), played.hears(passing()), played.hears(Ok(()))], [[1], [1], [3]]);
+    assert_eq!([played.hears(temporary()), played.hears(temporary()), played.hears(Ok(()))], [[1], [1], [3]]);
     assert_eq!(played.outbox.close().unsent, 0);
     let next: Vec<_> = played.failures.try_iter().map(|(_, failed, next)| (failed, next)).collect();
-    assert_eq!(next, [(1, AfterFailure::Retry), (2, AfterFailure::GiveUp)]);
+    assert_eq!(next, [(1, FailureAction::Retry), (2, FailureAction::GiveUp)]);
 }
 
 #[test]
@@ -224,7 +224,7 @@ fn a_destination_that_refuses_is_sent_nothing_more() {
     assert_eq!(played.sent.recv().unwrap(), [1]);
     played.outbox.push(3);
     played.answer.send(Err(SendError::Refused("gone".into()))).unwrap();
-    assert_eq!(played.failures.recv().unwrap(), ("gone".into(), 1, AfterFailure::Close));
+    assert_eq!(played.failures.recv().unwrap(), ("gone".into(), 1, FailureAction::Close));
     assert_eq!(played.outbox.close(), OutboxResult { unsent: 0, dropped: 0, refused: true });
     played.outbox.push(5);
     // The thread ends, and the destination with it.
@@ -248,7 +248,7 @@ fn a_pause_ends_early_when_the_outbox_is_closed() {
     let policy = OutboxPolicy { rate: hour, pause: hour, longest_pause: hour, batch: 1, ..policy() };
     let played = played(policy);
     [1, 3].into_iter().for_each(|number| played.outbox.push(number));
-    assert_eq!(played.hears(passing()), [1]);
+    assert_eq!(played.hears(temporary()), [1]);
     assert_eq!(played.failures.recv().unwrap().1, 1);
     let outbox = played.outbox.clone();
     let closing = std::thread::spawn(move || outbox.close());
@@ -266,9 +266,9 @@ fn a_request_is_made_once_and_its_errors_do_not_show_the_path() {
         ReportServer::new(&[ServerReaction::Status(302), ServerReaction::Hang, ServerReaction::Close]);
     assert_eq!(ask(&server.url).unwrap(), 302);
     assert!(server.requests()[0].contains(concat!("user-agent: nqrust/", env!("CARGO_PKG_VERSION"))));
-    assert_eq!(ask(&server.url), Err(SendError::Passing("the server did not answer in time".into())));
+    assert_eq!(ask(&server.url), Err(SendError::Temporary("the server did not answer in time".into())));
     let closed = ask(&server.url).unwrap_err();
-    assert!(matches!(&closed, SendError::Passing(why) if !why.contains("MARK")), "{closed:?}");
+    assert!(matches!(&closed, SendError::Temporary(why) if !why.contains("MARK")), "{closed:?}");
     assert_eq!(server.paths(), ["/MARK"; 3]);
     assert_eq!(request::origin("https://name:MARK@host:8443/MARK?MARK"), "https://host:8443");
     let client = request::client("http://a", &[], reqwest::blocking::Client::builder).unwrap();
@@ -291,7 +291,7 @@ fn nothing_is_warned_of_after_the_end_of_a_run() {
 #[derive(Clone, Copy, Debug)]
 enum OutboxAction {
     Push,
-    Attempt(Option<AfterFailure>),
+    Attempt(Option<FailureAction>),
     Pass(u64),
     Close,
 }
@@ -300,8 +300,8 @@ fn act() -> impl Strategy<Value = OutboxAction> {
     prop_oneof![
         6 => Just(OutboxAction::Push),
         2 => Just(OutboxAction::Attempt(None)),
-        2 => Just(OutboxAction::Attempt(Some(AfterFailure::Retry))),
-        1 => Just(OutboxAction::Attempt(Some(AfterFailure::GiveUp))),
+        2 => Just(OutboxAction::Attempt(Some(FailureAction::Retry))),
+        1 => Just(OutboxAction::Attempt(Some(FailureAction::GiveUp))),
         4 => (0_u64..600).prop_map(OutboxAction::Pass),
         1 => Just(OutboxAction::Close),
     ]
@@ -343,7 +343,7 @@ proptest! {
                         NextAttempt::Send(messages) => {
                             prop_assert!(now >= due && !messages.is_empty() && messages.len() <= policy.batch);
                             prop_assert!(messages.is_sorted() && settled.last() < messages.first());
-                            failed = if failure == Some(AfterFailure::Retry) { failed + 1 } else { 0 };
+                            failed = if failure == Some(FailureAction::Retry) { failed + 1 } else { 0 };
                             pause = if failed > 0 { policy.pause_after(failed, None) } else { policy.rate };
                             since = now;
                             if failed == 0 {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::endpoint::{Endpoint, Server};
 use super::problem::Problem;
-use super::scope::Scope;
+use super::scope::RegistryScope;
 use super::site::{Site, SiteAuthorizer};
 use super::sites::KnownSites;
 use crate::download::Download;
@@ -63,7 +63,8 @@ impl Blob {
 
     fn download(&self, site: &Arc<Site>, endpoint: &Endpoint) -> Download {
         let url = endpoint.url("blobs", &self.digest.oci());
-        let pass = Arc::new(SiteAuthorizer { site: site.clone(), scope: Scope::pull(&endpoint.path) });
+        let pass =
+            Arc::new(SiteAuthorizer { site: site.clone(), scope: RegistryScope::pull(&endpoint.path) });
         site.downloader().open(&url, Some(self.size)).starting_at(self.position).authorized(pass)
     }
 

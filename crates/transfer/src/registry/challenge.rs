@@ -31,7 +31,6 @@ impl Challenge {
     }
 }
 
-/// The value of `name="value"`.
 fn parameter(text: &str, name: &str) -> Option<String> {
     let mut rest = text;
     loop {

@@ -23,7 +23,6 @@ const ROOT: &str = "/v2";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Endpoint {
     pub(super) server: Server,
-    /// The path of the repository there.
     pub(super) path: String,
     /// The registry that it mirrors.
     pub(super) mirrors: Option<String>,

@@ -43,7 +43,7 @@ use blob::Blob;
 use endpoint::Endpoint;
 use formats::oci::{ImageReference, Repository, media_types};
 use problem::Problem;
-use rate::Limited;
+use rate::RateLimitedReader;
 use site::Site;
 use sites::KnownSites;
 use upload::UploadError;
@@ -121,7 +121,7 @@ impl Client {
         }
         let mut blob = Blob::new(Arc::clone(&self.0), repository, digest, size, offset)?;
         blob.open()?;
-        Ok(Box::new(Limited::new(blob, self.0.limiter())))
+        Ok(Box::new(RateLimitedReader::new(blob, self.0.limiter())))
     }
 
     /// Checks that a blob exists with this size. Only its last byte is requested: what a server has sent already when the

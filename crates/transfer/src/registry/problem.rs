@@ -7,8 +7,10 @@ use reqwest::blocking::Response;
 use serde::Deserialize;
 
 use super::endpoint::Server;
-use crate::download::redirect::{NoAnswer, RedirectError};
-use crate::download::{BodyError, Download, EXPIRED, Fault, Passing, Unreachable, is_passing, reason};
+use crate::download::redirect::{RedirectError, RequestError};
+use crate::download::{
+    BodyError, ConnectionError, ConnectionFault, Download, EXPIRED, TemporaryError, is_temporary, reason,
+};
 use base::digest::Digest;
 use base::failure::{Class, Failure};
 
@@ -50,9 +52,9 @@ pub(super) struct RequestContext {
     pub(super) writes: bool,
 }
 
-pub(super) enum RequestTrouble {
-    Passing(Passing),
-    Lasting(Problem),
+pub(super) enum RegistryRequestError {
+    Temporary(TemporaryError),
+    Permanent(Problem),
 }
 
 impl Problem {
@@ -121,12 +123,12 @@ impl Problem {
         }
     }
 
-    fn of_unreachable(unreachable: &Unreachable) -> Self {
+    fn of_unreachable(unreachable: &ConnectionError) -> Self {
         let kind = match unreachable.fault {
-            Fault::Distrusted => ProblemKind::Distrusted,
-            Fault::Expired => ProblemKind::Expired,
-            Fault::Clear => return Self::new(ProblemKind::Clear, "it does not speak TLS"),
-            Fault::Request | Fault::Tls | Fault::Proxy => ProblemKind::Strange,
+            ConnectionFault::Distrusted => ProblemKind::Distrusted,
+            ConnectionFault::Expired => ProblemKind::Expired,
+            ConnectionFault::Clear => return Self::new(ProblemKind::Clear, "it does not speak TLS"),
+            ConnectionFault::Request | ConnectionFault::Tls | ConnectionFault::Proxy => ProblemKind::Strange,
         };
         Self::new(kind, unreachable.to_string())
     }
@@ -142,8 +144,8 @@ impl Problem {
             _ if cause.is_some_and(|cause| cause.is::<RedirectError>()) => {
                 Self::new(ProblemKind::Redirect, why)
             }
-            Some(status) if !is_passing(status) => Self::of_status(status, asked),
-            _ => match cause.and_then(|cause| cause.downcast_ref::<Unreachable>()) {
+            Some(status) if !is_temporary(status) => Self::of_status(status, asked),
+            _ => match cause.and_then(|cause| cause.downcast_ref::<ConnectionError>()) {
                 Some(unreachable) => Self::of_unreachable(unreachable),
                 None => Self::new(ProblemKind::Silent, why),
             },
@@ -164,27 +166,29 @@ struct RefusalReason {
     message: String,
 }
 
-impl RequestTrouble {
-    pub(super) fn of_no_answer(why: NoAnswer) -> Self {
+impl RegistryRequestError {
+    pub(super) fn of_no_answer(why: RequestError) -> Self {
         let (kind, why) = match why {
-            NoAnswer::Request(error) => {
-                return match Unreachable::of(&error) {
-                    Some(unreachable) => Self::Lasting(Problem::of_unreachable(&unreachable)),
-                    None => Self::Passing(Passing::new(reason(&error))),
+            RequestError::Request(error) => {
+                return match ConnectionError::of(&error) {
+                    Some(unreachable) => Self::Permanent(Problem::of_unreachable(&unreachable)),
+                    None => Self::Temporary(TemporaryError::new(reason(&error))),
                 };
             }
-            NoAnswer::Redirect(error) => (ProblemKind::Redirect, error.to_string()),
-            NoAnswer::Address => (ProblemKind::Strange, "its address is not a valid URL".into()),
+            RequestError::Redirect(error) => (ProblemKind::Redirect, error.to_string()),
+            RequestError::Address => (ProblemKind::Strange, "its address is not a valid URL".into()),
         };
-        Self::Lasting(Problem::new(kind, why))
+        Self::Permanent(Problem::new(kind, why))
     }
 
     /// For an answer with another status than the one that means success.
     pub(super) fn of_status(response: &Response, asked: RequestContext) -> Self {
         let status = response.status();
-        match is_passing(status) {
-            true => Self::Passing(Passing::new(format!("it answered {status}")).asking(response.headers())),
-            false => Self::Lasting(Problem::of_status(status, asked)),
+        match is_temporary(status) {
+            true => Self::Temporary(
+                TemporaryError::new(format!("it answered {status}")).asking(response.headers()),
+            ),
+            false => Self::Permanent(Problem::of_status(status, asked)),
         }
     }
 
@@ -192,12 +196,12 @@ impl RequestTrouble {
     pub(super) fn of_body(what: &str, error: &BodyError) -> Self {
         match error {
             BodyError::TooLarge(limit) => {
-                Self::Lasting(Problem::new(ProblemKind::Strange, format!("{what} is refused: {limit}")))
+                Self::Permanent(Problem::new(ProblemKind::Strange, format!("{what} is refused: {limit}")))
             }
             BodyError::Late => {
-                Self::Lasting(Problem::new(ProblemKind::Silent, format!("{what} is sent too slowly")))
+                Self::Permanent(Problem::new(ProblemKind::Silent, format!("{what} is sent too slowly")))
             }
-            BodyError::Read(error) => Self::Passing(Passing::new(reason(error))),
+            BodyError::Read(error) => Self::Temporary(TemporaryError::new(reason(error))),
         }
     }
 }

@@ -11,13 +11,13 @@ const SLICE: Duration = Duration::from_millis(100);
 
 /// A limit that all clones keep to together.
 #[derive(Clone, Debug)]
-pub(super) struct Limiter {
+pub(super) struct RateLimiter {
     rate: u64,
     /// The time by which all bytes so far are within the limit.
     paid: Arc<Mutex<Instant>>,
 }
 
-impl Limiter {
+impl RateLimiter {
     /// `rate` is in bytes a second.
     pub(super) fn new(rate: ByteSize) -> Self {
         Self { rate: rate.get().max(1), paid: Arc::new(Mutex::new(Instant::now())) }
@@ -45,18 +45,18 @@ impl Limiter {
 
 /// Reads below a limit, where there is one.
 #[derive(Debug)]
-pub(super) struct Limited<R> {
+pub(super) struct RateLimitedReader<R> {
     inner: R,
-    limiter: Option<Limiter>,
+    limiter: Option<RateLimiter>,
 }
 
-impl<R: Read> Limited<R> {
-    pub(super) fn new(inner: R, limiter: Option<Limiter>) -> Self {
+impl<R: Read> RateLimitedReader<R> {
+    pub(super) fn new(inner: R, limiter: Option<RateLimiter>) -> Self {
         Self { inner, limiter }
     }
 }
 
-impl<R: Read> Read for Limited<R> {
+impl<R: Read> Read for RateLimitedReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let Some(limiter) = &self.limiter else { return self.inner.read(buffer) };
         let length = buffer.len().min(limiter.slice());
@@ -72,12 +72,12 @@ mod tests {
 
     #[test]
     fn readers_that_share_a_limit_stay_below_it_together() {
-        let limiter = Limiter::new(ByteSize::mib(1));
+        let limiter = RateLimiter::new(ByteSize::mib(1));
         let begun = Instant::now();
         let reader = || {
             let limiter = Some(limiter.clone());
             std::thread::spawn(|| {
-                io::copy(&mut Limited::new(io::repeat(0).take(128 << 10), limiter), &mut io::sink())
+                io::copy(&mut RateLimitedReader::new(io::repeat(0).take(128 << 10), limiter), &mut io::sink())
             })
         };
         let readers = [reader(), reader()];
@@ -90,7 +90,7 @@ mod tests {
     #[test]
     fn without_a_limit_nothing_is_changed() {
         let mut bytes = Vec::new();
-        Limited::new(&b"abc"[..], None).read_to_end(&mut bytes).unwrap();
+        RateLimitedReader::new(&b"abc"[..], None).read_to_end(&mut bytes).unwrap();
         assert_eq!(bytes, b"abc");
     }
 }

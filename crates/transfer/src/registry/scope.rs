@@ -2,15 +2,14 @@
 
 /// The access to repositories that a request needs.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Scope {
-    /// The path of the repository.
+pub(super) struct RegistryScope {
     path: String,
     writes: bool,
     /// The path of another repository whose blobs are mounted.
     from: Option<String>,
 }
 
-impl Scope {
+impl RegistryScope {
     pub(super) fn pull(path: &str) -> Self {
         Self { path: path.to_owned(), writes: false, from: None }
     }
@@ -38,8 +37,8 @@ mod tests {
 
     #[test]
     fn writing_needs_reading_and_taking_over_needs_reading_elsewhere() {
-        assert_eq!(Scope::pull("a/b").words(), ["repository:a/b:pull"]);
-        let mounting = Scope::push("a/b").mounting("c");
+        assert_eq!(RegistryScope::pull("a/b").words(), ["repository:a/b:pull"]);
+        let mounting = RegistryScope::push("a/b").mounting("c");
         assert_eq!(mounting.words(), ["repository:a/b:pull,push", "repository:c:pull"]);
     }
 }

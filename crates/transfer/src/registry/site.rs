@@ -22,10 +22,10 @@ use rustls::pki_types::pem::PemObject;
 use super::challenge::Challenge;
 use super::credentials::Credential;
 use super::endpoint::{Endpoint, Server};
-use super::problem::{Problem, ProblemKind, RequestContext, RequestTrouble};
-use super::scope::Scope;
+use super::problem::{Problem, ProblemKind, RegistryRequestError, RequestContext};
+use super::scope::RegistryScope;
 use super::settings::Settings;
-use crate::download::{Attempts, Authorizer, Downloader, RetryPolicy, body, client, is_passing, redirect};
+use crate::download::{Attempts, Authorizer, Downloader, RetryPolicy, body, client, is_temporary, redirect};
 use base::digest::Digest;
 use base::failure::{Class, Failure};
 use formats::oci::{ImageReference, media_types};
@@ -59,7 +59,7 @@ pub(super) struct Site {
     /// Whether its certificate is checked.
     authenticated: bool,
     /// The headers that let us read or write.
-    grants: Mutex<HashMap<Scope, Option<HeaderValue>>>,
+    grants: Mutex<HashMap<RegistryScope, Option<HeaderValue>>>,
     /// Whether the last request got no response.
     silent: AtomicBool,
 }
@@ -122,7 +122,6 @@ impl Site {
         self.authenticated
     }
 
-    /// The context of read requests.
     pub(super) fn asked(&self) -> RequestContext {
         RequestContext { login: self.credential.is_some(), writes: false }
     }
@@ -143,7 +142,7 @@ impl Site {
         let accepted = HeaderMap::from_iter(
             HeaderValue::from_str(&ACCEPTED.join(", ")).ok().map(|value| (ACCEPT, value)),
         );
-        let scope = Scope::pull(&endpoint.path);
+        let scope = RegistryScope::pull(&endpoint.path);
         let mut grant = self.grant(&scope)?;
         let mut renewed = false;
         let mut attempts = self.attempts();
@@ -165,29 +164,33 @@ impl Site {
         }
     }
 
-    fn read_manifest(&self, response: Response, attempts: &Attempts) -> Result<Vec<u8>, RequestTrouble> {
+    fn read_manifest(
+        &self,
+        response: Response,
+        attempts: &Attempts,
+    ) -> Result<Vec<u8>, RegistryRequestError> {
         if response.status() != StatusCode::OK {
             return Err(self.refusal(response, attempts));
         }
         let named =
             response.headers().get(CONTENT_DIGEST).and_then(|value| value.to_str().ok()?.parse().ok());
         let bytes = body(response, MANIFEST_LIMIT, attempts)
-            .map_err(|error| RequestTrouble::of_body("what it sent", &error))?;
+            .map_err(|error| RegistryRequestError::of_body("what it sent", &error))?;
         let found = Digest::of(&bytes);
         match named.filter(|named| *named != found) {
             None => Ok(bytes),
-            Some(named) => Err(RequestTrouble::Lasting(Problem::other_digest(found, named))),
+            Some(named) => Err(RegistryRequestError::Permanent(Problem::other_digest(found, named))),
         }
     }
 
-    fn refusal(&self, response: Response, attempts: &Attempts) -> RequestTrouble {
+    fn refusal(&self, response: Response, attempts: &Attempts) -> RegistryRequestError {
         let status = response.status();
         let asked = self.asked();
-        if is_passing(status) {
-            return RequestTrouble::of_status(&response, asked);
+        if is_temporary(status) {
+            return RegistryRequestError::of_status(&response, asked);
         }
         let told = status.is_client_error().then(|| body(response, REFUSAL, attempts).ok()).flatten();
-        RequestTrouble::Lasting(Problem::told(status, &told.unwrap_or_default(), asked))
+        RegistryRequestError::Permanent(Problem::told(status, &told.unwrap_or_default(), asked))
     }
 
     fn get(
@@ -195,9 +198,9 @@ impl Site {
         url: &str,
         headers: &HeaderMap,
         authorization: Option<&HeaderValue>,
-    ) -> Result<Response, RequestTrouble> {
+    ) -> Result<Response, RegistryRequestError> {
         redirect::get(self.downloader.client(), url, headers, authorization)
-            .map_err(RequestTrouble::of_no_answer)
+            .map_err(RegistryRequestError::of_no_answer)
     }
 
     fn attempts(&self) -> Attempts {
@@ -205,7 +208,7 @@ impl Site {
     }
 
     /// The header that lets us do what `scope` says.
-    pub(super) fn grant(&self, scope: &Scope) -> Result<Option<HeaderValue>, Problem> {
+    pub(super) fn grant(&self, scope: &RegistryScope) -> Result<Option<HeaderValue>, Problem> {
         let known = self.grants.lock().unwrap_or_else(PoisonError::into_inner).get(scope).cloned();
         match known {
             Some(grant) => Ok(grant),
@@ -216,7 +219,7 @@ impl Site {
     /// A header other than the refused one: a new one, unless another thread has got one meanwhile.
     pub(super) fn renew(
         &self,
-        scope: &Scope,
+        scope: &RegistryScope,
         refused: Option<&HeaderValue>,
     ) -> Result<Option<HeaderValue>, Problem> {
         let known = self.grants.lock().unwrap_or_else(PoisonError::into_inner).get(scope).cloned();
@@ -226,7 +229,7 @@ impl Site {
         }
     }
 
-    fn obtain(&self, scope: &Scope, refused: bool) -> Result<Option<HeaderValue>, Problem> {
+    fn obtain(&self, scope: &RegistryScope, refused: bool) -> Result<Option<HeaderValue>, Problem> {
         let mut attempts = self.attempts();
         loop {
             match self.ask(scope, refused, &attempts) {
@@ -240,11 +243,11 @@ impl Site {
         }
     }
 
-    pub(super) fn bear(&self, attempts: &mut Attempts, trouble: RequestTrouble) -> Result<(), Problem> {
+    pub(super) fn bear(&self, attempts: &mut Attempts, trouble: RegistryRequestError) -> Result<(), Problem> {
         match trouble {
-            RequestTrouble::Lasting(problem) => Err(problem),
-            RequestTrouble::Passing(passing) => {
-                attempts.pause(passing).map_err(|why| Problem::new(ProblemKind::Silent, why))
+            RegistryRequestError::Permanent(problem) => Err(problem),
+            RegistryRequestError::Temporary(temporary) => {
+                attempts.pause(temporary).map_err(|why| Problem::new(ProblemKind::Silent, why))
             }
         }
     }
@@ -252,10 +255,10 @@ impl Site {
     /// Finds out which login the server requires, and gets the header for it. `refused`: a request without login has been refused.
     fn ask(
         &self,
-        scope: &Scope,
+        scope: &RegistryScope,
         refused: bool,
         attempts: &Attempts,
-    ) -> Result<Option<HeaderValue>, RequestTrouble> {
+    ) -> Result<Option<HeaderValue>, RegistryRequestError> {
         match self.challenge()? {
             // Some registries require a login for private images only.
             Challenge::None if refused => self.basic(),
@@ -278,11 +281,11 @@ impl Site {
         })
     }
 
-    fn challenge(&self) -> Result<Challenge, RequestTrouble> {
+    fn challenge(&self) -> Result<Challenge, RegistryRequestError> {
         let url = format!("{}/v2/", self.server);
         let response = self.get(&url, &HeaderMap::new(), None)?;
-        if is_passing(response.status()) {
-            return Err(RequestTrouble::of_status(&response, self.asked()));
+        if is_temporary(response.status()) {
+            return Err(RegistryRequestError::of_status(&response, self.asked()));
         }
         if !redirect::is_from(&response, &url) {
             // Where the password goes is for the registry alone to say.
@@ -297,10 +300,10 @@ impl Site {
         &self,
         realm: &str,
         service: Option<&str>,
-        scope: &Scope,
+        scope: &RegistryScope,
         attempts: &Attempts,
-    ) -> Result<Option<HeaderValue>, RequestTrouble> {
-        let strange = |why: &str| RequestTrouble::Lasting(Problem::new(ProblemKind::Strange, why));
+    ) -> Result<Option<HeaderValue>, RegistryRequestError> {
+        let strange = |why: &str| RegistryRequestError::Permanent(Problem::new(ProblemKind::Strange, why));
         let mut url =
             Url::parse(realm).map_err(|_| strange("the address of its token service is not valid"))?;
         if !is_safe(&url, self.server.plain) {
@@ -315,11 +318,11 @@ impl Site {
         }
         let response = self.get(url.as_str(), &HeaderMap::new(), self.basic()?.as_ref())?;
         if !response.status().is_success() {
-            return Err(RequestTrouble::of_status(&response, self.asked()));
+            return Err(RegistryRequestError::of_status(&response, self.asked()));
         }
         let bytes = body(response, TOKEN, attempts);
-        let bytes =
-            bytes.map_err(|error| RequestTrouble::of_body("the answer of its token service", &error))?;
+        let bytes = bytes
+            .map_err(|error| RegistryRequestError::of_body("the answer of its token service", &error))?;
         match token_in(&bytes) {
             Some(token) => header(&format!("Bearer {token}")),
             // Do not quote the response: it may contain a secret.
@@ -328,7 +331,7 @@ impl Site {
     }
 
     /// The header with the login, where there is one.
-    fn basic(&self) -> Result<Option<HeaderValue>, RequestTrouble> {
+    fn basic(&self) -> Result<Option<HeaderValue>, RegistryRequestError> {
         let Some(Credential { user, password }) = &self.credential else { return Ok(None) };
         let pair = BASE64_STANDARD.encode(format!("{user}:{}", password.expose()));
         header(&format!("Basic {pair}"))
@@ -352,10 +355,10 @@ fn token_in(answer: &[u8]) -> Option<String> {
 }
 
 /// Marked as sensitive, so that no log shows it.
-fn header(value: &str) -> Result<Option<HeaderValue>, RequestTrouble> {
+fn header(value: &str) -> Result<Option<HeaderValue>, RegistryRequestError> {
     let Ok(mut header) = HeaderValue::from_str(value) else {
         let why = "its token is not a valid header value";
-        return Err(RequestTrouble::Lasting(Problem::new(ProblemKind::Strange, why)));
+        return Err(RegistryRequestError::Permanent(Problem::new(ProblemKind::Strange, why)));
     };
     header.set_sensitive(true);
     Ok(Some(header))
@@ -363,7 +366,7 @@ fn header(value: &str) -> Result<Option<HeaderValue>, RequestTrouble> {
 
 pub(super) struct SiteAuthorizer {
     pub(super) site: Arc<Site>,
-    pub(super) scope: Scope,
+    pub(super) scope: RegistryScope,
 }
 
 impl Authorizer for SiteAuthorizer {
@@ -404,7 +407,6 @@ fn authorities(host: &str, tls: &Tls, general: &[String]) -> Result<Vec<String>,
     Ok(all)
 }
 
-/// The certificates of a PEM text.
 fn certificates(pem: &str) -> Option<Vec<CertificateDer<'static>>> {
     CertificateDer::pem_slice_iter(pem.as_bytes()).collect::<Result<_, _>>().ok()
 }

@@ -11,14 +11,14 @@ use model::config::registries::Registries;
 
 use super::endpoint::{self, Endpoint, Server};
 use super::problem::{self, Problem};
-use super::rate::Limiter;
+use super::rate::RateLimiter;
 use super::settings::Settings;
 use super::site::Site;
 
 pub(super) struct KnownSites {
     settings: Settings,
     docker: Option<PathBuf>,
-    limiter: Option<Limiter>,
+    limiter: Option<RateLimiter>,
     sites: Mutex<HashMap<Server, Arc<Site>>>,
     /// The servers found to use plain HTTP.
     plain: Mutex<HashMap<Server, bool>>,
@@ -30,7 +30,7 @@ impl KnownSites {
     /// `docker` is the directory with Docker's configuration.
     pub(super) fn new(settings: Settings, docker: Option<PathBuf>) -> Self {
         Self {
-            limiter: settings.rate.map(Limiter::new),
+            limiter: settings.rate.map(RateLimiter::new),
             settings,
             docker,
             sites: Mutex::default(),
@@ -43,7 +43,7 @@ impl KnownSites {
         &self.settings.registries
     }
 
-    pub(super) fn limiter(&self) -> Option<Limiter> {
+    pub(super) fn limiter(&self) -> Option<RateLimiter> {
         self.limiter.clone()
     }
 

@@ -46,7 +46,6 @@ const TELL: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Copy, Debug)]
 pub struct ServerLimits {
-    /// Concurrent connections.
     pub connections: usize,
     /// Concurrent connections of one client; see [`ClientNetwork`].
     pub per_client: usize,
@@ -83,7 +82,6 @@ pub trait ConnectionService: Send + Sync + 'static {
     /// Whether clients speak plain HTTP, so that a refused one can get an HTTP response.
     fn is_plain(&self) -> bool;
 
-    /// Serves one connection to its end.
     fn serve(&self, connection: &ServerConnection) -> impl Future<Output = ()> + Send;
 
     /// Tells the operator that `client` was refused, the `count`th refusal. It is called at most once in a minute.

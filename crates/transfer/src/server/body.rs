@@ -138,7 +138,6 @@ pub struct RequestBody<B> {
 }
 
 impl<B: Body> RequestBody<B> {
-    /// `permit` is that of the connection.
     #[must_use]
     pub fn new(body: B, permit: &Arc<ConnectionPermit>) -> Self {
         let unread = Arc::new(AtomicBool::new(!body.is_end_stream()));

@@ -73,7 +73,7 @@ pub struct ConnectionLimit {
 #[derive(Debug, Default)]
 struct State {
     next: u64,
-    open: BTreeMap<u64, Open>,
+    open: BTreeMap<u64, OpenConnection>,
     /// The numbers of each client's connections in `open`; no set is empty.
     of_client: HashMap<ClientNetwork, BTreeSet<u64>>,
     /// The phases of displaced connections that are not closed yet.
@@ -81,7 +81,7 @@ struct State {
 }
 
 #[derive(Debug)]
-struct Open {
+struct OpenConnection {
     client: ClientNetwork,
     phase: TransferPhase,
     /// How many phases have begun.
@@ -99,7 +99,7 @@ enum Rank {
     Slow(u64),
 }
 
-impl Open {
+impl OpenConnection {
     fn rank(&self) -> Option<Rank> {
         match self.phase {
             TransferPhase::Waiting => Some(Rank::Waiting(self.since)),
@@ -134,7 +134,8 @@ impl ConnectionLimit {
         let (number, displaced) = (state.next, Arc::new(Notify::new()));
         state.next += 1;
         let (phase, slow) = (TransferPhase::Waiting, None);
-        let open = Open { client, phase, turn: 0, since: now, slow, displaced: Arc::clone(&displaced) };
+        let open =
+            OpenConnection { client, phase, turn: 0, since: now, slow, displaced: Arc::clone(&displaced) };
         state.open.insert(number, open);
         state.of_client.entry(client).or_default().insert(number);
         drop(state);
@@ -201,7 +202,7 @@ impl State {
         }
     }
 
-    fn remove(&mut self, number: u64) -> Option<Open> {
+    fn remove(&mut self, number: u64) -> Option<OpenConnection> {
         let open = self.open.remove(&number)?;
         if let Some(numbers) = self.of_client.get_mut(&open.client) {
             numbers.remove(&number);

@@ -24,7 +24,7 @@ use machine::network::addresses::addresses;
 use machine::paths::{DOCUMENT, below};
 use model::config::InstallConfig;
 use model::config::redact::without_secrets;
-use model::config::sources::{Combined, Document, SourceKind, combine};
+use model::config::sources::{CombinedConfig, Document, SourceKind, combine};
 use node::network_trial::{EndedTrial, Networks, TrialEnding, TrialSpan, TrialStatus, Trials, standing};
 use node::status::Status;
 use reporting::report;
@@ -159,7 +159,7 @@ impl ThisNode {
         let text = files::read_text(&below(&self.root, DOCUMENT))?;
         let found = combine(&[Document::yaml(SourceKind::File, DOCUMENT, text)])?;
         // Every value is from the document, which need not be shown at each.
-        let answers = Answers::on(&Combined { entries: Vec::new(), ..found });
+        let answers = Answers::on(&CombinedConfig { entries: Vec::new(), ..found });
         Ok(PresentNetwork { answers, nics: self.inventory()?.nics })
     }
 

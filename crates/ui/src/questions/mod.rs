@@ -35,7 +35,7 @@ use machine::inventory::Inventory;
 use machine::keyboard::KeyboardLayout;
 use machine::live::help::HelpAccess;
 use model::config::redact::Secrets;
-use model::config::sources::Combined;
+use model::config::sources::CombinedConfig;
 use model::config::text::HttpUrl;
 use model::config::{InstallConfig, Secret};
 use preflight::PreflightReport;
@@ -50,7 +50,7 @@ pub trait InstallMachine: Sync {
     /// Gives the screen the keyboard layout of this name; returns the result in a sentence.
     fn set_keyboard(&self, name: &str) -> Result<String>;
     /// A configuration of the user, checked, on top of what was found before.
-    fn fetch(&self, from: &ConfigOrigin) -> Result<Combined>;
+    fn fetch(&self, from: &ConfigOrigin) -> Result<CombinedConfig>;
     /// Sets up the management network; returns the result in a sentence.
     fn try_network(&self, config: &InstallConfig) -> Result<String>;
     /// Asks the cluster to join whether it would accept this machine; returns the answer in a sentence.

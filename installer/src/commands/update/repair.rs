@@ -9,7 +9,7 @@ use crate::app::gather::kernel_command_line;
 use base::command::SystemRunner;
 use base::failure::{Class, Failure};
 use base::program::Context;
-use model::boot::Installed;
+use model::boot::BootParameters;
 use node::recovery::{Repair, RepairFinding, repair};
 use node::update::{UpdateLock, UpdatedNode};
 
@@ -18,7 +18,7 @@ pub(crate) fn repair_node(yes: bool, wait: Duration, context: &Context) -> Resul
     let root = Path::new("/");
     let _lock = UpdateLock::take(root, wait)?;
     let mut node = UpdatedNode::read(root)?;
-    let installed = Installed::parse(&kernel_command_line()?)?.context("this is no installed node")?;
+    let installed = BootParameters::parse(&kernel_command_line()?)?.context("this is no installed node")?;
     let findings = repair(&mut node, &installed, yes, &SystemRunner, &context.progress)?;
     context.show(&findings, || findings.iter().map(line).collect())?;
     let damaged: Vec<_> =

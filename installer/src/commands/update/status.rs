@@ -11,7 +11,7 @@ use cluster::kept_version::NodeKubernetes;
 use cluster::version_step::MoveRecord;
 use machine::update_state::{ReleaseId, ReleaseVerdict};
 use model::boot::Slot;
-use model::boot::record::{SlotState, UpdateSlot, Why};
+use model::boot::record::{BootFailureWord, SlotState, UpdateSlot};
 use node::update::{UpdateStage, UpdatedNode, fetched_release};
 
 #[derive(Debug, Serialize)]
@@ -32,7 +32,7 @@ pub(super) struct UpdateStatus {
     missed: u8,
     /// GRUB's word for the last start that did not go as wished.
     #[serde(skip_serializing_if = "Option::is_none")]
-    why: Option<Why>,
+    why: Option<BootFailureWord>,
     /// Disks of a mirror whose boot record cannot be changed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     unwritten: Vec<String>,

@@ -53,12 +53,10 @@ pub struct DnsmasqSettings {
     /// Where machines reach the HTTP server, without a slash at its end.
     pub base: String,
     pub tftp: PathBuf,
-    /// The file of the leases.
     pub leases: PathBuf,
 }
 
 impl DnsmasqSettings {
-    /// The configuration file.
     #[must_use]
     pub fn render(&self) -> String {
         let Self { base, .. } = self;

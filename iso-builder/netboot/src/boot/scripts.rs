@@ -43,9 +43,7 @@ pub struct BootSystem {
 pub struct DeploymentTokens<'a> {
     /// For [`CONFIGURATION`](crate::protocol::CONFIGURATION).
     pub configuration: &'a str,
-    /// For [`REPORT`].
     pub report: &'a str,
-    /// The word of the deployment.
     pub word: &'a str,
 }
 

@@ -12,7 +12,7 @@ use base::failure::{Class, Classify};
 use base::files::{fill_atomically, write_atomically};
 use base::progress::{Progress, Step};
 use medium::http::is_url;
-use medium::payload_sources::Verified;
+use medium::payload_sources::VerifyingReader;
 use medium::reader::MediumReader;
 use model::release::{MANIFEST, Payload};
 
@@ -61,12 +61,11 @@ fn fetch_payload(medium: &MediumReader, payload: &Payload, copy: &Path, step: &m
     let target = copy.join(&payload.path);
     let what = format!("fetching {} of {source}", payload.path);
     fill_atomically(&target, MODE, |file| {
-        io::copy(&mut Verified::new(step.reader(&mut content), payload, source), file).map(drop)
+        io::copy(&mut VerifyingReader::new(step.reader(&mut content), payload, source), file).map(drop)
     })
     .class(Class::DiskIo, || what)
 }
 
-/// Removes the copies of other media.
 fn remove_others(media: &Path, kept: &Path) -> Result<()> {
     let what = || format!("removing media that are no longer served from {}", media.display());
     for entry in fs::read_dir(media).class(Class::DiskIo, what)? {

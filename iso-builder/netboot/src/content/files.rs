@@ -106,7 +106,6 @@ impl MediumFiles {
         })
     }
 
-    /// The path and the digest of the only file with this purpose.
     pub fn path_of(&self, purpose: Purpose) -> Result<(&str, Digest)> {
         let payload = self.release.payload(purpose).ok_or_else(|| {
             Failure::new(Class::Invalid, format!("the release manifest names no {purpose:?}"))

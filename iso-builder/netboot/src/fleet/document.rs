@@ -9,10 +9,8 @@ use super::view::{ConflictRow, FleetView, MachineRow, StageCount, VERSION};
 /// The JSON of `/v1/fleet`: the whole list, or what has changed since a version of it.
 #[derive(Clone, Debug, Serialize)]
 pub struct FleetDocument<'a> {
-    /// [`VERSION`].
     v: u32,
     time: &'a str,
-    /// The version of the list.
     version: String,
     /// The version that this follows; null where this is everything.
     since: Option<String>,

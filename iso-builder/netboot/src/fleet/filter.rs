@@ -77,7 +77,6 @@ impl MachineFilter {
         Self::of(&pairs.join("&"))
     }
 
-    /// Whether it matches every machine.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         Self { since: None, ..self.clone() } == Self::default()

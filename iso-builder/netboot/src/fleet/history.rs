@@ -91,7 +91,6 @@ impl FleetHistory {
         Ok(())
     }
 
-    /// The present version.
     #[must_use]
     pub fn version(&self) -> String {
         format!("{}-{}", self.epoch, self.version)

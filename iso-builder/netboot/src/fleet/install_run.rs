@@ -6,7 +6,7 @@ use std::time::Duration;
 use base::failure::Class;
 use base::progress::{self, Event, measure};
 use jiff::Timestamp;
-use model::fleet::{self, Hello, NodeReport, ReportLine, RunFailure, UpdateReport};
+use model::fleet::{self, NodeReport, ReportLine, RunFailure, StreamHeader, UpdateReport};
 use uuid::Uuid;
 
 use super::stage::MachineStage;
@@ -93,7 +93,7 @@ pub enum RunOutcome {
 }
 
 /// Parses and checks the lines of a report. Lines of an unknown kind are ignored: a newer installer may send more.
-pub fn read(body: &[u8]) -> Result<(Hello, Vec<ReportLine>), InvalidReport> {
+pub fn read(body: &[u8]) -> Result<(StreamHeader, Vec<ReportLine>), InvalidReport> {
     let text = std::str::from_utf8(body).map_err(|_| InvalidReport::Text)?;
     let mut lines = text.lines();
     let Some(ReportLine::Hello(hello)) = lines.next().and_then(|line| serde_json::from_str(line).ok()) else {
@@ -196,7 +196,7 @@ impl InstallRun {
     }
 
     /// Applies the checked lines of one report. Events that were applied before change nothing.
-    pub fn receive(&mut self, hello: &Hello, lines: &[ReportLine], now: Moment) {
+    pub fn receive(&mut self, hello: &StreamHeader, lines: &[ReportLine], now: Moment) {
         self.last_report = now;
         self.hostname = hello.hostname.clone().or(self.hostname.take());
         self.product = hello.product.clone().or(self.product.take());

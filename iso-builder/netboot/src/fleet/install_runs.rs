@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use model::fleet::{Hello, ReportLine};
+use model::fleet::{ReportLine, StreamHeader};
 
 use crate::machines::id::MachineId;
 use crate::moment::Moment;
@@ -41,7 +41,7 @@ impl InstallRuns {
         &mut self,
         id: MachineId,
         has_taken: bool,
-        (hello, lines): (&Hello, &[ReportLine]),
+        (hello, lines): (&StreamHeader, &[ReportLine]),
         now: Moment,
     ) -> (bool, Option<RunOutcome>) {
         let same = |run: &InstallRun| run.id == hello.run && run.has_taken == has_taken;

@@ -7,7 +7,7 @@ use anyhow::Result;
 use base::digest::Digest;
 use maud::Markup;
 use model::config::Secret;
-use model::fleet::{CreatorStatus, Hello, ReportLine};
+use model::fleet::{CreatorStatus, ReportLine, StreamHeader};
 use serde_json::{Value, json};
 
 use super::access::FleetAccess;
@@ -32,7 +32,6 @@ use crate::protocol::REPORT;
 
 /// The page; everything that belongs to it is below this path.
 pub const PAGE: &str = "/fleet";
-/// The fleet as JSON.
 pub const JSON: &str = "/v1/fleet";
 /// The longest report, in bytes.
 const BODY: usize = model::fleet::BODY;
@@ -490,7 +489,7 @@ fn conclude(
     id: MachineId,
     event: Option<DeploymentEvent>,
     first: bool,
-    hello: &Hello,
+    hello: &StreamHeader,
     known: FleetSources<'_>,
     now: Moment,
 ) -> Result<()> {
@@ -533,7 +532,6 @@ fn unchanged(request: &FleetRequest<'_>, reply: FleetReply) -> FleetReply {
     tagged(request, tag, reply)
 }
 
-/// The same with this tag.
 fn tagged(request: &FleetRequest<'_>, tag: String, reply: FleetReply) -> FleetReply {
     let known = request.if_none_match.is_some_and(|known| known == tag);
     let reply = reply.with("ETag", tag).with("Cache-Control", "no-cache".into());

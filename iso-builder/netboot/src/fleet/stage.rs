@@ -9,7 +9,6 @@ use crate::machines::machine::{DeploymentState, InstallPermission};
 pub enum MachineStage {
     /// It asked to boot, and neither a configuration nor an operator lets it install.
     Unknown,
-    /// An operator has denied it.
     Denied,
     /// It may install when it boots next.
     Waiting,
@@ -70,7 +69,6 @@ pub const WAY: [MachineStage; 7] = [
 ];
 
 impl MachineStage {
-    /// Every stage.
     pub const ALL: [Self; 18] = [
         Self::Unknown,
         Self::Denied,
@@ -145,7 +143,6 @@ impl MachineStage {
         }
     }
 
-    /// The index in [`WAY`].
     #[must_use]
     pub fn way(self) -> Option<usize> {
         Some(match self {

@@ -13,7 +13,6 @@ use crate::machines::machine::{
 use crate::machines::store::IdentityConflict;
 use crate::moment::Moment;
 
-/// The version of the JSON.
 pub const VERSION: u32 = 1;
 /// Seconds after which a restarting machine counts as installed.
 const RESTART: u64 = 180;
@@ -22,7 +21,6 @@ const SILENT: u64 = 120;
 /// The same in seconds for a machine that boots, which includes the firmware's memory test.
 const START: u64 = 900;
 
-/// The fleet at one moment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FleetView {
     /// By the server's clock.
@@ -110,7 +108,6 @@ pub struct MachineRow {
     pub product: Option<String>,
     pub stage: MachineStage,
     pub group: StageGroup,
-    /// The stage in which it failed.
     pub failed_in: Option<MachineStage>,
     /// When the stage began.
     pub since: String,
@@ -126,9 +123,7 @@ pub struct MachineRow {
     pub update: Option<UpdateReport>,
     /// What an operator has to do.
     pub next: Option<String>,
-    /// Whether there is a log.
     pub log: bool,
-    /// The actions that are offered.
     pub actions: Vec<OperatorAction>,
     /// `since` and `seen`, for the page.
     #[serde(skip)]

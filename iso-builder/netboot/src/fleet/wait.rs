@@ -14,9 +14,7 @@ const ERROR: usize = 600;
 /// Who creates the cluster that a machine waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AwaitedCreator<'a> {
-    /// No configuration here creates it.
     Elsewhere,
-    /// The machine with this configuration.
     Configuration(&'a str),
 }
 
@@ -28,7 +26,6 @@ impl<'a> AwaitedCreator<'a> {
         Some(configurations.creator(name).map_or(Self::Elsewhere, Self::Configuration))
     }
 
-    /// Whether this is the row of the creator.
     #[must_use]
     pub fn is(&self, row: &MachineRow) -> bool {
         matches!(self, Self::Configuration(name) if row.configuration.as_deref() == Some(name))

@@ -17,15 +17,13 @@ use super::machine::{
 };
 use crate::moment::Moment;
 
-/// The identity that a request gives.
 #[derive(Clone, Debug)]
-pub struct ToldIdentity<'a> {
+pub struct RequestIdentity<'a> {
     pub identity: &'a Identity,
-    /// The same identity as keys.
     pub marks: BTreeSet<IdentityKey>,
 }
 
-impl<'a> ToldIdentity<'a> {
+impl<'a> RequestIdentity<'a> {
     #[must_use]
     pub fn new(identity: &'a Identity) -> Self {
         Self { identity, marks: identity_keys::of(identity) }
@@ -34,7 +32,6 @@ impl<'a> ToldIdentity<'a> {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RecordChoice {
-    /// A record, which may be new.
     Record(Box<ChosenRecord>),
     /// The names of the machines and configurations, where there is more than one.
     Conflict(Vec<String>),
@@ -53,7 +50,7 @@ pub struct ChosenRecord {
 /// Chooses among `found`: the records that have an identifier of the request, and those of the configurations that name one.
 #[must_use]
 pub fn choose(
-    told: &ToldIdentity<'_>,
+    told: &RequestIdentity<'_>,
     found: Vec<Machine>,
     configurations: &Configurations,
     now: Moment,
@@ -103,7 +100,7 @@ fn with_configuration(
 
 /// No identifier in the request is named by a configuration.
 fn without_configuration(
-    told: &ToldIdentity<'_>,
+    told: &RequestIdentity<'_>,
     found: Vec<Machine>,
     configurations: &Configurations,
     now: Moment,

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use anyhow::{Result, anyhow};
 use base::failure::{Class, Failure, causes};
 use model::config::redact::Secrets;
-use model::config::sources::{Document, Effects, Gathering, Request, SourceKind, gather};
+use model::config::sources::{Document, Gathering, SourceKind, SourceReader, SourceRequest, gather};
 use model::config::{InstallConfig, Mode, Role, Secret};
 use model::machine::Selector;
 use model::machine_documents::MachineDocuments;
@@ -76,7 +76,6 @@ pub struct Configurations {
     /// The names of the configurations that name an identifier.
     by_mark: HashMap<IdentityKey, BTreeSet<String>>,
     fallback: Option<String>,
-    /// Warnings for the operator.
     pub warnings: Vec<String>,
 }
 
@@ -229,14 +228,14 @@ pub fn stamp(origin: &ConfigurationSource) -> Vec<(PathBuf, u64, i64, i64, u64)>
 }
 
 /// The sources that an install of a machine booted from this server would have.
-struct Rehearsal<'a> {
+struct DryRunSources<'a> {
     name: &'a str,
     text: &'a str,
     defaults: &'a [(String, String)],
 }
 
-impl Effects for Rehearsal<'_> {
-    fn medium(&mut self, _: Option<&Request>) -> Result<Vec<Document>> {
+impl SourceReader for DryRunSources<'_> {
+    fn medium(&mut self, _: Option<&SourceRequest>) -> Result<Vec<Document>> {
         let one = |(name, text): &(String, String)| {
             Document::yaml(SourceKind::Defaults, name.clone(), text.clone())
         };
@@ -251,7 +250,7 @@ impl Effects for Rehearsal<'_> {
         Ok(protocol::parameters("https://server.invalid", "0", "0").join(" "))
     }
 
-    fn fetch(&mut self, _: &Request) -> Result<Document> {
+    fn fetch(&mut self, _: &SourceRequest) -> Result<Document> {
         Ok(Document::yaml(SourceKind::Url, self.name, self.text))
     }
 }
@@ -262,7 +261,7 @@ fn check(name: &str, text: &str, defaults: &[(String, String)]) -> Result<(Descr
     if text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#')) {
         return Err(anyhow!("{name} is empty"));
     }
-    let combined = gather(Gathering::default(), &mut Rehearsal { name, text, defaults })?;
+    let combined = gather(Gathering::default(), &mut DryRunSources { name, text, defaults })?;
     let first_line =
         |warning: &dyn fmt::Display| warning.to_string().lines().next().unwrap_or_default().to_owned();
     let warnings = combined.warnings.iter().map(|warning| first_line(warning)).collect();

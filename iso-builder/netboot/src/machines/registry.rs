@@ -10,7 +10,7 @@ use anyhow::Result;
 use model::config::Secret;
 use model::machine::{Identity, Mac};
 
-use super::choose::{RecordChoice, ToldIdentity, choose};
+use super::choose::{RecordChoice, RequestIdentity, choose};
 use super::configurations::Configurations;
 use super::id::MachineId;
 use super::identity_keys;
@@ -35,7 +35,6 @@ pub struct MachineRegistry {
 #[derive(Debug)]
 pub struct BootDecision {
     pub answer: BootAnswer,
-    /// The record, where there is one.
     pub machine: Option<MachineId>,
     /// The tokens for an install: that for the configuration, and that for reports.
     pub tokens: Option<(Secret, Secret)>,
@@ -100,7 +99,7 @@ impl MachineRegistry {
         configurations: &Configurations,
         now: Moment,
     ) -> Result<BootDecision> {
-        let told = ToldIdentity::new(identity);
+        let told = RequestIdentity::new(identity);
         let stranger = self.judge_stranger(&told, peer, configurations, now)?;
         if let Some(StrangerVerdict::Dropped { .. }) = stranger {
             return Ok(BootDecision::dropped(&told, configurations, stranger));
@@ -157,7 +156,7 @@ impl MachineRegistry {
     /// Counts a request that no configuration can be given for, unless a record that is more than one of a stranger has its identifiers.
     fn judge_stranger(
         &self,
-        told: &ToldIdentity<'_>,
+        told: &RequestIdentity<'_>,
         peer: IpAddr,
         configurations: &Configurations,
         now: Moment,
@@ -375,7 +374,7 @@ impl BootDecision {
 
     /// The answer to a request that is not recorded.
     fn dropped(
-        told: &ToldIdentity<'_>,
+        told: &RequestIdentity<'_>,
         configurations: &Configurations,
         stranger: Option<StrangerVerdict>,
     ) -> Self {

@@ -25,7 +25,6 @@ mod unreadable;
 /// The most machines that are kept which only asked and which no configuration names. Anybody on the network can invent
 /// more.
 pub const MOST_STRANGERS: u32 = 1000;
-/// The most conflicts that are kept.
 pub const MOST_CONFLICTS: u32 = 100;
 
 /// What a change survives.
@@ -119,7 +118,6 @@ impl dyn MachineStore + '_ {
         outcome.ok_or_else(|| anyhow!("a transaction was not run"))
     }
 
-    /// [`MachineStore::look`] with a result.
     pub fn read<T>(&self, look: impl FnOnce(&dyn MachineReader) -> Result<T>) -> Result<T> {
         let (mut look, mut outcome) = (Some(look), None);
         self.look(&mut |records| {

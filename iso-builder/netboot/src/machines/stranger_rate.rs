@@ -23,7 +23,6 @@ struct Rate {
     per_second: u64,
 }
 
-/// What is left of a rate.
 #[derive(Clone, Copy, Debug)]
 struct Allowance {
     left: u64,

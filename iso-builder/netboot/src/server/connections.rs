@@ -21,7 +21,6 @@ use super::router::Router;
 use super::sendfile::{self, NextRequest};
 use crate::journal;
 
-/// What is done with each connection.
 pub struct NetbootConnections {
     pub router: Arc<Router>,
     pub tls: Option<TlsAcceptor>,

@@ -19,9 +19,7 @@ const LIMIT: u64 = 1 << 20;
 pub struct RequestProvenance<'a> {
     /// `Sec-Fetch-Site`.
     pub fetch_site: Option<&'a str>,
-    /// Whether there is `Origin`.
     pub origin: bool,
-    /// Whether there is `Referer`.
     pub referer: bool,
 }
 
@@ -33,7 +31,6 @@ impl RequestProvenance<'_> {
     }
 }
 
-/// The names of this server.
 #[derive(Clone, Debug, Default)]
 pub struct ServerNames {
     /// In lower case.

@@ -97,7 +97,6 @@ pub struct Router {
     pub files: MediumFiles,
     pub system: BootSystem,
     pub store: MachineRegistry,
-    /// Loaders by their file names.
     pub loaders: BTreeMap<String, ServedFile>,
     /// The URL at which machines reach the server, without a slash at its end. If none, they use the host of their
     /// request, which is one of `hosts`.
@@ -137,7 +136,6 @@ impl Router {
         }
     }
 
-    /// Replaces the configurations.
     pub fn replace(&self, configurations: Configurations) {
         *self.configurations.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(configurations);
     }

@@ -38,7 +38,6 @@ const TURN: u64 = 1 << 20;
 
 #[derive(Debug)]
 pub enum NextRequest {
-    /// A request for a file.
     Files(Box<RawRequest>),
     /// Anything else; all of it is still in the stream.
     Other,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use base::progress::{Event as Told, StepState};
 use model::config::Secret;
-use model::fleet::{Hello, NodeReport, ReportLine, RunFailure};
+use model::fleet::{NodeReport, ReportLine, RunFailure, StreamHeader};
 use model::machine::{Identity, Selector};
 use netboot::fleet::routes::{Fleet, FleetReply, FleetRequest, FleetSources};
 use netboot::machines::configurations::Configurations;
@@ -30,8 +30,7 @@ pub(crate) struct Scene {
     _directory: tempfile::TempDir,
 }
 
-/// The state of a machine.
-pub(crate) enum Come {
+pub(crate) enum MachineState {
     /// It asked, and no configuration names it.
     Unknown,
     /// It asked, and there is a fallback for machines that are allowed.
@@ -59,14 +58,14 @@ pub(crate) enum Come {
 }
 
 impl Scene {
-    pub(crate) fn new(machines: &[(&str, Come)]) -> Self {
+    pub(crate) fn new(machines: &[(&str, MachineState)]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let store = MachineRegistry::open(directory.path()).unwrap();
         let fleet = Fleet::new(&Secret::new(TOKEN), false);
         let (configurations, tokens) = (Configurations::default(), BTreeMap::new());
         let mut scene = Self { fleet, store, configurations, tokens, ids: Vec::new(), _directory: directory };
         machines.iter().for_each(|(name, come)| scene.add(name, come));
-        if machines.iter().any(|(_, come)| matches!(come, Come::Guest)) {
+        if machines.iter().any(|(_, come)| matches!(come, MachineState::Guest)) {
             scene.configurations.add("default.yaml", Secret::new(""), Vec::new());
         }
         scene
@@ -75,27 +74,27 @@ impl Scene {
     /// An install of three nodes, with machines in all other states.
     pub(crate) fn under_way() -> Self {
         Self::new(&[
-            ("rack1-node1", Come::Seeding(41)),
-            ("rack1-node2", Come::Writing(63)),
-            ("rack1-node3", Come::Preflight),
-            ("rack1-witness", Come::Booting),
-            ("rack2-node1", Come::Joining),
-            ("rack2-node2", Come::Rebooting),
-            ("rack2-node3", Come::Finishing),
-            ("rack3-node1", Come::Silent),
-            ("rack3-node2", Come::Redeploy),
-            ("x", Come::Unknown),
-            ("y", Come::Guest),
-            ("z", Come::Denied),
+            ("rack1-node1", MachineState::Seeding(41)),
+            ("rack1-node2", MachineState::Writing(63)),
+            ("rack1-node3", MachineState::Preflight),
+            ("rack1-witness", MachineState::Booting),
+            ("rack2-node1", MachineState::Joining),
+            ("rack2-node2", MachineState::Rebooting),
+            ("rack2-node3", MachineState::Finishing),
+            ("rack3-node1", MachineState::Silent),
+            ("rack3-node2", MachineState::Redeploy),
+            ("x", MachineState::Unknown),
+            ("y", MachineState::Guest),
+            ("z", MachineState::Denied),
         ])
     }
 
     pub(crate) fn failure() -> Self {
         let scene = Self::new(&[
-            ("rack1-node1", Come::Installed),
-            ("rack1-node2", Come::Failed),
-            ("rack1-node3", Come::Writing(88)),
-            ("rack1-node4", Come::NotJoined),
+            ("rack1-node1", MachineState::Installed),
+            ("rack1-node2", MachineState::Failed),
+            ("rack1-node3", MachineState::Writing(88)),
+            ("rack1-node4", MachineState::NotJoined),
         ]);
         scene.dispute();
         scene
@@ -103,11 +102,11 @@ impl Scene {
 
     pub(crate) fn finished() -> Self {
         let names = ["management-1", "management-2", "witness", "worker-1", "worker-2", "worker-3"];
-        Self::new(&names.map(|name| (name, Come::Joined)))
+        Self::new(&names.map(|name| (name, MachineState::Joined)))
     }
 
     pub(crate) fn hostile() -> Self {
-        Self::new(&[("<script>alert(1)</script>", Come::Hostile)])
+        Self::new(&[("<script>alert(1)</script>", MachineState::Hostile)])
     }
 
     /// The page at `path`, requested with the token.
@@ -116,7 +115,6 @@ impl Scene {
         self.answer(&FleetRequest { method: "GET", path, authorization, ..FleetRequest::default() }, NOW)
     }
 
-    /// What the server answers.
     pub(crate) fn answer(&self, request: &FleetRequest<'_>, now: Moment) -> FleetReply {
         let known = FleetSources { store: &self.store, configurations: &self.configurations, note: &|_| {} };
         self.fleet.answer(request, known, now).unwrap()
@@ -135,12 +133,12 @@ impl Scene {
         self.ids.iter().enumerate().fold(text.to_owned(), replace)
     }
 
-    fn add(&mut self, name: &str, come: &Come) {
+    fn add(&mut self, name: &str, come: &MachineState) {
         let number = self.ids.len();
         let asset_tag = match come {
-            Come::Unknown => Some("unknown".to_owned()),
-            Come::Guest => Some("guest".to_owned()),
-            Come::Hostile => Some(format!("{name}\u{202e}'\"")),
+            MachineState::Unknown => Some("unknown".to_owned()),
+            MachineState::Guest => Some("guest".to_owned()),
+            MachineState::Hostile => Some(format!("{name}\u{202e}'\"")),
             _ => None,
         };
         let mac = |card: usize| format!("52:54:00:1f:{card:02x}:{number:02x}").parse().unwrap();
@@ -151,7 +149,7 @@ impl Scene {
             asset_tag,
         };
         let asked = NOW.0 - 900;
-        let named = !matches!(come, Come::Unknown | Come::Guest | Come::Denied);
+        let named = !matches!(come, MachineState::Unknown | MachineState::Guest | MachineState::Denied);
         if named {
             let selectors = identity.macs.iter().copied().map(Selector::Mac);
             let tag = identity.asset_tag.iter().filter_map(|tag| format!("asset-tag:{tag}").parse().ok());
@@ -169,7 +167,7 @@ impl Scene {
         let act = |action| self.store.act(id, action, &self.configurations, Moment(asked + 60)).unwrap();
         let mut reports = None;
         if let Some((configuration, report)) = booted.tokens {
-            if matches!(come, Come::Booting) {
+            if matches!(come, MachineState::Booting) {
                 // Another client asks as this machine.
                 boot(&identity, [192, 0, 2, 66].into(), asked + 20);
             } else {
@@ -182,8 +180,8 @@ impl Scene {
             reports = Some(report);
         }
         match come {
-            Come::Denied => drop(act(OperatorAction::Deny)),
-            Come::Redeploy => drop(act(OperatorAction::Redeploy)),
+            MachineState::Denied => drop(act(OperatorAction::Deny)),
+            MachineState::Redeploy => drop(act(OperatorAction::Redeploy)),
             _ => {}
         }
         self.tokens.extend(reports.map(|report| (name.to_owned(), report.expose().to_owned())));
@@ -206,17 +204,21 @@ const IMAGE: u64 = 1_342_177_280;
 const IMAGES: u64 = 8_804_682_957;
 
 impl Run<'_> {
-    fn tell(&mut self, come: &Come) {
+    fn tell(&mut self, come: &MachineState) {
         match come {
-            Come::Unknown | Come::Guest | Come::Denied | Come::Redeploy | Come::Booting => {}
-            Come::Preflight => self.begin(4),
-            Come::Writing(part) => self.writing(*part, 0),
-            Come::Silent => self.writing(17, 400),
-            Come::Seeding(part) => {
+            MachineState::Unknown
+            | MachineState::Guest
+            | MachineState::Denied
+            | MachineState::Redeploy
+            | MachineState::Booting => {}
+            MachineState::Preflight => self.begin(4),
+            MachineState::Writing(part) => self.writing(*part, 0),
+            MachineState::Silent => self.writing(17, 400),
+            MachineState::Seeding(part) => {
                 self.whole(120);
                 self.count("images", "Writing the container images", IMAGES, *part, 0);
             }
-            Come::Finishing => {
+            MachineState::Finishing => {
                 self.whole(20);
                 self.steps(
                     2,
@@ -224,24 +226,24 @@ impl Run<'_> {
                 );
                 self.step("prove", "Checking the installed disk", StepState::Started);
             }
-            Come::Rebooting => self.done(25),
-            Come::Installed => self.done(700),
-            Come::Joining => self.node(NodeReport {
+            MachineState::Rebooting => self.done(25),
+            MachineState::Installed => self.done(700),
+            MachineState::Joining => self.node(NodeReport {
                 stage: "server".into(),
                 detail: "https://192.0.2.10:9345 does not answer: connection refused".into(),
                 ..NodeReport::default()
             }),
-            Come::Joined => {
+            MachineState::Joined => {
                 self.node(NodeReport { ready: true, stage: "ready".into(), ..NodeReport::default() })
             }
-            Come::NotJoined => self.node(NodeReport {
+            MachineState::NotJoined => self.node(NodeReport {
                 failed: true,
                 stage: "registered".into(),
                 detail: "the cluster has another node of this name".into(),
                 next: Some("Give the node a name of its own in `os.hostname`.".into()),
                 ..NodeReport::default()
             }),
-            Come::Failed => self.failed(
+            MachineState::Failed => self.failed(
                 &[
                     "installing, step image",
                     "writing to /dev/nvme0n1 (1.9 TB, Example NVMe PM9A3)",
@@ -252,7 +254,7 @@ impl Run<'_> {
                     "Look at the kernel's messages in the log; replace the disk if it tells of errors.",
                 ],
             ),
-            Come::Hostile => self.failed(
+            MachineState::Hostile => self.failed(
                 &["</p><script>alert(2)</script>", "\" onmouseover=\"alert(3)", "a\u{202e}b & c"],
                 &["<img src=x onerror=alert(4)>"],
             ),
@@ -398,7 +400,8 @@ impl Run<'_> {
     fn send(&self, lines: &[ReportLine]) {
         let hostname = Some(self.name.to_owned()).filter(|name| !name.starts_with('<'));
         let product = Some("NQRust Hypervisor 0.1.0".to_owned());
-        let hello = Hello { v: 1, run: Uuid::from_u128(7), machine: Identity::default(), hostname, product };
+        let hello =
+            StreamHeader { v: 1, run: Uuid::from_u128(7), machine: Identity::default(), hostname, product };
         let lines = [ReportLine::Hello(hello)].into_iter().chain(lines.iter().cloned());
         let body: String = lines.map(|line| serde_json::to_string(&line).unwrap() + "\n").collect();
         let path = format!("/v1/report/{}", self.scene.tokens[self.name]);

@@ -18,7 +18,6 @@ pub(super) trait BlobSource {
     fn place(&mut self, descriptor: &Descriptor) -> Result<Blob>;
 }
 
-/// Compares a blob with its descriptor.
 pub(super) fn compare(descriptor: &Descriptor, found: Blob) -> Result<()> {
     if (found.digest, found.size) == (descriptor.digest, descriptor.size) {
         return Ok(());

@@ -14,7 +14,6 @@ pub(crate) fn retain_platform(images: &mut Vec<Descriptor>, architecture: &str) 
 
 #[derive(Clone, Debug)]
 pub(super) struct ImageCandidate<T> {
-    /// The name in the archive.
     pub(super) name: CandidateName,
     /// The digest by which it can be selected, if it has one.
     pub(super) digest: Option<Digest>,

@@ -57,7 +57,6 @@ pub(super) fn take(
     Ok(ImportedImages { images: chosen.into_iter().map(image).collect::<Result<_>>()?, notes })
 }
 
-/// The names that the images get.
 pub(super) fn names(import: &ImageImport<'_>, manifest: &[u8]) -> Result<Vec<ImageReference>> {
     Ok(chosen(import, manifest)?.0.into_iter().map(|chosen| chosen.name).collect())
 }

@@ -41,7 +41,6 @@ pub(super) fn take(
     Ok(ImportedImages { images, notes })
 }
 
-/// The names that the images get.
 pub(super) fn names(import: &ImageImport<'_>, index: &[u8]) -> Result<Vec<ImageReference>> {
     Ok(chosen(import, index)?.0.into_iter().map(|chosen| chosen.name).collect())
 }
@@ -170,7 +169,6 @@ impl Layout<'_, '_> {
     }
 }
 
-/// A layout that is a directory.
 #[allow(missing_debug_implementations)]
 pub(super) struct LayoutDirectory<'a> {
     root: &'a Path,

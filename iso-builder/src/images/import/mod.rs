@@ -150,7 +150,6 @@ impl ImageImport<'_> {
     }
 }
 
-/// The digest that the file `list` has for `archive`.
 fn checksum(list: &Path, archive: &Path) -> Result<Digest> {
     let text = files::read_text(list).map_err(|error| {
         Failure::new(Class::Invalid, format!("reading the checksums of {}", archive.display())).because(error)

@@ -26,7 +26,6 @@ pub struct ImageImport<'a> {
     pub roles: &'a [Role],
 }
 
-/// The result of an import.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ImportedImages {
     /// In the order of the references or else of the archive.

@@ -49,7 +49,6 @@ pub fn prepare(
 }
 
 impl ContainerdMetadata {
-    /// The containerd that wrote it.
     #[must_use]
     pub fn writer(&self) -> &DatabaseWriter {
         &self.writer

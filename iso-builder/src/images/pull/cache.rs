@@ -19,14 +19,13 @@ use crate::files::CachedFile;
 /// The hint if the cache's disk is full.
 const FULL_DISK_HINT: &str = "Free some space, or name another directory with --cache-dir or --downloads, and start again; the data received so far is kept.";
 
-/// A directory of blobs.
 #[derive(Clone, Debug)]
 pub struct BlobCache {
     directory: PathBuf,
 }
 
 /// Opens a blob at an offset.
-pub(super) type Open<'a> = dyn Fn(u64) -> Result<Box<dyn Read + Send>> + 'a;
+pub(super) type BlobOpener<'a> = dyn Fn(u64) -> Result<Box<dyn Read + Send>> + 'a;
 
 impl BlobCache {
     /// The blobs in `downloads`, which several caches may share.
@@ -73,7 +72,7 @@ impl BlobCache {
 
     /// Downloads a blob: the rest of what an earlier build began, hashed as it arrives, and named only when it is
     /// complete and right. `advance` is called with the number of bytes as they arrive.
-    pub(super) fn fill(&self, blob: Blob, open: &Open<'_>, advance: &mut dyn FnMut(u64)) -> Result<()> {
+    pub(super) fn fill(&self, blob: Blob, open: &BlobOpener<'_>, advance: &mut dyn FnMut(u64)) -> Result<()> {
         let path = self.path(blob.digest);
         let part = path.with_extension("part");
         let writing = || format!("writing {}", part.display());
@@ -118,7 +117,7 @@ fn receive(
     file: &mut File,
     part: &Path,
     blob: Blob,
-    open: &Open<'_>,
+    open: &BlobOpener<'_>,
     advance: &mut dyn FnMut(u64),
 ) -> Result<Digest> {
     let reading = || format!("reading {}", part.display());

@@ -132,15 +132,15 @@ impl FakeRegistry {
     }
 }
 
-struct Ground {
+struct CacheFixture {
     _directory: tempfile::TempDir,
     cache: BlobCache,
 }
 
-fn ground() -> Ground {
+fn ground() -> CacheFixture {
     let directory = tempfile::tempdir().unwrap();
     let cache = BlobCache::open(directory.path()).unwrap();
-    Ground { _directory: directory, cache }
+    CacheFixture { _directory: directory, cache }
 }
 
 fn pinned(names: &[&str], fake: &FakeRegistry, cache: &BlobCache) -> Result<Vec<PinnedImage>> {

@@ -9,7 +9,6 @@ pub struct SystemFile {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SystemFileContent {
-    /// A file with this text.
     Text(String),
     /// A symbolic link with this target.
     Link(String),

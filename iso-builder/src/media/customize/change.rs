@@ -25,7 +25,6 @@ const CHUNK_BYTES: usize = 1 << 20;
 pub trait MediumWriter {
     /// Fills `buffer` from the bytes at `at`.
     fn read(&self, buffer: &mut [u8], at: u64) -> io::Result<()>;
-    /// Writes all of `bytes` at `at`.
     fn write(&self, bytes: &[u8], at: u64) -> io::Result<()>;
     /// Returns when everything that was written is durable.
     fn flush(&self) -> io::Result<()>;
@@ -49,7 +48,6 @@ impl MediumWriter for File {
 #[derive(Clone, Debug)]
 pub struct AreaContents {
     pub area: Vec<u8>,
-    /// The file that GRUB reads.
     pub grub: Vec<u8>,
 }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use base::digest::Digest;
-use medium::customization::{Argument, Content, Damage, FILE, GRUB_FILE, area, argument};
+use medium::customization::{AreaDamage, Argument, Content, FILE, GRUB_FILE, area, argument};
 use medium::reader::MediumReader;
 use model::machine::Selector;
 use serde::Serialize;
@@ -30,7 +30,6 @@ pub enum CustomizationState {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Customization {
     pub state: CustomizationState,
-    /// What is damaged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub damage: Option<String>,
     /// The install configurations, the fallback last.
@@ -69,11 +68,11 @@ pub struct ShownFile {
 }
 
 /// The content of the customization area of `medium`, as the installer reads it; none for a medium without an area.
-pub fn read(medium: &MediumReader) -> Option<Result<Option<Content>, Damage>> {
+pub fn read(medium: &MediumReader) -> Option<Result<Option<Content>, AreaDamage>> {
     match medium.open_file(FILE) {
         Ok(file) => Some(area::read(file)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-        Err(error) => Some(Err(Damage::Read(error))),
+        Err(error) => Some(Err(AreaDamage::Read(error))),
     }
 }
 
@@ -131,7 +130,7 @@ impl Customization {
                 };
             }
         };
-        let configuration = |chosen: model::machine::Chosen<'_>| {
+        let configuration = |chosen: model::machine::MachineFileMatch<'_>| {
             let text = content.nodes.get(chosen.file)?.expose();
             Some(ConfigurationEntry {
                 machine: chosen.selector.cloned(),

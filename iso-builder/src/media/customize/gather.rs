@@ -27,11 +27,9 @@ const PIPED_MODE: u32 = 0o644;
 pub struct CustomizationSources {
     /// The configuration for machines without one of their own.
     pub fallback: Option<PathBuf>,
-    /// Configurations for one machine each.
     pub for_machines: Vec<(Selector, PathBuf)>,
     /// A directory of configurations, named by machine or rendered of a cluster file.
     pub directory: Option<PathBuf>,
-    /// A cluster file.
     pub cluster: Option<PathBuf>,
     pub authorities: Vec<PathBuf>,
     pub arguments: Vec<String>,

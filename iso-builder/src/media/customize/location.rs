@@ -22,7 +22,6 @@ pub struct ByteRun {
 pub struct CustomizationLocation {
     /// The ISO or the device, or its URL; for a directory, the file with the area.
     pub path: PathBuf,
-    /// The area, from its header on.
     pub area: Vec<ByteRun>,
     /// The file that GRUB reads; empty for a directory, which GRUB does not boot from.
     pub grub: Vec<ByteRun>,

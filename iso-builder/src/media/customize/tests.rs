@@ -18,7 +18,7 @@ use super::change::AreaContents;
 use super::customization::{Customization, CustomizationState, is_customized};
 use super::{CustomizationLocation, CustomizationSources, GatheredCustomization, change, copy};
 use crate::media::finished::verify::{MediumFault, verify};
-use crate::media::finished::{Inspect, Verify};
+use crate::media::finished::{InspectCommand, VerifyCommand};
 
 use testing::http::{AUTHORITY as CERTIFICATE, Answer, Fake};
 use testing::medium::{SampleMedium, damage};
@@ -407,8 +407,8 @@ fn inspect_and_verify_tell_of_a_customized_medium() -> Result<()> {
     apply(&bench.path, &wanted(&bench.sources().read()?));
     for format in [Format::Text, Format::Json] {
         let context = Context::silent(format);
-        Inspect { medium: bench.path.clone() }.run(&context)?;
-        Verify { medium: bench.path.clone() }.run(&context)?;
+        InspectCommand { medium: bench.path.clone() }.run(&context)?;
+        VerifyCommand { medium: bench.path.clone() }.run(&context)?;
     }
     let description =
         crate::media::finished::inspect::MediumDescription::of(&MediumReader::open(&bench.path)?)?;

@@ -21,12 +21,12 @@ const MAX_CONFIG_BYTES: u64 = 1 << 20;
 
 /// Show what a medium carries.
 #[derive(Debug, Args)]
-pub struct Inspect {
+pub struct InspectCommand {
     /// An ISO, a drive that holds one, a directory with release.json, or the URL of an ISO or of such a directory.
     pub medium: PathBuf,
 }
 
-impl Inspect {
+impl InspectCommand {
     /// Prints the description.
     pub fn run(self, context: &Context) -> Result<()> {
         let description = MediumDescription::of(&MediumReader::open(&self.medium)?)?;
@@ -58,7 +58,6 @@ pub struct MediumDescription {
 /// What the ISO says about itself.
 #[derive(Debug, Serialize)]
 pub struct VolumeDescription {
-    /// The volume identifier.
     pub id: String,
     /// When it was made, RFC 3339.
     pub created: Option<String>,
@@ -69,7 +68,6 @@ pub struct VolumeDescription {
 /// Sums over the payloads, from the manifest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct PayloadTotals {
-    /// How many are on the medium.
     pub payloads: usize,
     pub bytes: u64,
     /// How many an install downloads.
@@ -80,11 +78,9 @@ pub struct PayloadTotals {
 /// An install configuration on the medium. It has no field that could hold a secret.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub struct EmbeddedConfig {
-    /// On the medium.
     pub path: String,
     /// In bytes, from the manifest.
     pub size: u64,
-    /// From the manifest.
     pub sha256: Digest,
     /// Absent if it is not readable as an install configuration.
     pub summary: Option<ConfigSummary>,

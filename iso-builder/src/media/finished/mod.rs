@@ -13,5 +13,5 @@ mod tampering;
 mod tests;
 pub mod verify;
 
-pub use inspect::Inspect;
-pub use verify::Verify;
+pub use inspect::InspectCommand;
+pub use verify::VerifyCommand;

@@ -8,7 +8,7 @@ use base::digest::Digest;
 use base::failure::{Class, Failure};
 use base::size::ByteSize;
 use formats::iso9660::write::RegionOwner;
-use medium::iso::{self, Difference};
+use medium::iso::{self, RegionDifference};
 use medium::reader::{COPY_AGAIN, MediumReader, NamedReleaseDifference};
 use model::boot::parameter;
 use model::release::{MANIFEST, MediumKind};
@@ -82,7 +82,6 @@ pub enum MediumFault {
     },
     /// The content has another digest.
     Damaged {
-        /// From the manifest.
         expected: Digest,
         /// Of the bytes on the medium.
         found: Digest,
@@ -92,7 +91,6 @@ pub enum MediumFault {
         /// The first byte that differs, counted from the beginning of the medium.
         offset: u64,
     },
-    /// It could not be compared.
     NotCompared {
         /// The damaged file that it depends on.
         because: String,
@@ -203,20 +201,19 @@ impl VerifyReport {
 }
 
 impl MediumFinding {
-    /// The finding for a difference on `medium`.
-    pub(super) fn of(medium: &MediumReader, Difference { owner, fault }: Difference) -> Self {
+    pub(super) fn of(medium: &MediumReader, RegionDifference { owner, fault }: RegionDifference) -> Self {
         let path = match owner {
             RegionOwner::Image => medium.path().display().to_string(),
             owner => owner.to_string(),
         };
         let fault = match fault {
-            iso::Fault::Changed { at } => MediumFault::Changed { offset: at.0 },
-            iso::Fault::Damaged { expected, found } => MediumFault::Damaged { expected, found },
-            iso::Fault::CutOff { expected, found } => MediumFault::Short { expected, found },
-            iso::Fault::Unreadable(reason) => MediumFault::Unreadable { reason },
-            iso::Fault::Customization(reason) => MediumFault::Customization { reason },
-            iso::Fault::Unknown(because) => MediumFault::NotCompared { because },
-            iso::Fault::Stranger => MediumFault::ForeignManifest,
+            iso::RegionFault::Changed { at } => MediumFault::Changed { offset: at.0 },
+            iso::RegionFault::Damaged { expected, found } => MediumFault::Damaged { expected, found },
+            iso::RegionFault::CutOff { expected, found } => MediumFault::Short { expected, found },
+            iso::RegionFault::Unreadable(reason) => MediumFault::Unreadable { reason },
+            iso::RegionFault::Customization(reason) => MediumFault::Customization { reason },
+            iso::RegionFault::Unknown(because) => MediumFault::NotCompared { because },
+            iso::RegionFault::Stranger => MediumFault::ForeignManifest,
         };
         Self { path, fault }
     }

@@ -11,7 +11,7 @@ use base::failure::{class_of, render};
 use base::progress::Progress;
 use formats::iso9660::write::{HybridVolume, RegionOwner};
 use medium::customization::{Content, FILE, area, argument};
-use medium::iso::Map;
+use medium::iso::IsoMap;
 use medium::reader::MediumReader;
 use model::boot::parameter;
 use model::config::Secret;
@@ -43,7 +43,7 @@ impl TamperedIso {
         let file = File::options().read(true).write(true).open(&path).unwrap();
         let bytes = fs::read(&path).unwrap();
         let manifest = sample.release.to_bytes();
-        let map = Map::of(&sample.release, &manifest).unwrap().unwrap();
+        let map = IsoMap::of(&sample.release, &manifest).unwrap().unwrap();
         assert_eq!(map.size, bytes.len() as u64);
         let region =
             |(owner, at, length): (&RegionOwner, u64, u64)| (owner.clone(), at as usize, length as usize);
@@ -105,7 +105,6 @@ impl VerifyOutcome {
         Self(medium.and_then(|medium| verify(&medium, &Progress::silent())))
     }
 
-    /// The paths of the findings.
     fn paths(&self) -> Vec<String> {
         let report = self.0.as_ref().unwrap();
         report.findings.iter().map(|finding| finding.path.clone()).collect()

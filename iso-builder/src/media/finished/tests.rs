@@ -13,7 +13,7 @@ use testing::medium::{CONFIG, SampleMedium, damage};
 
 use super::inspect::MediumDescription;
 use super::verify::{MediumFault, VerifyReport, verify};
-use super::{Inspect, Verify};
+use super::{InspectCommand, VerifyCommand};
 use crate::wording::printable;
 
 fn verified(path: &Path) -> VerifyReport {
@@ -252,11 +252,11 @@ fn the_commands_end_with_the_class_of_what_they_found() {
     let iso = sample.iso();
     for format in [Format::Text, Format::Json] {
         let context = Context::silent(format);
-        Inspect { medium: iso.clone() }.run(&context).unwrap();
-        Verify { medium: iso.clone() }.run(&context).unwrap();
+        InspectCommand { medium: iso.clone() }.run(&context).unwrap();
+        VerifyCommand { medium: iso.clone() }.run(&context).unwrap();
     }
     damage(&iso, b"first blob");
     let context = Context::silent(Format::Json);
-    let error = Verify { medium: iso }.run(&context).unwrap_err();
+    let error = VerifyCommand { medium: iso }.run(&context).unwrap_err();
     assert_eq!(class_of(&error).exit_code(), 4);
 }

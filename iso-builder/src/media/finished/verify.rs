@@ -19,7 +19,7 @@ use formats::iso9660::address::Source;
 use medium::build_output::BuildOutput;
 use medium::customization::{Content, FILE, GRUB_FILE};
 use medium::iso::recipe::BOOT_MENU;
-use medium::iso::{self, Map, Scope};
+use medium::iso::{self, CheckScope, IsoMap};
 use medium::reader::{COPY_AGAIN, MAX_BOOT_MENU, MediumReader, named_release_difference};
 use model::release::{MANIFEST, Payload, Release};
 
@@ -31,13 +31,13 @@ const BUFFER_BYTES: usize = 256 * 1024;
 
 /// Check that a medium is as it was built, except for its customization.
 #[derive(Debug, Args)]
-pub struct Verify {
+pub struct VerifyCommand {
     /// An ISO, a drive that holds one, the directory that a build wrote, one with release.json and all payloads, or the URL of an
     /// ISO or of such a directory.
     pub medium: PathBuf,
 }
 
-impl Verify {
+impl VerifyCommand {
     /// Prints what was checked. A medium with any fault is [`Class::Verification`].
     pub fn run(self, context: &Context) -> Result<()> {
         if let Some(output) = BuildOutput::open(&self.medium)? {
@@ -87,8 +87,8 @@ pub fn verify(medium: &MediumReader, progress: &Progress) -> Result<VerifyReport
 }
 
 /// The map of an ISO whose recipe this program knows; a manifest that fits no ISO is [`Class::Verification`].
-fn map<'a>(medium: &'a MediumReader, release: &'a Release) -> Result<Option<Map<'a>>> {
-    Map::of(release, medium.manifest()).map_err(|error| {
+fn map<'a>(medium: &'a MediumReader, release: &'a Release) -> Result<Option<IsoMap<'a>>> {
+    IsoMap::of(release, medium.manifest()).map_err(|error| {
         let what = format!("{MANIFEST} of {} contradicts itself", medium.path().display());
         Failure::new(Class::Verification, what).because(error).hint(COPY_AGAIN).into()
     })
@@ -101,11 +101,11 @@ fn begin(medium: &MediumReader, total: u64, progress: &Progress) -> Step {
 fn compare_image(
     medium: &MediumReader,
     image: &dyn Source,
-    map: &Map<'_>,
+    map: &IsoMap<'_>,
     progress: &Progress,
 ) -> Result<Vec<MediumFinding>> {
     let mut step = begin(medium, map.size, progress);
-    let differences = iso::check(image, map, Scope::Whole, &mut |bytes| {
+    let differences = iso::check(image, map, CheckScope::Whole, &mut |bytes| {
         step.advance(bytes);
         Ok(())
     })?;

@@ -18,7 +18,7 @@ use formats::verity::{VerityBuilder, VerityParameters};
 use medium::artifact::ArtifactReference;
 use medium::patches::{LIST_LIMIT, PATCHES, PatchList, ReleasePatch};
 use medium::payload_sources::{
-    PayloadSource, RetryPolicy, Verified, fetch_again, is_url, open_release, read_release, source,
+    PayloadSource, RetryPolicy, VerifyingReader, fetch_again, is_url, open_release, read_release, source,
 };
 use medium::reader::MediumReader;
 use model::release::{Payload, Purpose, Release};
@@ -76,7 +76,6 @@ impl MadePatches {
         self.patches.iter().map(|(patch, _)| patch.clone()).collect()
     }
 
-    /// The file of the patch with this digest.
     pub(super) fn file(&self, digest: Digest) -> Option<&Path> {
         let found = self.patches.iter().find(|(patch, _)| patch.sha256 == digest);
         found.map(|(_, file)| file.as_path())
@@ -238,7 +237,6 @@ fn image_size(release: &Release) -> u64 {
     release.payload(Purpose::Rootfs).map_or(0, |image| image.size)
 }
 
-/// Opens a payload of one medium.
 type OpenPayload<'a> = &'a dyn Fn(&Payload) -> Result<Box<dyn Read + Send>>;
 
 /// The expanded OS image of a release, in a file without a name.
@@ -288,7 +286,7 @@ fn store(
             step.back_to(0);
             let mut file = tempfile::tempfile_in(directory).class(Class::DiskIo, storing)?;
             let opened = step.reader(open(payload)?);
-            io::copy(&mut Verified::new(opened, payload, from), &mut file)?;
+            io::copy(&mut VerifyingReader::new(opened, payload, from), &mut file)?;
             Ok(file)
         },
         |error| progress.warn("expand", &format!("{error:#}; it is read again")),

@@ -46,12 +46,10 @@ pub struct PullReport {
     pub release_sha256: Digest,
     pub version: String,
     pub output: PathBuf,
-    /// Blobs that were there.
     pub present: usize,
     pub fetched: usize,
     /// Without what an earlier run had fetched of them.
     pub fetched_bytes: u64,
-    /// The ISO that was made.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub iso: Option<PathBuf>,
 }

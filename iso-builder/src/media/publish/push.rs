@@ -16,7 +16,7 @@ use formats::oci::{ImageReference, Repository, prefixed};
 use medium::artifact::{ArtifactForm, ArtifactLayer, ArtifactReference, BootCode, ReleaseArtifact};
 use medium::build_output::BuildOutput;
 use medium::patches::ReleasePatch;
-use medium::payload_sources::Verified;
+use medium::payload_sources::VerifyingReader;
 use medium::reader::MediumReader;
 use model::release::{Payload, Purpose, Release};
 use serde::Serialize;
@@ -75,8 +75,14 @@ pub fn push(
     warn(&medium, &release, progress);
     let made = MadePatches::make(earlier, (&release, &medium), client, progress)?;
     let artifact = ReleaseArtifact::new(&release, medium.manifest(), code.is_some(), &made.patches());
-    let push =
-        Push { medium: &medium, release: &release, code, made: &made, target, counts: Mutex::default() };
+    let push = ReleaseUpload {
+        medium: &medium,
+        release: &release,
+        code,
+        made: &made,
+        target,
+        counts: Mutex::default(),
+    };
     let total = artifact.layers().iter().map(|layer| layer.size).sum();
     let step = progress.step("push", format!("Pushing to {reference}"), Some(total));
     let step = Mutex::new(step);
@@ -123,7 +129,7 @@ fn warn(medium: &MediumReader, release: &Release, progress: &Progress) {
     }
 }
 
-struct Push<'a> {
+struct ReleaseUpload<'a> {
     medium: &'a MediumReader,
     release: &'a Release,
     code: Option<BootCode>,
@@ -132,8 +138,7 @@ struct Push<'a> {
     counts: Mutex<TransferCounts>,
 }
 
-impl Push<'_> {
-    /// A document that is in memory.
+impl ReleaseUpload<'_> {
     fn document(&self, bytes: &[u8]) -> Result<()> {
         let open = || -> Result<Box<dyn Read + Send>> { Ok(Box::new(Cursor::new(bytes.to_vec()))) };
         let blob =
@@ -158,7 +163,7 @@ impl Push<'_> {
         };
         let open = || -> Result<Box<dyn Read + Send>> {
             let source = self.medium.path().display().to_string();
-            Ok(Box::new(Verified::new(self.medium.open_payload(payload)?, payload, source)))
+            Ok(Box::new(VerifyingReader::new(self.medium.open_payload(payload)?, payload, source)))
         };
         self.sent(layer, &open, self.elsewhere(payload).as_ref(), step)
     }

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use base::failure::{class_of, render};
-use medium::payload_sources::{PayloadPlace, Verified, open_release, source as source_of};
+use medium::payload_sources::{PayloadPlace, VerifyingReader, open_release, source as source_of};
 use medium::reader::MediumReader;
 use model::release::{MANIFEST, Purpose};
 use testing::http::{Answer, Fake, Request};
@@ -229,7 +229,7 @@ fn the_source_of_a_release_gives_every_payload_from_a_registry_and_from_a_layout
         for payload in &release.payloads {
             source.probe(payload).unwrap();
             assert_eq!(source.place(payload), Some(place));
-            let mut reader = Verified::new(source.open(payload).unwrap(), payload, source.describe());
+            let mut reader = VerifyingReader::new(source.open(payload).unwrap(), payload, source.describe());
             std::io::copy(&mut reader, &mut std::io::sink()).unwrap();
         }
         if place == PayloadPlace::Here {
@@ -364,8 +364,8 @@ fn choosy(takes: impl Fn(&str) -> bool + Send + Sync + 'static) -> Fake {
 fn an_old_registry_gets_the_release_in_the_newest_form_that_it_takes() {
     const IMAGE: &str = r#""mediaType": "application/vnd.oci.image.config.v1+json""#;
     let bench = Bench::new();
-    type Takes = fn(&str) -> bool;
-    let takes: [(Takes, _); 4] = [
+    type NameFilter = fn(&str) -> bool;
+    let takes: [(NameFilter, _); 4] = [
         (|_| true, Some(ArtifactForm::Artifact)),
         (|text| !text.contains("artifactType"), Some(ArtifactForm::Config)),
         (|text| text.contains(IMAGE), Some(ArtifactForm::Image)),

@@ -18,7 +18,6 @@ use super::super::within::{RedirectedLinks, is_plain_name, link_within, within};
 use super::directory;
 use super::unreadable::unreadable;
 
-/// The content of an archive.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(in crate::steps) enum ArchiveUse {
     /// A complete tree.
@@ -37,7 +36,6 @@ const DECOMPRESSORS: &[(&[u8], &str, &str)] = &[
     (b"\x89LZO", "lzop", "lzop"),
 ];
 
-/// Unpacks an archive over the tree.
 pub(in crate::steps) fn unpack(archive: &Path, tree: &Tree, scratch: &Path, kind: ArchiveUse) -> Result<()> {
     let what = if kind == ArchiveUse::Layer { "layer" } else { "tar archive" };
     let plain = plain(archive, scratch).map_err(|error| unreadable(archive, what, error))?;
@@ -92,7 +90,6 @@ fn plain(archive: &Path, scratch: &Path) -> Result<PathBuf> {
     Ok(plain)
 }
 
-/// One entry of an archive.
 #[derive(Debug, PartialEq, Eq)]
 struct ListedMember {
     /// As tar prints it, without a slash at the end.

@@ -23,7 +23,6 @@ use crate::images::import::{MAX_DOCUMENT_BYTES, retain_platform};
 /// The annotation with an image's name.
 const NAME_ANNOTATION: &str = "org.opencontainers.image.ref.name";
 
-/// The architecture of a base.
 const BASE_ARCHITECTURE: &str = "amd64";
 
 fn name(descriptor: &Descriptor) -> Option<&str> {

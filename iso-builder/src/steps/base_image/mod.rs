@@ -21,7 +21,6 @@ use base::files;
 use super::request::{BaseSource, StepRequest};
 use super::tree::Tree;
 
-/// The file that [`survey`] writes.
 pub const SURVEY_OUTPUT: &str = "digest";
 
 /// Makes `base.tar`.

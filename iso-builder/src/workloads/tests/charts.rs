@@ -131,8 +131,8 @@ fn charts_that_cannot_be_shipped_are_refused() {
 
 #[test]
 fn a_missing_or_old_helm_is_told_only_where_there_are_charts() {
-    struct Says(&'static str);
-    impl Runner for Says {
+    struct FakeHelm(&'static str);
+    impl Runner for FakeHelm {
         fn run(&self, invocation: &Invocation) -> Result<Vec<u8>> {
             match self.0 {
                 "" => SystemRunner.run(&Invocation { program: "no-helm-here".into(), ..invocation.clone() }),
@@ -145,14 +145,14 @@ fn a_missing_or_old_helm_is_told_only_where_there_are_charts() {
     for (version, told) in
         [("", "Install the package"), ("v3.7.2\n", "too old"), ("text", "too old"), ("v2.17", "too old")]
     {
-        assert!(given.read_by(&Says(version), "[{path: web.yaml}]", "[]").is_ok());
-        let error = given.read_by(&Says(version), "[]", "[{name: a, path: web}]").unwrap_err();
+        assert!(given.read_by(&FakeHelm(version), "[{path: web.yaml}]", "[]").is_ok());
+        let error = given.read_by(&FakeHelm(version), "[]", "[{name: a, path: web}]").unwrap_err();
         assert_eq!(class_of(&error), Class::Hardware, "{version}");
         assert!(render(&error).contains(told), "{version}: {}", render(&error));
     }
     let helm = |version| {
         let scratch = given.scratch.path();
-        Helm::new(&Says(version), scratch).check()
+        Helm::new(&FakeHelm(version), scratch).check()
     };
     assert!(helm("v3.8").is_ok() && helm("v3.11.3").is_ok() && helm("v4.0.1").is_ok());
 }

@@ -39,7 +39,6 @@ const BROKEN_MEDIUM: &str = "/dev/disk/by-label/NQRUST_HYPERVISOR_1001_0_0";
 /// An administrator's access on nodes that have none of their own. They restart between two uses.
 const ACCESS: &str = "/var/lib/rollout.conf";
 
-/// What the client writes to.
 const WRITTEN: &str = "written";
 
 /// For each part of a node's turn, three machines side by side: staging, a restart or three, and the time in which a release has to
@@ -89,7 +88,6 @@ fn a_cluster_of_three_machines_is_updated_node_by_node_and_stops_at_a_rollback()
     });
 }
 
-/// The medium of another version.
 pub(super) fn release(version: &str, arguments: &[&str]) -> Result<Medium> {
     // One place and one cache for all versions: what they have in common is made once.
     Medium::built_apart("kubernetes", |directory| {

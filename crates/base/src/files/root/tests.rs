@@ -23,7 +23,7 @@ fn tree() -> (tempfile::TempDir, Root) {
     if crate::files::directory::root_runs() {
         chown(at("home/bob"), Some(BOB.user), Some(BOB.group)).unwrap();
     }
-    let homes = vec![Home { path: "/home/bob".into(), owner: BOB }];
+    let homes = vec![UserHome { path: "/home/bob".into(), owner: BOB }];
     let root = Root::open(place.path()).unwrap().with_homes(homes);
     (place, root)
 }

@@ -4,6 +4,7 @@
 //! ISO 9660 names where an image has no Rock Ridge; Joliet and UDF are ignored. Whatever the bytes say, reading ends with
 //! a value or an [`Error`]: memory, depth and loops are bounded.
 
+mod entries;
 mod entry;
 mod error;
 mod file;
@@ -14,12 +15,11 @@ mod source;
 #[cfg(test)]
 mod tests;
 mod volume;
-mod walk;
 
+pub use entries::ImageEntries;
 pub use entry::{DirectoryEntry, EntryKind};
 pub use error::{Error, Result};
 pub use file::FileReader;
 pub use image::Iso;
 pub use source::OffsetSource;
 pub use volume::VolumeDescriptor;
-pub use walk::Walk;

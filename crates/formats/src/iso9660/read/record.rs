@@ -6,7 +6,6 @@ use crate::iso9660::address::{BLOCK_SIZE, Block, Extent};
 /// Length of a record up to its name.
 const HEAD: usize = 33;
 
-/// One record of a directory.
 #[derive(Debug)]
 pub(super) struct Record<'a> {
     pub(super) extent: Extent,

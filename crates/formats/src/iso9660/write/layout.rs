@@ -36,9 +36,8 @@ const ESP_ALIGNMENT: u32 = (1 << 20) / BLOCK_SIZE;
 /// The longest extent: the most whole blocks whose length fits 32 bits.
 const MAX_EXTENT: u64 = (u32::MAX - (BLOCK_SIZE - 1)) as u64;
 
-/// The input of a layout.
 #[derive(Clone, Debug)]
-pub struct Outline<'a> {
+pub struct LayoutInput<'a> {
     /// Volume id: up to 32 of A-Z, 0-9 and `_`.
     pub volume: &'a str,
     /// Who made the image, in its volume descriptors: up to 128 of A-Z, 0-9, space and a few signs (ECMA-119, 7.4.1).
@@ -56,7 +55,7 @@ pub struct Outline<'a> {
 #[derive(Debug)]
 pub struct Layout {
     /// Descriptors, tables and directories.
-    pub parts: Vec<Part>,
+    pub parts: Vec<LayoutPart>,
     /// The extents of each file, one behind the other without a gap; one of length 0 for an empty file.
     pub files: Vec<Vec<Extent>>,
     pub esp: Extent,
@@ -64,7 +63,7 @@ pub struct Layout {
 }
 
 #[derive(Debug)]
-pub struct Part {
+pub struct LayoutPart {
     pub owner: RegionOwner,
     pub at: Offset,
     pub bytes: Vec<u8>,
@@ -93,7 +92,7 @@ struct Directories {
 }
 
 impl Layout {
-    pub fn new(outline: &Outline<'_>) -> Result<Self> {
+    pub fn new(outline: &LayoutInput<'_>) -> Result<Self> {
         let time =
             Timestamp::from_second(i64::try_from(outline.epoch)?).context("reading the build's time")?;
         let time = time.to_zoned(TimeZone::UTC).datetime();
@@ -115,7 +114,7 @@ impl Layout {
         let size = ByteSize::bytes(end.offset().0);
 
         let bios = files.first().and_then(|extents| extents.first()).context("an ISO without a file")?.start;
-        let part = |owner, at: Block, bytes| Part { owner, at: at.offset(), bytes };
+        let part = |owner, at: Block, bytes| LayoutPart { owner, at: at.offset(), bytes };
         let mut parts = vec![
             part(RegionOwner::RockRidge, extension, records::extension()),
             part(RegionOwner::BootCatalog, catalog, descriptors::catalog(bios, esp)),
@@ -142,8 +141,8 @@ impl Layout {
         }
         let [table, backup] = partition_tables(esp, size, outline.guid)?;
         let at = Offset(size.get() - backup.len() as u64);
-        parts.push(Part { owner: RegionOwner::PartitionTable, at: Offset(SECTOR), bytes: table });
-        parts.push(Part { owner: RegionOwner::BackupTable, at, bytes: backup });
+        parts.push(LayoutPart { owner: RegionOwner::PartitionTable, at: Offset(SECTOR), bytes: table });
+        parts.push(LayoutPart { owner: RegionOwner::BackupTable, at, bytes: backup });
         Ok(Self { parts, files, esp, size })
     }
 
@@ -158,7 +157,7 @@ impl Directories {
     /// Those of the whole device and those of partition 1.
     fn allocate_both(
         tree: &Tree,
-        outline: &Outline<'_>,
+        outline: &LayoutInput<'_>,
         extension: Block,
         time: DateTime,
         free: &mut Allocator,

@@ -24,6 +24,6 @@ mod records;
 mod tree;
 mod view;
 
-pub use layout::{Layout, Outline, Part};
+pub use layout::{Layout, LayoutInput, LayoutPart};
 pub use owner::{HybridVolume, RegionOwner};
 pub use partition_tables::PARTITION;

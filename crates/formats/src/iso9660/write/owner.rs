@@ -5,7 +5,6 @@ use std::fmt;
 /// One of the two volumes that an ISO shows: a stick has both, an optical disc the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HybridVolume {
-    /// The whole device.
     Device,
     /// Partition 1.
     Partition,
@@ -28,11 +27,9 @@ pub enum RegionOwner {
     BootCatalog,
     /// The record that names the extension which long names are in.
     RockRidge,
-    /// A path table.
     PathTable(HybridVolume),
     /// The directory with this path; empty for the root.
     Directory(HybridVolume, String),
-    /// The file with this path.
     File(String),
     /// The image of the EFI system partition.
     Esp,

@@ -13,7 +13,6 @@ pub(super) struct PathTables {
 /// The addresses as one of the two volumes counts them.
 #[derive(Debug)]
 pub(super) struct VolumeView<'a> {
-    /// The volume's first block.
     pub(super) first: Block,
     /// The block after the ISO's last.
     pub(super) end: Block,
@@ -28,7 +27,6 @@ impl VolumeView<'_> {
         Block(block.0.saturating_sub(self.first.0))
     }
 
-    /// Length of the volume.
     pub(super) fn blocks(&self) -> u32 {
         self.address(self.end).0
     }

@@ -176,7 +176,6 @@ pub(super) fn squash(root: &std::path::Path, options: &[&str]) -> Vec<u8> {
     fs::read(image).unwrap()
 }
 
-/// Expands `image` on `threads`.
 pub(super) fn expand(image: &Vec<u8>, threads: usize) -> Vec<u8> {
     let expansion = Expansion::plan(image).unwrap();
     let mut expanded = Vec::new();

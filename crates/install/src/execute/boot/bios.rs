@@ -12,7 +12,7 @@ use crate::execute::disk::device::{self, AlignedBuffer, BlockDevice};
 use crate::plan::Partition;
 use base::failure::{Class, Failure};
 use formats::partition_table::active_entry::put_active_entry;
-use medium::payload_sources::{PayloadSource, Verified};
+use medium::payload_sources::{PayloadSource, VerifyingReader};
 use model::release::Payload;
 
 const SECTOR: usize = 512;
@@ -52,7 +52,7 @@ pub(crate) fn write(
 
 fn fetch(payload: &Payload, source: &dyn PayloadSource) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    Verified::new(source.open(payload)?, payload, source.describe()).read_to_end(&mut bytes)?;
+    VerifyingReader::new(source.open(payload)?, payload, source.describe()).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 

@@ -17,7 +17,7 @@ use base::failure::{Class, Classify, Failure};
 use base::progress::Step;
 use base::size::ByteSize;
 use formats::fat::{FatFile, FatKind, FatVolume, write_volume};
-use medium::payload_sources::{PayloadSource, Verified};
+use medium::payload_sources::{PayloadSource, VerifyingReader};
 
 /// Where a volume lies, and how it is told from others.
 #[derive(Clone, Copy)]
@@ -116,7 +116,7 @@ impl<'a> LazyContent<'a> {
             PlannedContent::Secret(text) => Ok(Box::new(text.expose().as_bytes())),
             PlannedContent::Payload(payload) => {
                 let opened = self.source.open(payload).map_err(io::Error::other)?;
-                Ok(Box::new(Verified::new(opened, payload, self.source.describe())))
+                Ok(Box::new(VerifyingReader::new(opened, payload, self.source.describe())))
             }
         }
     }

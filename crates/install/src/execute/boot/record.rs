@@ -11,7 +11,7 @@ use super::read_volume::FatReader;
 use crate::execute::disk::device;
 use crate::execute::kernel_calls;
 use base::failure::{Class, Classify, Failure};
-use model::boot::record::{BLOCK_BYTES, BootRecord, Condition, GENERATION_MAX};
+use model::boot::record::{BLOCK_BYTES, BootRecord, GENERATION_MAX, RecordCondition};
 
 /// From the root of the EFI system partition.
 const PATH: &str = "grub/grubenv";
@@ -42,7 +42,7 @@ pub fn change_record(esps: &[PathBuf], change: impl FnOnce(&mut BootRecord)) -> 
             Err(error) => unwritten.push(error),
         }
     }
-    let whole = |(_, file): &&(_, RecordFile)| file.condition == Condition::Whole;
+    let whole = |(_, file): &&(_, RecordFile)| file.condition == RecordCondition::Whole;
     let Some((_, known)) = opened.iter().find(whole).or(opened.first()) else {
         return Err(unwritten.into_iter().next().unwrap_or_else(|| anyhow!("there is no boot record")));
     };
@@ -72,7 +72,7 @@ struct RecordFile {
     /// Where on the disk the block begins, in bytes.
     place: u64,
     record: BootRecord,
-    condition: Condition,
+    condition: RecordCondition,
 }
 
 impl RecordFile {
@@ -90,7 +90,7 @@ impl RecordFile {
     /// Writes `record`, with the generation of this disk.
     fn set(&mut self, record: &BootRecord) -> Result<()> {
         let mut new = BootRecord { generation: self.record.generation, ..record.clone() };
-        if new == self.record && self.condition == Condition::Whole {
+        if new == self.record && self.condition == RecordCondition::Whole {
             return Ok(());
         }
         new.generation = new.generation.wrapping_add(1).min(GENERATION_MAX);
@@ -146,7 +146,7 @@ mod tests {
         path
     }
 
-    fn on_disk(esp: &Path) -> (BootRecord, Condition) {
+    fn on_disk(esp: &Path) -> (BootRecord, RecordCondition) {
         let file = RecordFile::open(esp).unwrap();
         (file.record, file.condition)
     }
@@ -191,7 +191,7 @@ mod tests {
             let changed = change_record(&[first.clone(), second], |_| ()).unwrap();
             assert_eq!(changed.record.b, SlotState::Try);
             let (record, condition) = on_disk(&first);
-            assert_eq!((record.b, record.left, condition), (SlotState::Try, 1, Condition::Whole));
+            assert_eq!((record.b, record.left, condition), (SlotState::Try, 1, RecordCondition::Whole));
             let alone = esp(directory.path(), "alone", &damage);
             let usual = BootRecord::default();
             assert_eq!(change_record(&[alone], |_| ()).unwrap().record.a, usual.a);

@@ -30,7 +30,7 @@ use serde_json::json;
 use super::unpack::{CTR_TIMEOUT, unpack_each};
 use crate::plan::{images_of, unpacked};
 use base::cancel::Cancel;
-use base::containerd::{BLOBS, ContainerdClient, ContainerdVersion, Feed, NAMESPACE, PINNED};
+use base::containerd::{BLOBS, ContainerdClient, ContainerdVersion, NAMESPACE, PINNED, StdinWriter};
 use base::digest::Digest;
 use base::failure::{Class, Classify, Failure, class_of};
 use base::parallel::locked;
@@ -38,7 +38,7 @@ use base::progress::{Progress, Step};
 use base::size::ByteSize;
 use formats::oci::layout::MARKER_CONTENT;
 use formats::oci::{Descriptor, Document, ImageReference, media_types};
-use medium::payload_sources::{PayloadPlace, PayloadSource, Verified, fetch_again};
+use medium::payload_sources::{PayloadPlace, PayloadSource, VerifyingReader, fetch_again};
 use model::config::{Distribution, Role};
 use model::release::{Image, Payload, Release};
 
@@ -453,7 +453,7 @@ impl ImportRun<'_> {
             words.push("--local");
         }
         words.push("-");
-        let feed: Box<Feed<'_>> = Box::new(feed);
+        let feed: Box<StdinWriter<'_>> = Box::new(feed);
         let imported = self.session.fed.ctr_while(words, Some(feed), &mut self.until_stopped());
         imported.class(Class::DiskIo, || "giving it to containerd".into())?;
         Ok(())
@@ -514,7 +514,7 @@ impl ImportRun<'_> {
     /// The bytes of a blob. The regular end says that they are right.
     fn open<'s>(&'s self, blob: &Payload, step: &'s Mutex<&mut Step>) -> Result<impl Read + 's> {
         let reader = self.source.open(blob).with_context(|| self.fetching(blob))?;
-        let inner = Verified::new(reader, blob, self.source.describe_of(blob));
+        let inner = VerifyingReader::new(reader, blob, self.source.describe_of(blob));
         Ok(FetchReader { inner, cancel: self.cancel, step })
     }
 

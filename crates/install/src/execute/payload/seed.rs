@@ -27,7 +27,7 @@ use base::digest::{Digest, HashingReader};
 use base::failure::{Class, Classify, Failure, class_of};
 use base::parallel::{for_each_interruptible, locked};
 use base::progress::{Progress, Step};
-use medium::payload_sources::{PayloadPlace, PayloadSource, Verified, fetch_again};
+use medium::payload_sources::{PayloadPlace, PayloadSource, VerifyingReader, fetch_again};
 use model::config::Role;
 use model::release::{Payload, Release};
 
@@ -121,9 +121,9 @@ impl Seeding<'_> {
         readback::check(root, &written, &|| self.cancel.check(), &mut |bytes| step.advance(bytes))
     }
 
-    fn open(&self, payload: &Payload) -> Result<Verified<Box<dyn Read + Send>>> {
+    fn open(&self, payload: &Payload) -> Result<VerifyingReader<Box<dyn Read + Send>>> {
         let reader = self.source.open(payload)?;
-        Ok(Verified::new(reader, payload, self.source.describe_of(payload)))
+        Ok(VerifyingReader::new(reader, payload, self.source.describe_of(payload)))
     }
 
     fn name(&self, blob: &Payload) -> String {

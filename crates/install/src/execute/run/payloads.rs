@@ -17,23 +17,23 @@ use crate::plan::{PartitionName, UnpackedImage};
 use base::parallel::for_each;
 use base::size::ByteSize;
 use formats::verity::VerityTree;
-use medium::iso::Scope;
-use medium::payload_sources::{Compared, PayloadPlace, Verified, changed, compare};
+use medium::iso::CheckScope;
+use medium::payload_sources::{MediumComparison, PayloadPlace, VerifyingReader, changed, compare};
 use model::release::Payload;
 
 impl Run<'_, '_> {
     /// Compares what the medium boots from, which costs some MiB, and ends the install if that was changed.
     fn verify_boot_parts(&self, id: &str) -> Result<()> {
         let RunEffects { source, cancel, progress, .. } = *self.effects;
-        match compare(source, &self.plan.release, Scope::Boot, None, &|| Ok(cancel.check()?))? {
-            Compared::Image(differences) if !differences.is_empty() => {
+        match compare(source, &self.plan.release, CheckScope::Boot, None, &|| Ok(cancel.check()?))? {
+            MediumComparison::Image(differences) if !differences.is_empty() => {
                 return Err(changed(source, &differences).into());
             }
-            Compared::OtherRecipe => progress.note(
+            MediumComparison::OtherRecipe => progress.note(
                 id,
                 "warning: another version of iso-builder made the medium; its boot files are not checked",
             ),
-            Compared::Image(_) | Compared::NoImage => {}
+            MediumComparison::Image(_) | MediumComparison::NoImage => {}
         }
         Ok(())
     }
@@ -49,7 +49,7 @@ impl Run<'_, '_> {
         for payload in here {
             cancel.check()?;
             let reader = shown.reader(source.open(payload)?);
-            let mut verified = Verified::new(reader, payload, source.describe());
+            let mut verified = VerifyingReader::new(reader, payload, source.describe());
             io::copy(&mut verified, &mut io::sink()).with_context(|| format!("checking {}", payload.path))?;
         }
         for_each(&away, PARALLEL_FILES, |payload| {
@@ -122,7 +122,7 @@ impl Run<'_, '_> {
             write(ImageInput::Expanded(Box::new(copy)), Some(tree.clone()))
         } else {
             slot::from_source(source, payload, progress, || {
-                let reader = Verified::new(source.open(payload)?, payload, source.describe());
+                let reader = VerifyingReader::new(source.open(payload)?, payload, source.describe());
                 write(ImageInput::Compressed(Box::new(reader)), None)
             })
         }?;

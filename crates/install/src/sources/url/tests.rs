@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::{fetch, retry};
 use base::digest::Digest;
 use base::failure::{Class, class_of, render};
-use model::config::sources::{Request, SourceKind};
+use model::config::sources::{SourceKind, SourceRequest};
 use testing::http::{AUTHORITY, Answer, BodyDelivery, Fake, encrypted};
 use transfer::download::RetryPolicy;
 
@@ -53,8 +53,8 @@ fn status(status: &str) -> String {
     format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
 }
 
-fn request(url: String) -> Request {
-    Request { url, named_by: "kernel command line".into(), sha256: None, authorities: vec![] }
+fn request(url: String) -> SourceRequest {
+    SourceRequest { url, named_by: "kernel command line".into(), sha256: None, authorities: vec![] }
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn a_document_comes_however_late_the_server_is_ready() {
     let answers = vec![status("503 Not yet"), status("500 No"), found(DOCUMENT)];
     let url = format!("http://{}/a.yaml", serve(answers, false));
     let request =
-        Request { sha256: Some(Digest::of(DOCUMENT.as_bytes()).to_string()), ..request(url.clone()) };
+        SourceRequest { sha256: Some(Digest::of(DOCUMENT.as_bytes()).to_string()), ..request(url.clone()) };
     let document = fetch(&request, quick()).unwrap();
     assert_eq!((document.kind(), document.name()), (SourceKind::Url, url.as_str()));
     let combined = model::config::sources::combine(&[document]).unwrap();
@@ -96,7 +96,7 @@ fn a_named_document_that_cannot_be_had_is_an_error_of_its_class() {
         (found(&"#".repeat((1 << 20) + 1)), None, Class::Invalid),
     ] {
         let url = format!("http://user:hunter2@{}/a.yaml", serve(vec![answer.clone()], false));
-        let error = fetch(&Request { sha256, ..request(url) }, quick()).unwrap_err();
+        let error = fetch(&SourceRequest { sha256, ..request(url) }, quick()).unwrap_err();
         let told = render(&error);
         assert_eq!(class_of(&error), class, "{told}");
         assert!(told.contains("which the kernel command line names") && told.contains("next: "), "{told}");
@@ -120,7 +120,7 @@ fn an_authority_that_is_given_is_trusted_and_nobody_else() {
     let url = format!("https://{}/a.yaml", serve(vec![found(DOCUMENT)], true));
     let error = fetch(&request(url.clone()), quick()).unwrap_err();
     assert_eq!(class_of(&error), Class::Network);
-    let trusting = Request { authorities: vec![AUTHORITY.to_owned()], ..request(url) };
+    let trusting = SourceRequest { authorities: vec![AUTHORITY.to_owned()], ..request(url) };
     assert_eq!(fetch(&trusting, quick()).unwrap().kind(), SourceKind::Url);
 }
 
@@ -155,8 +155,10 @@ fn a_document_over_https_is_not_taken_from_where_there_is_no_tls() {
         "/a.yaml" => Answer::new(302, b"").with("Location: /b.yaml"),
         _ => Answer::new(301, b"").with(&format!("Location: {to}/c.yaml?signature=hush")),
     });
-    let request =
-        Request { authorities: vec![AUTHORITY.to_owned()], ..request(format!("{}/a.yaml", server.url())) };
+    let request = SourceRequest {
+        authorities: vec![AUTHORITY.to_owned()],
+        ..request(format!("{}/a.yaml", server.url()))
+    };
     let error = fetch(&request, quick()).unwrap_err();
     let text = render(&error);
     assert_eq!(class_of(&error), Class::Network, "{text}");

@@ -55,7 +55,6 @@ impl OpenedArtifact {
         Ok(Self { name, blobs, transport, digest: Digest::of(&manifest), release, bytes, layers, patches })
     }
 
-    /// For messages.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -91,7 +90,6 @@ impl OpenedArtifact {
         parts.iter().all(|part| self.has(part.sha256)).then_some(parts)
     }
 
-    /// The patches that it offers.
     #[must_use]
     pub fn patches(&self) -> &[ReleasePatch] {
         &self.patches

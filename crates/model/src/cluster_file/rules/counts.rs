@@ -4,7 +4,7 @@
 //! nothing but one more that can fail (<https://etcd.io/docs/v3.5/faq/#what-is-failure-tolerance>). A witness is the
 //! third vote where there are two machines for everything else.
 
-use crate::cluster_file::document::{ClusterFile, Counts};
+use crate::cluster_file::document::{ClusterFile, NodeCounts};
 use crate::cluster_file::layers::ClusterNode;
 use crate::cluster_file::places::pool;
 use crate::config::Role;
@@ -17,8 +17,8 @@ const MOST_MEMBERS: usize = 7;
 const COPIES: usize = 3;
 
 /// How many nodes of each role there are.
-pub(in crate::cluster_file) fn counts(nodes: &[ClusterNode]) -> Counts {
-    Counts {
+pub(in crate::cluster_file) fn counts(nodes: &[ClusterNode]) -> NodeCounts {
+    NodeCounts {
         management: count(nodes, Role::Management),
         witness: count(nodes, Role::Witness),
         worker: count(nodes, Role::Worker) + count(nodes, Role::Default),

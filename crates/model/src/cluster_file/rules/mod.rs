@@ -16,7 +16,6 @@ pub(super) use unique::own_cards;
 
 type Rule = fn(&ClusterFile, &[ClusterNode]) -> Vec<Finding>;
 
-/// Every rule.
 const RULES: &[Rule] = &[
     form::scheme_version,
     form::is_complete,

@@ -48,7 +48,6 @@ fn findings(text: &str) -> Vec<String> {
     all.iter().map(|d| format!("{}{} {} {}", sign(d.severity), d.code, d.line, d.path)).collect()
 }
 
-/// [`THREE`] with changes.
 fn three(changes: &[(&str, &str)]) -> String {
     changes.iter().fold(THREE.to_owned(), |text, (from, to)| {
         assert!(text.contains(from), "{from}");
@@ -68,7 +67,7 @@ fn examples() -> PathBuf {
 fn a_whole_cluster_passes_in_silence() {
     assert_eq!(findings(THREE), [""; 0]);
     let checked = check(THREE, "c.yaml").unwrap();
-    assert_eq!(checked.counts, Counts { management: 3, witness: 0, worker: 0 });
+    assert_eq!(checked.counts, NodeCounts { management: 3, witness: 0, worker: 0 });
     let modes: Vec<_> = checked.documents.iter().map(|document| document.entry.mode).collect();
     assert_eq!(modes, [Mode::Create, Mode::Join, Mode::Join]);
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::change::{Change, ChangeKind};
-use super::conversion::{Conversion, Converted};
+use super::conversion::{Conversion, ConvertedDocument};
 use super::draft::{self, Draft, DraftEntry, is_plain};
 use super::translate::as_is;
 use crate::config::harvester::card;
@@ -58,7 +58,7 @@ const PART: &str = "left out: `install.automatic`: this document is a part of a 
                     the rest; put `automatic: true` there, or keep it among the kernel parameters";
 
 /// Converts a kernel command line, or a script of iPXE, GRUB or PXELINUX that has one; `name` is what messages call it.
-pub fn command_line(text: &str, name: &str) -> Result<Converted, Invalid> {
+pub fn command_line(text: &str, name: &str) -> Result<ConvertedDocument, Invalid> {
     let (line, arguments) = arguments(text, name)?;
     let shape = shape::install_config();
     let Parameters { root, problems, hidden } = cmdline::parse(&arguments, shape);
@@ -286,7 +286,6 @@ fn expand(node: &mut TreeNode, shape: &Shape) {
     }
 }
 
-/// Sets the line of all entries.
 fn at(draft: Draft, line: usize) -> Draft {
     let moved = |entries: Vec<DraftEntry>| {
         let entry =

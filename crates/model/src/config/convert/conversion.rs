@@ -13,7 +13,7 @@ const ROUNDS: usize = 12;
 
 /// A document of ours, and what became of the one that it was made from.
 #[derive(Debug)]
-pub struct Converted {
+pub struct ConvertedDocument {
     /// The document. It holds the secrets that the other one has.
     pub text: String,
     /// In the order in which they were made; none where the document is as it was.
@@ -24,13 +24,12 @@ pub struct Converted {
 
 /// Converts a document; `name` is what messages call it. A document that cannot be used even then comes back as its mistakes,
 /// at the places that they have in `text`.
-pub fn document(text: &str, name: &str) -> Result<Converted, Invalid> {
+pub fn document(text: &str, name: &str) -> Result<ConvertedDocument, Invalid> {
     let mut conversion = Conversion::of(text);
     conversion.links().map_err(|problem| Source::unread(name, text).diagnose(vec![problem]))?;
     conversion.finish(name)
 }
 
-/// A document on its way.
 #[derive(Debug)]
 pub(super) struct Conversion<'a> {
     source: &'a str,
@@ -75,7 +74,7 @@ impl<'a> Conversion<'a> {
     }
 
     /// Round after round until nothing changes, then the check.
-    pub(super) fn finish(mut self, name: &str) -> Result<Converted, Invalid> {
+    pub(super) fn finish(mut self, name: &str) -> Result<ConvertedDocument, Invalid> {
         for _ in 0..ROUNDS {
             let Ok(tree) = tree::read(&self.text) else { break };
             let Some(root) = &tree.root else { break };
@@ -104,7 +103,7 @@ impl<'a> Conversion<'a> {
         }
         match read::check(&self.text, name) {
             Ok(accepted) => {
-                Ok(Converted { text: self.text, changes: self.changes, warnings: accepted.warnings })
+                Ok(ConvertedDocument { text: self.text, changes: self.changes, warnings: accepted.warnings })
             }
             Err(left) => Err(self.placed(left, name)),
         }

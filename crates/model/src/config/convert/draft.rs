@@ -10,7 +10,6 @@ const WIDTH: usize = 110;
 /// How far a group is indented inside another.
 const STEP: usize = 2;
 
-/// A value.
 #[derive(Clone, Debug)]
 pub(super) enum Draft {
     /// `plain` where it may stand without quotes.
@@ -69,7 +68,7 @@ pub(super) struct RenderedDraft {
 
 /// The document of the keys `entries`, with `comments` in the order of their lines.
 pub(super) fn write(entries: &[DraftEntry], comments: Vec<Comment>) -> RenderedDraft {
-    let mut writer = Writer { lines: Vec::new(), comments: comments.into() };
+    let mut writer = DraftWriter { lines: Vec::new(), comments: comments.into() };
     writer.group(entries, 0, false, usize::MAX);
     writer.flush(usize::MAX, 0);
     let mut written = RenderedDraft::default();
@@ -92,12 +91,12 @@ struct Line {
     is_comment: bool,
 }
 
-struct Writer {
+struct DraftWriter {
     lines: Vec<Line>,
     comments: VecDeque<Comment>,
 }
 
-impl Writer {
+impl DraftWriter {
     fn push(&mut self, indent: usize, text: String, tail: String, source: usize) {
         self.lines.push(Line { indent, text, tail, source, is_comment: false });
     }
@@ -219,7 +218,6 @@ fn wrapped(note: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// A key as YAML.
 fn word(key: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-./".contains(c);
     let is_plain = key.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')

@@ -24,4 +24,4 @@ mod translate;
 
 pub use boot_line::{command_line, is_boot_line};
 pub use change::{Change, ChangeKind};
-pub use conversion::{Converted, document};
+pub use conversion::{ConvertedDocument, document};

@@ -1,7 +1,7 @@
 use super::*;
 use document::diagnostic::Invalid;
 
-fn converted(text: &str) -> Converted {
+fn converted(text: &str) -> ConvertedDocument {
     document(text, "f.yaml").unwrap_or_else(|invalid| panic!("{invalid}\n{text}"))
 }
 

@@ -36,7 +36,6 @@ const FOREIGN: [&str; 7] = [
 /// The key of which only the port can do nothing.
 const SERVER: &str = "server_url";
 
-/// The result for one value.
 enum Verdict {
     Keep,
     Drop(String),
@@ -277,7 +276,6 @@ impl Translation<'_> {
     }
 }
 
-/// A node with all that is in it as it is.
 pub(super) fn as_is(node: &TreeNode) -> Draft {
     match &node.kind {
         NodeKind::Scalar { text, plain } => Draft::Scalar { text: text.clone(), plain: *plain },
@@ -303,7 +301,6 @@ fn shown(key: &Key, node: &TreeNode) -> Option<String> {
     Some(text.lines().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n"))
 }
 
-/// The message, in which the key is named.
 fn naming(key: &str, message: &str) -> String {
     if message.contains(&format!("`{key}`")) { message.to_owned() } else { format!("`{key}`: {message}") }
 }

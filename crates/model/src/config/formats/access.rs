@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use crate::config::password::{self, PasswordKind};
-use document::format::{Fault, FormatResult, ensure};
+use document::format::{FormatFault, FormatResult, ensure};
 use document::placeholder::is_placeholder;
 
 /// The key types that OpenSSH of Debian 13 accepts.
@@ -39,12 +39,12 @@ pub fn key_lines(text: &str) -> Option<Vec<&str>> {
 }
 
 /// The URL of the keys that `text` stands for; none where it is a key itself.
-pub fn remote_keys(text: &str) -> Option<Result<String, Fault>> {
+pub fn remote_keys(text: &str) -> Option<Result<String, FormatFault>> {
     for (prefix, host) in [("github:", "github.com"), ("gitlab:", "gitlab.com")] {
         if let Some(name) = text.strip_prefix(prefix) {
             let body = name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b));
             let good = (1..=255).contains(&name.len()) && body && !name.starts_with(['.', '-']);
-            let fault = || Fault::new(format!("does not name an account: {prefix}NAME"));
+            let fault = || FormatFault::new(format!("does not name an account: {prefix}NAME"));
             return Some(good.then(|| format!("https://{host}/{name}.keys")).ok_or_else(fault));
         }
     }
@@ -58,16 +58,16 @@ pub fn literal_key(text: &str) -> FormatResult {
     ensure(!text.chars().any(char::is_control), "is not one line")?;
     if is_placeholder(text) {
         let message = "is a placeholder; write the whole line of the file NAME.pub";
-        return Err(Fault::new(message));
+        return Err(FormatFault::new(message));
     }
     let mut words = text.split_whitespace();
     let kind = words.next().unwrap_or_default();
     let names_a_type = |word: &str| KEY_TYPES.iter().any(|kind| word.ends_with(kind));
     if KEY_TYPES.contains(&kind) && words.clone().skip(1).any(names_a_type) {
-        return Err(Fault::new("is more than one key; put each key into its own element or line"));
+        return Err(FormatFault::new("is more than one key; put each key into its own element or line"));
     }
     if text.ends_with(".pub") || text.starts_with(['/', '~', '.']) {
-        return Err(Fault::new(
+        return Err(FormatFault::new(
             "is the path of a file; write its content, the whole line of the file NAME.pub",
         ));
     }
@@ -79,11 +79,11 @@ pub fn literal_key(text: &str) -> FormatResult {
             _ => None,
         };
         let better = site.map(|site| format!("{site}:{name}")).filter(|better| ssh_key(better).is_ok());
-        return Err(Fault::new(message).suggest(better));
+        return Err(FormatFault::new(message).suggest(better));
     }
     if !KEY_TYPES.contains(&kind) {
         let message = format!("does not begin with a type of key, one of {}", KEY_TYPES.join(", "));
-        return Err(Fault::new(message));
+        return Err(FormatFault::new(message));
     }
     let key = words.next().unwrap_or_default();
     let placeholder =
@@ -107,10 +107,10 @@ pub fn password(text: &str) -> FormatResult {
     ensure(!text.is_empty(), "is empty; remove the key to allow no password")?;
     ensure(!text.chars().any(char::is_control), "holds a control character")?;
     match password::kind(text) {
-        PasswordKind::Lock => Err(Fault::new(
+        PasswordKind::Lock => Err(FormatFault::new(
             "locks an account in /etc/shadow and is not a password; remove the key to allow logins with SSH keys only",
         )),
-        PasswordKind::Unsupported(why) => Err(Fault::new(format!("is {why}"))
+        PasswordKind::Unsupported(why) => Err(FormatFault::new(format!("is {why}"))
             .suggest(Some("a hash made by `mkpasswd --method=yescrypt`".into()))),
         PasswordKind::Hash | PasswordKind::Clear => Ok(()),
     }
@@ -127,7 +127,7 @@ const BOOT_HASH: usize = 64;
 /// A hash as grub-mkpasswd-pbkdf2(1) prints it: `grub.pbkdf2.sha512.ROUNDS.SALT.HASH`, the last two in hexadecimal. GRUB
 /// reads a number that begins with 0 as octal, so that one is refused.
 pub fn boot_password(text: &str) -> FormatResult {
-    let fault = |message: &str| Fault { sensitive: true, ..Fault::new(message) };
+    let fault = |message: &str| FormatFault { sensitive: true, ..FormatFault::new(message) };
     let Some(rest) = text.strip_prefix("grub.pbkdf2.sha512.") else {
         return Err(fault("is not a GRUB password hash; make one with `grub-mkpasswd-pbkdf2`"));
     };
@@ -196,11 +196,10 @@ pub fn file_mode(text: &str) -> FormatResult {
         .and_then(|text| u32::from_str_radix(text, 8).ok());
     let decimal = text.parse().ok().filter(|mode| !text.starts_with('0') && COMMON_MODES.contains(mode));
     let mode = marked.filter(|mode| *mode <= 0o7777).or(decimal).or_else(|| symbolic_mode(text));
-    Err(Fault::new("is not a mode of permissions in octal digits, such as 0644")
+    Err(FormatFault::new("is not a mode of permissions in octal digits, such as 0644")
         .suggest(mode.map(|mode| format!("{mode:04o}"))))
 }
 
-/// Modes that files have.
 const COMMON_MODES: [u32; 19] = [
     0o400, 0o440, 0o444, 0o500, 0o550, 0o555, 0o600, 0o640, 0o644, 0o660, 0o664, 0o666, 0o700, 0o710, 0o750,
     0o755, 0o770, 0o775, 0o777,

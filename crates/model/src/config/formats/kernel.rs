@@ -1,6 +1,6 @@
 //! Names and values for the kernel: modules and settings.
 
-use document::format::{Fault, FormatResult, ensure};
+use document::format::{FormatFault, FormatResult, ensure};
 
 /// The name of a kernel module, not a path.
 pub fn module(text: &str) -> FormatResult {
@@ -82,7 +82,7 @@ pub fn tty(text: &str) -> FormatResult {
         .iter()
         .fold(text.trim(), |text, prefix| text.strip_prefix(prefix).unwrap_or(text));
     let better = Some(bare).filter(|bare| *bare != text && tty(bare).is_ok()).map(str::to_owned);
-    Err(Fault::new("is not a console such as ttyS0,115200n8").suggest(better))
+    Err(FormatFault::new("is not a console such as ttyS0,115200n8").suggest(better))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Names and values of Kubernetes and of the hypervisor's cluster.
 
-use document::format::{Fault, FormatResult, ensure};
+use document::format::{FormatFault, FormatResult, ensure};
 
 /// Addons that the cluster knows.
 pub const ADDONS: &[&str] = &[
@@ -75,7 +75,6 @@ pub fn canonical_addon(text: &str) -> Option<String> {
     text.contains('-').then(|| text.replace('-', "_"))
 }
 
-/// The name of an addon.
 pub fn addon(text: &str) -> FormatResult {
     known(text, ADDONS, "is not the name of an addon")
 }
@@ -90,7 +89,7 @@ fn known(text: &str, names: &[&str], message: &str) -> FormatResult {
         return Ok(());
     }
     let near = document::nearest::nearest(text, names.iter().copied());
-    Err(Fault::new(message).suggest(near.map(str::to_owned)))
+    Err(FormatFault::new(message).suggest(near.map(str::to_owned)))
 }
 
 /// The key of a label: a name, perhaps with a domain before it (Kubernetes, "Labels and Selectors").
@@ -103,7 +102,6 @@ pub fn label_key(text: &str) -> FormatResult {
     )
 }
 
-/// The value of a label.
 pub fn label_value(text: &str) -> FormatResult {
     ensure(is_name(text), "is not the value of a label: at most 63 letters, digits, '-', '_' and '.'")
 }
@@ -111,7 +109,7 @@ pub fn label_value(text: &str) -> FormatResult {
 /// A taint: a label with an effect.
 pub fn taint(text: &str) -> FormatResult {
     let wrong = || {
-        Fault::new(
+        FormatFault::new(
             "is not a taint such as key=value:NoSchedule, with NoSchedule, PreferNoSchedule or NoExecute",
         )
     };

@@ -82,7 +82,7 @@ pub static FORMATS: &[Format] = &[
 
 #[cfg(test)]
 mod tests {
-    use document::format::Fault;
+    use document::format::FormatFault;
 
     use super::*;
 
@@ -111,7 +111,7 @@ mod tests {
                     |(console=|/dev/)?ttyS?[0-9](,[0-9]{1,6}n8)?|/?[0-9]{1,3}(\\.[0-9]{1,3}){0,3}(/[0-9]{1,2})?|[ugoa=+rwx,-]{1,12}|0?[0-7o]{1,4}|[A-Za-z_. -]{1,20}"
         ) {
             for format in FORMATS {
-                if let Err(Fault { suggestion: Some(better), .. }) = (format.check)(&text) {
+                if let Err(FormatFault { suggestion: Some(better), .. }) = (format.check)(&text) {
                     let words = better.starts_with("a hash made by");
                     proptest::prop_assert!(words || (format.check)(&better).is_ok(), "{}: {text} -> {better}", format.name);
                 }

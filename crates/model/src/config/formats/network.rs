@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::config::cidr::{Cidr, ParseCidrError};
 use crate::machine::mac;
-use document::format::{Fault, FormatResult, ensure};
+use document::format::{FormatFault, FormatResult, ensure};
 
 /// A label of a host name, RFC 1123 section 2.1.
 pub(super) fn is_label(label: &str) -> bool {
@@ -29,7 +29,7 @@ pub fn hostname(text: &str) -> FormatResult {
     let suggestion = (tidy.len() <= 64 && tidy.split('.').all(is_label)).then_some(tidy);
     let message = "is not a host name: labels of lower-case letters, digits and inner '-', joined by '.', \
                    at most 64 characters in all";
-    Err(Fault::new(message).suggest(suggestion))
+    Err(FormatFault::new(message).suggest(suggestion))
 }
 
 /// A dotted IPv4 address.
@@ -38,17 +38,17 @@ pub fn ipv4(text: &str) -> FormatResult {
         return Ok(());
     }
     if text.parse::<Ipv6Addr>().is_ok() {
-        return Err(Fault::new("is an IPv6 address; nodes have IPv4 addresses, such as 192.0.2.10"));
+        return Err(FormatFault::new("is an IPv6 address; nodes have IPv4 addresses, such as 192.0.2.10"));
     }
     let host = text.split_once("://").map_or(text, |(_, host)| host).trim();
     let host = host.split(['/', ':']).next().unwrap_or_default();
     if let Some(address) = without_zeros(host) {
         let message = "has a number with a leading 0, which some programs read as octal";
-        return Err(Fault::new(message).suggest(Some(address.to_string())));
+        return Err(FormatFault::new(message).suggest(Some(address.to_string())));
     }
     let address = host.parse::<Ipv4Addr>().ok();
     let message = "is not an IPv4 address such as 192.0.2.10";
-    Err(Fault::new(message).suggest(address.map(|address| address.to_string())))
+    Err(FormatFault::new(message).suggest(address.map(|address| address.to_string())))
 }
 
 /// The address of `192.0.02.010`, read as people mean it; none where no number has a 0 before it.
@@ -78,12 +78,13 @@ pub fn arp_targets(text: &str) -> FormatResult {
 
 /// A hardware address: six pairs of hexadecimal digits joined by `:`, and one card's, not a group's.
 pub fn mac(text: &str) -> FormatResult {
-    let fault =
-        |suggestion| Fault::new("is not a hardware address such as 52:54:00:12:34:56").suggest(suggestion);
+    let fault = |suggestion| {
+        FormatFault::new("is not a hardware address such as 52:54:00:12:34:56").suggest(suggestion)
+    };
     let Some(bytes) = mac::bytes(text, ':') else {
         return Err(fault(other_spelling(text)));
     };
-    ensure(mac::is_single(bytes), mac::NotOne::Group.to_string())
+    ensure(mac::is_single(bytes), mac::ParseMacError::Group.to_string())
 }
 
 /// The address of `52-54-00-12-34-56`, `5254.0012.3456` and `525400123456`, as switches and other systems print it.
@@ -120,7 +121,8 @@ pub fn time_server(text: &str) -> FormatResult {
     let host = text.split_once("://").map_or(text, |(_, host)| host);
     let host = host.split(['/', ':']).next().unwrap_or_default();
     let better = Some(host).filter(|host| *host != text && time_server(host).is_ok()).map(str::to_owned);
-    Err(Fault::new("is neither the name nor the address of a time server, without a port").suggest(better))
+    Err(FormatFault::new("is neither the name nor the address of a time server, without a port")
+        .suggest(better))
 }
 
 /// A name of the DNS: lower-case labels, one of which is more than digits.
@@ -147,12 +149,13 @@ const CLUSTER_PORTS: [&str; 4] = ["443", "6443", "9345", "8443"];
 
 /// Where a cluster is: `https://`, a host, perhaps one of its ports, nothing else. `https://` may be left out.
 pub fn server_url(text: &str) -> FormatResult {
-    let wrong = |suggestion| Fault::new("is not a cluster URL; expected https://HOST").suggest(suggestion);
+    let wrong =
+        |suggestion| FormatFault::new("is not a cluster URL; expected https://HOST").suggest(suggestion);
     let rest = text.strip_prefix("https://").unwrap_or(text);
     let (scheme, rest) = without_schemes(rest);
     let (host, tail) = rest.find(['/', '?', '#']).map_or((rest, ""), |at| rest.split_at(at));
     if host.contains('@') {
-        return Err(Fault { sensitive: true, ..wrong(None) });
+        return Err(FormatFault { sensitive: true, ..wrong(None) });
     }
     let (host, port) = host.split_once(':').map_or((host, None), |(host, port)| (host, Some(port)));
     let name = host.to_ascii_lowercase();
@@ -160,7 +163,7 @@ pub fn server_url(text: &str) -> FormatResult {
     let is_scheme = ["http", "https"].contains(&name.as_str());
     if is_scheme {
         let message = "has a second scheme; expected https://HOST";
-        return Err(Fault::new(message));
+        return Err(FormatFault::new(message));
     }
     if host.parse::<Ipv4Addr>().is_err() && !is_dns_name(&name) {
         return Err(wrong(None));
@@ -168,14 +171,14 @@ pub fn server_url(text: &str) -> FormatResult {
     let plain = || Some(format!("https://{host}"));
     if let Some(scheme) = scheme {
         let message = format!("begins with {scheme}; a cluster URL is https://HOST");
-        return Err(Fault::new(message).suggest(plain()));
+        return Err(FormatFault::new(message).suggest(plain()));
     }
     let is_known = port.is_none_or(|port| CLUSTER_PORTS.contains(&port));
     if !is_known {
-        return Err(Fault::new("has a port other than 443; clusters listen on 443").suggest(plain()));
+        return Err(FormatFault::new("has a port other than 443; clusters listen on 443").suggest(plain()));
     }
     if !["", "/"].contains(&tail) {
-        return Err(Fault::new("has a path; a cluster URL is https://HOST").suggest(plain()));
+        return Err(FormatFault::new("has a path; a cluster URL is https://HOST").suggest(plain()));
     }
     Ok(())
 }
@@ -198,17 +201,17 @@ fn without_schemes(text: &str) -> (Option<&'static str>, &str) {
 
 /// An `http` or `https` URL with a host, and without credentials, which would be seen in logs.
 pub fn http_url(text: &str) -> FormatResult {
-    let wrong = || Fault::new("is not an http:// or https:// URL");
+    let wrong = || FormatFault::new("is not an http:// or https:// URL");
     let rest = text.strip_prefix("http://").or(text.strip_prefix("https://")).ok_or_else(|| {
         match text.to_ascii_lowercase().starts_with("tftp://") {
-            true => Fault::new("is a tftp:// URL; only http:// and https:// are supported"),
+            true => FormatFault::new("is a tftp:// URL; only http:// and https:// are supported"),
             false => wrong(),
         }
     })?;
     let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
     if host.contains('@') {
-        let fault = Fault::new("has a user name or password, which does not belong in a URL");
-        return Err(Fault { sensitive: true, ..fault });
+        let fault = FormatFault::new("has a user name or password, which does not belong in a URL");
+        return Err(FormatFault { sensitive: true, ..fault });
     }
     let url = reqwest::Url::parse(text).map_err(|_| wrong())?;
     let clean = text.bytes().all(|b| b.is_ascii_graphic()) && !host.is_empty();
@@ -230,10 +233,10 @@ pub fn cidr(text: &str) -> FormatResult {
     match text.parse::<Cidr>() {
         Ok(_) => Ok(()),
         Err(ParseCidrError::Host(network)) => {
-            Err(Fault::new("is the address of a host; write the first address of the network")
+            Err(FormatFault::new("is the address of a host; write the first address of the network")
                 .suggest(Some(network.to_string())))
         }
-        Err(ParseCidrError::Form) => Err(Fault::new("is not a network such as 10.52.0.0/16")),
+        Err(ParseCidrError::Form) => Err(FormatFault::new("is not a network such as 10.52.0.0/16")),
     }
 }
 

@@ -2,14 +2,13 @@
 
 use crate::config::size_clause::SizeClause;
 use base::size::ByteSize;
-use document::format::{Fault, FormatResult, ensure};
+use document::format::{FormatFault, FormatResult, ensure};
 
-/// A size, as [`ByteSize`] reads it.
 pub fn byte_size(text: &str) -> FormatResult {
     if text.parse::<ByteSize>().is_ok() && !text.chars().any(char::is_control) {
         return Ok(());
     }
-    Err(Fault::new(
+    Err(FormatFault::new(
         "is not a size: write a number with Ki, Mi, Gi or Ti, such as 150Gi, or with GB or TB, such as 480GB",
     )
     .suggest(tidy_size(text)))
@@ -47,17 +46,19 @@ pub fn device(text: &str) -> FormatResult {
     }
     let lower = text.to_ascii_lowercase();
     if ["auto", "any", "first", "default", "smallest", "largest"].contains(&lower.as_str()) {
-        return Err(Fault::new(
+        return Err(FormatFault::new(
             "is not the path of a disk below /dev; remove the key to use the only disk of the machine",
         ));
     }
     if ["uuid=", "partuuid=", "label=", "partlabel="].iter().any(|begin| lower.starts_with(begin)) {
-        return Err(Fault::new("names a file system or a partition; name a disk: /dev/disk/by-id/…"));
+        return Err(FormatFault::new("names a file system or a partition; name a disk: /dev/disk/by-id/…"));
     }
     if text.parse::<SizeClause>().is_ok() || tidy_clause(text).is_some() {
-        return Err(Fault::new("is a size, not a path; choose a disk by its size with `device: {size: …}`"));
+        return Err(FormatFault::new(
+            "is a size, not a path; choose a disk by its size with `device: {size: …}`",
+        ));
     }
-    Err(Fault::new("is not the path of a disk below /dev, such as /dev/disk/by-id/…")
+    Err(FormatFault::new("is not the path of a disk below /dev, such as /dev/disk/by-id/…")
         .suggest(tidy_device(text)))
 }
 
@@ -74,9 +75,9 @@ fn tidy_device(text: &str) -> Option<String> {
 }
 
 /// What is wrong with a name below `/dev` that is never that of a whole disk which can hold a system.
-fn unfit_name(name: &str) -> Option<Fault> {
+fn unfit_name(name: &str) -> Option<FormatFault> {
     if name.contains(['*', '?', '[']) {
-        return Some(Fault::new(
+        return Some(FormatFault::new(
             "has a wildcard, which is not allowed in a path; use `device: {model: …}`, `by_id` or `by_path`",
         ));
     }
@@ -92,11 +93,11 @@ fn unfit_name(name: &str) -> Option<Fault> {
         "is the boot area of an eMMC, too small for a system"
     } else if numbered("nvme") {
         let message = "is the NVMe controller, not a disk; name one of its namespaces";
-        return Some(Fault::new(message).suggest(Some(format!("/dev/{name}n1"))));
+        return Some(FormatFault::new(message).suggest(Some(format!("/dev/{name}n1"))));
     } else {
         return None;
     };
-    Some(Fault::new(format!("{what}; `lsblk` lists the disks")))
+    Some(FormatFault::new(format!("{what}; `lsblk` lists the disks")))
 }
 
 /// Whether the kernel gives disks such names: `sda`, `nvme0n1`, `mmcblk0`.
@@ -127,7 +128,7 @@ pub fn iso_url(text: &str) -> FormatResult {
         return Ok(());
     }
     if text.starts_with("ftp://") || text.starts_with("tftp://") {
-        return Err(Fault::new("is an FTP or TFTP URL; serve the medium over HTTP"));
+        return Err(FormatFault::new("is an FTP or TFTP URL; serve the medium over HTTP"));
     }
     medium_url(text)
 }
@@ -159,25 +160,24 @@ pub fn persistent_path(text: &str) -> FormatResult {
         |tree: &str| text.strip_prefix(tree).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
     match NOT_PERSISTENT.into_iter().find(|tree| below(tree)) {
         Some("/etc") if text != "/etc" => Ok(()),
-        Some(tree) => Err(Fault::new(format!("cannot be kept: {tree} is not persistent"))),
+        Some(tree) => Err(FormatFault::new(format!("cannot be kept: {tree} is not persistent"))),
         None => {
             ensure(!text.contains([' ', '\\', '"']), "has a character that cannot be in the path of a mount")
         }
     }
 }
 
-/// A range of sizes.
 pub fn size_clause(text: &str) -> FormatResult {
     ensure(!text.contains(char::is_control), "has a character that is not allowed in a range of sizes")?;
     match text.parse::<SizeClause>() {
         Ok(SizeClause { least: Some(least), most: Some(most) }) if least > most => {
-            Err(Fault::new("is an empty range: its end is below its start"))
+            Err(FormatFault::new("is an empty range: its end is below its start"))
         }
         Ok(_) => Ok(()),
         Err(_) => {
             let suggestion = tidy_clause(text).filter(|text| text.parse::<SizeClause>().is_ok());
             let message = "is not a range of sizes such as >=480GB, <=2Ti or 400Gi..2Ti";
-            Err(Fault::new(message).suggest(suggestion))
+            Err(FormatFault::new(message).suggest(suggestion))
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Text of all kinds.
 
 use crate::checks;
-use document::format::{Fault, FormatResult, ensure};
+use document::format::{FormatFault, FormatResult, ensure};
 
 /// One line of printable text, perhaps empty.
 pub fn line(text: &str) -> FormatResult {
@@ -39,7 +39,9 @@ pub fn keyboard(text: &str) -> FormatResult {
         country.len() == 2 && country.bytes().all(|b| b.is_ascii_uppercase()) && text.contains('.')
     });
     if let Some(country) = country {
-        return Err(Fault::new("is a locale, not a keyboard layout").suggest(Some(country.to_lowercase())));
+        return Err(
+            FormatFault::new("is a locale, not a keyboard layout").suggest(Some(country.to_lowercase()))
+        );
     }
     if text.len() <= 64 && is_name(text) {
         return Ok(());
@@ -53,7 +55,7 @@ pub fn keyboard(text: &str) -> FormatResult {
     };
     let better = Some(joined).filter(|joined| joined.len() <= 64 && is_name(joined));
     let message = "is not the name of one keyboard layout, such as de, fr, gb or de(nodeadkeys)";
-    Err(Fault::new(message).suggest(better))
+    Err(FormatFault::new(message).suggest(better))
 }
 
 /// Any text without control characters other than line ends and tabs.
@@ -92,7 +94,10 @@ pub fn header_value(text: &str) -> FormatResult {
 /// Certificates between their `BEGIN` and `END` lines; a private key is no certificate.
 pub fn pem(text: &str) -> FormatResult {
     if text.contains("PRIVATE KEY") {
-        return Err(Fault { sensitive: true, ..Fault::new("is a private key; give the certificate") });
+        return Err(FormatFault {
+            sensitive: true,
+            ..FormatFault::new("is a private key; give the certificate")
+        });
     }
     let whole = reqwest::Certificate::from_pem_bundle(text.as_bytes()).is_ok_and(|found| !found.is_empty());
     ensure(whole, "is not a certificate in PEM, from BEGIN CERTIFICATE to END CERTIFICATE")
@@ -109,7 +114,7 @@ pub fn check_name(text: &str) -> FormatResult {
         return Ok(());
     }
     let near = document::nearest::nearest(text, checks::NAMES.into_iter());
-    Err(Fault::new("is not the name of a check; `installer preflight --list` shows them")
+    Err(FormatFault::new("is not the name of a check; `installer preflight --list` shows them")
         .suggest(near.map(str::to_owned)))
 }
 

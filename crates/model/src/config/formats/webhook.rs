@@ -5,17 +5,15 @@ use serde_json::Value;
 
 use super::{network, text};
 use base::percent;
-use document::format::{Fault, FormatResult};
+use document::format::{FormatFault, FormatResult};
 use document::nearest::nearest;
 
-/// Every placeholder.
 pub const NAMES: [&str; 8] =
     ["Hostname", "MACAddr", "IPAddrV4", "IPAddrV6", "Step", "Error", "Event", "Product"];
 
-/// The values of the placeholders.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs)]
-pub struct Values {
+pub struct WebhookValues {
     pub hostname: String,
     pub mac: String,
     pub ipv4: String,
@@ -28,7 +26,7 @@ pub struct Values {
     pub product: String,
 }
 
-impl Values {
+impl WebhookValues {
     fn get(&self, name: &str) -> &str {
         match name {
             "Hostname" => &self.hostname,
@@ -46,7 +44,6 @@ impl Values {
 /// How a value is written so that it stays a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Escape {
-    /// As it is.
     Plain,
     /// For URLs and forms (RFC 3986, 2.1).
     Percent,
@@ -69,9 +66,11 @@ pub fn url(text: &str) -> FormatResult {
     check(text)?;
     let rest = text.split_once("://").map_or(text, |(_, rest)| rest);
     if rest.split(['/', '?', '#']).next().is_some_and(|host| host.contains("{{")) {
-        return Err(Fault::new("has a placeholder in the name of the server; placeholders come after it"));
+        return Err(FormatFault::new(
+            "has a placeholder in the name of the server; placeholders come after it",
+        ));
     }
-    network::http_url(&render(text, &Values::default(), Escape::Percent))
+    network::http_url(&render(text, &WebhookValues::default(), Escape::Percent))
 }
 
 /// The body of a webhook.
@@ -83,12 +82,12 @@ pub fn payload(payload: &str) -> FormatResult {
 /// Whether a payload is JSON once its placeholders have values.
 #[must_use]
 pub fn is_json(payload: &str) -> bool {
-    serde_json::from_str::<Value>(&render(payload, &Values::default(), Escape::Json)).is_ok()
+    serde_json::from_str::<Value>(&render(payload, &WebhookValues::default(), Escape::Json)).is_ok()
 }
 
 /// The text with values in the place of placeholders. A text that [`check`] refuses stays as it is.
 #[must_use]
-pub fn render(text: &str, values: &Values, escape: Escape) -> String {
+pub fn render(text: &str, values: &WebhookValues, escape: Escape) -> String {
     let Ok(pieces) = pieces(text) else { return text.to_owned() };
     let mut rendered = String::new();
     let mut place = JsonPlace::default();
@@ -134,13 +133,13 @@ impl JsonPlace {
     }
 }
 
-fn pieces(text: &str) -> Result<Vec<TemplatePiece<'_>>, Fault> {
+fn pieces(text: &str) -> Result<Vec<TemplatePiece<'_>>, FormatFault> {
     let mut pieces = Vec::new();
     let mut rest = text;
     while let Some((before, after)) = rest.split_once("{{") {
         let (inside, after) = after
             .split_once("}}")
-            .ok_or_else(|| Fault::new("has a placeholder that does not end in '}}'"))?;
+            .ok_or_else(|| FormatFault::new("has a placeholder that does not end in '}}'"))?;
         pieces.extend([TemplatePiece::Text(before), TemplatePiece::Name(name(inside.trim())?)]);
         rest = after;
     }
@@ -148,13 +147,13 @@ fn pieces(text: &str) -> Result<Vec<TemplatePiece<'_>>, Fault> {
     Ok(pieces)
 }
 
-fn name(inside: &str) -> Result<&'static str, Fault> {
+fn name(inside: &str) -> Result<&'static str, FormatFault> {
     let bare = inside.trim_start_matches('.');
     if let Some(name) = NAMES.into_iter().find(|name| inside.strip_prefix('.') == Some(name)) {
         return Ok(name);
     }
     let known: Vec<_> = NAMES.iter().map(|name| format!("{{{{.{name}}}}}")).collect();
-    let fault = Fault::new(format!("has a placeholder that is not one of {}", known.join(", ")));
+    let fault = FormatFault::new(format!("has a placeholder that is not one of {}", known.join(", ")));
     Err(fault.suggest(nearest(bare, NAMES.into_iter()).map(|name| format!("{{{{.{name}}}}}"))))
 }
 
@@ -163,8 +162,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn with(error: &str) -> Values {
-        Values { hostname: "node-1".into(), error: error.into(), ..Values::default() }
+    fn with(error: &str) -> WebhookValues {
+        WebhookValues { hostname: "node-1".into(), error: error.into(), ..WebhookValues::default() }
     }
 
     #[test]

@@ -12,8 +12,8 @@ mod tests;
 
 use document::dialect::{Dialect, OlderKeys, RetiredKey, ShortForm};
 use document::shape::Shape;
+use document::shape_check::ShapeCheck;
 use document::tree::{Key, TreeNode};
-use document::walk::Walk;
 
 use super::shape::install_config;
 use older::OlderNetworks;
@@ -66,7 +66,8 @@ impl Dialect for InstallDialect {
 
     fn older_keys<'t>(&self, path: &str, entries: &'t [(Key, TreeNode)]) -> Option<OlderKeys<'t>> {
         let older = (path == "install").then(|| OlderNetworks::of(entries)).flatten()?;
-        let (message, suggestion) = older.described(&|node, shape| Walk::new(&Self).value(node, shape, ""));
+        let (message, suggestion) =
+            older.described(&|node, shape| ShapeCheck::new(&Self).value(node, shape, ""));
         Some(OlderKeys { keys: older.keys, message, suggestion, successor: "management_interface" })
     }
 

@@ -23,7 +23,6 @@ type ReadValue<'a> = &'a dyn Fn(&TreeNode, &Shape) -> Option<Value>;
 
 /// Keys of the group `install` that are of an older scheme, and what they say.
 pub(crate) struct OlderNetworks<'t> {
-    /// The first of them.
     pub(crate) key: &'t Key,
     pub(crate) keys: Vec<&'t Key>,
     /// The node's own network, unless the document has it already.

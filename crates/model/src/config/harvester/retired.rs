@@ -18,7 +18,6 @@ pub(crate) struct RetiredEntry {
 /// The values that ask for nothing else than what happens anyway. No value at all is always one.
 enum HarmlessValues {
     Any,
-    /// This truth value.
     Only(bool),
     Words(&'static [&'static str]),
     None,

@@ -45,7 +45,6 @@ use super::install_config::InstallConfig;
 
 type Rule = fn(&InstallConfig) -> Vec<Finding>;
 
-/// Every rule.
 const RULES: &[Rule] = &[
     scheme::scheme_version,
     scheme::superfluous_keys,

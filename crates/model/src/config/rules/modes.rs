@@ -27,8 +27,7 @@ const VIP: KeyScope = KeyScope("on a node that runs, or may come to run, the con
     mode == Mode::Create || mode == Mode::Join && matches!(role, Role::Management | Role::Default)
 });
 
-/// A key that is bound to modes.
-struct Bound {
+struct ModeBoundKey {
     path: &'static str,
     place: KeyScope,
     is_given: fn(&InstallConfig) -> bool,
@@ -38,7 +37,7 @@ struct Bound {
 /// The key of the document at a path that is the field's in the type.
 macro_rules! bound {
     ($($field:ident).+, $place:expr) => {
-        Bound {
+        ModeBoundKey {
             path: bound!(@path $($field).+),
             place: $place,
             is_given: |config| config.$($field).+ != InstallConfig::default().$($field).+,
@@ -49,7 +48,7 @@ macro_rules! bound {
     (@path $group:ident.$key:ident) => { concat!(stringify!($group), ".", stringify!($key)) };
 }
 
-const BOUND: &[Bound] = &[
+const BOUND: &[ModeBoundKey] = &[
     bound!(server_url, JOIN),
     bound!(token, CLUSTER),
     bound!(token_file, CLUSTER),

@@ -12,7 +12,6 @@ pub(crate) const MANAGEMENT: &str = "install.management_interface";
 /// One network, whichever part of the document it comes from.
 #[derive(Debug)]
 pub(super) struct NetworkView<'a> {
-    /// Its group in the document.
     group: String,
     /// Its name; none for the management network.
     pub(super) name: Option<&'a str>,
@@ -27,7 +26,6 @@ pub(super) struct NetworkView<'a> {
 }
 
 impl NetworkView<'_> {
-    /// The path of one of its keys.
     pub(super) fn path(&self, key: &str) -> String {
         format!("{}.{key}", self.group)
     }

@@ -52,7 +52,6 @@ fn tokens(config: &InstallConfig) -> Vec<(&'static str, &Secret)> {
     tokens.into_iter().filter_map(|(path, token)| Some((path, token.as_ref()?))).collect()
 }
 
-/// The passwords of logins.
 fn passwords(config: &InstallConfig) -> Vec<(String, &Secret)> {
     let own = config.os.password.iter().map(|password| ("os.password".to_owned(), password));
     let users =

@@ -10,64 +10,60 @@ use document::finding::Finding;
 
 /// The form of the value of a setting.
 #[derive(Clone, Copy)]
-enum Kind {
+enum SettingKind {
     /// A JSON object; the second names the keys that it may have, where they are known.
     Object(&'static [&'static str]),
-    /// JSON of any shape.
     Json,
-    /// A whole number.
     Number,
     /// `true` or `false`.
     Truth,
-    /// A URL.
     Url,
-    /// One of these words.
     Word(&'static [&'static str]),
-    /// Certificates.
     Pem,
 }
 
-const NETWORK: Kind = Kind::Object(&["vlan", "clusterNetwork", "range", "exclude", "share-storage-network"]);
-const TRUTH: Kind = Kind::Truth;
-const NUMBER: Kind = Kind::Number;
+const NETWORK: SettingKind =
+    SettingKind::Object(&["vlan", "clusterNetwork", "range", "exclude", "share-storage-network"]);
+const TRUTH: SettingKind = SettingKind::Truth;
+const NUMBER: SettingKind = SettingKind::Number;
 
 /// The settings whose values are more than text.
-const KINDS: &[(&str, Kind)] = &[
-    ("additional-ca", Kind::Pem),
-    ("additional-guest-memory-overhead-ratio", Kind::Json),
-    ("auto-rotate-rke2-certs", Kind::Object(&["enable", "expiringInHours"])),
-    ("backup-target", Kind::Object(&[])),
-    ("cluster-pod-security-standard", Kind::Object(&[])),
-    ("csi-driver-config", Kind::Object(&[])),
-    ("csi-online-expand-validation", Kind::Object(&[])),
+const KINDS: &[(&str, SettingKind)] = &[
+    ("additional-ca", SettingKind::Pem),
+    ("additional-guest-memory-overhead-ratio", SettingKind::Json),
+    ("auto-rotate-rke2-certs", SettingKind::Object(&["enable", "expiringInHours"])),
+    ("backup-target", SettingKind::Object(&[])),
+    ("cluster-pod-security-standard", SettingKind::Object(&[])),
+    ("csi-driver-config", SettingKind::Object(&[])),
+    ("csi-online-expand-validation", SettingKind::Object(&[])),
     ("default-vm-termination-grace-period-seconds", NUMBER),
-    ("harvester-csi-ccm-versions", Kind::Object(&[])),
-    ("http-proxy", Kind::Object(&["httpProxy", "httpsProxy", "noProxy"])),
-    ("instance-manager-resources", Kind::Object(&[])),
+    ("harvester-csi-ccm-versions", SettingKind::Object(&[])),
+    ("http-proxy", SettingKind::Object(&["httpProxy", "httpsProxy", "noProxy"])),
+    ("instance-manager-resources", SettingKind::Object(&[])),
     ("kubeconfig-default-token-ttl-minutes", NUMBER),
-    ("kubevirt-migration", Kind::Object(&[])),
-    ("log-level", Kind::Word(&["panic", "fatal", "error", "warn", "info", "debug", "trace"])),
+    ("kubevirt-migration", SettingKind::Object(&[])),
+    ("log-level", SettingKind::Word(&["panic", "fatal", "error", "warn", "info", "debug", "trace"])),
     ("longhorn-v2-data-engine-enabled", TRUTH),
     ("longhorn-v2-data-engine-hugepage-enabled", TRUTH),
     ("max-hotplug-ratio", NUMBER),
-    ("ntp-servers", Kind::Object(&["ntpServers"])),
-    ("overcommit-config", Kind::Object(&["cpu", "memory", "storage"])),
-    ("rancher-cluster", Kind::Object(&[])),
-    ("release-download-url", Kind::Url),
+    ("ntp-servers", SettingKind::Object(&["ntpServers"])),
+    ("overcommit-config", SettingKind::Object(&["cpu", "memory", "storage"])),
+    ("rancher-cluster", SettingKind::Object(&[])),
+    ("release-download-url", SettingKind::Url),
     ("rwx-network", NETWORK),
-    ("ssl-certificates", Kind::Object(&["ca", "publicCertificate", "privateKey"])),
-    ("ssl-parameters", Kind::Object(&["protocols", "ciphers"])),
+    ("ssl-certificates", SettingKind::Object(&["ca", "publicCertificate", "privateKey"])),
+    ("ssl-parameters", SettingKind::Object(&["protocols", "ciphers"])),
     ("storage-network", NETWORK),
     ("support-bundle-expiration", NUMBER),
-    ("support-bundle-image", Kind::Object(&["repository", "tag", "imagePullPolicy"])),
+    ("support-bundle-image", SettingKind::Object(&["repository", "tag", "imagePullPolicy"])),
     ("support-bundle-node-collection-timeout", NUMBER),
     ("support-bundle-timeout", NUMBER),
-    ("ui-source", Kind::Word(&["auto", "external", "bundled"])),
+    ("ui-source", SettingKind::Word(&["auto", "external", "bundled"])),
     ("upgrade-checker-enabled", TRUTH),
-    ("upgrade-checker-url", Kind::Url),
-    ("upgrade-config", Kind::Object(&[])),
-    ("vip-pools", Kind::Object(&[])),
-    ("vm-force-reset-policy", Kind::Object(&["enable", "period"])),
+    ("upgrade-checker-url", SettingKind::Url),
+    ("upgrade-config", SettingKind::Object(&[])),
+    ("vip-pools", SettingKind::Object(&[])),
+    ("vm-force-reset-policy", SettingKind::Object(&["enable", "period"])),
     ("vm-migration-network", NETWORK),
 ];
 
@@ -85,7 +81,7 @@ pub(super) fn values(config: &InstallConfig) -> Vec<Finding> {
     config.system_settings.iter().filter_map(fault).collect()
 }
 
-impl Kind {
+impl SettingKind {
     /// Why a text is not of this kind.
     fn fault(self, text: &str) -> Option<String> {
         let json = || serde_json::from_str::<Value>(text).ok();

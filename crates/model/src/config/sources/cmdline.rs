@@ -60,7 +60,6 @@ pub fn parse(line: &str, shape: &Shape) -> Parameters {
     Parameters { root, ..reader.found }
 }
 
-/// One step of a path.
 #[derive(Clone, Debug)]
 enum Step {
     Key(String, Span),
@@ -81,7 +80,6 @@ enum BranchContent {
     Values(Vec<ParameterValue>),
 }
 
-/// One value of a parameter.
 struct ParameterValue {
     prefix: &'static str,
     spelling: String,

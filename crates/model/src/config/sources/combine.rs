@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::SourceKind;
 use super::document::{Document, DocumentPart};
-use super::merge::Piece;
+use super::merge::SourcedValue;
 use crate::config::harvester::InstallDialect;
 use crate::config::rules;
 use crate::config::shape;
@@ -19,28 +19,27 @@ use document::diagnostic::{Diagnostic, Invalid, Problem, Ranges, Severity};
 use document::echo::{self, MistakePaths};
 use document::finding::Finding;
 use document::shape::Shape;
+use document::shape_check::ShapeCheck;
 use document::span::Span;
 use document::tree::{NodeKind, TreeNode};
-use document::walk::Walk;
 
 /// The widest value that a listing shows, in characters.
 const WIDTH: usize = 60;
 
 /// A configuration and where it came from.
 #[derive(Debug, Default)]
-pub struct Combined {
+pub struct CombinedConfig {
     pub config: InstallConfig,
     /// Where each value came from, by path. What no source gives is not listed.
-    pub entries: Vec<CombinedEntry>,
+    pub entries: Vec<ConfigEntry>,
     /// Certificates (PEM) of authorities to trust beside the usual ones.
     pub authorities: Vec<String>,
     /// Document by document.
     pub warnings: Vec<Diagnostic>,
 }
 
-/// One value and its place.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct CombinedEntry {
+pub struct ConfigEntry {
     /// Dotted key.
     #[serde(skip)]
     pub path: String,
@@ -55,7 +54,7 @@ pub struct CombinedEntry {
     pub value: Option<String>,
 }
 
-impl fmt::Display for CombinedEntry {
+impl fmt::Display for ConfigEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { path, source, file, line, column, value } = self;
         let value = value.as_deref().unwrap_or("[hidden]");
@@ -63,8 +62,7 @@ impl fmt::Display for CombinedEntry {
     }
 }
 
-impl Combined {
-    /// The listing for people.
+impl CombinedConfig {
     #[must_use]
     pub fn listing(&self) -> String {
         self.entries.iter().map(|entry| format!("{entry}\n")).collect()
@@ -82,25 +80,27 @@ impl Combined {
     clippy::expect_used,
     reason = "a value that is no configuration is one of the mistakes that end this before"
 )]
-pub fn combine(documents: &[Document]) -> Result<Combined, Invalid> {
+pub fn combine(documents: &[Document]) -> Result<CombinedConfig, Invalid> {
     let (examined, judged) = judge(documents);
     let Some((merged, config)) = judged else {
-        return examined.verdict(documents).map(|warnings| Combined { warnings, ..Combined::default() });
+        return examined
+            .verdict(documents)
+            .map(|warnings| CombinedConfig { warnings, ..CombinedConfig::default() });
     };
     let entries = examined.entries(documents, &merged);
     let warnings = examined.verdict(documents)?;
     let authorities = authorities(&merged.value());
     let config = config.expect("documents without mistakes are a configuration");
-    Ok(Combined { config: rules::without_idle(config), entries, authorities, warnings })
+    Ok(CombinedConfig { config: rules::without_idle(config), entries, authorities, warnings })
 }
 
 /// The merged value of documents, and the configuration that it is.
-type MergedConfig = (Piece, Result<InstallConfig, serde_json::Error>);
+type MergedConfig = (SourcedValue, Result<InstallConfig, serde_json::Error>);
 
 /// Holds `documents`, the weakest first, against the shape and the rules; with what they say together, unless they say
 /// nothing, and its type, if it fits.
-fn judge(documents: &[Document]) -> (DocumentWalks, Option<MergedConfig>) {
-    let mut examined = DocumentWalks::of(documents, shape::install_config());
+fn judge(documents: &[Document]) -> (CheckedDocuments, Option<MergedConfig>) {
+    let mut examined = CheckedDocuments::of(documents, shape::install_config());
     let Some(merged) = examined.merged.take() else { return (examined, None) };
     let config = serde_json::from_value::<InstallConfig>(merged.value());
     match &config {
@@ -151,15 +151,19 @@ pub(in crate::config) fn findings(document: Document) -> (Vec<Problem>, HashMap<
 
 /// Checks a document that stands alone although a machine has more sources, as the kernel command line does: where it names the URL
 /// of the rest, it is only a part, else it is the whole configuration.
-pub fn combine_alone(document: Document) -> Result<Combined, Invalid> {
+pub fn combine_alone(document: Document) -> Result<CombinedConfig, Invalid> {
     let documents = [document];
-    let mut examined = DocumentWalks::of(&documents, shape::install_config());
-    let rest = |merged: &Piece| merged.value().pointer("/install/config_url").is_some();
+    let mut examined = CheckedDocuments::of(&documents, shape::install_config());
+    let rest = |merged: &SourcedValue| merged.value().pointer("/install/config_url").is_some();
     match examined.merged.take().filter(rest) {
         None => combine(&documents),
         Some(merged) => {
             let entries = examined.entries(&documents, &merged);
-            Ok(Combined { entries, warnings: examined.verdict(&documents)?, ..Combined::default() })
+            Ok(CombinedConfig {
+                entries,
+                warnings: examined.verdict(&documents)?,
+                ..CombinedConfig::default()
+            })
         }
     }
 }
@@ -168,7 +172,7 @@ pub fn combine_alone(document: Document) -> Result<Combined, Invalid> {
 /// themselves, and the certificates and the name that they need. Nothing else is in it.
 #[must_use]
 pub fn salvage(documents: &[Document]) -> InstallConfig {
-    let examined = DocumentWalks::of(documents, shape::install_config());
+    let examined = CheckedDocuments::of(documents, shape::install_config());
     let mut saved = InstallConfig::default();
     saved.install.webhooks = documents.iter().rev().find_map(hooks).unwrap_or_default();
     let Some(merged) = &examined.merged else { return saved };
@@ -186,7 +190,7 @@ fn hooks(document: &Document) -> Option<Vec<Webhook>> {
     let NodeKind::List(items) = &root.get("install")?.get("webhooks")?.kind else { return None };
     let Shape::List(shape) = shape::install_config().at("install")?.at("webhooks")? else { return None };
     let one = |item: &TreeNode| {
-        let mut walk = Walk::new(&InstallDialect);
+        let mut walk = ShapeCheck::new(&InstallDialect);
         let value = walk.value(item, shape, "")?;
         let right = walk.problems.iter().all(|problem| problem.severity == Severity::Warning);
         right.then(|| serde_json::from_value(value).ok()).flatten()
@@ -198,7 +202,7 @@ fn hooks(document: &Document) -> Option<Vec<Webhook>> {
 /// whole, wait until its parts are put together.
 pub fn check_partial(document: Document) -> Result<(), Invalid> {
     let documents = [document];
-    DocumentWalks::of(&documents, shape::install_config()).verdict(&documents).map(drop)
+    CheckedDocuments::of(&documents, shape::install_config()).verdict(&documents).map(drop)
 }
 
 /// The texts of `install.ca_certificates`.
@@ -209,20 +213,20 @@ pub(super) fn authorities(config: &Value) -> Vec<String> {
 
 /// Documents that have been held against their shape.
 #[derive(Debug)]
-pub(super) struct DocumentWalks {
-    walks: Vec<Walk>,
+pub(super) struct CheckedDocuments {
+    walks: Vec<ShapeCheck>,
     /// All documents merged; `None` if all are empty.
-    pub(super) merged: Option<Piece>,
+    pub(super) merged: Option<SourcedValue>,
     /// Whether one of them is not valid YAML.
     unread: bool,
 }
 
-impl DocumentWalks {
+impl CheckedDocuments {
     /// Holds `documents`, the weakest first, against `shape`.
     pub(super) fn of(documents: &[Document], shape: &Shape) -> Self {
         let mut examined = Self { walks: Vec::new(), merged: None, unread: false };
         for (source, document) in documents.iter().enumerate() {
-            let mut walk = Walk::new(&InstallDialect);
+            let mut walk = ShapeCheck::new(&InstallDialect);
             match document.content() {
                 Err(problem) => {
                     walk.problems.push(problem.clone());
@@ -234,7 +238,7 @@ impl DocumentWalks {
                     if let Some(root) = &content.root {
                         let value = walk.value(root, shape, "").unwrap_or_else(|| Value::Object(Map::new()));
                         let keys = document.only().map(|part| part.keys).unwrap_or_default();
-                        let piece = Piece::of(&value, source);
+                        let piece = SourcedValue::of(&value, source);
                         let piece = keys.iter().fold(piece, |piece, key| piece.closed_at(key));
                         examined.merged = Some(match examined.merged.take() {
                             Some(weaker) => weaker.under(piece),
@@ -281,7 +285,7 @@ impl DocumentWalks {
 
     /// Places what the rules have found. A finding about a value that has a mistake of its own in one of the
     /// documents, or that holds one or is in one, is an echo of that mistake and is dropped.
-    fn breaches(&mut self, documents: &[Document], findings: Vec<Finding>, merged: &Piece) {
+    fn breaches(&mut self, documents: &[Document], findings: Vec<Finding>, merged: &SourcedValue) {
         let mistakes = MistakePaths::of(self.walks.iter().flat_map(|walk| &walk.problems));
         for Finding { severity, path, code, message, suggestion } in findings {
             let lost = || self.walks.iter().any(|walk| walk.unusable.has_around(&path));
@@ -302,7 +306,7 @@ impl DocumentWalks {
     /// The source whose group `at` lacks something, where `nearest` is the strongest that has the group. Parameters are
     /// mostly put there by what boots a machine, so the strongest document that somebody has written comes before them.
     fn lacking(&self, documents: &[Document], nearest: usize, at: &str) -> usize {
-        let written = |(document, walk): (&Document, &Walk)| {
+        let written = |(document, walk): (&Document, &ShapeCheck)| {
             let kind = document.kind();
             let written = matches!(
                 kind,
@@ -328,12 +332,12 @@ impl DocumentWalks {
         }
     }
 
-    fn entries(&self, documents: &[Document], merged: &Piece) -> Vec<CombinedEntry> {
+    fn entries(&self, documents: &[Document], merged: &SourcedValue) -> Vec<ConfigEntry> {
         let hidden: Vec<_> = self.walks.iter().map(|walk| Ranges::new(walk.hidden.clone())).collect();
         let entry = |(path, source, value): (String, usize, Value)| {
             let span = self.place(source, &path);
             let hidden = hidden[source].contains(span.start);
-            CombinedEntry {
+            ConfigEntry {
                 source: documents[source].kind(),
                 file: documents[source].name().to_owned(),
                 line: span.line,

@@ -45,7 +45,6 @@ impl DocumentPart {
     }
 }
 
-/// A document that could be read.
 #[derive(Debug)]
 pub(super) struct DocumentContent {
     pub(super) root: Option<TreeNode>,
@@ -124,13 +123,11 @@ impl Document {
         self.kind
     }
 
-    /// The name that diagnostics give it.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Whether it has no keys.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         matches!(&self.content, Ok(DocumentContent { root: None, problems, .. }) if problems.is_empty())

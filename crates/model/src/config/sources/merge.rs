@@ -9,36 +9,34 @@ use document::shape::join;
 
 /// A value of a configuration in canonical spelling, with the number of the source that holds it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Piece {
+pub struct SourcedValue {
     /// The strongest source that says something here.
     pub source: usize,
-    pub content: PieceContent,
+    pub content: SourcedContent,
 }
 
-/// The content of a piece.
 #[derive(Clone, Debug, PartialEq)]
-pub enum PieceContent {
+pub enum SourcedContent {
     /// A single value or a list: it has one source.
     Whole(Value),
     /// A group, whose keys may have several.
     Group {
-        keys: BTreeMap<String, Piece>,
+        keys: BTreeMap<String, SourcedValue>,
         /// Whether it has replaced something that was not a group, and so replaces what is weaker still. Without
         /// this the result would depend on which two of three sources are merged first.
         closed: bool,
     },
 }
 
-impl Piece {
-    /// The value of one source.
+impl SourcedValue {
     #[must_use]
     pub fn of(value: &Value, source: usize) -> Self {
         let content = match value {
             Value::Object(map) => {
                 let keys = map.iter().map(|(key, value)| (key.clone(), Self::of(value, source))).collect();
-                PieceContent::Group { keys, closed: false }
+                SourcedContent::Group { keys, closed: false }
             }
-            other => PieceContent::Whole(other.clone()),
+            other => SourcedContent::Whole(other.clone()),
         };
         Self { source, content }
     }
@@ -49,8 +47,8 @@ impl Piece {
         let Self { source, content } = stronger;
         let content = match (self.content, content) {
             (
-                PieceContent::Group { keys: mut merged, closed },
-                PieceContent::Group { keys, closed: false },
+                SourcedContent::Group { keys: mut merged, closed },
+                SourcedContent::Group { keys, closed: false },
             ) => {
                 for (key, piece) in keys {
                     let piece = match merged.remove(&key) {
@@ -59,10 +57,10 @@ impl Piece {
                     };
                     merged.insert(key, piece);
                 }
-                PieceContent::Group { keys: merged, closed }
+                SourcedContent::Group { keys: merged, closed }
             }
-            (PieceContent::Whole(_), PieceContent::Group { keys, .. }) => {
-                PieceContent::Group { keys, closed: true }
+            (SourcedContent::Whole(_), SourcedContent::Group { keys, .. }) => {
+                SourcedContent::Group { keys, closed: true }
             }
             (_, stronger) => stronger,
         };
@@ -73,21 +71,20 @@ impl Piece {
     #[must_use]
     pub fn closed_at(mut self, path: &str) -> Self {
         let found = path.split('.').try_fold(&mut self, |piece, key| match &mut piece.content {
-            PieceContent::Group { keys, .. } => keys.get_mut(key),
-            PieceContent::Whole(_) => None,
+            SourcedContent::Group { keys, .. } => keys.get_mut(key),
+            SourcedContent::Whole(_) => None,
         });
-        if let Some(Self { content: PieceContent::Group { closed, .. }, .. }) = found {
+        if let Some(Self { content: SourcedContent::Group { closed, .. }, .. }) = found {
             *closed = true;
         }
         self
     }
 
-    /// The value without its sources.
     #[must_use]
     pub fn value(&self) -> Value {
         match &self.content {
-            PieceContent::Whole(value) => value.clone(),
-            PieceContent::Group { keys, .. } => {
+            SourcedContent::Whole(value) => value.clone(),
+            SourcedContent::Group { keys, .. } => {
                 Value::Object(keys.iter().map(|(key, piece)| (key.clone(), piece.value())).collect())
             }
         }
@@ -100,16 +97,16 @@ impl Piece {
         (piece.source, found)
     }
 
-    /// Whether it is a group that [`Piece::nearest`] finds, which may have keys of several sources.
+    /// Whether it is a group that [`SourcedValue::nearest`] finds, which may have keys of several sources.
     #[must_use]
     pub fn is_group(&self, path: &str) -> bool {
-        matches!(self.find(path).0.content, PieceContent::Group { .. })
+        matches!(self.find(path).0.content, SourcedContent::Group { .. })
     }
 
     fn find<'p>(&self, path: &'p str) -> (&Self, &'p str) {
         let mut here = self;
         let mut from = 0;
-        while let PieceContent::Group { keys, .. } = &here.content {
+        while let SourcedContent::Group { keys, .. } = &here.content {
             // Keys may have dots: the longest that fits is meant.
             let rest = path[from..].strip_prefix('.').unwrap_or(&path[from..]);
             let start = path.len() - rest.len();
@@ -121,8 +118,8 @@ impl Piece {
         }
         match here.content {
             // The elements of a list have the source of the list.
-            PieceContent::Whole(_) => (here, path),
-            PieceContent::Group { .. } => (here, &path[..from]),
+            SourcedContent::Whole(_) => (here, path),
+            SourcedContent::Group { .. } => (here, &path[..from]),
         }
     }
 
@@ -136,8 +133,8 @@ impl Piece {
 
     fn collect(&self, path: &str, leaves: &mut Vec<(String, usize, Value)>) {
         match &self.content {
-            PieceContent::Whole(value) => single(value, path, self.source, leaves),
-            PieceContent::Group { keys, .. } => {
+            SourcedContent::Whole(value) => single(value, path, self.source, leaves),
+            SourcedContent::Group { keys, .. } => {
                 for (key, piece) in keys {
                     piece.collect(&join(path, key), leaves);
                 }
@@ -168,10 +165,10 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::json;
 
-    fn merged(sources: &[Value]) -> Piece {
-        let mut pieces = sources.iter().enumerate().map(|(source, value)| Piece::of(value, source));
+    fn merged(sources: &[Value]) -> SourcedValue {
+        let mut pieces = sources.iter().enumerate().map(|(source, value)| SourcedValue::of(value, source));
         let first = pieces.next().unwrap();
-        pieces.fold(first, Piece::under)
+        pieces.fold(first, SourcedValue::under)
     }
 
     #[test]
@@ -229,15 +226,15 @@ mod tests {
     proptest! {
         #[test]
         fn merging_is_associative(a in document(), b in document(), c in document()) {
-            let [a, b, c] = [Piece::of(&a, 0), Piece::of(&b, 1), Piece::of(&c, 2)];
+            let [a, b, c] = [SourcedValue::of(&a, 0), SourcedValue::of(&b, 1), SourcedValue::of(&c, 2)];
             let left = a.clone().under(b.clone()).under(c.clone());
             prop_assert_eq!(left, a.under(b.under(c)));
         }
 
         #[test]
         fn the_strongest_source_always_has_its_way(a in document(), b in document()) {
-            let result = Piece::of(&a, 0).under(Piece::of(&b, 1));
-            for (path, _, value) in Piece::of(&b, 1).leaves() {
+            let result = SourcedValue::of(&a, 0).under(SourcedValue::of(&b, 1));
+            for (path, _, value) in SourcedValue::of(&b, 1).leaves() {
                 let empty = value.as_object().is_some_and(serde_json::Map::is_empty);
                 let has = result.leaves().contains(&(path, 1, value));
                 prop_assert!(has || empty);

@@ -25,9 +25,9 @@ mod tests;
 
 use std::fmt;
 
-pub use combine::{Combined, CombinedEntry, check_partial, combine, combine_alone};
+pub use combine::{CombinedConfig, ConfigEntry, check_partial, combine, combine_alone};
 pub use document::Document;
-pub use state::{Effects, Gathering, Request, gather};
+pub use state::{Gathering, SourceReader, SourceRequest, gather};
 
 /// A source, the weakest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
@@ -35,7 +35,6 @@ pub use state::{Effects, Gathering, Request, gather};
 pub enum SourceKind {
     /// What the image definition gives every machine.
     Defaults,
-    /// What was embedded in the medium.
     Embedded,
     /// A volume with the label `NQRUST-CONFIG` or `cidata`.
     Volume,
@@ -45,7 +44,6 @@ pub enum SourceKind {
     File,
     /// The kernel command line.
     KernelParameters,
-    /// The answers on the console.
     Console,
 }
 

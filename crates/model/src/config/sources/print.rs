@@ -10,13 +10,13 @@ use document::shape::{Shape, join};
 /// What cannot be said by kernel parameters: the kernel has no way to write certain characters.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("`{path}` cannot be written as a kernel parameter; put it into a document")]
-pub struct Unprintable {
+pub struct UnprintableKeyError {
     /// Dotted key.
     pub path: String,
 }
 
 /// `value`, a configuration of this `shape` with canonical keys, as words of a command line.
-pub fn parameters(value: &Value, shape: &Shape) -> Result<Vec<String>, Unprintable> {
+pub fn parameters(value: &Value, shape: &Shape) -> Result<Vec<String>, UnprintableKeyError> {
     let mut words = Vec::new();
     match value {
         Value::Object(map) => {
@@ -25,7 +25,7 @@ pub fn parameters(value: &Value, shape: &Shape) -> Result<Vec<String>, Unprintab
             }
             Ok(words)
         }
-        _ => Err(Unprintable { path: String::new() }),
+        _ => Err(UnprintableKeyError { path: String::new() }),
     }
 }
 
@@ -34,8 +34,8 @@ fn print(
     shape: Option<&Shape>,
     path: &str,
     words: &mut Vec<String>,
-) -> Result<(), Unprintable> {
-    let shape = shape.ok_or_else(|| Unprintable { path: path.to_owned() })?;
+) -> Result<(), UnprintableKeyError> {
+    let shape = shape.ok_or_else(|| UnprintableKeyError { path: path.to_owned() })?;
     match value {
         Value::Object(map) if map.is_empty() => words.push(word(path, "{}")?),
         Value::Object(map) => {
@@ -44,7 +44,7 @@ fn print(
                 let group = below(shape, key).is_some_and(|shape| wants(shape, '{'));
                 let path = join(path, key);
                 if group && key.contains('.') {
-                    return Err(Unprintable { path });
+                    return Err(UnprintableKeyError { path });
                 }
                 print(value, below(shape, key), &path, words)?;
             }
@@ -62,7 +62,7 @@ fn print(
             let text = text(single).unwrap_or_default();
             // Brackets would be read as YAML.
             if bracket(&text).is_some_and(|open| wants(shape, open)) || choices(shape).is_empty() {
-                return Err(Unprintable { path: path.to_owned() });
+                return Err(UnprintableKeyError { path: path.to_owned() });
             }
             words.push(word(path, &text)?);
         }
@@ -79,7 +79,7 @@ fn text(value: &Value) -> Option<String> {
 }
 
 /// `key=value` in the first way of quoting that the kernel reads back as it was.
-fn word(path: &str, text: &str) -> Result<String, Unprintable> {
+fn word(path: &str, text: &str) -> Result<String, UnprintableKeyError> {
     let key = format!("nqrust.{path}");
     let ways = [format!("{key}={text}"), format!("{key}=\"{text}\""), format!("\"{key}={text}\"")];
     let survives = |way: &String| {
@@ -89,5 +89,5 @@ fn word(path: &str, text: &str) -> Result<String, Unprintable> {
     };
     let plain = !key.chars().chain(text.chars()).any(char::is_control);
     let way = ways.into_iter().find(survives).filter(|_| plain);
-    way.ok_or_else(|| Unprintable { path: path.to_owned() })
+    way.ok_or_else(|| UnprintableKeyError { path: path.to_owned() })
 }

@@ -1,6 +1,6 @@
 //! Which source is asked next.
 //!
-//! Every source is in one of the stages of [`Stage`]. [`GatheringMachine::want`] looks at the stages and at what has been
+//! Every source is in one of the stages of [`SourceStage`]. [`GatheringMachine::want`] looks at the stages and at what has been
 //! read so far and says what to do; the outcome is told to [`GatheringMachine::take`], and nothing else changes a stage. A
 //! source that fails ends the gathering: nothing weaker takes its place.
 //!
@@ -11,7 +11,7 @@
 
 use anyhow::Result;
 
-use super::combine::{Combined, DocumentWalks, authorities, combine, salvage};
+use super::combine::{CheckedDocuments, CombinedConfig, authorities, combine, salvage};
 use super::{Document, SourceKind};
 use crate::config::formats::storage::is_iso_file;
 use crate::config::shape;
@@ -20,9 +20,9 @@ use base::failure::{Class, Failure};
 use document::shape::Shape;
 
 /// Reads the sources; the commands implement it.
-pub trait Effects {
+pub trait SourceReader {
     /// The defaults and the embedded configuration of the medium at `url`, or of the one at hand.
-    fn medium(&mut self, url: Option<&Request>) -> Result<Vec<Document>>;
+    fn medium(&mut self, url: Option<&SourceRequest>) -> Result<Vec<Document>>;
     /// Certificates (PEM) of authorities to trust that came with a medium, beside those that documents name.
     fn authorities(&self) -> Vec<String> {
         Vec::new()
@@ -32,14 +32,14 @@ pub trait Effects {
     /// The kernel command line.
     fn command_line(&mut self) -> Result<String>;
     /// The document behind `install.config_url`.
-    fn fetch(&mut self, request: &Request) -> Result<Document>;
+    fn fetch(&mut self, request: &SourceRequest) -> Result<Document>;
     /// The gathering ends with an error; this is what could be used all the same.
     fn given_up(&mut self, _saved: &InstallConfig) {}
 }
 
 /// Something to fetch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Request {
+pub struct SourceRequest {
     pub url: String,
     /// Which document says so.
     pub named_by: String,
@@ -51,7 +51,7 @@ pub struct Request {
 
 /// How far a source has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Stage {
+pub enum SourceStage {
     /// Not asked yet; an optional source that no document names stays pending.
     #[default]
     Pending,
@@ -65,14 +65,11 @@ pub enum Stage {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SourceAction {
     /// Read the medium: the one at hand, or the one that is named.
-    Medium(Option<Request>),
-    /// Look for a volume.
+    Medium(Option<SourceRequest>),
     Volume,
     /// Read the kernel command line.
     CommandLine,
-    /// Fetch a document.
-    Fetch(Request),
-    /// Nothing: all sources have been read.
+    Fetch(SourceRequest),
     Nothing,
 }
 
@@ -87,7 +84,6 @@ pub struct Gathering {
     pub command_line: Option<String>,
     /// Whether kernel parameters are ignored.
     pub ignore_command_line: bool,
-    /// The answers from the console.
     pub answers: Option<Document>,
 }
 
@@ -96,11 +92,11 @@ pub struct Gathering {
 pub struct GatheringMachine<'s> {
     shape: &'s Shape,
     documents: Vec<Document>,
-    medium: Stage,
+    medium: SourceStage,
     medium_at_hand: bool,
-    volume: Stage,
-    command_line: Stage,
-    url: Stage,
+    volume: SourceStage,
+    command_line: SourceStage,
+    url: SourceStage,
     file: bool,
     trusted: Vec<String>,
 }
@@ -109,11 +105,11 @@ impl<'s> GatheringMachine<'s> {
     #[must_use]
     pub fn new(gathering: Gathering, shape: &'s Shape) -> Self {
         let Gathering { medium_at_hand, file, command_line, ignore_command_line, answers } = gathering;
-        let replaced = |really: bool| if really { Stage::Replaced } else { Stage::Pending };
+        let replaced = |really: bool| if really { SourceStage::Replaced } else { SourceStage::Pending };
         let mut machine = Self {
             shape,
             documents: Vec::new(),
-            medium: Stage::Pending,
+            medium: SourceStage::Pending,
             medium_at_hand,
             volume: replaced(file.is_some()),
             command_line: replaced(command_line.is_some() || ignore_command_line),
@@ -136,22 +132,22 @@ impl<'s> GatheringMachine<'s> {
 
     /// What to do next. Mistakes in what has been read come before anything that is named there is fetched.
     pub fn want(&self) -> Result<SourceAction, Invalid> {
-        if self.medium == Stage::Pending && self.medium_at_hand {
+        if self.medium == SourceStage::Pending && self.medium_at_hand {
             return Ok(SourceAction::Medium(None));
         }
-        if self.volume == Stage::Pending {
+        if self.volume == SourceStage::Pending {
             return Ok(SourceAction::Volume);
         }
-        if self.command_line == Stage::Pending {
+        if self.command_line == SourceStage::Pending {
             return Ok(SourceAction::CommandLine);
         }
-        let examined = DocumentWalks::of(&self.documents, self.shape);
+        let examined = CheckedDocuments::of(&self.documents, self.shape);
         let (url, medium) = (self.request(&examined, CONFIG_URL), self.request(&examined, MEDIUM));
         let iso_url = || self.request(&examined, ISO_URL).filter(|it| !is_iso_file(&it.url));
         let medium = medium.or_else(iso_url).filter(|it| is_web(&it.url));
         let want = match (self.url, self.medium) {
-            (Stage::Pending, _) if url.is_some() => url.map(SourceAction::Fetch),
-            (_, Stage::Pending) => medium.map(|medium| SourceAction::Medium(Some(medium))),
+            (SourceStage::Pending, _) if url.is_some() => url.map(SourceAction::Fetch),
+            (_, SourceStage::Pending) => medium.map(|medium| SourceAction::Medium(Some(medium))),
             _ => None,
         };
         match want {
@@ -163,10 +159,10 @@ impl<'s> GatheringMachine<'s> {
     /// Takes the documents that `want` led to.
     pub fn take(&mut self, want: &SourceAction, documents: Vec<Document>) {
         match want {
-            SourceAction::Medium(_) => self.medium = Stage::Asked,
-            SourceAction::Volume => self.volume = Stage::Asked,
-            SourceAction::CommandLine => self.command_line = Stage::Asked,
-            SourceAction::Fetch(_) => self.url = Stage::Asked,
+            SourceAction::Medium(_) => self.medium = SourceStage::Asked,
+            SourceAction::Volume => self.volume = SourceStage::Asked,
+            SourceAction::CommandLine => self.command_line = SourceStage::Asked,
+            SourceAction::Fetch(_) => self.url = SourceStage::Asked,
             SourceAction::Nothing => {}
         }
         let kept =
@@ -193,10 +189,10 @@ impl<'s> GatheringMachine<'s> {
         &self.documents
     }
 
-    fn request(&self, examined: &DocumentWalks, pointer: &str) -> Option<Request> {
+    fn request(&self, examined: &CheckedDocuments, pointer: &str) -> Option<SourceRequest> {
         let (url, source) = examined.text(pointer)?;
         let value = examined.merged.as_ref()?.value();
-        Some(Request {
+        Some(SourceRequest {
             url,
             named_by: self.documents[source].name().to_owned(),
             sha256: examined.text(SHA256).map(|(text, _)| text).filter(|_| pointer == CONFIG_URL),
@@ -217,7 +213,7 @@ fn is_web(url: &str) -> bool {
 }
 
 /// Asks every source and puts the configuration together.
-pub fn gather(gathering: Gathering, effects: &mut dyn Effects) -> Result<Combined> {
+pub fn gather(gathering: Gathering, effects: &mut dyn SourceReader) -> Result<CombinedConfig> {
     let mut machine = GatheringMachine::new(gathering, shape::install_config());
     let combined = run(&mut machine, effects).and_then(|()| put_together(machine.documents()));
     match combined {
@@ -246,7 +242,7 @@ fn trust(config: &mut InstallConfig, authorities: &[String]) {
     }
 }
 
-fn put_together(documents: &[Document]) -> Result<Combined> {
+fn put_together(documents: &[Document]) -> Result<CombinedConfig> {
     if documents.iter().all(|document| document.kind() == SourceKind::Defaults || document.is_empty()) {
         return Err(Failure::new(Class::Invalid, "the install configuration is missing")
             .hint("Give one with --config, or by one of the sources in docs/reference/sources.md.")
@@ -256,7 +252,7 @@ fn put_together(documents: &[Document]) -> Result<Combined> {
 }
 
 /// Goes through the stages until nothing is wanted any more.
-pub(super) fn run(machine: &mut GatheringMachine<'_>, effects: &mut dyn Effects) -> Result<()> {
+pub(super) fn run(machine: &mut GatheringMachine<'_>, effects: &mut dyn SourceReader) -> Result<()> {
     loop {
         let want = machine.want().map_err(refusal)?;
         let documents = match &want {

@@ -9,7 +9,6 @@ use document::span::Span;
 pub struct Word {
     /// The text before the first `=`.
     pub key: String,
-    /// The place of the key.
     pub key_span: Span,
     /// What stands behind it, and where; none without a `=`.
     pub value: Option<(String, Span)>,

@@ -18,7 +18,7 @@ use formats::initrd;
 use formats::iso9660::Source;
 use machine::paths::below;
 use medium::patches::ReleasePatch;
-use medium::payload_sources::{PayloadPlace, PayloadSource, PayloadTransport, Verified};
+use medium::payload_sources::{PayloadPlace, PayloadSource, PayloadTransport, VerifyingReader};
 use model::release::{Payload, Purpose, Release};
 
 /// How long an initrd may be when it is unpacked, in bytes: what a patch says of itself is the server's word.
@@ -69,7 +69,7 @@ impl<'a, R: Source> PatchedSource<'a, R> {
     fn open_patch(&self, patch: &ReleasePatch) -> Result<Patch<impl Read>, DeltaError> {
         let payload = patch.payload();
         let reader = self.source.open(&payload).map_err(|error| DeltaError::ReadPatch(carried(error)))?;
-        Patch::open(Verified::new(reader, &payload, self.source.describe_of(&payload)))
+        Patch::open(VerifyingReader::new(reader, &payload, self.source.describe_of(&payload)))
     }
 
     /// Makes the initrd of the release from that in the slot that runs.
@@ -84,7 +84,10 @@ impl<'a, R: Source> PatchedSource<'a, R> {
         check_room(&directory, unpacked.iter().sum::<u64>() + before.size + payload.size)?;
         let file = || tempfile::tempfile_in(&directory).context("making a file for it");
         let (mut packed, mut old, mut new, mut made) = (file()?, file()?, file()?, file()?);
-        io::copy(&mut Verified::new(slot.open(before)?, before, slot.describe_of(before)), &mut packed)?;
+        io::copy(
+            &mut VerifyingReader::new(slot.open(before)?, before, slot.describe_of(before)),
+            &mut packed,
+        )?;
         initrd::unpack(&mut packed, &mut old).context("unpacking the one that runs")?;
         opened.apply(&old, 0, &mut new)?;
         initrd::pack(&mut new, &mut made).context("packing it")?;

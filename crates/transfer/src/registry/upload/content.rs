@@ -6,13 +6,12 @@ use std::sync::{Arc, Mutex};
 
 use anyhow::Result;
 
-use super::request::UploadTrouble;
-use crate::registry::rate::{Limited, Limiter};
+use super::request::UploadRequestError;
+use crate::registry::rate::{RateLimitedReader, RateLimiter};
 use base::digest::Digest;
 use base::parallel::locked;
 use formats::oci::Repository;
 
-/// A blob to upload.
 pub struct NewBlob<'a> {
     pub digest: Digest,
     /// In bytes.
@@ -32,22 +31,24 @@ impl fmt::Debug for NewBlob<'_> {
     }
 }
 
-/// Reads a blob piece by piece.
-pub(super) struct Pieces {
-    reader: Limited<Box<dyn Read + Send>>,
+pub(super) struct PieceReader {
+    reader: RateLimitedReader<Box<dyn Read + Send>>,
     left: u64,
 }
 
-impl Pieces {
-    pub(super) fn open(blob: &NewBlob<'_>, limiter: Option<&Limiter>) -> Result<Self, UploadTrouble> {
-        let reader = (blob.open)().map_err(UploadTrouble::Content)?;
-        Ok(Self { reader: Limited::new(reader, limiter.cloned()), left: blob.size })
+impl PieceReader {
+    pub(super) fn open(
+        blob: &NewBlob<'_>,
+        limiter: Option<&RateLimiter>,
+    ) -> Result<Self, UploadRequestError> {
+        let reader = (blob.open)().map_err(UploadRequestError::Content)?;
+        Ok(Self { reader: RateLimitedReader::new(reader, limiter.cloned()), left: blob.size })
     }
 
     /// The next piece, of `length` bytes unless it is the last. Fails at the last piece if the reader has more bytes.
-    pub(super) fn next(&mut self, length: u64) -> Result<Vec<u8>, UploadTrouble> {
+    pub(super) fn next(&mut self, length: u64) -> Result<Vec<u8>, UploadRequestError> {
         let wanted = self.left.min(length);
-        let content = |error: io::Error| UploadTrouble::Content(error.into());
+        let content = |error: io::Error| UploadRequestError::Content(error.into());
         let mut piece = Vec::with_capacity(usize::try_from(wanted).unwrap_or_default());
         let count = (&mut self.reader).take(wanted).read_to_end(&mut piece).map_err(content)? as u64;
         self.left -= count;
@@ -63,29 +64,28 @@ impl Pieces {
 
 /// Reads a blob as a whole and keeps the read error, since an HTTP client only reports that it could not send.
 pub(super) struct BlobReader {
-    reader: Limited<Box<dyn Read + Send>>,
+    reader: RateLimitedReader<Box<dyn Read + Send>>,
     failed: Arc<Mutex<Option<io::Error>>>,
 }
 
-/// The error of a [`BlobReader`].
 #[derive(Clone, Default)]
 pub(super) struct BlobReadError(Arc<Mutex<Option<io::Error>>>);
 
 impl BlobReadError {
-    pub(super) fn take(&self) -> Option<UploadTrouble> {
+    pub(super) fn take(&self) -> Option<UploadRequestError> {
         let error = locked(&self.0).take();
-        error.map(|error| UploadTrouble::Content(error.into()))
+        error.map(|error| UploadRequestError::Content(error.into()))
     }
 }
 
 impl BlobReader {
     pub(super) fn open(
         blob: &NewBlob<'_>,
-        limiter: Option<&Limiter>,
+        limiter: Option<&RateLimiter>,
         failed: &BlobReadError,
-    ) -> Result<Self, UploadTrouble> {
-        let reader = (blob.open)().map_err(UploadTrouble::Content)?;
-        Ok(Self { reader: Limited::new(reader, limiter.cloned()), failed: failed.0.clone() })
+    ) -> Result<Self, UploadRequestError> {
+        let reader = (blob.open)().map_err(UploadRequestError::Content)?;
+        Ok(Self { reader: RateLimitedReader::new(reader, limiter.cloned()), failed: failed.0.clone() })
     }
 }
 

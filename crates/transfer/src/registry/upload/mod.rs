@@ -20,13 +20,13 @@ use reqwest::header::{CONTENT_TYPE, HeaderValue};
 use reqwest::{Method, StatusCode};
 
 use super::endpoint::Endpoint;
-use super::rate::Limiter;
+use super::rate::RateLimiter;
 use super::site::Site;
 use base::digest::Digest;
 pub use content::NewBlob;
 use formats::oci::ImageReference;
 pub(super) use request::UploadError;
-use request::{UploadTrouble, Writer};
+use request::{RepositoryWriter, UploadRequestError};
 use session::Session;
 
 /// How an upload of a blob ended.
@@ -51,10 +51,10 @@ pub enum ManifestAnswer {
 pub(super) fn blob(
     (site, endpoint): (&Site, &Endpoint),
     blob: &NewBlob<'_>,
-    limiter: Option<&Limiter>,
+    limiter: Option<&RateLimiter>,
     told: &dyn Fn(u64),
 ) -> Result<BlobTransfer, UploadError> {
-    let writer = Writer::new(site, endpoint, blob.elsewhere)?;
+    let writer = RepositoryWriter::new(site, endpoint, blob.elsewhere)?;
     let mut attempts = site.transfer_attempts();
     let mut whole = blob.size <= session::PIECE;
     loop {
@@ -63,19 +63,19 @@ pub(super) fn blob(
             Err(trouble) => trouble,
         };
         match trouble {
-            UploadTrouble::Unsupported if !whole => whole = true,
+            UploadRequestError::Unsupported if !whole => whole = true,
             trouble => writer.bear(&mut attempts, trouble)?,
         }
     }
 }
 
 fn attempt(
-    writer: &Writer<'_>,
+    writer: &RepositoryWriter<'_>,
     blob: &NewBlob<'_>,
-    limiter: Option<&Limiter>,
+    limiter: Option<&RateLimiter>,
     whole: bool,
     told: &dyn Fn(u64),
-) -> Result<BlobTransfer, UploadTrouble> {
+) -> Result<BlobTransfer, UploadRequestError> {
     if writer.has(blob.digest, blob.size)? {
         return Ok(BlobTransfer::Present);
     }
@@ -94,7 +94,7 @@ pub(super) fn manifest(
     media_type: &'static str,
     bytes: &[u8],
 ) -> Result<ManifestAnswer, UploadError> {
-    let writer = Writer::new(site, endpoint, None)?;
+    let writer = RepositoryWriter::new(site, endpoint, None)?;
     let url = writer.url("manifests", &image.version())?;
     let digest = Digest::of(bytes);
     let mut attempts = site.transfer_attempts();

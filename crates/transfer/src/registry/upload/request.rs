@@ -7,10 +7,10 @@ use reqwest::blocking::{Client, RequestBuilder, Response};
 use reqwest::header::{AUTHORIZATION, CONTENT_LENGTH, HeaderValue, LOCATION};
 use reqwest::{Method, StatusCode, Url};
 
-use crate::download::{Attempts, Passing, body, is_passing, redirect};
+use crate::download::{Attempts, TemporaryError, body, is_temporary, redirect};
 use crate::registry::endpoint::Endpoint;
-use crate::registry::problem::{Problem, ProblemKind, RequestContext, RequestTrouble};
-use crate::registry::scope::Scope;
+use crate::registry::problem::{Problem, ProblemKind, RegistryRequestError, RequestContext};
+use crate::registry::scope::RegistryScope;
 use crate::registry::site::{CONTENT_DIGEST, REFUSAL, Site};
 use base::digest::Digest;
 use formats::oci::Repository;
@@ -20,34 +20,32 @@ const SLOWEST: u64 = 32 << 10;
 
 /// Why an upload failed.
 pub(in crate::registry) enum UploadError {
-    /// The registry.
     Registry(Problem),
     /// The content cannot be read, or has another digest.
     Content(anyhow::Error),
 }
 
 /// Why one request of an upload failed.
-pub(super) enum UploadTrouble {
-    Passing(Passing),
-    Lasting(Problem),
-    /// The content cannot be read.
+pub(super) enum UploadRequestError {
+    Temporary(TemporaryError),
+    Permanent(Problem),
     Content(anyhow::Error),
     /// The registry does not support uploads in pieces.
     Unsupported,
 }
 
-impl From<RequestTrouble> for UploadTrouble {
-    fn from(trouble: RequestTrouble) -> Self {
+impl From<RegistryRequestError> for UploadRequestError {
+    fn from(trouble: RegistryRequestError) -> Self {
         match trouble {
-            RequestTrouble::Passing(passing) => Self::Passing(passing),
-            RequestTrouble::Lasting(problem) => Self::Lasting(problem),
+            RegistryRequestError::Temporary(temporary) => Self::Temporary(temporary),
+            RegistryRequestError::Permanent(problem) => Self::Permanent(problem),
         }
     }
 }
 
-impl From<Problem> for UploadTrouble {
+impl From<Problem> for UploadRequestError {
     fn from(problem: Problem) -> Self {
-        Self::Lasting(problem)
+        Self::Permanent(problem)
     }
 }
 
@@ -57,29 +55,28 @@ impl From<Problem> for UploadError {
     }
 }
 
-impl UploadTrouble {
-    pub(super) fn passing(why: impl Into<String>) -> Self {
-        Self::Passing(Passing::new(why))
+impl UploadRequestError {
+    pub(super) fn temporary(why: impl Into<String>) -> Self {
+        Self::Temporary(TemporaryError::new(why))
     }
 }
 
 /// A repository that is written into.
-pub(super) struct Writer<'a> {
+pub(super) struct RepositoryWriter<'a> {
     site: &'a Site,
     endpoint: &'a Endpoint,
-    scope: Scope,
-    /// The base of all request URLs.
+    scope: RegistryScope,
     base: Url,
 }
 
-impl<'a> Writer<'a> {
+impl<'a> RepositoryWriter<'a> {
     /// For a repository that may mount blobs of `elsewhere`.
     pub(super) fn new(
         site: &'a Site,
         endpoint: &'a Endpoint,
         elsewhere: Option<&Repository>,
     ) -> Result<Self, Problem> {
-        let scope = Scope::push(&endpoint.path);
+        let scope = RegistryScope::push(&endpoint.path);
         let scope = match elsewhere {
             Some(repository) => scope.mounting(repository.path()),
             None => scope,
@@ -108,27 +105,28 @@ impl<'a> Writer<'a> {
     /// first has expired. No redirect is followed.
     pub(super) fn send(
         &self,
-        make: &mut dyn FnMut(&Client) -> Result<RequestBuilder, UploadTrouble>,
-    ) -> Result<Response, UploadTrouble> {
+        make: &mut dyn FnMut(&Client) -> Result<RequestBuilder, UploadRequestError>,
+    ) -> Result<Response, UploadRequestError> {
         let client = self.site.downloader().client();
         let mut grant = self.site.grant(&self.scope)?;
         for renewed in [false, true] {
             let request = make(client)?.build();
             let mut request = request.map_err(|error| {
-                RequestTrouble::of_no_answer(redirect::NoAnswer::Request(error.without_url()))
+                RegistryRequestError::of_no_answer(redirect::RequestError::Request(error.without_url()))
             })?;
             if let Some(value) = grant.as_ref().filter(|_| request.url().origin() == self.base.origin()) {
                 request.headers_mut().insert(AUTHORIZATION, value.clone());
             }
             let sent = client.execute(request).map_err(|error| error.without_url());
-            let response =
-                sent.map_err(|error| RequestTrouble::of_no_answer(redirect::NoAnswer::Request(error)))?;
+            let response = sent.map_err(|error| {
+                RegistryRequestError::of_no_answer(redirect::RequestError::Request(error))
+            })?;
             if renewed || response.status() != StatusCode::UNAUTHORIZED {
                 return Ok(response);
             }
             grant = self.site.renew(&self.scope, grant.as_ref())?;
         }
-        Err(UploadTrouble::Lasting(Problem::refused(StatusCode::UNAUTHORIZED.as_u16(), self.asked())))
+        Err(UploadRequestError::Permanent(Problem::refused(StatusCode::UNAUTHORIZED.as_u16(), self.asked())))
     }
 
     fn asked(&self) -> RequestContext {
@@ -136,7 +134,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Whether the repository has a blob of this length. A registry that redirects to where it is has it.
-    pub(super) fn has(&self, digest: Digest, size: u64) -> Result<bool, UploadTrouble> {
+    pub(super) fn has(&self, digest: Digest, size: u64) -> Result<bool, UploadRequestError> {
         let url = self.url("blobs", &digest.oci())?;
         let response = self.send(&mut |client| Ok(client.request(Method::HEAD, url.clone())))?;
         match response.status() {
@@ -151,10 +149,9 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// The error of an unexpected response.
-    pub(super) fn trouble(&self, response: Response) -> UploadTrouble {
-        if !is_passing(response.status()) {
-            return UploadTrouble::Lasting(self.refusal(response));
+    pub(super) fn trouble(&self, response: Response) -> UploadRequestError {
+        if !is_temporary(response.status()) {
+            return UploadRequestError::Permanent(self.refusal(response));
         }
         let (status, headers) = (response.status(), response.headers().clone());
         // A full disk is reported as a server error with an explanation in the body.
@@ -164,12 +161,11 @@ impl<'a> Writer<'a> {
             _ => format!("it answered {status}"),
         };
         match said.kind {
-            ProblemKind::Full => UploadTrouble::Lasting(Problem::new(ProblemKind::Full, why)),
-            _ => UploadTrouble::Passing(Passing::new(why).asking(&headers)),
+            ProblemKind::Full => UploadRequestError::Permanent(Problem::new(ProblemKind::Full, why)),
+            _ => UploadRequestError::Temporary(TemporaryError::new(why).asking(&headers)),
         }
     }
 
-    /// The problem that a refusal describes.
     pub(super) fn refusal(&self, response: Response) -> Problem {
         let status = response.status();
         let told = body(response, REFUSAL, &self.attempts()).unwrap_or_default();
@@ -181,14 +177,19 @@ impl<'a> Writer<'a> {
         }
     }
 
-    pub(super) fn bear(&self, attempts: &mut Attempts, trouble: UploadTrouble) -> Result<(), UploadError> {
+    pub(super) fn bear(
+        &self,
+        attempts: &mut Attempts,
+        trouble: UploadRequestError,
+    ) -> Result<(), UploadError> {
         let trouble = match trouble {
-            UploadTrouble::Content(error) => return Err(UploadError::Content(error)),
-            UploadTrouble::Unsupported => {
-                RequestTrouble::Lasting(Problem::new(ProblemKind::Strange, "it does not accept uploads"))
-            }
-            UploadTrouble::Passing(passing) => RequestTrouble::Passing(passing),
-            UploadTrouble::Lasting(problem) => RequestTrouble::Lasting(problem),
+            UploadRequestError::Content(error) => return Err(UploadError::Content(error)),
+            UploadRequestError::Unsupported => RegistryRequestError::Permanent(Problem::new(
+                ProblemKind::Strange,
+                "it does not accept uploads",
+            )),
+            UploadRequestError::Temporary(temporary) => RegistryRequestError::Temporary(temporary),
+            UploadRequestError::Permanent(problem) => RegistryRequestError::Permanent(problem),
         };
         self.site.bear(attempts, trouble).map_err(UploadError::Registry)
     }

@@ -5,11 +5,11 @@ use reqwest::blocking::{Body, Response};
 use reqwest::header::{CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, RANGE};
 use reqwest::{Method, StatusCode, Url};
 
-use super::content::{BlobReadError, BlobReader, NewBlob, Pieces};
-use super::request::{UploadTrouble, Writer};
+use super::content::{BlobReadError, BlobReader, NewBlob, PieceReader};
+use super::request::{RepositoryWriter, UploadRequestError};
 use crate::download::Attempts;
 use crate::registry::problem::{Problem, ProblemKind};
-use crate::registry::rate::Limiter;
+use crate::registry::rate::RateLimiter;
 
 /// Bytes in one piece. Registries on object stores require at least 5 MiB; a piece is kept in memory until it is sent.
 pub(super) const PIECE: u64 = 16 << 20;
@@ -21,7 +21,7 @@ const BYTES: &str = "application/octet-stream";
 
 /// An upload that has begun.
 pub(super) struct Session<'a> {
-    writer: &'a Writer<'a>,
+    writer: &'a RepositoryWriter<'a>,
     blob: &'a NewBlob<'a>,
     /// The address of the next request.
     at: Url,
@@ -31,9 +31,9 @@ pub(super) struct Session<'a> {
 impl<'a> Session<'a> {
     /// Begins an upload; none if the registry has mounted the blob from another repository.
     pub(super) fn begin(
-        writer: &'a Writer<'a>,
+        writer: &'a RepositoryWriter<'a>,
         blob: &'a NewBlob<'a>,
-    ) -> Result<Option<Self>, UploadTrouble> {
+    ) -> Result<Option<Self>, UploadRequestError> {
         let url = writer.url("blobs", "uploads/")?;
         let post = |url: &Url| {
             writer.send(&mut |client| Ok(client.request(Method::POST, url.clone()).header(CONTENT_LENGTH, 0)))
@@ -67,14 +67,13 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Sends the blob in one request.
-    pub(super) fn send_whole(&self, limiter: Option<&Limiter>) -> Result<(), UploadTrouble> {
+    pub(super) fn send_whole(&self, limiter: Option<&RateLimiter>) -> Result<(), UploadRequestError> {
         let failed = BlobReadError::default();
         let (at, size) = (self.finish(), self.blob.size);
         let answer = self.writer.send(&mut |client| {
             // Checked before anything is sent where it fits into memory, on the way where it does not.
             let body = match size <= PIECE {
-                true => Body::from(Pieces::open(self.blob, limiter)?.next(size)?),
+                true => Body::from(PieceReader::open(self.blob, limiter)?.next(size)?),
                 false => Body::sized(BlobReader::open(self.blob, limiter, &failed)?, size),
             };
             let request = client.request(Method::PUT, at.clone()).header(CONTENT_TYPE, BYTES);
@@ -89,10 +88,10 @@ impl<'a> Session<'a> {
     /// Sends the blob piece by piece; `told` hears how much the registry has.
     pub(super) fn send_pieces(
         mut self,
-        limiter: Option<&Limiter>,
+        limiter: Option<&RateLimiter>,
         told: &dyn Fn(u64),
-    ) -> Result<(), UploadTrouble> {
-        let mut pieces = Pieces::open(self.blob, limiter)?;
+    ) -> Result<(), UploadRequestError> {
+        let mut pieces = PieceReader::open(self.blob, limiter)?;
         let mut start = 0;
         while start < self.blob.size {
             let piece = pieces.next(self.piece)?;
@@ -107,7 +106,7 @@ impl<'a> Session<'a> {
     }
 
     /// Sends a piece that begins at the byte `start` of the blob; after a broken connection what the registry lacks of it.
-    fn send_piece(&mut self, start: u64, piece: &[u8], told: &dyn Fn(u64)) -> Result<(), UploadTrouble> {
+    fn send_piece(&mut self, start: u64, piece: &[u8], told: &dyn Fn(u64)) -> Result<(), UploadRequestError> {
         let mut attempts = self.writer.attempts();
         let end = start + piece.len() as u64;
         let mut position = start;
@@ -115,14 +114,14 @@ impl<'a> Session<'a> {
             let rest = usize::try_from(position - start).ok().and_then(|sent| piece.get(sent..));
             let found = match self.patch(position, rest.unwrap_or_default()) {
                 Ok(found) => Ok(found.unwrap_or(end)),
-                Err(UploadTrouble::Passing(passing)) => {
-                    attempts.pause(passing).map_err(UploadTrouble::passing)?;
+                Err(UploadRequestError::Temporary(temporary)) => {
+                    attempts.pause(temporary).map_err(UploadRequestError::temporary)?;
                     self.position(&mut attempts)
                 }
                 Err(trouble) => Err(trouble),
             }?;
             if !(start..=end).contains(&found) {
-                return Err(UploadTrouble::passing("it has lost the upload"));
+                return Err(UploadRequestError::temporary("it has lost the upload"));
             }
             if found > position {
                 attempts.succeeded();
@@ -134,7 +133,7 @@ impl<'a> Session<'a> {
     }
 
     /// Sends bytes that begin at `position`; returns how many bytes of the blob the registry then has, where it says so.
-    fn patch(&mut self, position: u64, bytes: &[u8]) -> Result<Option<u64>, UploadTrouble> {
+    fn patch(&mut self, position: u64, bytes: &[u8]) -> Result<Option<u64>, UploadRequestError> {
         let length = bytes.len() as u64;
         let range = format!("{position}-{}", position + length.saturating_sub(1));
         let at = self.at.clone();
@@ -154,17 +153,17 @@ impl<'a> Session<'a> {
             | StatusCode::NOT_IMPLEMENTED
                 if position == 0 =>
             {
-                Err(UploadTrouble::Unsupported)
+                Err(UploadRequestError::Unsupported)
             }
             StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND | StatusCode::RANGE_NOT_SATISFIABLE => {
-                Err(UploadTrouble::passing("it is not ready for the next piece"))
+                Err(UploadRequestError::temporary("it is not ready for the next piece"))
             }
             _ => Err(self.writer.trouble(response)),
         }
     }
 
     /// The number of bytes that the registry has.
-    fn position(&mut self, attempts: &mut Attempts) -> Result<u64, UploadTrouble> {
+    fn position(&mut self, attempts: &mut Attempts) -> Result<u64, UploadRequestError> {
         loop {
             let at = self.at.clone();
             let answer = self.writer.send(&mut |client| Ok(client.request(Method::GET, at.clone())));
@@ -173,14 +172,14 @@ impl<'a> Session<'a> {
                     return Ok(self.move_on(&response)?.unwrap_or_default());
                 }
                 Ok(response) if response.status().is_client_error() => {
-                    return Err(UploadTrouble::passing("it has lost the upload"));
+                    return Err(UploadRequestError::temporary("it has lost the upload"));
                 }
                 Ok(response) => self.writer.trouble(response),
                 Err(trouble) => trouble,
             };
             match trouble {
-                UploadTrouble::Passing(passing) => {
-                    attempts.pause(passing).map_err(UploadTrouble::passing)?;
+                UploadRequestError::Temporary(temporary) => {
+                    attempts.pause(temporary).map_err(UploadRequestError::temporary)?;
                 }
                 trouble => return Err(trouble),
             }
@@ -188,7 +187,7 @@ impl<'a> Session<'a> {
     }
 
     /// Reads the next address and the number of received bytes from a response.
-    fn move_on(&mut self, response: &Response) -> Result<Option<u64>, UploadTrouble> {
+    fn move_on(&mut self, response: &Response) -> Result<Option<u64>, UploadRequestError> {
         if let Some(next) = self.writer.next(response)? {
             self.at = next;
         }
@@ -204,15 +203,15 @@ impl<'a> Session<'a> {
     }
 
     /// Checks the response to the last request.
-    fn end(&self, response: Response) -> Result<(), UploadTrouble> {
+    fn end(&self, response: Response) -> Result<(), UploadRequestError> {
         match response.status() {
             status if status.is_success() => Ok(self.writer.check_digest(&response, self.blob.digest)?),
             // It received other bytes, or has lost the upload.
             StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND | StatusCode::RANGE_NOT_SATISFIABLE => {
                 let problem = self.writer.refusal(response);
                 match problem.kind {
-                    ProblemKind::Refused | ProblemKind::Full => Err(UploadTrouble::Lasting(problem)),
-                    _ => Err(UploadTrouble::passing(problem.to_string())),
+                    ProblemKind::Refused | ProblemKind::Full => Err(UploadRequestError::Permanent(problem)),
+                    _ => Err(UploadRequestError::temporary(problem.to_string())),
                 }
             }
             _ => Err(self.writer.trouble(response)),

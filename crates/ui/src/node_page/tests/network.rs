@@ -5,7 +5,7 @@ use super::*;
 use crate::answers::Answers;
 use crate::toolkit::page::Tone;
 use machine::inventory::Nic;
-use model::config::sources::{Combined, Document, SourceKind, combine};
+use model::config::sources::{CombinedConfig, Document, SourceKind, combine};
 use node::network_trial::{
     CurrentTrial, EndedTrial, NetworkDifference, Networks, TrialEnding, TrialSpan, TrialState as Stage,
     TrialStatus,
@@ -27,7 +27,7 @@ fn present() -> PresentNetwork {
         temporary_mac: false,
     };
     let nics = vec![nic("ens3", "52:54:00:00:00:03", true), nic("ens4", "52:54:00:00:00:04", false)];
-    PresentNetwork { answers: Answers::on(&Combined { entries: Vec::new(), ..found }), nics }
+    PresentNetwork { answers: Answers::on(&CombinedConfig { entries: Vec::new(), ..found }), nics }
 }
 
 fn key(state: &mut NodePage, key: Key) -> Option<NodePageEffect> {

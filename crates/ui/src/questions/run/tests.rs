@@ -14,7 +14,7 @@ use base::progress::Progress;
 use install::usb_stick::{StickSurvey, StickVolume};
 use machine::inventory::Inventory;
 use machine::live::help::HelpAccess;
-use model::config::sources::Combined;
+use model::config::sources::CombinedConfig;
 use model::config::{InstallConfig, Secret};
 use preflight::PreflightReport;
 
@@ -43,7 +43,7 @@ impl InstallMachine for Hut {
     fn set_keyboard(&self, name: &str) -> Result<String> {
         Ok(format!("The keyboard layout is {name}."))
     }
-    fn fetch(&self, _: &ConfigOrigin) -> Result<Combined> {
+    fn fetch(&self, _: &ConfigOrigin) -> Result<CombinedConfig> {
         anyhow::bail!("there is no network")
     }
     fn try_network(&self, _: &InstallConfig) -> Result<String> {

@@ -45,11 +45,11 @@ const VIP: &str = "The VIP is one more address in the nodes' network. The cluste
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::config::sources::{Combined, Document, SourceKind, combine};
+    use model::config::sources::{CombinedConfig, Document, SourceKind, combine};
 
     fn asked(document: &str) -> Vec<String> {
         let document = Document::yaml(SourceKind::Embedded, "f", document.to_owned());
-        let found: Combined = combine(&[document]).unwrap();
+        let found: CombinedConfig = combine(&[document]).unwrap();
         let ids = fields(&Answers::on(&found)).into_iter().map(|field| field.id);
         ids.filter(|id| !id.is_empty()).collect()
     }

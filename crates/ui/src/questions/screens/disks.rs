@@ -144,7 +144,7 @@ mod tests {
     use super::*;
     use crate::questions::tests::facts;
     use machine::inventory::{Holder, HolderKind};
-    use model::config::sources::Combined;
+    use model::config::sources::CombinedConfig;
 
     fn root_on(node: &str) -> Holder {
         Holder { on: node.into(), kind: HolderKind::Mount, name: Some("/".into()), device: None }
@@ -155,7 +155,7 @@ mod tests {
         let mut facts = facts();
         facts.inventory.disks.retain(|disk| disk.path.ends_with("sdb"));
         let proposed = |facts: &ConversationFacts| {
-            let mut answers = Answers::on(&Combined::default());
+            let mut answers = Answers::on(&CombinedConfig::default());
             suggest(&mut answers, facts);
             answers.value(DEVICE).is_some()
         };

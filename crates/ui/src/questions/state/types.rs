@@ -10,7 +10,7 @@ use base::progress::Event;
 use install::usb_stick::{StickSurvey, StickVolume};
 use machine::inventory::Inventory;
 use machine::live::help::HelpAccess;
-use model::config::sources::Combined;
+use model::config::sources::CombinedConfig;
 use model::config::{InstallConfig, Secret};
 use reporting::report::UploadMethod;
 
@@ -162,7 +162,7 @@ pub enum EffectOutcome {
     /// Of [`ConversationEffect::FollowDevices`].
     Devices(Result<Inventory, ShownTrouble>),
     KeyboardSet(String, Result<String, ShownTrouble>),
-    Fetched(Result<Box<Combined>, ShownTrouble>),
+    Fetched(Result<Box<CombinedConfig>, ShownTrouble>),
     /// Of [`ConversationEffect::Try`].
     Tried(QuestionScreen, Result<String, ShownTrouble>),
     Planned(Result<Review, ShownTrouble>),

@@ -5,8 +5,8 @@ use proptest::prelude::*;
 
 const NOW: Moment = Moment(1_700_000_000);
 
-pub(crate) fn hello(run: u128) -> Hello {
-    Hello {
+pub(crate) fn hello(run: u128) -> StreamHeader {
+    StreamHeader {
         v: 1,
         run: Uuid::from_u128(run),
         machine: Identity::default(),
@@ -165,7 +165,7 @@ fn lines_that_no_installer_makes_are_refused() {
         assert_eq!(read(body.as_bytes()).unwrap_err(), InvalidReport::Format, "{body:.100}");
     }
     assert_eq!(read(b"\xff").unwrap_err(), InvalidReport::Text);
-    let shouted = Hello { hostname: Some("a\nb".into()), ..hello(1) };
+    let shouted = StreamHeader { hostname: Some("a\nb".into()), ..hello(1) };
     let shouted = serde_json::to_vec(&ReportLine::Hello(shouted)).unwrap();
     assert_eq!(read(&shouted).unwrap_err(), InvalidReport::Text);
 }

@@ -80,7 +80,8 @@ fn header<'a>(reply: &'a FleetReply, name: &str) -> Option<&'a str> {
 }
 
 fn body(lines: &[ReportLine]) -> Vec<u8> {
-    let hello = Hello { v: 1, run: Uuid::nil(), machine: Identity::default(), hostname: None, product: None };
+    let hello =
+        StreamHeader { v: 1, run: Uuid::nil(), machine: Identity::default(), hostname: None, product: None };
     let lines = [ReportLine::Hello(hello)].into_iter().chain(lines.iter().cloned());
     lines.map(|line| serde_json::to_string(&line).unwrap() + "\n").collect::<String>().into_bytes()
 }

@@ -11,7 +11,7 @@ const OF_B: &str = "mac-52-54-00-00-00-0b.yaml";
 /// The choice for a request with this query.
 fn about(query: &str, found: Vec<Machine>, names: &[&str]) -> RecordChoice {
     let identity = told(query);
-    choose(&ToldIdentity::new(&identity), found, &configurations(names), NOW)
+    choose(&RequestIdentity::new(&identity), found, &configurations(names), NOW)
 }
 
 fn record(query: &str, found: Vec<Machine>, names: &[&str]) -> ChosenRecord {

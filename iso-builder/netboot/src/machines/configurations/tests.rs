@@ -9,7 +9,6 @@ fn naming<'a>(loaded: &'a Configurations, query: &str) -> Vec<&'a str> {
     loaded.naming(&identity_keys::of(&told(query))).into_iter().collect()
 }
 
-/// A directory with these files.
 fn directory(files: &[(&str, &str)]) -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     for (name, text) in files {

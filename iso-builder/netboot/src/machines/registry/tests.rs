@@ -331,7 +331,6 @@ enum Step {
     Take(usize),
     /// A report is sent with a token that was given out.
     Report(usize, usize, BTreeSet<usize>),
-    /// An operator acts on a machine.
     Act(usize, OperatorAction),
     /// The server is killed and starts again.
     Restart,

@@ -62,7 +62,6 @@ struct Install {
     run: Uuid,
     report: String,
     seq: u64,
-    /// When it reports.
     now: Moment,
 }
 
@@ -170,7 +169,6 @@ fn assert_waits_are_told(bench: &Bench, waiting: &mut [Install], told: &str) {
     assert_eq!(heard, MACHINES, "every machine is either a row or not heard of");
 }
 
-/// The row of a machine.
 fn row(bench: &Bench, machine: usize) -> Value {
     let view = fleet(bench);
     let name = format!("dc1-{machine}");

@@ -173,9 +173,9 @@ fn a_conflict_boots_from_disk_with_an_answer_before_and_after_a_new_start() {
 
 /// A store in which every change fails.
 #[derive(Debug)]
-struct Broken;
+struct FailingStore;
 
-impl MachineStore for Broken {
+impl MachineStore for FailingStore {
     fn key(&self) -> [u8; token::KEY] {
         [0; token::KEY]
     }
@@ -192,7 +192,7 @@ impl MachineStore for Broken {
 #[test]
 fn a_machine_boots_from_its_disk_where_the_server_has_trouble() {
     let mut bench = bench(&["serial-CZ1.yaml"]);
-    bench.router.store = MachineRegistry::new(Box::new(Broken));
+    bench.router.store = MachineRegistry::new(Box::new(FailingStore));
     let script = bench.boot(KNOWN, NOW);
     assert!(!installs(&script) && script.contains("the server has an internal error"), "{script}");
     let grub = bench.ask(&format!("{GRUB}52:54:00:00:00:01"), "", NOW);

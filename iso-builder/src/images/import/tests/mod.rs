@@ -193,7 +193,6 @@ impl Files {
     }
 }
 
-/// `descriptor` with a name.
 pub(super) fn named(mut descriptor: Value, name: &str) -> Value {
     descriptor["annotations"] = json!({ "org.opencontainers.image.ref.name": name });
     descriptor

@@ -21,11 +21,10 @@ use base::failure::{Class, Classify, Failure};
 use base::files::parent;
 use base::progress::{Progress, Step};
 use base::size::ByteSize;
-use formats::iso9660::write::{Layout, Outline, Part, grub};
+use formats::iso9660::write::{Layout, LayoutInput, LayoutPart, grub};
 use medium::iso::recipe::{ELTORITO, PREPARER};
 use uuid::Uuid;
 
-/// What an ISO is made of.
 #[derive(Clone, Debug)]
 pub struct IsoParts {
     /// Volume id: up to 32 of A-Z, 0-9 and `_`.
@@ -55,7 +54,7 @@ impl IsoParts {
         }
         let sizes: Vec<_> = files.iter().map(|(_, size)| *size).collect();
         let (volume, guid, epoch, esp) = (&self.volume, self.guid, self.epoch, length(&self.esp)?);
-        let layout = Layout::new(&Outline { volume, preparer: PREPARER, guid, epoch, files, esp })?;
+        let layout = Layout::new(&LayoutInput { volume, preparer: PREPARER, guid, epoch, files, esp })?;
         check_space(output, layout.size)?;
 
         let name = output.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -78,7 +77,7 @@ impl IsoParts {
         let mut options = File::options();
         let mut iso = options.read(true).write(true).create(true).truncate(true).open(path)?;
         iso.set_len(layout.size.get())?;
-        for Part { at, bytes, .. } in &layout.parts {
+        for LayoutPart { at, bytes, .. } in &layout.parts {
             iso.write_all_at(bytes, at.0)?;
             step.advance(bytes.len() as u64);
         }

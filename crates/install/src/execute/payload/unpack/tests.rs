@@ -153,7 +153,7 @@ fn a_real_containerd_leaves_snapshots_that_the_next_one_starts_containers_from()
     };
 
     let daemon = start();
-    let feed: Box<base::containerd::Feed<'_>> = Box::new(move |mut pipe| Ok(pipe.write_all(&bytes)?));
+    let feed: Box<base::containerd::StdinWriter<'_>> = Box::new(move |mut pipe| Ok(pipe.write_all(&bytes)?));
     let import = ["--namespace", NAMESPACE, "images", "import", "--no-unpack", "-"];
     daemon.client().ctr_while(import, Some(feed), &mut || Ok(())).unwrap();
     assert_eq!(ctr(&daemon, &["snapshots", "ls"]).lines().count(), 1, "nothing but a heading");

@@ -4,7 +4,9 @@ use std::sync::LazyLock;
 
 use anyhow::{Result, bail};
 
-use super::super::state::{Effects, Gathering, GatheringMachine, Request, SourceAction, gather, run};
+use super::super::state::{
+    Gathering, GatheringMachine, SourceAction, SourceReader, SourceRequest, gather, run,
+};
 use super::*;
 use base::failure::{Class, Failure, class_of, render};
 use document::shape::Shape;
@@ -25,7 +27,7 @@ static SHAPE: LazyLock<Shape> = LazyLock::new(|| {
 
 /// Sources that say what a test wants, and the order in which they were asked.
 #[derive(Default)]
-struct Fakes {
+struct FakeSources {
     medium: Option<&'static str>,
     volume: Option<&'static str>,
     line: &'static str,
@@ -34,7 +36,7 @@ struct Fakes {
     asked: Vec<String>,
 }
 
-impl Fakes {
+impl FakeSources {
     fn ask(&mut self, source: &str, detail: &str) -> Result<()> {
         self.asked.push(format!("{source} {detail}").trim().to_owned());
         if source == self.broken {
@@ -44,8 +46,8 @@ impl Fakes {
     }
 }
 
-impl Effects for Fakes {
-    fn medium(&mut self, url: Option<&Request>) -> Result<Vec<Document>> {
+impl SourceReader for FakeSources {
+    fn medium(&mut self, url: Option<&SourceRequest>) -> Result<Vec<Document>> {
         self.ask("medium", url.map_or("", |request| &request.url))?;
         let embedded = self.medium.map(|text| yaml(SourceKind::Embedded, text));
         let defaults = yaml(SourceKind::Defaults, "install: {device: default}\n");
@@ -62,7 +64,7 @@ impl Effects for Fakes {
         Ok(self.line.to_owned())
     }
 
-    fn fetch(&mut self, request: &Request) -> Result<Document> {
+    fn fetch(&mut self, request: &SourceRequest) -> Result<Document> {
         self.ask("url", &request.url)?;
         match self.url {
             Some(text) => Ok(yaml(SourceKind::Url, text)),
@@ -75,7 +77,7 @@ fn at_hand() -> Gathering {
     Gathering { medium_at_hand: true, ..Gathering::default() }
 }
 
-fn order(gathering: Gathering, mut fakes: Fakes) -> (Vec<String>, Vec<SourceKind>) {
+fn order(gathering: Gathering, mut fakes: FakeSources) -> (Vec<String>, Vec<SourceKind>) {
     let mut machine = GatheringMachine::new(gathering, &SHAPE);
     run(&mut machine, &mut fakes).unwrap();
     (fakes.asked, machine.documents().iter().map(Document::kind).collect())
@@ -83,12 +85,12 @@ fn order(gathering: Gathering, mut fakes: Fakes) -> (Vec<String>, Vec<SourceKind
 
 #[test]
 fn sources_are_asked_in_order_and_documents_come_by_strength() {
-    let fakes = Fakes {
+    let fakes = FakeSources {
         medium: Some("install: {config_url: http://weak/}"),
         volume: Some("install: {device: volume}"),
         line: "nqrust.install.config_url=http://strong/",
         url: Some("install: {device: url}"),
-        ..Fakes::default()
+        ..FakeSources::default()
     };
     let (asked, kinds) = order(at_hand(), fakes);
     assert_eq!(asked, ["medium", "volume", "line", "url http://strong/"]);
@@ -104,27 +106,27 @@ fn sources_are_asked_in_order_and_documents_come_by_strength() {
 
 #[test]
 fn absent_sources_are_no_error_and_nothing_is_fetched_that_nobody_names() {
-    let (asked, kinds) = order(at_hand(), Fakes::default());
+    let (asked, kinds) = order(at_hand(), FakeSources::default());
     assert_eq!(asked, ["medium", "volume", "line"]);
     assert_eq!(kinds, [SourceKind::Defaults, SourceKind::KernelParameters]);
-    let (asked, _) = order(Gathering::default(), Fakes::default());
+    let (asked, _) = order(Gathering::default(), FakeSources::default());
     assert_eq!(asked, ["volume", "line"], "no medium is asked that is neither there nor named");
 }
 
 #[test]
 fn a_machine_without_a_medium_finds_it_and_then_what_it_names() {
-    let fakes = Fakes {
+    let fakes = FakeSources {
         line: "nqrust.install.medium=http://medium/",
         medium: Some("install: {config_url: http://late/}"),
         url: Some("install: {device: url}"),
-        ..Fakes::default()
+        ..FakeSources::default()
     };
     let (asked, _) = order(Gathering::default(), fakes);
     assert_eq!(asked, ["volume", "line", "medium http://medium/", "url http://late/"]);
-    let fakes = Fakes {
+    let fakes = FakeSources {
         line: "nqrust.install.config_url=http://first/",
         url: Some("install: {medium: http://second/}"),
-        ..Fakes::default()
+        ..FakeSources::default()
     };
     let (asked, _) = order(Gathering::default(), fakes);
     assert_eq!(asked, ["volume", "line", "url http://first/", "medium http://second/"]);
@@ -134,10 +136,10 @@ fn a_machine_without_a_medium_finds_it_and_then_what_it_names() {
 fn a_file_stands_in_place_of_three_sources_and_a_given_line_of_the_kernels_own() {
     let gathering =
         || Gathering { file: Some(yaml(SourceKind::File, "install: {device: file}")), ..at_hand() };
-    let fakes = || Fakes {
+    let fakes = || FakeSources {
         medium: Some("install: {device: embedded}"),
         line: "nqrust.install.config_url=http://x/",
-        ..Fakes::default()
+        ..FakeSources::default()
     };
     let (asked, kinds) = order(gathering(), fakes());
     assert_eq!(asked, ["medium", "line"]);
@@ -151,12 +153,12 @@ fn a_file_stands_in_place_of_three_sources_and_a_given_line_of_the_kernels_own()
 #[test]
 fn a_source_that_fails_ends_it_and_nothing_takes_its_place() {
     for (broken, after) in [("medium", 1), ("volume", 2), ("line", 3), ("url", 4)] {
-        let mut fakes = Fakes {
+        let mut fakes = FakeSources {
             medium: Some("install: {device: fine}"),
             line: "nqrust.install.config_url=http://x/",
             url: Some(""),
             broken,
-            ..Fakes::default()
+            ..FakeSources::default()
         };
         let mut machine = GatheringMachine::new(at_hand(), &SHAPE);
         let error = run(&mut machine, &mut fakes).unwrap_err();
@@ -167,10 +169,10 @@ fn a_source_that_fails_ends_it_and_nothing_takes_its_place() {
 
 #[test]
 fn mistakes_at_hand_are_told_before_anything_is_fetched() {
-    let mut fakes = Fakes {
+    let mut fakes = FakeSources {
         medium: Some("install: {devise: x}"),
         line: "nqrust.install.config_url=http://x/ nqrust.install.nonsense=1",
-        ..Fakes::default()
+        ..FakeSources::default()
     };
     let error = run(&mut GatheringMachine::new(at_hand(), &SHAPE), &mut fakes).unwrap_err();
     assert_eq!((class_of(&error), fakes.asked.len()), (Class::Invalid, 3));
@@ -187,7 +189,7 @@ fn the_request_says_who_names_it_and_what_to_trust() {
     );
     let line = Document::command_line("nqrust.install.config_url=http://x/", &SHAPE);
     machine.take(&SourceAction::CommandLine, vec![line]);
-    let expected = Request {
+    let expected = SourceRequest {
         url: "http://x/".into(),
         named_by: "kernel command line".into(),
         sha256: Some("ab".into()),
@@ -199,9 +201,9 @@ fn the_request_says_who_names_it_and_what_to_trust() {
 #[test]
 fn authorities_that_came_with_the_medium_are_trusted_whatever_documents_name() {
     use testing::http::AUTHORITY;
-    struct Customized(Vec<String>);
-    impl Effects for Customized {
-        fn medium(&mut self, _: Option<&Request>) -> Result<Vec<Document>> {
+    struct CustomizedMedium(Vec<String>);
+    impl SourceReader for CustomizedMedium {
+        fn medium(&mut self, _: Option<&SourceRequest>) -> Result<Vec<Document>> {
             Ok(vec![yaml(SourceKind::Embedded, "install: {config_url: 'http://x/'}\n")])
         }
         fn authorities(&self) -> Vec<String> {
@@ -213,12 +215,12 @@ fn authorities_that_came_with_the_medium_are_trusted_whatever_documents_name() {
         fn command_line(&mut self) -> Result<String> {
             Ok(String::new())
         }
-        fn fetch(&mut self, request: &Request) -> Result<Document> {
+        fn fetch(&mut self, request: &SourceRequest) -> Result<Document> {
             self.0.clone_from(&request.authorities);
             Ok(yaml(SourceKind::Url, "os: {hostname: a}\n"))
         }
     }
-    let mut customized = Customized(Vec::new());
+    let mut customized = CustomizedMedium(Vec::new());
     let combined = gather(at_hand(), &mut customized).unwrap();
     assert_eq!(customized.0, [AUTHORITY]);
     assert_eq!(combined.authorities, [AUTHORITY]);
@@ -227,17 +229,21 @@ fn authorities_that_came_with_the_medium_are_trusted_whatever_documents_name() {
 
 #[test]
 fn neither_a_fetched_document_nor_a_file_leads_to_another_url() {
-    use super::super::combine::DocumentWalks;
+    use super::super::combine::CheckedDocuments;
     let text = "install: {config_url: http://next/}";
-    let fetched = Fakes { line: "nqrust.install.config_url=http://x/", url: Some(text), ..Fakes::default() };
+    let fetched = FakeSources {
+        line: "nqrust.install.config_url=http://x/",
+        url: Some(text),
+        ..FakeSources::default()
+    };
     let filed = Gathering { file: Some(yaml(SourceKind::File, text)), ..Gathering::default() };
     for (gathering, mut fakes, code) in
-        [(at_hand(), fetched, "chained-config-url"), (filed, Fakes::default(), "url-not-followed")]
+        [(at_hand(), fetched, "chained-config-url"), (filed, FakeSources::default(), "url-not-followed")]
     {
         let mut machine = GatheringMachine::new(gathering, &SHAPE);
         run(&mut machine, &mut fakes).unwrap();
         let documents = machine.documents();
-        let found = DocumentWalks::of(documents, &SHAPE).verdict(documents).unwrap_err();
+        let found = CheckedDocuments::of(documents, &SHAPE).verdict(documents).unwrap_err();
         let found: Vec<_> = found.0.iter().map(|d| (d.code, d.path.as_str(), d.column)).collect();
         assert_eq!(found, [(code, "install.config_url", 23)]);
     }
@@ -245,9 +251,9 @@ fn neither_a_fetched_document_nor_a_file_leads_to_another_url() {
 
 #[test]
 fn defaults_alone_are_no_configuration() {
-    struct Nothing;
-    impl Effects for Nothing {
-        fn medium(&mut self, _: Option<&Request>) -> Result<Vec<Document>> {
+    struct EmptySources;
+    impl SourceReader for EmptySources {
+        fn medium(&mut self, _: Option<&SourceRequest>) -> Result<Vec<Document>> {
             Ok(vec![yaml(SourceKind::Defaults, "os: {modules: [kvm]}\n")])
         }
         fn volume(&mut self) -> Result<Option<Document>> {
@@ -256,13 +262,13 @@ fn defaults_alone_are_no_configuration() {
         fn command_line(&mut self) -> Result<String> {
             Ok("quiet nqrust.mode=install\n".into())
         }
-        fn fetch(&mut self, _: &Request) -> Result<Document> {
+        fn fetch(&mut self, _: &SourceRequest) -> Result<Document> {
             bail!("nobody names a URL")
         }
     }
-    let error = gather(at_hand(), &mut Nothing).unwrap_err();
+    let error = gather(at_hand(), &mut EmptySources).unwrap_err();
     assert_eq!(class_of(&error), Class::Invalid);
     let answers = Some(Document::answers(&serde_json::json!({ "os": { "hostname": "a" } })));
-    let combined = gather(Gathering { answers, ..at_hand() }, &mut Nothing).unwrap();
+    let combined = gather(Gathering { answers, ..at_hand() }, &mut EmptySources).unwrap();
     assert_eq!((combined.config.os.modules.len(), combined.entries.len()), (1, 2));
 }

@@ -7,7 +7,6 @@ mod parameters;
 use super::{Document, SourceKind, combine};
 use crate::config::{Diagnostic, shape};
 
-/// A YAML document of a source.
 fn yaml(kind: SourceKind, text: &str) -> Document {
     Document::yaml(kind, kind.to_string(), text)
 }

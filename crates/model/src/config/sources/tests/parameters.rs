@@ -9,7 +9,7 @@ use super::*;
 use crate::config::InstallConfig;
 use crate::config::harvester::InstallDialect;
 use crate::config::password::{PasswordKind, kind};
-use document::walk::Walk;
+use document::shape_check::ShapeCheck;
 
 fn read(text: &str) -> InstallConfig {
     combine(&[line(text)]).unwrap_or_else(|invalid| panic!("{invalid}")).config
@@ -176,7 +176,7 @@ fn what_the_kernel_cannot_say_is_not_printed() {
 fn value(text: &str) -> Value {
     let shape = shape::install_config();
     let read = parse(text, shape);
-    let mut walk = Walk::new(&InstallDialect);
+    let mut walk = ShapeCheck::new(&InstallDialect);
     let value = read.root.and_then(|root| walk.value(&root, shape, ""));
     assert!(read.problems.is_empty() && walk.problems.is_empty(), "{:?} {:?}", read.problems, walk.problems);
     value.unwrap_or_else(|| json!({}))

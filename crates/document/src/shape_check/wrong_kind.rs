@@ -1,13 +1,13 @@
 //! A value of another kind than its key has: a list in place of a text, a text in place of a group.
 
 use super::values::is_number;
-use super::{KEYS_SHOWN, Walk};
+use super::{KEYS_SHOWN, ShapeCheck};
 use crate::diagnostic::{Problem, is_word};
 use crate::shape::Shape;
 use crate::spelling::truth;
 use crate::tree::{NodeKind, TreeNode};
 
-impl Walk {
+impl ShapeCheck {
     pub(super) fn mismatch(&mut self, node: &TreeNode, shape: &Shape, path: &str) {
         if node.is_nothing() {
             self.note(node, path, "empty-value", "the key has no value; set one or remove the key");

@@ -34,7 +34,7 @@ const KEYS_SHOWN: usize = 12;
 
 /// A document that is being compared, and what was found so far.
 #[derive(Debug)]
-pub struct Walk {
+pub struct ShapeCheck {
     dialect: &'static dyn Dialect,
     pub problems: Vec<Problem>,
     /// Character offsets that must not be shown: secrets, and whatever stands below unknown keys.
@@ -47,7 +47,7 @@ pub struct Walk {
     pub names: HashMap<usize, String>,
 }
 
-impl Walk {
+impl ShapeCheck {
     /// A walk that has found nothing yet.
     #[must_use]
     pub fn new(dialect: &'static dyn Dialect) -> Self {

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::values::{fits, is_number};
-use super::{KEYS_SHOWN, Walk};
+use super::{KEYS_SHOWN, ShapeCheck};
 use crate::characters;
 use crate::diagnostic::{LISTED, Problem, is_word};
 use crate::nearest::nearest;
@@ -13,7 +13,7 @@ use crate::shape::{Shape, join, snake};
 use crate::spelling::truth;
 use crate::tree::{Key, NodeKind, TreeNode};
 
-impl Walk {
+impl ShapeCheck {
     /// Reports a key that the group does not have.
     pub(super) fn unknown(
         &mut self,

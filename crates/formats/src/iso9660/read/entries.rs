@@ -10,7 +10,7 @@ use super::image::{Iso, MAX_DEPTH};
 use crate::iso9660::address::{Block, Extent, Source};
 
 /// Yields the path and the entry of everything in an image. After an error it ends.
-pub struct Walk<'a, S> {
+pub struct ImageEntries<'a, S> {
     iso: &'a Iso<S>,
     /// The directories that are open: path with a final `/` (empty for the root), entries, next entry.
     open: Vec<(String, Arc<[DirectoryEntry]>, usize)>,
@@ -19,7 +19,7 @@ pub struct Walk<'a, S> {
     begun: bool,
 }
 
-impl<S> fmt::Debug for Walk<'_, S> {
+impl<S> fmt::Debug for ImageEntries<'_, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Walk").field("depth", &self.open.len()).finish()
     }
@@ -28,12 +28,12 @@ impl<S> fmt::Debug for Walk<'_, S> {
 impl<S: Source> Iso<S> {
     /// Everything in the image with its path, each directory before its content.
     #[must_use]
-    pub fn walk(&self) -> Walk<'_, S> {
-        Walk::new(self)
+    pub fn walk(&self) -> ImageEntries<'_, S> {
+        ImageEntries::new(self)
     }
 }
 
-impl<'a, S: Source> Walk<'a, S> {
+impl<'a, S: Source> ImageEntries<'a, S> {
     fn new(iso: &'a Iso<S>) -> Self {
         Self { iso, open: Vec::new(), seen: HashSet::new(), begun: false }
     }
@@ -70,7 +70,7 @@ impl<'a, S: Source> Walk<'a, S> {
     }
 }
 
-impl<S: Source> Iterator for Walk<'_, S> {
+impl<S: Source> Iterator for ImageEntries<'_, S> {
     type Item = Result<(String, DirectoryEntry)>;
 
     fn next(&mut self) -> Option<Self::Item> {

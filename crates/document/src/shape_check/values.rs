@@ -90,7 +90,6 @@ pub(super) fn is_left_out(shape: &Shape, node: &TreeNode) -> bool {
     }
 }
 
-/// Whether empty text is a value of this shape.
 pub(super) fn is_empty_allowed(shape: &Shape) -> bool {
     match shape {
         Shape::Text { format, .. } => format.is_none_or(|format| (format.check)("").is_ok()),
