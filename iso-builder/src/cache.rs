@@ -48,7 +48,7 @@ pub struct Cache {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct StepUse {
     pub step: String,
-    /// Whether the outputs were there already.
+    /// True if the outputs were there already.
     pub cached: bool,
     /// The time that it took, with the check of what was there.
     pub seconds: f64,
@@ -81,7 +81,7 @@ impl StepKey {
 pub struct StepOutputs {
     directory: PathBuf,
     record: StepRecord,
-    /// Whether this build ran the step; false if the outputs came from the cache.
+    /// True if this build ran the step; false if the outputs came from the cache.
     pub fresh: bool,
 }
 
@@ -184,7 +184,7 @@ impl Cache {
         locked(&self.uses).clone()
     }
 
-    /// Whether the step `key` is finished. Its outputs are looked at when they are used.
+    /// True if the step `key` is finished. Its outputs are looked at when they are used.
     pub fn has(&self, key: &StepKey) -> Result<bool> {
         Ok(self.directory_of(key)?.is_dir())
     }

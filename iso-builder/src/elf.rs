@@ -21,7 +21,7 @@ const PACKAGE_NOTE: (&[u8], u32) = (b"FDO", 0xcafe_1a7e);
 pub(crate) struct ElfProgram {
     /// The processor in the kernel's word, such as `x86_64`; none if it is one that media are not made for.
     pub(crate) processor: Option<&'static str>,
-    /// Whether it runs without a loader and libraries of the system around it.
+    /// True if it runs without a loader and libraries of the system around it.
     pub(crate) is_static: bool,
     /// The content of the note; none without one.
     pub(crate) package: Option<ElfPackage>,

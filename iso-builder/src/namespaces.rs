@@ -35,7 +35,7 @@ pub(crate) fn unshare() -> Vec<OsString> {
     words.into_iter().map(OsString::from).collect()
 }
 
-/// Whether this process can only be root in a user namespace.
+/// True if this process can only be root in a user namespace.
 pub(crate) fn needs_user_namespace() -> bool {
     !(nix::unistd::geteuid().is_root() && ProcessContext::of_this_process().is_capable(SYS_ADMIN))
 }
@@ -74,7 +74,7 @@ fn attempt(words: &[OsString]) -> Result<Option<Vec<u8>>> {
     }
     let mut stderr = Vec::new();
     told.rewind()?;
-    told.read_to_end(&mut stderr).context("reading what unshare told")?;
+    told.read_to_end(&mut stderr).context("reading the output of unshare")?;
     Ok(Some(stderr))
 }
 
@@ -104,7 +104,7 @@ pub(crate) fn remove_tree(path: &Path) -> Result<()> {
     }
     let words = unshare();
     let status = Command::new(&words[0]).args(&words[1..]).args(["rm", "-rf", "--"]).arg(path).status()?;
-    anyhow::ensure!(status.success() && !path.exists(), "removing {} did not work", path.display());
+    anyhow::ensure!(status.success() && !path.exists(), "{} could not be removed", path.display());
     Ok(())
 }
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// A list of packages to be resolved together.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct PackageList {
-    /// Whether Debian's essential packages belong to it.
+    /// True if Debian's essential packages belong to it.
     pub essential: bool,
     pub include: Vec<String>,
 }

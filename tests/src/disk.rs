@@ -75,7 +75,7 @@ impl Disk {
         Ok(Self { path, format: Format::Qcow2, log: None })
     }
 
-    /// Whether both disks hold the same bytes.
+    /// True if both disks hold the same bytes.
     pub fn same_bytes_as(&self, other: &Self) -> Result<bool> {
         let formats = ["compare", "-q", "-f", self.format.name(), "-F", other.format.name()];
         let ended = command(&formats, &[&self.path, &other.path], &[])?;

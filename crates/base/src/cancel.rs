@@ -10,7 +10,7 @@ use crate::failure::{Class, Failure};
 /// How often something that only waits asks whether to stop.
 const LOOK_PAUSE: Duration = Duration::from_millis(200);
 
-/// Whether the install was asked to stop.
+/// A request to stop the install.
 #[derive(Debug)]
 pub struct Cancel {
     flags: Vec<&'static AtomicBool>,

@@ -59,7 +59,7 @@ pub struct GlobalOptions {
 pub struct Context {
     pub format: Format,
     pub progress: Progress,
-    /// Whether standard error has only JSON.
+    /// True if standard error has only JSON.
     pub(crate) machine: bool,
 }
 
@@ -117,7 +117,7 @@ fn hide_global(command: Command, hidden: &[clap::Arg], told: &str) -> Command {
     command.args(hidden).after_help(after).mut_subcommands(|below| hide_global(below, hidden, told))
 }
 
-/// Whether arguments that could not be parsed ask for JSON.
+/// True if arguments that could not be parsed ask for JSON.
 fn wants_json(arguments: &[OsString]) -> bool {
     let words: Vec<_> =
         arguments.iter().map(|word| word.to_string_lossy()).take_while(|word| word != "--").collect();
@@ -283,7 +283,7 @@ fn to_standard_error(text: &str) {
     let _ = anstream::stderr().write_all(text.as_bytes());
 }
 
-/// Whether an error is still to be printed for programs: one document has no second beside it, lines have one more.
+/// True if an error is still to be printed for programs: one document has no second beside it, lines have one more.
 fn is_document_due() -> bool {
     standard_output::is_lines() || !standard_output::is_written()
 }

@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::failure::{Class, Failure};
 
-/// Whether something was written to standard output.
+/// Set once something was written to standard output.
 static WRITTEN: AtomicBool = AtomicBool::new(false);
-/// Whether standard output is one JSON document.
+/// Set if standard output is one JSON document.
 static ONE_DOCUMENT: AtomicBool = AtomicBool::new(false);
-/// Whether standard output is JSON lines.
+/// Set if standard output is JSON lines.
 static LINES: AtomicBool = AtomicBool::new(false);
 
 /// Standard output for JSON lines.

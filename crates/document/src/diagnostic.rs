@@ -397,7 +397,7 @@ fn blind(lines: &[&str], at: usize) -> Option<usize> {
     None
 }
 
-/// Whether text looks like a key and not like a value that has slipped into a key's place.
+/// True if text looks like a key and not like a value that has slipped into a key's place.
 #[must_use]
 pub fn is_word(text: &str) -> bool {
     (1..=40).contains(&text.len()) && text.chars().all(|c| c.is_ascii_alphanumeric() || "_-.".contains(c))

@@ -8,7 +8,7 @@ use crate::tree::{Key, TreeNode};
 
 /// The forms that a kind of document accepts, and what helps its authors.
 pub trait Dialect: Debug + Sync {
-    /// Whether other forms than the canonical one are accepted: other spellings of keys, numbers in quotes, a single value
+    /// True if other forms than the canonical one are accepted: other spellings of keys, numbers in quotes, a single value
     /// in place of a list.
     fn is_lenient(&self) -> bool {
         false

@@ -28,7 +28,7 @@ impl MistakePaths {
         Self(mistakes.map(|problem| problem.path.clone()).collect())
     }
 
-    /// Whether there is a mistake at `path` or below it.
+    /// True if there is a mistake at `path` or below it.
     pub fn within(&self, path: &str) -> bool {
         let below = |separator: char| {
             let start = format!("{path}{separator}");
@@ -77,7 +77,7 @@ impl UnusableValues {
         self.groups.insert(path);
     }
 
-    /// Whether `path` is a group that is unusable as a whole, or is in one.
+    /// True if `path` is a group that is unusable as a whole, or is in one.
     pub fn has_around(&self, path: &str) -> bool {
         let mut ends = path.match_indices(['.', '[']).map(|(end, _)| &path[..end]);
         self.groups.contains(path) || ends.any(|above| self.groups.contains(above))

@@ -5,7 +5,7 @@ use crate::diagnostic::Severity;
 /// One breach of a rule.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Finding {
-    /// Whether the document can be used all the same.
+    /// An error makes the document unusable.
     pub severity: Severity,
     /// The dotted key to underline; where the document does not have it, the nearest group above it is underlined.
     pub path: String,

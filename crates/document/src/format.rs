@@ -12,9 +12,9 @@ pub struct Format {
     /// The stable code of a diagnostic.
     pub code: &'static str,
     pub check: fn(&str) -> FormatResult,
-    /// Whether texts may have several lines.
+    /// True if texts may have several lines.
     pub has_lines: bool,
-    /// Whether a text is words, which a list may have one by one.
+    /// True if a text is words, which a list may have one by one.
     pub has_words: bool,
     /// For a key that has a default which rules judge: texts between which every other one lies, to find out what follows
     /// from the default alone.
@@ -50,7 +50,7 @@ pub struct FormatFault {
     pub message: String,
     /// A text that the check would accept.
     pub suggestion: Option<String>,
-    /// Whether the text holds something that must not be shown.
+    /// True if the text holds something that must not be shown.
     pub sensitive: bool,
 }
 

@@ -117,20 +117,20 @@ const FILLING: &[&str] = &[
     "now",
 ];
 
-/// Whether a text is a placeholder for a secret.
+/// True if a text is a placeholder for a secret.
 #[must_use]
 pub fn is_placeholder(text: &str) -> bool {
     let text = text.trim();
     is_variable(text) || is_masked(text) || is_instruction(text)
 }
 
-/// Whether a text is in the place of a secret without being one: a placeholder, or a reference to a secret store.
+/// True if a text is in the place of a secret without being one: a placeholder, or a reference to a secret store.
 #[must_use]
 pub fn is_no_secret(text: &str) -> bool {
     is_placeholder(text) || is_reference(text)
 }
 
-/// Whether a text says where another program keeps a secret, as `op://vault/item` and `env:TOKEN` do, or is a secret that
+/// True if a text says where another program keeps a secret, as `op://vault/item` and `env:TOKEN` do, or is a secret that
 /// one has encrypted, as SOPS, eyaml, age and Ansible write them.
 #[must_use]
 pub fn is_reference(text: &str) -> bool {
@@ -151,7 +151,7 @@ pub fn is_reference(text: &str) -> bool {
     }
 }
 
-/// Whether a variable of a template stands in the text, as `${TOKEN}` or `{{ token }}`, or is all of it, as `$TOKEN` or
+/// True if a variable of a template stands in the text, as `${TOKEN}` or `{{ token }}`, or is all of it, as `$TOKEN` or
 /// `<token>`.
 #[must_use]
 pub fn is_variable(text: &str) -> bool {
@@ -190,7 +190,7 @@ fn is_masked(text: &str) -> bool {
         && (text.chars().count() >= 3 || matches!(first, '…' | '•'))
 }
 
-/// Whether the letters of a text are words of an instruction and nothing else: `CHANGEME`, `your-secret-cluster-token`.
+/// True if the letters of a text are words of an instruction and nothing else: `CHANGEME`, `your-secret-cluster-token`.
 fn is_instruction(text: &str) -> bool {
     let decorated = |c: char| c.is_ascii_alphanumeric() || " -_.,:!".contains(c);
     if text.len() > 80 || !text.chars().all(decorated) {

@@ -58,7 +58,7 @@ const SECRETIVE: [&str; 13] = [
     "url",
 ];
 
-/// Whether the name of a key says that its value could be a secret.
+/// True if the name of a key says that its value could be a secret.
 #[must_use]
 pub fn is_secretive(key: &str) -> bool {
     let key: String = key.chars().filter(|c| !matches!(c, '_' | '-')).collect();
@@ -66,7 +66,7 @@ pub fn is_secretive(key: &str) -> bool {
     key != "sshauthorizedkeys" && SECRETIVE.iter().any(|word| key.contains(word))
 }
 
-/// Whether `value` is a URL with a password, RFC 3986 section 3.2.1.
+/// True if `value` is a URL with a password, RFC 3986 section 3.2.1.
 #[must_use]
 pub fn has_password(value: &str) -> bool {
     let authority = value.split_once("://").and_then(|(_, rest)| rest.split(['/', '?', '#']).next());

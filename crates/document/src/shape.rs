@@ -93,13 +93,13 @@ impl Shape {
         }
     }
 
-    /// Whether a document has a list or keys here, which it may also leave empty.
+    /// True if a document has a list or keys here, which it may also leave empty.
     #[must_use]
     pub fn is_group(&self) -> bool {
         matches!(self, Self::Record(..) | Self::Dictionary { .. } | Self::List(_))
     }
 
-    /// Whether it is a secret, or a list of them.
+    /// True if it is a secret, or a list of them.
     #[must_use]
     pub fn is_secret(&self) -> bool {
         match self {

@@ -59,7 +59,7 @@ pub fn find<'s>(
     })
 }
 
-/// Whether `text` is `name` whatever its capitals, separators and number.
+/// True if `text` is `name` whatever its capitals, separators and number.
 pub fn is_same_word(text: &str, name: &str) -> bool {
     let (text, name) = (letters(text), letters(name));
     // Each key of a document is compared with many names, and most differ here.

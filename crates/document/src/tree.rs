@@ -110,14 +110,14 @@ impl TreeNode {
         self.entries().iter().find(|(own, _)| own.text == key).map(|(_, value)| value)
     }
 
-    /// Whether it is null: absent, `~` or `null` without quotes.
+    /// True if it is null: absent, `~` or `null` without quotes.
     #[must_use]
     pub fn is_nothing(&self) -> bool {
         matches!(&self.kind, NodeKind::Scalar { text, plain: true }
             if matches!(text.as_str(), "" | "~" | "null" | "Null" | "NULL"))
     }
 
-    /// Whether it is text without a character, in quotes or not.
+    /// True if it is text without a character, quoted or unquoted.
     #[must_use]
     pub fn is_empty_text(&self) -> bool {
         matches!(&self.kind, NodeKind::Scalar { text, .. } if text.is_empty())
@@ -348,7 +348,7 @@ fn syntax(error: &ScanError) -> Problem {
 /// The problem with a template variable that is not in quotes.
 const TEMPLATE: &str = "not valid YAML: a template placeholder was not filled in";
 
-/// Whether a group that begins at `start` has the group `key` as its key right behind its brace: `{{ token }}`.
+/// True if a group that begins at `start` has the group `key` as its key right behind its brace: `{{ token }}`.
 fn is_template(start: Span, key: &TreeNode) -> bool {
     matches!(key.kind, NodeKind::Map(_)) && key.span.start == start.start + 1
 }

@@ -115,7 +115,7 @@ pub struct SlotReport {
 }
 
 impl UpdateReport {
-    /// Whether the last update was taken back, and no other has been begun.
+    /// True if the last update was taken back, and no other has been begun.
     #[must_use]
     pub fn is_rolled_back(&self) -> bool {
         self.state == "rolled-back"

@@ -95,7 +95,7 @@ pub struct Containerd {
     /// Its root directory on the node, below [`STATE`]: Debian's `/var/lib/containerd`, or the one that RKE2 or K3s
     /// give to theirs.
     pub root: String,
-    /// Whether an install unpacks the images into snapshots too, so that first pods start without that.
+    /// True if an install unpacks the images into snapshots too, so that first pods start without that.
     pub unpack: bool,
 }
 
@@ -124,7 +124,7 @@ impl Containerd {
         format!("{}/{}", self.root, containerd::BLOBS)
     }
 
-    /// Whether the root is a plain path of directories below [`STATE`].
+    /// True if the root is a plain path of directories below [`STATE`].
     fn is_safe(&self) -> bool {
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
         let name = |name: &str| !matches!(name, "" | "." | "..") && name.chars().all(plain);
@@ -209,7 +209,7 @@ pub struct Image {
 }
 
 impl Payload {
-    /// Whether a net-install medium leaves this payload to the network.
+    /// True if a net-install medium leaves this payload to the network.
     #[must_use]
     pub fn is_remote_on(&self, medium: MediumKind) -> bool {
         medium == MediumKind::NetInstall && self.purpose == Purpose::ImageBlob
@@ -330,7 +330,7 @@ impl Release {
     }
 }
 
-/// Whether `word` can be a kernel argument in a boot menu: GRUB passes it on unchanged, and it ends neither its line nor
+/// True if `word` can be a kernel argument in a boot menu: GRUB passes it on unchanged, and it ends neither its line nor
 /// its menu entry.
 #[must_use]
 pub fn is_boot_menu_word(word: &str) -> bool {

@@ -367,7 +367,7 @@ fn gather(value: &Value, path: &str, used: &mut BTreeSet<String>) {
     }
 }
 
-/// Whether a key of the page, where `*` is any key of a map, is the one at `path`.
+/// True if a key of the page, where `*` is any key of a map, is the one at `path`.
 fn matches(key: &str, path: &str) -> bool {
     let (mut key, mut path) = (key.split('.'), path.split('.'));
     loop {

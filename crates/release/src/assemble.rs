@@ -30,7 +30,7 @@ const REPORT: &str = "build-report.json";
 /// Files that every build names alike: a release has them under the names of their media.
 const DOCUMENTS: [&str; 4] = [MANIFEST, "sbom.spdx.json", "custom.img", REPORT];
 
-/// What a release is made of.
+/// The inputs of a release.
 #[derive(Debug)]
 pub(crate) struct Inputs {
     pub(crate) version: &'static str,
@@ -120,7 +120,7 @@ fn copy_packages(packages: &Path, out: &Path) -> Result<Vec<Asset>> {
             assets.push(copy(&entry.path(), out, name)?);
         }
     }
-    ensure!(!assets.is_empty(), "there is no package: run `make packages`");
+    ensure!(!assets.is_empty(), "no packages found: run `make packages`");
     Ok(assets)
 }
 

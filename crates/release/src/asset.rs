@@ -71,7 +71,9 @@ pub(crate) fn rank(name: &str) -> usize {
 pub(crate) fn kind_of(name: &str) -> Result<&'static AssetKind> {
     match KINDS.iter().find(|kind| name.ends_with(kind.end)) {
         Some(kind) => Ok(kind),
-        None => bail!("{name} is not a kind of file that releases have: add it to release/src/asset.rs"),
+        None => {
+            bail!("{name} is not a kind of file that releases have: add it to crates/release/src/asset.rs")
+        }
     }
 }
 

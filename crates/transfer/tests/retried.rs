@@ -53,7 +53,7 @@ struct Case {
     url: String,
     authorities: Vec<String>,
     doors: &'static [NetworkClient],
-    /// Whether it may be another at the next attempt.
+    /// True if it may be another at the next attempt.
     passes: bool,
     says: &'static str,
     /// Keeps the server.

@@ -154,7 +154,7 @@ impl<R: Read> ArchiveMembers<R> {
         let own: u32 = header.as_old().cksum.iter().map(|byte| u32::from(*byte)).sum();
         match header.cksum() {
             Ok(cksum) if cksum == sum - own + 8 * u32::from(b' ') => Ok(Some(header)),
-            _ => Err(invalid("it is no tar archive, or damaged: a header's checksum does not fit")),
+            _ => Err(invalid("it is not a tar archive, or it is damaged: the checksum of a header is wrong")),
         }
     }
 
@@ -184,7 +184,7 @@ impl Extension {
                 b"linkpath" => self.link = Some(value.to_vec()),
                 b"size" => {
                     let size = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok());
-                    self.size = Some(size.ok_or_else(|| invalid("a member's size is no number"))?);
+                    self.size = Some(size.ok_or_else(|| invalid("the size of a member is not a number"))?);
                 }
                 _ => {}
             }

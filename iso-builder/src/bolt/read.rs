@@ -142,7 +142,7 @@ impl<'a> Reader<'a> {
         let inline = Page::parse(page.number, inline).ok_or_else(short)?;
         let elements = inline.leaves()?;
         if inline.flags != LEAF || elements.iter().any(|element| element.flags & BUCKET_LEAF != 0) {
-            return Err(page.damaged("an inline bucket in it is more than a leaf"));
+            return Err(page.damaged("an inline bucket in it is not a single leaf"));
         }
         self.leaf(&inline, depth + 1, &mut bucket, &mut None)?;
         Ok(bucket)
@@ -158,7 +158,7 @@ impl<'a> Reader<'a> {
         let end = first.checked_add(overflow).and_then(|last| last.checked_add(1)).ok_or_else(outside)?;
         let used = self.used.get_mut(first..end).ok_or_else(outside)?;
         if u64_at(header, 0) != Some(number) {
-            return Err(damaged("it carries another page's number"));
+            return Err(damaged("it has the number of another page"));
         }
         if first < 2 || used.contains(&true) {
             return Err(damaged("it is used twice"));

@@ -110,7 +110,7 @@ impl CustomizeCommand {
         let (path, output) = (self.medium.clone(), self.output.clone());
         let mut gathered = if reset { GatheredCustomization::default() } else { self.sources().read()? };
         if gathered.content.is_empty() && !reset {
-            let what = format!("there is nothing to customize {} with", path.display());
+            let what = format!("no customization for {} is given", path.display());
             bail!(
                 Failure::new(Class::Invalid, what)
                     .hint("Give --config, or see --help; --reset removes the customization.")

@@ -107,7 +107,7 @@ const EXAMPLES: &str = "Examples:
 
 /// Two values separated by a comma.
 fn pair<T: FromStr<Err: Display>>(text: &str) -> Result<(T, T), String> {
-    let (one, other) = text.split_once(',').ok_or("two values are needed, with a comma between them")?;
+    let (one, other) = text.split_once(',').ok_or("expected two values with a comma between them")?;
     let read = |text: &str| text.trim().parse().map_err(|error: T::Err| format!("{text}: {error}"));
     Ok((read(one)?, read(other)?))
 }
@@ -138,11 +138,17 @@ impl DhcpArguments {
                 DhcpMode::Full { first, last, router: self.router, dns: self.dns }
             }
             (Some(DnsmasqMode::Full), None) => {
-                return Err(usage("--dnsmasq full has no addresses", "Give --range FIRST,LAST.").into());
+                return Err(
+                    usage("--dnsmasq full needs a range of addresses", "Give --range FIRST,LAST.").into()
+                );
             }
             (Some(DnsmasqMode::Proxy), Some(_)) => {
                 let hint = "Leave --range out, or use --dnsmasq full.";
-                return Err(usage("--dnsmasq proxy lends no addresses", hint).into());
+                return Err(usage(
+                    "--range has no effect with --dnsmasq proxy, which assigns no addresses",
+                    hint,
+                )
+                .into());
             }
             (Some(DnsmasqMode::Proxy), None) => {
                 let own = match listen.ip() {
@@ -152,7 +158,8 @@ impl DhcpArguments {
                 let hint = "Give --network, any IPv4 address of the network, or --listen with one.";
                 let network = self.network.or(own);
                 DhcpMode::Proxy {
-                    network: network.ok_or_else(|| usage("--dnsmasq proxy has no network", hint))?,
+                    network: network
+                        .ok_or_else(|| usage("--dnsmasq proxy needs the address of a network", hint))?,
                 }
             }
         };
@@ -273,7 +280,7 @@ mod tests {
             ("dist --dnsmasq full", "Give --range FIRST,LAST."),
             ("dist --dnsmasq proxy", "Give --network"),
             ("dist --dnsmasq proxy --range 192.0.2.1,192.0.2.2", "Leave --range out"),
-            ("dist --dnsmasq full --range 192.0.2.1", "two values are needed"),
+            ("dist --dnsmasq full --range 192.0.2.1", "expected two values"),
             ("dist --range 192.0.2.1,192.0.2.2", "--dnsmasq"),
             ("dist --configs a --cluster b", "cannot be used with"),
         ] {

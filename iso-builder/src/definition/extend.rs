@@ -32,7 +32,7 @@ pub(super) fn merge(
 }
 
 struct Merge<'p> {
-    /// Whether the definition extends another one.
+    /// True if the definition extends another one.
     extends: bool,
     problems: &'p mut Vec<Problem>,
 }
@@ -169,7 +169,7 @@ fn by_default(schema: &Value, span: Span) -> Option<TreeNode> {
     Some(TreeNode { span, kind: NodeKind::List(words.map(|word| word.map(item)).collect::<Option<_>>()?) })
 }
 
-/// Whether a value has exactly one of several keys, such as `base`.
+/// True if a value has exactly one of several keys, such as `base`.
 fn is_choice_of_groups(schema: &Value) -> bool {
     schema["oneOf"]
         .as_array()
@@ -190,7 +190,7 @@ fn name_of(node: &TreeNode) -> Option<&str> {
     }
 }
 
-/// Whether an element of `remove` means this element of the list at `path`: an equal one, a package whatever its version, a
+/// True if an element of `remove` means this element of the list at `path`: an equal one, a package whatever its version, a
 /// group by its name, or a group that has at least the same keys with the same values.
 fn is_meant(pattern: &TreeNode, item: &TreeNode, path: &str) -> bool {
     match (&pattern.kind, &item.kind) {
@@ -203,7 +203,7 @@ fn is_meant(pattern: &TreeNode, item: &TreeNode, path: &str) -> bool {
     }
 }
 
-/// Whether two nodes have the same content, wherever they are.
+/// True if two nodes have the same content, wherever they are.
 fn is_equal(one: &TreeNode, other: &TreeNode) -> bool {
     match (&one.kind, &other.kind) {
         (NodeKind::Scalar { text, .. }, NodeKind::Scalar { text: other, .. }) => text == other,
@@ -217,7 +217,7 @@ fn is_equal(one: &TreeNode, other: &TreeNode) -> bool {
     }
 }
 
-/// Whether a group has all of these keys with the same values.
+/// True if a group has all of these keys with the same values.
 fn has_all(group: &TreeNode, entries: &[(Key, TreeNode)]) -> bool {
     entries.iter().all(|(key, value)| group.get(&key.text).is_some_and(|own| is_equal(value, own)))
 }

@@ -28,7 +28,7 @@ pub enum OutputKind {
 impl OutputKind {
     pub const MEDIA: [Self; 3] = [Self::Full, Self::NetInstall, Self::Netboot];
 
-    /// Whether it is a disk, not a medium.
+    /// True if it is a disk, not a medium.
     #[must_use]
     pub fn is_disk(self) -> bool {
         matches!(self, Self::DiskRaw | Self::DiskQcow2)

@@ -82,7 +82,7 @@ fn entries_have_one_source(root: &TreeNode) -> Vec<Finding> {
         for (layer, node) in items(layers).iter().enumerate() {
             if node.get("packages").is_some_and(is_empty_list) {
                 let path = format!("{at}.layers[{layer}].packages");
-                found.push(Finding::new(path, "missing-value", "a layer has one package or more"));
+                found.push(Finding::new(path, "missing-value", "a layer needs at least one package"));
             }
         }
     }

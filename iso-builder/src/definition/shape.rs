@@ -105,7 +105,7 @@ pub(super) fn without_null(schema: &Value) -> &Value {
     options.and_then(|options| options.iter().find(|option| option["type"] != "null")).unwrap_or(schema)
 }
 
-/// Whether the value of a key may be null, which is the same as leaving out the key.
+/// True if the value of a key may be null, which is the same as leaving out the key.
 pub(super) fn is_optional(schema: &Value) -> bool {
     let has_null = |kinds: &Vec<Value>| kinds.iter().any(|kind| kind == "null");
     let options = schema["anyOf"].as_array();
@@ -113,7 +113,7 @@ pub(super) fn is_optional(schema: &Value) -> bool {
         || options.is_some_and(|options| options.iter().any(|option| option["type"] == "null"))
 }
 
-/// Whether a schema has this type, alone or beside `null`.
+/// True if a schema has this type, alone or beside `null`.
 pub(super) fn is_type(schema: &Value, name: &str) -> bool {
     let kinds = schema["type"].as_array();
     schema["type"] == name || kinds.is_some_and(|kinds| kinds.iter().any(|kind| kind == name))

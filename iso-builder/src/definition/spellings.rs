@@ -103,7 +103,7 @@ fn published(key: &mut String, schema: &Value) {
     }
 }
 
-/// Whether values of this schema are words of a list. Such a word may be written as a key without a value.
+/// True if values of this schema are words of a list. Such a word may be written as a key without a value.
 fn is_choice(schema: &Value) -> bool {
     let is_word = |option: &Value| !option["const"].is_null() || !option["enum"].is_null();
     is_word(schema) || schema["oneOf"].as_array().is_some_and(|options| options.iter().all(is_word))

@@ -30,7 +30,7 @@ pub enum NodeContainerd {
     Unknown,
 }
 
-/// Whether the containerd of a node reads what `writer` wrote: it must not be of an older series. Where the node's is
+/// Checks that the containerd of a node can read what `writer` wrote: it must not be of an older series. Where the node's is
 /// not known, only the schema that they all read will do.
 pub fn compatible(writer: &DatabaseWriter, node: &NodeContainerd) -> Result<(), Failure> {
     let wrote = format!("containerd {} wrote the metadata of the container images", writer.version);

@@ -76,7 +76,7 @@ impl LayerContents {
         Self::read(file, keeps).with_context(|| format!("reading the tar file {}", path.display()))
     }
 
-    /// Whether there is something at `path`.
+    /// True if there is something at `path`.
     #[must_use]
     pub fn has(&self, path: &str) -> bool {
         self.entries.contains_key(path.as_bytes())
@@ -127,14 +127,13 @@ impl LayerContents {
             }
             EntryType::Link => {
                 let target = relative(&entry.link_name_bytes().context("a link without a target")?)?;
-                let linked =
-                    self.entries.get(&target).context("a hard link to something that is not there")?;
+                let linked = self.entries.get(&target).context("a hard link to a missing file")?;
                 return Ok(Some(linked.clone()));
             }
             EntryType::Char | EntryType::Block | EntryType::Fifo | EntryType::XGlobalHeader => {
                 return Ok(None);
             }
-            other => bail!("entries of type {other:?} have no place in a layer"),
+            other => bail!("a layer cannot have entries of type {other:?}"),
         };
         let header = entry.header();
         let mode = header.mode()? & 0o7777;

@@ -31,7 +31,7 @@ const DROPPED: [&str; 16] = [
 /// Directories that stay, but empty: a runtime mounts over them, or their content is temporary.
 const EMPTIED: [&str; 7] = ["dev", "proc", "run", "sys", "tmp", "var/log", "var/tmp"];
 
-/// Whether the entry at `path` (relative, without trailing slash) goes into a layer.
+/// True if the entry at `path` (relative, without trailing slash) goes into a layer.
 pub(super) fn keeps(path: &[u8], is_file: bool) -> bool {
     let below =
         |directory: &str| path.strip_prefix(directory.as_bytes()).is_some_and(|rest| rest.starts_with(b"/"));
@@ -58,7 +58,7 @@ pub(super) fn keeps_installed(path: &[u8], is_file: bool) -> bool {
     !of_build && (keeps(path, is_file) || STATE_OF_PACKAGES.iter().any(below) && of_state)
 }
 
-/// Whether it is a package's own directory (or the link to another package's) or its copyright file.
+/// True if it is a package's own directory (or the link to another package's) or its copyright file.
 fn keeps_documentation(rest: &[u8], is_file: bool) -> bool {
     let mut parts = rest.split(|byte| *byte == b'/');
     match (parts.next(), parts.next(), parts.next()) {

@@ -162,7 +162,7 @@ fn list(path: &Path) -> Result<Vec<ImageReference>> {
         match words.parse() {
             Ok(reference) => references.push(reference),
             Err(_) if words.starts_with("- ") => wrong.push(format!(
-                "{}:{}: a list of images is no YAML: leave out the dash",
+                "{}:{}: a list of images is not YAML: remove the dash",
                 path.display(),
                 number + 1
             )),
@@ -256,7 +256,7 @@ mod tests {
         assert!(
             told.contains(":2: ")
                 && told.contains(":3: ")
-                && told.contains(":4: a list of images is no YAML"),
+                && told.contains(":4: a list of images is not YAML"),
             "{told}"
         );
     }

@@ -101,7 +101,7 @@ pub struct LocalImages {
     pub references: Vec<ImageReference>,
     /// A file with lines `SHA256  NAME`, one of which the archive must match.
     pub checksums: Option<PathBuf>,
-    /// Whether the definition called it a layout, which is a directory.
+    /// True if the definition called it a layout, which is a directory.
     pub is_layout: bool,
 }
 
@@ -205,13 +205,14 @@ pub(crate) fn misfits(has: impl Fn(&str) -> bool) -> Vec<EntryError> {
         return vec![EntryError { key: None, message }];
     };
     let stray = FURTHER.into_iter().filter(|(key, with)| has(key) && !with.contains(&source));
-    let fault = |(key, _)| EntryError { key: Some(key), message: format!("{key} does not go with {source}") };
+    let fault =
+        |(key, _)| EntryError { key: Some(key), message: format!("{key} cannot be used with {source}") };
     stray.map(fault).collect()
 }
 
 /// An image that is built has something in it.
 pub(crate) fn without_layers() -> EntryError {
-    EntryError { key: Some("layers"), message: "an image that is built has one layer or more".into() }
+    EntryError { key: Some("layers"), message: "an image that is built needs at least one layer".into() }
 }
 
 impl TryFrom<Keys> for PreloadEntry {
@@ -312,7 +313,7 @@ pub struct LayerSpec {
 fn some_packages<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<PackageName>, D::Error> {
     let packages = Vec::deserialize(deserializer)?;
     if packages.is_empty() {
-        return Err(serde::de::Error::custom("a layer has one package or more"));
+        return Err(serde::de::Error::custom("a layer needs at least one package"));
     }
     Ok(packages)
 }
@@ -405,8 +406,8 @@ mod tests {
             (r#"{}"#, "this one has none"),
             (r#"{"roles": ["worker"]}"#, "this one has none"),
             (r#"{"image": "a.b/c:1", "list": "x"}"#, "image and list"),
-            (r#"{"image": "a.b/c:1", "layers": []}"#, "layers does not go with image"),
-            (r#"{"layout": "x", "checksums": "y"}"#, "checksums does not go with layout"),
+            (r#"{"image": "a.b/c:1", "layers": []}"#, "layers cannot be used with image"),
+            (r#"{"layout": "x", "checksums": "y"}"#, "checksums cannot be used with layout"),
             (
                 r#"{"name": "a.b/c@sha256:2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881"}"#,
                 "has a tag",

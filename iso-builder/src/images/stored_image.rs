@@ -34,7 +34,7 @@ pub struct ImageDocument {
 }
 
 impl StoredImage {
-    /// Whether nodes of this role get the image.
+    /// True if nodes of this role get the image.
     #[must_use]
     pub fn is_for(&self, role: Role) -> bool {
         self.roles.is_empty() || self.roles.contains(&role)

@@ -64,7 +64,7 @@ impl Kubernetes {
                 Some(("superfluous-key", message.to_owned()))
             }
             (Some(names), Distribution::Rke2) if !names.iter().any(|name| name.as_str() == CORE_ARCHIVE) => {
-                let message = format!("no node of RKE2 starts without `{CORE_ARCHIVE}`; add it");
+                let message = format!("every node of RKE2 needs `{CORE_ARCHIVE}`; add it");
                 Some(("missing-value", message))
             }
             _ => None,
@@ -94,7 +94,7 @@ impl Kubernetes {
         if self.has_archives() { Checksums::List } else { Checksums::Beside }
     }
 
-    /// Whether the images come from archives of the release; otherwise they are pulled.
+    /// True if the images come from archives of the release; otherwise they are pulled.
     #[must_use]
     pub fn has_archives(&self) -> bool {
         self.distribution != Distribution::Kubeadm || self.artifacts.is_some()
@@ -226,9 +226,12 @@ mod tests {
             ),
             (
                 "{distribution: rke2, version: v1.33.1+rke2r1, images: [canal]}",
-                ("kubernetes.images", "no node"),
+                ("kubernetes.images", "every node of RKE2 needs"),
             ),
-            ("{distribution: rke2, version: v1.33.1+rke2r1, images: []}", ("kubernetes.images", "no node")),
+            (
+                "{distribution: rke2, version: v1.33.1+rke2r1, images: []}",
+                ("kubernetes.images", "every node of RKE2 needs"),
+            ),
             (
                 "{distribution: rke2, version: v1.33.1}",
                 (

@@ -139,7 +139,7 @@ impl Lock {
         Ok(Some(lock))
     }
 
-    /// Whether both lock the same inputs, whenever they were made.
+    /// True if both lock the same inputs, whenever they were made.
     #[must_use]
     pub fn has_the_inputs_of(&self, other: &Self) -> bool {
         Self { epoch: other.epoch, ..self.clone() } == *other

@@ -36,7 +36,7 @@ impl LockedRelease {
         Self { distribution, version, artifacts: spec.artifacts(), files }
     }
 
-    /// Whether this locks exactly what `spec` asks for.
+    /// True if this locks exactly what `spec` asks for.
     pub(crate) fn fits(&self, spec: &Kubernetes, names: &[String]) -> bool {
         let own: Vec<_> = self.files.iter().map(|file| &file.name).collect();
         (self.distribution, &self.version, &self.artifacts)

@@ -1,4 +1,4 @@
-//! Why namespaces cannot be made, and what allows them: from what `unshare` told, and from what the kernel tells about this process.
+//! Explains why namespaces cannot be created, and how to allow them, from the output of `unshare` and the state of this process.
 //!
 //! The kernel gives the same answer, `EPERM`, for a seccomp filter, a sysctl, AppArmor and a missing capability, and a container has a
 //! switch of its own for each.
@@ -17,9 +17,9 @@ const SET_FILE_CAPABILITIES: u32 = 31;
 /// How many ids trees of Debian have.
 const IDS: u64 = 65_536;
 
-const FURTHER: &str = "docs/how-to/ci.md tells what a container has to be allowed.";
+const FURTHER: &str = "See docs/how-to/ci.md for the settings that a container needs.";
 
-/// What the kernel tells about this process, and who runs it.
+/// The state of this process in `/proc`, and its user.
 #[derive(Debug)]
 pub(super) struct ProcessContext {
     root: PathBuf,
@@ -50,7 +50,7 @@ impl ProcessContext {
         bits.is_some_and(|bits| bits & (1 << capability) != 0)
     }
 
-    /// Whether this process has a capability, by its number.
+    /// True if this process has a capability, by its number.
     pub(super) fn is_capable(&self, capability: u32) -> bool {
         self.has("CapEff", capability)
     }
@@ -72,7 +72,7 @@ impl ProcessContext {
         text.lines().filter_map(|line| line.split_whitespace().nth(2)?.parse::<u64>().ok()).sum()
     }
 
-    /// Whether `/etc/subuid` and `/etc/subgid` have a range for this user.
+    /// True if `/etc/subuid` and `/etc/subgid` have a range for this user.
     fn has_ranges(&self) -> bool {
         let of_user = |line: &str| {
             let owner = line.split(':').next().unwrap_or_default();
@@ -82,10 +82,10 @@ impl ProcessContext {
     }
 }
 
-/// The failure, for what `unshare` and the programs that it runs told.
+/// The failure for the output of `unshare` and of the programs that it runs.
 pub(super) fn explain(told: &str, here: &ProcessContext) -> Failure {
     let told = told.trim();
-    let failure = Failure::new(Class::Hardware, "making namespaces of its own, in which the builder is root");
+    let failure = Failure::new(Class::Hardware, "creating the user namespace in which the builder is root");
     let (why, next) = reason(told, here);
     let because = match why {
         Some(why) => anyhow!("{why} ({told})"),
@@ -109,14 +109,14 @@ fn of_creation(here: &ProcessContext) -> (Option<String>, String) {
     let told = |why: &str, next: &str| (Some(why.to_owned()), next.to_owned());
     if here.is_sysctl("user/max_user_namespaces", "0") {
         return told(
-            "user.max_user_namespaces is 0 on this machine",
-            "Allow them, as root of the machine: sysctl user.max_user_namespaces=15000",
+            "user namespaces are disabled on this host (user.max_user_namespaces is 0)",
+            "Run as root of the host: sysctl user.max_user_namespaces=15000",
         );
     }
     if here.is_sysctl("kernel/unprivileged_userns_clone", "0") {
         return told(
-            "kernel.unprivileged_userns_clone is 0 on this machine",
-            "Allow them, as root of the machine: sysctl kernel.unprivileged_userns_clone=1",
+            "this host forbids user namespaces to ordinary users (kernel.unprivileged_userns_clone is 0)",
+            "Run as root of the host: sysctl kernel.unprivileged_userns_clone=1",
         );
     }
     if here.status("Seccomp").as_deref() == Some("2") {
@@ -124,12 +124,12 @@ fn of_creation(here: &ProcessContext) -> (Option<String>, String) {
             "Docker and Podman: --security-opt seccomp=unconfined. Kubernetes: seccompProfile: {{type: Unconfined}} in the \
              securityContext. {FURTHER}"
         );
-        return (Some("a seccomp filter, which containers have by default, does not allow it".into()), next);
+        return (Some("the seccomp filter of the container forbids it".into()), next);
     }
     if here.is_sysctl("kernel/apparmor_restrict_unprivileged_userns", "1") {
         return told(
-            "AppArmor lets no ordinary user make them (kernel.apparmor_restrict_unprivileged_userns is 1)",
-            "Allow them, as root of the machine: sysctl kernel.apparmor_restrict_unprivileged_userns=0",
+            "AppArmor forbids them to ordinary users (kernel.apparmor_restrict_unprivileged_userns is 1)",
+            "Run as root of the host: sysctl kernel.apparmor_restrict_unprivileged_userns=0",
         );
     }
     unknown()
@@ -142,7 +142,7 @@ fn of_mounts(here: &ProcessContext) -> (Option<String>, String) {
             "Docker and Podman: --security-opt apparmor=unconfined. Kubernetes: appArmorProfile: {{type: Unconfined}} in the \
              securityContext. {FURTHER}"
         );
-        return (Some(format!("the AppArmor profile {profile} does not allow it to mount")), next);
+        return (Some(format!("the AppArmor profile {profile} forbids mounts")), next);
     }
     of_creation(here)
 }
@@ -151,10 +151,13 @@ fn of_mounts(here: &ProcessContext) -> (Option<String>, String) {
 fn of_ids(here: &ProcessContext) -> (Option<String>, String) {
     let told = |why: String, next: &str| (Some(why), format!("{next} {FURTHER}"));
     if here.name.is_none() {
-        let why = format!("no account has the user id {}, so it has no range of subordinate ids", here.uid);
+        let why = format!(
+            "no account has the user id {}, so there is no range of subordinate ids for it",
+            here.uid
+        );
         return told(
             why,
-            "Build as a user who has one: in the container image of the builder, `builder` or `root`.",
+            "Build as a user that has an account: in the builder's container image, `builder` or `root`.",
         );
     }
     let missing: Vec<_> = SET_IDS
@@ -163,13 +166,13 @@ fn of_ids(here: &ProcessContext) -> (Option<String>, String) {
         .filter(|capability| !here.has("CapBnd", *capability))
         .collect();
     if !missing.is_empty() {
-        let why = "this container lacks the capability SETUID, SETGID or SETFCAP";
-        return told(why.into(), "Add the three again where capabilities are dropped.");
+        let why = "this container lacks one of the capabilities SETUID, SETGID and SETFCAP";
+        return told(why.into(), "Add all three to the capabilities of the container.");
     }
     if !here.uid.is_root() && here.status("NoNewPrivs").as_deref() == Some("1") {
-        let why = "newuidmap gains no privileges here (no_new_privs is set)";
-        let next = "Docker and Podman: without --security-opt no-new-privileges. Kubernetes: allowPrivilegeEscalation: true. \
-                    Or build as root of the container, who needs no newuidmap with privileges.";
+        let why = "newuidmap cannot gain privileges (no_new_privs is set)";
+        let next = "Docker and Podman: remove --security-opt no-new-privileges. Kubernetes: allowPrivilegeEscalation: true. \
+                    Or build as root of the container, which does not need newuidmap.";
         return told(why.into(), next);
     }
     if !here.has_ranges() {
@@ -177,10 +180,13 @@ fn of_ids(here: &ProcessContext) -> (Option<String>, String) {
     }
     if here.ids() <= IDS {
         let why = format!(
-            "this container is in a user namespace of {} ids, which do not have the range",
+            "the user namespace of this container has {} ids, which is too few for a range of subordinate ids",
             here.ids()
         );
-        return told(why, "Build as root of the container, who is not root of the machine there.");
+        return told(
+            why,
+            "Build as root of the container, which is not root of the host in such a namespace.",
+        );
     }
     unknown()
 }
@@ -201,7 +207,7 @@ mod tests {
     const MAP: &str = "newuidmap: write to uid_map failed: Operation not permitted";
     const MOUNT: &str = "unshare: cannot change root filesystem propagation: Permission denied";
 
-    /// What is told of a process that has these files, of user 1000 unless it is root's.
+    /// The failure of a process of user 1000, or of root, with these files.
     fn explained(told: &str, root: bool, named: bool, files: &[(&str, &str)]) -> String {
         let directory = tempfile::tempdir().unwrap();
         for (path, text) in files {
@@ -220,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn each_way_to_refuse_a_namespace_is_told_with_the_switch_that_allows_it() {
+    fn each_reason_is_named_with_the_setting_that_allows_namespaces() {
         let ranges = [("etc/subuid", "builder:100000:65536\n"), ("etc/subgid", "1000:100000:65536\n")];
         let status = |text: &'static str| ("proc/self/status", text);
         type Case<'a> = (&'a str, &'a [(&'a str, &'a str)], &'a str);
@@ -234,12 +240,12 @@ mod tests {
                 "kernel.apparmor_restrict_unprivileged_userns=0",
             ),
             (MOUNT, &[("proc/self/attr/current", "docker-default (enforce)\n")], "apparmor=unconfined"),
-            (MAP, &[status(INCAPABLE)], "lacks the capability"),
+            (MAP, &[status(INCAPABLE)], "lacks one of the capabilities"),
             (MAP, &[status("CapBnd:\t00000000a80425fb\nNoNewPrivs:\t1\n")], "allowPrivilegeEscalation: true"),
             (
                 MAP,
                 &[status(CAPABLE), ranges[0], ranges[1], ("proc/self/uid_map", "0 1000 1\n1 100000 65535\n")],
-                "a user namespace of 65536 ids",
+                "the user namespace of this container has 65536 ids",
             ),
             (MAP, &[status(CAPABLE), ("proc/self/uid_map", "0 0 4294967295\n")], "package uidmap"),
         ];
@@ -250,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_id_without_an_account_is_told_as_such() {
+    fn a_user_id_without_an_account_is_named() {
         let rendered = explained(MAP, false, false, &[("proc/self/status", CAPABLE)]);
         assert!(rendered.contains("no account has the user id 1000"), "{rendered}");
     }

@@ -46,7 +46,7 @@ pub struct ReleaseQuery<'a> {
     pub loaded: &'a LoadedDefinition,
     pub cache: &'a Cache,
     pub policy: LockPolicy,
-    /// Whether the digests of a lock that fits are used; otherwise the release's list is read anew.
+    /// True if the digests of a lock that fits are used; otherwise the release's list is read anew.
     pub keep: bool,
     pub progress: &'a Progress,
 }

@@ -28,7 +28,7 @@ pub struct CheckOptions {
     pub definition: PathBuf,
     /// The `installer` executable that goes into the OS image.
     pub installer: PathBuf,
-    /// Whether it is an error if the lock file is absent or does not fit.
+    /// True if it is an error if the lock file is absent or does not fit.
     pub locked: bool,
 }
 
@@ -146,7 +146,7 @@ fn configurations(loaded: &LoadedDefinition, scratch: &Path) -> Result<Option<Fi
     Ok((!told.is_empty()).then(|| ok(told.join(", "))))
 }
 
-/// Whether the base has what a node needs: by the packages of the lock file or else by those that the definition names, and by
+/// Checks that the base has what a node needs: by the packages of the lock file or else by those that the definition names, and by
 /// the files of a directory, an archive or a layout.
 fn base(loaded: &LoadedDefinition) -> Result<Option<Finding>> {
     let shown = |path: &Path| loaded.resolve(path).display().to_string();
@@ -176,7 +176,7 @@ fn base(loaded: &LoadedDefinition) -> Result<Option<Finding>> {
     }))
 }
 
-/// Whether a base with the files of an archive or layout, if they could be listed, has what a node needs.
+/// Checks that a base with the files of an archive or layout, if they could be listed, has what a node needs.
 fn of_archive(loaded: &LoadedDefinition, paths: Option<BTreeSet<PathBuf>>, shown: &str) -> Result<Finding> {
     let Some(paths) = paths else {
         return Ok((CheckState::Unknown, format!("a build reads {shown}, which is compressed")));
@@ -214,7 +214,7 @@ fn debian(loaded: &LoadedDefinition, base: &DebianBase) -> Result<Finding> {
     Ok(ok(format!("Debian {suite} with {count} packages and what they depend on")))
 }
 
-/// Whether a directory has the files of the release, and its programs are of that. Digests are computed by a build.
+/// Checks that a directory has the files of the release, and that its programs are of that release. Digests are computed by a build.
 fn kubernetes(loaded: &LoadedDefinition) -> Result<Option<Finding>> {
     let Some(spec) = &loaded.definition.kubernetes else { return Ok(None) };
     let release = format!("{} {}", spec.distribution.name(), spec.version);
@@ -234,7 +234,7 @@ fn kubernetes(loaded: &LoadedDefinition) -> Result<Option<Finding>> {
     }))
 }
 
-/// Whether a program, or the one in an archive of an installation, is of the release.
+/// Checks that a program, or the one in an archive of an installation, is of the release.
 fn check_program(file: &Path, version: &KubernetesVersion) -> Result<()> {
     let reading = || format!("reading {}", file.display());
     let program = File::open(file).with_context(reading)?;
@@ -301,7 +301,7 @@ fn workloads(loaded: &LoadedDefinition, scratch: &Path) -> Result<(Option<Findin
     Ok(((manifests + charts > 0).then(|| ok(told)), needed))
 }
 
-/// Whether the lock file fits. The digests of local files are compared by a build.
+/// Checks that the lock file matches. A build compares the digests of local files.
 fn lock(
     loaded: &LoadedDefinition,
     locked: bool,
@@ -317,9 +317,9 @@ fn lock(
             false => Ok(Some((CheckState::Warning, format!("{what}; a build resolves what is not locked")))),
         }
     };
-    let Some(lock) = Lock::read(&path)? else { return misfit("is not there".into()) };
+    let Some(lock) = Lock::read(&path)? else { return misfit("is missing".into()) };
     let (Some(local), Some(found)) = (local, found) else {
-        return Ok(Some((CheckState::Unknown, "the needs of the definition are unknown".into())));
+        return Ok(Some((CheckState::Unknown, "the inputs of the definition are unknown".into())));
     };
     let mut present: Vec<_> = local.iter().flatten().cloned().collect();
     present.extend(built(loaded));
@@ -485,10 +485,7 @@ mod tests {
             assert_eq!(state(&report, part).0, CheckState::Ok, "{report:?}");
         }
         let (found, message) = state(&report, "lock file");
-        assert!(
-            found == CheckState::Warning && message.contains("image.yaml.lock is not there"),
-            "{message}"
-        );
+        assert!(found == CheckState::Warning && message.contains("image.yaml.lock is missing"), "{message}");
         assert_eq!(state(&report, "installer").0, CheckState::Warning);
         assert!(!directory.path().join("image.yaml.lock").exists());
         let report = checked(directory.path(), true);

@@ -25,7 +25,7 @@ use crate::obtain::{Locker, PackageApproval, ReleaseQuery};
 use crate::workloads::spec::ImagePolicy;
 use crate::workloads::{self, FoundImage, Helm, ImageOrigin, Workloads};
 
-/// Whether the digests in the lock file are used while a definition's inputs are gathered.
+/// The use of the digests in the lock file while a definition's inputs are gathered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LockUse {
     /// They are used where the lock fits the definition.

@@ -271,7 +271,7 @@ impl NeededFile {
     }
 }
 
-/// Whether a file is there: a path, or a name in a directory of programs.
+/// True if a file is there: a path, or a name in a directory of programs.
 fn needed_file(file: &str, paths: &BTreeSet<PathBuf>) -> bool {
     if file.contains('/') {
         return paths.contains(Path::new(file));

@@ -162,7 +162,7 @@ fn is_database(path: &str) -> bool {
     path == DPKG || part(path) || APK.contains(&path) || OS_RELEASE.contains(&path) || is_rpm(path)
 }
 
-/// Whether a file with this path replaces databases: it is one, or has the path of a directory above one.
+/// True if a file with this path replaces databases: it is one, or has the path of a directory above one.
 fn is_near(path: &str) -> bool {
     let all = [DPKG, DPKG_PARTS].into_iter().chain(APK).chain(OS_RELEASE).chain(RPM);
     let above = |place: &str| place.strip_prefix(path).is_some_and(|rest| rest.starts_with('/'));

@@ -131,7 +131,7 @@ fn unpack_runtime(request: &StepRequest, from: &DistributionSource, stage: &Path
         if !tree.path(name).symlink_metadata().is_ok_and(|metadata| metadata.is_dir()) {
             let what = format!("the runtime image of RKE2 {} has no directory /{name}", from.version);
             return Err(Failure::new(Class::Invalid, what)
-                .hint("This release is not supported; use another one, or report it to the makers of this program.")
+                .hint("This release is not supported; use another one, or report it to the maintainers of iso-builder.")
                 .into());
         }
         rename(&tree.path(name), &target.join(name))?;

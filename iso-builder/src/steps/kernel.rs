@@ -49,7 +49,7 @@ fn check_product(plain: &mut impl Read) -> Result<()> {
         .into())
 }
 
-/// Whether `wanted` is among the bytes of a reader.
+/// True if `wanted` is among the bytes of a reader.
 fn contains(reader: &mut impl Read, wanted: &[u8]) -> io::Result<bool> {
     let (mut window, mut chunk) = (Vec::new(), vec![0; 1 << 20]);
     loop {

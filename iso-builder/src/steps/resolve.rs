@@ -83,8 +83,7 @@ fn explain(error: &anyhow::Error, suite: &str) -> Failure {
     } else if text.lines().any(is_signature) {
         (
             Class::Invalid,
-            "Name the key of the repository in its line: deb [signed-by=/path/of/key.asc] URL SUITE COMPONENT. For a \
-             repository without signatures that you trust all the same: [trusted=yes].",
+            "Name the key of the repository in its line: deb [signed-by=/path/of/key.asc] URL SUITE COMPONENT. For a repository without signatures that you trust: [trusted=yes].",
         )
     } else if said("does not have a Release file") {
         (Class::Invalid, "Check the URL and the suite of the mirror: it has no such release.")

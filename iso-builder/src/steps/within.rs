@@ -127,7 +127,7 @@ fn replace(path: &Path, target: &Path) -> Result<()> {
     turn().with_context(|| format!("replacing the link {}", path.display()))
 }
 
-/// Whether `name` is one directory entry, so that joining it to a directory stays in that directory.
+/// True if `name` is one directory entry, so that joining it to a directory stays in that directory.
 pub(super) fn is_plain_name(name: &OsStr) -> bool {
     let mut components = Path::new(name).components();
     matches!((components.next(), components.next()), (Some(Component::Normal(only)), None) if only == name)

@@ -62,7 +62,7 @@ struct StreamSource<'a> {
     file: &'a Path,
     roles: &'a [Role],
     policy: ImagePolicy,
-    /// Whether its line numbers are those of the file.
+    /// True if its line numbers are those of the file.
     lines: bool,
     inside: Option<RenderedChart>,
 }
@@ -262,7 +262,7 @@ fn assignments(set: &Value) -> Vec<(String, bool)> {
     set.as_object().into_iter().flatten().map(assign).collect()
 }
 
-/// Whether an object of a chart runs only in tests of the release.
+/// True if an object of a chart runs only in tests of the release.
 fn is_test(object: &Value) -> bool {
     let hooks = annotation(object, "helm.sh/hook").unwrap_or_default();
     !hooks.is_empty() && hooks.split(',').all(|hook| hook.trim().starts_with("test"))

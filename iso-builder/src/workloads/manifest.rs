@@ -23,7 +23,7 @@ pub(super) struct ManifestFile {
     pub(super) file: PathBuf,
     /// Its content, as YAML.
     pub(super) text: String,
-    /// Whether the content is, line by line, that of the source.
+    /// True if the content is, line by line, that of the source.
     pub(super) verbatim: bool,
     pub(super) roles: Vec<Role>,
     pub(super) policy: ImagePolicy,

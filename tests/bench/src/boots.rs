@@ -156,7 +156,7 @@ impl BootClient {
         Ok(Self { stream: BufReader::new(stream), port })
     }
 
-    /// Whether the server tells a machine with a configuration to install.
+    /// True if the server tells a machine with a configuration to install.
     fn boots(&mut self, machine: u32) -> Result<bool> {
         let (mac, port) = (mac(machine, false), self.port);
         let request =

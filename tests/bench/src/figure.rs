@@ -41,7 +41,6 @@ impl Figure {
         self
     }
 
-    /// Whether the ratio keeps its limit.
     /// The same figure without a limit: small inputs measure nothing that a limit is about.
     pub(crate) fn without_limit(mut self) -> Self {
         self.limit = None;

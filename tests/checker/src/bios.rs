@@ -33,7 +33,7 @@ pub(crate) fn first(disk: &dyn Bytes) -> FirstSectorVerdict {
     }
 }
 
-/// Whether the first sector is that of the expected GRUB, which boots only if it finds its files.
+/// True if the first sector is that of the expected GRUB, which boots only if it finds its files.
 pub(crate) fn is_ours(disk: &dyn Bytes, boot: &BootCode) -> bool {
     let Some(first) = array::<512>(disk, 0) else { return false };
     // Filled in at install: the core's place, the drive, the jump over the test for odd BIOSes.
@@ -62,7 +62,7 @@ pub(crate) fn missing(disk: &dyn Bytes, boot: &BootCode, place: u64) -> Option<&
     }
 }
 
-/// Whether an entry is active that is not the protective one: some legacy firmware starts nothing else, and UEFI's reference
+/// True if an entry is active that is not the protective one: some legacy firmware starts nothing else, and UEFI's reference
 /// implementation takes an active protective entry for none.
 fn has_active_entry(sector: &[u8; 512]) -> bool {
     let active: Vec<_> = sector[446..510].chunks(16).filter(|entry| entry[0] == 0x80).collect();

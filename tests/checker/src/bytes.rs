@@ -84,7 +84,7 @@ impl<'a> Overlay<'a> {
         Self { below, pages: HashMap::new() }
     }
 
-    /// Whether all bytes are the same as without the changes.
+    /// True if all bytes are the same as without the changes.
     pub fn is_unchanged(&self) -> io::Result<bool> {
         for (index, page) in &self.pages {
             if **page != *read_page(self.below, *index)? {

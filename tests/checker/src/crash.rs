@@ -179,7 +179,7 @@ fn apply(
     Ok(lasted)
 }
 
-/// Whether the disk already has the bytes of a write.
+/// True if the disk already has the bytes of a write.
 fn is_there(disk: &dyn Bytes, log: &Log<'_>, entry: Entry) -> io::Result<bool> {
     let Entry::Write { offset, length, at } = entry else { return Ok(true) };
     let length = usize::try_from(length).map_err(io::Error::other)?;

@@ -21,7 +21,7 @@ pub(crate) struct Volume<'a> {
     root: u32,
 }
 
-/// Whether there is the boot sector of a FAT volume of any kind at `start`: then firmware looks into it.
+/// True if there is the boot sector of a FAT volume of any kind at `start`: then firmware looks into it.
 pub(crate) fn is_fat(disk: &dyn Bytes, start: u64) -> bool {
     array::<512>(disk, start).is_some_and(|sector| is_boot_sector(&sector))
 }

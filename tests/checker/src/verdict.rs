@@ -110,7 +110,7 @@ pub fn judge_slot(disk: &dyn Bytes, start: u64, slot: &Slot, image: (u64, Hash))
 /// A defect by which legacy firmware never gets to the next device.
 const HANGS: &str = "legacy firmware runs into zeros";
 
-/// Whether either copy of the partition table is that of the install. What an old table left in the first sector does
+/// True if either copy of the partition table is that of the install. What an old table left in the first sector does
 /// not matter.
 fn has_our_table(disk: &dyn Bytes, expected: &Expected) -> bool {
     gpt::tables(disk, expected.sector).iter().flatten().any(|table| is_ours(table, expected))
@@ -123,7 +123,7 @@ fn is_ours(table: &gpt::Table, expected: &Expected) -> bool {
     table.entries.len() == expected.parts.len() && table.entries.iter().zip(&expected.parts).all(same)
 }
 
-/// Whether any firmware would start code from the disk. UEFI starts from any FAT volume: one that either copy of the
+/// True if any firmware would start code from the disk. UEFI starts from any FAT volume: one that either copy of the
 /// table names as the EFI system partition, one in an MBR partition, one on the whole disk. Legacy firmware starts the
 /// code in the first sector; the GRUB of this install stops there if it finds no FAT volume.
 fn starts(disk: &dyn Bytes, expected: &Expected) -> bool {

@@ -408,7 +408,7 @@ fn copy_logs(from: &Path, to: &Path) -> Result<()> {
         .map(drop)
 }
 
-/// Whether a Node of the API (core/v1) is Ready, and takes pods by now where it is not cordoned.
+/// True if a Node of the API (core/v1) is Ready, and takes pods by now where it is not cordoned.
 #[must_use]
 pub fn is_ready(node: &Value) -> bool {
     let any = |list: &Value, fits: &dyn Fn(&Value) -> bool| {

@@ -249,7 +249,7 @@ pub(crate) fn refused_in_vm(
     checks.finish(case)
 }
 
-/// Whether an error on the console, or the lines that belong to it, contain `word`.
+/// True if an error on the console, or the lines that belong to it, contain `word`.
 fn tells(console: &str, word: &str) -> bool {
     console.rsplit_once("\nerror: ").is_some_and(|(_, error)| error.contains(word))
 }

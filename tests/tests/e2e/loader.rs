@@ -73,7 +73,7 @@ struct Case {
     /// None where the file is missing.
     block: Option<Vec<u8>>,
     loads: Vec<Slot>,
-    /// Whether the block is on a disk that can be written.
+    /// True if the block is on a disk that can be written.
     saving: bool,
 }
 

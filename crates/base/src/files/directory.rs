@@ -91,13 +91,13 @@ impl Status {
         })
     }
 
-    /// Whether it belongs to root or to the user of this process.
+    /// True if it belongs to root or to the user of this process.
     #[must_use]
     pub fn is_ours(&self) -> bool {
         self.owner.user == 0 || self.owner.user == Uid::effective().as_raw()
     }
 
-    /// Whether only root and the user of this process can change this directory.
+    /// True if only root and the user of this process can change this directory.
     #[must_use]
     pub fn is_private(&self) -> bool {
         self.is_ours() && self.mode & OTHERS_WRITE == 0
@@ -109,7 +109,7 @@ impl Status {
     }
 }
 
-/// Whether this program may give files to others.
+/// True if this program may give files to others.
 pub fn root_runs() -> bool {
     Uid::effective().is_root()
 }
@@ -154,7 +154,7 @@ impl Directory {
         openat2(&self.descriptor, name, how)
     }
 
-    /// Whether only root and the user of this process can change what is in this directory, or could have moved it
+    /// True if only root and the user of this process can change what is in this directory, or could have moved it
     /// here: that holds for every directory through which it was reached, too.
     #[must_use]
     pub fn is_trusted(&self) -> bool {
@@ -181,7 +181,7 @@ impl Directory {
         Ok(readlinkat(&self.descriptor, name)?.into())
     }
 
-    /// Whether a regular file of this name has this content and these attributes.
+    /// True if a regular file of this name has this content and these attributes.
     pub fn holds(&self, name: &OsStr, bytes: &[u8], attributes: &Attributes) -> io::Result<bool> {
         let fits = |status: Status| {
             status.kind == EntryKind::File && status.length == bytes.len() as u64 && status.has(attributes)

@@ -14,10 +14,10 @@ use crate::standard_output;
 
 /// The largest text that is read.
 const MAX_TEXT_BYTES: u64 = 1 << 20;
-/// Whether standard input was read to its end.
+/// Set once standard input was read to its end.
 static READ: AtomicBool = AtomicBool::new(false);
 
-/// Whether `-` was given, which is standard input or standard output.
+/// True if `-` was given, which is standard input or standard output.
 #[must_use]
 pub fn is_standard(path: &Path) -> bool {
     path.as_os_str() == "-"

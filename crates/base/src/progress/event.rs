@@ -53,7 +53,7 @@ impl Event {
         }
     }
 
-    /// Whether it only marks the end: the result or error that is printed next says the same.
+    /// True if it only marks the end: the result or error that is printed next says the same.
     pub(super) fn only_ends(&self) -> bool {
         self.step == RUN && (self.state == StepState::Failed || self.message == DONE)
     }

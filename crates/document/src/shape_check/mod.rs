@@ -291,7 +291,7 @@ impl ShapeCheck {
         self.problems.push(Problem::new(start, path, code, message));
     }
 
-    /// Whether a group has every key that it cannot be without; those that the document does not name are noted.
+    /// True if a group has every key that it cannot be without; those that the document does not name are noted.
     fn is_complete(
         &mut self,
         node: &TreeNode,
@@ -485,7 +485,7 @@ impl ShapeCheck {
         }
     }
 
-    /// Whether there is no mistake among what has been found so far.
+    /// True if there is no mistake among what has been found so far.
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.problems.iter().all(|problem| problem.severity == Severity::Warning)

@@ -136,7 +136,7 @@ impl ShapeCheck {
         root.places(&name).into_iter().find(takes)
     }
 
-    /// Whether the value is right for the shape.
+    /// True if the value is right for the shape.
     fn would_take(&self, node: &TreeNode, shape: &Shape) -> bool {
         let mut walk = Self::new(self.dialect);
         (walk.value(node, shape, "").is_some() || node.is_nothing() && shape.is_group()) && walk.is_clean()

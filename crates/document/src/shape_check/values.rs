@@ -5,7 +5,7 @@ use crate::shape::Shape;
 use crate::spelling::truth;
 use crate::tree::{NodeKind, TreeNode};
 
-/// Whether a node is of the kind that the shape describes.
+/// True if a node is of the kind that the shape describes.
 pub(super) fn fits(shape: &Shape, node: &TreeNode) -> bool {
     match (shape, &node.kind) {
         (Shape::Record(..) | Shape::OneOf(_) | Shape::Dictionary { .. }, NodeKind::Map(_))
@@ -73,14 +73,14 @@ pub(super) fn suits(dialect: &dyn Dialect, shape: &Shape, node: &TreeNode) -> u8
     }
 }
 
-/// Whether a single value can be the only element of a list.
+/// True if a single value can be the only element of a list.
 pub(super) fn is_only_element(dialect: &dyn Dialect, item: &Shape, node: &TreeNode) -> bool {
     let single =
         matches!(item, Shape::Text { .. } | Shape::Choice { .. }) || dialect.short_form(item).is_some();
     single && matches!(node.kind, NodeKind::Scalar { .. }) && !node.is_nothing() && !node.is_empty_text()
 }
 
-/// Whether a key with this value counts as absent.
+/// True if a key with this value counts as absent.
 pub(super) fn is_left_out(shape: &Shape, node: &TreeNode) -> bool {
     match (node.is_nothing(), shape, &node.kind) {
         (true, ..) => !shape.is_group(),

@@ -93,7 +93,7 @@ fn group_of(shapes: &[(String, Shape)]) -> String {
     format!("a group of keys ({})", keys.join(", "))
 }
 
-/// Whether a text is what a web server sends in place of a file.
+/// True if a text is what a web server sends in place of a file.
 fn is_web_page(text: &str) -> bool {
     let begin: String = text.trim_start().chars().take(14).collect::<String>().to_ascii_lowercase();
     ["<!doctype", "<html", "<head", "<?xml"].iter().any(|tag| begin.starts_with(tag))

@@ -14,7 +14,7 @@ pub struct Platform {
 }
 
 impl Platform {
-    /// Whether an index's manifest of this platform is taken on Linux machines of `architecture` (Go's name).
+    /// True if an index's manifest of this platform is taken on Linux machines of `architecture` (Go's name).
     ///
     /// As containerd compares them (`platforms.Only` with the platform of the host, whose variant it leaves empty on amd64 and
     /// arm64): other spellings of the architecture count, and so does the variant that is the baseline, `v1` of amd64 and `v8`
@@ -24,7 +24,7 @@ impl Platform {
         self.is_of(architecture) && self.is_baseline()
     }
 
-    /// Whether it is Linux on `architecture`, in any variant.
+    /// True if it is Linux on `architecture`, in any variant.
     #[must_use]
     pub fn is_of(&self, architecture: &str) -> bool {
         self.os.eq_ignore_ascii_case("linux") && spelled(&self.architecture) == architecture

@@ -192,7 +192,7 @@ fn repository(name: &str) -> Result<Repository, &'static str> {
     Ok(Repository { registry: registry.to_owned(), path })
 }
 
-/// Whether the first part of a name is a host: it has a dot or a port, or is `localhost`, or cannot be a path.
+/// True if the first part of a name is a host: it has a dot or a port, or is `localhost`, or cannot be a path.
 fn is_registry(text: &str) -> bool {
     text == "localhost" || text.contains(['.', ':']) || text.contains(|c: char| c.is_ascii_uppercase())
 }

@@ -18,7 +18,7 @@ pub(super) enum Inode {
 
 pub(super) struct FileInode {
     pub(super) at_start: usize,
-    /// Whether the start has 64 bits.
+    /// True if the start has 64 bits.
     pub(super) wide: bool,
     pub(super) start: u64,
     pub(super) size: u64,

@@ -28,7 +28,7 @@ pub struct LayoutReference {
 }
 
 impl LayoutReference {
-    /// Whether tags in layouts may have this character.
+    /// True if tags in layouts may have this character.
     #[must_use]
     pub fn can_be_in_tag(c: char) -> bool {
         c.is_ascii_alphanumeric() || "_.-".contains(c)

@@ -72,7 +72,7 @@ pub fn read(mut area: impl Read) -> Result<Option<Content>, AreaDamage> {
     Content::unpack(&archive).map(Some)
 }
 
-/// Whether an area was changed since the medium was built, by its header alone.
+/// True if an area was changed since the medium was built, by its header alone.
 pub fn is_used(area: impl Read) -> io::Result<bool> {
     let mut header = Vec::with_capacity(HEADER);
     area.take(HEADER as u64).read_to_end(&mut header)?;

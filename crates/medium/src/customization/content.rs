@@ -169,7 +169,7 @@ impl Content {
     }
 }
 
-/// Whether a path stays below the directory that it is relative to, and is written in the one way that there is.
+/// True if a path stays below the directory that it is relative to, and is written in the one way that there is.
 #[must_use]
 pub fn is_inner(path: &str) -> bool {
     let part = |part: &str| !matches!(part, "" | "." | "..") && part.len() <= 255;

@@ -6,7 +6,7 @@ mod image;
 pub use directory::HttpDirectory;
 pub use image::HttpImage;
 
-/// Whether a medium's name, as in `--medium` or `install.medium`, is the URL of a server.
+/// True if a medium's name, as in `--medium` or `install.medium`, is the URL of a server.
 #[must_use]
 pub fn is_url(medium: &str) -> bool {
     medium.starts_with("http://") || medium.starts_with("https://")

@@ -150,7 +150,7 @@ fn without_gaps(mut regions: Vec<IsoRegion<'_>>, size: u64) -> Vec<IsoRegion<'_>
 }
 
 impl IsoRegion<'_> {
-    /// Whether its bytes follow from the digest of the release manifest, so that they bear witness to it.
+    /// True if its bytes follow from the digest of the release manifest, so that they bear witness to it.
     pub fn names_release(&self) -> bool {
         match &self.owner {
             RegionOwner::PartitionTable | RegionOwner::BackupTable | RegionOwner::Esp => true,
@@ -160,7 +160,7 @@ impl IsoRegion<'_> {
         }
     }
 
-    /// Whether it is a payload, what follows a file, or the area for customizing: what firmware, loaders and the kernel do
+    /// True if it is a payload, what follows a file, or the area for customizing: what firmware, loaders and the kernel do
     /// not read, or what the installer checks by itself when it reads it.
     pub fn is_of_installer(&self) -> bool {
         match (&self.wanted, &self.owner) {

@@ -46,7 +46,7 @@ pub trait PayloadSource: Send + Sync {
         Ok(reader)
     }
 
-    /// Whether the source provides the OS image in its expanded form only, by [`Self::write_expanded`].
+    /// True if the source provides the OS image in its expanded form only, by [`Self::write_expanded`].
     fn has_expanded(&self, _image: &Payload) -> bool {
         false
     }

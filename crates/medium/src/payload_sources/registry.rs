@@ -17,7 +17,7 @@ const NOWHERE: &str = "localhost";
 
 /// Requests to registries; implementations handle mirrors and logins.
 pub trait Registry: Send + Sync {
-    /// Whether a blob is there in full length.
+    /// Checks that the registry has a blob in full length.
     fn probe(&self, repository: &Repository, digest: Digest, size: u64) -> Result<()>;
     fn document(&self, repository: &Repository, digest: Digest) -> Result<Vec<u8>>;
     fn blob(&self, repository: &Repository, digest: Digest, size: u64) -> Result<Box<dyn Read + Send>>;

@@ -195,7 +195,7 @@ impl MediumReader {
         })
     }
 
-    /// Whether the boot menu of an ISO names another release manifest than the one that is on it.
+    /// True if the boot menu of an ISO names another release manifest than the one that is on it.
     fn menu_names_another(&self) -> bool {
         let menu = self.image().map(|_| self.read_at_most(BOOT_MENU, MAX_BOOT_MENU));
         menu.and_then(Result::ok).is_some_and(|menu| {
@@ -307,7 +307,7 @@ fn open_image(named: &Path) -> Result<ImageBytes> {
     Ok(ImageBytes::Local(file))
 }
 
-/// Whether the directories of the first partition may help: not if a server does not respond.
+/// True if the directories of the first partition may help: not if a server does not respond.
 fn damage_is_possible(error: &anyhow::Error) -> bool {
     class_of(error) != Class::Network
 }

@@ -5,7 +5,7 @@
 pub(super) const SIGNATURE: &[u8] = b"# GRUB Environment Block\n";
 pub(super) const FILLER: u8 = b'#';
 
-/// Whether GRUB takes `block` for one. It does not look at the length.
+/// True if GRUB takes `block` for one. It does not look at the length.
 fn is_block(block: &[u8]) -> bool {
     block.len() > SIGNATURE.len() && block.starts_with(SIGNATURE)
 }

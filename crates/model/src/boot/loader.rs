@@ -18,9 +18,9 @@ pub struct LoaderDecision {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlotStart {
     pub slot: Slot,
-    /// Whether the kernel is told that this is a trial.
+    /// True if the kernel is told that this is a trial.
     pub trial: bool,
-    /// Whether it started only after nothing had been found to start, and a minute of waiting.
+    /// True if it started only after nothing had been found to start, and a minute of waiting.
     pub waited: bool,
 }
 
@@ -77,14 +77,14 @@ struct Boot {
     saving: bool,
     record: BootRecord,
     sane: bool,
-    /// Whether what was written until now is on the disk.
+    /// True if what was written until now is on the disk.
     writable: bool,
     step: Step,
     first: UpdateSlot,
     /// The good slot whose boots were missed once too often just now.
     missed: Option<UpdateSlot>,
     rescue: bool,
-    /// Whether slots are tried even if their state forbids it.
+    /// True if slots are tried even if their state forbids it.
     any: bool,
 }
 

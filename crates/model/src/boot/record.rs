@@ -138,7 +138,7 @@ pub struct BootRecord {
     pub why: Option<BootFailureWord>,
 }
 
-/// Whether a block is a record byte for byte.
+/// The result of comparing a block with the record that it should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordCondition {
     Whole,

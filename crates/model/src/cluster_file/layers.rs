@@ -168,7 +168,7 @@ impl ClusterNode {
         self.place(file, layer, path)
     }
 
-    /// Whether it runs, or may come to run, the control plane.
+    /// True if it runs, or may come to run, the control plane.
     pub(super) fn may_serve(&self) -> bool {
         matches!(self.role, Some(Role::Management | Role::Default))
     }

@@ -187,7 +187,7 @@ fn stale<'o>(
     old.iter().filter(move |entry| !new.contains(&entry.file))
 }
 
-/// Whether the file is there with this content and its mode.
+/// True if the file is there with this content and its mode.
 fn is_same(path: &Path, bytes: &[u8]) -> bool {
     let mode = std::fs::symlink_metadata(path).map(|metadata| metadata.permissions().mode() & 0o7777);
     mode.is_ok_and(|mode| mode == MODE) && files::read_at_most(path, LIMIT).is_ok_and(|old| old == bytes)

@@ -51,12 +51,12 @@ pub(super) fn machine(pool: usize, index: usize) -> String {
     format!("pools[{pool}].machines[{index}]")
 }
 
-/// Whether `path` is `group`, or below it.
+/// True if `path` is `group`, or below it.
 pub(super) fn is_within(path: &str, group: &str) -> bool {
     path.strip_prefix(group).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
 }
 
-/// Whether a path of an install configuration is for `cluster` only.
+/// True if a path of an install configuration is for `cluster` only.
 pub(super) fn is_shared_only(path: &str) -> bool {
     SHARED_ONLY.iter().any(|key| is_within(path, key))
 }

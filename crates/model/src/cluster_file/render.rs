@@ -37,7 +37,6 @@ pub struct DocumentRecord {
     pub file: String,
     /// SHA-256 of the file; fits `install.config_sha256`.
     pub sha256: String,
-    /// Whether it creates the cluster or joins it.
     pub mode: Mode,
     pub role: Role,
     pub pool: Option<String>,

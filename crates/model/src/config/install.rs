@@ -182,7 +182,7 @@ impl Install {
         NodeRole { role, asked_role: Some(self.role).filter(|asked| *asked != role) }
     }
 
-    /// Whether the node joins its cluster without a control plane and without etcd.
+    /// True if the node joins its cluster without a control plane and without etcd.
     #[must_use]
     pub fn is_agent(&self) -> bool {
         self.mode == Mode::Join && matches!(self.role, Role::Default | Role::Worker)

@@ -39,7 +39,7 @@ const LOCKS: [&str; 18] = [
     "false",
 ];
 
-/// Whether a text locks an account: marks alone, marks before a hash, or a word for it. passwd(5), shadow(5), and the
+/// True if a text locks an account: marks alone, marks before a hash, or a word for it. passwd(5), shadow(5), and the
 /// words of Solaris (`*LK*`, `NP`).
 fn is_lock(text: &str) -> bool {
     let marks = |c: char| c == '!' || c == '*' || c.is_whitespace();
@@ -74,7 +74,7 @@ pub fn kind(text: &str) -> PasswordKind {
     }
 }
 
-/// Whether the salt and a hash of the method's length are there: no password matches a hash that was cut off.
+/// True if the salt and a hash of the method's length are there: no password matches a hash that was cut off.
 fn is_complete(method: &str, rest: &str) -> bool {
     let last = rest.rsplit('$').next().unwrap_or_default();
     let length = match method {

@@ -112,7 +112,7 @@ impl InstallConfig {
     }
 }
 
-/// Whether a variable of this name holds a proxy, such as `https_proxy` and `ALL_PROXY`.
+/// True if a variable of this name holds a proxy, such as `https_proxy` and `ALL_PROXY`.
 #[must_use]
 pub fn is_proxy(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
@@ -150,7 +150,7 @@ fn entries(list: &str) -> impl Iterator<Item = &str> {
     list.split([',', ' ', '\t']).filter(|entry| !entry.is_empty())
 }
 
-/// Whether an exception, as Go's `net/http` and curl(1) read it, is good for a host, a network, or all names that end so.
+/// True if an exception, as Go's `net/http` and curl(1) read it, is good for a host, a network, or all names that end so.
 fn covers(entry: &str, wanted: &str) -> bool {
     if entry == "*" || entry.eq_ignore_ascii_case(wanted) {
         return true;

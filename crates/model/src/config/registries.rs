@@ -216,13 +216,13 @@ impl Registries {
         texts.filter(|text| !text.is_empty())
     }
 
-    /// Whether other servers are asked in the place of this host.
+    /// True if other servers are asked in the place of this host.
     #[must_use]
     pub fn has_mirror(&self, host: &str) -> bool {
         self.mirrors.contains_key(host) || self.mirrors.contains_key("*")
     }
 
-    /// Whether no key is set.
+    /// True if no key is set.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.mirrors.is_empty() && self.configs.is_empty()

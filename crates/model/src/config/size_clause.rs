@@ -24,7 +24,7 @@ pub struct SizeClause {
 pub struct ParseSizeClauseError;
 
 impl SizeClause {
-    /// Whether a disk of this size is in the range.
+    /// True if a disk of this size is in the range.
     #[must_use]
     pub fn holds(&self, size: ByteSize) -> bool {
         self.least.is_none_or(|least| size >= least) && self.most.is_none_or(|most| size <= most)

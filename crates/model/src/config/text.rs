@@ -76,7 +76,7 @@ checked_text! {
 }
 
 impl IsoUrl {
-    /// Whether it is the URL of an ISO as one file, which is read by ranges where a medium lacks payloads.
+    /// True if it is the URL of an ISO as one file, which is read by ranges where a medium lacks payloads.
     #[must_use]
     pub fn is_iso_file(&self) -> bool {
         storage::is_iso_file(&self.0)

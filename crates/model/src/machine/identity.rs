@@ -105,7 +105,7 @@ pub fn real_uuid(text: &str) -> Option<Uuid> {
     (!is_shared(uuid)).then_some(uuid)
 }
 
-/// Whether many machines have this product UUID, so that it tells none from another: a maker's placeholder, or one byte
+/// True if many machines have this product UUID, so that it tells none from another: a maker's placeholder, or one byte
 /// sixteen times. SMBIOS 3.7 (section 7.2.1) has the first three fields in little-endian order; firmware older than
 /// SMBIOS 2.6, and kernels that take it for such, have them the other way round.
 #[must_use]

@@ -34,7 +34,7 @@ pub fn bytes(text: &str, joint: char) -> Option<[u8; 6]> {
     pairs.next().is_none().then_some(bytes)
 }
 
-/// Whether a card can have this address (IEEE 802: the lowest bit of the first byte marks a group).
+/// True if a card can have this address (IEEE 802: the lowest bit of the first byte marks a group).
 #[must_use]
 pub fn is_single(bytes: [u8; 6]) -> bool {
     bytes[0] & 1 == 0 && bytes != [0; 6]

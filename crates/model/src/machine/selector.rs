@@ -39,7 +39,7 @@ pub struct ParseSelectorError {
 }
 
 impl Selector {
-    /// Whether it means the machine with this identity.
+    /// True if it means the machine with this identity.
     #[must_use]
     pub fn fits(&self, identity: &Identity) -> bool {
         let has =

@@ -22,7 +22,7 @@ pub fn reason(error: &(dyn std::error::Error + 'static)) -> String {
     last.unwrap_or_default()
 }
 
-/// Whether a retry may get another status. Some server errors (5xx) are permanent, such as 501.
+/// True if a retry may get another status. Some server errors (5xx) are permanent, such as 501.
 pub fn is_temporary(status: StatusCode) -> bool {
     const PERMANENT: [StatusCode; 5] = [
         StatusCode::NOT_IMPLEMENTED,

@@ -103,7 +103,7 @@ pub fn get(
     }
 }
 
-/// Whether an answer comes from the origin of `url` and not from elsewhere by a redirect.
+/// True if an answer comes from the origin of `url` and not from elsewhere by a redirect.
 pub fn is_from(response: &Response, url: &str) -> bool {
     Url::parse(url).is_ok_and(|url| url.origin() == response.url().origin())
 }

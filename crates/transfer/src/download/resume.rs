@@ -98,7 +98,7 @@ pub struct Download {
     validator: Option<String>,
     body: Option<Response>,
     authorizer: Option<Arc<dyn Authorizer>>,
-    /// Whether the header for the server has been renewed since the last byte came.
+    /// True if the header for the server has been renewed since the last byte came.
     renewed: bool,
     /// The status of the last answer that was not what was asked for.
     status: Option<StatusCode>,
@@ -174,7 +174,7 @@ impl Download {
         transfer_error::given_up(format!("downloading {} (at byte {})", shown(&self.url), self.position), why)
     }
 
-    /// Whether the server has to confirm that what it sends next belongs to what was read.
+    /// True if the server has to confirm that what it sends next belongs to what was read.
     fn needs_confirmation(&self) -> bool {
         self.same == ResumeCheck::Confirmed && self.position > 0
     }

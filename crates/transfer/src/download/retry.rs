@@ -141,7 +141,7 @@ impl Attempts {
         self.failed = 0;
     }
 
-    /// Whether the time limit has passed, or will have after a pause.
+    /// True if the time limit has passed, or will have after a pause.
     pub fn is_late(&self, pause: Duration) -> bool {
         self.deadline.is_some_and(|deadline| Instant::now() + pause >= deadline)
     }

@@ -43,7 +43,7 @@ impl SendError {
         why
     }
 
-    /// Whether another attempt may succeed.
+    /// True if another attempt may succeed.
     pub fn is_temporary(&self) -> bool {
         matches!(self, Self::Temporary(_) | Self::Busy(..))
     }

@@ -42,7 +42,7 @@ pub struct OutboxResult {
     pub unsent: usize,
     /// Messages dropped because the queue was full.
     pub dropped: usize,
-    /// Whether the destination refused further messages.
+    /// True if the destination refused further messages.
     pub refused: bool,
 }
 

@@ -84,7 +84,7 @@ impl Credential {
     }
 }
 
-/// Whether docker simply has no login for a registry.
+/// True if docker simply has no login for a registry.
 fn is_nothing(error: &CredentialRetrievalError) -> bool {
     match error {
         CredentialRetrievalError::NoCredentialConfigured => true,

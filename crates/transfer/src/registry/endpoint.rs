@@ -26,7 +26,7 @@ pub(super) struct Endpoint {
     pub(super) path: String,
     /// The registry that it mirrors.
     pub(super) mirrors: Option<String>,
-    /// Whether it is on this machine and no scheme is configured. As with docker, containerd and crane, it may then use plain
+    /// True if it is on this machine and no scheme is configured. As with docker, containerd and crane, it may then use plain
     /// HTTP.
     pub(super) may_be_plain: bool,
 }
@@ -105,7 +105,7 @@ fn reached(registry: &str) -> &str {
     if is_hub(registry) { HUB } else { registry }
 }
 
-/// Whether a host, perhaps with a port, is this machine by its name or address.
+/// True if a host, perhaps with a port, is this machine by its name or address.
 fn is_loopback(host: &str) -> bool {
     let name = match host.strip_prefix('[') {
         Some(rest) => rest.split(']').next().unwrap_or_default(),

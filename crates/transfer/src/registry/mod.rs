@@ -56,7 +56,7 @@ pub struct ManifestDocument {
     /// By the document's `mediaType` or else by its fields; empty if it is neither a manifest nor an index.
     pub media_type: String,
     pub digest: Digest,
-    /// Whether the server's certificate was verified: false over http and with `insecure_skip_verify`.
+    /// True if the server's certificate was verified: false over http and with `insecure_skip_verify`.
     pub authenticated: bool,
 }
 

@@ -46,9 +46,9 @@ pub(super) struct Problem {
 /// The login and purpose of a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RequestContext {
-    /// Whether user name and password were sent.
+    /// True if user name and password were sent.
     pub(super) login: bool,
-    /// Whether the request writes to a repository.
+    /// True if the request writes to a repository.
     pub(super) writes: bool,
 }
 

@@ -11,7 +11,7 @@ pub struct Settings {
     pub registries: Registries,
     /// Trusted CA certificates (PEM), in addition to those of the machine.
     pub authorities: Vec<String>,
-    /// Whether to use the logins of docker (`$DOCKER_CONFIG` or `~/.docker`), where `registries` has none.
+    /// True if to use the logins of docker (`$DOCKER_CONFIG` or `~/.docker`), where `registries` has none.
     pub docker_config: bool,
     pub retry: RetryPolicy,
     /// Bytes a second, all transfers together.

@@ -56,11 +56,11 @@ pub(super) struct Site {
     downloader: Downloader,
     credential: Option<Credential>,
     retry: RetryPolicy,
-    /// Whether its certificate is checked.
+    /// True if its certificate is checked.
     authenticated: bool,
     /// The headers that let us read or write.
     grants: Mutex<HashMap<RegistryScope, Option<HeaderValue>>>,
-    /// Whether the last request got no response.
+    /// True if the last request got no response.
     silent: AtomicBool,
 }
 
@@ -117,7 +117,7 @@ impl Site {
         Attempts::new(self.retry, &self.server.to_string())
     }
 
-    /// Whether the server has to show a certificate that is checked. No redirect leads from there to a server without TLS.
+    /// True if the server has to show a certificate that is checked. No redirect leads from there to a server without TLS.
     pub(super) fn is_authenticated(&self) -> bool {
         self.authenticated
     }
@@ -126,7 +126,7 @@ impl Site {
         RequestContext { login: self.credential.is_some(), writes: false }
     }
 
-    /// Whether the last request got no response.
+    /// True if the last request got no response.
     pub(super) fn is_silent(&self) -> bool {
         self.silent.load(Ordering::Relaxed)
     }
@@ -269,7 +269,7 @@ impl Site {
         }
     }
 
-    /// Whether it answers this address as a registry does. A server that wants TLS answers clear text with 400, with a
+    /// True if it answers this address as a registry does. A server that wants TLS answers clear text with 400, with a
     /// redirect or not at all. Sends no login.
     pub(super) fn answers(&self) -> bool {
         let url = format!("{}/v2/", self.server);
@@ -338,7 +338,7 @@ impl Site {
     }
 }
 
-/// Whether a login and a token may go to a token service: not in clear text on behalf of a registry that has TLS.
+/// True if a login and a token may go to a token service: not in clear text on behalf of a registry that has TLS.
 fn is_safe(realm: &Url, plain: bool) -> bool {
     realm.scheme() == "https" || (plain && realm.scheme() == "http")
 }

@@ -71,7 +71,7 @@ impl KnownSites {
         Ok(list)
     }
 
-    /// Whether a server that may use plain HTTP does; this is probed once.
+    /// True if a server that may use plain HTTP does; this is probed once.
     fn is_plain(&self, server: &Server) -> Result<bool, Failure> {
         let mut plain = self.plain.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = plain.get(server) {

@@ -79,7 +79,7 @@ impl Default for ServerLimits {
 
 /// What a server does with a connection that it has accepted.
 pub trait ConnectionService: Send + Sync + 'static {
-    /// Whether clients speak plain HTTP, so that a refused one can get an HTTP response.
+    /// True if clients speak plain HTTP, so that a refused one can get an HTTP response.
     fn is_plain(&self) -> bool;
 
     fn serve(&self, connection: &ServerConnection) -> impl Future<Output = ()> + Send;

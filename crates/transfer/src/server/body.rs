@@ -144,7 +144,7 @@ impl<B: Body> RequestBody<B> {
         Self { body, permit: Arc::clone(permit), receiving: false, unread }
     }
 
-    /// Whether part of the body has not been received.
+    /// Set while part of the body has not been received.
     #[must_use]
     pub fn unread(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.unread)

@@ -51,12 +51,12 @@ pub struct TransferRate {
 }
 
 impl TransferRate {
-    /// Whether `bytes` in `elapsed` are less than this rate.
+    /// True if `bytes` in `elapsed` are less than this rate.
     fn is_above(self, bytes: u64, elapsed: Duration) -> bool {
         u128::from(bytes) * 1000 < u128::from(self.bytes) * elapsed.as_millis()
     }
 
-    /// Whether the rate was missed and the client is the cause.
+    /// True if the rate was missed and the client is the cause.
     fn is_missed(self, phase: TransferPhase, elapsed: Duration, moved: ByteCounters) -> bool {
         let its_fault = match phase {
             TransferPhase::Waiting | TransferPhase::Receiving => true,

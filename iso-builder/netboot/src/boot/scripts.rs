@@ -193,7 +193,7 @@ fn quoted(word: &str) -> String {
     }
 }
 
-/// Whether a URL or a kernel argument can stand in scripts: nothing in it ends a word or is expanded.
+/// True if a URL or a kernel argument can stand in scripts: nothing in it ends a word or is expanded.
 #[must_use]
 pub fn is_plain(word: &str) -> bool {
     let plain =

@@ -115,7 +115,7 @@ impl MediumFiles {
     }
 }
 
-/// Whether a machine needs it before it could download it from elsewhere.
+/// True if a machine needs it before it could download it from elsewhere.
 fn is_booted(purpose: Purpose) -> bool {
     matches!(purpose, Purpose::Kernel | Purpose::Initrd | Purpose::Rootfs)
 }

@@ -44,7 +44,7 @@ impl FleetAccess {
         same(Digest::of(token.as_bytes()).as_bytes(), self.bearer.as_bytes())
     }
 
-    /// Whether the header fields of a request carry the token or its cookie.
+    /// True if the header fields of a request carry the token or its cookie.
     #[must_use]
     pub fn is_open_to(&self, authorization: Option<&str>, cookies: Option<&str>) -> bool {
         let bearer = authorization.and_then(|value| {
@@ -70,7 +70,7 @@ impl FleetAccess {
         &self.form
     }
 
-    /// Whether a form came from a page of this server.
+    /// True if a form came from a page of this server.
     #[must_use]
     pub fn is_form_value(&self, value: &str) -> bool {
         same(value.as_bytes(), self.form.as_bytes())

@@ -102,7 +102,7 @@ impl MachineFilter {
     }
 }
 
-/// Whether a text by which people know the machine, or one that it reports, has this part.
+/// True if a text by which people know the machine, or one that it reports, has this part.
 fn contains(row: &MachineRow, text: &str) -> bool {
     let marks = row.identity.to_string();
     let texts = [Some(&row.name), Some(&marks), row.configuration.as_ref(), row.product.as_ref()];

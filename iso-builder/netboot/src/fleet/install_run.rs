@@ -60,7 +60,7 @@ pub struct StepProgress {
 #[derive(Clone, Debug, PartialEq)]
 pub struct InstallRun {
     pub id: Uuid,
-    /// Whether the reporter has taken the configuration.
+    /// True if the reporter has taken the configuration.
     pub has_taken: bool,
     pub hostname: Option<String>,
     /// The name and version of the system that is installed.

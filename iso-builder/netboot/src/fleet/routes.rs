@@ -65,7 +65,7 @@ pub struct FleetRequest<'a> {
 }
 
 impl FleetRequest<'_> {
-    /// Whether the client is a program that reads JSON; browsers accept HTML and anything.
+    /// True if the client is a program that reads JSON; browsers accept HTML and anything.
     fn wants_json(&self) -> bool {
         let mut kinds = self.accept.unwrap_or_default().split(',').filter_map(|kind| kind.split(';').next());
         self.path == JSON || kinds.any(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
@@ -173,7 +173,7 @@ impl Fleet {
         self
     }
 
-    /// Whether a path belongs to the fleet.
+    /// True if a path belongs to the fleet.
     #[must_use]
     pub fn has(path: &str) -> bool {
         let below =

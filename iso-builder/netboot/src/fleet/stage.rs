@@ -122,7 +122,7 @@ impl MachineStage {
         }
     }
 
-    /// Whether an install may have begun to write.
+    /// True if an install may have begun to write.
     #[must_use]
     pub fn writes(self) -> bool {
         matches!(

@@ -113,7 +113,7 @@ pub struct MachineRow {
     pub since: String,
     /// When it last asked or reported.
     pub seen: String,
-    /// Whether it has not reported for longer than a running install ever does.
+    /// True if it has not reported for longer than a running install ever does.
     pub silent: bool,
     pub message: Option<String>,
     /// The progress of the present step.
@@ -254,7 +254,7 @@ pub fn row(machine: &Machine, run: Option<&InstallRun>, fit: ConfigurationFit, n
     }
 }
 
-/// Whether a run belongs to the present deployment and not to an earlier one.
+/// True if a run belongs to the present deployment and not to an earlier one.
 fn is_about(run: &InstallRun, machine: &Machine) -> bool {
     match machine.state {
         DeploymentState::Installed | DeploymentState::Joined => run.ended == Some(0),
@@ -291,7 +291,7 @@ fn name(machine: &Machine, run: Option<&InstallRun>) -> String {
     name.or_else(|| uuid.map(|uuid| uuid.to_string())).unwrap_or_else(|| "machine without identifiers".into())
 }
 
-/// Whether there is a configuration with which it may install.
+/// True if there is a configuration with which it may install.
 fn is_expected(machine: &Machine, fit: ConfigurationFit) -> bool {
     fit == ConfigurationFit::Own
         || fit == ConfigurationFit::Fallback && machine.permission == InstallPermission::Allowed

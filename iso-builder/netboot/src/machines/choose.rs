@@ -128,7 +128,7 @@ fn without_configuration(
     RecordChoice::Record(Box::new(ChosenRecord { machine, fit, answer, absorbed: Vec::new() }))
 }
 
-/// Whether the identifiers of an assignment's record are outdated: they are those that its configuration named before, and it
+/// True if the identifiers of an assignment's record are outdated: they are those that its configuration named before, and it
 /// has not been handed out since.
 fn is_past(machine: &Machine, configurations: &Configurations) -> bool {
     let Some(name) = machine.assigned.as_deref().filter(|_| machine.permission != InstallPermission::Denied)

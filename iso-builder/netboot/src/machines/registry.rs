@@ -60,7 +60,7 @@ pub struct ConfigurationHandout {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MachineReporter {
     pub id: MachineId,
-    /// Whether it has taken the configuration, so that its reports count. Another client that asked may report that it
+    /// True if it has taken the configuration, so that its reports count. Another client that asked may report that it
     /// failed before; that is shown and changes nothing.
     pub has_taken: bool,
 }

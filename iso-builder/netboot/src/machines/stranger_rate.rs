@@ -54,7 +54,7 @@ struct State {
 #[derive(Debug, Default)]
 pub struct StrangerRate(Mutex<State>);
 
-/// Whether a request is recorded.
+/// The decision about recording a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StrangerVerdict {
     /// It is; so many before it were not.

@@ -24,7 +24,7 @@ pub struct RequestProvenance<'a> {
 }
 
 impl RequestProvenance<'_> {
-    /// Whether a web page caused the request. For a URL that was typed into a browser, `Sec-Fetch-Site` is `none`.
+    /// True if a web page caused the request. For a URL that was typed into a browser, `Sec-Fetch-Site` is `none`.
     #[must_use]
     pub fn is_web_page(&self) -> bool {
         self.fetch_site.is_some_and(|site| site.trim() != "none") || self.origin || self.referer
@@ -50,7 +50,7 @@ impl ServerNames {
         Self { names: names.into_iter().chain(base.and_then(authority::host).map(folded)).collect() }
     }
 
-    /// Whether the field `Host` has one of the server's names, or an address that the host has now.
+    /// True if the field `Host` has one of the server's names, or an address that the host has now.
     #[must_use]
     pub fn has(&self, host: &str) -> bool {
         let host = without_port(host);

@@ -39,7 +39,7 @@ const MOST_CARDS: usize = 64;
 pub struct ServedRequest<'a> {
     /// The address of the connection's other end.
     pub peer: IpAddr,
-    /// Whether the method is HEAD, not GET.
+    /// True if the method is HEAD, not GET.
     pub head: bool,
     /// As it was sent.
     pub path: &'a str,

@@ -50,7 +50,7 @@ pub struct RawRequest {
     request: Request<Empty<Bytes>>,
     /// The length of its head in bytes, which is still in the stream.
     length: usize,
-    /// Whether the connection is closed after it.
+    /// True if the connection is closed after it.
     pub last: bool,
 }
 

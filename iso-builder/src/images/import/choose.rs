@@ -124,7 +124,7 @@ impl<T> ImageCandidate<T> {
             CandidateName::Full(name) => name.to_string(),
             CandidateName::Tag(tag) => format!("an image with the tag {tag} and no repository"),
             CandidateName::None(text) if text.is_empty() => "an image without a name".to_owned(),
-            CandidateName::None(text) => format!("an image with the name {text:?}, which is no reference"),
+            CandidateName::None(text) => format!("an image with the name {text:?}, which is not a reference"),
         };
         match self.digest {
             Some(digest) => format!("{name} ({})", digest.oci()),

@@ -49,7 +49,7 @@ pub(super) fn names(import: &ImageImport<'_>, index: &[u8]) -> Result<Vec<ImageR
 fn chosen(import: &ImageImport<'_>, index: &[u8]) -> Result<(Vec<ChosenImages<Descriptor>>, Vec<String>)> {
     let index = match Document::parse(index, "") {
         Ok(Document::Index(index)) => index,
-        Ok(Document::Manifest(_)) => return Err(import.refuse("its index.json is no index")),
+        Ok(Document::Manifest(_)) => return Err(import.refuse("its index.json is not an index")),
         Err(error) => return Err(import.refuse(&format!("reading its index.json: {:#}", anyhow!(error)))),
     };
     // Attestations have the platform `unknown`.
@@ -94,7 +94,7 @@ impl Layout<'_, '_> {
             && !CONFIG_MEDIA_TYPES.contains(&manifest.config.media_type.as_str())
         {
             let why = format!(
-                "it is no container image: its configuration is of the type {}",
+                "it is not a container image: its configuration is of the type {}",
                 manifest.config.media_type
             );
             return Err(Failure::new(Class::Invalid, why).hint("Leave it out of the references.").into());

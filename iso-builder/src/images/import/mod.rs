@@ -145,7 +145,7 @@ impl ImageImport<'_> {
 
     fn no_list(&self) -> anyhow::Error {
         let hint = "An archive of images has index.json (OCI) or manifest.json (Docker) at its top; `docker save` and \
-                    `skopeo copy` make such.";
+                    `skopeo copy` make such archives.";
         self.failure("it has neither index.json nor manifest.json", hint)
     }
 }

@@ -132,7 +132,7 @@ impl Spool<'_> {
         match self.items.entry(path) {
             Entry::Vacant(new) => drop(new.insert(item)),
             Entry::Occupied(old) if same(old.get(), &item) => {}
-            Entry::Occupied(_) => return Err(refuse("it is there twice, with different content")),
+            Entry::Occupied(_) => return Err(refuse("the archive has it twice, with different content")),
         }
         Ok(())
     }
@@ -164,7 +164,7 @@ impl Spool<'_> {
                 }
             }
         }
-        Err(refuse("links of the archive lead in a circle"))
+        Err(refuse("links of the archive form a loop"))
     }
 
     /// Puts the member at `path` into the store, unchanged.
@@ -270,13 +270,13 @@ fn keep(place: &mut Option<Vec<u8>>, content: impl Read) -> Result<()> {
         return Err(refuse(&format!("it is larger than {MAX_DOCUMENT_BYTES} bytes")));
     }
     if place.as_ref().is_some_and(|before| *before != bytes) {
-        return Err(refuse("it is there twice, with different content"));
+        return Err(refuse("the archive has it twice, with different content"));
     }
     *place = Some(bytes);
     Ok(())
 }
 
-/// Whether a file begins like a tar archive: with a header or, if the archive is empty, with zeros.
+/// True if a file begins like a tar archive: with a header or, if the archive is empty, with zeros.
 fn is_tar(head: &[u8]) -> bool {
     head.len() == 512 && (head[257..].starts_with(b"ustar") || head.iter().all(|byte| *byte == 0))
 }

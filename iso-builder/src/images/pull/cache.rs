@@ -41,7 +41,7 @@ impl BlobCache {
         self.directory.join(digest.to_string())
     }
 
-    /// Whether the cache has the blob. It is read, and removed if it is damaged.
+    /// True if the cache has the blob. It is read, and removed if it is damaged.
     pub fn holds(&self, blob: Blob) -> Result<bool> {
         let path = self.path(blob.digest);
         match CachedFile::of(&path, blob.digest, Some(blob.size))? {
@@ -95,7 +95,7 @@ impl BlobCache {
             }
             // The part that an earlier build kept may be damaged: start again.
             part_file.set_len(0).class(Class::DiskIo, writing)?;
-            let what = format!("the blob {} was received damaged", blob.digest.oci());
+            let what = format!("the downloaded blob {} is damaged", blob.digest.oci());
             Err(Failure::new(Class::Verification, what)
                 .because(anyhow::anyhow!("its SHA-256 is {found}"))
                 .hint("The registry, or a proxy in front of it, damages data; try another mirror.")

@@ -57,7 +57,9 @@ pub(crate) fn assemble(
         let path = source(payload)?;
         contents.push(fs::read(&path).with_context(|| format!("reading {}", path.display()))?);
     }
-    let [shim, grub, mok] = &contents[..] else { anyhow::bail!("there are not three boot loaders") };
+    let [shim, grub, mok] = &contents[..] else {
+        anyhow::bail!("the release does not have three boot loaders")
+    };
     let menu = recipe.menu();
     let image = esp::image(&menu, recipe.release.epoch, [shim, grub, mok])?;
     Ok(IsoParts {

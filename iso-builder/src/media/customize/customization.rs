@@ -76,7 +76,7 @@ pub fn read(medium: &MediumReader) -> Option<Result<Option<Content>, AreaDamage>
     }
 }
 
-/// Whether the file at `path` is a customized medium, or the area of one.
+/// True if the file at `path` is a customized medium, or the area of one.
 #[must_use]
 pub fn is_customized(path: &Path) -> bool {
     let content = match MediumReader::open(path) {
@@ -86,7 +86,7 @@ pub fn is_customized(path: &Path) -> bool {
     matches!(content, Some(Ok(Some(_))))
 }
 
-/// Whether GRUB would read other arguments, or another password, from `medium` than the area has. GRUB does not boot a
+/// True if GRUB would read other arguments, or another password, from `medium` than the area has. GRUB does not boot a
 /// directory.
 pub fn grub_differs(medium: &MediumReader, content: &Content) -> bool {
     let wanted = argument::grub(&content.arguments, content.boot_password.as_ref());

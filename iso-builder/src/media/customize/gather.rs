@@ -139,7 +139,8 @@ impl GatheredCustomization {
         let name = format!("{stem}.pem");
         let other = self.content.authorities.get(&name).is_some_and(|there| *there != text);
         if other || !is_inner(&name) {
-            let why = anyhow!("another certificate has the name {name}, or a medium cannot have that name");
+            let why =
+                anyhow!("another certificate has the name {name}, or the name cannot be used on a medium");
             return Err(Failure::new(Class::Invalid, what()).because(why).hint("Rename the file.").into());
         }
         self.content.authorities.insert(name, text);

@@ -10,7 +10,7 @@ pub struct ConfigSummary {
     pub role: Role,
     /// The disk to install on.
     pub device: Option<String>,
-    /// Whether it installs without questions.
+    /// True if it installs without questions.
     pub automatic: bool,
 }
 

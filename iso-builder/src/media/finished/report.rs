@@ -35,7 +35,7 @@ pub struct VerifyReport {
     pub bytes: u64,
     /// How many payloads an install downloads.
     pub remote: usize,
-    /// Whether the boot menu was compared with the manifest (on ISOs only).
+    /// True if the boot menu was compared with the manifest (on ISOs only).
     pub boot_menu_checked: bool,
     pub coverage: VerifyCoverage,
     /// Its customization in a few words.

@@ -13,7 +13,7 @@ use model::release::Payload;
 
 use crate::media::assemble::assemble;
 
-/// Whether the ISO of a release can be made.
+/// Checks that the ISO of a release can be made.
 ///
 /// # Errors
 /// [`Class::Invalid`], with what it lacks.

@@ -316,7 +316,7 @@ fn unpacked_initrd(
     }
 }
 
-/// Whether a node that packs these archives gets the initrd with this digest.
+/// True if a node that packs these archives gets the initrd with this digest.
 fn packs_again(mut archives: &File, digest: Digest) -> bool {
     let mut hasher = Hasher::default();
     initrd::pack(&mut archives, &mut hasher).is_ok() && hasher.finish() == digest

@@ -38,7 +38,7 @@ pub struct PushReport {
     /// Of `release.json`: what names the release.
     pub release_sha256: Digest,
     pub form: ArtifactForm,
-    /// Whether the ISO can be made from it.
+    /// True if the ISO can be made from it.
     pub iso: bool,
     /// From the OS images of earlier releases.
     pub patches: Vec<ReleasePatch>,
@@ -159,7 +159,7 @@ impl ReleaseUpload<'_> {
         }
         let Some(payload) = self.release.payloads.iter().find(|payload| payload.sha256 == layer.digest)
         else {
-            bail!("{} is no payload", layer.path);
+            bail!("{} is not a payload", layer.path);
         };
         let open = || -> Result<Box<dyn Read + Send>> {
             let source = self.medium.path().display().to_string();
@@ -227,7 +227,7 @@ impl ReleaseUpload<'_> {
             match self.target.put_manifest(&manifest)? {
                 ManifestAnswer::Taken => {
                     if let Some(why) = refusals.last() {
-                        let text = format!("the registry takes the release in an older form only: {why}");
+                        let text = format!("the registry accepts only the older form of a release: {why}");
                         progress.note("push", text);
                     }
                     return Ok((form, manifest));
@@ -235,9 +235,9 @@ impl ReleaseUpload<'_> {
                 ManifestAnswer::Unsupported(why) => refusals.push(why),
             }
         }
-        Err(Failure::new(Class::Network, "the registry takes the manifest in no form")
+        Err(Failure::new(Class::Network, "the registry does not accept the manifest")
             .because(anyhow::anyhow!(refusals.join("; ")))
-            .hint("Use a registry that takes OCI artifacts.")
+            .hint("Use a registry that accepts OCI artifacts.")
             .into())
     }
 }

@@ -86,7 +86,7 @@ fn listing(root: &Path) -> Vec<(String, Digest)> {
     files.map(named).collect()
 }
 
-/// Whether `root` has the payloads of a release, and nothing else but its manifest and boot code.
+/// Asserts that `root` has the payloads of a release, and nothing else but its manifest and boot code.
 fn is_whole(root: &Path, release: &Release) {
     let mut expected: Vec<_> =
         release.payloads.iter().map(|payload| (payload.path.clone(), payload.sha256)).collect();
@@ -380,7 +380,7 @@ fn an_old_registry_gets_the_release_in_the_newest_form_that_it_takes() {
             (Err(error), None) => {
                 let text = render(&error);
                 assert_eq!(class_of(&error), Class::Network);
-                assert!(text.contains("takes the manifest in no form"), "{text}");
+                assert!(text.contains("does not accept the manifest"), "{text}");
             }
             (report, form) => panic!("{report:?} instead of {form:?}"),
         }

@@ -114,7 +114,7 @@ fn read(plain: &Path) -> Result<Vec<ListedMember>> {
 
 /// Reads `-rw-r--r-- 0/0 12 2024-01-01 00:00 "name"`, and ` link to "target"` where it is a hard link.
 fn parse(line: &[u8]) -> Result<ListedMember> {
-    let unknown = || format!("tar listed {:?}, which is no entry", String::from_utf8_lossy(line));
+    let unknown = || format!("tar listed {:?}, which is not an entry", String::from_utf8_lossy(line));
     let kind = *line.first().with_context(unknown)?;
     let (name, rest) = quoted(line).with_context(unknown)?;
     let end = name.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);

@@ -26,7 +26,7 @@ const OF_THE_KERNEL: [&str; 3] = ["dev", "proc", "sys"];
 /// Files that make systemd believe that it runs in a container; they are in exports of containers.
 const CONTAINER_MARKS: [&str; 2] = [".dockerenv", "run/.containerenv"];
 
-/// Whether the base includes the path: relative, without a leading `.`.
+/// True if the base includes the path: relative, without a leading `.`.
 pub(super) fn is_wanted(path: &Path) -> bool {
     !OF_THE_KERNEL.iter().any(|directory| path.starts_with(directory) && path != Path::new(directory))
         && !CONTAINER_MARKS.iter().any(|mark| path == Path::new(mark))
@@ -142,7 +142,7 @@ fn refused(directory: &Path, error: anyhow::Error) -> anyhow::Error {
         .into()
 }
 
-/// Whether this process runs in a user namespace and therefore sees some owners as nobody.
+/// True if this process runs in a user namespace and therefore sees some owners as nobody.
 fn foreign_owners() -> Result<bool> {
     let map = files::read_text(Path::new("/proc/self/uid_map"))?;
     Ok(map.split_whitespace().collect::<Vec<_>>() != ["0", "0", "4294967295"])

@@ -173,7 +173,7 @@ fn cluster_file(members: &[Member], kubernetes: &Value, identity: &Identity) -> 
     })
 }
 
-/// Whether a Node of the API (core/v1) is Ready and has the member's role.
+/// True if a Node of the API (core/v1) is Ready and has the member's role.
 pub(super) fn is_ready(node: &Value, member: &Member) -> bool {
     let any = |list: &Value, wanted: &[(&str, &str)]| {
         let fits = |entry: &Value| wanted.iter().all(|(key, value)| entry[*key] == *value);

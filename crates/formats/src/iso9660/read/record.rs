@@ -45,7 +45,7 @@ impl<'a> Record<'a> {
         self.flags & flag != 0
     }
 
-    /// Whether the record stands for the directory itself or its parent.
+    /// True if the record stands for the directory itself or its parent.
     pub(super) fn is_dot(&self) -> bool {
         matches!(self.name, [0 | 1])
     }

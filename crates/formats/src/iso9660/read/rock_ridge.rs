@@ -49,7 +49,7 @@ impl Attributes {
         }
     }
 
-    /// Whether the record is a plain file and not a link, device or socket.
+    /// True if the record is a plain file and not a link, device or socket.
     pub(super) fn is_regular(&self) -> bool {
         !self.symlink && self.mode.is_none_or(|mode| mode & TYPE_MASK == REGULAR)
     }

@@ -95,7 +95,7 @@ impl OpenedArtifact {
         &self.patches
     }
 
-    /// Whether a blob belongs to the artifact.
+    /// True if a blob belongs to the artifact.
     #[must_use]
     pub fn has(&self, digest: Digest) -> bool {
         self.layers.contains(&digest)

@@ -107,7 +107,7 @@ fn in_script(diagnostic: Diagnostic, text: &str) -> Diagnostic {
     }
 }
 
-/// Whether a text is a script of iPXE, GRUB or PXELINUX or a kernel command line, with parameters of ours, and no document.
+/// True if a text is a script of iPXE, GRUB or PXELINUX or a kernel command line, with parameters of ours, and no document.
 pub fn is_boot_line(text: &str) -> bool {
     let lines = || text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
     let is_ours =

@@ -246,7 +246,7 @@ fn scalar(text: &str, plain: bool) -> (String, Vec<String>) {
     (head.to_owned(), body.split('\n').map(str::to_owned).collect())
 }
 
-/// Whether a text needs no quotes.
+/// True if a text needs no quotes.
 pub(super) fn is_plain(text: &str) -> bool {
     let letter = |c: char| c.is_ascii_alphanumeric() || "_-./".contains(c);
     text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '/')
@@ -262,7 +262,7 @@ fn quoted(text: &str) -> String {
     text.replace('\u{7f}', "\\u007f").replace('\u{feff}', "\\ufeff")
 }
 
-/// Whether YAML 1.1 takes the text for a number with the base 60, as it does hardware addresses that have no letters.
+/// True if YAML 1.1 takes the text for a number with the base 60, as it does hardware addresses that have no letters.
 pub(super) fn is_sexagesimal(text: &str) -> bool {
     let mut parts = text.split(':');
     let first = parts.next().unwrap_or_default();
@@ -273,7 +273,7 @@ pub(super) fn is_sexagesimal(text: &str) -> bool {
         && rest.all(|part| number(part) && part.len() <= 2 && part.parse::<u8>().is_ok_and(|part| part < 60))
 }
 
-/// Whether it is six pairs of hexadecimal digits, which all are quoted if some have to be.
+/// True if it is six pairs of hexadecimal digits, which all are quoted if some have to be.
 fn is_hardware_address(text: &str) -> bool {
     let pair = |pair: &str| pair.len() == 2 && pair.bytes().all(|b| b.is_ascii_hexdigit());
     text.split(':').count() == 6 && text.split(':').all(pair)

@@ -333,7 +333,7 @@ fn without_port(url: &str) -> String {
     }
 }
 
-/// Whether a place is one of the reference product's ISOs, by its path.
+/// True if a place is one of the reference product's ISOs, by its path.
 fn is_foreign_iso(text: &str) -> bool {
     let path =
         text.split_once("://").map_or(text, |(_, rest)| rest.split_once('/').map_or("", |(_, path)| path));

@@ -100,7 +100,7 @@ fn unfit_name(name: &str) -> Option<FormatFault> {
     Some(FormatFault::new(format!("{what}; `lsblk` lists the disks")))
 }
 
-/// Whether the kernel gives disks such names: `sda`, `nvme0n1`, `mmcblk0`.
+/// True if the kernel gives disks such names: `sda`, `nvme0n1`, `mmcblk0`.
 fn is_kernel_name(text: &str) -> bool {
     let letters = ["sd", "vd", "xvd", "hd"];
     let lettered = letters.iter().filter_map(|driver| text.strip_prefix(driver));
@@ -133,7 +133,7 @@ pub fn iso_url(text: &str) -> FormatResult {
     medium_url(text)
 }
 
-/// Whether a place that is accepted as an `iso-url` is an ISO as one file on a server.
+/// True if a place that is accepted as an `iso-url` is an ISO as one file on a server.
 #[must_use]
 pub fn is_iso_file(text: &str) -> bool {
     let path = text.split(['?', '#']).next().unwrap_or_default().to_ascii_lowercase();

@@ -56,7 +56,7 @@ enum TemplatePiece<'a> {
     Name(&'static str),
 }
 
-/// Whether every placeholder of a text is known.
+/// Checks that every placeholder of a text is known.
 pub fn check(text: &str) -> FormatResult {
     pieces(text).map(drop)
 }
@@ -79,7 +79,7 @@ pub fn payload(payload: &str) -> FormatResult {
     check(payload)
 }
 
-/// Whether a payload is JSON once its placeholders have values.
+/// True if a payload is JSON once its placeholders have values.
 #[must_use]
 pub fn is_json(payload: &str) -> bool {
     serde_json::from_str::<Value>(&render(payload, &WebhookValues::default(), Escape::Json)).is_ok()
@@ -110,7 +110,7 @@ pub fn render(text: &str, values: &WebhookValues, escape: Escape) -> String {
     rendered
 }
 
-/// Whether a place in JSON is inside of a string.
+/// Tracks whether a place in JSON is inside a string.
 #[derive(Default)]
 struct JsonPlace {
     string: bool,

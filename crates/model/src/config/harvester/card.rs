@@ -6,7 +6,7 @@ use document::span::Span;
 use document::spelling::is_same_word;
 use document::tree::{Key, NodeKind, TreeNode};
 
-/// Whether a group says which network card.
+/// True if a group says which network card.
 pub(crate) fn is_card(shape: &Shape) -> bool {
     shape.at("name").is_some() && shape.at("hw_addr").is_some() && matches!(shape, Shape::Record(..))
 }

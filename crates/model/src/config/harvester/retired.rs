@@ -129,7 +129,7 @@ pub(crate) fn names(group: &str) -> impl Iterator<Item = &'static str> {
     RETIRED.iter().filter(move |retired| is_place(group, retired.group)).map(|retired| retired.name)
 }
 
-/// Whether `path` is the `place`, in which `[]` is any element.
+/// True if `path` is the `place`, in which `[]` is any element.
 fn is_place(path: &str, place: &str) -> bool {
     let mut path = path.split('[');
     let mut place = place.split("[]");
@@ -151,7 +151,7 @@ impl RetiredEntry {
         (self.name == "no_format" && truth(text) == Some(true)).then_some(("wipe", "none"))
     }
 
-    /// Whether the group has keys of today that say what may be wiped. They take precedence.
+    /// True if the group has keys of today that say what may be wiped. They take precedence.
     pub(crate) fn is_said(&self, entries: &[(Key, TreeNode)]) -> bool {
         let is_named = |key: &Key, name| is_same_word(&key.text, name);
         entries.iter().any(|(key, node)| match &node.kind {
@@ -164,7 +164,7 @@ impl RetiredEntry {
         })
     }
 
-    /// Whether the value asks for what happens anyway.
+    /// True if the value asks for what happens anyway.
     pub(crate) fn is_harmless(&self, value: &TreeNode) -> bool {
         let text = match &value.kind {
             NodeKind::Scalar { text, .. } if !text.is_empty() && !value.is_nothing() => text,

@@ -83,7 +83,7 @@ pub(super) fn weakness(token: &str) -> Option<String> {
     })
 }
 
-/// Whether a token is long and still easy to guess, as `aaaaaaaaaaaaaaaaaaaaaaaa` is.
+/// True if a token is long and still easy to guess, as `aaaaaaaaaaaaaaaaaaaaaaaa` is.
 pub(super) fn has_little_variety(token: &str) -> bool {
     bits(&password(token)) < f64::from(VARIETY_BITS_MIN)
 }
@@ -122,7 +122,7 @@ fn alphabet(characters: &[char]) -> usize {
         + others.len()
 }
 
-/// Whether a character follows from those before it: it goes on as the two before it did (`aaa`, `abc`, `321`), or it ends
+/// True if a character follows from those before it: it goes on as the two before it did (`aaa`, `abc`, `321`), or it ends
 /// three characters that have been there.
 fn is_foreseen(characters: &[char], index: usize) -> bool {
     let Some(start) = index.checked_sub(2) else { return false };

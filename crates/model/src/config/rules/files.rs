@@ -26,7 +26,7 @@ const MANAGED: [(&str, &str); 6] = [
     ("/etc/machine-id", "the identity of the node"),
 ];
 
-/// Whether `path` is `tree` or below it.
+/// True if `path` is `tree` or below it.
 fn is_within(path: &str, tree: &str) -> bool {
     path.strip_prefix(tree).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }

@@ -2,12 +2,12 @@
 
 use std::net::Ipv4Addr;
 
-/// Whether an address can be that of one machine as others see it.
+/// True if an address can be that of one machine as others see it.
 pub(super) fn is_one_machine(ip: Ipv4Addr) -> bool {
     !(ip.is_loopback() || ip.is_multicast() || ip.is_broadcast() || ip.octets()[0] == 0)
 }
 
-/// Whether an address names the network itself or all its nodes. Networks of two or fewer addresses have
+/// The reason why no host can have an address: it names the network itself or all its nodes. Networks of two or fewer addresses have
 /// neither (RFC 3021).
 pub(super) fn reserved(ip: Ipv4Addr, mask: Ipv4Addr, length: u8) -> Option<&'static str> {
     match ip & !mask {

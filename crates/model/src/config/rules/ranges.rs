@@ -91,7 +91,7 @@ pub fn no_overlap(config: &InstallConfig) -> Vec<Finding> {
 }
 
 impl Range {
-    /// Whether an address that is in use is in both.
+    /// True if an address that is in use is in both.
     fn meets(&self, other: &Self) -> bool {
         // Of two networks that overlap, one holds the other.
         let common = if self.cidr.length() > other.cidr.length() { self.cidr } else { other.cidr };

@@ -61,7 +61,7 @@ fn passwords(config: &InstallConfig) -> Vec<(String, &Secret)> {
     own.chain(users).collect()
 }
 
-/// Whether a secret for another server was not filled in. Its words may be those of an instruction.
+/// True if a secret for another server was not filled in. Its words may be those of an instruction.
 fn is_unfilled(text: &str) -> bool {
     is_variable(text) || is_reference(text)
 }

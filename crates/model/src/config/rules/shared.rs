@@ -20,7 +20,7 @@ pub(super) fn of_choice_in_use(finding: Finding) -> Finding {
     }
 }
 
-/// Whether the node becomes part of a cluster and no console asks for what the document leaves out.
+/// True if the node becomes part of a cluster and no console asks for what the document leaves out.
 pub(super) fn is_unattended(config: &InstallConfig) -> bool {
     config.install.automatic && config.install.mode != Mode::Install
 }

@@ -84,7 +84,7 @@ struct ParameterValue {
     prefix: &'static str,
     spelling: String,
     node: TreeNode,
-    /// Whether the parameter has a value; a bare key means `true`.
+    /// True if the parameter has a value; a bare key means `true`.
     written: bool,
 }
 
@@ -309,7 +309,7 @@ fn insert(branch: &mut Branch, steps: &[Step], given: ParameterValue, repeats: b
     insert(next, rest, given, repeats)
 }
 
-/// Whether a key may be given again.
+/// Checks that a key may be given again.
 fn again(
     first: &ParameterValue,
     given: &ParameterValue,
@@ -389,7 +389,7 @@ fn flow(given: &ParameterValue) -> Option<char> {
     }
 }
 
-/// Whether the shape has a place for what such brackets hold.
+/// True if the shape has a place for what such brackets hold.
 pub(super) fn wants(shape: &Shape, open: char) -> bool {
     choices(shape).iter().any(|shape| if open == '[' { is_list(shape) } else { is_group(shape) })
 }

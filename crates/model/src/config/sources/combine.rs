@@ -217,7 +217,7 @@ pub(super) struct CheckedDocuments {
     walks: Vec<ShapeCheck>,
     /// All documents merged; `None` if all are empty.
     pub(super) merged: Option<SourcedValue>,
-    /// Whether one of them is not valid YAML.
+    /// True if one of them is not valid YAML.
     unread: bool,
 }
 
@@ -260,7 +260,7 @@ impl CheckedDocuments {
         examined
     }
 
-    /// Whether there are no errors so far.
+    /// True if there are no errors so far.
     pub(super) fn is_clean(&self) -> bool {
         self.walks.iter().flat_map(|walk| &walk.problems).all(|problem| problem.severity == Severity::Warning)
     }

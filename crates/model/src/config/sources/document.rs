@@ -36,7 +36,7 @@ pub(super) struct DocumentPart {
 }
 
 impl DocumentPart {
-    /// Whether the key at `path` is one of the part, is in one of its keys, or holds one of them.
+    /// True if the key at `path` is one of the part, is in one of its keys, or holds one of them.
     pub(super) fn has(&self, path: &str) -> bool {
         let holds = |group: &str, path: &str| {
             path.strip_prefix(group).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))

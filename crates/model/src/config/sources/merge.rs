@@ -22,7 +22,7 @@ pub enum SourcedContent {
     /// A group, whose keys may have several.
     Group {
         keys: BTreeMap<String, SourcedValue>,
-        /// Whether it has replaced something that was not a group, and so replaces what is weaker still. Without
+        /// True if it has replaced something that was not a group, and so replaces what is weaker still. Without
         /// this the result would depend on which two of three sources are merged first.
         closed: bool,
     },
@@ -97,7 +97,7 @@ impl SourcedValue {
         (piece.source, found)
     }
 
-    /// Whether it is a group that [`SourcedValue::nearest`] finds, which may have keys of several sources.
+    /// True if it is a group that [`SourcedValue::nearest`] finds, which may have keys of several sources.
     #[must_use]
     pub fn is_group(&self, path: &str) -> bool {
         matches!(self.find(path).0.content, SourcedContent::Group { .. })

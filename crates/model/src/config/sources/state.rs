@@ -76,13 +76,13 @@ pub enum SourceAction {
 /// The settings that a gathering starts with.
 #[derive(Debug, Default)]
 pub struct Gathering {
-    /// Whether a medium can be read without any configuration.
+    /// True if a medium can be read without any configuration.
     pub medium_at_hand: bool,
     /// The document that stands in place of the embedded one, the volume's and the fetched one.
     pub file: Option<Document>,
     /// What stands in place of the kernel's own command line.
     pub command_line: Option<String>,
-    /// Whether kernel parameters are ignored.
+    /// True if kernel parameters are ignored.
     pub ignore_command_line: bool,
     pub answers: Option<Document>,
 }

@@ -118,7 +118,7 @@ pub(super) fn manifest(
     }
 }
 
-/// Whether a registry says by this status that it does not take the kind of manifest.
+/// True if a registry says by this status that it does not take the kind of manifest.
 fn is_unsupported(status: StatusCode) -> bool {
     matches!(
         status,

@@ -133,7 +133,7 @@ impl<'a> RepositoryWriter<'a> {
         RequestContext { writes: true, ..self.site.asked() }
     }
 
-    /// Whether the repository has a blob of this length. A registry that redirects to where it is has it.
+    /// True if the repository has a blob of this length. A registry that redirects to where it is has it.
     pub(super) fn has(&self, digest: Digest, size: u64) -> Result<bool, UploadRequestError> {
         let url = self.url("blobs", &digest.oci())?;
         let response = self.send(&mut |client| Ok(client.request(Method::HEAD, url.clone())))?;

@@ -106,7 +106,7 @@ impl Machine {
         }
     }
 
-    /// Whether it is only known for having asked, and no configuration names it.
+    /// True if it is only known for having asked, and no configuration names it.
     #[must_use]
     pub fn is_stranger(&self) -> bool {
         self.assigned.is_none()
@@ -114,7 +114,7 @@ impl Machine {
             && self.permission == InstallPermission::Unsaid
     }
 
-    /// Whether an install is blocked: its configuration was taken, or it is denied.
+    /// True if an install is blocked: its configuration was taken, or it is denied.
     #[must_use]
     pub fn is_held(&self) -> bool {
         self.state.is_taken() || self.permission == InstallPermission::Denied

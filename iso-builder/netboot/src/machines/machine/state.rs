@@ -166,7 +166,7 @@ impl DeploymentState {
         }
     }
 
-    /// Whether the configuration was taken, and is not handed out again.
+    /// True if the configuration was taken, and is not handed out again.
     #[must_use]
     pub fn is_taken(self) -> bool {
         matches!(self, Self::Installing | Self::Installed | Self::Joined)

@@ -48,7 +48,7 @@ struct ImportedMachine {
     _tokens: serde::de::IgnoredAny,
 }
 
-/// Whether a configuration of this name was the fallback.
+/// True if a configuration of this name was the fallback.
 fn is_fallback(name: &str) -> bool {
     matches!(name, "default.yaml" | "default.yml")
 }

@@ -15,7 +15,7 @@ fn of(names: &[&str]) -> CertificateNames {
     }
 }
 
-/// Whether openssl succeeded in `directory`, and its output.
+/// Runs openssl in `directory`; returns its success and its output.
 fn openssl(directory: &Path, arguments: &[&str]) -> (bool, String) {
     let mut command = std::process::Command::new("openssl");
     let output = command.args(arguments).current_dir(directory).output().unwrap();

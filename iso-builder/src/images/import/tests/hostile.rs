@@ -73,7 +73,7 @@ fn paths_and_links_that_lead_out_lead_nowhere() {
         ("d", Part::Symlink("c.json")),
         ("manifest.json", Part::File(manifest)),
     ];
-    place.refused(&place.write("circle.tar", &tar_of(&circle)), &[], Class::Invalid, &["in a circle"]);
+    place.refused(&place.write("circle.tar", &tar_of(&circle)), &[], Class::Invalid, &["form a loop"]);
     assert!(!place.path("outside").exists() && !place.path("store/outside").exists());
 }
 
