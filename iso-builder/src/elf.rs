@@ -1,4 +1,4 @@
-//! What the header of an ELF program says: its processor, whether it is static, and the note with its name and version.
+//! The header of an ELF program: its processor, whether it is static, and the note with its name and version.
 //! The program is not run.
 //!
 //! The note is the package metadata of the UAPI group. Only 64-bit little-endian programs are recognized, which is what the

@@ -78,7 +78,7 @@ fn attempt(words: &[OsString]) -> Result<Option<Vec<u8>>> {
     Ok(Some(stderr))
 }
 
-/// What `unshare` told on standard error when it did not run the command.
+/// The failure for the standard error of `unshare` when it did not run the command.
 pub(crate) fn refused(stderr: &[u8]) -> Failure {
     refusal::explain(&String::from_utf8_lossy(stderr), &ProcessContext::of_this_process())
 }

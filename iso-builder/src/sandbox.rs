@@ -46,7 +46,7 @@ pub fn run(request: &StepRequest, scratch: &Path) -> Result<()> {
     .into())
 }
 
-/// What the child inherits: no locale, no time zone, nothing that could change the bytes that it makes.
+/// The environment of the child: no locale, no time zone, nothing that could change the bytes that it makes.
 fn environment() -> Vec<(OsString, OsString)> {
     let path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
     let mut variables = vec![

@@ -113,7 +113,7 @@ fn event(seq: u64, step: &str, state: &str, message: &str, exit_code: Option<u8>
     }})
 }
 
-/// What a server writes whose first machine is installed, and whose second one waits and fails: standard output and standard error.
+/// The output of a server whose first machine is installed, and whose second one waits and fails: standard output and standard error.
 fn played(options: &[&str]) -> [String; 2] {
     let server = Server::start(options);
     server.install(
@@ -222,7 +222,7 @@ fn the_journal_as_json_is_one_event_a_line_on_standard_output() {
     }
 }
 
-/// What a server writes to standard output that cannot start.
+/// The standard output of a server that cannot start.
 fn refused(medium: &Path, listen: &str) -> String {
     let state = tempfile::tempdir().unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_iso-builder"));

@@ -26,7 +26,6 @@ const BOOTS: u8 = 10;
 const BOOT: Duration = Duration::from_secs(5);
 /// As many files as the server may have open when it starts, which are too few for its connections.
 const FILES: u64 = 1024;
-/// What machines load.
 const INITRD: &[u8] = b"the initial RAM file system";
 /// A configuration that a machine can be installed with.
 const NODE: &str = "token: 9f2c4e6a8b0d1357924680acebdf1357\n\
@@ -49,7 +48,7 @@ async fn connect(
     socket.connect(to).await
 }
 
-/// What a slow client begins with, and whether it goes on writing; else it reads, and hardly anything.
+/// The first bytes of a slow client, and whether it goes on writing; otherwise it reads very slowly.
 const KINDS: [(&str, bool); 4] = [
     ("GET /boot.ipxe HTTP/1.1\r\nHost: a\r\nX: ", true),
     ("POST /fleet HTTP/1.1\r\nHost: a\r\nContent-Length: 4000\r\n\r\nx", true),

@@ -1,4 +1,4 @@
-//! What a build can know before its work is told before it: nothing is downloaded, and no file is written.
+//! A build reports mistakes before its work: nothing is downloaded, and no file is written.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 

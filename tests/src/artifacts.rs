@@ -1,4 +1,4 @@
-//! What a test leaves behind: a directory of its own below `target/e2e`, with logs and screenshots.
+//! The artifacts of a test: a directory of its own below `target/e2e`, with logs and screenshots.
 //!
 //! Logs stay after every run. Disks are removed at the end, unless `NQRUST_E2E_KEEP` is set.
 
@@ -78,7 +78,7 @@ impl Artifacts {
 impl Drop for Artifacts {
     fn drop(&mut self) {
         if std::env::var_os("NQRUST_E2E_KEEP").is_none() {
-            // What is left takes only space, and the next run removes it.
+            // Files that stay only take space, and the next run removes them.
             let _ = fs::remove_dir_all(self.directory.join("disks"));
         }
     }
@@ -90,7 +90,7 @@ pub fn append(path: &Path, text: &str) -> Result<()> {
         .with_context(|| format!("writing {}", path.display()))
 }
 
-/// What a test holds while it runs.
+/// Permission for a test to run; held until it ends.
 struct TestPermit {
     _room: File,
     _seat: Option<File>,

@@ -88,7 +88,7 @@ impl ContainerHost {
 }
 
 impl Drop for ContainerHost {
-    // What is left is for the person who runs the test; nobody else can be told here.
+    // Errors go to standard error: a destructor cannot return them.
     #[allow(clippy::print_stderr)]
     fn drop(&mut self) {
         let pid = Pid::from_raw(i32::try_from(self.daemon.id()).unwrap_or_default());

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-/// What happens to a connection.
+/// A fault of a connection.
 #[derive(Clone, Copy, Debug)]
 pub enum Fault {
     /// It ends after the server has sent so many bytes.
@@ -153,7 +153,7 @@ impl ProxyState {
 mod tests {
     use super::*;
 
-    /// What a client reads through a relay with this fault, from a server that sends `content`.
+    /// The bytes that a client reads through a relay with this fault, from a server that sends `content`.
     fn through(fault: Option<Fault>, content: &'static [u8]) -> Vec<u8> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let relay = Relay::start(listener.local_addr().unwrap().port()).unwrap();

@@ -1,4 +1,4 @@
-//! What the disk of an installed node has to contain, for the checker: taken from the medium, and from the documented
+//! The expected disk of an installed node, for the checker: taken from the medium, and from the documented
 //! names on a node.
 
 use std::fs;

@@ -1,4 +1,4 @@
-//! What the tests install, and what a node has to be afterwards.
+//! The node that the tests install, and the checks of the result.
 //!
 //! A [`Document`] has the values that a test sets in an install configuration; [`Document::to_json`] is the complete
 //! configuration for the medium or the node. [`Checks`] collects every difference instead of ending at the first: a

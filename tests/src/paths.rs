@@ -25,7 +25,7 @@ pub fn e2e() -> PathBuf {
     target().join("e2e")
 }
 
-/// What tests keep in the user's cache, as the Makefile does.
+/// The directory of the tests in the user's cache, as in the Makefile.
 pub fn cache() -> Result<PathBuf> {
     let variable = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let cache = variable("XDG_CACHE_HOME").or_else(|| variable("HOME").map(|home| home.join(".cache")));

@@ -22,7 +22,7 @@ const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 const START: Duration = Duration::from_secs(60);
 const COMMAND: Duration = Duration::from_secs(600);
 
-/// What a registry requires of clients.
+/// The login that a registry requires.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RegistryAccess<'a> {
     pub password: Option<&'a str>,

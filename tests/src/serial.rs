@@ -218,7 +218,7 @@ impl Serial {
     pub fn run(&mut self, command: &str, limit: Duration) -> Result<ConsoleAnswer> {
         self.commands += 1;
         let id = self.commands;
-        // What is typed may be echoed; the marks come only from the output of printf.
+        // Input may be echoed; the marks come only from the output of printf.
         self.send(&format!("printf '%s-{id}\\n' begin; {command}; printf '%s-{id} %d;\\n' end $?"))?;
         self.wait_for(&format!("begin-{id}\n"), limit)?;
         let end = format!("end-{id} ");

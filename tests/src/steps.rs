@@ -36,7 +36,7 @@ pub const COMMAND_LIMIT: Duration = Duration::from_secs(180);
 /// From the login of a machine with Kubernetes until its node is ready, with three machines side by side.
 pub const READY_LIMIT: Duration = Duration::from_secs(2400);
 
-/// What `installer status` says of a node that is ready in its cluster.
+/// The line of `installer status` for a node that is ready in its cluster.
 pub const TOLD_READY: &str = "cluster   ready";
 
 /// The size of the disk of [`installed_disk`].

@@ -89,7 +89,7 @@ pub fn from_served(directory: &Path, port: u16, name: &str) -> Result<String> {
     Ok(format!("--from http://10.0.2.2:{port}/{name}.iso --sha256 {digest}"))
 }
 
-/// What `installer update status` says.
+/// The output of `installer update status`.
 pub fn status(ssh: &Ssh) -> Result<Value> {
     let told = ssh.attempt("sudo -n installer --format json update status", Duration::from_secs(60))?;
     if ![0, 9].contains(&told.code) {

@@ -13,7 +13,7 @@ use crate::programs::ProgramOutput;
 
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// What a client has written.
+/// The writes of a client.
 #[derive(Debug)]
 pub struct WriteResult {
     pub good: u32,

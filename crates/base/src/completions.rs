@@ -67,7 +67,7 @@ mod tests {
         ])
     }
 
-    /// What a shell offers behind the words of `line`, whose last one is not finished.
+    /// The completions that a shell offers for `line`, whose last word is not finished.
     fn offered(shell: Shell, line: &str) -> Option<String> {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("_two-words");

@@ -1,4 +1,4 @@
-//! What every other crate needs, and nothing about installs or media.
+//! Basics that every other crate needs; nothing about installs or media.
 
 pub mod cancel;
 pub mod cancellation;

@@ -1,4 +1,4 @@
-//! What every command of both programs gets: how to print, where progress goes, and how the program ends.
+//! The context of every command of both programs: how to print, where progress goes, and how the program ends.
 //!
 //! [`parse`] reads the command line and adds the options of all commands ([`GlobalOptions`]); these make one [`Context`],
 //! which is passed down. Everything for standard output goes through [`print()`]; with `--format json` that is one document.
@@ -81,7 +81,7 @@ pub fn parse<P: CommandFactory + FromArgMatches>() -> Result<P, u8> {
     })
 }
 
-/// What clap would print, as one document: a mistake, the version, or the help.
+/// The output of clap as one document: a mistake, the version, or the help.
 fn as_document(error: &clap::Error) -> serde_json::Value {
     let text = error.render().to_string();
     match error.kind() {

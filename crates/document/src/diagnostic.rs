@@ -41,7 +41,6 @@ pub struct Problem {
     pub code: &'static str,
     /// For people. Never holds a secret.
     pub message: Box<str>,
-    /// What to write instead.
     pub suggestion: Option<String>,
 }
 
@@ -90,7 +89,6 @@ pub struct Diagnostic {
     /// Stable name of this kind of mistake.
     pub code: &'static str,
     pub message: String,
-    /// What to write instead.
     pub suggestion: Option<String>,
     /// How many further mistakes or warnings this entry stands for, in the one that ends the list of a document with
     /// more than [`LISTED`] of them; absent in all others.
@@ -306,7 +304,7 @@ impl<'a> Source<'a> {
         };
         let shown = self.mask(line, start, window, hidden);
         let text: String = shown.iter().map(|(_, c)| *c).collect();
-        // What is underlined of the shown text: whatever stands for an underlined character.
+        // The underlined part of the shown text: everything that stands for an underlined character.
         let offset = shown.iter().position(|(columns, _)| columns.end > from).unwrap_or(shown.len());
         let underlined = shown.iter().skip(offset).take_while(|(columns, _)| columns.start < to);
         Some(clip(&text, offset, underlined.count(), cut))

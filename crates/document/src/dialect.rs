@@ -1,4 +1,4 @@
-//! What the reader has to know of one kind of document beyond its shape. Each kind implements [`Dialect`]; the defaults are
+//! The reader's rules for one kind of document beyond its shape. Each kind implements [`Dialect`]; the defaults are
 //! those of a strict document: one form for everything, and no key that was ever renamed.
 
 use std::fmt::Debug;
@@ -34,7 +34,7 @@ pub trait Dialect: Debug + Sync {
         None
     }
 
-    /// What became of the key `name` with this `value` in the group at `path`, whose `entries` may say the same; `None` if
+    /// The fate of the key `name` with this `value` in the group at `path`, whose `entries` may say the same; `None` if
     /// there never was such a key.
     fn retired_key(
         &self,
@@ -78,13 +78,20 @@ pub struct OlderKeys<'t> {
     pub successor: &'static str,
 }
 
-/// What became of a key that is not used any more.
+/// The fate of a key that is not used any more.
 #[derive(Clone, Copy, Debug)]
 pub enum RetiredKey {
     /// It is read as another key of the same group with this value.
-    Replaced { name: &'static str, value: &'static str, reason: &'static str },
+    Replaced {
+        name: &'static str,
+        value: &'static str,
+        reason: &'static str,
+    },
     /// The document means the same without it.
-    NoEffect { reason: &'static str },
-    /// What it asks for is not done.
-    Refused { reason: &'static str },
+    NoEffect {
+        reason: &'static str,
+    },
+    Refused {
+        reason: &'static str,
+    },
 }

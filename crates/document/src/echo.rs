@@ -118,7 +118,7 @@ pub fn undisputed(
 /// A sample of a text without a format.
 const ANY_TEXT: &str = "text";
 
-/// What a value of this shape can be: all of it where that is little, and otherwise its extremes.
+/// The possible values of this shape: all if they are few, and otherwise the extremes.
 fn candidates(shape: &Shape) -> Vec<Value> {
     match shape {
         Shape::Choice { words, .. } => words.iter().map(|word| Value::from(word.as_str())).collect(),

@@ -1,4 +1,4 @@
-//! What the rules of a document find in its typed value.
+//! Findings of the rules about the typed value of a document.
 
 use crate::diagnostic::Severity;
 
@@ -13,7 +13,6 @@ pub struct Finding {
     pub code: &'static str,
     /// For people. Never holds a secret.
     pub message: String,
-    /// What to write instead.
     pub suggestion: Option<String>,
 }
 

@@ -43,7 +43,7 @@ impl Format {
     }
 }
 
-/// What is wrong with a text, and what to write instead.
+/// The mistake in a text, and the text to write instead.
 #[derive(Debug, PartialEq, Eq)]
 pub struct FormatFault {
     /// A clause that continues "the value …".

@@ -1,7 +1,7 @@
 //! Recognizes text that stands where a secret belongs: a variable that no template engine has filled in, or the words
 //! of an example. Such text is as public as the example.
 
-/// What surrounds the name of a variable, or what a person is to replace. The whole text is between the two.
+/// The marks around a variable, or around words for a person to replace. The whole text is between the two.
 const AROUND: &[(&str, &str)] = &[
     ("<", ">"),
     ("%", "%"),
@@ -16,7 +16,7 @@ const AROUND: &[(&str, &str)] = &[
     ("`", "`"),
     ("«", "»"),
 ];
-/// What surrounds a variable within a longer text.
+/// The marks around a variable within a longer text.
 const WITHIN: &[(&str, &str)] =
     &[("${", "}"), ("{{", "}}"), ("$(", ")"), ("$((", "))"), ("<%", "%>"), ("#{", "}"), ("{%", "%}")];
 /// Names of variables have these words.

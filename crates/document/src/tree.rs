@@ -293,7 +293,7 @@ impl<'a> Reader<'a> {
             match self.next()? {
                 (Event::MappingEnd, end) => {
                     for (key, value) in merged.map(others).transpose()?.unwrap_or_default() {
-                        // What the group has itself counts, and after it what is merged first.
+                        // The group's own keys win, then those that are merged first.
                         if !entries.iter().any(|(own, _)| own.text == key.text) {
                             entries.push((key, value));
                         }

@@ -134,7 +134,7 @@ mod tests {
         assert_eq!(initrd[early.len()..][..4], [0x28, 0xb5, 0x2f, 0xfd]);
         assert!(unpacked(&initrd).unwrap() == both);
         assert_eq!(packed(&main).unwrap()[..4], [0x28, 0xb5, 0x2f, 0xfd]);
-        // What the kernel's own tool makes of it: the file system, as a whole.
+        // The whole file system unpacks with zstd.
         assert!(zstd::decode_all(&packed(&main).unwrap()[..]).unwrap() == main);
     }
 

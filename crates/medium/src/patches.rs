@@ -23,7 +23,7 @@ pub const LIST_LIMIT: u64 = 1 << 20;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReleasePatch {
-    /// What it applies to: the root hash of an expanded OS image, or the SHA-256 of an initrd.
+    /// The base of the patch: the root hash of an expanded OS image, or the SHA-256 of an initrd.
     pub from: Digest,
     /// Path from the root of a directory with the release.
     pub path: String,

@@ -16,7 +16,7 @@ use base::failure::{Class, Failure};
 
 /// Kernel parameters that the boot loader or a person gives to our programs, and that are no configuration keys.
 pub mod parameter {
-    /// What the live system does: `check` looks at the medium and installs nothing.
+    /// The task of the live system: `check` verifies the medium and installs nothing.
     pub const MODE: &str = "nqrust.mode";
     /// The digest of the release manifest that the boot files belong to.
     pub const RELEASE: &str = "nqrust.release";

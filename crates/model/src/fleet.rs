@@ -1,4 +1,4 @@
-//! What is said to the server of a fleet: the body of a request is a few JSON objects, one a line, each with one key
+//! Reports to the server of a fleet: the body of a request is a few JSON objects, one a line, each with one key
 //! that says what it is. The first is a [`ReportLine::Hello`].
 
 use serde::{Deserialize, Serialize};
@@ -25,7 +25,7 @@ pub enum ReportLine {
     Event(Event),
     /// Why the run failed; after its last event.
     Failure(RunFailure),
-    /// What there is to read about a failure; the latest counts.
+    /// The log of a failure; the latest counts.
     Log(String),
     /// How far the installed node has come into its cluster; the latest counts.
     Node(NodeReport),
@@ -36,7 +36,7 @@ pub enum ReportLine {
     Wait {},
 }
 
-/// What the server answers to an install that waits for its cluster: how far the machine is that creates the cluster.
+/// The server's answer to an install that waits for its cluster: the progress of the machine that creates the cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CreatorStatus {
     pub v: u32,
@@ -50,12 +50,11 @@ pub struct StreamHeader {
     pub v: u32,
     /// Drawn anew for every run, so that a second install of a machine is not taken for the first going on.
     pub run: Uuid,
-    /// What the machine is known by.
     pub machine: Identity,
     /// The name that the node will have, once it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hostname: Option<String>,
-    /// What is installed, once it is known.
+    /// The product to install, once it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub product: Option<String>,
 }
@@ -63,9 +62,9 @@ pub struct StreamHeader {
 /// Why a run failed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunFailure {
-    /// What failed and why, outermost first.
+    /// The failure and its causes, outermost first.
     pub causes: Vec<String>,
-    /// What to do next, each a sentence.
+    /// The next steps, each a sentence.
     pub hints: Vec<String>,
     pub exit_code: u8,
 }
@@ -79,9 +78,9 @@ pub struct NodeReport {
     pub failed: bool,
     /// The stage that it is in, as `installer status` calls it; the last one where it is ready.
     pub stage: String,
-    /// What was seen of that stage, or the last error in words.
+    /// The observation of that stage, or the last error in words.
     pub detail: String,
-    /// What a person can do.
+    /// The next step for a person.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
 }

@@ -30,7 +30,7 @@ pub struct KubernetesVersion {
     build: u32,
 }
 
-/// What comes before a release, and the release itself.
+/// The order of pre-releases, and the release itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
     Alpha(u32),

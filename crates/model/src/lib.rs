@@ -1,4 +1,4 @@
-//! What both programs must agree on: the configuration of a node, the cluster file, the release manifest, what a machine is,
+//! The types that both programs share: the configuration of a node, the cluster file, the release manifest, what a machine is,
 //! and what a node reports. Values, their readers and their rules; nothing here opens a device or a connection.
 
 pub mod boot;

@@ -1,4 +1,4 @@
-//! What the builder puts into an OS image and the node relies on.
+//! The paths in an OS image on which builder and node have to agree.
 
 use formats::oci::{ImageReference, ParseReferenceError};
 

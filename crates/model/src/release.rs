@@ -23,7 +23,7 @@ pub const STATE: &str = "/var/lib/";
 /// The most bytes that all files of a medium and the expanded OS image may have together. An ISO holds less than 8 TiB.
 const LARGEST_RELEASE: ByteSize = ByteSize::gib(4096);
 
-/// What a medium carries.
+/// The manifest of a medium: its product and every payload.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Release {
@@ -75,7 +75,7 @@ pub struct ExpandedImage {
     pub root_hash: Digest,
 }
 
-/// What a checker of an ISO cannot know from the rest of the manifest; see [`medium::iso`].
+/// The inputs of an ISO that the rest of the manifest does not have; see [`medium::iso`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IsoRecipe {
     /// Which generation of the writer made the ISO, [`medium::iso::recipe::NUMBER`] today. Later ones may say more.
@@ -181,9 +181,9 @@ pub enum Purpose {
     ImageBlob,
     /// An install configuration embedded when the medium was built.
     InstallConfig,
-    /// What the image definition gives every install that says nothing else: a part of a configuration.
+    /// Defaults of the image definition for every install: a part of a configuration.
     InstallDefaults,
-    /// What GRUB reads the password of the medium's boot menu from, where the embedded configuration has one.
+    /// The GRUB file with the password of the medium's boot menu, if the embedded configuration has one.
     BootPassword,
 }
 
@@ -355,7 +355,7 @@ pub enum ParseReleaseError {
     /// Files that are longer together than any medium.
     #[error("the files in the release manifest have {0} together; the limit is {LARGEST_RELEASE}")]
     Sum(ByteSize),
-    /// What would change the meaning of a boot menu that it is written into.
+    /// Text that would change the meaning of the boot menu that it is written into.
     #[error("the release manifest has {0:?}, which cannot stand in a boot menu")]
     Menu(String),
     /// A place for images that does not last.

@@ -40,7 +40,7 @@ fn documents_of(name: &str) -> Vec<(String, String)> {
     documents().iter().filter(|(place, _)| named(place)).cloned().collect()
 }
 
-/// What is told of a conversion, as the tables have it.
+/// The messages of a conversion, as the tables have them.
 fn told(result: Result<ConvertedDocument, Invalid>) -> String {
     let change = |change: &Change| {
         let kind = match change.kind {
@@ -124,7 +124,7 @@ fn of_older_documents_and_scripts_19_in_20_are_converted_without_a_hand() {
     assert!(left.len() * 20 <= older + scripts, "{}", left.join("\n"));
 }
 
-/// What holds for whatever is converted: it passes the check, and to convert it again changes nothing; or there is a mistake.
+/// Any conversion passes the check, and converting it again changes nothing; or there is a mistake.
 fn holds(place: &str, text: &str) -> Result<(), String> {
     let converted = match convert::document(text, "f") {
         Ok(converted) => converted,

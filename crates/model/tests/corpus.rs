@@ -19,7 +19,7 @@ fn tables(directory: &str) -> Vec<Table> {
 struct Document {
     /// Table, line and name of the case, for messages of the test.
     place: String,
-    /// What the configuration is told as its file.
+    /// The file name of the configuration.
     file: String,
     text: String,
 }
@@ -47,7 +47,7 @@ fn diagnose(text: &str, file: &str) -> Vec<Diagnostic> {
     }
 }
 
-/// What is told of a document, without the name of the file at the beginning of each diagnostic.
+/// The diagnostics of a document, without the name of the file at the beginning of each.
 fn told(case: &Case) -> String {
     let file = file(case);
     let mut told = String::new();

@@ -93,7 +93,7 @@ impl LargeDocument {
     }
 }
 
-/// What this thread has had of the processors, see getrusage(2).
+/// The processor time of this thread, see getrusage(2).
 fn processor_time() -> Duration {
     let usage = getrusage(UsageWho::RUSAGE_THREAD).unwrap();
     let spent = usage.user_time() + usage.system_time();

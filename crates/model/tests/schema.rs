@@ -22,7 +22,6 @@ for place, text in work["documents"]:
         print(place, "/".join(map(str, error.absolute_path)), error.message[:200].replace("\n", " "))
 "#;
 
-/// What does not fit.
 fn misfits(schema: &str, documents: &[(String, String)]) -> String {
     let schema: Value = serde_json::from_str(schema).unwrap();
     let work = json!({ "schema": schema, "documents": documents }).to_string();

@@ -59,7 +59,7 @@ impl<'a> RangeFields<'a> {
     }
 }
 
-/// What is sent of a file of `length` bytes with the strong entity tag `tag` (with its quotes). For several ranges the
+/// The part of a file of `length` bytes with the strong entity tag `tag` (with its quotes) to send. For several ranges the
 /// whole file is sent, which RFC 9110 permits.
 #[must_use]
 pub fn select(fields: RangeFields<'_>, length: u64, tag: &str) -> RangeSelection {

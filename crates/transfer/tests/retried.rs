@@ -1,4 +1,4 @@
-//! What is tried again and what is not, by every way into the network: a failure that the next attempt meets again is
+//! Retries of every kind of request: a failure that the next attempt meets again is
 //! told at once.
 
 #![allow(clippy::unwrap_used, reason = "a test ends where it cannot go on, helpers included")]

@@ -1,4 +1,4 @@
-//! What a machine and the server agree on: the paths of the server's URLs, and the kernel parameters by which the installer
+//! The interface between a machine and the server: the paths of the server's URLs, and the kernel parameters by which the installer
 //! finds its configuration and its medium. Boot scripts, the router, the fleet and the rehearsal of configurations use them.
 
 /// The medium's files.

@@ -44,7 +44,7 @@ pub struct ArchiveMembers<R> {
     padding: u64,
 }
 
-/// What extended headers say of the member that follows.
+/// The extended headers of the next member.
 #[derive(Default)]
 struct Extension {
     path: Option<Vec<u8>>,

@@ -48,7 +48,7 @@ pub enum BoltError {
     #[error("page {page} of the bolt database is damaged: {what}")]
     Damaged {
         page: u64,
-        /// What contradicts the format.
+        /// The violation of the format.
         what: &'static str,
     },
     /// The tree exceeds a limit of the format.

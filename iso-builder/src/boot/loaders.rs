@@ -65,7 +65,7 @@ const MODULES: &[&str] = &[
     "true",
 ];
 
-/// What GRUB's core of an installed disk does: it loads the disk's menu or, if an interrupted install has left none,
+/// The configuration of GRUB's core on an installed disk: it loads the disk's menu or, if an interrupted install has left none,
 /// exits to the firmware, which boots the next device. Without this, GRUB would show a command prompt.
 const CORE_CONFIG: &str = "configfile $prefix/grub.cfg\nexit\n";
 

@@ -11,7 +11,7 @@ use walkdir::WalkDir;
 use super::record::RECORD_FILE;
 use super::{Cache, remove};
 
-/// What was removed, or would be in a dry run.
+/// The removed entries, or those that a dry run would remove.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PruneSummary {
     pub steps: usize,

@@ -28,9 +28,9 @@ pub(super) const DOCUMENT_BEGIN: Span = Span { start: 0, end: 0, line: 1, column
 /// A text and where it comes from.
 #[derive(Clone, Debug)]
 pub(super) struct DefinitionText {
-    /// What messages call it.
+    /// Its name in messages.
     pub name: String,
-    /// What tells it from other texts: its path without links.
+    /// Its path without links, which identifies it.
     pub identity: PathBuf,
     pub text: String,
 }
@@ -151,7 +151,7 @@ impl Chain {
         Ok((path, source))
     }
 
-    /// What the definition extends, the nearest first.
+    /// The definitions that it extends, the nearest first.
     pub(super) fn extended(&self) -> Vec<ExtendedDefinition> {
         let others = self.0.iter().skip(1);
         let of = |link: &ChainLink| ExtendedDefinition {
@@ -198,7 +198,7 @@ fn taken(root: &mut TreeNode) -> Option<TreeNode> {
     Some(entries.remove(at).1)
 }
 
-/// What `extends` names; nothing where it has no value.
+/// The path in `extends`; none if it has no value.
 fn extended(node: &TreeNode, problems: &mut Vec<Problem>) -> Option<String> {
     match &node.kind {
         NodeKind::Scalar { .. } if node.is_nothing() => None,

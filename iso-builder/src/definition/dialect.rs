@@ -1,4 +1,4 @@
-//! What helps the authors of image definitions, which have one form for everything.
+//! Hints for authors of image definitions, which have one form for everything.
 
 use document::dialect::Dialect;
 
@@ -44,7 +44,7 @@ const SYNONYMS: &[(&str, &str)] = &[
     ("x86-64", "amd64"),
 ];
 
-/// What the reader accepts in an image definition.
+/// The reader's rules for an image definition.
 #[derive(Debug)]
 pub(super) struct DefinitionDialect;
 

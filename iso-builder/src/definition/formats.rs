@@ -1,4 +1,4 @@
-//! What single texts of an image definition must look like, by the path of the key. [`super::shape`] attaches these checks
+//! The formats of single texts of an image definition, by the path of the key. [`super::shape`] attaches these checks
 //! to the shape of the document; the published schema does not name them.
 
 use std::path::{Path, PathBuf};
@@ -61,7 +61,7 @@ const DIRECTORY: Format = format("directory", "invalid-path", any);
 const EITHER: Format = format("file-or-directory", "invalid-path", any);
 const WORKLOAD: Format = format("file-or-directory", "invalid-path", workloads::path);
 
-/// What a path of the definition must lead to.
+/// The kind of file that a path of the definition must lead to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PathTarget {
     File,

@@ -87,7 +87,7 @@ pub struct Definition {
     /// a configuration is stronger.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub install_defaults: Option<PathBuf>,
-    /// What a build makes. Disks are only made where they are named here, or by `--only`.
+    /// The outputs of a build. Disks are only made where they are named here, or by `--only`.
     #[serde(default = "outputs::media")]
     pub outputs: Vec<OutputKind>,
     /// The disk of `disk-raw` and `disk-qcow2`.

@@ -1,4 +1,4 @@
-//! What a build makes.
+//! The outputs of a build.
 
 use std::path::PathBuf;
 

@@ -32,7 +32,7 @@ pub struct LoadedDefinition {
     pub file: PathBuf,
     pub digest: Digest,
     pub definition: Definition,
-    /// What it extends, the nearest first.
+    /// The definitions that it extends, the nearest first.
     pub extended: Vec<ExtendedDefinition>,
 }
 
@@ -128,7 +128,7 @@ pub(super) fn parse(
     let (chain, mut root, problems) = Chain::read(first, others)?;
     spellings::settle(&mut root, schema());
     let mut walk = ShapeCheck::new(&DefinitionDialect);
-    // What is wrong with `extends` makes everything else that is missing an echo.
+    // After a mistake in `extends`, missing keys are only a consequence.
     let is_whole = problems.is_empty();
     walk.problems = problems;
     let value = walk.value(&root, shape(), "").unwrap_or_default();

@@ -16,7 +16,7 @@ pub fn digest_of_file(path: &Path) -> Result<(Digest, u64)> {
     Digest::of_reader(file).with_context(|| format!("reading {}", path.display()))
 }
 
-/// What a cache has at a path.
+/// The state of a path in the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CachedFile {
     Absent,

@@ -14,7 +14,7 @@ use super::spec::{BuiltImage, LayerSpec};
 use super::store::Store;
 use super::stored_image::StoredImage;
 
-/// What all images of a build have in common.
+/// Settings that all images of a build share.
 #[derive(Clone, Copy, Debug)]
 pub struct ImageSettings<'a> {
     /// The architecture as Go calls it; for `amd64` and `arm64` that is Debian's name.

@@ -38,7 +38,7 @@ struct RootFs {
 #[derive(Clone, Copy, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
 struct DiffId(#[serde(with = "prefixed")] Digest);
 
-/// What one layer has to be. Images share layers, so each is checked once.
+/// The expected digests of one layer. Images share layers, so each is checked once.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct ExpectedLayer {
     blob: Blob,

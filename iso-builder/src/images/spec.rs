@@ -162,7 +162,7 @@ struct Keys {
     roles: Vec<Role>,
 }
 
-/// What is wrong with an entry of `images.preload`.
+/// A mistake in an entry of `images.preload`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct EntryError {
@@ -185,7 +185,7 @@ const FURTHER: [(&str, &[&str]); 6] = [
     ("checksums", &["archive"]),
 ];
 
-/// What is wrong with an entry that has the keys of which `has` is true: it has exactly one source, and what goes with it.
+/// The mistakes of an entry with the keys for which `has` is true: it has exactly one source, and the keys that belong to it.
 pub(crate) fn misfits(has: impl Fn(&str) -> bool) -> Vec<EntryError> {
     let given: Vec<_> = SOURCES.into_iter().filter(|key| has(key)).collect();
     let [source] = given[..] else {

@@ -30,7 +30,7 @@ pub struct Store {
     root: PathBuf,
 }
 
-/// What a release manifest says about a store.
+/// A store as the release manifest describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreContents {
     /// Index first, then the blobs image by image (index, manifest, configuration, layers), each once.

@@ -1,4 +1,4 @@
-//! What a definition says about its Kubernetes distribution, and which files of the release that means.
+//! The Kubernetes distribution of a definition, and the files of its release.
 
 use std::path::Path;
 
@@ -32,13 +32,13 @@ pub struct Kubernetes {
     pub images: Option<Vec<ArchiveName>>,
 }
 
-/// What nodes of RKE2 run: their `config.yaml` asks for multus and canal, and the default ingress is in `core`.
+/// The archives with the images that nodes of RKE2 run: their `config.yaml` asks for multus and canal, and the default ingress is in `core`.
 const RKE2_ARCHIVES: [&str; 3] = [CORE_ARCHIVE, "canal", "multus"];
 /// The archive with the control plane, and with the image that RKE2 takes its programs from.
 const CORE_ARCHIVE: &str = "core";
 
 impl Kubernetes {
-    /// What of it contradicts itself.
+    /// The contradictions in it.
     pub(crate) fn findings(&self) -> Vec<Finding> {
         let mut found = Vec::new();
         let (distribution, version) = (self.distribution, &self.version);

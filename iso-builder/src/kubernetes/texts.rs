@@ -18,7 +18,7 @@ pub enum Artifacts {
     Url(String),
 }
 
-/// What differs between the names of RKE2's archives of images: `core`, `canal`, `multus`, …
+/// The variable part in the names of RKE2's image archives: `core`, `canal`, `multus`, …
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct ArchiveName(String);

@@ -12,9 +12,9 @@ use model::kubernetes::{KubernetesVersion, UpstreamImages};
 
 /// The oldest minor version: since then `kubeadm join phase etcd-join` can be run alone, which makes a witness.
 pub(super) const MINOR_MIN: u32 = 35;
-/// What goes into the OS image, each with the version of the release.
+/// The programs in the OS image, each with the version of the release.
 pub const PROGRAMS: [&str; 3] = ["kubeadm", "kubectl", "kubelet"];
-/// What goes there too from a release that `configs/kubernetes/build.sh` made. It has a version of its own, and the server of the
+/// A further program, from a release that `configs/kubernetes/build.sh` made. It has a version of its own, and the server of the
 /// public release does not have it.
 pub const CRICTL: &str = "crictl";
 /// The registry of the images. kubeadm asks for them by these names, and nodes do not change that.

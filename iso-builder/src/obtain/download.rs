@@ -30,7 +30,7 @@ pub(super) struct Download {
     pub(super) path: PathBuf,
 }
 
-/// What files of one kind are called, and what to do if a server lacks one or has another one.
+/// The name of files of one kind, and the hint if a server lacks one or has another one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DownloadKind {
     /// Such as `packages`.

@@ -21,7 +21,7 @@ use crate::packages::ResolvedPackage;
 /// Sees the packages of a lock before it is used or written, and may refuse them.
 pub type PackageApproval<'a> = &'a dyn Fn(&[ResolvedPackage]) -> Result<()>;
 
-/// What a lock is made from.
+/// The inputs of a lock.
 #[allow(missing_debug_implementations)]
 pub struct Locker<'a> {
     pub loaded: &'a LoadedDefinition,
@@ -182,7 +182,7 @@ fn difference(known: Option<&Lock>, wanted: &WantedInputs) -> String {
     if parts.is_empty() { "it locks an input that is no longer needed".into() } else { parts.join("; ") }
 }
 
-/// What differs between the Kubernetes distribution and the lock, in words.
+/// The difference between the Kubernetes distribution and the lock, in words.
 fn released(known: Option<&LockedRelease>, wanted: Option<&LockedRelease>) -> Vec<String> {
     let Some(wanted) = wanted else { return Vec::new() };
     let named = |release: &LockedRelease| format!("{} {}", release.distribution.name(), release.version);

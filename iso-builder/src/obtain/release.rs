@@ -40,7 +40,6 @@ pub struct ObtainedRelease {
     directory: PathBuf,
 }
 
-/// What is needed to obtain a release.
 #[derive(Clone, Copy, Debug)]
 pub struct ReleaseQuery<'a> {
     pub loaded: &'a LoadedDefinition,

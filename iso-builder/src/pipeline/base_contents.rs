@@ -23,7 +23,7 @@ impl Build<'_> {
     }
 }
 
-/// What `find` finds missing, with the files of the definition's overlays counted in.
+/// The files that `find` reports missing, with the definition's overlays counted in.
 pub(super) fn missing(
     loaded: &LoadedDefinition,
     find: impl FnOnce(&BaseContents<'_>) -> MissingParts,
@@ -36,7 +36,7 @@ pub(super) fn missing(
     Ok(find(&BaseContents { definition, overlays: &overlays }))
 }
 
-/// What a base of these packages, with all that they depend on, is known to lack. Mirrors that the definition names may have
+/// The files that a base of these packages and their dependencies is known to lack. Mirrors that the definition names may have
 /// the same files in packages of other names, so that only the files tell.
 pub(super) fn missing_packages(
     loaded: &LoadedDefinition,

@@ -14,7 +14,7 @@ use crate::archive::{ArchiveMembers, Compression};
 use crate::definition::{LoadedDefinition, OciBase};
 use crate::steps::layers_of_layout;
 
-/// What a layer names to take away (image-spec 1.1, `layer.md`): the file of the rest of the name, or with [`OPAQUE`] all that
+/// The prefix of files by which a layer removes others (image-spec 1.1, `layer.md`): the file of the rest of the name, or with [`OPAQUE`] all that
 /// lower layers have in the directory.
 const WHITEOUT: &str = ".wh.";
 const OPAQUE: &str = ".wh..wh..opq";

@@ -1,4 +1,4 @@
-//! What can be known of a build without the network, without privileges and without reading large files, for
+//! Checks of a build without the network, without privileges and without reading large files, for
 //! `iso-builder check`. A mistake in one part hides none in another.
 
 use std::collections::BTreeSet;
@@ -32,7 +32,7 @@ pub struct CheckOptions {
     pub locked: bool,
 }
 
-/// What was found of one definition.
+/// The findings about one definition.
 #[derive(Debug, Serialize)]
 pub struct CheckReport {
     pub definition: PathBuf,
@@ -40,7 +40,7 @@ pub struct CheckReport {
     pub checks: Vec<BuildCheck>,
 }
 
-/// What was found of one part of a definition.
+/// The findings about one part of a definition.
 #[derive(Debug, Serialize)]
 pub struct BuildCheck {
     pub part: &'static str,
@@ -121,7 +121,7 @@ fn ok(message: impl Into<String>) -> Finding {
     (CheckState::Ok, message.into())
 }
 
-/// What a definition extends, a clause to append; empty where it is nothing.
+/// The definitions that a definition extends, as a clause to append; empty if there are none.
 fn extended(loaded: &LoadedDefinition) -> String {
     let others: Vec<_> = loaded.extended.iter().map(|other| other.path.display().to_string()).collect();
     if others.is_empty() { String::new() } else { format!(", extends {}", others.join(", ")) }

@@ -100,7 +100,7 @@ pub(super) fn disk(loaded: &LoadedDefinition, outputs: &BTreeSet<OutputKind>) ->
     check_distribution(definition, &parts)
 }
 
-/// What to say where the embedded configuration installs by itself from a net-install medium, and the nodes need images that the
+/// The warning where the embedded configuration installs unattended from a net-install medium, and the nodes need images that the
 /// builder made: no registry has them.
 pub(super) fn unreachable_images(
     loaded: &LoadedDefinition,

@@ -22,7 +22,7 @@ pub(super) struct Build<'a> {
     pub(super) inputs: BuildInputs,
     pub(super) lock: Lock,
     pub(super) policy: LockPolicy,
-    /// What makes media ours, laid out for the steps.
+    /// The product's own files, laid out for the steps.
     pub(super) product: ProductOverlays,
     pub(super) progress: &'a Progress,
 }

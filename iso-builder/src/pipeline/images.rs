@@ -35,7 +35,7 @@ pub(super) struct BuiltImages {
     pub(super) images: Vec<StoredImage>,
 }
 
-/// What the release manifest says about the store, as it is kept in the cache.
+/// The release manifest's description of the store, as the cache keeps it.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct StoreListing {
     pub(super) payloads: Vec<Payload>,

@@ -1,4 +1,4 @@
-//! What every command on a definition begins with: the definition, the cache, and the images that it needs.
+//! The beginning of every command on a definition: the definition, the cache, and the images that it needs.
 
 use std::path::Path;
 

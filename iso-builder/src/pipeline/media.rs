@@ -69,7 +69,7 @@ fn area_key() -> Value {
     json!({ "length": area::LENGTH })
 }
 
-/// What media are assembled from: payloads with the files that hold them.
+/// The parts of media: payloads with the files that hold them.
 #[derive(Debug)]
 pub(super) struct MediumParts {
     kernel: StepOutputs,

@@ -19,7 +19,7 @@ pub struct BuildOptions {
     pub output: PathBuf,
     /// The `installer` executable that goes into the OS image.
     pub installer: PathBuf,
-    /// What to make in place of what the definition says.
+    /// Outputs to make instead of those of the definition.
     pub only: Option<Vec<OutputKind>>,
 }
 

@@ -85,7 +85,7 @@ impl ReleaseImages {
     }
 }
 
-/// What kubeadm of the release says its images are called.
+/// The names of the release's images, from its kubeadm.
 fn names_of(release: &ObtainedRelease, cache: &Cache) -> Result<Vec<ImageReference>> {
     let version = &release.locked.version;
     let inputs = json!({ "kubeadm": release.digest("kubeadm")?, "version": version });

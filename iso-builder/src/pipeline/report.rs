@@ -1,4 +1,4 @@
-//! What a build tells of itself, for those who were not there: `build-report.json` beside the media, and a summary in Markdown.
+//! The report of a build: `build-report.json` beside the media, and a summary in Markdown.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -76,7 +76,7 @@ pub struct ReportedFile {
     pub sha256: Digest,
 }
 
-/// What the lock file pins.
+/// The inputs that the lock file pins.
 #[derive(Clone, Debug, Serialize)]
 pub struct ReportedInputs {
     pub packages: usize,

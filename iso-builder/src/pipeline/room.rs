@@ -13,23 +13,23 @@ use base::size::ByteSize;
 
 use crate::packages::ResolvedPackage;
 
-/// What every build writes besides its outputs: requests, outcomes, lists.
+/// The space for files besides the outputs: requests, outcomes, lists.
 pub(super) const LEAST: ByteSize = ByteSize::bytes(32 << 20);
-/// What apt needs to choose packages: the lists of a suite, twice.
+/// The space that apt needs to choose packages: the lists of a suite, twice.
 pub(super) const FOR_LISTS: ByteSize = ByteSize::bytes(256 << 20);
 /// How many bytes a tree and its archive have together for each byte of its packages: 2.6 each for the minimal image.
 const UNPACKED_BYTES: u64 = 5;
-/// What initrd and loaders come to, whatever the packages are.
+/// The space for initrd and loaders, whatever the packages are.
 const BOOT_BYTES: u64 = 256 << 20;
 
-/// What a build writes into one directory.
+/// The space that a build needs in one directory.
 #[derive(Clone, Debug)]
 pub(super) struct NeededRoom<'a> {
     /// Such as `the cache`.
     pub(super) purpose: &'static str,
     pub(super) directory: &'a Path,
     pub(super) size: ByteSize,
-    /// What to give another directory with.
+    /// The option that names another directory.
     pub(super) option: &'static str,
 }
 
@@ -71,13 +71,13 @@ fn existing(path: &Path) -> PathBuf {
     above.filter(|path| !path.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_owned()
 }
 
-/// What the cache needs to make a system of these packages, without the downloads.
+/// The space in the cache for a system of these packages, without the downloads.
 pub(super) fn of_system(packages: &[ResolvedPackage]) -> ByteSize {
     let bytes: u64 = packages.iter().map(|package| package.size).sum();
     ByteSize::bytes(bytes.saturating_mul(UNPACKED_BYTES).saturating_add(BOOT_BYTES))
 }
 
-/// What a medium of these packages comes to.
+/// The size of a medium of these packages.
 pub(super) fn of_medium(packages: &[ResolvedPackage]) -> ByteSize {
     let bytes: u64 = packages.iter().map(|package| package.size).sum();
     ByteSize::bytes(bytes.saturating_add(BOOT_BYTES))

@@ -1,4 +1,4 @@
-//! What makes a medium ours, whatever its base is: the units, the initrd modules and the settings in `overlays/rootfs` and
+//! The product's own files, which go over every base: the units, the initrd modules and the settings in `overlays/rootfs` and
 //! `overlays/initrd`, which are compiled into the builder. A build lays them over the base before the definition's own overlays.
 //!
 //! [`requirements`] is what a base has to bring for them.

@@ -1,4 +1,4 @@
-//! What a base has to bring for a medium and a node of ours: a table of files, each with the package of Debian that has it.
+//! The files that every base needs: a table of files, each with the package of Debian that has it.
 //!
 //! What is missing is reported as a whole. Three things are compared with the table: the packages that a definition names, the
 //! packages that its lock file has, and the files of a base. Files of the definition's overlays count in each case.
@@ -60,7 +60,7 @@ const fn need(
     Requirement { files, packages, dependents, condition }
 }
 
-/// What is here beside the programs is what `boot::loaders` takes from the base and what dracut needs for our initrd.
+/// Beside the programs, these are the files that `boot::loaders` takes from the base and that dracut needs for our initrd.
 const REQUIREMENTS: &[Requirement] = &[
     need(
         Always,
@@ -160,13 +160,13 @@ struct MissingPackage {
 pub struct MissingParts(BTreeSet<MissingPackage>);
 
 impl BaseContents<'_> {
-    /// What the packages of these names lack, when they are all that the base is made of.
+    /// The missing parts of a base that has only the packages of these names.
     #[must_use]
     pub fn lacks_packages(&self, names: &BTreeSet<&str>) -> MissingParts {
         self.missing(&|need| any_fits(need.packages, names), &|package| names.contains(package))
     }
 
-    /// What a list of packages does not name, and no package of the list is known to depend on.
+    /// The packages that a list does not name, and that no package of the list is known to depend on.
     #[must_use]
     pub fn lacks_names(&self, include: &[String]) -> MissingParts {
         let names: BTreeSet<_> =
@@ -177,7 +177,7 @@ impl BaseContents<'_> {
         )
     }
 
-    /// What the files of a base lack, by their paths relative to its root.
+    /// The missing parts of a base with these files, by their paths relative to its root.
     #[must_use]
     pub fn lacks_files(&self, paths: &BTreeSet<PathBuf>) -> MissingParts {
         let is_there = |file: &NeededFile| file.is_in(paths) || file.is_in(self.overlays);

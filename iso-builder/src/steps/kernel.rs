@@ -16,7 +16,7 @@ use super::tree::{Tree, place_file};
 use crate::boot::loaders;
 use crate::product;
 
-/// What modules take more where they are unpacked, and the initrd beside what dracut makes it of.
+/// The space for unpacked modules, and for the initrd beside dracut's own files.
 const UNPACKED_BYTES: u64 = 768 << 20;
 
 /// Makes `vmlinuz`, `initrd`, `kernel-release` and `loaders/`.

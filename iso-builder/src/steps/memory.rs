@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 
-/// What is mounted in memory, at a directory of the sandbox. It ends with the sandbox.
+/// A file system in memory at a directory of the sandbox. It ends with the sandbox.
 #[derive(Debug)]
 pub(super) struct MemoryMount(PathBuf);
 
@@ -41,7 +41,7 @@ fn available(root: &Path) -> Option<u64> {
     left.chain([machine << 10]).min()
 }
 
-/// What the control group of a line of proc_pid_cgroup(5), and each above it, leave of their limits. In a container the group
+/// The memory left in the control group of a line of proc_pid_cgroup(5), and in each group above it. In a container the group
 /// can have another path there than here, but the topmost group that is seen is the container's own.
 fn left_by(root: &Path, line: &str) -> Vec<u64> {
     let mut fields = line.splitn(3, ':').skip(1);

@@ -52,7 +52,7 @@ pub(super) fn resolve(
     files::write_atomically(&request.out.join("resolved.json"), &serde_json::to_vec(&packages)?, 0o644)
 }
 
-/// What apt says of a repository whose signature it cannot accept, by apt-secure(8) with gpgv or with Sequoia's sqv.
+/// apt's messages for a repository whose signature it cannot accept, from apt-secure(8) with gpgv or Sequoia's sqv.
 const SIGNATURE_FAULTS: [&str; 7] = [
     "is not signed",
     "NO_PUBKEY",

@@ -49,7 +49,7 @@ const REMOVED_PATHS: &[&str] = &[
 /// The directory from which systemd and the boot code fill an empty /var.
 const FACTORY_VAR: &str = "usr/share/factory/var";
 
-/// What the release manifest says of the OS image in its expanded form, as JSON: an [`ExpandedImage`].
+/// The OS image in its expanded form for the release manifest, as JSON: an [`ExpandedImage`].
 pub const EXPANDED_OUTPUT: &str = "rootfs.expanded.json";
 
 /// Makes `rootfs.squashfs`, and expands it as nodes do to know what comes of it.

@@ -23,7 +23,7 @@ impl<'a> ManifestDocument<'a> {
         let mut add = |text, line| documents.push(Self { number: documents.len() + 1, line, text });
         for (index, text) in stream.split_inclusive('\n').enumerate() {
             if is_marker(text) {
-                // What stands before the first marker is a document only if it is not empty.
+                // The text before the first marker is a document only if it is not empty.
                 if start > 0 || !is_empty(&stream[..offset]) {
                     add(&stream[start..offset], line);
                 }

@@ -66,7 +66,7 @@ fn given() -> Vec<Entry> {
     entries
 }
 
-/// What a base has of `entries`: in a tar archive's order, the first of equal files is the file and the others are links.
+/// The expected files of a base of `entries`: in a tar archive's order, the first of equal files is the file and the others are links.
 fn expected(entries: &[Entry]) -> BTreeMap<String, Entry> {
     entries.iter().map(|entry| (entry.name.clone(), entry.clone())).collect()
 }
@@ -155,7 +155,7 @@ fn a_directory_and_a_layout_give_the_bytes_that_an_archive_gives() {
     assert!(pack.arg(".").status().unwrap().success());
     let from_archive = build(place.path(), &json!({ "oci": { "path": tar } })).base();
     assert!(fs::read(from_archive).unwrap() == whole, "an archive of a layout");
-    // What is left in the directory was made by owners that this user may only be able to remove there.
+    // The files that are left have owners whose files only this namespace can remove.
     assert!(as_root().args(["rm", "-rf"]).arg(root).status().unwrap().success());
 }
 

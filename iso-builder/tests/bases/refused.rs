@@ -1,4 +1,4 @@
-//! What is broken is refused with what, why and what next, and with the exit code of the contract.
+//! Broken inputs are refused with a cause, a hint and the documented exit code.
 
 use std::fs;
 use std::io::Write as _;

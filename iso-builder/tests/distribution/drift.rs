@@ -1,4 +1,4 @@
-//! What is pinned: digests in the lock, downloads in the cache.
+//! Pinned inputs: digests in the lock, downloads in the cache.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -32,7 +32,7 @@ impl Server {
         Self { url, asked }
     }
 
-    /// What was asked for since the last time, sorted.
+    /// The requests since the last call, sorted.
     fn asked(&self) -> Vec<String> {
         let mut asked = std::mem::take(&mut *self.asked.lock().unwrap());
         asked.sort();

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::release::{KUBEADM, Place, kubeadm_here, publish, tar, upstream, upstream_images};
 
-/// What a base without anything lacks.
+/// The message for an empty base.
 const LACKS: &str = "the base lacks what a node needs";
 
 fn place() -> Place {
@@ -123,7 +123,7 @@ fn containerd_takes_its_configuration_and_nodes_their_directories() {
     let crictl = fs::read_to_string(tree.join("etc/crictl.yaml")).unwrap();
     assert_eq!(crictl, format!("runtime-endpoint: {listens}\n"));
     assert!(told.contains(&format!("address = \"{}\"", listens.trim_start_matches("unix://"))), "{told}");
-    // What a pod network has put there stays, and every boot links what is missing.
+    // Plugins of a pod network stay, and every boot links the missing ones.
     let plugins = tree.join("opt/cni/bin");
     fs::create_dir_all(&plugins).unwrap();
     fs::write(plugins.join("loopback"), "of a pod network").unwrap();

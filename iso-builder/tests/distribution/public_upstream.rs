@@ -37,7 +37,7 @@ impl ProgramServer {
         Self { proxy, certificate, asked }
     }
 
-    /// What was asked for since the last time, sorted.
+    /// The requests since the last call, sorted.
     fn asked(&self) -> Vec<String> {
         let mut asked = std::mem::take(&mut *self.asked.lock().unwrap());
         asked.sort();

@@ -128,7 +128,7 @@ fn a_definition_that_contradicts_itself_is_told_everything_at_once() {
     place.refused(BUILD, 2, &["the value is not a release of RKE2, K3s or Kubernetes"]);
     place.define(&with(k3s_here(), "artefacts", json!("x")));
     place.refused(BUILD, 2, &["unknown key `artefacts`", "try: artifacts"]);
-    // What follows anyway may be said.
+    // A value that follows anyway may be given.
     publish(&place.path("release"), &k3s(K3S));
     let mut keys = with(k3s_here(), "version", json!(K3S));
     keys["images"] = json!({ "runtime": "k3s" });

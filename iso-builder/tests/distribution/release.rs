@@ -12,7 +12,7 @@ use testing::elf;
 pub(crate) const RKE2: &str = "v1.33.1+rke2r1";
 pub(crate) const K3S: &str = "v1.33.1+k3s1";
 pub(crate) const KUBEADM: &str = "v1.37.2";
-/// What carries the virtual address, which every definition with a distribution needs.
+/// The image that carries the virtual address, which every definition with a distribution needs.
 pub(crate) const VIP: &str = "ghcr.io/kube-vip/kube-vip:v1.2.3";
 
 /// A tar archive of files with their modes; a name with a slash at its end is a directory.
@@ -169,7 +169,7 @@ pub(crate) fn publish(directory: &Path, files: &[(String, Vec<u8>)]) {
 /// A directory for one test: the definition, its base, the cache.
 pub(crate) struct Place {
     directory: tempfile::TempDir,
-    /// What the program's environment has beside the test's own.
+    /// Variables in the program's environment beside the test's own.
     pub(crate) environment: Vec<(&'static str, String)>,
 }
 

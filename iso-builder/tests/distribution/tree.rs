@@ -1,4 +1,4 @@
-//! What comes of a release: the images of the media and the files of the OS image.
+//! The results from a release: the images of the media and the files of the OS image.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -150,7 +150,7 @@ fn systemd_leads_rke2_to_the_programs_and_charts_of_the_image_at_every_boot() {
         let data = tree.join("var/lib/rancher/rke2/data");
         let named = fs::read_dir(&data).unwrap().map(|entry| entry.unwrap().file_name()).collect::<Vec<_>>();
         assert_eq!(named, [directory.file_name().unwrap()]);
-        // What RKE2 looks for: two directories, the charts no link, and a file.
+        // RKE2 looks for two directories, of which the charts are not a link, and a file.
         assert_eq!(fs::read_link(directory.join("bin")).unwrap(), Path::new("/usr/lib/rke2/bin"));
         assert!(directory.join("charts").symlink_metadata().unwrap().is_dir());
         let chart = directory.join("charts/rke2-canal.yaml");

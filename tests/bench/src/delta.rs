@@ -1,4 +1,4 @@
-//! What an update fetches: a patch between two OS images beside the whole image.
+//! The download of an update: a patch between two OS images beside the whole image.
 //!
 //! The images have the packages of the definition under test, from Debian's mirrors. The earlier ones have those versions that the mirrors
 //! still have beside the newest: of the kernel, and of a few packages. No maintainer script runs, so that nothing but the packages' own

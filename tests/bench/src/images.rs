@@ -26,7 +26,7 @@ use crate::builds::BuildBench;
 use crate::figure::{Figure, RatioLimit, median};
 use crate::scale::Scale;
 
-/// What is pulled and seeded.
+/// The images that are pulled and seeded.
 #[derive(Clone, Copy)]
 struct ImageSet {
     /// The length of the large image's layer.

@@ -17,7 +17,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Part {
     pub(crate) name: &'static str,
-    /// What of it only root can do. Others leave the part out.
+    /// The step that requires root. Others skip the part.
     root_for: Option<&'static str>,
     /// When it is measured without being named.
     unnamed: PartSelection,
@@ -98,7 +98,7 @@ impl Part {
     }
 }
 
-/// What the parts of a run share.
+/// State that the parts of a run share.
 #[derive(Debug)]
 pub(crate) struct Bench {
     artifacts: Artifacts,

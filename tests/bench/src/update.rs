@@ -1,4 +1,4 @@
-//! What a node fetches for an update of its kernel, and how long an emulated one takes: to bring a release into its other slot, whole and by
+//! The download of a kernel update, and the time that an emulated node takes: to bring a release into its other slot, whole and by
 //! patches, to restart into it, and to find that there is nothing to do.
 
 use std::process::Command;
@@ -128,7 +128,7 @@ pub(crate) fn measure(artifacts: &Artifacts) -> Result<Vec<Figure>> {
     ])
 }
 
-/// What an update would fetch of the OS, in MiB.
+/// The size of the OS download of an update, in MiB.
 fn bytes_to_fetch(ssh: &Ssh, from: &str) -> Result<f64> {
     let told = ssh.run(&format!("sudo -n installer --format json update check {from}"))?;
     let told: Value = serde_json::from_str(&told).context("the plan of an update")?;

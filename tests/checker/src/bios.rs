@@ -12,7 +12,7 @@ const SECTOR: u64 = 512;
 /// `int 0x18`, by which boot code tells the firmware to try the next device (BIOS Boot Specification 1.01).
 const NEXT_DEVICE: [u8; 2] = [0xcd, 0x18];
 
-/// What legacy firmware does with the first sector.
+/// The effect of the first sector on legacy firmware.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FirstSectorVerdict {
     /// It stops at the signature, or the code tells it to try the next device.
@@ -41,7 +41,7 @@ pub(crate) fn is_ours(disk: &dyn Bytes, boot: &BootCode) -> bool {
     same(0..0x5c) && same(0x68..CODE)
 }
 
-/// What is wrong with GRUB on the disk; its core belongs at byte `place`.
+/// The fault of GRUB on the disk, whose core belongs at byte `place`.
 pub(crate) fn missing(disk: &dyn Bytes, boot: &BootCode, place: u64) -> Option<&'static str> {
     let sector = array::<512>(disk, 0)?;
     let core = vector(disk, place, (boot.core.len() as u64).next_multiple_of(SECTOR));

@@ -21,7 +21,7 @@ pub enum Verdict {
     Half(String),
 }
 
-/// What an installed disk has to contain.
+/// The expected content of an installed disk.
 #[derive(Clone, Debug)]
 pub struct Expected {
     /// In bytes.
@@ -136,7 +136,7 @@ fn starts(disk: &dyn Bytes, expected: &Expected) -> bool {
         || (bios::first(disk) == FirstSectorVerdict::Starts && !waits)
 }
 
-/// What an installed disk lacks; none if it is complete.
+/// The missing part of an installed disk; none if it is complete.
 fn missing(disk: &dyn Bytes, expected: &Expected) -> io::Result<Option<String>> {
     let [Some(primary), Some(backup)] = gpt::tables(disk, expected.sector) else {
         return Ok(Some("a copy of the partition table is not valid".into()));

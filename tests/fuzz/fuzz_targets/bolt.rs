@@ -28,7 +28,7 @@ fuzz_target!(|bytes: &[u8]| {
         database[at] ^= change[3];
     }
     if let Ok(root) = bolt::read(&database) {
-        // What is read can be written, and is the same then.
+        // Everything that is read can be written unchanged.
         if let Ok(written) = bolt::write(&root) {
             assert_eq!(bolt::read(&written).expect("our own"), root);
         }

@@ -1,4 +1,4 @@
-//! What a node does for its version of Kubernetes when its OS changes and afterwards, on nodes that no boot loader has started: there
+//! The steps of a node for its version of Kubernetes during and after a change of its OS, on nodes that no boot loader has started: there
 //! `installer update` refuses to work.
 //!
 //! `kubernetes_step keep` is for the moment before another OS image takes the place of this one, `mount` for the start with that,

@@ -1,4 +1,4 @@
-//! What this machine forces upon its nodes, in the files of the image and of the node. A node that boots has none of it.
+//! Changes to the files of the image and of the node that this machine requires. A node that boots has none of them.
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};

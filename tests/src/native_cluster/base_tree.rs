@@ -11,7 +11,7 @@ use base::digest::Digest;
 use crate::medium::lock;
 use crate::{paths, programs};
 
-/// What the services of a node and the checks call. tini is the first process of a node; busybox is the program of the tests' pods.
+/// The packages of programs that the services of a node and the checks call. tini is the first process of a node; busybox is the program of the tests' pods.
 const PACKAGES: [&str; 26] = [
     "base-passwd",
     "bash",
@@ -40,7 +40,7 @@ const PACKAGES: [&str; 26] = [
     "util-linux",
     "zstd",
 ];
-/// What the packages' own scripts would have done: users, and iptables by way of nftables.
+/// The work of the packages' own scripts: users, and iptables by way of nftables.
 const SETTLED: &str = "cp usr/share/base-passwd/passwd.master etc/passwd
 cp usr/share/base-passwd/group.master etc/group
 sed 's/:.*/:*:1:0:99999:7:::/' etc/passwd >etc/shadow

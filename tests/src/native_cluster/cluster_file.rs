@@ -28,7 +28,7 @@ pub struct ClusterNode {
     pub role: Role,
     /// The last number of its address, and of its hardware address.
     pub last: u8,
-    /// What its document has beside that of the other nodes.
+    /// Keys of its document beside those of the other nodes.
     pub overrides: Value,
 }
 

@@ -71,7 +71,7 @@ impl ControlGroups {
         self.hierarchies.iter().map(|hierarchy| hierarchy.mounted.join(&self.name))
     }
 
-    /// What a node mounts below `/sys/fs/cgroup`: directory, type and options, a line each.
+    /// The mounts of a node below `/sys/fs/cgroup`: directory, type and options, a line each.
     pub(super) fn mounts(&self) -> String {
         let line = |hierarchy: &Hierarchy| {
             let directory = hierarchy.mounted.file_name().unwrap_or_default().to_string_lossy();
@@ -85,7 +85,7 @@ impl ControlGroups {
 }
 
 impl Drop for ControlGroups {
-    // What is left is for the person who runs the test; nobody else can be told here.
+    // Errors go to standard error: a destructor cannot return them.
     #[allow(clippy::print_stderr)]
     fn drop(&mut self) {
         for directory in self.directories() {

@@ -37,7 +37,7 @@ const SIZES: [(PartitionName, ByteSize); 4] = [
     (PartitionName::RootB, ByteSize::mib(400)),
     (PartitionName::Recovery, ByteSize::mib(400)),
 ];
-/// What the kernel would call the whole disk.
+/// The kernel's name for the whole disk.
 const DISK: &str = "nqdisk";
 const SECTOR: u32 = 512;
 const LIMIT: Duration = Duration::from_secs(60);

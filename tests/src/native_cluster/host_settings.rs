@@ -12,7 +12,7 @@ use anyhow::{Context, Result};
 
 use crate::medium::lock;
 
-/// What kubelets want (kubelet, `setupKernelTunables`), and what many pods need.
+/// The settings that kubelets require (kubelet, `setupKernelTunables`) and that many pods need.
 const CHANGED: [&str; 7] = [
     "vm/overcommit_memory",
     "kernel/panic",
@@ -24,7 +24,7 @@ const CHANGED: [&str; 7] = [
 ];
 const WATCHERS: &str = "fs/inotify/max_user_instances";
 const WATCHES: &str = "fs/inotify/max_user_watches";
-/// What nodes watch; theirs is the same.
+/// The inotify limits, equal to those of nodes.
 const WANTED: [(&str, &str); 2] = [(WATCHERS, "8192"), (WATCHES, "524288")];
 /// Below the directory of the record. A restart of the machine empties it, and sets the settings anew.
 const RECORD: &str = "nqrust-e2e-settings";
@@ -121,7 +121,7 @@ impl HostSettings {
 }
 
 impl Drop for HostSettings {
-    // What is left is for the person who runs the test; nobody else can be told here.
+    // Errors go to standard error: a destructor cannot return them.
     #[allow(clippy::print_stderr)]
     fn drop(&mut self) {
         if let Err(error) = self.end() {
@@ -176,7 +176,7 @@ mod tests {
         assert_eq!(value(&settings, "kernel/panic"), "1");
         drop(next);
         assert_eq!((value(&settings, WATCHES), value(&settings, "kernel/panic")), ("1".into(), "1".into()));
-        // What the administrator sets between two runs is the administrator's.
+        // A change of the administrator between two runs is kept.
         fs::write(settings.path().join("kernel/panic"), "20\n").unwrap();
         drop(change());
         assert_eq!(value(&settings, "kernel/panic"), "20");

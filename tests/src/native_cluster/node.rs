@@ -33,7 +33,7 @@ const OFF_LIMIT: Duration = Duration::from_secs(20);
 /// Documents for kubeadm, from the root.
 const KUBEADM: &str = "etc/nqrust/kubeadm";
 
-/// What a node is made of, and where it is.
+/// The parts of a node, and its place.
 #[derive(Clone, Debug)]
 pub struct NodePlace {
     pub name: String,
@@ -43,7 +43,7 @@ pub struct NodePlace {
     pub hardware_address: String,
     /// Its files that last, and its log.
     pub directory: PathBuf,
-    /// What its disk shows to it, if it has one.
+    /// The directory of its disk, if it has one.
     pub disk: Option<PathBuf>,
 }
 
@@ -132,7 +132,6 @@ impl NodePlace {
         Ok(node)
     }
 
-    /// What the start of the node said.
     fn said(&self) -> String {
         fs::read_to_string(self.directory.join("start.log")).unwrap_or_default()
     }
@@ -243,7 +242,7 @@ impl NativeNode {
             .map(drop)
     }
 
-    /// What `installer status` tells.
+    /// The output of `installer status`.
     pub fn status(&self) -> Result<String> {
         self.run("installer status")
     }
@@ -255,7 +254,7 @@ impl NativeNode {
             .every(CLUSTER_INTERVAL)
             .poll(&format!("{} telling {parts:?}", self.place.name), || {
                 last = self.status()?;
-                // What is long is in several lines.
+                // Long values are wrapped.
                 let words = last.split_whitespace().collect::<Vec<_>>().join(" ");
                 Ok(parts.iter().all(|part| words.contains(part)).then_some(()))
             })
@@ -270,7 +269,7 @@ impl NativeNode {
 }
 
 impl Drop for NativeNode {
-    // What is left is for the person who runs the test; nobody else can be told here.
+    // Errors go to standard error: a destructor cannot return them.
     #[allow(clippy::print_stderr)]
     fn drop(&mut self) {
         // With its first process every other of the node ends; the rest fails only if they have ended.

@@ -1,4 +1,4 @@
-//! What the image builder lays over Debian's packages: programs, units, containerd's configuration.
+//! The files that the image builder adds to Debian's packages: programs, units, containerd's configuration.
 
 use std::fs;
 use std::io::ErrorKind;

@@ -76,7 +76,7 @@ struct Nic {
     network: Network,
 }
 
-/// What a network card is connected to.
+/// The connection of a network card.
 #[derive(Clone, Debug)]
 enum Network {
     /// QEMU's user network: 10.0.2.0/24, gateway 10.0.2.2, name server 10.0.2.3.

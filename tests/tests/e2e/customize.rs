@@ -45,7 +45,7 @@ fn two_machines_get_their_own_configurations_from_one_customized_iso() {
         checks.that("the ISO itself is as it was", fs::metadata(&medium.full)?.modified()? == before);
         checks.contains("verify", &verified, "customized with 2 configurations, 1 kernel argument");
         checks.finish("customizing")?;
-        // What is between the choice and the end is the same for both, and takes minutes.
+        // The steps between the choice and the end are the same for both, and take minutes.
         let [one, two] = NODES;
         install(one, &iso, &identity, artifacts)?;
         choose(two, &iso, artifacts)?;
@@ -86,7 +86,7 @@ impl Node {
         machine.isolated_network(self.mac, "").disk(disk)
     }
 
-    /// What the installer says of its choice.
+    /// The installer's message about its choice.
     fn chosen(&self) -> String {
         format!("because this machine has mac:{}", self.mac)
     }

@@ -15,7 +15,7 @@ fn make(target: &str, root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What a program says, among those that are installed below `root`.
+/// The output of a program that is installed below `root`.
 fn said(program: &str, words: &[&str], root: &Path) -> Result<String> {
     let path = format!("{}:{}", root.join("usr/bin").display(), std::env::var("PATH")?);
     let mut command = Command::new(program);
@@ -36,7 +36,7 @@ fn installed(root: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// What bash, zsh and fish make of the beginning of a word behind `program`: zsh only says whose completion it has, as it completes
+/// The completions of bash, zsh and fish for the beginning of a word behind `program`: zsh only says whose completion it has, as it completes
 /// on terminals alone.
 fn completed(program: &str, begun: &str, root: &Path) -> Result<[String; 3]> {
     let share = root.join("usr/share");

@@ -55,7 +55,7 @@ fn a_node_that_is_installed_again_keeps_its_data_and_nothing_else() {
     });
 }
 
-/// What of a running node has to stay, and what has to change.
+/// The state of a running node that an install keeps or changes.
 struct KeptData {
     file: String,
     identity: String,

@@ -86,7 +86,7 @@ impl Case {
         format!("{}/{index}", if self.block.is_some() { index / PER_DIRECTORY } else { 999_999 })
     }
 
-    /// What the harness has to print.
+    /// The expected output of the harness.
     fn expected(&self) -> String {
         match self.decision().start {
             Some(start) => format!(

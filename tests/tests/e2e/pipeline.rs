@@ -26,7 +26,7 @@ const BUILDER: u32 = 1000;
 /// In a configuration that must not be in any log.
 const TOKEN: &str = "Not-In-Any-Log-41c7d0";
 
-/// What these tests keep: downloads, and the locks that say what they are.
+/// The persistent directory of these tests: downloads, and the locks that pin them.
 fn kept() -> PathBuf {
     paths::e2e().join("pipeline-kept")
 }
@@ -145,7 +145,7 @@ fn a_build_in_a_container_by_an_ordinary_user_gives_the_bytes_of_one_outside() {
     });
 }
 
-/// What containers are refused by default is told at once, with the switch that allows it, and nothing is downloaded before.
+/// A refusal by the container's defaults is reported at once, with the setting that allows it, before any download.
 fn refusals(host: &mut ContainerHost, work: &Path, checks: &mut Checks) -> Result<()> {
     for (what, options, told) in [
         ("seccomp", &["--allow-new-privs", "--seccomp"][..], "seccomp=unconfined"),

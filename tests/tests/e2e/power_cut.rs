@@ -185,7 +185,7 @@ fn cut(machine: &Machine, moment: Duration, round: usize, artifacts: &Artifacts)
         && !console.contains("Reading the container images back"))
 }
 
-/// What a machine did when it was started again.
+/// The result of starting a machine again.
 #[derive(Clone, Copy, Debug)]
 enum RestartOutcome {
     /// It completed the install.

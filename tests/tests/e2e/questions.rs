@@ -14,7 +14,7 @@ pub(crate) type ScreenKeys = Vec<(&'static str, String)>;
 #[derive(Clone, Debug)]
 pub(crate) struct AnsweredMachine<'a> {
     pub(crate) name: &'a str,
-    /// What the machine becomes: keys for the first screen.
+    /// The mode of the machine: keys for the first screen.
     becomes: String,
     pub(crate) network: String,
     cluster: (&'static str, String),

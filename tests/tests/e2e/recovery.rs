@@ -12,7 +12,6 @@ use nqrust_tests::updates::{UPDATE_LIMIT, logged_in_where, restarted, running};
 
 /// For the start of the recovery system, a reset, and the first start of the node after it.
 const RESET_LIMIT: Duration = Duration::from_secs(1800);
-/// What a node keeps in `/var`.
 const TRACE: &str = "/var/lib/e2e-trace";
 
 #[test]
@@ -54,7 +53,7 @@ fn a_node_is_made_new_by_its_recovery_system_although_the_power_fails() {
 
         let unsure = ssh.attempt("sudo -n installer update reset --level state < /dev/null", UPDATE_LIMIT)?;
         checks.equal("a reset wants a confirmation", &unsure.code, &2);
-        // What the console has said so far has a login prompt too.
+        // The console's output so far has a login prompt too.
         vm.serial.rest(Duration::from_secs(1));
         let reset = ssh.attempt("sudo -n installer update reset --level state --yes", UPDATE_LIMIT)?;
         checks.that("a reset restarts the node", [0, 255].contains(&reset.code));

@@ -30,7 +30,7 @@ use uuid::Uuid;
 
 /// The hardware address of a machine without a configuration.
 const STRANGER: &str = "52:54:00:6e:71:99";
-/// What the user network of QEMU gives a machine too.
+/// The address that QEMU's user network gives a machine too.
 const ADDRESS: &str = "10.0.2.15";
 /// From power on to the first question.
 const ASK: Duration = Duration::from_secs(300);
@@ -294,7 +294,7 @@ impl<'a> FakeCreator<'a> {
     }
 }
 
-/// What the server tells of the node once it is in this stage.
+/// The server's entry for the node once it is in this stage.
 fn told_stage(server: &Server, stage: &str) -> Result<Value> {
     Deadline::after(ASK).poll(&format!("the stage {stage} of the node"), || {
         let fleet = server.fleet()?;

@@ -52,7 +52,7 @@ pub struct Root {
     homes: Vec<UserHome>,
 }
 
-/// What to do if a directory on the path is missing.
+/// The handling of a missing directory on the path.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum MissingDirectory {
     Leave,
@@ -140,7 +140,7 @@ impl Root {
         directory.lock_file(at.name()).map_err(|error| at.failed("opening", directory, error))
     }
 
-    /// What is at `path`, which is not followed itself; none where nothing is.
+    /// The status of `path`, which is not followed itself; none if it does not exist.
     pub fn status(&self, path: impl AsRef<Path>) -> Result<Option<Status>> {
         let at = Target::new(path.as_ref())?;
         let Some(reached) = self.reach(&at, MissingDirectory::Leave)? else { return Ok(None) };

@@ -42,7 +42,7 @@ impl Sink for Bars {
                 _ => self.line(&format!("  {}", event.line())),
             },
             StepState::Done | StepState::Failed if event.only_ends() => {
-                // What follows begins on a line of its own, also when steps were cut off.
+                // The next output begins on a line of its own, also after interrupted steps.
                 self.running.drain().for_each(|(_, bar)| bar.finish_and_clear());
                 let _ = self.area.clear();
             }

@@ -84,7 +84,7 @@ pub(super) fn is_only_element(dialect: &dyn Dialect, item: &Shape, node: &TreeNo
 pub(super) fn is_left_out(shape: &Shape, node: &TreeNode) -> bool {
     match (node.is_nothing(), shape, &node.kind) {
         (true, ..) => !shape.is_group(),
-        // What the reference product stores for a number that was not given.
+        // Harvester stores this for a number that was not given.
         (false, Shape::Number { least: 1.., .. }, NodeKind::Scalar { text, .. }) if text == "0" => true,
         (false, ..) => node.is_empty_text() && !is_empty_allowed(shape),
     }

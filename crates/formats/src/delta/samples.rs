@@ -9,7 +9,7 @@ use std::collections::hash_map::Entry;
 /// One place in 16 KiB is a sample.
 const ZERO_BITS: u32 = 14;
 
-/// What each value of a byte adds to the hash.
+/// The addend of each byte value to the hash.
 const GEAR: [u64; 256] = gear();
 
 #[allow(clippy::cast_possible_truncation, reason = "a counter up to 256")]

@@ -12,7 +12,7 @@ pub enum LayerCompression {
 }
 
 impl LayerCompression {
-    /// What the media type says; `None` for what is no layer, or needs a program that containerd does not have by itself, such
+    /// The type of a media type; `None` if it is not a layer, or needs a program that containerd does not have by itself, such
     /// as an encrypted one.
     #[must_use]
     pub fn of_type(media_type: &str) -> Option<Self> {

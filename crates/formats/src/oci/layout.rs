@@ -21,7 +21,7 @@ pub const MARKER_CONTENT: &[u8] = br#"{"imageLayoutVersion":"1.0.0"}"#;
 const INDEX: &str = "index.json";
 /// The largest index that is read, in bytes.
 const MAX_INDEX: u64 = 4 << 20;
-/// What a manifest is called in the index.
+/// The annotation with the name of a manifest in the index.
 const NAME: &str = "org.opencontainers.image.ref.name";
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -99,7 +99,7 @@ impl ImageReference {
         [self.clone()].into_iter().chain(Some(by_digest).filter(|_| !same)).collect()
     }
 
-    /// What a registry is asked for: the digest, or else the tag.
+    /// The digest, or else the tag: a registry is asked for it.
     #[must_use]
     pub fn version(&self) -> String {
         self.digest.map_or_else(|| self.tag.clone().unwrap_or_default(), |digest| digest.oci())

@@ -16,7 +16,7 @@ const HOME: u64 = 2;
 pub struct TableGrowth {
     pub table: PartitionTable,
     pub partition: PartitionEntry,
-    /// What is written, in this order; each has to be on the disk before the next. A run that was cut off is finished by another.
+    /// The writes in order; each has to be on the disk before the next. A run that was cut off is finished by another.
     pub writes: Vec<TableWrite>,
 }
 
@@ -28,7 +28,7 @@ pub struct TableWrite {
     pub bytes: Vec<u8>,
 }
 
-/// What makes the table of a disk of `size` with sectors of `sector` bytes fill the disk; partitions end at multiples of
+/// Grows the table of a disk of `size` with sectors of `sector` bytes to fill the disk; partitions end at multiples of
 /// `alignment`. `None` if it does so already, or if it is none that can be grown: its first copy is damaged, or the disk has become
 /// smaller.
 #[must_use]

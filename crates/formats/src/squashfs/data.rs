@@ -29,7 +29,7 @@ struct StoredBlock {
     start: u64,
     /// Its length, and whether it is compressed, as the format has both.
     word: u32,
-    /// What of it is in the expanded image.
+    /// Its length in the expanded image.
     plain: u32,
 }
 
@@ -127,7 +127,7 @@ impl Blocks {
                 runs.push(Run { blocks, unpacked: Mutex::new(Ok(Vec::new())) });
                 left = rest;
             }
-            // What fails is kept in its run, so that the first failure by place is told whatever the threads do.
+            // Failures stay in their runs, so that the first one by place is reported whatever the threads do.
             let unpacked = parallel::for_each(&runs, threads, |run| {
                 *parallel::locked(&run.unpacked) = unpack(run.blocks, source, length);
                 Ok(())

@@ -27,7 +27,6 @@ pub enum ExpandError {
     /// The file or device that holds the image.
     #[error("reading the squashfs at byte {0}")]
     Read(u64, #[source] io::Error),
-    /// What the expanded form is written to.
     #[error("writing the expanded squashfs")]
     Write(#[source] io::Error),
 }

@@ -18,7 +18,7 @@ use super::superblock::{self, ABSENT, Superblock};
 use super::xattrs::{self, AttributeTables};
 use crate::iso9660::Source;
 
-/// What the length of an image is a multiple of, as with `mksquashfs`: whole sectors of every disk.
+/// The length of an image is a multiple of this, as with `mksquashfs`: whole sectors of every disk.
 const PADDING: u64 = 4096;
 
 const FRAGMENT_BYTES: usize = 16;
@@ -301,7 +301,7 @@ impl InodeSurvey {
         let Some(tail) = &file.tail else { return Ok(()) };
         let used = usize::try_from(tail.fragment).ok().and_then(|number| self.used.get_mut(number));
         let used = used.ok_or(ExpandError::Damaged("a file ends in a fragment that is not there"))?;
-        // What is left is shorter than a block.
+        // The rest is shorter than a block.
         let end = u64::from(tail.offset) + left;
         match u32::try_from(end).ok().filter(|end| *end <= block_size) {
             Some(end) => *used = end.max(*used),

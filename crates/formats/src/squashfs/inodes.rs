@@ -95,7 +95,7 @@ pub(super) fn inode(table: &[u8], at: usize, block_size: u32) -> ExpandResult<(I
     }
 }
 
-/// What a directory says to be its size counts `.` and `..` as three bytes, which its listing does not have.
+/// The size that a directory has counts `.` and `..` as three bytes, which its listing does not have.
 fn listing_length(size: u32) -> ExpandResult<u32> {
     size.checked_sub(3).ok_or(ExpandError::Damaged("a directory is too short"))
 }

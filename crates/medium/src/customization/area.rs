@@ -58,7 +58,7 @@ pub fn bytes(content: &Content) -> Result<Vec<u8>, AreaContentError> {
     Ok(area)
 }
 
-/// What is in the area; none in that of a medium as it was built.
+/// The content of the area; none if the medium is not customized.
 pub fn read(mut area: impl Read) -> Result<Option<Content>, AreaDamage> {
     let mut header = [0; HEADER];
     area.read_exact(&mut header).map_err(AreaDamage::Read)?;

@@ -115,7 +115,7 @@ impl Content {
         archive.into_inner()
     }
 
-    /// What the archive holds. Anything that [`Content::pack`] does not write is refused.
+    /// The content of the archive. Anything that [`Content::pack`] does not write is refused.
     pub(super) fn unpack(archive: &[u8]) -> Result<Self, AreaDamage> {
         let bad = |error: io::Error| AreaDamage::Archive(error.to_string());
         let mut content = Self::default();

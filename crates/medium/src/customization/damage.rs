@@ -12,7 +12,7 @@ pub const CAPACITY: usize = 16 << 20;
 /// Length of the file in bytes.
 pub const LENGTH: u64 = (HEADER + CAPACITY) as u64;
 
-/// What is wrong with an area, a clause.
+/// The damage of an area, a clause.
 #[derive(Debug, thiserror::Error)]
 pub enum AreaDamage {
     /// Neither zeros nor a header.

@@ -25,7 +25,7 @@ static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CheckScope {
     Whole,
-    /// What firmware, boot loaders and the kernel read beside payloads, without the area for customizing and the padding
+    /// The parts that firmware, boot loaders and the kernel read beside payloads, without the area for customizing and the padding
     /// behind files: for callers that read payloads and area themselves.
     Boot,
 }

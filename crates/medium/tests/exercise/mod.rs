@@ -1,4 +1,4 @@
-//! What must hold for every text from outside, whoever made it. The fuzzers of `tests/fuzz` and the short run of
+//! Properties that hold for every text from outside. The fuzzers of `tests/fuzz` and the short run of
 //! `fuzz_seeds.rs` call the same functions.
 
 use base::digest::Digest;
@@ -56,7 +56,7 @@ pub(crate) fn command_line(line: &str) {
     }
 }
 
-/// What a medium is customized with is read or refused, as a whole and as an archive with the right header before it; one
+/// A customization is read or refused, as a whole and as an archive with the right header before it; one
 /// that is read is written and read again the same.
 pub(crate) fn area(bytes: &[u8]) {
     // The header as the module's documentation has it.

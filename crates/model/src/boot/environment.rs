@@ -1,7 +1,7 @@
 //! GRUB's environment block as its `load_env` and `save_env` see it (grub-core/lib/envblk.c of GRUB 2.12), with the oddities
 //! that show only on blocks that nobody wrote on purpose: so that what is computed here is what a machine does.
 
-/// What a block begins with; the rest are lines `name=value` and, after them, [`FILLER`].
+/// The beginning of a block; the rest are lines `name=value` and, after them, [`FILLER`].
 pub(super) const SIGNATURE: &[u8] = b"# GRUB Environment Block\n";
 pub(super) const FILLER: u8 = b'#';
 
@@ -120,7 +120,7 @@ fn unescaped(value: &[u8]) -> Vec<u8> {
     plain
 }
 
-/// What is left of bytes that GRUB handles as a C string.
+/// The bytes up to the first zero, as GRUB sees a C string.
 fn c_string(bytes: &[u8]) -> Vec<u8> {
     bytes.iter().copied().take_while(|byte| *byte != 0).collect()
 }

@@ -1,4 +1,4 @@
-//! What the boot loader of an installed node does with a boot record: the same decision as in the script that an install
+//! The decision of the boot loader of an installed node from a boot record: the same decision as in the script that an install
 //! writes (`crates/install/src/plan/boot/loader.cfg`), as a function. The installer tells by it what starts next; tests compare it
 //! with GRUB.
 
@@ -9,7 +9,7 @@ use super::record::{BootFailureWord, BootRecord, MISSES, SlotState, TRIES, Updat
 /// The result of a boot decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoaderDecision {
-    /// What starts; none where nothing can be loaded, however often it is tried.
+    /// None if nothing can be loaded.
     pub start: Option<SlotStart>,
     /// The environment block afterwards.
     pub block: Vec<u8>,
@@ -24,7 +24,7 @@ pub struct SlotStart {
     pub waited: bool,
 }
 
-/// What starts with this environment block, where `loads` says whether a slot can be loaded, and `saving` whether what GRUB
+/// The slot that starts with this environment block, where `loads` says whether a slot can be loaded, and `saving` whether what GRUB
 /// writes gets to the disk. A file that is missing is an empty one.
 pub fn decide(block: &[u8], loads: impl Fn(Slot) -> bool, saving: bool) -> LoaderDecision {
     let mut boot = Boot::begin(block, saving);

@@ -147,7 +147,7 @@ pub enum RecordCondition {
 }
 
 impl Default for BootRecord {
-    /// What counts where there is no record: both slots are started if they can be loaded.
+    /// The record of a node without one: both slots are started if they can be loaded.
     fn default() -> Self {
         Self {
             generation: 0,

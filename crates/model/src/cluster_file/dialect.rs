@@ -8,7 +8,7 @@ use document::tree::{Key, TreeNode};
 use super::places::{place_of, within};
 use crate::config::harvester::InstallDialect;
 
-/// What the reader accepts in a cluster file.
+/// The reader's rules for a cluster file.
 #[derive(Debug)]
 pub(super) struct ClusterDialect;
 

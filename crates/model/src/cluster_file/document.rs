@@ -82,11 +82,11 @@ pub struct Machine {
     pub overrides: KeyGroup,
 }
 
-/// What all nodes share, for the schema.
+/// The keys that all nodes share, for the schema.
 #[derive(Debug)]
 struct SharedKeys;
 
-/// What the nodes of one kind share, for the schema.
+/// The keys that the nodes of one kind share, for the schema.
 #[derive(Debug)]
 struct NodeKeys;
 
@@ -139,7 +139,7 @@ impl ClusterFile {
         self.cluster.get("name").and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// What all nodes share, as an install configuration.
+    /// The keys that all nodes share, as an install configuration.
     pub(super) fn shared(&self) -> KeyGroup {
         let mut shared = self.cluster.clone();
         shared.remove("name");

@@ -17,13 +17,13 @@ use document::shape::join;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(usize)]
 pub(super) enum Layer {
-    /// What the file's own keys mean where nothing else says it.
+    /// Defaults that follow from the file's own keys.
     Assumed,
     /// `cluster`.
     Shared,
     Template,
     Overrides,
-    /// What the file's own keys say.
+    /// Values of the file's own keys.
     Given,
 }
 
@@ -111,7 +111,7 @@ fn assumed(machine: &Machine) -> KeyGroup {
     machine.ip.and(method.as_object().cloned()).unwrap_or_default()
 }
 
-/// What the file's own keys say about one machine.
+/// The values of the file's own keys for one machine.
 fn given(file: &ClusterFile, machine: &Machine, mode: Mode, role: Role) -> KeyGroup {
     let mut management = KeyGroup::new();
     if let Some(ip) = machine.ip {

@@ -13,7 +13,7 @@ use document::echo::MistakePaths;
 use document::finding::Finding;
 use document::shape::join;
 
-/// What a rule of single nodes has found, and on which of them.
+/// A finding of a rule of single nodes, and the nodes that it is about.
 struct NodeFinding {
     /// Which layer has the value and where the file has it; none where no layer has it.
     place: Option<(Layer, String)>,
@@ -21,7 +21,7 @@ struct NodeFinding {
     nodes: Vec<usize>,
 }
 
-/// What the rules of single nodes find, in the places of the cluster file. `mistakes` are those that are known already.
+/// The findings of the rules of single nodes, at their places in the cluster file. `mistakes` are those that are known already.
 pub(super) fn check(file: &ClusterFile, nodes: &[ClusterNode], mistakes: &MistakePaths) -> Vec<Finding> {
     let mut all: Vec<NodeFinding> = Vec::new();
     let mut known: HashMap<_, usize> = HashMap::new();

@@ -33,7 +33,7 @@ struct Record {
     nodes: Vec<DocumentRecord>,
 }
 
-/// What has become of the files of a directory, by name.
+/// The files of a directory by their change, by name.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Report {
     /// New, or with new content.
@@ -84,7 +84,7 @@ pub fn write(cluster: &ValidClusterFile, directory: &Path) -> Result<Report> {
     Ok(report)
 }
 
-/// What is recorded of the documents that [`write`] has written into `directory`; nothing of another directory.
+/// The records of the documents that [`write`] has written into `directory`; empty for another directory.
 pub fn rendered(directory: &Path) -> Result<Vec<DocumentRecord>> {
     Ok(read_record(directory)?.map(|record| record.nodes).unwrap_or_default())
 }

@@ -36,7 +36,7 @@ pub(super) const MOVED: [(&str, &str, &str); 5] = [
     ("install.config_url", "the rendered document is the whole configuration", ""),
 ];
 
-/// What all nodes share.
+/// The group of the keys that all nodes share.
 pub(super) const CLUSTER: &str = "cluster";
 
 pub(super) fn template(name: &str) -> String {

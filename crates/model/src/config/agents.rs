@@ -1,4 +1,4 @@
-//! What a node without a control plane knows of the secrets of its cluster: the token of agents, never that of servers.
+//! The only secret of the cluster on a node without a control plane: the token of agents, never that of servers.
 //!
 //! With the token of servers anybody who takes a worker adds a server to the cluster, which gets every key of it.
 
@@ -80,7 +80,7 @@ mod tests {
             assert!(servers.iter().all(|key| !agents.contains(key)));
             let document = node.to_yaml();
             assert!(servers.iter().all(|key| !document.contains(key)), "{document}");
-            // What the cluster registers for agents is the same.
+            // The cluster registers the same secret for agents.
             let made = ClusterSecrets::derive(&Secret::new(TOKEN)).unwrap();
             assert_eq!(
                 ClusterSecrets::derive(&made.agent_token).unwrap().bootstrap_token.expose(),

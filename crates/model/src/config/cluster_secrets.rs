@@ -20,7 +20,7 @@ const MEMORY_KIB: u32 = 64 << 10;
 const PASSES: u32 = 3;
 /// Length in bytes of what Argon2 gives to HKDF.
 const ROOT_BYTES: usize = 32;
-/// What bootstrap tokens are made of (kubeadm, `BootstrapTokenPattern`).
+/// The alphabet of bootstrap tokens (kubeadm, `BootstrapTokenPattern`).
 const DIGITS: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
 /// Characters of the public part of a bootstrap token, and of its secret part.
 const ID_LENGTH: usize = 6;
@@ -30,7 +30,7 @@ const KEY_BYTES: usize = 32;
 /// Bytes of the token of agents, as many as nobody can guess.
 const AGENT_TOKEN_BYTES: usize = 32;
 
-/// What a token of a cluster stands for.
+/// The secrets that follow from the token of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterSecrets {
     /// `ID.SECRET`, as kubeadm has it. The part before the dot is public.

@@ -251,11 +251,11 @@ impl Role {
     }
 }
 
-/// What a node is in its cluster. Every page and every report has it in these words.
+/// The role of a node in its cluster, in the words of every page and every report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct NodeRole {
     pub role: Role,
-    /// What its document asks for, where that is another role.
+    /// The role in its document, where it differs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub asked_role: Option<Role>,
 }

@@ -31,7 +31,7 @@ impl DocumentKind {
         said.next().filter(|_| said.next().is_none()).map(|(kind, _)| kind)
     }
 
-    /// What to say of such a document where another kind is expected.
+    /// The message for such a document where another kind is expected.
     #[must_use]
     pub fn told(self) -> &'static str {
         match self {
@@ -48,7 +48,7 @@ impl DocumentKind {
     }
 }
 
-/// What is wrong with a document that is to be an install configuration and says nothing, or is of another kind.
+/// The problem of an install configuration that is empty, or a document of another kind.
 #[must_use]
 pub fn fault(root: Option<&TreeNode>) -> Option<Problem> {
     let Some(root) = root else {

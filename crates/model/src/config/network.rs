@@ -309,7 +309,7 @@ bond_words! {
     }
 }
 bond_words! {
-    /// What decides the card of a packet.
+    /// The fields of a packet that decide its card.
     HashPolicy {
         /// Hardware addresses.
         Layer2 = "layer2",

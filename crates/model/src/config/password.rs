@@ -13,11 +13,11 @@ pub enum PasswordKind {
     Clear,
     /// A hash that is not to be used, and why: a clause that continues "the value is …".
     Unsupported(&'static str),
-    /// What locks an account in shadow(5), such as `*` or `!` before a hash. Nobody chooses it as a password.
+    /// A value that locks an account in shadow(5), such as `*` or `!` before a hash. Nobody chooses it as a password.
     Lock,
 }
 
-/// What people write for an account without a password, whatever its capitals and the marks around it.
+/// Words for an account without a password, in any case and with any punctuation around them.
 const LOCKS: [&str; 18] = [
     "",
     "x",
@@ -51,7 +51,7 @@ fn is_lock(text: &str) -> bool {
             && (behind.starts_with('$') && !behind.contains(' ') || looks_like_des(behind))
 }
 
-/// What `text` is. Methods and their strength are those of crypt(5) on Debian 13.
+/// The kind of the password `text`. Methods and their strength are those of crypt(5) on Debian 13.
 #[must_use]
 pub fn kind(text: &str) -> PasswordKind {
     if is_lock(text) {

@@ -22,7 +22,7 @@ pub struct ProxySettings {
     pub http: Option<String>,
     /// For `https://`.
     pub https: Option<String>,
-    /// What is reached without them, joined by commas; always with what [`InstallConfig::internal_hosts`] lists.
+    /// Destinations without a proxy, joined by commas; always with those of [`InstallConfig::internal_hosts`].
     pub none: Option<String>,
 }
 
@@ -78,7 +78,7 @@ impl InstallConfig {
             .map(|(known, value)| (known.as_str(), &**value))
     }
 
-    /// What certainly belongs to the node or its cluster, as far as the document tells: nothing of it is behind a proxy. The
+    /// The addresses that certainly belong to the node or its cluster, according to the document: none is behind a proxy. The
     /// addresses that a DHCP server gives are not among it, nor are ranges that a worker is not told of.
     #[must_use]
     pub fn internal_hosts(&self) -> Vec<String> {

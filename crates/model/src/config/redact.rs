@@ -1,4 +1,4 @@
-//! What must not leave the machine: the secrets of a document, to be taken out of other texts, and the document
+//! Removes secrets from what leaves the machine: the secrets of a document, to remove from other texts, and the document
 //! without them.
 
 use base64::Engine as _;

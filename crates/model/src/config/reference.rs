@@ -90,7 +90,7 @@ fn below(schema: &Value, path: &str, rows: &mut KeyRows) {
     }
 }
 
-/// What a value of this schema looks like, in words.
+/// The form of a value of this schema, in words.
 fn kind(schema: &Value) -> String {
     if let Some(words) = document::shape::words(schema) {
         let words: Vec<_> =

@@ -64,7 +64,7 @@ pub struct Mirror {
 }
 
 impl Mirror {
-    /// What the rewrites put before the path of every repository, without slashes at its ends; none where they do something else.
+    /// The prefix that the rewrites put before every repository path, without slashes at its ends; none for other rewrites.
     #[must_use]
     pub fn prefix(&self) -> Option<&str> {
         let mut rewrites = self.rewrites.iter();
@@ -209,7 +209,7 @@ impl Registries {
         }
     }
 
-    /// What hosts are told of who asks.
+    /// The credentials that are sent to registries.
     pub fn secrets(&self) -> impl Iterator<Item = &str> {
         let auths = self.configs.values().filter_map(|registry| registry.auth.as_ref());
         let texts = auths.flat_map(|auth| [&*auth.password, &*auth.auth, &*auth.identity_token]);

@@ -7,7 +7,6 @@ use std::str::FromStr;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// What stands before the word.
 const ONCE: &str = "once:";
 
 /// The longest word, in characters.

@@ -54,7 +54,7 @@ impl Token {
         Ok(Self { authority, login })
     }
 
-    /// What kubeadm's secrets are made from. There a token of the form of a bootstrap token is a password like any other.
+    /// The token from which kubeadm's secrets are derived. There a token of the form of a bootstrap token is a password like any other.
     #[must_use]
     pub fn password(&self) -> &Secret {
         match &self.login {

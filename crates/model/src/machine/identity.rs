@@ -1,4 +1,4 @@
-//! What a machine tells of itself: the addresses of its cards, and what its maker wrote into the firmware.
+//! The identity of a machine: the addresses of its cards, and the vendor's entries in the firmware.
 
 use std::fmt;
 

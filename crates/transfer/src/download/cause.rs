@@ -90,7 +90,7 @@ impl ConnectionFault {
         }
     }
 
-    /// What to do about it, a whole sentence; none where that depends on who asks.
+    /// The next step, a whole sentence; none if it depends on the caller.
     pub(super) fn hint(self) -> Option<&'static str> {
         match self {
             Self::Expired => Some(EXPIRED),
@@ -103,11 +103,11 @@ impl ConnectionFault {
     }
 }
 
-/// What to do about a certificate that has expired.
+/// The hint for an expired certificate.
 pub const EXPIRED: &str =
     "Compare the clock of this machine with the dates of the certificate, and have it renewed.";
 
-/// What `hyper-util` says of a proxy that answers 407 to CONNECT.
+/// The message of `hyper-util` for a proxy that answers 407 to CONNECT.
 const PROXY_LOGIN: &str = "proxy authorization required";
 
 /// A certificate that is not valid yet may become valid: the clock of a new machine may be slow.

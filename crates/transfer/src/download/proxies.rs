@@ -48,7 +48,7 @@ impl Proxies {
     }
 
     fn apply(&self, builder: ClientBuilder) -> ClientBuilder {
-        // What is no URL was refused when they were made.
+        // Invalid URLs were refused at construction.
         let list = self.list().unwrap_or_default();
         list.into_iter().fold(builder, ClientBuilder::proxy)
     }

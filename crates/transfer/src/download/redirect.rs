@@ -43,7 +43,7 @@ pub enum RedirectError {
 }
 
 impl RedirectError {
-    /// What to do about it, a whole sentence.
+    /// The next step, a whole sentence.
     pub fn hint(&self) -> &'static str {
         match self {
             Self::Downgrade { .. } => {
@@ -94,7 +94,7 @@ pub fn get(
         asked.push(next.clone());
         at = next;
         if asked.iter().all(|address| address.origin() == first.origin()) {
-            // What was parsed from a URL can be put into one of the same origin.
+            // User name and password from a URL are valid in another one.
             let _ = at.set_username(first.username());
             let _ = at.set_password(first.password());
         } else {
@@ -161,7 +161,7 @@ mod tests {
     use super::*;
     use testing::http::{Answer, Fake};
 
-    /// What is answered, where a server at `/start/a` redirects to `location` and elsewhere tells its path.
+    /// The answer of a server that redirects `/start/a` to `location` and elsewhere returns its path.
     fn ask(location: &'static str) -> Result<String, RedirectError> {
         let fake = Fake::start(move |request| match request.path.as_str() {
             "/start/a" => Answer::new(302, b"").with(&format!("Location: {location}")),

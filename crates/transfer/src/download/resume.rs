@@ -293,7 +293,7 @@ impl Download {
         }
     }
 
-    /// What names the version of the file in an answer: a strong `ETag`, for a weak one must not be used for ranges
+    /// The header that names the version of the file: a strong `ETag`, for a weak one must not be used for ranges
     /// (RFC 9110, 13.1.5). A date names it well enough where the digest decides in the end.
     fn validator_of(&self, response: &Response) -> Option<String> {
         let header = |name| response.headers().get(name)?.to_str().ok().map(str::to_owned);

@@ -90,7 +90,7 @@ fn played(policy: OutboxPolicy) -> PlayedOutbox {
 }
 
 impl PlayedOutbox {
-    /// What is sent next; it gets this answer.
+    /// The next batch; it gets this answer.
     fn hears(&self, answer: Result<(), SendError>) -> Vec<u32> {
         let sent = self.sent.recv().unwrap();
         self.answer.send(answer).unwrap();
@@ -153,7 +153,7 @@ fn a_destination_that_asks_for_a_pause_gets_it_up_to_a_minute_and_not_while_the_
         assert_eq!((failed, next), (1, FailureAction::Retry));
         queue.settle(messages, Some(next), now, now);
         assert_eq!(queue.next(now), NextAttempt::Wait(Some(millis(pause))), "{asked:?}");
-        // What is asked for holds once.
+        // A requested pause applies once.
         let messages = batch(&mut queue, now + millis(pause));
         let (_, next) = queue.after(&SendError::Temporary("busy".into()));
         queue.settle(messages, Some(next), now, now);
@@ -314,7 +314,7 @@ proptest! {
         let mut queue = OutboxQueue::<PlainDestination>::new(policy);
         let mut now = Instant::now();
         let (mut pushed, mut closed, mut dropped) = (0, false, 0);
-        // What was sent or given up; since when there is a pause, and how long it is.
+        // Settled messages; the start and the length of the present pause.
         let (mut settled, mut since, mut pause, mut failed) = (Vec::<u32>::new(), now, Duration::ZERO, 0);
         for act in acts {
             match act {
@@ -362,7 +362,7 @@ proptest! {
         if !closed {
             prop_assert_eq!(accepted, pushed as usize);
         }
-        // What is left is sent without further failures, and all of it in order.
+        // The rest is sent without further failures and in order.
         queue.close();
         now += Duration::from_secs(3600);
         while let NextAttempt::Send(messages) = queue.next(now) {

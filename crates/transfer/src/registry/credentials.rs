@@ -88,7 +88,7 @@ impl Credential {
 fn is_nothing(error: &CredentialRetrievalError) -> bool {
     match error {
         CredentialRetrievalError::NoCredentialConfigured => true,
-        // What every helper made with docker's library says, and what docker itself looks for.
+        // Every helper made with docker's library prints this, and docker itself looks for it.
         CredentialRetrievalError::HelperFailure { stdout, stderr, .. } => {
             [stdout, stderr].iter().any(|text| text.contains("credentials not found"))
         }

@@ -146,7 +146,7 @@ fn rewrite(mirror: &Mirror, path: &str) -> Result<String, Failure> {
 struct Address {
     plain: bool,
     host: String,
-    /// What stands before the path of a repository, empty or with a slash at its end.
+    /// The prefix of repository paths, empty or with a slash at its end.
     prefix: String,
 }
 

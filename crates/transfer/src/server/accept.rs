@@ -77,7 +77,7 @@ impl Default for ServerLimits {
     }
 }
 
-/// What a server does with a connection that it has accepted.
+/// The work of a server on an accepted connection.
 pub trait ConnectionService: Send + Sync + 'static {
     /// True if clients speak plain HTTP, so that a refused one can get an HTTP response.
     fn is_plain(&self) -> bool;

@@ -26,7 +26,7 @@ use super::transfer_rate::{TransferPhase, TransferVerdict};
 /// beyond the limit.
 pub const CLOSING: usize = 256;
 
-/// What counts as one client: an IPv4 address, or a /64 of IPv6, which is the least that a subscriber has (RFC 6177).
+/// The network of one client: an IPv4 address, or a /64 of IPv6, which is the least that a subscriber has (RFC 6177).
 /// Link-local addresses count one by one, for neighbors share their network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClientNetwork(IpAddr);

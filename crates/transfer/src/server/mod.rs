@@ -1,4 +1,4 @@
-//! What the servers of both programs share: the limits of connections, and how a file or a part of it is answered.
+//! The code that the servers of both programs share: the limits of connections, and how a file or a part of it is answered.
 //! Which files there are, and every other answer, is the program's.
 //!
 //! | Module | Content |

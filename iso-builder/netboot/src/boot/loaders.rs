@@ -48,7 +48,7 @@ pub fn collect(directory: &Path, files: &MediumFiles) -> Result<(BTreeMap<String
     Ok((found, missing))
 }
 
-/// What a missing loader means, and the package that has it.
+/// The warning about a missing loader, with the package that has it.
 fn lack(name: &str, path: &Path) -> String {
     let (package, needed) = match name {
         BIOS => ("ipxe", "machines with BIOS cannot boot"),

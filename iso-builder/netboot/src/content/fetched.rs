@@ -43,7 +43,7 @@ fn fetch(medium: &MediumReader, copy: &Path, progress: &Progress) -> Result<()> 
     let total = payloads.clone().map(|payload| payload.size).sum();
     let mut step = progress.step("medium", format!("Fetching {}", medium.path().display()), Some(total));
     for payload in payloads {
-        // What an earlier start has fetched was compared then.
+        // Files that an earlier start fetched were compared then.
         match fs::metadata(copy.join(&payload.path)) {
             Ok(there) if there.len() == payload.size => step.advance(payload.size),
             _ => fetch_payload(medium, payload, copy, &mut step)?,

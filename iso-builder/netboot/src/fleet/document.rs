@@ -29,7 +29,7 @@ pub struct FleetDocument<'a> {
 }
 
 impl<'a> FleetDocument<'a> {
-    /// What `filter` asks for of `view`, of which `changes` are newer than the client knows.
+    /// The part of `view` that `filter` selects; `changes` are newer than the client knows.
     #[must_use]
     pub fn new(
         view: &'a FleetView,

@@ -1,4 +1,4 @@
-//! What the journal says of a machine, from its row.
+//! The journal's entries about a machine, from its row.
 
 use base::failure::Class;
 use serde_json::{Map, Value, json};

@@ -1,4 +1,4 @@
-//! What has changed in the fleet since a version of its list, so that a program that asks again gets the changes alone.
+//! The changes of the fleet since a version of its list, so that a program that asks again gets only those.
 //!
 //! A version is a number that grows with each change that a request finds, behind a random word of the server's start: a version
 //! of another start is none of this one.
@@ -33,7 +33,7 @@ struct PartVersion {
     version: u64,
 }
 
-/// What the list has beside its machines.
+/// A part of the list beside its machines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FleetPart {
     Summary,
@@ -42,7 +42,7 @@ pub enum FleetPart {
     Notices,
 }
 
-/// What is newer than a version, or everything.
+/// The changes since a version, or everything.
 #[derive(Clone, Copy, Debug)]
 pub struct FleetChanges<'a> {
     history: &'a FleetHistory,
@@ -96,7 +96,7 @@ impl FleetHistory {
         format!("{}-{}", self.epoch, self.version)
     }
 
-    /// What is newer than `since`, which a client sent; everything where it is not a version of this start, or too old.
+    /// The changes since `since`, which a client sent; everything if it is not a version of this start, or too old.
     #[must_use]
     pub fn changes(&self, since: Option<&str>) -> FleetChanges<'_> {
         let number = |since: &str| since.strip_prefix(&self.epoch)?.strip_prefix('-')?.parse::<u64>().ok();

@@ -88,12 +88,12 @@ fn icons() -> Markup {
     }
 }
 
-/// What the page of the fleet shows.
+/// The data of the fleet page.
 #[derive(Clone, Copy, Debug)]
 pub struct ShownFleet<'a> {
     pub view: &'a FleetView,
     pub filter: &'a MachineFilter,
-    /// What is newer than the list that the page has. Machines that are not are left out.
+    /// The changes since the list that the page has. Unchanged machines are left out.
     pub changes: FleetChanges<'a>,
     /// The hidden value of every form that acts.
     pub form: &'a str,

@@ -53,7 +53,7 @@ pub struct FleetRequest<'a> {
     pub method: &'a str,
     /// As it was sent.
     pub path: &'a str,
-    /// What follows the `?`, as it was sent.
+    /// The text after the `?`, as it was sent.
     pub query: &'a str,
     pub authorization: Option<&'a str>,
     pub cookie: Option<&'a str>,
@@ -138,7 +138,7 @@ impl FleetReply {
     }
 }
 
-/// What the server knows of its machines besides their reports.
+/// The server's knowledge of its machines besides their reports.
 #[derive(Clone, Copy)]
 #[allow(missing_debug_implementations)]
 pub struct FleetSources<'a> {
@@ -275,7 +275,7 @@ impl Fleet {
         Ok(view)
     }
 
-    /// What a machine that waits for its cluster is told of the one that creates it; none where it does not wait.
+    /// The answer to a machine that waits for its cluster, about the one that creates it; none if it does not wait.
     fn wait(&self, waiting: &MachineRow, known: FleetSources<'_>, now: Moment) -> Result<Option<String>> {
         let Some(awaited) = AwaitedCreator::of(waiting, known.configurations) else { return Ok(None) };
         let creator = match awaited {

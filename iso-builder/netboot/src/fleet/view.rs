@@ -121,7 +121,7 @@ pub struct MachineRow {
     pub error: Option<RunFailure>,
     /// How the updates of the node stand, where it has told.
     pub update: Option<UpdateReport>,
-    /// What an operator has to do.
+    /// The operator's next step.
     pub next: Option<String>,
     pub log: bool,
     pub actions: Vec<OperatorAction>,

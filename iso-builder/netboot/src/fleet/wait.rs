@@ -1,4 +1,4 @@
-//! What is said of the machine that creates a cluster to those that wait for the cluster: on their pages and on their screens.
+//! The messages about the machine that creates a cluster, for those that wait: on their pages and on their screens.
 
 use base::failure::Class;
 use model::config::redact::Secrets;

@@ -36,7 +36,7 @@ struct Configuration {
     node: DescribedNode,
 }
 
-/// What a configuration says of its node.
+/// The node that a configuration describes.
 #[derive(Clone, Debug, Default)]
 struct DescribedNode {
     hostname: Option<String>,
@@ -174,7 +174,7 @@ impl Configurations {
         self.all.get(name)?.node.role
     }
 
-    /// What must not be shown of a machine that creates a cluster.
+    /// The secrets of a machine that creates a cluster.
     #[must_use]
     pub fn secrets(&self, name: &str) -> Secrets {
         self.all.get(name).map(|configuration| configuration.node.secrets.clone()).unwrap_or_default()

@@ -27,7 +27,7 @@ mod unreadable;
 pub const MOST_STRANGERS: u32 = 1000;
 pub const MOST_CONFLICTS: u32 = 100;
 
-/// What a change survives.
+/// The failures that a change survives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
     /// A power cut. For changes without which something could be erased twice.

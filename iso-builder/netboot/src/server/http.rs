@@ -18,7 +18,7 @@ use super::router::{Router, ServedReply, ServedRequest, trouble};
 use crate::fleet::routes::{Fleet, PAGE};
 use crate::moment::Moment;
 
-/// What kind of site caused a request, according to the browser (W3C Fetch Metadata Request Headers).
+/// The header with the kind of site that caused a request (W3C Fetch Metadata Request Headers).
 const FETCH_SITE: &str = "sec-fetch-site";
 
 /// Answers a request of the client at `peer`. Only the fleet reads bodies.

@@ -43,7 +43,7 @@ pub struct ServedRequest<'a> {
     pub head: bool,
     /// As it was sent.
     pub path: &'a str,
-    /// What follows the `?`, as it was sent.
+    /// The text after the `?`, as it was sent.
     pub query: &'a str,
     pub host: Option<&'a str>,
     pub fields: RangeFields<'a>,

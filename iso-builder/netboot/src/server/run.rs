@@ -175,7 +175,7 @@ impl NetbootServer {
 
     /// Serves until SIGINT or SIGTERM comes, or dnsmasq ends.
     pub fn run(self) -> Result<()> {
-        // What is being served is served to its end.
+        // Requests under way are served to their end.
         let _signals = cancellation::take_over().for_good();
         let Self { router, origin, defaults, limits, runtime, listener, tls, dhcp, .. } = self;
         let (stop, stopped) = watch::channel(false);

@@ -59,7 +59,7 @@ impl Bench {
             .unwrap_or_else(|error| panic!("{}", render(&error)))
     }
 
-    /// What is said of the definition, with the directory left out.
+    /// The messages about the definition, without the directory.
     fn refusal(&self) -> String {
         let error = LoadedDefinition::read(&self.path().join("image.yaml")).unwrap_err();
         assert_eq!(base::failure::class_of(&error).exit_code(), 2);

@@ -30,7 +30,7 @@ pub struct ImageImport<'a> {
 pub struct ImportedImages {
     /// In the order of the references or else of the archive.
     pub images: Vec<StoredImage>,
-    /// What was left out and why, each a clause for the user.
+    /// Images that were left out and the reason, each a clause for the user.
     pub notes: Vec<String>,
 }
 

@@ -103,7 +103,7 @@ const MODULES: &str = "overlay\nbr_netfilter\nnf_tables\nnf_conntrack\n";
 /// they come from another address than the service's.
 const SYSCTL: &str = "net.ipv4.ip_forward = 1\nnet.bridge.bridge-nf-call-iptables = 1\n";
 
-/// What pods' networks bring as containers goes into /opt/cni/bin, which lasts; containerd looks into one directory only, so
+/// Pod networks install their plugins into /opt/cni/bin, which is persistent; containerd looks into one directory only, so
 /// Debian's plugins are linked there. A file that has one of the names stays.
 fn directories() -> String {
     let mut lines = vec![

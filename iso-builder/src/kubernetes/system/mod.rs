@@ -22,7 +22,7 @@ pub(crate) use kubeadm::NEEDED_FILES;
 
 /// The directory of the programs and charts of RKE2's runtime image in the OS image, relative to the root.
 pub const RKE2_RUNTIME: &str = "usr/lib/rke2";
-/// What makes RKE2's directories on a node, which have the version in their names.
+/// The tmpfiles.d file for RKE2's directories, which have the version in their names.
 const RKE2_DIRECTORIES: &str = "usr/lib/tmpfiles.d/rke2.conf";
 
 /// The files for a release; `images` are those of upstream Kubernetes.
@@ -56,7 +56,7 @@ pub fn files(version: &KubernetesVersion, images: Option<&UpstreamImages>) -> Ve
     files
 }
 
-/// What the image says of its Kubernetes.
+/// The description of its Kubernetes in the image.
 fn release(version: &KubernetesVersion, images: Option<&UpstreamImages>) -> SystemFile {
     let path = KUBERNETES_RELEASE.trim_start_matches('/');
     let own: &[&str] = match version.distribution() {

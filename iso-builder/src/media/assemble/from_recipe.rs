@@ -1,4 +1,4 @@
-//! What a medium is assembled from: payloads, boot code, and the small files that its recipe makes.
+//! The parts of a medium: payloads, boot code, and the small files that its recipe makes.
 
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;

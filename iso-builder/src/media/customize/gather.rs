@@ -41,7 +41,7 @@ pub struct CustomizationSources {
 #[derive(Debug, Default)]
 pub struct GatheredCustomization {
     pub content: Content,
-    /// What messages call each configuration.
+    /// The name of each configuration in messages.
     origins: BTreeMap<String, String>,
     warnings: Vec<String>,
 }

@@ -77,7 +77,7 @@ mod tests {
         Content { nodes: nodes.collect(), ..Content::default() }
     }
 
-    /// What mtools prints about the image.
+    /// The output of an mtools program about the image.
     fn mtools(program: &str, image: &Path, rest: &[&str]) -> String {
         let invocation = Invocation::new(program).arg("-i").arg(image).args(rest.iter().copied());
         String::from_utf8(SystemRunner.run(&invocation).unwrap()).unwrap()

@@ -37,7 +37,7 @@ impl InspectCommand {
     }
 }
 
-/// What a medium says about itself.
+/// The description of a medium, from its manifest.
 #[derive(Debug, Serialize)]
 pub struct MediumDescription {
     /// The path that the user named.
@@ -55,7 +55,7 @@ pub struct MediumDescription {
     pub customized: Customization,
 }
 
-/// What the ISO says about itself.
+/// The description of an ISO, from its volume descriptor.
 #[derive(Debug, Serialize)]
 pub struct VolumeDescription {
     pub id: String,

@@ -47,7 +47,7 @@ fn layout(directory: &Path, release: &[u8], described: &Release) -> ArtifactRefe
     format!("oci:{}:1", directory.display()).parse().unwrap()
 }
 
-/// What each command says of the release: verifying, pushing, pulling, and reading it for an install.
+/// The result of each command on the release: verifying, pushing, pulling, and reading it for an install.
 fn commands(release: &Release, described: &Release) -> Vec<anyhow::Result<()>> {
     let directory = tempfile::tempdir().unwrap();
     let (tree, bytes) = (directory.path().join("tree"), release.to_bytes());

@@ -168,7 +168,7 @@ impl MadePatches {
     }
 }
 
-/// What the patches make, in files without a name.
+/// The results of the patches, in files without a name.
 struct NewParts {
     /// Expanded.
     image: File,

@@ -35,7 +35,7 @@ const UNFINISHED: &str = ".nqrust.pull";
 const PREVIOUS: &str = "previous.json";
 const MAX_MANIFEST: u64 = 32 << 20;
 
-/// What was pulled, and how much of it travelled.
+/// The pulled files, and the bytes that were transferred.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PullReport {
     pub reference: String,

@@ -27,7 +27,7 @@ use super::target::Target;
 use crate::media::customize::customization::is_customized;
 use crate::wording::counted;
 
-/// What was pushed, and how much of it travelled.
+/// The pushed blobs, and the bytes that were transferred.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PushReport {
     pub reference: String,
@@ -176,7 +176,7 @@ impl ReleaseUpload<'_> {
         step: &Mutex<Step>,
     ) -> Result<()> {
         let blob = NewBlob { digest: layer.digest, size: layer.size, open, elsewhere };
-        // What is sent again does not count again.
+        // Bytes that are sent again count once.
         let furthest = Mutex::new(0);
         let reach = |position: u64| {
             let mut furthest = locked(&furthest);

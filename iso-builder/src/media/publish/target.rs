@@ -20,7 +20,7 @@ pub(super) enum Target<'a> {
 }
 
 impl<'a> Target<'a> {
-    /// What `reference` names. A layout is made if there is none; a manifest that is given no name there has the release's version.
+    /// Opens the target that `reference` names. A layout is made if there is none; a manifest that is given no name there has the release's version.
     pub(super) fn open(
         reference: &'a ArtifactReference,
         client: &'a Client,

@@ -119,7 +119,7 @@ fn a_release_comes_back_from_a_registry_with_a_login_and_its_iso_has_the_same_by
     is_whole(&tree, &bench.release);
     assert!(fs::read(&iso).unwrap() == bench.image, "the ISO has other bytes");
 
-    // What was pulled is as good to push: not a byte of it travels.
+    // Pushing what was pulled transfers nothing.
     let again = pushed(&tree, &name, &client).unwrap();
     assert_eq!((again.digest, again.blobs.uploaded, again.iso), (report.digest, 0, true));
     let pinned = format!("{}/nqrust/release@{}", registry.host(), report.digest.oci());

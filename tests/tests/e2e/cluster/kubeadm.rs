@@ -36,7 +36,7 @@ fn three_machines_become_a_cluster_of_kubeadm_and_are_one_again_after_a_restart(
         for boot in ["first-boot", "restart"] {
             let mut booted = boot_all(&machines, &disks, boot, &|machine| machine, (&identity, artifacts))?;
             if let Err(error) = wait_until_ready(&booted[0].1, &MEMBERS) {
-                // What kept them is in their journals, not on the screens.
+                // The reasons are in their journals, not on the screens.
                 for (member, (_, ssh)) in MEMBERS.iter().zip(&booted) {
                     let _ = steps::collect_logs(ssh, artifacts, &format!("{}-{boot}-not-ready", member.name));
                 }

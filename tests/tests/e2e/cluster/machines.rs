@@ -43,7 +43,7 @@ impl Member {
     }
 }
 
-/// What machines have beside the wire.
+/// The network of machines beside the wire.
 #[derive(Clone, Copy)]
 pub(super) enum MemberNetwork {
     /// The test can log in, and nothing else.

@@ -254,7 +254,7 @@ impl UpdatedCluster<'_> {
     }
 }
 
-/// What a node tells its cluster.
+/// The state that a node reports to its cluster.
 struct ReportedState {
     version: &'static str,
     state: &'static str,

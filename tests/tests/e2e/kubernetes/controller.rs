@@ -90,7 +90,7 @@ fn prepare(cluster: &mut TestCluster, directory: &Path) -> Result<Digest> {
     Ok(digest)
 }
 
-/// What `make system-upgrade-controller` built.
+/// The output of `make system-upgrade-controller`.
 fn controller() -> Result<std::path::PathBuf> {
     let link = paths::target().join("system-upgrade-controller");
     link.canonicalize()
@@ -108,7 +108,7 @@ fn start_controller(cluster: &TestCluster) -> Result<()> {
     // Fewer than there: the pauses between its attempts grow to minutes.
     map["data"]["SYSTEM_UPGRADE_JOB_BACKOFF_LIMIT"] = json!("2");
     let deployment = items.iter_mut().find(|item| item["kind"] == "Deployment").context("a Deployment")?;
-    // What the repository has there is replaced by each release.
+    // Each release replaces the image of the repository.
     deployment["spec"]["template"]["spec"]["containers"][0]["image"] = json!(CONTROLLER_IMAGE);
     kubectl.call(&["apply", "--filename", "-"], ACCESS)?.success("applying access.yaml")?;
     kubectl.apply(&json!({ "apiVersion": "v1", "kind": "List", "items": items }))?;
@@ -300,7 +300,7 @@ fn annotations(cluster: &TestCluster, name: &str) -> Result<Value> {
     Ok(cluster.kubectl().get(&["node", name])?["metadata"]["annotations"].clone())
 }
 
-/// What `installer update status` says runs.
+/// The running slot in `installer update status`.
 fn running_slot(cluster: &TestCluster, name: &str) -> Result<Value> {
     let told = cluster.node(name)?.call("installer --format json update status")?;
     let status: Value = serde_json::from_str(&told.stdout)

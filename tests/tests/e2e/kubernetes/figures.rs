@@ -1,4 +1,4 @@
-//! What the run measures: seconds of each part, and memory of the nodes' processes. They are told, never judged.
+//! Measurements of the run: seconds of each part, and memory of the nodes' processes. They are reported, never judged.
 
 use std::path::PathBuf;
 use std::time::Instant;

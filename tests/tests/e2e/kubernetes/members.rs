@@ -1,4 +1,4 @@
-//! What each node is in the cluster: voters of etcd, labels, taints, keys that a witness has not kept.
+//! The roles of nodes in the cluster: voters of etcd, labels, taints, keys that a witness has not kept.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What a cluster does not take in, as `installer preflight` tells it on a machine that would join.
+//! Nodes that a cluster refuses, as `installer preflight` reports it on a machine that would join.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ const WRONG_CLOCK: &str = r#"cat >/usr/local/sbin/curl <<'END'
 /usr/bin/curl "$@" | sed "s/^date:.*/date: $(LC_ALL=C date --utc --date='+3620 seconds' '+%a, %d %b %Y %T GMT')/I"
 END
 chmod 755 /usr/local/sbin/curl"#;
-/// What the first steps of a join make.
+/// Files that the first steps of a join create.
 const TOUCHED: [&str; 4] = [
     "/etc/kubernetes/kubelet.conf",
     "/etc/kubernetes/pki",
@@ -31,7 +31,7 @@ const TOLD: Duration = Duration::from_secs(60);
 const CARD: &str = "address=$(cat /sys/class/net/mgmt-br/address); mount -t tmpfs tmpfs /sys/class/net; \
     cd /sys/class/net; mkdir -p mgmt-br/device; echo $address >mgmt-br/address; echo 1 >mgmt-br/carrier; echo 0 >mgmt-br/addr_assign_type";
 
-/// What is changed in the document of a newcomer, which check speaks, and what it says.
+/// A change in the document of a joining node, the check that finds it, and its message.
 struct RefusedNode {
     what: &'static str,
     changes: Value,

@@ -1,4 +1,4 @@
-//! What the updates of nodes ask of a real cluster and change in it: reports with the access of kubelets, the gate, the lock, a drain
+//! Requests of node updates to a real cluster, and their effects: reports with the access of kubelets, the gate, the lock, a drain
 //! that a PodDisruptionBudget holds up. No node restarts here, but in [`rolling`] at the end.
 
 use std::path::Path;
@@ -333,7 +333,7 @@ fn give_token(cluster: &TestCluster, of_node: bool) -> Result<()> {
         .within(|| base::files::write_atomically(Path::new(GIVEN), text.as_bytes(), 0o600))?
 }
 
-/// What a node that is in other hands tries with its token.
+/// Attempts with the token of a stolen node.
 fn own_node_only(cluster: &TestCluster) -> Result<()> {
     let node = cluster.node("node-4")?;
     let call = |words: &str| node.call(&format!("kubectl --kubeconfig {GIVEN} {words}"));

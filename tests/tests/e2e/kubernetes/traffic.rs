@@ -128,7 +128,7 @@ fn serving(cluster: &TestCluster) -> Vec<ServingPod> {
     serving
 }
 
-/// What a server answers to a pod.
+/// The answer of a server to a pod.
 fn visit(cluster: &TestCluster, pod: &ServingPod, url: &str) -> Result<String> {
     let kubectl = cluster.kubectl();
     let words = ["exec", &pod.name, "--", "wget", "-q", "-T", "5", "-O", "-", url];

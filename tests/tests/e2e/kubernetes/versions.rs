@@ -140,7 +140,7 @@ fn back_to_the_old_os(
 /// The program of [`STEP`] on a node, whose `/var` is a directory of this host.
 const STEP_PLACE: &str = "/var/kubernetes_step";
 
-/// What an update of the OS does: it keeps what runs, and the node starts with the image that the cluster has by now.
+/// An update of the OS: it keeps the running Kubernetes, and the node starts with the cluster's present image.
 fn start_under_the_new_os(cluster: &mut TestCluster, name: &str) -> Result<()> {
     let place = cluster.place(name)?.directory.join("var/kubernetes_step");
     fs::copy(STEP, &place).with_context(|| format!("copying {STEP}"))?;

@@ -2,7 +2,6 @@
 
 use crate::iso9660::address::Extent;
 
-/// What an entry of a directory is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryKind {
     File,

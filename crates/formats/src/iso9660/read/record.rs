@@ -13,7 +13,7 @@ pub(super) struct Record<'a> {
     interleaved: bool,
     /// The name as ISO 9660 has it; one byte, 0 or 1, for the directory itself and its parent.
     pub(super) name: &'a [u8],
-    /// What follows the name: the place of Rock Ridge.
+    /// The bytes after the name, where Rock Ridge is.
     pub(super) system_use: &'a [u8],
 }
 

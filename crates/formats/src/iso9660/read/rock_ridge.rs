@@ -16,7 +16,7 @@ const TYPE_MASK: u32 = 0o170_000;
 const REGULAR: u32 = 0o100_000;
 const SYMLINK: u32 = 0o120_000;
 
-/// What Rock Ridge says about a record.
+/// The Rock Ridge attributes of a record.
 #[derive(Debug, Default)]
 pub(super) struct Attributes {
     pub(super) name: Option<Vec<u8>>,

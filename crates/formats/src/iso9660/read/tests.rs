@@ -9,7 +9,7 @@ use super::*;
 use crate::iso9660::address::*;
 use testing::xorriso::{make_iso_with, make_relocating_iso, make_sparse_iso};
 
-/// What the sample image holds: a long name, a deep directory, an empty file, a file over several blocks,
+/// The files of the sample image: a long name, a deep directory, an empty file, a file over several blocks,
 /// a name that is not ASCII, enough files for a directory of several blocks.
 fn sample_files() -> Vec<(String, Vec<u8>)> {
     let deep = (1..=12).map(|level| format!("level-{level}")).collect::<Vec<_>>().join("/");

@@ -13,7 +13,6 @@ use crate::iso9660::ecma119::{DESCRIPTORS, DIRECTORY, PRIMARY, TERMINATOR};
 /// Real images have three or four descriptors.
 const MAX_DESCRIPTORS: u32 = 64;
 
-/// What the image says about itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeDescriptor {
     /// The volume identifier, without the spaces that fill it up.

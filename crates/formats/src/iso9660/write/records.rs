@@ -12,7 +12,7 @@ use crate::iso9660::ecma119::{CONTINUED, DIRECTORY};
 const DIRECTORY_MODE: u32 = 0o040_555;
 const FILE_MODE: u32 = 0o100_444;
 
-/// What the extension calls itself, for readers of the root directory (RRIP 1.12, 4.3).
+/// The identifier of the extension, for readers of the root directory (RRIP 1.12, 4.3).
 const EXTENSION: [&[u8]; 3] = [
     b"RRIP_1991A",
     b"THE ROCK RIDGE INTERCHANGE PROTOCOL PROVIDES SUPPORT FOR POSIX FILE SYSTEM SEMANTICS",

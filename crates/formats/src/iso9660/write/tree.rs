@@ -104,7 +104,7 @@ impl<'a> Node<'a> {
         Ok(())
     }
 
-    /// What is directly below, in the order of the identifiers, with the nodes of directories.
+    /// The direct children, in the order of the identifiers, with the nodes of directories.
     fn name_children(self) -> Vec<(TreeEntry, Option<Node<'a>>)> {
         let mut taken = BTreeSet::new();
         let mut children = Vec::new();

@@ -1,4 +1,4 @@
-//! What the file cannot be without.
+//! Rules about required keys.
 
 use crate::cluster_file::document::ClusterFile;
 use crate::cluster_file::layers::ClusterNode;

@@ -1,4 +1,4 @@
-//! What the machines of a cluster must be to one another. A rule sees the file and its nodes; it names the path of the
+//! Rules about all machines of a cluster. A rule sees the file and its nodes; it names the path of the
 //! file that it is about.
 
 mod address;
@@ -37,11 +37,11 @@ const RULES: &[Rule] = &[
     plan::one_method,
 ];
 
-/// What all rules find; each mistake of one place once.
+/// The findings of all rules; each mistake of one place once.
 pub(super) fn check(file: &ClusterFile, nodes: &[ClusterNode]) -> Vec<Finding> {
     let mut findings: Vec<Finding> = Vec::new();
     for finding in RULES.iter().flat_map(|rule| rule(file, nodes)) {
-        // What machines have from one template is one mistake, however many machines there are.
+        // A mistake in a template counts once, however many machines have it.
         if !findings.iter().any(|known| known.path == finding.path && known.code == finding.code) {
             findings.push(finding);
         }

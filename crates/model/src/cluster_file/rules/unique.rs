@@ -1,4 +1,4 @@
-//! What no two machines have both.
+//! Values that no two machines may share.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Display;

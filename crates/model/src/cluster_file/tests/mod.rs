@@ -122,7 +122,7 @@ pools:
 fn what_holds_for_several_machines_is_told_once_where_they_have_it_from() {
     let warned = three(&[("install: {device: /dev/disk/by-id/a}", "install: {device: /dev/sda}")]);
     assert_eq!(findings(&warned), ["~device-by-name 14 templates.large.install.device"]);
-    // What nobody says is missing where all could say it.
+    // A value that all could have is reported missing at the shared place.
     let unnamed = three(&[("    dns_nameservers: [192.0.2.53]\n", "")]);
     assert_eq!(findings(&unnamed), ["missing-value 5 cluster.os.dns_nameservers"]);
     let closed = three(&[(
@@ -139,7 +139,7 @@ fn what_holds_for_several_machines_is_told_once_where_they_have_it_from() {
     // A mistake elsewhere in the machine does not hide it.
     let colour = bare.replace("hostname: n2,", "hostname: n2, colour: red,");
     assert_eq!(findings(&colour), [only, "unknown-key 21 pools[0].machines[1].colour"]);
-    // What is wrong for some of those that share it names them.
+    // A mistake that concerns some of the nodes names them.
     let workers = with(
         "  - {name: w, role: witness, template: large, machines: [{hostname: w1, ip: 192.0.2.21, \
                         macs: ['52:54:00:00:00:21']}]}\n",

@@ -1,4 +1,4 @@
-//! What is printed and what is written.
+//! Tests of the printed and the written output.
 
 use std::os::unix::fs::PermissionsExt;
 

@@ -1,4 +1,4 @@
-//! What the machines of a cluster must be to one another.
+//! Tests of the rules about all machines of a cluster.
 
 use super::{findings, three, with};
 

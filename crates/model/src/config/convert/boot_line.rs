@@ -187,7 +187,7 @@ fn logical(text: &str) -> Vec<(usize, String)> {
     lines
 }
 
-/// What follows the name of the file, which may have options before it.
+/// The words behind the file name, which may have options before it.
 fn behind_file(rest: &str) -> String {
     let mut words = rest.split_whitespace().peekable();
     while let Some(option) = words.next_if(|word| word.starts_with('-')) {
@@ -213,7 +213,7 @@ fn expanded(line: &str, variables: &BTreeMap<String, String>) -> String {
     line
 }
 
-/// What is said of the words that are no configuration.
+/// The notes about words that are not configuration.
 fn notes(words: &[Word]) -> Vec<String> {
     let mut notes =
         vec!["changed: from a kernel command line; each parameter is a key of this document".to_owned()];

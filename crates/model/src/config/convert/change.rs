@@ -1,8 +1,7 @@
-//! What became of a key of a document that was converted.
+//! A change of a key of a converted document.
 
 use serde::Serialize;
 
-/// What became of one key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Change {
     pub kind: ChangeKind,
@@ -10,7 +9,7 @@ pub struct Change {
     pub line: usize,
     /// Dotted key.
     pub path: String,
-    /// What was done and why. Never holds a secret.
+    /// The change and its reason, without secrets.
     pub message: String,
 }
 

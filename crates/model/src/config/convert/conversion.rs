@@ -97,7 +97,7 @@ impl<'a> Conversion<'a> {
         if matches!(tree::read(&self.text), Ok(Tree { root: None, .. })) && !self.changes.is_empty() {
             let message = "nothing is left of the document: all that it says has no meaning here";
             let left = Diagnostic::of_file(name, "nothing-left", message);
-            // What is wrong with each key says where it would do.
+            // The problem of a misplaced key names the places where it fits.
             let original = read::check(self.source, name).err().map(|invalid| invalid.0).unwrap_or_default();
             return Err(Invalid(std::iter::once(left).chain(original).collect()));
         }
@@ -116,7 +116,7 @@ impl<'a> Conversion<'a> {
             Err(original) => original.0,
             Ok(_) => Vec::new(),
         };
-        // What is missing may be in a group where nothing of ours is.
+        // A missing key may be in a group without any of our keys.
         let missing = left.0.iter().any(|diagnostic| diagnostic.code == "missing-value");
         let elsewhere: Vec<_> =
             original.iter().filter(|other| missing && other.code == "unknown-key").cloned().collect();

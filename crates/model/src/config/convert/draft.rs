@@ -43,7 +43,7 @@ impl DraftEntry {
         Self { line, notes: Vec::new(), key: key.into(), remark: None, value: Some(value) }
     }
 
-    /// What is left of an entry that the document does not get.
+    /// The comment that stays for an entry that is left out.
     pub(super) fn left_out(line: usize, notes: Vec<String>) -> Self {
         Self { line, notes, key: String::new(), remark: None, value: None }
     }
@@ -118,7 +118,7 @@ impl DraftWriter {
         }
     }
 
-    /// What stands behind a key: a remark, and the comments of its line.
+    /// The rest of a key's line: a remark, and the comments of that line.
     fn tail(&mut self, entry: &DraftEntry) -> String {
         let mut tail = entry.remark.as_ref().map(|remark| format!(" # {remark}")).unwrap_or_default();
         while let Some(comment) = self.next_comment(|comment| comment.line == entry.line) {
@@ -200,7 +200,7 @@ impl DraftWriter {
 fn wrapped(note: &str, width: usize) -> Vec<String> {
     let mut lines = Vec::new();
     for text in note.lines() {
-        // What is shown as it was keeps its form.
+        // Text that is copied keeps its form.
         if text.starts_with(' ') {
             lines.push(format!("# {text}"));
             continue;

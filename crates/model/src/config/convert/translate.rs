@@ -101,7 +101,7 @@ impl Translation<'_> {
         written
     }
 
-    /// What an older scheme says of networks, in today's keys; the next round looks at what is in them.
+    /// The networks of an older scheme in today's keys; the next round checks their contents.
     fn networks(&mut self, older: &OlderNetworks<'_>, path: &str) -> Vec<DraftEntry> {
         let mut entries = Vec::new();
         for (name, node) in older.groups() {

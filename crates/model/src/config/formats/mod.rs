@@ -1,4 +1,4 @@
-//! What single values must look like. A check sees one text and says what is wrong with it, without
+//! The formats of single values. A check sees one text and says what is wrong with it, without
 //! repeating it: the user's line is shown underlined, and the text may be a secret.
 
 pub mod access;

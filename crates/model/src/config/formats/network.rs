@@ -183,7 +183,7 @@ pub fn server_url(text: &str) -> FormatResult {
     Ok(())
 }
 
-/// What follows the schemes at the beginning of a text, and the kind of the first of them.
+/// The text without the schemes at its beginning, and the kind of the first of them.
 fn without_schemes(text: &str) -> (Option<&'static str>, &str) {
     let (mut first, mut rest) = (None, text);
     while let Some((scheme, behind)) = rest.split_once("://")

@@ -74,7 +74,7 @@ fn tidy_device(text: &str) -> Option<String> {
     (path != text && device(&path).is_ok()).then_some(path)
 }
 
-/// What is wrong with a name below `/dev` that is never that of a whole disk which can hold a system.
+/// The fault of a name below `/dev` that is never a whole disk for a system.
 fn unfit_name(name: &str) -> Option<FormatFault> {
     if name.contains(['*', '?', '[']) {
         return Some(FormatFault::new(

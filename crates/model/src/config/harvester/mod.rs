@@ -43,7 +43,7 @@ const SYNONYMS: &[(&str, &str)] = &[
     ("k8s", "kubeadm"),
 ];
 
-/// What the reader accepts in an install configuration.
+/// The reader's rules for an install configuration.
 #[derive(Debug)]
 pub(crate) struct InstallDialect;
 

@@ -15,7 +15,7 @@ use document::tree::{Key, NodeKind, TreeNode};
 use crate::config::shape::install_config;
 use base::encode;
 
-/// What the first schemes call the network with the node's address.
+/// The name of the network with the node's address in the first schemes.
 const MANAGEMENT: &str = "harvester-mgmt";
 
 /// Takes a value of a shape, as far as it fits.
@@ -58,7 +58,7 @@ impl<'t> OlderNetworks<'t> {
         };
         let nameless = !networks.is_empty() && networks.iter().all(|network| network.name.is_none());
         let at = networks.iter().position(own).or((nameless && !has_management).then_some(0));
-        // What today's key says of the node's own network counts.
+        // Today's key wins for the node's own network.
         let management = at.map(|at| networks.remove(at)).filter(|_| !has_management);
         let is_bare = |card: &&str| {
             let given = management.as_ref().is_some_and(|network| network.has_cards());
@@ -112,7 +112,7 @@ impl<'t> OlderNetworks<'t> {
         install
     }
 
-    /// What is said of the keys together, and the same networks as YAML of today; none where they are described already.
+    /// One message for all the keys, and the same networks in today's YAML; none where they are described already.
     pub(crate) fn described(&self, take: ReadValue<'_>) -> (String, Option<String>) {
         let install = self.install(take);
         let names: Vec<_> = self.keys.iter().map(|key| format!("`{}`", key.text)).collect();

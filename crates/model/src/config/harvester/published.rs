@@ -170,7 +170,7 @@ fn group(schema: &mut Value, retired: &BTreeSet<&'static str>) {
             spelt.entry(pattern).or_default().push(bare.clone());
         }
     }
-    // What a retired key may say is told by the reader.
+    // The reader reports a retired key with its value.
     for name in retired {
         for pattern in spelling::patterns(name, ALIASES) {
             spelt.entry(pattern).or_insert_with(|| vec![json!(true)]);

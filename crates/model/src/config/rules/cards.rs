@@ -55,7 +55,7 @@ pub(super) fn each_card_once(config: &InstallConfig) -> Vec<Finding> {
     findings
 }
 
-/// What the node finds a card by: its address before its name.
+/// The identifier by which the node finds a card: its address, or else its name.
 fn identity(card: &Interface) -> Option<String> {
     let address = card.hw_addr.as_deref().map(str::to_ascii_lowercase);
     address.or_else(|| card.name.as_deref().map(str::to_owned))

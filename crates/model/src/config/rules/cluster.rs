@@ -12,7 +12,7 @@ const TOKEN: usize = 16;
 /// The tokens of the examples in `configs`, which everyone can read.
 const EXAMPLES: [&str; 2] =
     ["d3f8a1c07b6e4952a8c4e0f15b9d27361c84ef5a90b2d673", "7e19c4b80d52f6a3c9e8b7405f1a2d6e38b4c07f95d1a62e"];
-/// What tokens hold that stand in examples and manuals.
+/// Parts of tokens in examples and manuals.
 const COMMON: [&str; 8] =
     ["password", "passw0rd", "secret", "rancher", "harvester", "example", "123456", "qwerty"];
 

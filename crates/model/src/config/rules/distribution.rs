@@ -1,4 +1,4 @@
-//! What the distributions of Kubernetes differ in: keys that work with some of them only.
+//! Keys that work with some distributions of Kubernetes only.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ const WRONG: &str = "wrong-distribution";
 const TOKEN_BITS_MIN: u32 = 80;
 /// A token of 16 characters or more has this many at least, unless it repeats itself. In bits.
 const VARIETY_BITS_MIN: u32 = 45;
-/// What a character tells that follows from those before it. In bits.
+/// The entropy of a character that follows from those before it, in bits.
 const FORESEEN_BITS: f64 = 1.0;
 
 fn is_kubeadm(config: &InstallConfig) -> bool {

@@ -40,7 +40,7 @@ pub(super) fn one_configuration(config: &InstallConfig) -> Vec<Finding> {
     alone.then(|| Finding::new("install.config_sha256", "no-effect", message)).into_iter().collect()
 }
 
-/// What is secret or trusted does not travel where others read and change it.
+/// Secrets and trusted data are never fetched over plain HTTP.
 pub(super) fn nothing_in_the_clear(config: &InstallConfig) -> Vec<Finding> {
     let clear = urls(config).into_iter().filter(|(_, url, _)| url.starts_with("http://"));
     clear

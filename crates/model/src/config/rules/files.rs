@@ -14,7 +14,7 @@ use document::secret::has_password;
 const LASTING: [&str; 5] = ["/var", "/home", "/root", "/opt", "/srv"];
 /// Where files can be written at boot: what lasts, and `/etc`, which begins fresh.
 const WRITABLE: [&str; 6] = ["/etc", "/var", "/home", "/root", "/opt", "/srv"];
-/// What a node runs of its administrator's to know whether it is good (`installer health`), each directly in one of these.
+/// The directories of the administrator's own health checks (`installer health`).
 const OWN_CHECKS: [&str; 2] = ["/oem/health.d/required", "/oem/health.d/wanted"];
 /// Files that other keys make.
 const MANAGED: [(&str, &str); 6] = [
@@ -107,7 +107,7 @@ pub(super) fn files_are_as_meant(config: &InstallConfig) -> Vec<Finding> {
     findings
 }
 
-/// What is in `/etc/environment` is public: each session has it, whatever the mode of the file. Proxies go there without
+/// `/etc/environment` is public: each session has its values, whatever the mode of the file. Proxies go there without
 /// their logins.
 pub(super) fn environment_is_public(config: &InstallConfig) -> Vec<Finding> {
     let message = "every user and every program of the node can read `/etc/environment`, and this has a password; give it to \

@@ -1,4 +1,4 @@
-//! What IPv4 addresses and network masks mean.
+//! Arithmetic of IPv4 addresses and network masks.
 
 use std::net::Ipv4Addr;
 

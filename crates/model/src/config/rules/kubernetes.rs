@@ -1,4 +1,4 @@
-//! What the node tells Kubernetes.
+//! Rules about the settings that the node passes to Kubernetes.
 
 use std::collections::HashSet;
 

@@ -1,4 +1,4 @@
-//! What several values must be to one another. A rule sees the typed configuration, of which values with a
+//! Rules about several values. A rule sees the typed configuration, of which values with a
 //! mistake of their own are missing; it names the dotted path that it is about.
 //!
 //! Two kinds of rules: what contradicts itself is told of every document; what is missing is told where nobody can

@@ -1,4 +1,4 @@
-//! What is reached without proxies: a node that asks its own cluster through one cannot join it.
+//! Destinations without a proxy: a node that reaches its own cluster through one cannot join it.
 
 use serde_json::{Value, json};
 

@@ -6,11 +6,11 @@ use crate::config::{InstallConfig, Secret};
 use document::finding::Finding;
 use document::placeholder::{is_no_secret, is_placeholder, is_reference, is_variable};
 
-/// What is said of a secret that another program keeps.
+/// The message for a reference to a secret in another program.
 const REFERENCE: &str =
     "this refers to a secret that another program keeps or has encrypted; write the secret itself here";
 
-/// What is wrong with the token and the passwords of a configuration whose references have been followed.
+/// Checks the token and the passwords of a configuration whose references have been resolved.
 #[must_use]
 pub fn check(config: &InstallConfig) -> Vec<Finding> {
     [tokens_are_strong, are_not_placeholders].iter().flat_map(|rule| rule(config)).collect()

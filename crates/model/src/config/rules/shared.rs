@@ -1,4 +1,4 @@
-//! What several rules ask of a document or of their findings.
+//! Helpers that several rules share.
 
 use std::collections::HashMap;
 use std::hash::Hash;

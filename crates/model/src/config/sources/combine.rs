@@ -123,7 +123,7 @@ fn judge(documents: &[Document]) -> (CheckedDocuments, Option<MergedConfig>) {
     (examined, Some((merged, config)))
 }
 
-/// What can be used of a document that stands alone and may have mistakes: every value that has none, and the mistakes. For work
+/// The usable part of a document that stands alone and may have mistakes: every value without one, and the mistakes. For work
 /// that goes on although nobody can correct the document first.
 ///
 /// # Errors
@@ -168,7 +168,7 @@ pub fn combine_alone(document: Document) -> Result<CombinedConfig, Invalid> {
     }
 }
 
-/// What can be used of documents that have mistakes, to tell of the failure: the webhooks that are right
+/// The usable part of documents with mistakes, to report the failure: the webhooks that are valid
 /// themselves, and the certificates and the name that they need. Nothing else is in it.
 #[must_use]
 pub fn salvage(documents: &[Document]) -> InstallConfig {

@@ -33,7 +33,7 @@ pub use state::{Gathering, SourceReader, SourceRequest, gather};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SourceKind {
-    /// What the image definition gives every machine.
+    /// The image definition's defaults for every machine.
     Defaults,
     Embedded,
     /// A volume with the label `NQRUST-CONFIG` or `cidata`.

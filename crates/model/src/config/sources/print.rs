@@ -7,7 +7,7 @@ use super::words::words;
 use crate::config::harvester::card;
 use document::shape::{Shape, join};
 
-/// What cannot be said by kernel parameters: the kernel has no way to write certain characters.
+/// A value that kernel parameters cannot express: some characters cannot be written there.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("`{path}` cannot be written as a kernel parameter; put it into a document")]
 pub struct UnprintableKeyError {

@@ -61,7 +61,6 @@ pub enum SourceStage {
     Replaced,
 }
 
-/// What to do next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SourceAction {
     /// Read the medium: the one at hand, or the one that is named.
@@ -80,7 +79,7 @@ pub struct Gathering {
     pub medium_at_hand: bool,
     /// The document that stands in place of the embedded one, the volume's and the fetched one.
     pub file: Option<Document>,
-    /// What stands in place of the kernel's own command line.
+    /// Replaces the kernel's own command line.
     pub command_line: Option<String>,
     /// True if kernel parameters are ignored.
     pub ignore_command_line: bool,
@@ -130,7 +129,7 @@ impl<'s> GatheringMachine<'s> {
         self.documents.sort_by_key(Document::kind);
     }
 
-    /// What to do next. Mistakes in what has been read come before anything that is named there is fetched.
+    /// The next action. Mistakes in the documents so far are reported before anything that they name is fetched.
     pub fn want(&self) -> Result<SourceAction, Invalid> {
         if self.medium == SourceStage::Pending && self.medium_at_hand {
             return Ok(SourceAction::Medium(None));
@@ -205,7 +204,7 @@ const CONFIG_URL: &str = "/install/config_url";
 const SHA256: &str = "/install/config_sha256";
 const MEDIUM: &str = "/install/medium";
 const ISO_URL: &str = "/install/iso_url";
-/// What would lead from one fetched document to the next.
+/// The keys that lead to a further document; a fetched document must not have them.
 const CHAIN: [&str; 2] = ["install.config_url", "install.config_sha256"];
 
 fn is_web(url: &str) -> bool {

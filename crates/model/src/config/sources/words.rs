@@ -10,7 +10,7 @@ pub struct Word {
     /// The text before the first `=`.
     pub key: String,
     pub key_span: Span,
-    /// What stands behind it, and where; none without a `=`.
+    /// The value and its place; none without a `=`.
     pub value: Option<(String, Span)>,
     /// The whole word with its quotes.
     pub span: Span,

@@ -1,4 +1,4 @@
-//! What comes from the environment of the process: proxies, and docker's configuration and helpers. The environment of
+//! Settings from the environment of the process: proxies, and docker's configuration and helpers. The environment of
 //! this process belongs to all tests, so each of these runs itself again with another one.
 
 use std::fs;

@@ -40,7 +40,7 @@ fn real_client(registry: &RealRegistry, login: bool) -> Client {
     Client::new(settings(&registry.registries(login))).unwrap()
 }
 
-/// What a registry answers that has no blob and takes blobs in one request only.
+/// The answer of a registry that has no blob and takes blobs in one request only.
 fn takes_whole(request: &Request) -> Answer {
     match (request.method.as_str(), request.path.as_str()) {
         ("GET", "/v2/") => Answer::ok(b"{}"),

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// What an operator can do with a machine.
+/// An operator's action on a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OperatorAction {

@@ -60,7 +60,7 @@ pub struct Machine {
     pub clients: Vec<BootClient>,
 }
 
-/// What is kept of the ticket with which a configuration was taken.
+/// The record of the ticket with which a configuration was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TakenTicket {

@@ -73,7 +73,7 @@ fn a_finding_about_what_is_missing_stands_at_the_group_that_lacks_it() {
     let install = "install: {automatic: true, vip: 192.0.2.10}\n";
     let documents = [defaults(), yaml(SourceKind::Embedded, install), line("nqrust.os.hostname=x")];
     assert_eq!(rows(&documents), [("kernel command line".to_owned(), 8, "no-login", "os".to_owned())]);
-    // What boots a machine adds parameters of its own; what lacks something is the document that somebody wrote.
+    // The boot loader adds parameters of its own; the incomplete document is the one that somebody wrote.
     let written = format!("{install}os: {{labels: {{a: b}}}}\n");
     let documents = [defaults(), yaml(SourceKind::Url, &written), line("nqrust.os.hostname=x")];
     assert_eq!(rows(&documents), [(SourceKind::Url.to_string(), 5, "no-login", "os".to_owned())]);

@@ -273,7 +273,7 @@ proptest! {
             format!("nqrust.{mistake}{secret} nqrust.{key}=\"{secret} {secret}\""),
             format!("nqrust.{key}={secret} harvester.{key}={secret} nqrust.{mistake}"),
         ] {
-            // What a wrong host name is, is shown.
+            // An invalid host name is shown.
             if mistake.contains("hostname=") && text.contains(&format!("A{secret}")) { continue }
             let found = mistakes(&[line(&text)]);
             prop_assert!(!found.is_empty(), "{}", text);
