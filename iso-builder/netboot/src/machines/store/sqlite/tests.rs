@@ -1,5 +1,8 @@
 use super::*;
-use crate::machines::machine::{DeploymentEvent, DeploymentState, InstallPermission};
+use crate::machines::identity_keys;
+use crate::machines::machine::{DeploymentEvent, DeploymentState, InstallPermission, Machine};
+use crate::machines::store::IdentityConflict;
+use crate::machines::store::records::{MOST_CONFLICTS, MOST_STRANGERS};
 use crate::moment::Moment;
 use crate::test_support::told;
 use base::failure::{class_of, render};

@@ -6,9 +6,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use uuid::Uuid;
 
+use super::conflict::IdentityConflict;
 use crate::machines::id::MachineId;
 use crate::machines::machine::{DeploymentState, InstallPermission, Machine};
-use crate::machines::store::IdentityConflict;
 use crate::moment::Moment;
 
 /// The order in which an operator has to look at records; 0 is first.
