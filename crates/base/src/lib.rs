@@ -11,6 +11,7 @@ pub mod failure;
 pub mod files;
 pub mod listen;
 pub mod manual;
+mod names;
 pub mod notes;
 pub mod parallel;
 pub mod percent;

@@ -57,17 +57,11 @@ pub enum Slot {
     Recovery,
 }
 
-impl Slot {
-    pub const ALL: [Self; 3] = [Self::A, Self::B, Self::Recovery];
-}
+base::names!(Slot { A = "a", B = "b", Recovery = "recovery" });
 
 impl fmt::Display for Slot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::A => "a",
-            Self::B => "b",
-            Self::Recovery => "recovery",
-        })
+        f.write_str(self.name())
     }
 }
 
@@ -147,9 +141,7 @@ impl BootParameters {
         };
         let Some(config) = value(parameter::CONFIG) else { return Ok(None) };
         let named = value(parameter::SLOT).unwrap_or_default();
-        let slot = Slot::ALL
-            .into_iter()
-            .find(|slot| slot.to_string() == named)
+        let slot = Slot::of_name(named)
             .ok_or_else(|| wrong(format!("{} is {named:?}, not a, b or recovery", parameter::SLOT)))?;
         let persistent = value(parameter::PERSISTENT).unwrap_or_default();
         let data = value(parameter::DATA).map(|value| BootVolume::parse(parameter::DATA, value));

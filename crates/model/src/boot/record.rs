@@ -71,19 +71,7 @@ pub enum SlotState {
     Bad,
 }
 
-impl SlotState {
-    pub const ALL: [Self; 4] = [Self::Empty, Self::Try, Self::Good, Self::Bad];
-
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Empty => "empty",
-            Self::Try => "try",
-            Self::Good => "good",
-            Self::Bad => "bad",
-        }
-    }
-}
+base::names!(SlotState { Empty = "empty", Try = "try", Good = "good", Bad = "bad" });
 
 /// Why a boot did not go as wished: one word of at most sixteen lower-case letters.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
@@ -196,10 +184,9 @@ impl BootRecord {
     /// The record, and whether every value that the block has is one of ours.
     pub(super) fn read_fields(block: &[u8]) -> (Self, bool) {
         let mut fields = Fields { block, sane: true };
-        let states = |text: &str| SlotState::ALL.into_iter().find(|state| state.as_str() == text);
         let slots = |text: &str| match text {
             "" => Some(None),
-            name => Slot::ALL.into_iter().find(|slot| slot.to_string() == name).map(Some),
+            name => Slot::of_name(name).map(Some),
         };
         let usual = Self::default();
         fields.read("nq_v", (), |text| (text == VERSION).then_some(()));
@@ -207,8 +194,8 @@ impl BootRecord {
             generation: fields.read("nq_gen", usual.generation, |text| number(text, GENERATION_MAX)),
             order: fields
                 .read("nq_order", usual.order, |text| slots(text).flatten().and_then(UpdateSlot::of)),
-            a: fields.read("nq_a", usual.a, states),
-            b: fields.read("nq_b", usual.b, states),
+            a: fields.read("nq_a", usual.a, SlotState::of_name),
+            b: fields.read("nq_b", usual.b, SlotState::of_name),
             left: fields.read("nq_left", usual.left, |text| number(text, TRIES)),
             run: fields.read("nq_run", usual.run, slots),
             miss: fields.read("nq_miss", usual.miss, |text| number(text, MISSES)),
@@ -221,7 +208,6 @@ impl BootRecord {
         (record, fields.sane)
     }
 
-    /// The bytes of the environment block.
     #[must_use]
     pub fn to_block(&self) -> [u8; BLOCK_BYTES] {
         let lines = self.variables().map(|(name, value)| format!("{name}={value}\n")).concat();
@@ -238,8 +224,8 @@ impl BootRecord {
             ("nq_v", VERSION.to_owned()),
             ("nq_gen", self.generation.min(GENERATION_MAX).to_string()),
             ("nq_order", Slot::from(self.order).to_string()),
-            ("nq_a", self.a.as_str().to_owned()),
-            ("nq_b", self.b.as_str().to_owned()),
+            ("nq_a", self.a.name().to_owned()),
+            ("nq_b", self.b.name().to_owned()),
             ("nq_left", self.left.min(TRIES).to_string()),
             ("nq_run", slot(self.run)),
             ("nq_miss", self.miss.min(MISSES).to_string()),

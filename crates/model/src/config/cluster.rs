@@ -57,20 +57,10 @@ pub enum Distribution {
     Kubeadm,
 }
 
+// The name is also that of its program and of its directories.
+base::names!(Distribution { Rke2 = "rke2", K3s = "k3s", Kubeadm = "kubeadm" });
+
 impl Distribution {
-    /// Every distribution.
-    pub const ALL: [Self; 3] = [Self::Rke2, Self::K3s, Self::Kubeadm];
-
-    /// The name as documents write it, which is also that of its program and of its directories.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Rke2 => "rke2",
-            Self::K3s => "k3s",
-            Self::Kubeadm => "kubeadm",
-        }
-    }
-
     /// The root directory of the containerd that runs its pods: its own, or with kubeadm that of the OS image.
     #[must_use]
     pub fn containerd_root(self) -> &'static str {

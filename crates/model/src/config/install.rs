@@ -235,21 +235,7 @@ pub enum Role {
     Witness,
 }
 
-impl Role {
-    /// Every role.
-    pub const ALL: [Self; 4] = [Self::Default, Self::Management, Self::Worker, Self::Witness];
-
-    /// The name as configurations write it.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Default => "default",
-            Self::Management => "management",
-            Self::Worker => "worker",
-            Self::Witness => "witness",
-        }
-    }
-}
+base::names!(Role { Default = "default", Management = "management", Worker = "worker", Witness = "witness" });
 
 /// The role of a node in its cluster, in the words of every page and every report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]

@@ -41,7 +41,7 @@ impl RecoveryFacts {
             [
                 if slot == Slot::Recovery { "Recovery".to_owned() } else { format!("Slot {slot}") },
                 version.unwrap_or_else(|| "nothing".to_owned()),
-                state.map_or("runs", SlotState::as_str).to_owned(),
+                state.map_or("runs", SlotState::name).to_owned(),
             ]
         });
         let why = match (PendingReset::read(root), record.why.as_ref().map(BootFailureWord::as_str)) {

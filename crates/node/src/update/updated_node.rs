@@ -348,7 +348,7 @@ impl UpdatedNode {
         let devices = self.slots.slot(other.into());
         let state = self.record.state(other);
         if state != SlotState::Good || devices.release().is_none() {
-            let what = format!("there is nothing to go back to: slot {other} is {}", state.as_str());
+            let what = format!("there is nothing to go back to: slot {other} is {}", state.name());
             return Err(Failure::new(Class::Hardware, what)
                 .hint("See `installer update status`. Another release: installer update apply --from MEDIUM")
                 .into());

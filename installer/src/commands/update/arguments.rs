@@ -174,8 +174,7 @@ struct RunArgs {
 }
 
 fn slot(text: &str) -> Result<Slot, String> {
-    let slot = Slot::ALL.into_iter().find(|slot| slot.to_string() == text);
-    slot.ok_or_else(|| "a slot is a, b or recovery".to_owned())
+    Slot::of_name(text).ok_or_else(|| "a slot is a, b or recovery".to_owned())
 }
 
 impl UpdateArgs {

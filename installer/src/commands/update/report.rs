@@ -36,7 +36,7 @@ impl UpdateStatus {
     fn report(&self) -> UpdateReport {
         let slot = |slot: &super::status::SlotStatus| SlotReport {
             slot: slot.slot.to_string(),
-            state: slot.state.map(|state| state.as_str().to_owned()),
+            state: slot.state.map(|state| state.name().to_owned()),
             version: slot.release.as_ref().map(|release| release.version.clone()),
         };
         UpdateReport {

@@ -107,7 +107,7 @@ impl UpdateStatus {
         let mut text = String::new();
         for SlotStatus { slot, state, release, next } in &self.slots {
             let version = release.as_ref().map_or("nothing", |release| &release.version);
-            let state = state.map(SlotState::as_str).unwrap_or_default();
+            let state = state.map(SlotState::name).unwrap_or_default();
             let mut notes = Vec::new();
             if *slot == self.running {
                 notes.push("runs".to_owned());
@@ -115,7 +115,7 @@ impl UpdateStatus {
             if *next {
                 notes.push("starts next".to_owned());
             }
-            if state == SlotState::Try.as_str() {
+            if state == SlotState::Try.name() {
                 notes.push(format!("{} tries left", self.tries_left));
             }
             let line = format!("{:<9} {version:<20} {state:<6} {}", slot.to_string(), notes.join(", "));

@@ -34,7 +34,7 @@ pub fn card(row: &MachineRow, after: Option<&str>, form: &str, now: Moment) -> M
 /// The group in whose colour a machine is shown.
 #[must_use]
 pub fn colour(row: &MachineRow) -> &'static str {
-    if row.silent { StageGroup::Unknown.text() } else { row.group.text() }
+    if row.silent { StageGroup::Unknown.name() } else { row.group.name() }
 }
 
 /// Where a machine is, how far it has come or why it failed, and what to do next.
@@ -112,7 +112,7 @@ fn status(row: &MachineRow, now: Moment) -> Markup {
     html! {
         p.status {
             span.stage {
-                (icon(group.text())) (stage.text())
+                (icon(group.name())) (stage.text())
                 @if let Some(stage) = row.failed_in { " in stage " (stage.text().to_lowercase()) }
             }
             " " span.since { (since) }
@@ -121,7 +121,6 @@ fn status(row: &MachineRow, now: Moment) -> Markup {
     }
 }
 
-/// The progress of the present step.
 fn bar(progress: &InstallProgress, name: &str) -> Markup {
     let InstallProgress { percent, bytes: done, total, rate, seconds_left } = progress;
     html! {

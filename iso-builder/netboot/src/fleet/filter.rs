@@ -29,7 +29,7 @@ pub enum InvalidFilter {
     Key(String),
     #[error("{0} is not a stage; there are {known}", known = MachineStage::ALL.map(MachineStage::name).join(", "))]
     Stage(String),
-    #[error("{0} is not a group; there are {known}", known = StageGroup::ALL.map(StageGroup::text).join(", "))]
+    #[error("{0} is not a group; there are {known}", known = StageGroup::ALL.map(StageGroup::name).join(", "))]
     Group(String),
     #[error("{0} is not a role; there are {known}", known = Role::ALL.map(Role::name).join(", "))]
     Role(String),
@@ -51,15 +51,15 @@ impl MachineFilter {
             let value = percent::decode(&spaced).ok_or_else(|| InvalidFilter::Encoding(value.to_owned()))?;
             match key {
                 "stage" => {
-                    let stage = MachineStage::ALL.into_iter().find(|stage| stage.name() == value);
+                    let stage = MachineStage::of_name(&value);
                     filter.stages.push(stage.ok_or(InvalidFilter::Stage(value))?);
                 }
                 "group" => {
-                    let group = StageGroup::ALL.into_iter().find(|group| group.text() == value);
+                    let group = StageGroup::of_name(&value);
                     filter.groups.push(group.ok_or(InvalidFilter::Group(value))?);
                 }
                 "role" => {
-                    let role = Role::ALL.into_iter().find(|role| role.name() == value);
+                    let role = Role::of_name(&value);
                     filter.roles.push(role.ok_or(InvalidFilter::Role(value))?);
                 }
                 "since" => filter.since = Some(value),

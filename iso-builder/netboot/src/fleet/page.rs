@@ -88,7 +88,6 @@ fn icons() -> Markup {
     }
 }
 
-/// The data of the fleet page.
 #[derive(Clone, Copy, Debug)]
 pub struct ShownFleet<'a> {
     pub view: &'a FleetView,
@@ -137,7 +136,7 @@ fn boxes(filter: &MachineFilter) -> Markup {
     let (stage, role, group, text) = filter.boxes();
     let stages = MachineStage::ALL.map(|one| (one.name(), one.text(), stage == Some(one)));
     let roles = Role::ALL.map(|one| (one.name(), one.name().to_owned(), role == Some(one)));
-    let groups = StageGroup::ALL.map(|one| (one.text(), one.text().to_owned(), group == Some(one)));
+    let groups = StageGroup::ALL.map(|one| (one.name(), one.name().to_owned(), group == Some(one)));
     html! {
         form id="filter" class="filter" method="get" action="/fleet" role="search" data-keep {
             (choice("group", "Group", &groups))
@@ -233,7 +232,7 @@ fn summary(view: &FleetView) -> Markup {
     html! {
         ul id="summary" class="summary" aria-label="Summary" aria-live="polite" aria-atomic="true" {
             @for count in &view.summary {
-                @let text = count.group.text();
+                @let text = count.group.name();
                 li class={ "is-" (text) } {
                     a href={ "#" (text) } { (icon(text)) strong { (count.count) } " " (text) }
                 }
@@ -249,7 +248,7 @@ fn section(shown: &ShownFleet<'_>, group: StageGroup) -> Markup {
     let befores = std::iter::once(None).chain(rows.iter().map(|row| Some(&*row.id)));
     let is_part = changes.since().is_some();
     let changed: Vec<_> = rows.iter().zip(befores).filter(|(row, _)| changes.has(row)).collect();
-    let text = group.text();
+    let text = group.name();
     let (first, rest) = text.split_at(1);
     html! {
         @if !rows.is_empty() {

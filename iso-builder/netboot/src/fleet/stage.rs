@@ -1,18 +1,18 @@
 //! The stage of a machine's deployment, in operators' terms, from the steps that its installer reports.
 
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
 use crate::machines::machine::{DeploymentState, InstallPermission};
 
 /// The stage of a machine's deployment, as operators see it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum MachineStage {
     /// It asked to boot, and neither a configuration nor an operator lets it install.
     Unknown,
     Denied,
     /// It may install when it boots next.
     Waiting,
-    /// The installer is starting.
     Booting,
     /// The installer runs: network, configuration.
     Preparing,
@@ -20,7 +20,6 @@ pub enum MachineStage {
     Preflight,
     /// The machine waits until the cluster that it joins is up. Nothing is written yet.
     WaitingForCluster,
-    /// Disks are partitioned and formatted.
     Disks,
     /// The OS image is written and read back.
     Writing,
@@ -30,7 +29,6 @@ pub enum MachineStage {
     Finishing,
     /// The install is complete, and the machine restarts.
     Rebooting,
-    /// The node joins its cluster.
     Joining,
     Installed,
     /// The node is ready in its cluster.
@@ -43,7 +41,8 @@ pub enum MachineStage {
 }
 
 /// The groups in which machines are counted and listed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum StageGroup {
     /// An operator has to look at it.
     Failed,
@@ -68,28 +67,29 @@ pub const WAY: [MachineStage; 7] = [
     MachineStage::Joining,
 ];
 
-impl MachineStage {
-    pub const ALL: [Self; 18] = [
-        Self::Unknown,
-        Self::Denied,
-        Self::Waiting,
-        Self::Booting,
-        Self::Preparing,
-        Self::Preflight,
-        Self::WaitingForCluster,
-        Self::Disks,
-        Self::Writing,
-        Self::Seeding,
-        Self::Finishing,
-        Self::Rebooting,
-        Self::Joining,
-        Self::Installed,
-        Self::Joined,
-        Self::Failed,
-        Self::NotJoined,
-        Self::UpdateRolledBack,
-    ];
+// The names are those in JSON and in the documentation.
+base::names!(MachineStage {
+    Unknown = "unknown",
+    Denied = "denied",
+    Waiting = "waiting",
+    Booting = "booting",
+    Preparing = "preparing",
+    Preflight = "preflight",
+    WaitingForCluster = "waiting-for-cluster",
+    Disks = "disks",
+    Writing = "writing",
+    Seeding = "seeding",
+    Finishing = "finishing",
+    Rebooting = "rebooting",
+    Joining = "joining",
+    Installed = "installed",
+    Joined = "joined",
+    Failed = "failed",
+    NotJoined = "not-joined",
+    UpdateRolledBack = "update-rolled-back",
+});
 
+impl MachineStage {
     /// The stage that begins with the step `id`; none for a step that can be part of any stage.
     #[must_use]
     pub fn of_step(id: &str) -> Option<Self> {
@@ -157,32 +157,7 @@ impl MachineStage {
         })
     }
 
-    /// Its word, in JSON and in the documentation.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Unknown => "unknown",
-            Self::Denied => "denied",
-            Self::Waiting => "waiting",
-            Self::Booting => "booting",
-            Self::Preparing => "preparing",
-            Self::Preflight => "preflight",
-            Self::WaitingForCluster => "waiting-for-cluster",
-            Self::Disks => "disks",
-            Self::Writing => "writing",
-            Self::Seeding => "seeding",
-            Self::Finishing => "finishing",
-            Self::Rebooting => "rebooting",
-            Self::Joining => "joining",
-            Self::Installed => "installed",
-            Self::Joined => "joined",
-            Self::Failed => "failed",
-            Self::NotJoined => "not-joined",
-            Self::UpdateRolledBack => "update-rolled-back",
-        }
-    }
-
-    /// The same word as the page shows it: "Waiting for cluster".
+    /// The name as the page shows it: "Waiting for cluster".
     #[must_use]
     pub fn text(self) -> String {
         let words = self.name().replace('-', " ");
@@ -191,36 +166,15 @@ impl MachineStage {
     }
 }
 
-impl Serialize for MachineStage {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.name())
-    }
-}
-
-impl StageGroup {
-    /// In the order in which the page shows them.
-    pub const ALL: [Self; 6] =
-        [Self::Failed, Self::Installing, Self::Unknown, Self::Waiting, Self::Installed, Self::Denied];
-
-    /// As it stands after a number: "3 installing".
-    #[must_use]
-    pub fn text(self) -> &'static str {
-        match self {
-            Self::Failed => "failed",
-            Self::Installing => "installing",
-            Self::Waiting => "waiting",
-            Self::Unknown => "unknown",
-            Self::Installed => "installed",
-            Self::Denied => "denied",
-        }
-    }
-}
-
-impl Serialize for StageGroup {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.text())
-    }
-}
+// In the order of the page; each stands after a number: "3 installing".
+base::names!(StageGroup {
+    Failed = "failed",
+    Installing = "installing",
+    Unknown = "unknown",
+    Waiting = "waiting",
+    Installed = "installed",
+    Denied = "denied",
+});
 
 #[cfg(test)]
 mod tests {
@@ -283,7 +237,7 @@ mod tests {
             assert!(page.contains(&format!("| `{}` |", stage.name())), "the stage {}", stage.name());
         }
         for group in StageGroup::ALL {
-            assert!(page.contains(&format!("| {} |", group.text())), "the group {}", group.text());
+            assert!(page.contains(&format!("| {} |", group.name())), "the group {}", group.name());
         }
     }
 }

@@ -231,7 +231,7 @@ fn those_come_first_that_somebody_has_to_look_at_and_all_are_counted() {
     let last: Vec<_> = view.machines.iter().map(|row| row.name.rsplit(':').next().unwrap()).collect();
     assert_eq!(last, ["01", "02", "03", "04", "05"]);
     let counts: Vec<_> =
-        view.summary.iter().map(|count| format!("{} {}", count.count, count.group.text())).collect();
+        view.summary.iter().map(|count| format!("{} {}", count.count, count.group.name())).collect();
     assert_eq!(counts, ["1 failed", "2 installing", "1 unknown", "1 installed"]);
 }
 
