@@ -17,7 +17,6 @@ use crate::paths;
 /// How often a waiting test looks whether it may begin.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The directory of one test.
 #[derive(Debug)]
 pub struct Artifacts {
     directory: PathBuf,
@@ -41,7 +40,6 @@ impl Artifacts {
         &self.directory
     }
 
-    /// The path of a file in the directory.
     #[must_use]
     pub fn path(&self, name: &str) -> PathBuf {
         self.directory.join(name)

@@ -35,7 +35,6 @@ impl BuilderDirectory {
         Ok(place)
     }
 
-    /// A path below the directory.
     #[must_use]
     pub fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)

@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-/// A fault of a connection.
 #[derive(Clone, Copy, Debug)]
 pub enum Fault {
     /// It ends after the server has sent so many bytes.

@@ -20,7 +20,6 @@ pub struct FragileDisk {
 }
 
 impl FragileDisk {
-    /// Serves the raw `disk`.
     pub fn serve(disk: &Disk) -> Result<Self> {
         if disk.format != Format::Raw {
             bail!("{} is no raw image", disk.path.display());

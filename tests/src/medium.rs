@@ -38,7 +38,6 @@ const EMBED_KEY: &str = "install_config";
 /// The time limit of a complete build.
 pub const BUILD_LIMIT: Duration = Duration::from_secs(1800);
 
-/// The media of one build.
 #[derive(Clone, Debug)]
 pub struct Medium {
     pub full: PathBuf,

@@ -34,14 +34,11 @@ const KEPT: &str = "/etc/e2e-kept";
 /// A file that the document asks to write.
 const WRITTEN: &str = "/home/operator/greeting";
 
-/// An install configuration.
 #[derive(Clone, Debug)]
 pub struct Document {
-    /// The host name.
     pub hostname: String,
     /// A static address in 10.0.2.0/24; `None` for DHCP.
     pub address: Option<String>,
-    /// The value of `vm.swappiness`.
     pub swappiness: u32,
     /// The URL where a net-install medium finds its blobs, and which webhooks call.
     pub medium: Option<String>,
@@ -167,14 +164,12 @@ impl Checks {
         }
     }
 
-    /// Requires that `what` is `expected`.
     pub fn equal<T: PartialEq<U> + Debug, U: Debug>(&mut self, what: &str, found: T, expected: U) {
         if found != expected {
             self.0.push(format!("{what} is {found:?}, not {expected:?}"));
         }
     }
 
-    /// Requires that `text` contains `part`.
     pub fn contains(&mut self, what: &str, text: &str, part: &str) {
         if !text.contains(part) {
             self.0.push(format!("{what} has no {part:?}: {text:?}"));

@@ -5,14 +5,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-/// The root of the workspace.
 #[must_use]
 pub fn workspace() -> PathBuf {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
     tests.parent().unwrap_or(tests).to_owned()
 }
 
-/// Cargo's target directory.
 #[must_use]
 pub fn target() -> PathBuf {
     // A relative path is relative to the workspace, where cargo is called; tests run in their package's directory.

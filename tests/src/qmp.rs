@@ -74,7 +74,6 @@ impl Qmp {
         }
     }
 
-    /// Presses the power button.
     pub fn system_powerdown(&mut self) -> Result<()> {
         self.execute("system_powerdown", json!({})).map(drop)
     }

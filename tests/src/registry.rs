@@ -224,7 +224,6 @@ fn certificate(directory: &Path) -> Result<()> {
 pub struct Layout(PathBuf);
 
 impl Layout {
-    /// An empty layout.
     pub fn new(directory: &Path) -> Result<Self> {
         let layout = Self(directory.to_owned());
         layout.umoci(&["init", "--layout", &layout.path()])?;

@@ -22,7 +22,6 @@ const SERVING: &str = "Machines boot from ";
 /// A server that can be stopped and restarted. It ends when dropped.
 #[derive(Debug)]
 pub struct Server {
-    /// The command and its arguments.
     words: Vec<String>,
     listen: SocketAddr,
     state: PathBuf,

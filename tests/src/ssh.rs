@@ -19,7 +19,6 @@ use crate::deadline::{Deadline, MACHINE_INTERVAL};
 use crate::identity::Identity;
 use crate::programs::{self, ProgramOutput};
 
-/// The time limit of one command.
 const COMMAND_LIMIT: Duration = Duration::from_secs(300);
 /// Between two looks at the connection of a forwarded port.
 const FORWARD_INTERVAL: Duration = Duration::from_millis(200);

@@ -98,7 +98,6 @@ pub fn status(ssh: &Ssh) -> Result<Value> {
     serde_json::from_str(&told.stdout).context("the status of updates")
 }
 
-/// The slot that runs.
 pub fn running(ssh: &Ssh) -> Result<String> {
     Ok(status(ssh)?["running"].as_str().unwrap_or_default().to_owned())
 }

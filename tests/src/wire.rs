@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-/// The largest datagram in bytes.
 const MAX_DATAGRAM_BYTES: usize = 1 << 16;
 
 /// A wire; it is removed when dropped.

@@ -13,7 +13,6 @@ use crate::programs::ProgramOutput;
 
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// The writes of a client.
 #[derive(Debug)]
 pub struct WriteResult {
     pub good: u32,

@@ -17,7 +17,6 @@ use crate::notes;
 /// How much of standard error an error message carries, in bytes.
 pub(crate) const STDERR_TAIL: usize = 2048;
 
-/// One run of one program.
 #[derive(Clone, Debug)]
 pub struct Invocation {
     /// The program, looked up in `PATH`.

@@ -116,7 +116,6 @@ impl ContainerdClient {
         Self { command, ..Self::new(&programs.ctr, &socket, &places.work, programs.limit) }
     }
 
-    /// The version of `ctr`.
     pub fn version(&self) -> Result<ContainerdVersion> {
         let mut command = command(&self.command);
         command.arg("--version");

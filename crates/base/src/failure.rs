@@ -158,7 +158,6 @@ pub fn class_of(error: &anyhow::Error) -> Class {
     }
 }
 
-/// The `errno` in the chain.
 fn os_error(error: &anyhow::Error) -> Option<i32> {
     error.chain().find_map(|cause| cause.downcast_ref::<std::io::Error>()?.raw_os_error())
 }

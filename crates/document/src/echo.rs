@@ -17,7 +17,6 @@ use crate::shape::Shape;
 /// are corrected: each try checks the whole document.
 const TRIES: usize = 32;
 
-/// The dotted paths that have a mistake.
 #[derive(Debug, Default)]
 pub struct MistakePaths(BTreeSet<String>);
 

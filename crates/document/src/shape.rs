@@ -119,7 +119,6 @@ impl Shape {
         }
     }
 
-    /// The shape of a key of a group.
     #[must_use]
     pub fn at(&self, key: &str) -> Option<&Self> {
         match self {
@@ -210,7 +209,6 @@ impl Shape {
     }
 }
 
-/// The path of `key` below `path`.
 pub fn join(path: &str, key: &str) -> String {
     if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
 }

@@ -40,7 +40,6 @@ pub struct Key {
     pub span: Span,
 }
 
-/// A document and its comments.
 #[derive(Debug, Default)]
 pub struct Tree {
     /// The top node; none in an empty document.

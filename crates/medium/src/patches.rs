@@ -33,7 +33,6 @@ pub struct ReleasePatch {
 }
 
 impl ReleasePatch {
-    /// A patch that applies to `from`.
     #[must_use]
     pub fn new(from: Digest, size: u64, sha256: Digest) -> Self {
         Self { from, path: format!("patches/{from}.patch"), size, sha256 }

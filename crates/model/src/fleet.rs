@@ -59,7 +59,6 @@ pub struct StreamHeader {
     pub product: Option<String>,
 }
 
-/// Why a run failed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunFailure {
     /// The failure and its causes, outermost first.
@@ -90,7 +89,6 @@ pub struct NodeReport {
 pub struct UpdateReport {
     /// `idle`, `staged`, `pending`, `trial` or `rolled-back`.
     pub state: String,
-    /// The slot that runs.
     pub running: String,
     pub slots: Vec<SlotReport>,
     /// The release that is staged or on trial, or was taken back.

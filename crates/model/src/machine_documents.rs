@@ -26,7 +26,6 @@ pub struct MachineDocument {
     pub selectors: Vec<Selector>,
 }
 
-/// The configurations of several machines.
 #[derive(Clone, Debug, Default)]
 pub struct MachineDocuments {
     pub documents: Vec<MachineDocument>,

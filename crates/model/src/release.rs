@@ -285,7 +285,6 @@ impl Release {
         self.distribution.or_else(|| self.containerd.distribution())
     }
 
-    /// The images that a node of `role` has.
     pub fn images_for(&self, role: Role) -> impl Iterator<Item = &Image> {
         let needed = move |name: &String| name == role.name();
         self.images.iter().filter(move |image| image.roles.is_empty() || image.roles.iter().any(needed))

@@ -30,13 +30,11 @@ const REPORT: &str = "build-report.json";
 /// Files that every build names alike: a release has them under the names of their media.
 const DOCUMENTS: [&str; 4] = [MANIFEST, "sbom.spdx.json", "custom.img", REPORT];
 
-/// The inputs of a release.
 #[derive(Debug)]
 pub(crate) struct Inputs {
     pub(crate) version: &'static str,
     /// Output directories of builds.
     pub(crate) media: Vec<PathBuf>,
-    /// The directory of packages and archives.
     pub(crate) packages: PathBuf,
     pub(crate) changelog: Changelog,
 }

@@ -46,7 +46,6 @@ impl Changelog {
         Ok(Self(entries))
     }
 
-    /// The release notes of `version`.
     pub(crate) fn notes(&self, version: &str) -> Result<String> {
         let entry = self.0.iter().find(|entry| entry.version == version);
         let entry = entry.with_context(|| {

@@ -30,7 +30,6 @@ fn retry() -> RetryPolicy {
     }
 }
 
-/// A way into the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NetworkClient {
     Document,

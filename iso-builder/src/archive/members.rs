@@ -13,7 +13,6 @@ const MAX_EXTENSION_BYTES: u64 = 1 << 20;
 /// The most bytes that may follow the end of an archive: tools pad it to the size of a tape block.
 const MAX_TRAILING_BYTES: u64 = 16 << 20;
 
-/// A member's metadata.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArchiveMember {
     /// As the archive has it.

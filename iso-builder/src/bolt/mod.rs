@@ -46,11 +46,7 @@ pub enum BoltError {
     NoMeta,
     /// A page contradicts the format.
     #[error("page {page} of the bolt database is damaged: {what}")]
-    Damaged {
-        page: u64,
-        /// The violation of the format.
-        what: &'static str,
-    },
+    Damaged { page: u64, what: &'static str },
     /// The tree exceeds a limit of the format.
     #[error("a bolt database cannot hold this: {0}")]
     Unwritable(&'static str),

@@ -66,7 +66,6 @@ const WORKLOAD: Format = format("file-or-directory", "invalid-path", workloads::
 pub(super) enum PathTarget {
     File,
     Directory,
-    /// A file or a directory.
     Either,
 }
 

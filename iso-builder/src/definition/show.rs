@@ -24,7 +24,6 @@ pub struct ShownDefinition {
     pub yaml: String,
 }
 
-/// A definition that another one extends.
 #[derive(Clone, Debug, Serialize)]
 pub struct ShownExtension {
     /// Relative to the definition; a bare name where the builder itself has it.

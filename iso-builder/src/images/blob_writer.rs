@@ -21,7 +21,6 @@ pub struct BlobWriter {
 }
 
 impl Store {
-    /// Adds a blob held in memory.
     pub fn add(&self, bytes: &[u8]) -> Result<Blob> {
         let mut writer = self.blob_writer()?;
         writer.write_all(bytes).context("writing a blob")?;

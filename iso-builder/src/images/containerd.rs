@@ -242,7 +242,6 @@ impl ContainerdDirectory {
         }
     }
 
-    /// A path below containerd's root directory.
     fn path(&self, below_root: &str) -> PathBuf {
         self.directory.path().join("root").join(below_root)
     }

@@ -31,7 +31,6 @@ pub struct NeededImage {
 pub struct PresentImage {
     /// Its own name first, then its aliases.
     pub names: Vec<ImageReference>,
-    /// The roles that its entry names.
     pub roles: Vec<Role>,
 }
 

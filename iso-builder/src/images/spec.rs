@@ -25,7 +25,6 @@ pub struct Images {
 }
 
 impl Images {
-    /// The images that are built from packages.
     pub fn built(&self) -> impl Iterator<Item = &BuiltImage> {
         self.preload.iter().filter_map(|entry| match &entry.source {
             PreloadSource::Built(image) => Some(image),
@@ -80,10 +79,8 @@ pub struct PreloadEntry {
     pub roles: Vec<Role>,
 }
 
-/// Where preloaded images come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PreloadSource {
-    /// Built from Debian packages.
     Built(BuiltImage),
     Registry(ImageReference),
     /// A registry, for each line of a file.

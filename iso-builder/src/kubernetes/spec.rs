@@ -38,7 +38,6 @@ const RKE2_ARCHIVES: [&str; 3] = [CORE_ARCHIVE, "canal", "multus"];
 const CORE_ARCHIVE: &str = "core";
 
 impl Kubernetes {
-    /// The contradictions in it.
     pub(crate) fn findings(&self) -> Vec<Finding> {
         let mut found = Vec::new();
         let (distribution, version) = (self.distribution, &self.version);
@@ -73,7 +72,6 @@ impl Kubernetes {
         found
     }
 
-    /// Where the files are.
     #[must_use]
     pub fn artifacts(&self) -> Artifacts {
         self.artifacts.clone().unwrap_or_else(|| {
@@ -88,7 +86,6 @@ impl Kubernetes {
         })
     }
 
-    /// Where the checksums of the files are.
     #[must_use]
     pub fn checksums(&self) -> Checksums {
         if self.has_archives() { Checksums::List } else { Checksums::Beside }

@@ -15,7 +15,6 @@ use model::kubernetes::KubernetesVersion;
 pub struct LockedRelease {
     pub distribution: Distribution,
     pub version: KubernetesVersion,
-    /// Where its files come from.
     pub artifacts: Artifacts,
     /// Sorted by name.
     pub files: Vec<ReleaseFile>,

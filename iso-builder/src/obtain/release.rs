@@ -51,13 +51,11 @@ pub struct ReleaseQuery<'a> {
 }
 
 impl ObtainedRelease {
-    /// The path of one of its files.
     #[must_use]
     pub fn path(&self, name: &str) -> PathBuf {
         self.directory.join(name)
     }
 
-    /// The digest of one of its files.
     pub fn digest(&self, name: &str) -> Result<Digest> {
         let file = self.locked.files.iter().find(|file| file.name == name);
         Ok(file.with_context(|| format!("finding {name} among the files of the release"))?.sha256)

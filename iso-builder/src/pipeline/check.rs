@@ -90,7 +90,6 @@ pub fn check(options: &CheckOptions) -> Result<CheckReport> {
 }
 
 impl CheckReport {
-    /// How many parts are in this state.
     #[must_use]
     pub fn count(&self, state: CheckState) -> usize {
         self.checks.iter().filter(|check| check.state == state).count()

@@ -16,7 +16,6 @@ use crate::images::pull::DEFAULT_TRANSFERS;
 use crate::images::stored_image::StoredImage;
 use crate::images::{Store, check_layers};
 
-/// The output that is an image store.
 pub(super) const STORE_OUTPUT: &str = "store";
 /// The output that lists the images of the store.
 pub(super) const LIST_OUTPUT: &str = "images.json";

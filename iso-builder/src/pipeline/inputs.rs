@@ -154,7 +154,6 @@ fn virtual_address() -> Result<FoundImage> {
     Ok(FoundImage { image: vip_image()?, origin, roles, policy: ImagePolicy::Include })
 }
 
-/// The images that the definition builds from packages.
 pub(super) fn built(loaded: &LoadedDefinition) -> impl Iterator<Item = PresentImage> + '_ {
     loaded.definition.images.preload.iter().filter_map(|entry| match &entry.source {
         PreloadSource::Built(image) => {

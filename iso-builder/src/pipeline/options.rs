@@ -15,7 +15,6 @@ use crate::lock::{Lock, LockPolicy};
 #[derive(Clone, Debug)]
 pub struct BuildOptions {
     pub inputs: InputOptions,
-    /// The directory for the media.
     pub output: PathBuf,
     /// The `installer` executable that goes into the OS image.
     pub installer: PathBuf,

@@ -84,12 +84,10 @@ pub struct ReportedInputs {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub base: Option<Digest>,
     pub images: Vec<PinnedImage>,
-    /// The Kubernetes distribution and its version.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kubernetes: Option<String>,
     /// Archives and layouts of images, and the definitions that the definition extends.
     pub files: Vec<LockedFile>,
-    /// The installer in the OS image.
     pub installer: Digest,
 }
 

@@ -48,7 +48,6 @@ impl ProductOverlays {
         Ok(overlays)
     }
 
-    /// The overlay of the OS image.
     #[must_use]
     pub fn rootfs(&self) -> PathBuf {
         self.0.path().join("rootfs")

@@ -16,7 +16,6 @@ const DOCUMENT: &str = "SPDXRef-DOCUMENT";
 const PRODUCT: &str = "SPDXRef-Product";
 const UNKNOWN: &str = "NOASSERTION";
 
-/// The product that the document describes.
 #[derive(Clone, Copy, Debug)]
 pub struct SbomProduct<'a> {
     /// The image definition's id, part of file names.

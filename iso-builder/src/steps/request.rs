@@ -37,7 +37,6 @@ pub enum StepWork {
         /// Debian's name of the release.
         suite: String,
         repository: PackageRepository,
-        /// Packages to install.
         include: Vec<String>,
     },
     /// Extracts packages without installing them; writes `layer.tar`.

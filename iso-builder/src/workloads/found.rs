@@ -18,7 +18,6 @@ pub struct FoundImage {
     pub policy: ImagePolicy,
 }
 
-/// A place that names an image.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ImageOrigin {
     /// The manifest, or the chart.

@@ -40,7 +40,6 @@ pub(super) fn objects(document: &Value) -> Vec<&Value> {
     }
 }
 
-/// The object's annotation of this name.
 pub(super) fn annotation<'a>(object: &'a Value, name: &str) -> Option<&'a str> {
     object["metadata"]["annotations"][name].as_str()
 }

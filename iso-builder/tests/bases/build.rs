@@ -94,7 +94,6 @@ impl Layout {
         self.blob(media_type, document.to_string().as_bytes())
     }
 
-    /// The manifest of an image for `architecture`.
     pub(crate) fn image(&self, architecture: &str, layers: &[Value]) -> Value {
         let config = json!({ "architecture": architecture, "os": "linux" });
         let config = self.document("application/vnd.oci.image.config.v1+json", &config);

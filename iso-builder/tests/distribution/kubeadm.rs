@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 
 use crate::release::{KUBEADM, Place, kubeadm_here, publish, tar, upstream, upstream_images};
 
-/// The message for an empty base.
 const LACKS: &str = "the base lacks what a node needs";
 
 fn place() -> Place {

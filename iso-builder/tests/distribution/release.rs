@@ -173,7 +173,6 @@ pub(crate) struct Place {
     pub(crate) environment: Vec<(&'static str, String)>,
 }
 
-/// How a run of the program ended.
 #[derive(Debug)]
 pub(crate) struct ProgramRun {
     pub(crate) code: i32,

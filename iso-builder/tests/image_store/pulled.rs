@@ -34,7 +34,6 @@ const DOCKER: [&str; 4] = [
 ];
 const ABSENT: &str = "sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
 
-/// A store that stands for what was pulled.
 struct PulledStore {
     root: tempfile::TempDir,
     store: Store,

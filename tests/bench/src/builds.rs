@@ -84,7 +84,6 @@ impl BuildBench {
         Ok(bench)
     }
 
-    /// The media of the last build.
     pub(crate) fn medium(&self) -> Result<Medium> {
         Medium::in_directory(&self.out())
     }
@@ -172,7 +171,6 @@ impl BuildBench {
         ])
     }
 
-    /// The OS image of the last build.
     fn os_image(&self) -> Result<PathBuf> {
         for entry in fs::read_dir(self.out())? {
             let path = entry?.path();

@@ -18,7 +18,6 @@ use nqrust_tests::programs;
 use crate::figure::{Figure, RatioLimit};
 use crate::scale::Scale;
 
-/// The payload that makes the ISO large.
 const LARGE_PAYLOAD: ByteSize = ByteSize::gib(5);
 const SHORT_PAYLOAD: ByteSize = ByteSize::mib(64);
 /// The limits of time and of bytes written.

@@ -2,7 +2,6 @@
 
 use serde::Serialize;
 
-/// A figure of `bench.json`.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Figure {
     name: String,
@@ -80,7 +79,6 @@ pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// The figures as a table for people.
 pub(crate) fn table(figures: &[Figure]) -> String {
     let head = ["figure", "value", "unit", "baseline", "its value", "ratio", "limit of the ratio"];
     let mut rows = vec![head.map(str::to_owned)];

@@ -26,7 +26,6 @@ const READ_BACK_STEP: &str = "read-back";
 /// The memory of the machine that installs.
 const MEMORY: ByteSize = ByteSize::gib(2);
 
-/// The memory limit of the installer.
 const PEAK_LIMIT: ByteSize = ByteSize::mib(256);
 
 struct InstallRound {

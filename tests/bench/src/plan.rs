@@ -14,7 +14,6 @@ use crate::figure::{Figure, RatioLimit};
 
 const DISKS: u64 = 1000;
 const PARTITIONS: u64 = 8;
-/// The limit of the time.
 const LIMIT_MS: f64 = 100.0;
 /// The GUID of the new partition table.
 const GUID: &str = "6d0e4a52-8c2c-4a4f-9d55-8e1f3c6b7a90";

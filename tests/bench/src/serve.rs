@@ -30,7 +30,6 @@ const FILE_BYTES: usize = 64 << 20;
 const FILE_PATH: &str = "/medium/rootfs.squashfs";
 /// With this field, which changes nothing else, a request for a file is answered by hyper.
 const BY_HYPER: &str = "Content-Length: 0\r\n";
-/// The memory limit of the server.
 const PEAK_LIMIT_MIB: f64 = 300.0;
 /// From the start of a server to its first answer.
 const START_LIMIT: Duration = Duration::from_secs(30);

@@ -43,7 +43,6 @@ pub struct StateSelection {
 
 #[derive(Debug)]
 pub struct State<'a> {
-    /// How many flushes came before.
     pub flushes: usize,
     /// The writes since then that reached the disk: index in the log, entry, and how many of its sectors.
     pub writes: &'a [(usize, Entry, u64)],

@@ -34,7 +34,6 @@ fn bad(text: &str) -> io::Error {
 }
 
 impl<'a> Volume<'a> {
-    /// The file system at `start`.
     pub(crate) fn open(disk: &'a dyn Bytes, start: u64) -> Option<Self> {
         const WIDE: u32 = 0x80;
         const SCATTERED_DESCRIPTORS: u32 = 0x10;

@@ -40,7 +40,6 @@ fn is_boot_sector(sector: &[u8; 512]) -> bool {
 }
 
 impl<'a> Volume<'a> {
-    /// The FAT32 volume at `start`.
     pub(crate) fn open(disk: &'a dyn Bytes, start: u64) -> Option<Self> {
         let sector = array::<512>(disk, start).filter(is_boot_sector)?;
         let bytes = u64::from(u16_at(&sector, 11));

@@ -8,7 +8,6 @@ use crate::{bios, ext4, fat, gpt};
 
 pub type Hash = [u8; 32];
 
-/// The state of a disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Every byte is as before the install.

@@ -139,7 +139,6 @@ impl TestCluster {
         self.place(name)?.write_document(&self.document(name)?)
     }
 
-    /// The rendered document of a node.
     pub fn document(&self, name: &str) -> Result<String> {
         let path = self.documents.join(format!("{name}.yaml"));
         fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))

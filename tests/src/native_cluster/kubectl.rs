@@ -10,10 +10,8 @@ use serde_json::Value;
 use super::{AdministratorNetwork, KubernetesRelease, Switch};
 use crate::programs::{self, ProgramOutput};
 
-/// The time limit of one call.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// The access to one cluster.
 #[derive(Debug)]
 pub struct Kubectl {
     network: AdministratorNetwork,

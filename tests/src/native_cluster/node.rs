@@ -26,14 +26,12 @@ const IN_GROUPS: &str =
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /// From power on until units can be started.
 const START_LIMIT: Duration = Duration::from_secs(60);
-/// The time limit of one command.
 const LIMIT: Duration = Duration::from_secs(120);
 /// Until the services of a node have ended.
 const OFF_LIMIT: Duration = Duration::from_secs(20);
 /// Documents for kubeadm, from the root.
 const KUBEADM: &str = "etc/nqrust/kubeadm";
 
-/// The parts of a node, and its place.
 #[derive(Clone, Debug)]
 pub struct NodePlace {
     pub name: String,

@@ -12,7 +12,6 @@ use nix::sched::{CloneFlags, setns};
 use crate::deadline::Deadline;
 use crate::programs;
 
-/// The time limit of one command.
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// A bridge in a network namespace of its own; it is removed when dropped.

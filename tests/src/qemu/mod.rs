@@ -57,7 +57,6 @@ pub enum Firmware {
     SecureBoot,
 }
 
-/// How a disk is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Attachment {
     CdRom,
@@ -69,14 +68,12 @@ enum Attachment {
     Nvme(u32),
 }
 
-/// One network card.
 #[derive(Clone, Debug)]
 struct Nic {
     mac: String,
     network: Network,
 }
 
-/// The connection of a network card.
 #[derive(Clone, Debug)]
 enum Network {
     /// QEMU's user network: 10.0.2.0/24, gateway 10.0.2.2, name server 10.0.2.3.

@@ -13,7 +13,6 @@ use syn::{Attribute, Item, UseTree, Visibility};
 pub struct Module {
     /// The file that contains it, relative to the workspace.
     pub file: PathBuf,
-    /// The number of lines of that file.
     pub lines: usize,
     pub children: BTreeMap<String, Module>,
     /// The items that are defined in it, by name.
@@ -23,7 +22,6 @@ pub struct Module {
     pub body: Vec<TokenStream>,
 }
 
-/// The kind of an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Definition {
     /// A struct, enum, union, trait or type alias that other modules may name.

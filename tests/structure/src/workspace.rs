@@ -76,7 +76,6 @@ impl Crate {
     }
 }
 
-/// The workspace's folder.
 #[must_use]
 pub fn workspace_root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")

@@ -90,7 +90,6 @@ fn beside_built(mut preload: Vec<Value>) -> Result<Value> {
     Ok(Value::Array(preload))
 }
 
-/// The mirror for [`NAME`].
 fn mirror(port: u16) -> Value {
     json!({ "mirrors": { NAME: { "endpoint": [format!("http://127.0.0.1:{port}")] } } })
 }

@@ -85,7 +85,6 @@ fn builder_image(directory: &Path, downloads: &Path) -> Result<PathBuf> {
     Ok(layout)
 }
 
-/// The digest of each file below a directory.
 fn files(directory: &Path) -> Result<BTreeMap<PathBuf, Digest>> {
     let mut files = BTreeMap::new();
     for entry in WalkDir::new(directory) {

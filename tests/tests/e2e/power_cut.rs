@@ -31,7 +31,6 @@ const CONTINUED: &str = "Continuing the install on";
 /// One of so many interrupted installs is also booted.
 const BOOTED: usize = 4;
 
-/// How many moments of an install are judged.
 const JUDGED_MOMENTS: usize = 400;
 
 fn number(variable: &str, otherwise: u64) -> u64 {

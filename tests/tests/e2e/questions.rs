@@ -82,7 +82,6 @@ impl<'a> AnsweredMachine<'a> {
     }
 }
 
-/// Answers the screens in their order.
 pub(crate) fn answer(vm: &mut Vm, screens: &[(&'static str, String)], artifacts: &Artifacts) -> Result<()> {
     let mut limit = if screens[0].0.contains("becomes") { steps::INSTALL_LIMIT } else { SCREEN_LIMIT };
     for (title, keys) in screens {

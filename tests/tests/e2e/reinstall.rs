@@ -27,7 +27,6 @@ const STARTING: &str = "Starting the node from its disk";
 /// Printed only by an install, once.
 const INSTALLING: &str = "[ ok ] Erasing the disk";
 
-/// The login prompt of the node.
 const LOGIN: &str = "node-a login: ";
 
 /// From the end of one system to the output of the next, including the half minute in which a key can be pressed.

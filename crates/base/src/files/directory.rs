@@ -39,7 +39,6 @@ pub struct Attributes {
     pub owner: Option<Owner>,
 }
 
-/// The type of a directory entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryKind {
     File,
@@ -176,7 +175,6 @@ impl Directory {
         }
     }
 
-    /// Where the link `name` leads.
     pub fn read_link(&self, name: &OsStr) -> io::Result<PathBuf> {
         Ok(readlinkat(&self.descriptor, name)?.into())
     }

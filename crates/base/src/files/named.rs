@@ -12,7 +12,6 @@ use anyhow::{Result, anyhow, bail};
 use crate::failure::{Class, Failure};
 use crate::standard_output;
 
-/// The largest text that is read.
 const MAX_TEXT_BYTES: u64 = 1 << 20;
 /// Set once standard input was read to its end.
 static READ: AtomicBool = AtomicBool::new(false);

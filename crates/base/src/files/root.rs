@@ -75,7 +75,6 @@ struct PathStep {
 }
 
 impl Root {
-    /// Takes the directory at `path`.
     pub fn open(path: &Path) -> Result<Self> {
         let base = Directory::open(path).with_context(|| format!("opening {}", path.display()))?;
         Ok(Self { base, homes: Vec::new() })

@@ -38,7 +38,6 @@ pub enum ProgressStyle {
 }
 
 impl ProgressStyle {
-    /// The sink for standard error.
     #[must_use]
     pub fn sink(self) -> Box<dyn Sink> {
         use std::io::IsTerminal;
@@ -83,7 +82,6 @@ impl Progress {
         Self(Arc::new(ProgressState { closed: AtomicBool::new(false), run }))
     }
 
-    /// Progress without sinks.
     #[must_use]
     pub fn silent() -> Self {
         Self::new(Vec::new())

@@ -12,7 +12,6 @@ use base::digest::Digest;
 const HUB: &str = "docker.io";
 /// The namespace in that registry of images with a name of one word.
 const OFFICIAL: &str = "library/";
-/// The longest repository name.
 const MAX_NAME: usize = 255;
 
 /// A repository: the host of a registry and a path.

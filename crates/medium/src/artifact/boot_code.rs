@@ -77,7 +77,6 @@ impl BootCode {
         Ok(Some(Self(checked.into_iter().collect::<Result<_, Failure>>()?)))
     }
 
-    /// The bytes with this digest.
     #[must_use]
     pub fn get(&self, digest: Digest) -> Option<&[u8]> {
         self.0.iter().find(|(part, _)| part.sha256 == digest).map(|(_, bytes)| bytes.as_slice())

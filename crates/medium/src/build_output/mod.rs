@@ -105,7 +105,6 @@ impl BuildOutput {
         Some(self.file(iso))
     }
 
-    /// The outputs with their digests, by name.
     #[must_use]
     pub fn sums(&self) -> &BTreeMap<String, Digest> {
         &self.sums

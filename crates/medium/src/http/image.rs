@@ -14,7 +14,6 @@ use transfer::download::{Download, Downloader};
 
 /// The image is read in windows of so many bytes.
 const WINDOW_BYTES: u64 = 64 << 10;
-/// The number of cached windows.
 const WINDOWS_MAX: usize = 64;
 /// After so many consecutive windows, the rest of the image is requested as a whole to save round trips. Directories are
 /// shorter.

@@ -313,7 +313,6 @@ struct RegionReader<'s> {
     source: &'s dyn Source,
     at: Offset,
     length: u64,
-    /// How many bytes were read.
     read: u64,
 }
 

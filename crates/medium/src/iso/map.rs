@@ -13,7 +13,6 @@ const BOOT_SECTOR: u64 = 512;
 /// The limit of GRUB's El Torito image, in bytes: it is checked in memory.
 const MAX_ELTORITO: u64 = 16 << 20;
 
-/// The expected bytes of a region.
 #[derive(Clone, Debug)]
 pub enum ExpectedBytes<'a> {
     Bytes(Cow<'a, [u8]>),

@@ -5,12 +5,10 @@ use base::digest::Digest;
 use model::boot::parameter::{MODE, RELEASE};
 use model::config::boot_password::PROTECT;
 
-/// The parameters of a boot menu.
 #[derive(Clone, Debug)]
 pub struct Menu<'a> {
     /// The product and its version, as the menu's title.
     pub title: String,
-    /// The volume id of the ISO.
     pub volume: String,
     /// Digest of `release.json`.
     pub release: Digest,

@@ -4,7 +4,6 @@ use anyhow::Result;
 
 use base::failure::{Class, class_of};
 
-/// The number of attempts.
 const ATTEMPTS: usize = 3;
 
 /// Retries `fetch` if the content is damaged: proxies truncate bodies, and the checksum of TCP misses about one damaged

@@ -25,7 +25,6 @@ const ISO9660: FsType = FsType(0x9660);
 /// The unit of `start` in `/sys/class/block`, in bytes.
 const SECTOR: u64 = 512;
 
-/// The result of the comparison of a medium.
 #[derive(Debug, PartialEq, Eq)]
 pub enum MediumComparison {
     /// Not an image: a directory or a server.
@@ -98,7 +97,6 @@ fn whole_device(entry: &Path) -> std::io::Result<PathBuf> {
     Ok(Path::new("/dev").join(name))
 }
 
-/// Opens the image at `path`.
 pub(super) fn open(path: &Path) -> Result<Box<dyn Source>> {
     let file = File::open(path).class(Class::DiskIo, || format!("opening {}", path.display()))?;
     Ok(Box::new(file))

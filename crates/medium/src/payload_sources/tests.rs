@@ -9,7 +9,6 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use testing::http::{AUTHORITY, Answer as FakeAnswer, BodyDelivery as FakeManner, Fake};
 
-/// How the server treats one request.
 #[derive(Clone, Copy, Debug)]
 enum ServerBehavior {
     /// As the standards say.

@@ -51,7 +51,6 @@ enum MediumContent {
 
 pub type MediumImage = Iso<ImageBytes>;
 
-/// The bytes of an ISO.
 #[derive(Debug)]
 pub enum ImageBytes {
     /// A file or a drive of this machine.

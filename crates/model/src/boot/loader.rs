@@ -6,7 +6,6 @@ use super::Slot;
 use super::environment;
 use super::record::{BootFailureWord, BootRecord, MISSES, SlotState, TRIES, UpdateSlot};
 
-/// The result of a boot decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoaderDecision {
     /// None if nothing can be loaded.

@@ -39,7 +39,6 @@ pub(super) struct ClusterNode {
     pub(super) machine: usize,
     /// Its name; of a machine without one, its path.
     pub(super) name: String,
-    /// The template that it is made from.
     pub(super) template: Option<String>,
     /// Its part in the cluster; none where the pool says none.
     pub(super) role: Option<Role>,
@@ -50,7 +49,6 @@ pub(super) struct ClusterNode {
     pub(super) config: Option<InstallConfig>,
 }
 
-/// Every node of the file, in its order.
 pub(super) fn nodes(file: &ClusterFile) -> Vec<ClusterNode> {
     let creator = creator(file);
     let shared = file.shared_config();
@@ -173,7 +171,6 @@ impl ClusterNode {
         matches!(self.role, Some(Role::Management | Role::Default))
     }
 
-    /// The path of the machine in the file.
     pub(super) fn path(&self) -> String {
         places::machine(self.pool, self.machine)
     }

@@ -19,11 +19,9 @@ use document::shape_check::ShapeCheck;
 use document::span::Span;
 use document::tree;
 
-/// A cluster file without mistakes.
 #[derive(Debug)]
 pub struct ValidClusterFile {
     pub name: String,
-    /// How many nodes of which role it has.
     pub counts: NodeCounts,
     /// The document of each node, in the order of the file.
     pub documents: Vec<render::RenderedDocument>,

@@ -40,7 +40,6 @@ pub struct DocumentRecord {
     pub mode: Mode,
     pub role: Role,
     pub pool: Option<String>,
-    /// The template that it is made from.
     pub template: Option<String>,
     /// Its static address in the management network.
     pub ip: Option<std::net::Ipv4Addr>,

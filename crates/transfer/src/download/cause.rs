@@ -49,7 +49,6 @@ pub enum ConnectionFault {
     Clear,
     /// The two sides of TLS have no version or cipher in common, or the server wants a certificate from us.
     Tls,
-    /// The proxy requires a login.
     Proxy,
 }
 

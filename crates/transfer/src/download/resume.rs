@@ -122,7 +122,6 @@ impl Download {
         self
     }
 
-    /// Sends the header that `authorizer` gives.
     #[must_use]
     pub fn authorized(mut self, authorizer: Arc<dyn Authorizer>) -> Self {
         self.authorizer = Some(authorizer);

@@ -31,7 +31,6 @@ pub fn try_once() {
     ONCE.store(true, Ordering::Relaxed);
 }
 
-/// The limits of a transfer.
 #[derive(Clone, Copy, Debug)]
 pub struct RetryPolicy {
     /// How long connecting may take.
@@ -115,7 +114,6 @@ fn retry_after(value: &str) -> Option<Duration> {
     Some(wait.min(LONGEST_WAIT))
 }
 
-/// Counts the attempts at one transfer.
 #[derive(Debug)]
 pub struct Attempts {
     retry: RetryPolicy,

@@ -8,7 +8,6 @@ use crate::backoff::backoff;
 /// The longest accepted `Retry-After`.
 const LONGEST_ASKED: Duration = Duration::from_secs(60);
 
-/// The limits of one outbox.
 #[derive(Clone, Copy, Debug)]
 pub struct OutboxPolicy {
     /// How many messages wait at most.

@@ -43,7 +43,6 @@ impl RateLimiter {
     }
 }
 
-/// Reads below a limit, where there is one.
 #[derive(Debug)]
 pub(super) struct RateLimitedReader<R> {
     inner: R,

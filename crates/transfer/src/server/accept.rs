@@ -51,7 +51,6 @@ pub struct ServerLimits {
     pub per_client: usize,
     /// How long a connection may wait for a request, and how long the request's head may take.
     pub wait: Duration,
-    /// How fast connections have to be.
     pub rates: TransferRates,
     /// How long transfers may go on after the server was told to stop.
     pub grace: Duration,

@@ -9,7 +9,6 @@ use super::body::ResponseBody;
 use super::served_file::ServedFile;
 use crate::range::{ByteSpan, RangeSelection};
 
-/// The selected part of a file.
 #[must_use]
 pub fn file_response(served: ServedFile, selection: RangeSelection) -> Response<ResponseBody> {
     let (tag, length) = (served.tag(), served.length);

@@ -104,7 +104,6 @@ pub struct TransferMeter {
     /// The counters of the present phase, the oldest first; in [`TransferPhase::Waiting`] since the first byte of a
     /// head.
     counted: VecDeque<(Instant, ByteCounters)>,
-    /// The counters when the phase began.
     before: ByteCounters,
 }
 

@@ -35,7 +35,6 @@ pub enum DhcpMode {
     },
     /// The only DHCP server of the network.
     Full {
-        /// The first address of the range.
         first: Ipv4Addr,
         /// The last address of the range, inclusive.
         last: Ipv4Addr,

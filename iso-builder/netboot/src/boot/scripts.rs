@@ -172,13 +172,11 @@ pub fn grub_start() -> String {
     )
 }
 
-/// The script with which iPXE boots from disk.
 #[must_use]
 pub fn ipxe_disk(why: DiskBootReason) -> String {
     format!("#!ipxe\necho Booting from disk: {why}\n{IPXE_DISK}")
 }
 
-/// The commands with which GRUB boots from disk.
 #[must_use]
 pub fn grub_disk(why: DiskBootReason) -> String {
     format!("echo {}\nsleep 2\nexit\n", quoted(&format!("Booting from disk: {why}")))

@@ -14,7 +14,6 @@ const LOGS: usize = 32 << 20;
 /// The most machines whose runs are kept.
 const MOST: usize = 2000;
 
-/// The latest run of each machine.
 #[derive(Clone, Debug, Default)]
 pub struct InstallRuns {
     runs: BTreeMap<MachineId, InstallRun>,

@@ -42,7 +42,6 @@ pub struct FleetView {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ConflictRow {
     pub id: String,
-    /// The client's address.
     pub address: String,
     /// The identifiers that the client sent.
     pub told: String,
@@ -109,14 +108,12 @@ pub struct MachineRow {
     pub stage: MachineStage,
     pub group: StageGroup,
     pub failed_in: Option<MachineStage>,
-    /// When the stage began.
     pub since: String,
     /// When it last asked or reported.
     pub seen: String,
     /// True if it has not reported for longer than a running install ever does.
     pub silent: bool,
     pub message: Option<String>,
-    /// The progress of the present step.
     pub progress: Option<InstallProgress>,
     pub error: Option<RunFailure>,
     /// How the updates of the node stand, where it has told.
@@ -132,7 +129,6 @@ pub struct MachineRow {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MachineMoments {
-    /// When its stage began.
     pub since: Moment,
     /// When it last asked or reported.
     pub seen: Moment,

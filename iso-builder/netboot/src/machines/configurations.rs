@@ -36,7 +36,6 @@ struct Configuration {
     node: DescribedNode,
 }
 
-/// The node that a configuration describes.
 #[derive(Clone, Debug, Default)]
 struct DescribedNode {
     hostname: Option<String>,
@@ -162,13 +161,11 @@ impl Configurations {
         self.all.get(name).map(|configuration| &configuration.text)
     }
 
-    /// The hostname that a configuration gives its node.
     #[must_use]
     pub fn hostname(&self, name: &str) -> Option<&str> {
         self.all.get(name)?.node.hostname.as_deref()
     }
 
-    /// The role that a configuration gives its node.
     #[must_use]
     pub fn role(&self, name: &str) -> Option<Role> {
         self.all.get(name)?.node.role

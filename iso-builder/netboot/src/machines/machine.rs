@@ -10,7 +10,6 @@ pub use state::{
     BootAnswer, ConfigurationFit, DeploymentEvent, DeploymentState, DiskBootReason, InstallPermission,
 };
 
-/// Why a token is not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenRefusal {
     /// It was not made by this server, or its machine is not known any more.

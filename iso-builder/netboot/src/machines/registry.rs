@@ -72,7 +72,6 @@ pub type RefusedCards = Vec<(Mac, String)>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ActionResult {
     Done,
-    /// The record was removed.
     Removed,
     Absent,
     /// The state of the record does not allow it.

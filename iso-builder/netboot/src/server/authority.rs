@@ -61,7 +61,6 @@ pub struct OwnCertificate {
     pub certificate: PathBuf,
     /// In PEM.
     pub key: PathBuf,
-    /// Messages for the operator.
     pub notices: Vec<String>,
 }
 

@@ -373,7 +373,6 @@ enum Loader {
 }
 
 impl Loader {
-    /// The script with which it boots from disk.
     fn disk(self, why: DiskBootReason) -> String {
         match self {
             Self::Ipxe => scripts::ipxe_disk(why),

@@ -60,7 +60,6 @@ pub struct ServerOptions {
     pub state: PathBuf,
     pub loaders: PathBuf,
     pub arguments: Vec<String>,
-    /// The most concurrent connections.
     pub connections: usize,
     /// The most connections of one client; see [`ServerLimits::of`].
     pub connections_per_address: Option<usize>,

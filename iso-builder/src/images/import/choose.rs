@@ -20,7 +20,6 @@ pub(super) struct ImageCandidate<T> {
     pub(super) what: T,
 }
 
-/// The name that an archive gives an image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum CandidateName {
     /// A complete reference.
@@ -118,7 +117,6 @@ fn named<T>(candidates: Vec<ImageCandidate<T>>) -> Result<(Vec<ChosenImages<T>>,
 }
 
 impl<T> ImageCandidate<T> {
-    /// The name in a message.
     fn told(&self) -> String {
         let name = match &self.name {
             CandidateName::Full(name) => name.to_string(),

@@ -48,7 +48,6 @@ enum SpooledMember {
     Plain(HeldFile),
     /// A layer that was an uncompressed tar stream with this digest, and is compressed now.
     Layer(Digest, HeldFile),
-    /// A link to the member with this path.
     Link(Vec<u8>),
     /// A link to a path outside the archive.
     Astray,
@@ -176,7 +175,6 @@ impl Spool<'_> {
         }
     }
 
-    /// The digest of the member at `path`.
     pub(super) fn digest(&mut self, path: &[u8]) -> Result<Digest> {
         match self.item(path)? {
             SpooledMember::Plain(held) => Ok(held.blob().digest),

@@ -24,7 +24,6 @@ pub struct BlobCache {
     directory: PathBuf,
 }
 
-/// Opens a blob at an offset.
 pub(super) type BlobOpener<'a> = dyn Fn(u64) -> Result<Box<dyn Read + Send>> + 'a;
 
 impl BlobCache {

@@ -10,7 +10,6 @@ pub struct SystemFile {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SystemFileContent {
     Text(String),
-    /// A symbolic link with this target.
     Link(String),
 }
 

@@ -56,7 +56,6 @@ pub fn files(version: &KubernetesVersion, images: Option<&UpstreamImages>) -> Ve
     files
 }
 
-/// The description of its Kubernetes in the image.
 fn release(version: &KubernetesVersion, images: Option<&UpstreamImages>) -> SystemFile {
     let path = KUBERNETES_RELEASE.trim_start_matches('/');
     let own: &[&str] = match version.distribution() {

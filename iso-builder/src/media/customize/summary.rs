@@ -8,7 +8,6 @@ pub struct ConfigSummary {
     pub hostname: Option<String>,
     pub mode: Mode,
     pub role: Role,
-    /// The disk to install on.
     pub device: Option<String>,
     /// True if it installs without questions.
     pub automatic: bool,

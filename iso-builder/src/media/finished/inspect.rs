@@ -27,7 +27,6 @@ pub struct InspectCommand {
 }
 
 impl InspectCommand {
-    /// Prints the description.
     pub fn run(self, context: &Context) -> Result<()> {
         let description = MediumDescription::of(&MediumReader::open(&self.medium)?)?;
         match context.format {
@@ -37,7 +36,6 @@ impl InspectCommand {
     }
 }
 
-/// The description of a medium, from its manifest.
 #[derive(Debug, Serialize)]
 pub struct MediumDescription {
     /// The path that the user named.

@@ -100,7 +100,6 @@ pub enum MediumFault {
     Unreadable {
         reason: String,
     },
-    /// The customization area is damaged.
     Customization {
         reason: String,
     },

@@ -29,7 +29,6 @@ fn name(descriptor: &Descriptor) -> Option<&str> {
     descriptor.annotations.get(NAME_ANNOTATION).map(String::as_str)
 }
 
-/// Unpacks the layers of an image.
 pub(super) fn unpack(request: &StepRequest, path: &Path, reference: Option<&str>, tree: &Tree) -> Result<()> {
     for layer in layers(path, reference, &request.scratch)? {
         archive::unpack(&layer, tree, &request.scratch, archive::ArchiveUse::Layer).with_context(|| {

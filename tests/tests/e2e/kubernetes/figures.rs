@@ -18,7 +18,6 @@ impl<'a> Figures<'a> {
         Self { artifacts, begun: Instant::now(), last: Instant::now() }
     }
 
-    /// The path of a file of the artifacts.
     pub(super) fn path(&self, name: &str) -> PathBuf {
         self.artifacts.path(name)
     }

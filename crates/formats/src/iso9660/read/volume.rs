@@ -22,7 +22,6 @@ pub struct VolumeDescriptor {
     /// Length of the file system in bytes. The image may be longer (padding, partition table at the end), but
     /// not shorter.
     pub size: u64,
-    /// The root directory.
     pub(super) root: Extent,
 }
 

@@ -48,7 +48,6 @@ pub(super) enum EntryTarget {
 }
 
 impl TreeDirectory {
-    /// How many directories are directly below.
     pub(super) fn subdirectories(&self) -> usize {
         self.children.iter().filter(|child| matches!(child.target, EntryTarget::Directory(_))).count()
     }

@@ -33,7 +33,6 @@ pub fn open_release(
     Ok((opened.release().clone(), opened.release_digest(), Box::new(ReleaseSource(opened))))
 }
 
-/// The payloads of an opened artifact.
 struct ReleaseSource(OpenedArtifact);
 
 impl ReleaseSource {

@@ -71,7 +71,6 @@ impl OpenedArtifact {
         &self.release
     }
 
-    /// `release.json`, byte for byte.
     #[must_use]
     pub fn release_bytes(&self) -> &[u8] {
         &self.bytes

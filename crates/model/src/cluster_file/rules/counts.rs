@@ -16,7 +16,6 @@ const MOST_MEMBERS: usize = 7;
 /// Copies of every volume, unless the file says.
 const COPIES: usize = 3;
 
-/// How many nodes of each role there are.
 pub(in crate::cluster_file) fn counts(nodes: &[ClusterNode]) -> NodeCounts {
     NodeCounts {
         management: count(nodes, Role::Management),

@@ -32,7 +32,6 @@ pub fn hostname(text: &str) -> FormatResult {
     Err(FormatFault::new(message).suggest(suggestion))
 }
 
-/// A dotted IPv4 address.
 pub fn ipv4(text: &str) -> FormatResult {
     if text.parse::<Ipv4Addr>().is_ok() {
         return Ok(());

@@ -103,12 +103,10 @@ pub fn pem(text: &str) -> FormatResult {
     ensure(whole, "is not a certificate in PEM, from BEGIN CERTIFICATE to END CERTIFICATE")
 }
 
-/// A SHA-256 digest.
 pub fn sha256(text: &str) -> FormatResult {
     ensure(text.parse::<base::digest::Digest>().is_ok(), "is not a SHA-256 digest of 64 hexadecimal digits")
 }
 
-/// The name of a check of the machine.
 pub fn check_name(text: &str) -> FormatResult {
     if checks::NAMES.contains(&text) {
         return Ok(());

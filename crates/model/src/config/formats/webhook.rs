@@ -20,7 +20,6 @@ pub struct WebhookValues {
     pub ipv6: String,
     /// The step that is done, or that failed.
     pub step: String,
-    /// Why the install failed.
     pub error: String,
     pub event: String,
     pub product: String,
@@ -73,7 +72,6 @@ pub fn url(text: &str) -> FormatResult {
     network::http_url(&render(text, &WebhookValues::default(), Escape::Percent))
 }
 
-/// The body of a webhook.
 pub fn payload(payload: &str) -> FormatResult {
     text::text(payload)?;
     check(payload)

@@ -6,7 +6,6 @@ use super::ipv4::prefix_length;
 use crate::config::network::NetworkMethod;
 use crate::config::{BondOptions, Cidr, InstallConfig, Interface, Method};
 
-/// The path of the management network.
 pub(crate) const MANAGEMENT: &str = "install.management_interface";
 
 /// One network, whichever part of the document it comes from.
@@ -39,7 +38,6 @@ impl NetworkView<'_> {
         self.name.is_none()
     }
 
-    /// The network of its static address.
     pub(super) fn subnet(&self) -> Option<Cidr> {
         let ip = self.ip.filter(|_| self.method == NetworkMethod::Static)?;
         Some(Cidr::containing(ip, self.mask.and_then(prefix_length)?))

@@ -8,7 +8,6 @@ use crate::config::formats::text::pem;
 use crate::config::{Cidr, InstallConfig};
 use document::finding::Finding;
 
-/// The form of the value of a setting.
 #[derive(Clone, Copy)]
 enum SettingKind {
     /// A JSON object; the second names the keys that it may have, where they are known.

@@ -326,7 +326,6 @@ fn again(
     }
 }
 
-/// The shapes that a value may have.
 pub(super) fn choices(shape: &Shape) -> &[Shape] {
     match shape {
         Shape::Either(shapes) => shapes,

@@ -42,7 +42,6 @@ pub enum SourceKind {
     Url,
     /// A file that the command line of this program names; it stands in place of the three above.
     File,
-    /// The kernel command line.
     KernelParameters,
     Console,
 }

@@ -29,7 +29,6 @@ pub trait SourceReader {
     }
     /// The document of the volume with the label, if there is one.
     fn volume(&mut self) -> Result<Option<Document>>;
-    /// The kernel command line.
     fn command_line(&mut self) -> Result<String>;
     /// The document behind `install.config_url`.
     fn fetch(&mut self, request: &SourceRequest) -> Result<Document>;
@@ -37,7 +36,6 @@ pub trait SourceReader {
     fn given_up(&mut self, _saved: &InstallConfig) {}
 }
 
-/// Something to fetch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceRequest {
     pub url: String,
@@ -66,7 +64,6 @@ pub enum SourceAction {
     /// Read the medium: the one at hand, or the one that is named.
     Medium(Option<SourceRequest>),
     Volume,
-    /// Read the kernel command line.
     CommandLine,
     Fetch(SourceRequest),
     Nothing,

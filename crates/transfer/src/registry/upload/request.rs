@@ -18,7 +18,6 @@ use formats::oci::Repository;
 /// The slowest accepted upload, in bytes per second, before a request times out.
 const SLOWEST: u64 = 32 << 10;
 
-/// Why an upload failed.
 pub(in crate::registry) enum UploadError {
     Registry(Problem),
     /// The content cannot be read, or has another digest.

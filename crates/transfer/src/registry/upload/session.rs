@@ -19,7 +19,6 @@ const LARGEST_PIECE: u64 = 128 << 20;
 const SMALLEST: &str = "OCI-Chunk-Min-Length";
 const BYTES: &str = "application/octet-stream";
 
-/// An upload that has begun.
 pub(super) struct Session<'a> {
     writer: &'a RepositoryWriter<'a>,
     blob: &'a NewBlob<'a>,

@@ -140,7 +140,6 @@ fn answer_at(bench: &Bench, request: &FleetRequest<'_>, now: Moment) -> FleetRep
     router.fleet.answer(request, known, now).unwrap()
 }
 
-/// A page of the fleet as text.
 fn page(bench: &Bench, target: &str) -> String {
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
     let authorization = Some("Bearer token-of-the-fleet");

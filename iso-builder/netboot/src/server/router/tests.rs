@@ -48,7 +48,6 @@ impl Bench {
         self.router.answer(&asked, now)
     }
 
-    /// The script for a machine.
     pub(super) fn boot(&self, query: &str, now: Moment) -> String {
         match self.ask(BOOT, query, now) {
             ServedReply::Script(script) => script,

@@ -11,7 +11,6 @@ fn yaml(kind: SourceKind, text: &str) -> Document {
     Document::yaml(kind, kind.to_string(), text)
 }
 
-/// A kernel command line.
 fn line(text: &str) -> Document {
     Document::command_line(text, shape::install_config())
 }
