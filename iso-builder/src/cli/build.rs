@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
-use base::program::{Context, Format, print};
+use base::program::Context;
 use base::size::ByteSize;
 
 use crate::definition::OutputKind;
@@ -121,14 +121,11 @@ impl BuildCommand {
         if let Some(file) = &self.summary_file {
             report.append_summary(file)?;
         }
-        if context.format == Format::Json {
-            return print(&serde_json::to_string_pretty(&media)?);
-        }
         let line = |medium: &BuiltFile| {
             let size = ByteSize::bytes(medium.size).to_string();
             format!("{}  {size:>10}  {}", &medium.sha256.to_string()[..16], medium.path.display())
         };
-        print(&media.iter().map(line).collect::<Vec<_>>().join("\n"))
+        context.show(&media, || media.iter().map(line).collect::<Vec<_>>().join("\n"))
     }
 }
 

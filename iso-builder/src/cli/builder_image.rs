@@ -3,8 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
-use base::program::{Context, Format, print};
-use base::size::ByteSize;
+use base::program::Context;
 use formats::oci::ImageReference;
 
 use super::build::{InputArguments, installer};
@@ -39,10 +38,6 @@ impl BuilderImageCommand {
             installer: installer(self.installer)?,
         };
         let image = pipeline::builder_image(&options, &context.progress)?;
-        if context.format == Format::Json {
-            return print(&serde_json::to_string_pretty(&image)?);
-        }
-        let (size, layout) = (ByteSize::bytes(image.size), image.layout.display());
-        print(&format!("{}@{}  {size}  {layout}", image.name, image.digest.oci()))
+        context.show(&image, || image.to_string())
     }
 }

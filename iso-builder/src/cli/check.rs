@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use base::failure::{Class, Failure};
-use base::program::{Context, Format, print};
+use base::program::Context;
 
 use super::build::installer;
 use crate::pipeline::{self, BuildCheck, CheckOptions, CheckReport, CheckState};
@@ -33,10 +33,7 @@ impl CheckCommand {
     pub(super) fn run(self, context: &Context) -> Result<()> {
         let Self { definition, locked, strict, installer: named } = self;
         let report = pipeline::check(&CheckOptions { definition, installer: installer(named)?, locked })?;
-        match context.format {
-            Format::Json => print(&serde_json::to_string_pretty(&report)?)?,
-            Format::Text => print(&report.checks.iter().map(line).collect::<Vec<_>>().join("\n"))?,
-        }
+        context.show(&report, || report.checks.iter().map(line).collect::<Vec<_>>().join("\n"))?;
         verdict(&report, strict)
     }
 }

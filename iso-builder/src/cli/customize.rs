@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, bail};
 use base::cancellation;
 use base::failure::{Class, Classify, Failure};
 use base::files::named;
-use base::program::{Context, Format, print};
+use base::program::{Context, Format};
 use medium::customization::{Content, area, argument};
 use medium::iso::recipe::BOOT_MENU;
 use medium::reader::MediumReader;
@@ -248,10 +248,7 @@ fn refuse_itself(place: &CustomizationLocation, output: &Path) -> Result<()> {
 }
 
 fn show(shown: &Customization, path: &Path, context: &Context) -> Result<()> {
-    match context.format {
-        Format::Text => print(&format!("{}: {shown}", path.display())),
-        Format::Json => print(&serde_json::to_string_pretty(shown)?),
-    }
+    context.show(shown, || format!("{}: {shown}", path.display()))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use anyhow::Result;
 use base::digest::Digest;
-use base::program::{Context, Format, print};
+use base::program::Context;
 use base::size::ByteSize;
 use model::config::Role;
 use serde::Serialize;
@@ -51,10 +51,7 @@ impl ImagesCommand {
     pub(super) fn run(self, context: &Context) -> Result<()> {
         let images = pipeline::list_images(&self.inputs.into(), &context.progress)?;
         let report = ImagesReport::of(&images);
-        match context.format {
-            Format::Json => print(&serde_json::to_string_pretty(&report)?),
-            Format::Text => print(&report.to_string()),
-        }
+        context.show(&report, || report.to_string())
     }
 }
 

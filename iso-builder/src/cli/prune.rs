@@ -1,7 +1,7 @@
 //! `iso-builder prune`.
 
 use anyhow::Result;
-use base::program::{Context, Format, print};
+use base::program::Context;
 use base::size::ByteSize;
 
 use super::build::CacheArguments;
@@ -27,10 +27,7 @@ impl PruneCommand {
     pub(super) fn run(self, context: &Context) -> Result<()> {
         let cache = CacheOptions::from(self.cache).open(&context.progress)?;
         let pruned = cache.prune(days_ago(self.unused_for), self.dry_run)?;
-        match context.format {
-            Format::Json => print(&serde_json::to_string_pretty(&pruned)?),
-            Format::Text => print(&tell(&pruned, self.dry_run)),
-        }
+        context.show(&pruned, || tell(&pruned, self.dry_run))
     }
 }
 

@@ -3,8 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
-use base::program::{Context, Format, print};
-use base::size::ByteSize;
+use base::program::Context;
 use formats::oci::ImageReference;
 
 use super::build::installer;
@@ -31,10 +30,6 @@ impl RunnerImageCommand {
     pub(super) fn run(self, context: &Context) -> Result<()> {
         let name: ImageReference = self.name.parse().context("reading the name of the image")?;
         let image = pipeline::runner_image(&installer(self.installer)?, &name, &self.output)?;
-        if context.format == Format::Json {
-            return print(&serde_json::to_string_pretty(&image)?);
-        }
-        let (size, layout) = (ByteSize::bytes(image.size), image.layout.display());
-        print(&format!("{}@{}  {size}  {layout}", image.name, image.digest.oci()))
+        context.show(&image, || image.to_string())
     }
 }

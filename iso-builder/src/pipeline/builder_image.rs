@@ -9,17 +9,16 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
-use base::digest::Digest;
 use base::failure::{Class, Failure};
 use base::progress::Progress;
 use formats::oci::ImageReference;
-use serde::Serialize;
 use serde_json::json;
 use tar::{EntryType, Header};
 
 use super::context::Build;
 use super::host_programs::{self, HOST_PROGRAMS, MAPPING_PROGRAMS};
 use super::image_outputs::{LIST_OUTPUT, STORE_OUTPUT, stored};
+use super::image_report::ImageReport;
 use super::options::InputOptions;
 use super::program;
 use super::sbom::SBOM_FILE;
@@ -59,21 +58,8 @@ pub struct BuilderImageOptions {
     pub installer: PathBuf,
 }
 
-#[derive(Clone, Debug, Serialize)]
-pub struct BuilderImage {
-    pub name: String,
-    /// Of the manifest.
-    pub digest: Digest,
-    /// Bytes of all blobs.
-    pub size: u64,
-    /// The directory that is the OCI image layout.
-    pub layout: PathBuf,
-    /// The bill of materials.
-    pub sbom: PathBuf,
-}
-
 /// Makes the image and writes it as an OCI image layout.
-pub fn builder_image(options: &BuilderImageOptions, progress: &Progress) -> Result<BuilderImage> {
+pub fn builder_image(options: &BuilderImageOptions, progress: &Progress) -> Result<ImageReport> {
     let loaded = LoadedDefinition::read(&options.inputs.definition)?;
     check_definition(&loaded)?;
     let installer = program::check(&options.installer, loaded.definition.architecture)?;
@@ -98,13 +84,7 @@ pub fn builder_image(options: &BuilderImageOptions, progress: &Progress) -> Resu
     to.finish(&images)?;
     let sbom = beside(&options.output);
     link_or_copy(&made.path(SBOM_FILE), &sbom)?;
-    Ok(BuilderImage {
-        name: name.to_string(),
-        digest: image.target().blob.digest,
-        size: image.blobs().map(|blob| blob.size).sum(),
-        layout: options.output.clone(),
-        sbom,
-    })
+    Ok(ImageReport { sbom: Some(sbom), ..ImageReport::of(&name, image, &options.output) })
 }
 
 /// The bill of materials of a layout: a layout has no place for it.

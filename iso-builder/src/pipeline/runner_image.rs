@@ -2,14 +2,13 @@
 //! it (`installer update from-pod`).
 
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, Result};
-use base::digest::Digest;
 use formats::oci::ImageReference;
-use serde::Serialize;
 use tar::{EntryType, Header};
 
+use super::image_report::ImageReport;
 use super::program;
 use crate::definition::Architecture;
 use crate::images::Store;
@@ -19,17 +18,6 @@ use crate::images::layer;
 
 const INSTALLER: &str = "usr/bin/installer";
 
-#[derive(Clone, Debug, Serialize)]
-pub struct RunnerImage {
-    pub name: String,
-    /// Of the manifest.
-    pub digest: Digest,
-    /// Bytes of all blobs.
-    pub size: u64,
-    /// The directory that is the OCI image layout.
-    pub layout: PathBuf,
-}
-
 /// The name of the image unless another one is given.
 #[must_use]
 pub fn runner_image_name() -> String {
@@ -37,7 +25,7 @@ pub fn runner_image_name() -> String {
 }
 
 /// Makes the image of `installer` and writes it as an OCI image layout. The same installer gives the same bytes.
-pub fn runner_image(installer: &Path, name: &ImageReference, output: &Path) -> Result<RunnerImage> {
+pub fn runner_image(installer: &Path, name: &ImageReference, output: &Path) -> Result<ImageReport> {
     let architecture = Architecture::Amd64;
     let installer = program::check(installer, architecture)?;
     write_image(&installer, name, architecture, output)
@@ -48,7 +36,7 @@ fn write_image(
     name: &ImageReference,
     architecture: Architecture,
     output: &Path,
-) -> Result<RunnerImage> {
+) -> Result<ImageReport> {
     let store = Store::create(output)?;
     let scratch = tempfile::NamedTempFile::new().context("making a scratch file")?;
     pack(installer, scratch.as_file())?;
@@ -71,12 +59,7 @@ fn write_image(
     };
     let image = image::write_process(process, &[layer], architecture.debian(), epoch, &store)?;
     store.finish(std::slice::from_ref(&image))?;
-    Ok(RunnerImage {
-        name: name.to_string(),
-        digest: image.target().blob.digest,
-        size: image.blobs().map(|blob| blob.size).sum(),
-        layout: output.to_owned(),
-    })
+    Ok(ImageReport::of(name, &image, output))
 }
 
 fn pack(installer: &Path, file: &File) -> Result<()> {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use base::digest::Digest;
-use base::program::{Context, Format, print};
+use base::program::Context;
 use base::size::ByteSize;
 use clap::Args;
 use jiff::Timestamp;
@@ -29,10 +29,7 @@ pub struct InspectCommand {
 impl InspectCommand {
     pub fn run(self, context: &Context) -> Result<()> {
         let description = MediumDescription::of(&MediumReader::open(&self.medium)?)?;
-        match context.format {
-            Format::Text => print(&description.to_string()),
-            Format::Json => print(&serde_json::to_string_pretty(&description)?),
-        }
+        context.show(&description, || description.to_string())
     }
 }
 

@@ -1,15 +1,15 @@
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
 
 use base::digest::Digest;
 use base::failure::{Class, class_of, render};
 use base::program::{Context, Format};
-use base::progress::{Event, Progress, Sink, StepState};
+use base::progress::{Progress, StepState};
 use medium::reader::MediumReader;
 use model::release::{MANIFEST, MediumKind, Purpose};
 use testing::http::{Answer, Fake};
 use testing::medium::{CONFIG, SampleMedium, damage};
+use testing::progress::Recorder;
 
 use super::inspect::MediumDescription;
 use super::verify::{MediumFault, VerifyReport, verify};
@@ -225,13 +225,6 @@ fn names_from_a_medium_cannot_steer_the_terminal() {
 
 #[test]
 fn progress_counts_every_byte_and_a_fault_fails_the_step() {
-    #[derive(Clone, Default)]
-    struct Recorder(Arc<Mutex<Vec<Event>>>);
-    impl Sink for Recorder {
-        fn show(&mut self, event: &Event) {
-            self.0.lock().unwrap().push(event.clone());
-        }
-    }
     let sample = SampleMedium::new(MediumKind::Full);
     let last_event = || {
         let recorder = Recorder::default();

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use base::digest::Digest;
 use base::failure::{Class, Failure};
-use base::program::{Context, Format, print};
+use base::program::Context;
 use base::progress::{Progress, Step};
 use clap::Args;
 use formats::iso9660::address::Source;
@@ -42,17 +42,11 @@ impl VerifyCommand {
     pub fn run(self, context: &Context) -> Result<()> {
         if let Some(output) = BuildOutput::open(&self.medium)? {
             let report = output.verify(&context.progress)?;
-            match context.format {
-                Format::Text => print(&report.to_string())?,
-                Format::Json => print(&serde_json::to_string_pretty(&report)?)?,
-            }
+            context.show(&report, || report.to_string())?;
             return report.into_result();
         }
         let report = verify(&MediumReader::open_for_verification(&self.medium)?, &context.progress)?;
-        match context.format {
-            Format::Text => print(&report.to_string())?,
-            Format::Json => print(&serde_json::to_string_pretty(&report)?)?,
-        }
+        context.show(&report, || report.to_string())?;
         report.into_result()
     }
 }
