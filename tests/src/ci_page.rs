@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_yaml_or_no_pipeline_is_an_error() {
+    fn text_that_is_not_yaml_or_not_a_pipeline_is_an_error() {
         assert!(documents("\n```yaml\na: [\n```\n").is_err());
         assert!(pipelines("\n```yaml\na: b\n```\n").is_err());
         assert!(pipelines("\n```yaml\njobs: {a: {steps: [{name: x}]}}\n```\n").is_err());

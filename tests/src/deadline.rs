@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_poll_ends_with_what_it_found_and_names_what_never_came() {
+    fn a_poll_returns_what_it_found_and_names_what_is_missing() {
         let mut looks = 0;
         let deadline = Deadline::after(Duration::from_secs(5));
         let found = deadline.poll("three looks", || {

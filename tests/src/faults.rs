@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_passes_is_whole_or_broken_as_was_asked() {
+    fn traffic_passes_unchanged_or_with_the_requested_fault() {
         assert_eq!(through(None, b"abcdef"), b"abcdef");
         assert_eq!(through(Some(Fault::Cut(2)), b"abcdef"), b"ab");
         assert_eq!(through(Some(Fault::Stall(3)), b"abcdef"), b"abc");

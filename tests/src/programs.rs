@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_past_its_limit_is_killed_and_its_words_are_told() {
+    fn a_program_past_its_time_limit_is_killed_and_its_output_reported() {
         let mut command = Command::new("sh");
         command.args(["-c", "echo begun; exec sleep 60"]);
         let error = run(&mut command, Duration::from_millis(300)).unwrap_err();

@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_on_a_segment_is_on_no_other() {
+    fn traffic_of_a_segment_stays_on_it() {
         let (one, other) = (Segment::lay().unwrap(), Segment::lay().unwrap());
         for segment in [&one, &other] {
             let mut show = segment.command(&["ip", "-brief", "address"]);

@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_that_ends_is_told_at_once_with_its_last_words() {
+    fn a_machine_that_exits_is_reported_at_once_with_its_last_output() {
         let (mut serial, mut machine, _directory) = pair();
         machine.write_all(b"Kernel panic").unwrap();
         drop(machine);

@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_one_end_sends_comes_out_at_all_others_and_not_at_its_own() {
+    fn a_frame_reaches_every_other_end_and_not_its_sender() {
         let wire = Wire::lay().unwrap();
         let ends: Vec<_> = (0..3).map(|_| UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap()).collect();
         for end in &ends {

@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_install_in_the_middle_is_told() {
+    fn the_median_install_is_reported() {
         let round = |rate: f64| InstallRound { direct: 1.0, rate, written: 1.0, read_back: 1.0, peak: 1.0 };
         let rounds = [1.34, 0.75, 1.55].map(round);
         assert_eq!(middle(&rounds, |round| round.rate).rate.to_bits(), 1.34_f64.to_bits());

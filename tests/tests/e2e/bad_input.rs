@@ -22,7 +22,7 @@ use nqrust_tests::secrets;
 use nqrust_tests::steps;
 use serde_json::{Value, json};
 
-/// The time limit of a command that waits for nothing.
+/// The time limit of a command without waits.
 const QUICK_LIMIT: Duration = Duration::from_secs(120);
 
 /// Checks that an error has its exit code, contains all the words, and is no panic.
@@ -68,7 +68,7 @@ fn build(definition: &Path, artifacts: &Artifacts) -> Result<ProgramOutput> {
 }
 
 #[test]
-fn a_build_disk_that_is_full_is_told_as_such() {
+fn a_full_build_disk_is_reported() {
     // A small file system needs a mount, which needs root; it belongs to the test and is unmounted at its end.
     if !Uid::effective().is_root() {
         return;

@@ -1,5 +1,5 @@
-//! Releases that are not good, each in a machine: the release before runs in the end, the reason is told, and nothing is
-//! tried again by itself.
+//! Bad releases, each in a machine: the previous release runs in the end, the reason is reported, and nothing is retried
+//! by itself.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -22,14 +22,14 @@ use nqrust_tests::updates::{
     settled, slot,
 };
 
-/// For a release that has its 15 minutes to be good, or three starts that each end by a timer.
+/// Covers the 15 minutes in which a release has to be good, or three starts that a timer ends.
 const TRIAL_LIMIT: Duration = Duration::from_secs(1800);
-/// The time in which a node says why it went back.
+/// The time in which a node reports why it rolled back.
 pub(crate) const TOLD_LIMIT: Duration = Duration::from_secs(60);
 /// The other slot. No release of these stays, so that it is always the same.
 const OTHER: &str = "/dev/disk/by-partlabel/root-b";
 
-/// Fails where the kernel has an argument for it.
+/// Fails if the kernel has its argument.
 const OWN_CHECK: &str =
     "#!/bin/sh\n! grep -q e2e.unwell /proc/cmdline || { echo this release is unwell; exit 1; }\n";
 

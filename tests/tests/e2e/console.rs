@@ -49,7 +49,7 @@ pub(crate) fn manner(identity: &Identity) -> SupervisorBehavior {
 
 #[test]
 #[ignore = "questions only, but minutes of them: `make soak` runs it"]
-fn what_is_wrong_with_network_and_token_is_told_and_put_right_and_somebody_can_be_let_in() {
+fn mistakes_in_network_and_token_are_reported_and_corrected_and_help_access_works() {
     scenario("console-questions", |artifacts| {
         let identity = Identity::load()?;
         let medium = steps::medium_with_distribution()?;

@@ -273,7 +273,7 @@ fn a_registry_that_wants_tls_and_a_password_gets_both_from_the_usual_places() {
 }
 
 #[test]
-fn what_cannot_be_pulled_is_named_with_its_exit_code_and_the_cache_stays_sound() {
+fn failed_pulls_are_reported_with_their_exit_code_and_the_cache_stays_valid() {
     scenario("images-refused", |artifacts| {
         let registry = Registry::start(&artifacts.disk("registry"), RegistryAccess::default())?;
         let layout = Layout::new(&artifacts.disk("layout"))?;

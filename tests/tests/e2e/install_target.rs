@@ -61,7 +61,7 @@ fn completed(program: &str, begun: &str, root: &Path) -> Result<[String; 3]> {
 }
 
 #[test]
-fn what_is_installed_runs_completes_and_goes_away() {
+fn installed_programs_run_complete_words_and_are_removed() {
     let directory = tempfile::tempdir().unwrap();
     let root = directory.path();
     make("install", root).unwrap();

@@ -23,7 +23,7 @@ use nqrust_tests::qemu::{Firmware, Machine};
 use nqrust_tests::steps;
 use testing::numbers::Numbers;
 
-/// A machine takes so many cases; GRUB becomes slower with each.
+/// The number of cases of one machine; GRUB becomes slower with each.
 const PER_MACHINE: usize = 2000;
 const LIMIT: Duration = Duration::from_secs(300);
 /// GRUB searches directories of FAT from their beginning.

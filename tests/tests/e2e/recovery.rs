@@ -15,7 +15,7 @@ const RESET_LIMIT: Duration = Duration::from_secs(1800);
 const TRACE: &str = "/var/lib/e2e-trace";
 
 #[test]
-fn a_node_is_made_new_by_its_recovery_system_although_the_power_fails() {
+fn the_recovery_system_resets_a_node_although_the_power_fails() {
     scenario("recovery", |artifacts| {
         let identity = Identity::load()?;
         let disk = steps::installed_disk(&identity, artifacts)?;

@@ -53,7 +53,7 @@ fn a_node_updates_itself_and_leaves_a_release_that_does_not_start() {
         let files = boot_files(&ssh)?;
         checks.contains("GRUB's script is among the boot files", &files, "/grub.cfg");
 
-        // Whoever answers in the place of the server decides what comes without its digest.
+        // Anyone who impersonates the server decides the content that has no digest.
         let unnamed = format!("--from http://10.0.2.2:{}/next.iso", server.port());
         let shown = ssh.attempt(&format!("sudo -n installer update check {unnamed}"), UPDATE_LIMIT)?;
         checks.that(

@@ -19,7 +19,7 @@ use crate::questions::{AnsweredMachine, ScreenKeys, answer};
 
 const FIRST: Member = Member { name: "node-1", role: "management", number: 11 };
 const SECOND: Member = Member { name: "node-2", role: "worker", number: 12 };
-/// Nobody has these addresses.
+/// No machine has these addresses.
 const GATEWAY: &str = "10.77.0.1";
 const NAME_SERVER: &str = "10.77.0.53";
 
@@ -93,7 +93,7 @@ fn by_keys(live: &Machine, screens: &[(&'static str, String)], artifacts: &Artif
     vm.wait_for_exit(steps::SHUTDOWN_LIMIT).context("waiting for the reboot after the install").map(drop)
 }
 
-/// Waits for the node's own word that it is ready.
+/// Waits until the node reports that it is ready.
 fn until_ready(vm: &mut Vm, member: &Member) -> Result<()> {
     let mut last = String::new();
     let ready =

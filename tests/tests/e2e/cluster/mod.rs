@@ -205,7 +205,7 @@ fn wait_until_ready(ssh: &Ssh) -> Result<()> {
 }
 
 #[test]
-fn a_node_counts_as_ready_only_as_what_it_shall_be() {
+fn a_node_counts_as_ready_only_in_its_role() {
     let node = |status: &str, taints: Value| {
         json!({
             "metadata": { "name": "node-3", "labels": { "node-role.harvesterhci.io/witness": "true" } },

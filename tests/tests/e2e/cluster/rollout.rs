@@ -248,7 +248,7 @@ impl UpdatedCluster<'_> {
         self.told("node-2 does not try it")
     }
 
-    /// Notes the time of what has happened.
+    /// Records the time of an event.
     fn told(&self, what: &str) -> Result<()> {
         self.tools.1.append("figures.txt", &format!("{:5} s: {what}\n", self.begun.elapsed().as_secs()))
     }

@@ -22,7 +22,7 @@ impl<'a> Figures<'a> {
         self.artifacts.path(name)
     }
 
-    /// Tells that a part is done, and how long it took.
+    /// Prints that a part is done, and its duration.
     pub(super) fn done(&mut self, part: &str) -> Result<()> {
         let took = self.last.elapsed();
         self.last = Instant::now();
@@ -42,7 +42,7 @@ impl<'a> Figures<'a> {
         self.artifacts.append(name, text)
     }
 
-    /// Tells the resident memory of each node's processes, in MB.
+    /// Prints the resident memory of each node's processes, in MB.
     pub(super) fn memory(&mut self, cluster: &TestCluster) -> Result<()> {
         for node in cluster.running() {
             let mut programs: Vec<_> =

@@ -11,12 +11,12 @@ use super::figures::Figures;
 /// Room for etcd's log of two files, its data and what the check asks for.
 const SMALL_DISK: &str = "mkdir -p /var/lib/etcd; mount -t tmpfs -o size=400m,mode=700 tmpfs /var/lib/etcd";
 const FILL: &str = "dd if=/dev/zero of=/var/lib/etcd/filler bs=1M 2>&1 | grep -q 'No space left'";
-/// In what etcd on the node has said, by which it ends.
+/// Part of the message with which etcd on the node ends.
 const COMPLAINT: &str = "grep -rqs 'no space left on device' /var/log/pods/kube-system_etcd-*";
 const FREE: &str = "rm /var/lib/etcd/filler";
-/// A write, or the notice of it.
+/// The time limit of a write, or of its report.
 const TOLD: Duration = Duration::from_secs(60);
-/// Until etcd has written more than it had room for.
+/// The time until etcd has written more than it had room for.
 const ENDED: Duration = Duration::from_secs(120);
 /// The kubelet starts a container that ends again and again after minutes.
 const RECOVERED: Duration = Duration::from_secs(400);

@@ -29,7 +29,7 @@ pub(super) fn check(cluster: &mut TestCluster, figures: &mut Figures<'_>) -> Res
         tell(cluster, name, ReportedState::PendingReboot, "next")?;
         cluster.start_again(name, &|_| Ok(()))?;
         tell(cluster, name, ReportedState::Trial, "next")?;
-        // Whoever is next waits for the verdict.
+        // The next node waits for the verdict.
         let next = ORDER[(place + 1) % ORDER.len()];
         give(cluster, next, &access)?;
         let (code, told) = leave(cluster, next, &departure_of(next), "next")?;
@@ -73,7 +73,7 @@ fn give(cluster: &TestCluster, name: &str, access: &str) -> Result<()> {
     node.within(|| base::files::write_atomically(Path::new(GIVEN), access.as_bytes(), 0o600))?
 }
 
-/// Lets a node leave, as soon as the others can do without it.
+/// Lets a node leave as soon as the others can run without it.
 fn leaves(cluster: &TestCluster, name: &str, access: &str, about: &str) -> Result<()> {
     give(cluster, name, access)?;
     let mut departure = departure_of(name);

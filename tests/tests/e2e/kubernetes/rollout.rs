@@ -123,7 +123,7 @@ pub(super) fn given(departure: Departure) -> Departure {
     Departure { access: Some(Path::new(GIVEN)), ..departure }
 }
 
-/// The end of a departure, as an exit code with what is told.
+/// The exit code and the output of a departure.
 pub(super) fn leave(
     cluster: &TestCluster,
     node: &str,
@@ -149,7 +149,7 @@ pub(super) fn undo(cluster: &TestCluster, node: &str, outcome: &UpdateOutcome) -
     })?
 }
 
-/// Who has the lock of the cluster's updates.
+/// The holder of the lock of the cluster's updates.
 pub(super) fn holder(cluster: &TestCluster) -> Result<Value> {
     Ok(cluster.kubectl().get(&["lease", "nqrust-update", "--namespace", "kube-system"])?["spec"]["holderIdentity"]
         .clone())

@@ -9,7 +9,7 @@ use nqrust_tests::node::Checks;
 use serde_json::{Value, json};
 
 const NAME: &str = "hello";
-/// Tells each visitor the name of its node.
+/// Returns the name of its node to each client.
 const SERVER: &str = "mkdir -p /www && echo \"$NODE\" >/www/index.html && exec httpd -f -p 8080 -h /www";
 /// Until the pods run.
 const RUN: Duration = Duration::from_secs(120);

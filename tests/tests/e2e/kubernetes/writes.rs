@@ -19,7 +19,7 @@ pub(super) fn begin(cluster: &TestCluster, log: PathBuf) -> Writer {
     Writer::start(0, log, move |number| kubectl.write(&format!("write-{number}")))
 }
 
-/// Ends it, and judges what it has seen.
+/// Ends the client and judges its writes.
 pub(super) fn end(writer: Writer, figures: &mut Figures<'_>) -> Result<()> {
     let written = writer.finish()?;
     figures.say(&format!(
