@@ -28,9 +28,9 @@ use self::record::{RECORD_FILE, StepRecord, mark_used, sound, survey};
 
 pub use prune::{PruneSummary, days_ago};
 
-/// The directory for what steps need while they work.
+/// The directory for scratch files of steps.
 const SCRATCH: &str = "scratch";
-/// That directory while a build that was cancelled removes it.
+/// The name of that directory while a cancelled build removes it.
 const CANCELLED: &str = "scratch.cancelled";
 
 /// The cache of one user. Held exclusively: a second build with the same cache waits.
@@ -39,18 +39,18 @@ pub struct Cache {
     root: PathBuf,
     downloads: PathBuf,
     uses: Mutex<Vec<StepUse>>,
-    // Forgotten before the lock is given up.
+    // Cleared before the lock is released.
     _cleanup: Cleanup,
     _lock: Flock<File>,
 }
 
-/// How a build came to the outputs of a step.
+/// The way in which a build obtained the outputs of a step.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct StepUse {
     pub step: String,
     /// True if the outputs were there already.
     pub cached: bool,
-    /// The time that it took, with the check of what was there.
+    /// The time that it took, including the check of existing outputs.
     pub seconds: f64,
     /// Bytes of the outputs.
     pub size: u64,
@@ -111,7 +111,7 @@ impl Cache {
         let downloads = downloads.map_or_else(|| root.join("downloads"), Path::to_owned);
         files::output_directory(&downloads, 0o755)?;
         let path = root.join("lock");
-        // For nobody else: whoever may open it to read can hold the lock.
+        // Readable by its owner only: anyone who can open it could hold the lock.
         let open = || {
             let opened = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path);
             let own = opened.and_then(|file| {
@@ -135,7 +135,7 @@ impl Cache {
         files::make_directory(&root.join(SCRATCH), 0o755)?;
         let left = root.clone();
         let _cleanup = cancellation::on_end(move || {
-            // Threads may be writing still. What is renamed they find no more.
+            // Threads may still be writing; they do not find the renamed directory.
             let _ = fs::rename(left.join(SCRATCH), left.join(CANCELLED));
             let _ = sweep(&left);
         });

@@ -12,7 +12,7 @@ use object::elf::{DT_NEEDED, EM_X86_64, ET_DYN, ET_EXEC, FileHeader64, PT_INTERP
 use object::read::elf::{Dyn, FileHeader, ProgramHeader};
 use serde::Deserialize;
 
-/// The most that is read of a file. An installer has some 30 MB.
+/// The most bytes that are read of a file. An installer has some 30 MB.
 const MAX_BYTES: u64 = 256 << 20;
 /// The note with package metadata, by its owner and its type.
 const PACKAGE_NOTE: (&[u8], u32) = (b"FDO", 0xcafe_1a7e);
@@ -34,7 +34,7 @@ pub(crate) struct ElfPackage {
     pub(crate) version: String,
 }
 
-/// Reads what `file` says of itself; `None` if it is no ELF program, or a damaged one.
+/// Reads the header and notes of `file`; `None` if it is not an ELF program, or damaged.
 ///
 /// # Errors
 /// Reading fails.

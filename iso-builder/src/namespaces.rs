@@ -40,10 +40,10 @@ pub(crate) fn needs_user_namespace() -> bool {
     !(nix::unistd::geteuid().is_root() && ProcessContext::of_this_process().is_capable(SYS_ADMIN))
 }
 
-/// Finds out, by doing it, whether namespaces can be made here.
+/// Checks that namespaces can be created here, by creating them.
 ///
 /// # Errors
-/// [`Class::Hardware`], with what does not let it and how to allow it.
+/// [`Class::Hardware`], with the cause and how to allow it.
 pub(crate) fn check() -> Result<()> {
     let mut words = unshare();
     words.push("true".into());
@@ -53,7 +53,7 @@ pub(crate) fn check() -> Result<()> {
     }
 }
 
-/// Runs a command to its end, and what it left too; returns what it told on standard error if it failed.
+/// Runs a command and waits for the processes that it left; returns its standard error if it failed.
 fn attempt(words: &[OsString]) -> Result<Option<Vec<u8>>> {
     // Not a pipe: where a namespace is refused, a helper of util-linux's `unshare` waits for it for ever and holds what it inherited.
     let writing = || format!("writing into {}", std::env::temp_dir().display());
@@ -67,7 +67,7 @@ fn attempt(words: &[OsString]) -> Result<Option<Vec<u8>>> {
             .hint("Install util-linux.")
     })?;
     let status = child.wait().context("waiting for unshare")?;
-    // The helper is the only one left of the group.
+    // Only the helper of the group is left.
     let _ = killpg(Pid::from_raw(i32::try_from(child.id())?), Signal::SIGKILL);
     if status.success() {
         return Ok(None);

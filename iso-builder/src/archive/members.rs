@@ -75,7 +75,7 @@ impl<R: Read> ArchiveMembers<R> {
         }
     }
 
-    /// Reads what follows the archive's end, so that checksums of the compression are checked. Returns the reader.
+    /// Reads to the end of the stream, so that checksums of the compression are checked. Returns the reader.
     pub fn finish(mut self) -> io::Result<R> {
         let trailing = io::copy(&mut (&mut self.reader).take(MAX_TRAILING_BYTES + 1), &mut io::sink())?;
         if trailing > MAX_TRAILING_BYTES {

@@ -35,7 +35,7 @@ pub(super) struct BuildCommand {
     summary_file: Option<PathBuf>,
 }
 
-/// A definition, and how what it names is had.
+/// A definition, and how its inputs are obtained.
 #[derive(Debug, clap::Args)]
 pub(super) struct InputArguments {
     /// The image definition; `-` is standard input.

@@ -197,7 +197,7 @@ fn in_place(
         let text = format!("warning: others can read {}, and it may hold secrets", place.path.display());
         context.progress.note("customize", text);
     }
-    // Half of it would make the medium one that installers refuse.
+    // Installers would refuse a medium with half of the change.
     let _whole = cancellation::hold();
     change::apply(&file, place, wanted)
         .class(Class::DiskIo, || format!("{}; run the command again to complete the change", what()))?;

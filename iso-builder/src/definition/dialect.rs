@@ -4,7 +4,7 @@ use document::dialect::Dialect;
 
 use super::shape::shape;
 
-/// Keys of other builders and of this one's documentation in other words, and where a definition says the same.
+/// Keys of other builders, and other names of keys, with the place of the same in a definition.
 const MEANT: &[(&str, &str)] = &[
     ("arch", "architecture"),
     ("from", "extends"),

@@ -26,8 +26,8 @@ pub enum CachedFile {
 }
 
 impl CachedFile {
-    /// Reads the file at `path`, which is to have this digest, and this length where it is known. Everything that comes out of a
-    /// cache is read on every use: other programs and other machines may write there.
+    /// Reads the file at `path` and compares it with this digest, and with this length where it is known. Everything that
+    /// comes out of a cache is read on every use: other programs and other machines may write there.
     ///
     /// # Errors
     /// If something is there that cannot be opened. A file that cannot be read to its end is damaged.

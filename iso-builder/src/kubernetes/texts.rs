@@ -29,7 +29,7 @@ impl ArchiveName {
     }
 }
 
-/// Text that is not what it should be.
+/// Text that is not of the expected form.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not {expected}")]
 pub struct ParseError {

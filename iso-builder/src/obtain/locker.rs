@@ -18,7 +18,7 @@ use crate::images::pull::{self, BlobCache, ImageRegistry, PinnedImage};
 use crate::lock::{LOCK_FORMAT, Lock, LockPolicy, LockRequest, LockedFile, LockedRelease, unfit};
 use crate::packages::ResolvedPackage;
 
-/// Sees the packages of a lock before it is used or written, and may refuse them.
+/// Checks the packages of a lock before it is used or written; an error refuses them.
 pub type PackageApproval<'a> = &'a dyn Fn(&[ResolvedPackage]) -> Result<()>;
 
 /// The inputs of a lock.

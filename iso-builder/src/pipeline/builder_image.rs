@@ -93,7 +93,7 @@ fn beside(layout: &Path) -> PathBuf {
     layout.with_file_name(format!("{name}.spdx.json"))
 }
 
-/// A definition of a builder has packages and nothing that media are made of: nobody shall believe that it went into the image.
+/// Refuses keys of media in a definition of a builder: they would have no effect on the image.
 fn check_definition(loaded: &LoadedDefinition) -> Result<()> {
     let Definition { base, overlays, kernel, images, kubernetes, manifests, charts, .. } = &loaded.definition;
     let stray = [

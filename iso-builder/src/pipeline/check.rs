@@ -28,7 +28,7 @@ pub struct CheckOptions {
     pub definition: PathBuf,
     /// The `installer` executable that goes into the OS image.
     pub installer: PathBuf,
-    /// True if it is an error if the lock file is absent or does not fit.
+    /// True if a missing or outdated lock file is an error.
     pub locked: bool,
 }
 
@@ -95,7 +95,7 @@ impl CheckReport {
         self.checks.iter().filter(|check| check.state == state).count()
     }
 
-    /// Adds what was found; a definition need not have every part.
+    /// Adds a finding; a definition need not have every part.
     fn add(&mut self, part: &'static str, found: Result<Option<Finding>>) {
         let (state, message) = match found {
             Ok(None) => return,
@@ -105,7 +105,7 @@ impl CheckReport {
         self.checks.push(BuildCheck { part, state, message });
     }
 
-    /// Adds what was found, and returns what later checks need of it.
+    /// Adds a finding, and returns the result for later checks.
     fn collect<T>(&mut self, part: &'static str, found: Result<(Option<Finding>, T)>) -> Option<T> {
         let (finding, value) = match found {
             Ok((finding, value)) => (Ok(finding), Some(value)),
@@ -363,7 +363,7 @@ fn listing(images: &[&ImageReference]) -> String {
     images.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// An installer that is not there can be where media are built; a wrong one is wrong everywhere.
+/// A missing installer may exist on the host that builds the media; a wrong one is always an error.
 fn installer(path: &Path, loaded: &LoadedDefinition) -> Result<Option<Finding>> {
     if !path.exists() {
         let told = format!("there is no {}, which a build needs; `make binaries` builds it", path.display());

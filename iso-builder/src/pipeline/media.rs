@@ -52,7 +52,7 @@ pub(super) struct MadeMedia {
     pub(super) uses: Vec<StepUse>,
     /// Of the manifest of the full medium.
     pub(super) release: Digest,
-    /// Outputs of an earlier build that have to go.
+    /// Outputs of an earlier build, to be removed.
     pub(super) stale: BTreeSet<String>,
     pub(super) record: FinishedRecord,
 }

@@ -48,7 +48,7 @@ impl OutputDirectory {
         fs::create_dir(&unfinished).class(Class::DiskIo, what)?;
         let left = unfinished.clone();
         let _cleanup = cancellation::on_end(move || {
-            // Threads may be writing still. What is renamed they find no more.
+            // Threads may still be writing; they do not find the renamed directory.
             let away = left.with_extension("cancelled");
             let _ = remove(&away);
             let _ = fs::rename(&left, &away).and_then(|()| remove(&away));
@@ -91,7 +91,7 @@ impl OutputDirectory {
             let both = [self.unfinished(name), self.path.join(name)].map(fs::read);
             matches!(both, [Ok(new), Ok(old)] if new == old)
         };
-        // Where every medium is what it was, the list stays as well: only the report is another.
+        // If no medium has changed, the list stays as well: only the report is new.
         if stale.is_empty() && made.iter().all(|name| name == REPORT || says_the_same(name)) {
             return self.rename(REPORT);
         }
@@ -112,7 +112,7 @@ impl OutputDirectory {
         fs::rename(self.unfinished(name), self.path.join(name)).with_context(|| format!("naming {name}"))
     }
 
-    /// A power cut takes back no rename from before, and none from after alone.
+    /// A power cut must not undo an earlier rename and keep a later one.
     fn sync(&self) -> Result<()> {
         Ok(File::open(&self.path)?.sync_all()?)
     }

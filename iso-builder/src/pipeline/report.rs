@@ -27,9 +27,9 @@ use crate::images::pull::PinnedImage;
 use crate::lock::{Lock, LockedFile};
 
 const REPORT_FORMAT: u32 = 1;
-/// A text of progress that begins so is a warning.
+/// The prefix of progress texts that are warnings.
 const WARNING: &str = "warning: ";
-/// Programs whose versions can make a difference, with what makes them tell theirs.
+/// Programs whose versions can change the outputs, with the option that prints the version.
 const TOOLS: [(&str, &str); 5] = [
     ("mmdebstrap", "--version"),
     ("dpkg-deb", "--version"),
@@ -112,7 +112,7 @@ impl Sink for Warnings {
     }
 }
 
-/// The clocks and the ears of a report, from the begin of a build.
+/// The start time and the warnings of a build, for its report.
 #[derive(Debug)]
 pub(super) struct Recording {
     started: SystemTime,
@@ -176,7 +176,7 @@ impl Recording {
     }
 }
 
-/// The first line that a program says of its version.
+/// The first line of a program's version output.
 fn version(program: &str, option: &str) -> Option<String> {
     let said = Command::new(program).arg(option).output().ok()?;
     let first = String::from_utf8_lossy(&said.stdout).lines().next()?.trim().to_owned();

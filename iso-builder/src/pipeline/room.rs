@@ -1,5 +1,5 @@
-//! Whether the disks have room for a build, before it begins. The figures are estimates of what Debian's packages come to; a disk
-//! that becomes full later is reported where it happens.
+//! Checks that the disks have room for a build, before it begins. The figures are estimates of what Debian's packages come
+//! to; a disk that becomes full later is reported where it happens.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -41,7 +41,7 @@ fn write_image(
     let scratch = tempfile::NamedTempFile::new().context("making a scratch file")?;
     pack(installer, scratch.as_file())?;
     let contents = LayerContents::scan(scratch.path())?;
-    // Nothing in it has a time of its own.
+    // The image has no build time, so that the same installer gives the same bytes.
     let epoch = 0;
     let layer = layer::write(scratch.path(), &contents, &LayerContents::default(), epoch, &store)?;
     let process = ImageProcess {
@@ -49,7 +49,7 @@ fn write_image(
         entrypoint: &[format!("/{INSTALLER}"), "update".to_owned(), "from-pod".to_owned()],
         cmd: &[],
         env: vec![],
-        // Of the node: it enters its root.
+        // Root, because the process enters the root of the node.
         user: "0",
         working_dir: "/",
         labels: vec![

@@ -13,11 +13,11 @@ use model::config::Distribution;
 use crate::definition::Definition;
 use crate::kubernetes::system::NEEDED_FILES;
 
-/// Where programs are; with or without /usr in one.
+/// The directories of programs, for systems with and without a merged /usr.
 const PROGRAM_DIRECTORIES: [&str; 6] =
     ["usr/bin", "usr/sbin", "bin", "sbin", "usr/local/bin", "usr/local/sbin"];
 
-/// One thing that a base has to bring.
+/// One requirement of a base.
 #[derive(Clone, Copy, Debug)]
 pub struct Requirement {
     /// The files, all of which are needed.
@@ -182,7 +182,7 @@ impl BaseContents<'_> {
     pub fn lacks_files(&self, paths: &BTreeSet<PathBuf>) -> MissingParts {
         let is_there = |file: &NeededFile| file.is_in(paths) || file.is_in(self.overlays);
         let mut missing = self.missing(&|need| need.files.iter().all(is_there), &|_| false);
-        // The package of a program may be there without a file of it that Kubernetes calls.
+        // The package of a program may be present without a file that Kubernetes calls.
         for (file, package) in self.of_kubernetes() {
             if needed_file(file, paths) || needed_file(file, self.overlays) {
                 missing.0.retain(|known| known.file != file);

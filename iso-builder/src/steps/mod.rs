@@ -1,7 +1,7 @@
 //! The work in the sandbox, one file per kind. Here the builder is root in namespaces of its own.
 //!
-//! A [`StepRequest`] carries everything: absolute paths, parameters, and the directory for outputs. What is to be built
-//! is decided in `build`.
+//! A [`StepRequest`] carries everything: absolute paths, parameters, and the directory for outputs. The pipeline decides
+//! what is built.
 
 mod base_image;
 mod bootstrap;

@@ -26,7 +26,7 @@ impl StepOutcome {
         }
     }
 
-    /// True if the disk of `scratch` is full, as good as.
+    /// True if the disk of `scratch` is full or almost full.
     pub(crate) fn has_no_room(scratch: &Path) -> bool {
         base::files::free_space(scratch).is_ok_and(|free| free.get() < FULL_DISK_BYTES)
     }

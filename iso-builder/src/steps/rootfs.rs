@@ -52,7 +52,7 @@ const FACTORY_VAR: &str = "usr/share/factory/var";
 /// The OS image in its expanded form for the release manifest, as JSON: an [`ExpandedImage`].
 pub const EXPANDED_OUTPUT: &str = "rootfs.expanded.json";
 
-/// Makes `rootfs.squashfs`, and expands it as nodes do to know what comes of it.
+/// Makes `rootfs.squashfs`, and expands it as nodes do, for the root hash.
 pub(super) fn make(request: &StepRequest, rootfs: &RootfsSource) -> Result<()> {
     let tree = Tree::unpack_in_memory(&rootfs.base, &request.scratch, laid_over(rootfs)?)?;
     let configurations = keep_kernel_configurations(&tree)?;

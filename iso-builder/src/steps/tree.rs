@@ -40,8 +40,8 @@ impl Tree {
         Ok(tree)
     }
 
-    /// As [`unpack`](Self::unpack), in memory where there is room for the tree and as much again, beside `more` bytes. Only for
-    /// the sandbox, which the tree ends with.
+    /// As [`unpack`](Self::unpack), in memory where there is room for the tree and as much again, beside `more` bytes. Only
+    /// for the sandbox: the tree ends with it.
     pub(super) fn unpack_in_memory(archive: &Path, scratch: &Path, more: u64) -> Result<Self> {
         let tree = Self::empty(scratch)?;
         let length = fs::metadata(archive).with_context(|| format!("reading {}", archive.display()))?.len();

@@ -93,7 +93,7 @@ impl<'a> RedirectedLinks<'a> {
     /// Makes sure that `directory`, resolved from outside, is where the tree's own system sees it.
     pub(super) fn make_safe(&mut self, directory: &Path) -> Result<()> {
         while let Some(link) = place(self.root, directory)?.leaves_by {
-            // Callers never give a path that climbs by itself; it would be an endless loop.
+            // Callers never pass a path with `..`, which would be an endless loop.
             ensure!(!link.as_os_str().is_empty(), "{} leads out of the tree", directory.display());
             let up = link.components().skip(1).map(|_| "..").collect::<PathBuf>();
             let turned = up.join(".").join(place(self.root, &link)?.path);

@@ -44,7 +44,7 @@ pub(super) fn annotation<'a>(object: &'a Value, name: &str) -> Option<&'a str> {
     object["metadata"]["annotations"][name].as_str()
 }
 
-/// How messages call an object: `Deployment default/web`.
+/// The name of an object in messages: `Deployment default/web`.
 pub(super) fn title(object: &Value) -> String {
     let metadata = &object["metadata"];
     let name = metadata["name"].as_str().or(metadata["generateName"].as_str()).unwrap_or("without a name");

@@ -2,7 +2,7 @@
 //! name.
 //!
 //! The index often comes last in an archive, so everything has to be kept until then. Layers of Docker's form are
-//! compressed on the way: nothing is there twice, or larger than in the store.
+//! compressed on the way: nothing is stored twice, or larger than in the store.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

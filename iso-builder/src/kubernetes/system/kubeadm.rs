@@ -1,5 +1,6 @@
-//! The files of ours beside the programs of upstream Kubernetes: containerd's configuration, the units, what the kernel and
-//! logins are told. None of the units is enabled: `installer apply` links those that the node's document asks for.
+//! The files of ours beside the programs of upstream Kubernetes: containerd's configuration, the units, settings of the
+//! kernel and of login shells. None of the units is enabled: `installer apply` links those that the node's document asks
+//! for.
 
 use super::file::{SystemFile, text};
 use model::kubernetes::UpstreamImages;
@@ -171,7 +172,7 @@ RestartSec=10
 WantedBy=multi-user.target
 ";
 
-/// kubeadm starts the kubelet itself. What waits for the cluster may take as long as it takes.
+/// kubeadm starts the kubelet itself. Waiting for the cluster has no time limit.
 const KUBEADM: &str = "[Unit]
 Description=Make this node a member of its Kubernetes cluster
 Wants=network-online.target containerd.service

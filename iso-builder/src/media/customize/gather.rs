@@ -102,7 +102,7 @@ impl GatheredCustomization {
     fn add_all(&mut self, found: MachineDocuments, origin: impl Fn(&str) -> String) -> Result<()> {
         self.warnings.extend(found.warnings);
         for MachineDocument { name, text, selectors } in found.documents {
-            // One mark finds the machine; the same configuration under several would be found several times.
+            // One selector suffices; the same configuration under several would be found several times.
             self.add_text(selectors.first(), origin(&name), text)?;
         }
         Ok(())
@@ -212,7 +212,7 @@ impl GatheredCustomization {
             return Err(state::refusal(Invalid(mistakes)).into());
         }
         if content.nodes.is_empty() {
-            // The configuration comes from elsewhere; what no node can have is known all the same.
+            // The configuration comes from elsewhere, but files that no node can have are known here.
             check_files(content, InstallConfig::default(), None)?;
         }
         self.content.boot_password = passwords.of_menu();

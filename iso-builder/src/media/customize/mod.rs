@@ -1,7 +1,7 @@
 //! Customizing finished media: configurations, certificates, kernel arguments and files go into an ISO, a written stick
 //! or a netboot set without unpacking it, in a time that does not depend on its size.
 //!
-//! What the area holds, and its bytes, are `medium::customization`'s; here is where it lies and how it is changed.
+//! `medium::customization` has the content and the bytes of the area; its place and its change are here.
 //!
 //! | Module | What it knows |
 //! |---|---|

@@ -1,6 +1,6 @@
 //! The files of a release, fetched into a directory: each is written beside, checked, and gets its name when it is whole.
 //!
-//! What a run that was cut off has left of a file is kept under the file's digest; the next run goes on behind it.
+//! An interrupted run keeps its part of a file under the file's digest; the next run continues it.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};

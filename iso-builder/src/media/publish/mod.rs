@@ -1,5 +1,5 @@
-//! Releases on their way: pushed to a registry or into an OCI layout, and pulled from there. [`medium::artifact`] says what
-//! they look like in between.
+//! Releases on their way: pushed to a registry or into an OCI layout, and pulled from there. [`medium::artifact`] describes
+//! their form there.
 
 mod fetch;
 #[cfg(test)]

@@ -25,7 +25,7 @@ use model::release::{Payload, Purpose, Release};
 use tempfile::TempDir;
 use transfer::registry::Client;
 
-/// From so many earlier releases at most: each takes a minute and some room, and nodes further back fetch the whole image.
+/// The most earlier releases: each patch takes a minute and disk space, and older nodes fetch the whole image.
 pub const PATCHES_MAX: usize = 3;
 
 /// The patches that go with a release. Files of those that were made end with this.
@@ -273,7 +273,7 @@ fn expand(
     out.file.into_inner().map_err(io::IntoInnerError::into_error).class(Class::DiskIo, storing)
 }
 
-/// A payload in a file without a name. What came damaged is read again.
+/// A payload in a file without a name. Damaged data is read again.
 fn store(
     payload: &Payload,
     (open, from): (OpenPayload<'_>, &str),

@@ -32,7 +32,7 @@ use crate::wording::counted;
 pub struct PushReport {
     pub reference: String,
     pub tag: String,
-    /// Of the artifact's manifest: what pins it.
+    /// Of the artifact's manifest; it pins the release.
     #[serde(serialize_with = "prefixed::serialize")]
     pub digest: Digest,
     /// Of `release.json`: what names the release.
@@ -116,7 +116,7 @@ fn finished(medium: &Path) -> Result<PathBuf> {
     }
 }
 
-/// Says what of the medium others will be able to read, and what is left out.
+/// Warns about secrets on the medium that others will be able to read, and about parts that are left out.
 fn warn(medium: &MediumReader, release: &Release, progress: &Progress) {
     if medium.local().is_some_and(is_customized) {
         let text = "the medium was customized; the release is pushed without the customization";
@@ -212,7 +212,7 @@ impl ReleaseUpload<'_> {
         others.find(|other| other.registry() == own.registry() && other != own)
     }
 
-    /// Puts the manifest in the first form that the registry takes.
+    /// Puts the manifest in the first form that the registry accepts.
     fn manifest(
         &self,
         artifact: &ReleaseArtifact<'_>,

@@ -122,7 +122,7 @@ fn choose(index: ImageIndex, reference: Option<&str>, path: &Path) -> Result<Des
         .into())
 }
 
-/// A layout, and the path by which messages call it.
+/// A layout, and its path in messages.
 struct Image<'a> {
     path: &'a Path,
     layout: &'a Path,

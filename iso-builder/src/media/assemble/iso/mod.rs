@@ -1,8 +1,8 @@
 //! ISO 9660 images that boot on BIOS and on UEFI, from optical drives and from USB sticks.
 //!
-//! Level 3 (files of any length) with Rock Ridge names, two El Torito entries, a boot sector for BIOS and a GUID
-//! partition table. One FAT image is El Torito's entry for UEFI and the EFI system partition of a stick. What lies where
-//! is `formats::iso9660::write`'s to say, for the medium check of the installer has to know it too; here files are copied there.
+//! Level 3 (files of any length) with Rock Ridge names, two El Torito entries, a boot sector for BIOS and a GUID partition
+//! table. One FAT image is El Torito's entry for UEFI and the EFI system partition of a stick. `formats::iso9660::write`
+//! computes the layout, because the medium check of the installer needs it too; here files are copied there.
 //! `iso9660` reads what is written.
 //!
 //! Owners, modes and times are given, so that those of the sources leave no trace: the same content makes the same
@@ -45,8 +45,8 @@ pub struct IsoParts {
 const COPY_CHUNK_BYTES: u64 = 8 << 20;
 
 impl IsoParts {
-    /// Writes the ISO to `file`, which gets the name `output` later and is told as that; shows progress as the step
-    /// `step`. After a failure there is no file.
+    /// Writes the ISO to `file`, which messages call by its later name `output`; shows progress as the step `step`. After a
+    /// failure there is no file.
     pub fn write(&self, file: &Path, output: &Path, step: &str, progress: &Progress) -> Result<()> {
         let mut files = vec![(ELTORITO, length(&self.eltorito)?)];
         for (path, source) in &self.files {
