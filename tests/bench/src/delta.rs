@@ -48,7 +48,7 @@ pub(crate) fn make_patch(old: &str, new: &str, patch: &str) -> Result<()> {
 }
 
 pub(crate) fn apply_patch(old: &str, patch: &str, new: &str) -> Result<()> {
-    Ok(Patch::open(File::open(patch)?)?.apply(&File::open(old)?, 0, &mut File::create(new)?)?)
+    Ok(Patch::open(File::open(patch)?)?.apply(&File::open(old)?, &mut File::create(new)?)?)
 }
 
 /// An image in both forms.

@@ -33,18 +33,9 @@ impl<R: Read> Patch<R> {
         self.header.new
     }
 
-    /// The length of all segments but the last.
-    #[must_use]
-    pub fn segment_length(&self) -> u32 {
-        self.header.segment
-    }
-
-    /// Writes the new image to `out`, without its first `done` segments, which an earlier run has written. `old` begins with
-    /// the old image and may be longer.
-    ///
-    /// Each segment is checked before it is written, and the whole image at the end. After a resumed run the caller has to
-    /// check the whole image.
-    pub fn apply(mut self, old: &impl Source, done: u32, out: &mut dyn Write) -> Result<(), DeltaError> {
+    /// Writes the new image to `out`. `old` begins with the old image and may be longer. Each segment is checked before it is
+    /// written, and the whole image at the end.
+    pub fn apply(mut self, old: &impl Source, out: &mut dyn Write) -> Result<(), DeltaError> {
         let found = old.length().map_err(|error| DeltaError::ReadImage(0, error))?;
         if found < self.header.old.length {
             return Err(DeltaError::OtherImage { needed: self.header.old.length, found });
@@ -53,10 +44,6 @@ impl<R: Read> Patch<R> {
         let mut segment = Vec::new();
         for number in 0..self.header.segments() {
             let record = SegmentRecord::read(&mut self.reader, &self.header, number)?;
-            if number < done {
-                self.skip(record.frame)?;
-                continue;
-            }
             let mut frame = vec![0; record.frame as usize];
             read_patch(&mut self.reader, &mut frame)?;
             let part = read_part(old, record.part_start, record.part_length)?;
@@ -72,17 +59,9 @@ impl<R: Read> Patch<R> {
             return Err(DeltaError::Damaged("something follows its last segment"));
         }
         let (needed, found) = (self.header.new.digest, whole.finish());
-        match done == 0 && found != needed {
+        match found != needed {
             true => Err(DeltaError::WrongImage { needed, found }),
             false => Ok(()),
-        }
-    }
-
-    fn skip(&mut self, length: u32) -> Result<(), DeltaError> {
-        let skipped = io::copy(&mut (&mut self.reader).take(length.into()), &mut io::sink());
-        match skipped.map_err(DeltaError::ReadPatch)? == u64::from(length) {
-            true => Ok(()),
-            false => Err(DeltaError::Damaged("it is cut off")),
         }
     }
 }

@@ -27,7 +27,7 @@ pub struct RenderedDocument {
 /// The document holds secrets, so that only the record of it is shown.
 impl fmt::Debug for RenderedDocument {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Rendered").field("entry", &self.entry).finish_non_exhaustive()
+        f.debug_struct("RenderedDocument").field("entry", &self.entry).finish_non_exhaustive()
     }
 }
 

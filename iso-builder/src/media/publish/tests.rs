@@ -501,7 +501,7 @@ fn patches_travel_with_a_release_and_make_its_image_of_an_earlier_one() {
     let old = fs::read(bench.path("old/live/rootfs.squashfs")).unwrap();
     let mut made = Vec::new();
     let opened = formats::delta::Patch::open(source.open(&patch.payload()).unwrap()).unwrap();
-    opened.apply(&testing::squashfs::expanded(&old), 0, &mut made).unwrap();
+    opened.apply(&testing::squashfs::expanded(&old), &mut made).unwrap();
     assert!(made == testing::release::expanded_image());
 
     // They go on with the directory, and are gone with a release that has none.
@@ -550,7 +550,7 @@ fn an_initrd_gets_a_patch_if_a_node_that_packs_it_gets_the_same_bytes() {
             let source = source_of(Some(&layout), &[], quick()).unwrap();
             let opened = formats::delta::Patch::open(source.open(&patch.payload()).unwrap()).unwrap();
             let mut made = Vec::new();
-            opened.apply(&before, 0, &mut made).unwrap();
+            opened.apply(&before, &mut made).unwrap();
             assert!(made == after);
         }
     }

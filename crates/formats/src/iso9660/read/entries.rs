@@ -1,7 +1,6 @@
 //! Walks over all entries of an image.
 
 use std::collections::HashSet;
-use std::fmt;
 use std::sync::Arc;
 
 use super::entry::DirectoryEntry;
@@ -10,6 +9,7 @@ use super::image::{Iso, MAX_DEPTH};
 use crate::iso9660::address::{Block, Extent, Source};
 
 /// Yields the path and the entry of everything in an image. After an error it ends.
+#[allow(missing_debug_implementations)]
 pub struct ImageEntries<'a, S> {
     iso: &'a Iso<S>,
     /// The directories that are open: path with a final `/` (empty for the root), entries, next entry.
@@ -17,12 +17,6 @@ pub struct ImageEntries<'a, S> {
     /// The directories so far. One that comes twice is a loop: there are no hard links to directories.
     seen: HashSet<Block>,
     begun: bool,
-}
-
-impl<S> fmt::Debug for ImageEntries<'_, S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Walk").field("depth", &self.open.len()).finish()
-    }
 }
 
 impl<S: Source> Iso<S> {

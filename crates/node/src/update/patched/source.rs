@@ -89,7 +89,7 @@ impl<'a, R: Source> PatchedSource<'a, R> {
             &mut packed,
         )?;
         initrd::unpack(&mut packed, &mut old).context("unpacking the one that runs")?;
-        opened.apply(&old, 0, &mut new)?;
+        opened.apply(&old, &mut new)?;
         initrd::pack(&mut new, &mut made).context("packing it")?;
         made.rewind()?;
         let (digest, _) = Digest::of_reader(&made)?;
@@ -103,7 +103,7 @@ impl<'a, R: Source> PatchedSource<'a, R> {
         if patch.new_image().length != self.size {
             return Err(DeltaError::Damaged("it makes an image of another length"));
         }
-        patch.apply(&self.running, 0, out)
+        patch.apply(&self.running, out)
     }
 }
 

@@ -1,7 +1,6 @@
 //! The records in the tables of the database, read and written within one transaction.
 
 use std::collections::BTreeSet;
-use std::fmt;
 
 use anyhow::{Result, anyhow};
 use rusqlite::{Connection, params};
@@ -25,13 +24,8 @@ const COLUMNS: &str = "id, assigned, identity, state, permission, configuration,
                        generation, taken, clients";
 
 /// The records as one transaction sees them.
+#[derive(Debug)]
 pub struct MachineRecords<'a>(pub(super) &'a Connection);
-
-impl fmt::Debug for MachineRecords<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MachineRecords").finish_non_exhaustive()
-    }
-}
 
 impl MachineRecords<'_> {
     pub fn get(&self, id: MachineId) -> Result<Option<Machine>> {
