@@ -16,6 +16,7 @@ pub mod disks;
 pub mod docs;
 pub mod documents;
 pub mod elf;
+pub mod golden;
 pub mod http;
 pub mod initrd;
 pub mod inventories;

@@ -33,10 +33,7 @@ pub(crate) fn write_manifest(sample: &SampleMedium) -> PathBuf {
 /// Compares with a file in `boot/golden/`, which `UPDATE_GOLDEN=1` writes.
 pub(crate) fn golden(name: &str, text: &str) {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/boot/golden").join(name);
-    if std::env::var_os("UPDATE_GOLDEN").is_some() {
-        base::files::write_atomically(&path, text.as_bytes(), 0o644).unwrap();
-    }
-    assert_eq!(fs::read_to_string(&path).unwrap(), text, "{}", path.display());
+    testing::golden::compare(path, text);
 }
 
 /// Configurations of these names, as the files of `--configs` have them.

@@ -260,7 +260,9 @@ impl ImageCheck<'_> {
             }
             contents.push(bytes);
         }
-        let [shim, grub, mok] = &contents[..] else { anyhow::bail!("there are not three boot loaders") };
+        let [shim, grub, mok] = &contents[..] else {
+            anyhow::bail!("the release does not have three boot loaders")
+        };
         let recipe = &self.map.recipe;
         esp::image(&recipe.menu(), recipe.release.epoch, [shim, grub, mok]).map(Ok)
     }

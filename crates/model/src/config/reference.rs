@@ -129,11 +129,7 @@ fn of_format(name: &str) -> String {
 /// Compares a file of `docs/` with what it should be; `UPDATE_GOLDEN=1` writes it.
 pub fn drift(name: &str, text: &str) {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(name);
-    if std::env::var_os("UPDATE_GOLDEN").is_some() {
-        std::fs::write(&path, text).unwrap();
-    }
-    let written = std::fs::read_to_string(&path).unwrap_or_default();
-    assert_eq!(written, text, "UPDATE_GOLDEN=1 cargo test -p installer writes {} anew", path.display());
+    testing::golden::compare(path, text);
 }
 
 #[test]

@@ -10,12 +10,7 @@ fn compare(name: &str, scene: &Scene, path: &str) -> String {
     let html = scene.anonymous(&String::from_utf8(reply.body).unwrap());
     let text = line_per_tag(&html);
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fleet/golden").join(name);
-    if std::env::var_os("UPDATE_GOLDEN").is_some() {
-        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
-        std::fs::write(&file, &text).unwrap();
-    }
-    let expected = std::fs::read_to_string(&file).unwrap_or_default();
-    assert_eq!(text, expected, "{name} is another page than before");
+    testing::golden::compare(file, &text);
     html
 }
 

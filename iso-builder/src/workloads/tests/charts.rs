@@ -252,10 +252,7 @@ fn what_is_laid_out_is_what_was_read_and_always_the_same() {
         })
         .collect();
     let path = format!("{}/src/workloads/tests/golden.txt", env!("CARGO_MANIFEST_DIR"));
-    if std::env::var_os("UPDATE_GOLDEN").is_some() {
-        fs::write(&path, &text).unwrap();
-    }
-    assert_eq!(text, fs::read_to_string(&path).unwrap());
+    testing::golden::compare(path, &text);
 }
 
 /// The names of the files in a packed chart, with the fields of their headers.

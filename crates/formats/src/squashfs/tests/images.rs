@@ -158,12 +158,7 @@ fn text(length: usize) -> Vec<u8> {
 
 /// Bytes that do not compress.
 fn noise(length: usize) -> Vec<u8> {
-    let mut state = length as u64 | 1;
-    let next = || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 56).to_le_bytes()[0]
-    };
-    std::iter::repeat_with(next).take(length).collect()
+    testing::numbers::Numbers(length as u64 | 1).bytes(length)
 }
 
 /// An image of `root`, made with `options`.

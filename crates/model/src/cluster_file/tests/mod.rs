@@ -252,15 +252,7 @@ fn the_example_of_the_manual_passes() {
 /// Compares with the file of this name in `golden/`; with `UPDATE_GOLDEN` set, writes it.
 fn drift(name: &str, text: &str) {
     let path = format!("{}/src/cluster_file/golden/{name}.txt", env!("CARGO_MANIFEST_DIR"));
-    if std::env::var_os("UPDATE_GOLDEN").is_some() {
-        std::fs::create_dir_all(Path::new(&path).parent().unwrap()).unwrap();
-        std::fs::write(&path, text).unwrap();
-    }
-    assert_eq!(
-        text,
-        std::fs::read_to_string(&path).unwrap_or_default(),
-        "UPDATE_GOLDEN=1 writes {path} anew"
-    );
+    testing::golden::compare(path, text);
 }
 
 proptest::proptest! {

@@ -45,7 +45,7 @@ fn what_is_no_image_is_told_from_one() {
     let chart = json!({ "schemaVersion": 2, "mediaType": OCI_MANIFEST, "config": config, "layers": [] });
     let chart = named(files.document(OCI_MANIFEST, &chart), NAME);
     let archive = place.write("chart.tar", &files.index(&[chart]).tar());
-    place.refused(&archive, &[], Class::Invalid, &[NAME, "no container image", "helm"]);
+    place.refused(&archive, &[], Class::Invalid, &[NAME, "not a container image", "helm"]);
 }
 
 #[test]
@@ -89,7 +89,12 @@ fn one_path_twice_has_to_be_the_same_twice() {
     for path in [files.0[1].0.clone(), "index.json".to_owned()] {
         let mut files = files.clone();
         files.0.push((path, b"other".to_vec()));
-        place.refused(&place.write("twice.tar", &files.tar()), &[], Class::Invalid, &["there twice"]);
+        place.refused(
+            &place.write("twice.tar", &files.tar()),
+            &[],
+            Class::Invalid,
+            &["the archive has it twice"],
+        );
     }
 }
 
@@ -113,9 +118,9 @@ fn what_is_no_archive_says_what_is_wrong() {
     let good = Files::default().index(&[]).tar();
     let cases: [(&str, Vec<u8>, &str); 7] = [
         ("empty", vec![], "neither index.json nor manifest.json"),
-        ("text", b"no archive\n".repeat(100), "no tar archive"),
+        ("text", b"no archive\n".repeat(100), "not a tar archive"),
         ("cut", good[..520].to_vec(), "it is truncated"),
-        ("cut.gz", gzip(&noise(4000))[..2000].to_vec(), "no tar archive"),
+        ("cut.gz", gzip(&noise(4000))[..2000].to_vec(), "not a tar archive"),
         ("cut.zst", zstd(&good)[..20].to_vec(), "not a readable archive"),
         ("xz", b"\xfd7zXZ\0".to_vec(), "compressed with xz"),
         ("none", good, "it has no image"),

@@ -110,12 +110,7 @@ impl Place {
 
 /// Bytes that do not compress, the same every time.
 pub(super) fn noise(length: usize) -> Vec<u8> {
-    let mut state = 1_u64;
-    let next = || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        state.to_be_bytes()[0]
-    };
-    std::iter::repeat_with(next).take(length).collect()
+    testing::numbers::Numbers(1).bytes(length)
 }
 
 pub(super) enum Part<'a> {
