@@ -46,7 +46,7 @@ pub struct ParseKubernetesVersionError(String);
 
 impl KubernetesVersion {
     /// The text that a version has in a document, as a regular expression.
-    pub const PATTERN: &str =
+    const PATTERN: &str =
         r"^v[0-9]+\.[0-9]+\.[0-9]+((-rc[0-9]+)?\+(rke2r|k3s)[0-9]+|(-(alpha|beta|rc)\.[0-9]+)?)$";
 
     /// Whose release it is.

@@ -19,7 +19,7 @@ use super::stored_image::{StoredImage, descriptor};
 use crate::files::link_or_copy;
 
 /// The store's directory on a medium.
-pub const STORE_ON_MEDIUM: &str = "images";
+const STORE_ON_MEDIUM: &str = "images";
 
 /// The annotation in the index with the roles that need an image, separated by commas.
 const ROLES_ANNOTATION: &str = "io.nqrust.image.roles";

@@ -19,9 +19,9 @@ const RECORD_BYTES: usize = 48;
 
 /// The longest segment that is accepted. Together with the part of the old image and the frame this is what applying a patch
 /// keeps in memory: at most 32 + 128 + 33 MiB.
-pub(super) const MOST_SEGMENT: u32 = 32 << 20;
+const MOST_SEGMENT: u32 = 32 << 20;
 /// The longest part of the old image that is accepted.
-pub(super) const MOST_PART: u32 = 128 << 20;
+const MOST_PART: u32 = 128 << 20;
 
 /// Why a patch cannot be made or applied.
 #[derive(Debug, thiserror::Error)]

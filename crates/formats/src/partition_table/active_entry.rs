@@ -4,10 +4,10 @@
 //! second entry is active and empty: no program takes it for a partition.
 
 /// Where the entry is in the first sector: the second of four.
-pub const ACTIVE_ENTRY_OFFSET: usize = 462;
+const ACTIVE_ENTRY_OFFSET: usize = 462;
 
 /// Status 0x80, type 0, one sector.
-pub const ACTIVE_ENTRY: [u8; 16] = {
+const ACTIVE_ENTRY: [u8; 16] = {
     let mut entry = [0; 16];
     let (status, first, last, sectors) = (0, 2, 6, 12);
     (entry[status], entry[first], entry[last], entry[sectors]) = (0x80, 1, 1, 1);

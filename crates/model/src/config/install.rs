@@ -262,17 +262,7 @@ impl fmt::Display for NodeRole {
     }
 }
 
-impl Mode {
-    /// The name that documents use.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Create => "create",
-            Self::Join => "join",
-            Self::Install => "install",
-        }
-    }
-}
+base::names!(Mode { Create = "create", Join = "join", Install = "install" });
 
 /// Which minimum sizes hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -261,21 +261,16 @@ pub enum BondMode {
     BalanceAlb,
 }
 
-impl BondMode {
-    /// The kernel's name.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::BalanceRr => "balance-rr",
-            Self::ActiveBackup => "active-backup",
-            Self::BalanceXor => "balance-xor",
-            Self::Broadcast => "broadcast",
-            Self::Lacp => "802.3ad",
-            Self::BalanceTlb => "balance-tlb",
-            Self::BalanceAlb => "balance-alb",
-        }
-    }
-}
+// The kernel's names.
+base::names!(BondMode {
+    BalanceRr = "balance-rr",
+    ActiveBackup = "active-backup",
+    BalanceXor = "balance-xor",
+    Broadcast = "broadcast",
+    Lacp = "802.3ad",
+    BalanceTlb = "balance-tlb",
+    BalanceAlb = "balance-alb",
+});
 
 /// Words of the bonding driver, in the order of the kernel's numbers for them.
 macro_rules! bond_words {
@@ -287,15 +282,8 @@ macro_rules! bond_words {
             $($(#[$doc])* #[serde(rename = $text)] $word,)+
         }
 
-        impl $name {
-            /// The kernel's name.
-            #[must_use]
-            pub fn name(self) -> &'static str {
-                match self {
-                    $(Self::$word => $text,)+
-                }
-            }
-        }
+        // The kernel's names.
+        base::names!($name { $($word = $text),+ });
     };
 }
 

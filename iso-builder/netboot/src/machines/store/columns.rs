@@ -64,7 +64,7 @@ pub(super) fn json(value: &impl Serialize) -> Result<String> {
     serde_json::to_string(value).context("writing a record")
 }
 
-pub(super) fn of_json<T: DeserializeOwned>(text: &str) -> Result<T> {
+fn of_json<T: DeserializeOwned>(text: &str) -> Result<T> {
     serde_json::from_str(text).context("reading a record of the state")
 }
 
