@@ -17,7 +17,6 @@ const PEOPLE: RangeInclusive<u32> = FIRST_ID..=59_999;
 pub struct Account {
     pub name: String,
     pub id: u32,
-    /// Whether it is a member of `sudo`.
     pub sudo: bool,
     /// Hash of the password; with `None` no password opens the account.
     pub hash: Option<model::config::Secret>,
@@ -47,13 +46,10 @@ impl Account {
 #[derive(Clone, PartialEq, Eq)]
 #[allow(missing_debug_implementations)]
 pub struct Accounts {
-    /// passwd(5)
     pub passwd: String,
-    /// group(5)
     pub group: String,
     /// shadow(5); holds hashes.
     pub shadow: String,
-    /// gshadow(5)
     pub gshadow: String,
 }
 
@@ -61,7 +57,6 @@ pub struct Accounts {
 #[allow(missing_debug_implementations)]
 pub struct MadeAccounts {
     pub accounts: Accounts,
-    /// The users that exist now.
     pub users: Vec<Account>,
     /// Which users could not be made, and why.
     pub warnings: Vec<String>,
@@ -174,7 +169,6 @@ fn edit(text: &str, wanted: &str, field: usize, change: impl Fn(&str) -> String)
     text.lines().map(line).collect()
 }
 
-/// Adds a user to a list of members.
 fn join_group(members: &str, user: &str) -> String {
     let mut members: Vec<&str> = members.split(',').filter(|member| !member.is_empty()).collect();
     if !members.contains(&user) {

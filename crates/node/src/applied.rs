@@ -66,7 +66,6 @@ impl AppliedRecord {
         Ok(NodeFile::new(MANIFEST, 0o600, serde_json::to_string_pretty(&self)? + "\n"))
     }
 
-    /// Writes the record, or removes it if it is empty.
     fn write_at(&self, root: &Root, record: &str) -> Result<()> {
         if *self == Self::default() {
             return root.remove(record).map(drop);

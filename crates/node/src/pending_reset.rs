@@ -52,7 +52,6 @@ pub enum ResetStep {
     Configuration,
     /// A new file system on the data volume, if the node has one.
     Data,
-    /// A new file system on the persistent partition.
     Persistent,
 }
 

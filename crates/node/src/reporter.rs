@@ -22,7 +22,6 @@ use transfer::outbox::OutboxPolicy;
 /// The longest time between two reports of a waiting node.
 const REPORT_INTERVAL_MAX: Duration = Duration::from_secs(60);
 
-/// What a node reports of itself.
 #[derive(Debug)]
 pub struct ReportedNode<'a> {
     pub hostname: Option<&'a str>,

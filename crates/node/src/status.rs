@@ -48,7 +48,6 @@ pub struct Status {
     pub missing_cards: Option<MissingCards>,
     /// The stages of joining its cluster; empty for a node without a cluster or one that is not running.
     pub stages: Vec<Stage>,
-    /// When it was ready in its cluster.
     pub ready: Option<ReadyRecord>,
     /// What is new about updates of it, if anything is.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -58,7 +57,6 @@ pub struct Status {
     pub kubernetes: Option<NodeKubernetes>,
 }
 
-/// One directory of the persistent layout.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct MountedPlace {
     pub path: String,
@@ -67,7 +65,6 @@ pub struct MountedPlace {
 }
 
 impl Status {
-    /// The status that the files of a node give.
     pub fn gather(node: &InstalledNode) -> Result<Self> {
         let root = node.root();
         let (release, config) = (node.release()?, &node.config);

@@ -22,11 +22,9 @@ pub struct Check {
     /// The source of the answer.
     pub looks_at: &'static str,
     pub levels: SeverityLevels,
-    /// The class of the failure if it stops an install.
     pub class: Class,
     /// Whether an install can begin without it. What the plan itself needs cannot be skipped.
     pub waivable: bool,
-    /// Whether it needs a link and may take seconds.
     pub asks_network: bool,
     pub run: fn(&CheckSubject<'_>) -> CheckOutcome,
 }
@@ -40,19 +38,15 @@ pub struct SeverityLevels {
     pub off_for: &'static [Role],
 }
 
-/// The consequence of a finding for an install.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
     Off,
-    /// The finding is reported, and the install goes on.
     Warning,
-    /// The finding is reported, and the install does not begin.
     Error,
 }
 
 impl Severity {
-    /// The word for people and programs.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -78,24 +72,12 @@ impl Check {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "outcome", rename_all = "kebab-case")]
 pub enum CheckOutcome {
-    /// The machine is as it should be.
-    Passed {
-        /// What was found.
-        detail: String,
-    },
-    /// The condition is not met.
+    Passed { detail: String },
     Found(CheckFinding),
-    CouldNotRun {
-        /// The reason.
-        why: String,
-    },
-    Skipped {
-        /// The reason.
-        why: String,
-    },
+    CouldNotRun { why: String },
+    Skipped { why: String },
 }
 
-/// A condition that is not met.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CheckFinding {
     /// What was found, and what is needed.
@@ -147,7 +129,6 @@ impl CheckOutcome {
 #[allow(missing_debug_implementations)]
 pub struct CheckSubject<'a> {
     pub facts: &'a MachineFacts,
-    /// The node that it is to become.
     pub intent: &'a Intent,
     pub network: &'a dyn Network,
     /// The answers of the cluster to join, once one of the checks has asked.
@@ -158,13 +139,11 @@ pub struct CheckSubject<'a> {
 }
 
 impl CheckSubject<'_> {
-    /// How large the machine has to be.
     pub(super) fn limits(&self) -> MachineLimits {
         MachineLimits::of(self.intent.role, self.intent.profile, self.intent.workload)
     }
 }
 
-/// The word of configurations.
 pub(super) fn profile_name(profile: Profile) -> &'static str {
     match profile {
         Profile::Production => "production",

@@ -13,16 +13,12 @@ use model::config::{
 
 const PROXY_VARIABLES: [&str; 4] = ["HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"];
 
-/// The node that a machine is to become.
 #[derive(Clone, Debug, Default)]
 pub struct Intent {
     pub role: Role,
-    /// Production or trial.
     pub profile: Profile,
     pub workload: Workload,
-    /// The disk, if the configuration selects one.
     pub device: Option<DiskSelector>,
-    /// The disk for data, if the configuration selects one.
     pub data_disk: Option<DiskSelector>,
     /// The cards of the management network; empty if the configuration names none.
     pub cards: Vec<Interface>,
@@ -51,7 +47,6 @@ pub struct Intent {
 pub struct PlannedCluster {
     pub distribution: Distribution,
     pub networks: ClusterNetworks,
-    /// Whether the node will be a member of etcd.
     pub keeps_etcd: bool,
 }
 
@@ -76,7 +71,6 @@ pub struct Join {
     pub token: Option<Secret>,
     /// The token that the node, as a server, accepts from other nodes.
     pub agent_token: Option<Secret>,
-    /// The node's name, if the configuration gives one.
     pub name: Option<String>,
     /// Whether the node will answer for the address in `server_url`, as one of the servers. With kubeadm the cluster tells its
     /// servers the virtual address.
@@ -86,7 +80,6 @@ pub struct Join {
 }
 
 impl Join {
-    /// The cluster of `config`, if that joins one.
     fn of(config: &InstallConfig) -> Option<Self> {
         let install = &config.install;
         let url = config.server_url.as_ref().filter(|_| install.mode == Mode::Join)?;
@@ -117,7 +110,6 @@ impl Join {
 #[derive(Clone, Debug, PartialEq)]
 pub struct AddressClaim {
     pub address: Ipv4Addr,
-    /// The key of the configuration.
     pub key: String,
     pub cards: Vec<Interface>,
     /// Less than 2 is none.
@@ -132,12 +124,10 @@ pub struct Proxy {
     pub host: String,
     /// TCP port.
     pub port: u16,
-    /// Whether the connection to the proxy uses TLS.
     pub tls: bool,
 }
 
 impl Intent {
-    /// The node of `config`.
     #[must_use]
     pub fn of(config: &InstallConfig) -> Self {
         let (os, install) = (&config.os, &config.install);
@@ -174,7 +164,6 @@ impl Intent {
     }
 }
 
-/// Whether `host` has to be looked up.
 pub(super) fn is_name(host: &str) -> bool {
     host.parse::<IpAddr>().is_err()
 }

@@ -69,7 +69,6 @@ impl MachineLimits {
     }
 }
 
-/// A speed as people say it.
 #[must_use]
 pub fn speed(megabits: u32) -> String {
     match megabits {

@@ -13,21 +13,17 @@ use machine::inventory::{Inventory, Roots};
 /// A property of the machine, or why it is not known, a clause.
 pub type Fact<T> = Result<T, String>;
 
-/// The properties that the checks look at.
 #[derive(Clone, Debug)]
 pub struct MachineFacts {
     pub cpus: Fact<u32>,
     pub memory: Fact<MemorySize>,
     pub kvm: Fact<bool>,
-    /// What the processor's flags say.
     pub processor: Fact<Processor>,
     /// Maker and model, if the firmware has them.
     pub model: Option<String>,
-    /// Whether the machine was started by UEFI.
     pub uefi: Fact<bool>,
     /// The firmware's UUID; `None` if the firmware has none.
     pub uuid: Fact<Option<String>>,
-    /// Disks and network cards.
     pub inventory: Inventory,
 }
 
@@ -38,17 +34,14 @@ pub struct MemorySize {
     pub fitted: bool,
 }
 
-/// What the flags of the processor say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Processor {
-    /// It runs in a virtual machine.
     pub hypervisor: bool,
     /// It has VT-x or AMD-V, and the firmware has not disabled it.
     pub virtualises: bool,
 }
 
 impl MachineFacts {
-    /// Reads the properties of this machine.
     #[must_use]
     pub fn scan(roots: &Roots, inventory: Inventory) -> Self {
         Self {

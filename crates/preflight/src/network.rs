@@ -27,9 +27,7 @@ use model::config::Cidr;
 /// The machine that has an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AddressHolder {
-    /// No machine answers for it.
     Nobody,
-    /// This system.
     Own,
     /// The machine with this hardware address.
     Other(String),
@@ -104,9 +102,7 @@ const NEIGHBOUR_TIMEOUT: Duration = Duration::from_millis(3200);
 
 #[derive(Clone, Debug)]
 pub struct SystemNetwork {
-    /// Where the system's name servers are listed.
     pub resolv_conf: PathBuf,
-    /// Where the kernel lists its neighbours.
     pub neighbours: PathBuf,
     pub dns_port: u16,
     pub ntp_port: u16,

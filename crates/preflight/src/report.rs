@@ -16,7 +16,6 @@ use model::config::{Profile, Role};
 pub struct PreflightReport {
     pub role: Role,
     pub profile: Profile,
-    /// In the order of the registry.
     pub checks: Vec<Verdict>,
     /// The certificate authority of the cluster to join, as far as its server proved to have it.
     #[serde(skip)]
@@ -50,7 +49,6 @@ impl Verdict {
         matches!(self.outcome, CheckOutcome::Found(_)) && self.severity == Severity::Error
     }
 
-    /// The result in one to three words.
     #[must_use]
     pub fn word(&self) -> &'static str {
         match self.outcome {
@@ -81,7 +79,6 @@ impl Verdict {
 }
 
 impl PreflightReport {
-    /// The checks that stop the install.
     pub fn stops(&self) -> impl Iterator<Item = &Verdict> {
         self.checks.iter().filter(|verdict| verdict.stops())
     }
@@ -150,7 +147,6 @@ impl PreflightReport {
         Err(Failure::new(class, what).hint(hint))
     }
 
-    /// The whole report for people.
     #[must_use]
     pub fn to_text(&self) -> String {
         let (role, profile) = (self.role.name(), profile_name(self.profile));
@@ -167,7 +163,6 @@ impl PreflightReport {
 
 const PROFILES: [Profile; 2] = [Profile::Production, Profile::Trial];
 
-/// The registry for people.
 #[must_use]
 pub fn list_text() -> String {
     let mut text = format!("{:<16}  {:<10}  {:<10}  {}\n", "NAME", "PRODUCTION", "TRIAL", "CONDITION");
@@ -184,7 +179,6 @@ pub fn list_text() -> String {
     text
 }
 
-/// The registry for programs.
 #[must_use]
 pub fn list_json() -> Value {
     let severity = |check: &Check| {

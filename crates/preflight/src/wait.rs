@@ -15,7 +15,6 @@ pub const PAUSE: Duration = Duration::from_secs(5);
 /// How often the reason is reported again. The page of a fleet calls a machine silent that says nothing for two minutes.
 const REMINDER: Duration = Duration::from_secs(60);
 
-/// What a wait asks for.
 #[allow(missing_debug_implementations)]
 pub struct ClusterWait<'a> {
     /// Why the cluster cannot take the node yet; none once asking it in full is worth it.
@@ -28,7 +27,6 @@ pub struct ClusterWait<'a> {
     pub clock: &'a dyn Fn() -> Duration,
 }
 
-/// Why an install waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct WaitCause {
     reason: String,

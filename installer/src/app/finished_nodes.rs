@@ -14,7 +14,6 @@ use machine::inventory::Inventory;
 use model::config::InstallConfig;
 use ui::questions::ShownNode;
 
-/// Nodes that an automatic install leaves as they are.
 #[derive(Clone, Debug)]
 pub(crate) struct UntouchedNodes {
     pub(crate) nodes: Vec<FinishedNode>,
@@ -30,12 +29,10 @@ impl UntouchedNodes {
         progress.note("reinstall", self.why());
     }
 
-    /// Why nothing is installed.
     pub(crate) fn why(&self) -> String {
         format!("Nothing is written: {}.", self.reason.text())
     }
 
-    /// The error for a user who has asked for an install.
     pub(crate) fn failure(&self) -> Failure {
         let heads: Vec<_> = self.nodes.iter().map(FinishedNode::headline).collect();
         let what = format!("{}, and nothing was installed", heads.join("; "));
@@ -79,7 +76,6 @@ pub(crate) fn offer(media: &Media, config: &InstallConfig) -> Result<InstallOffe
     InstallOffer::of(&media.release, media.customization, config, sources)
 }
 
-/// Nodes as the questions on the console show them.
 pub(crate) fn present(nodes: &[FinishedNode]) -> Vec<ShownNode> {
     nodes.iter().map(|node| ShownNode { headline: node.headline(), facts: node.facts() }).collect()
 }

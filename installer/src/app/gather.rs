@@ -33,7 +33,6 @@ use transfer::download::proxies::{Proxies, choose};
 
 const COMMAND_LINE: &str = "/proc/cmdline";
 
-/// Everything that a plan needs beside the machine.
 pub(crate) struct Media {
     pub(crate) source: Box<dyn PayloadSource>,
     pub(crate) release: Release,
@@ -180,7 +179,6 @@ fn iso_file(config: &InstallConfig) -> Option<&str> {
     iso.map(|place| place.as_str())
 }
 
-/// The document that `--config` names.
 pub(crate) fn file(path: Option<&Path>) -> Result<Option<Document>> {
     let document = |path: &Path| {
         let name = named::told(path);

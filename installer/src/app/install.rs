@@ -29,7 +29,6 @@ use machine::machine_id::MachineId;
 use model::config::{self, InstallConfig, Secret};
 use transfer::download::RetryPolicy;
 
-/// How a run without a failure ended.
 #[allow(clippy::large_enum_variant)]
 pub(crate) enum InstallEnd {
     /// The node is installed; what the machine does next.

@@ -58,7 +58,6 @@ use ui::toolkit::Console;
 /// Letters of the token of a new cluster: 140 bits.
 const TOKEN_LETTERS: usize = 32;
 
-/// Whether the user has ended the program during the install.
 static STOP: AtomicBool = AtomicBool::new(false);
 
 /// How the questions are asked.
@@ -66,7 +65,6 @@ static STOP: AtomicBool = AtomicBool::new(false);
 pub(crate) struct QuestionSettings {
     /// On every console of the machine, not on the terminal of this process.
     pub(crate) consoles: bool,
-    /// Where the answers are kept.
     pub(crate) answers: Option<PathBuf>,
     /// Whether this is the first start of a disk image, on which the node is already.
     pub(crate) first_start: bool,
@@ -132,14 +130,12 @@ pub(crate) fn leave(
     }
 }
 
-/// This machine, or in a rehearsal none.
 struct QuestionedMachine<'a> {
     media: &'a Media,
     settings: &'a QuestionSettings,
     report_target: ReportTarget,
     live: bool,
     spared: Mutex<Vec<PathBuf>>,
-    /// The evidence of the last failed install.
     evidence: Mutex<Option<FailureDetails>>,
     nodes: Mutex<Vec<FinishedNode>>,
 }
@@ -151,7 +147,6 @@ impl<'a> QuestionedMachine<'a> {
         Ok(Self { media, settings, report_target, live, spared, evidence, nodes })
     }
 
-    /// The facts before the first question.
     fn conversation(&self, left: Option<&UntouchedNodes>) -> Result<ConversationFacts> {
         if self.live && self.settings.rehearsal.is_none() {
             let place = (&Roots::default(), Path::new("/"));

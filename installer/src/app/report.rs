@@ -23,7 +23,6 @@ use reporting::fleet::Reporter;
 use reporting::report::{self, Archive, FailedRun};
 use reporting::webhook::{self, Hooks, WebhookFacts, WebhookSetup};
 
-/// The record of a run.
 pub(crate) struct RunRecord<'a> {
     progress: &'a Progress,
     runner: &'a dyn Runner,
@@ -106,7 +105,6 @@ impl<'a> RunRecord<'a> {
         self.hooks.iter().for_each(|hooks| hooks.follow(self.progress, ids()));
     }
 
-    /// What the node keeps for the fleet server, if there is one.
     pub(crate) fn kept_by_node(&self) -> Result<Option<Secret>> {
         self.reporter.as_ref().map(Reporter::kept).transpose()
     }

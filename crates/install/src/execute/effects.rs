@@ -17,7 +17,6 @@ use medium::payload_sources::PayloadSource;
 /// Opens a disk of the plan exclusively.
 pub type DiskOpener<'a> = dyn Fn(&Target) -> Result<Box<dyn BlockDevice + 'a>> + 'a;
 
-/// See the module.
 #[allow(missing_debug_implementations)]
 pub struct RunEffects<'a> {
     pub device: &'a dyn BlockDevice,
@@ -27,10 +26,8 @@ pub struct RunEffects<'a> {
     pub runner: &'a dyn Runner,
     /// Partition nodes and mounts.
     pub host: &'a dyn Host,
-    /// Receives every step.
     pub progress: &'a Progress,
     /// Checked wherever it is safe to stop.
     pub cancel: &'a Cancel,
-    /// Unpacks images, if the release asks for it.
     pub unpacking: &'a Unpacking,
 }

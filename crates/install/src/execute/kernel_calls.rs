@@ -20,7 +20,6 @@ mod raw {
     nix::ioctl_none_bad!(cdromeject, 0x5309);
 }
 
-/// Makes the kernel read the partition table of a disk again.
 pub(crate) fn reread_partitions(disk: &File) -> Result<()> {
     // SAFETY: see the module.
     unsafe { raw::blkrrpart(disk.as_raw_fd()) }.map(drop)
@@ -32,7 +31,6 @@ pub(crate) fn drop_buffers(disk: &File) -> Result<()> {
     unsafe { raw::blkflsbuf(disk.as_raw_fd()) }.map(drop)
 }
 
-/// Opens the tray of an optical drive.
 pub(crate) fn eject(drive: &File) -> Result<()> {
     // SAFETY: see the module.
     unsafe { raw::cdromeject(drive.as_raw_fd()) }.map(drop)

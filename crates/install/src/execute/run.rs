@@ -323,7 +323,6 @@ impl Run<'_, '_> {
         checked.and(back)
     }
 
-    /// Checks that what is kept is unchanged.
     fn check_kept(&self) -> Result<()> {
         let device = self.others.kept().unwrap_or(&self.system);
         self.keeper.as_ref().map_or(Ok(()), |keeper| keeper.check(device))
@@ -355,7 +354,6 @@ fn needed(plan: &Plan, name: PartitionName) -> Result<&Partition> {
     plan.partition(name).with_context(|| format!("the plan has no partition {}", name.as_str()))
 }
 
-/// The peak memory of this process.
 fn peak_memory() -> Option<ByteSize> {
     let status = base::files::read_text(Path::new("/proc/self/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;

@@ -15,7 +15,6 @@ use base::progress::Progress;
 use medium::payload_sources::{PayloadSource, VerifyingReader};
 use model::release::{Payload, Purpose, Release};
 
-/// The partition of a slot, opened.
 #[derive(Debug)]
 pub struct OpenSlot {
     /// The partition, or the array of a mirror.
@@ -42,7 +41,6 @@ impl OpenSlot {
         Ok(Self { whole: OpenDisk::open_to_read(whole)?, halves, partition })
     }
 
-    /// As a place to write and to check.
     #[must_use]
     pub fn place(&self) -> SlotPlace<'_> {
         let halves = self.halves.iter().map(|half| half as &dyn BlockDevice).collect();

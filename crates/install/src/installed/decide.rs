@@ -6,7 +6,6 @@ use super::read::{FinishedNode, NodeOrigin};
 use super::record::InstallOffer;
 use model::config::{OnceWord, Reinstall};
 
-/// What an automatic install does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReinstallDecision {
     Install,
@@ -14,7 +13,6 @@ pub enum ReinstallDecision {
     Leave(LeaveReason),
 }
 
-/// Why a node is left as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LeaveReason {
     /// The rule does not ask for a reinstall.

@@ -9,12 +9,10 @@ use model::boot::Slot;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodePlace {
-    /// The device node of the disk.
     pub disk: PathBuf,
     /// Size, model and serial number in one line.
     pub description: String,
     pub sector: SectorSize,
-    /// The EFI system partition of the node.
     pub esp: Partition,
     /// Its slots: a, b and recovery.
     pub slots: Vec<(Slot, Partition)>,

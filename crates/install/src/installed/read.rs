@@ -17,9 +17,7 @@ use base::failure::causes;
 use model::config::{self, InstallConfig, NodeRole};
 use model::release::{MANIFEST, Release};
 
-/// The node document on the configuration partition.
 const DOCUMENT: &str = "node.yaml";
-/// The node's machine id there.
 const MACHINE_ID: &str = "machine-id";
 /// No file that is read here is longer.
 const FILE_BYTES_MAX: usize = 4 << 20;
@@ -38,7 +36,6 @@ pub struct FinishedNode {
     pub origin: NodeOrigin,
 }
 
-/// Name, role and cluster of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FinishedIdentity {
     pub hostname: Option<String>,
@@ -47,10 +44,8 @@ pub struct FinishedIdentity {
     pub cluster: Option<String>,
 }
 
-/// What is known of the install that made a node.
 #[derive(Clone, Debug)]
 pub enum NodeOrigin {
-    /// The complete record.
     Recorded(Box<InstallRecord>),
     /// The node has no record, like those of older installers; only its release manifest is known.
     Unrecorded(Option<KnownRelease>),
@@ -58,10 +53,8 @@ pub enum NodeOrigin {
     Unreadable(String),
 }
 
-/// The medium of a node without a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KnownRelease {
-    /// Name and version of the product.
     pub product: String,
     /// SHA-256 of the release manifest.
     pub release: Digest,

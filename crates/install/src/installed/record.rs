@@ -22,7 +22,6 @@ pub const FILE: &str = "installed.json";
 /// The version of the format.
 const VERSION: u32 = 1;
 
-/// The number of words that are kept, the newest.
 const WORDS_MAX: usize = 32;
 
 /// Keys that say how an install begins, or where it gets things from, and nothing of the node that it makes.
@@ -38,7 +37,6 @@ pub struct InstallOffer {
     pub release: Digest,
     pub customization: Option<Digest>,
     pub configuration: Digest,
-    /// Where the configuration came from.
     pub sources: Vec<String>,
 }
 
@@ -99,11 +97,9 @@ pub struct InstallRecord {
     pub medium: RecordedMedium,
     /// A hash of the configuration.
     configuration: String,
-    /// Where the configuration came from.
     pub sources: Vec<String>,
     /// The words of `install.reinstall: once:WORD` whose install was made.
     pub words: Vec<OnceWord>,
-    /// The salt of the hashes.
     salt: Uuid,
 }
 

@@ -15,7 +15,6 @@ impl FinishedNode {
         }
     }
 
-    /// Name and place of the node in one line.
     #[must_use]
     pub fn headline(&self) -> String {
         let name = self.identity.as_ref().and_then(|identity| identity.hostname.as_deref());
@@ -24,7 +23,6 @@ impl FinishedNode {
         format!("{} {holds} a finished node{name}", self.disks())
     }
 
-    /// What is known of it: names and values, line by line.
     #[must_use]
     pub fn facts(&self) -> Vec<(&'static str, String)> {
         let mut facts = Vec::new();

@@ -43,7 +43,6 @@ impl<'a> ChosenDisks<'a> {
     }
 }
 
-/// The part of every disk in an install.
 pub(super) struct DiskRoles<'a> {
     pub(super) chosen: ChosenDisks<'a>,
     /// The disk of the system as the executor needs it.

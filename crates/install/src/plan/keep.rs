@@ -17,7 +17,6 @@ use model::config::{Install, Keep, Role};
 
 const KEY: &str = "install.keep";
 
-/// A data partition that is kept.
 #[derive(Clone, Debug, Serialize)]
 pub struct KeptPartition {
     /// The disk with the partition.

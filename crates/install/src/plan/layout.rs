@@ -13,7 +13,6 @@ pub const ALIGNMENT: ByteSize = ByteSize::mib(1);
 /// The partition entries of a table at either end of a disk, in bytes, whatever the sector size (UEFI 2.10, 5.3).
 const TABLE_BYTES: u64 = 16 << 10;
 
-/// The logical sector size of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "u32", into = "u32")]
 pub enum SectorSize {
@@ -21,7 +20,6 @@ pub enum SectorSize {
     B4096,
 }
 
-/// A sector size that the installer does not support.
 #[derive(Debug, thiserror::Error)]
 #[error("sectors of {0} bytes are not supported, only of 512 and of 4096")]
 pub struct SectorSizeError(u32);
@@ -179,7 +177,6 @@ pub enum LayoutError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeptPlace {
     pub uuid: Uuid,
-    /// The first byte.
     pub start: ByteSize,
     pub size: ByteSize,
 }
@@ -269,7 +266,6 @@ fn persistent(request: LayoutRequest, usual: ByteSize, most: ByteSize) -> Result
     }
 }
 
-/// One partition after the other.
 fn placed_in_order(all: impl Iterator<Item = (PartitionName, ByteSize)>, disk_guid: Uuid) -> Vec<Partition> {
     let mut start = ALIGNMENT;
     let place = |(number, (name, size)): (u32, (PartitionName, ByteSize))| {

@@ -57,10 +57,8 @@ use new_layout::NewLayout;
 use payloads::NeededPayloads;
 use steps::steps;
 
-/// What an install will do.
 #[derive(Clone, Debug, Serialize)]
 pub struct Plan {
-    /// Product name and version.
     pub product: String,
     #[serde(flatten)]
     pub role: NodeRole,
@@ -81,7 +79,6 @@ pub struct Plan {
     /// The data partition that is kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kept: Option<KeptPartition>,
-    /// Other disks that are wiped.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub wiped: Vec<WipedDisk>,
     /// What holds these disks, and is taken down before they are opened, in this order.
@@ -101,7 +98,6 @@ pub struct Plan {
     /// What the node keeps as its node document.
     #[serde(skip)]
     pub document: Box<InstallConfig>,
-    /// The release manifest, which the node keeps.
     #[serde(skip)]
     pub release: Box<Release>,
 }
@@ -115,7 +111,6 @@ pub enum AfterInstall {
 }
 
 impl Plan {
-    /// Every disk that has a part in it.
     pub fn disks(&self) -> impl Iterator<Item = &Target> {
         let second = self.mirror.as_ref().map(|mirror| &mirror.disk);
         let data = self.data_disk.as_ref().map(|data| &data.disk);

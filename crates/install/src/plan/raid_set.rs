@@ -8,7 +8,6 @@ use base::failure::Failure;
 use base::size::ByteSize;
 use machine::inventory::{Disk, HolderKind, Inventory, Signature, SignatureKind};
 
-/// The disks of this machine that are members of one set.
 pub(super) struct RaidSet<'a> {
     kind: SignatureKind,
     name: Option<&'a str>,
@@ -16,7 +15,6 @@ pub(super) struct RaidSet<'a> {
 }
 
 impl<'a> RaidSet<'a> {
-    /// The set that the disk is a member of.
     pub(super) fn of(inventory: &'a Inventory, disk: &'a Disk) -> Option<Self> {
         let own = signature(disk)?;
         let same = |other: &&Disk| signature(other).is_some_and(|found| is_one_set(own, found));
@@ -24,7 +22,6 @@ impl<'a> RaidSet<'a> {
         Some(Self { kind: own.kind, name: own.label.as_deref(), members })
     }
 
-    /// Whose set it is, and its name.
     fn describe(&self) -> String {
         let name = self.name.map(|name| format!(" {name:?}")).unwrap_or_default();
         match self.kind {

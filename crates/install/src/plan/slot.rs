@@ -39,7 +39,6 @@ impl SlotGeometry {
         format!("{}+{}", self.boot_offset().get() / 512, BOOT_VOLUME_BYTES.get() / 512)
     }
 
-    /// The room for the image and its tree.
     #[must_use]
     pub fn image_room(self) -> ByteSize {
         self.boot_offset()

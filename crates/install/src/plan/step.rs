@@ -88,10 +88,8 @@ impl Step {
     }
 }
 
-/// Everything in a FAT volume.
 #[derive(Clone, Debug, Serialize)]
 pub struct FatContent {
-    /// The volume's serial number.
     pub volume_id: u32,
     /// The time of every file, in seconds since 1970.
     pub epoch: u64,
@@ -102,11 +100,9 @@ pub struct FatContent {
 pub struct PlannedFile {
     /// From the root of the volume, without a leading slash.
     pub path: String,
-    /// Where the content comes from.
     pub content: PlannedContent,
 }
 
-/// The content of a file of a FAT volume.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PlannedContent {

@@ -17,10 +17,8 @@ use model::config::InstallConfig;
 pub use fetch::{CONTENT_BYTES_MAX, Fetch, FetchedContent};
 pub use machine::SystemFetch;
 
-/// A key of a document whose value is elsewhere.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Reference {
-    /// The dotted key that gets the value.
     pub key: String,
     pub from: String,
 }

@@ -12,7 +12,6 @@ use model::config::formats::{FormatResult, access};
 use model::config::rules::secrets;
 use model::config::{InstallConfig, Secret, Severity};
 
-/// Where a secret is.
 pub(super) enum SecretSource<'a> {
     File(&'a str),
     Url(&'a str),
@@ -36,7 +35,6 @@ pub(super) fn places(config: &InstallConfig) -> Vec<(&'static str, SecretSource<
     token_file.into_iter().chain(token_url).chain(password).collect()
 }
 
-/// Puts the secrets into the document.
 pub(super) fn resolve(
     config: &mut InstallConfig,
     fetch: &dyn Fetch,

@@ -34,10 +34,8 @@ const USER_DATA: &str = "user-data";
 /// Keys that a document of ours has and one for cloud-init has not.
 const MARKS: [&str; 3] = ["install", "os", "scheme_version"];
 
-/// Where devices and their labels are looked up.
 #[derive(Clone, Debug)]
 pub struct VolumeRoots {
-    /// udev's records.
     pub udev: PathBuf,
     /// Links from device numbers to devices.
     pub numbers: PathBuf,
@@ -54,7 +52,6 @@ impl Default for VolumeRoots {
     }
 }
 
-/// A volume with one of the labels.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LabelledVolume {
     pub device: PathBuf,
@@ -75,7 +72,6 @@ pub fn read(roots: &VolumeRoots, identity: &mut dyn FnMut() -> Identity) -> Resu
     choose(&find(roots), |volume| mounted(volume, |root| document(volume, root, identity)))
 }
 
-/// Every volume with one of the labels, by its device.
 #[must_use]
 pub fn find(roots: &VolumeRoots) -> BTreeSet<LabelledVolume> {
     let mut found = BTreeSet::new();
@@ -126,7 +122,6 @@ fn choose(
     Ok(chosen.map(|(_, document)| document))
 }
 
-/// Mounts the volume read-only while `work` reads it.
 fn mounted<T>(volume: &LabelledVolume, work: impl FnOnce(&Path) -> Result<T>) -> Result<T> {
     let what = || format!("reading the volume {} ({})", volume.label, volume.device.display());
     // A signal leaves nothing mounted.

@@ -18,14 +18,12 @@ const OTHERS: &str = "only `install.management_interface`, `install.networks` an
 pub struct NetworkChange {
     pub before: InstallConfig,
     pub after: InstallConfig,
-    /// Warnings of the checks.
     pub remarks: Vec<Diagnostic>,
 }
 
 /// The parts of the running node that a change affects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AffectedNode {
-    /// The IPv4 addresses that the node has.
     pub addresses: Vec<Ipv4Addr>,
     /// Whether a member of the cluster's etcd runs on it, whatever its document says.
     pub keeps_etcd: bool,
@@ -34,7 +32,6 @@ pub struct AffectedNode {
 /// A problem that a change makes in a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct ClusterConcern {
-    /// The problem and its consequence.
     pub text: String,
     /// Whether the user has to accept it explicitly.
     pub grave: bool,
@@ -57,7 +54,6 @@ impl NetworkChange {
         Ok(Self { before, after: after.config, remarks })
     }
 
-    /// What becomes different.
     #[must_use]
     pub fn differences(&self) -> Vec<NetworkDifference> {
         Networks::of(&self.before).differences(&Networks::of(&self.after))

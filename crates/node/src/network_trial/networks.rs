@@ -11,15 +11,11 @@ use model::config::{InstallConfig, ManagementInterface, Network};
 /// The keys of a document that make up its networks, as dotted paths.
 pub const KEYS: [&str; 3] = ["install.management_interface", "install.networks", "os.dns_nameservers"];
 
-/// The networks of a document.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Networks {
-    /// `install.management_interface`.
     pub management_interface: Option<ManagementInterface>,
-    /// `install.networks`.
     pub networks: Vec<Network>,
-    /// `os.dns_nameservers`.
     pub dns_nameservers: Vec<Ipv4Addr>,
 }
 
@@ -41,7 +37,6 @@ impl Networks {
         config
     }
 
-    /// Replaces the networks of a document.
     pub fn put_into(&self, config: &mut InstallConfig) {
         config.install.management_interface = self.management_interface.clone();
         config.install.networks = self.networks.clone();
@@ -106,9 +101,7 @@ fn text(value: &Value) -> Option<String> {
 pub struct NetworkDifference {
     /// Dotted path.
     pub path: String,
-    /// The old value, if there was one.
     pub before: Option<String>,
-    /// The new value, if there is one.
     pub after: Option<String>,
 }
 

@@ -22,10 +22,8 @@ const LAST: &str = "run/nqrust/network-trial-last.json";
 pub struct TrialSpan(u64);
 
 impl TrialSpan {
-    /// The default.
     pub const USUAL: Self = Self(120);
 
-    /// In seconds.
     #[must_use]
     pub fn seconds(self) -> u64 {
         self.0
@@ -47,7 +45,6 @@ impl fmt::Display for TrialSpan {
     }
 }
 
-/// The progress of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TrialState {
@@ -88,7 +85,6 @@ pub(super) struct Trial {
     pub(super) before: NetworkSide,
     pub(super) after: NetworkSide,
     pub(super) state: TrialState,
-    /// Messages of setting up the new network.
     pub(super) notes: Vec<String>,
 }
 

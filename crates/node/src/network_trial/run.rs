@@ -35,14 +35,11 @@ use model::config::{self, Distribution, InstallConfig};
 
 /// The document that was replaced by the last confirmed change.
 pub const PREVIOUS: &str = "/oem/node.previous.yaml";
-/// The lock of every change, from the root.
 const LOCK_FILE: &str = "run/nqrust/network-trial.lock";
 /// The unit that restores the old network, and the one that sets up the new one.
 const TIMER_UNIT: &str = "nqrust-network-trial";
 const SET_UP: &str = "nqrust-network-set-up";
-/// The path of this program in units.
 const PROGRAM: &str = "/usr/bin/installer";
-/// How long the new network may take to get an address.
 const ADDRESS_TIMEOUT: Duration = Duration::from_secs(45);
 
 #[allow(missing_debug_implementations)]
@@ -321,7 +318,6 @@ impl<'a> Trials<'a> {
         files::read_text(&self.document()).class(Class::Invalid, || "reading the node document".to_owned())
     }
 
-    /// Waits for other processes that change something.
     fn lock(&self) -> Result<File> {
         let file = Root::open(self.root)?.lock_file(LOCK_FILE)?;
         file.lock().with_context(|| format!("locking /{LOCK_FILE}"))?;

@@ -13,7 +13,6 @@ use install::execute::{FilesystemCheck, check_filesystem, read_esp};
 use machine::mounted::is_mounted;
 use model::boot::{BootParameters, BootVolume, Slot};
 
-/// What was found of one thing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Repair {

@@ -25,7 +25,6 @@ use model::boot::{BootParameters, BootVolume, Slot};
 const KEPT: [&str; 6] =
     ["machine-id", "release.json", "installed.json", "defaults.yaml", "reset.json", "lost+found"];
 
-/// What a reset changes.
 pub trait ResetEffects {
     /// From the next start on the boot loader starts the recovery system.
     fn stay(&mut self) -> Result<()>;

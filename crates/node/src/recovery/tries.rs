@@ -14,7 +14,6 @@ use model::boot::record::UpdateSlot;
 
 /// For so long nobody has to have been there.
 pub const ALONE: Duration = Duration::from_secs(15 * 60);
-/// How often each slot is tried.
 pub const ROUNDS: u8 = 3;
 
 /// Beside the node document: a good boot of a slot removes it.

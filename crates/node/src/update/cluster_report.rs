@@ -6,7 +6,6 @@ use base::digest::Digest;
 use cluster::rollout::report::{NodeReport, ReportedState};
 use machine::update_state::ReleaseId;
 
-/// The report of a node.
 #[must_use]
 pub fn report_of(node: &UpdatedNode) -> NodeReport {
     let stage = UpdateStage::of(node);

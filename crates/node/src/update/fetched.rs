@@ -51,7 +51,6 @@ pub fn fetched_release(root: &Path) -> Option<ReleaseId> {
     Some(ReleaseId::of(&release)).filter(|id| id.digest == digest)
 }
 
-/// Removes whatever was fetched.
 pub fn forget(root: &Path) -> Result<()> {
     remove(&below(root, DIRECTORY))
 }
@@ -103,7 +102,6 @@ impl<'a> KeptSource<'a> {
             .class(Class::DiskIo, || format!("writing {}", manifest.display()))
     }
 
-    /// Whether a payload is kept here.
     fn keeps(&self, payload: &Payload) -> bool {
         payload.purpose != Purpose::ImageBlob && self.place(payload) == Some(PayloadPlace::Network)
     }

@@ -20,11 +20,9 @@ pub struct Allowed {
     pub retry: bool,
 }
 
-/// What an offered release is to this node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Offer {
-    /// It runs already.
     Runs,
     /// It is written into the other slot, and starts on request or at the next restart.
     Staged,

@@ -122,7 +122,6 @@ async fn cancelled(cancel: &Cancel) {
     }
 }
 
-/// Answers the requests of each connection.
 struct ReleaseService {
     release: ServedRelease,
     progress: Progress,

@@ -19,7 +19,6 @@ use model::boot::record::BootRecord;
 use model::boot::{BootParameters, Slot};
 use model::release::Release;
 
-/// The parts of one slot.
 #[derive(Clone, Debug)]
 pub struct SlotDevices {
     pub slot: Slot,
@@ -108,7 +107,6 @@ impl NodeSlots {
         })
     }
 
-    /// Changes the boot record on each disk.
     pub fn change_record(&self, change: impl FnOnce(&mut BootRecord)) -> Result<ChangedRecord> {
         change_record(&self.esps, change)
     }
@@ -128,7 +126,6 @@ impl SlotDevices {
         OpenSlot::to_read(&self.whole, &self.halves, self.partition.clone())
     }
 
-    /// The slot as a source of its release.
     pub fn source(&self) -> Result<SlotSource> {
         SlotSource::open(&self.whole.path, &self.partition)
     }
@@ -144,7 +141,6 @@ fn node(name: &str) -> PathBuf {
     Path::new("/dev").join(name)
 }
 
-/// Block devices by the kernel's names.
 struct Sysfs<'a> {
     root: &'a Path,
 }
@@ -160,7 +156,6 @@ impl Sysfs<'_> {
         Ok(node.file_name().context("a device without a name")?.to_string_lossy().into_owned())
     }
 
-    /// The disk of a partition.
     fn disk_of(&self, partition: &str) -> Result<String> {
         let real =
             fs::canonicalize(self.class(partition)).with_context(|| format!("looking at {partition}"))?;

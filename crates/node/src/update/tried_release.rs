@@ -8,11 +8,9 @@ use machine::update_state::UpdateState;
 /// Where an update has come to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TriedRelease {
-    /// Nothing is staged.
     Nothing,
     /// It is staged, and nobody has asked for its start.
     Staged,
-    /// The next restart tries it.
     Armed,
     /// It runs, and there is no verdict yet.
     Runs,

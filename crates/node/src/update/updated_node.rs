@@ -37,7 +37,6 @@ pub enum RolledBack {
 pub struct UpdatedNode {
     root: PathBuf,
     pub slots: NodeSlots,
-    /// The release that runs.
     pub release: Release,
     pub record: BootRecord,
     /// Why the last change of the record is not on every disk of a mirror.
@@ -97,7 +96,6 @@ impl UpdatedNode {
         Ok(node)
     }
 
-    /// Where the node is.
     #[must_use]
     pub fn root(&self) -> &Path {
         &self.root
@@ -115,7 +113,6 @@ impl UpdatedNode {
         tried_release::tried_release(&self.record, &self.memory, self.slots.running)
     }
 
-    /// Changes the boot record on each disk.
     fn change(&mut self, change: impl FnOnce(&mut BootRecord)) -> Result<()> {
         let ChangedRecord { record, unwritten } = self.slots.change_record(change)?;
         self.record = record;
@@ -177,7 +174,6 @@ impl UpdatedNode {
         self.remember()
     }
 
-    /// Lets the boot loader start this slot next, once.
     pub fn start_once(&mut self, slot: Slot) -> Result<()> {
         self.change(|record| record.once = Some(slot))
     }
@@ -195,7 +191,6 @@ impl UpdatedNode {
         })
     }
 
-    /// The slots that are good and have a release.
     #[must_use]
     pub fn good_slots(&self) -> Vec<UpdateSlot> {
         let order = [self.record.order, self.record.order.other()];
@@ -263,7 +258,6 @@ impl UpdatedNode {
         self.running_state() == Some(SlotState::Try)
     }
 
-    /// Whether there is another slot to go back to.
     #[must_use]
     pub fn has_good_other(&self) -> bool {
         UpdateSlot::BOTH

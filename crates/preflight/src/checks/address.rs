@@ -89,7 +89,6 @@ fn cards<'a>(subject: &'a CheckSubject<'_>, claim: &'a AddressClaim) -> Vec<Resu
     named.collect()
 }
 
-/// Another card of this machine may answer for it.
 fn is_own(subject: &CheckSubject<'_>, mac: &str) -> bool {
     subject.facts.inventory.nics.iter().any(|nic| nic.mac.eq_ignore_ascii_case(mac))
 }

@@ -175,7 +175,6 @@ pub(crate) fn card<'a>(inventory: &'a Inventory, wanted: &Interface) -> Option<&
     })
 }
 
-/// The card as the configuration has it.
 pub(super) fn card_text(wanted: &Interface) -> String {
     let words = [wanted.name.as_deref(), wanted.hw_addr.as_deref()];
     words.into_iter().flatten().collect::<Vec<_>>().join(" ")

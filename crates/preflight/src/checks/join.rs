@@ -27,7 +27,6 @@ pub(crate) fn awaited(subject: &CheckSubject<'_>) -> Option<String> {
     }
 }
 
-/// The networks of the cluster to join, if it tells them.
 pub(super) fn networks(subject: &CheckSubject<'_>) -> Option<ClusterNetworks> {
     seen(subject).ok().and_then(|(_, seen)| seen.networks)
 }
@@ -94,7 +93,6 @@ pub(super) fn server(subject: &CheckSubject<'_>) -> CheckOutcome {
     }
 }
 
-/// Where a token of the cluster is to be found.
 fn token_place(join: &Join, server: bool) -> String {
     match (join.distribution, server) {
         (Distribution::Kubeadm, true) => {

@@ -95,7 +95,6 @@ pub(super) fn dmi_uuid(subject: &CheckSubject<'_>) -> CheckOutcome {
     }
 }
 
-/// The kind of node, for sentences.
 pub(super) fn node(subject: &CheckSubject<'_>) -> String {
     let kind = if subject.intent.role == Role::Witness { "witness" } else { "node" };
     match subject.intent.profile {

@@ -25,7 +25,6 @@ const fn levels_of_hosts(production: Severity, trial: Severity) -> SeverityLevel
     SeverityLevels { production, trial, off_for: &[Role::Witness] }
 }
 
-/// Every check.
 pub static CHECKS: &[Check] = &[
     Check {
         name: "cpu",

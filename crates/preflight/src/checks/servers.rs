@@ -56,7 +56,6 @@ pub(super) fn ntp(subject: &CheckSubject<'_>) -> CheckOutcome {
     judge(answers.collect(), next)
 }
 
-/// The answer of each time server, all asked in parallel.
 fn times(subject: &CheckSubject<'_>) -> Vec<(String, Result<TimeAnswer, NetworkTrouble>)> {
     at_once(&subject.intent.time_servers, |server| {
         let addresses = resolve(subject, server)?;

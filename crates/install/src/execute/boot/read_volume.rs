@@ -10,7 +10,6 @@ use anyhow::{Context, Result};
 /// No file that is read here is longer.
 const FILE_BYTES_MAX: u64 = 1 << 30;
 
-/// A FAT volume at some place of a disk.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FatReader<'a> {
     disk: &'a File,
@@ -23,7 +22,6 @@ impl<'a> FatReader<'a> {
         Self { disk, start, length }
     }
 
-    /// The content of a file.
     pub(crate) fn file(&self, path: &str) -> Result<Vec<u8>> {
         self.read(path).map(|(bytes, _)| bytes)
     }

@@ -19,7 +19,6 @@ const PATH: &str = "grub/grubenv";
 /// All of a record is in the first sector of its file; the rest never changes unless it was damaged.
 const SECTOR_BYTES: usize = 512;
 
-/// The boot record of a node after a change.
 #[derive(Debug)]
 pub struct ChangedRecord {
     pub record: BootRecord,

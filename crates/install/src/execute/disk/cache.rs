@@ -8,10 +8,8 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 
 use super::device::{self, AlignedBuffer, BlockDevice};
 
-/// The unit in which the cache reads and writes.
 const BLOCK_BYTES: u64 = 256 << 10;
 
-/// The number of blocks that are kept in memory.
 const BLOCKS_MAX: usize = 32;
 
 struct Block {
@@ -113,7 +111,6 @@ struct WriteFault {
 }
 
 impl WriteFault {
-    /// The same error once more.
     fn to_io_error(self, device: &dyn BlockDevice) -> io::Error {
         let error = self.code.map_or(io::Error::from(self.kind), io::Error::from_raw_os_error);
         io::Error::other(device::cannot_write(device, self.offset, self.length, error))

@@ -9,7 +9,6 @@ use crate::plan::{PartitionName, SectorSize};
 use base::failure::{Class, Failure, class_of};
 use base::size::ByteSize;
 
-/// The bytes of one read or write.
 pub(crate) const CHUNK_BYTES: usize = 4 << 20;
 
 /// Memory for direct I/O begins at a multiple of this; no disk needs more than a page.

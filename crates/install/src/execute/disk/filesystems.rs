@@ -18,18 +18,14 @@ const E2FSPROGS_TIMEOUT: Duration = Duration::from_secs(900);
 /// Where the superblock is (Documentation/filesystems/ext4/super.rst).
 const SUPERBLOCK: Range<usize> = 1024..2048;
 
-/// A file system that is to be made.
 #[derive(Debug)]
 pub struct NewFilesystem<'a> {
     pub filesystem: &'a Filesystem,
     pub uuid: Uuid,
-    /// The device that it is made on.
     pub node: &'a Path,
-    /// The disk that this is a part of, in words.
     pub disk: &'a str,
 }
 
-/// Makes a file system.
 pub(crate) fn make(runner: &dyn Runner, new: &NewFilesystem<'_>) -> Result<()> {
     let NewFilesystem { filesystem, uuid, node, disk } = new;
     // The running node's kernel zeroes the inode tables: it takes minutes on a large disk.
@@ -57,7 +53,6 @@ pub(crate) fn make(runner: &dyn Runner, new: &NewFilesystem<'_>) -> Result<()> {
 pub enum FilesystemCheck {
     Whole,
     Repaired,
-    /// The words of `e2fsck`.
     Damaged(String),
 }
 

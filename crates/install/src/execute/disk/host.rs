@@ -22,7 +22,6 @@ use base::files::{make_directory, read_text};
 /// Whether a mount may be written to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MountAccess {
-    /// Read and write.
     Write,
     /// Read-only, and reads come from the disk: the kernel has nothing of it cached.
     Read,
@@ -86,7 +85,6 @@ pub fn with_mount<T>(
 /// How long the kernel may take to show new partitions.
 const NODES_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// The minor numbers of arrays.
 const MD_NUMBERS: u32 = 1 << 20;
 
 #[derive(Debug)]

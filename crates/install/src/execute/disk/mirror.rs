@@ -12,7 +12,6 @@ use base::failure::{Class, Classify, Failure, class_of};
 
 const MDADM_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// A running array, and the devices of its members.
 #[derive(Debug)]
 pub struct MadeArray {
     pub node: PathBuf,

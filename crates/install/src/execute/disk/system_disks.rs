@@ -30,7 +30,6 @@ impl SystemDisk<'_> {
 /// each.
 pub(crate) struct SystemDisks<'a> {
     disks: Vec<SystemDisk<'a>>,
-    /// Whether a disk is bootable already.
     committed: AtomicBool,
     /// The index of the disk that failed last, which errors are about.
     failed: AtomicUsize,
@@ -72,7 +71,6 @@ impl<'a> SystemDisks<'a> {
         &self.disks
     }
 
-    /// Remembers which disk failed.
     fn note_failure(&self, place: usize, done: io::Result<()>) -> io::Result<()> {
         if done.is_err() {
             self.failed.store(place, Ordering::Relaxed);

@@ -50,13 +50,11 @@ impl Growth {
         Some(Self { partitions, disk: disk.path.clone() })
     }
 
-    /// The new size of the partition.
     #[must_use]
     pub fn size(&self) -> ByteSize {
         self.partitions.last().map(|last| last.size).unwrap_or_default()
     }
 
-    /// The name of the partition that grows.
     #[must_use]
     pub fn name(&self) -> &'static str {
         self.partitions.last().map_or("", |last| last.name.as_str())

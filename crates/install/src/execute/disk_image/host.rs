@@ -25,7 +25,6 @@ struct PendingFilesystem {
     directory: PathBuf,
 }
 
-/// The host of an install into a file.
 #[derive(Debug)]
 pub struct ImageHost {
     scratch: UnfinishedDirectory,

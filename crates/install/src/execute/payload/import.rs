@@ -42,11 +42,9 @@ use medium::payload_sources::{PayloadPlace, PayloadSource, VerifyingReader, fetc
 use model::config::{Distribution, Role};
 use model::release::{Image, Payload, Release};
 
-/// For a call that moves no content.
 const ASK_TIMEOUT: Duration = Duration::from_secs(120);
 /// For one image, which may come over a slow network. A source that stalls fails by itself long before.
 const IMPORT_TIMEOUT: Duration = Duration::from_secs(6 * 3600);
-/// The time for `ctr` to give back its lease after a stop.
 const GRACE: Duration = Duration::from_secs(10);
 /// The bytes written to `ctr` at once.
 const PIECE_BYTES: usize = 1 << 20;
@@ -58,10 +56,8 @@ const ROUNDS: usize = 2;
 /// The containerd that runs the pods of this node.
 #[derive(Clone, Debug)]
 pub struct RunningContainerd {
-    /// The program `ctr`, or its path.
     pub ctr: PathBuf,
     pub socket: PathBuf,
-    /// The directory of its content and metadata.
     pub root: PathBuf,
 }
 
@@ -119,10 +115,8 @@ pub struct MissingImages {
     pub present: u64,
 }
 
-/// What was done.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ImportOutcome {
-    /// The images that were added, by their names.
     pub images: Vec<String>,
     /// The bytes that were fetched for them; those of damaged blobs that were fetched again count once.
     pub fetched: u64,
@@ -194,12 +188,10 @@ pub fn import_missing(
     Ok(outcome)
 }
 
-/// An image that a node is to have.
 struct WantedImage<'a> {
     image: &'a Image,
     /// The names that it has on nodes.
     names: Vec<String>,
-    /// Its blobs, each once, the documents first.
     blobs: Vec<Payload>,
 }
 

@@ -29,7 +29,6 @@ pub(crate) struct SlotContent<'a> {
     pub(crate) boot: &'a FatContent,
 }
 
-/// Writes an expanded image.
 pub(crate) type WriteExpanded<'a> = Box<dyn FnOnce(&mut dyn Write) -> Result<()> + Send + 'a>;
 
 /// Where an OS image comes from.
@@ -220,7 +219,6 @@ pub(crate) fn write_boot(
     fat_volume::write(device, place, content.boot, source, step, cancel)
 }
 
-/// Reads the boot volume back.
 pub(crate) fn check_boot(
     device: &dyn BlockDevice,
     partition: &Partition,

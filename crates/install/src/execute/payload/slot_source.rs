@@ -38,7 +38,6 @@ fn boot_volume<'a>(file: &'a File, partition: &Partition) -> FatReader<'a> {
     FatReader::new(file, SlotGeometry::of(partition).boot.get(), BOOT_VOLUME_BYTES.get())
 }
 
-/// The name of a payload's file in the boot volume.
 fn boot_file(purpose: Purpose) -> Option<&'static str> {
     match purpose {
         Purpose::Kernel => Some(KERNEL_FILE),

@@ -35,7 +35,6 @@ pub(crate) struct Journal {
     pub(crate) fingerprint: Digest,
 }
 
-/// The fields that every version has.
 #[derive(Deserialize)]
 struct JournalVersion {
     version: u32,

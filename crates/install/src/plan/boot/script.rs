@@ -10,7 +10,6 @@ use crate::plan::slot::SlotGeometry;
 
 /// The functions of the script. They decide as [`model::boot::loader::decide`] does.
 pub const LOADER_SCRIPT: &str = include_str!("loader.cfg");
-/// The entries of the menu.
 const MENU: &str = include_str!("menu.cfg");
 
 /// The file with the password of GRUB's menu, from the root of the EFI system partition.

@@ -32,7 +32,6 @@ impl Patches {
         })
     }
 
-    /// How many bytes they have.
     #[must_use]
     pub fn size(&self) -> u64 {
         self.image.size + self.initrd.as_ref().map_or(0, |patch| patch.size)

@@ -14,7 +14,6 @@ use model::boot::{Slot, loader, parameter};
 /// COMMAND_LINE_SIZE of x86.
 const COMMAND_LINE_BYTES: usize = 2048;
 
-/// Kernel, initrd and command line of a node.
 #[derive(Debug)]
 pub(super) struct BootFiles {
     pub(super) slot: Slot,
