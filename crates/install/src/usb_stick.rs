@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
-use nix::sched::{CloneFlags, unshare};
 
+use crate::execute::own_mount_namespace;
 use crate::plan::PartitionName;
 use base::failure::{Class, Classify, Failure};
 use base::files::write_atomically;
@@ -220,10 +220,7 @@ fn is_read_only(error: &anyhow::Error) -> bool {
 
 /// Runs `work` on the mounted volume and unmounts it in any case.
 fn mounted<T>(volume: &StickVolume, work: impl FnOnce(&Path) -> Result<T>) -> Result<T> {
-    let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
-    unshare(CloneFlags::CLONE_NEWNS)
-        .and_then(|()| mount(None::<&str>, "/", None::<&str>, private, None::<&str>))
-        .class(Class::Hardware, || "taking a mount namespace; this needs root".into())?;
+    own_mount_namespace()?;
     let directory =
         tempfile::tempdir().class(Class::Unexpected, || "making a directory to mount at".into())?;
     let point = directory.path();

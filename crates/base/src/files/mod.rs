@@ -55,6 +55,14 @@ pub fn read_text(path: &Path) -> Result<String> {
     String::from_utf8(bytes).with_context(|| format!("{} is not a text file", path.display()))
 }
 
+/// The result of removing a file or a directory that need not exist.
+pub fn removed(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}
+
 /// The free space of the file system of `path` for users other than root, in bytes.
 ///
 /// # Errors

@@ -27,6 +27,7 @@ pub use boot::start::start_node;
 pub use data::renew::renew_filesystem;
 pub use disk::device::BlockDevice;
 pub use disk::filesystems::{FilesystemCheck, NewFilesystem, check_filesystem};
+pub(crate) use disk::host::own_mount_namespace;
 pub use disk::host::{Host, MountAccess, MountedFilesystem, SystemHost, with_mount};
 pub use disk::mirror::MadeArray;
 pub use disk::open_disk::OpenDisk;

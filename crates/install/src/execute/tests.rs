@@ -275,7 +275,7 @@ fn rot_in_table_boot_files_and_boot_code_is_found_before_the_commit() {
 #[test]
 fn a_disk_shorter_than_it_said_is_disk_io() {
     let mut bench = Bench::new();
-    bench.disk.size = ByteSize::gib(15);
+    bench.disk.target.size = ByteSize::gib(15);
     assert_eq!(bench.fail().0, Class::DiskIo);
 }
 

@@ -17,6 +17,8 @@ use model::release::Payload;
 
 const SECTOR: usize = 512;
 
+const BOOT_CODE: &str = "boot code";
+
 /// Boot sector: where the core begins, u64.
 const KERNEL_SECTOR: usize = 0x5c;
 /// Boot sector: BIOS number of the drive; 0xff uses the one that the BIOS passes.
@@ -43,11 +45,11 @@ pub(crate) fn write(
 ) -> Result<()> {
     let first = partition.start.get() / SECTOR as u64;
     let core = patch_core(fetch(core, source)?, first)?;
-    put(device, partition.start.get(), &core)?;
+    device::write_checked(device, partition.start.get(), &core, BOOT_CODE)?;
     let mut sector = AlignedBuffer::new(SECTOR);
     device::read(device, 0, &mut sector)?;
     patch_boot(&fetch(boot, source)?, first, &mut sector)?;
-    put(device, 0, &sector)
+    device::write_checked(device, 0, &sector, BOOT_CODE)
 }
 
 fn fetch(payload: &Payload, source: &dyn PayloadSource) -> Result<Vec<u8>> {
@@ -85,17 +87,6 @@ fn patch_boot(boot: &[u8], first: u64, sector: &mut [u8]) -> Result<()> {
 
 fn not_grub(name: &str) -> anyhow::Error {
     Failure::new(Class::Verification, format!("{name} on this medium is not GRUB's for hard disks")).into()
-}
-
-fn put(device: &dyn BlockDevice, offset: u64, bytes: &[u8]) -> Result<()> {
-    device::write(device, offset, bytes)?;
-    device::barrier(device)?;
-    let mut found = AlignedBuffer::new(bytes.len());
-    device::read(device, offset, &mut found)?;
-    match device::first_difference(&found, bytes) {
-        None => Ok(()),
-        Some(place) => Err(device::differs("boot code", offset + place, device).into()),
-    }
 }
 
 #[cfg(test)]

@@ -8,7 +8,6 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
@@ -17,7 +16,7 @@ use uuid::Uuid;
 use crate::execute::disk::system_disks::SystemDisks;
 use crate::plan::{Partition, PartitionName, Plan, SectorSize};
 use base::command::{Invocation, Runner};
-use base::files::read_at_most;
+use base::files::{read_at_most, removed};
 use base::progress::Progress;
 
 /// The vendor GUID of the specification's own variables (EFI_GLOBAL_VARIABLE).
@@ -200,11 +199,8 @@ impl Variables<'_> {
     }
 
     fn remove(&self, name: &str) -> Result<()> {
-        match fs::remove_file(self.path(name)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        }
-        .with_context(|| format!("removing the firmware's variable {name}"))
+        removed(fs::remove_file(self.path(name)))
+            .with_context(|| format!("removing the firmware's variable {name}"))
     }
 }
 

@@ -52,10 +52,6 @@ impl Layer for KeptGuard<'_> {
         }
         self.inner.write_at(offset, bytes)
     }
-
-    fn flush_through(&self) -> io::Result<()> {
-        self.inner.flush()
-    }
 }
 
 fn range(kept: &KeptPartition) -> Range<u64> {

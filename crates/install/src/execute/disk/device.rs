@@ -5,7 +5,7 @@ use std::io;
 use anyhow::Result;
 use nix::libc;
 
-use crate::plan::{PartitionName, SectorSize};
+use crate::plan::{PartitionName, SectorSize, Target};
 use base::failure::{Class, Failure, class_of};
 use base::size::ByteSize;
 
@@ -16,10 +16,17 @@ pub(crate) const PAGE_BYTES: usize = 4096;
 
 /// A disk. Offsets and lengths are multiples of its sector size; reads and writes are whole or an error.
 pub trait BlockDevice: Send + Sync {
+    fn target(&self) -> &Target;
     /// The disk as people know it: node, size, model and serial number.
-    fn describe(&self) -> String;
-    fn size(&self) -> ByteSize;
-    fn sector(&self) -> SectorSize;
+    fn describe(&self) -> String {
+        self.target().description.clone()
+    }
+    fn size(&self) -> ByteSize {
+        self.target().size
+    }
+    fn sector(&self) -> SectorSize {
+        self.target().sector
+    }
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()>;
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
     /// A barrier: what was written before it survives a power cut, before anything written after it.
@@ -43,16 +50,16 @@ pub(crate) trait Layer: Send + Sync {
 }
 
 impl<L: Layer> BlockDevice for L {
+    fn target(&self) -> &Target {
+        self.below().target()
+    }
+
     fn describe(&self) -> String {
         self.below().describe()
     }
 
     fn size(&self) -> ByteSize {
         self.below().size()
-    }
-
-    fn sector(&self) -> SectorSize {
-        self.below().sector()
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
@@ -76,6 +83,18 @@ impl<L: Layer> BlockDevice for L {
 pub(crate) fn write(device: &dyn BlockDevice, offset: u64, bytes: &[u8]) -> Result<()> {
     let written = device.write_at(offset, bytes);
     written.map_err(|error| cannot_write(device, offset, bytes.len(), error).into())
+}
+
+/// Writes, followed by a barrier, and reads it back. `what` names the bytes in the error.
+pub(crate) fn write_checked(device: &dyn BlockDevice, offset: u64, bytes: &[u8], what: &str) -> Result<()> {
+    write(device, offset, bytes)?;
+    barrier(device)?;
+    let mut found = AlignedBuffer::new(bytes.len());
+    read(device, offset, &mut found)?;
+    match first_difference(&found, bytes) {
+        None => Ok(()),
+        Some(place) => Err(differs(what, offset + place, device).into()),
+    }
 }
 
 pub(crate) fn cannot_write(

@@ -34,7 +34,7 @@ impl<'a> HeldSector<'a> {
         let Some(held) = held else {
             return Err(Failure::new(Class::Unexpected, "there is no boot sector to write").into());
         };
-        let committed = self.write_held(&held);
+        let committed = device::write_checked(self.inner, self.at, &held, "the boot sector");
         // A sector of unknown content must not boot.
         if committed.is_err()
             && let Err(error) = self.take_back(held.len())
@@ -48,17 +48,6 @@ impl<'a> HeldSector<'a> {
     fn take_back(&self, length: usize) -> Result<()> {
         device::write(self.inner, self.at, &AlignedBuffer::new(length))?;
         device::barrier(self.inner)
-    }
-
-    fn write_held(&self, held: &[u8]) -> Result<()> {
-        device::write(self.inner, self.at, held)?;
-        device::barrier(self.inner)?;
-        let mut found = AlignedBuffer::new(held.len());
-        device::read(self.inner, self.at, &mut found)?;
-        match device::first_difference(&found, held) {
-            None => Ok(()),
-            Some(place) => Err(device::differs("the boot sector", self.at + place, self.inner).into()),
-        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Vec<u8>>> {
@@ -95,9 +84,5 @@ impl Layer for HeldSector<'_> {
         without.copy_from_slice(bytes);
         without[range].fill(0);
         self.inner.write_at(offset, &without)
-    }
-
-    fn flush_through(&self) -> io::Result<()> {
-        self.inner.flush()
     }
 }

@@ -93,13 +93,18 @@ pub struct SystemHost {
     mounts: PathBuf,
 }
 
+/// Gives this thread a mount namespace of its own: however it ends, none of its mounts is left behind.
+pub(crate) fn own_mount_namespace() -> Result<()> {
+    let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
+    unshare(CloneFlags::CLONE_NEWNS)
+        .and_then(|()| mount(None::<&str>, "/", None::<&str>, private, None::<&str>))
+        .class(Class::Hardware, || "taking a mount namespace; this needs root".into())
+}
+
 impl SystemHost {
-    /// Enters a mount namespace of its own: however this process ends, none of its mounts is left behind.
+    /// Enters a mount namespace of its own.
     pub fn new() -> Result<Self> {
-        let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
-        unshare(CloneFlags::CLONE_NEWNS)
-            .and_then(|()| mount(None::<&str>, "/", None::<&str>, private, None::<&str>))
-            .class(Class::Hardware, || "taking a mount namespace; installing needs root".into())?;
+        own_mount_namespace()?;
         Ok(Self { sys: "/sys".into(), mounts: "/run/nqrust-install".into() })
     }
 }

@@ -13,7 +13,7 @@ use nix::libc::{O_CLOEXEC, O_DIRECT, O_EXCL};
 
 use super::device::{AlignedBuffer, BlockDevice, CHUNK_BYTES, advice};
 use crate::execute::kernel_calls;
-use crate::plan::{SectorSize, Target};
+use crate::plan::Target;
 use base::failure::{Class, Classify, Failure};
 use base::size::ByteSize;
 
@@ -23,31 +23,29 @@ const LOCK_TIMEOUT: Duration = Duration::from_secs(15);
 /// A disk that is opened, and locked if it is to be written.
 #[derive(Debug)]
 pub struct OpenDisk {
-    file: Opened,
-    description: String,
-    size: ByteSize,
-    sector: SectorSize,
+    file: DiskHandle,
+    target: Target,
 }
 
 #[derive(Debug)]
-enum Opened {
+enum DiskHandle {
     Locked(Flock<File>),
     ToRead(File),
 }
 
-impl From<Flock<File>> for Opened {
+impl From<Flock<File>> for DiskHandle {
     fn from(file: Flock<File>) -> Self {
         Self::Locked(file)
     }
 }
 
-impl From<File> for Opened {
+impl From<File> for DiskHandle {
     fn from(file: File) -> Self {
         Self::ToRead(file)
     }
 }
 
-impl std::ops::Deref for Opened {
+impl std::ops::Deref for DiskHandle {
     type Target = File;
     fn deref(&self) -> &File {
         match self {
@@ -84,7 +82,7 @@ impl OpenDisk {
         Self::measured(file.map_err(|error| busy(target, error))?, target)
     }
 
-    fn measured(file: impl Into<Opened>, target: &Target) -> Result<Self> {
+    fn measured(file: impl Into<DiskHandle>, target: &Target) -> Result<Self> {
         let file = file.into();
         let path = &target.path;
         let size = (&*file)
@@ -98,7 +96,7 @@ impl OpenDisk {
         // Leftovers of earlier buffered access must not be written over what comes now.
         kernel_calls::drop_buffers(&file)
             .class(Class::DiskIo, || format!("dropping the cached blocks of {}", path.display()))?;
-        Ok(Self { file, description: target.description.clone(), size, sector: target.sector })
+        Ok(Self { file, target: target.clone() })
     }
 }
 
@@ -135,16 +133,8 @@ fn lock(mut file: File, path: &Path) -> Result<Flock<File>> {
 }
 
 impl BlockDevice for OpenDisk {
-    fn describe(&self) -> String {
-        self.description.clone()
-    }
-
-    fn size(&self) -> ByteSize {
-        self.size
-    }
-
-    fn sector(&self) -> SectorSize {
-        self.sector
+    fn target(&self) -> &Target {
+        &self.target
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {

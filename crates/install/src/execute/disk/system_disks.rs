@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::device::BlockDevice;
 use super::held_sector::HeldSector;
-use crate::plan::{Partition, PartitionName, Plan, SectorSize, Target};
+use crate::plan::{Partition, PartitionName, Plan, Target};
 use base::size::ByteSize;
 
 /// One disk of the system, unbootable until its [`HeldSector::commit`].
@@ -97,6 +97,10 @@ impl<'a> SystemDisks<'a> {
 const PARALLEL_BYTES_MIN: usize = 256 << 10;
 
 impl BlockDevice for SystemDisks<'_> {
+    fn target(&self) -> &Target {
+        self.disks[0].target
+    }
+
     fn describe(&self) -> String {
         let name = |disk: &SystemDisk<'_>| disk.device.describe();
         match self.disks.get(self.failed.load(Ordering::Relaxed)) {
@@ -107,10 +111,6 @@ impl BlockDevice for SystemDisks<'_> {
 
     fn size(&self) -> ByteSize {
         self.disks.iter().map(|disk| disk.device.size()).min().unwrap_or_default()
-    }
-
-    fn sector(&self) -> SectorSize {
-        self.disks.first().map_or(SectorSize::B512, |disk| disk.device.sector())
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {

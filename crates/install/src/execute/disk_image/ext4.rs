@@ -20,7 +20,7 @@ use base::command::{Invocation, Runner};
 /// For each program, with some GiB of images on a slow disk.
 const LIMIT: Duration = Duration::from_secs(1800);
 
-pub(super) struct Request<'a> {
+pub(super) struct Ext4Request<'a> {
     pub(super) filesystem: &'a Filesystem,
     pub(super) uuid: Uuid,
     /// What becomes its content.
@@ -29,7 +29,7 @@ pub(super) struct Request<'a> {
     pub(super) epoch: u64,
 }
 
-impl Request<'_> {
+impl Ext4Request<'_> {
     /// Makes the file system in a file below `scratch`, reads it back, and writes it to the partition.
     pub(super) fn write(
         &self,

@@ -9,17 +9,14 @@ use anyhow::Result;
 use nix::fcntl::{FallocateFlags, fallocate};
 
 use crate::execute::disk::device::{BlockDevice, CHUNK_BYTES};
-use crate::plan::{SectorSize, Target};
+use crate::plan::Target;
 use base::failure::{Class, Classify};
-use base::size::ByteSize;
 
 /// A disk whose bytes are a file; runs of zeros take no room.
 #[derive(Debug)]
 pub struct DiskFile {
     file: File,
-    description: String,
-    size: ByteSize,
-    sector: SectorSize,
+    target: Target,
 }
 
 impl DiskFile {
@@ -27,27 +24,18 @@ impl DiskFile {
     pub fn new(file: File, target: &Target) -> Result<Self> {
         file.set_len(target.size.get())
             .class(Class::DiskIo, || format!("making a file of {}", target.description))?;
-        let Target { description, size, sector, .. } = target.clone();
-        Ok(Self { file, description, size, sector })
+        Ok(Self { file, target: target.clone() })
     }
 
     /// Waits until the bytes are on the disk below.
     pub fn store(&self) -> Result<()> {
-        self.file.sync_all().class(Class::DiskIo, || format!("flushing {}", self.description))
+        self.file.sync_all().class(Class::DiskIo, || format!("flushing {}", self.target.description))
     }
 }
 
 impl BlockDevice for DiskFile {
-    fn describe(&self) -> String {
-        self.description.clone()
-    }
-
-    fn size(&self) -> ByteSize {
-        self.size
-    }
-
-    fn sector(&self) -> SectorSize {
-        self.sector
+    fn target(&self) -> &Target {
+        &self.target
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
@@ -55,7 +43,7 @@ impl BlockDevice for DiskFile {
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        if offset.checked_add(bytes.len() as u64).is_none_or(|end| end > self.size.get()) {
+        if offset.checked_add(bytes.len() as u64).is_none_or(|end| end > self.target.size.get()) {
             return Err(io::Error::from_raw_os_error(nix::libc::ENOSPC));
         }
         if bytes.iter().any(|byte| *byte != 0) {

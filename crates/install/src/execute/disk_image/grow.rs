@@ -83,6 +83,7 @@ mod tests {
     use formats::partition_table;
 
     use super::*;
+    use crate::execute::disk::device::Layer;
     use crate::execute::disk_image::DiskFile;
     use crate::plan::tests::{GUID, disk, release, trial};
     use formats::partition_table::active_entry::put_active_entry;
@@ -184,29 +185,17 @@ mod tests {
         left: AtomicUsize,
     }
 
-    impl BlockDevice for CutOff {
-        fn describe(&self) -> String {
-            self.disk.describe()
+    impl Layer for CutOff {
+        fn below(&self) -> &dyn BlockDevice {
+            &self.disk
         }
-        fn size(&self) -> ByteSize {
-            self.disk.size()
-        }
-        fn sector(&self) -> SectorSize {
-            self.disk.sector()
-        }
-        fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-            self.disk.read_at(offset, buffer)
-        }
-        fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        fn write_through(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
             let left = self.left.load(Ordering::Relaxed);
             self.left.store(
                 left.checked_sub(1).ok_or_else(|| io::Error::other("the power is gone"))?,
                 Ordering::Relaxed,
             );
             self.disk.write_at(offset, bytes)
-        }
-        fn flush(&self) -> io::Result<()> {
-            self.disk.flush()
         }
     }
 }

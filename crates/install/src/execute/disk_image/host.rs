@@ -60,7 +60,7 @@ impl Host for ImageHost {
     }
 
     fn mount(&self, node: &Path, _: MountAccess) -> Result<Box<dyn MountedFilesystem>> {
-        Ok(Box::new(Directory(node.to_owned())))
+        Ok(Box::new(PlainDirectory(node.to_owned())))
     }
 
     fn array_node(&self, _: PartitionName) -> Result<PathBuf> {
@@ -89,7 +89,7 @@ impl Host for ImageHost {
             let partition =
                 partitions.get(&name).with_context(|| format!("no partition {}", name.as_str()))?;
             let made =
-                ext4::Request { filesystem: &filesystem, uuid, directory: &directory, epoch: self.epoch };
+                ext4::Ext4Request { filesystem: &filesystem, uuid, directory: &directory, epoch: self.epoch };
             made.write(runner, self.scratch.path(), (device, partition))
                 .with_context(|| format!("making the file system {}", name.as_str()))?;
         }
@@ -97,9 +97,9 @@ impl Host for ImageHost {
     }
 }
 
-struct Directory(PathBuf);
+struct PlainDirectory(PathBuf);
 
-impl MountedFilesystem for Directory {
+impl MountedFilesystem for PlainDirectory {
     fn path(&self) -> &Path {
         &self.0
     }

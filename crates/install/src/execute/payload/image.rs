@@ -27,10 +27,18 @@ pub(crate) fn write(
     cancel: &Cancel,
 ) -> Result<()> {
     let sector = usize::try_from(device.sector().bytes())?;
-    let mut offset = start;
+    let (mut offset, mut ended) = (start, false);
     in_flight(
-        // An error of the stream carries its own class.
-        move |buffer| Ok(fill(&mut reader, buffer)?),
+        CHUNKS_IN_FLIGHT,
+        move |buffer| {
+            if ended {
+                return Ok(None);
+            }
+            // An error of the stream carries its own class.
+            let filled = fill(&mut reader, buffer)?;
+            ended = filled < buffer.len();
+            Ok(Some(filled))
+        },
         |buffer, filled| {
             cancel.check()?;
             let padded = filled.next_multiple_of(sector);
@@ -43,25 +51,26 @@ pub(crate) fn write(
     )
 }
 
-/// Passes buffers of [`CHUNK_BYTES`] bytes from `give`, on a thread of its own, to `take`, so that both work in parallel. `give`
-/// returns the number of bytes that it has filled; a buffer that is not full is the last.
-fn in_flight(
-    mut give: impl FnMut(&mut [u8]) -> Result<usize> + Send,
+/// Passes `count` buffers of [`CHUNK_BYTES`] bytes from `give`, on a thread of its own, to `take`, so that both work in parallel.
+/// `give` returns the number of bytes that it has filled; `None` at the end.
+pub(super) fn in_flight(
+    count: usize,
+    mut give: impl FnMut(&mut [u8]) -> Result<Option<usize>> + Send,
     mut take: impl FnMut(&mut [u8], usize) -> Result<()>,
 ) -> Result<()> {
     let (give_back, empty) = mpsc::channel();
-    let (hand_over, full) = mpsc::sync_channel(CHUNKS_IN_FLIGHT);
-    for _ in 0..CHUNKS_IN_FLIGHT {
+    let (hand_over, full) = mpsc::sync_channel(count);
+    for _ in 0..count {
         let _ = give_back.send(AlignedBuffer::new(CHUNK_BYTES));
     }
     std::thread::scope(|scope| {
         // Ends after the last bytes, after an error, or when the receiver has stopped.
         scope.spawn(move || {
             for mut buffer in empty {
-                let filled = give(&mut buffer);
-                let last = !matches!(filled, Ok(CHUNK_BYTES));
+                let Some(filled) = give(&mut buffer).transpose() else { break };
+                let failed = filled.is_err();
                 let sent = hand_over.send(filled.map(|filled| Chunk { buffer, filled }));
-                if last || sent.is_err() {
+                if failed || sent.is_err() {
                     break;
                 }
             }
@@ -100,12 +109,16 @@ pub(super) fn each_chunk(
     let sector = usize::try_from(device.sector().bytes())?;
     let (mut read, mut visited) = (0, 0);
     in_flight(
+        CHUNKS_IN_FLIGHT,
         move |buffer| {
+            if read == length {
+                return Ok(None);
+            }
             let count = usize::try_from((length - read).min(CHUNK_BYTES as u64))?;
             let padded = count.next_multiple_of(sector);
             device::read(device, start + read, &mut buffer[..padded])?;
             read += count as u64;
-            Ok(count)
+            Ok(Some(count))
         },
         |buffer, filled| {
             cancel.check()?;

@@ -131,7 +131,7 @@ pub fn missing_images(
     role: Role,
 ) -> Result<MissingImages> {
     let wanted = wanted(release, role)?;
-    Ok(Session::open(containerd)?.look(&wanted)?.missing(&wanted))
+    Ok(ImportSession::open(containerd)?.look(&wanted)?.missing(&wanted))
 }
 
 /// Gives the running containerd those images that `role` needs and that it lacks, complete and under all their names, and keeps
@@ -151,7 +151,7 @@ pub fn import_missing(
     cancel: &Cancel,
 ) -> Result<ImportOutcome> {
     let wanted = wanted(release, role)?;
-    let session = Session::open(containerd)?;
+    let session = ImportSession::open(containerd)?;
     let mut present = session.look(&wanted)?;
     let missing = present.missing(&wanted);
     containerd.check_room(missing.fetch)?;
@@ -216,7 +216,7 @@ fn wanted(release: &Release, role: Role) -> Result<Vec<WantedImage<'_>>> {
 
 /// What a containerd has of the images that are wanted.
 #[derive(Debug, Default)]
-struct Present {
+struct PresentImages {
     blobs: BTreeSet<Digest>,
     /// The names that mean the right image.
     named: BTreeSet<String>,
@@ -224,7 +224,7 @@ struct Present {
     pinned: BTreeSet<String>,
 }
 
-impl Present {
+impl PresentImages {
     fn lacks(&self, image: &WantedImage<'_>) -> bool {
         self.absent(image).next().is_some() || image.names.iter().any(|name| !self.named.contains(name))
     }
@@ -249,7 +249,7 @@ impl Present {
 }
 
 /// containerd said that it took the image, and does not have it.
-fn incomplete(image: &WantedImage<'_>, present: &Present) -> Failure {
+fn incomplete(image: &WantedImage<'_>, present: &PresentImages) -> Failure {
     let name = &image.image.name;
     let lacks = present.absent(image).next().map_or_else(
         || "another image has got its name meanwhile".to_owned(),
@@ -261,7 +261,7 @@ fn incomplete(image: &WantedImage<'_>, present: &Present) -> Failure {
 }
 
 /// Asks a containerd that runs.
-struct Session<'a> {
+struct ImportSession<'a> {
     containerd: &'a RunningContainerd,
     asked: ContainerdClient,
     fed: ContainerdClient,
@@ -270,7 +270,7 @@ struct Session<'a> {
     work: tempfile::TempDir,
 }
 
-impl<'a> Session<'a> {
+impl<'a> ImportSession<'a> {
     fn open(containerd: &'a RunningContainerd) -> Result<Self> {
         let work =
             tempfile::tempdir().class(Class::DiskIo, || "making a directory for what ctr prints".into())?;
@@ -298,9 +298,9 @@ impl<'a> Session<'a> {
 
     /// What there is of `wanted`. A blob counts that containerd knows and that is a file of the right length: a file alone may
     /// be what its collector is about to remove.
-    fn look(&self, wanted: &[WantedImage<'_>]) -> Result<Present> {
+    fn look(&self, wanted: &[WantedImage<'_>]) -> Result<PresentImages> {
         if wanted.is_empty() {
-            return Ok(Present::default());
+            return Ok(PresentImages::default());
         }
         let listed = self.ask(["content", "ls", "--quiet"])?;
         let known: BTreeSet<Digest> = listed.lines().filter_map(|line| line.trim().parse().ok()).collect();
@@ -313,7 +313,7 @@ impl<'a> Session<'a> {
         let (label, value) = PINNED;
         let named = self.names(wanted, "")?;
         let pinned = self.names(wanted, &format!(r#",labels."{label}"=={value}"#))?;
-        Ok(Present { blobs, named, pinned })
+        Ok(PresentImages { blobs, named, pinned })
     }
 
     fn has_file(&self, blob: &Payload) -> Result<bool> {
@@ -340,7 +340,7 @@ impl<'a> Session<'a> {
     }
 
     /// Keeps kubelets from removing the image, as an install does.
-    fn pin(&self, image: &WantedImage<'_>, present: &mut Present) -> Result<()> {
+    fn pin(&self, image: &WantedImage<'_>, present: &mut PresentImages) -> Result<()> {
         let label = format!("{}={}", PINNED.0, PINNED.1);
         for name in &image.names {
             if present.pinned.insert(name.clone()) {
@@ -358,7 +358,7 @@ fn damaged(path: &Path, how: &str) -> Failure {
 }
 
 struct ImportRun<'a> {
-    session: &'a Session<'a>,
+    session: &'a ImportSession<'a>,
     source: &'a dyn PayloadSource,
     release: &'a Release,
     cancel: &'a Cancel,
@@ -373,7 +373,7 @@ impl ImportRun<'_> {
         &self,
         image: &WantedImage<'_>,
         wanted: &[WantedImage<'_>],
-        present: &mut Present,
+        present: &mut PresentImages,
         step: &mut Step,
     ) -> Result<u64> {
         match self.add(image, present, step) {
@@ -387,7 +387,7 @@ impl ImportRun<'_> {
     }
 
     /// Adds an image, again if a part of it arrives damaged over a network. Returns the bytes that were fetched.
-    fn add(&self, image: &WantedImage<'_>, present: &mut Present, step: &mut Step) -> Result<u64> {
+    fn add(&self, image: &WantedImage<'_>, present: &mut PresentImages, step: &mut Step) -> Result<u64> {
         let absent: Vec<&Payload> = present.absent(image).collect();
         let before = step.bytes();
         let step = Mutex::new(step);

@@ -12,15 +12,13 @@ use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
-use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
-use std::thread;
 
 use anyhow::{Context, Result};
 
-use super::image::fill;
+use super::image::{fill, in_flight};
 use super::readback::{self, WrittenFile};
 use super::store::{PARALLEL_FILES, Store, UnfinishedFile};
-use crate::execute::disk::device::{AlignedBuffer, CHUNK_BYTES};
+use crate::execute::disk::device::AlignedBuffer;
 use crate::plan::images_of;
 use base::cancel::Cancel;
 use base::digest::{Digest, HashingReader};
@@ -137,12 +135,6 @@ struct SeedingRun<'a> {
     step: Mutex<&'a mut Step>,
 }
 
-/// Bytes from a reader to the writer. A chunk that is not full is the last of its blob.
-struct Chunk {
-    buffer: AlignedBuffer,
-    filled: usize,
-}
-
 impl SeedingRun<'_> {
     fn advance(&self, bytes: u64) {
         locked(&self.step).advance(bytes);
@@ -226,46 +218,41 @@ impl SeedingRun<'_> {
                 missing.push(*blob);
             }
         }
-        let (give_back, empty) = mpsc::channel();
-        let (hand_over, full) = mpsc::sync_channel(CHUNKS_IN_FLIGHT);
-        for _ in 0..CHUNKS_IN_FLIGHT {
-            let _ = give_back.send(AlignedBuffer::new(CHUNK_BYTES));
-        }
-        let (seeding, to_read) = (self.seeding, missing.clone());
-        thread::scope(|scope| {
-            // Ends after the last blob, after an error, or when the receiver has stopped.
-            scope.spawn(move || {
-                for blob in to_read {
-                    if read(seeding, blob, &empty, &hand_over).is_none() {
-                        break;
-                    }
+        let seeding = self.seeding;
+        let (mut to_read, mut reading) = (missing.clone().into_iter(), None);
+        let (mut to_write, mut writing) = (missing.into_iter(), None);
+        // A buffer that is not full is the last of its blob.
+        let read = move |buffer: &mut [u8]| {
+            let (blob, mut reader) = match reading.take() {
+                Some(reading) => reading,
+                None => {
+                    let Some(blob) = to_read.next() else { return Ok(None) };
+                    (blob, seeding.open(blob).with_context(|| seeding.name(blob))?)
                 }
+            };
+            let filled = fill(&mut reader, buffer).with_context(|| seeding.name(blob))?;
+            reading = (filled == buffer.len()).then_some((blob, reader));
+            Ok(Some(filled))
+        };
+        in_flight(CHUNKS_IN_FLIGHT, read, |buffer, filled| {
+            seeding.cancel.check()?;
+            let (blob, mut file) = match writing.take() {
+                Some(writing) => writing,
+                None => {
+                    let blob = to_write.next().context("the reader has more blobs than there are")?;
+                    (blob, self.store.begin_blob(&blob.sha256).with_context(|| seeding.name(blob))?)
+                }
+            };
+            let stored = file.write(&buffer[..filled]).and_then(|()| {
+                self.advance(filled as u64);
+                if filled < buffer.len() {
+                    return file.finish();
+                }
+                writing = Some((blob, file));
+                Ok(())
             });
-            // Moved in here so that the reader learns of an error by the closed channels.
-            let (full, give_back) = (full, give_back);
-            let write = |blob: &Payload| self.write(blob, &full, &give_back);
-            missing.iter().try_for_each(|blob| write(blob).with_context(|| self.seeding.name(blob)))
+            stored.with_context(|| seeding.name(blob))
         })
-    }
-
-    fn write(
-        &self,
-        blob: &Payload,
-        full: &Receiver<Result<Chunk>>,
-        give_back: &Sender<AlignedBuffer>,
-    ) -> Result<()> {
-        let mut file = self.store.begin_blob(&blob.sha256)?;
-        loop {
-            let Chunk { buffer, filled } = full.recv().context("the reader ended early")??;
-            self.seeding.cancel.check()?;
-            file.write(&buffer[..filled])?;
-            self.advance(filled as u64);
-            let last = filled < buffer.len();
-            let _ = give_back.send(buffer);
-            if last {
-                return file.finish();
-            }
-        }
     }
 
     /// Blobs of servers: several at a time. The first failure is the one that is reported; it stops the others.
@@ -280,32 +267,6 @@ impl SeedingRun<'_> {
             };
             stored().with_context(|| self.seeding.name(blob))
         })
-    }
-}
-
-/// Reads one blob into empty chunks; `None` after the end of the work.
-fn read(
-    seeding: Seeding<'_>,
-    blob: &Payload,
-    empty: &Receiver<AlignedBuffer>,
-    hand_over: &SyncSender<Result<Chunk>>,
-) -> Option<()> {
-    let mut reader = match seeding.open(blob) {
-        Ok(reader) => reader,
-        Err(error) => return hand_over.send(Err(error)).ok().and(None),
-    };
-    loop {
-        let mut buffer = empty.recv().ok()?;
-        match fill(&mut reader, &mut buffer) {
-            Ok(filled) => {
-                let last = filled < buffer.len();
-                hand_over.send(Ok(Chunk { buffer, filled })).ok()?;
-                if last {
-                    return Some(());
-                }
-            }
-            Err(error) => return hand_over.send(Err(error.into())).ok().and(None),
-        }
     }
 }
 

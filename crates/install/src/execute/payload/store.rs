@@ -14,6 +14,7 @@ use super::direct::DirectFile;
 use base::containerd;
 use base::digest::Digest;
 use base::failure::{Class, Classify};
+use base::files::removed;
 use model::release::Containerd;
 
 /// The number of blobs that are downloaded in parallel from servers, and of files that are read back in parallel. More do not
@@ -86,11 +87,7 @@ impl Store {
     /// Removes everything that containerd does not know.
     pub(crate) fn clear(&self) -> Result<()> {
         let path = self.root.join(UNFINISHED);
-        match fs::remove_dir_all(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        }
-        .class(Class::DiskIo, || format!("removing {}", path.display()))
+        removed(fs::remove_dir_all(&path)).class(Class::DiskIo, || format!("removing {}", path.display()))
     }
 }
 

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::plan::{Partition, Plan, SectorSize, Step};
 use base::digest::Digest;
 use base::failure::{Class, Classify};
-use base::files::{read_at_most, write_atomically};
+use base::files::{read_at_most, removed, write_atomically};
 use base::size::ByteSize;
 
 /// Its name on the configuration partition.
@@ -102,11 +102,7 @@ impl Journal {
 
     /// Removes it from the configuration partition, mounted at `root`.
     pub(crate) fn remove(root: &Path) -> Result<()> {
-        match fs::remove_file(root.join(JOURNAL)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        }
-        .class(Class::DiskIo, || "removing the journal".into())
+        removed(fs::remove_file(root.join(JOURNAL))).class(Class::DiskIo, || "removing the journal".into())
     }
 }
 

@@ -65,7 +65,7 @@ fn what_an_interrupted_install_has_left_is_read_and_only_what_is_missing_or_dama
     let journal = place(&cut, b"{\"version\":2", PartitionName::Config);
     let fingerprint = place(&cut, b"\"fingerprint\":", PartitionName::Config) + 15;
     let blob = place(&cut, content(BLOBS[0]), PartitionName::Persistent);
-    let end = cut.disk.size.get();
+    let end = cut.disk.size().get();
     type Damage<'a> = Box<dyn Fn(&TestDisk) + 'a>;
     let write = |bytes: &'static [u8], place: u64| -> Damage<'_> {
         Box::new(move |disk| disk.file().write_all_at(bytes, place).unwrap())
@@ -156,7 +156,7 @@ fn a_power_cut_at_any_moment_of_a_continued_install_leaves_nothing_that_boots_ha
 fn an_interrupted_install_that_keeps_data_is_continued_and_the_data_is_as_it_was() {
     let node = older_node(512);
     let bench = Bench::with(&[super::keep::scan(&&*node, "vda")], super::keep::keeping());
-    let cut = Crash::of(bench, |_, disk| copy_data(node.file(), 0..disk.size.get(), disk.file()));
+    let cut = Crash::of(bench, |_, disk| copy_data(node.file(), 0..disk.size().get(), disk.file()));
     cut.install().unwrap();
     let again = cut.again(before_the_node(&cut), |_| {});
     assert!(again.bench.plan.continued && again.bench.plan.kept.is_some());

@@ -43,7 +43,7 @@ impl Crash {
         disk.acts.get_mut().unwrap().clear();
         disk.recording = Some(Mutex::default());
         let old = tempfile::NamedTempFile::new().unwrap();
-        copy_data(disk.file(), 0..disk.size.get(), old.as_file());
+        copy_data(disk.file(), 0..disk.size().get(), old.as_file());
         Self { bench, disk: Arc::new(disk), old }
     }
 
@@ -60,11 +60,11 @@ impl Crash {
     /// As [`Crash::again`], of another release.
     pub(super) fn again_with(&self, stop: usize, damage: impl FnOnce(&TestDisk), release: &Release) -> Self {
         let recording = self.disk.recording.as_ref().unwrap().lock().unwrap();
-        let mut bench = Bench::with_sector(self.disk.sector.into());
+        let mut bench = Bench::with_sector(self.disk.sector().into());
         bench.plan = self.bench.plan.clone();
         bench.medium.place = PayloadPlace::Network;
         let mut next = Self::of(bench, |_, disk| {
-            copy_data(self.old.as_file(), 0..disk.size.get(), disk.file());
+            copy_data(self.old.as_file(), 0..disk.size().get(), disk.file());
             for entry in &recording.entries[..stop] {
                 if let Entry::Write { offset, length, at } = *entry {
                     let (at, length) = (usize::try_from(at).unwrap(), usize::try_from(length).unwrap());
@@ -106,7 +106,7 @@ impl Crash {
         for seed in seeds() {
             furthest = 0;
             let mut disk = nqrust_checker::Overlay::new(self.old.as_file());
-            let choice = StateSelection { sector: self.disk.sector.bytes(), seed, subsets };
+            let choice = StateSelection { sector: self.disk.sector().bytes(), seed, subsets };
             let mut visit = |state: &State<'_>| {
                 let kind = match &state.verdict {
                     Verdict::OldState => 0,
@@ -256,7 +256,7 @@ fn a_power_cut_at_any_moment_of_an_install_that_keeps_data_leaves_nothing_that_b
     for sector in [512, 4096] {
         let node = older_node(sector);
         let bench = Bench::with(&[super::keep::scan(&*node, "vda")], super::keep::keeping());
-        let crash = Crash::of(bench, |_, disk| copy_data(node.file(), 0..disk.size.get(), disk.file()));
+        let crash = Crash::of(bench, |_, disk| copy_data(node.file(), 0..disk.size().get(), disk.file()));
         assert!(starts(&crash));
         crash.install().unwrap();
         // The boot code goes first, in one piece. UEFI starts the complete old node until its boot files go, in one piece too.
@@ -269,7 +269,7 @@ fn a_power_cut_at_any_moment_of_an_install_that_keeps_data_leaves_nothing_that_b
 fn a_power_cut_at_any_moment_over_an_older_node_leaves_that_node_or_nothing_that_boots_half() {
     let crash = Crash::new(512, |bench, disk| {
         // The same layout with other contents: remains of one look right in the other.
-        copy_data(older_node(512).file(), 0..disk.size.get(), disk.file());
+        copy_data(older_node(512).file(), 0..disk.size().get(), disk.file());
         disk.file().write_all_at(&[0x5a; 512], bench.partition(PartitionName::RootA) + 8192).unwrap();
     });
     assert!(starts(&crash));
@@ -324,7 +324,7 @@ fn the_checker_finds_damage_to_anything_that_an_install_writes() {
         recording.place_of(&bytes[bytes.len() / 2..][..200], crash.bench.plan.partition(name).unwrap())
     };
     let text = |text: &[u8], name| recording.place_of(text, crash.bench.plan.partition(name).unwrap());
-    let end = crash.disk.size.get();
+    let end = crash.disk.size().get();
     let places = [
         (120, "boot sector"),
         (start(PartitionName::Bios) + 1000, "core"),

@@ -85,7 +85,7 @@ fn that_matter(crash: &Crash) -> Vec<usize> {
     let whole = |name| part(name).start.get()..part(name).end().get();
     let root = part(PartitionName::RootA);
     let image = root.start.get()..SlotGeometry::of(root).boot.get();
-    let end = crash.disk.size.get();
+    let end = crash.disk.size().get();
     let places =
         [0..1 << 20, end - (1 << 20)..end, whole(PartitionName::Bios), whole(PartitionName::Esp), image];
     let kernel = &contents().iter().find(|(payload, _)| payload.purpose == Purpose::Kernel).unwrap().1;

@@ -281,7 +281,7 @@ fn a_power_cut_at_any_write_leaves_the_data_in_a_whole_table() {
     let bench = again(keeping(), 512);
     survives_every_cut(&bench.plan, &bench.disk, 1);
     // The next run finds a table with one intact copy, whichever that is.
-    for damaged in [600, bench.disk.size.get() - 300] {
+    for damaged in [600, bench.disk.size().get() - 300] {
         bench.disk.file().write_all_at(&[0x99], damaged).unwrap();
         survives_every_cut(&bench.plan, &bench.disk, 2);
         let mut whole = bench.plan.clone();

@@ -11,7 +11,7 @@ use super::crash::{hash, seeds, volume_files};
 use super::doubles::{Fault, Recording, TestMedium, copy_data};
 use super::*;
 use crate::execute::slot_update::SlotPlace;
-use crate::plan::{Partition, boot_volume};
+use crate::plan::{Partition, Target, boot_volume};
 use base::cancel::Cancel;
 use base::digest::Digest;
 use base::failure::render;
@@ -79,7 +79,7 @@ fn every_cut(sector: u32, old: Option<&Release>, new: &Release) -> [usize; 3] {
         assert_eq!(judged(&bench, disk.file(), old), Verdict::Complete);
     }
     let before = tempfile::NamedTempFile::new().unwrap();
-    copy_data(disk.file(), 0..disk.size.get(), before.as_file());
+    copy_data(disk.file(), 0..disk.size().get(), before.as_file());
     disk.recording = Some(Mutex::default());
     write(&bench, &disk, new).unwrap();
     let recording = disk.recording.as_ref().unwrap().lock().unwrap();
@@ -267,16 +267,12 @@ fn both_halves_of_a_mirror_are_read_back() {
 struct Both<'a>(&'a [TestDisk; 2]);
 
 impl BlockDevice for Both<'_> {
+    fn target(&self) -> &Target {
+        &self.0[0].target
+    }
+
     fn describe(&self) -> String {
         "the array".into()
-    }
-
-    fn size(&self) -> ByteSize {
-        self.0[0].size
-    }
-
-    fn sector(&self) -> crate::plan::SectorSize {
-        self.0[0].sector
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> std::io::Result<()> {

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use proptest::prelude::*;
 
 use super::*;
+use crate::execute::disk::device::CHUNK_BYTES;
 use base::failure::{class_of, render};
 use model::release::{Containerd, Image, Purpose, metadata_path};
 

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use nqrust_checker::crash::Entry;
 
 use crate::execute::BlockDevice;
-use crate::plan::{Partition, PartitionName, Plan, SectorSize, Target};
-use base::size::ByteSize;
+use crate::execute::disk::device::Layer;
+use crate::plan::{Partition, PartitionName, Plan, Target};
 
 /// One request to the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,9 +37,7 @@ pub(crate) enum Fault {
 /// A disk in a sparse file that records every write and has one fault.
 pub(crate) struct TestDisk {
     pub(crate) file: tempfile::NamedTempFile,
-    pub(crate) description: String,
-    pub(crate) size: ByteSize,
-    pub(crate) sector: SectorSize,
+    pub(crate) target: Target,
     pub(crate) esp: u64,
     pub(crate) acts: Mutex<Vec<Act>>,
     pub(crate) writes: AtomicUsize,
@@ -93,9 +91,7 @@ impl TestDisk {
         file.as_file().set_len(target.size.get()).unwrap();
         Self {
             file,
-            description: target.description.clone(),
-            size: target.size,
-            sector: target.sector,
+            target: target.clone(),
             esp: 0,
             acts: Mutex::default(),
             writes: AtomicUsize::new(0),
@@ -137,9 +133,9 @@ impl TestDisk {
     }
 
     pub(crate) fn check(&self, offset: u64, length: usize) -> io::Result<()> {
-        let sector = self.sector.bytes();
+        let sector = self.target.sector.bytes();
         assert!(offset.is_multiple_of(sector) && (length as u64).is_multiple_of(sector), "{offset} {length}");
-        match offset + length as u64 <= self.size.get() {
+        match offset + length as u64 <= self.target.size.get() {
             true => Ok(()),
             false => Err(io::Error::from_raw_os_error(nix::libc::ENOSPC)),
         }
@@ -147,16 +143,8 @@ impl TestDisk {
 }
 
 impl BlockDevice for TestDisk {
-    fn describe(&self) -> String {
-        self.description.clone()
-    }
-
-    fn size(&self) -> ByteSize {
-        self.size
-    }
-
-    fn sector(&self) -> SectorSize {
-        self.sector
+    fn target(&self) -> &Target {
+        &self.target
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
@@ -180,7 +168,7 @@ impl BlockDevice for TestDisk {
         self.fail(|fault| matches!(fault, Fault::Write(one, _) if one == number))?;
         let comes = match self.fault {
             Some(Fault::Vanish(one)) if one == number => 0,
-            Some(Fault::Tear(one)) if one == number => usize::try_from(self.sector.bytes()).unwrap(),
+            Some(Fault::Tear(one)) if one == number => usize::try_from(self.target.sector.bytes()).unwrap(),
             _ => bytes.len(),
         };
         self.file().write_all_at(&bytes[..comes], offset)?;
@@ -206,23 +194,11 @@ impl BlockDevice for TestDisk {
     }
 }
 
-impl BlockDevice for &TestDisk {
-    fn describe(&self) -> String {
-        (**self).describe()
+impl Layer for &TestDisk {
+    fn below(&self) -> &dyn BlockDevice {
+        *self
     }
-    fn size(&self) -> ByteSize {
-        (**self).size()
-    }
-    fn sector(&self) -> SectorSize {
-        (**self).sector()
-    }
-    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-        (**self).read_at(offset, buffer)
-    }
-    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+    fn write_through(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         (**self).write_at(offset, bytes)
-    }
-    fn flush(&self) -> io::Result<()> {
-        (**self).flush()
     }
 }
