@@ -12,12 +12,14 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::builder::Styles;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Args, Command, CommandFactory, FromArgMatches, ValueEnum};
+use clap::{Args, Command, CommandFactory, FromArgMatches, Subcommand, ValueEnum};
 use serde::Serialize;
 use serde_json::json;
 
 use crate::cancellation::{self, CancellationReporter, EndRequest};
+use crate::completions;
 use crate::failure::{self, Class, Failure};
+use crate::manual;
 use crate::notes;
 use crate::progress::json::JsonLines;
 use crate::progress::{Progress, ProgressStyle, Sink};
@@ -52,6 +54,36 @@ pub struct GlobalOptions {
     /// Show more: programs that are started, what comes from the cache, every attempt at a transfer.
     #[arg(short, long, global = true)]
     pub verbose: bool,
+}
+
+/// The commands that print or write what the command line of their program is.
+#[derive(Clone, Debug, Subcommand)]
+pub enum CommandLineExport {
+    /// Print the completion script for a shell.
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+    /// Write the man pages of this program and its commands.
+    #[command(hide = true)]
+    Man {
+        /// The directory for the pages.
+        #[arg(short, long, value_name = "DIR")]
+        output: PathBuf,
+    },
+}
+
+impl CommandLineExport {
+    /// `program` is the command line of the whole program.
+    pub fn run(self, program: Command, context: &Context) -> Result<()> {
+        match self {
+            Self::Completions { shell } => {
+                let script = completions::script(&program, shell);
+                context.show(&json!({ "shell": shell.to_string(), "script": script }), || script.clone())
+            }
+            Self::Man { output } => manual::write(&told_once(program), &output),
+        }
+    }
 }
 
 /// Output format and progress of a command.

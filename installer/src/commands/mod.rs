@@ -27,15 +27,10 @@ mod validate;
 mod verify;
 mod virtual_address;
 
-use std::path::PathBuf;
-
 use anyhow::Result;
 use clap::{CommandFactory, Parser, Subcommand};
-use serde_json::json;
 
-use base::completions;
-use base::manual;
-use base::program::{self, Context, GlobalOptions, print};
+use base::program::{self, CommandLineExport, Context, GlobalOptions, print};
 use model::cluster_file;
 use model::config;
 
@@ -93,18 +88,8 @@ enum Command {
         #[arg(long)]
         cluster: bool,
     },
-    /// Print the completion script for a shell.
-    Completions {
-        /// The shell.
-        shell: clap_complete::Shell,
-    },
-    /// Write the man pages of this program and its commands.
-    #[command(hide = true)]
-    Man {
-        /// The directory for the pages.
-        #[arg(short, long, value_name = "DIR")]
-        output: PathBuf,
-    },
+    #[command(flatten)]
+    CommandLine(CommandLineExport),
 }
 
 /// Parses the arguments of this process, runs the command, prints its error; returns the exit code.
@@ -150,11 +135,7 @@ impl Command {
             Self::VirtualAddress(args) => args.run(context),
             Self::Schema { cluster: false } => print(&config::json_schema()),
             Self::Schema { cluster: true } => print(&cluster_file::json_schema()),
-            Self::Completions { shell } => {
-                let script = completions::script(&Cli::command(), shell);
-                context.show(&json!({ "shell": shell.to_string(), "script": script }), || script.clone())
-            }
-            Self::Man { output } => manual::write(&program::told_once(Cli::command()), &output),
+            Self::CommandLine(export) => export.run(Cli::command(), context),
         }
     }
 }
@@ -175,13 +156,6 @@ mod tests {
 
     #[test]
     fn every_command_is_in_the_reference_and_has_a_man_page() {
-        let commands = base::completions::commands(&Cli::command());
-        testing::command_tables::have_rows_for(&commands);
-        let pages = base::manual::pages(&Cli::command()).unwrap();
-        let names: Vec<_> = pages.iter().map(|(name, _)| name.as_str()).collect();
-        for command in commands {
-            let page = format!("installer-{}.1", command.replace(' ', "-"));
-            assert!(names.contains(&page.as_str()), "{page} in {names:?}");
-        }
+        testing::command_tables::describe(&Cli::command());
     }
 }

@@ -18,11 +18,8 @@ mod show;
 use std::path::PathBuf;
 
 use anyhow::Result;
-use base::completions;
-use base::manual;
-use base::program::{self, Context, GlobalOptions, print};
+use base::program::{self, CommandLineExport, Context, GlobalOptions, print};
 use clap::{CommandFactory, Parser, Subcommand};
-use serde_json::json;
 
 use crate::definition::published_schema;
 use crate::media::finished;
@@ -56,18 +53,8 @@ enum Command {
     Serve(serve::ServeCommand),
     /// Print the JSON Schema of the image definition.
     Schema,
-    /// Print the completion script for a shell.
-    Completions {
-        /// The shell.
-        shell: clap_complete::Shell,
-    },
-    /// Write the man pages of this program and its commands.
-    #[command(hide = true)]
-    Man {
-        /// The directory for the pages.
-        #[arg(short, long, value_name = "DIR")]
-        output: PathBuf,
-    },
+    #[command(flatten)]
+    CommandLine(CommandLineExport),
     /// Do one piece of work in the sandbox.
     #[command(hide = true)]
     Step {
@@ -115,11 +102,7 @@ impl Command {
             Self::Prune(prune) => prune.run(context),
             Self::Serve(serve) => serve.run(context),
             Self::Schema => print(&serde_json::to_string_pretty(&published_schema())?),
-            Self::Completions { shell } => {
-                let script = completions::script(&Cli::command(), shell);
-                context.show(&json!({ "shell": shell.to_string(), "script": script }), || script.clone())
-            }
-            Self::Man { output } => manual::write(&program::told_once(Cli::command()), &output),
+            Self::CommandLine(export) => export.run(Cli::command(), context),
             Self::Step { .. } => Ok(()),
         }
     }
@@ -141,13 +124,6 @@ mod tests {
 
     #[test]
     fn every_command_is_in_the_reference_and_has_a_man_page() {
-        let commands = base::completions::commands(&Cli::command());
-        testing::command_tables::have_rows_for(&commands);
-        let pages = base::manual::pages(&Cli::command()).unwrap();
-        let names: Vec<_> = pages.iter().map(|(name, _)| name.as_str()).collect();
-        for command in commands {
-            let page = format!("iso-builder-{}.1", command.replace(' ', "-"));
-            assert!(names.contains(&page.as_str()), "{page} in {names:?}");
-        }
+        testing::command_tables::describe(&Cli::command());
     }
 }
