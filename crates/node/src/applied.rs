@@ -1,4 +1,4 @@
-//! What an apply wrote, so that the next one can remove what its document no longer asks for.
+//! The record of the files that an apply wrote. The next apply removes those that its document no longer asks for.
 //!
 //! There are two records: `/etc` is new at every boot and its record with it; files elsewhere persist, and so must their record.
 
@@ -45,10 +45,10 @@ impl AppliedRecord {
         let text = files::read_text(&path)?;
         let applied: Self =
             serde_json::from_str(&text).with_context(|| format!("reading {}", path.display()))?;
-        let tame = |path: &String| {
-            is_told_by(record, path) && path.split('/').all(|part| !matches!(part, "" | "." | ".."))
+        let is_relative = |path: &String| {
+            belongs_to(record, path) && path.split('/').all(|part| !matches!(part, "" | "." | ".."))
         };
-        match applied.files.iter().find(|path| !tame(path)) {
+        match applied.files.iter().find(|path| !is_relative(path)) {
             None => Ok(Some(applied)),
             Some(stray) => {
                 Err(Failure::new(Class::Unexpected, format!("{} names {stray:?}", path.display()))
@@ -87,8 +87,8 @@ pub(super) fn before(root: &Path) -> Result<Vec<String>> {
 /// Records new files before they are written, so that the next apply knows all files of an interrupted one.
 pub(super) fn announce(root: &Root, before: &[String], owned: &[String]) -> Result<()> {
     for record in RECORDS {
-        let known = told_by(record, before);
-        let files: BTreeSet<&String> = known.union(&told_by(record, owned)).copied().collect();
+        let known = files_of(record, before);
+        let files: BTreeSet<&String> = known.union(&files_of(record, owned)).copied().collect();
         if files != known {
             let files = files.into_iter().cloned().collect();
             AppliedRecord { document: None, files }.write_at(root, record)?;
@@ -101,16 +101,16 @@ pub(super) fn announce(root: &Root, before: &[String], owned: &[String]) -> Resu
 pub(super) fn finish(root: &Root, document: Digest, owned: &[String]) -> Result<()> {
     for record in RECORDS {
         let document = (record == MANIFEST).then_some(document);
-        let files = told_by(record, owned).into_iter().cloned().collect();
+        let files = files_of(record, owned).into_iter().cloned().collect();
         AppliedRecord { document, files }.write_at(root, record)?;
     }
     Ok(())
 }
 
-fn is_told_by(record: &str, path: &str) -> bool {
+fn belongs_to(record: &str, path: &str) -> bool {
     path.starts_with(FRESH) == (record == MANIFEST)
 }
 
-fn told_by<'a>(record: &str, files: &'a [String]) -> BTreeSet<&'a String> {
-    files.iter().filter(|path| is_told_by(record, path)).collect()
+fn files_of<'a>(record: &str, files: &'a [String]) -> BTreeSet<&'a String> {
+    files.iter().filter(|path| belongs_to(record, path)).collect()
 }

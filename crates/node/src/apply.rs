@@ -154,7 +154,7 @@ fn unfetched(config: &InstallConfig) -> Vec<String> {
     install::resolve::references(config).into_iter().map(told).collect()
 }
 
-/// The digest by which a changed document is noticed: of the document and of the machine id beside it.
+/// The digest of the document and of the machine id beside it. A change of it means that the document is not applied.
 pub fn digest_of(document: &Path) -> Result<Digest> {
     let mut hasher = Hasher::default();
     hasher.update(files::read_text(document)?.as_bytes());

@@ -26,7 +26,6 @@ use model::config::{self, Distribution, InstallConfig};
 
 const FACTORY: &str = "/usr/share/factory/var";
 
-/// The failure of a boot that a reset stands in the way of.
 const RESET_UNDER_WAY: &str = "a reset of this node has begun and is not complete";
 
 /// The directories that a boot works on; tests have their own.
@@ -40,7 +39,7 @@ pub struct BootRoots<'a> {
 #[derive(Debug, PartialEq, Eq)]
 pub struct BootOutcome {
     pub outcome: apply::ApplyOutcome,
-    /// What could not be done for the document, without a reason to stop the boot.
+    /// Failures that do not stop the boot.
     pub notes: Vec<String>,
 }
 
@@ -54,13 +53,13 @@ pub fn boot(places: &BootRoots<'_>, cmdline: &str, machine: &mut dyn Mounter) ->
     let root = places.root;
     mount_ext4(machine, &installed.config, &below(root, CONFIG), true)?;
     match PendingReset::read(root) {
-        // What the recovery system has begun to erase is not mounted before it is whole again.
-        Some(wish) if wish.is_under_way() => {
+        // A file system that the recovery system has begun to erase is not mounted before it is made anew.
+        Some(pending) if pending.is_under_way() => {
             return Err(Failure::new(Class::Hardware, RESET_UNDER_WAY)
                 .hint("The recovery system goes on with it at the next start.")
                 .into());
         }
-        // All is done and the power failed before it was told; or nothing has begun, and whoever starts a slot does not want it.
+        // All steps are done, and the power failed before the request was removed; or none has begun, and starting a slot cancels it.
         Some(_) => PendingReset::clear(root)?,
         None => {}
     }
@@ -79,7 +78,7 @@ pub fn boot(places: &BootRoots<'_>, cmdline: &str, machine: &mut dyn Mounter) ->
     }
     let document = below(root, DOCUMENT);
     if !document.exists() && below(root, DEFAULTS).exists() {
-        // Nothing of the defaults is applied before somebody has said what this node becomes: they alone would start a cluster.
+        // The defaults alone are not applied: they would start a cluster before anybody has said what this node becomes.
         notes.push("This node has no document yet: its first start takes or asks for one.".to_owned());
         return Ok(Some(BootOutcome { outcome: apply::ApplyOutcome::default(), notes }));
     }
@@ -90,7 +89,7 @@ pub fn boot(places: &BootRoots<'_>, cmdline: &str, machine: &mut dyn Mounter) ->
     Ok(Some(BootOutcome { outcome, notes }))
 }
 
-/// What happened to the token of servers in the document of an agent. Whatever it is, the boot goes on.
+/// Removes the token of servers from the document of an agent; returns a note about it. A failure does not stop the boot.
 fn forget_foreign_tokens(document: &Path) -> Option<String> {
     match tokens::forget_foreign(document) {
         Ok(false) => None,
@@ -104,8 +103,8 @@ fn fill_var(root: &Path) -> Result<()> {
         .class(Class::DiskIo, || "filling /var from the image".to_owned())
 }
 
-/// The recovery system: it has the network, the accounts and the keys of the node document, and mounts nothing else of the node. What
-/// is damaged of that is a note: the recovery system is there to mend it.
+/// The recovery system has the network, the accounts and the keys of the node document, and mounts nothing else of the node. Damage is
+/// only a note: the recovery system is there to repair it.
 fn boot_recovery(
     places: &BootRoots<'_>,
     installed: &BootParameters,
@@ -171,16 +170,16 @@ fn keep(root: &Path, tree: &Root, directory: &str, machine: &mut dyn Mounter) ->
     machine.mount(&MountSource::Bind(kept), &target)
 }
 
-/// Directories of `/etc` that last where the image has them, whatever the document says: the name of the node for iSCSI, by which
-/// storage knows it, and what the pods of RKE2 write of their networks.
+/// Directories of `/etc` that are always kept if the image has them: the iSCSI name of the node, by which storage knows it, and the
+/// network files that pods of RKE2 write.
 fn lasting(root: &Path, distribution: Distribution) -> Vec<&'static str> {
     let networks = (distribution == Distribution::Rke2).then_some("/etc/cni");
     let directories = ["/etc/iscsi"].into_iter().chain(networks);
     directories.filter(|path| below(root, path).is_dir()).collect()
 }
 
-/// Mounts the directories that [last](lasting) and those of `os.persistent_state_paths`. One that the image lacks, in a read-only part of it, cannot be made:
-/// that is a note, so that the node starts anyway.
+/// Mounts the [`lasting`] directories and those of `os.persistent_state_paths`. A directory that the image lacks in a read-only part
+/// cannot be made: that is only a note, so that the node starts.
 fn keep_further(
     root: &Path,
     tree: &Root,
@@ -431,12 +430,12 @@ mod tests {
     #[test]
     fn a_reset_that_has_begun_keeps_a_slot_from_starting_until_it_is_complete() {
         let root = root();
-        let mut wish = PendingReset::new(ResetLevel::State);
-        wish.write(root.path()).unwrap();
+        let mut pending = PendingReset::new(ResetLevel::State);
+        pending.write(root.path()).unwrap();
         run(root.path(), CMDLINE, &mut Fake::default()).unwrap();
         assert_eq!(PendingReset::read(root.path()), None, "it had not begun, and a slot was started");
-        wish.begin();
-        wish.write(root.path()).unwrap();
+        pending.begin();
+        pending.write(root.path()).unwrap();
         let mut fake = Fake::default();
         let error = run(root.path(), CMDLINE, &mut fake).unwrap_err();
         assert_eq!(class_of(&error), Class::Hardware);
@@ -446,8 +445,8 @@ mod tests {
             fake.told
         );
         run(root.path(), &recovery(), &mut Fake::default()).unwrap();
-        wish.has_done(ResetStep::Persistent);
-        wish.write(root.path()).unwrap();
+        pending.has_done(ResetStep::Persistent);
+        pending.write(root.path()).unwrap();
         run(root.path(), CMDLINE, &mut Fake::default()).unwrap();
         assert_eq!(PendingReset::read(root.path()), None, "it is complete");
     }

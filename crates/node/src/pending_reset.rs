@@ -1,5 +1,5 @@
-//! What somebody has asked a reset of this node for, and how far it has come: a file beside the node document, which is written whole or
-//! not at all. The recovery system carries it out and removes it last; a file that cannot be read counts as none.
+//! A requested reset of this node and its progress: a file beside the node document, written atomically. The recovery system carries it
+//! out and removes the file last. A file that cannot be read is ignored.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use base::files::{self, Attributes, Root};
 use machine::paths::below;
 
-pub const WISH: &str = "/oem/reset.json";
+pub const REQUEST: &str = "/oem/reset.json";
 
 /// How much of the node is made new.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
@@ -34,7 +34,7 @@ impl ResetLevel {
         }
     }
 
-    /// The steps in their order. The data goes first: what of /var is left meanwhile is of no use without it.
+    /// The steps in their order. The data volume is first: /var is useless without it.
     #[must_use]
     pub fn steps(self) -> &'static [ResetStep] {
         match self {
@@ -58,9 +58,9 @@ pub enum ResetStep {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PendingReset {
     pub level: ResetLevel,
-    /// When it was asked for, in RFC 3339. For people: the clock may have been wrong.
+    /// The time of the request (RFC 3339). For people only: the clock may have been wrong.
     pub at: String,
-    /// Whether something may have been erased: from then on the node starts nothing but the recovery system until all steps are done.
+    /// Something may have been erased. From then on the node starts only the recovery system until all steps are done.
     begun: bool,
     done: Vec<ResetStep>,
 }
@@ -74,18 +74,18 @@ impl PendingReset {
 
     #[must_use]
     pub fn read(root: &Path) -> Option<Self> {
-        let text = files::read_text(&below(root, WISH)).ok()?;
+        let text = files::read_text(&below(root, REQUEST)).ok()?;
         serde_json::from_str(&text).ok()
     }
 
-    /// Stores it: after a loss of power there is this one or the one before.
+    /// Stores it atomically.
     pub fn write(&self, root: &Path) -> Result<()> {
         let text = serde_json::to_string_pretty(self)? + "\n";
-        Root::open(root)?.write(WISH, text.as_bytes(), Attributes { mode: 0o600, owner: None }).map(drop)
+        Root::open(root)?.write(REQUEST, text.as_bytes(), Attributes { mode: 0o600, owner: None }).map(drop)
     }
 
     pub fn clear(root: &Path) -> Result<()> {
-        Root::open(root)?.remove(WISH).map(drop)
+        Root::open(root)?.remove(REQUEST).map(drop)
     }
 
     pub fn begin(&mut self) {
@@ -107,7 +107,7 @@ impl PendingReset {
         self.begun
     }
 
-    /// Whether something is erased and not made new yet.
+    /// Something has been erased and not been made anew yet.
     #[must_use]
     pub fn is_under_way(&self) -> bool {
         self.begun && self.next().is_some()
@@ -123,33 +123,33 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         std::fs::create_dir(root.path().join("oem")).unwrap();
         assert_eq!(PendingReset::read(root.path()), None);
-        let mut wish = PendingReset::new(ResetLevel::Full);
-        wish.begin();
-        wish.has_done(ResetStep::Data);
-        wish.write(root.path()).unwrap();
-        assert_eq!(PendingReset::read(root.path()), Some(wish.clone()));
-        assert!(wish.is_under_way());
-        let text = std::fs::read(below(root.path(), WISH)).unwrap();
+        let mut pending = PendingReset::new(ResetLevel::Full);
+        pending.begin();
+        pending.has_done(ResetStep::Data);
+        pending.write(root.path()).unwrap();
+        assert_eq!(PendingReset::read(root.path()), Some(pending.clone()));
+        assert!(pending.is_under_way());
+        let text = std::fs::read(below(root.path(), REQUEST)).unwrap();
         for length in 0..text.len() - 1 {
-            std::fs::write(below(root.path(), WISH), &text[..length]).unwrap();
+            std::fs::write(below(root.path(), REQUEST), &text[..length]).unwrap();
             assert_eq!(PendingReset::read(root.path()), None, "{length}");
         }
         PendingReset::clear(root.path()).unwrap();
-        assert!(!below(root.path(), WISH).exists());
+        assert!(!below(root.path(), REQUEST).exists());
     }
 
     #[test]
     fn a_wish_is_under_way_from_its_beginning_to_its_last_step() {
         for level in [ResetLevel::Config, ResetLevel::State, ResetLevel::Full] {
-            let mut wish = PendingReset::new(level);
-            assert!(!wish.is_under_way());
-            wish.begin();
+            let mut pending = PendingReset::new(level);
+            assert!(!pending.is_under_way());
+            pending.begin();
             for step in level.steps() {
-                assert!(wish.is_under_way());
-                assert_eq!(wish.next(), Some(*step));
-                wish.has_done(*step);
+                assert!(pending.is_under_way());
+                assert_eq!(pending.next(), Some(*step));
+                pending.has_done(*step);
             }
-            assert!(!wish.is_under_way() && wish.next().is_none());
+            assert!(!pending.is_under_way() && pending.next().is_none());
         }
     }
 }

@@ -26,7 +26,7 @@ const REPORT_INTERVAL_MAX: Duration = Duration::from_secs(60);
 pub struct ReportedNode<'a> {
     pub hostname: Option<&'a str>,
     pub product: String,
-    /// What is removed from its reports.
+    /// Removed from its reports.
     pub secrets: &'a Secrets,
 }
 

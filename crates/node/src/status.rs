@@ -1,4 +1,4 @@
-//! The kernel's host name.
+//! The status of a node, for `installer status` and the page of the node.
 
 use std::fmt;
 use std::path::Path;
@@ -49,7 +49,6 @@ pub struct Status {
     /// The stages of joining its cluster; empty for a node without a cluster or one that is not running.
     pub stages: Vec<Stage>,
     pub ready: Option<ReadyRecord>,
-    /// What is new about updates of it, if anything is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub update: Option<UpdateNotice>,
     /// The versions of Kubernetes; none where the OS has none.

@@ -5,10 +5,10 @@ use std::time::{Instant, SystemTime};
 
 use serde::Serialize;
 
-use super::intent::Intent;
 use super::limits::MachineLimits;
 use super::machine_facts::MachineFacts;
 use super::network::Network;
+use super::planned_node::PlannedNode;
 use base::failure::Class;
 use cluster::join;
 use model::config::{Profile, Role};
@@ -129,7 +129,7 @@ impl CheckOutcome {
 #[allow(missing_debug_implementations)]
 pub struct CheckSubject<'a> {
     pub facts: &'a MachineFacts,
-    pub intent: &'a Intent,
+    pub node: &'a PlannedNode,
     pub network: &'a dyn Network,
     /// The answers of the cluster to join, once one of the checks has asked.
     pub cluster: &'a OnceLock<join::ClusterAnswers>,
@@ -140,7 +140,7 @@ pub struct CheckSubject<'a> {
 
 impl CheckSubject<'_> {
     pub(super) fn limits(&self) -> MachineLimits {
-        MachineLimits::of(self.intent.role, self.intent.profile, self.intent.workload)
+        MachineLimits::of(self.node.role, self.node.profile, self.node.workload)
     }
 }
 

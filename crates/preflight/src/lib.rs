@@ -11,11 +11,11 @@ mod check;
 pub mod checks;
 mod dmi;
 mod dns;
-pub mod intent;
 pub mod limits;
 pub mod machine_facts;
 pub mod network;
 mod ntp;
+pub mod planned_node;
 pub mod report;
 #[cfg(test)]
 mod tests;
@@ -27,10 +27,10 @@ use std::time::{Duration, Instant, SystemTime};
 use check::profile_name;
 pub use check::{Check, CheckFinding, CheckOutcome, CheckSubject, Severity, SeverityLevels};
 pub use checks::CHECKS;
-pub use intent::Intent;
 use machine::inventory::{Inventory, Nic, Roots};
 pub use machine_facts::MachineFacts;
 pub use network::{Network, SystemNetwork};
+pub use planned_node::PlannedNode;
 pub use report::{PreflightReport, Verdict};
 
 /// All checks together end within this.
@@ -41,17 +41,15 @@ pub const LINK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Scans the disks and cards of this machine once every management card has a link; without one, after `timeout`. A card that has
 /// just come up takes seconds to negotiate a speed with the switch.
-pub fn inventory(roots: &Roots, intent: &Intent, timeout: Duration) -> anyhow::Result<Inventory> {
+pub fn inventory(roots: &Roots, node: &PlannedNode, timeout: Duration) -> anyhow::Result<Inventory> {
     let until = Instant::now() + timeout;
     loop {
         let inventory = Inventory::scan(roots)?;
         let linked = |nic: &Nic| nic.carrier == Some(true);
         // Missing cards are not waited for.
-        let settled = match intent.cards.is_empty() {
+        let settled = match node.cards.is_empty() {
             true => inventory.nics.is_empty() || inventory.nics.iter().any(linked),
-            false => {
-                intent.cards.iter().all(|card| checks::devices::card(&inventory, card).is_none_or(linked))
-            }
+            false => node.cards.iter().all(|card| checks::devices::card(&inventory, card).is_none_or(linked)),
         };
         if settled || Instant::now() >= until {
             return Ok(inventory);
@@ -60,12 +58,12 @@ pub fn inventory(roots: &Roots, intent: &Intent, timeout: Duration) -> anyhow::R
     }
 }
 
-/// Makes every check that `intent` asks for. Those that ask the network run in parallel, and end within [`TIME_LIMIT`].
+/// Makes every check that `node` asks for. Those that ask the network run in parallel, and end within [`TIME_LIMIT`].
 #[must_use]
-pub fn run(facts: &MachineFacts, intent: &Intent, network: &dyn Network) -> PreflightReport {
+pub fn run(facts: &MachineFacts, node: &PlannedNode, network: &dyn Network) -> PreflightReport {
     let cluster = OnceLock::new();
     let (now, until) = (SystemTime::now(), Instant::now() + TIME_LIMIT);
-    let subject = CheckSubject { facts, intent, network, cluster: &cluster, now, until };
+    let subject = CheckSubject { facts, node, network, cluster: &cluster, now, until };
     let outcomes = std::thread::scope(|scope| {
         let begun: Vec<_> = CHECKS
             .iter()
@@ -82,7 +80,7 @@ pub fn run(facts: &MachineFacts, intent: &Intent, network: &dyn Network) -> Pref
         title: check.title,
         waivable: check.waivable,
         class: check.class,
-        severity: effective(check, intent, &outcome),
+        severity: effective(check, node, &outcome),
         outcome,
     });
     let checks: Vec<_> = verdicts.collect();
@@ -92,15 +90,15 @@ pub fn run(facts: &MachineFacts, intent: &Intent, network: &dyn Network) -> Pref
         verdict.check == "join-authority" && !matches!(verdict.outcome, CheckOutcome::Skipped { .. })
     };
     let authority = authority.filter(|_| checks.iter().any(told));
-    PreflightReport { role: intent.role, profile: intent.profile, checks, authority }
+    PreflightReport { role: node.role, profile: node.profile, checks, authority }
 }
 
 /// Asks the cluster to join alone: why it cannot take the node yet, if it may later with nothing corrected.
 #[must_use]
-pub fn cluster_is_awaited(facts: &MachineFacts, intent: &Intent, network: &dyn Network) -> Option<String> {
+pub fn cluster_is_awaited(facts: &MachineFacts, node: &PlannedNode, network: &dyn Network) -> Option<String> {
     let cluster = OnceLock::new();
     let (now, until) = (SystemTime::now(), Instant::now() + TIME_LIMIT);
-    checks::join::awaited(&CheckSubject { facts, intent, network, cluster: &cluster, now, until })
+    checks::join::awaited(&CheckSubject { facts, node, network, cluster: &cluster, now, until })
 }
 
 enum StartedCheck<'scope> {
@@ -121,12 +119,12 @@ impl StartedCheck<'_> {
 
 /// Why the check is not made, if it is not.
 fn not_asked(check: &Check, subject: &CheckSubject<'_>) -> Option<CheckOutcome> {
-    let intent = subject.intent;
-    if intent.skip.iter().any(|name| name == check.name) {
+    let node = subject.node;
+    if node.skip.iter().any(|name| name == check.name) {
         return Some(CheckOutcome::skipped("install.skip_checks names it"));
     }
-    if check.severity(intent.role, intent.profile) == Severity::Off {
-        let (role, profile) = (intent.role.name(), profile_name(intent.profile));
+    if check.severity(node.role, node.profile) == Severity::Off {
+        let (role, profile) = (node.role.name(), profile_name(node.profile));
         return Some(CheckOutcome::skipped(format!("does not apply to role {role} in profile {profile}")));
     }
     let linked = subject.facts.inventory.nics.iter().any(|nic| nic.carrier == Some(true));
@@ -134,8 +132,8 @@ fn not_asked(check: &Check, subject: &CheckSubject<'_>) -> Option<CheckOutcome> 
 }
 
 /// The severity of this finding for this install.
-fn effective(check: &Check, intent: &Intent, outcome: &CheckOutcome) -> Severity {
-    let severity = check.severity(intent.role, intent.profile);
+fn effective(check: &Check, node: &PlannedNode, outcome: &CheckOutcome) -> Severity {
+    let severity = check.severity(node.role, node.profile);
     let mild = matches!(outcome, CheckOutcome::Found(finding) if finding.mild);
-    if mild || intent.stop_for_nothing { severity.min(Severity::Warning) } else { severity }
+    if mild || node.stop_for_nothing { severity.min(Severity::Warning) } else { severity }
 }

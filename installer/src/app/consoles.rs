@@ -17,7 +17,7 @@ use ui::toolkit::outlet::Outlet;
 const ACTIVE_CONSOLES: &str = "/sys/class/tty/console/active";
 
 /// Runs `work` with progress and its failure on every console.
-pub(crate) fn with(wanted: bool, progress: &Progress, work: impl FnOnce() -> Result<()>) -> Result<()> {
+pub(crate) fn with<T>(wanted: bool, progress: &Progress, work: impl FnOnce() -> Result<T>) -> Result<T> {
     if !wanted {
         return work();
     }

@@ -42,7 +42,7 @@ pub(crate) fn read(source: &dyn PayloadSource, expected: Option<Digest>) -> Resu
     };
     match content {
         Ok(content) => Ok(content.map_or(Customized::Not, Customized::With)),
-        // An error of a server or a disk is no damage of the file.
+        // An error of a server or a disk does not mean that the file is damaged.
         Err(AreaDamage::Read(error)) if error.kind() != io::ErrorKind::UnexpectedEof => {
             Err(error).class(Class::Verification, || reading(source))
         }

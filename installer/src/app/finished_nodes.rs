@@ -48,8 +48,7 @@ pub(crate) fn look(config: &InstallConfig, inventory: &Inventory, runner: &dyn R
 }
 
 /// The finished node of a machine whose configuration cannot be loaded because of `error`, if there is exactly one. After a power
-/// failure the server that has the configuration can come back later than this machine, or not at all, and the node must not wait
-/// for it.
+/// failure the server with the configuration may come back later than this machine, and the node must not wait for it.
 pub(crate) fn without_configuration(
     error: &anyhow::Error,
     inventory: &Inventory,
@@ -80,7 +79,7 @@ pub(crate) fn present(nodes: &[FinishedNode]) -> Vec<ShownNode> {
     nodes.iter().map(|node| ShownNode { headline: node.headline(), facts: node.facts() }).collect()
 }
 
-/// What an automatic install would do with the nodes on its disks, for a dry run; empty if there are none.
+/// What an automatic install would do with the nodes on its disks; for a dry run. Empty without nodes.
 ///
 /// `runner` is `None` if the disks are those of another machine, of which only the inventory is known.
 pub(crate) fn foretell(

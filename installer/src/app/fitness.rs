@@ -21,14 +21,15 @@ use model::config::{self, InstallConfig};
 use preflight::network::Offline;
 use preflight::wait::ClusterWait;
 use preflight::{
-    Intent, LINK_TIMEOUT, MachineFacts, PreflightReport, SystemNetwork, cluster_is_awaited, inventory, run,
+    LINK_TIMEOUT, MachineFacts, PlannedNode, PreflightReport, SystemNetwork, cluster_is_awaited, inventory,
+    run,
 };
 use transfer::download::RetryPolicy;
 
 /// Judges this machine, or the one whose disks and network cards are in `file`.
-pub(crate) fn judge(intent: Intent, file: Option<&Path>) -> Result<PreflightReport> {
-    let Some(path) = file else { return check(intent) };
-    Ok(run(&MachineFacts::of_inventory(read_inventory(path)?), &intent, &Offline))
+pub(crate) fn judge(node: PlannedNode, file: Option<&Path>) -> Result<PreflightReport> {
+    let Some(path) = file else { return check(node) };
+    Ok(run(&MachineFacts::of_inventory(read_inventory(path)?), &node, &Offline))
 }
 
 /// The step of an install: reports every finding, and is an error if the install must not begin. `creator` is that of
@@ -39,9 +40,9 @@ pub(crate) fn step(
     creator: &dyn Fn() -> Option<String>,
     progress: &Progress,
 ) -> Result<PreflightReport> {
-    let intent = Intent { not_before: Some(not_before), ..Intent::of(config) };
+    let node = PlannedNode { not_before: Some(not_before), ..PlannedNode::of(config) };
     progress.within("preflight", "Checking the machine", || {
-        let report = once_cluster_is_up(&intent, creator, progress)?;
+        let report = once_cluster_is_up(&node, creator, progress)?;
         report.tell(progress);
         report.verdict_in_full()?;
         Ok(report)
@@ -50,33 +51,33 @@ pub(crate) fn step(
 
 /// Checks the machine, again after each wait for the cluster to join. Whatever else stops the install is not waited for.
 fn once_cluster_is_up(
-    intent: &Intent,
+    node: &PlannedNode,
     creator: &dyn Fn() -> Option<String>,
     progress: &Progress,
 ) -> Result<PreflightReport> {
     let begun = Instant::now();
     loop {
-        let report = check(intent.clone())?;
+        let report = check(node.clone())?;
         let Some(reason) = report.awaited() else { return Ok(report) };
-        let facts = facts(intent)?;
+        let facts = facts(node)?;
         let network = SystemNetwork::default();
-        let ask = || cluster_is_awaited(&facts, intent, &network);
+        let ask = || cluster_is_awaited(&facts, node, &network);
         let wait = ClusterWait { ask: &ask, creator, pause: &thread::sleep, clock: &|| begun.elapsed() };
         wait.wait(reason, progress);
     }
 }
 
 /// Gathers the facts about this machine, its network and the cluster to join, and judges them.
-pub(crate) fn check(mut intent: Intent) -> Result<PreflightReport> {
-    if let Some(join) = &mut intent.join {
+pub(crate) fn check(mut node: PlannedNode) -> Result<PreflightReport> {
+    if let Some(join) = &mut node.join {
         join.version = version::of_program(&SystemRunner, join.distribution);
     }
-    Ok(run(&facts(&intent)?, &intent, &SystemNetwork::default()))
+    Ok(run(&facts(&node)?, &node, &SystemNetwork::default()))
 }
 
-fn facts(intent: &Intent) -> Result<MachineFacts> {
+fn facts(node: &PlannedNode) -> Result<MachineFacts> {
     let roots = Roots::default();
-    Ok(MachineFacts::scan(&roots, inventory(&roots, intent, LINK_TIMEOUT)?))
+    Ok(MachineFacts::scan(&roots, inventory(&roots, node, LINK_TIMEOUT)?))
 }
 
 /// The configuration of a file, or else the one on the medium, or else an empty one. The distribution that it does not name is

@@ -41,12 +41,12 @@ pub(crate) struct Media {
     pub(crate) customization: Option<Digest>,
 }
 
-/// Where the digest of a release comes from that is written without an update.
+/// The hint for a release that is not verified.
 const NAME_DIGEST: &str = "Serve the medium over https, or start this machine from a medium of the release: its boot menu has the \
     digest as the kernel parameter nqrust.release=sha256:DIGEST (`iso-builder inspect MEDIUM` prints it).";
 
 impl Media {
-    /// Checks that the release is the one that was meant, before it is written to a disk.
+    /// Checks that the release is authentic, before it is written to a disk.
     ///
     /// # Errors
     /// [`Class::Invalid`] if anyone on the network could have sent it.
@@ -139,8 +139,8 @@ pub(crate) fn without_configuration(medium: Option<&str>) -> Result<Media> {
     Ok(Media { source, release, combined, customization: None })
 }
 
-/// What the first start of a disk image works with: its own manifest and its own defaults in place of a medium's, and the other
-/// sources of an install.
+/// The input of the first start of a disk image: its own manifest and defaults in place of a medium's, and the other sources of an
+/// install.
 pub(crate) fn of_first_start(gathering: Gathering, progress: &Progress) -> Result<Media> {
     let source = Box::new(LocalMedium::new(CONFIG));
     let release = read_release(source.as_ref(), None)?;
@@ -316,7 +316,7 @@ struct StartedImage<'a> {
 }
 
 impl SourceReader for StartedImage<'_> {
-    /// An image that names another medium for its configuration is none: it has everything.
+    /// An image holds everything, so it names no other medium.
     fn medium(&mut self, _: Option<&SourceRequest>) -> Result<Vec<Document>> {
         let path = Path::new(DEFAULTS);
         if !path.exists() {
@@ -351,7 +351,7 @@ fn of_volume(identity: &mut dyn FnMut() -> Identity, progress: &Progress) -> Res
     Ok(Some(document))
 }
 
-/// What a node runs where no document says it: what the medium brings.
+/// The distribution of the medium, for documents that name none.
 fn own_distribution(release: &Release) -> Option<Document> {
     let name = release.distribution()?.name();
     let text = format!("kubernetes: {{distribution: {name}}}\n");

@@ -1,6 +1,6 @@
 //! One install on this machine, from a complete configuration to the end of the executor.
 //!
-//! [`super::run`] calls it for an unattended install, [`super::questions`] for one with answers from the console.
+//! `installer install` calls it for an unattended install, [`super::questions`] for one with answers from the console.
 
 use std::path::Path;
 
@@ -37,7 +37,6 @@ pub(crate) enum InstallEnd {
     Untouched(UntouchedNodes),
 }
 
-/// Whether finished nodes may be overwritten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReinstallConsent {
     /// As `install.reinstall` says.
@@ -99,7 +98,7 @@ pub(crate) fn carry_out(
         Some(_) => record.kept_by_node()?,
         None => None,
     };
-    // Made before the first write: an error here must not cost a disk.
+    // Before the first write: an error here must not cost a disk.
     let document =
         node_document(&plan.document).class(Class::Invalid, || "making the node document".into())?;
     let preflight = preflight.to_text();

@@ -1,7 +1,7 @@
 //! What several commands share: they bring configuration, machine, executor, user interface and reports together.
 //!
-//! `run` is `installer install` as a whole: it calls `questions` if there is a console for them, and both call `install`.
-//! `gather` finds medium and configuration for all of them.
+//! `install` makes one install, for `installer install` and for `questions`. `gather` finds medium and configuration for all of
+//! them.
 
 pub(crate) mod consoles;
 pub(crate) mod customized;
@@ -15,5 +15,4 @@ pub(crate) mod registries;
 pub(crate) mod report;
 pub(crate) mod report_target;
 pub(crate) mod root_only;
-pub(crate) mod run;
 pub(crate) mod started_image;

@@ -1,6 +1,6 @@
 //! The questions of an install on a console: the machine behind the screens of [`ui::questions`].
 //!
-//! [`super::run`] calls it.
+//! `installer install` and `installer first-start` call it.
 
 use machine::inventory::read_identity;
 use std::fs::File;
@@ -44,7 +44,7 @@ use model::config::sources::{CombinedConfig, ConfigEntry, Document, SourceKind, 
 use model::config::sources::{combine, state::refusal};
 use model::config::{Install, InstallConfig, Secret};
 use preflight::network::Offline;
-use preflight::{Intent, PreflightReport};
+use preflight::{PlannedNode, PreflightReport};
 use reporting::report;
 use transfer::download::RetryPolicy;
 use ui::answers::{Answers, recorded};
@@ -185,7 +185,7 @@ impl<'a> QuestionedMachine<'a> {
         })
     }
 
-    /// Whether the running system is there for this install, so that its settings can be changed.
+    /// Whether the running system exists only for this install, so that its settings can be changed.
     fn owns_the_system(&self) -> bool {
         (self.live || self.settings.first_start) && self.settings.rehearsal.is_none()
     }
@@ -304,7 +304,7 @@ impl InstallMachine for QuestionedMachine<'_> {
         if self.settings.rehearsal.is_some() {
             return Ok("The cluster was not asked: this is a rehearsal.".into());
         }
-        let report = fitness::check(Intent::of(config))?;
+        let report = fitness::check(PlannedNode::of(config))?;
         let refused: Vec<_> = report.stops().filter(|verdict| verdict.class == Class::Join).collect();
         match refused.first() {
             None => Ok("The cluster would accept this machine.".into()),
@@ -318,7 +318,7 @@ impl InstallMachine for QuestionedMachine<'_> {
 
     fn check(&self, config: &InstallConfig) -> Result<PreflightReport> {
         let config = &started_image::with_its_disks(config, self.settings.first_start);
-        let intent = Intent { not_before: Some(self.media.release.epoch), ..Intent::of(config) };
+        let intent = PlannedNode { not_before: Some(self.media.release.epoch), ..PlannedNode::of(config) };
         match self.settings.rehearsal {
             Some(_) => Ok(preflight::run(&self.facts()?, &intent, &Offline)),
             None => fitness::check(intent),

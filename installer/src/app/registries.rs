@@ -43,15 +43,15 @@ pub(crate) fn source(
     release: &Release,
 ) -> Result<Box<dyn PayloadSource>> {
     let (client, registries) = client(config, authorities)?;
-    Ok(Box::new(RegistryMedium::new(Box::new(Configured { client, registries }), release)?))
+    Ok(Box::new(RegistryMedium::new(Box::new(ConfiguredRegistries { client, registries }), release)?))
 }
 
-struct Configured {
+struct ConfiguredRegistries {
     client: Client,
     registries: Registries,
 }
 
-impl Registry for Configured {
+impl Registry for ConfiguredRegistries {
     fn probe(&self, repository: &Repository, digest: Digest, size: u64) -> Result<()> {
         self.client.probe(repository, digest, size)
     }

@@ -1,6 +1,6 @@
 //! What an install reports when it ends: webhooks, the report of a failure, the last event, the fleet server.
 //!
-//! [`super::run`] and [`super::questions`] begin a record and end it. It is filled during the install, because a failure can come
+//! `installer install` and [`super::questions`] begin a record and end it. It is filled during the install, because a failure can come
 //! at any time.
 
 use std::path::PathBuf;
@@ -114,7 +114,7 @@ impl<'a> RunRecord<'a> {
         self.reporter.as_ref().and_then(Reporter::wait_for_creator)
     }
 
-    /// The end. Calls the webhooks, writes the report if one is configured, sends the last event, and reports the error to the
+    /// Calls the webhooks, writes the report if one is configured, sends the last event, and reports the error to the
     /// fleet server.
     pub(crate) fn end<T>(mut self, result: Result<T>) -> Result<T> {
         let result = result.map_err(|error| self.report(error));
@@ -133,8 +133,8 @@ impl<'a> RunRecord<'a> {
         result
     }
 
-    /// The end of a run that has left a node as it is. Webhooks are not called, because no install has begun; the fleet server,
-    /// which asked for one, gets a report.
+    /// Ends a run that has left a node as it is. No install has begun, so webhooks are not called; the fleet server, which requested
+    /// one, gets a report.
     pub(crate) fn leave(mut self, left: &anyhow::Error) {
         self.reporter.iter().for_each(Reporter::fall_silent);
         self.progress.finish("Nothing was installed", 0);

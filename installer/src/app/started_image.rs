@@ -1,6 +1,6 @@
-//! What a machine that started from a disk image becomes, and how: the node document is written, and the machine restarts with it.
+//! The first start of a disk image: the node document is written, and the machine restarts with it.
 //!
-//! [`super::first_start`] calls it for a configuration of the sources, [`super::questions`] for one of answers.
+//! `installer first-start` calls it for a configuration of the sources, [`super::questions`] for one of answers.
 
 use std::path::Path;
 
@@ -25,7 +25,7 @@ use model::release::Release;
 use transfer::download::RetryPolicy;
 use ui::questions::ShownPlan;
 
-/// The checks of the disks, which are as the image has them.
+/// Checks of disks, which an image cannot change.
 const DISK_CHECKS: [&str; 2] = ["disk-size", "disk-speed"];
 
 /// Makes this machine the node of the configuration, and restarts it. The document is written last and at once: until then the next

@@ -7,13 +7,12 @@ use anyhow::Result;
 use base::command::SystemRunner;
 use base::failure::{Class, Failure};
 use base::files::named;
-use base::program::{Context, Format, print};
+use base::program::Context;
 use machine::paths::DOCUMENT;
 use node::apply::{self, ApplyOutcome};
 use node::apply_running::apply_running;
 use node::network_trial::run as trial;
 
-/// Arguments of `installer apply`.
 #[derive(Debug, clap::Args)]
 pub(super) struct ApplyArgs {
     /// The node document; by default oem/node.yaml below the root.
@@ -26,50 +25,42 @@ pub(super) struct ApplyArgs {
 
 impl ApplyArgs {
     pub(super) fn run(self, context: &Context) -> Result<()> {
-        apply_document(self.config, &self.root, context)
-    }
-}
-
-/// Applies the document `config`, or that of the node at `root`, to the files below `root`, and prints what was done.
-fn apply_document(config: Option<PathBuf>, root: &Path, context: &Context) -> Result<()> {
-    if let Some(named) = &config {
-        named::refuse_standard(
-            named,
-            "the node document",
-            "the machine's identity and its cards are remembered beside it",
-        )?;
-    }
-    let is_named = config.is_some();
-    let config = &config.unwrap_or_else(|| root.join(DOCUMENT.trim_start_matches('/')));
-    if !root.join(ACCOUNTS).is_file() {
-        let what = format!("{} is not the root of a system: it has no {ACCOUNTS}", root.display());
-        let hint =
-            "Name the root of a node with --root, for instance where its OS image and its /oem are mounted.";
-        return Err(Failure::new(Class::Invalid, what).hint(hint).into());
-    }
-    if !is_named && !config.exists() {
-        let what = format!("{} does not exist", config.display());
-        let hint = "Run this on an installed node, as root, or name a document with --config.";
-        return Err(Failure::new(Class::Hardware, what).hint(hint).into());
-    }
-    // A trial ends with the files as they were; files written meanwhile would be lost or left behind.
-    trial::refuse_during(root)?;
-    let running = root == Path::new("/");
-    let outcome = if running && config.as_path() == Path::new(DOCUMENT) {
-        apply_running(config, root, &SystemRunner)?
-    } else {
-        apply::apply(config, root)?
-    };
-    match context.format {
-        Format::Json => print(&serde_json::to_string_pretty(&outcome)?),
-        Format::Text => print(&tell(&outcome, running)),
+        let Self { config, root } = self;
+        let root = root.as_path();
+        if let Some(named) = &config {
+            named::refuse_standard(
+                named,
+                "the node document",
+                "the machine's identity and its cards are remembered beside it",
+            )?;
+        }
+        let is_named = config.is_some();
+        let config = &config.unwrap_or_else(|| root.join(DOCUMENT.trim_start_matches('/')));
+        if !root.join(ACCOUNTS).is_file() {
+            let what = format!("{} is not the root of a system: it has no {ACCOUNTS}", root.display());
+            let hint = "Name the root of a node with --root, for instance where its OS image and its /oem are mounted.";
+            return Err(Failure::new(Class::Invalid, what).hint(hint).into());
+        }
+        if !is_named && !config.exists() {
+            let what = format!("{} does not exist", config.display());
+            let hint = "Run this on an installed node, as root, or name a document with --config.";
+            return Err(Failure::new(Class::Hardware, what).hint(hint).into());
+        }
+        // The end of a trial restores the old files, and would lose what is written meanwhile.
+        trial::refuse_during(root)?;
+        let running = root == Path::new("/");
+        let outcome = if running && config.as_path() == Path::new(DOCUMENT) {
+            apply_running(config, root, &SystemRunner)?
+        } else {
+            apply::apply(config, root)?
+        };
+        context.show(&outcome, || tell(&outcome, running))
     }
 }
 
 /// The accounts of a system, to which those of its node are added.
 const ACCOUNTS: &str = "etc/passwd";
 
-/// What was done, and on a running node what is still to do.
 fn tell(outcome: &ApplyOutcome, running: bool) -> String {
     let line = |verb: &str, paths: &[String]| -> String {
         paths.iter().map(|path| format!("{verb} /{path}\n")).collect()

@@ -20,34 +20,33 @@ use model::boot::BootParameters;
 use node::recovery::SlotTries;
 use node::update::{TriedRelease, UpdateLock, UpdatedNode};
 
-/// Arguments of `installer bless`.
 #[derive(Debug, clap::Args)]
 pub(super) struct BlessArgs {}
 
 impl BlessArgs {
     pub(super) fn run(self, context: &Context) -> Result<()> {
-        crate::commands::bless::bless(&context.progress)
+        bless(&context.progress)
     }
 }
 
-/// Why a boot record says that a slot is bad; GRUB's own words are others.
+/// Reasons in the boot record for a bad slot, beside GRUB's own.
 const HEALTH: &str = "health";
 const DAMAGE: &str = "damage";
 
 /// Restarts a machine on which a boot on trial comes to no verdict, in the initrd or later. It does not run on others.
 const DEADLINE: &str = "nqrust-trial.timer";
-/// Until when after the start of this command the reading of a slot waits for the node, to leave disk and processors to what
-/// starts. [`DEADLINE`] comes 45 minutes after the start of the machine, and slow disks are read for a quarter of an hour.
+/// How long reading the slot waits for the node to be ready, to leave disk and processors to what starts. [`DEADLINE`] comes 45 minutes
+/// after the start of the machine, and reading a slow disk takes a quarter of an hour.
 const READING_WAITS: Duration = Duration::from_secs(20 * 60);
-/// For another update of this node. One that takes longer writes a slot, and then there is nothing to make anew.
+/// How long to wait for another update of this node. One that takes longer writes a slot; then the recovery system stays as it is.
 const LOCK_PATIENCE: Duration = Duration::from_secs(600);
 
-/// Tells what became of the update before, waits for the verdict on this boot, and writes it to the boot record.
+/// Reports the result of the last update, waits for the verdict on this boot, and writes it to the boot record.
 fn bless(progress: &Progress) -> Result<()> {
     let begun = Instant::now();
     let line = kernel_command_line()?;
     let Some(installed) = BootParameters::parse(&line)? else { return Ok(()) };
-    // A kernel that was not started by the boot loader says nothing about starts by it.
+    // This boot was not started by the boot loader, so it is no verdict on a slot.
     if installed.esp.is_none() {
         return Ok(());
     }
@@ -58,7 +57,7 @@ fn bless(progress: &Progress) -> Result<()> {
     }
     tell_fleet(&node, progress);
     let announcement = Announcement::begin(&node);
-    // What was true before counts only for the release that came after it.
+    // The baseline is only for the release that was staged after it.
     let baseline = Baseline::read(root).filter(|_| node.tried_release() == TriedRelease::Runs);
     loop {
         match judged(baseline.as_ref(), progress) {
@@ -102,8 +101,7 @@ fn bless(progress: &Progress) -> Result<()> {
     Ok(())
 }
 
-/// Reads the slot once the node is ready in its cluster, or `elapsed` leaves no more time to wait; whether it is as its manifest
-/// says.
+/// Reads the slot once the node is ready in its cluster, or `elapsed` leaves no more time to wait; whether it matches its manifest.
 fn read_when_ready(
     elapsed: Duration,
     ready: impl FnOnce(Duration) -> Result<()>,
@@ -113,8 +111,8 @@ fn read_when_ready(
     reads()
 }
 
-/// Waits until the node is ready in its cluster, for `limit` at most, unless it needs somebody's help. One without a
-/// cluster is ready, and one that cannot be looked at is not waited for.
+/// Waits up to `limit` until the node is ready in its cluster. Returns at once if a stage has failed, without a cluster, and if the node
+/// cannot be read.
 fn await_ready(root: &Path, limit: Duration, progress: &Progress, cancel: &Cancel) -> Result<()> {
     let subject = match ObservedNode::read(root) {
         Ok(Some(subject)) => subject,
@@ -129,7 +127,7 @@ fn await_ready(root: &Path, limit: Duration, progress: &Progress, cancel: &Cance
     let watched = watch.run(&SystemRunner, Some(limit), &mut |stages, _| {
         cancel.check()?;
         stuck = stages.iter().any(|stage| stage.state == StageState::Failed);
-        // Nothing more starts until somebody acts.
+        // A failed stage needs a person, so waiting is useless.
         ensure!(!stuck, "a stage has failed");
         Ok(())
     });
@@ -141,10 +139,10 @@ fn await_ready(root: &Path, limit: Duration, progress: &Progress, cancel: &Cance
     Ok(())
 }
 
-/// Makes the recovery system the release that runs, once nobody else changes the slots.
+/// Writes the running release into the recovery slot, once no other update changes the slots.
 fn renew_recovery(root: &Path, progress: &Progress, cancel: &Cancel) -> Result<()> {
     let _lock = UpdateLock::take_unless(root, LOCK_PATIENCE, || Ok(cancel.check()?))?;
-    // Whoever had the lock may have changed them.
+    // The other update may have changed them.
     UpdatedNode::read(root)?.renew_recovery(progress, cancel)
 }
 
@@ -153,7 +151,7 @@ fn judged(baseline: Option<&Baseline>, progress: &Progress) -> BootVerdict {
     observe_until_verdict(&probe, baseline, Timing::default(), &mut |text| progress.note("bless", text))
 }
 
-/// Stops the timer that restarts a boot on trial without a verdict, as this one has its verdict.
+/// Stops the timer that restarts a boot on trial without a verdict.
 fn end_deadline(progress: &Progress) {
     let stopped = SystemRunner
         .run(&Invocation::new("systemctl").args(["stop", DEADLINE]).limit(Duration::from_secs(60)));
@@ -162,8 +160,8 @@ fn end_deadline(progress: &Progress) {
     }
 }
 
-/// Goes back at once where there is a release to go back to: the same one would get the same verdict again. Its tries are for boots
-/// that end without one.
+/// Goes back at once if there is a good release: another try of this one would get the same verdict. Tries are for boots that end
+/// without a verdict.
 fn not_good(node: &mut UpdatedNode, why: &str, reason: String, progress: &Progress) -> Result<()> {
     if node.on_trial() && node.has_good_other() {
         node.reject(why, reason.clone())?;
@@ -173,7 +171,7 @@ fn not_good(node: &mut UpdatedNode, why: &str, reason: String, progress: &Progre
         );
         return reboot(&SystemRunner);
     }
-    // There is nothing better to restart into, and a person may want to look.
+    // No other slot is good, and a person may want to look at this one.
     end_deadline(progress);
     Err(Failure::new(Class::Unexpected, format!("slot {} is not good", node.slots.running))
         .because(reason)

@@ -14,7 +14,6 @@ use node::pending_reset::PendingReset;
 use node::recovery::RecoveryNotices;
 use node::update::NodeSlots;
 
-/// Arguments of `installer boot`.
 #[derive(Debug, clap::Args)]
 pub(super) struct BootArgs {
     /// The root of the new system.
@@ -24,55 +23,50 @@ pub(super) struct BootArgs {
 
 impl BootArgs {
     pub(super) fn run(self, context: &Context) -> Result<()> {
-        boot_node(&self.root, context)
-    }
-}
-
-/// Mounts the node below `root`, the root of the new system, and prints what was done.
-fn boot_node(root: &Path, context: &Context) -> Result<()> {
-    let cmdline = files::read_text(Path::new("/proc/cmdline"))?;
-    let places = BootRoots { root, run: Path::new("/run") };
-    let booted = boot::boot(&places, &cmdline, &mut SystemMounter);
-    if booted.is_err()
-        && PendingReset::read(root).is_some_and(|wish| wish.is_under_way())
-        && let Err(error) = recover_next(&cmdline)
-    {
-        context.progress.warn("boot", &format!("{error:#}"));
-    }
-    let text = match booted? {
-        Some(boot) => {
-            if !boot.notes.is_empty() && is_recovery(&cmdline)? {
-                let news = RecoveryNotices { notes: boot.notes.clone(), ..RecoveryNotices::default() };
-                news.write(Path::new("/"))?;
-            }
-            let applied = format!("The node document is applied: {} files.", boot.outcome.written.len());
-            boot.notes
-                .iter()
-                .chain(&boot.outcome.warnings)
-                .fold(applied, |text, note| format!("{text}\nwarning: {note}"))
+        let root = self.root.as_path();
+        let cmdline = files::read_text(Path::new("/proc/cmdline"))?;
+        let places = BootRoots { root, run: Path::new("/run") };
+        let booted = boot::boot(&places, &cmdline, &mut SystemMounter);
+        if booted.is_err()
+            && PendingReset::read(root).is_some_and(|pending| pending.is_under_way())
+            && let Err(error) = recover_next(&cmdline)
+        {
+            context.progress.warn("boot", &format!("{error:#}"));
         }
-        None => "Not an installed system: nothing to mount.".to_owned(),
-    };
-    context.tell("boot", &text);
-    if let Err(error) = tell_release(&cmdline) {
-        context.progress.warn("boot", &format!("{error:#}"));
+        let text = match booted? {
+            Some(boot) => {
+                if !boot.notes.is_empty() && is_recovery(&cmdline)? {
+                    let notices = RecoveryNotices { notes: boot.notes.clone(), ..RecoveryNotices::default() };
+                    notices.write(Path::new("/"))?;
+                }
+                let applied = format!("The node document is applied: {} files.", boot.outcome.written.len());
+                boot.notes
+                    .iter()
+                    .chain(&boot.outcome.warnings)
+                    .fold(applied, |text, note| format!("{text}\nwarning: {note}"))
+            }
+            None => "Not an installed system: nothing to mount.".to_owned(),
+        };
+        context.tell("boot", &text);
+        if let Err(error) = tell_release(&cmdline) {
+            context.progress.warn("boot", &format!("{error:#}"));
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 fn is_recovery(cmdline: &str) -> Result<bool> {
     Ok(BootParameters::parse(cmdline)?.is_some_and(|installed| installed.slot == Slot::Recovery))
 }
 
-/// The next start is that of the recovery system.
+/// Lets the recovery system start next.
 fn recover_next(cmdline: &str) -> Result<()> {
     let Some(installed) = BootParameters::parse(cmdline)? else { return Ok(()) };
     let slots = NodeSlots::look(Path::new("/"), &installed)?;
     slots.change_record(|record| record.once = Some(Slot::Recovery)).map(drop)
 }
 
-/// Puts the manifest of the slot that runs where the node reads it. Where the boot loader did not start this system, the installed one
-/// counts.
+/// Copies the manifest of the running slot to [`RUNNING`]. If the boot loader did not start this system, the node uses the installed one.
 fn tell_release(cmdline: &str) -> Result<()> {
     let Some(installed) = BootParameters::parse(cmdline)?.filter(|installed| installed.esp.is_some()) else {
         return Ok(());

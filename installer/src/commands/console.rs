@@ -34,21 +34,8 @@ pub(super) struct ConsoleArgs {
 }
 
 impl ConsoleArgs {
-    pub(super) fn run(self, _: &Context) -> Result<()> {
-        ConsolePage { login: self.login, idle_minutes: self.idle_limit }.run()
-    }
-}
-
-struct ConsolePage {
-    /// Before a login: only show, and offer the login.
-    pub(crate) login: bool,
-    /// End after this many minutes without a key.
-    pub(crate) idle_minutes: Option<u16>,
-}
-
-impl ConsolePage {
     /// Shows the page until the user leaves it, or wants to log in.
-    pub(crate) fn run(self) -> Result<()> {
+    pub(super) fn run(self, _: &Context) -> Result<()> {
         if !self.login {
             root_only::require("the node's console", "console")?;
             // This page is only for installed nodes.
@@ -59,8 +46,7 @@ impl ConsolePage {
         {
             return self.run_recovery(&installed);
         }
-        let idle = self.idle_minutes.map(|minutes| Duration::from_secs(u64::from(minutes) * 60));
-        match run::run(self.terminal()?, Arc::new(ThisNode::default()), !self.login, idle)? {
+        match run::run(self.terminal()?, Arc::new(ThisNode::default()), !self.login, self.idle())? {
             NodePageEnd::Quit => Ok(()),
             NodePageEnd::LogIn => log_in(),
         }
@@ -68,22 +54,25 @@ impl ConsolePage {
 
     /// The page of the recovery system, and the commands that its keys are.
     fn run_recovery(&self, installed: &BootParameters) -> Result<()> {
-        let idle = self.idle_minutes.map(|minutes| Duration::from_secs(u64::from(minutes) * 60));
         let look = || RecoveryFacts::gather(Path::new("/"), installed, &SystemRunner);
         loop {
-            match recovery_page::run::run(self.terminal()?, &look, !self.login, idle)? {
+            match recovery_page::run::run(self.terminal()?, &look, !self.login, self.idle())? {
                 RecoveryPageEnd::Quit => return Ok(()),
                 RecoveryPageEnd::LogIn => return log_in(),
                 RecoveryPageEnd::Run(arguments) => {
                     print(&format!("installer {}", arguments.join(" ")))?;
                     let program = std::env::current_exe()?;
-                    // It tells its errors itself.
+                    // The command prints its own errors.
                     Command::new(program).args(arguments).status()?;
                     print("Press Enter for the page of the recovery system.")?;
                     io::stdin().read_line(&mut String::new())?;
                 }
             }
         }
+    }
+
+    fn idle(&self) -> Option<Duration> {
+        self.idle_limit.map(|minutes| Duration::from_secs(u64::from(minutes) * 60))
     }
 
     fn terminal(&self) -> Result<Console> {

@@ -33,25 +33,11 @@ const EXAMPLES: &str = "Examples:
   ssh rancher@192.0.2.41 sudo cat /oem/harvester.config | installer convert -
   installer convert --cmdline boot.ipxe";
 
-impl ConvertArgs {
-    pub(super) fn run(self, context: &Context) -> Result<()> {
-        let Self { file, output, cmdline } = self;
-        Conversion { file, output, cmdline }.run(context)
-    }
-}
-
 /// Configurations hold secrets.
 const MODE: u32 = 0o600;
 
-/// What is converted, and where to. The fields are the arguments of `installer convert`.
-struct Conversion {
-    pub(crate) file: PathBuf,
-    pub(crate) output: PathBuf,
-    pub(crate) cmdline: bool,
-}
-
-impl Conversion {
-    pub(crate) fn run(self, context: &Context) -> Result<()> {
+impl ConvertArgs {
+    pub(super) fn run(self, context: &Context) -> Result<()> {
         let name = named::told(&self.file);
         let text =
             named::read_text(&self.file).class(Class::Invalid, || format!("reading {name} to convert it"))?;
@@ -108,7 +94,6 @@ fn told(name: &str, change: &Change) -> String {
     format!("{name}:{}: {}", change.line, change.message)
 }
 
-/// How much became of what, in words.
 fn summary(changes: &[Change]) -> String {
     let count = |kind| changes.iter().filter(|change| change.kind == kind).count();
     let [changed, dropped, lost] = [ChangeKind::Changed, ChangeKind::Dropped, ChangeKind::Lost].map(count);
@@ -133,7 +118,7 @@ mod tests {
         "serverurl: \"\"\ntoken: 9c41d7e05b6f4a3280de\nos: {hostname: a}\ninstall: {forcembr: false}\n";
 
     fn run(file: &Path, output: &Path, format: Format) -> Result<()> {
-        let conversion = Conversion { file: file.to_owned(), output: output.to_owned(), cmdline: false };
+        let conversion = ConvertArgs { file: file.to_owned(), output: output.to_owned(), cmdline: false };
         conversion.run(&Context::silent(format))
     }
 
@@ -169,7 +154,7 @@ mod tests {
     #[test]
     fn the_result_for_programs_says_what_became_of_each_key() {
         let converted = convert::document(STORED, "f").unwrap();
-        let conversion = Conversion { file: "f".into(), output: "o".into(), cmdline: false };
+        let conversion = ConvertArgs { file: "f".into(), output: "o".into(), cmdline: false };
         let result = conversion.result(&converted);
         assert!(
             result["document"].is_null() && !result.to_string().contains("9c41d7e05b6f4a3280de"),

@@ -13,7 +13,7 @@ use base::command::SystemRunner;
 use base::digest::Digest;
 use base::failure::{Class, Classify, Failure};
 use base::files::{self, UnfinishedDirectory, UnfinishedFile, named};
-use base::program::{Context, Format, print};
+use base::program::Context;
 use base::progress::Progress;
 use base::size::ByteSize;
 use install::execute::{DiskFile, ImageHost, RunEffects, Unpacking, execute};
@@ -52,27 +52,11 @@ pub(super) struct DiskImageArgs {
     profile: Option<Profile>,
 }
 
-impl DiskImageArgs {
-    pub(super) fn run(self, context: &Context) -> Result<()> {
-        let Self { config, medium, output, size, profile } = self;
-        DiskImage { config, medium, output, size, profile }.run(context)
-    }
-}
-
-/// What the identities of disks are derived in.
+/// The namespace of the identities of disks.
 const DISKS: Uuid = uuid::uuid!("5c0c6f3e-6f0c-4b5a-9d0b-6a1f2e7d9b41");
 
-/// What to make. The fields are the arguments of `installer disk-image`.
-struct DiskImage {
-    pub(crate) config: Option<PathBuf>,
-    pub(crate) medium: Option<String>,
-    pub(crate) output: PathBuf,
-    pub(crate) size: Option<ByteSize>,
-    pub(crate) profile: Option<Profile>,
-}
-
-impl DiskImage {
-    pub(crate) fn run(self, context: &Context) -> Result<()> {
+impl DiskImageArgs {
+    pub(super) fn run(self, context: &Context) -> Result<()> {
         let progress = &context.progress;
         named::refuse_standard(
             &self.output,
@@ -89,13 +73,7 @@ impl DiskImage {
         let size = plan.disk.size;
         self.write(&media, SealedPlan::new(plan, texts), progress)?;
         let output = self.output.display().to_string();
-        match context.format {
-            Format::Text => print(&format!("{output}: {size}")),
-            Format::Json => {
-                let json = json!({ "path": output, "size": size.get() });
-                print(&serde_json::to_string_pretty(&json)?)
-            }
-        }
+        context.show(&json!({ "path": output, "size": size.get() }), || format!("{output}: {size}"))
     }
 
     /// The medium, and the configuration of the file alone: nothing of the machine that makes the image gets into it.
@@ -104,7 +82,7 @@ impl DiskImage {
         let nothing =
             || Document::yaml(model::config::sources::SourceKind::File, "no document", "scheme_version: 1\n");
         let mut install = json!({});
-        // With that, all that an unattended install needs has to be there.
+        // So the checks require everything that an unattended install needs.
         if file.is_some() {
             install["automatic"] = true.into();
         }
@@ -195,7 +173,6 @@ impl DiskImage {
     }
 }
 
-/// The file as a disk of no machine.
 fn disk(path: &Path, size: ByteSize) -> Disk {
     Disk {
         name: "disk-image".into(),
@@ -222,14 +199,13 @@ fn disk(path: &Path, size: ByteSize) -> Disk {
     }
 }
 
-/// The same for the same input, so that the same bytes come out.
+/// A function of the input: the same input gives the same bytes.
 fn identity(manifest: &[u8], config: &InstallConfig, disk: Option<&Disk>) -> Uuid {
     let size = disk.map(|disk| disk.size.get()).unwrap_or_default();
     let whole = format!("{}\n{size}\n{}", Digest::of(manifest), config.to_yaml());
     Uuid::new_v5(&DISKS, Digest::of(whole.as_bytes()).to_string().as_bytes())
 }
 
-/// Keys that mean other disks of a machine.
 fn refuse_other_disks(config: &InstallConfig) -> Result<(), Failure> {
     let install = &config.install;
     let keys = [

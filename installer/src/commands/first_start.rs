@@ -8,6 +8,7 @@ use crate::app::questions::{self, QuestionSettings};
 use crate::app::report_target::ReportTarget;
 use crate::app::started_image::become_node;
 use crate::app::{consoles, gather};
+use crate::commands::install::no_terminal;
 use base::failure::{Class, Failure};
 use base::program::Context;
 use machine::paths::DOCUMENT;
@@ -24,40 +25,30 @@ pub(super) struct FirstStartArgs {
 
 impl FirstStartArgs {
     pub(super) fn run(self, context: &Context) -> Result<()> {
-        first_start(self.consoles, context)
-    }
-}
-
-/// Takes the configuration of the sources if it says `install.automatic`, and asks otherwise.
-fn first_start(consoles: bool, context: &Context) -> Result<()> {
-    if Path::new(DOCUMENT).exists() {
-        return Err(Failure::new(Class::Invalid, format!("this node has its document, {DOCUMENT}"))
-            .hint("Change that file, then run: installer apply")
-            .into());
-    }
-    let settings = QuestionSettings { consoles, first_start: true, ..QuestionSettings::default() };
-    let mut asks = None;
-    consoles::with(consoles, &context.progress, || {
-        let progress = &context.progress;
-        let answers = settings.can_ask().then(QuestionSettings::nothing_yet);
-        let media = gather::of_first_start(Gathering { answers, ..Gathering::default() }, progress)?;
-        if !media.combined.config.install.automatic {
-            progress.note("console", "The questions are asked on the console");
-            asks = Some(media);
-            return Ok(());
+        let Self { consoles } = self;
+        if Path::new(DOCUMENT).exists() {
+            return Err(Failure::new(Class::Invalid, format!("this node has its document, {DOCUMENT}"))
+                .hint("Change that file, then run: installer apply")
+                .into());
         }
-        media.tell_warnings(progress);
-        let authorities = media.combined.authorities.clone();
-        become_node(&media.combined.config, authorities, media.release.epoch, progress)
-    })?;
-    match asks {
-        Some(media) if settings.can_ask() => questions::ask(&media, &settings, ReportTarget::default()),
-        Some(_) => Err(Failure::new(
-            Class::Invalid,
-            "the configuration does not say install.automatic: true, and there is no terminal to ask on",
-        )
-        .hint("Set install.automatic: true, or start this on a terminal.")
-        .into()),
-        None => Ok(()),
+        let settings = QuestionSettings { consoles, first_start: true, ..QuestionSettings::default() };
+        let asks = consoles::with(consoles, &context.progress, || {
+            let progress = &context.progress;
+            let answers = settings.can_ask().then(QuestionSettings::nothing_yet);
+            let media = gather::of_first_start(Gathering { answers, ..Gathering::default() }, progress)?;
+            if !media.combined.config.install.automatic {
+                progress.note("console", "The questions are asked on the console");
+                return Ok(Some(media));
+            }
+            media.tell_warnings(progress);
+            let authorities = media.combined.authorities.clone();
+            become_node(&media.combined.config, authorities, media.release.epoch, progress)?;
+            Ok(None)
+        })?;
+        match asks {
+            Some(media) if settings.can_ask() => questions::ask(&media, &settings, ReportTarget::default()),
+            Some(_) => Err(no_terminal().into()),
+            None => Ok(()),
+        }
     }
 }

@@ -13,13 +13,12 @@ use install::plan::target_of;
 use machine::inventory::{Inventory, Roots};
 use model::boot::{BootParameters, BootVolume};
 
-/// Arguments of `installer grow`.
 #[derive(Debug, clap::Args)]
 pub(super) struct GrowArgs {}
 
 impl GrowArgs {
     pub(super) fn run(self, context: &Context) -> Result<()> {
-        crate::commands::grow::grow(&context.progress)
+        grow(&context.progress)
     }
 }
 

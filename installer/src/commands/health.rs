@@ -10,7 +10,6 @@ use base::failure::{Class, Failure};
 use base::program::Context;
 use cluster::health::{self, CHECKS, CheckClass, CheckGroup, CheckResult, Finding, NodeProbe};
 
-/// Arguments of `installer health`.
 #[derive(Debug, clap::Args)]
 pub(super) struct HealthArgs {
     /// The directory that stands for `/`.

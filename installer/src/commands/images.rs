@@ -5,11 +5,10 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 
 use base::failure::{Class, Failure};
-use base::program::{Context, Format, print};
+use base::program::Context;
 use cluster::images::{self, BlobState, ImagesReport};
 use machine::installed_node::InstalledNode;
 
-/// Arguments of `installer images`.
 #[derive(Debug, clap::Args)]
 pub(super) struct ImagesArgs {
     #[command(subcommand)]
@@ -36,10 +35,7 @@ impl ImagesArgs {
 /// Reads every blob of the node below `root` and prints the result; an error if a blob is missing or damaged.
 fn check_images(root: &Path, context: &Context) -> Result<()> {
     let report = check(root, context)?;
-    match context.format {
-        Format::Json => print(&serde_json::to_string_pretty(&report)?)?,
-        Format::Text => print(&tell(&report))?,
-    }
+    context.show(&report, || tell(&report))?;
     if report.faults.is_empty() {
         return Ok(());
     }

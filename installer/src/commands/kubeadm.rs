@@ -1,6 +1,6 @@
 //! `installer kubeadm`: makes this node a member of its cluster, for its unit.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Result;
 
@@ -19,11 +19,6 @@ pub(super) struct KubeadmArgs {
 
 impl KubeadmArgs {
     pub(super) fn run(self, context: &Context) -> Result<()> {
-        join(&self.root, context)
+        kubeadm::run(&self.root, &SystemRunner, &mut |line| context.tell("kubeadm", line))
     }
-}
-
-/// Makes the node at `root` a member of its cluster; the journal has the lines that it prints.
-fn join(root: &Path, context: &Context) -> Result<()> {
-    kubeadm::run(root, &SystemRunner, &mut |line| context.tell("kubeadm", line))
 }

@@ -2,7 +2,7 @@
 
 use std::fs::OpenOptions;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Result;
 
@@ -21,33 +21,30 @@ pub(super) struct KubernetesGuardArgs {
 }
 
 impl KubernetesGuardArgs {
+    /// Returns if Kubernetes may start, with an error if it must not, and ends the process with [`FAILED`] where that cannot be
+    /// known: then the unit fails, and is tried again.
     pub(super) fn run(self, context: &Context) -> Result<()> {
-        guard(&self.root, context)
+        let root = self.root.as_path();
+        let checked = image::read(root).and_then(|release| match release {
+            Some(release) => data::begin(root, &release.version),
+            None => Ok(()),
+        });
+        match checked {
+            Err(error) if class_of(&error) != Class::Hardware => {
+                context.progress.warn("kubernetes-guard", &format!("{error:#}"));
+                std::process::exit(FAILED);
+            }
+            Err(error) => {
+                // A person at the machine does not see the journal.
+                let console = OpenOptions::new().write(true).open(CONSOLE);
+                let _ = console.and_then(|mut console| writeln!(console, "{}", render(&error)));
+                Err(error)
+            }
+            Ok(()) => Ok(()),
+        }
     }
 }
 
 const CONSOLE: &str = "/dev/console";
-/// For systemd, any other code says that the unit is to be passed over (systemd.service(5), `ExecCondition=`).
+/// systemd skips the unit for codes below this one (systemd.service(5), `ExecCondition=`).
 const FAILED: i32 = 255;
-
-/// Ends well if Kubernetes may start, with an error if it must not, and the process with another code where that cannot be known: then
-/// the unit fails, and is tried again.
-fn guard(root: &Path, context: &Context) -> Result<()> {
-    let checked = image::read(root).and_then(|release| match release {
-        Some(release) => data::begin(root, &release.version),
-        None => Ok(()),
-    });
-    match checked {
-        Err(error) if class_of(&error) != Class::Hardware => {
-            context.progress.warn("kubernetes-guard", &format!("{error:#}"));
-            std::process::exit(FAILED);
-        }
-        Err(error) => {
-            // Whoever stands before the machine sees nothing of the journal.
-            let console = OpenOptions::new().write(true).open(CONSOLE);
-            let _ = console.and_then(|mut console| writeln!(console, "{}", render(&error)));
-            Err(error)
-        }
-        Ok(()) => Ok(()),
-    }
-}

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Result;
+use serde_json::json;
 
 use crate::app::root_only;
 use base::command::SystemRunner;
@@ -14,7 +15,7 @@ use machine::{nic_setup, node_release as release};
 use model::config::Diagnostic;
 use node::network_trial::{
     ClusterConcern, CurrentTrial, EndedTrial, NetworkChange, NetworkDifference, Networks, TrialEnding,
-    TrialSpan, TrialState, TrialStatus, Trials, standing,
+    TrialSpan, TrialState, TrialStatus, Trials, trial_status,
 };
 
 /// Show the networks of this node, or change them on trial: unless they are confirmed in time, the old ones come
@@ -61,69 +62,31 @@ struct TryArgs {
     accept_address_change: bool,
 }
 
-impl NetworkArgs {
-    pub(super) fn run(self, context: &Context) -> Result<()> {
-        let action = match self.command {
-            NetworkCommand::Show => NetworkAction::Show,
-            NetworkCommand::Try(TryArgs { file, seconds, accept_address_change }) => {
-                NetworkAction::Try(NetworkTrial { file, seconds, accept_address_change })
-            }
-            NetworkCommand::Confirm => NetworkAction::Confirm,
-            NetworkCommand::Revert { expired } => NetworkAction::Revert { expired },
-            NetworkCommand::Settle => NetworkAction::Settle,
-            NetworkCommand::SetUp => NetworkAction::SetUp,
-        };
-        act(action, context)
-    }
-}
-
 /// Between two checks of a trial that is being set up.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-/// The subcommands of `installer network`.
-enum NetworkAction {
-    /// Print the networks of the node document.
-    Show,
-    Try(NetworkTrial),
-    Confirm,
-    /// Restore the old ones; with `expired`, only if the trial has reached its time limit.
-    Revert {
-        expired: bool,
-    },
-    /// Find the cards that the node document names.
-    Settle,
-    SetUp,
-}
-
-/// The networks to try: a document, or `-` for standard input; for how long; whether a server may change its address.
-struct NetworkTrial {
-    pub(crate) file: PathBuf,
-    pub(crate) seconds: TrialSpan,
-    pub(crate) accept_address_change: bool,
-}
-
-/// Runs it on this node.
-///
-/// # Errors
-/// `Class::Invalid` for users other than root, and on a machine that is no node; errors of the trial.
-fn act(action: NetworkAction, context: &Context) -> Result<()> {
-    root_only::require("`installer network`", "network")?;
-    let root = Path::new("/");
-    // Only a node has something to change.
-    release::read(root)?;
-    let trials = Trials::new(root, &SystemRunner);
-    match action {
-        NetworkAction::Show => show(&trials, root, context),
-        NetworkAction::Try(trial) => trial.run(&trials, root, context),
-        NetworkAction::Confirm => {
-            let warnings = trials.confirm()?.warnings;
-            tell(&EndedTrial { how: TrialEnding::Confirmed, notes: warned(&warnings) }, context)
-        }
-        NetworkAction::Revert { expired } => tell(&trials.revert(expired)?, context),
-        NetworkAction::SetUp => trials.set_up(),
-        NetworkAction::Settle => {
-            context.tell("network", &settled(&nic_setup::settle(root, &SystemRunner)?));
-            Ok(())
+impl NetworkArgs {
+    /// # Errors
+    /// `Class::Invalid` for users other than root, and on a machine that is no node; errors of the trial.
+    pub(super) fn run(self, context: &Context) -> Result<()> {
+        root_only::require("`installer network`", "network")?;
+        let root = Path::new("/");
+        // Only a node has something to change.
+        release::read(root)?;
+        let trials = Trials::new(root, &SystemRunner);
+        match self.command {
+            NetworkCommand::Show => show(&trials, root, context),
+            NetworkCommand::Try(trial) => trial.run(&trials, root, context),
+            NetworkCommand::Confirm => {
+                let warnings = trials.confirm()?.warnings;
+                tell(&EndedTrial { how: TrialEnding::Confirmed, notes: warned(&warnings) }, context)
+            }
+            NetworkCommand::Revert { expired } => tell(&trials.revert(expired)?, context),
+            NetworkCommand::SetUp => trials.set_up(),
+            NetworkCommand::Settle => {
+                context.tell("network", &settled(&nic_setup::settle(root, &SystemRunner)?));
+                Ok(())
+            }
         }
     }
 }
@@ -137,27 +100,18 @@ fn warned(warnings: &[String]) -> Vec<String> {
 }
 
 fn tell(ended: &EndedTrial, context: &Context) -> Result<()> {
-    match context.format {
-        Format::Json => print(&serde_json::to_string_pretty(ended)?),
-        Format::Text => print(&ended.to_string()),
-    }
+    context.show(ended, || ended.to_string())
 }
 
 fn show(trials: &Trials<'_>, root: &Path, context: &Context) -> Result<()> {
     let networks = Networks::of(&trials.config()?);
-    let standing = standing(root)?;
-    match context.format {
-        Format::Json => {
-            let both = serde_json::json!({ "networks": networks, "trial": standing });
-            print(&serde_json::to_string_pretty(&both)?)
-        }
-        Format::Text => print(&shown(&networks, &standing)),
-    }
+    let status = trial_status(root)?;
+    context.show(&json!({ "networks": networks, "trial": status }), || shown(&networks, &status))
 }
 
 /// The networks as a document; remarks are in comments, so that it can be tried as it is.
-fn shown(networks: &Networks, standing: &TrialStatus) -> String {
-    let remarks = match standing {
+fn shown(networks: &Networks, status: &TrialStatus) -> String {
+    let remarks = match status {
         TrialStatus::None => String::new(),
         TrialStatus::Ended(ended) => ended.to_string(),
         TrialStatus::Now(now) => {
@@ -169,7 +123,7 @@ fn shown(networks: &Networks, standing: &TrialStatus) -> String {
     format!("{comment}{}", networks.to_yaml())
 }
 
-impl NetworkTrial {
+impl TryArgs {
     fn run(&self, trials: &Trials<'_>, root: &Path, context: &Context) -> Result<()> {
         let (text, name) = self.read()?;
         let change = trials.change(&text, &name)?;
@@ -178,16 +132,10 @@ impl NetworkTrial {
         if context.format == Format::Text {
             print(&begun(&change, &concerns, self.seconds))?;
         }
-        let standing = self.wait(root)?;
-        match context.format {
-            Format::Json => {
-                let all =
-                    serde_json::json!({ "trial": standing, "remarks": change.remarks, "concerns": concerns });
-                print(&serde_json::to_string_pretty(&all)?)?;
-            }
-            Format::Text => print(&trial_state(&standing))?,
-        }
-        match standing {
+        let status = self.wait(root)?;
+        let all = json!({ "trial": status, "remarks": change.remarks, "concerns": concerns });
+        context.show(&all, || trial_state(&status))?;
+        match status {
             TrialStatus::Ended(EndedTrial { how: TrialEnding::Failed, .. }) => {
                 let what = "the new network could not be set up, and the old one is back";
                 Err(Failure::new(Class::Network, what)
@@ -207,12 +155,12 @@ impl NetworkTrial {
     /// Waits until the new network is set up, or the trial has ended. The trial does not need this program.
     fn wait(&self, root: &Path) -> Result<TrialStatus> {
         loop {
-            let standing = standing(root)?;
+            let status = trial_status(root)?;
             if !matches!(
-                standing,
+                status,
                 TrialStatus::Now(CurrentTrial { state: TrialState::SettingUp, left: 1.., .. })
             ) {
-                return Ok(standing);
+                return Ok(status);
             }
             std::thread::sleep(POLL_INTERVAL);
         }
@@ -232,8 +180,8 @@ fn begun(change: &NetworkChange, concerns: &[ClusterConcern], span: TrialSpan) -
     )
 }
 
-fn trial_state(standing: &TrialStatus) -> String {
-    match standing {
+fn trial_state(status: &TrialStatus) -> String {
+    match status {
         TrialStatus::Now(now) => {
             let notes: String = now.notes.iter().map(|note| format!("{note}\n")).collect();
             format!("{notes}Set up. {} seconds are left.", now.left)

@@ -35,23 +35,8 @@ pub(super) struct PlanArgs {
 }
 
 impl PlanArgs {
-    pub(super) fn run(self, context: &Context) -> Result<()> {
-        let Self { config, inventory, medium, cmdline, show_sources } = self;
-        DryRun { config, inventory, medium, cmdline, show_sources }.run(context)
-    }
-}
-
-struct DryRun {
-    pub(crate) config: Option<PathBuf>,
-    pub(crate) inventory: Option<PathBuf>,
-    pub(crate) medium: Option<String>,
-    pub(crate) cmdline: Option<String>,
-    pub(crate) show_sources: bool,
-}
-
-impl DryRun {
     /// Prints the plan, what happens to finished nodes on its disks, and on request where the values come from.
-    pub(crate) fn run(self, context: &Context) -> Result<()> {
+    pub(super) fn run(self, context: &Context) -> Result<()> {
         transfer::download::try_once();
         let command_line = self.cmdline.as_deref().map(gather::command_line).transpose()?;
         let gathering = Gathering {

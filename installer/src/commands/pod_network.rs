@@ -1,6 +1,6 @@
 //! `installer pod-network`: keeps the routes to pods of other nodes, for its unit.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Result;
 
@@ -19,11 +19,6 @@ pub(super) struct PodNetworkArgs {
 
 impl PodNetworkArgs {
     pub(super) fn run(self, context: &Context) -> Result<()> {
-        keep(&self.root, context)
+        pod_network::run(&self.root, &SystemRunner, &mut |line| context.tell("pod-network", line))
     }
-}
-
-/// Keeps the pod network of the node at `root`; the journal has the lines that it prints.
-fn keep(root: &Path, context: &Context) -> Result<()> {
-    pod_network::run(root, &SystemRunner, &mut |line| context.tell("pod-network", line))
 }

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use anyhow::Result;
 
 use crate::app::fitness;
-use base::program::{Context, Format, print};
-use preflight::{Intent, report};
+use base::program::Context;
+use preflight::{PlannedNode, report};
 
 /// Check whether this machine is fit to become the node that a configuration describes. Writes nothing.
 #[derive(Debug, clap::Args)]
@@ -29,18 +29,12 @@ pub(super) struct PreflightArgs {
 impl PreflightArgs {
     pub(super) fn run(self, context: &Context) -> Result<()> {
         if self.list {
-            return match context.format {
-                Format::Text => print(&report::list_text()),
-                Format::Json => print(&serde_json::to_string_pretty(&report::list_json())?),
-            };
+            return context.show(&report::list_json(), report::list_text);
         }
         let config =
             fitness::configuration(self.config.as_deref(), self.medium.as_deref(), &context.progress)?;
-        let report = fitness::judge(Intent::of(&config), self.inventory.as_deref())?;
-        match context.format {
-            Format::Text => print(&report.to_text())?,
-            Format::Json => print(&serde_json::to_string_pretty(&report)?)?,
-        }
+        let report = fitness::judge(PlannedNode::of(&config), self.inventory.as_deref())?;
+        context.show(&report, || report.to_text())?;
         Ok(report.verdict()?)
     }
 }

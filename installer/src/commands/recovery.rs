@@ -25,23 +25,23 @@ pub(super) struct RecoveryArgs {}
 
 impl RecoveryArgs {
     pub(super) fn run(self, context: &Context) -> Result<()> {
-        crate::commands::recovery::recover(&context.progress)
+        recover(&context.progress)
     }
 }
 
 const POLL: Duration = Duration::from_secs(20);
 /// How long a command that has just ended may hold the lock.
 const LOCK_LIMIT: Duration = Duration::from_secs(30);
-/// What systemd-logind knows of sessions (systemd `logind-session.c`).
+/// The sessions of systemd-logind (`logind-session.c`).
 const SESSIONS: &str = "/run/systemd/sessions";
 
 fn recover(progress: &Progress) -> Result<()> {
     let root = Path::new("/");
     let mut node = UpdatedNode::read(root)?;
-    // GRUB counts no start of the recovery system; the next one begins without what was counted before.
+    // GRUB does not count starts of the recovery system; this resets its count of the slots.
     node.approve()?;
-    if let Some(wish) = PendingReset::read(root) {
-        return reset(wish, &mut node, progress);
+    if let Some(pending) = PendingReset::read(root) {
+        return reset(pending, &mut node, progress);
     }
     await_nobody(root, &SystemRunner);
     let mut tries = SlotTries::read(root);
@@ -49,7 +49,7 @@ fn recover(progress: &Progress) -> Result<()> {
         progress.note("recovery", "Nobody was there, and no good slot is left to be tried again");
         return Ok(());
     };
-    // The count first: a slot that cannot be started must not be tried without end.
+    // The count is stored first: a slot that cannot be started must not be tried forever.
     tries.write(root)?;
     progress.note(
         "recovery",
@@ -59,23 +59,23 @@ fn recover(progress: &Progress) -> Result<()> {
     reboot(&SystemRunner)
 }
 
-fn reset(wish: PendingReset, node: &mut UpdatedNode, progress: &Progress) -> Result<()> {
+fn reset(pending: PendingReset, node: &mut UpdatedNode, progress: &Progress) -> Result<()> {
     let root = Path::new("/");
     let _lock = UpdateLock::take(root, LOCK_LIMIT)?;
-    let doing = Some(format!("a reset of level {}, asked for at {}", wish.level.as_str(), wish.at));
-    let news = RecoveryNotices::read(root);
-    RecoveryNotices { doing, ..news.clone() }.write(root)?;
+    let doing = Some(format!("a reset of level {}, asked for at {}", pending.level.as_str(), pending.at));
+    let notices = RecoveryNotices::read(root);
+    RecoveryNotices { doing, ..notices.clone() }.write(root)?;
     let installed = BootParameters::parse(&kernel_command_line()?)?.context("this is no installed node")?;
     let mut effects = NodeReset { root, node, installed, runner: &SystemRunner };
-    let done = carry_out(wish, &mut effects, progress);
+    let done = carry_out(pending, &mut effects, progress);
     let failed = done.as_ref().err().map(|error| format!("the reset is not complete: {error:#}"));
-    RecoveryNotices { failed, ..news }.write(root)?;
+    RecoveryNotices { failed, ..notices }.write(root)?;
     done?;
     progress.note("recovery", "The reset is complete; the machine restarts");
     reboot(&SystemRunner)
 }
 
-/// Returns once nobody has been at this machine for long enough: no key on a console, no session, no update at work.
+/// Returns once this machine has been unattended for long enough: no key on a console, no session, no running update.
 fn await_nobody(root: &Path, runner: &dyn Runner) {
     let begin = (Instant::now(), SystemTime::now());
     let mut idle = IdleTime::default();

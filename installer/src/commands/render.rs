@@ -36,19 +36,16 @@ impl RenderArgs {
         }
         match (&self.output, &self.node) {
             (Some(output), _) if named::is_standard(output) => stream(&cluster, context.format),
-            (Some(directory), _) => write(&cluster, directory, context.format),
-            (None, name) => show(&cluster, name.as_deref().unwrap_or_default(), context.format),
+            (Some(directory), _) => write(&cluster, directory, context),
+            (None, name) => show(&cluster, name.as_deref().unwrap_or_default(), context),
         }
     }
 }
 
 /// Writes the document of each node below `directory`, and prints the result for each file.
-fn write(cluster: &ValidClusterFile, directory: &Path, format: Format) -> Result<()> {
+fn write(cluster: &ValidClusterFile, directory: &Path, context: &Context) -> Result<()> {
     let report = cluster_file::write(cluster, directory)?;
-    match format {
-        Format::Text => print(&listing(&report, directory)),
-        Format::Json => print(&serde_json::to_string_pretty(&report)?),
-    }
+    context.show(&report, || listing(&report, directory))
 }
 
 /// Writes the documents of all nodes to standard output, as a stream of YAML documents; of a reader of JSON, as a list.
@@ -84,7 +81,7 @@ fn listing(report: &Report, directory: &Path) -> String {
 }
 
 /// Prints the document of one node for reading, its secrets hidden.
-fn show(cluster: &ValidClusterFile, name: &str, format: Format) -> Result<()> {
+fn show(cluster: &ValidClusterFile, name: &str, context: &Context) -> Result<()> {
     let document = cluster.documents.iter().find(|document| document.entry.hostname == name);
     let Some(document) = document else {
         let names: Vec<_> =
@@ -94,10 +91,7 @@ fn show(cluster: &ValidClusterFile, name: &str, format: Format) -> Result<()> {
         return Err(Failure::new(Class::Invalid, what).hint(hint).into());
     };
     let (text, value) = cluster_file::shown(document);
-    match format {
-        Format::Text => print(&text),
-        Format::Json => print(&serde_json::to_string_pretty(&value)?),
-    }
+    context.show(&value, || text)
 }
 
 #[cfg(test)]
@@ -110,7 +104,7 @@ mod tests {
         let text =
             "cluster: {name: east}\npools: [{name: p, role: management, machines: [{hostname: n1}]}]\n";
         let cluster = cluster_file::check(text, "c").unwrap();
-        let error = show(&cluster, "n2", Format::Text).unwrap_err();
+        let error = show(&cluster, "n2", &Context::silent(Format::Text)).unwrap_err();
         assert_eq!(class_of(&error), Class::Invalid);
         let text = render(&error);
         assert!(text.contains("no node `n2`") && text.contains("n1"), "{text}");

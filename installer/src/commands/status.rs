@@ -15,7 +15,6 @@ use machine::installed_node::InstalledNode;
 use node::reporter::NodeReporter;
 use node::status::Status;
 
-/// Arguments of `installer status`.
 #[derive(Debug, clap::Args)]
 pub(super) struct StatusArgs {
     /// The directory that stands for `/`; stages are shown only for `/` itself.
@@ -34,23 +33,6 @@ pub(super) struct StatusArgs {
 
 impl StatusArgs {
     pub(super) fn run(self, context: &Context) -> Result<()> {
-        let Self { root, wait, limit, record } = self;
-        StatusQuery { root, wait, limit, record }.run(context)
-    }
-}
-
-/// Whose status is shown, and when. The fields are the arguments of `installer status`.
-pub(crate) struct StatusQuery {
-    pub(crate) root: PathBuf,
-    pub(crate) wait: bool,
-    /// In seconds.
-    pub(crate) limit: Option<u64>,
-    pub(crate) record: bool,
-}
-
-impl StatusQuery {
-    /// Waits if requested, and prints the status.
-    pub(crate) fn run(self, context: &Context) -> Result<()> {
         if self.wait {
             self.wait(context)?;
             if context.format == Format::Text {
@@ -62,14 +44,9 @@ impl StatusQuery {
             true => Status::gather_running(&node, &SystemRunner)?,
             false => Status::gather(&node)?,
         };
-        match context.format {
-            Format::Json => print(&serde_json::to_string_pretty(&status)?),
-            Format::Text => print(&status.to_string()),
-        }
+        context.show(&status, || status.to_string())
     }
-}
 
-impl StatusQuery {
     fn wait(&self, context: &Context) -> Result<()> {
         let text = context.format == Format::Text;
         let Some(subject) = ObservedNode::read(&self.root)? else {
@@ -114,7 +91,6 @@ fn not_ready(stage: &Stage) -> Failure {
     Failure::new(Class::Join, what).because(stage_line(stage)).hint(hint)
 }
 
-/// A stage in one line.
 fn stage_line(stage: &Stage) -> String {
     stage.to_string().split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -12,7 +12,6 @@ use model::cluster_file;
 use model::config::sources::{CombinedConfig, Document, SourceKind, combine, combine_alone};
 use model::config::{self, Diagnostic, Invalid, shape};
 
-/// Arguments of `installer validate`.
 #[derive(Debug, clap::Args)]
 pub(super) struct ValidateArgs {
     /// Install configurations; `-` is standard input.
@@ -35,23 +34,6 @@ pub(super) struct ValidateArgs {
 
 impl ValidateArgs {
     pub(super) fn run(self, context: &Context) -> Result<()> {
-        let Self { files, cluster, strict, show_sources, cmdline } = self;
-        Validation { files, cluster, strict, show_sources, cmdline }.run(context)
-    }
-}
-
-/// What is checked, and how. The fields are the arguments of `installer validate`.
-struct Validation {
-    pub(crate) files: Vec<PathBuf>,
-    pub(crate) cluster: Option<PathBuf>,
-    pub(crate) strict: bool,
-    pub(crate) show_sources: bool,
-    pub(crate) cmdline: Option<String>,
-}
-
-impl Validation {
-    /// Prints the result; an error if the files do not pass.
-    pub(crate) fn run(self, context: &Context) -> Result<()> {
         if self.show_sources || self.cmdline.is_some() {
             return self.merge(context);
         }
@@ -131,9 +113,7 @@ impl Validation {
             (false, Format::Json) => Ok(()),
         }
     }
-}
 
-impl Validation {
     /// What was checked as one configuration, and the verb.
     fn subject(&self) -> String {
         let names: Vec<_> = self.files.iter().map(|path| named::told(path)).collect();
@@ -148,7 +128,7 @@ fn refuse(what: String) -> anyhow::Error {
     Failure::new(Class::Invalid, what).into()
 }
 
-/// The numbers of mistakes and warnings, in words.
+/// `2 mistakes and 1 warning in the configuration`.
 fn count(found: &Invalid) -> String {
     let words = |count: usize, noun: &str| match count {
         0 => None,
@@ -201,8 +181,8 @@ mod tests {
     use super::*;
     use base::failure::class_of;
 
-    fn validate(files: Vec<PathBuf>, cluster: Option<PathBuf>, strict: bool) -> Validation {
-        Validation { files, cluster, strict, show_sources: false, cmdline: None }
+    fn validate(files: Vec<PathBuf>, cluster: Option<PathBuf>, strict: bool) -> ValidateArgs {
+        ValidateArgs { files, cluster, strict, show_sources: false, cmdline: None }
     }
 
     fn judge(text: &str, strict: bool) -> (String, Result<()>) {
@@ -237,7 +217,7 @@ mod tests {
     fn a_kernel_command_line_is_checked_alone() {
         let check = |line: &str, strict| {
             let cmdline = Some(line.to_owned());
-            let validation = Validation { cmdline, ..validate(vec![], None, strict) };
+            let validation = ValidateArgs { cmdline, ..validate(vec![], None, strict) };
             validation.merge(&Context::silent(Format::Text))
         };
         check("quiet nqrust.install.device=/dev/disk/by-id/ata-one", true).unwrap();

@@ -7,7 +7,7 @@ use anyhow::Result;
 
 use crate::app::{consoles, gather};
 use base::failure::{Class, Failure, class_of};
-use base::program::{Context, Format, print};
+use base::program::Context;
 use base::progress::Progress;
 use medium::build_output::BuildOutput;
 use medium::customization::{AreaDamage, FILE, GRUB_FILE, area, argument};
@@ -60,13 +60,9 @@ fn verify_medium(named: Option<&str>, on_consoles: bool, context: &Context) -> R
     })
 }
 
-/// Compares all that a build wrote into a directory.
 fn verify_output(output: &BuildOutput, context: &Context) -> Result<()> {
     let report = output.verify(&context.progress)?;
-    match context.format {
-        Format::Text => print(&report.to_string())?,
-        Format::Json => print(&serde_json::to_string_pretty(&report)?)?,
-    }
+    context.show(&report, || report.to_string())?;
     report.into_result()
 }
 

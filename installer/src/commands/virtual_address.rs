@@ -1,6 +1,6 @@
 //! `installer virtual-address`: tells keepalived of other servers, for its unit.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Result;
 
@@ -19,11 +19,6 @@ pub(super) struct VirtualAddressArgs {
 
 impl VirtualAddressArgs {
     pub(super) fn run(self, context: &Context) -> Result<()> {
-        keep(&self.root, context)
+        servers::keep(&self.root, &SystemRunner, &mut |line| context.tell("virtual-address", line))
     }
-}
-
-/// Keeps keepalived's configuration what the servers of the cluster ask for; the journal has the lines that it prints.
-fn keep(root: &Path, context: &Context) -> Result<()> {
-    servers::keep(root, &SystemRunner, &mut |line| context.tell("virtual-address", line))
 }

@@ -10,7 +10,6 @@ use machine::network::management_device;
 use model::config::sources::{Document, SourceKind, combine};
 use model::config::{Diagnostic, InstallConfig, Invalid, Method, Role};
 
-/// The message for keys that are no networks.
 const OTHERS: &str = "only `install.management_interface`, `install.networks` and `os.dns_nameservers` are changed on trial; \
                       other keys are changed in the node document and applied";
 
@@ -21,7 +20,6 @@ pub struct NetworkChange {
     pub remarks: Vec<Diagnostic>,
 }
 
-/// The parts of the running node that a change affects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AffectedNode {
     pub addresses: Vec<Ipv4Addr>,

@@ -22,5 +22,5 @@ mod tests;
 
 pub use change::{AffectedNode, ClusterConcern, NetworkChange};
 pub use networks::{NetworkDifference, Networks};
-pub use record::{CurrentTrial, EndedTrial, TrialEnding, TrialSpan, TrialState, TrialStatus, standing};
+pub use record::{CurrentTrial, EndedTrial, TrialEnding, TrialSpan, TrialState, TrialStatus, trial_status};
 pub use run::Trials;

@@ -197,7 +197,7 @@ pub enum TrialStatus {
 }
 
 /// The state of the trials of the node at `root`. Cheap.
-pub fn standing(root: &Path) -> Result<TrialStatus> {
+pub fn trial_status(root: &Path) -> Result<TrialStatus> {
     if let Some(trial) = Trial::read(root)? {
         return trial.now(root).map(TrialStatus::Now);
     }

@@ -64,7 +64,6 @@ impl<'a> Trials<'a> {
         config::load(&self.document())
     }
 
-    /// The parts of the running node that a change can affect.
     #[must_use]
     pub fn present(&self) -> AffectedNode {
         let ip = Invocation::new("ip").args(["-json", "-details", "address"]);
@@ -73,7 +72,7 @@ impl<'a> Trials<'a> {
         let lists = devices.iter().filter_map(|device| device["addr_info"].as_array()).flatten();
         let addresses: Vec<Ipv4Addr> =
             lists.filter_map(|address| address["local"].as_str()?.parse().ok()).collect();
-        // A node whose document does not say so may have been promoted.
+        // A node may have been promoted to a server, whatever its document says.
         let etcd = |distribution| below(self.root, &etcd_data(distribution)).join("member");
         let keeps_etcd = Distribution::ALL.into_iter().any(|distribution| etcd(distribution).exists());
         AffectedNode { addresses, keeps_etcd }
@@ -154,7 +153,7 @@ impl<'a> Trials<'a> {
     }
 
     fn start(&self, span: TrialSpan) -> Result<()> {
-        // A leftover timer has nothing more to do.
+        // An old timer would revert this trial too early.
         self.stop(&format!("{TIMER_UNIT}.timer"));
         let unit = |name: &str| {
             let unit = format!("--unit={name}");
@@ -345,7 +344,7 @@ fn side(file: NodeFile) -> TrialFile {
     }
 }
 
-/// What the user still has to do for the cluster once the new network stays.
+/// What the user still has to do for the cluster after confirming.
 fn restart(before: &InstallConfig, trial: &Trial) -> Option<String> {
     let member = ClusterMember::of(before)?;
     let [old, new] = [&trial.before, &trial.after].map(|side| side.networks.management_interface.clone());
@@ -363,7 +362,7 @@ fn invalid(what: impl Into<String>) -> Failure {
 
 fn none_under_way(root: &Path) -> anyhow::Error {
     let failure = invalid("no change of the network is on trial");
-    match super::record::standing(root) {
+    match super::record::trial_status(root) {
         Ok(super::record::TrialStatus::Ended(ended)) => failure.because(anyhow::anyhow!("{ended}")).into(),
         _ => failure.hint("Begin one with: installer network try FILE").into(),
     }

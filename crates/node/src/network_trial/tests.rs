@@ -77,12 +77,12 @@ impl Node {
         fs::read_to_string(self.root.path().join(path)).ok()
     }
 
-    fn standing(&self) -> TrialStatus {
-        standing(self.root.path()).unwrap()
+    fn trial_status(&self) -> TrialStatus {
+        trial_status(self.root.path()).unwrap()
     }
 
     fn now(&self) -> CurrentTrial {
-        match self.standing() {
+        match self.trial_status() {
             TrialStatus::Now(now) => now,
             other => panic!("{other:?}"),
         }
@@ -128,7 +128,7 @@ fn a_trial_nobody_confirms_leaves_everything_as_it_was() {
     let asked = node.programs.take_commands();
     let place = |command: &str| asked.iter().position(|line| line == command).unwrap();
     assert!(place("nmcli connection reload") < place("nmcli device reapply mgmt-br"), "{asked:?}");
-    assert_eq!(node.standing(), TrialStatus::Ended(ended));
+    assert_eq!(node.trial_status(), TrialStatus::Ended(ended));
 }
 
 #[test]
@@ -163,7 +163,7 @@ fn a_confirmed_network_is_the_document_s_and_what_was_there_is_kept() {
         assert_eq!(mode & 0o777, 0o600, "{path}");
     }
     assert!(node.programs.take_commands().contains(&"systemctl stop nqrust-network-trial.timer".to_owned()));
-    let TrialStatus::Ended(EndedTrial { how: TrialEnding::Confirmed, .. }) = node.standing() else {
+    let TrialStatus::Ended(EndedTrial { how: TrialEnding::Confirmed, .. }) = node.trial_status() else {
         panic!()
     };
     let files = node.files();
@@ -219,7 +219,7 @@ fn a_machine_that_restarts_has_its_old_network_and_knows_of_no_trial() {
     fs::rename(fresh.path().join("etc"), node.root.path().join("etc")).unwrap();
     apply(&node.document(), node.root.path()).unwrap();
     assert_eq!(node.files(), before);
-    assert_eq!(node.standing(), TrialStatus::None);
+    assert_eq!(node.trial_status(), TrialStatus::None);
 }
 
 #[test]
@@ -246,7 +246,7 @@ fn nothing_changes_where_the_way_back_cannot_be_prepared() {
     for refused in ["revert --expired", "network set-up"] {
         node.programs.set_failure(refused, "refused");
         assert!(node.begin(MOVED).is_err(), "{refused}");
-        assert_eq!(node.standing(), TrialStatus::None);
+        assert_eq!(node.trial_status(), TrialStatus::None);
         assert_eq!(node.files(), before);
     }
     let asked = node.programs.take_commands();
@@ -260,7 +260,7 @@ fn a_network_that_cannot_be_set_up_is_taken_back_at_once() {
     node.begin(MOVED).unwrap();
     node.programs.set_failure("connection reload", "refused");
     assert!(node.trials().set_up().is_err());
-    assert!(matches!(node.standing(), TrialStatus::Now(_)), "the timer tries again");
+    assert!(matches!(node.trial_status(), TrialStatus::Now(_)), "the timer tries again");
     assert_eq!(node.files(), before);
     node.programs.set_answer("connection reload", "");
     node.at(220);
@@ -275,7 +275,7 @@ fn a_trial_needs_a_document_that_is_applied_and_a_change() {
     fs::write(node.document(), DOCUMENT.replace("kernel.panic: 5", "kernel.panic: 6")).unwrap();
     let error = node.begin(MOVED).unwrap_err();
     assert!(render(&error).contains("changes that are not applied"), "{error:#}");
-    assert_eq!(node.standing(), TrialStatus::None);
+    assert_eq!(node.trial_status(), TrialStatus::None);
 }
 
 #[test]
@@ -297,7 +297,7 @@ fn the_address_of_a_server_needs_a_word() {
     let error = node.begin(MOVED).unwrap_err();
     assert_eq!(class_of(&error), Class::Invalid);
     assert!(render(&error).contains("--accept-address-change"), "{error:#}");
-    assert_eq!(node.standing(), TrialStatus::None);
+    assert_eq!(node.trial_status(), TrialStatus::None);
     let change = node.trials().change(MOVED, "new.yaml").unwrap();
     node.trials().begin(&change, "30".parse().unwrap(), true).unwrap();
     assert_eq!(node.now().left, 30);

@@ -1,12 +1,12 @@
-//! The recovery system: what it does to a node that no slot starts, or that somebody wants to have new.
+//! The recovery system: for a node of which no slot starts, or that is to be reset.
 //!
 //! | Module | What it is for |
 //! |---|---|
 //! | [`reset`] | a reset, step by step, over any number of starts |
-//! | [`repair`] | looks at everything that a start needs, and mends what loses nothing |
-//! | [`tries`] | which slot is tried again when nobody is there; pure |
-//! | [`overview`] | why it runs, and what there is to start |
-//! | [`notices`] | what the recovery system does now, for its page |
+//! | [`repair`] | checks everything that a start needs, and repairs what can be repaired without loss |
+//! | [`tries`] | which slot an unattended machine starts again; pure |
+//! | [`overview`] | why it runs, and which slots can be started |
+//! | [`notices`] | what the recovery system is doing, for its page |
 
 pub mod notices;
 pub mod overview;
@@ -16,6 +16,6 @@ pub mod tries;
 
 pub use notices::RecoveryNotices;
 pub use overview::RecoveryFacts;
-pub use repair::{Repair, RepairFinding, repair};
+pub use repair::{RepairFinding, RepairState, repair};
 pub use reset::{NodeReset, carry_out};
 pub use tries::{IdleTime, SlotTries};

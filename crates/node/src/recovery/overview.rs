@@ -1,4 +1,4 @@
-//! Why the recovery system runs, and what there is to start: what its page shows.
+//! The contents of the page of the recovery system: why it runs, and which slots can be started.
 
 use std::path::Path;
 
@@ -24,7 +24,7 @@ pub struct RecoveryFacts {
     pub slots: Vec<[String; 3]>,
     /// One network device and its addresses a text.
     pub addresses: Vec<String>,
-    pub news: RecoveryNotices,
+    pub notices: RecoveryNotices,
 }
 
 impl RecoveryFacts {
@@ -45,7 +45,7 @@ impl RecoveryFacts {
             ]
         });
         let why = match (PendingReset::read(root), record.why.as_ref().map(BootFailureWord::as_str)) {
-            (Some(wish), _) => format!("a reset of level {} is asked for", wish.level.as_str()),
+            (Some(pending), _) => format!("a reset of level {} is asked for", pending.level.as_str()),
             (None, _) if !any_good => "neither slot is good and can be loaded".to_owned(),
             (None, Some(BootFailureWord::MISS)) => {
                 format!("a slot was started {MISSES} times and was never reported as good")
@@ -55,14 +55,14 @@ impl RecoveryFacts {
             }
             (None, _) => "somebody asked for it, or no slot could be loaded".to_owned(),
         };
-        // The recovery system is there for nodes that have no usable document, too.
+        // The recovery system also serves nodes without a usable document.
         let node = InstalledNode::open(root).ok();
         Ok(Self {
             product: format!("{} {}", release.name, release.version),
             why,
             slots: rows.into(),
             addresses: addresses(node.as_ref().map(|node| &node.config), runner),
-            news: RecoveryNotices::read(root),
+            notices: RecoveryNotices::read(root),
         })
     }
 }

@@ -1,4 +1,4 @@
-//! Looks at everything that a start of this node needs, and mends what loses nothing by it.
+//! Checks everything that a start of this node needs, and repairs what can be repaired without loss.
 
 use std::path::Path;
 
@@ -15,29 +15,29 @@ use model::boot::{BootParameters, BootVolume, Slot};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Repair {
+pub enum RepairState {
     Whole,
     Repaired,
     Damaged,
-    /// It has nothing, or is in use.
+    /// It is empty or in use.
     Unchecked,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RepairFinding {
     pub subject: String,
-    pub state: Repair,
+    pub state: RepairState,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub text: String,
 }
 
 impl RepairFinding {
-    fn new(subject: impl Into<String>, state: Repair, text: impl Into<String>) -> Self {
+    fn new(subject: impl Into<String>, state: RepairState, text: impl Into<String>) -> Self {
         Self { subject: subject.into(), state, text: text.into() }
     }
 }
 
-/// Looks at this node. Rewrites the boot record; repairs file systems with `yes` alone.
+/// Checks this node. Rewrites the boot record; repairs file systems only with `yes`.
 ///
 /// # Errors
 /// The boot record cannot be written, or the work was cancelled.
@@ -50,7 +50,7 @@ pub fn repair(
 ) -> Result<Vec<RepairFinding>> {
     let mut findings = boot_files(&node.slots.esps);
     node.rewrite_record()?;
-    findings.push(RepairFinding::new("boot record", Repair::Whole, "written anew"));
+    findings.push(RepairFinding::new("boot record", RepairState::Whole, "written anew"));
     let volumes = [("persistent", Some(installed.persistent)), ("data", installed.data)];
     for (name, volume) in volumes {
         if let Some(volume) = volume {
@@ -72,11 +72,11 @@ fn boot_files(esps: &[std::path::PathBuf]) -> Vec<RepairFinding> {
     let finding = |(esp, digest): &(&std::path::PathBuf, Result<base::digest::Digest>)| {
         let subject = format!("boot files on {}", esp.display());
         match digest {
-            Err(error) => RepairFinding::new(subject, Repair::Damaged, format!("{error:#}")),
+            Err(error) => RepairFinding::new(subject, RepairState::Damaged, format!("{error:#}")),
             Ok(digest) if Some(digest) != first => {
-                RepairFinding::new(subject, Repair::Damaged, "they differ from those of the other disk")
+                RepairFinding::new(subject, RepairState::Damaged, "they differ from those of the other disk")
             }
-            Ok(_) => RepairFinding::new(subject, Repair::Whole, ""),
+            Ok(_) => RepairFinding::new(subject, RepairState::Whole, ""),
         }
     };
     read.iter().map(finding).collect()
@@ -87,17 +87,17 @@ fn filesystem(name: &str, volume: &BootVolume, yes: bool, runner: &dyn Runner) -
     let device = volume.device();
     if is_mounted(Path::new("/"), &device)? {
         let text = "it is in use; the recovery system can check it";
-        return Ok(RepairFinding::new(subject, Repair::Unchecked, text));
+        return Ok(RepairFinding::new(subject, RepairState::Unchecked, text));
     }
     Ok(match check_filesystem(runner, &device, yes) {
-        FilesystemCheck::Whole => RepairFinding::new(subject, Repair::Whole, ""),
-        FilesystemCheck::Repaired => RepairFinding::new(subject, Repair::Repaired, ""),
+        FilesystemCheck::Whole => RepairFinding::new(subject, RepairState::Whole, ""),
+        FilesystemCheck::Repaired => RepairFinding::new(subject, RepairState::Repaired, ""),
         FilesystemCheck::Damaged(why) => {
             let next = match yes {
                 true => format!("by hand, with answers that may lose files: e2fsck -f {}", device.display()),
                 false => "what can be repaired without a loss: installer update repair --yes".to_owned(),
             };
-            RepairFinding::new(subject, Repair::Damaged, format!("{why}; {next}"))
+            RepairFinding::new(subject, RepairState::Damaged, format!("{why}; {next}"))
         }
     })
 }
@@ -108,19 +108,19 @@ fn read_slot(node: &UpdatedNode, slot: Slot, progress: &Progress, cancel: &Cance
     let Some(release) = devices.release() else {
         let text = "it has no commit mark, or its boot volume is damaged: GRUB starts nothing from it; \
             installer update apply writes it";
-        return Ok(RepairFinding::new(subject, Repair::Unchecked, text));
+        return Ok(RepairFinding::new(subject, RepairState::Unchecked, text));
     };
     cancel.check()?;
     let read = devices.open_to_read().and_then(|opened| opened.place().holds(&release, progress, cancel));
     cancel.check()?;
     let version = format!("{} {}", release.name, release.version);
     Ok(match read {
-        Ok(true) => RepairFinding::new(subject, Repair::Whole, version),
+        Ok(true) => RepairFinding::new(subject, RepairState::Whole, version),
         Ok(false) => {
             let text = format!("{version} does not read back as its release manifest says");
-            RepairFinding::new(subject, Repair::Damaged, text)
+            RepairFinding::new(subject, RepairState::Damaged, text)
         }
-        Err(error) => RepairFinding::new(subject, Repair::Damaged, format!("{version}: {error:#}")),
+        Err(error) => RepairFinding::new(subject, RepairState::Damaged, format!("{version}: {error:#}")),
     })
 }
 
@@ -149,7 +149,7 @@ mod tests {
         let esp = directory.path().join("esp");
         std::fs::write(&esp, vec![0; 1 << 20]).unwrap();
         let findings = boot_files(&[esp]);
-        assert_eq!(findings[0].state, Repair::Damaged);
+        assert_eq!(findings[0].state, RepairState::Damaged);
         assert!(findings[0].text.contains("boot files"), "{findings:?}");
     }
 }

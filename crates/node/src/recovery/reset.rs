@@ -1,11 +1,10 @@
 //! A reset of a node, carried out by the recovery system over any number of starts.
 //!
-//! The order of writes is its safety. The boot loader is told to come back first; the wish says `begun` before anything is erased,
+//! The order of writes is its safety. The boot loader is told to come back first; the request says `begun` before anything is erased,
 //! and from then on no slot starts, whatever the boot record says (see [`crate::boot`]); each step is stored when it is done,
-//! and makes everything anew when it is made again; the loader is released when all are stored; the wish goes last.
+//! and makes everything anew when it is made again; the loader is released when all are stored; the request is removed last.
 
 use std::fs;
-use std::io;
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -21,51 +20,54 @@ use install::plan::PartitionName;
 use machine::paths::{CONFIG, DEFAULTS, DOCUMENT, below};
 use model::boot::{BootParameters, BootVolume, Slot};
 
-/// What is not the node document's but the machine's, from the configuration partition.
+/// The files of the configuration partition that a reset keeps: they belong to the machine, not to the node document.
 const KEPT: [&str; 6] =
     ["machine-id", "release.json", "installed.json", "defaults.yaml", "reset.json", "lost+found"];
 
 pub trait ResetEffects {
     /// From the next start on the boot loader starts the recovery system.
     fn stay(&mut self) -> Result<()>;
-    /// The boot loader starts a slot again.
     fn leave(&mut self) -> Result<()>;
     fn step(&mut self, step: ResetStep) -> Result<()>;
-    fn store(&mut self, wish: &PendingReset) -> Result<()>;
+    fn store(&mut self, pending: &PendingReset) -> Result<()>;
     fn clear(&mut self) -> Result<()>;
 }
 
-/// Carries out what of `wish` is not done yet.
+/// Carries out the steps of `pending` that are not done yet.
 ///
 /// # Errors
-/// The wish remains, and the boot loader comes back to the recovery system.
-pub fn carry_out(mut wish: PendingReset, effects: &mut dyn ResetEffects, progress: &Progress) -> Result<()> {
+/// The request remains, and the boot loader comes back to the recovery system.
+pub fn carry_out(
+    mut pending: PendingReset,
+    effects: &mut dyn ResetEffects,
+    progress: &Progress,
+) -> Result<()> {
     effects.stay()?;
-    if !wish.has_begun() {
-        wish.begin();
-        effects.store(&wish)?;
+    if !pending.has_begun() {
+        pending.begin();
+        effects.store(&pending)?;
     }
-    while let Some(step) = wish.next() {
+    while let Some(step) = pending.next() {
         let text = match step {
             ResetStep::Configuration => "Removing the node document and what is beside it",
             ResetStep::Data => "Making the data volume anew",
             ResetStep::Persistent => "Making the persistent file system anew",
         };
         progress.within("reset", text, || effects.step(step))?;
-        wish.has_done(step);
-        effects.store(&wish)?;
+        pending.has_done(step);
+        effects.store(&pending)?;
     }
     effects.leave()?;
     effects.clear()
 }
 
-/// Whether `level` may be asked for although a reset of `before` has begun: what that has begun has to be made anew.
+/// The request for a reset of `level`, after that of `before`. Whatever `before` has erased has to be made anew.
 ///
 /// # Errors
 /// [`Class::Hardware`] if it would leave something half done.
 pub fn follow(before: Option<&PendingReset>, level: ResetLevel) -> Result<PendingReset, Failure> {
-    let mut wish = PendingReset::new(level);
-    let Some(before) = before.filter(|before| before.is_under_way()) else { return Ok(wish) };
+    let mut pending = PendingReset::new(level);
+    let Some(before) = before.filter(|before| before.is_under_way()) else { return Ok(pending) };
     let rest = before.level.steps().iter().all(|step| level.steps().contains(step));
     if !rest {
         let what = format!("a reset of level {} has begun", before.level.as_str());
@@ -73,8 +75,8 @@ pub fn follow(before: Option<&PendingReset>, level: ResetLevel) -> Result<Pendin
             .because("what it has erased has to be made anew first")
             .hint("Complete it: restart, and the recovery system goes on with it."));
     }
-    wish.begin();
-    Ok(wish)
+    pending.begin();
+    Ok(pending)
 }
 
 /// The reset of this machine, in its recovery system.
@@ -110,8 +112,8 @@ impl ResetEffects for NodeReset<'_> {
         }
     }
 
-    fn store(&mut self, wish: &PendingReset) -> Result<()> {
-        wish.write(self.root)
+    fn store(&mut self, pending: &PendingReset) -> Result<()> {
+        pending.write(self.root)
     }
 
     fn clear(&mut self) -> Result<()> {
@@ -119,8 +121,8 @@ impl ResetEffects for NodeReset<'_> {
     }
 }
 
-/// Removes everything from the configuration partition but what is the machine's. The next start of a slot is then a first start, which
-/// takes the node document from a source or asks.
+/// Removes everything but [`KEPT`] from the configuration partition. The next start of a slot is then a first start, which takes the
+/// node document from a source or asks for it.
 fn clear_configuration(root: &Path) -> Result<()> {
     let what = || "removing the configuration".to_owned();
     let defaults = below(root, DEFAULTS);
@@ -128,7 +130,7 @@ fn clear_configuration(root: &Path) -> Result<()> {
         files::write_atomically(&defaults, b"{}\n", 0o600).class(Class::DiskIo, what)?;
     }
     let directory = below(root, CONFIG);
-    // The document goes last: without it, whatever else is there is of no effect.
+    // The document is removed last: without it, the other files have no effect.
     let document = below(root, DOCUMENT);
     let cleared = (|| {
         for entry in fs::read_dir(&directory)? {
@@ -141,10 +143,7 @@ fn clear_configuration(root: &Path) -> Result<()> {
                 false => fs::remove_file(entry.path())?,
             }
         }
-        match fs::remove_file(&document) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
+        files::removed(fs::remove_file(&document))?;
         fs::File::open(&directory)?.sync_all()
     })();
     cleared.with_context(|| format!("emptying {}", directory.display())).class(Class::DiskIo, what)
@@ -159,7 +158,7 @@ mod tests {
     struct Node {
         /// Whether the boot loader starts the recovery system.
         once: bool,
-        wish: Option<PendingReset>,
+        pending: Option<PendingReset>,
         /// Whether each of data and persistent is empty and whole.
         made: Vec<ResetStep>,
         /// What is being erased when the power fails.
@@ -179,7 +178,7 @@ mod tests {
 
         /// What a start after a power cut does: GRUB takes what is asked for once, and a slot does not start over a begun reset.
         fn starts_recovery(&mut self) -> bool {
-            let under_way = self.wish.as_ref().is_some_and(PendingReset::is_under_way);
+            let under_way = self.pending.as_ref().is_some_and(PendingReset::is_under_way);
             std::mem::take(&mut self.once) || under_way
         }
     }
@@ -199,7 +198,7 @@ mod tests {
 
         fn step(&mut self, step: ResetStep) -> Result<()> {
             assert!(
-                self.wish.as_ref().is_some_and(PendingReset::is_under_way),
+                self.pending.as_ref().is_some_and(PendingReset::is_under_way),
                 "nothing is erased unannounced"
             );
             self.torn.push(step);
@@ -209,15 +208,15 @@ mod tests {
             Ok(())
         }
 
-        fn store(&mut self, wish: &PendingReset) -> Result<()> {
+        fn store(&mut self, pending: &PendingReset) -> Result<()> {
             self.change()?;
-            self.wish = Some(wish.clone());
+            self.pending = Some(pending.clone());
             Ok(())
         }
 
         fn clear(&mut self) -> Result<()> {
             self.change()?;
-            self.wish = None;
+            self.pending = None;
             Ok(())
         }
     }
@@ -227,29 +226,29 @@ mod tests {
         for level in [ResetLevel::Config, ResetLevel::State, ResetLevel::Full] {
             let mut cuts = 0;
             for fails_at in 1.. {
-                let wish = PendingReset::new(level);
+                let pending = PendingReset::new(level);
                 let mut node = Node {
                     once: true,
-                    wish: Some(wish.clone()),
+                    pending: Some(pending.clone()),
                     fails_at: Some(fails_at),
                     ..Node::default()
                 };
                 assert!(node.starts_recovery());
-                if carry_out(wish, &mut node, &Progress::silent()).is_ok() {
+                if carry_out(pending, &mut node, &Progress::silent()).is_ok() {
                     break;
                 }
                 cuts += 1;
                 node.fails_at = None;
-                let stored = node.wish.clone().unwrap();
+                let stored = node.pending.clone().unwrap();
                 match node.starts_recovery() {
                     true => {
-                        let left: Vec<_> = std::iter::successors(Some(stored.clone()), |wish| {
-                            let mut wish = wish.clone();
-                            let step = wish.next()?;
-                            wish.has_done(step);
-                            Some(wish)
+                        let left: Vec<_> = std::iter::successors(Some(stored.clone()), |pending| {
+                            let mut pending = pending.clone();
+                            let step = pending.next()?;
+                            pending.has_done(step);
+                            Some(pending)
                         })
-                        .filter_map(|wish| wish.next())
+                        .filter_map(|pending| pending.next())
                         .collect();
                         node.made.clear();
                         carry_out(stored, &mut node, &Progress::silent()).unwrap();

@@ -1,6 +1,6 @@
-//! When the recovery system, with nobody at it, starts a slot again, and which: a decision without effects, and a count that lasts.
+//! Which slot an unattended recovery system starts again, and when: a decision without effects, and a count that survives restarts.
 //!
-//! A fault that passes, such as a disk that came late, may have brought the machine here. So each good slot is tried once in a round.
+//! A temporary fault, such as a disk that appeared late, may have started the recovery system. So each good slot is tried once in a round.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use base::files::{self, Attributes, Root};
 use machine::paths::below;
 use model::boot::record::UpdateSlot;
 
-/// For so long nobody has to have been there.
+/// How long the machine has to be unattended.
 pub const ALONE: Duration = Duration::from_secs(15 * 60);
 pub const ROUNDS: u8 = 3;
 
@@ -28,14 +28,14 @@ pub struct SlotTries {
 }
 
 impl SlotTries {
-    /// Those of the node at `root`; a count that cannot be read is none.
+    /// The counts of the node at `root`; zero if they cannot be read.
     #[must_use]
     pub fn read(root: &Path) -> Self {
         let text = files::read_text(&below(root, TRIES)).unwrap_or_default();
         serde_json::from_str(&text).unwrap_or_default()
     }
 
-    /// Stores them: after a loss of power there are these or those before.
+    /// Stores them atomically.
     pub fn write(&self, root: &Path) -> Result<()> {
         let text = serde_json::to_vec(self)?;
         Root::open(root)?.write(TRIES, &text, Attributes { mode: 0o600, owner: None }).map(drop)
@@ -45,7 +45,7 @@ impl SlotTries {
         Root::open(root)?.remove(TRIES).map(drop)
     }
 
-    /// Takes the next try: of the good slots, the first of those that were tried least. None when each had all of them.
+    /// Counts and returns the next try: the first of the good slots that were tried least. `None` if each had [`ROUNDS`] tries.
     pub fn take(&mut self, good: &[UpdateSlot]) -> Option<UpdateSlot> {
         let slot = *good.iter().min_by_key(|slot| *self.of(**slot))?;
         let tries = self.of(slot);
@@ -64,14 +64,14 @@ impl SlotTries {
     }
 }
 
-/// For how long nobody has been there. Times are since the start.
+/// How long the machine has been unattended. Times are since the start.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct IdleTime {
     since: Duration,
 }
 
 impl IdleTime {
-    /// Somebody was there at `seen`, or is there now; whether nobody has been there for long enough.
+    /// Whether the machine has been unattended for [`ALONE`]. `occupied`: somebody is there now; `seen`: the last time somebody was.
     pub fn is_over(&mut self, now: Duration, occupied: bool, seen: Option<Duration>) -> bool {
         if occupied {
             self.since = now;

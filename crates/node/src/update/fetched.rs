@@ -26,13 +26,13 @@ use medium::payload_sources::{
 use model::release::{MANIFEST, Payload, Purpose, Release};
 
 pub(super) const DIRECTORY: &str = "/var/lib/nqrust/update/fetched";
-/// What is left of the file system for everybody else.
+/// Free space that a fetch leaves in the file system.
 const SPARE_ROOM: ByteSize = ByteSize::mib(256);
 const BUFFER_BYTES: usize = 1 << 20;
-/// So much of a file is at most lost with the power.
+/// At most this much of a file is lost in a power failure.
 const FLUSHED_BYTES: u64 = 64 << 20;
 
-/// The directory of a release of which every part is there, and the digest of its manifest; none if nothing was fetched.
+/// The directory of a complete release, and the digest of its manifest; `None` if nothing was fetched.
 #[must_use]
 pub fn fetched(root: &Path) -> Option<(PathBuf, Digest)> {
     let entries = fs::read_dir(below(root, DIRECTORY)).ok()?;
@@ -43,7 +43,7 @@ pub fn fetched(root: &Path) -> Option<(PathBuf, Digest)> {
     })
 }
 
-/// The release that was fetched, as far as its manifest tells; none if nothing was.
+/// The fetched release, by its manifest; `None` if nothing was fetched.
 #[must_use]
 pub fn fetched_release(root: &Path) -> Option<ReleaseId> {
     let (directory, digest) = fetched(root)?;
@@ -56,14 +56,11 @@ pub fn forget(root: &Path) -> Result<()> {
 }
 
 fn remove(path: &Path) -> Result<()> {
-    match fs::remove_dir_all(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        removed => removed.class(Class::DiskIo, || format!("removing {}", path.display())),
-    }
+    files::removed(fs::remove_dir_all(path)).class(Class::DiskIo, || format!("removing {}", path.display()))
 }
 
-/// A source that keeps on this node what of the OS comes over a network, before anybody reads it. Container images are not kept:
-/// containerd has its own place for them.
+/// A source that stores the parts of the OS that come over a network on this node before they are read. Container images are not
+/// stored: containerd has its own store.
 #[allow(missing_debug_implementations)]
 pub struct KeptSource<'a> {
     directory: PathBuf,
@@ -73,7 +70,7 @@ pub struct KeptSource<'a> {
 }
 
 impl<'a> KeptSource<'a> {
-    /// Keeps what comes from `source` of `release`, on the node at `root`. What was kept of other releases is removed.
+    /// Stores what comes from `source` of `release`, on the node at `root`. Stored parts of other releases are removed.
     pub fn new(
         root: &Path,
         release: &Release,
@@ -91,8 +88,7 @@ impl<'a> KeptSource<'a> {
         Ok(Self { directory, source, progress, cancel })
     }
 
-    /// Fetches the OS of `release` now; what is there already is read and not fetched. Then nothing of it is asked from the source
-    /// any more.
+    /// Fetches the missing parts of the OS of `release` now; afterwards the source is not needed.
     pub fn fetch(&self, release: &Release) -> Result<()> {
         for payload in slot_payloads(release) {
             self.keep(payload)?;

@@ -1,4 +1,4 @@
-//! Updates of a node: a release is written into the slot that does not run, tried, and kept or taken back.
+//! Updates of a node: a release is written into the slot that does not run, tried, and kept or rolled back.
 //!
 //! | Module | What it is for |
 //! |---|---|
@@ -6,10 +6,10 @@
 //! | [`slots`] | the partitions of the slots, from sysfs |
 //! | [`offer`] | whether a release may take the place of the one that runs; pure |
 //! | [`patched`] | a release whose OS image is made from the one that runs and a patch |
-//! | [`tried_release`] | what became of the release that was tried; pure |
+//! | [`tried_release`] | the result of the release that was tried; pure |
 //! | [`fetched`] | a release that came over a network, kept until it is in a slot |
 //! | [`serve`] | that release as the source of other nodes |
-//! | [`stage`] | where the update of a node stands, for those who ask; pure |
+//! | [`stage`] | the progress of an update, for status and reports; pure |
 //! | [`cluster_report`] | the same for the cluster; pure |
 //! | [`lock`] | one update at a time |
 //!
@@ -29,8 +29,8 @@ pub mod updated_node;
 
 pub use fetched::{KeptSource, fetched, fetched_release, forget};
 pub use lock::UpdateLock;
-pub use offer::{Allowed, Offer, Running, decide, kubernetes_step};
+pub use offer::{OfferStatus, RunningSystem, UpdatePermissions, decide, kubernetes_step};
 pub use slots::NodeSlots;
 pub use stage::UpdateStage;
 pub use tried_release::TriedRelease;
-pub use updated_node::{RolledBack, UpdatedNode};
+pub use updated_node::{Rollback, UpdatedNode};

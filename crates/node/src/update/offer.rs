@@ -13,7 +13,7 @@ use model::release::Release;
 
 /// What whoever asks has allowed.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Allowed {
+pub struct UpdatePermissions {
     /// A version that is lower than the one that runs.
     pub downgrade: bool,
     /// A release that was bad on this node before.
@@ -22,16 +22,16 @@ pub struct Allowed {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Offer {
+pub enum OfferStatus {
     Runs,
     /// It is written into the other slot, and starts on request or at the next restart.
     Staged,
     New,
 }
 
-/// The node as far as the decision needs it.
+/// The parts of the node that the decision needs.
 #[derive(Clone, Copy, Debug)]
-pub struct Running<'a> {
+pub struct RunningSystem<'a> {
     pub release: &'a Release,
     /// The state of its slot; none for the recovery system.
     pub state: Option<SlotState>,
@@ -45,12 +45,16 @@ pub struct Running<'a> {
 /// # Errors
 /// [`Class::Invalid`] for another product and for a lower version, [`Class::RolledBack`] for a release that was bad here,
 /// [`Class::Hardware`] if the node is not ready for an update, or no step leads to the Kubernetes of the release.
-pub fn decide(running: Running<'_>, offered: &Release, allowed: Allowed) -> Result<Offer, Failure> {
-    let Running { release: now, state, memory, kubernetes } = running;
+pub fn decide(
+    running: RunningSystem<'_>,
+    offered: &Release,
+    allowed: UpdatePermissions,
+) -> Result<OfferStatus, Failure> {
+    let RunningSystem { release: now, state, memory, kubernetes } = running;
     let id = ReleaseId::of(offered);
     // The recovery system is no node: the same release in a slot is what it is asked for.
     if id == ReleaseId::of(now) && state.is_some() {
-        return Ok(Offer::Runs);
+        return Ok(OfferStatus::Runs);
     }
     let name = format!("{} {}", offered.name, offered.version);
     same_node(now, offered)?;
@@ -74,7 +78,7 @@ pub fn decide(running: Running<'_>, offered: &Release, allowed: Allowed) -> Resu
             .hint("See `installer health` and `installer update status`; wait until it is good."));
     }
     let staged = memory.staged.as_ref().is_some_and(|staged| staged.release == id);
-    Ok(if staged { Offer::Staged } else { Offer::New })
+    Ok(if staged { OfferStatus::Staged } else { OfferStatus::New })
 }
 
 /// What no update changes.
@@ -138,13 +142,14 @@ pub fn compare(one: &str, other: &str) -> Ordering {
 }
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Part {
+enum VersionPart {
     Number(u64),
     Text(String),
 }
 
-fn parts(text: &str) -> Vec<Part> {
-    let part = |part: &str| part.parse().map_or_else(|_| Part::Text(part.to_owned()), Part::Number);
+fn parts(text: &str) -> Vec<VersionPart> {
+    let part =
+        |part: &str| part.parse().map_or_else(|_| VersionPart::Text(part.to_owned()), VersionPart::Number);
     text.split('.').map(part).collect()
 }
 
@@ -162,10 +167,10 @@ mod tests {
         memory: &UpdateState,
         state: SlotState,
         offered: &Release,
-        allowed: Allowed,
-    ) -> Result<Offer, Class> {
+        allowed: UpdatePermissions,
+    ) -> Result<OfferStatus, Class> {
         let now = version("1.2.0");
-        let running = Running { release: &now, state: Some(state), memory, kubernetes: None };
+        let running = RunningSystem { release: &now, state: Some(state), memory, kubernetes: None };
         decide(running, offered, allowed).map_err(|failure| failure.class())
     }
 
@@ -185,44 +190,48 @@ mod tests {
             staged: Some(WrittenRelease::now(ReleaseId::of(&version("1.3.0")), UpdateSlot::B)),
             ..UpdateState::default()
         };
-        let offer = |release: &Release| decided(&memory, SlotState::Good, release, Allowed::default());
-        assert_eq!(offer(&version("1.2.0")), Ok(Offer::Runs));
-        assert_eq!(offer(&version("1.3.0")), Ok(Offer::Staged));
-        assert_eq!(offer(&version("1.3.1")), Ok(Offer::New));
+        let offer =
+            |release: &Release| decided(&memory, SlotState::Good, release, UpdatePermissions::default());
+        assert_eq!(offer(&version("1.2.0")), Ok(OfferStatus::Runs));
+        assert_eq!(offer(&version("1.3.0")), Ok(OfferStatus::Staged));
+        assert_eq!(offer(&version("1.3.1")), Ok(OfferStatus::New));
         // The same version built again is another release.
-        assert_eq!(offer(&Release { epoch: 1, ..version("1.2.0") }), Ok(Offer::New));
+        assert_eq!(offer(&Release { epoch: 1, ..version("1.2.0") }), Ok(OfferStatus::New));
     }
 
     #[test]
     fn the_recovery_system_writes_its_own_release_into_a_slot() {
         let (now, memory) = (version("1.2.0"), UpdateState::default());
-        let running = Running { release: &now, state: None, memory: &memory, kubernetes: None };
-        assert_eq!(decide(running, &now, Allowed::default()).unwrap(), Offer::New);
+        let running = RunningSystem { release: &now, state: None, memory: &memory, kubernetes: None };
+        assert_eq!(decide(running, &now, UpdatePermissions::default()).unwrap(), OfferStatus::New);
     }
 
     #[test]
     fn older_and_bad_releases_need_a_word_and_other_products_are_refused() {
         let good =
             |release: &Release, allowed| decided(&UpdateState::default(), SlotState::Good, release, allowed);
-        assert_eq!(good(&version("1.1.9"), Allowed::default()), Err(Class::Invalid));
-        let downgrade = Allowed { downgrade: true, ..Allowed::default() };
-        assert_eq!(good(&version("1.1.9"), downgrade), Ok(Offer::New));
+        assert_eq!(good(&version("1.1.9"), UpdatePermissions::default()), Err(Class::Invalid));
+        let downgrade = UpdatePermissions { downgrade: true, ..UpdatePermissions::default() };
+        assert_eq!(good(&version("1.1.9"), downgrade), Ok(OfferStatus::New));
         let other = Release { id: "another".into(), ..version("1.3.0") };
-        assert_eq!(good(&other, Allowed { downgrade: true, retry: true }), Err(Class::Invalid));
+        assert_eq!(good(&other, UpdatePermissions { downgrade: true, retry: true }), Err(Class::Invalid));
         let mut memory = UpdateState {
             staged: Some(WrittenRelease::now(ReleaseId::of(&version("1.3.0")), UpdateSlot::B)),
             ..UpdateState::default()
         };
         memory.conclude(false, "the kubelet never answered".into());
         let offer = |allowed| decided(&memory, SlotState::Good, &version("1.3.0"), allowed);
-        assert_eq!(offer(Allowed::default()), Err(Class::RolledBack));
-        assert_eq!(offer(Allowed { retry: true, ..Allowed::default() }), Ok(Offer::New));
+        assert_eq!(offer(UpdatePermissions::default()), Err(Class::RolledBack));
+        assert_eq!(
+            offer(UpdatePermissions { retry: true, ..UpdatePermissions::default() }),
+            Ok(OfferStatus::New)
+        );
     }
 
     #[test]
     fn a_release_that_is_itself_on_trial_is_not_built_upon() {
         let memory = UpdateState::default();
-        let offer = decided(&memory, SlotState::Try, &version("1.3.0"), Allowed::default());
+        let offer = decided(&memory, SlotState::Try, &version("1.3.0"), UpdatePermissions::default());
         assert_eq!(offer, Err(Class::Hardware));
     }
 
@@ -237,14 +246,14 @@ mod tests {
         let decided = |offered: &Release| {
             let (memory, state) = (UpdateState::default(), Some(SlotState::Good));
             let now = Release { version: "1.2.0".into(), ..now.clone() };
-            let running = Running { release: &now, state, memory: &memory, kubernetes: Some(&runs) };
-            decide(running, offered, Allowed::default()).map_err(|failure| failure.class())
+            let running = RunningSystem { release: &now, state, memory: &memory, kubernetes: Some(&runs) };
+            decide(running, offered, UpdatePermissions::default()).map_err(|failure| failure.class())
         };
         for (brought, expected) in [
-            ("v1.37.2", Ok(Offer::New)),
-            ("v1.37.9", Ok(Offer::New)),
-            ("v1.38.0", Ok(Offer::New)),
-            ("v1.36.0", Ok(Offer::New)),
+            ("v1.37.2", Ok(OfferStatus::New)),
+            ("v1.37.9", Ok(OfferStatus::New)),
+            ("v1.38.0", Ok(OfferStatus::New)),
+            ("v1.36.0", Ok(OfferStatus::New)),
             ("v1.39.0", Err(Class::Hardware)),
         ] {
             assert_eq!(decided(&bringing(Some(brought))), expected, "{brought}");

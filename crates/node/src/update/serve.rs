@@ -33,7 +33,7 @@ use model::release::{MANIFEST, Purpose, Release};
 /// Connections at the same time; a quarter of them may be of one client. With the files that they send, they stay below
 /// the 1024 open files that a process may usually have.
 const CONNECTIONS: usize = 256;
-/// How often it is asked whether to end.
+/// Between two checks whether to end.
 const CANCEL_PAUSE: Duration = Duration::from_millis(200);
 
 /// A release whose OS is in a directory of this node.

@@ -41,10 +41,10 @@ pub struct NodeSlots {
 }
 
 impl NodeSlots {
-    /// The slots of the node at `root`, whose command line this is.
+    /// The slots of the node at `root` with the command line `installed`.
     ///
     /// # Errors
-    /// [`Class::Hardware`] if GRUB did not start this system, or the disk is not what it says.
+    /// [`Class::Hardware`] if GRUB did not start this system, or another disk than its own is mounted.
     pub fn find(root: &Path, installed: &BootParameters) -> Result<Self> {
         let found = Self::look(root, installed).map_err(|error| {
             Failure::new(Class::Hardware, "finding the slots of this node")
@@ -55,7 +55,7 @@ impl NodeSlots {
         Ok(found)
     }
 
-    /// The same before the system of the node runs, from its initrd.
+    /// Like [`Self::find`], for the initrd, in which the system is not mounted at `/` yet.
     pub fn look(root: &Path, installed: &BootParameters) -> Result<Self> {
         let esp = installed.esp.context("the boot loader of this disk did not start this system")?;
         let sys = Sysfs { root };
@@ -82,7 +82,6 @@ impl NodeSlots {
             })
         };
         let slots = [devices(Slot::A)?, devices(Slot::B)?, devices(Slot::Recovery)?];
-        // That of GRUB first.
         let mut esps = vec![node(&sys.by_uuid(esp)?)];
         for other in disks.iter().filter(|other| **other != disk) {
             esps.push(node(&sys.partition(other, PartitionName::Esp)?));
@@ -90,7 +89,7 @@ impl NodeSlots {
         Ok(Self { running: installed.slot, slots, esps })
     }
 
-    /// The command line has to agree with what is mounted at `/`.
+    /// Fails unless the slot of the command line is mounted at `/`.
     fn check_running(&self, root: &Path) -> Result<()> {
         let whole = &self.slot(self.running).whole;
         let mounts = read_text(&below(root, "/proc/self/mountinfo"))?;
@@ -130,7 +129,7 @@ impl SlotDevices {
         SlotSource::open(&self.whole.path, &self.partition)
     }
 
-    /// The release that its boot volume tells; none if it has no whole one.
+    /// The release of its boot volume; `None` if that is incomplete.
     #[must_use]
     pub fn release(&self) -> Option<Release> {
         self.source().ok().map(|source| source.release)

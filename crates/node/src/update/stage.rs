@@ -4,7 +4,7 @@ use super::tried_release::TriedRelease;
 use super::updated_node::UpdatedNode;
 use machine::update_state::{ReleaseId, UpdateState};
 
-/// Where the last update of a node stands.
+/// The progress of the last update of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UpdateStage {
     /// No update has come to an end here that says anything of what runs.
@@ -12,7 +12,7 @@ pub enum UpdateStage {
     Staged,
     /// The next restart tries it.
     Pending,
-    /// What runs is not known to be good yet.
+    /// The running release has not passed its health check yet.
     Trial,
     /// It was tried, and runs.
     Good,

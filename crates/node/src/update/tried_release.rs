@@ -5,7 +5,7 @@ use model::boot::record::{BootFailureWord, BootRecord, SlotState, TRIES, UpdateS
 
 use machine::update_state::UpdateState;
 
-/// Where an update has come to.
+/// The progress of a release from staging to its verdict.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TriedRelease {
     Nothing,
@@ -14,7 +14,7 @@ pub enum TriedRelease {
     Armed,
     /// It runs, and there is no verdict yet.
     Runs,
-    /// It was tried, and this is why it does not run.
+    /// It was tried and does not run; the reason.
     Failed(String),
     /// The boot record knows nothing of it, because it was lost: it was never known to be good.
     Lost,

@@ -1,4 +1,4 @@
-//! The node that is updated: its slots, its boot record and its memory, and what changes them.
+//! A node and its updates: its slots, its boot record and its memory, and what changes them.
 
 use std::path::{Path, PathBuf};
 
@@ -25,9 +25,9 @@ use model::release::Release;
 
 /// What a rollback changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RolledBack {
-    /// What was staged is not tried.
-    Called,
+pub enum Rollback {
+    /// The staged release will not be tried.
+    CalledOff,
     /// This slot starts at the next restart.
     To(UpdateSlot),
 }
@@ -39,18 +39,18 @@ pub struct UpdatedNode {
     pub slots: NodeSlots,
     pub release: Release,
     pub record: BootRecord,
-    /// Why the last change of the record is not on every disk of a mirror.
+    /// Why the last change of the record is missing on a disk of a mirror.
     pub unwritten: Vec<String>,
     pub memory: UpdateState,
     /// The version of Kubernetes that runs; none where the OS has none.
     pub kubernetes: Option<KubernetesVersion>,
     /// The persistent volume, where that is not mounted: in the recovery system.
     persistent: Option<PathBuf>,
-    /// Why what the node remembers could not be read or stored.
+    /// Why [`Self::memory`] could not be read or stored.
     pub lost_memory: Option<String>,
 }
 
-/// Runs `work` on the file system that a node has at `/var`, mounted for so long.
+/// Runs `work` on the file system that a node has at `/var`, which is mounted meanwhile.
 fn on_persistent<T>(device: &Path, access: MountAccess, work: impl FnOnce(&Path) -> Result<T>) -> Result<T> {
     with_mount(&SystemHost::new()?, device, access, work)
 }
@@ -70,10 +70,10 @@ impl UpdatedNode {
         let slots = NodeSlots::find(root, &installed)?;
         let release = release::read(root)?;
         let persistent = (installed.slot == Slot::Recovery).then(|| installed.persistent.device());
-        let erased = PendingReset::read(root).is_some_and(|wish| wish.is_under_way());
+        let erased = PendingReset::read(root).is_some_and(|pending| pending.is_under_way());
         let read = match &persistent {
             None => Ok(UpdateState::read(root)),
-            // What makes the file system anew must find it unmounted.
+            // The reset makes this file system anew, so it must stay unmounted.
             Some(_) if erased => Ok(UpdateState::default()),
             Some(device) => on_persistent(device, MountAccess::Read, |var| Ok(UpdateState::read_in(var))),
         };
@@ -120,7 +120,7 @@ impl UpdatedNode {
         Ok(())
     }
 
-    /// Stores what the node remembers. The recovery system works without it: what starts is in the boot record.
+    /// Stores the memory. A failure in the recovery system is only noted: the boot record decides what starts.
     fn remember(&mut self) -> Result<()> {
         let Some(device) = &self.persistent else { return self.memory.write(&self.root) };
         let memory = &self.memory;
@@ -130,7 +130,8 @@ impl UpdatedNode {
         Ok(())
     }
 
-    /// The slot for the next release: never the one that runs, and of the recovery system's two the one that is not good.
+    /// The slot for the next release: the one that does not run. In the recovery system, where neither runs, it is the one that is not
+    /// good.
     #[must_use]
     pub fn target(&self) -> UpdateSlot {
         let second = self.record.order.other();
@@ -141,7 +142,7 @@ impl UpdatedNode {
         }
     }
 
-    /// Writes a release into the other slot and reads it back. What is there already is read, and not written again.
+    /// Writes a release into the other slot and reads it back. If the slot has it already, it is only read.
     pub fn stage(
         &mut self,
         offered: &Release,
@@ -153,7 +154,7 @@ impl UpdatedNode {
         let devices = self.slots.slot(target.into()).clone();
         let opened = devices.open_to_write()?;
         let place = opened.place();
-        // Whatever is in the slot may not start from here on.
+        // From here on the old content of the slot must not start.
         self.change(|record| {
             record.set_state(target, SlotState::Empty);
             record.order = target.other();
@@ -178,12 +179,12 @@ impl UpdatedNode {
         self.change(|record| record.once = Some(slot))
     }
 
-    /// Lets the boot loader start as if nobody had asked for anything.
+    /// Cancels [`Self::start_once`].
     pub fn start_as_usual(&mut self) -> Result<()> {
         self.change(|record| record.once = None)
     }
 
-    /// Writes the whole boot record anew on each disk, all alike.
+    /// Writes the same complete boot record to each disk.
     pub fn rewrite_record(&mut self) -> Result<()> {
         let record = self.record.clone();
         self.change(|other| {
@@ -200,7 +201,7 @@ impl UpdatedNode {
         order.into_iter().filter(good).collect()
     }
 
-    /// Lets the boot loader try what is staged, from the next restart on; stores what is true now, for the judge of that boot.
+    /// Lets the boot loader try the staged release from the next restart on. Stores a baseline for the health check of that boot.
     ///
     /// # Errors
     /// [`Class::Invalid`] if nothing is staged.
@@ -213,7 +214,7 @@ impl UpdatedNode {
         let target = staged.slot;
         match &self.persistent {
             None => take_baseline(probe).write(&self.root)?,
-            // What is true of the recovery system says nothing of a node, and what was true before is over.
+            // The recovery system is no baseline for a node, and an older one is out of date.
             Some(device) => drop(on_persistent(device, MountAccess::Write, Baseline::forget_in)),
         }
         self.change(|record| {
@@ -226,14 +227,14 @@ impl UpdatedNode {
         })
     }
 
-    /// Concludes an update that was tried and does not run; returns why, if there was one.
+    /// Concludes an update that was tried and does not run; returns the reason.
     pub fn settle(&mut self) -> Result<Option<String>> {
         let Some(slot) = self.memory.staged.as_ref().map(|staged| staged.slot) else { return Ok(None) };
         match self.tried_release() {
             TriedRelease::Failed(mut reason) => {
                 let why = self.record.why.as_ref().map(ToString::to_string).unwrap_or_default();
                 self.change(|record| tried_release::condemn(record, slot, &why))?;
-                // Without its mark no record, and no lost one either, starts it again. What runs is good without that.
+                // Without its commit mark the slot never starts again, even if the boot record is lost. The running release needs no mark.
                 let opened = self.slots.slot(slot.into()).open_to_write();
                 if let Err(error) = opened.and_then(|opened| opened.place().erase_mark()) {
                     reason.push_str(&format!("; its slot keeps its commit mark: {error:#}"));
@@ -252,7 +253,7 @@ impl UpdatedNode {
         }
     }
 
-    /// Whether this boot is one of a slot that is not known to be good.
+    /// Whether the running slot has not passed its health check yet.
     #[must_use]
     pub fn on_trial(&self) -> bool {
         self.running_state() == Some(SlotState::Try)
@@ -265,14 +266,14 @@ impl UpdatedNode {
             .any(|slot| Slot::from(slot) != self.slots.running && self.record.state(slot) == SlotState::Good)
     }
 
-    /// Reads every byte of the slot that runs; whether it is as its manifest says.
+    /// Reads every byte of the running slot and compares it with the manifest.
     pub fn reads_through(&self, progress: &Progress, cancel: &Cancel) -> Result<bool> {
         let devices = self.slots.slot(self.slots.running);
         let Some(there) = devices.release() else { return Ok(false) };
         devices.open_to_read()?.place().holds(&there, progress, cancel)
     }
 
-    /// This boot is good.
+    /// Marks the running slot as good.
     pub fn approve(&mut self) -> Result<()> {
         let running = self.slots.running;
         self.change(|record| tried_release::approve(record, running))?;
@@ -283,7 +284,7 @@ impl UpdatedNode {
         Ok(())
     }
 
-    /// Nobody can say yet whether this boot is good, and it has not failed: it costs no try.
+    /// Leaves the verdict on this boot open: it costs no try.
     pub fn stay_on_trial(&mut self) -> Result<()> {
         self.change(|record| {
             record.left = TRIES;
@@ -291,8 +292,8 @@ impl UpdatedNode {
         })
     }
 
-    /// Gives the recovery system the release that runs, once both slots are good: so there is always something older to start while
-    /// it is written. Does nothing if it has that release.
+    /// Writes the running release into the recovery slot. Does nothing unless both slots are good, so that another system can always be
+    /// started meanwhile, or if the recovery slot has that release.
     pub fn renew_recovery(&self, progress: &Progress, cancel: &Cancel) -> Result<()> {
         let good = UpdateSlot::BOTH.into_iter().all(|slot| self.record.state(slot) == SlotState::Good);
         if !good || self.slots.running == Slot::Recovery {
@@ -307,8 +308,7 @@ impl UpdatedNode {
         opened.place().write(&source.release, &source, progress, cancel)
     }
 
-    /// This boot of a slot on trial is not good, and there is a good one to go back to: the next restart starts that. What it says
-    /// of this one is told then.
+    /// Rejects the running slot, which is on trial: the next restart starts the other, good one, which then reports `reason`.
     pub fn reject(&mut self, why: &str, reason: String) -> Result<()> {
         let Some(slot) = UpdateSlot::of(self.slots.running) else { return Ok(()) };
         self.memory.complaint = Some(reason);
@@ -316,7 +316,7 @@ impl UpdatedNode {
         self.change(|record| tried_release::condemn(record, slot, why))
     }
 
-    /// The release in the other slot that is staged, or waits for its first start.
+    /// The release in the other slot that is staged or armed.
     #[must_use]
     pub fn waiting(&self) -> Option<&WrittenRelease> {
         self.memory
@@ -325,18 +325,18 @@ impl UpdatedNode {
             .filter(|_| matches!(self.tried_release(), TriedRelease::Staged | TriedRelease::Armed))
     }
 
-    /// Goes back: calls off what is staged, or lets the other slot start, once or from now on.
+    /// Cancels what is staged, or lets the other slot start, once or from now on.
     ///
     /// # Errors
     /// [`Class::Hardware`] if the other slot is not good.
-    pub fn roll_back(&mut self, once: bool) -> Result<RolledBack> {
+    pub fn roll_back(&mut self, once: bool) -> Result<Rollback> {
         if let Some(slot) = self.waiting().map(|staged| staged.slot) {
             self.change(|record| {
                 record.set_state(slot, SlotState::Empty);
                 record.order = slot.other();
                 record.once = None;
             })?;
-            return Ok(RolledBack::Called);
+            return Ok(Rollback::CalledOff);
         }
         let other = self.target();
         let devices = self.slots.slot(other.into());
@@ -355,6 +355,6 @@ impl UpdatedNode {
                 false => record.order = other,
             })?;
         }
-        Ok(RolledBack::To(other))
+        Ok(Rollback::To(other))
     }
 }

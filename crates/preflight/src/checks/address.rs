@@ -3,13 +3,13 @@
 use super::devices::{card, card_text};
 use super::judge::judge;
 use crate::check::{CheckOutcome, CheckSubject};
-use crate::intent::AddressClaim;
 use crate::network::AddressHolder;
+use crate::planned_node::AddressClaim;
 use machine::inventory::Nic;
 use machine::network_trouble::NetworkTrouble;
 
 pub(super) fn address_conflict(subject: &CheckSubject<'_>) -> CheckOutcome {
-    let claims = &subject.intent.claims;
+    let claims = &subject.node.claims;
     if claims.is_empty() {
         return CheckOutcome::skipped("the configuration has no fixed address");
     }

@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 use super::join;
 use crate::check::{CheckOutcome, CheckSubject};
-use crate::intent::PlannedCluster;
+use crate::planned_node::PlannedCluster;
 use cluster::join::ClusterNetworks;
 use model::config::{Cidr, Distribution};
 
@@ -13,7 +13,7 @@ const OF_CLUSTERS: [&str; 8] = ["cni", "flannel", "cali", "tunl", "vxlan.", "cil
 
 /// The cluster of the node; otherwise the outcome of the check.
 fn planned<'a>(subject: &'a CheckSubject<'_>) -> Result<&'a PlannedCluster, CheckOutcome> {
-    let cluster = subject.intent.cluster.as_ref();
+    let cluster = subject.node.cluster.as_ref();
     cluster.ok_or_else(|| CheckOutcome::skipped("the node is to be no part of a cluster"))
 }
 
@@ -50,9 +50,9 @@ pub(super) fn networks(subject: &CheckSubject<'_>) -> CheckOutcome {
 
 /// The networks that the node will be in, and where: those of fixed addresses, and with DHCP those that this system has from it.
 fn around<'a>(subject: &'a CheckSubject<'_>) -> impl Iterator<Item = (String, Cidr)> + 'a {
-    let claims = subject.intent.claims.iter();
+    let claims = subject.node.claims.iter();
     let fixed = claims.map(|claim| (format!("of {}", claim.key), host(claim.address)));
-    let own = if subject.intent.dhcp { subject.network.networks() } else { Vec::new() };
+    let own = if subject.node.dhcp { subject.network.networks() } else { Vec::new() };
     let own =
         own.into_iter().filter(|(device, _)| !OF_CLUSTERS.iter().any(|prefix| device.starts_with(prefix)));
     fixed.chain(own.map(|(device, network)| (format!("at {device}"), network)))
@@ -68,7 +68,7 @@ pub(super) fn lasting_address(subject: &CheckSubject<'_>) -> CheckOutcome {
         Ok(cluster) => cluster,
         Err(outcome) => return outcome,
     };
-    if subject.intent.etcd_address_can_change() {
+    if subject.node.etcd_address_can_change() {
         return CheckOutcome::found(
             "the node keeps etcd, which is known by the node's address, and that is a DHCP server's to change",
             "Give the node a fixed address (`install.management_interface`, `method: static`), or let the DHCP server reserve \

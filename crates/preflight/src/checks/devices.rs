@@ -3,8 +3,8 @@
 use super::judge::judge;
 use super::machine::node;
 use crate::check::{CheckOutcome, CheckSubject};
-use crate::intent::Intent;
 use crate::limits::speed;
+use crate::planned_node::PlannedNode;
 use base::failure::Failure;
 use install::plan::choose_disk;
 use machine::inventory::{Disk, Inventory, Nic};
@@ -19,7 +19,7 @@ pub(super) fn disk_size(subject: &CheckSubject<'_>) -> CheckOutcome {
     };
     let mut limits = subject.limits();
     if has_data_disk(subject, disk) {
-        limits = limits.without_data(subject.intent.profile);
+        limits = limits.without_data(subject.node.profile);
     }
     let found = |least| {
         let message = format!("{}; {} should have {least}", disk.describe(), node(subject));
@@ -60,7 +60,7 @@ pub(super) fn disk_speed(subject: &CheckSubject<'_>) -> CheckOutcome {
 
 /// Whether data gets a disk of its own. Errors of that disk are reported by the plan.
 fn has_data_disk(subject: &CheckSubject<'_>, system: &Disk) -> bool {
-    let selector = subject.intent.data_disk.as_ref();
+    let selector = subject.node.data_disk.as_ref();
     selector.is_some_and(|selector| {
         let data = choose_disk(&subject.facts.inventory, Some(selector), None);
         data.is_ok_and(|data| data.name != system.name)
@@ -70,7 +70,7 @@ fn has_data_disk(subject: &CheckSubject<'_>, system: &Disk) -> bool {
 /// The disk that an install would take; otherwise the outcome of the check.
 fn target<'a>(subject: &'a CheckSubject<'_>) -> Result<&'a Disk, CheckOutcome> {
     let inventory = &subject.facts.inventory;
-    let Intent { device, data_disk, .. } = subject.intent;
+    let PlannedNode { device, data_disk, .. } = subject.node;
     let chosen = choose_disk(inventory, device.as_ref(), data_disk.as_ref());
     chosen.map_err(|failure| refused(subject, &failure))
 }
@@ -79,7 +79,7 @@ fn refused(subject: &CheckSubject<'_>, failure: &Failure) -> CheckOutcome {
     let disks =
         subject.facts.inventory.disks.iter().filter(|disk| !disk.optical && !disk.boot_medium).count();
     // The disk is not chosen yet.
-    if subject.intent.device.is_none() && subject.intent.data_disk.is_none() && disks > 1 {
+    if subject.node.device.is_none() && subject.node.data_disk.is_none() && disks > 1 {
         return CheckOutcome::could_not_run(format!("{failure}, and install.device does not say which"));
     }
     let next = "Attach a disk that can be written, or name another one in install.device.";
@@ -88,7 +88,7 @@ fn refused(subject: &CheckSubject<'_>, failure: &Failure) -> CheckOutcome {
 
 pub(super) fn nic_link(subject: &CheckSubject<'_>) -> CheckOutcome {
     const NEXT: &str = "Plug in the cable, or name another card in install.management_interface.";
-    let (inventory, wanted) = (&subject.facts.inventory, &subject.intent.cards);
+    let (inventory, wanted) = (&subject.facts.inventory, &subject.node.cards);
     if wanted.is_empty() {
         return any_link(&inventory.nics, NEXT);
     }
@@ -135,7 +135,7 @@ fn any_link(nics: &[Nic], next: &str) -> CheckOutcome {
 pub(super) fn nic_speed(subject: &CheckSubject<'_>) -> CheckOutcome {
     let least = subject.limits().nic;
     let next = format!("Use a card, a cable and a switch port of {}.", speed(least));
-    let (inventory, wanted) = (&subject.facts.inventory, &subject.intent.cards);
+    let (inventory, wanted) = (&subject.facts.inventory, &subject.node.cards);
     let fast = |nic: Option<&Nic>| match nic.map(|nic| nic.speed) {
         Some(Some(found)) if found >= least => Ok(format!("has {}", speed(found))),
         Some(Some(found)) => {

@@ -2,7 +2,7 @@
 
 use super::servers::{self, LookupFailure};
 use crate::check::{CheckOutcome, CheckSubject};
-use crate::intent::Join;
+use crate::planned_node::PlannedJoin;
 use cluster::join::{
     AuthorityProof, ClusterAnswers, ClusterNetworks, ClusterPeer, JoinQuery, Version, is_server,
 };
@@ -11,9 +11,9 @@ use machine::network_trouble::NetworkTrouble;
 use model::config::{Distribution, Token};
 
 /// The cluster to join and its answers; otherwise the outcome of the check.
-fn seen<'a>(subject: &'a CheckSubject<'_>) -> Result<(&'a Join, &'a ClusterAnswers), CheckOutcome> {
-    let intent = subject.intent.join.as_ref();
-    let join = intent.ok_or_else(|| CheckOutcome::skipped("the configuration joins no cluster"))?;
+fn seen<'a>(subject: &'a CheckSubject<'_>) -> Result<(&'a PlannedJoin, &'a ClusterAnswers), CheckOutcome> {
+    let node = subject.node.join.as_ref();
+    let join = node.ok_or_else(|| CheckOutcome::skipped("the configuration joins no cluster"))?;
     Ok((join, subject.cluster.get_or_init(|| conversation(subject, join))))
 }
 
@@ -31,7 +31,7 @@ pub(super) fn networks(subject: &CheckSubject<'_>) -> Option<ClusterNetworks> {
     seen(subject).ok().and_then(|(_, seen)| seen.networks)
 }
 
-fn conversation(subject: &CheckSubject<'_>, join: &Join) -> ClusterAnswers {
+fn conversation(subject: &CheckSubject<'_>, join: &PlannedJoin) -> ClusterAnswers {
     let read = |token: &Option<_>| token.as_ref().and_then(|token| Token::read(token).ok());
     let mut question = JoinQuery {
         host: join.host.clone(),
@@ -40,7 +40,7 @@ fn conversation(subject: &CheckSubject<'_>, join: &Join) -> ClusterAnswers {
         distribution: join.distribution,
         token: read(&join.token),
         agent_token: read(&join.agent_token),
-        server: is_server(subject.intent.role),
+        server: is_server(subject.node.role),
         name: join.name.clone(),
         now: subject.now,
     };
@@ -93,7 +93,7 @@ pub(super) fn server(subject: &CheckSubject<'_>) -> CheckOutcome {
     }
 }
 
-fn token_place(join: &Join, server: bool) -> String {
+fn token_place(join: &PlannedJoin, server: bool) -> String {
     match (join.distribution, server) {
         (Distribution::Kubeadm, true) => {
             "`token` in /oem/node.yaml of the first node of the cluster".to_owned()
@@ -148,7 +148,7 @@ pub(super) fn authority(subject: &CheckSubject<'_>) -> CheckOutcome {
 
 pub(super) fn token(subject: &CheckSubject<'_>) -> CheckOutcome {
     let (join, seen) = told!(seen(subject));
-    let next = format!("Use the token in {}.", token_place(join, is_server(subject.intent.role)));
+    let next = format!("Use the token in {}.", token_place(join, is_server(subject.node.role)));
     let given = [("the token", &join.token), ("kubernetes.agent_token", &join.agent_token)];
     for (name, token) in given {
         if let Some(Err(wrong)) = token.as_ref().map(Token::read) {
@@ -164,7 +164,7 @@ pub(super) fn token(subject: &CheckSubject<'_>) -> CheckOutcome {
             return judge(name, trouble, next);
         }
     }
-    let role = subject.intent.role.name();
+    let role = subject.node.role.name();
     CheckOutcome::passed(format!("{} accepts the token for role {role}", seen.place))
 }
 
@@ -245,7 +245,7 @@ fn replaced(member: &ClusterPeer, is_this_machine: bool, forget: &str) -> CheckO
 }
 
 /// The commands that make a cluster forget a node, and the node's password where there is one.
-fn forget(join: &Join, name: &str) -> String {
+fn forget(join: &PlannedJoin, name: &str) -> String {
     let node = format!("kubectl delete node {name}");
     match join.distribution {
         Distribution::Kubeadm => node,

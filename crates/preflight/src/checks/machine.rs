@@ -96,8 +96,8 @@ pub(super) fn dmi_uuid(subject: &CheckSubject<'_>) -> CheckOutcome {
 }
 
 pub(super) fn node(subject: &CheckSubject<'_>) -> String {
-    let kind = if subject.intent.role == Role::Witness { "witness" } else { "node" };
-    match subject.intent.profile {
+    let kind = if subject.node.role == Role::Witness { "witness" } else { "node" };
+    match subject.node.profile {
         model::config::Profile::Production => format!("a {kind} in production"),
         model::config::Profile::Trial => format!("a {kind} for a trial"),
     }

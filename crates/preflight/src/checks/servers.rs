@@ -6,8 +6,8 @@ use std::time::{Duration, SystemTime};
 
 use super::judge::judge;
 use crate::check::{CheckOutcome, CheckSubject};
-use crate::intent::is_name;
 use crate::network::{DnsAnswer, TimeAnswer};
+use crate::planned_node::is_name;
 use machine::network_trouble::NetworkTrouble;
 
 /// A clock that is further off than this breaks certificates and leases before the node sets it.
@@ -16,7 +16,7 @@ const CLOCK_TOLERANCE: Duration = Duration::from_secs(60);
 pub(super) fn clock(subject: &CheckSubject<'_>) -> CheckOutcome {
     const NEXT: &str = "Set the clock in the firmware's setup; with an empty battery it is lost again.";
     let since = subject.now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
-    if subject.intent.not_before.is_some_and(|release| since < release) {
+    if subject.node.not_before.is_some_and(|release| since < release) {
         let now = i64::try_from(since).ok().and_then(|since| jiff::Timestamp::from_second(since).ok());
         let now = now.map(|now| now.to_string()).unwrap_or_default();
         return CheckOutcome::found(
@@ -24,7 +24,7 @@ pub(super) fn clock(subject: &CheckSubject<'_>) -> CheckOutcome {
             NEXT,
         );
     }
-    let servers = &subject.intent.time_servers;
+    let servers = &subject.node.time_servers;
     if servers.is_empty() {
         return CheckOutcome::could_not_run("there is no time server to compare it with");
     }
@@ -41,7 +41,7 @@ pub(super) fn clock(subject: &CheckSubject<'_>) -> CheckOutcome {
 }
 
 pub(super) fn ntp(subject: &CheckSubject<'_>) -> CheckOutcome {
-    if subject.intent.time_servers.is_empty() {
+    if subject.node.time_servers.is_empty() {
         return CheckOutcome::skipped("the configuration has no time server");
     }
     let answer = |time| match time {
@@ -57,7 +57,7 @@ pub(super) fn ntp(subject: &CheckSubject<'_>) -> CheckOutcome {
 }
 
 fn times(subject: &CheckSubject<'_>) -> Vec<(String, Result<TimeAnswer, NetworkTrouble>)> {
-    at_once(&subject.intent.time_servers, |server| {
+    at_once(&subject.node.time_servers, |server| {
         let addresses = resolve(subject, server)?;
         let ask = |address: &Ipv4Addr| subject.network.time(*address, subject.until);
         // A name of a pool has several addresses; one that works is enough.
@@ -74,7 +74,7 @@ pub(super) fn dns(subject: &CheckSubject<'_>) -> CheckOutcome {
     let names = needed(subject);
     let servers = servers(subject);
     if servers.is_empty() {
-        return match (subject.intent.dhcp, names.is_empty()) {
+        return match (subject.node.dhcp, names.is_empty()) {
             (true, _) => CheckOutcome::could_not_run(
                 "the network has announced no name server to this \
                 system",
@@ -103,7 +103,7 @@ fn asked_for(subject: &CheckSubject<'_>, server: Ipv4Addr, names: &[&str]) -> Re
         match subject.network.lookup(server, name, subject.until)? {
             DnsAnswer::Addresses(_) => {}
             // Names of clusters are often registered when the cluster is up.
-            DnsAnswer::NoSuchName if subject.intent.join.as_ref().is_some_and(|join| join.host == *name) => {
+            DnsAnswer::NoSuchName if subject.node.join.as_ref().is_some_and(|join| join.host == *name) => {
                 return Err(NetworkTrouble::NotYet(format!("does not know {name}")));
             }
             DnsAnswer::NoSuchName => return Err(NetworkTrouble::Silent(format!("does not know {name}"))),
@@ -117,9 +117,9 @@ fn asked_for(subject: &CheckSubject<'_>, server: Ipv4Addr, names: &[&str]) -> Re
 
 /// The names in the configuration. Those without a domain need the search list of the node's network.
 fn needed<'a>(subject: &'a CheckSubject<'_>) -> Vec<&'a str> {
-    let intent = subject.intent;
-    let proxies = intent.proxies.iter().map(|proxy| proxy.host.as_str());
-    let hosts = intent.time_servers.iter().chain(&intent.names).map(String::as_str).chain(proxies);
+    let node = subject.node;
+    let proxies = node.proxies.iter().map(|proxy| proxy.host.as_str());
+    let hosts = node.time_servers.iter().chain(&node.names).map(String::as_str).chain(proxies);
     let mut names: Vec<_> = hosts.filter(|host| is_name(host) && host.contains('.')).collect();
     names.sort_unstable();
     names.dedup();
@@ -127,14 +127,14 @@ fn needed<'a>(subject: &'a CheckSubject<'_>) -> Vec<&'a str> {
 }
 
 fn servers(subject: &CheckSubject<'_>) -> Vec<Ipv4Addr> {
-    match subject.intent.name_servers.is_empty() && subject.intent.dhcp {
+    match subject.node.name_servers.is_empty() && subject.node.dhcp {
         true => subject.network.resolvers(),
-        false => subject.intent.name_servers.clone(),
+        false => subject.node.name_servers.clone(),
     }
 }
 
 pub(super) fn proxy(subject: &CheckSubject<'_>) -> CheckOutcome {
-    let proxies = &subject.intent.proxies;
+    let proxies = &subject.node.proxies;
     if proxies.is_empty() {
         return CheckOutcome::skipped("the configuration has no proxy");
     }

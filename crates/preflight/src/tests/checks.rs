@@ -1,7 +1,7 @@
 //! Every check: passes, finds, cannot run.
 
 use super::*;
-use crate::intent::{AddressClaim, Proxy};
+use crate::planned_node::{AddressClaim, Proxy};
 use model::config::Role;
 use model::config::disk::Transport;
 
@@ -11,7 +11,7 @@ const HOST: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 
 /// The outcome of a check of the machine for a production node.
 fn of(machine: &Machine, name: &str) -> CheckOutcome {
-    outcome(name, &machine.facts(), &Intent::default(), &Answers::default())
+    outcome(name, &machine.facts(), &PlannedNode::default(), &Answers::default())
 }
 
 #[test]
@@ -32,12 +32,12 @@ fn limits_follow_role_and_profile() {
     machine.file("sys/devices/system/cpu/online", "0-3\n");
     machine.remove("sys/firmware/dmi");
     machine.file("proc/meminfo", "MemTotal: 8000000 kB\n");
-    let witness = Intent { role: Role::Witness, ..Intent::default() };
+    let witness = PlannedNode { role: Role::Witness, ..PlannedNode::default() };
     for name in ["cpu", "memory"] {
-        let of = |intent: &Intent| outcome(name, &machine.facts(), intent, &Answers::default());
+        let of = |node: &PlannedNode| outcome(name, &machine.facts(), node, &Answers::default());
         expect(&of(&witness), "passed", "");
         expect(&of(&trial()), "found", "a node for a trial should have");
-        expect(&of(&Intent::default()), "found", "a node in production should have");
+        expect(&of(&PlannedNode::default()), "found", "a node in production should have");
     }
 }
 
@@ -83,7 +83,7 @@ fn kvm_and_the_reason_for_its_absence() {
         assert!(finding.next.contains(next), "{flags}: {}", finding.next);
     }
     let elsewhere = MachineFacts::of_inventory(inventory());
-    let outcome = outcome("kvm", &elsewhere, &Intent::default(), &Answers::default());
+    let outcome = outcome("kvm", &elsewhere, &PlannedNode::default(), &Answers::default());
     expect(&outcome, "could not run", "on the machine itself");
 }
 
@@ -132,35 +132,35 @@ fn the_uuid_of_the_machine() {
 }
 
 /// The outcome of a check with changed disks and cards.
-fn with(name: &str, intent: &Intent, change: impl FnOnce(&mut Inventory)) -> CheckOutcome {
+fn with(name: &str, node: &PlannedNode, change: impl FnOnce(&mut Inventory)) -> CheckOutcome {
     let mut facts = Machine::fit().facts();
     change(&mut facts.inventory);
-    outcome(name, &facts, intent, &Answers::default())
+    outcome(name, &facts, node, &Answers::default())
 }
 
 #[test]
 fn the_size_of_the_disk() {
     let size = |gib| move |inventory: &mut Inventory| inventory.disks[0].size = ByteSize::gib(gib);
-    let intent = Intent::default();
-    expect(&with("disk-size", &intent, |_| ()), "passed", "/dev/sda");
-    expect(&with("disk-size", &intent, size(300)), "mild", "should have 465.7 GiB");
-    expect(&with("disk-size", &intent, size(249)), "found", "should have 250 GiB");
+    let node = PlannedNode::default();
+    expect(&with("disk-size", &node, |_| ()), "passed", "/dev/sda");
+    expect(&with("disk-size", &node, size(300)), "mild", "should have 465.7 GiB");
+    expect(&with("disk-size", &node, size(249)), "found", "should have 250 GiB");
     expect(&with("disk-size", &trial(), size(10)), "passed", "10 GiB");
-    let witness = Intent { role: Role::Witness, ..Intent::default() };
+    let witness = PlannedNode { role: Role::Witness, ..PlannedNode::default() };
     expect(&with("disk-size", &witness, size(180)), "passed", "180 GiB");
-    expect(&with("disk-size", &intent, |inventory| inventory.disks.clear()), "found", "no disk");
+    expect(&with("disk-size", &node, |inventory| inventory.disks.clear()), "found", "no disk");
     let two = |inventory: &mut Inventory| inventory.disks.push(disk("sdb", ByteSize::gib(900)));
-    expect(&with("disk-size", &intent, two), "could not run", "2 disks");
-    expect(&with("disk-speed", &intent, two), "could not run", "see disk-size");
-    let absent = Intent { device: Some("/dev/sdz".parse().unwrap()), ..Intent::default() };
+    expect(&with("disk-size", &node, two), "could not run", "2 disks");
+    expect(&with("disk-speed", &node, two), "could not run", "see disk-size");
+    let absent = PlannedNode { device: Some("/dev/sdz".parse().unwrap()), ..PlannedNode::default() };
     expect(&with("disk-size", &absent, two), "found", "there is no disk /dev/sdz");
     // Of two disks the one that is not for data is meant.
-    let rest = Intent { data_disk: Some("/dev/sda".parse().unwrap()), ..Intent::default() };
+    let rest = PlannedNode { data_disk: Some("/dev/sda".parse().unwrap()), ..PlannedNode::default() };
     expect(&with("disk-size", &rest, two), "passed", "/dev/sdb");
     // With data on a disk of its own the system's may be smaller; on the same disk it may not.
     for (data, outcome) in [("/dev/sdb", "passed"), ("/dev/sda", "found"), ("/dev/sdz", "found")] {
         let device = Some("/dev/sda".parse().unwrap());
-        let apart = Intent { device, data_disk: Some(data.parse().unwrap()), ..Intent::default() };
+        let apart = PlannedNode { device, data_disk: Some(data.parse().unwrap()), ..PlannedNode::default() };
         let small = |inventory: &mut Inventory| {
             two(inventory);
             inventory.disks[0].size = ByteSize::gib(180);
@@ -171,20 +171,20 @@ fn the_size_of_the_disk() {
 
 #[test]
 fn the_speed_of_the_disk() {
-    let intent = Intent::default();
-    expect(&with("disk-speed", &intent, |_| ()), "passed", "/dev/sda");
+    let node = PlannedNode::default();
+    expect(&with("disk-speed", &node, |_| ()), "passed", "/dev/sda");
     let spins = |inventory: &mut Inventory| inventory.disks[0].rotational = true;
-    expect(&with("disk-speed", &intent, spins), "found", "spins");
+    expect(&with("disk-speed", &node, spins), "found", "spins");
     let stick = |inventory: &mut Inventory| inventory.disks[0].transport = Transport::Usb;
-    expect(&with("disk-speed", &intent, stick), "found", "USB");
+    expect(&with("disk-speed", &node, stick), "found", "USB");
     let none = |inventory: &mut Inventory| inventory.disks.clear();
-    expect(&with("disk-speed", &intent, none), "could not run", "see disk-size");
+    expect(&with("disk-speed", &node, none), "could not run", "see disk-size");
 }
 
 #[test]
 fn links() {
-    let any = Intent::default();
-    let of = |names: &[&str]| Intent { cards: named(names), ..Intent::default() };
+    let any = PlannedNode::default();
+    let of = |names: &[&str]| PlannedNode { cards: named(names), ..PlannedNode::default() };
     let carrier = |carrier| {
         move |inventory: &mut Inventory| inventory.nics.iter_mut().for_each(|nic| nic.carrier = carrier)
     };
@@ -202,13 +202,13 @@ fn links() {
         "eth9 is no card of this machine, which has ens1 52:",
     );
     let wanted = Interface { name: None, hw_addr: Some("52:54:00:00:00:02".parse().unwrap()) };
-    let by_address = Intent { cards: vec![wanted], ..Intent::default() };
+    let by_address = PlannedNode { cards: vec![wanted], ..PlannedNode::default() };
     expect(&with("nic-link", &by_address, |_| ()), "found", "ens2 has no link");
 }
 
 #[test]
 fn the_speed_of_cards() {
-    let any = Intent::default();
+    let any = PlannedNode::default();
     let speed = |speed| move |inventory: &mut Inventory| inventory.nics[0].speed = speed;
     expect(&with("nic-speed", &any, |_| ()), "passed", "ens1 has 25 Gbit/s");
     let slow = with("nic-speed", &any, speed(Some(1000)));
@@ -216,10 +216,10 @@ fn the_speed_of_cards() {
     expect(&with("nic-speed", &trial(), speed(Some(1000))), "passed", "1 Gbit/s");
     expect(&with("nic-speed", &trial(), speed(Some(100))), "found", "100 Mbit/s");
     expect(&with("nic-speed", &any, speed(None)), "could not run", "does not report its speed");
-    let both = Intent { cards: named(&["ens1", "ens2"]), ..Intent::default() };
+    let both = PlannedNode { cards: named(&["ens1", "ens2"]), ..PlannedNode::default() };
     expect(&with("nic-speed", &both, |_| ()), "could not run", "ens2 does not report its speed");
     expect(&with("nic-speed", &both, speed(Some(10))), "found", "ens1 has 10 Mbit/s");
-    let absent = Intent { cards: named(&["eth9"]), ..Intent::default() };
+    let absent = PlannedNode { cards: named(&["eth9"]), ..PlannedNode::default() };
     expect(
         &with("nic-speed", &absent, |_| ()),
         "could not run",
@@ -228,13 +228,13 @@ fn the_speed_of_cards() {
     expect(&with("nic-speed", &any, |inventory| inventory.nics.clear()), "could not run", "no network card");
 }
 
-fn on(name: &str, network: &Answers, intent: &Intent) -> CheckOutcome {
-    outcome(name, &Machine::fit().facts(), intent, network)
+fn on(name: &str, network: &Answers, node: &PlannedNode) -> CheckOutcome {
+    outcome(name, &Machine::fit().facts(), node, network)
 }
 
-fn time_servers(servers: &[&str]) -> Intent {
+fn time_servers(servers: &[&str]) -> PlannedNode {
     let time_servers = servers.iter().map(|server| (*server).to_owned()).collect();
-    Intent { time_servers, name_servers: vec![SERVER], ..Intent::default() }
+    PlannedNode { time_servers, name_servers: vec![SERVER], ..PlannedNode::default() }
 }
 
 fn telling(time: Result<TimeAnswer, NetworkTrouble>) -> Answers {
@@ -243,31 +243,31 @@ fn telling(time: Result<TimeAnswer, NetworkTrouble>) -> Answers {
 
 #[test]
 fn the_clock() {
-    let intent = time_servers(&["192.0.2.1"]);
-    expect(&on("clock", &telling(offset(0, true)), &intent), "passed", "within a second");
-    expect(&on("clock", &telling(offset(60, true)), &intent), "passed", "60 s behind");
-    expect(&on("clock", &telling(offset(7300, true)), &intent), "found", "the clock is 2 h behind 192.0.2.1");
-    expect(&on("clock", &telling(offset(90, false)), &intent), "found", "90 s ahead of");
-    expect(&on("clock", &telling(silent()), &intent), "could not run", "no time server gave the time");
+    let node = time_servers(&["192.0.2.1"]);
+    expect(&on("clock", &telling(offset(0, true)), &node), "passed", "within a second");
+    expect(&on("clock", &telling(offset(60, true)), &node), "passed", "60 s behind");
+    expect(&on("clock", &telling(offset(7300, true)), &node), "found", "the clock is 2 h behind 192.0.2.1");
+    expect(&on("clock", &telling(offset(90, false)), &node), "found", "90 s ahead of");
+    expect(&on("clock", &telling(silent()), &node), "could not run", "no time server gave the time");
     expect(
-        &on("clock", &telling(silent()), &Intent::default()),
+        &on("clock", &telling(silent()), &PlannedNode::default()),
         "could not run",
         "no time server to compare",
     );
-    let early = Intent { not_before: Some(1_814_400_001), ..Intent::default() };
+    let early = PlannedNode { not_before: Some(1_814_400_001), ..PlannedNode::default() };
     expect(&on("clock", &telling(silent()), &early), "found", "2027-07-01T00:00:00Z, which is before");
-    let late = Intent { not_before: Some(1_814_400_000), ..intent };
+    let late = PlannedNode { not_before: Some(1_814_400_000), ..node };
     expect(&on("clock", &telling(offset(0, true)), &late), "passed", "");
 }
 
 #[test]
 fn time_servers_by_address_and_by_name() {
-    let intent = time_servers(&["192.0.2.1"]);
-    expect(&on("ntp", &telling(offset(5, true)), &intent), "passed", "192.0.2.1 gives the time");
-    expect(&on("ntp", &telling(Ok(TimeAnswer::Unsynchronised)), &intent), "found", "does not know the time");
-    expect(&on("ntp", &telling(silent()), &intent), "found", "192.0.2.1 does not answer");
-    expect(&on("ntp", &telling(unable()), &intent), "could not run", "192.0.2.1 cannot be reached");
-    expect(&on("ntp", &telling(silent()), &Intent::default()), "skipped", "no time server");
+    let node = time_servers(&["192.0.2.1"]);
+    expect(&on("ntp", &telling(offset(5, true)), &node), "passed", "192.0.2.1 gives the time");
+    expect(&on("ntp", &telling(Ok(TimeAnswer::Unsynchronised)), &node), "found", "does not know the time");
+    expect(&on("ntp", &telling(silent()), &node), "found", "192.0.2.1 does not answer");
+    expect(&on("ntp", &telling(unable()), &node), "could not run", "192.0.2.1 cannot be reached");
+    expect(&on("ntp", &telling(silent()), &PlannedNode::default()), "skipped", "no time server");
     expect(&on("ntp", &telling(silent()), &time_servers(&["ntp"])), "could not run", "no domain");
     expect(&on("ntp", &telling(silent()), &time_servers(&["2001:db8::1"])), "could not run", "IPv6");
     let name = time_servers(&["ntp.example.org"]);
@@ -297,57 +297,60 @@ fn name_servers() {
         lookup: [((SERVER, "ntp.example.org".to_owned()), answer)].into(),
         ..Answers::default()
     };
-    let intent = time_servers(&["ntp.example.org", "192.0.2.1"]);
+    let node = time_servers(&["ntp.example.org", "192.0.2.1"]);
     let good = known(Ok(DnsAnswer::Addresses(vec![HOST])));
-    expect(&on("dns", &good, &intent), "passed", "192.0.2.53 knows ntp.example.org");
-    expect(&on("dns", &known(Ok(DnsAnswer::NoSuchName)), &intent), "found", "does not know ntp.example.org");
+    expect(&on("dns", &good, &node), "passed", "192.0.2.53 knows ntp.example.org");
+    expect(&on("dns", &known(Ok(DnsAnswer::NoSuchName)), &node), "found", "does not know ntp.example.org");
     let refused = DnsAnswer::Unwilling("SERVFAIL".into());
-    expect(&on("dns", &known(Ok(refused)), &intent), "found", "answers SERVFAIL for ntp.example.org");
-    expect(&on("dns", &known(silent()), &intent), "found", "192.0.2.53 does not answer");
-    expect(&on("dns", &known(unable()), &intent), "could not run", "192.0.2.53 cannot be reached");
-    let second = Intent { name_servers: vec![SERVER, OTHER], ..intent.clone() };
+    expect(&on("dns", &known(Ok(refused)), &node), "found", "answers SERVFAIL for ntp.example.org");
+    expect(&on("dns", &known(silent()), &node), "found", "192.0.2.53 does not answer");
+    expect(&on("dns", &known(unable()), &node), "could not run", "192.0.2.53 cannot be reached");
+    let second = PlannedNode { name_servers: vec![SERVER, OTHER], ..node.clone() };
     expect(&on("dns", &good, &second), "found", "192.0.2.54 does not answer");
-    let none = Intent { name_servers: vec![], ..intent.clone() };
+    let none = PlannedNode { name_servers: vec![], ..node.clone() };
     expect(&on("dns", &good, &none), "found", "no name server to look up ntp.example.org");
     expect(
-        &on("dns", &good, &Intent { dhcp: true, ..none.clone() }),
+        &on("dns", &good, &PlannedNode { dhcp: true, ..none.clone() }),
         "could not run",
         "has announced no name server to this system",
     );
     let leased = Answers { resolvers: vec![SERVER], ..known(Ok(DnsAnswer::Addresses(vec![HOST]))) };
-    expect(&on("dns", &leased, &Intent { dhcp: true, ..none }), "passed", "192.0.2.53");
-    expect(&on("dns", &good, &Intent::default()), "skipped", "needs none");
+    expect(&on("dns", &leased, &PlannedNode { dhcp: true, ..none }), "passed", "192.0.2.53");
+    expect(&on("dns", &good, &PlannedNode::default()), "skipped", "needs none");
 }
 
 #[test]
 fn a_name_server_that_nobody_needs_a_name_from_has_only_to_answer() {
-    let intent = Intent { name_servers: vec![SERVER], ..Intent::default() };
+    let node = PlannedNode { name_servers: vec![SERVER], ..PlannedNode::default() };
     let refused = Ok(DnsAnswer::Unwilling("REFUSED".into()));
     let network = Answers { lookup: [((SERVER, String::new()), refused)].into(), ..Answers::default() };
-    expect(&on("dns", &network, &intent), "passed", "192.0.2.53 answers");
-    expect(&on("dns", &Answers::default(), &intent), "found", "does not answer");
+    expect(&on("dns", &network, &node), "passed", "192.0.2.53 answers");
+    expect(&on("dns", &Answers::default(), &node), "found", "does not answer");
 }
 
 #[test]
 fn proxies() {
     let proxy = |host: &str, tls| Proxy { host: host.into(), port: 3128, tls };
-    let intent =
-        |host| Intent { proxies: vec![proxy(host, true)], name_servers: vec![SERVER], ..Intent::default() };
+    let node = |host| PlannedNode {
+        proxies: vec![proxy(host, true)],
+        name_servers: vec![SERVER],
+        ..PlannedNode::default()
+    };
     let network = |answer| Answers { proxy: Some(answer), ..Answers::default() };
     let good = network(Ok(()));
-    expect(&on("proxy", &good, &intent("192.0.2.1")), "passed", "192.0.2.1:3128 answers");
+    expect(&on("proxy", &good, &node("192.0.2.1")), "passed", "192.0.2.1:3128 answers");
     assert_eq!(*good.asked.lock().unwrap(), ["proxy 192.0.2.1:3128 true"]);
-    expect(&on("proxy", &network(silent()), &intent("192.0.2.1")), "found", "192.0.2.1:3128 does not answer");
-    expect(&on("proxy", &network(unable()), &intent("192.0.2.1")), "could not run", "cannot be reached");
-    expect(&on("proxy", &good, &intent("proxy.example.org")), "could not run", "cannot be looked up");
-    expect(&on("proxy", &good, &Intent::default()), "skipped", "no proxy");
+    expect(&on("proxy", &network(silent()), &node("192.0.2.1")), "found", "192.0.2.1:3128 does not answer");
+    expect(&on("proxy", &network(unable()), &node("192.0.2.1")), "could not run", "cannot be reached");
+    expect(&on("proxy", &good, &node("proxy.example.org")), "could not run", "cannot be looked up");
+    expect(&on("proxy", &good, &PlannedNode::default()), "skipped", "no proxy");
 }
 
-fn claim(cards: &[&str], vlan: u32) -> Intent {
+fn claim(cards: &[&str], vlan: u32) -> PlannedNode {
     let device = if vlan > 1 { "mgmt-br.20" } else { "mgmt-br" };
     let cards = named(cards);
     let claim = AddressClaim { address: HOST, key: "install.vip".into(), cards, vlan, device: device.into() };
-    Intent { claims: vec![claim], ..Intent::default() }
+    PlannedNode { claims: vec![claim], ..PlannedNode::default() }
 }
 
 #[test]
@@ -356,13 +359,13 @@ fn addresses_that_somebody_has() {
         |holder| Answers { holder: [((HOST, "ens1".to_owned()), holder)].into(), ..Answers::default() };
     let other = Ok(AddressHolder::Other("52:54:00:aa:bb:cc".into()));
     for cards in [&["ens1"][..], &["ens2", "ens1"], &[]] {
-        let intent = claim(cards, 0);
+        let node = claim(cards, 0);
         let free = held(Ok(AddressHolder::Nobody));
-        expect(&on("address-conflict", &free, &intent), "passed", "192.0.2.1 (install.vip) is free on ens1");
+        expect(&on("address-conflict", &free, &node), "passed", "192.0.2.1 (install.vip) is free on ens1");
         assert_eq!(*free.asked.lock().unwrap(), ["holder 192.0.2.1 ens1"], "no card without a link is asked");
-        let outcome = on("address-conflict", &held(other.clone()), &intent);
+        let outcome = on("address-conflict", &held(other.clone()), &node);
         expect(&outcome, "found", "in use: the machine 52:54:00:aa:bb:cc answers for it on ens1");
-        expect(&on("address-conflict", &held(unable()), &intent), "could not run", "cannot be reached");
+        expect(&on("address-conflict", &held(unable()), &node), "could not run", "cannot be reached");
     }
 }
 
@@ -384,15 +387,15 @@ fn a_live_system_with_the_networks_of_the_node_asks_on_them() {
 
 #[test]
 fn addresses_that_this_machine_has_or_that_nobody_can_ask_for() {
-    let intent = claim(&["ens1"], 0);
+    let node = claim(&["ens1"], 0);
     // Another card of this machine answers too.
     for holder in [AddressHolder::Own, AddressHolder::Other("52:54:00:00:00:02".into())] {
         let network = Answers { holder: [((HOST, "ens1".into()), Ok(holder))].into(), ..Answers::default() };
-        expect(&on("address-conflict", &network, &intent), "passed", "this machine's already");
+        expect(&on("address-conflict", &network, &node), "passed", "this machine's already");
     }
     let network = Answers::default();
     expect(&on("address-conflict", &network, &claim(&["ens1"], 20)), "could not run", "VLAN 20");
     expect(&on("address-conflict", &network, &claim(&["ens2"], 0)), "could not run", "ens2 has no link");
-    expect(&on("address-conflict", &network, &Intent::default()), "skipped", "no fixed address");
+    expect(&on("address-conflict", &network, &PlannedNode::default()), "skipped", "no fixed address");
     assert!(network.asked.lock().unwrap().is_empty());
 }

@@ -1,7 +1,7 @@
 //! The networks of the cluster, and the address of a node with etcd.
 
 use super::*;
-use crate::intent::{AddressClaim, PlannedCluster};
+use crate::planned_node::{AddressClaim, PlannedCluster};
 use cluster::join::ClusterNetworks;
 use model::config::{Distribution, parse};
 
@@ -9,18 +9,18 @@ fn cidr(text: &str) -> Cidr {
     text.parse().unwrap()
 }
 
-fn planned(distribution: Distribution, keeps_etcd: bool, dhcp: bool) -> Intent {
+fn planned(distribution: Distribution, keeps_etcd: bool, dhcp: bool) -> PlannedNode {
     let networks = ClusterNetworks { pods: cidr("10.52.0.0/16"), services: cidr("10.53.0.0/16") };
     let cluster = Some(PlannedCluster { distribution, networks, keeps_etcd });
-    Intent { cluster, dhcp, ..Intent::default() }
+    PlannedNode { cluster, dhcp, ..PlannedNode::default() }
 }
 
-fn networks(intent: &Intent, own: &[(&str, &str)]) -> CheckOutcome {
+fn networks(node: &PlannedNode, own: &[(&str, &str)]) -> CheckOutcome {
     let own = own.iter().map(|(device, network)| ((*device).to_owned(), cidr(network))).collect();
     outcome(
         "cluster-networks",
         &Machine::fit().facts(),
-        intent,
+        node,
         &Answers { networks: own, ..Answers::default() },
     )
 }
@@ -41,7 +41,11 @@ fn networks_of_the_cluster_that_the_node_is_in_are_a_finding() {
     // The node will have another address than this system.
     let fixed = planned(Distribution::K3s, false, false);
     expect(&networks(&fixed, &[("ens1", "10.52.3.0/24")]), "passed", "");
-    expect(&networks(&Intent::default(), &[("ens1", "10.52.3.0/24")]), "skipped", "no part of a cluster");
+    expect(
+        &networks(&PlannedNode::default(), &[("ens1", "10.52.3.0/24")]),
+        "skipped",
+        "no part of a cluster",
+    );
 }
 
 #[test]
@@ -53,8 +57,8 @@ fn a_fixed_address_in_a_network_of_the_cluster_is_a_finding() {
         vlan: 0,
         device: "mgmt-br".into(),
     };
-    let intent = Intent { claims: vec![claim], ..planned(Distribution::Kubeadm, false, false) };
-    let outcome = networks(&intent, &[]);
+    let node = PlannedNode { claims: vec![claim], ..planned(Distribution::Kubeadm, false, false) };
+    let outcome = networks(&node, &[]);
     expect(&outcome, "found", "10.52.0.0/16, overlaps 10.52.0.7/32 of install.management_interface.ip");
 }
 
@@ -67,8 +71,8 @@ fn a_node_with_etcd_and_an_address_from_dhcp_is_warned_of() {
         (Kubeadm, false, true, "skipped"),
         (K3s, true, true, "skipped"),
     ] {
-        let intent = planned(distribution, keeps_etcd, dhcp);
-        let outcome = outcome("etcd-address", &Machine::fit().facts(), &intent, &Answers::default());
+        let node = planned(distribution, keeps_etcd, dhcp);
+        let outcome = outcome("etcd-address", &Machine::fit().facts(), &node, &Answers::default());
         assert_eq!(told(&outcome).0, word, "{distribution:?} {keeps_etcd} {dhcp}");
     }
     use crate::Severity::Warning;
@@ -77,7 +81,7 @@ fn a_node_with_etcd_and_an_address_from_dhcp_is_warned_of() {
     let of = |install: &str| {
         let url = if install.contains("join") { "server_url: https://192.0.2.10\n" } else { "" };
         let document = format!("{url}kubernetes: {{distribution: kubeadm}}\ninstall: {install}\n");
-        Intent::of(&parse(&document, "f").unwrap()).cluster.map(|cluster| cluster.keeps_etcd)
+        PlannedNode::of(&parse(&document, "f").unwrap()).cluster.map(|cluster| cluster.keeps_etcd)
     };
     assert_eq!(of("{mode: create}"), Some(true));
     assert_eq!(of("{mode: join, role: witness}"), Some(true));

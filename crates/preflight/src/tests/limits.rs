@@ -17,6 +17,6 @@ fn a_node_without_virtual_machines_needs_what_kubeadm_asks_for() {
     ] {
         let text =
             format!("{{install: {{mode: install}}, kubernetes: {{distribution: {}}}}}", distribution.name());
-        assert_eq!(Intent::of(&parse(&text, "f").unwrap()).workload, workload);
+        assert_eq!(PlannedNode::of(&parse(&text, "f").unwrap()).workload, workload);
     }
 }

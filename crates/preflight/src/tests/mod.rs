@@ -15,7 +15,7 @@ use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use super::network::{AddressHolder, DnsAnswer, Network, TimeAnswer};
-use super::{CHECKS, Check, CheckOutcome, CheckSubject, Intent, MachineFacts};
+use super::{CHECKS, Check, CheckOutcome, CheckSubject, MachineFacts, PlannedNode};
 use base::size::ByteSize;
 use cluster::join::{ClusterAnswers, JoinQuery};
 use machine::clock::ClockOffset;
@@ -154,10 +154,10 @@ fn check(name: &str) -> &'static Check {
 }
 
 /// The outcome of one check.
-fn outcome(name: &str, facts: &MachineFacts, intent: &Intent, network: &dyn Network) -> CheckOutcome {
+fn outcome(name: &str, facts: &MachineFacts, node: &PlannedNode, network: &dyn Network) -> CheckOutcome {
     let cluster = OnceLock::new();
     let until = Instant::now() + Duration::from_secs(1);
-    let subject = CheckSubject { facts, intent, network, cluster: &cluster, now: now(), until };
+    let subject = CheckSubject { facts, node, network, cluster: &cluster, now: now(), until };
     (check(name).run)(&subject)
 }
 
@@ -178,8 +178,8 @@ fn expect(outcome: &CheckOutcome, word: &str, part: &str) {
     assert!(found == word && text.contains(part), "{found}: {text}, not {word}: {part}");
 }
 
-fn trial() -> Intent {
-    Intent { profile: Profile::Trial, ..Intent::default() }
+fn trial() -> PlannedNode {
+    PlannedNode { profile: Profile::Trial, ..PlannedNode::default() }
 }
 
 fn named(names: &[&str]) -> Vec<Interface> {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::checks::CHECKS;
-use crate::intent::{AddressClaim, Proxy};
+use crate::planned_node::{AddressClaim, Proxy};
 use crate::{PreflightReport, Severity, report, run};
 use base::failure::{Class, render};
 use base::progress::Progress;
@@ -11,7 +11,7 @@ use model::config::{InstallConfig, Role};
 use testing::progress::Recorder;
 
 /// A small machine that lacks everything, in profile trial or production.
-fn small(intent: &Intent) -> PreflightReport {
+fn small(node: &PlannedNode) -> PreflightReport {
     let machine = Machine::fit();
     machine.file("sys/devices/system/cpu/online", "0-1\n");
     machine.remove("sys/firmware/dmi");
@@ -24,7 +24,7 @@ fn small(intent: &Intent) -> PreflightReport {
     facts.inventory.nics = vec![nic("ens3", 3, Some(true), None)];
     facts.inventory.disks = vec![disk("vda", ByteSize::gib(24))];
     facts.inventory.disks[0].rotational = true;
-    run(&facts, intent, &Answers::default())
+    run(&facts, node, &Answers::default())
 }
 
 fn words(report: &PreflightReport) -> Vec<String> {
@@ -81,7 +81,7 @@ fn a_small_virtual_machine_passes_as_a_trial_with_warnings_and_never_in_producti
             "join-version skipped",
         ]
     );
-    let production = small(&Intent::default());
+    let production = small(&PlannedNode::default());
     assert_eq!(stops(&production), ["cpu", "memory", "kvm", "dmi-uuid", "disk-size"]);
     let told = words(&production);
     for word in ["virtualisation warning", "firmware warning", "disk-speed warning"] {
@@ -91,7 +91,7 @@ fn a_small_virtual_machine_passes_as_a_trial_with_warnings_and_never_in_producti
 
 #[test]
 fn the_error_tells_every_check_that_stops_and_how_to_leave_them_out() {
-    let report = small(&Intent::default());
+    let report = small(&PlannedNode::default());
     let failure = report.verdict_in_full().unwrap_err();
     assert_eq!(failure.class(), Class::Hardware);
     let text = render(&failure.into());
@@ -110,21 +110,21 @@ fn the_error_tells_every_check_that_stops_and_how_to_leave_them_out() {
 #[test]
 fn a_check_that_is_named_is_left_out_and_only_that() {
     let skip = vec!["cpu".to_owned(), "kvm".to_owned()];
-    let report = small(&Intent { skip, ..Intent::default() });
+    let report = small(&PlannedNode { skip, ..PlannedNode::default() });
     assert_eq!(stops(&report), ["memory", "dmi-uuid", "disk-size"]);
     assert!(words(&report).contains(&"cpu skipped".to_owned()));
 }
 
 #[test]
 fn the_reference_s_skipchecks_tells_everything_and_stops_for_nothing() {
-    let report = small(&Intent { stop_for_nothing: true, ..Intent::default() });
+    let report = small(&PlannedNode { stop_for_nothing: true, ..PlannedNode::default() });
     assert_eq!(stops(&report), [""; 0]);
     assert!(words(&report).contains(&"memory warning".to_owned()));
 }
 
 #[test]
 fn a_witness_needs_no_kvm() {
-    let report = small(&Intent { role: Role::Witness, ..Intent::default() });
+    let report = small(&PlannedNode { role: Role::Witness, ..PlannedNode::default() });
     assert!(words(&report).contains(&"kvm skipped".to_owned()), "{:?}", words(&report));
 }
 
@@ -140,9 +140,9 @@ fn without_a_link_nothing_is_asked() {
         device: "mgmt-br".into(),
     };
     let name_servers = vec![[192, 0, 2, 53].into()];
-    let intent = Intent { claims: vec![claim], name_servers, ..Intent::default() };
+    let node = PlannedNode { claims: vec![claim], name_servers, ..PlannedNode::default() };
     let network = Answers::default();
-    let report = run(&facts, &intent, &network);
+    let report = run(&facts, &node, &network);
     let told = words(&report);
     for name in ["clock", "dns", "ntp", "proxy", "address-conflict"] {
         assert!(told.contains(&format!("{name} could not run")), "{told:?}");
@@ -154,7 +154,7 @@ fn without_a_link_nothing_is_asked() {
 fn a_mild_finding_is_a_warning_where_the_check_is_an_error() {
     let mut facts = Machine::fit().facts();
     facts.inventory.disks[0].size = ByteSize::gib(300);
-    let report = run(&facts, &Intent::default(), &Answers::default());
+    let report = run(&facts, &PlannedNode::default(), &Answers::default());
     assert_eq!(check("disk-size").severity(Role::Default, Profile::Production), Severity::Error);
     assert!(words(&report).contains(&"disk-size warning".to_owned()) && report.verdict().is_ok());
 }
@@ -215,9 +215,9 @@ fn a_card_that_has_just_come_up_gets_time_for_its_link() {
         machine.file(&format!("sys/class/net/ens3/{file}"), text);
     }
     let look = |cards: &[&str], millis| {
-        let intent = Intent { cards: named(cards), ..Intent::default() };
+        let node = PlannedNode { cards: named(cards), ..PlannedNode::default() };
         let begun = Instant::now();
-        let nics = crate::inventory(&machine.roots(), &intent, Duration::from_millis(millis)).unwrap().nics;
+        let nics = crate::inventory(&machine.roots(), &node, Duration::from_millis(millis)).unwrap().nics;
         (nics[0].carrier, begun.elapsed())
     };
     let (carrier, took) = look(&["ens3"], 300);
@@ -235,13 +235,13 @@ fn a_card_that_has_just_come_up_gets_time_for_its_link() {
     }
 }
 
-fn intent(text: &str) -> Intent {
-    Intent::of(&model::config::parse(text, "node.yaml").unwrap())
+fn node(text: &str) -> PlannedNode {
+    PlannedNode::of(&model::config::parse(text, "node.yaml").unwrap())
 }
 
 #[test]
 fn an_intent_is_what_the_configuration_asks_for() {
-    let intent = intent(
+    let node = node(
         "os:
   dns_nameservers: [192.0.2.53]
   ntp_servers: [ntp.example.org]
@@ -265,15 +265,15 @@ install:
     vlan_id: 7
 ",
     );
-    assert_eq!((intent.role, intent.profile, intent.dhcp), (Role::Management, Profile::Trial, false));
+    assert_eq!((node.role, node.profile, node.dhcp), (Role::Management, Profile::Trial, false));
     let claims: Vec<_> =
-        intent.claims.iter().map(|c| (c.address.octets()[3], c.key.as_str(), c.vlan)).collect();
+        node.claims.iter().map(|c| (c.address.octets()[3], c.key.as_str(), c.vlan)).collect();
     assert_eq!(claims, [(10, "install.management_interface.ip", 7), (100, "install.vip", 7)]);
-    assert_eq!(intent.claims[0].cards, named(&["ens3"]));
-    assert_eq!(intent.time_servers, ["ntp.example.org"]);
-    assert_eq!(intent.proxies, [Proxy { host: "proxy.example.org".into(), port: 3128, tls: false }]);
-    assert_eq!(intent.skip, ["nic-speed"]);
-    assert!(intent.stop_for_nothing && !format!("{intent:?}").contains("hush"));
+    assert_eq!(node.claims[0].cards, named(&["ens3"]));
+    assert_eq!(node.time_servers, ["ntp.example.org"]);
+    assert_eq!(node.proxies, [Proxy { host: "proxy.example.org".into(), port: 3128, tls: false }]);
+    assert_eq!(node.skip, ["nic-speed"]);
+    assert!(node.stop_for_nothing && !format!("{node:?}").contains("hush"));
 }
 
 #[test]
@@ -283,9 +283,9 @@ fn a_node_that_joins_looks_for_its_cluster_and_leaves_the_cluster_s_address_alon
     config.install.vip = Some([192, 0, 2, 100].into());
     config.install.management_interface = Some(model::config::ManagementInterface::default());
     config.server_url = Some("https://cluster.example.org:443".parse().unwrap());
-    let intent = Intent::of(&config);
-    assert!(intent.claims.is_empty() && intent.dhcp);
-    assert_eq!(intent.names, ["cluster.example.org"]);
+    let node = PlannedNode::of(&config);
+    assert!(node.claims.is_empty() && node.dhcp);
+    assert_eq!(node.names, ["cluster.example.org"]);
 }
 
 #[test]
@@ -298,10 +298,10 @@ fn a_node_that_joins_brings_the_token_of_its_role() {
              kubernetes: {{distribution: {distribution}, agent_token: hush-of-agents-0123}}\n\
              install: {{mode: join, role: {role}{more}}}\n"
         );
-        let intent = intent(&text);
-        assert_eq!(intent.names, ["cluster.example.org"]);
-        assert!(!format!("{intent:?}").contains("hush"));
-        intent.join.unwrap()
+        let node = node(&text);
+        assert_eq!(node.names, ["cluster.example.org"]);
+        assert!(!format!("{node:?}").contains("hush"));
+        node.join.unwrap()
     };
     let of = |role: &str, more: &str| of_distribution("k3s", role, more);
     let text = |token: Option<model::config::Secret>| token.map(|token| token.expose().to_owned());
@@ -326,7 +326,7 @@ fn a_node_that_joins_brings_the_token_of_its_role() {
         !of_distribution("kubeadm", "management", "").carries_address,
         "the cluster tells it the address"
     );
-    let create = intent("token: hush-of-servers-0123\ninstall: {mode: create, profile: trial}\n");
+    let create = node("token: hush-of-servers-0123\ninstall: {mode: create, profile: trial}\n");
     assert!(create.join.is_none());
 }
 

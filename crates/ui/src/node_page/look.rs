@@ -25,7 +25,7 @@ use machine::paths::{DOCUMENT, below};
 use model::config::InstallConfig;
 use model::config::redact::without_secrets;
 use model::config::sources::{CombinedConfig, Document, SourceKind, combine};
-use node::network_trial::{EndedTrial, Networks, TrialEnding, TrialSpan, TrialStatus, Trials, standing};
+use node::network_trial::{EndedTrial, Networks, TrialEnding, TrialSpan, TrialStatus, Trials, trial_status};
 use node::status::Status;
 use reporting::report;
 

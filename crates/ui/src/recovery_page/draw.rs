@@ -28,7 +28,7 @@ fn overview(page: &mut RecoveryPage, time: &str, frame: &mut Frame<'_>, theme: T
         if page.administrator { UNLOCKED.labels(&[]) } else { LOCKED.labels(&[("Up/Down", "scroll")]) };
     let message = match &page.facts {
         Some(Err(why)) => Some((Tone::Error, why.as_str())),
-        Some(Ok(facts)) => facts.news.failed.as_deref().map(|failed| (Tone::Error, failed)),
+        Some(Ok(facts)) => facts.notices.failed.as_deref().map(|failed| (Tone::Error, failed)),
         None => None,
     };
     let body = Page { title: TITLE, place: time, keys: &keys, message }.draw(frame, theme);
@@ -45,10 +45,10 @@ fn facts(facts: &RecoveryFacts, rows: &mut Rows, theme: Theme) {
     let plain = Style::new();
     rows.value("System", &format!("{}, recovery system; no data is mounted", facts.product), plain);
     rows.value("Why", &facts.why, theme.warning());
-    for note in &facts.news.notes {
+    for note in &facts.notices.notes {
         rows.value("Missing", note, theme.error());
     }
-    if let Some(doing) = &facts.news.doing {
+    if let Some(doing) = &facts.notices.doing {
         rows.value("Now", doing, theme.warning());
     }
     rows.blank();

@@ -17,7 +17,7 @@ fn facts() -> RecoveryFacts {
             slot("Recovery", "1.2.0", "runs"),
         ],
         addresses: vec!["mgmt-br 192.0.2.12/24".into()],
-        news: RecoveryNotices::default(),
+        notices: RecoveryNotices::default(),
     }
 }
 
@@ -48,7 +48,7 @@ fn the_pages_are_the_golden_ones() {
         ],
         doing: None,
     };
-    let failed = RecoveryFacts { news: failed, ..facts() };
+    let failed = RecoveryFacts { notices: failed, ..facts() };
     let failed = RecoveryPage { facts: Some(Ok(failed)), ..page(true) };
     for (name, page) in [
         ("locked", page(false)),

@@ -14,7 +14,7 @@ use base::listen;
 use base::program::Context;
 use model::boot::Slot;
 use node::pending_reset::ResetLevel;
-use node::update::Allowed;
+use node::update::UpdatePermissions;
 
 /// Update this node: write a release into the slot that does not run, try it, keep it or go back; repair it, or make it new.
 #[derive(Debug, clap::Args)]
@@ -222,7 +222,7 @@ impl OfferArgs {
 impl AllowArgs {
     fn request(self, from: Option<String>) -> UpdateRequest {
         let Self { allow_downgrade, retry, sha256 } = self;
-        UpdateRequest { from, allowed: Allowed { downgrade: allow_downgrade, retry }, sha256 }
+        UpdateRequest { from, allowed: UpdatePermissions { downgrade: allow_downgrade, retry }, sha256 }
     }
 }
 

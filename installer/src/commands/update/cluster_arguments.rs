@@ -63,7 +63,7 @@ pub(super) struct FromPodArgs {
     ///
     /// A controller that compares plans by their first argument only, as system-upgrade-controller does, sees every change of it.
     #[arg(long, value_name = "TEXT", required_unless_present = "arguments", value_parser = words)]
-    pub(super) apply: Option<Words>,
+    pub(super) apply: Option<ShellWords>,
     /// The same behind `--`, one by one.
     #[arg(last = true, conflicts_with = "apply", value_name = "ARGUMENTS")]
     pub(super) arguments: Vec<OsString>,
@@ -71,11 +71,11 @@ pub(super) struct FromPodArgs {
 
 /// The words of a text.
 #[derive(Clone, Debug)]
-pub(super) struct Words(Vec<OsString>);
+pub(super) struct ShellWords(Vec<OsString>);
 
-fn words(text: &str) -> Result<Words, String> {
+fn words(text: &str) -> Result<ShellWords, String> {
     match shlex::split(text) {
-        Some(words) if !words.is_empty() => Ok(Words(words.into_iter().map(OsString::from).collect())),
+        Some(words) if !words.is_empty() => Ok(ShellWords(words.into_iter().map(OsString::from).collect())),
         Some(_) => Err("it is empty".to_owned()),
         None => Err("a quotation mark is not closed".to_owned()),
     }
@@ -84,7 +84,7 @@ fn words(text: &str) -> Result<Words, String> {
 impl FromPodArgs {
     /// The arguments, however they were given.
     pub(super) fn arguments(self) -> Vec<OsString> {
-        self.apply.map_or(self.arguments, |Words(words)| words)
+        self.apply.map_or(self.arguments, |ShellWords(words)| words)
     }
 
     pub(super) fn run(self) -> Result<()> {

@@ -14,16 +14,13 @@ use model::boot::record::SlotState;
 use model::kubernetes::KubernetesVersion;
 use node::update::{UpdateLock, UpdatedNode};
 
-/// What the command did.
 #[derive(Debug, Serialize)]
 struct KubernetesMove {
-    /// Whether anything was moved.
     moved: bool,
-    /// The version that runs now.
     version: KubernetesVersion,
     #[serde(skip_serializing_if = "Option::is_none")]
     from: Option<KubernetesVersion>,
-    /// Where the datastore is as it was before.
+    /// The saved datastore.
     #[serde(skip_serializing_if = "Option::is_none")]
     snapshot: Option<String>,
 }

@@ -44,8 +44,8 @@ use model::release::{Purpose, Release};
 use node::update::patched::{self, Patches, bytes_fetched};
 use node::update::serve::{ServedRelease, serve};
 use node::update::{
-    Allowed, KeptSource, Offer, RolledBack, Running, UpdateLock, UpdatedNode, decide, fetched, forget,
-    kubernetes_step,
+    KeptSource, OfferStatus, Rollback, RunningSystem, UpdateLock, UpdatePermissions, UpdatedNode, decide,
+    fetched, forget, kubernetes_step,
 };
 
 pub(crate) use self::kubernetes::move_kubernetes;
@@ -65,7 +65,7 @@ pub(crate) use unit::{at_work, in_unit};
 pub(crate) struct UpdateRequest {
     /// By default the one that was fetched.
     pub(crate) from: Option<String>,
-    pub(crate) allowed: Allowed,
+    pub(crate) allowed: UpdatePermissions,
     /// SHA-256 of its manifest.
     pub(crate) sha256: Option<Digest>,
 }
@@ -76,7 +76,7 @@ struct UpdatePlan {
     product: String,
     running: ReleaseId,
     offered: ReleaseId,
-    offer: Offer,
+    offer: OfferStatus,
     /// The slot that is written.
     slot: UpdateSlot,
     /// Bytes of the OS that come over a network.
@@ -104,12 +104,12 @@ struct UpdatePlan {
 }
 
 impl UpdatePlan {
-    fn of(node: &UpdatedNode, offered: &Offered) -> Result<Self> {
-        let Offered { source, release: offered, offer, seeding, unverified } = offered;
+    fn of(node: &UpdatedNode, offered: &OfferedRelease) -> Result<Self> {
+        let OfferedRelease { source, release: offered, offer, seeding, unverified } = offered;
         let offer = *offer;
         let parts = slot_payloads(offered);
         let away = parts.iter().filter(|part| source.place(part) == Some(PayloadPlace::Network));
-        let new = offer == Offer::New;
+        let new = offer == OfferStatus::New;
         let patches = if new { Patches::offered(&node.release, offered, source.as_ref()) } else { None };
         let fetched = away.map(|part| bytes_fetched(part, &node.release, patches.as_ref())).sum();
         let boot = parts.iter().filter(|part| part.purpose != Purpose::Rootfs);
@@ -124,10 +124,12 @@ impl UpdatePlan {
             patch: patches.as_ref().map(Patches::size),
             written: if new { written } else { 0 },
             images: match seeding {
-                Some(role) if offer != Offer::Runs => missing_images(&containerd(offered), offered, *role)?,
+                Some(role) if offer != OfferStatus::Runs => {
+                    missing_images(&containerd(offered), offered, *role)?
+                }
                 _ => MissingImages::default(),
             },
-            restart: offer != Offer::Runs,
+            restart: offer != OfferStatus::Runs,
             kubernetes: node.kubernetes.clone(),
             brought_kubernetes: offered.kubernetes.clone(),
             kubernetes_step: kubernetes_step(node.kubernetes.as_ref(), offered)?,
@@ -138,11 +140,11 @@ impl UpdatePlan {
     fn text(&self) -> String {
         let Self { product, running, offered, slot, .. } = self;
         let head = match self.offer {
-            Offer::Runs => {
+            OfferStatus::Runs => {
                 return format!("{product} {} runs already; there is nothing to do.\n", running.version);
             }
-            Offer::Staged => format!("{product} {} is in slot {slot} already.\n", offered.version),
-            Offer::New => {
+            OfferStatus::Staged => format!("{product} {} is in slot {slot} already.\n", offered.version),
+            OfferStatus::New => {
                 let [fetched, written] = [self.fetched, self.written].map(ByteSize::bytes);
                 let patch =
                     self.patch.map(|_| ", the OS image as a patch to the one that runs").unwrap_or_default();
@@ -165,7 +167,6 @@ impl UpdatePlan {
 }
 
 impl UpdatePlan {
-    /// That Kubernetes stays, and what can move it.
     fn kubernetes_text(&self) -> String {
         let (Some(runs), Some(brought)) = (&self.kubernetes, &self.brought_kubernetes) else {
             return String::new();
@@ -185,17 +186,17 @@ impl UpdatePlan {
 }
 
 /// An opened release with the decision on it.
-struct Offered {
+struct OfferedRelease {
     source: Box<dyn PayloadSource>,
     release: Release,
-    offer: Offer,
+    offer: OfferStatus,
     /// The role whose container images the node gets; none if it pulls its images on demand, or the role needs none.
     seeding: Option<Role>,
-    /// Why it is not known to be the release that was meant, if so.
+    /// Why it may be another release than the one that was meant.
     unverified: Option<Failure>,
 }
 
-impl Offered {
+impl OfferedRelease {
     /// Fails unless the release is known to be the one that was meant.
     fn verified(self) -> Result<Self> {
         match self.unverified {
@@ -209,14 +210,14 @@ fn containerd(release: &Release) -> RunningContainerd {
     RunningContainerd::of(release.distribution)
 }
 
-/// This node. An update may be what mends one whose document has mistakes: they are reported, and nothing else is lost.
+/// Opens this node. Mistakes of its document are only reported: an update must be possible in spite of them.
 fn this_node(progress: &Progress) -> Result<InstalledNode> {
     let node = InstalledNode::open(Path::new("/"))?;
     node.warn(&mut |line| progress.note("update", line));
     Ok(node)
 }
 
-fn open(node: &UpdatedNode, request: &UpdateRequest, context: &Context) -> Result<Offered> {
+fn open(node: &UpdatedNode, request: &UpdateRequest, context: &Context) -> Result<OfferedRelease> {
     let config = this_node(&context.progress)?.config;
     let opened = match &request.from {
         Some(from) => OpenedRelease::open(from, request.sha256, &config)?,
@@ -224,7 +225,7 @@ fn open(node: &UpdatedNode, request: &UpdateRequest, context: &Context) -> Resul
     };
     let unverified = opened.require_verified().err();
     let OpenedRelease { source, release, .. } = opened;
-    let running = Running {
+    let running = RunningSystem {
         release: &node.release,
         state: node.running_state(),
         memory: &node.memory,
@@ -233,14 +234,14 @@ fn open(node: &UpdatedNode, request: &UpdateRequest, context: &Context) -> Resul
     let offer = decide(running, &release, request.allowed)?;
     source::has_slot(source.as_ref(), &release)?;
     let role = config.install.own_role();
-    // What was fetched has brought its images to containerd. The recovery system has none, and does not mount its store.
+    // A fetched release has brought its images to containerd. The recovery system has no containerd, and does not mount its store.
     let seeds = request.from.is_some()
         && node.slots.running != Slot::Recovery
         && config.install.images() == Images::Preload
         && release.images_for(role).next().is_some();
     let seeding = seeds.then_some(role);
     let source = if seeds { source::with_images(source, &config, &release)? } else { source };
-    Ok(Offered { source, release, offer, seeding, unverified })
+    Ok(OfferedRelease { source, release, offer, seeding, unverified })
 }
 
 /// Shows what the update would do.
@@ -268,9 +269,9 @@ pub(crate) fn fetch(request: &UpdateRequest, wait: Duration, context: &Context) 
     }
     let offered = open(&node, request, context)?.verified()?;
     let told = match offered.offer {
-        Offer::Runs => "runs already; there is nothing to fetch",
-        Offer::Staged => "is in a slot already; there is nothing to fetch",
-        Offer::New => {
+        OfferStatus::Runs => "runs already; there is nothing to fetch",
+        OfferStatus::Staged => "is in a slot already; there is nothing to fetch",
+        OfferStatus::New => {
             let (progress, cancel) = (&context.progress, Cancel::on_signals());
             let (release, source) = (&offered.release, offered.source.as_ref());
             KeptSource::new(Path::new("/"), release, source, progress, &cancel)?.fetch(release)?;
@@ -304,8 +305,8 @@ pub(crate) fn serve_fetched(listen: SocketAddr, context: &Context) -> Result<()>
 }
 
 /// Gives the containerd that runs the images that it lacks.
-fn add_images(offered: &Offered, cancel: &Cancel, context: &Context) -> Result<()> {
-    let Offered { source, release, seeding, .. } = offered;
+fn add_images(offered: &OfferedRelease, cancel: &Cancel, context: &Context) -> Result<()> {
+    let OfferedRelease { source, release, seeding, .. } = offered;
     let Some(role) = *seeding else { return Ok(()) };
     import_missing(&containerd(release), source.as_ref(), release, role, &context.progress, cancel)?;
     Ok(())
@@ -349,7 +350,7 @@ pub(crate) fn stage(request: &UpdateRequest, wait: Duration, context: &Context) 
         .map(drop)
 }
 
-/// Writes the release into the other slot if `allow` has nothing against it, and returns whether there is something to restart into.
+/// Writes the release into the other slot if `allow` permits it; returns whether there is something to restart into.
 fn stage_on(
     node: &mut UpdatedNode,
     request: &UpdateRequest,
@@ -367,21 +368,20 @@ fn stage_on(
     }
     let offered = open(node, request, context)?.verified()?;
     context.tell("update", UpdatePlan::of(node, &offered)?.text().trim_end());
-    if offered.offer == Offer::Runs {
+    if offered.offer == OfferStatus::Runs {
         return Ok(false);
     }
     allow(&ReleaseId::of(&offered.release))?;
     let (slot, cancel, root) = (node.target(), Cancel::on_signals(), Path::new("/"));
-    let Offered { source, release, .. } = &offered;
+    let OfferedRelease { source, release, .. } = &offered;
     if kubernetes_step(node.kubernetes.as_ref(), release)? != KubernetesStep::None {
         keep_kubernetes(node, release, context)?;
     }
     let kept = KeptSource::new(root, release, source.as_ref(), &context.progress, &cancel)?;
-    // The recovery system has no place for it but memory.
+    // The recovery system could store it only in memory.
     let from: &dyn PayloadSource = if node.slots.running == Slot::Recovery { source.as_ref() } else { &kept };
     patched::stage(node, release, from, &context.progress, &cancel)?;
     add_images(&offered, &cancel, context)?;
-    // It is in the slot now.
     forget(root)?;
     context.tell(
         "update",
@@ -390,7 +390,7 @@ fn stage_on(
     Ok(true)
 }
 
-/// Stages the release that is asked for, or takes the one that is staged or fetched, lets the boot loader try it, and restarts.
+/// Stages the requested or fetched release unless one is staged, lets the boot loader try it, and restarts.
 pub(crate) fn apply(
     request: &UpdateRequest,
     cluster: &ClusterRequest,
@@ -402,7 +402,7 @@ pub(crate) fn apply(
     let mut node = settled(context)?;
     rollout::resume(&node, cluster, context);
     let tell = |line: &str| context.tell("update", line);
-    // Whoever has no access, or may not leave, is told before a release is staged, which takes minutes.
+    // Missing access, or a node that may not leave, has to be reported before staging, which takes minutes.
     let node_departure = cluster.node_departure(&tell)?;
     let allow = |release: &ReleaseId| rollout::may_leave(release, cluster, node_departure.as_ref());
     let wanted = request.from.is_some() || node.memory.staged.is_none() && fetched(Path::new("/")).is_some();
@@ -433,7 +433,7 @@ pub(crate) fn roll_back(once: bool, reboot: bool, wait: Duration, context: &Cont
     let _lock = UpdateLock::take(Path::new("/"), wait)?;
     let mut node = UpdatedNode::read(Path::new("/"))?;
     match node.roll_back(once)? {
-        RolledBack::Called => {
+        Rollback::CalledOff => {
             tell_fleet(&node, &context.progress);
             context.tell(
                 "update",
@@ -441,7 +441,7 @@ pub(crate) fn roll_back(once: bool, reboot: bool, wait: Duration, context: &Cont
             );
             Ok(())
         }
-        RolledBack::To(slot) => {
+        Rollback::To(slot) => {
             let version = node.slots.slot(slot.into()).release().map(|release| release.version);
             tell_fleet(&node, &context.progress);
             let until = if once { "for one start" } else { "from the next restart on" };

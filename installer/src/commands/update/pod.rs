@@ -1,5 +1,5 @@
-//! An update that a pod on the node asks for: the pod's service account becomes the access to the cluster, and the node's own
-//! `installer` does the work, in the node's root.
+//! An update that a pod on the node requests: the node's own `installer` does the work, in the node's root, with the access of the pod's
+//! service account.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -21,8 +21,8 @@ use machine::paths::below;
 
 /// Where every pod has its service account (Kubernetes, "Accessing the Kubernetes API from a Pod").
 const ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
-/// On the node, in memory: a file for each pod, which is removed when the work is done. Whoever needs it has a shared lock on it; what
-/// nobody has locked was left by something that was killed.
+/// On the node, in memory: a file for each pod, which is removed when the work is done. Its users hold a shared lock on it; a file
+/// without a lock is left over from a process that was killed.
 const DIRECTORY: &str = "/run/nqrust/from-pod";
 const INSTALLER: &str = "/usr/bin/installer";
 
@@ -49,7 +49,7 @@ pub(crate) fn from_pod(host: &Path, arguments: Vec<OsString>) -> Result<()> {
     std::env::set_current_dir("/").context("entering the root of the node")?;
     let mut command = Command::new(INSTALLER);
     command.args(["update", "apply", "--kubeconfig"]).arg(&kubeconfig).args(arguments);
-    // It only comes back if it could not start.
+    // exec(3) returns only if it fails.
     let error = command.exec();
     Err(Failure::new(Class::Hardware, format!("starting {INSTALLER} of the node")).because(error).into())
 }
@@ -77,7 +77,7 @@ fn hold(path: &Path) -> Result<Flock<File>> {
     Ok(Flock::lock(File::open(path)?, FlockArg::LockSharedNonblock).map_err(|(_, errno)| errno)?)
 }
 
-/// Removes what nobody works with any more.
+/// Removes files without a lock.
 fn sweep(root: &Path) {
     for entry in fs::read_dir(below(root, DIRECTORY)).into_iter().flatten().flatten() {
         let left = File::open(entry.path())

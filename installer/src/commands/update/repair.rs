@@ -1,4 +1,4 @@
-//! What `installer update repair` does.
+//! `installer update repair`.
 
 use std::path::Path;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use base::command::SystemRunner;
 use base::failure::{Class, Failure};
 use base::program::Context;
 use model::boot::BootParameters;
-use node::recovery::{Repair, RepairFinding, repair};
+use node::recovery::{RepairFinding, RepairState, repair};
 use node::update::{UpdateLock, UpdatedNode};
 
-/// Looks at everything that a start of this node needs and prints what was found; an error if something stays damaged.
+/// Checks everything that a start of this node needs and prints the findings; an error if something stays damaged.
 pub(crate) fn repair_node(yes: bool, wait: Duration, context: &Context) -> Result<()> {
     let root = Path::new("/");
     let _lock = UpdateLock::take(root, wait)?;
@@ -21,8 +21,11 @@ pub(crate) fn repair_node(yes: bool, wait: Duration, context: &Context) -> Resul
     let installed = BootParameters::parse(&kernel_command_line()?)?.context("this is no installed node")?;
     let findings = repair(&mut node, &installed, yes, &SystemRunner, &context.progress)?;
     context.show(&findings, || findings.iter().map(line).collect())?;
-    let damaged: Vec<_> =
-        findings.iter().filter(|one| one.state == Repair::Damaged).map(|one| one.subject.as_str()).collect();
+    let damaged: Vec<_> = findings
+        .iter()
+        .filter(|one| one.state == RepairState::Damaged)
+        .map(|one| one.subject.as_str())
+        .collect();
     if damaged.is_empty() {
         return Ok(());
     }
@@ -34,10 +37,10 @@ pub(crate) fn repair_node(yes: bool, wait: Duration, context: &Context) -> Resul
 fn line(finding: &RepairFinding) -> String {
     let RepairFinding { subject, state, text } = finding;
     let state = match state {
-        Repair::Whole => "whole",
-        Repair::Repaired => "repaired",
-        Repair::Damaged => "DAMAGED",
-        Repair::Unchecked => "-",
+        RepairState::Whole => "whole",
+        RepairState::Repaired => "repaired",
+        RepairState::Damaged => "DAMAGED",
+        RepairState::Unchecked => "-",
     };
     format!("{}\n", format!("{subject:<26} {state:<9} {text}").trim_end())
 }

@@ -1,4 +1,4 @@
-//! What others hear of the updates of this node: the server of the fleet.
+//! Reports about the updates of this node to the fleet server.
 
 use std::path::Path;
 
@@ -9,8 +9,8 @@ use model::fleet::{SlotReport, UpdateReport};
 use node::reporter::{ReportedNode, tell_update};
 use node::update::UpdatedNode;
 
-/// Tells how the updates of `node` stand. Waits some seconds for a server that does not answer; that it hears nothing is no reason
-/// for anything to fail, and it is told again after the next start.
+/// Reports the state of the updates of `node`. Waits some seconds for a server that does not answer. A failure is only a warning: the
+/// report is sent again after the next start.
 pub(crate) fn tell_fleet(node: &UpdatedNode, progress: &Progress) {
     let root = Path::new("/");
     let installed = match InstalledNode::open(root) {

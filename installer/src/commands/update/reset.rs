@@ -1,4 +1,4 @@
-//! What `installer update reset` does: it writes down what is wanted, and starts the recovery system, which does it.
+//! `installer update reset`: stores the request, and starts the recovery system, which carries it out.
 
 use std::io::{self, BufRead, IsTerminal};
 use std::path::Path;
@@ -17,11 +17,10 @@ use node::pending_reset::{PendingReset, ResetLevel};
 use node::recovery::reset::follow;
 use node::update::{UpdateLock, UpdatedNode};
 
-/// What somebody asks for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ResetRequest {
     pub(crate) level: ResetLevel,
-    /// Although the node is a member of its cluster.
+    /// Even if the node is a member of its cluster.
     pub(crate) force: bool,
     /// Without a question.
     pub(crate) yes: bool,
@@ -39,7 +38,7 @@ pub(crate) fn reset(request: ResetRequest, context: &Context) -> Result<()> {
             .hint("A good boot with both slots good writes it again; see `installer update status`.")
             .into());
     }
-    let wish = follow(PendingReset::read(root).as_ref(), request.level)?;
+    let pending = follow(PendingReset::read(root).as_ref(), request.level)?;
     let name = hostname(root)?;
     if node.slots.running != Slot::Recovery && !request.force {
         let config = this_node(&context.progress)?.config;
@@ -48,10 +47,10 @@ pub(crate) fn reset(request: ResetRequest, context: &Context) -> Result<()> {
     if !request.yes {
         confirm(request.level, &name, context)?;
     }
-    wish.write(root)?;
+    pending.write(root)?;
     if let Err(error) = node.start_once(Slot::Recovery) {
-        // Nobody is to find it done one day.
-        if !wish.has_begun() {
+        // A forgotten request must not erase the node at some later start.
+        if !pending.has_begun() {
             PendingReset::clear(root)?;
         }
         return Err(error);
@@ -67,14 +66,14 @@ pub(crate) fn cancel_reset(context: &Context) -> Result<()> {
     let mut node = UpdatedNode::read(root)?;
     match PendingReset::read(root) {
         None => context.tell("reset", "No reset is asked for."),
-        Some(wish) if wish.is_under_way() => {
-            let what = format!("the reset of level {} has begun", wish.level.as_str());
+        Some(pending) if pending.is_under_way() => {
+            let what = format!("the reset of level {} has begun", pending.level.as_str());
             return Err(Failure::new(Class::Hardware, what)
                 .hint("Complete it: restart, and the recovery system goes on with it.")
                 .into());
         }
         Some(_) => {
-            // In this order, so that the recovery system never starts for a wish that is gone.
+            // In this order, so that the recovery system never starts without a request.
             node.start_as_usual()?;
             PendingReset::clear(root)?;
             context.tell("reset", "The reset is called off.");

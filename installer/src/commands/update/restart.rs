@@ -10,7 +10,6 @@ use base::failure::{Class, Failure};
 use base::program::Context;
 use install::execute::ask_for;
 
-/// Restarts the machine if it is wanted.
 pub(super) fn restart(wanted: bool, context: &Context) -> Result<()> {
     if !wanted {
         return Ok(());
@@ -19,11 +18,11 @@ pub(super) fn restart(wanted: bool, context: &Context) -> Result<()> {
     reboot(&SystemRunner)
 }
 
-/// For a machine that was asked to restart to end this program.
+/// How long a restart may take to end this program.
 const END: Duration = Duration::from_secs(15 * 60);
 
-/// Waits for the end of this program by the restart that was asked for. A pod that ended with success before it would complete its
-/// job, while the release has not been tried yet.
+/// Waits until the requested restart ends this program. A pod that ended with success before that would complete its job although the
+/// release has not been tried yet.
 ///
 /// # Errors
 /// It never returns without one.

@@ -1,4 +1,4 @@
-//! The cluster's part in the update of a node: what it is told, and how the node leaves it and comes back.
+//! The cluster's part in the update of a node: reports to it, and how the node leaves it and comes back.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -43,26 +43,25 @@ pub(crate) struct ClusterRequest {
 }
 
 impl ClusterRequest {
-    /// Whether a pod asks, which has to outlast the restart in the eyes of its controller.
+    /// Whether a pod runs this update. Its controller must see it fail by the restart, not end with success before it.
     pub(super) fn is_of_pod(&self) -> bool {
         self.kubeconfig.as_deref().and_then(Path::to_str).is_some_and(is_of_pod)
     }
 
-    /// What the node leaves its cluster with, where that was asked for.
+    /// Access to the cluster, if the node is to leave it.
     pub(super) fn node_departure<'a>(&self, tell: &'a dyn Fn(&str)) -> Result<Option<NodeDeparture<'a>>> {
         let open = |_| NodeDeparture::open(Path::new("/"), &SystemRunner, self.kubeconfig.as_deref(), tell);
         self.drain.map(open).transpose()
     }
 
-    /// How the node leaves it, which may wait for so long.
     fn departure(&self, wait: Duration) -> Option<DepartureRequest> {
         let Self { drain, drain_timeout, retry, .. } = *self;
         drain.map(|drain| DepartureRequest { drain, timeout: drain_timeout, wait, retry })
     }
 }
 
-/// Does a part of an update, and tells the cluster and the server of the fleet what has become of it. `about` is the release that was
-/// asked for, where that is known before it is read.
+/// Does a part of an update, and reports the result to the cluster and to the fleet server. `about` is the requested release, if that is
+/// known before it is read.
 pub(super) fn telling<T>(
     node: &mut UpdatedNode,
     about: Option<Digest>,
@@ -73,7 +72,7 @@ pub(super) fn telling<T>(
     let done = work(node);
     let report = match &done {
         Ok(_) => report_of(node),
-        // What was refused has not failed.
+        // A refused request is no failed update.
         Err(error) if matches!(class_of(error), Class::Verification | Class::Network | Class::DiskIo) => {
             report_of_failure(node, about, causes(error).join(": "))
         }
@@ -88,7 +87,7 @@ pub(super) fn telling<T>(
     done
 }
 
-/// Whether the node may leave its cluster for the release, as far as that is known before it is staged.
+/// Fails if it is known before staging that the node may not leave its cluster for the release.
 pub(super) fn may_leave(
     release: &ReleaseId,
     request: &ClusterRequest,
@@ -100,7 +99,7 @@ pub(super) fn may_leave(
     node_departure.may_leave(&departure, release)
 }
 
-/// Takes the node out of its cluster, as far as that was asked for.
+/// Takes the node out of its cluster, if requested.
 pub(super) fn leave(
     node: &UpdatedNode,
     request: &ClusterRequest,
@@ -118,7 +117,7 @@ pub(super) fn leave(
     node_departure.leave(&departure, &staged.release, &Cancel::on_signals())
 }
 
-/// How the update has ended for which the node has left its cluster; none while nobody can say.
+/// The result of the update for which the node has left its cluster; `None` while that is open.
 fn outcome(record: &RolloutRecord, report: NodeReport) -> Option<UpdateOutcome> {
     match report.state {
         ReportedState::Trial | ReportedState::PendingReboot => None,
@@ -138,7 +137,7 @@ fn undo(node: &UpdatedNode, kubeconfig: Option<&Path>, tell: &dyn Fn(&str)) -> R
     NodeDeparture::open(root, &SystemRunner, kubeconfig, tell)?.undo(&outcome)
 }
 
-/// Undoes what a run before has left.
+/// Undoes what an earlier run has left.
 pub(super) fn resume(node: &UpdatedNode, request: &ClusterRequest, context: &Context) {
     let tell = |line: &str| context.tell("update", line);
     if let Err(error) = undo(node, request.kubeconfig.as_deref(), &tell) {
@@ -146,7 +145,7 @@ pub(super) fn resume(node: &UpdatedNode, request: &ClusterRequest, context: &Con
     }
 }
 
-/// Waits for the verdict on the release that runs, which was asked for.
+/// Waits for the verdict on the running release, which is the requested one.
 pub(super) fn await_good(request: &ClusterRequest, context: &Context) -> Result<()> {
     let (deadline, cancel) = (Instant::now() + request.wait_good, Cancel::on_signals());
     loop {
@@ -155,7 +154,6 @@ pub(super) fn await_good(request: &ClusterRequest, context: &Context) -> Result<
             resume(&node, request, context);
             return Ok(());
         }
-        // Whoever does not want to wait is told by `update status`.
         if request.wait_good.is_zero() {
             return Ok(());
         }
@@ -186,15 +184,15 @@ impl Announcement {
         Self { over, thread: Some(thread) }
     }
 
-    /// Ends it, so that nothing older is told after what comes now.
+    /// Ends it, so that no older report follows a newer one.
     pub(crate) fn end(mut self) {
         self.over.store(true, Ordering::Relaxed);
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }
 
-/// The node is judged: tells the cluster, and undoes what the node has changed there; whether that is done. Tries again for so long
-/// while the cluster does not answer, unless it is asked to stop.
+/// Reports the verdict on the node to the cluster, and undoes what the node has changed there; whether that is done. Tries again for
+/// `patience` while the cluster does not answer.
 pub(crate) fn come_back(
     node: &UpdatedNode,
     patience: Duration,

@@ -18,7 +18,7 @@ use model::config::InstallConfig;
 use model::release::{Purpose, Release};
 use node::update::fetched;
 
-/// How the digest of a release is named, and where it comes from.
+/// The hint for a release that is not verified.
 const NAME_DIGEST: &str = "Give the digest: --sha256 DIGEST, or registry/name@sha256:DIGEST; or use a server with TLS. \
     Ask for the digest where the release was built: `iso-builder inspect MEDIUM` and `iso-builder push` print it, and so does \
     `installer update serve` on a node that serves it.";
@@ -44,7 +44,7 @@ impl OpenedRelease {
         Ok(Self { source, release, pinned: sha256.is_some() })
     }
 
-    /// Opens the release that was fetched, which nobody has to be asked for.
+    /// Opens the fetched release.
     ///
     /// # Errors
     /// [`Class::Invalid`] if none was.

@@ -1,4 +1,4 @@
-//! The slots of this node and what became of its updates, for `installer update status`.
+//! The slots of this node and its last updates, for `installer update status`.
 
 use std::path::Path;
 
@@ -30,7 +30,7 @@ pub(super) struct UpdateStatus {
     pub(super) tries_left: u8,
     /// Starts of a good slot in a row that were not reported as good.
     missed: u8,
-    /// GRUB's word for the last start that did not go as wished.
+    /// GRUB's reason for the last failed start.
     #[serde(skip_serializing_if = "Option::is_none")]
     why: Option<BootFailureWord>,
     /// Disks of a mirror whose boot record cannot be changed.
@@ -65,7 +65,6 @@ impl UpdateStatus {
     pub(super) fn of(node: &UpdatedNode) -> Self {
         let standing = UpdateStage::of(node);
         let state = match &standing {
-            // What runs is good either way.
             UpdateStage::Idle | UpdateStage::Good => "idle",
             UpdateStage::Staged => "staged",
             UpdateStage::Pending => "pending",

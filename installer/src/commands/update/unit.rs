@@ -1,4 +1,4 @@
-//! The unit in which an update works, so that it goes on when whoever asked for it goes away: the terminal, the SSH session, a pod.
+//! The unit in which an update runs, so that it survives the end of the terminal, the SSH session or the pod that started it.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -14,7 +14,7 @@ use base::files::write_atomically;
 
 /// No `nqrust-` before it: a unit of the product that fails is a fault of the node, and a refused update is none.
 const UNIT: &str = "installer-update";
-/// Where it leaves processors and disks to the pods of the node.
+/// Its weights leave processors and disks to the pods of the node.
 const SLICE: &str = "nqrust.slice";
 const DIRECTORY: &str = "/run/nqrust/update";
 /// Each look starts a program.
@@ -22,8 +22,7 @@ const POLL: Duration = Duration::from_secs(1);
 /// What the unit runs. The arguments of a unit are in the journal, and a URL among them may have a password.
 const SCRIPT: &str = "run";
 
-/// Does `work` in a unit if this is a machine with a service manager, and in this process if not. An update that is at work already
-/// is waited for so long.
+/// Does `work` in a unit if this machine has a service manager, and in this process if not. Waits up to `wait` for another update.
 pub(crate) fn in_unit(wait: Duration, work: impl FnOnce() -> Result<()>) -> Result<()> {
     match Path::new("/run/systemd/system").is_dir() {
         true => run_in_unit(&SystemRunner, wait),
@@ -74,7 +73,7 @@ fn run_in_unit(runner: &dyn Runner, wait: Duration) -> Result<()> {
     let code = fs::read_to_string(output("exit")).ok().and_then(|code| code.trim().parse().ok());
     match code {
         Some(0) => Ok(()),
-        // What went wrong was told already.
+        // The unit has printed its error.
         Some(code) => std::process::exit(code),
         None => Err(Failure::new(Class::Unexpected, "the update ended without a result")
             .hint(format!(
@@ -92,12 +91,11 @@ fn script(words: impl Iterator<Item = OsString>, exit: &Path) -> Result<String> 
     Ok(format!("{command}\necho $? > {}\n", exit.display()))
 }
 
-/// Whether an update is at work in its unit.
 pub(crate) fn at_work(runner: &dyn Runner) -> bool {
     runner.run(&Invocation::new("systemctl").args(["is-active", "--quiet", UNIT])).is_ok()
 }
 
-/// Passes on what the unit says until it ends.
+/// Copies the output of the unit until it ends.
 fn follow(runner: &dyn Runner, output: &dyn Fn(&str) -> std::path::PathBuf) -> Result<()> {
     let mut files = [None, None];
     loop {

@@ -59,11 +59,11 @@ fn a_token_that_is_none_is_told_without_being_shown() {
     talk.expect("join-token", "found", "the token begins with K10");
     assert!(talk.next("join-token").contains("/var/lib/rancher/rke2/server/agent-token"));
     talk.expect("join-hostname", "could not run", "see join-token");
-    let intent = joining(Role::Management, server.port(), SERVER);
-    let talk = Talk::begin(with(intent, |join| join.agent_token = Some(Secret::new("K10hush"))));
+    let node = joining(Role::Management, server.port(), SERVER);
+    let talk = Talk::begin(with(node, |join| join.agent_token = Some(Secret::new("K10hush"))));
     talk.expect("join-token", "found", "kubernetes.agent_token begins with K10");
-    let intent = joining(Role::Management, server.port(), SERVER);
-    let talk = Talk::begin(with(intent, |join| join.token = None));
+    let node = joining(Role::Management, server.port(), SERVER);
+    let talk = Talk::begin(with(node, |join| join.token = None));
     talk.expect("join-token", "could not run", "does not hold the token itself");
 }
 
@@ -74,8 +74,8 @@ fn the_agent_token_that_a_server_brings_along_has_to_be_the_cluster_s() {
     for (token, word, part) in
         [(AGENT, "passed", ""), ("hushed", "found", "kubernetes.agent_token is refused")]
     {
-        let intent = joining(Role::Management, server.port(), SERVER);
-        let talk = Talk::begin(with(intent, |join| join.agent_token = Some(Secret::new(token))));
+        let node = joining(Role::Management, server.port(), SERVER);
+        let talk = Talk::begin(with(node, |join| join.agent_token = Some(Secret::new(token))));
         talk.expect("join-token", word, part);
     }
     // Without it the nodes cannot be asked for, which is no reason not to join.

@@ -1,7 +1,7 @@
 //! A cluster that kubeadm made.
 
 use super::*;
-use crate::intent::{AddressClaim, PlannedCluster};
+use crate::planned_node::{AddressClaim, PlannedCluster};
 use cluster::join::{ClusterNetworks, Version, pin};
 use model::config::InstallConfig;
 use model::config::cluster_secrets::ClusterSecrets;
@@ -33,11 +33,11 @@ pub(super) fn made(cluster: KubeadmCluster) -> SupervisorBehavior {
     SupervisorBehavior { kubeadm: Some(cluster), version: "v1.37.2".into(), ..SupervisorBehavior::default() }
 }
 
-pub(super) fn joins(role: Role, server: &Supervisor, token: &str) -> Intent {
+pub(super) fn joins(role: Role, server: &Supervisor, token: &str) -> PlannedNode {
     joins_at(role, server.port(), token)
 }
 
-fn joins_at(role: Role, port: u16, token: &str) -> Intent {
+fn joins_at(role: Role, port: u16, token: &str) -> PlannedNode {
     with(joining(role, port, token), |join| {
         join.distribution = Distribution::Kubeadm;
         join.carries_address = false;
@@ -130,7 +130,7 @@ fn a_full_token_names_the_key_of_the_authority() {
     let (keys, others) = (Keys::make(), Keys::make());
     let server = keys.start(made(cluster()));
     let talk = Talk::begin(joins(Role::Management, &server, SERVER));
-    let report = crate::run(&talk.facts, &talk.intent, &SystemNetwork::default());
+    let report = crate::run(&talk.facts, &talk.node, &SystemNetwork::default());
     let mut config = InstallConfig { token: Some(Secret::new(SERVER)), ..InstallConfig::default() };
     config.install.role = Role::Management;
     pin(&mut config, &report.authority.unwrap());
@@ -197,8 +197,8 @@ fn the_agent_token_that_a_server_brings_along_has_to_be_the_cluster_s() {
     for (token, word, part) in
         [(AGENT, "passed", ""), ("hushed", "found", "kubernetes.agent_token is not known")]
     {
-        let intent = joins(Role::Management, &server, SERVER);
-        let talk = Talk::begin(with(intent, |join| join.agent_token = Some(Secret::new(token))));
+        let node = joins(Role::Management, &server, SERVER);
+        let talk = Talk::begin(with(node, |join| join.agent_token = Some(Secret::new(token))));
         talk.expect("join-token", word, part);
     }
 }
@@ -296,8 +296,8 @@ fn a_name_is_taken_by_a_node_that_lives_and_given_back_by_one_that_does_not() {
     ] {
         let nodes = vec![ready("node-2", "192.0.2.12", uuid, status)];
         let server = keys.start(SupervisorBehavior { nodes, ..made(cluster()) });
-        let intent = with(joins(Role::Worker, &server, SERVER), |join| join.name = Some("NODE-2".into()));
-        let talk = Talk::begin(intent);
+        let node = with(joins(Role::Worker, &server, SERVER), |join| join.name = Some("NODE-2".into()));
+        let talk = Talk::begin(node);
         if word == "passed" {
             talk.expect("join-hostname", word, part);
             continue;
@@ -336,12 +336,12 @@ fn the_networks_that_count_are_those_of_the_cluster_that_is_joined() {
         vlan: 0,
         device: "mgmt-br".into(),
     };
-    let intent = Intent {
+    let node = PlannedNode {
         cluster: Some(PlannedCluster { distribution, networks, keeps_etcd: false }),
         claims: vec![claim],
         ..joins(Role::Worker, &server, SERVER)
     };
-    let talk = Talk::begin(intent);
+    let talk = Talk::begin(node);
     talk.expect("cluster-networks", "found", "the cluster's pods, 127.0.0.0/8, overlaps 127.1.2.3/32");
     assert!(talk.next("cluster-networks").contains("cannot be changed"));
 }

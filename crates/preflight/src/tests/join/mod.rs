@@ -14,7 +14,7 @@ use testing::supervisor::{Authorities, Supervisor, SupervisorBehavior};
 
 use super::*;
 use crate::SystemNetwork;
-use crate::intent::Join;
+use crate::planned_node::PlannedJoin;
 use base::digest::Digest;
 use cluster::join::Ports;
 use model::config::{Distribution, Role, Secret};
@@ -62,8 +62,8 @@ fn good() -> SupervisorBehavior {
 }
 
 /// A node of this role that joins at the port.
-fn joining(role: Role, port: u16, token: &str) -> Intent {
-    let join = Join {
+fn joining(role: Role, port: u16, token: &str) -> PlannedNode {
+    let join = PlannedJoin {
         host: "127.0.0.1".into(),
         distribution: Distribution::Rke2,
         ports: Ports { supervisor: port, other: closed(), api: port },
@@ -73,7 +73,7 @@ fn joining(role: Role, port: u16, token: &str) -> Intent {
         carries_address: role == Role::Management,
         version: None,
     };
-    Intent { role, join: Some(join), ..Intent::default() }
+    PlannedNode { role, join: Some(join), ..PlannedNode::default() }
 }
 
 /// A port where nobody listens, and nobody else will while the tests run: it is taken by a socket that does not.
@@ -83,31 +83,31 @@ fn closed() -> u16 {
     getsockname::<SockaddrIn>(socket.into_raw_fd()).unwrap().port()
 }
 
-fn with(mut intent: Intent, change: impl FnOnce(&mut Join)) -> Intent {
-    change(intent.join.as_mut().unwrap());
-    intent
+fn with(mut node: PlannedNode, change: impl FnOnce(&mut PlannedJoin)) -> PlannedNode {
+    change(node.join.as_mut().unwrap());
+    node
 }
 
 /// What the checks say to one conversation.
 struct Talk {
     facts: MachineFacts,
-    intent: Intent,
+    node: PlannedNode,
     seen: OnceLock<ClusterAnswers>,
     now: SystemTime,
     until: Instant,
 }
 
 impl Talk {
-    fn begin(intent: Intent) -> Self {
+    fn begin(node: PlannedNode) -> Self {
         let facts = Machine::fit().facts();
         let (now, until) = (SystemTime::now(), Instant::now() + Duration::from_secs(60));
-        Self { facts, intent, seen: OnceLock::new(), now, until }
+        Self { facts, node, seen: OnceLock::new(), now, until }
     }
 
     fn of(&self, name: &str) -> CheckOutcome {
-        let Self { facts, intent, seen, now, until } = self;
+        let Self { facts, node, seen, now, until } = self;
         let network = &SystemNetwork::default();
-        let subject = CheckSubject { facts, intent, network, cluster: seen, now: *now, until: *until };
+        let subject = CheckSubject { facts, node, network, cluster: seen, now: *now, until: *until };
         let outcome = (check(name).run)(&subject);
         let text = format!("{outcome:?} {:?}", seen.get());
         assert!(!text.contains("hush"), "{text}");

@@ -93,8 +93,8 @@ fn an_api_that_tells_nothing_is_no_reason_not_to_join() {
         talk.expect("join-token", "passed", "");
     }
     let server = keys.start(good());
-    let intent = joining(Role::Management, server.port(), SERVER);
-    let talk = Talk::begin(with(intent, |join| join.ports.api = closed()));
+    let node = joining(Role::Management, server.port(), SERVER);
+    let talk = Talk::begin(with(node, |join| join.ports.api = closed()));
     talk.expect("join-hostname", "could not run", "refuses the connection");
     talk.expect("join-version", "could not run", "refuses the connection");
 }
@@ -112,9 +112,9 @@ fn another_distribution_and_an_older_version_are_told() {
     ];
     for (running, own, word, part) in cases {
         let server = keys.start(SupervisorBehavior { version: running.into(), ..good() });
-        let intent = joining(Role::Worker, server.port(), SERVER);
+        let node = joining(Role::Worker, server.port(), SERVER);
         let own = own.map(|own| Version::read(own).unwrap());
-        let talk = Talk::begin(with(intent, |join| join.version = own));
+        let talk = Talk::begin(with(node, |join| join.version = own));
         talk.expect("join-version", word, part);
     }
 }

@@ -19,8 +19,8 @@ fn a_good_server_passes_every_check_and_is_asked_for_nothing_that_changes_it() {
         let version = format!("v1.33.1+{name}1");
         let server = keys.start(SupervisorBehavior { distribution: name, version, ..good() });
         for role in [Role::Default, Role::Management, Role::Worker, Role::Witness] {
-            let intent = joining(role, server.port(), &keys.token(&format!("server:{SERVER}")));
-            let talk = Talk::begin(with(intent, |join| join.distribution = distribution));
+            let node = joining(role, server.port(), &keys.token(&format!("server:{SERVER}")));
+            let talk = Talk::begin(with(node, |join| join.distribution = distribution));
             for check in joins().filter(|check| *check != "join-vip" || role == Role::Management) {
                 talk.expect(check, "passed", "");
             }
@@ -43,8 +43,8 @@ fn a_good_server_passes_every_check_and_is_asked_for_nothing_that_changes_it() {
 
 #[test]
 fn a_node_that_joins_nothing_asks_nothing() {
-    let intent = Intent { join: None, ..Intent::default() };
-    let talk = Talk::begin(intent);
+    let node = PlannedNode { join: None, ..PlannedNode::default() };
+    let talk = Talk::begin(node);
     for check in joins() {
         talk.expect(check, "skipped", "joins no cluster");
     }
@@ -66,8 +66,8 @@ fn a_port_where_nobody_listens_is_a_finding_and_nothing_else_is_known() {
 fn a_server_of_the_other_distribution_is_recognised_by_its_port() {
     let keys = Keys::make();
     let server = keys.start(good());
-    let intent = joining(Role::Worker, closed(), SERVER);
-    let talk = Talk::begin(with(intent, |join| {
+    let node = joining(Role::Worker, closed(), SERVER);
+    let talk = Talk::begin(with(node, |join| {
         join.distribution = Distribution::K3s;
         join.ports.other = server.port();
     }));
@@ -120,13 +120,13 @@ fn another_machine_s_cluster_is_not_asked() {
 #[test]
 fn an_install_that_cannot_join_ends_with_the_exit_code_for_that() {
     let facts = Machine::fit().facts();
-    let intent = joining(Role::Worker, closed(), SERVER);
-    let failure = run(&facts, &intent, &SystemNetwork::default()).verdict_in_full().unwrap_err();
+    let node = joining(Role::Worker, closed(), SERVER);
+    let failure = run(&facts, &node, &SystemNetwork::default()).verdict_in_full().unwrap_err();
     assert_eq!(failure.class(), Class::Join);
     let text = base::failure::render(&failure.into());
     assert!(text.contains("join-server: https://127.0.0.1:") && text.contains("[join-server]"), "{text}");
     let skip = vec!["join-server".to_owned()];
-    assert!(run(&facts, &Intent { skip, ..intent }, &SystemNetwork::default()).verdict().is_ok());
+    assert!(run(&facts, &PlannedNode { skip, ..node }, &SystemNetwork::default()).verdict().is_ok());
 }
 
 #[test]
@@ -157,8 +157,8 @@ fn a_host_that_nobody_can_look_up_is_a_finding_once_a_name_server_was_asked() {
     ];
     for (answer, word, part) in cases {
         let network = Answers { lookup: [(key.clone(), answer)].into(), ..Answers::default() };
-        let intent = with(joining(Role::Worker, closed(), SERVER), |join| join.host = key.1.clone());
-        let intent = Intent { name_servers: vec![server], ..intent };
-        expect(&outcome("join-server", &Machine::fit().facts(), &intent, &network), word, part);
+        let node = with(joining(Role::Worker, closed(), SERVER), |join| join.host = key.1.clone());
+        let node = PlannedNode { name_servers: vec![server], ..node };
+        expect(&outcome("join-server", &Machine::fit().facts(), &node, &network), word, part);
     }
 }

@@ -75,10 +75,11 @@ fn a_short_token_trusts_the_first_answer_tells_it_and_lets_the_node_trust_no_oth
     talk.expect("join-authority", "mild", &keys.digest().to_string());
     assert!(talk.next("join-authority").contains("/var/lib/rancher/rke2/server/node-token"));
     talk.expect("join-token", "passed", "");
-    let report = crate::run(&talk.facts, &talk.intent, &SystemNetwork::default());
+    let report = crate::run(&talk.facts, &talk.node, &SystemNetwork::default());
     let authority = report.authority.unwrap();
     let skip = vec!["join-authority".to_owned()];
-    let untold = crate::run(&talk.facts, &Intent { skip, ..talk.intent.clone() }, &SystemNetwork::default());
+    let untold =
+        crate::run(&talk.facts, &PlannedNode { skip, ..talk.node.clone() }, &SystemNetwork::default());
     assert_eq!(untold.authority, None);
     let full = keys.token(&format!("server:{SERVER}"));
     let mut config = InstallConfig { token: Some(Secret::new(SERVER)), ..InstallConfig::default() };
@@ -109,12 +110,12 @@ fn what_shows_no_certificates_is_refused() {
 fn a_clock_before_the_certificates_is_told_as_that() {
     let keys = Keys::make();
     let server = keys.start(good());
-    let intent = joining(Role::Worker, server.port(), SERVER);
+    let node = joining(Role::Worker, server.port(), SERVER);
     for (now, part) in [
         (SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000), "not yet valid"),
         (SystemTime::now() + Duration::from_secs(40 * 86_400), "no longer valid"),
     ] {
-        let talk = Talk { now, ..Talk::begin(intent.clone()) };
+        let talk = Talk { now, ..Talk::begin(node.clone()) };
         talk.expect("join-authority", "found", part);
         talk.expect("join-clock", "found", "days");
     }

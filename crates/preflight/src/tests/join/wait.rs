@@ -11,14 +11,14 @@ use testing::kubeadm_cluster::KubeadmCluster;
 use testing::progress::Recorder;
 use testing::supervisor::Fault;
 
-/// Why an install with this intent waits; none if it goes on or ends.
+/// Why an install with this node waits; none if it goes on or ends.
 #[track_caller]
-fn awaited(intent: &Intent) -> Option<String> {
+fn awaited(node: &PlannedNode) -> Option<String> {
     let facts = Machine::fit().facts();
-    let report = run(&facts, intent, &SystemNetwork::default());
+    let report = run(&facts, node, &SystemNetwork::default());
     let reason = report.awaited().map(str::to_owned);
     // While it waits the cluster alone is asked, with the same result.
-    let asked = cluster_is_awaited(&facts, intent, &SystemNetwork::default());
+    let asked = cluster_is_awaited(&facts, node, &SystemNetwork::default());
     assert_eq!(reason.is_some(), asked.is_some(), "{reason:?} {asked:?}");
     reason
 }
@@ -51,12 +51,12 @@ fn a_supervisor_that_is_not_up_is_waited_for_and_one_that_refuses_is_not() {
 fn a_server_of_the_other_distribution_is_not_waited_for() {
     let keys = Keys::make();
     let server = keys.start(good());
-    let intent = joining(Role::Worker, closed(), SERVER);
-    let intent = with(intent, |join| {
+    let node = joining(Role::Worker, closed(), SERVER);
+    let node = with(node, |join| {
         join.distribution = Distribution::K3s;
         join.ports.other = server.port();
     });
-    assert_eq!(awaited(&intent), None);
+    assert_eq!(awaited(&node), None);
 }
 
 #[test]
@@ -89,8 +89,8 @@ fn a_machine_that_would_be_refused_for_something_else_does_not_wait() {
     assert_eq!(report.awaited(), None, "the disk does not come with the cluster");
     // Without the check nothing is waited for.
     let skip = vec!["join-server".to_owned()];
-    let intent = Intent { skip, ..joining(Role::Worker, closed(), SERVER) };
-    assert_eq!(run(&Machine::fit().facts(), &intent, &SystemNetwork::default()).awaited(), None);
+    let node = PlannedNode { skip, ..joining(Role::Worker, closed(), SERVER) };
+    assert_eq!(run(&Machine::fit().facts(), &node, &SystemNetwork::default()).awaited(), None);
 }
 
 #[test]

@@ -14,7 +14,7 @@ use crate::network_fields as network;
 use crate::toolkit::form::{Field, FieldKind};
 pub use access::REPETITION;
 use model::config::Mode;
-use preflight::Intent;
+use preflight::PlannedNode;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum QuestionScreen {
@@ -91,7 +91,8 @@ impl QuestionScreen {
 fn management_network(answers: &Answers, facts: &ConversationFacts) -> Vec<Field> {
     let mut fields = network::fields(answers, &facts.inventory.nics);
     let method = fields.iter_mut().find(|field| field.id == "install.management_interface.method");
-    if let Some(method) = method.filter(|_| Intent::of(&answers.understood()).etcd_address_can_change()) {
+    if let Some(method) = method.filter(|_| PlannedNode::of(&answers.understood()).etcd_address_can_change())
+    {
         method.warnings.push(CHANGING_ADDRESS.to_owned());
     }
     fields

@@ -14,7 +14,7 @@ use model::config::{
 const PROXY_VARIABLES: [&str; 4] = ["HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"];
 
 #[derive(Clone, Debug, Default)]
-pub struct Intent {
+pub struct PlannedNode {
     pub role: Role,
     pub profile: Profile,
     pub workload: Workload,
@@ -32,7 +32,7 @@ pub struct Intent {
     /// Other hosts that the node needs to find by name.
     pub names: Vec<String>,
     pub proxies: Vec<Proxy>,
-    pub join: Option<Join>,
+    pub join: Option<PlannedJoin>,
     /// The cluster that the node will be a part of.
     pub cluster: Option<PlannedCluster>,
     pub skip: Vec<String>,
@@ -63,7 +63,7 @@ impl PlannedCluster {
 
 /// The cluster to join, and what the node brings along.
 #[derive(Clone, Debug)]
-pub struct Join {
+pub struct PlannedJoin {
     pub host: String,
     pub distribution: Distribution,
     pub ports: Ports,
@@ -79,7 +79,7 @@ pub struct Join {
     pub version: Option<Version>,
 }
 
-impl Join {
+impl PlannedJoin {
     fn of(config: &InstallConfig) -> Option<Self> {
         let install = &config.install;
         let url = config.server_url.as_ref().filter(|_| install.mode == Mode::Join)?;
@@ -127,7 +127,7 @@ pub struct Proxy {
     pub tls: bool,
 }
 
-impl Intent {
+impl PlannedNode {
     #[must_use]
     pub fn of(config: &InstallConfig) -> Self {
         let (os, install) = (&config.os, &config.install);
@@ -147,7 +147,7 @@ impl Intent {
             time_servers: os.ntp_servers.iter().map(ToString::to_string).collect(),
             names: cluster.into_iter().chain(medium).filter(|host| is_name(host)).collect(),
             proxies: proxies(config),
-            join: Join::of(config),
+            join: PlannedJoin::of(config),
             cluster: PlannedCluster::of(config),
             skip: install.skip_checks.iter().map(ToString::to_string).collect(),
             stop_for_nothing: install.skipchecks,
