@@ -18,15 +18,14 @@ use model::machine::Mac;
 
 /// How long disks and cards that the configuration names may take to appear.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// How long without an event what appears together counts as complete: a controller brings its disks one after the other.
+/// After this long without an event a group of devices is complete: a controller shows its disks one after the other.
 const SETTLED: Duration = Duration::from_millis(700);
-/// How long a stream of events can put off a look.
+/// How long a stream of events can delay a scan.
 const UNSETTLED: Duration = Duration::from_secs(5);
-/// How soon a watch notices its end.
 const CHECK_INTERVAL: Duration = Duration::from_millis(300);
 
-/// Scans the machine until every disk and card that the configuration names is there, at each event of udev, for a minute at most.
-/// What is missing then, the plan and the checks report.
+/// Scans the machine at each event of udev until every disk and card that the configuration names has appeared, for a minute at most.
+/// The plan and the checks report what is missing then.
 pub fn scan_complete(config: &InstallConfig, roots: &Roots, progress: &Progress) -> Result<Inventory> {
     let inventory = Inventory::scan(roots)?;
     if absent(config, &inventory).is_empty() {

@@ -115,7 +115,7 @@ fn boot_recovery(
     fill_var(root)?;
     let mut notes = Vec::new();
     if let Err(error) = mount_ext4(machine, &installed.config, &below(root, CONFIG), true) {
-        notes.push(format!("the configuration is not here: {error:#}"));
+        notes.push(format!("the configuration cannot be mounted: {error:#}"));
         machine.mount(&MountSource::Memory, &below(root, CONFIG))?;
     }
     mount_etc(places, machine)?;
@@ -413,7 +413,7 @@ mod tests {
         for (document, failing, told) in [
             (Some("os: [\n"), None, "nobody can log in here"),
             (None, None, "no document"),
-            (Some("os: {hostname: x}\n"), Some("ext4 plain /oem"), "the configuration is not here"),
+            (Some("os: {hostname: x}\n"), Some("ext4 plain /oem"), "the configuration cannot be mounted"),
         ] {
             let root = root();
             fs::remove_file(root.path().join("oem/node.yaml")).unwrap();

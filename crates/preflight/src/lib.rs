@@ -1,4 +1,4 @@
-//! Preflight: is this machine fit to become the node that a configuration describes?
+//! Preflight: checks that this machine can become the node that a configuration describes.
 //!
 //! The checks are a registry, [`CHECKS`]: each has a stable name, a severity for each role and profile, and a function of a
 //! [`CheckSubject`]. Its result is a [`CheckOutcome`]: a machine that passed, a finding, and a check that could not run are three
@@ -93,7 +93,7 @@ pub fn run(facts: &MachineFacts, node: &PlannedNode, network: &dyn Network) -> P
     PreflightReport { role: node.role, profile: node.profile, checks, authority }
 }
 
-/// Asks the cluster to join alone: why it cannot take the node yet, if it may later with nothing corrected.
+/// Asks only the cluster to join. Returns why it cannot take the node yet, if waiting may be enough.
 #[must_use]
 pub fn cluster_is_awaited(facts: &MachineFacts, node: &PlannedNode, network: &dyn Network) -> Option<String> {
     let cluster = OnceLock::new();
@@ -117,7 +117,7 @@ impl StartedCheck<'_> {
     }
 }
 
-/// Why the check is not made, if it is not.
+/// The outcome of a check that is not made.
 fn not_asked(check: &Check, subject: &CheckSubject<'_>) -> Option<CheckOutcome> {
     let node = subject.node;
     if node.skip.iter().any(|name| name == check.name) {

@@ -30,7 +30,7 @@ pub struct MachineFacts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemorySize {
     pub size: ByteSize,
-    /// Whether that is all installed memory. The kernel's own number lacks what firmware and kernel reserve.
+    /// All installed memory. `false`: the kernel's number, without what firmware and kernel reserve.
     pub fitted: bool,
 }
 

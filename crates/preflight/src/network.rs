@@ -175,7 +175,7 @@ impl Network for SystemNetwork {
         if http {
             Ok(())
         } else {
-            Err(NetworkTrouble::Silent("takes connections and does not speak HTTP".into()))
+            Err(NetworkTrouble::Silent("accepts connections but does not speak HTTP".into()))
         }
     }
 
@@ -302,7 +302,7 @@ fn trouble(error: io::Error) -> NetworkTrouble {
         NetworkDown => NetworkTrouble::Unable("cannot be reached: the network is down".into()),
         PermissionDenied => NetworkTrouble::Unable(format!("cannot be asked: {error}")),
         _ if timed_out(&error) => NetworkTrouble::Silent("does not answer".into()),
-        io::ErrorKind::ConnectionRefused => NetworkTrouble::Silent("has nothing listening".into()),
+        io::ErrorKind::ConnectionRefused => NetworkTrouble::Silent("refuses connections".into()),
         _ => NetworkTrouble::Silent(format!("cannot be reached: {error}")),
     }
 }

@@ -1,7 +1,7 @@
 //! Waits for the cluster to join: machines of a cluster may be switched on in any order, so that the one that creates it may be
 //! the last, or fail and be installed again.
 //!
-//! Nothing is written meanwhile, and there is no limit of time: whoever started all machines wants all of them as nodes.
+//! Nothing is written meanwhile, and there is no time limit: all machines were started to become nodes.
 
 use std::fmt;
 use std::time::Duration;
@@ -17,9 +17,9 @@ const REMINDER: Duration = Duration::from_secs(60);
 
 #[allow(missing_debug_implementations)]
 pub struct ClusterWait<'a> {
-    /// Why the cluster cannot take the node yet; none once asking it in full is worth it.
+    /// Why the cluster cannot take the node yet; `None` when all checks are to be made again.
     pub ask: &'a dyn Fn() -> Option<String>,
-    /// What the server of the fleet says of the machine that creates the cluster, in whole sentences; none if nobody knows.
+    /// The state of the machine that creates the cluster, by the fleet server, in whole sentences; `None` if it is unknown.
     pub creator: &'a dyn Fn() -> Option<String>,
     /// Passes this time.
     pub pause: &'a dyn Fn(Duration),

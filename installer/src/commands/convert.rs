@@ -98,10 +98,10 @@ fn summary(changes: &[Change]) -> String {
     let count = |kind| changes.iter().filter(|change| change.kind == kind).count();
     let [changed, dropped, lost] = [ChangeKind::Changed, ChangeKind::Dropped, ChangeKind::Lost].map(count);
     match changes.is_empty() {
-        true => "the configuration is one of ours and stays as it is".to_owned(),
+        true => "the configuration needs no conversion and stays as it is".to_owned(),
         false => format!(
-            "{changed} changed, {dropped} dropped as they said nothing else than what is so, {lost} left out as there is \
-             nothing like it here"
+            "{changed} changed, {dropped} dropped because they change nothing, {lost} left out because there is no \
+             equivalent"
         ),
     }
 }

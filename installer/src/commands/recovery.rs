@@ -46,14 +46,17 @@ fn recover(progress: &Progress) -> Result<()> {
     await_nobody(root, &SystemRunner);
     let mut tries = SlotTries::read(root);
     let Some(slot) = tries.take(&node.good_slots()) else {
-        progress.note("recovery", "Nobody was there, and no good slot is left to be tried again");
+        progress.note("recovery", "This machine is unattended, and no good slot is left to try again");
         return Ok(());
     };
     // The count is stored first: a slot that cannot be started must not be tried forever.
     tries.write(root)?;
     progress.note(
         "recovery",
-        format!("Nobody was there for {} minutes: slot {slot} is tried again", ALONE.as_secs() / 60),
+        format!(
+            "This machine was unattended for {} minutes: slot {slot} is tried again",
+            ALONE.as_secs() / 60
+        ),
     );
     node.start_once(slot.into())?;
     reboot(&SystemRunner)
@@ -65,7 +68,7 @@ fn reset(pending: PendingReset, node: &mut UpdatedNode, progress: &Progress) -> 
     let doing = Some(format!("a reset of level {}, asked for at {}", pending.level.as_str(), pending.at));
     let notices = RecoveryNotices::read(root);
     RecoveryNotices { doing, ..notices.clone() }.write(root)?;
-    let installed = BootParameters::parse(&kernel_command_line()?)?.context("this is no installed node")?;
+    let installed = BootParameters::parse(&kernel_command_line()?)?.context("this is not an installed node")?;
     let mut effects = NodeReset { root, node, installed, runner: &SystemRunner };
     let done = carry_out(pending, &mut effects, progress);
     let failed = done.as_ref().err().map(|error| format!("the reset is not complete: {error:#}"));

@@ -4,9 +4,9 @@
 //! |---|---|
 //! | [`find`] | which disks hold a finished node, from an inventory; pure |
 //! | [`record`] | what an install records on the node, to be compared with the next one; pure |
-//! | [`read`] | what a node says of itself, read from its disk without a write or a mount |
+//! | [`read`] | the identity and the record of a node, read from its disk without a write or a mount |
 //! | [`decide`] | the rule of `install.reinstall`; pure |
-//! | [`words`] | all of it in words |
+//! | [`words`] | descriptions for people |
 //!
 //! Nothing here writes. Starting a node is [`crate::execute::start_node`].
 

@@ -1,4 +1,4 @@
-//! For which key of the configuration a disk is looked for, and where.
+//! The search for a disk of one key of the configuration.
 
 use base::failure::{Class, Failure};
 use base::size::ByteSize;

@@ -1,4 +1,4 @@
-//! What a reinstall keeps: the data of virtual machines, unmoved and unchanged.
+//! The data of virtual machines, which a reinstall can keep in place and unchanged.
 //!
 //! It is recognised by the label of its file system, which this product and its predecessor give it. On the system's disk the
 //! other partitions are laid out before it; a disk of its own is not touched at all.

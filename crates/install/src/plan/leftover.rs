@@ -1,4 +1,4 @@
-//! What an earlier system left on a disk and this one started by itself: which of it can be taken down, and its name.
+//! Holders of a disk that this system started by itself because of leftovers of an earlier system.
 
 use std::path::Path;
 

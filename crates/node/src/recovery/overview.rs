@@ -45,15 +45,15 @@ impl RecoveryFacts {
             ]
         });
         let why = match (PendingReset::read(root), record.why.as_ref().map(BootFailureWord::as_str)) {
-            (Some(pending), _) => format!("a reset of level {} is asked for", pending.level.as_str()),
+            (Some(pending), _) => format!("a reset of level {} is requested", pending.level.as_str()),
             (None, _) if !any_good => "neither slot is good and can be loaded".to_owned(),
             (None, Some(BootFailureWord::MISS)) => {
                 format!("a slot was started {MISSES} times and was never reported as good")
             }
             (None, Some(BootFailureWord::LOAD)) => {
-                "a slot could not be loaded, or somebody asked for it".to_owned()
+                "a slot could not be loaded, or the recovery system was requested".to_owned()
             }
-            (None, _) => "somebody asked for it, or no slot could be loaded".to_owned(),
+            (None, _) => "the recovery system was requested, or no slot could be loaded".to_owned(),
         };
         // The recovery system also serves nodes without a usable document.
         let node = InstalledNode::open(root).ok();

@@ -73,7 +73,7 @@ pub fn decide(
             .hint("To go back to the release before: installer update rollback. To write this one: --allow-downgrade"));
     }
     if state.is_some_and(|state| state != SlotState::Good) {
-        let what = "the release that runs is not known to be good yet";
+        let what = "the running release has not passed its health check yet";
         return Err(Failure::new(Class::Hardware, what)
             .hint("See `installer health` and `installer update status`; wait until it is good."));
     }

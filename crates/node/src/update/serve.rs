@@ -149,8 +149,8 @@ impl ConnectionService for ReleaseService {
 
     fn refused(&self, client: ClientNetwork, refusal: ConnectionRefusal, count: u64) {
         let why = match refusal {
-            ConnectionRefusal::Client => "one address has as many connections as it may have",
-            ConnectionRefusal::Server => "there are as many connections as there may be",
+            ConnectionRefusal::Client => "too many connections from this address",
+            ConnectionRefusal::Server => "too many connections",
         };
         self.progress.warn("serve", &format!("connection refused: {client}: {why}; {count} refused so far"));
     }

@@ -59,11 +59,11 @@ impl UpdatedNode {
     /// The node at `root`. Repairs a damaged boot record.
     ///
     /// # Errors
-    /// [`Class::Hardware`] if this is no installed node, or GRUB did not start it.
+    /// [`Class::Hardware`] if this is not an installed node, or GRUB did not start it.
     pub fn read(root: &Path) -> Result<Self> {
         let line = read_text(&below(root, "/proc/cmdline"))?;
         let Some(installed) = BootParameters::parse(&line)? else {
-            return Err(Failure::new(Class::Hardware, "this is no installed node")
+            return Err(Failure::new(Class::Hardware, "this is not an installed node")
                 .hint("Run this on an installed node, as root.")
                 .into());
         };

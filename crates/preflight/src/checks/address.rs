@@ -1,4 +1,4 @@
-//! Whether another machine has the addresses that the node takes (RFC 5227, section 2.1.1).
+//! Another machine must not have the addresses that the node takes (RFC 5227, section 2.1.1).
 
 use super::devices::{card, card_text};
 use super::judge::judge;
@@ -18,7 +18,7 @@ pub(super) fn address_conflict(subject: &CheckSubject<'_>) -> CheckOutcome {
         let answers = asked.into_iter().map(|thread| {
             thread
                 .join()
-                .unwrap_or_else(|_| Err(NetworkTrouble::Unable("was not asked for to the end".into())))
+                .unwrap_or_else(|_| Err(NetworkTrouble::Unable("was not checked: internal error".into())))
         });
         let labels = claims.iter().map(|claim| format!("{} ({})", claim.address, claim.key));
         labels.zip(answers).collect::<Vec<_>>()
@@ -38,7 +38,7 @@ fn free(subject: &CheckSubject<'_>, claim: &AddressClaim) -> Result<String, Netw
 /// The answer for an address that this machine has.
 const OWN: &str = "is this machine's already";
 
-/// Whether the address is free. It is no finding that this machine has it; it is one that another has it.
+/// Whether the address is free. Another machine that has it is a finding; this machine is none.
 fn judged(subject: &CheckSubject<'_>, holder: AddressHolder, device: &str) -> Result<bool, NetworkTrouble> {
     match holder {
         AddressHolder::Other(mac) if !is_own(subject, &mac) => {

@@ -1,4 +1,4 @@
-//! Whether the networks around the node leave room for those of its cluster, and whether its own address will last.
+//! The networks of the cluster must not overlap those around the node, and the address of a node with etcd must not change.
 
 use std::net::Ipv4Addr;
 
@@ -14,7 +14,7 @@ const OF_CLUSTERS: [&str; 8] = ["cni", "flannel", "cali", "tunl", "vxlan.", "cil
 /// The cluster of the node; otherwise the outcome of the check.
 fn planned<'a>(subject: &'a CheckSubject<'_>) -> Result<&'a PlannedCluster, CheckOutcome> {
     let cluster = subject.node.cluster.as_ref();
-    cluster.ok_or_else(|| CheckOutcome::skipped("the node is to be no part of a cluster"))
+    cluster.ok_or_else(|| CheckOutcome::skipped("the node joins no cluster"))
 }
 
 pub(super) fn networks(subject: &CheckSubject<'_>) -> CheckOutcome {
@@ -62,7 +62,7 @@ fn host(address: Ipv4Addr) -> Cidr {
     Cidr::containing(address, 32)
 }
 
-/// etcd's members know each other by their addresses, which are in their certificates, too.
+/// Members of etcd know each other by their addresses, which are also in their certificates.
 pub(super) fn lasting_address(subject: &CheckSubject<'_>) -> CheckOutcome {
     let cluster = match planned(subject) {
         Ok(cluster) => cluster,
@@ -70,7 +70,7 @@ pub(super) fn lasting_address(subject: &CheckSubject<'_>) -> CheckOutcome {
     };
     if subject.node.etcd_address_can_change() {
         return CheckOutcome::found(
-            "the node keeps etcd, which is known by the node's address, and that is a DHCP server's to change",
+            "the node runs etcd, which knows its members by their addresses, and a DHCP server can change that of this node",
             "Give the node a fixed address (`install.management_interface`, `method: static`), or let the DHCP server reserve \
              this one.",
         );

@@ -44,11 +44,13 @@ pub(super) fn disk_speed(subject: &CheckSubject<'_>) -> CheckOutcome {
     let slow = match disk.transport {
         Transport::Usb => Some("is attached by USB"),
         Transport::Mmc => Some("is a memory card"),
-        _ if disk.rotational => Some("reports that it spins, as hard disks and some RAID controllers do"),
+        _ if disk.rotational => {
+            Some("reports that it is rotational, as hard disks and some RAID controllers do")
+        }
         _ => None,
     };
     match slow {
-        None => CheckOutcome::passed(format!("{path} is no spinning disk")),
+        None => CheckOutcome::passed(format!("{path} is not a rotational disk")),
         Some(how) => CheckOutcome::found(
             format!(
                 "{path} {how}; etcd and the storage of virtual machines need thousands of writes a second"

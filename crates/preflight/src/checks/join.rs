@@ -1,4 +1,4 @@
-//! Whether a cluster will accept the node. The checks share one conversation with it, and each judges a part.
+//! The cluster has to accept the node. The checks share one conversation with it, and each judges a part.
 
 use super::servers::{self, LookupFailure};
 use crate::check::{CheckOutcome, CheckSubject};
@@ -17,7 +17,7 @@ fn seen<'a>(subject: &'a CheckSubject<'_>) -> Result<(&'a PlannedJoin, &'a Clust
     Ok((join, subject.cluster.get_or_init(|| conversation(subject, join))))
 }
 
-/// Why the cluster to join cannot take the node yet, if it may later with nothing corrected.
+/// Why the cluster to join cannot take the node yet, if waiting may be enough.
 pub(crate) fn awaited(subject: &CheckSubject<'_>) -> Option<String> {
     let (_, seen) = seen(subject).ok()?;
     let server = seen.server.as_ref().err();
@@ -284,7 +284,7 @@ pub(super) fn witness(subject: &CheckSubject<'_>) -> CheckOutcome {
 pub(super) fn vip(subject: &CheckSubject<'_>) -> CheckOutcome {
     let (join, seen) = told!(seen(subject));
     if !join.carries_address {
-        return CheckOutcome::skipped("the node will not take the address in server_url for its own");
+        return CheckOutcome::skipped("the node will not answer for the address in server_url");
     }
     let members = told!(members(seen));
     let holder = members.iter().find_map(|member| {
@@ -295,7 +295,7 @@ pub(super) fn vip(subject: &CheckSubject<'_>) -> CheckOutcome {
         None => CheckOutcome::passed(format!("{} is no node's own address", join.host)),
         Some((member, address)) => CheckOutcome::found(
             format!(
-                "{address} in server_url is the own address of {}; this node would take it from it",
+                "{address} in server_url is the own address of {}; this node would take it over",
                 member.name
             ),
             "Set server_url to the virtual address of the cluster, or to a name of that.",

@@ -46,7 +46,7 @@ pub(super) fn memory(subject: &CheckSubject<'_>) -> CheckOutcome {
 
 pub(super) fn kvm(subject: &CheckSubject<'_>) -> CheckOutcome {
     if *known!(subject.facts.kvm) {
-        return CheckOutcome::passed("/dev/kvm is there");
+        return CheckOutcome::passed("/dev/kvm exists");
     }
     let next = match &subject.facts.processor {
         Ok(processor) if processor.virtualises => {
@@ -90,7 +90,7 @@ pub(super) fn dmi_uuid(subject: &CheckSubject<'_>) -> CheckOutcome {
         return CheckOutcome::found(format!("the product UUID {text:?} is not valid"), NEXT);
     };
     match is_shared(uuid) {
-        true => CheckOutcome::found(format!("the product UUID {uuid} is one that many machines have"), NEXT),
+        true => CheckOutcome::found(format!("the product UUID {uuid} is shared by many machines"), NEXT),
         false => CheckOutcome::passed(uuid.to_string()),
     }
 }

@@ -179,7 +179,7 @@ pub(super) fn look_up(subject: &CheckSubject<'_>, host: &str) -> Result<Vec<Ipv4
         Err(_) => {}
     }
     if !host.contains('.') {
-        return unable("has no domain, so that only the node itself can find it");
+        return unable("has no domain, so only the node itself can resolve it");
     }
     let mut last = NetworkTrouble::Unable("cannot be looked up: there is no name server".into());
     let unanswered = |what: String| format!("cannot be looked up: {what}");
@@ -187,7 +187,7 @@ pub(super) fn look_up(subject: &CheckSubject<'_>, host: &str) -> Result<Vec<Ipv4
         last = match subject.network.lookup(server, host, subject.until) {
             Ok(DnsAnswer::Addresses(addresses)) => return Ok(addresses),
             Ok(DnsAnswer::NoSuchName) => {
-                return Err(LookupFailure::NoSuchName(format!("is a name that {server} does not know")));
+                return Err(LookupFailure::NoSuchName(format!("is unknown to {server}")));
             }
             Ok(DnsAnswer::Unwilling(reason)) => {
                 NetworkTrouble::Silent(unanswered(format!("{server} answers {reason}")))
@@ -209,7 +209,9 @@ fn at_once<T: Send>(
     thread::scope(|scope| {
         let asked: Vec<_> = subjects.iter().map(|subject| scope.spawn(|| ask(subject))).collect();
         let answers = asked.into_iter().map(|thread| {
-            thread.join().unwrap_or_else(|_| Err(NetworkTrouble::Unable("was not asked to the end".into())))
+            thread
+                .join()
+                .unwrap_or_else(|_| Err(NetworkTrouble::Unable("was not checked: internal error".into())))
         });
         subjects.iter().cloned().zip(answers).collect()
     })

@@ -121,7 +121,7 @@ fn the_uuid_of_the_machine() {
     ];
     for uuid in shared {
         machine.file(file, uuid);
-        expect(&of(&machine, "dmi-uuid"), "found", "many machines have");
+        expect(&of(&machine, "dmi-uuid"), "found", "shared by many machines");
     }
     machine.file(file, "Not Settable\n");
     expect(&of(&machine, "dmi-uuid"), "found", "is not valid");
@@ -174,7 +174,7 @@ fn the_speed_of_the_disk() {
     let node = PlannedNode::default();
     expect(&with("disk-speed", &node, |_| ()), "passed", "/dev/sda");
     let spins = |inventory: &mut Inventory| inventory.disks[0].rotational = true;
-    expect(&with("disk-speed", &node, spins), "found", "spins");
+    expect(&with("disk-speed", &node, spins), "found", "rotational");
     let stick = |inventory: &mut Inventory| inventory.disks[0].transport = Transport::Usb;
     expect(&with("disk-speed", &node, stick), "found", "USB");
     let none = |inventory: &mut Inventory| inventory.disks.clear();
@@ -277,7 +277,7 @@ fn time_servers_by_address_and_by_name() {
     };
     let both = DnsAnswer::Addresses(vec![OTHER, HOST]);
     expect(&on("ntp", &knows(Ok(both)), &name), "passed", "ntp.example.org gives the time");
-    expect(&on("ntp", &knows(Ok(DnsAnswer::NoSuchName)), &name), "found", "192.0.2.53 does not know");
+    expect(&on("ntp", &knows(Ok(DnsAnswer::NoSuchName)), &name), "found", "is unknown to 192.0.2.53");
     expect(&on("ntp", &knows(Ok(DnsAnswer::Addresses(vec![]))), &name), "found", "has no IPv4 address");
     expect(&on("ntp", &knows(silent()), &name), "could not run", "cannot be looked up: 192.0.2.53 does not");
     let refused = DnsAnswer::Unwilling("REFUSED".into());

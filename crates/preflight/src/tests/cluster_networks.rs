@@ -44,7 +44,7 @@ fn networks_of_the_cluster_that_the_node_is_in_are_a_finding() {
     expect(
         &networks(&PlannedNode::default(), &[("ens1", "10.52.3.0/24")]),
         "skipped",
-        "no part of a cluster",
+        "the node joins no cluster",
     );
 }
 

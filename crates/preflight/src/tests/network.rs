@@ -71,7 +71,7 @@ fn silence_ends_in_time_and_a_closed_port_at_once() {
     assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
     let begun = Instant::now();
     let answer = network(closed(), 0).lookup(HERE, "a.b", Instant::now() + Duration::from_secs(10));
-    assert_eq!(answer, Err(NetworkTrouble::Silent("has nothing listening".into())));
+    assert_eq!(answer, Err(NetworkTrouble::Silent("refuses connections".into())));
     assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
 }
 
@@ -123,13 +123,13 @@ fn a_proxy_is_what_answers_in_http() {
     assert_eq!(network.proxy(tcp(b"HTTP/1.1 400 Bad Request\r\n\r\n"), false, soon()), Ok(()));
     for words in [&b"SSH-2.0-OpenSSH\r\n"[..], b"", b"HT"] {
         let answer = network.proxy(tcp(words), false, soon());
-        assert_eq!(answer, Err(NetworkTrouble::Silent("takes connections and does not speak HTTP".into())));
+        assert_eq!(answer, Err(NetworkTrouble::Silent("accepts connections but does not speak HTTP".into())));
     }
     assert_eq!(network.proxy(tcp(b""), true, soon()), Ok(()));
     let closed = TcpListener::bind((HERE, 0)).unwrap().local_addr().unwrap();
     assert_eq!(
         network.proxy(closed, false, soon()),
-        Err(NetworkTrouble::Silent("has nothing listening".into()))
+        Err(NetworkTrouble::Silent("refuses connections".into()))
     );
 }
 

@@ -205,7 +205,7 @@ impl NodeControl for ThisNode {
 
     fn trial(&self) -> TrialStatus {
         // An unreadable record is no trial that this console could end.
-        standing(&self.root).unwrap_or_default()
+        trial_status(&self.root).unwrap_or_default()
     }
 
     fn carry_out(&self, work: NodeWork) -> NodePageInput {

@@ -179,7 +179,7 @@ fn slot(text: &str) -> Result<Slot, String> {
 
 impl UpdateArgs {
     pub(crate) fn run(self, context: &Context) -> Result<()> {
-        // Also what only looks reads disks.
+        // Commands that change nothing read disks, too.
         root_only::require("`installer update`", "update")?;
         match self.command {
             UpdateCommand::Check(offer) => update::check(&offer.request(), context),

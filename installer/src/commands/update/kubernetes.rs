@@ -37,7 +37,7 @@ pub(crate) fn move_kubernetes(wait: Duration, context: &Context) -> Result<()> {
             .into());
     };
     if node.running_state() != Some(SlotState::Good) {
-        let what = "the release that runs is not known to be good yet, and may be taken back";
+        let what = "the running release has not passed its health check yet, and may be rolled back";
         return Err(Failure::new(Class::Hardware, what)
             .hint("See `installer health` and `installer update status`; wait until it is good.")
             .into());

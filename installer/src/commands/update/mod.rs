@@ -437,7 +437,7 @@ pub(crate) fn roll_back(once: bool, reboot: bool, wait: Duration, context: &Cont
             tell_fleet(&node, &context.progress);
             context.tell(
                 "update",
-                "What is staged will not be tried. To try it after all: installer update apply",
+                "The staged release will not be tried. To try it after all: installer update apply",
             );
             Ok(())
         }

@@ -80,7 +80,7 @@ pub(super) fn telling<T>(
     };
     if report != before {
         if let Err(why) = report.tell(Path::new("/")) {
-            context.progress.note("update", format!("The cluster is told later: {why}"));
+            context.progress.note("update", format!("The report to the cluster is sent later: {why}"));
         }
         tell_fleet(node, &context.progress);
     }
@@ -158,9 +158,12 @@ pub(super) fn await_good(request: &ClusterRequest, context: &Context) -> Result<
             return Ok(());
         }
         if Instant::now() >= deadline {
-            return Err(Failure::new(Class::Hardware, "the release runs, and is not known to be good yet")
-                .hint("See `installer health`; ask again later, or wait longer: --wait-good SECONDS")
-                .into());
+            return Err(Failure::new(
+                Class::Hardware,
+                "the release runs, but has not passed its health check yet",
+            )
+            .hint("See `installer health`; ask again later, or wait longer: --wait-good SECONDS")
+            .into());
         }
         cancel.pause(POLL)?;
     }
@@ -215,7 +218,7 @@ pub(crate) fn come_back(
             (Ok(()), Err(error)) => format!("{error:#}"),
         };
         if Instant::now() >= deadline || cancel.pause(RETRY).is_err() {
-            progress.note("bless", format!("The cluster was not told of this node yet: {trouble}"));
+            progress.note("bless", format!("The cluster has no report of this node yet: {trouble}"));
             return false;
         }
     }

@@ -126,7 +126,7 @@ impl UpdateStatus {
         let update = match (self.state, &self.reason) {
             ("staged", _) => "a release is staged; `installer update apply` tries it".to_owned(),
             ("pending", _) => "the next restart tries a release".to_owned(),
-            ("trial", _) => "the release that runs is not known to be good yet".to_owned(),
+            ("trial", _) => "the running release has not passed its health check yet".to_owned(),
             ("rolled-back", Some(reason)) => format!("rolled back: {reason}"),
             _ => "nothing under way".to_owned(),
         };

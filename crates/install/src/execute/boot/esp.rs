@@ -11,7 +11,7 @@ use crate::execute::kernel_calls;
 use base::digest::Digest;
 use base::failure::{Class, Classify};
 
-/// What an install writes on every machine and an update never changes; the boot record is another matter.
+/// The files that an install writes on every machine and an update never changes.
 const FILES: [&str; 5] =
     ["EFI/BOOT/BOOTX64.EFI", "EFI/BOOT/grubx64.efi", "EFI/debian/grub.cfg", "grub/grub.cfg", "grub/node.cfg"];
 

@@ -1,4 +1,4 @@
-//! What happens to the machine after an install.
+//! The restart or power-off after an install.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;

@@ -22,7 +22,7 @@ const SECTOR_BYTES: usize = 512;
 #[derive(Debug)]
 pub struct ChangedRecord {
     pub record: BootRecord,
-    /// Why it could not be written on some of the disks. What starts from those is what their records said before.
+    /// Why it could not be written on some disks, whose old records stay in force.
     pub unwritten: Vec<Error>,
 }
 
@@ -99,7 +99,7 @@ impl RecordFile {
     }
 }
 
-/// What is read next comes from the disk.
+/// Drops cached blocks, so that the next read comes from the disk.
 fn forget_cached(disk: &File) -> Result<()> {
     // A file of a file system has no cache of its own.
     if disk.metadata()?.file_type().is_block_device() {

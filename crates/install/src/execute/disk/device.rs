@@ -31,7 +31,7 @@ pub trait BlockDevice: Send + Sync {
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
     /// A barrier: what was written before it survives a power cut, before anything written after it.
     fn flush(&self) -> io::Result<()>;
-    /// Bytes that nobody reads again before they are written. A disk in a file does without their room.
+    /// Bytes that are not read again before they are written. A disk in a file frees their space.
     fn forget(&self, _offset: u64, _length: u64) -> io::Result<()> {
         Ok(())
     }

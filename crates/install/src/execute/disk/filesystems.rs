@@ -48,7 +48,7 @@ pub(crate) fn make(runner: &dyn Runner, new: &NewFilesystem<'_>) -> Result<()> {
     }
 }
 
-/// What a check of a file system that is not mounted has come to.
+/// The result of checking a file system that is not mounted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FilesystemCheck {
     Whole,

@@ -54,7 +54,7 @@ pub trait Host {
         filesystems::make(runner, new)
     }
 
-    /// Everything is in the file systems: writes to `device` what has not been written yet. With mounts there is nothing like that.
+    /// Writes to `device` what has not been written yet, once all file systems are complete. Mounts leave nothing to do.
     fn complete(&self, _runner: &dyn Runner, _device: &dyn BlockDevice) -> Result<()> {
         Ok(())
     }

@@ -103,9 +103,9 @@ pub(crate) fn verify(device: &dyn BlockDevice, partition: &Partition, array: &Ar
     };
     let short = |at: usize| number(at) & u64::from(u32::MAX);
     let checked = (|| {
-        ensure!(short(0) == 0xa92b_4efc && short(4) == 1, "it has none of version 1");
-        ensure!(bytes[16..32] == *array.uuid.as_bytes(), "it is of another array");
-        ensure!(short(72) == 1 && short(92) == 2, "it is not of a mirror of two");
+        ensure!(short(0) == 0xa92b_4efc && short(4) == 1, "its version is not 1");
+        ensure!(bytes[16..32] == *array.uuid.as_bytes(), "it belongs to another array");
+        ensure!(short(72) == 1 && short(92) == 2, "it does not belong to a mirror of two");
         ensure!(number(128) == 0, "the content does not begin at the first byte");
         ensure!(number(80) * 512 == array.size.get(), "the array has {} bytes", number(80) * 512);
         Ok(())

@@ -103,9 +103,9 @@ pub(crate) fn clear(
     device::barrier(device)
 }
 
-/// Whether there is nothing where file systems, volumes and RAID members have their signatures. An empty partition table counts
-/// as nothing: it is in the boot sector and in one sector at each end, which begin with its signature. Another format may have no
-/// more than one sector there, such as LVM, whose label may be all that a volume has.
+/// Whether both ends are empty, where file systems, volumes and RAID members have their signatures. The header of an empty partition
+/// table is ignored: one sector at each end, which begins with its signature. No other sector is, since some formats, such as LVM, have
+/// only one there.
 pub(crate) fn is_blank(device: &dyn BlockDevice) -> Result<bool> {
     /// No header of a table is longer, whatever the sector size.
     const HEADER_BYTES: usize = 512;

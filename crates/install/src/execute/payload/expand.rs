@@ -1,8 +1,8 @@
 //! The OS image on its way from the form that media carry to the one that a slot has.
 //!
-//! Where everything is stands at the end of a squashfs, so that it cannot be expanded while it comes. It is stored in the slot first,
-//! behind the place of the expanded image and its hash tree, and is expanded from there: a slot needs no room elsewhere, and nothing
-//! is expanded that was not found right by its digest.
+//! The index of a squashfs is at its end, so it cannot be expanded while it arrives. It is stored in the slot first, behind the place of
+//! the expanded image and its hash tree, and is expanded from there: this needs no space outside the slot, and only verified bytes are
+//! expanded.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
@@ -18,7 +18,7 @@ use formats::iso9660::{Offset, Source};
 use formats::squashfs::{ExpandError, Expansion};
 use model::release::Payload;
 
-/// What a part of a disk is read in.
+/// The unit in which a part of a disk is read.
 const WINDOW_BYTES: u64 = 1 << 20;
 /// How many of these are kept: what several threads unpack at a time lies close together.
 const WINDOWS: usize = 8;
@@ -28,7 +28,7 @@ pub(crate) struct DeviceRegion<'a> {
     device: &'a dyn BlockDevice,
     start: u64,
     length: u64,
-    /// What was read last, by its place.
+    /// The last reads, by their places.
     windows: Mutex<VecDeque<(u64, Arc<AlignedBuffer>)>>,
 }
 
@@ -46,7 +46,7 @@ impl<'a> DeviceRegion<'a> {
         let sector = self.device.sector().bytes();
         let length = WINDOW_BYTES.min(self.length - at).next_multiple_of(sector);
         let mut window = AlignedBuffer::new(usize::try_from(length).map_err(io::Error::other)?);
-        // As what it is, so that the failure of the disk is found in it.
+        // The error stays whole, so that the failure of the disk is found in it.
         device::read(self.device, self.start + at, &mut window)
             .map_err(|error| io::Error::other(error.reallocate_into_boxed_dyn_error_without_backtrace()))?;
         let window = Arc::new(window);

@@ -252,12 +252,12 @@ impl PresentImages {
 fn incomplete(image: &WantedImage<'_>, present: &PresentImages) -> Failure {
     let name = &image.image.name;
     let lacks = present.absent(image).next().map_or_else(
-        || "another image has got its name meanwhile".to_owned(),
+        || "another image has taken its name meanwhile".to_owned(),
         |blob| format!("the blob {} is not there after it was added", blob.sha256.oci()),
     );
     Failure::new(Class::DiskIo, format!("containerd does not keep the image {name}"))
         .because(anyhow!(lacks))
-        .hint("Look into containerd's log, and end what removes images on this node; then start again.")
+        .hint("Read containerd's log, and stop what removes images on this node; then start again.")
 }
 
 /// Asks a containerd that runs.
@@ -266,7 +266,7 @@ struct ImportSession<'a> {
     asked: ContainerdClient,
     fed: ContainerdClient,
     version: ContainerdVersion,
-    /// What the programs say is here; removed when dropped.
+    /// Holds the output of the programs; removed when dropped.
     work: tempfile::TempDir,
 }
 

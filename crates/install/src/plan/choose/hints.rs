@@ -1,4 +1,4 @@
-//! What a refusal proposes: only disks that the next run takes.
+//! The proposals of refusals: only disks that the next run accepts.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! What a disk is like, against what a configuration says: no errors yet, and no proposals.
+//! Compares disks with the clauses of a configuration; makes no errors and no proposals.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use crate::plan::leftover::is_leftover;
 use machine::inventory::{Disk, Holder, Inventory, bare_wwn};
 use model::config::DiskClauses;
 
-/// What uses the disk and cannot be taken down for an install: a mount, or a device without a known way to stop it.
+/// The holder of the disk that cannot be taken down for an install: a mount, or a device without a known way to stop it.
 pub fn blocking(disk: &Disk) -> Option<&Holder> {
     disk.holders.iter().find(|holder| !is_leftover(holder))
 }

@@ -38,8 +38,10 @@ pub fn stage(
     let Some(patched) = patched else { return node.stage(offered, source, progress, cancel) };
     match node.stage(offered, &patched, progress, cancel) {
         Err(error) if patched.is_useless(&error) => {
-            progress
-                .warn("update", &format!("the whole OS image is fetched, the patch is of no use: {error:#}"));
+            progress.warn(
+                "update",
+                &format!("the patch cannot be used, so the whole OS image is fetched: {error:#}"),
+            );
             node.stage(offered, source, progress, cancel)
         }
         staged => staged,

@@ -74,7 +74,7 @@ fn a_management_node_takes_the_address_of_the_cluster_and_not_that_of_a_node() {
     let own = vec![node("node-1", &CONTROL, "127.0.0.1", "a")];
     let on_a_node = talk(&keys, Role::Management, own.clone());
     on_a_node.expect("join-vip", "found", "127.0.0.1 in server_url is the own address of node-1");
-    talk(&keys, Role::Worker, own).expect("join-vip", "skipped", "will not take the address");
+    talk(&keys, Role::Worker, own).expect("join-vip", "skipped", "will not answer for the address");
 }
 
 #[test]

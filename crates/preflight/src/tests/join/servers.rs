@@ -145,7 +145,7 @@ fn a_host_that_nobody_can_look_up_is_a_finding_once_a_name_server_was_asked() {
     let server = Ipv4Addr::new(192, 0, 2, 53);
     let key = (server, "cluster.example.org".to_owned());
     let cases = [
-        (Ok(DnsAnswer::NoSuchName), "found", "is a name that 192.0.2.53 does not know"),
+        (Ok(DnsAnswer::NoSuchName), "found", "is unknown to 192.0.2.53"),
         (Ok(DnsAnswer::Addresses(vec![])), "found", "has no IPv4 address"),
         (
             Ok(DnsAnswer::Unwilling("SERVFAIL".into())),

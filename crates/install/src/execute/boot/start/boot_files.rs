@@ -1,4 +1,4 @@
-//! What a node's boot loader would load from its disk, which is only read.
+//! The files that a node's boot loader would load, read from its disk.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -27,7 +27,7 @@ impl BootFiles {
     /// never reported as good either.
     pub(super) fn read(disk: &File, place: &NodePlace) -> Result<Self> {
         let esp = FatReader::new(disk, place.esp.start.get(), place.esp.size.get());
-        // Without it, the slots that load are good.
+        // Without a record, every slot that loads counts as good.
         let record = esp.file("grub/grubenv").unwrap_or_default();
         let node = String::from_utf8(esp.file("grub/node.cfg")?).context("grub/node.cfg is not text")?;
         let volume = |slot: Slot| {
