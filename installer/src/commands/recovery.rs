@@ -68,7 +68,8 @@ fn reset(pending: PendingReset, node: &mut UpdatedNode, progress: &Progress) -> 
     let doing = Some(format!("a reset of level {}, asked for at {}", pending.level.as_str(), pending.at));
     let notices = RecoveryNotices::read(root);
     RecoveryNotices { doing, ..notices.clone() }.write(root)?;
-    let installed = BootParameters::parse(&kernel_command_line()?)?.context("this is not an installed node")?;
+    let installed =
+        BootParameters::parse(&kernel_command_line()?)?.context("this is not an installed node")?;
     let mut effects = NodeReset { root, node, installed, runner: &SystemRunner };
     let done = carry_out(pending, &mut effects, progress);
     let failed = done.as_ref().err().map(|error| format!("the reset is not complete: {error:#}"));

@@ -18,7 +18,8 @@ pub(crate) fn repair_node(yes: bool, wait: Duration, context: &Context) -> Resul
     let root = Path::new("/");
     let _lock = UpdateLock::take(root, wait)?;
     let mut node = UpdatedNode::read(root)?;
-    let installed = BootParameters::parse(&kernel_command_line()?)?.context("this is not an installed node")?;
+    let installed =
+        BootParameters::parse(&kernel_command_line()?)?.context("this is not an installed node")?;
     let findings = repair(&mut node, &installed, yes, &SystemRunner, &context.progress)?;
     context.show(&findings, || findings.iter().map(line).collect())?;
     let damaged: Vec<_> = findings
