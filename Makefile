@@ -227,7 +227,7 @@ runner-image: binaries ## Build the container image by which a controller update
 lint: host ## Check the format and the lints.
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
-	$(CARGO) clippy --package nqrust-tests --package nqrust-bench --test e2e --locked -- -D warnings
+	$(CARGO) clippy --workspace --test e2e --locked -- -D warnings
 
 # Fails where there is not the room, in GiB, that something takes: a full disk looks like a fault of whatever writes next.
 ROOM = mkdir -p $(TARGET); free=$$(df --output=avail -B 1G $(TARGET) | tail -n 1); [ $$free -ge $(2) ] || { \

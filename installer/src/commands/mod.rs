@@ -89,7 +89,7 @@ enum Command {
         cluster: bool,
     },
     #[command(flatten)]
-    CommandLine(CommandLineExport),
+    Export(CommandLineExport),
 }
 
 /// Parses the arguments of this process, runs the command, prints its error; returns the exit code.
@@ -135,7 +135,7 @@ impl Command {
             Self::VirtualAddress(args) => args.run(context),
             Self::Schema { cluster: false } => print(&config::json_schema()),
             Self::Schema { cluster: true } => print(&cluster_file::json_schema()),
-            Self::CommandLine(export) => export.run(Cli::command(), context),
+            Self::Export(export) => export.run(Cli::command(), context),
         }
     }
 }

@@ -54,7 +54,7 @@ enum Command {
     /// Print the JSON Schema of the image definition.
     Schema,
     #[command(flatten)]
-    CommandLine(CommandLineExport),
+    Export(CommandLineExport),
     /// Do one piece of work in the sandbox.
     #[command(hide = true)]
     Step {
@@ -102,7 +102,7 @@ impl Command {
             Self::Prune(prune) => prune.run(context),
             Self::Serve(serve) => serve.run(context),
             Self::Schema => print(&serde_json::to_string_pretty(&published_schema())?),
-            Self::CommandLine(export) => export.run(Cli::command(), context),
+            Self::Export(export) => export.run(Cli::command(), context),
             Self::Step { .. } => Ok(()),
         }
     }
