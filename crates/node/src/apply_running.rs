@@ -114,7 +114,7 @@ mod tests {
             issue.starts_with(
                 "NETWORK CARD MISSING: ens3 (52:54:00:00:00:03) of network mgmt\n\
                  Card in this machine: enp1s0 52:54:00:00:00:09 (driver not known, link not\n\
-                 known: the card is down)\nPut the card back, or name one"
+                 known: the card is down)\nPut the card back, or name a present one"
             ),
             "{issue}"
         );
