@@ -66,8 +66,12 @@ pub fn load_usable(path: &Path, essential: &[&str]) -> Result<UsableDocument> {
 /// # Errors
 /// Those of [`load_usable`].
 pub fn load_applicable(path: &Path, essential: &[&str]) -> Result<UsableDocument> {
-    let UsableDocument { config, mistakes } = load_usable(path, essential)?;
-    Ok(UsableDocument { config: super::rules::without_breaches(config, essential), mistakes })
+    let usable = load_usable(path, essential)?;
+    // Nearly every boot: the rules have found nothing, and need not look again.
+    if usable.mistakes.is_empty() {
+        return Ok(usable);
+    }
+    Ok(UsableDocument { config: super::rules::without_breaches(usable.config, essential), ..usable })
 }
 
 fn parse_usable(text: &str, name: &str, essential: &[&str]) -> Result<UsableDocument> {
