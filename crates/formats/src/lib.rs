@@ -1,10 +1,11 @@
 //! Formats that others specified, read and written: partition tables, file systems of media and of the OS image, the initrd, documents
-//! of container images.
+//! of container images, keys and signatures.
 
 pub mod delta;
 pub mod fat;
 pub mod initrd;
 pub mod iso9660;
+pub mod minisign;
 pub mod oci;
 pub mod partition_table;
 pub mod squashfs;

@@ -14,6 +14,12 @@ use base::size::ByteSize;
 /// The name of the manifest at the root of a medium.
 pub const MANIFEST: &str = "release.json";
 
+/// The name of the file beside it with signatures in minisign's format, one after the other. Unsigned releases have none.
+pub const SIGNATURES: &str = "release.json.minisig";
+
+/// The most bytes that the file with signatures has. On an ISO it has exactly these, filled up with ends of lines.
+pub const SIGNATURES_LENGTH: u64 = 8192;
+
 /// The version of the manifest's format that this program writes and reads.
 pub const FORMAT: u32 = 3;
 

@@ -1,0 +1,214 @@
+//! Whether a release may be used.
+
+use std::fmt;
+
+use base::failure::{Class, Failure};
+use jiff::Timestamp;
+use serde::{Serialize, Serializer};
+
+use crate::statement::SignatureStatement;
+use crate::store::{TrustStore, TrustedKey, UnsignedReleases};
+use formats::minisign::{KeyId, ParseSignatureError, Signature, SignatureError, parse_signatures};
+use model::release::{Release, SIGNATURES};
+
+/// A trusted key whose signature was verified.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Signer {
+    pub name: String,
+    #[serde(serialize_with = "as_text")]
+    pub key: KeyId,
+    pub development: bool,
+    /// When it signed, by its own word.
+    #[serde(serialize_with = "moment_as_text")]
+    pub when: Option<Timestamp>,
+}
+
+/// Why a release counts as unsigned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum UnsignedReason {
+    /// It has no signatures.
+    Missing,
+    /// It has some, of keys that the trust store does not have.
+    UnknownKeys(Vec<KeyId>),
+    /// Fewer trusted keys have signed it than have to.
+    TooFew { signers: Vec<Signer>, threshold: usize },
+}
+
+/// What is known of the origin of a release that may be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReleaseTrust {
+    /// Enough trusted keys have signed it.
+    Signed(Vec<Signer>),
+    /// Unsigned releases are allowed.
+    Unsigned(UnsignedReason),
+}
+
+/// Why a release must not be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TrustError {
+    #[error("{0}")]
+    Unsigned(UnsignedReason),
+    /// A file that is no list of signatures.
+    #[error("{SIGNATURES} is damaged: {0}")]
+    Format(ParseSignatureError),
+    /// A signature of a trusted key that does not belong to the manifest.
+    #[error("the signature of {name} (key {key}) does not belong to this manifest: {why}")]
+    Signature { name: String, key: KeyId, why: SignatureError },
+    /// A signature whose comment is about another release.
+    #[error("the signature of {name} (key {key}) is for {said}, which this manifest is not")]
+    Statement { name: String, key: KeyId, said: String },
+}
+
+/// Judges the release `release`, whose manifest has the bytes `manifest`, by `signatures`, the content of the file beside it.
+///
+/// A release may be used if as many different keys of `store` have signed it as `store` demands; other signatures do not count
+/// then, so that one damaged signature of several does no harm. Otherwise a signature of a trusted key that is wrong is refused in
+/// any case: the release was damaged or changed. What is only missing is refused unless `store` allows unsigned releases.
+pub fn judge(
+    release: &Release,
+    manifest: &[u8],
+    signatures: Option<&[u8]>,
+    store: &TrustStore,
+) -> Result<ReleaseTrust, TrustError> {
+    let unsigned = |reason| match store.unsigned() {
+        UnsignedReleases::Allow => Ok(ReleaseTrust::Unsigned(reason)),
+        UnsignedReleases::Refuse => Err(TrustError::Unsigned(reason)),
+    };
+    let Some(signatures) = signatures else { return unsigned(UnsignedReason::Missing) };
+    let signatures = parse_signatures(signatures).map_err(TrustError::Format)?;
+    let (mut signers, mut unknown, mut wrong) = (Vec::<Signer>::new(), Vec::new(), None);
+    for signature in &signatures {
+        let Some(key) = store.key(signature.key()) else {
+            unknown.push(signature.key());
+            continue;
+        };
+        match verified(release, manifest, signature, key) {
+            Ok(signer) if signers.iter().all(|known| known.key != signer.key) => signers.push(signer),
+            Ok(_) => {}
+            Err(error) => wrong = wrong.or(Some(error)),
+        }
+    }
+    if signers.len() >= store.threshold() {
+        return Ok(ReleaseTrust::Signed(signers));
+    }
+    match wrong {
+        Some(error) => Err(error),
+        None if signers.is_empty() => unsigned(UnsignedReason::UnknownKeys(unknown)),
+        None => unsigned(UnsignedReason::TooFew { signers, threshold: store.threshold() }),
+    }
+}
+
+fn verified(
+    release: &Release,
+    manifest: &[u8],
+    signature: &Signature,
+    TrustedKey { name, key, development }: &TrustedKey,
+) -> Result<Signer, TrustError> {
+    let name = name.clone();
+    if let Err(why) = signature.verify(key, manifest) {
+        return Err(TrustError::Signature { name, key: key.id(), why });
+    }
+    let statement = SignatureStatement::of(signature.comment());
+    match statement.contradiction(release) {
+        Some(said) => Err(TrustError::Statement { name, key: key.id(), said }),
+        None => Ok(Signer { name, key: key.id(), development: *development, when: statement.when }),
+    }
+}
+
+impl ReleaseTrust {
+    /// True if nobody but those who allowed unsigned releases has answered for it, or a key to try things with.
+    #[must_use]
+    pub fn needs_warning(&self) -> bool {
+        match self {
+            Self::Signed(signers) => signers.iter().any(|signer| signer.development),
+            Self::Unsigned(_) => true,
+        }
+    }
+}
+
+impl TrustError {
+    /// The error about the release of `source`, with the next step. `allow` is how a person says that it may be used all the same.
+    #[must_use]
+    pub fn failure(self, source: &str, allow: &str) -> Failure {
+        let hint = match &self {
+            Self::Unsigned(UnsignedReason::Missing) => {
+                format!("Sign it with `iso-builder sign`, take a signed release, or use it all the same: {allow}.")
+            }
+            Self::Unsigned(UnsignedReason::UnknownKeys(_)) => {
+                format!("Ask its maker for the public key, and compare the id. To use the release all the same: {allow}.")
+            }
+            Self::Unsigned(UnsignedReason::TooFew { .. }) => {
+                format!("Ask for the signatures that are missing. To use the release all the same: {allow}.")
+            }
+            Self::Format(_) | Self::Signature { .. } => {
+                "Copy or download the release again. If that does not help, do not use it, and tell its maker.".to_owned()
+            }
+            Self::Statement { .. } => "Do not use it, and tell its maker.".to_owned(),
+        };
+        Failure::new(Class::Verification, format!("the release of {source} is not trusted"))
+            .because(self)
+            .hint(hint)
+    }
+}
+
+impl fmt::Display for Signer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, key, development, when } = self;
+        let kind = if *development { "development key" } else { "key" };
+        write!(f, "{name} ({kind} {key})")?;
+        when.map_or(Ok(()), |when| write!(f, " on {}", when.strftime("%F")))
+    }
+}
+
+impl fmt::Display for UnsignedReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Missing => f.write_str("it is not signed"),
+            Self::UnknownKeys(keys) => write!(f, "it is signed with {}, not trusted here", list("key", keys)),
+            Self::TooFew { signers, threshold } => {
+                write!(
+                    f,
+                    "{} of {threshold} trusted keys that are needed have signed it: {}",
+                    signers.len(),
+                    joined(signers)
+                )
+            }
+        }
+    }
+}
+
+/// A clause: `signed by …`, `not signed`.
+impl fmt::Display for ReleaseTrust {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Signed(signers) => write!(f, "signed by {}", joined(signers)),
+            Self::Unsigned(UnsignedReason::Missing) => f.write_str("not signed"),
+            Self::Unsigned(UnsignedReason::UnknownKeys(keys)) => {
+                write!(f, "signed with {}, not trusted here", list("key", keys))
+            }
+            Self::Unsigned(UnsignedReason::TooFew { signers, threshold }) => {
+                write!(f, "signed by {}, {} of {threshold} that are needed", joined(signers), signers.len())
+            }
+        }
+    }
+}
+
+fn joined(parts: &[impl fmt::Display]) -> String {
+    parts.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+fn list(noun: &str, keys: &[KeyId]) -> String {
+    let plural = if keys.len() == 1 { "" } else { "s" };
+    format!("the {noun}{plural} {}", joined(keys))
+}
+
+fn as_text<S: Serializer>(key: &KeyId, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(key)
+}
+
+fn moment_as_text<S: Serializer>(when: &Option<Timestamp>, serializer: S) -> Result<S::Ok, S::Error> {
+    match when {
+        Some(when) => serializer.collect_str(when),
+        None => serializer.serialize_none(),
+    }
+}

@@ -1,0 +1,131 @@
+//! The keys that a system trusts: `trust.json` in the OS image.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use formats::minisign::{KeyId, PublicKey};
+
+/// Where an OS image has its trust store.
+pub const TRUST_STORE: &str = "/usr/share/nqrust/trust.json";
+
+/// The version of the document that this program writes and reads.
+const FORMAT: u32 = 1;
+
+/// What becomes of a release without a signature of a trusted key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum UnsignedReleases {
+    #[default]
+    Refuse,
+    Allow,
+}
+
+/// A key, and what it is called wherever a release that it has signed is shown.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TrustedKey {
+    pub name: String,
+    pub key: PublicKey,
+    /// True for a key of one machine, without a passphrase, to try things with. Everything that shows the release says so.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub development: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TrustStore {
+    format: u32,
+    keys: Vec<TrustedKey>,
+    /// How many different keys of these have to sign a release.
+    threshold: usize,
+    unsigned: UnsignedReleases,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ParseTrustStoreError {
+    #[error("it is not a trust store: {0}")]
+    Json(#[from] serde_json::Error),
+    #[error("it has the format {0}, and this program reads {FORMAT}")]
+    Format(u32),
+    #[error("the key {0} is in it twice")]
+    Twice(KeyId),
+    #[error("{threshold} signatures are demanded, and there are {keys} keys")]
+    Threshold { threshold: usize, keys: usize },
+}
+
+impl TrustStore {
+    /// A store of `keys`, `threshold` of which have to sign.
+    ///
+    /// # Errors
+    /// A key is there twice, or no release could have enough signatures.
+    pub fn new(
+        keys: Vec<TrustedKey>,
+        threshold: usize,
+        unsigned: UnsignedReleases,
+    ) -> Result<Self, ParseTrustStoreError> {
+        let mut known = BTreeSet::new();
+        if let Some(twice) = keys.iter().find(|key| !known.insert(key.key.id())) {
+            return Err(ParseTrustStoreError::Twice(twice.key.id()));
+        }
+        // Without keys, nothing but unsigned releases can be used, if those are.
+        let most = keys.len().max(1);
+        if threshold == 0 || threshold > most {
+            return Err(ParseTrustStoreError::Threshold { threshold, keys: keys.len() });
+        }
+        Ok(Self { format: FORMAT, keys, threshold, unsigned })
+    }
+
+    /// The store of a system that has none: it knows no keys, and takes releases as they are.
+    #[must_use]
+    pub fn absent() -> Self {
+        Self { format: FORMAT, keys: Vec::new(), threshold: 1, unsigned: UnsignedReleases::Allow }
+    }
+
+    pub fn parse(bytes: &[u8]) -> Result<Self, ParseTrustStoreError> {
+        #[derive(Deserialize)]
+        struct Version {
+            format: u32,
+        }
+        let Version { format } = serde_json::from_slice(bytes)?;
+        if format != FORMAT {
+            return Err(ParseTrustStoreError::Format(format));
+        }
+        let Self { keys, threshold, unsigned, .. } = serde_json::from_slice(bytes)?;
+        Self::new(keys, threshold, unsigned)
+    }
+
+    /// The document: indented JSON with a final newline. The same store gives the same bytes.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        (base::encode::json_text(self) + "\n").into_bytes()
+    }
+
+    #[must_use]
+    pub fn keys(&self) -> &[TrustedKey] {
+        &self.keys
+    }
+
+    /// The trusted key with this id.
+    #[must_use]
+    pub fn key(&self, id: KeyId) -> Option<&TrustedKey> {
+        self.keys.iter().find(|key| key.key.id() == id)
+    }
+
+    #[must_use]
+    pub fn threshold(&self) -> usize {
+        self.threshold
+    }
+
+    #[must_use]
+    pub fn unsigned(&self) -> UnsignedReleases {
+        self.unsigned
+    }
+
+    /// The same store for a person who has said that releases without a trusted signature may be used.
+    #[must_use]
+    pub fn allowing_unsigned(self, allowed: bool) -> Self {
+        let unsigned = if allowed { UnsignedReleases::Allow } else { self.unsigned };
+        Self { unsigned, ..self }
+    }
+}

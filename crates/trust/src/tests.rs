@@ -1,0 +1,205 @@
+use formats::minisign::{KeyId, SecretKey, SignatureError};
+use jiff::Timestamp;
+use model::release::Release;
+use proptest::prelude::*;
+
+use super::*;
+
+fn release() -> (Release, Vec<u8>) {
+    let release = testing::release::release();
+    let manifest = release.to_bytes();
+    (release, manifest)
+}
+
+fn key(number: u8) -> SecretKey {
+    SecretKey::of_seed([number; 8], [number; 32])
+}
+
+fn id(number: u8) -> KeyId {
+    key(number).public_key().id()
+}
+
+fn trusted(number: u8) -> TrustedKey {
+    TrustedKey { name: format!("builder {number}"), key: key(number).public_key(), development: number == 9 }
+}
+
+/// Of the keys with these numbers.
+fn store(numbers: &[u8], threshold: usize) -> TrustStore {
+    let keys = numbers.iter().copied().map(trusted).collect();
+    TrustStore::new(keys, threshold, UnsignedReleases::Refuse).unwrap()
+}
+
+fn sign(number: u8, release: &Release, manifest: &[u8]) -> String {
+    let (key, when) = (key(number), Timestamp::from_second(1_772_448_000).unwrap());
+    let made: Result<_, ()> =
+        sign_release(release, manifest, when, &key.public_key(), |bytes| Ok(key.sign_bytes(bytes)));
+    made.unwrap().to_string()
+}
+
+/// The signatures of the keys with these numbers.
+fn signed(numbers: &[u8]) -> String {
+    let (release, manifest) = release();
+    numbers.iter().map(|number| sign(*number, &release, &manifest)).collect()
+}
+
+fn judged(signatures: Option<&str>, store: &TrustStore) -> Result<ReleaseTrust, TrustError> {
+    let (release, manifest) = release();
+    judge(&release, &manifest, signatures.map(str::as_bytes), store)
+}
+
+#[test]
+fn a_release_is_taken_if_enough_trusted_keys_have_signed_it() {
+    for (by, store, expected) in [
+        (&[1][..], store(&[1], 1), Some(&[1][..])),
+        (&[1], store(&[1, 2], 1), Some(&[1])),
+        (&[2, 1], store(&[1, 2], 2), Some(&[2, 1])),
+        (&[3, 1], store(&[1, 2], 1), Some(&[1])),
+        (&[1], store(&[1, 2], 2), None),
+        (&[1, 1], store(&[1, 2], 2), None),
+        (&[3], store(&[1, 2], 1), None),
+        (&[], store(&[1], 1), None),
+    ] {
+        let text = signed(by);
+        let result = judged((!by.is_empty()).then_some(text.as_str()), &store);
+        let signers = match &result {
+            Ok(ReleaseTrust::Signed(signers)) => {
+                Some(signers.iter().map(|signer| signer.key).collect::<Vec<_>>())
+            }
+            _ => None,
+        };
+        assert_eq!(
+            signers,
+            expected.map(|numbers| numbers.iter().copied().map(id).collect()),
+            "{by:?} {result:?}"
+        );
+        assert_eq!(result.is_err(), expected.is_none());
+    }
+}
+
+#[test]
+fn each_reason_for_a_refusal_has_its_words_and_the_next_step() {
+    let (release, manifest) = release();
+    let other = Release { version: "9.9.9".into(), ..release.clone() };
+    let of_another = sign(1, &other, &other.to_bytes());
+    let statement = sign(1, &other, &manifest);
+    let changed = signed(&[1]).replace(&format!("version:{}", release.version), "version:8.8.8");
+    for (signatures, threshold, words) in [
+        (None, 1, "it is not signed"),
+        (Some(signed(&[7])), 1, "it is signed with the key 0707070707070707, not trusted here"),
+        (Some(signed(&[7, 8])), 1, "the keys 0707070707070707, 0808080808080808"),
+        (
+            Some(signed(&[1])),
+            2,
+            "1 of 2 trusted keys that are needed have signed it: builder 1 (key 0101010101010101) on 2026-03-02",
+        ),
+        (
+            Some(of_another),
+            1,
+            "the signature of builder 1 (key 0101010101010101) does not belong to this manifest: it is a signature of another file",
+        ),
+        (Some(changed), 1, "its trusted comment was changed"),
+        (Some(statement), 1, "is for version 9.9.9, which this manifest is not"),
+        (Some("garbage".into()), 1, "release.json.minisig is damaged: line 2 is missing"),
+        (Some(signed(&[1])[..200].to_owned()), 1, "the file is cut off"),
+    ] {
+        let error = judged(signatures.as_deref(), &store(&[1, 2], threshold)).unwrap_err();
+        assert!(error.to_string().contains(words), "{error}\n{words}");
+        let failure = error.failure("x.iso", "--allow-unsigned");
+        assert_eq!(failure.class(), base::failure::Class::Verification);
+        let text = base::failure::render(&failure.into());
+        assert!(text.contains("x.iso") && text.contains("next:"), "{text}");
+    }
+}
+
+#[test]
+fn what_is_missing_can_be_allowed_and_what_is_wrong_can_not() {
+    let (release, _) = release();
+    let other = Release { version: "9.9.9".into(), ..release };
+    let of_another = sign(1, &other, &other.to_bytes());
+    let store = store(&[1, 2], 2).allowing_unsigned(true);
+    for allowed in [None, Some(signed(&[7])), Some(signed(&[1]))] {
+        let trust = judged(allowed.as_deref(), &store).unwrap();
+        assert!(matches!(trust, ReleaseTrust::Unsigned(_)) && trust.needs_warning(), "{trust}");
+    }
+    for refused in [of_another, "garbage".into(), signed(&[1]).replace("version:", "version:1")] {
+        assert!(judged(Some(&refused), &store).is_err(), "{refused}");
+    }
+    assert_eq!(judged(None, &TrustStore::absent()).unwrap().to_string(), "not signed");
+}
+
+#[test]
+fn one_wrong_signature_does_no_harm_where_the_others_are_enough() {
+    let (release, _) = release();
+    let other = Release { version: "9.9.9".into(), ..release };
+    let liar = sign(3, &other, &other.to_bytes());
+    let two = liar.clone() + &signed(&[1, 2]);
+    assert!(
+        matches!(judged(Some(&two), &store(&[1, 2, 3], 2)), Ok(ReleaseTrust::Signed(signers)) if signers.len() == 2)
+    );
+    let one = liar + &signed(&[1]);
+    let error = judged(Some(&one), &store(&[1, 2, 3], 2)).unwrap_err();
+    assert!(
+        matches!(error, TrustError::Signature { key, why: SignatureError::File, .. } if key == id(3)),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_development_key_is_called_one() {
+    let trust = judged(Some(&signed(&[9])), &store(&[9], 1)).unwrap();
+    assert!(trust.needs_warning());
+    assert_eq!(trust.to_string(), "signed by builder 9 (development key 0909090909090909) on 2026-03-02");
+    assert!(!judged(Some(&signed(&[1])), &store(&[1], 1)).unwrap().needs_warning());
+}
+
+#[test]
+fn a_trust_store_is_read_as_it_was_written_and_no_other() {
+    let store = store(&[1, 9], 2);
+    let text = String::from_utf8(store.to_bytes()).unwrap();
+    assert_eq!(TrustStore::parse(text.as_bytes()).unwrap(), store);
+    let key = key(1).public_key();
+    for (document, words) in [
+        (text.replace("\"format\": 1", "\"format\": 2"), "it has the format 2"),
+        (
+            text.replace("\"threshold\": 2", "\"threshold\": 3"),
+            "3 signatures are demanded, and there are 2 keys",
+        ),
+        (text.replace("\"threshold\": 2", "\"threshold\": 0"), "0 signatures"),
+        (text.replace("\"unsigned\"", "\"unsinged\""), "unknown field"),
+        (text.replace("refuse", "alow"), "unknown variant"),
+        (
+            text.replace(&trusted(9).key.to_string(), &key.to_string()),
+            "the key 0101010101010101 is in it twice",
+        ),
+        (text.replace(&key.to_string(), "RWx"), "not a public key"),
+        ("[]".into(), "not a trust store"),
+        (String::new(), "not a trust store"),
+    ] {
+        let error = TrustStore::parse(document.as_bytes()).unwrap_err().to_string();
+        assert!(error.contains(words), "{error}\n{words}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(10_000))]
+
+    #[test]
+    fn no_changed_manifest_and_no_changed_signature_is_accepted(
+        in_manifest: bool, at in any::<prop::sample::Index>(), with in 1_u8.., cut in any::<Option<prop::sample::Index>>(),
+    ) {
+        let (release, mut manifest) = release();
+        let original = sign(1, &release, &manifest);
+        let mut signatures = original.clone().into_bytes();
+        let bytes = if in_manifest { &mut manifest } else { &mut signatures };
+        let at = at.index(bytes.len());
+        bytes[at] ^= with;
+        if let Some(cut) = cut {
+            bytes.truncate(cut.index(bytes.len()));
+        }
+        let accepted = judge(&release, &manifest, Some(&signatures), &store(&[1], 1));
+        // Nobody signs the first line, nor the ends of lines.
+        let signed = |text: &str| text.lines().skip(1).map(|line| line.trim_end().to_owned()).collect::<Vec<_>>();
+        let same = !in_manifest && std::str::from_utf8(&signatures).is_ok_and(|text| signed(text) == signed(&original));
+        prop_assert!(accepted.is_err() || same, "{accepted:?}");
+    }
+}
