@@ -12,6 +12,7 @@
 //! | [`installed_node`] | the node at a root directory, by its document: what everything else on a node begins with |
 //! | [`paths`], [`node_files`] | where an installed node has its parts; one file of a node |
 //! | [`machine_id`], [`hostname`], [`node_release`], [`update_state`] | the identity of the node, its name, its release, its updates |
+//! | [`trust_store`] | the keys that the system trusts |
 //! | [`mount`], [`mounted`], [`arrays`], [`multipath`] | file systems and the devices below them |
 //! | [`seed`] | copies of directories of the image |
 
@@ -36,4 +37,5 @@ pub mod node_release;
 pub mod paths;
 pub mod readable_secret;
 pub mod seed;
+pub mod trust_store;
 pub mod update_state;

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use formats::minisign::{KeyId, PublicKey};
+use model::config::{OwnerKey, Trust, UnsignedRelease};
 
 /// Where an OS image has its trust store.
 pub const TRUST_STORE: &str = "/usr/share/nqrust/trust.json";
@@ -120,6 +121,30 @@ impl TrustStore {
     #[must_use]
     pub fn unsigned(&self) -> UnsignedReleases {
         self.unsigned
+    }
+
+    /// The store of a system whose OS image has this one, and whose owner has `os.trust` in the configuration. Of a key that both
+    /// have, the owner's name counts; it stays a development key if it is one.
+    ///
+    /// # Errors
+    /// No release could have enough signatures.
+    pub fn with_owner(self, owner: &Trust) -> Result<Self, ParseTrustStoreError> {
+        let Trust { keys, replace, threshold, unsigned } = owner;
+        let of_owner = |OwnerKey { name, key }: &OwnerKey| {
+            let development = self.key(key.0.id()).is_some_and(|key| key.development);
+            TrustedKey { name: name.as_str().to_owned(), key: key.0, development }
+        };
+        let owned: Vec<_> = keys.iter().map(of_owner).collect();
+        let is_owned = |key: &TrustedKey| owned.iter().any(|owned| owned.key.id() == key.key.id());
+        let of_image = self.keys.iter().filter(|key| !replace && !is_owned(key)).cloned();
+        let keys = of_image.chain(owned.iter().cloned()).collect();
+        let threshold =
+            threshold.map_or(self.threshold, |threshold| usize::try_from(threshold).unwrap_or(usize::MAX));
+        let unsigned = unsigned.map_or(self.unsigned, |unsigned| match unsigned {
+            UnsignedRelease::Allow => UnsignedReleases::Allow,
+            UnsignedRelease::Refuse => UnsignedReleases::Refuse,
+        });
+        Self::new(keys, threshold, unsigned)
     }
 
     /// The same store for a person who has said that releases without a trusted signature may be used.

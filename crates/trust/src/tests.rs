@@ -203,3 +203,50 @@ proptest! {
         prop_assert!(accepted.is_err() || same, "{accepted:?}");
     }
 }
+
+/// `os.trust` of a configuration.
+fn owner(text: &str) -> model::config::Trust {
+    model::config::parse(&format!("os: {{trust: {text}}}"), "node.yaml").unwrap().os.trust
+}
+
+fn own_key(number: u8) -> String {
+    format!("{{name: owner {number}, key: '{}'}}", key(number).public_key())
+}
+
+#[test]
+fn the_keys_of_an_owner_stand_beside_those_of_the_image_or_in_their_place() {
+    let image = || store(&[1, 9], 1);
+    let (first, ninth) = (own_key(2), own_key(9));
+    for (text, names, threshold, unsigned) in [
+        ("{}".to_owned(), &["builder 1", "builder 9"][..], 1, UnsignedReleases::Refuse),
+        (format!("{{keys: [{first}]}}"), &["builder 1", "builder 9", "owner 2"], 1, UnsignedReleases::Refuse),
+        (
+            format!("{{keys: [{first}], threshold: 3}}"),
+            &["builder 1", "builder 9", "owner 2"],
+            3,
+            UnsignedReleases::Refuse,
+        ),
+        (format!("{{keys: [{first}], replace: true}}"), &["owner 2"], 1, UnsignedReleases::Refuse),
+        (format!("{{keys: [{ninth}]}}"), &["builder 1", "owner 9"], 1, UnsignedReleases::Refuse),
+        ("{unsigned: allow}".to_owned(), &["builder 1", "builder 9"], 1, UnsignedReleases::Allow),
+        ("{replace: true, unsigned: allow}".to_owned(), &[], 1, UnsignedReleases::Allow),
+    ] {
+        let made = image().with_owner(&owner(&text)).unwrap();
+        let found: Vec<_> = made.keys().iter().map(|key| key.name.as_str()).collect();
+        assert_eq!((&found[..], made.threshold(), made.unsigned()), (names, threshold, unsigned), "{text}");
+        assert!(made.keys().iter().all(|key| key.development == key.name.ends_with('9')), "{text}");
+    }
+    let allowing = TrustStore::absent().with_owner(&owner("{unsigned: refuse}")).unwrap();
+    assert_eq!(allowing.unsigned(), UnsignedReleases::Refuse);
+}
+
+#[test]
+fn an_owner_cannot_demand_more_signatures_than_there_are_keys() {
+    for text in ["{threshold: 3}".to_owned(), format!("{{keys: [{}], threshold: 4}}", own_key(2))] {
+        let error = store(&[1, 9], 1).with_owner(&owner(&text)).unwrap_err();
+        assert!(matches!(error, ParseTrustStoreError::Threshold { .. }), "{text}: {error}");
+    }
+    // Two keys of the image have to sign, and one key takes their place.
+    let error = store(&[1, 9], 2).with_owner(&owner(&format!("{{keys: [{}], replace: true}}", own_key(2))));
+    assert!(error.is_err());
+}

@@ -38,6 +38,7 @@ pub mod sources;
 mod tests;
 pub mod text;
 mod token;
+mod trust;
 pub mod webhook;
 
 pub use boot_password::BootPassword;
@@ -54,4 +55,5 @@ pub use read::{UsableDocument, ValidConfig, check, check_in_use, load, load_appl
 pub use reinstall::{OnceWord, Reinstall};
 pub use text::*;
 pub use token::{Login, Token};
+pub use trust::{OwnerKey, ReleaseKey, Trust, UnsignedRelease};
 pub use webhook::Webhook;

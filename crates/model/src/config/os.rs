@@ -10,7 +10,7 @@ use super::text::{
     AbsolutePath, FileMode, Hostname, KernelArguments, KeyboardLayout, Line, ModuleName, Owner,
     PersistentPath, SshKey, SysctlValue, Text, TimeServer, TimeZone, UserName,
 };
-use super::{BootPassword, Secret};
+use super::{BootPassword, Secret, Trust};
 
 /// Settings of the operating system, applied at every boot.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -80,6 +80,9 @@ pub struct Os {
     pub persistent_state_paths: Vec<PersistentPath>,
     /// Storage that is reached over several paths.
     pub external_storage_config: ExternalStorage,
+    /// Which releases are installed on this node, and which it is updated to.
+    #[serde(skip_serializing_if = "Trust::is_empty")]
+    pub trust: Trust,
     /// Arguments to add to the kernel command line of the installed node, after all others. `multipath=off`
     /// stays with them; `external_storage_config.enabled` takes it away.
     #[serde(skip_serializing_if = "Option::is_none")]

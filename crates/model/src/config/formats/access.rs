@@ -6,6 +6,7 @@ use base64::engine::general_purpose::STANDARD;
 use crate::config::password::{self, PasswordKind};
 use document::format::{FormatFault, FormatResult, ensure};
 use document::placeholder::is_placeholder;
+use formats::minisign::{ParsePublicKeyError, PublicKey};
 
 /// The key types that OpenSSH of Debian 13 accepts.
 const KEY_TYPES: [&str; 7] = [
@@ -153,6 +154,27 @@ pub fn boot_password(text: &str) -> FormatResult {
         return Err(fault("has a hash that is not 64 bytes in hexadecimal digits"));
     }
     Ok(())
+}
+
+/// A public key of minisign: the second line of its file, or both lines.
+pub fn minisign_key(text: &str) -> FormatResult {
+    match PublicKey::parse(text) {
+        Ok(_) => Ok(()),
+        Err(ParsePublicKeyError::Secret) => Err(FormatFault {
+            sensitive: true,
+            ..FormatFault::new(
+                "is a secret key; remove it from here, and give the public one, from the file that ends in .pub",
+            )
+        }),
+        Err(ParsePublicKeyError::Layout) => Err(FormatFault {
+            // It may be a part of a secret key.
+            sensitive: true,
+            ..FormatFault::new(
+                "is not a public key of minisign: the line of 56 characters that begins with RW, from the file that ends \
+                 in .pub",
+            )
+        }),
+    }
 }
 
 /// A token: visible ASCII and inner spaces, so that it passes through environments, headers and files unchanged.

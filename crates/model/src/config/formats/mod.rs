@@ -46,6 +46,7 @@ pub static FORMATS: &[Format] = &[
     Format::new("line", "invalid-line", text::line),
     Format::new("mac", "invalid-hardware-address", network::mac),
     Format::new("medium-url", "invalid-medium-url", storage::medium_url),
+    Format { has_lines: true, ..Format::new("minisign-key", "invalid-release-key", access::minisign_key) },
     Format::new("module", "invalid-module", kernel::module),
     Format::new("owner", "invalid-owner", access::owner),
     Format::new("password", "invalid-password", access::password),

@@ -26,6 +26,7 @@ mod settings;
 mod shared;
 mod storage;
 mod time;
+mod trust;
 mod vip;
 mod webhook;
 
@@ -114,6 +115,9 @@ const RULES: &[Rule] = &[
     time::servers_are_given_once,
     time::enough_servers,
     time::zone_is_known,
+    trust::keys_are_named,
+    trust::each_key_once,
+    trust::a_release_can_be_trusted,
     vip::is_complete,
     vip::fits_the_network,
     vip::suits_the_distribution,

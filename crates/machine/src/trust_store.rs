@@ -1,0 +1,119 @@
+//! The keys that this system trusts: the trust store of its OS image, with what the owner adds to it.
+
+use std::path::Path;
+
+use anyhow::Result;
+
+use super::paths::below;
+use base::failure::{Class, Classify, Failure};
+use base::files;
+use model::config::Trust;
+use trust::TrustStore;
+use trust::store::TRUST_STORE;
+
+/// The most bytes that a trust store may have.
+const LENGTH_MAX: u64 = 1 << 20;
+
+/// The trust store of the OS image at `root`. Images of older releases have none.
+///
+/// # Errors
+/// [`Class::Verification`] if the file is not a trust store.
+pub fn of_image(root: &Path) -> Result<TrustStore> {
+    let file = below(root, TRUST_STORE);
+    // What is there and cannot be read, such as a link that leads nowhere, must not count as none.
+    if file.symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
+        return Ok(TrustStore::absent());
+    }
+    let what = || format!("reading the trust store {}", file.display());
+    let bytes = files::read_at_most(&file, LENGTH_MAX).class(Class::Verification, what)?;
+    TrustStore::parse(&bytes).map_err(|error| {
+        Failure::new(Class::Verification, what())
+            .because(error)
+            .hint("The OS image is damaged or was changed. Install this system again from a checked medium.")
+            .into()
+    })
+}
+
+/// The trust store of the system at `root` whose owner has configured `owner`.
+///
+/// # Errors
+/// Those of [`of_image`], and [`Class::Invalid`] if no release could have as many signatures as they demand together.
+pub fn with_owner(root: &Path, owner: &Trust) -> Result<TrustStore> {
+    of_image(root)?.with_owner(owner).map_err(|error| {
+        Failure::new(Class::Invalid, "os.trust does not fit the trust store of the OS image")
+            .because(error)
+            .hint("Set os.trust.threshold to a number of keys that there are, or add keys to os.trust.keys.")
+            .into()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use base::failure::{class_of, render};
+    use trust::UnsignedReleases;
+
+    use super::*;
+
+    const KEY: &str = "RWS/9ctmCd5dymmCZ0bSE20lzB7fGTj6II2J+ZTwzcqbHpCwTX+uBnxY";
+
+    fn image(store: &[u8]) -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        let file = below(root.path(), TRUST_STORE);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, store).unwrap();
+        root
+    }
+
+    fn store() -> String {
+        format!(
+            r#"{{"format": 1, "keys": [{{"name": "Maker", "key": "{KEY}"}}], "threshold": 1, "unsigned": "refuse"}}"#
+        )
+    }
+
+    fn owner(text: &str) -> Trust {
+        model::config::parse(&format!("os: {{trust: {text}}}"), "node.yaml").unwrap().os.trust
+    }
+
+    #[test]
+    fn an_image_without_a_store_takes_releases_as_they_are() {
+        let root = tempfile::tempdir().unwrap();
+        assert_eq!(of_image(root.path()).unwrap(), TrustStore::absent());
+        assert_eq!(with_owner(root.path(), &Trust::default()).unwrap(), TrustStore::absent());
+    }
+
+    #[test]
+    fn the_owner_adds_to_the_store_of_the_image() {
+        let root = image(store().as_bytes());
+        let alone = of_image(root.path()).unwrap();
+        assert_eq!((alone.keys()[0].name.as_str(), alone.unsigned()), ("Maker", UnsignedReleases::Refuse));
+        let owned = format!("{{keys: [{{name: Owner, key: {KEY}}}], unsigned: allow}}");
+        let both = with_owner(root.path(), &owner(&owned)).unwrap();
+        assert_eq!((both.keys()[0].name.as_str(), both.unsigned()), ("Owner", UnsignedReleases::Allow));
+        let error = with_owner(root.path(), &owner("{threshold: 2}")).unwrap_err();
+        assert_eq!(class_of(&error), Class::Invalid);
+        assert!(render(&error).contains("os.trust.threshold"), "{}", render(&error));
+    }
+
+    #[test]
+    fn a_store_that_cannot_be_read_is_named_and_does_not_count_as_none() {
+        let whole = store();
+        let huge = format!("{}{}", whole, " ".repeat(usize::try_from(LENGTH_MAX).unwrap()));
+        for bytes in [&b""[..], b"\0\0", &whole.as_bytes()[..40], b"{\"format\": 2}", huge.as_bytes()] {
+            let root = image(bytes);
+            let error = of_image(root.path()).unwrap_err();
+            assert_eq!(class_of(&error), Class::Verification);
+            assert!(render(&error).contains("/usr/share/nqrust/trust.json"), "{}", render(&error));
+        }
+        let root = image(b"");
+        let file = below(root.path(), TRUST_STORE);
+        fs::remove_file(&file).unwrap();
+        symlink("nowhere", &file).unwrap();
+        assert_eq!(class_of(&of_image(root.path()).unwrap_err()), Class::Verification);
+        fs::remove_file(&file).unwrap();
+        fs::create_dir(&file).unwrap();
+        assert_eq!(class_of(&of_image(root.path()).unwrap_err()), Class::Verification);
+    }
+}
