@@ -9,3 +9,4 @@ pub mod iso;
 pub mod patches;
 pub mod payload_sources;
 pub mod reader;
+pub mod signatures;

@@ -223,8 +223,8 @@ impl Payload {
 }
 
 impl Release {
-    /// Reads a manifest. Refuses another format version, paths that leave the medium, lengths that no medium has, and a
-    /// store outside [`STATE`].
+    /// Reads a manifest. Refuses another format version, paths that leave the medium or are those of the manifest and its
+    /// signatures, lengths that no medium has, and a store outside [`STATE`].
     pub fn parse(bytes: &[u8]) -> Result<Self, ParseReleaseError> {
         #[derive(Deserialize)]
         struct Version {
@@ -240,6 +240,10 @@ impl Release {
                 && payload.path.split('/').all(|part| !matches!(part, "" | "." | ".."));
             if !safe {
                 return Err(ParseReleaseError::Path(payload.path.clone()));
+            }
+            // A file below one of them would make it a directory.
+            if payload.path.split('/').next().is_some_and(|first| [MANIFEST, SIGNATURES].contains(&first)) {
+                return Err(ParseReleaseError::Reserved(payload.path.clone()));
             }
         }
         release.check_sizes()?;
@@ -354,6 +358,9 @@ pub enum ParseReleaseError {
     /// A path that does not stay on the medium.
     #[error("the release manifest names the path {0:?}, which is not a plain relative path")]
     Path(String),
+    /// The path of the manifest or its signatures.
+    #[error("the release manifest names the path {0:?}, which is reserved for {MANIFEST} and {SIGNATURES}")]
+    Reserved(String),
     /// A file that is longer than any of a medium.
     #[error("the release manifest gives {name:?} {size} bytes; the limit is {}", ByteSize::LARGEST_FILE)]
     Size { name: String, size: u64 },
@@ -413,11 +420,22 @@ mod tests {
     }
 
     #[test]
+    fn a_payload_cannot_take_the_place_of_the_manifest_or_its_signatures() {
+        for path in [MANIFEST, SIGNATURES, "release.json/a", "release.json.minisig/a/b"] {
+            let error = Release::parse(&sample(path).to_bytes()).unwrap_err();
+            assert!(matches!(&error, ParseReleaseError::Reserved(found) if found == path), "{error}");
+        }
+        for path in ["release.json.minisig2", "live/release.json", "live/release.json.minisig"] {
+            Release::parse(&sample(path).to_bytes()).unwrap();
+        }
+    }
+
+    #[test]
     fn lengths_that_no_medium_has_are_refused_one_by_one_and_together() {
         let limit = ByteSize::LARGEST_FILE.get();
         let iso = |eltorito_size| {
             let digest = Digest::of(b"");
-            Some(IsoRecipe { recipe: 2, eltorito_size, eltorito_sha256: digest, boot_sector_sha256: digest })
+            Some(IsoRecipe { recipe: 3, eltorito_size, eltorito_sha256: digest, boot_sector_sha256: digest })
         };
         let parse = |sizes: &[u64], expanded, eltorito| {
             let mut release = Release { iso: iso(eltorito), ..sample("rootfs.squashfs") };

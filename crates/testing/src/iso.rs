@@ -5,6 +5,7 @@ use formats::iso9660::write::grub;
 use medium::customization::argument;
 use medium::iso::map::{ExpectedBytes, IsoMap};
 use medium::iso::{esp, recipe};
+use medium::signatures;
 use model::release::{IsoRecipe, Release};
 
 use crate::release::contents;
@@ -26,8 +27,13 @@ pub fn release() -> Release {
     Release { iso: Some(iso), ..crate::release::release() }
 }
 
-/// The ISO of `release`.
+/// The ISO of `release`, unsigned.
 pub fn image(release: &Release) -> Vec<u8> {
+    signed_image(release, None)
+}
+
+/// The ISO of `release` with these signatures.
+pub fn signed_image(release: &Release, signatures: Option<&[u8]>) -> Vec<u8> {
     let (hybrid, mut eltorito) = boot_code();
     let manifest = release.to_bytes();
     let map = IsoMap::of(release, &manifest).unwrap().unwrap();
@@ -43,6 +49,7 @@ pub fn image(release: &Release) -> Vec<u8> {
             ExpectedBytes::Zeros | ExpectedBytes::Area => {
                 image.resize(image.len() + region.length as usize, 0)
             }
+            ExpectedBytes::Signatures => image.extend(signatures::padded(signatures).unwrap()),
             ExpectedBytes::Payload(payload) => image.extend_from_slice(content(&payload.path)),
             ExpectedBytes::BootSector => {
                 image.extend(grub::first_sector(&hybrid, map.eltorito, map.size).unwrap());

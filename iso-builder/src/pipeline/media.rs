@@ -275,7 +275,7 @@ impl Build<'_> {
             let recipe = Recipe::new(&release, &manifest);
             let loaders = parts.kernel.path("loaders");
             let source = |payload: &Payload| parts.source(payload).map(Path::to_owned);
-            let iso = assemble(&recipe, &loaders, &source, scratch.path())?;
+            let iso = assemble(&recipe, None, &loaders, &source, scratch.path())?;
             iso.write(file, &output, step, self.progress)?;
             Ok(None)
         })?;

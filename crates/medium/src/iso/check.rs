@@ -13,6 +13,7 @@ use anyhow::Result;
 use super::esp;
 use super::map::{ExpectedBytes, IsoMap, IsoRegion, manifest};
 use crate::customization::{FILE, area, argument};
+use crate::signatures;
 use base::digest::{Digest, Hasher};
 use formats::iso9660::address::{Offset, Source};
 use formats::iso9660::write::{RegionOwner, grub};
@@ -146,6 +147,7 @@ impl ImageCheck<'_> {
                 Ok(image) => self.bytes(region, &image),
                 Err(fault) => Ok(Some(fault)),
             },
+            ExpectedBytes::Signatures => self.signatures(region),
             ExpectedBytes::Area => self.area(region),
             ExpectedBytes::Arguments => self.arguments(region),
         }
@@ -221,6 +223,15 @@ impl ImageCheck<'_> {
         })?;
         let (expected, found) = (payload.sha256, hasher.finish());
         Ok(trouble.or_else(|| (found != expected).then_some(RegionFault::Damaged { expected, found })))
+    }
+
+    /// The form of the signatures only: whether they are right depends on the keys that somebody trusts.
+    fn signatures(&mut self, region: &IsoRegion<'_>) -> Result<Option<RegionFault>> {
+        Ok(match self.whole(region)? {
+            Ok(found) => signatures::first_fault(&found)
+                .map(|first| RegionFault::Changed { at: region.at.plus(first as u64) }),
+            Err(fault) => Some(fault),
+        })
     }
 
     /// Compares boot code by its digest in the manifest, which is without the addresses; these are compared by themselves.

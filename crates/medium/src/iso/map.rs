@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use super::recipe::{self, BOOT_MENU, ELTORITO, FileContent, Recipe};
 use formats::iso9660::address::{Block, Extent, Offset};
 use formats::iso9660::write::{LayoutPart, RegionOwner};
-use model::release::{IsoRecipe, MANIFEST, Payload, Purpose, Release};
+use model::release::{IsoRecipe, MANIFEST, Payload, Purpose, Release, SIGNATURES};
 
 const BOOT_SECTOR: u64 = 512;
 /// The limit of GRUB's El Torito image, in bytes: it is checked in memory.
@@ -24,6 +24,8 @@ pub enum ExpectedBytes<'a> {
     Eltorito,
     /// The EFI system partition, made of loaders and menu.
     Esp,
+    /// The signatures of the manifest: any text, padded.
+    Signatures,
     /// The customization area, which contains its own digest.
     Area,
     /// The kernel arguments of the area.
@@ -52,6 +54,8 @@ pub struct IsoMap<'a> {
     pub loaders: [(Offset, &'a Payload); 3],
     /// Where the area for customizing is; it has [`area::LENGTH`](crate::customization::area::LENGTH).
     pub area: Offset,
+    /// Where the signatures are; they have [`SIGNATURES_LENGTH`](model::release::SIGNATURES_LENGTH).
+    pub signatures: Offset,
     /// Length of the ISO in bytes.
     pub size: u64,
 }
@@ -74,7 +78,7 @@ impl<'a> IsoMap<'a> {
         let mut add = |owner, at, length, wanted| regions.push(IsoRegion { owner, at, length, wanted });
         add(RegionOwner::BootSector, Offset(0), BOOT_SECTOR, ExpectedBytes::BootSector);
         let eltorito = layout.start(0);
-        let mut area = None;
+        let (mut area, mut signatures) = (None, None);
         let mut payloads = Vec::new();
         add(
             RegionOwner::File(ELTORITO.to_owned()),
@@ -86,6 +90,10 @@ impl<'a> IsoMap<'a> {
             let (at, length) = (layout.start(number + 1).offset(), content.length());
             let wanted = match content {
                 FileContent::Bytes(bytes) => ExpectedBytes::Bytes(bytes),
+                FileContent::Signatures => {
+                    signatures = Some(at);
+                    ExpectedBytes::Signatures
+                }
                 FileContent::Arguments => ExpectedBytes::Arguments,
                 FileContent::Area => {
                     area = Some(at);
@@ -112,6 +120,7 @@ impl<'a> IsoMap<'a> {
             regions: without_gaps(regions, size),
             loaders: [place(shim)?, place(grub)?, place(mok)?],
             area: area.context("there is no area for customizing")?,
+            signatures: signatures.context("there is no room for signatures")?,
             recipe,
             iso,
             eltorito,
@@ -173,4 +182,8 @@ impl IsoRegion<'_> {
 
 pub fn manifest() -> RegionOwner {
     RegionOwner::File(MANIFEST.to_owned())
+}
+
+pub fn signatures() -> RegionOwner {
+    RegionOwner::File(SIGNATURES.to_owned())
 }

@@ -35,10 +35,11 @@
 //!
 //! # Signatures
 //!
-//! Nothing here proves who made a release: the manifest is trusted. A signature would cover the bytes of `release.json`, in
-//! a file beside it, and would be checked where these bytes become a [`Release`](model::release::Release):
-//! [`read_release`](crate::payload_sources::read_release) in the installer and `Medium::release` in `iso-builder`. Everything else
-//! on a medium follows from those bytes, so that nothing else needs a signature.
+//! Nothing here proves who made a release. [`SIGNATURES`](model::release::SIGNATURES), right behind the manifest, has the
+//! signatures over the bytes of `release.json`, from which everything else on the medium follows. [`crate::signatures`] has
+//! their form. Their bytes are the only ones, beside the customization area, that can change after a build; [`check`]
+//! compares their form only. Whose signatures count is decided where the bytes of `release.json` become a
+//! [`Release`](model::release::Release).
 
 pub mod check;
 pub mod esp;

@@ -10,10 +10,10 @@ use super::menu::{Menu, volume_id};
 use crate::customization::{self, area, argument};
 use base::digest::Digest;
 use formats::iso9660::write::{Layout, LayoutInput};
-use model::release::{MANIFEST, Payload, Purpose, Release};
+use model::release::{MANIFEST, Payload, Purpose, Release, SIGNATURES, SIGNATURES_LENGTH};
 
 /// The number of the recipe that this program follows. It changes whenever the bytes of an ISO do.
-pub const NUMBER: u32 = 2;
+pub const NUMBER: u32 = 3;
 
 /// The data preparer in the volume descriptors.
 pub const PREPARER: &str = "ISO-BUILDER";
@@ -26,6 +26,8 @@ const STUB: &str = "EFI/debian/grub.cfg";
 #[derive(Clone, Debug)]
 pub enum FileContent<'a> {
     Bytes(Cow<'a, [u8]>),
+    /// The signatures of the manifest: none until the medium is signed.
+    Signatures,
     /// The kernel arguments that GRUB adds: none until the medium is customized.
     Arguments,
     /// The customization area: zeros until the medium is customized.
@@ -39,6 +41,7 @@ impl FileContent<'_> {
     pub fn length(&self) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes.len() as u64,
+            Self::Signatures => SIGNATURES_LENGTH,
             Self::Arguments => argument::GRUB_LENGTH as u64,
             Self::Area => area::LENGTH,
             Self::Payload(payload) => payload.size,
@@ -85,6 +88,7 @@ impl<'a> Recipe<'a> {
         let text = |text: String| FileContent::Bytes(Cow::Owned(text.into_bytes()));
         let mut files = vec![
             (MANIFEST.to_owned(), FileContent::Bytes(Cow::Borrowed(self.manifest))),
+            (SIGNATURES.to_owned(), FileContent::Signatures),
             (menu.mark(), text(String::new())),
             (BOOT_MENU.to_owned(), text(menu.render())),
             (STUB.to_owned(), text(menu.stub())),

@@ -20,7 +20,7 @@ fn the_bytes_of_an_iso_change_only_with_the_number_of_the_recipe() {
     // in the manifest and thereby in this digest, and then write the new one down.
     assert_eq!(
         (recipe::NUMBER, Digest::of(&image).to_string().as_str()),
-        (2, "146990fdf1dfee26d94332c8f9e6a596d783ced89b885794d68cc66d3a81bdff"),
+        (3, "84dec5d4a6de734f9fb4cf4a802a21bc73f06acd7978ddd766e5e708ee4c56ab"),
     );
 }
 
@@ -91,4 +91,44 @@ fn a_release_of_another_recipe_or_of_none_has_no_map() {
     let mut impossible = release();
     impossible.payloads[0].path = "a/very/deep/path/that/no/ISO/has/file".into();
     assert!(IsoMap::of(&impossible, &impossible.to_bytes()).is_err());
+}
+
+#[test]
+fn signatures_of_any_text_are_no_difference_and_what_is_no_text_is_one_at_its_byte() {
+    let (release, bytes) = (release(), image(&release()));
+    let manifest = release.to_bytes();
+    let map = IsoMap::of(&release, &manifest).unwrap().unwrap();
+    let names: Vec<_> = map.recipe.files().into_iter().map(|(path, _)| path).collect();
+    assert_eq!(names[..2], ["release.json", "release.json.minisig"]);
+    let region = map.regions.iter().find(|region| matches!(region.wanted, map::ExpectedBytes::Signatures));
+    let (at, length) = region.map(|region| (region.at.0 as usize, region.length as usize)).unwrap();
+    assert_eq!(length, 8192);
+    let four_lines = "untrusted comment: signature from a key\nRWQ=\ntrusted comment: t\u{e4}st\t1\nAAA=\n";
+    for (text, fault) in [
+        (four_lines.to_owned(), None),
+        (four_lines.repeat(3), None),
+        ("x".repeat(8191) + "\n", None),
+        ("x".repeat(8192), Some(8191)),
+        ("a\0".to_owned(), Some(1)),
+        ("a\r\n".to_owned(), Some(1)),
+        (format!("{four_lines}\nhidden\n"), Some(four_lines.len() + 1)),
+    ] {
+        let mut changed = bytes.clone();
+        changed[at..at + text.len()].copy_from_slice(text.as_bytes());
+        let wanted: Vec<_> = fault
+            .iter()
+            .map(|fault| {
+                let place = at + fault;
+                format!(
+                    "release.json.minisig: is not what the builder writes, from byte {place} of the medium on"
+                )
+            })
+            .collect();
+        for scope in [CheckScope::Whole, CheckScope::Boot] {
+            assert_eq!(differences(&release, &changed, scope), wanted, "{text:?}");
+        }
+    }
+    let mut latin = bytes;
+    latin[at..at + 2].copy_from_slice(b"\xe4\n");
+    assert_eq!(differences(&release, &latin, CheckScope::Whole).len(), 1);
 }

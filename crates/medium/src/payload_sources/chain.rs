@@ -116,6 +116,10 @@ impl PayloadSource for Chain {
         first.manifest()
     }
 
+    fn signatures(&self) -> Result<Option<Vec<u8>>> {
+        self.sources.first().map_or(Ok(None), |first| first.signatures())
+    }
+
     fn patches(&self) -> Result<Vec<ReleasePatch>> {
         self.sources.first().map_or(Ok(Vec::new()), |first| first.patches())
     }

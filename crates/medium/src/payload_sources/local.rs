@@ -85,7 +85,12 @@ impl PayloadSource for LocalMedium {
 
     fn beside(&self, path: &str) -> Result<Option<Box<dyn Read + Send>>> {
         let path = self.root.join(path);
-        match File::open(&path) {
+        // Opening a FIFO would block.
+        let opened = path.metadata().and_then(|metadata| match metadata.is_file() {
+            true => File::open(&path),
+            false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")),
+        });
+        match opened {
             Ok(file) => Ok(Some(Box::new(NamedFile { file, path }))),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error).class(Class::DiskIo, || format!("opening {}", path.display())),

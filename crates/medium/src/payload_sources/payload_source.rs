@@ -5,8 +5,9 @@ use std::io::{self, Read, Write};
 use anyhow::Result;
 
 use crate::patches::ReleasePatch;
+use crate::signatures;
 use formats::iso9660::address::Source;
-use model::release::Payload;
+use model::release::{Payload, SIGNATURES};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PayloadPlace {
@@ -63,6 +64,17 @@ pub trait PayloadSource: Send + Sync {
     fn probe(&self, payload: &Payload) -> Result<()>;
 
     fn manifest(&self) -> Result<Vec<u8>>;
+
+    /// The signatures of the manifest, as text without padding; none if the release is unsigned. They are not checked.
+    ///
+    /// # Errors
+    /// [`Class::Verification`](base::failure::Class::Verification) if they are longer than [`SIGNATURES_LENGTH`](model::release::SIGNATURES_LENGTH).
+    fn signatures(&self) -> Result<Option<Vec<u8>>> {
+        match self.beside(SIGNATURES)? {
+            Some(file) => signatures::read(file, || self.describe()),
+            None => Ok(None),
+        }
+    }
 
     /// The offered patches, to be opened as [`ReleasePatch::payload`].
     fn patches(&self) -> Result<Vec<ReleasePatch>> {

@@ -5,6 +5,7 @@ use model::release::{Payload, Purpose};
 use proptest::prelude::*;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use testing::http::{AUTHORITY, Answer as FakeAnswer, BodyDelivery as FakeManner, Fake};
@@ -427,4 +428,73 @@ fn what_is_no_medium_is_refused_by_its_name() {
         assert_eq!(class_of(&error), Class::Invalid, "{}", render(&error));
         assert!(render(&error).contains(path.to_str().unwrap()), "{}", render(&error));
     }
+}
+
+/// The release of the tests as a directory and as an ISO, both with `signatures`.
+fn signed_media(at: &Path, signatures: Option<&[u8]>) -> (PathBuf, PathBuf) {
+    let release = testing::iso::release();
+    let (tree, iso) = (at.join("tree"), at.join("full.iso"));
+    std::fs::create_dir_all(&tree).unwrap();
+    std::fs::write(tree.join("release.json"), release.to_bytes()).unwrap();
+    if let Some(signatures) = signatures {
+        std::fs::write(tree.join("release.json.minisig"), signatures).unwrap();
+    }
+    std::fs::write(&iso, testing::iso::signed_image(&release, signatures)).unwrap();
+    (tree, iso)
+}
+
+#[test]
+fn every_kind_of_source_gives_the_text_of_the_signatures_or_none() {
+    let text = &b"untrusted comment: a\nRW\ntrusted comment: b\nAA\n"[..];
+    for signatures in [Some(text), None] {
+        let directory = tempfile::tempdir().unwrap();
+        let (tree, iso) = signed_media(directory.path(), signatures);
+        let root = directory.path().to_owned();
+        let server = Fake::start(move |request| match std::fs::read(root.join(&request.path[1..])) {
+            Ok(bytes) => FakeAnswer::range(&bytes, request),
+            Err(_) => FakeAnswer::new(404, b""),
+        });
+        let url = |name: &str| format!("{}/{name}", server.url());
+        let path = |path: &Path| path.to_str().unwrap().to_owned();
+        for named in [path(&tree), path(&iso), url("tree"), url("full.iso")] {
+            let opened = source(Some(&named), &[], RetryPolicy::default()).unwrap();
+            assert_eq!(opened.signatures().unwrap().as_deref(), signatures, "{named}");
+            let reader = crate::reader::MediumReader::open(Path::new(&named)).unwrap();
+            assert_eq!(reader.signatures().unwrap().as_deref(), signatures, "{named}");
+            let (_other, unsigned) = local(&[]);
+            let chain = Chain::new(opened, vec![Box::new(unsigned)]);
+            assert_eq!(chain.signatures().unwrap().as_deref(), signatures, "that of the manifest's source");
+        }
+    }
+}
+
+#[test]
+fn signatures_that_cannot_be_read_are_an_error_and_never_an_unsigned_release() {
+    let release = testing::release::release().to_bytes();
+    let (directory, medium) = local(&[("release.json", &release), ("release.json.minisig", &[b'a'; 8193])]);
+    assert_eq!(class_of(&medium.signatures().unwrap_err()), Class::Verification);
+    let file = directory.path().join("release.json.minisig");
+    std::fs::remove_file(&file).unwrap();
+    std::fs::create_dir(&file).unwrap();
+    assert_eq!(class_of(&medium.signatures().unwrap_err()), Class::DiskIo);
+    std::fs::remove_dir(&file).unwrap();
+    nix::unistd::mkfifo(&file, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    assert_eq!(class_of(&medium.signatures().unwrap_err()), Class::DiskIo, "a FIFO is not waited for");
+    std::fs::remove_file(&file).unwrap();
+    std::os::unix::fs::symlink("nowhere", &file).unwrap();
+    assert_eq!(medium.signatures().unwrap(), None);
+
+    let retry = RetryPolicy { attempts: 2, pause: Duration::from_millis(1), ..RetryPolicy::default() };
+    for (behavior, class) in [
+        (ServerBehavior::Status(403), Class::Network),
+        (ServerBehavior::Status(502), Class::Network),
+        (ServerBehavior::Cut(5), Class::Network),
+        (ServerBehavior::Good, Class::Verification),
+    ] {
+        let server = serve(vec![b'a'; 100_000], vec![behavior]);
+        let medium = HttpMedium::open(&server.url, &[], retry).unwrap();
+        assert_eq!(class_of(&medium.signatures().unwrap_err()), class, "{behavior:?}");
+    }
+    let server = serve(Vec::new(), vec![ServerBehavior::Status(404)]);
+    assert_eq!(HttpMedium::open(&server.url, &[], retry).unwrap().signatures().unwrap(), None);
 }

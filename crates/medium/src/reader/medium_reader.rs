@@ -13,13 +13,14 @@ use formats::iso9660::address::Offset;
 use formats::iso9660::write::PARTITION;
 use formats::iso9660::{self, Iso, OffsetSource, Source};
 use model::config::formats::storage::is_iso_file;
-use model::release::{MANIFEST, ParseReleaseError, Payload, Release};
+use model::release::{MANIFEST, ParseReleaseError, Payload, Release, SIGNATURES};
 use transfer::download::{Downloader, RetryPolicy};
 
 use super::boot_menu::{MAX_BOOT_MENU, NamedReleaseDifference, named_release_difference};
 use crate::http::{HttpDirectory, HttpImage, is_url};
 use crate::iso::IsoMap;
 use crate::iso::recipe::BOOT_MENU;
+use crate::signatures;
 
 /// The size limit of a manifest, in bytes: enough for tens of thousands of payloads.
 const MAX_MANIFEST: u64 = 32 << 20;
@@ -115,7 +116,7 @@ impl MediumReader {
                 let named = told(named);
                 bail!(not_ours(format!("{} is {}, not an ISO of ours", named.display(), describe(&start))))
             }
-            Err(error) => Err(damaged_image(&told(named), error)),
+            Err(error) => Err(damaged_image(&told(named), MANIFEST, error)),
         }
     }
 
@@ -153,7 +154,7 @@ impl MediumReader {
                 MediumContent::Served(_) if missing => {
                     not_ours(format!("{} has no {MANIFEST}", path.display())).into()
                 }
-                _ => damaged_image(&path, error),
+                _ => damaged_image(&path, MANIFEST, error),
             }
         })?;
         Ok(medium)
@@ -212,6 +213,16 @@ impl MediumReader {
     #[must_use]
     pub fn manifest(&self) -> &[u8] {
         &self.manifest
+    }
+
+    /// The signatures of the release manifest, as text without padding; none if the release is unsigned. They are not checked.
+    /// More than [`SIGNATURES_LENGTH`](model::release::SIGNATURES_LENGTH) bytes are [`Class::Verification`].
+    pub fn signatures(&self) -> Result<Option<Vec<u8>>> {
+        match self.open_file(SIGNATURES) {
+            Ok(file) => signatures::read(file, || self.path.display().to_string()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(damaged_image(&self.path, SIGNATURES, error)),
+        }
     }
 
     /// [`Class::Verification`] if it is a truncated image, as an interrupted copy or download leaves it.
@@ -320,9 +331,9 @@ fn not_ours(what: String) -> Failure {
     Failure::new(Class::Invalid, what).hint(EXPECTED)
 }
 
-fn damaged_image(path: &Path, error: impl Into<anyhow::Error>) -> anyhow::Error {
+fn damaged_image(path: &Path, file: &str, error: impl Into<anyhow::Error>) -> anyhow::Error {
     let error = error.into();
-    let what = format!("reading {MANIFEST} of {}", path.display());
+    let what = format!("reading {file} of {}", path.display());
     if class_of(&error) == Class::Network {
         return error.context(what);
     }

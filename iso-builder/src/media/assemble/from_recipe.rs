@@ -9,6 +9,7 @@ use formats::iso9660::write::grub;
 use medium::customization::{area, argument};
 use medium::iso::esp;
 use medium::iso::recipe::{self, FileContent, Recipe};
+use medium::signatures;
 use model::release::{IsoRecipe, Payload};
 
 use super::iso::IsoParts;
@@ -29,10 +30,11 @@ pub(crate) fn boot_code(loaders: &Path) -> Result<IsoRecipe> {
     })
 }
 
-/// The ISO that follows from `recipe`, with the loaders of a directory and the files that `source` has for payloads.
-/// Files that are neither are written into `scratch`.
+/// The ISO that follows from `recipe`, with these signatures of its manifest, the loaders of a directory and the files that
+/// `source` has for payloads. Files that are neither are written into `scratch`.
 pub(crate) fn assemble(
     recipe: &Recipe<'_>,
+    signatures: Option<&[u8]>,
     loaders: &Path,
     source: &dyn Fn(&Payload) -> Result<PathBuf>,
     scratch: &Path,
@@ -46,6 +48,7 @@ pub(crate) fn assemble(
     for (number, (path, content)) in recipe.files().into_iter().enumerate() {
         let file = match content {
             FileContent::Bytes(bytes) => small(&format!("file-{number}"), &bytes)?,
+            FileContent::Signatures => small("signatures", &signatures::padded(signatures)?)?,
             FileContent::Arguments => small("custom.cfg", &argument::grub(&[], None)?)?,
             FileContent::Area => blank_area(&scratch.join("custom.img"))?,
             FileContent::Payload(payload) => source(payload)?,

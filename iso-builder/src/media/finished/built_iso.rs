@@ -35,7 +35,8 @@ pub(crate) fn build(mut sample: SampleMedium) -> (SampleMedium, PathBuf) {
     let manifest = sample.release.to_bytes();
     let source = |payload: &Payload| Ok(sample.tree().join(&payload.path));
     let scratch = tempfile::tempdir().unwrap();
-    let iso = assemble(&Recipe::new(&sample.release, &manifest), &loaders, &source, scratch.path()).unwrap();
+    let iso =
+        assemble(&Recipe::new(&sample.release, &manifest), None, &loaders, &source, scratch.path()).unwrap();
     let path = sample.directory.path().join("built.iso");
     iso.write(&path, &path, "iso", &Progress::silent()).unwrap();
     (sample, path)

@@ -2,7 +2,7 @@
 //! opens and reads them.
 
 #[cfg(test)]
-mod built_iso;
+pub(crate) mod built_iso;
 pub mod inspect;
 #[cfg(test)]
 mod output_tests;

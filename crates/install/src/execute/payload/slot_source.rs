@@ -11,8 +11,9 @@ use crate::execute::boot::read_volume::FatReader;
 use crate::plan::{BOOT_VOLUME_BYTES, Partition, SlotGeometry};
 use formats::iso9660::{Offset, Source};
 use medium::payload_sources::{PayloadPlace, PayloadSource};
+use medium::signatures;
 use model::boot::grub::{INITRD_FILE, KERNEL_FILE};
-use model::release::{MANIFEST, Payload, Purpose, Release};
+use model::release::{MANIFEST, Payload, Purpose, Release, SIGNATURES};
 
 /// The slot at the start of a partition or an array, with the release that its boot volume tells.
 #[allow(missing_debug_implementations)]
@@ -20,6 +21,8 @@ pub struct SlotSource {
     device: PathBuf,
     file: File,
     partition: Partition,
+    /// As it is on the boot volume.
+    manifest: Vec<u8>,
     pub release: Release,
 }
 
@@ -30,7 +33,7 @@ impl SlotSource {
         let file = File::open(device).with_context(|| format!("opening {}", device.display()))?;
         let manifest = boot_volume(&file, partition).file(MANIFEST)?;
         let release = Release::parse(&manifest)?;
-        Ok(Self { device: device.to_owned(), file, partition: partition.clone(), release })
+        Ok(Self { device: device.to_owned(), file, partition: partition.clone(), manifest, release })
     }
 }
 
@@ -89,7 +92,17 @@ impl PayloadSource for SlotSource {
     }
 
     fn manifest(&self) -> Result<Vec<u8>> {
-        Ok(self.release.to_bytes())
+        Ok(self.manifest.clone())
+    }
+
+    fn signatures(&self) -> Result<Option<Vec<u8>>> {
+        match boot_volume(&self.file, &self.partition).file(SIGNATURES) {
+            Ok(bytes) => signatures::read(&*bytes, || self.describe()),
+            Err(error) => match error.downcast_ref::<io::Error>() {
+                Some(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(None),
+                _ => Err(error),
+            },
+        }
     }
 
     fn describe(&self) -> String {

@@ -10,6 +10,7 @@ use nqrust_checker::{Hash, Overlay, Slot as CheckedSlot, Verdict, judge_slot};
 use super::crash::{hash, seeds, volume_files};
 use super::doubles::{Fault, Recording, TestMedium, copy_data};
 use super::*;
+use crate::execute::SlotSource;
 use crate::execute::slot_update::SlotPlace;
 use crate::plan::{Partition, Target, boot_volume};
 use base::cancel::Cancel;
@@ -107,6 +108,17 @@ fn every_cut(sector: u32, old: Option<&Release>, new: &Release) -> [usize; 3] {
         assert_eq!(judged(&bench, &state, new), Verdict::Complete);
     }
     counts
+}
+
+#[test]
+fn a_slot_gives_its_manifest_as_it_is_and_no_signatures_where_it_has_none() {
+    let bench = Bench::new();
+    let disk = TestDisk::other(&bench.plan.disk, tempfile::NamedTempFile::new().unwrap());
+    write(&bench, &disk, &version("2")).unwrap();
+    let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(disk.file()));
+    let source = SlotSource::open(path.as_ref(), root_b(&bench)).unwrap();
+    assert_eq!(source.manifest().unwrap(), version("2").to_bytes());
+    assert_eq!(source.signatures().unwrap(), None);
 }
 
 #[test]

@@ -174,6 +174,10 @@ impl<R: Source> PayloadSource for PatchedSource<'_, R> {
         self.source.manifest()
     }
 
+    fn signatures(&self) -> Result<Option<Vec<u8>>> {
+        self.source.signatures()
+    }
+
     fn transport(&self) -> PayloadTransport {
         self.source.transport()
     }
