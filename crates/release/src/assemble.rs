@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail, ensure};
 use base::digest::{Digest, HashingReader};
 use base::files;
-use model::release::{MANIFEST, Purpose, Release};
+use model::release::{MANIFEST, Purpose, Release, SIGNATURES};
 use serde::Serialize;
 
 use crate::asset::Asset;
@@ -28,7 +28,7 @@ const PAGE: &str = "README.md";
 const REPORT: &str = "build-report.json";
 
 /// Files that every build names alike: a release has them under the names of their media.
-const DOCUMENTS: [&str; 4] = [MANIFEST, "sbom.spdx.json", "custom.img", REPORT];
+const DOCUMENTS: [&str; 5] = [MANIFEST, SIGNATURES, "sbom.spdx.json", "custom.img", REPORT];
 
 #[derive(Debug)]
 pub(crate) struct Inputs {
@@ -171,6 +171,7 @@ mod tests {
         (release.id, release.version, release.payloads) = ("a".into(), version.into(), payloads);
         let files = [
             (MANIFEST, release.to_bytes()),
+            (SIGNATURES, b"untrusted comment: a\n".to_vec()),
             ("sbom.spdx.json", b"{}".to_vec()),
             ("custom.img", vec![0; 16]),
             ("a-1.0.0-amd64.iso", b"full".to_vec()),
@@ -204,6 +205,7 @@ mod tests {
                 "a-1.0.0-amd64-custom.img",
                 "a-1.0.0-amd64-net-install.iso",
                 "a-1.0.0-amd64-release.json",
+                "a-1.0.0-amd64-release.json.minisig",
                 "a-1.0.0-amd64-sbom.spdx.json",
                 "a-1.0.0-amd64.iso",
                 "nqrust-installer_1.0.0-1_amd64.deb",
@@ -219,8 +221,8 @@ mod tests {
         let manifest: serde_json::Value =
             serde_json::from_slice(&fs::read(out.join(UPLOAD_MANIFEST)).unwrap()).unwrap();
         assert_eq!(manifest["files"].as_array().unwrap().len(), names.len());
-        assert_eq!(manifest["files"][7]["media_type"], "application/x-iso9660-image");
-        assert_eq!(manifest["files"][7]["size"], 4);
+        assert_eq!(manifest["files"][8]["media_type"], "application/x-iso9660-image");
+        assert_eq!(manifest["files"][8]["size"], 4);
         let page = fs::read_to_string(out.join(PAGE)).unwrap();
         assert!(
             names.iter().filter(|name| **name != PAGE).all(|name| page.contains(&format!("`{name}`"))),

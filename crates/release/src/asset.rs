@@ -24,7 +24,7 @@ pub(crate) struct AssetKind {
 }
 
 /// The first whose end fits is the kind of a file.
-const KINDS: [AssetKind; 18] = [
+const KINDS: [AssetKind; 19] = [
     kind(
         "-net-install.iso",
         "application/x-iso9660-image",
@@ -40,6 +40,7 @@ const KINDS: [AssetKind; 18] = [
     kind("-sbom.spdx.json", "application/spdx+json", "what the OS and every container image are made of"),
     kind("-build-report.json", "application/json", "what went into the build, and what came out"),
     kind("-release.json", "application/json", "every file of the medium with its SHA-256"),
+    kind("-release.json.minisig", "text/plain", "the signatures of release.json, in minisign's format"),
     kind(".deb", "application/vnd.debian.binary-package", "a program for Debian 12 or later"),
     kind(
         ".tar.gz",

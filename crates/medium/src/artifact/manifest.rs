@@ -7,7 +7,7 @@ use base::digest::Digest;
 use base::failure::{Class, Classify, Failure};
 use formats::oci::{ArtifactManifest, Descriptor, media_types as oci};
 use jiff::Timestamp;
-use model::release::{MANIFEST, Purpose, Release};
+use model::release::{MANIFEST, Purpose, Release, SIGNATURES};
 
 use super::boot_code::BootCodePart;
 use super::media_types::{self, RELEASE};
@@ -57,9 +57,14 @@ pub struct ReleaseArtifact<'a> {
 }
 
 impl<'a> ReleaseArtifact<'a> {
-    /// The release with the manifest `bytes`. `boot_code`: include the boot code for ISOs.
+    /// The release with the manifest `bytes` and these signatures of it. `boot_code`: include the boot code for ISOs.
     #[must_use]
-    pub fn new(release: &'a Release, bytes: &[u8], boot_code: bool, patches: &[ReleasePatch]) -> Self {
+    pub fn new(
+        release: &'a Release,
+        (bytes, signatures): (&[u8], Option<&[u8]>),
+        boot_code: bool,
+        patches: &[ReleasePatch],
+    ) -> Self {
         let payloads = release.carried_payloads().map(|payload| ArtifactLayer {
             path: payload.path.clone(),
             media_type: media_types::of(payload.purpose),
@@ -82,8 +87,17 @@ impl<'a> ReleaseArtifact<'a> {
             size: patch.size,
             from: Some(patch.from),
         });
+        // The last layer, so that signing a release changes nothing before it.
+        let signatures = signatures.map(|text| ArtifactLayer {
+            path: SIGNATURES.to_owned(),
+            media_type: media_types::SIGNATURES,
+            digest: Digest::of(text),
+            size: text.len() as u64,
+            from: None,
+        });
         let mut known = BTreeSet::new();
-        let layers = payloads.chain(code).chain(patches).filter(|layer| known.insert(layer.digest)).collect();
+        let layers = payloads.chain(code).chain(patches).chain(signatures);
+        let layers = layers.filter(|layer| known.insert(layer.digest)).collect();
         let config = descriptor(RELEASE, Digest::of(bytes), bytes.len() as u64, None);
         Self { release, config, layers }
     }
@@ -147,6 +161,8 @@ pub struct ReadArtifact {
     /// The digests of the other blobs.
     pub layers: BTreeSet<Digest>,
     pub patches: Vec<ReleasePatch>,
+    /// The signatures of `release.json`; none if the release is unsigned.
+    pub signatures: Option<Descriptor>,
 }
 
 /// Reads the manifest `bytes` of an artifact that `named` names.
@@ -158,11 +174,15 @@ pub fn read(bytes: &[u8], named: &str) -> Result<ReadArtifact> {
     let manifest = ArtifactManifest::parse(bytes).class(Class::Invalid, what)?;
     let layers = manifest.layers.iter().map(|layer| layer.digest).collect();
     let patches = manifest.layers.iter().filter_map(ReleasePatch::of_layer).collect();
-    let titled = |layer: &&Descriptor| layer.annotations.get(TITLE).is_some_and(|title| title == MANIFEST);
+    let titled = |name: &str| {
+        let is_titled = |layer: &&Descriptor| layer.annotations.get(TITLE).is_some_and(|title| title == name);
+        manifest.layers.iter().find(is_titled).cloned()
+    };
+    let signatures = titled(SIGNATURES);
     let kind = manifest.config.media_type.clone();
     let release = match kind == RELEASE {
-        true => Some(manifest.config),
-        false => manifest.layers.iter().find(titled).cloned(),
+        true => Some(manifest.config.clone()),
+        false => titled(MANIFEST),
     };
     let release = release.ok_or_else(|| {
         let kind: String = kind.chars().filter(|c| !c.is_control()).take(200).collect();
@@ -170,7 +190,7 @@ pub fn read(bytes: &[u8], named: &str) -> Result<ReadArtifact> {
             .because(anyhow::anyhow!("its configuration is {kind:?}"))
             .hint("Name what `iso-builder push` published.")
     })?;
-    Ok(ReadArtifact { release, layers, patches })
+    Ok(ReadArtifact { release, layers, patches, signatures })
 }
 
 fn descriptor(media_type: &str, digest: Digest, size: u64, title: Option<&str>) -> Descriptor {
@@ -194,12 +214,28 @@ mod tests {
         release.payloads.push(twin);
         let bytes = release.to_bytes();
         let patch = ReleasePatch::new(Digest::of(b"the image before"), 9, Digest::of(b"a patch"));
-        let artifact = ReleaseArtifact::new(&release, &bytes, true, std::slice::from_ref(&patch));
-        // Of 16 payloads two are the same; two pieces of boot code, and a patch.
-        assert_eq!(artifact.layers().len(), 18);
+        let text = b"untrusted comment: a\n";
+        let patches = std::slice::from_ref(&patch);
+        let artifact = ReleaseArtifact::new(&release, (&bytes, Some(text)), true, patches);
+        // Of 16 payloads two are the same; two pieces of boot code, a patch, and the signatures.
+        assert_eq!(artifact.layers().len(), 19);
+        let unsigned = ReleaseArtifact::new(&release, (&bytes, None), true, patches);
+        assert_eq!(artifact.layers()[..18], *unsigned.layers());
         for form in ArtifactForm::ALL {
             let manifest = artifact.manifest(form).unwrap();
             let found = read(&manifest, "a.b/c:1").unwrap();
+            let signatures = found.signatures.unwrap();
+            assert_eq!(
+                (signatures.digest, signatures.size),
+                (Digest::of(text), text.len() as u64),
+                "{form:?}"
+            );
+            let layers = serde_json::from_slice::<Value>(&manifest).unwrap()["layers"].clone();
+            let last = layers.as_array().unwrap().last().unwrap();
+            assert_eq!(last["annotations"][TITLE], SIGNATURES, "{form:?}");
+            assert_eq!(last["mediaType"] == media_types::SIGNATURES, form != ArtifactForm::Image);
+            let bare = unsigned.manifest(form).unwrap();
+            assert_eq!(read(&bare, "a.b/c:1").unwrap().signatures, None, "{form:?}");
             assert_eq!((found.release.digest, found.release.size), (Digest::of(&bytes), bytes.len() as u64));
             assert!(artifact.layers().iter().all(|layer| found.layers.contains(&layer.digest)), "{form:?}");
             assert_eq!(found.patches, std::slice::from_ref(&patch), "{form:?}");
@@ -210,7 +246,7 @@ mod tests {
     fn the_manifest_says_what_the_artifact_is_and_carries_the_time_of_the_release() {
         let release = testing::release::release();
         let bytes = release.to_bytes();
-        let artifact = ReleaseArtifact::new(&release, &bytes, false, &[]);
+        let artifact = ReleaseArtifact::new(&release, (&bytes, None), false, &[]);
         let manifest: Value =
             serde_json::from_slice(&artifact.manifest(ArtifactForm::Artifact).unwrap()).unwrap();
         assert_eq!(manifest["artifactType"], RELEASE);
@@ -227,7 +263,7 @@ mod tests {
     #[test]
     fn what_a_net_install_leaves_to_the_network_is_not_in_the_artifact() {
         let release = Release { medium: MediumKind::NetInstall, ..testing::release::release() };
-        let artifact = ReleaseArtifact::new(&release, b"", false, &[]);
+        let artifact = ReleaseArtifact::new(&release, (b"", None), false, &[]);
         assert!(artifact.layers().iter().all(|layer| !layer.path.starts_with("images/blobs/")));
         assert_eq!(artifact.layers().len(), 12);
     }

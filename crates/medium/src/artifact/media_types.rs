@@ -4,6 +4,8 @@ use model::release::Purpose;
 
 /// `release.json`, and the artifact as a whole.
 pub const RELEASE: &str = "application/vnd.nqrust.release.v1+json";
+/// The signatures of `release.json`.
+pub const SIGNATURES: &str = "application/vnd.nqrust.release.signatures.v1";
 /// The boot code that makes an ISO start.
 pub const BOOT_CODE: &str = "application/vnd.nqrust.boot-code.v1";
 

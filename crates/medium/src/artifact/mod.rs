@@ -4,13 +4,14 @@
 //! artifactType: application/vnd.nqrust.release.v1+json
 //! config:       application/vnd.nqrust.release.v1+json    release.json, byte for byte
 //! layers:       application/vnd.nqrust.….v1…              each payload once, under its own digest; title = its path
+//!               application/vnd.nqrust.release.signatures.v1      release.json.minisig, the last one, if it is signed
 //! ```
 //!
 //! So a registry stores common content of several releases once, and shares the blobs of container images that it has anyway.
 //! `release.json`, whose digest names the release, has the digest of every layer. Blobs that a net-install medium leaves to
 //! the network are not in the artifact either.
 //!
-//! Two layers are not payloads: GRUB's boot code for ISOs, which is on an ISO but not in its files. With it the ISO can be
+//! Two more layers are not payloads: GRUB's boot code for ISOs, which is on an ISO but not in its files. With it the ISO can be
 //! reproduced byte for byte.
 //!
 //! | Module | What it knows |

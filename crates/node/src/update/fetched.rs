@@ -23,7 +23,7 @@ use medium::patches::ReleasePatch;
 use medium::payload_sources::{
     PayloadPlace, PayloadSource, PayloadTransport, damaged, fetch_again, is_medium,
 };
-use model::release::{MANIFEST, Payload, Purpose, Release};
+use model::release::{MANIFEST, Payload, Purpose, Release, SIGNATURES};
 
 pub(super) const DIRECTORY: &str = "/var/lib/nqrust/update/fetched";
 /// Free space that a fetch leaves in the file system.
@@ -57,6 +57,10 @@ pub fn forget(root: &Path) -> Result<()> {
 
 fn remove(path: &Path) -> Result<()> {
     files::removed(fs::remove_dir_all(path)).class(Class::DiskIo, || format!("removing {}", path.display()))
+}
+
+fn remove_file(path: &Path) -> Result<()> {
+    files::removed(fs::remove_file(path)).class(Class::DiskIo, || format!("removing {}", path.display()))
 }
 
 /// A source that stores the parts of the OS that come over a network on this node before they are read. Container images are not
@@ -93,9 +97,20 @@ impl<'a> KeptSource<'a> {
         for payload in slot_payloads(release) {
             self.keep(payload)?;
         }
+        self.keep_signatures()?;
         let manifest = self.directory.join(MANIFEST);
         files::write_atomically(&manifest, &release.to_bytes(), 0o600)
             .class(Class::DiskIo, || format!("writing {}", manifest.display()))
+    }
+
+    /// Makes the kept signatures of the release those of the source. Whoever reads the release from here checks them.
+    fn keep_signatures(&self) -> Result<()> {
+        let kept = self.directory.join(SIGNATURES);
+        match self.source.signatures()? {
+            Some(text) => files::write_atomically(&kept, &text, 0o600)
+                .class(Class::DiskIo, || format!("writing {}", kept.display())),
+            None => remove_file(&kept),
+        }
     }
 
     fn keeps(&self, payload: &Payload) -> bool {
@@ -234,6 +249,10 @@ impl PayloadSource for KeptSource<'_> {
         self.source.manifest()
     }
 
+    fn signatures(&self) -> Result<Option<Vec<u8>>> {
+        self.source.signatures()
+    }
+
     fn patches(&self) -> Result<Vec<ReleasePatch>> {
         self.source.patches()
     }
@@ -255,6 +274,7 @@ impl PayloadSource for KeptSource<'_> {
 mod tests {
     use super::*;
     use base::failure::class_of;
+    use medium::payload_sources::{LocalMedium, read_release};
     use std::sync::Mutex;
     use std::sync::atomic::AtomicBool;
     use testing::release::{contents, release};
@@ -264,12 +284,13 @@ mod tests {
     /// A server that ends each answer after so many bytes, and tells from where it was asked.
     struct Server {
         answer: usize,
+        signatures: Option<&'static [u8]>,
         asked: Mutex<Vec<(String, u64)>>,
     }
 
     impl Server {
         fn that_ends_after(answer: usize) -> Self {
-            Self { answer, asked: Mutex::default() }
+            Self { answer, signatures: None, asked: Mutex::default() }
         }
 
         /// The places from which the OS image was asked for.
@@ -307,6 +328,10 @@ mod tests {
 
         fn manifest(&self) -> Result<Vec<u8>> {
             Ok(release().to_bytes())
+        }
+
+        fn signatures(&self) -> Result<Option<Vec<u8>>> {
+            Ok(self.signatures.map(Vec::from))
         }
 
         fn describe(&self) -> String {
@@ -357,6 +382,19 @@ mod tests {
         // Again: everything is there.
         fetch(root.path(), &server).unwrap();
         assert_eq!(server.image_from().len(), 3);
+    }
+
+    #[test]
+    fn the_signatures_of_a_release_are_kept_as_they_are_at_its_source() {
+        let root = tempfile::tempdir().unwrap();
+        for signatures in [Some(&b"one\n"[..]), Some(b"one\ntwo\n"), None] {
+            let server = Server { signatures, ..Server::that_ends_after(usize::MAX) };
+            fetch(root.path(), &server).unwrap();
+            let (directory, digest) = fetched(root.path()).unwrap();
+            let kept = LocalMedium::new(&directory);
+            assert_eq!(kept.signatures().unwrap().as_deref(), signatures);
+            assert_eq!(read_release(&kept, Some(digest)).unwrap(), release());
+        }
     }
 
     #[test]

@@ -26,9 +26,10 @@ use transfer::server::served_file::ServedFile;
 
 use base::cancel::Cancel;
 use base::digest::Digest;
+use base::files;
 use base::progress::Progress;
 use install::execute::{RunningContainerd, slot_payloads};
-use model::release::{MANIFEST, Purpose, Release};
+use model::release::{MANIFEST, Purpose, Release, SIGNATURES, SIGNATURES_LENGTH};
 
 /// Connections at the same time; a quarter of them may be of one client. With the files that they send, they stay below
 /// the 1024 open files that a process may usually have.
@@ -52,10 +53,15 @@ impl ServedRelease {
     }
 
     /// The file that is served at a path without its first slash, and the digest of its content; none for anything that is no part of
-    /// the release, and for images that this node does not have.
+    /// the release, for images that this node does not have, and for the signatures of an unsigned release.
     fn file(&self, path: &str) -> Option<(PathBuf, Digest)> {
         if path == MANIFEST {
             return Some((self.directory.join(MANIFEST), self.digest));
+        }
+        if path == SIGNATURES {
+            let file = self.directory.join(SIGNATURES);
+            let text = files::read_at_most(&file, SIGNATURES_LENGTH).ok()?;
+            return Some((file, Digest::of(&text)));
         }
         let of_os = slot_payloads(&self.release).into_iter().find(|payload| payload.path == path);
         if let Some(payload) = of_os {
@@ -206,6 +212,12 @@ mod tests {
         for path in ["", "/", "../../../etc/shadow", "release.json/", "images", "/etc/shadow"] {
             assert!(served.file(path).is_none(), "{path}");
         }
+        assert!(served.file(SIGNATURES).is_none(), "the release is unsigned");
+        let signatures = served.directory.join(SIGNATURES);
+        fs::write(&signatures, "signed\n").unwrap();
+        assert_eq!(served.file(SIGNATURES), Some((signatures.clone(), Digest::of(b"signed\n"))));
+        fs::write(&signatures, "a".repeat(8193)).unwrap();
+        assert!(served.file(SIGNATURES).is_none(), "too long for signatures");
         let blob = release.payloads(Purpose::ImageBlob).next().unwrap();
         fs::remove_file(served.containerd.blob(&blob.sha256)).unwrap();
         assert!(served.file(&blob.path).is_none(), "an image that this node lacks");
@@ -214,6 +226,7 @@ mod tests {
     #[test]
     fn another_node_reads_the_release_as_from_any_server_from_any_byte() {
         let (_root, served) = node();
+        fs::write(served.directory.join(SIGNATURES), "signed\n").unwrap();
         let (release, digest) = (served.release.clone(), served.digest);
         let (tell, told) = mpsc::channel();
         thread::scope(|scope| {
@@ -225,6 +238,7 @@ mod tests {
             let url = format!("http://{}", told.recv().unwrap());
             let from = source(Some(&url), &[], RetryPolicy::default()).unwrap();
             assert_eq!(read_release(from.as_ref(), Some(digest)).unwrap(), release);
+            assert_eq!(from.signatures().unwrap().as_deref(), Some(&b"signed\n"[..]));
             for (payload, bytes) in contents().iter().filter(|(payload, _)| {
                 [Purpose::Rootfs, Purpose::Kernel, Purpose::Initrd, Purpose::ImageBlob]
                     .contains(&payload.purpose)

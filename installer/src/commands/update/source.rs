@@ -162,7 +162,7 @@ mod tests {
     #[test]
     fn a_release_in_a_registry_without_tls_is_written_only_if_its_digest_is_given() {
         let (release, bytes) = (release(), release().to_bytes());
-        let artifact = ReleaseArtifact::new(&release, &bytes, false, &[]);
+        let artifact = ReleaseArtifact::new(&release, (&bytes, None), false, &[]);
         let manifest = artifact.manifest(ArtifactForm::Artifact).unwrap();
         let (pinned, digest) = (format!("@{}", Digest::of(&manifest).oci()), Digest::of(&bytes));
         let server = Fake::start(move |request| match request.path.split('?').next().unwrap_or_default() {

@@ -9,12 +9,12 @@ use anyhow::Result;
 
 use super::files::refuse_configuration;
 use base::failure::{Class, Classify};
-use base::files::{fill_atomically, write_atomically};
+use base::files::{fill_atomically, removed, write_atomically};
 use base::progress::{Progress, Step};
 use medium::http::is_url;
 use medium::payload_sources::VerifyingReader;
 use medium::reader::MediumReader;
-use model::release::{MANIFEST, Payload};
+use model::release::{MANIFEST, Payload, SIGNATURES};
 
 /// The directory below `--state`.
 const MEDIA: &str = "media";
@@ -29,7 +29,10 @@ pub fn local(medium: &Path, state: &Path, progress: &Progress) -> Result<PathBuf
     let medium = MediumReader::open(medium)?;
     let media = state.join(MEDIA);
     let copy = media.join(medium.release_digest().to_string());
-    if !copy.join(MANIFEST).exists() {
+    if copy.join(MANIFEST).exists() {
+        // A release can be signed after it was fetched.
+        keep_signatures(&medium, &copy)?;
+    } else {
         fetch(&medium, &copy, progress)?;
     }
     remove_others(&media, &copy)?;
@@ -49,10 +52,22 @@ fn fetch(medium: &MediumReader, copy: &Path, progress: &Progress) -> Result<()> 
             _ => fetch_payload(medium, payload, copy, &mut step)?,
         }
     }
+    keep_signatures(medium, copy)?;
     // Last, so that a directory with a manifest is whole.
     write_atomically(&copy.join(MANIFEST), medium.manifest(), MODE)?;
     step.done();
     Ok(())
+}
+
+/// Makes the signatures of the copy those that the medium has.
+fn keep_signatures(medium: &MediumReader, copy: &Path) -> Result<()> {
+    let kept = copy.join(SIGNATURES);
+    match medium.signatures()? {
+        Some(text) => write_atomically(&kept, &text, MODE),
+        None => {
+            removed(fs::remove_file(&kept)).class(Class::DiskIo, || format!("removing {}", kept.display()))
+        }
+    }
 }
 
 fn fetch_payload(medium: &MediumReader, payload: &Payload, copy: &Path, step: &mut Step) -> Result<()> {
@@ -109,6 +124,28 @@ mod tests {
         assert_eq!(class_of(&local("tree/").unwrap_err()), Class::Verification);
         local("full.iso").unwrap();
         assert_eq!(fs::read_dir(state.path().join("media")).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn the_signatures_of_a_fetched_medium_are_those_that_the_server_has_now() {
+        let sample = medium(MediumKind::Full);
+        let server = sample.served();
+        let state = tempfile::tempdir().unwrap();
+        let url = format!("{}/tree/", server.url());
+        for signatures in [None, Some("one\n"), Some("one\ntwo\n"), None] {
+            let path = sample.tree().join(SIGNATURES);
+            match signatures {
+                Some(text) => fs::write(&path, text).unwrap(),
+                None => removed(fs::remove_file(&path)).unwrap(),
+            }
+            let copy = local(Path::new(&url), state.path(), &Progress::silent()).unwrap();
+            let files = MediumFiles::open(&copy).unwrap();
+            let kept = fs::read_to_string(copy.join(SIGNATURES)).ok();
+            assert_eq!(
+                (kept.as_deref(), files.get(SIGNATURES).is_some()),
+                (signatures, signatures.is_some())
+            );
+        }
     }
 
     #[test]

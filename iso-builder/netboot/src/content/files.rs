@@ -1,5 +1,5 @@
-//! The files of a medium that are served: the release manifest and the payloads that it names, and nothing else that
-//! may be on the medium.
+//! The files of a medium that are served: the release manifest, its signatures and the payloads that it names, and nothing
+//! else that may be on the medium.
 //!
 //! A file is looked up by its whole path in a table that is made once. No path in a request ever becomes a path on this
 //! machine's disks.
@@ -14,7 +14,7 @@ use anyhow::{Result, anyhow};
 use base::digest::Digest;
 use base::failure::{Class, Classify, Failure};
 use base::files::open_entry;
-use model::release::{MANIFEST, MediumKind, Payload, Purpose, Release};
+use model::release::{MANIFEST, MediumKind, Payload, Purpose, Release, SIGNATURES};
 
 use formats::iso9660;
 use medium::build_output::{iso_name, netboot_names};
@@ -54,6 +54,9 @@ impl MediumFiles {
         let digest = medium.release_digest();
         let mut table =
             BTreeMap::from([(MANIFEST.to_owned(), ServedFile::in_memory(medium.manifest().to_vec()))]);
+        if let Some(signatures) = medium.signatures()? {
+            table.insert(SIGNATURES.to_owned(), ServedFile::in_memory(signatures));
+        }
         let mut missing = 0;
         let held = FileContainer::by(medium)?;
         for payload in &release.payloads {

@@ -15,6 +15,7 @@ use base::files::{make_directory, parent};
 use base::parallel::locked;
 use base::progress::{Progress, Step};
 use medium::payload_sources::{OpenedArtifact, fetch_again};
+use model::release::SIGNATURES;
 
 use crate::files::{digest_of_file, link_or_copy};
 
@@ -39,8 +40,10 @@ pub(super) fn wanted(artifact: &OpenedArtifact) -> Vec<BlobTarget> {
     let code = artifact.boot_code().into_iter().flatten();
     let code = code.map(|part| (part.sha256, part.size, part.path.to_owned()));
     let patches = artifact.patches().iter().map(|patch| (patch.sha256, patch.size, patch.path.clone()));
+    let signatures = artifact.signatures_blob();
+    let signatures = signatures.into_iter().map(|(digest, size)| (digest, size, SIGNATURES.to_owned()));
     let mut all: BTreeMap<(Digest, u64), Vec<String>> = BTreeMap::new();
-    for (digest, size, path) in payloads.chain(code).chain(patches) {
+    for (digest, size, path) in payloads.chain(code).chain(patches).chain(signatures) {
         all.entry((digest, size)).or_default().push(path);
     }
     let mut all: Vec<_> =

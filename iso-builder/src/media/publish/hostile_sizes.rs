@@ -34,7 +34,7 @@ fn layout(directory: &Path, release: &[u8], described: &Release) -> ArtifactRefe
     let blobs = directory.join("blobs/sha256");
     fs::create_dir_all(&blobs).unwrap();
     let manifest =
-        ReleaseArtifact::new(described, release, true, &[]).manifest(ArtifactForm::Artifact).unwrap();
+        ReleaseArtifact::new(described, (release, None), true, &[]).manifest(ArtifactForm::Artifact).unwrap();
     for bytes in [release, &manifest] {
         fs::write(blobs.join(Digest::of(bytes).to_string()), bytes).unwrap();
     }

@@ -57,7 +57,8 @@ pub(super) fn make(
     let source = |payload: &Payload| -> Result<PathBuf> { Ok(tree.join(&payload.path)) };
     let boot_code = tree.join(parent(Path::new(ELTORITO)));
     let file = scratch.path().join("iso");
-    let parts = assemble(&recipe, None, &boot_code, &source, scratch.path())?;
+    let signatures = artifact.signatures()?;
+    let parts = assemble(&recipe, signatures.as_deref(), &boot_code, &source, scratch.path())?;
     parts.write(&file, output, "iso", progress)?;
     let placing = || format!("placing {}", output.display());
     let made = File::open(&file).class(Class::DiskIo, placing)?;

@@ -22,7 +22,7 @@ use medium::artifact::{ArtifactReference, BootCodePart};
 use medium::build_output::CHECKSUMS;
 use medium::patches::{PATCHES, PatchList};
 use medium::payload_sources::OpenedArtifact;
-use model::release::{MANIFEST, Release};
+use model::release::{MANIFEST, Release, SIGNATURES};
 use serde::Serialize;
 use transfer::registry::Client;
 
@@ -187,7 +187,8 @@ impl<'a> PullDirectory<'a> {
         let patches = patches.iter().map(|patch| patch.path.as_str());
         let gone = payloads.map(|payload| payload.path.as_str()).chain(code.map(|part| part.path));
         let list = (artifact.patches().is_empty()).then_some(PATCHES);
-        for path in gone.chain(patches).filter(|path| !kept.contains(path)).chain(list) {
+        let gone = gone.chain(patches).chain([SIGNATURES]);
+        for path in gone.filter(|path| !kept.contains(path)).chain(list) {
             match fs::remove_file(self.path.join(path)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
                     return Err(error).class(Class::DiskIo, what);

@@ -74,10 +74,13 @@ pub fn push(
     let code = release.iso.as_ref().map(|iso| BootCode::of(&medium, iso)).transpose()?.flatten();
     warn(&medium, &release, progress);
     let made = MadePatches::make(earlier, (&release, &medium), client, progress)?;
-    let artifact = ReleaseArtifact::new(&release, medium.manifest(), code.is_some(), &made.patches());
+    let signatures = medium.signatures()?;
+    let documents = (medium.manifest(), signatures.as_deref());
+    let artifact = ReleaseArtifact::new(&release, documents, code.is_some(), &made.patches());
     let push = ReleaseUpload {
         medium: &medium,
         release: &release,
+        signatures: signatures.as_deref(),
         code,
         made: &made,
         target,
@@ -132,6 +135,7 @@ fn warn(medium: &MediumReader, release: &Release, progress: &Progress) {
 struct ReleaseUpload<'a> {
     medium: &'a MediumReader,
     release: &'a Release,
+    signatures: Option<&'a [u8]>,
     code: Option<BootCode>,
     made: &'a MadePatches,
     target: Target<'a>,
@@ -147,6 +151,9 @@ impl ReleaseUpload<'_> {
     }
 
     fn layer(&self, layer: &ArtifactLayer, step: &Mutex<Step>) -> Result<()> {
+        if let Some(text) = self.signatures.filter(|text| Digest::of(text) == layer.digest) {
+            return self.document(text);
+        }
         if let Some(bytes) = self.code.as_ref().and_then(|code| code.get(layer.digest)) {
             return self.document(bytes);
         }

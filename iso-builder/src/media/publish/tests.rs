@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use base::failure::{class_of, render};
 use medium::payload_sources::{PayloadPlace, VerifyingReader, open_release, source as source_of};
 use medium::reader::MediumReader;
-use model::release::{MANIFEST, Purpose};
+use model::release::{MANIFEST, Purpose, SIGNATURES};
 use testing::http::{Answer, Fake, Request};
 use testing::initrd::saying;
 use testing::registry::RealRegistry;
@@ -573,4 +573,84 @@ fn patches_from_other_products_too_many_and_wrong_images_are_refused() {
     let wrong = earlier(&bench, "wrong", |release| release.expanded.root_hash = Digest::of(b"another"));
     let (refused, told) = class(&[wrong]);
     assert!(refused == Class::Verification && told.contains("its release manifest says"), "{told}");
+}
+
+const SIGNED: &[u8] = b"untrusted comment: a\nRW\ntrusted comment: b\nAA\n";
+
+/// A directory with the ISO of a release, signed.
+fn signed_bench() -> Bench {
+    let mut bench = Bench::new();
+    bench.image = testing::iso::signed_image(&bench.release, Some(SIGNED));
+    fs::write(bench.iso(), &bench.image).unwrap();
+    bench
+}
+
+#[test]
+fn signatures_travel_with_their_release_and_go_with_it() {
+    let (bench, unsigned) = (signed_bench(), Bench::new());
+    let registry = RealRegistry::start(false);
+    let client = client(&registry.registries(false));
+    let host = registry.host();
+    let layout = format!("oci:{}", bench.path("layout").display());
+    for name in [&format!("{host}/nqrust/release:1"), &layout] {
+        let tree = tempfile::tempdir().unwrap();
+        let (tree, iso) = (tree.path().join("tree"), tree.path().join("again.iso"));
+        let report = pushed(&bench.iso(), name, &client).unwrap();
+        let back = pulled(name, &client, &tree, Some(&iso)).unwrap();
+        assert_eq!(fs::read(tree.join(SIGNATURES)).unwrap(), SIGNED, "{name}");
+        assert!(fs::read(&iso).unwrap() == bench.image, "the ISO has other bytes");
+        let (_, _, source) = open_release(&reference(name), &client).unwrap();
+        assert_eq!(source.signatures().unwrap().as_deref(), Some(SIGNED), "{name}");
+        assert_eq!(pushed(&tree, name, &client).unwrap().digest, report.digest, "from the directory");
+
+        // The same release, signed by one more: nothing else travels.
+        let more = SIGNED.repeat(2);
+        fs::write(tree.join(SIGNATURES), &more).unwrap();
+        let again = pushed(&tree, name, &client).unwrap();
+        assert_eq!((again.blobs.uploaded, again.release_sha256), (1, report.release_sha256));
+        fs::write(tree.join(SIGNATURES), SIGNED).unwrap();
+        assert_eq!(pulled(name, &client, &tree, None).unwrap().fetched, 1);
+        assert_eq!(fs::read(tree.join(SIGNATURES)).unwrap(), more, "{name}");
+
+        pushed(&unsigned.iso(), name, &client).unwrap();
+        assert_eq!(pulled(name, &client, &tree, None).unwrap().digest, {
+            let (_, _, source) = open_release(&reference(name), &client).unwrap();
+            assert_eq!(source.signatures().unwrap(), None);
+            is_whole(&tree, &bench.release);
+            pulled(name, &client, &tree, None).unwrap().digest
+        });
+        assert_ne!(back.digest, pulled(name, &client, &tree, None).unwrap().digest);
+    }
+}
+
+#[test]
+fn signatures_that_are_too_long_damaged_or_missing_are_refused() {
+    let bench = signed_bench();
+    let layout = bench.path("layout");
+    let (name, client) = (format!("oci:{}", layout.display()), client("{}"));
+    let report = pushed(&bench.iso(), &name, &client).unwrap();
+    let blob = layout.join("blobs/sha256").join(Digest::of(SIGNED).to_string());
+    for damage in [Some(&b"untrusted comment: a\n"[..]), None] {
+        match damage {
+            Some(other) => fs::write(&blob, other).unwrap(),
+            None => fs::remove_file(&blob).unwrap(),
+        }
+        let (_, _, source) = open_release(&reference(&name), &client).unwrap();
+        for error in
+            [source.signatures().unwrap_err(), pulled(&name, &client, &bench.path("tree"), None).unwrap_err()]
+        {
+            assert_eq!(class_of(&error), Class::Verification, "{}", render(&error));
+        }
+        assert!(!bench.path("tree").join(MANIFEST).exists());
+    }
+    let path = layout.join("blobs/sha256").join(report.digest.to_string());
+    let mut manifest: serde_json::Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
+    let last = manifest["layers"].as_array_mut().unwrap().last_mut().unwrap();
+    last["size"] = 8193.into();
+    let manifest = serde_json::to_vec(&manifest).unwrap();
+    fs::write(layout.join("blobs/sha256").join(Digest::of(&manifest).to_string()), &manifest).unwrap();
+    let pinned = format!("{name}@{}", Digest::of(&manifest).oci());
+    let error = open_release(&reference(&pinned), &client).err().unwrap();
+    assert_eq!(class_of(&error), Class::Verification, "{}", render(&error));
+    assert!(render(&error).contains("release.json.minisig of"), "{}", render(&error));
 }

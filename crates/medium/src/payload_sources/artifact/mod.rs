@@ -76,6 +76,10 @@ impl PayloadSource for ReleaseSource {
         Ok(self.0.release_bytes().to_vec())
     }
 
+    fn signatures(&self) -> Result<Option<Vec<u8>>> {
+        self.0.signatures()
+    }
+
     fn transport(&self) -> PayloadTransport {
         self.0.transport()
     }

@@ -11,9 +11,11 @@ use super::blobs::Blobs;
 use crate::artifact::manifest::{self, ReadArtifact};
 use crate::artifact::{ArtifactReference, BootCodePart};
 use crate::patches::ReleasePatch;
+use crate::signatures;
 use base::digest::Digest;
 use base::failure::{Class, Classify, Failure};
-use model::release::{MANIFEST, Release};
+use formats::oci::Descriptor;
+use model::release::{MANIFEST, Release, SIGNATURES, SIGNATURES_LENGTH};
 use transfer::registry::Client;
 
 /// A release in a registry or a layout.
@@ -30,6 +32,7 @@ pub struct OpenedArtifact {
     bytes: Vec<u8>,
     layers: BTreeSet<Digest>,
     patches: Vec<ReleasePatch>,
+    signatures: Option<Descriptor>,
 }
 
 impl OpenedArtifact {
@@ -37,22 +40,20 @@ impl OpenedArtifact {
     pub fn open(reference: &ArtifactReference, client: &Client) -> Result<Self> {
         let name = reference.to_string();
         let (blobs, manifest, transport) = Blobs::find(reference, client)?;
-        let ReadArtifact { release: config, layers, patches } = manifest::read(&manifest, &name)?;
-        let reading = || format!("reading {MANIFEST} of {name}");
-        if config.size > MANIFEST_LIMIT {
-            let what = format!("{MANIFEST} of {name} is larger than {MANIFEST_LIMIT} bytes");
-            return Err(Failure::new(Class::Verification, what).into());
+        let ReadArtifact { release: config, layers, patches, signatures } = manifest::read(&manifest, &name)?;
+        let limits = [(Some(&config), MANIFEST, MANIFEST_LIMIT)].into_iter();
+        let limits = limits.chain([(signatures.as_ref(), SIGNATURES, SIGNATURES_LENGTH)]);
+        for (document, file, limit) in limits {
+            if document.is_some_and(|document| document.size > limit) {
+                let what = format!("{file} of {name} is larger than {limit} bytes");
+                return Err(Failure::new(Class::Verification, what).into());
+            }
         }
-        let mut bytes = Vec::new();
-        let reader = blobs.read(config.digest, config.size, 0)?;
-        reader.take(config.size + 1).read_to_end(&mut bytes).class(Class::Network, reading)?;
-        let found = Digest::of(&bytes);
-        if found != config.digest {
-            let why = anyhow::anyhow!("its SHA-256 is {found} instead of {}", config.digest);
-            return Err(Failure::new(Class::Verification, reading()).because(why).into());
-        }
-        let release = Release::parse(&bytes).class(Class::Verification, reading)?;
-        Ok(Self { name, blobs, transport, digest: Digest::of(&manifest), release, bytes, layers, patches })
+        let bytes = document(&blobs, &config, || format!("reading {MANIFEST} of {name}"))?;
+        let release =
+            Release::parse(&bytes).class(Class::Verification, || format!("reading {MANIFEST} of {name}"))?;
+        let digest = Digest::of(&manifest);
+        Ok(Self { name, blobs, transport, digest, release, bytes, layers, patches, signatures })
     }
 
     #[must_use]
@@ -74,6 +75,20 @@ impl OpenedArtifact {
     #[must_use]
     pub fn release_bytes(&self) -> &[u8] {
         &self.bytes
+    }
+
+    /// The signatures of `release.json`, as text without padding; none if it is unsigned. They are requested now, and not
+    /// checked.
+    pub fn signatures(&self) -> Result<Option<Vec<u8>>> {
+        let Some(layer) = &self.signatures else { return Ok(None) };
+        let bytes = document(&self.blobs, layer, || format!("reading {SIGNATURES} of {}", self.name))?;
+        Ok(signatures::text(bytes))
+    }
+
+    /// Digest and length in bytes of the file with the signatures; none if it is unsigned.
+    #[must_use]
+    pub fn signatures_blob(&self) -> Option<(Digest, u64)> {
+        self.signatures.as_ref().map(|layer| (layer.digest, layer.size))
     }
 
     /// The digest of `release.json`, which identifies the release.
@@ -115,5 +130,19 @@ impl OpenedArtifact {
 
     pub(super) fn place(&self) -> PayloadPlace {
         self.blobs.place()
+    }
+}
+
+/// A short document of an artifact. `reading` names it in errors.
+fn document(blobs: &Blobs, blob: &Descriptor, reading: impl Fn() -> String) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let reader = blobs.read(blob.digest, blob.size, 0)?;
+    reader.take(blob.size + 1).read_to_end(&mut bytes).class(Class::Network, &reading)?;
+    match Digest::of(&bytes) {
+        found if found == blob.digest => Ok(bytes),
+        found => {
+            let why = anyhow::anyhow!("its SHA-256 is {found} instead of {}", blob.digest);
+            Err(Failure::new(Class::Verification, reading()).because(why).into())
+        }
     }
 }

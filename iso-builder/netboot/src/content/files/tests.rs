@@ -137,3 +137,23 @@ fn a_file_of_another_directory_is_not_served_whatever_its_length() {
     let error = format!("{:#}", MediumFiles::open(&sample.tree()).unwrap_err());
     assert!(error.contains("is a FIFO"), "{error}");
 }
+
+#[test]
+fn the_signatures_of_a_signed_release_are_served_and_nothing_in_their_place() {
+    let sample = medium(MediumKind::Full);
+    assert!(MediumFiles::open(&sample.tree()).unwrap().get(SIGNATURES).is_none());
+    let path = sample.tree().join(SIGNATURES);
+    // On an ISO, newlines follow.
+    for padding in ["", &"\n".repeat(8000)] {
+        std::fs::write(&path, format!("untrusted comment: a\n{padding}")).unwrap();
+        for medium in [sample.tree(), sample.iso()] {
+            let files = MediumFiles::open(&medium).unwrap();
+            assert_eq!(content(files.get(SIGNATURES).unwrap(), 7), b"untrusted comment: a\n");
+            holds_everything(&files, &sample);
+        }
+    }
+    std::fs::write(&path, "\n".repeat(8192)).unwrap();
+    assert!(MediumFiles::open(&sample.iso()).unwrap().get(SIGNATURES).is_none());
+    std::fs::write(&path, "a".repeat(8193)).unwrap();
+    assert_eq!(class_of(&MediumFiles::open(&sample.tree()).unwrap_err()), Class::Verification);
+}
