@@ -116,7 +116,7 @@ impl BuildCommand {
         let installer = installer(self.installer)?;
         let options =
             BuildOptions { inputs: self.inputs.into(), output: self.output, installer, only: self.only };
-        let (media, report) = pipeline::build(&options, &context.progress)?;
+        let (media, report) = pipeline::build(&options, &|_| Ok(None), &context.progress)?;
         report.lines().for_each(|line| context.progress.note("build", line));
         if let Some(file) = &self.summary_file {
             report.append_summary(file)?;

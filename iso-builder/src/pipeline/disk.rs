@@ -10,11 +10,11 @@ use base::command::{Invocation, Runner, SystemRunner};
 use base::digest::Digest;
 use base::files;
 use medium::build_output::iso_name;
-use model::release::{MANIFEST, MediumKind};
+use model::release::{MANIFEST, MediumKind, SIGNATURES};
 use serde_json::{Value, json};
 
 use super::context::Build;
-use super::media::MediumParts;
+use super::media::{MediumParts, SignedManifest};
 use super::program::BuildInstaller;
 use super::record::OutputRecord;
 use crate::definition::OutputKind;
@@ -26,12 +26,11 @@ impl Build<'_> {
     /// The name of the output, and what it is made from.
     pub(super) fn disk_key(
         &self,
-        parts: &MediumParts,
+        manifest: &SignedManifest,
         kind: OutputKind,
         installer: &BuildInstaller,
     ) -> Result<(String, Value)> {
-        let release = self.manifest(parts, MediumKind::Full);
-        let name = iso_name(&release, MediumKind::Full);
+        let name = iso_name(&manifest.release, MediumKind::Full);
         let suffix = if kind == OutputKind::DiskRaw { "raw" } else { "qcow2" };
         let spec = &self.inputs.loaded.definition.disk;
         let config = spec
@@ -40,7 +39,8 @@ impl Build<'_> {
             .map(|file| files::read_text(&self.inputs.loaded.resolve(file)))
             .transpose()?;
         let key = json!({
-            "release": Digest::of(&release.to_bytes()),
+            "release": manifest.digest(),
+            "signatures": manifest.signatures_digest(),
             "installer": installer.sha256,
             "size": spec.size,
             "profile": spec.profile,
@@ -52,7 +52,7 @@ impl Build<'_> {
     /// Makes the disks of `kinds` that are not up to date.
     pub(super) fn disks(
         &self,
-        parts: &MediumParts,
+        medium: (&MediumParts, &SignedManifest),
         kinds: &[OutputKind],
         installer: &BuildInstaller,
         outputs: &OutputRecord<'_>,
@@ -64,10 +64,10 @@ impl Build<'_> {
         let mut raw: Option<PathBuf> = None;
         let mut made = Vec::new();
         for kind in kinds {
-            let (name, key) = self.disk_key(parts, *kind, installer)?;
+            let (name, key) = self.disk_key(medium.1, *kind, installer)?;
             let digest = match kind {
                 OutputKind::DiskRaw => outputs.made(&name, "disk-raw", &key, self.progress, |file| {
-                    self.write_disk(parts, installer, scratch.path(), file)?;
+                    self.write_disk(medium, installer, scratch.path(), file)?;
                     raw = Some(file.to_owned());
                     Ok(None)
                 }),
@@ -75,7 +75,7 @@ impl Build<'_> {
                     let raw = match &raw {
                         Some(raw) => raw,
                         None => {
-                            self.write_disk(parts, installer, scratch.path(), &apart)?;
+                            self.write_disk(medium, installer, scratch.path(), &apart)?;
                             &apart
                         }
                     };
@@ -90,14 +90,14 @@ impl Build<'_> {
 
     fn write_disk(
         &self,
-        parts: &MediumParts,
+        (parts, manifest): (&MediumParts, &SignedManifest),
         installer: &BuildInstaller,
         scratch: &Path,
         file: &Path,
     ) -> Result<()> {
         let medium = scratch.join("medium");
         if !medium.exists() {
-            self.lay_out(parts, &medium)?;
+            lay_out(parts, manifest, &medium)?;
         }
         let spec = &self.inputs.loaded.definition.disk;
         let mut run = Invocation::new(installer.path.as_os_str()).args(["--progress", "plain", "disk-image"]);
@@ -115,19 +115,21 @@ impl Build<'_> {
         let write = || SystemRunner.run(&run.limit(LIMIT)).map(drop).context("writing the disk of a node");
         self.progress.within("disk-raw", "Writing the disk of a node", write)
     }
+}
 
-    /// The content of the full medium as a directory, of links.
-    fn lay_out(&self, parts: &MediumParts, medium: &Path) -> Result<()> {
-        let release = self.manifest(parts, MediumKind::Full);
-        for payload in &release.payloads {
-            let (path, source) = (medium.join(&payload.path), parts.source(payload)?.canonicalize()?);
-            if let Some(parent) = path.parent() {
-                fs::create_dir_all(parent).with_context(|| format!("making {}", parent.display()))?;
-            }
-            symlink(source, &path).with_context(|| format!("making {}", path.display()))?;
+/// The content of the full medium as a directory, of links.
+fn lay_out(parts: &MediumParts, manifest: &SignedManifest, medium: &Path) -> Result<()> {
+    for payload in &manifest.release.payloads {
+        let (path, source) = (medium.join(&payload.path), parts.source(payload)?.canonicalize()?);
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent).with_context(|| format!("making {}", parent.display()))?;
         }
-        fs::write(medium.join(MANIFEST), release.to_bytes()).context("writing the release manifest")
+        symlink(source, &path).with_context(|| format!("making {}", path.display()))?;
     }
+    if let Some(text) = &manifest.signatures {
+        fs::write(medium.join(SIGNATURES), text).context("writing the signatures of the release")?;
+    }
+    fs::write(medium.join(MANIFEST), &manifest.bytes).context("writing the release manifest")
 }
 
 /// One request after another, so that the same clusters are in the same places.

@@ -12,10 +12,12 @@ use base::parallel::{for_each, locked};
 use medium::build_output::{CHECKSUMS, iso_name, netboot_names};
 use medium::customization::{self, area};
 use medium::iso::recipe::{self, Recipe};
+use medium::reader::MediumReader;
+use medium::signatures;
 use model::config::Role;
 use model::release::{
     Containerd, ExpandedImage, FORMAT, IsoRecipe, MANIFEST, MediumKind, Payload, Purpose, Release,
-    metadata_path,
+    SIGNATURES, metadata_path,
 };
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -57,8 +59,8 @@ pub(super) struct MadeMedia {
     pub(super) record: FinishedRecord,
 }
 
-fn iso_key(manifest: &[u8]) -> Value {
-    json!({ "recipe": recipe::NUMBER, "release": Digest::of(manifest) })
+fn iso_key(manifest: &SignedManifest) -> Value {
+    json!({ "recipe": recipe::NUMBER, "release": manifest.digest(), "signatures": manifest.signatures_digest() })
 }
 
 fn netboot_key(sha256: Digest) -> Value {
@@ -67,6 +69,45 @@ fn netboot_key(sha256: Digest) -> Value {
 
 fn area_key() -> Value {
     json!({ "length": area::LENGTH })
+}
+
+/// Signs what a build makes: gets the bytes of a release manifest, and gives its signatures; none for an unsigned release.
+/// A build calls it for each manifest that it makes. The same signatures for the same manifest leave media as they are.
+pub type ManifestSigner<'a> = dyn Fn(&[u8]) -> Result<Option<Vec<u8>>> + 'a;
+
+/// The manifest of a medium, with its signatures.
+#[derive(Debug)]
+pub(super) struct SignedManifest {
+    pub(super) release: Release,
+    pub(super) bytes: Vec<u8>,
+    pub(super) signatures: Option<Vec<u8>>,
+}
+
+impl SignedManifest {
+    fn new(release: Release, sign: &ManifestSigner<'_>) -> Result<Self> {
+        let bytes = release.to_bytes();
+        let signatures = sign(&bytes)?.and_then(signatures::text);
+        // What no ISO could have is refused before one is written.
+        signatures::padded(signatures.as_deref())?;
+        Ok(Self { release, bytes, signatures })
+    }
+
+    pub(super) fn digest(&self) -> Digest {
+        Digest::of(&self.bytes)
+    }
+
+    pub(super) fn signatures_digest(&self) -> Option<Digest> {
+        self.signatures.as_deref().map(Digest::of)
+    }
+}
+
+/// The manifests of the media of a build.
+#[derive(Debug)]
+pub(super) struct SignedManifests {
+    /// Of the full ISO, the netboot set and the disks.
+    full: SignedManifest,
+    /// None where no ISO for net installs is wanted or there.
+    net_install: Option<SignedManifest>,
 }
 
 /// The parts of media: payloads with the files that hold them.
@@ -139,8 +180,11 @@ impl Build<'_> {
         sbom: &Path,
         directory: &OutputDirectory,
         (targets, installer): (&BTreeSet<OutputKind>, &BuildInstaller),
+        sign: &ManifestSigner<'_>,
     ) -> Result<MadeMedia> {
         let outputs = OutputRecord::open(&self.inputs.cache, directory)?;
+        let manifests = self.manifests(parts, &outputs, targets, sign)?;
+        let full = &manifests.full;
         let sums = Mutex::new(BTreeMap::new());
         let (disks, media): (Vec<_>, Vec<_>) = targets.iter().copied().partition(|kind| kind.is_disk());
         let mut work: Vec<_> = media.iter().map(std::slice::from_ref).collect();
@@ -148,21 +192,29 @@ impl Build<'_> {
         // They have no file in common, and each waits for the disk for half of its time; a disk in two formats is made once.
         for_each(&work, work.len(), |kinds| {
             let made = match kinds {
-                [OutputKind::Full] => vec![self.iso(parts, MediumKind::Full, &outputs)?],
-                [OutputKind::NetInstall] => vec![self.iso(parts, MediumKind::NetInstall, &outputs)?],
-                [OutputKind::Netboot] => self.netboot(parts, &outputs)?,
-                disks => self.disks(parts, disks, installer, &outputs)?,
+                [OutputKind::Full] => vec![self.iso(parts, full, &outputs)?],
+                [OutputKind::NetInstall] => manifests
+                    .net_install
+                    .iter()
+                    .map(|manifest| self.iso(parts, manifest, &outputs))
+                    .collect::<Result<_>>()?,
+                [OutputKind::Netboot] => self.netboot(parts, &full.release, &outputs)?,
+                disks => self.disks((parts, full), disks, installer, &outputs)?,
             };
             locked(&sums).extend(made);
             Ok(())
         })?;
         let mut sums = std::mem::take(&mut *locked(&sums));
-        let stale = self.keep_others(parts, &outputs, (targets, installer), &mut sums)?;
-        let manifest = self.manifest(parts, MediumKind::Full).to_bytes();
+        let mut stale = self.keep_others(&manifests, &outputs, (targets, installer), &mut sums)?;
         let sbom = fs::read(sbom).context("reading the bill of materials")?;
-        for (name, bytes) in [(MANIFEST, &manifest), (SBOM_FILE, &sbom)] {
+        let documents = [(MANIFEST, &full.bytes), (SBOM_FILE, &sbom)].into_iter();
+        for (name, bytes) in documents.chain(full.signatures.iter().map(|text| (SIGNATURES, text))) {
             sums.insert(name.to_owned(), Digest::of(bytes));
             directory.write(name, bytes)?;
+        }
+        if full.signatures.is_none() && outputs.path(SIGNATURES).exists() {
+            self.progress.note("outputs", format!("{SIGNATURES} is of an earlier build and is removed"));
+            stale.insert(SIGNATURES.to_owned());
         }
         directory.write(CHECKSUMS, checksums::render(&sums).as_bytes())?;
         let medium = |(name, sha256): (String, Digest)| {
@@ -175,36 +227,36 @@ impl Build<'_> {
         };
         let files = sums.into_iter().map(medium).collect::<Result<_>>()?;
         let uses = outputs.uses();
-        Ok(MadeMedia { files, uses, release: Digest::of(&manifest), stale, record: outputs.finish() })
+        Ok(MadeMedia { files, uses, release: full.digest(), stale, record: outputs.finish() })
     }
 
     /// Adds to `sums` the media in the directory that were not asked for and are what this build would make. Those of an
     /// earlier build are returned: they must not stay beside the others.
     fn keep_others(
         &self,
-        parts: &MediumParts,
+        manifests: &SignedManifests,
         outputs: &OutputRecord<'_>,
         (targets, installer): (&BTreeSet<OutputKind>, &BuildInstaller),
         sums: &mut BTreeMap<String, Digest>,
     ) -> Result<BTreeSet<String>> {
         let mut others: Vec<Vec<(String, Value)>> = Vec::new();
-        for (target, kind) in
-            [(OutputKind::Full, MediumKind::Full), (OutputKind::NetInstall, MediumKind::NetInstall)]
+        let full = &manifests.full;
+        for (target, manifest) in
+            [(OutputKind::Full, Some(full)), (OutputKind::NetInstall, manifests.net_install.as_ref())]
         {
-            if !targets.contains(&target) {
-                let release = self.manifest(parts, kind);
-                others.push(vec![(iso_name(&release, kind), iso_key(&release.to_bytes()))]);
+            if let Some(manifest) = manifest.filter(|_| !targets.contains(&target)) {
+                others.push(vec![(iso_name(&manifest.release, manifest.release.medium), iso_key(manifest))]);
             }
         }
         for kind in [OutputKind::DiskRaw, OutputKind::DiskQcow2] {
             if !targets.contains(&kind) {
-                others.push(vec![self.disk_key(parts, kind, installer)?]);
+                others.push(vec![self.disk_key(full, kind, installer)?]);
             }
         }
         if !targets.contains(&OutputKind::Netboot) {
-            let release = self.manifest(parts, MediumKind::Full);
+            let release = &full.release;
             let payload = |purpose| release.payload(purpose).map(|payload| netboot_key(payload.sha256));
-            let mut set: Vec<_> = netboot_names(&release)
+            let mut set: Vec<_> = netboot_names(release)
                 .into_iter()
                 .filter_map(|(purpose, name)| Some((name, payload(purpose)?)))
                 .collect();
@@ -230,7 +282,23 @@ impl Build<'_> {
         Ok(stale)
     }
 
-    pub(super) fn manifest(&self, parts: &MediumParts, medium: MediumKind) -> Release {
+    /// The manifests of the media that are wanted, and of those that are there and may stay.
+    fn manifests(
+        &self,
+        parts: &MediumParts,
+        outputs: &OutputRecord<'_>,
+        targets: &BTreeSet<OutputKind>,
+        sign: &ManifestSigner<'_>,
+    ) -> Result<SignedManifests> {
+        let full = SignedManifest::new(self.manifest(parts, MediumKind::Full), sign)?;
+        let net_install = self.manifest(parts, MediumKind::NetInstall);
+        let needed = targets.contains(&OutputKind::NetInstall)
+            || outputs.path(&iso_name(&net_install, MediumKind::NetInstall)).exists();
+        let net_install = needed.then(|| SignedManifest::new(net_install, sign)).transpose()?;
+        Ok(SignedManifests { full, net_install })
+    }
+
+    fn manifest(&self, parts: &MediumParts, medium: MediumKind) -> Release {
         let definition = &self.inputs.loaded.definition;
         Release {
             format: FORMAT,
@@ -258,24 +326,27 @@ impl Build<'_> {
     fn iso(
         &self,
         parts: &MediumParts,
-        kind: MediumKind,
+        manifest: &SignedManifest,
         outputs: &OutputRecord<'_>,
     ) -> Result<(String, Digest)> {
-        let step = match kind {
+        let SignedManifest { release, bytes, signatures } = manifest;
+        let step = match release.medium {
             MediumKind::Full => "iso-full",
             MediumKind::NetInstall => "iso-net-install",
         };
-        let release = self.manifest(parts, kind);
-        let (name, manifest) = (iso_name(&release, kind), release.to_bytes());
+        let name = iso_name(release, release.medium);
         let output = outputs.path(&name);
-        let digest = outputs.made(&name, step, &iso_key(&manifest), self.progress, |file| {
+        let digest = outputs.made(&name, step, &iso_key(manifest), self.progress, |file| {
             self.warn_of_customized(&output, step);
+            if signatures.is_none() {
+                self.warn_of_signed(&output, step);
+            }
             let scratch =
                 tempfile::tempdir_in(self.inputs.cache.scratch()).context("making a scratch directory")?;
-            let recipe = Recipe::new(&release, &manifest);
+            let recipe = Recipe::new(release, bytes);
             let loaders = parts.kernel.path("loaders");
             let source = |payload: &Payload| parts.source(payload).map(Path::to_owned);
-            let iso = assemble(&recipe, None, &loaders, &source, scratch.path())?;
+            let iso = assemble(&recipe, signatures.as_deref(), &loaders, &source, scratch.path())?;
             iso.write(file, &output, step, self.progress)?;
             Ok(None)
         })?;
@@ -283,9 +354,14 @@ impl Build<'_> {
     }
 
     /// Kernel, initrd and OS image beside the ISOs, as links to the cache where the disk allows it.
-    fn netboot(&self, parts: &MediumParts, outputs: &OutputRecord<'_>) -> Result<Vec<(String, Digest)>> {
+    fn netboot(
+        &self,
+        parts: &MediumParts,
+        release: &Release,
+        outputs: &OutputRecord<'_>,
+    ) -> Result<Vec<(String, Digest)>> {
         let mut sums = Vec::new();
-        for (purpose, name) in netboot_names(&self.manifest(parts, MediumKind::Full)) {
+        for (purpose, name) in netboot_names(release) {
             let found = parts.payloads.iter().find(|(payload, _)| payload.purpose == purpose);
             let (payload, source) = found.with_context(|| format!("finding {name}"))?;
             let suffix = name.rsplit('-').next().unwrap_or(&name);
@@ -315,5 +391,52 @@ impl Build<'_> {
             );
             self.progress.note(step, text);
         }
+    }
+
+    /// Warns that a signed medium is overwritten with an unsigned one.
+    fn warn_of_signed(&self, output: &Path, step: &str) {
+        let signatures = MediumReader::open(output).and_then(|medium| medium.signatures());
+        if matches!(signatures, Ok(Some(_))) {
+            let text = format!(
+                "warning: {} was signed; this build replaces it with an unsigned one; sign it again",
+                output.display()
+            );
+            self.progress.note(step, text);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::anyhow;
+    use base::failure::{Class, class_of};
+
+    fn signed(text: Option<&[u8]>) -> Result<SignedManifest> {
+        SignedManifest::new(testing::release::release(), &|_| Ok(text.map(Vec::from)))
+    }
+
+    #[test]
+    fn a_medium_is_made_anew_for_other_signatures_and_only_then() {
+        let keys: Vec<_> = [None, Some(&b"one\n"[..]), Some(b"one\n\n"), Some(b"one\ntwo\n")]
+            .into_iter()
+            .map(|text| iso_key(&signed(text).unwrap()))
+            .collect();
+        assert_eq!(keys[1], keys[2], "padding is no difference");
+        assert!(keys[0] != keys[1] && keys[1] != keys[3]);
+        assert_eq!(signed(Some(b"\n")).unwrap().signatures, None);
+    }
+
+    #[test]
+    fn the_signer_gets_the_manifest_and_what_no_medium_could_have_is_refused() {
+        let manifest = testing::release::release().to_bytes();
+        let sign = |bytes: &[u8]| Ok(Some(Digest::of(bytes).to_string().into_bytes()));
+        let signed_manifest = SignedManifest::new(testing::release::release(), &sign).unwrap();
+        let text = format!("{}\n", Digest::of(&manifest)).into_bytes();
+        assert_eq!((signed_manifest.signatures, signed_manifest.bytes), (Some(text), manifest));
+        for text in [&[b'a'; 8192][..], b"a\0\n", b"a\n\nb\n"] {
+            assert_eq!(class_of(&signed(Some(text)).unwrap_err()), Class::Verification);
+        }
+        SignedManifest::new(testing::release::release(), &|_| Err(anyhow!("no key"))).unwrap_err();
     }
 }

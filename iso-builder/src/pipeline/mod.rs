@@ -46,7 +46,7 @@ pub use self::check::{BuildCheck, CheckOptions, CheckReport, CheckState, check};
 use self::context::Build;
 pub use self::image_report::ImageReport;
 use self::inputs::{BuildInputs, LockUse};
-pub use self::media::BuiltFile;
+pub use self::media::{BuiltFile, ManifestSigner};
 pub use self::options::{BuildOptions, CacheOptions, InputOptions, PullOptions};
 use self::output::OutputDirectory;
 use self::program::BuildInstaller;
@@ -59,8 +59,12 @@ use crate::images::stored_image::StoredImage;
 use crate::lock::Lock;
 use crate::packages::ResolvedPackage;
 
-/// Builds the media; returns the files of those that were requested, and the report that is written beside them.
-pub fn build(options: &BuildOptions, progress: &Progress) -> Result<(Vec<BuiltFile>, BuildReport)> {
+/// Builds the media, whose manifests `sign` signs; returns the files of those that were requested, and the report that is written beside them.
+pub fn build(
+    options: &BuildOptions,
+    sign: &ManifestSigner<'_>,
+    progress: &Progress,
+) -> Result<(Vec<BuiltFile>, BuildReport)> {
     let recording = Recording::begin();
     progress.add(Box::new(recording.warnings.clone()));
     // Everything that can be known is checked before anything that takes time or writes a lock file.
@@ -90,7 +94,7 @@ pub fn build(options: &BuildOptions, progress: &Progress) -> Result<(Vec<BuiltFi
     let images = build.images(&base)?;
     let parts = media::MediumParts::collect(kernel, &rootfs, images.as_ref(), configuration)?;
     let sbom = build.sbom(&base, images.as_ref())?;
-    let made = build.media(&parts, &sbom, &outputs, (&wanted, &installer))?;
+    let made = build.media(&parts, &sbom, &outputs, (&wanted, &installer), sign)?;
     let report = recording.end(&build, installer.sha256, &made)?;
     outputs.write(REPORT, &report.to_bytes()?)?;
     outputs.commit(&made.stale)?;
