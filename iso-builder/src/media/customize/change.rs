@@ -12,6 +12,7 @@ use std::path::Path;
 use anyhow::Result;
 use base::failure::{Class, Classify, Failure};
 use medium::customization::area::{self, HEADER};
+use medium::customization::argument;
 use nix::libc;
 
 use super::location::{ByteRun, CustomizationLocation};
@@ -51,6 +52,13 @@ pub struct AreaContents {
     pub grub: Vec<u8>,
 }
 
+impl AreaContents {
+    /// Those of a medium that is not customized.
+    pub fn as_built() -> Result<Self> {
+        Ok(Self { area: Vec::new(), grub: argument::grub(&[], None)? })
+    }
+}
+
 /// Opens the medium for writing. A device in use, and a file that another process writes to, are refused.
 pub fn open(path: &Path) -> Result<File> {
     let what = || format!("opening {} for writing", path.display());
@@ -65,7 +73,7 @@ pub fn open(path: &Path) -> Result<File> {
     };
     match file.try_lock() {
         Err(std::fs::TryLockError::WouldBlock) => {
-            let what = format!("{} is being customized by another process", path.display());
+            let what = format!("{} is being changed by another process", path.display());
             Err(Failure::new(Class::DiskIo, what).hint("Wait for it to finish, then start again.").into())
         }
         Err(std::fs::TryLockError::Error(error)) => Err(error).class(Class::DiskIo, what),
@@ -188,7 +196,7 @@ fn split(spans: &[ByteRun], length: u64) -> (Vec<ByteRun>, Vec<ByteRun>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use medium::customization::{Content, argument};
+    use medium::customization::Content;
     use std::cell::{Cell, RefCell};
 
     /// A device that loses power after a number of writes, the last of which may be incomplete. Writes that were not
@@ -217,7 +225,7 @@ mod tests {
     }
 
     fn original() -> AreaContents {
-        AreaContents { area: Vec::new(), grub: argument::grub(&[], None).unwrap() }
+        AreaContents::as_built().unwrap()
     }
 
     impl FailingDevice {
