@@ -46,7 +46,11 @@ impl Server {
         fs::create_dir(path("loaders")).unwrap();
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_iso-builder"));
-        command.arg("serve").arg(sample.tree()).args(options).args(["--listen", &address.to_string()]);
+        command
+            .args(["serve", "--allow-unsigned"])
+            .arg(sample.tree())
+            .args(options)
+            .args(["--listen", &address.to_string()]);
         command.arg("--configs").arg(path("nodes")).arg("--state").arg(path("state"));
         command.arg("--loaders").arg(path("loaders")).stdin(Stdio::null());
         command.stdout(File::create(path("stdout")).unwrap()).stderr(File::create(path("stderr")).unwrap());
@@ -226,7 +230,9 @@ fn the_journal_as_json_is_one_event_a_line_on_standard_output() {
 fn refused(medium: &Path, listen: &str) -> String {
     let state = tempfile::tempdir().unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_iso-builder"));
-    command.args(["serve", "--format", "json", "--listen", listen, "--loaders"]).arg(state.path());
+    command
+        .args(["serve", "--allow-unsigned", "--format", "json", "--listen", listen, "--loaders"])
+        .arg(state.path());
     let output = command.arg("--state").arg(state.path().join("state")).arg(medium).output().unwrap();
     assert_eq!(output.status.code(), Some(5), "{output:?}");
     String::from_utf8(output.stdout).unwrap()

@@ -218,7 +218,14 @@ impl Server {
         let mut command = Command::new("sh");
         command.args(["-c", &format!("ulimit -S -n {FILES}; exec \"$@\""), "sh"]);
         command
-            .args([env!("CARGO_BIN_EXE_iso-builder"), "serve", "--progress", "plain", "--configs"])
+            .args([
+                env!("CARGO_BIN_EXE_iso-builder"),
+                "serve",
+                "--allow-unsigned",
+                "--progress",
+                "plain",
+                "--configs",
+            ])
             .arg(nodes);
         command.arg("--state").arg(directory.join("state"));
         command.args(["--listen", &address.to_string()]).arg(medium_directory);

@@ -12,6 +12,8 @@ use nix::unistd::{Gid, Uid, User};
 use tempfile::TempDir;
 use walkdir::WalkDir;
 
+use crate::medium::copy_tree;
+use crate::programs::KEYS;
 use crate::{paths, programs, steps};
 
 /// The user who builds if this process is root.
@@ -30,6 +32,7 @@ impl BuilderDirectory {
         for name in ["bin", "home", "tmp", "out"] {
             fs::create_dir(place.path(name))?;
         }
+        copy_tree(&paths::keys(), &place.path("keys"))?;
         fs::copy(paths::iso_builder()?, place.path("bin/iso-builder"))?;
         fs::copy(paths::installer()?, place.path("bin/installer"))?;
         Ok(place)
@@ -48,6 +51,7 @@ impl BuilderDirectory {
         command.args(["build", "--progress", "plain"]).arg(definition);
         command.arg("-o").arg(self.path("out")).arg("--cache-dir").arg(self.path("cache"));
         command.arg("--installer").arg(self.path("bin/installer"));
+        command.args(["--sign-with", "development"]).env(KEYS, self.path("keys"));
         Ok(command)
     }
 

@@ -30,6 +30,12 @@ pub fn cache() -> Result<PathBuf> {
     Ok(cache.context("there is neither XDG_CACHE_HOME nor HOME")?.join("nqrust"))
 }
 
+/// The key directory of the tests. Its only key is the development key that their media are signed with.
+#[must_use]
+pub fn keys() -> PathBuf {
+    workspace().join("tests/keys")
+}
+
 /// The `installer` for images; `NQRUST_INSTALLER` names another.
 pub fn installer() -> Result<PathBuf> {
     program("NQRUST_INSTALLER", "bin/installer")

@@ -10,6 +10,10 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 use crate::deadline::Deadline;
+use crate::paths;
+
+/// The environment variable that names the directory with the keys of the builder's user.
+pub(crate) const KEYS: &str = "NQRUST_KEYS";
 
 /// The exit code and the output of a program.
 #[derive(Clone, Debug)]
@@ -34,6 +38,13 @@ impl ProgramOutput {
         }
         Ok(self.stdout)
     }
+}
+
+/// A run of the `iso-builder` under test, whose user has the development key of the tests, and no other.
+pub fn iso_builder() -> Result<Command> {
+    let mut command = Command::new(paths::iso_builder()?);
+    command.env(KEYS, paths::keys());
+    Ok(command)
 }
 
 /// Runs `command` with empty input until it ends. After `limit` it is killed, which is an error.

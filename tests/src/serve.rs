@@ -73,6 +73,7 @@ impl Server {
         words.extend([text(&paths::iso_builder()?)?, "serve".into(), text(medium)?]);
         words.extend(["--progress".into(), "plain".into(), "--listen".into(), listen.to_string()]);
         words.extend([source.into(), text(configurations)?, "--state".into(), text(state)?]);
+        words.extend(["--keys".into(), text(&paths::keys())?]);
         words.extend(further.iter().map(|&word| word.to_owned()));
         let (state, log) = (state.to_owned(), log.to_owned());
         let mut server = Self { words, listen, state, log, running: None };

@@ -1,7 +1,6 @@
 //! Steps that the install tests and the benchmarks share: install, boot, log in, collect logs.
 
 use std::fs::{self, File};
-use std::process::Command;
 use std::time::Duration;
 
 use crate::artifacts::Artifacts;
@@ -86,7 +85,7 @@ pub fn configuration_volume(name: &str, configuration: &[u8], artifacts: &Artifa
     let file = artifacts.disk(&format!("{name}-config.yaml"));
     let volume = artifacts.disk(&format!("{name}-config.img"));
     fs::write(&file, configuration)?;
-    let mut make = Command::new(paths::iso_builder()?);
+    let mut make = programs::iso_builder()?;
     make.args(["config-medium", "--progress", "plain", "--config"]).arg(&file).arg("-o").arg(&volume);
     programs::run(&mut make, COMMAND_LIMIT)?.success("iso-builder config-medium")?;
     Ok(Disk::raw(volume))

@@ -132,7 +132,7 @@ impl TrustError {
     pub fn failure(self, source: &str, allow: &str) -> Failure {
         let hint = match &self {
             Self::Unsigned(UnsignedReason::Missing) => {
-                format!("Sign it with `iso-builder sign`, take a signed release, or use it all the same: {allow}.")
+                format!("Sign it with `iso-builder keys sign`, take a signed release, or use it all the same: {allow}.")
             }
             Self::Unsigned(UnsignedReason::UnknownKeys(_)) => {
                 format!("Ask its maker for the public key, and compare the id. To use the release all the same: {allow}.")

@@ -10,6 +10,7 @@ use crate::definition::OutputKind;
 use crate::images::pull;
 use crate::lock::LockPolicy;
 use crate::pipeline::{self, BuildOptions, BuiltFile, CacheOptions, InputOptions, PullOptions};
+use crate::signing::arguments::SigningArguments;
 
 /// Build media from an image definition.
 ///
@@ -30,6 +31,8 @@ pub(super) struct BuildCommand {
     /// version; by default the one beside this builder, where `make` puts it.
     #[arg(long, value_name = "FILE", env = "NQRUST_INSTALLER")]
     installer: Option<PathBuf>,
+    #[command(flatten)]
+    signing: SigningArguments,
     /// Append a summary of the build to this file, in Markdown, as CI systems show it.
     #[arg(long, value_name = "FILE")]
     summary_file: Option<PathBuf>,
@@ -114,9 +117,14 @@ impl BuildCommand {
             pipeline::check_summary(file)?;
         }
         let installer = installer(self.installer)?;
-        let options =
-            BuildOptions { inputs: self.inputs.into(), output: self.output, installer, only: self.only };
-        let (media, report) = pipeline::build(&options, &|_| Ok(None), &context.progress)?;
+        let options = BuildOptions {
+            inputs: self.inputs.into(),
+            output: self.output,
+            installer,
+            signer: self.signing.options(),
+            only: self.only,
+        };
+        let (media, report) = pipeline::build(&options, &context.progress)?;
         report.lines().for_each(|line| context.progress.note("build", line));
         if let Some(file) = &self.summary_file {
             report.append_summary(file)?;

@@ -6,6 +6,7 @@ mod check;
 mod config_medium;
 mod customize;
 mod images;
+mod keys;
 mod lock;
 mod prune;
 mod pull;
@@ -51,6 +52,7 @@ enum Command {
     Pull(pull::PullCommand),
     Prune(prune::PruneCommand),
     Serve(serve::ServeCommand),
+    Keys(keys::KeysCommand),
     /// Print the JSON Schema of the image definition.
     Schema,
     #[command(flatten)]
@@ -101,6 +103,7 @@ impl Command {
             Self::Pull(pull) => pull.run(context),
             Self::Prune(prune) => prune.run(context),
             Self::Serve(serve) => serve.run(context),
+            Self::Keys(keys) => keys.run(context),
             Self::Schema => print(&serde_json::to_string_pretty(&published_schema())?),
             Self::Export(export) => export.run(Cli::command(), context),
             Self::Step { .. } => Ok(()),

@@ -8,6 +8,7 @@ use medium::artifact::ArtifactReference;
 
 use super::registries::RegistryArguments;
 use crate::media::publish::pull;
+use crate::signing::arguments::KnownKeyArguments;
 
 /// Fetch a release from a registry of container images, or from an OCI layout, into a directory.
 ///
@@ -26,6 +27,8 @@ pub(super) struct PullCommand {
     #[arg(long, value_name = "FILE")]
     iso: Option<PathBuf>,
     #[command(flatten)]
+    known: KnownKeyArguments,
+    #[command(flatten)]
     registries: RegistryArguments,
 }
 
@@ -36,10 +39,11 @@ const EXAMPLES: &str = "Examples:
 
 impl PullCommand {
     pub(super) fn run(self, context: &Context) -> Result<()> {
+        let known = self.known.store()?;
         let client = self.registries.client()?;
         let transfers = self.registries.transfers();
         let outputs = (self.output.as_path(), self.iso.as_deref());
-        let report = pull(&self.reference, &client, outputs, transfers, &context.progress)?;
+        let report = pull(&self.reference, &known, &client, outputs, transfers, &context.progress)?;
         context.show(&report, || report.to_string())
     }
 }

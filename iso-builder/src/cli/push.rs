@@ -8,6 +8,7 @@ use medium::artifact::ArtifactReference;
 
 use super::registries::RegistryArguments;
 use crate::media::publish::push;
+use crate::signing::arguments::KnownKeyArguments;
 
 /// Publish a finished release in a registry of container images, or in an OCI layout.
 ///
@@ -26,6 +27,8 @@ pub(super) struct PushCommand {
     #[arg(long, value_name = "RELEASE")]
     delta_from: Vec<String>,
     #[command(flatten)]
+    known: KnownKeyArguments,
+    #[command(flatten)]
     registries: RegistryArguments,
 }
 
@@ -36,10 +39,18 @@ const EXAMPLES: &str = "Examples:
 
 impl PushCommand {
     pub(super) fn run(self, context: &Context) -> Result<()> {
+        let known = self.known.store()?;
         let client = self.registries.client()?;
         let transfers = self.registries.transfers();
-        let report =
-            push(&self.medium, &self.delta_from, &self.reference, &client, transfers, &context.progress)?;
+        let report = push(
+            &self.medium,
+            &known,
+            &self.delta_from,
+            &self.reference,
+            &client,
+            transfers,
+            &context.progress,
+        )?;
         context.show(&report, || report.to_string())
     }
 }

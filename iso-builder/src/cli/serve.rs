@@ -12,6 +12,7 @@ use base::listen;
 use base::program::{Context, Format, print};
 use serde_json::json;
 
+use crate::signing::arguments::KnownKeyArguments;
 use crate::wording::counted;
 use netboot::boot::dnsmasq::DhcpMode;
 use netboot::boot::loaders::IPXE;
@@ -73,6 +74,8 @@ pub(super) struct ServeCommand {
     /// How long a machine may take from its boot script to its configuration.
     #[arg(long, value_name = "MINUTES", default_value_t = 60)]
     token_validity: u32,
+    #[command(flatten)]
+    known: KnownKeyArguments,
     #[command(flatten)]
     dhcp: DhcpArguments,
 }
@@ -227,6 +230,7 @@ impl TryFrom<ServeCommand> for ServerOptions {
         let directory = serve.configs.map(ConfigurationSource::Directory);
         Ok(Self {
             medium: serve.medium,
+            known: serve.known.store()?,
             listen: serve.listen,
             origin: directory.or(serve.cluster.map(ConfigurationSource::Cluster)),
             base: serve.base_url,

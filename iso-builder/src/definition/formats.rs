@@ -8,10 +8,11 @@ use model::release::is_boot_menu_word;
 
 use crate::images::spec as images;
 use crate::kubernetes::texts::{self as kubernetes, ArchiveName, Artifacts};
+use crate::signing::spec as signing;
 use crate::workloads::spec as workloads;
 
 /// The formats of texts, by the path of their key with `[]` for the elements of a list.
-pub(super) static FORMATS: [(&str, Format); 35] = [
+pub(super) static FORMATS: [(&str, Format); 37] = [
     ("id", format("product-id", "invalid-id", id)),
     ("name", format("product-name", "invalid-name", name)),
     ("version", format("product-version", "invalid-version", version)),
@@ -46,6 +47,8 @@ pub(super) static FORMATS: [(&str, Format); 35] = [
     ("charts[].values", format("file", "invalid-path", workloads::path)),
     ("charts[].kube_version", format("kube-version", "invalid-kube-version", workloads::version)),
     ("charts[].api_versions[]", format("api", "invalid-api", workloads::api)),
+    ("trust.keys[].name", format("product-name", "invalid-name", name)),
+    ("trust.keys[].key", format("public-key", "invalid-key", signing::public_key)),
     ("install_config", FILE),
     ("install_defaults", FILE),
     ("disk.size", format("size", "invalid-size", size)),

@@ -26,6 +26,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::images::{Images, Runtime};
 use crate::kubernetes::Kubernetes;
+use crate::signing::spec::TrustSpec;
 use crate::workloads::spec::{ChartSpec, ManifestSpec};
 
 pub use chain::ExtendedDefinition;
@@ -87,6 +88,9 @@ pub struct Definition {
     /// a configuration is stronger.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub install_defaults: Option<PathBuf>,
+    /// Whose releases the nodes take.
+    #[serde(default, skip_serializing_if = "TrustSpec::is_default")]
+    pub trust: TrustSpec,
     /// The outputs of a build. Disks are only made where they are named here, or by `--only`.
     #[serde(default = "outputs::media")]
     pub outputs: Vec<OutputKind>,

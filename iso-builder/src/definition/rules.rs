@@ -16,6 +16,7 @@ use super::shape::shape;
 use crate::images::Runtime;
 use crate::images::spec::{misfits, without_layers};
 use crate::kubernetes::Kubernetes;
+use crate::signing::spec::TrustSpec;
 
 /// Checks that a path of the definition leads to the target; the error is the path relative to the current directory.
 pub(super) type Search<'s> = &'s dyn Fn(&Path, PathTarget) -> Result<(), PathBuf>;
@@ -25,6 +26,7 @@ pub(super) fn check(root: &TreeNode, value: &Value, search: Search<'_>) -> Vec<F
     let mut found = paths_lead_somewhere(root, search);
     found.extend(entries_have_one_source(root));
     found.extend(typed::<Kubernetes>(value, "/kubernetes").iter().flat_map(Kubernetes::findings));
+    found.extend(typed::<TrustSpec>(value, "/trust").iter().flat_map(TrustSpec::findings));
     found.extend(runtime_follows_from_kubernetes(value));
     found
 }

@@ -73,7 +73,7 @@ fn area_key() -> Value {
 
 /// Signs what a build makes: gets the bytes of a release manifest, and gives its signatures; none for an unsigned release.
 /// A build calls it for each manifest that it makes. The same signatures for the same manifest leave media as they are.
-pub type ManifestSigner<'a> = dyn Fn(&[u8]) -> Result<Option<Vec<u8>>> + 'a;
+pub(super) type ManifestSigner<'a> = dyn Fn(&[u8]) -> Result<Option<Vec<u8>>> + 'a;
 
 /// The manifest of a medium, with its signatures.
 #[derive(Debug)]

@@ -34,6 +34,7 @@ mod report;
 mod room;
 mod runner_image;
 mod sbom;
+mod signing;
 
 use std::collections::BTreeSet;
 
@@ -46,7 +47,7 @@ pub use self::check::{BuildCheck, CheckOptions, CheckReport, CheckState, check};
 use self::context::Build;
 pub use self::image_report::ImageReport;
 use self::inputs::{BuildInputs, LockUse};
-pub use self::media::{BuiltFile, ManifestSigner};
+pub use self::media::BuiltFile;
 pub use self::options::{BuildOptions, CacheOptions, InputOptions, PullOptions};
 use self::output::OutputDirectory;
 use self::program::BuildInstaller;
@@ -54,17 +55,14 @@ pub(crate) use self::program::standard;
 use self::report::Recording;
 pub use self::report::{BuildReport, check_summary};
 pub use self::runner_image::{runner_image, runner_image_name};
+use self::signing::BuildSigning;
 use crate::definition::LoadedDefinition;
 use crate::images::stored_image::StoredImage;
 use crate::lock::Lock;
 use crate::packages::ResolvedPackage;
 
-/// Builds the media, whose manifests `sign` signs; returns the files of those that were requested, and the report that is written beside them.
-pub fn build(
-    options: &BuildOptions,
-    sign: &ManifestSigner<'_>,
-    progress: &Progress,
-) -> Result<(Vec<BuiltFile>, BuildReport)> {
+/// Builds the media; returns the files of those that were requested, and the report that is written beside them.
+pub fn build(options: &BuildOptions, progress: &Progress) -> Result<(Vec<BuiltFile>, BuildReport)> {
     let recording = Recording::begin();
     progress.add(Box::new(recording.warnings.clone()));
     // Everything that can be known is checked before anything that takes time or writes a lock file.
@@ -81,6 +79,7 @@ pub fn build(
     }
     // A host that cannot build gets no directory.
     host_programs::check()?;
+    let signing = BuildSigning::begin(&loaded.definition.trust, options.signer.as_ref(), progress)?;
     let outputs = OutputDirectory::open(&options.output, progress)?;
     options.inputs.check_room(Some(&options.output))?;
     let approve = |packages: &[ResolvedPackage]| base_contents::check_packages(&loaded, packages);
@@ -90,11 +89,12 @@ pub fn build(
     let base = build.base()?;
     build.check_base(&base)?;
     let kernel = build.kernel(&base)?;
-    let rootfs = build.rootfs(&base, distribution.as_ref(), &installer.path)?;
+    let rootfs = build.rootfs(&base, distribution.as_ref(), &installer.path, &signing.store)?;
     let images = build.images(&base)?;
     let parts = media::MediumParts::collect(kernel, &rootfs, images.as_ref(), configuration)?;
     let sbom = build.sbom(&base, images.as_ref())?;
-    let made = build.media(&parts, &sbom, &outputs, (&wanted, &installer), sign)?;
+    let sign = |manifest: &[u8]| signing.sign(manifest, build.lock.epoch);
+    let made = build.media(&parts, &sbom, &outputs, (&wanted, &installer), &sign)?;
     let report = recording.end(&build, installer.sha256, &made)?;
     outputs.write(REPORT, &report.to_bytes()?)?;
     outputs.commit(&made.stale)?;

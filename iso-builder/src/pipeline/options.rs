@@ -11,6 +11,7 @@ use super::room::{self, NeededRoom};
 use crate::cache::Cache;
 use crate::definition::OutputKind;
 use crate::lock::{Lock, LockPolicy};
+use crate::signing::SignerOptions;
 
 #[derive(Clone, Debug)]
 pub struct BuildOptions {
@@ -18,6 +19,8 @@ pub struct BuildOptions {
     pub output: PathBuf,
     /// The `installer` executable that goes into the OS image.
     pub installer: PathBuf,
+    /// The key that signs the release.
+    pub signer: Option<SignerOptions>,
     /// Outputs to make instead of those of the definition.
     pub only: Option<Vec<OutputKind>>,
 }

@@ -1,9 +1,14 @@
 //! The steps that make the operating system: base, kernel and initrd, OS image.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use base::digest::Digest;
+use base::files::{parent, write_atomically};
 use serde_json::json;
+use trust::TrustStore;
+use trust::store::TRUST_STORE;
 
 use super::context::Build;
 use crate::cache::{StepKey, StepOutputs};
@@ -73,6 +78,7 @@ impl Build<'_> {
         base: &StepOutputs,
         distribution: Option<&StepOutputs>,
         installer: &Path,
+        trust: &TrustStore,
     ) -> Result<StepOutputs> {
         let definition = &self.inputs.loaded.definition;
         let rootfs = RootfsSource {
@@ -84,6 +90,8 @@ impl Build<'_> {
                 .chain([self.product.rootfs()])
                 .chain(self.overlays(&definition.overlays.rootfs)?)
                 .chain(self.shipped()?)
+                // Nothing else can change whom the nodes trust.
+                .chain([self.trust_store(trust)?])
                 .collect(),
             installer: installer.to_owned(),
             identity: ProductIdentity {
@@ -116,6 +124,19 @@ impl Build<'_> {
         let key = StepKey::new("workloads", 1, json!({ "files": workloads.digest() }));
         let outputs = self.inputs.cache.step(&key, |out| workloads.lay_out(&out.join("overlay")))?;
         Ok(Some(outputs.path("overlay")))
+    }
+
+    /// The trust store, laid out as an overlay.
+    fn trust_store(&self, trust: &TrustStore) -> Result<PathBuf> {
+        let bytes = trust.to_bytes();
+        let key = StepKey::new("trust", 1, json!({ "store": Digest::of(&bytes) }));
+        let outputs = self.inputs.cache.step(&key, |out| {
+            let file = out.join("overlay").join(TRUST_STORE.trim_start_matches('/'));
+            fs::create_dir_all(parent(&file))
+                .with_context(|| format!("making {}", parent(&file).display()))?;
+            write_atomically(&file, &bytes, 0o644)
+        })?;
+        Ok(outputs.path("overlay"))
     }
 
     fn overlays(&self, paths: &[PathBuf]) -> Result<Vec<PathBuf>> {

@@ -12,7 +12,6 @@ use medium::customization::{FILE, GRUB_FILE, area, argument};
 use model::release::{MANIFEST, Payload, Purpose, Release};
 use nix::sys::resource::{UsageWho, getrusage};
 use nqrust_tests::artifacts::Artifacts;
-use nqrust_tests::paths;
 use nqrust_tests::programs;
 
 use crate::figure::{Figure, RatioLimit};
@@ -45,7 +44,7 @@ pub(crate) fn measure(artifacts: &Artifacts, scale: Scale) -> Result<Vec<Figure>
     for round in 0..ROUNDS {
         let document = directory.join("node.yaml");
         fs::write(&document, CONFIGURATIONS[round % CONFIGURATIONS.len()])?;
-        let mut command = Command::new(paths::iso_builder()?);
+        let mut command = programs::iso_builder()?;
         command.args(["customize", "--progress", "plain"]).arg(&iso).arg("--config").arg(&document);
         let (before, began) = (written()?, Instant::now());
         let said = programs::run(&mut command, PROGRAM_TIME_LIMIT)?.success("iso-builder customize")?;

@@ -15,7 +15,7 @@ use base::digest::Digest;
 use model::release::{MANIFEST, Payload, Purpose};
 use nqrust_tests::artifacts::Artifacts;
 use nqrust_tests::deadline::Deadline;
-use nqrust_tests::paths;
+use nqrust_tests::programs;
 
 use crate::figure::{Figure, RatioLimit};
 use crate::images::high_water;
@@ -97,7 +97,7 @@ impl BenchServer {
         nodes: Option<&Path>,
         limit: Duration,
     ) -> Result<Self> {
-        let mut command = Command::new(paths::iso_builder()?);
+        let mut command = programs::iso_builder()?;
         let port = free_port()?;
         command.arg("serve").arg(medium).args(["--progress", "json", "--listen"]);
         command.arg(format!("127.0.0.1:{port}")).arg("--state").arg(state);

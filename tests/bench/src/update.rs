@@ -1,7 +1,6 @@
 //! The download of a kernel update, and the time that an emulated node takes: to bring a release into its other slot, whole and by
 //! patches, to restart into it, and to find that there is nothing to do.
 
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -11,13 +10,13 @@ use nqrust_tests::disk::Disk;
 use nqrust_tests::http::Server;
 use nqrust_tests::identity::Identity;
 use nqrust_tests::node::MAC;
+use nqrust_tests::programs;
 use nqrust_tests::qemu::{Firmware, Machine, Vm};
 use nqrust_tests::ssh::Ssh;
 use nqrust_tests::steps;
 use nqrust_tests::updates::{
     self, LATER, NEXT, UPDATE_LIMIT, boot_id, changed_release, logged_in_where, release, serve, settled, slot,
 };
-use nqrust_tests::{paths, programs};
 use serde_json::Value;
 
 use crate::delta::older_kernel;
@@ -63,11 +62,11 @@ pub(crate) fn measure(artifacts: &Artifacts) -> Result<Vec<Figure>> {
     serve(&next, &served, "next")?;
     serve(&later, &served, "later-whole")?;
     let layout = artifacts.disk("layout");
-    let mut push = Command::new(paths::iso_builder()?);
+    let mut push = programs::iso_builder()?;
     push.arg("push").arg(&later.full).arg(format!("oci:{}", layout.display()));
     push.arg("--delta-from").arg(&next.full);
     programs::run(&mut push, LIMIT)?.success("publishing a release with patches")?;
-    let mut pull = Command::new(paths::iso_builder()?);
+    let mut pull = programs::iso_builder()?;
     pull.arg("pull").arg(format!("oci:{}", layout.display())).arg(served.join("later"));
     programs::run(&mut pull, LIMIT)?.success("fetching a release with its patches")?;
     let server = Server::start(&served, 0)?;

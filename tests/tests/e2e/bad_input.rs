@@ -193,7 +193,7 @@ fn verify_names_every_damaged_payload_of_a_medium() {
 }
 
 fn verify(iso: &Path) -> Result<ProgramOutput> {
-    let mut command = Command::new(paths::iso_builder()?);
+    let mut command = programs::iso_builder()?;
     programs::run(command.arg("verify").arg(iso), Duration::from_secs(300))
 }
 

@@ -60,7 +60,7 @@ fn two_machines_get_their_own_configurations_from_one_customized_iso() {
 /// Makes a copy of the ISO with a configuration for each machine and none for others.
 fn customized(original: &Path, identity: &Identity, artifacts: &Artifacts) -> Result<PathBuf> {
     let iso = artifacts.disk("customized.iso");
-    let mut command = Command::new(paths::iso_builder()?);
+    let mut command = programs::iso_builder()?;
     command.args(["customize", "--progress", "plain"]).arg(original).arg("-o").arg(&iso);
     command.args(["--kernel-argument", ARGUMENT]);
     for node in NODES {
@@ -117,6 +117,6 @@ fn install(node: Node, iso: &Path, identity: &Identity, artifacts: &Artifacts) -
 
 /// Runs `iso-builder` on the ISO; returns what it printed.
 fn iso_builder(words: &[&str], iso: &Path) -> Result<String> {
-    let mut command = Command::new(paths::iso_builder()?);
+    let mut command = programs::iso_builder()?;
     programs::run(command.args(words).arg(iso), steps::INSTALL_LIMIT)?.success("iso-builder")
 }

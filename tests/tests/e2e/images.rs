@@ -96,7 +96,7 @@ fn mirror(port: u16) -> Value {
 
 /// `iso-builder images` with a cache of its own: it needs a registry, but no build.
 fn list(artifacts: &Artifacts, name: &str, definition: &Path) -> Result<Command> {
-    let mut command = Command::new(paths::iso_builder()?);
+    let mut command = programs::iso_builder()?;
     command.args(["images", "--progress", "plain"]).arg(definition);
     command.arg("--cache-dir").arg(artifacts.disk(name));
     Ok(command)

@@ -64,7 +64,7 @@ fn locked(directory: &Path, name: &str, text: &str) -> Result<PathBuf> {
     if known.exists() {
         fs::copy(&known, lock_file(&definition))?;
     } else {
-        let mut command = Command::new(paths::iso_builder()?);
+        let mut command = programs::iso_builder()?;
         command.arg("lock").arg(&definition).arg("--cache-dir").arg(kept().join("cache"));
         programs::run(&mut command, BUILD_LIMIT)?.success("iso-builder lock")?;
         fs::copy(lock_file(&definition), &known)?;
@@ -77,7 +77,7 @@ fn builder_image(directory: &Path, downloads: &Path) -> Result<PathBuf> {
     let text = fs::read_to_string(paths::workspace().join("configs/builder/image.yaml"))?;
     let definition = locked(directory, "builder.yaml", &text)?;
     let layout = directory.join("builder-image");
-    let mut command = Command::new(paths::iso_builder()?);
+    let mut command = programs::iso_builder()?;
     command.args(["builder-image", "--locked"]).arg(&definition).arg("-o").arg(&layout);
     command.arg("--installer").arg(paths::installer()?);
     command.arg("--cache-dir").arg(directory.join("cache")).arg("--downloads").arg(downloads);
@@ -119,8 +119,9 @@ fn a_build_in_a_container_by_an_ordinary_user_gives_the_bytes_of_one_outside() {
 
         let work = artifacts.disk("work");
         let definition = small_definition(&work)?;
-        let mut outside = Command::new(paths::iso_builder()?);
-        outside.args(["build", "--locked", "--only", "full"]).arg(&definition).arg("--installer");
+        let mut outside = programs::iso_builder()?;
+        outside.args(["build", "--locked", "--only", "full", "--sign-with", "development"]);
+        outside.arg(&definition).arg("--installer");
         outside.arg(paths::installer()?).arg("-o").arg(artifacts.disk("outside"));
         outside.arg("--cache-dir").arg(artifacts.disk("cache")).arg("--downloads").arg(&downloads);
         programs::run(&mut outside, BUILD_LIMIT)?.success("the build outside")?;
@@ -129,13 +130,16 @@ fn a_build_in_a_container_by_an_ordinary_user_gives_the_bytes_of_one_outside() {
             fs::create_dir_all(work.join(name))?;
         }
         copy_tree(&downloads, &work.join("downloads"))?;
+        copy_tree(&paths::keys(), &work.join("keys"))?;
         give(&work)?;
         let mut host = ContainerHost::start(&layout, &artifacts.path("containerd.log"))?;
         refusals(&mut host, &work, &mut checks)?;
         let build =
             ["iso-builder", "build", "image.yaml", "--locked", "--offline", "--only", "full", "-o", "out"];
+        let signing = ["--sign-with", "development", "--keys", "keys"];
         let stores = ["--cache-dir", "cache", "--downloads", "downloads"];
-        let ended = host.run(&["--allow-new-privs"], &work, &[&build[..], &stores].concat(), BUILD_LIMIT)?;
+        let ended =
+            host.run(&["--allow-new-privs"], &work, &[&build[..], &signing, &stores].concat(), BUILD_LIMIT)?;
         artifacts.append("inside.log", &ended.said())?;
         ended.success("the build in a container")?;
         let sums = |directory: PathBuf| fs::read_to_string(directory.join("SHA256SUMS"));
@@ -193,11 +197,13 @@ fn the_commands_of_the_page_for_pipelines_do_what_it_says() {
         small_definition(&project)?;
         fs::create_dir_all(project.join("cache"))?;
         symlink(downloads("page")?, project.join("cache/downloads"))?;
+        fs::copy(paths::keys().join("development.pub"), project.join("release.pub"))?;
+        let key = fs::read_to_string(paths::keys().join("development.key"))?;
         let node = format!(
             "token: {TOKEN}\nos: {{hostname: node-1, password: {TOKEN}}}\n\
              install: {{automatic: true, device: /dev/vda, vip: 192.0.2.10}}\n"
         );
-        let run = PageRun { artifacts, project, node };
+        let run = PageRun { artifacts, project, node, key };
         let mut checks = Checks::default();
         for pipeline in ci_page::pipelines(&ci_page::page()?)? {
             match pipeline {
@@ -207,7 +213,8 @@ fn the_commands_of_the_page_for_pipelines_do_what_it_says() {
             }
         }
         let log = fs::read_to_string(artifacts.path("commands.log"))?;
-        checks.that("no secret is in what the commands said", !log.contains(TOKEN));
+        let secret = run.key.lines().nth(1).context("the line of the key")?;
+        checks.that("no secret is in what the commands said", !log.contains(TOKEN) && !log.contains(secret));
         checks.finish("the pipelines of docs/how-to/ci.md")
     });
 }
@@ -218,6 +225,8 @@ struct PageRun<'a> {
     project: PathBuf,
     /// The configuration of a node, a secret.
     node: String,
+    /// The key that signs, another one.
+    key: String,
 }
 
 impl PageRun<'_> {
@@ -227,7 +236,7 @@ impl PageRun<'_> {
             let mut command = self.shell(step)?;
             command.env("GITHUB_STEP_SUMMARY", &summary);
             for secret in &step.secrets {
-                command.env(secret, &self.node);
+                command.env(secret, self.secret(secret)?);
             }
             self.run(&step.name, command)?;
         }
@@ -251,6 +260,7 @@ impl PageRun<'_> {
         for job in jobs {
             let mut command = self.shell(job)?;
             command.env("CI_PROJECT_DIR", &project).env("NODE_CONFIGURATION", &file);
+            command.env("RELEASE_KEY", self.secret("RELEASE_KEY")?);
             for (name, value) in variables {
                 command.env(name, value.replace("$CI_PROJECT_DIR", &project));
             }
@@ -265,6 +275,7 @@ impl PageRun<'_> {
         fs::create_dir_all(&media)?;
         fs::create_dir_all(&secrets)?;
         fs::write(secrets.join("node.yaml"), &self.node)?;
+        fs::write(secrets.join("release.key"), &self.key)?;
         let cache = self.project.join("cache");
         let volume = |name: &str| match name {
             "definition" => Ok(&self.project),
@@ -304,6 +315,17 @@ impl PageRun<'_> {
         checks.equal("the mode of a medium with secrets", mode.mode() & 0o777, 0o600);
         fs::remove_file(site)?;
         Ok(fs::remove_dir_all(directory)?)
+    }
+
+    /// What the pipeline keeps as a secret of this name.
+    fn secret(&self, name: &str) -> Result<&str> {
+        match name {
+            "NODE_CONFIGURATION" => Ok(&self.node),
+            "RELEASE_KEY" => Ok(&self.key),
+            // The key of the tests has none.
+            "NQRUST_KEY_PASSPHRASE" => Ok(""),
+            _ => anyhow::bail!("a secret {name} that the test does not know"),
+        }
     }
 
     /// The shell of a step or a job.

@@ -15,6 +15,7 @@ use formats::iso9660::{self, Iso, OffsetSource, Source};
 use model::config::formats::storage::is_iso_file;
 use model::release::{MANIFEST, ParseReleaseError, Payload, Release, SIGNATURES};
 use transfer::download::{Downloader, RetryPolicy};
+use trust::{ReleaseTrust, TrustStore};
 
 use super::boot_menu::{MAX_BOOT_MENU, NamedReleaseDifference, named_release_difference};
 use crate::http::{HttpDirectory, HttpImage, is_url};
@@ -31,6 +32,9 @@ const SERVER: &str = "Check the URL: it must name an ISO made by iso-builder, on
                       with the content of one.";
 /// The hint for a damaged medium.
 pub const COPY_AGAIN: &str = "Download or copy the medium again.";
+
+/// How a person lets a command of the builder take a release that no known key has signed.
+pub const ALLOW_UNSIGNED: &str = "--allow-unsigned. To trust its key: --key FILE";
 
 /// A medium that has a release manifest.
 #[derive(Debug)]
@@ -223,6 +227,16 @@ impl MediumReader {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(damaged_image(&self.path, SIGNATURES, error)),
         }
+    }
+
+    /// Judges its release by the keys of `store`.
+    ///
+    /// # Errors
+    /// [`Class::Verification`] if the release must not be used; the message says which reason there is.
+    pub fn judge(&self, store: &TrustStore) -> Result<ReleaseTrust> {
+        let (release, signatures) = (self.release()?, self.signatures()?);
+        trust::judge(&release, &self.manifest, signatures.as_deref(), store)
+            .map_err(|error| error.failure(&self.path.display().to_string(), ALLOW_UNSIGNED).into())
     }
 
     /// [`Class::Verification`] if it is a truncated image, as an interrupted copy or download leaves it.

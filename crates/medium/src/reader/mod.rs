@@ -6,4 +6,4 @@ mod boot_menu;
 mod medium_reader;
 
 pub use boot_menu::{MAX_BOOT_MENU, NamedReleaseDifference, named_release_difference};
-pub use medium_reader::{COPY_AGAIN, MediumImage, MediumReader};
+pub use medium_reader::{ALLOW_UNSIGNED, COPY_AGAIN, MediumImage, MediumReader};

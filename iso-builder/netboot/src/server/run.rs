@@ -11,6 +11,7 @@ use anyhow::Result;
 use base::cancellation;
 use base::failure::{Class, Classify, Failure, causes};
 use base::progress::Progress;
+use medium::reader::MediumReader;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
@@ -18,6 +19,7 @@ use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
+use trust::TrustStore;
 
 use super::authority::{self, CertificateAuthority};
 use super::connections::NetbootConnections;
@@ -53,6 +55,8 @@ const FILES: u64 = 64 + CLOSING as u64;
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
     pub medium: PathBuf,
+    /// The keys that its release is judged by.
+    pub known: TrustStore,
     pub listen: SocketAddr,
     pub origin: Option<ConfigurationSource>,
     /// The URL at which machines reach the server; if none, they use the host of their request.
@@ -102,7 +106,11 @@ impl NetbootServer {
     pub fn start(options: &ServerOptions, progress: &Progress) -> Result<Self> {
         check(options)?;
         state_directory::prepare(&options.state)?;
-        let files = MediumFiles::open(&fetched::local(&options.medium, &options.state, progress)?)?;
+        // Before it is fetched, and what came.
+        MediumReader::open(&options.medium)?.judge(&options.known)?;
+        let medium = fetched::local(&options.medium, &options.state, progress)?;
+        let trust = MediumReader::open(&medium)?.judge(&options.known)?;
+        let files = MediumFiles::open(&medium)?;
         let system = BootSystem::of(&files, &options.arguments)?;
         let defaults = defaults(&files)?;
         let configurations = match &options.origin {
@@ -112,6 +120,9 @@ impl NetbootServer {
         let (loaders, missing) = loaders::collect(&options.loaders, &files)?;
         let notices: Vec<_> = missing.into_iter().chain(files.lack()).collect();
         notices.iter().for_each(|notice| journal::warn(progress, notice));
+        if trust.needs_warning() {
+            journal::warn(progress, &format!("the release is {trust}"));
+        }
         let store = MachineRegistry::open(&options.state)?;
         let (tls, authority) = secured(options, progress)?;
         let mut router = Router::new(files, system, store, configurations);

@@ -19,6 +19,8 @@ use super::customization::{Customization, CustomizationState, is_customized};
 use super::{CustomizationLocation, CustomizationSources, GatheredCustomization, change, copy};
 use crate::media::finished::verify::{MediumFault, verify};
 use crate::media::finished::{InspectCommand, VerifyCommand};
+use crate::signing::arguments::KnownKeyArguments;
+use trust::TrustStore;
 
 use testing::http::{AUTHORITY as CERTIFICATE, Answer, Fake};
 use testing::medium::{SampleMedium, damage};
@@ -90,7 +92,7 @@ fn a_customized_iso_is_whole_shows_no_secret_and_goes_back_to_its_bytes() {
     assert!(written < 100 << 10, "{written}");
 
     let medium = MediumReader::open(&bench.path).unwrap();
-    let report = verify(&medium, &Progress::silent()).unwrap();
+    let report = verify(&medium, &TrustStore::absent(), &Progress::silent()).unwrap();
     assert!(
         report.findings.is_empty() && report.to_string().contains("\ncustomized with 2 configurations,"),
         "{report}"
@@ -171,7 +173,7 @@ fn a_new_customization_replaces_all_of_the_old_one() {
     let medium = MediumReader::open(&bench.path).unwrap();
     let shown = Customization::of(&medium);
     assert_eq!(shown.brief(), "customized with 1 configuration");
-    assert!(verify(&medium, &Progress::silent()).unwrap().findings.is_empty());
+    assert!(verify(&medium, &TrustStore::absent(), &Progress::silent()).unwrap().findings.is_empty());
     let bytes = fs::read(&bench.path).unwrap();
     assert!(!bytes.windows(11).any(|window| window == b"secret-file"), "nothing of it stays behind");
 }
@@ -193,7 +195,8 @@ fn damage_to_the_area_and_other_arguments_for_grub_fail_verification() {
     let bench = CustomizeFixture::new();
     apply(&bench.path, &wanted(&bench.sources().read().unwrap()));
     let faults = |path: &Path| -> Vec<_> {
-        let report = verify(&MediumReader::open(path).unwrap(), &Progress::silent()).unwrap();
+        let report =
+            verify(&MediumReader::open(path).unwrap(), &TrustStore::absent(), &Progress::silent()).unwrap();
         report.findings.into_iter().map(|finding| (finding.path, finding.fault)).collect()
     };
     damage(&bench.path, b"set nqrust_arguments='console");
@@ -204,7 +207,8 @@ fn damage_to_the_area_and_other_arguments_for_grub_fail_verification() {
     assert!(path == FILE && reason.contains("SHA-256"), "{reason}");
     let medium = MediumReader::open(&bench.path).unwrap();
     assert_eq!(Customization::of(&medium).state, CustomizationState::Damaged);
-    let error = verify(&medium, &Progress::silent()).unwrap().into_result().unwrap_err();
+    let error =
+        verify(&medium, &TrustStore::absent(), &Progress::silent()).unwrap().into_result().unwrap_err();
     assert_eq!(class_of(&error), Class::Verification);
 }
 
@@ -273,12 +277,14 @@ fn a_boot_password_of_a_configuration_protects_the_menu_of_the_medium_and_is_che
         boot_password('A')
     );
     assert!(String::from_utf8_lossy(&menu).contains(&line));
-    assert!(verify(&medium, &Progress::silent()).unwrap().findings.is_empty());
+    assert!(verify(&medium, &TrustStore::absent(), &Progress::silent()).unwrap().findings.is_empty());
     let shown = format!("{} {:?}", Customization::of(&medium), gathered.content);
     assert!(!shown.contains("grub.pbkdf2"), "{shown}");
     // Removed from the menu only, it is noticed.
     damage(&bench.path, b"password_pbkdf2");
-    let report = verify(&MediumReader::open(&bench.path).unwrap(), &Progress::silent()).unwrap();
+    let report =
+        verify(&MediumReader::open(&bench.path).unwrap(), &TrustStore::absent(), &Progress::silent())
+            .unwrap();
     let paths: Vec<_> = report.findings.iter().map(|finding| finding.path.as_str()).collect();
     assert_eq!(paths, [GRUB_FILE]);
 }
@@ -407,11 +413,15 @@ fn inspect_and_verify_tell_of_a_customized_medium() -> Result<()> {
     apply(&bench.path, &wanted(&bench.sources().read()?));
     for format in [Format::Text, Format::Json] {
         let context = Context::silent(format);
-        InspectCommand { medium: bench.path.clone() }.run(&context)?;
-        VerifyCommand { medium: bench.path.clone() }.run(&context)?;
+        InspectCommand { medium: bench.path.clone(), known: KnownKeyArguments::allowing_unsigned() }
+            .run(&context)?;
+        VerifyCommand { medium: bench.path.clone(), known: KnownKeyArguments::allowing_unsigned() }
+            .run(&context)?;
     }
-    let description =
-        crate::media::finished::inspect::MediumDescription::of(&MediumReader::open(&bench.path)?)?;
+    let description = crate::media::finished::inspect::MediumDescription::of(
+        &MediumReader::open(&bench.path)?,
+        &TrustStore::absent(),
+    )?;
     let text = format!("{description}{}", serde_json::to_string(&description)?);
     assert!(text.contains("mac:52:54:00:00:00:01  first"), "{text}");
     assert!(!text.contains("secret"), "{text}");

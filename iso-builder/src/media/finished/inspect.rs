@@ -13,8 +13,11 @@ use jiff::Timestamp;
 use medium::reader::MediumReader;
 use model::release::{Image, MediumKind, Payload, Purpose, Release};
 use serde::Serialize;
+use trust::TrustStore;
 
 use crate::media::customize::{ConfigSummary, Customization};
+use crate::signing::SignatureSummary;
+use crate::signing::arguments::KnownKeyArguments;
 use crate::wording::{counted, printable};
 
 const MAX_CONFIG_BYTES: u64 = 1 << 20;
@@ -24,11 +27,13 @@ const MAX_CONFIG_BYTES: u64 = 1 << 20;
 pub struct InspectCommand {
     /// An ISO, a drive that holds one, a directory with release.json, or the URL of an ISO or of such a directory.
     pub medium: PathBuf,
+    #[command(flatten)]
+    pub(crate) known: KnownKeyArguments,
 }
 
 impl InspectCommand {
     pub fn run(self, context: &Context) -> Result<()> {
-        let description = MediumDescription::of(&MediumReader::open(&self.medium)?)?;
+        let description = MediumDescription::of(&MediumReader::open(&self.medium)?, &self.known.store()?)?;
         context.show(&description, || description.to_string())
     }
 }
@@ -42,6 +47,8 @@ pub struct MediumDescription {
     pub volume: Option<VolumeDescription>,
     /// Of the release manifest.
     pub release_sha256: Digest,
+    /// Who has signed it, by the keys that are known here.
+    pub signatures: SignatureSummary,
     pub release: Release,
     pub totals: PayloadTotals,
     /// The install configurations that the medium was built with.
@@ -83,7 +90,7 @@ pub struct EmbeddedConfig {
 
 impl MediumDescription {
     /// Reads the manifest, and the embedded configurations that it names.
-    pub fn of(medium: &MediumReader) -> Result<Self> {
+    pub fn of(medium: &MediumReader, known: &TrustStore) -> Result<Self> {
         let release = medium.release()?;
         let volume = medium.iso().map(|iso| VolumeDescription {
             id: iso.volume().id.clone(),
@@ -94,6 +101,7 @@ impl MediumDescription {
             medium: medium.path().to_owned(),
             volume,
             release_sha256: medium.release_digest(),
+            signatures: SignatureSummary::of(medium, known),
             totals: PayloadTotals::of(&release),
             install_configs: release
                 .payloads(Purpose::InstallConfig)
@@ -159,6 +167,7 @@ impl MediumDescription {
         )?;
         writeln!(f, "  id        {}", printable(&release.id))?;
         writeln!(f, "  release   sha256:{}", self.release_sha256)?;
+        writeln!(f, "  signed    {}", printable(&self.signatures.text))?;
         if let Some(time) = i64::try_from(release.epoch).ok().and_then(|s| Timestamp::from_second(s).ok()) {
             writeln!(f, "  dated     {time}")?;
         }

@@ -20,6 +20,7 @@ use super::built_iso;
 use super::verify::VerifyCommand;
 use crate::media::assemble::{blank_area, checksums};
 use crate::media::customize::{CustomizationLocation, change};
+use crate::signing::arguments::KnownKeyArguments;
 use medium::reader::MediumReader;
 
 /// A directory as a build writes it.
@@ -103,7 +104,8 @@ fn what_a_build_wrote_is_good_and_each_changed_byte_is_found() {
     assert_eq!(names.len(), 8, "{names:?}");
     for name in names.iter().map(|name| name.to_str().unwrap()) {
         output.flip(name);
-        let verify = VerifyCommand { medium: output.path().to_owned() };
+        let verify =
+            VerifyCommand { medium: output.path().to_owned(), known: KnownKeyArguments::allowing_unsigned() };
         let error = verify.run(&Context::silent(Format::Text)).unwrap_err();
         assert_eq!(class_of(&error), Class::Verification, "{name}: {}", render(&error));
         let named = render(&error).contains(name);

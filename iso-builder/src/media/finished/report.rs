@@ -14,6 +14,7 @@ use model::boot::parameter;
 use model::release::{MANIFEST, MediumKind};
 use serde::Serialize;
 
+use crate::signing::SignatureSummary;
 use crate::wording::{counted, printable};
 
 /// Why an ISO of another version of the builder cannot be compared as a whole.
@@ -29,6 +30,8 @@ pub struct VerifyReport {
     pub kind: MediumKind,
     /// Of the release manifest.
     pub release_sha256: Digest,
+    /// Who has signed it, by the keys that are known here.
+    pub signatures: SignatureSummary,
     /// How many payloads should be on the medium.
     pub payloads: usize,
     /// Their bytes, from the manifest.
@@ -170,6 +173,7 @@ impl fmt::Display for VerifyReport {
                 counted(self.remote, "image blob")
             )?;
         }
+        writeln!(f, "{}", printable(&self.signatures.text))?;
         writeln!(f, "{}", self.customized)?;
         if self.coverage == VerifyCoverage::PayloadsOnly {
             writeln!(f, "warning: {OTHER_RECIPE}")?;

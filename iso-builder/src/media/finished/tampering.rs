@@ -23,6 +23,7 @@ use super::built_iso::build;
 use super::verify::{VerifyCoverage, VerifyReport, verify};
 use crate::media::customize::CustomizationLocation;
 use crate::media::customize::change::{self, AreaContents};
+use trust::TrustStore;
 
 struct TamperedIso {
     sample: SampleMedium,
@@ -102,7 +103,7 @@ struct VerifyOutcome(Result<VerifyReport>);
 impl VerifyOutcome {
     fn of(path: &Path) -> Self {
         let medium = MediumReader::open_for_verification(path);
-        Self(medium.and_then(|medium| verify(&medium, &Progress::silent())))
+        Self(medium.and_then(|medium| verify(&medium, &TrustStore::absent(), &Progress::silent())))
     }
 
     fn paths(&self) -> Vec<String> {

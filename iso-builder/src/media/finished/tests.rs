@@ -14,10 +14,12 @@ use testing::progress::Recorder;
 use super::inspect::MediumDescription;
 use super::verify::{MediumFault, VerifyReport, verify};
 use super::{InspectCommand, VerifyCommand};
+use crate::signing::arguments::KnownKeyArguments;
 use crate::wording::printable;
+use trust::TrustStore;
 
 fn verified(path: &Path) -> VerifyReport {
-    verify(&MediumReader::open(path).unwrap(), &Progress::silent()).unwrap()
+    verify(&MediumReader::open(path).unwrap(), &TrustStore::absent(), &Progress::silent()).unwrap()
 }
 
 fn faults(report: &VerifyReport) -> Vec<(&str, &MediumFault)> {
@@ -30,7 +32,8 @@ fn a_medium_is_the_same_as_an_iso_and_as_a_directory_here_and_on_a_server() {
     let server = sample.served();
     let urls = ["tree/", "full.iso"].map(|name| PathBuf::from(format!("{}/{name}", server.url())));
     for path in [sample.iso(), sample.tree()].into_iter().chain(urls) {
-        let description = MediumDescription::of(&MediumReader::open(&path).unwrap()).unwrap();
+        let description =
+            MediumDescription::of(&MediumReader::open(&path).unwrap(), &TrustStore::absent()).unwrap();
         assert_eq!(description.install_configs.len(), 1, "{}", path.display());
         let report = verified(&path);
         assert_eq!(faults(&report), [], "{report}");
@@ -135,7 +138,7 @@ fn a_cut_iso_fails_verification_wherever_it_is_cut() {
     for length in [34 * 1024, 60 * 1024, whole.len() / 2, whole.len() - 400 * 1024] {
         fs::write(&iso, &whole[..length]).unwrap();
         let error = MediumReader::open(&iso)
-            .and_then(|medium| verify(&medium, &Progress::silent()))
+            .and_then(|medium| verify(&medium, &TrustStore::absent(), &Progress::silent()))
             .and_then(VerifyReport::into_result)
             .unwrap_err();
         assert_eq!(class_of(&error), Class::Verification, "{length}: {}", render(&error));
@@ -187,7 +190,8 @@ fn a_garbled_manifest_fails_verification_and_another_format_is_invalid() {
 #[test]
 fn inspecting_tells_what_is_on_the_medium_and_no_secret() {
     let sample = SampleMedium::new(MediumKind::NetInstall);
-    let description = MediumDescription::of(&MediumReader::open(&sample.iso()).unwrap()).unwrap();
+    let description =
+        MediumDescription::of(&MediumReader::open(&sample.iso()).unwrap(), &TrustStore::absent()).unwrap();
     let (text, json) = (description.to_string(), serde_json::to_string(&description).unwrap());
     for words in [
         "NQRust Hypervisor 1.0 for amd64, net-install medium",
@@ -213,7 +217,8 @@ fn an_unreadable_configuration_is_named_without_quoting_it() {
     let sample = SampleMedium::new(MediumKind::Full);
     fs::write(sample.tree().join("config/install.yaml"), "token: [9f2c4e6a8b0d1357924680acebdf1357\n")
         .unwrap();
-    let description = MediumDescription::of(&MediumReader::open(&sample.tree()).unwrap()).unwrap();
+    let description =
+        MediumDescription::of(&MediumReader::open(&sample.tree()).unwrap(), &TrustStore::absent()).unwrap();
     let text = format!("{description}{description:?}");
     assert!(text.contains("not readable as an install configuration") && !text.contains("secret"), "{text}");
 }
@@ -229,7 +234,7 @@ fn progress_counts_every_byte_and_a_fault_fails_the_step() {
     let last_event = || {
         let recorder = Recorder::default();
         let progress = Progress::new(vec![Box::new(recorder.clone())]);
-        verify(&MediumReader::open(&sample.tree()).unwrap(), &progress).unwrap();
+        verify(&MediumReader::open(&sample.tree()).unwrap(), &TrustStore::absent(), &progress).unwrap();
         let last = recorder.0.lock().unwrap().pop().unwrap();
         (last.step, last.state, last.bytes, last.total)
     };
@@ -245,11 +250,17 @@ fn the_commands_end_with_the_class_of_what_they_found() {
     let iso = sample.iso();
     for format in [Format::Text, Format::Json] {
         let context = Context::silent(format);
-        InspectCommand { medium: iso.clone() }.run(&context).unwrap();
-        VerifyCommand { medium: iso.clone() }.run(&context).unwrap();
+        InspectCommand { medium: iso.clone(), known: KnownKeyArguments::allowing_unsigned() }
+            .run(&context)
+            .unwrap();
+        VerifyCommand { medium: iso.clone(), known: KnownKeyArguments::allowing_unsigned() }
+            .run(&context)
+            .unwrap();
     }
     damage(&iso, b"first blob");
     let context = Context::silent(Format::Json);
-    let error = VerifyCommand { medium: iso }.run(&context).unwrap_err();
+    let error = VerifyCommand { medium: iso, known: KnownKeyArguments::allowing_unsigned() }
+        .run(&context)
+        .unwrap_err();
     assert_eq!(class_of(&error).exit_code(), 4);
 }

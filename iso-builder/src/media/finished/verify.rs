@@ -6,8 +6,11 @@
 //! end of a stick changes the partition table, which is a fault. Of the directory that a build wrote all outputs are, by
 //! `medium::build_output`.
 
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fmt;
 use std::io::{self, BufReader, Read};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use base::digest::Digest;
@@ -16,15 +19,20 @@ use base::program::Context;
 use base::progress::{Progress, Step};
 use clap::Args;
 use formats::iso9660::address::Source;
-use medium::build_output::BuildOutput;
+use medium::build_output::{BuildOutput, OutputReport};
 use medium::customization::{Content, FILE, GRUB_FILE};
 use medium::iso::recipe::BOOT_MENU;
 use medium::iso::{self, CheckScope, IsoMap};
 use medium::reader::{COPY_AGAIN, MAX_BOOT_MENU, MediumReader, named_release_difference};
 use model::release::{MANIFEST, Payload, Release};
+use serde::Serialize;
+use trust::TrustStore;
 
 pub use super::report::{MediumFault, MediumFinding, VerifyCoverage, VerifyReport};
 use crate::media::customize::{Customization, customization};
+use crate::signing::SignatureSummary;
+use crate::signing::arguments::KnownKeyArguments;
+use crate::wording::printable;
 
 /// Large reads keep a drive streaming.
 const BUFFER_BYTES: usize = 256 * 1024;
@@ -35,25 +43,77 @@ pub struct VerifyCommand {
     /// An ISO, a drive that holds one, the directory that a build wrote, one with release.json and all payloads, or the URL of an
     /// ISO or of such a directory.
     pub medium: PathBuf,
+    #[command(flatten)]
+    pub(crate) known: KnownKeyArguments,
 }
 
 impl VerifyCommand {
-    /// Prints what was checked. A medium with any fault is [`Class::Verification`].
+    /// Prints what was checked. A medium with any fault, or whose release no known key has signed, is [`Class::Verification`].
     pub fn run(self, context: &Context) -> Result<()> {
+        let known = self.known.store()?;
         if let Some(output) = BuildOutput::open(&self.medium)? {
-            let report = output.verify(&context.progress)?;
+            let report = verify_output(&output, &known, &context.progress)?;
             context.show(&report, || report.to_string())?;
-            return report.into_result();
+            report.report.into_result()?;
+            return media_of(&output).try_for_each(|path| MediumReader::open(&path)?.judge(&known).map(drop));
         }
-        let report = verify(&MediumReader::open_for_verification(&self.medium)?, &context.progress)?;
+        let medium = MediumReader::open_for_verification(&self.medium)?;
+        let report = verify(&medium, &known, &context.progress)?;
         context.show(&report, || report.to_string())?;
-        report.into_result()
+        report.into_result()?;
+        medium.judge(&known).map(drop)
     }
+}
+
+/// The outputs of a build, and who has signed each release manifest among them.
+#[derive(Debug, Serialize)]
+struct VerifiedOutput {
+    #[serde(flatten)]
+    report: OutputReport,
+    /// By the name of the medium; the directory itself has that of the full medium and of the netboot set.
+    signatures: BTreeMap<String, SignatureSummary>,
+}
+
+impl fmt::Display for VerifiedOutput {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.report)?;
+        self.signatures
+            .iter()
+            .try_for_each(|(name, summary)| write!(f, "\n{name}: {}", printable(&summary.text)))
+    }
+}
+
+fn verify_output(output: &BuildOutput, known: &TrustStore, progress: &Progress) -> Result<VerifiedOutput> {
+    let report = output.verify(progress)?;
+    let summary = |path: PathBuf| {
+        let medium = MediumReader::open(&path).ok()?;
+        let name = path
+            .file_name()
+            .filter(|_| path != output.path())
+            .map_or(MANIFEST.into(), OsStr::to_string_lossy);
+        Some((name.into_owned(), SignatureSummary::of(&medium, known)))
+    };
+    let signatures = media_of(output).filter_map(summary).collect();
+    Ok(VerifiedOutput { report, signatures })
+}
+
+/// What has a release manifest at `path`: a medium, or all that a build wrote.
+pub(crate) fn manifests_of(path: &Path) -> Result<Vec<PathBuf>> {
+    Ok(match BuildOutput::open(path)? {
+        Some(output) => media_of(&output).collect(),
+        None => vec![path.to_owned()],
+    })
+}
+
+/// What has a release manifest: the directory of a build, and the ISOs in it.
+fn media_of(output: &BuildOutput) -> impl Iterator<Item = PathBuf> {
+    let isos = output.sums().keys().filter(|name| name.ends_with(".iso")).map(|name| output.file(name));
+    [output.path().to_owned()].into_iter().chain(isos)
 }
 
 /// Reads and compares everything that should be on `medium`. Faults of the medium go into the report; a medium without
 /// a readable manifest is an error.
-pub fn verify(medium: &MediumReader, progress: &Progress) -> Result<VerifyReport> {
+pub fn verify(medium: &MediumReader, known: &TrustStore, progress: &Progress) -> Result<VerifyReport> {
     let release = medium.release()?;
     let (local, remote) = expected(&release);
     let bytes = local.iter().map(|payload| payload.size).fold(0, u64::saturating_add);
@@ -70,6 +130,7 @@ pub fn verify(medium: &MediumReader, progress: &Progress) -> Result<VerifyReport
         release: format!("{} {}", release.id, release.version),
         kind: release.medium,
         release_sha256: medium.release_digest(),
+        signatures: SignatureSummary::of(medium, known),
         payloads: local.len(),
         bytes,
         remote,

@@ -16,6 +16,7 @@ use transfer::registry::{Client, Settings};
 
 use super::{pull, push};
 use crate::media::finished::verify::verify;
+use trust::TrustStore;
 
 /// A release in which the length with this number is `size`: a payload's, the El Torito image's or the expanded image's.
 fn with_size(number: usize, size: u64) -> Release {
@@ -58,9 +59,11 @@ fn commands(release: &Release, described: &Release) -> Vec<anyhow::Result<()>> {
     let artifact = layout(&directory.path().join("layout"), &bytes, described);
     let (silent, output) = (Progress::silent(), directory.path().join("pulled"));
     vec![
-        MediumReader::open_for_verification(&tree).and_then(|medium| verify(&medium, &silent)).map(drop),
-        push(&tree, &[], &target, &client, 1, &silent).map(drop),
-        pull(&artifact, &client, (&output, None), 1, &silent).map(drop),
+        MediumReader::open_for_verification(&tree)
+            .and_then(|medium| verify(&medium, &TrustStore::absent(), &silent))
+            .map(drop),
+        push(&tree, &TrustStore::absent(), &[], &target, &client, 1, &silent).map(drop),
+        pull(&artifact, &TrustStore::absent(), &client, (&output, None), 1, &silent).map(drop),
         open_release(&artifact, &client).map(drop),
     ]
 }

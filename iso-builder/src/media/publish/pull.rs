@@ -22,9 +22,11 @@ use medium::artifact::{ArtifactReference, BootCodePart};
 use medium::build_output::CHECKSUMS;
 use medium::patches::{PATCHES, PatchList};
 use medium::payload_sources::OpenedArtifact;
+use medium::reader::ALLOW_UNSIGNED;
 use model::release::{MANIFEST, Release, SIGNATURES};
 use serde::Serialize;
 use transfer::registry::Client;
+use trust::{TrustStore, judge};
 
 use super::fetch::{BlobTarget, Destination, wanted};
 use super::iso;
@@ -54,15 +56,20 @@ pub struct PullReport {
     pub iso: Option<PathBuf>,
 }
 
-/// Fetches the release at `reference` into the directory `output`, and makes its ISO if that is named.
+/// Fetches the release at `reference` into the directory `output`, and makes its ISO if that is named. `known` judges the release
+/// before anything else of it is fetched.
 pub fn pull(
     reference: &ArtifactReference,
+    known: &TrustStore,
     client: &Client,
     (output, iso): (&Path, Option<&Path>),
     transfers: usize,
     progress: &Progress,
 ) -> Result<PullReport> {
     let artifact = OpenedArtifact::open(reference, client)?;
+    let signatures = artifact.signatures()?;
+    judge(artifact.release(), artifact.release_bytes(), signatures.as_deref(), known)
+        .map_err(|error| error.failure(&reference.to_string(), ALLOW_UNSIGNED))?;
     if iso.is_some() {
         iso::check(&artifact)?;
     }

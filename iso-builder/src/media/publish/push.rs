@@ -21,6 +21,7 @@ use medium::reader::MediumReader;
 use model::release::{Payload, Purpose, Release};
 use serde::Serialize;
 use transfer::registry::{BlobTransfer, Client, ManifestAnswer, NewBlob};
+use trust::TrustStore;
 
 use super::patches::MadePatches;
 use super::target::Target;
@@ -58,9 +59,10 @@ pub struct TransferCounts {
 }
 
 /// Publishes the release of `medium` at `reference`, with patches from the releases that `earlier` names; `transfers` blobs travel at
-/// the same time.
+/// the same time. `known` judges the release before anything travels.
 pub fn push(
     medium: &Path,
+    known: &TrustStore,
     earlier: &[String],
     reference: &ArtifactReference,
     client: &Client,
@@ -70,6 +72,7 @@ pub fn push(
     let path = finished(medium)?;
     let medium = MediumReader::open(&path)?;
     let release = medium.release()?;
+    medium.judge(known)?;
     let target = Target::open(reference, client, &release)?;
     let code = release.iso.as_ref().map(|iso| BootCode::of(&medium, iso)).transpose()?.flatten();
     warn(&medium, &release, progress);

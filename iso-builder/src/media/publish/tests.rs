@@ -2,8 +2,10 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use base::failure::{class_of, render};
+use formats::minisign::SecretKey;
 use medium::payload_sources::{PayloadPlace, VerifyingReader, open_release, source as source_of};
 use medium::reader::MediumReader;
 use model::release::{MANIFEST, Purpose, SIGNATURES};
@@ -13,6 +15,7 @@ use testing::registry::RealRegistry;
 use testing::release::replace;
 use transfer::download::RetryPolicy;
 use transfer::registry::Settings;
+use trust::TrustStore;
 
 use super::push::TransferCounts;
 use super::*;
@@ -68,11 +71,11 @@ fn reference(text: &str) -> ArtifactReference {
 }
 
 fn pushed(medium: &Path, to: &str, client: &Client) -> anyhow::Result<PushReport> {
-    push(medium, &[], &reference(to), client, TRANSFERS, &Progress::silent())
+    push(medium, &TrustStore::absent(), &[], &reference(to), client, TRANSFERS, &Progress::silent())
 }
 
 fn pulled(from: &str, client: &Client, output: &Path, iso: Option<&Path>) -> anyhow::Result<PullReport> {
-    pull(&reference(from), client, (output, iso), TRANSFERS, &Progress::silent())
+    pull(&reference(from), &TrustStore::absent(), client, (output, iso), TRANSFERS, &Progress::silent())
 }
 
 /// The files of a directory with their contents' digests, sorted.
@@ -479,7 +482,9 @@ fn patches_travel_with_a_release_and_make_its_image_of_an_earlier_one() {
     let layout = format!("oci:{}", bench.path("layout").display());
     let from = [old, bench.iso().display().to_string()];
     let to = reference(&layout);
-    let report = push(&bench.iso(), &from, &to, &client, TRANSFERS, &Progress::silent()).unwrap();
+    let report =
+        push(&bench.iso(), &TrustStore::absent(), &from, &to, &client, TRANSFERS, &Progress::silent())
+            .unwrap();
     // An image needs no patch from itself.
     let [patch] = &report.patches[..] else { panic!("{:?}", report.patches) };
     let whole = bench.payload(Purpose::Rootfs).size;
@@ -536,6 +541,7 @@ fn an_initrd_gets_a_patch_if_a_node_that_packs_it_gets_the_same_bytes() {
         fs::write(new.join(MANIFEST), release.to_bytes()).unwrap();
         let report = push(
             &new,
+            &TrustStore::absent(),
             std::slice::from_ref(&old),
             &reference(&layout),
             &client,
@@ -562,7 +568,9 @@ fn patches_from_other_products_too_many_and_wrong_images_are_refused() {
     let client = client("{}");
     let layout = reference(&format!("oci:{}", bench.path("layout").display()));
     let class = |from: &[String]| {
-        let error = push(&bench.iso(), from, &layout, &client, TRANSFERS, &Progress::silent()).unwrap_err();
+        let error =
+            push(&bench.iso(), &TrustStore::absent(), from, &layout, &client, TRANSFERS, &Progress::silent())
+                .unwrap_err();
         (class_of(&error), render(&error))
     };
     let (refused, told) = class(&[earlier(&bench, "other", |release| release.id = "other".into())]);
@@ -575,12 +583,14 @@ fn patches_from_other_products_too_many_and_wrong_images_are_refused() {
     assert!(refused == Class::Verification && told.contains("its release manifest says"), "{told}");
 }
 
-const SIGNED: &[u8] = b"untrusted comment: a\nRW\ntrusted comment: b\nAA\n";
+/// Of a key that nobody knows.
+static SIGNED: LazyLock<Vec<u8>> =
+    LazyLock::new(|| SecretKey::of_seed([7; 8], [7; 32]).sign(b"", "a", "b").to_string().into_bytes());
 
 /// A directory with the ISO of a release, signed.
 fn signed_bench() -> Bench {
     let mut bench = Bench::new();
-    bench.image = testing::iso::signed_image(&bench.release, Some(SIGNED));
+    bench.image = testing::iso::signed_image(&bench.release, Some(&SIGNED[..]));
     fs::write(bench.iso(), &bench.image).unwrap();
     bench
 }
@@ -597,10 +607,10 @@ fn signatures_travel_with_their_release_and_go_with_it() {
         let (tree, iso) = (tree.path().join("tree"), tree.path().join("again.iso"));
         let report = pushed(&bench.iso(), name, &client).unwrap();
         let back = pulled(name, &client, &tree, Some(&iso)).unwrap();
-        assert_eq!(fs::read(tree.join(SIGNATURES)).unwrap(), SIGNED, "{name}");
+        assert_eq!(fs::read(tree.join(SIGNATURES)).unwrap(), *SIGNED, "{name}");
         assert!(fs::read(&iso).unwrap() == bench.image, "the ISO has other bytes");
         let (_, _, source) = open_release(&reference(name), &client).unwrap();
-        assert_eq!(source.signatures().unwrap().as_deref(), Some(SIGNED), "{name}");
+        assert_eq!(source.signatures().unwrap().as_deref(), Some(&SIGNED[..]), "{name}");
         assert_eq!(pushed(&tree, name, &client).unwrap().digest, report.digest, "from the directory");
 
         // The same release, signed by one more: nothing else travels.
@@ -608,7 +618,7 @@ fn signatures_travel_with_their_release_and_go_with_it() {
         fs::write(tree.join(SIGNATURES), &more).unwrap();
         let again = pushed(&tree, name, &client).unwrap();
         assert_eq!((again.blobs.uploaded, again.release_sha256), (1, report.release_sha256));
-        fs::write(tree.join(SIGNATURES), SIGNED).unwrap();
+        fs::write(tree.join(SIGNATURES), &*SIGNED).unwrap();
         assert_eq!(pulled(name, &client, &tree, None).unwrap().fetched, 1);
         assert_eq!(fs::read(tree.join(SIGNATURES)).unwrap(), more, "{name}");
 
@@ -629,7 +639,7 @@ fn signatures_that_are_too_long_damaged_or_missing_are_refused() {
     let layout = bench.path("layout");
     let (name, client) = (format!("oci:{}", layout.display()), client("{}"));
     let report = pushed(&bench.iso(), &name, &client).unwrap();
-    let blob = layout.join("blobs/sha256").join(Digest::of(SIGNED).to_string());
+    let blob = layout.join("blobs/sha256").join(Digest::of(&SIGNED).to_string());
     for damage in [Some(&b"untrusted comment: a\n"[..]), None] {
         match damage {
             Some(other) => fs::write(&blob, other).unwrap(),

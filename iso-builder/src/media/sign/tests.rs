@@ -143,7 +143,9 @@ fn an_iso_is_signed_in_its_own_bytes_for_that_and_again_beside_what_it_has() {
     let (first, last) = (different[0], *different.last().unwrap());
     assert!(before.len() == after.len() && last - first < LENGTH, "{first} to {last}");
     let medium = MediumReader::open(&iso).unwrap();
-    let found = crate::media::finished::verify::verify(&medium, &Progress::silent()).unwrap();
+    let found =
+        crate::media::finished::verify::verify(&medium, &trust::TrustStore::absent(), &Progress::silent())
+            .unwrap();
     assert!(found.findings.is_empty(), "{found}");
     let keep = |_: &[u8], existing: Option<&[u8]>| Ok(existing.unwrap().to_vec());
     assert!(!sign(&iso, keep).unwrap().manifests[0].changed);

@@ -81,7 +81,7 @@ fn prepare(cluster: &mut TestCluster, directory: &Path) -> Result<Digest> {
         cluster.give_disk(&name, &directory.join(OLD))?;
     }
     let layout = directory.join("runner-image");
-    let mut make = Command::new(paths::iso_builder()?);
+    let mut make = programs::iso_builder()?;
     make.args(["runner-image", "--progress", "plain", "--installer"]).arg(paths::installer()?);
     programs::run(make.arg("-o").arg(&layout), COMMAND)?.success("iso-builder runner-image")?;
     cluster.add_layout(&layout)?;
