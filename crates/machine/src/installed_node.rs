@@ -23,6 +23,9 @@ use crate::paths::{DOCUMENT, below};
 pub const IDENTITY: [&str; 5] =
     ["install.mode", "install.role", "server_url", "kubernetes", "kubernetes.distribution"];
 
+/// The key of what the owner trusts.
+const TRUST: &str = "os.trust";
+
 /// A node, opened.
 #[derive(Debug)]
 pub struct InstalledNode {
@@ -33,6 +36,8 @@ pub struct InstalledNode {
     pub machine_id: Option<MachineId>,
     /// The mistakes of the document, a line each: place, key, what is wrong.
     pub mistakes: Vec<String>,
+    /// The first of them that is about the releases that are trusted.
+    pub trust_mistake: Option<String>,
 }
 
 impl InstalledNode {
@@ -50,8 +55,15 @@ impl InstalledNode {
         }
         let usable = config::load_usable(&document, &IDENTITY)?;
         let mistakes = usable.mistakes.iter().map(line_of_mistake).collect();
+        let of_trust = |mistake: &&config::Diagnostic| {
+            mistake
+                .path
+                .strip_prefix(TRUST)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+        };
+        let trust_mistake = usable.mistakes.iter().find(of_trust).map(line_of_mistake);
         let machine_id = MachineId::beside(&document)?;
-        Ok(Self { root: root.to_owned(), config: usable.config, machine_id, mistakes })
+        Ok(Self { root: root.to_owned(), config: usable.config, machine_id, mistakes, trust_mistake })
     }
 
     #[must_use]

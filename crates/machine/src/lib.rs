@@ -12,7 +12,7 @@
 //! | [`installed_node`] | the node at a root directory, by its document: what everything else on a node begins with |
 //! | [`paths`], [`node_files`] | where an installed node has its parts; one file of a node |
 //! | [`machine_id`], [`hostname`], [`node_release`], [`update_state`] | the identity of the node, its name, its release, its updates |
-//! | [`trust_store`] | the keys that the system trusts |
+//! | [`trust_store`], [`release_origin`], [`unsigned_record`] | the keys that the system trusts, who has signed its release, and whether it ever had an unsigned one |
 //! | [`mount`], [`mounted`], [`arrays`], [`multipath`] | file systems and the devices below them |
 //! | [`seed`] | copies of directories of the image |
 
@@ -36,6 +36,8 @@ pub mod node_files;
 pub mod node_release;
 pub mod paths;
 pub mod readable_secret;
+pub mod release_origin;
 pub mod seed;
 pub mod trust_store;
+pub mod unsigned_record;
 pub mod update_state;

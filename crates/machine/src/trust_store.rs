@@ -4,7 +4,8 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use super::paths::below;
+use super::installed_node::InstalledNode;
+use super::paths::{DOCUMENT, below};
 use base::failure::{Class, Classify, Failure};
 use base::files;
 use model::config::Trust;
@@ -45,6 +46,24 @@ pub fn with_owner(root: &Path, owner: &Trust) -> Result<TrustStore> {
             .hint("Set os.trust.threshold to a number of keys that there are, or add keys to os.trust.keys.")
             .into()
     })
+}
+
+/// The trust store of a node: that of its OS image, with `os.trust` of its document.
+///
+/// # Errors
+/// Those of [`with_owner`], and [`Class::Invalid`] if the document has a mistake in `os.trust`: a value that is left out must not
+/// allow what its owner has refused.
+pub fn of_node(node: &InstalledNode) -> Result<TrustStore> {
+    if let Some(mistake) = &node.trust_mistake {
+        return Err(Failure::new(
+            Class::Invalid,
+            "the node document does not say which releases are trusted",
+        )
+        .because(mistake.clone())
+        .hint(format!("Correct {DOCUMENT}, then run: installer apply"))
+        .into());
+    }
+    with_owner(node.root(), &node.config.os.trust)
 }
 
 #[cfg(test)]
@@ -95,6 +114,23 @@ mod tests {
         let error = with_owner(root.path(), &owner("{threshold: 2}")).unwrap_err();
         assert_eq!(class_of(&error), Class::Invalid);
         assert!(render(&error).contains("os.trust.threshold"), "{}", render(&error));
+    }
+
+    #[test]
+    fn a_mistake_in_what_a_node_trusts_is_not_left_out() {
+        for (text, message) in [
+            ("os: {trust: {unsigned: refuze}}", "os.trust.unsigned"),
+            ("os: {trust: {keys: [{name: Owner, key: nonsense}], replace: true}}", "os.trust.keys[0].key"),
+            ("os: {trust: {replace: true}}", "os.trust.replace"),
+        ] {
+            let root = image(store().as_bytes());
+            fs::create_dir(root.path().join("oem")).unwrap();
+            fs::write(below(root.path(), DOCUMENT), text).unwrap();
+            let node = InstalledNode::open(root.path()).unwrap();
+            let error = of_node(&node).unwrap_err();
+            assert_eq!(class_of(&error), Class::Invalid, "{text}");
+            assert!(render(&error).contains(message), "{}", render(&error));
+        }
     }
 
     #[test]

@@ -12,7 +12,7 @@ use base::digest::Digest;
 use base::files::{self, Attributes, Root};
 use model::boot::Slot;
 use model::boot::record::UpdateSlot;
-use model::release::Release;
+use model::release_manifest::ReleaseManifest;
 
 /// Below `/var`.
 const STATE: &str = "/lib/nqrust/update/state.json";
@@ -29,8 +29,8 @@ pub struct ReleaseId {
 
 impl ReleaseId {
     #[must_use]
-    pub fn of(release: &Release) -> Self {
-        Self { digest: Digest::of(&release.to_bytes()), version: release.version.clone() }
+    pub fn of(release: &ReleaseManifest) -> Self {
+        Self { digest: release.digest(), version: release.version.clone() }
     }
 }
 
@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     fn tried() -> UpdateState {
-        let release = ReleaseId::of(&testing::release::release());
+        let release = ReleaseId::of(&testing::release::release().into());
         UpdateState { staged: Some(WrittenRelease::now(release, UpdateSlot::B)), ..UpdateState::default() }
     }
 

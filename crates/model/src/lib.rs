@@ -11,3 +11,4 @@ pub mod machine;
 pub mod machine_documents;
 pub mod os_image;
 pub mod release;
+pub mod release_manifest;

@@ -134,8 +134,13 @@ mod tests {
 
     fn told(rule: &str, disks: &[Disk], change: fn(&mut InstallConfig)) -> String {
         let source = Box::new(LocalMedium::new("/nonexistent"));
-        let media =
-            Media { source, release: release(), combined: combine(&[]).unwrap(), customization: None };
+        let media = Media {
+            source,
+            release: release().into(),
+            trust: trust::ReleaseTrust::Signed(Vec::new()),
+            combined: combine(&[]).unwrap(),
+            customization: None,
+        };
         let install = Install { profile: Profile::Trial, automatic: true, ..Install::default() };
         let mut config = InstallConfig { install, ..InstallConfig::default() };
         config.install.device = "/dev/vda".parse().ok();

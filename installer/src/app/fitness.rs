@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 
-use super::gather;
+use super::gather::{self, ReleasePolicy};
 use super::inventory_file::read_inventory;
 use base::command::SystemRunner;
 use base::progress::Progress;
@@ -85,6 +85,7 @@ fn facts(node: &PlannedNode) -> Result<MachineFacts> {
 pub(crate) fn configuration(
     file: Option<&Path>,
     medium: Option<&str>,
+    policy: ReleasePolicy,
     progress: &Progress,
 ) -> Result<InstallConfig> {
     if medium.is_none() && !is_medium(Path::new(BOOT_MEDIUM)) {
@@ -100,6 +101,6 @@ pub(crate) fn configuration(
     }
     let gathering =
         Gathering { file: gather::file(file)?, ignore_command_line: file.is_some(), ..Gathering::default() };
-    let media = gather::prepare(medium, gathering, RetryPolicy::default(), progress, &mut |_| {})?;
+    let media = gather::prepare(medium, gathering, policy, RetryPolicy::default(), progress, &mut |_| {})?;
     Ok(media.combined.config)
 }

@@ -13,13 +13,16 @@ use base::failure::{Class, Classify};
 use base::files::{named, read_text};
 use base::progress::Progress;
 use base::url::shown;
+use install::plan::Plan;
 use install::sources::{url, volume};
+use machine::inventory::Inventory;
 use machine::paths::{CONFIG, DEFAULTS};
+use machine::trust_store;
 use medium::customization::{self, Content, area};
 use medium::payload_sources::BOOT_MEDIUM;
 use medium::payload_sources::{
     Chain, LocalMedium, PayloadPlace, PayloadSource, VerifyingReader, expected_customization,
-    expected_manifest, is_medium, is_url, read_release, require_sender, served, source,
+    expected_manifest, is_medium, is_url, judge_release, read_manifest, require_origin, served, source,
 };
 use model::config::sources::{
     CombinedConfig, Document, Gathering, SourceKind, SourceReader, SourceRequest, combine, gather,
@@ -28,21 +31,80 @@ use model::config::sources::{
 use model::config::{Images, InstallConfig};
 use model::machine::Identity;
 use model::release::{Payload, Purpose, Release};
+use model::release_manifest::ReleaseManifest;
 use transfer::download::RetryPolicy;
 use transfer::download::proxies::{Proxies, choose};
+use trust::{ReleaseTrust, TrustStore};
+use uuid::Uuid;
 
 const COMMAND_LINE: &str = "/proc/cmdline";
 
 pub(crate) struct Media {
     pub(crate) source: Box<dyn PayloadSource>,
-    pub(crate) release: Release,
+    pub(crate) release: ReleaseManifest,
+    /// Who has signed it.
+    pub(crate) trust: ReleaseTrust,
     pub(crate) combined: CombinedConfig,
     /// SHA-256 of the medium's customization.
     pub(crate) customization: Option<Digest>,
 }
 
+/// Which releases a command takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ReleasePolicy {
+    /// Those that the keys of this system and of the owner have signed. What else there is counts as their trust stores say, or is
+    /// allowed by the person at the command line.
+    Trusted { allow_unsigned: bool },
+    /// Whatever there is: whoever starts the command has made it.
+    Any,
+}
+
+/// The argument of commands that read a release.
+#[derive(Clone, Copy, Debug, Default, clap::Args)]
+pub(crate) struct UnsignedArgs {
+    /// Use the release although not enough keys have signed it that this system or os.trust of the configuration trusts. A damaged
+    /// signature of a trusted key is refused all the same.
+    #[arg(long)]
+    pub(crate) allow_unsigned: bool,
+}
+
+impl UnsignedArgs {
+    pub(crate) fn policy(self) -> ReleasePolicy {
+        ReleasePolicy::Trusted { allow_unsigned: self.allow_unsigned }
+    }
+}
+
+impl ReleasePolicy {
+    /// The keys that count for a release where there is no configuration.
+    pub(crate) fn system_store(self) -> Result<TrustStore> {
+        self.store(Path::new("/"), &CombinedConfig::default())
+    }
+
+    /// The keys that count for the release of a medium, on the system at `root`. What the medium itself says of trust does not count:
+    /// it cannot vouch for itself.
+    fn store(self, root: &Path, combined: &CombinedConfig) -> Result<TrustStore> {
+        let Self::Trusted { allow_unsigned } = self else { return Ok(TrustStore::absent()) };
+        let of_medium = |key: &str| {
+            let within = |path: &str| {
+                path.strip_prefix(key).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+            };
+            combined.entries.iter().any(|entry| {
+                matches!(entry.source, SourceKind::Defaults | SourceKind::Embedded) && within(&entry.path)
+            })
+        };
+        let mut owner = combined.config.os.trust.clone();
+        if of_medium("os.trust.keys") {
+            owner.keys.clear();
+        }
+        owner.replace &= !of_medium("os.trust.replace");
+        owner.threshold = owner.threshold.filter(|_| !of_medium("os.trust.threshold"));
+        owner.unsigned = owner.unsigned.filter(|_| !of_medium("os.trust.unsigned"));
+        Ok(trust_store::with_owner(root, &owner)?.allowing_unsigned(allow_unsigned))
+    }
+}
+
 /// The hint for a release that is not verified.
-const NAME_DIGEST: &str = "Serve the medium over https, or start this machine from a medium of the release: its boot menu has the \
+const NAME_DIGEST: &str = "Use a signed release, serve the medium over https, or start this machine from a medium of the release: its boot menu has the \
     digest as the kernel parameter nqrust.release=sha256:DIGEST (`iso-builder inspect MEDIUM` prints it).";
 
 impl Media {
@@ -57,8 +119,21 @@ impl Media {
     fn require_verified_by(&self, digest: Option<Digest>) -> Result<()> {
         match digest {
             Some(_) => Ok(()),
-            None => Ok(require_sender(self.source.as_ref(), NAME_DIGEST)?),
+            None => Ok(require_origin(self.source.as_ref(), &self.trust, NAME_DIGEST)?),
         }
+    }
+
+    /// The plan of an install of the release, which says so if nobody but a person on this machine answers for the release.
+    pub(crate) fn plan(&self, config: &InstallConfig, inventory: &Inventory, disk: Uuid) -> Result<Plan> {
+        let mut plan = install::plan::plan(config, inventory, &self.release, disk)?;
+        plan.warnings.extend(self.trust_warning());
+        Ok(plan)
+    }
+
+    /// What a person has to know of the origin of the release; none if trusted keys have signed it.
+    pub(crate) fn trust_warning(&self) -> Option<String> {
+        let product = format!("{} {}", self.release.name, self.release.version);
+        self.trust.needs_warning().then(|| format!("the release {product} is {}", self.trust))
     }
 
     /// Reports parts of the configuration that are valid and not recommended.
@@ -75,11 +150,12 @@ impl Media {
 /// The medium of the live system comes first if there is one; the one that `--medium`, `install.medium` or `install.iso_url`
 /// names provides what it does not hold; blobs of images that neither has come from the images' own registries.
 ///
-/// `retry` is for media on servers. `read` is called with the configuration as soon as there is one, or with the usable part of one
+/// `policy` says which releases are taken, `retry` is for media on servers. `read` is called with the configuration as soon as there is one, or with the usable part of one
 /// that has mistakes: so what follows from it can be reported even if the rest fails.
 pub(crate) fn prepare(
     medium: Option<&str>,
     gathering: Gathering,
+    policy: ReleasePolicy,
     retry: RetryPolicy,
     progress: &Progress,
     read: &mut dyn FnMut(&InstallConfig),
@@ -115,6 +191,7 @@ pub(crate) fn prepare(
     let mut others: Vec<_> =
         named.filter(|named| !is_first(named)).map(open).transpose()?.into_iter().collect();
     others.retain(|second| second.describe() != first.describe());
+    let trust = judge_release(&release, &first.describe(), &policy.store(Path::new("/"), &combined)?)?;
     let lacks = needs_registries(&combined.config, &release, first.as_ref());
     if let Some(iso) = iso.filter(|iso| others.is_empty() && !is_first(iso)) {
         if lacks {
@@ -130,24 +207,29 @@ pub(crate) fn prepare(
     let source = if others.is_empty() { first } else { Box::new(Chain::new(first, others)) };
     let customization = (!machine.custom.is_empty()).then(|| area::bytes(&machine.custom)).transpose();
     let customization = customization.class(Class::Unexpected, || "packing the customization".into())?;
-    Ok(Media { source, release, combined, customization: customization.map(|bytes| Digest::of(&bytes)) })
+    let customization = customization.map(|bytes| Digest::of(&bytes));
+    Ok(Media { source, release, trust, combined, customization })
 }
 
-pub(crate) fn without_configuration(medium: Option<&str>) -> Result<Media> {
+pub(crate) fn without_configuration(medium: Option<&str>, policy: ReleasePolicy) -> Result<Media> {
     let (source, release) = opened(source(medium, &[], RetryPolicy::default())?)?;
     let combined = combine(&[]).map_err(refusal)?;
-    Ok(Media { source, release, combined, customization: None })
+    let trust = judge_release(&release, &source.describe(), &policy.store(Path::new("/"), &combined)?)?;
+    Ok(Media { source, release, trust, combined, customization: None })
 }
 
 /// The input of the first start of a disk image: its own manifest and defaults in place of a medium's, and the other sources of an
 /// install.
 pub(crate) fn of_first_start(gathering: Gathering, progress: &Progress) -> Result<Media> {
     let source = Box::new(LocalMedium::new(CONFIG));
-    let release = read_release(source.as_ref(), None)?;
+    let release = read_manifest(source.as_ref(), None)?;
     let mut machine = StartedImage { identity: None, progress };
     let combined = gather(Gathering { medium_at_hand: true, ..gathering }, &mut machine)?;
     take_proxies(&combined.config)?;
-    Ok(Media { source, release, combined, customization: None })
+    // It runs already, so that refusing it for want of a signature would protect nothing. It is told and remembered.
+    let store = ReleasePolicy::Trusted { allow_unsigned: true }.store(Path::new("/"), &combined)?;
+    let trust = judge_release(&release, &source.describe(), &store)?;
+    Ok(Media { source, release, trust, combined, customization: None })
 }
 
 /// Sends further requests through the proxies of a configuration.
@@ -210,10 +292,10 @@ pub(crate) fn expected() -> Result<Option<Digest>> {
     expected_manifest(&kernel_command_line()?)
 }
 
-type MediumReader = (Box<dyn PayloadSource>, Release);
+type MediumReader = (Box<dyn PayloadSource>, ReleaseManifest);
 
 fn opened(source: Box<dyn PayloadSource>) -> Result<MediumReader> {
-    let release = read_release(source.as_ref(), expected()?)?;
+    let release = read_manifest(source.as_ref(), expected()?)?;
     Ok((source, release))
 }
 
@@ -402,8 +484,15 @@ mod tests {
         let text = format!("install: {{iso_url: '{}/full.iso'}}", fake.url());
         let file = Document::yaml(SourceKind::File, "node.yaml", text);
         let gathering = Gathering { file: Some(file), ignore_command_line: true, ..Gathering::default() };
-        let media =
-            prepare(None, gathering, RetryPolicy::default(), &Progress::silent(), &mut |_| {}).unwrap();
+        let media = prepare(
+            None,
+            gathering,
+            ReleasePolicy::Any,
+            RetryPolicy::default(),
+            &Progress::silent(),
+            &mut |_| {},
+        )
+        .unwrap();
         assert_eq!(media.release.to_bytes(), release.to_bytes());
         assert!(media.source.describe().contains("/full.iso"), "{}", media.source.describe());
     }
@@ -427,6 +516,7 @@ mod tests {
                 prepare(
                     nowhere.path().to_str(),
                     gathering,
+                    ReleasePolicy::Any,
                     RetryPolicy::default(),
                     &Progress::silent(),
                     read
@@ -535,6 +625,7 @@ mod tests {
             let media = prepare(
                 directory.path().to_str(),
                 gathering,
+                ReleasePolicy::Any,
                 RetryPolicy::default(),
                 &Progress::silent(),
                 &mut |_| {},
@@ -581,9 +672,15 @@ mod tests {
             let document = Document::yaml(SourceKind::File, "node.yaml", "os: {hostname: node-1}".to_owned());
             let (file, command_line) = (Some(document), Some(line.to_owned()));
             let gathering = Gathering { file, command_line, ..Gathering::default() };
-            let media =
-                prepare(Some(&server.url()), gathering, RetryPolicy::default(), &progress, &mut |_| {})
-                    .unwrap();
+            let media = prepare(
+                Some(&server.url()),
+                gathering,
+                ReleasePolicy::Any,
+                RetryPolicy::default(),
+                &progress,
+                &mut |_| {},
+            )
+            .unwrap();
             assert_eq!(media.combined.config.os.write_files.len(), files, "{line}");
             let error = media.require_verified_by(None).unwrap_err();
             assert_eq!(class_of(&error), Class::Invalid);
@@ -594,6 +691,37 @@ mod tests {
             let told: Vec<_> = told.iter().filter(|event| event.message.contains("left out")).collect();
             assert_eq!(told.len(), warnings, "{told:?}");
             assert!(told.iter().all(|event| event.message.contains("nqrust.custom=sha256:")), "{told:?}");
+        }
+    }
+
+    #[test]
+    fn a_medium_cannot_vouch_for_itself() {
+        use trust::UnsignedReleases::{Allow, Refuse};
+        const KEY: &str = "RWS/9ctmCd5dymmCZ0bSE20lzB7fGTj6II2J+ZTwzcqbHpCwTX+uBnxY";
+        let root = tempfile::tempdir().unwrap();
+        let file = machine::paths::below(root.path(), trust::store::TRUST_STORE);
+        let image = trust::TrustStore::new(Vec::new(), 1, Refuse).unwrap();
+        base::files::write_atomically(&file, &image.to_bytes(), 0o644).unwrap();
+        let store = |documents: &[(SourceKind, &str)], allow_unsigned| {
+            let document = |(kind, text): &(SourceKind, &str)| Document::yaml(*kind, "a document", *text);
+            let documents: Vec<_> = documents.iter().map(document).collect();
+            let combined = combine(&documents).unwrap();
+            let store = ReleasePolicy::Trusted { allow_unsigned }.store(root.path(), &combined).unwrap();
+            (store.keys().len(), store.unsigned())
+        };
+        let allow = "os: {trust: {unsigned: allow}}";
+        let keys = format!("os: {{trust: {{keys: [{{name: Owner, key: {KEY}}}]}}}}");
+        for kind in [SourceKind::Defaults, SourceKind::Embedded] {
+            assert_eq!(store(&[(kind, allow)], false), (0, Refuse));
+            assert_eq!(store(&[(kind, &keys)], false), (0, Refuse));
+            assert_eq!(store(&[(kind, allow)], true), (0, Allow));
+            // Of two documents the one that is not on the medium counts.
+            assert_eq!(store(&[(kind, &keys), (SourceKind::File, allow)], false), (0, Allow));
+            assert_eq!(store(&[(kind, allow), (SourceKind::File, &keys)], false), (1, Refuse));
+        }
+        for kind in [SourceKind::Volume, SourceKind::Url, SourceKind::File, SourceKind::KernelParameters] {
+            assert_eq!(store(&[(kind, allow)], false), (0, Allow));
+            assert_eq!(store(&[(kind, &keys)], false), (1, Refuse));
         }
     }
 }

@@ -26,6 +26,7 @@ use machine::inventory::{Inventory, Roots};
 use machine::live::multipath::join_paths;
 use machine::live::{is_live, set_up_network};
 use machine::machine_id::MachineId;
+use machine::unsigned_record::UnsignedRecord;
 use model::config::{self, InstallConfig, Secret};
 use transfer::download::RetryPolicy;
 
@@ -76,12 +77,13 @@ pub(crate) fn carry_out(
     if live {
         set_up_network(config, Path::new("/"), &SystemRunner, progress)?;
     }
+    progress.note("release", format!("{} {} is {}", media.release.name, media.release.version, media.trust));
     record.started(&media.release);
     let fetch = SystemFetch::new(media.combined.authorities.clone(), RetryPolicy::default());
     let mut warn = |text| progress.note("configuration", format!("warning: {text}"));
     let config = &resolve(config, &fetch, &mut warn)?;
     record.resolved(config);
-    let draft = |guid| install::plan::plan(config, &inventory, &media.release, guid);
+    let draft = |guid| media.plan(config, &inventory, guid);
     let plan = draft(uuid::Uuid::new_v4())?;
     let preflight = fitness::step(config, media.release.epoch, &|| record.creator_status(), progress)?;
     record.plan(&plan);
@@ -108,6 +110,7 @@ pub(crate) fn carry_out(
         machine_id: Some(MachineId::fresh().to_string()),
         fleet,
         installed: Some(installed),
+        unsigned: UnsignedRecord::of(&media.release, &media.trust),
         preflight,
     };
     let sealed = SealedPlan::new(plan, texts);

@@ -347,9 +347,9 @@ impl InstallMachine for QuestionedMachine<'_> {
 
     fn plan(&self, config: &InstallConfig) -> Result<ShownPlan> {
         if self.settings.first_start {
-            return Ok(started_image::shown(&self.media.release, config));
+            return Ok(started_image::shown(self.media, config));
         }
-        let plan = install::plan::plan(config, &self.inventory()?, &self.media.release, Uuid::new_v4())?;
+        let plan = self.media.plan(config, &self.inventory()?, Uuid::new_v4())?;
         *locked(&self.spared) = plan.disks().map(|disk| disk.path.clone()).collect();
         Ok(ShownPlan::from(&plan))
     }
@@ -361,7 +361,7 @@ impl InstallMachine for QuestionedMachine<'_> {
         }
         if self.settings.first_start {
             let authorities = self.authorities(config);
-            return started_image::become_node(config, authorities, self.media.release.epoch, progress);
+            return started_image::become_node(config, authorities, self.media, progress);
         }
         let reporter = self.report_target.reporter(progress);
         let mut record = RunRecord::begin(progress, reporter, &self.report_target.tokens);
@@ -468,11 +468,13 @@ mod tests {
     use reporting::report::UploadMethod;
     use testing::release::release;
     use testing::reports::{ReportServer, ServerReaction};
+    use trust::ReleaseTrust;
 
     fn media() -> Media {
         let combined = combine(&[]).unwrap();
         let source = Box::new(LocalMedium::new("/nonexistent"));
-        Media { source, release: release(), combined, customization: None }
+        let trust = ReleaseTrust::Signed(Vec::new());
+        Media { source, release: release().into(), trust, combined, customization: None }
     }
 
     fn player<'a>(

@@ -7,6 +7,7 @@ use std::path::Path;
 use anyhow::Result;
 
 use super::fitness;
+use super::gather::Media;
 use super::install::node_document;
 use base::command::SystemRunner;
 use base::failure::{Class, Classify};
@@ -20,8 +21,8 @@ use machine::inventory::{Inventory, Roots};
 use machine::live::set_up_network;
 use machine::nics::{RememberedCards, record};
 use machine::paths::DOCUMENT;
+use machine::unsigned_record::UnsignedRecord;
 use model::config::{InstallConfig, Mode};
-use model::release::Release;
 use transfer::download::RetryPolicy;
 use ui::questions::ShownPlan;
 
@@ -33,7 +34,7 @@ const DISK_CHECKS: [&str; 2] = ["disk-size", "disk-speed"];
 pub(crate) fn become_node(
     config: &InstallConfig,
     authorities: Vec<String>,
-    not_before: u64,
+    media: &Media,
     progress: &Progress,
 ) -> Result<()> {
     let inventory = Inventory::scan(&Roots::default())?;
@@ -42,12 +43,16 @@ pub(crate) fn become_node(
     let mut warn = |text| progress.note("configuration", format!("warning: {text}"));
     let mut config = resolve(config, &fetch, &mut warn)?;
     // No server of a fleet follows the first start of a disk image.
-    let preflight = fitness::step(&with_its_disks(&config, true), not_before, &|| None, progress)?;
+    let preflight = fitness::step(&with_its_disks(&config, true), media.release.epoch, &|| None, progress)?;
     if let Some(authority) = &preflight.authority {
         pin(&mut config, authority);
     }
     progress.within("node", "Writing the node document", || {
         let document = node_document(&config).class(Class::Invalid, || "making the node document".into())?;
+        // Before the document, with which the machine becomes a node.
+        if let Some(record) = UnsignedRecord::of(&media.release, &media.trust) {
+            record.keep(Path::new("/"))?;
+        }
         let cards = RememberedCards::default().after(&config, &inventory.nics);
         let path = Path::new(DOCUMENT);
         if !cards.is_empty() {
@@ -71,7 +76,8 @@ pub(super) fn with_its_disks(config: &InstallConfig, first_start: bool) -> Insta
 }
 
 /// What the first start does, for people.
-pub(super) fn shown(release: &Release, config: &InstallConfig) -> ShownPlan {
+pub(super) fn shown(media: &Media, config: &InstallConfig) -> ShownPlan {
+    let release = &media.release;
     let install = &config.install;
     let becomes = match install.mode {
         Mode::Create => "the first node of a new cluster".to_owned(),
@@ -82,9 +88,10 @@ pub(super) fn shown(release: &Release, config: &InstallConfig) -> ShownPlan {
         Mode::Install => "a machine without a cluster".to_owned(),
     };
     let name = config.os.hostname.as_deref().unwrap_or("by its machine id, or by DHCP");
+    let warning = media.trust_warning().map(|text| format!("\n\nWarning: {text}.")).unwrap_or_default();
     let text = format!(
         "{} {} is on the disk of this machine.\n\nIt becomes {becomes}.\nHost name: {name}\n\n\
-         The node document is written to {DOCUMENT}, and the machine restarts.",
+         The node document is written to {DOCUMENT}, and the machine restarts.{warning}",
         release.name, release.version
     );
     ShownPlan { text, erased: Vec::new(), steps: vec!["preflight".into(), "node".into()] }
@@ -93,6 +100,8 @@ pub(super) fn shown(release: &Release, config: &InstallConfig) -> ShownPlan {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use model::config::sources::combine;
+    use trust::{ReleaseTrust, UnsignedReason};
 
     #[test]
     fn the_disks_of_an_image_that_runs_are_not_judged() {
@@ -110,13 +119,23 @@ mod tests {
         let text = "server_url: https://192.0.2.10\ntoken: hush\nos: {hostname: edge-1}\n\
                     install: {mode: join, role: worker}";
         let config = model::config::parse(text, "f").unwrap();
-        let plan = shown(&testing::release::release(), &config);
+        let media = |trust| Media {
+            source: Box::new(medium::payload_sources::LocalMedium::new("/nonexistent")),
+            release: testing::release::release().into(),
+            trust,
+            combined: combine(&[]).unwrap(),
+            customization: None,
+        };
+        let plan = shown(&media(ReleaseTrust::Signed(Vec::new())), &config);
         assert!(
             plan.text.contains("https://192.0.2.10") && plan.text.contains("role worker"),
             "{}",
             plan.text
         );
         assert!(plan.text.contains("edge-1") && !plan.text.contains("hush"), "{}", plan.text);
-        assert!(plan.erased.is_empty());
+        assert!(plan.erased.is_empty() && !plan.text.contains("Warning"), "{}", plan.text);
+        let unsigned = shown(&media(ReleaseTrust::Unsigned(UnsignedReason::Missing)), &config);
+        assert!(unsigned.text.contains("Warning: the release "), "{}", unsigned.text);
+        assert!(unsigned.text.ends_with("is not signed."), "{}", unsigned.text);
     }
 }

@@ -9,6 +9,7 @@ use base::program::Context;
 use machine::mount::SystemMounter;
 use machine::node_release::RUNNING;
 use model::boot::{BootParameters, Slot};
+use model::release::SIGNATURES;
 use node::boot::{self, BootRoots};
 use node::pending_reset::PendingReset;
 use node::recovery::RecoveryNotices;
@@ -66,7 +67,7 @@ fn recover_next(cmdline: &str) -> Result<()> {
     slots.change_record(|record| record.once = Some(Slot::Recovery)).map(drop)
 }
 
-/// Copies the manifest of the running slot to [`RUNNING`]. If the boot loader did not start this system, the node uses the installed one.
+/// Copies the manifest of the running slot to [`RUNNING`], and its signatures beside it. If the boot loader did not start this system, the node uses the installed one.
 fn tell_release(cmdline: &str) -> Result<()> {
     let Some(installed) = BootParameters::parse(cmdline)?.filter(|installed| installed.esp.is_some()) else {
         return Ok(());
@@ -76,5 +77,9 @@ fn tell_release(cmdline: &str) -> Result<()> {
         .slot(installed.slot)
         .release()
         .context("the boot volume of the running slot has no release manifest")?;
-    files::write_atomically(Path::new(RUNNING), &running.to_bytes(), 0o644)
+    let path = Path::new(RUNNING);
+    if let Some(signatures) = running.signatures() {
+        files::write_atomically(&path.with_file_name(SIGNATURES), signatures, 0o644)?;
+    }
+    files::write_atomically(path, running.bytes(), 0o644)
 }

@@ -7,7 +7,7 @@ use clap::builder::TypedValueParser as _;
 use serde_json::json;
 use uuid::Uuid;
 
-use crate::app::gather::{self, Media};
+use crate::app::gather::{self, Media, ReleasePolicy};
 use base::cancel::Cancel;
 use base::command::SystemRunner;
 use base::digest::Digest;
@@ -97,7 +97,10 @@ impl DiskImageArgs {
             ..Gathering::default()
         };
         let retry = RetryPolicy::attended();
-        let media = gather::prepare(self.medium.as_deref(), gathering, retry, progress, &mut |_| {})?;
+        // iso-builder starts this during a build, with the bytes that it has just written: the release is signed afterwards. A copy of
+        // the disk judges it at its first start.
+        let (medium, policy) = (self.medium.as_deref(), ReleasePolicy::Any);
+        let media = gather::prepare(medium, gathering, policy, retry, progress, &mut |_| {})?;
         media.require_verified()?;
         Ok(media)
     }
@@ -133,7 +136,7 @@ impl DiskImageArgs {
         if let Some(text) = &text {
             config::parse(text, "the node document")?;
         }
-        let identity = identity(&media.release.to_bytes(), &config, inventory.disks.first());
+        let identity = identity(media.release.bytes(), &config, inventory.disks.first());
         let plan = install::plan::plan(&config, &inventory, &media.release, identity)?;
         let texts = NodeTexts {
             defaults: text.is_none().then(|| Secret::new(config.to_yaml())),
@@ -141,6 +144,7 @@ impl DiskImageArgs {
             machine_id: None,
             fleet: None,
             installed: None,
+            unsigned: None,
             preflight: String::new(),
         };
         Ok((plan, texts))

@@ -42,7 +42,7 @@ impl FirstStartArgs {
             }
             media.tell_warnings(progress);
             let authorities = media.combined.authorities.clone();
-            become_node(&media.combined.config, authorities, media.release.epoch, progress)?;
+            become_node(&media.combined.config, authorities, &media, progress)?;
             Ok(None)
         })?;
         match asks {

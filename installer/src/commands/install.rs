@@ -7,7 +7,7 @@ use anyhow::Result;
 
 use crate::app::consoles;
 use crate::app::finished_nodes::{self, UntouchedNodes};
-use crate::app::gather::{self, Media};
+use crate::app::gather::{self, Media, UnsignedArgs};
 use crate::app::install::{InstallEnd, ReinstallConsent, carry_out};
 use crate::app::questions::{self, QuestionSettings};
 use crate::app::report::RunRecord;
@@ -55,6 +55,8 @@ pub(super) struct InstallArgs {
     /// Rehearse on the disks and network cards of another machine, as `installer inventory` prints them.
     #[arg(long, value_name = "FILE", requires = "rehearse")]
     inventory: Option<PathBuf>,
+    #[command(flatten)]
+    unsigned: UnsignedArgs,
 }
 
 impl InstallArgs {
@@ -149,7 +151,7 @@ impl InstallArgs {
     fn without_configuration(&self, error: &anyhow::Error) -> Option<(UntouchedNodes, Media)> {
         let inventory = self.reboot.then(|| Inventory::scan(&Roots::default()))?.ok()?;
         let left = finished_nodes::without_configuration(error, &inventory, &SystemRunner)?;
-        Some((left, gather::without_configuration(self.medium.as_deref()).ok()?))
+        Some((left, gather::without_configuration(self.medium.as_deref(), self.unsigned.policy()).ok()?))
     }
 
     fn media(
@@ -161,8 +163,8 @@ impl InstallArgs {
         let file = gather::file(self.config.as_deref())?;
         let answers = settings.can_ask().then(QuestionSettings::nothing_yet);
         let gathering = Gathering { file, answers, ..Gathering::default() };
-        let media =
-            gather::prepare(self.medium.as_deref(), gathering, RetryPolicy::default(), progress, read)?;
+        let (medium, policy) = (self.medium.as_deref(), self.unsigned.policy());
+        let media = gather::prepare(medium, gathering, policy, RetryPolicy::default(), progress, read)?;
         media.require_verified()?;
         Ok(media)
     }

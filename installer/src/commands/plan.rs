@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 
+use crate::app::gather::UnsignedArgs;
 use crate::app::inventory_file::read_inventory;
 use crate::app::{finished_nodes, gather};
 use base::command::{Runner, SystemRunner};
@@ -32,6 +33,8 @@ pub(super) struct PlanArgs {
     /// Show where each value of the configuration comes from.
     #[arg(long)]
     show_sources: bool,
+    #[command(flatten)]
+    unsigned: UnsignedArgs,
 }
 
 impl PlanArgs {
@@ -48,6 +51,7 @@ impl PlanArgs {
         let media = gather::prepare(
             self.medium.as_deref(),
             gathering,
+            self.unsigned.policy(),
             RetryPolicy::at_once(),
             &context.progress,
             &mut |_| {},
@@ -62,12 +66,14 @@ impl PlanArgs {
         }
         let config = &media.combined.config;
         let present = finished_nodes::foretell(config, &inventory, &media, runner)?;
-        let plan = install::plan::plan(config, &inventory, &media.release, uuid::Uuid::new_v4())?;
+        let plan = media.plan(config, &inventory, uuid::Uuid::new_v4())?;
         let sources = self.show_sources.then_some(&media.combined);
         match context.format {
             Format::Text => {
                 let listing = sources.map(|sources| format!("\nSources\n{}", sources.listing()));
-                print(&format!("{plan}{present}{}", listing.unwrap_or_default()))
+                let warning = media.trust_warning().map(|warning| format!("\nwarning: {warning}\n"));
+                let [listing, warning] = [listing, warning].map(Option::unwrap_or_default);
+                print(&format!("{plan}{present}{listing}{warning}"))
             }
             Format::Json => {
                 let mut json = serde_json::to_value(&plan)?;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 
 use crate::app::fitness;
+use crate::app::gather::UnsignedArgs;
 use base::program::Context;
 use preflight::{PlannedNode, report};
 
@@ -24,6 +25,8 @@ pub(super) struct PreflightArgs {
     /// List the checks and the severity of their findings.
     #[arg(long, conflicts_with_all = ["config", "inventory", "medium"])]
     list: bool,
+    #[command(flatten)]
+    unsigned: UnsignedArgs,
 }
 
 impl PreflightArgs {
@@ -31,8 +34,8 @@ impl PreflightArgs {
         if self.list {
             return context.show(&report::list_json(), report::list_text);
         }
-        let config =
-            fitness::configuration(self.config.as_deref(), self.medium.as_deref(), &context.progress)?;
+        let (file, medium) = (self.config.as_deref(), self.medium.as_deref());
+        let config = fitness::configuration(file, medium, self.unsigned.policy(), &context.progress)?;
         let report = fitness::judge(PlannedNode::of(&config), self.inventory.as_deref())?;
         context.show(&report, || report.to_text())?;
         Ok(report.verdict()?)

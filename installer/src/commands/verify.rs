@@ -5,7 +5,8 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use crate::app::{consoles, gather};
+use crate::app::consoles;
+use crate::app::gather::{self, UnsignedArgs};
 use base::failure::{Class, Failure, class_of};
 use base::program::Context;
 use base::progress::Progress;
@@ -13,7 +14,8 @@ use medium::build_output::BuildOutput;
 use medium::customization::{AreaDamage, FILE, GRUB_FILE, area, argument};
 use medium::iso::CheckScope;
 use medium::payload_sources::{
-    MediumComparison, PayloadSource, VerifyingReader, changed, compare, is_url, read_release, source,
+    JudgedRelease, LocalMedium, MediumComparison, PayloadSource, VerifyingReader, changed, compare, is_url,
+    read_release, source,
 };
 use model::release::{Payload, Release};
 use transfer::download::{RetryPolicy, is_absent};
@@ -31,25 +33,38 @@ pub(super) struct VerifyArgs {
     /// Show progress and failures on every console of the machine too.
     #[arg(long)]
     consoles: bool,
+    #[command(flatten)]
+    unsigned: UnsignedArgs,
 }
 
 impl VerifyArgs {
     pub(super) fn run(self, context: &Context) -> Result<()> {
-        verify_medium(self.medium.or(self.named).as_deref(), self.consoles, context)
+        verify_medium(self.medium.or(self.named).as_deref(), self.consoles, self.unsigned, context)
     }
 }
 
 /// Verifies the medium at `named`, or the one that this system runs from; with `on_consoles` progress and failures are shown on
 /// every console of the machine too.
-fn verify_medium(named: Option<&str>, on_consoles: bool, context: &Context) -> Result<()> {
+fn verify_medium(
+    named: Option<&str>,
+    on_consoles: bool,
+    unsigned: UnsignedArgs,
+    context: &Context,
+) -> Result<()> {
     consoles::with(on_consoles, &context.progress, || {
         let directory = named.filter(|named| !is_url(named)).map(Path::new);
         if let Some(output) = directory.map(BuildOutput::open).transpose()?.flatten() {
-            return verify_output(&output, context);
+            return verify_output(&output, unsigned, context);
         }
         let source = source(named, &[], RetryPolicy::attended())?;
-        let result = read_release(source.as_ref(), gather::expected()?)
-            .and_then(|release| verify(source.as_ref(), &release, &context.progress));
+        let judged = unsigned
+            .policy()
+            .system_store()
+            .and_then(|store| read_release(source.as_ref(), gather::expected()?, &store));
+        let result = judged.and_then(|judged| {
+            tell_trust(&judged, context);
+            verify(source.as_ref(), &judged.release, &context.progress)
+        });
         match &result {
             Ok(()) => context.progress.finish("The medium is good", 0),
             Err(error) => {
@@ -60,7 +75,19 @@ fn verify_medium(named: Option<&str>, on_consoles: bool, context: &Context) -> R
     })
 }
 
-fn verify_output(output: &BuildOutput, context: &Context) -> Result<()> {
+/// Says who has signed the release.
+fn tell_trust(judged: &JudgedRelease, context: &Context) {
+    let JudgedRelease { release, trust } = judged;
+    let text = format!("{} {} is {trust}", release.name, release.version);
+    match trust.needs_warning() {
+        true => context.progress.warn("verify", &text),
+        false => context.progress.note("verify", text),
+    }
+}
+
+fn verify_output(output: &BuildOutput, unsigned: UnsignedArgs, context: &Context) -> Result<()> {
+    let judged = read_release(&LocalMedium::new(output.path()), None, &unsigned.policy().system_store()?)?;
+    tell_trust(&judged, context);
     let report = output.verify(&context.progress)?;
     context.show(&report, || report.to_string())?;
     report.into_result()
@@ -171,7 +198,6 @@ mod tests {
     use super::*;
     use base::failure::render;
     use medium::customization::Content;
-    use medium::payload_sources::LocalMedium;
     use model::config::Secret;
     use testing::release::{contents, release};
 

@@ -27,7 +27,7 @@ pub(crate) fn measure() -> Result<Figure> {
     let device = serde_json::from_value(json!({ "serial": "S0777", "transport": "sas", "size": ">=1Ti" }))?;
     let install = Install { device, wipe_all_disks: true, images: Some(Images::Defer), ..Install::default() };
     let config = InstallConfig { install, ..InstallConfig::default() };
-    let release = release();
+    let release = release().into();
     let mut quickest = f64::INFINITY;
     for _ in 0..ROUNDS {
         let begin = Instant::now();

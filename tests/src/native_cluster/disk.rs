@@ -20,12 +20,13 @@ use base::progress::Progress;
 use base::size::ByteSize;
 use install::execute::{OpenSlot, SlotSource, change_record};
 use install::plan::{Partition, PartitionName, SectorSize, Target};
-use medium::payload_sources::LocalMedium;
+use medium::payload_sources::{LocalMedium, read_manifest};
 use model::boot::loader::decide;
 use model::boot::parameter;
 use model::boot::record::{BootRecord, SlotState};
 use model::boot::{BootVolume, Slot};
-use model::release::{MANIFEST, MediumKind, Payload, Purpose, Release};
+use model::release::{MANIFEST, MediumKind, Payload, Purpose, Release, SIGNATURES};
+use model::release_manifest::ReleaseManifest;
 use uuid::Uuid;
 
 use crate::programs;
@@ -75,11 +76,12 @@ impl NodeDisk {
             disk.parts.push(LoopDevice::attach(&file, name, size)?);
         }
         disk.write_sysfs()?;
-        let release = Release::parse(&fs::read(medium.join(MANIFEST))?)?;
+        let medium = LocalMedium::new(medium);
+        let release = read_manifest(&medium, None)?;
         let (target, partition) = disk.part(PartitionName::RootA)?.as_slot()?;
         static NEVER: AtomicBool = AtomicBool::new(false);
         let slot = OpenSlot::to_write(&target, &[], partition)?;
-        slot.place().write(&release, &LocalMedium::new(medium), &Progress::silent(), &Cancel::new(&NEVER))?;
+        slot.place().write(&release, &medium, &Progress::silent(), &Cancel::new(&NEVER))?;
         Ok(disk)
     }
 
@@ -135,7 +137,13 @@ impl NodeDisk {
             fs::write(self.directory.join("block").join(DISK).join(part.kernel_name()).join("dev"), number)?;
         }
         fs::write(self.directory.join("running"), self.part(start.slot.into())?.kernel_name())?;
-        fs::write(self.directory.join(MANIFEST), self.release(start.slot)?.to_bytes())?;
+        let release = self.release(start.slot)?;
+        fs::write(self.directory.join(MANIFEST), release.bytes())?;
+        let signatures = self.directory.join(SIGNATURES);
+        match release.signatures() {
+            Some(text) => fs::write(&signatures, text)?,
+            None => base::files::removed(fs::remove_file(&signatures))?,
+        }
         let counted = if start.trial { parameter::TRIAL } else { parameter::GENERATION };
         let volume = BootVolume::Partition(Uuid::nil());
         let line = format!(
@@ -152,7 +160,7 @@ impl NodeDisk {
         Ok(start.slot)
     }
 
-    pub fn release(&self, slot: Slot) -> Result<Release> {
+    pub fn release(&self, slot: Slot) -> Result<ReleaseManifest> {
         let (target, partition) = self.part(slot.into())?.as_slot()?;
         Ok(SlotSource::open(&target.path, &partition)?.release)
     }

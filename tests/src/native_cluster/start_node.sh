@@ -44,7 +44,8 @@ if [ -n "$disk" ]; then
   mount --rbind "$disk/class" "$root/sys/class"
   mkdir -p "$root/dev/disk" "$root/run/nqrust"
   mount --bind "$disk/links" "$root/dev/disk"
-  cp "$disk/release.json" "$root/run/nqrust/release.json"
+  rm -f "$root/run/nqrust/release.json.minisig"
+  cp "$disk"/release.json* "$root/run/nqrust/"
   # The root file system is not the slot; the node is told that it is on its device.
   mountpoint -d "$root" >"$disk/block/$(cat "$disk/running")/dev"
 fi

@@ -14,6 +14,7 @@ use base::failure::{Class, Failure, class_of};
 use base::progress::Progress;
 use medium::payload_sources::{PayloadSource, VerifyingReader};
 use model::release::{Payload, Purpose, Release};
+use model::release_manifest::ReleaseManifest;
 
 #[derive(Debug)]
 pub struct OpenSlot {
@@ -59,12 +60,12 @@ pub struct SlotPlace<'a> {
 /// The parts of a release that a slot has.
 struct SlotRelease<'a> {
     image: &'a Payload,
-    release: &'a Release,
+    release: &'a ReleaseManifest,
     boot: FatContent,
 }
 
 impl<'a> SlotRelease<'a> {
-    fn of(release: &'a Release, partition: &Partition) -> Result<Self> {
+    fn of(release: &'a ReleaseManifest, partition: &Partition) -> Result<Self> {
         let payload = |purpose| {
             let lacks =
                 || Failure::new(Class::Verification, "the release manifest does not name all parts of an OS");
@@ -113,7 +114,7 @@ impl SlotPlace<'_> {
     /// The slot has no mark after one.
     pub fn write(
         &self,
-        release: &Release,
+        release: &ReleaseManifest,
         source: &dyn PayloadSource,
         progress: &Progress,
         cancel: &Cancel,
@@ -185,7 +186,7 @@ impl SlotPlace<'_> {
     }
 
     /// Whether the slot has all of `release`, on every disk: each byte of the image, its hash tree, and the boot volume are read.
-    pub fn holds(&self, release: &Release, progress: &Progress, cancel: &Cancel) -> Result<bool> {
+    pub fn holds(&self, release: &ReleaseManifest, progress: &Progress, cancel: &Cancel) -> Result<bool> {
         let parts = SlotRelease::of(release, self.partition)?;
         let content = parts.content();
         for disk in self.disks() {

@@ -186,7 +186,7 @@ fn a_medium_whose_boot_parts_were_changed_stops_the_install_before_the_first_wri
         let mut image = image.clone();
         change(&mut image);
         let mut bench = Bench::new();
-        *bench.plan.release = release.clone();
+        *bench.plan.release = release.clone().into();
         bench.medium.image = Some((release.to_bytes(), image));
         bench
     };

@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use base::digest::Digest;
 use model::config::{InstallConfig, OnceWord, Secret, password};
-use model::release::Release;
+use model::release_manifest::ReleaseManifest;
 
 /// Its name on the configuration partition.
 pub const FILE: &str = "installed.json";
@@ -43,7 +43,7 @@ pub struct InstallOffer {
 impl InstallOffer {
     /// The offer of a medium with this manifest and this customization.
     pub fn of(
-        release: &Release,
+        release: &ReleaseManifest,
         customization: Option<Digest>,
         config: &InstallConfig,
         sources: Vec<String>,
@@ -51,7 +51,7 @@ impl InstallOffer {
         Ok(Self {
             product: release.name.clone(),
             version: release.version.clone(),
-            release: Digest::of(&release.to_bytes()),
+            release: release.digest(),
             customization,
             configuration: canonical(config)?,
             sources,
@@ -201,7 +201,7 @@ pub(crate) mod tests {
 
     pub(crate) fn offer(document: &str) -> InstallOffer {
         let sources = vec!["embedded configuration (config/install.yaml)".into()];
-        InstallOffer::of(&release(), None, &parse(document, "f").unwrap(), sources).unwrap()
+        InstallOffer::of(&release().into(), None, &parse(document, "f").unwrap(), sources).unwrap()
     }
 
     const DOCUMENT: &str =

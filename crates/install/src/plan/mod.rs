@@ -52,7 +52,7 @@ use disk_roles::DiskRoles;
 use machine::inventory::{FoundPartition, Holder, Inventory};
 use machine::nics::RememberedCards;
 use model::config::{Images, InstallConfig, Mode, NodeRole};
-use model::release::Release;
+use model::release_manifest::ReleaseManifest;
 use new_layout::NewLayout;
 use payloads::NeededPayloads;
 use steps::steps;
@@ -84,7 +84,7 @@ pub struct Plan {
     /// What holds these disks, and is taken down before they are opened, in this order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub taken_down: Vec<Holder>,
-    /// What the configuration asks for and does not get, each a sentence.
+    /// What the configuration asks for and does not get, and what else a person has to know, each a sentence.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
     /// The hardware addresses of the network cards that the configuration names, which the node remembers.
@@ -99,7 +99,7 @@ pub struct Plan {
     #[serde(skip)]
     pub document: Box<InstallConfig>,
     #[serde(skip)]
-    pub release: Box<Release>,
+    pub release: Box<ReleaseManifest>,
 }
 
 /// What the machine does after an install.
@@ -157,7 +157,7 @@ impl Plan {
 pub fn plan(
     config: &InstallConfig,
     inventory: &Inventory,
-    release: &Release,
+    release: &ReleaseManifest,
     disk_guid: Uuid,
 ) -> Result<Plan> {
     let install = &config.install;
@@ -199,7 +199,7 @@ pub fn plan(
 
 /// Refuses a node whose configured distribution is not the medium's. A medium whose images are for the OS image's own containerd
 /// has none.
-fn check_distribution(config: &InstallConfig, release: &Release) -> Result<(), Failure> {
+fn check_distribution(config: &InstallConfig, release: &ReleaseManifest) -> Result<(), Failure> {
     let Some(brought) = release.distribution() else { return Ok(()) };
     let wanted = config.kubernetes.distribution();
     if config.install.mode == Mode::Install || brought == wanted {

@@ -1,5 +1,6 @@
 //! The plan as the executor gets it: with the texts for the node, and closed to changes.
 
+use machine::unsigned_record::UnsignedRecord;
 use model::config::Secret;
 
 use super::Plan;
@@ -24,6 +25,8 @@ pub struct NodeTexts {
     pub fleet: Option<Secret>,
     /// The record of this install, for the next one to compare with. Copies of a disk have none.
     pub installed: Option<Secret>,
+    /// The record that the release is not signed; `None` for a signed one, and for disks that machines start from copies of.
+    pub unsigned: Option<UnsignedRecord>,
     /// The preflight report, for the log.
     pub preflight: String,
 }

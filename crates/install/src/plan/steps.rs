@@ -14,7 +14,8 @@ use model::boot::BootVolume;
 use model::boot::grub::{INITRD_FILE, KERNEL_FILE, SLOT_FILE, slot_cfg};
 use model::boot::record::BootRecord;
 use model::config::{InstallConfig, Secret};
-use model::release::{MANIFEST, Payload, Release};
+use model::release::{MANIFEST, Payload, SIGNATURES};
+use model::release_manifest::ReleaseManifest;
 
 /// The steps of an install in their order.
 ///
@@ -22,7 +23,7 @@ use model::release::{MANIFEST, Payload, Release};
 /// The layout lacks a partition that the boot loader must name.
 pub(super) fn steps(
     config: &InstallConfig,
-    release: &Release,
+    release: &ReleaseManifest,
     roles: &DiskRoles<'_>,
     layout: &NewLayout,
     needed: &NeededPayloads,
@@ -98,7 +99,7 @@ fn volumes(roles: &DiskRoles<'_>, layout: &NewLayout) -> Result<Volumes> {
 }
 
 /// One slot with all that belongs to the release.
-fn slot(release: &Release, needed: &NeededPayloads, partition: PartitionName) -> Step {
+fn slot(release: &ReleaseManifest, needed: &NeededPayloads, partition: PartitionName) -> Step {
     Step::Slot {
         partition,
         image: needed.rootfs.clone(),
@@ -108,7 +109,7 @@ fn slot(release: &Release, needed: &NeededPayloads, partition: PartitionName) ->
 }
 
 /// The boot volume of a slot with this release.
-pub(crate) fn boot_volume(release: &Release, kernel: &Payload, initrd: &Payload) -> FatContent {
+pub(crate) fn boot_volume(release: &ReleaseManifest, kernel: &Payload, initrd: &Payload) -> FatContent {
     let payload = |path: &str, payload: &Payload| PlannedFile {
         path: path.into(),
         content: PlannedContent::Payload(payload.clone()),
@@ -116,13 +117,14 @@ pub(crate) fn boot_volume(release: &Release, kernel: &Payload, initrd: &Payload)
     let text =
         |path: &str, text: String| PlannedFile { path: path.into(), content: PlannedContent::Text(text) };
     let title = format!("{} {}", release.name, release.version);
-    let manifest = String::from_utf8_lossy(&release.to_bytes()).into_owned();
-    let files = vec![
+    // Both are text: otherwise they were refused before.
+    let document = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let mut files = vec![
         text(SLOT_FILE, slot_cfg(&title, &release.kernel_arguments)),
-        text(MANIFEST, manifest),
-        payload(KERNEL_FILE, kernel),
-        payload(INITRD_FILE, initrd),
+        text(MANIFEST, document(release.bytes())),
     ];
+    files.extend(release.signatures().map(|signatures| text(SIGNATURES, document(signatures))));
+    files.extend([payload(KERNEL_FILE, kernel), payload(INITRD_FILE, initrd)]);
     // The same release gives the same volume.
     let volume_id = u32::from_be_bytes(release.expanded.root_hash.first_bytes());
     FatContent { volume_id, epoch: release.epoch, files }

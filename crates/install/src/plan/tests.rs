@@ -79,7 +79,7 @@ fn machine(disks: &[Disk]) -> Inventory {
 }
 
 fn try_plan(config: &InstallConfig, disks: &[Disk]) -> Result<Plan> {
-    plan(config, &machine(disks), &release(), GUID)
+    plan(config, &machine(disks), &release().into(), GUID)
 }
 
 fn refusal(config: &InstallConfig, disks: &[Disk]) -> (Class, String) {
@@ -158,7 +158,7 @@ fn the_addresses_of_cards_that_are_named_are_part_of_the_plan() {
         temporary_mac: false,
     };
     let inventory = Inventory { disks: vec![disk("vda", ByteSize::gib(16))], nics: vec![nic] };
-    let plan = plan(&config, &inventory, &release(), GUID).unwrap();
+    let plan = plan(&config, &inventory, &release().into(), GUID).unwrap();
     assert_eq!(plan.cards.address("ens3").unwrap().to_string(), "52:54:00:00:00:03");
     assert_eq!(serde_json::to_value(&plan).unwrap()["cards"]["ens3"], "52:54:00:00:00:03");
 }
@@ -286,7 +286,7 @@ fn an_os_image_larger_than_a_slot_is_refused() {
         release.expanded.size = expanded.get();
         let rootfs = release.payloads.iter_mut().find(|payload| payload.purpose == Purpose::Rootfs);
         rootfs.unwrap().size = compressed.get();
-        plan(&trial(), &inventory, &release, GUID).map(drop).map_err(|error| render(&error))
+        plan(&trial(), &inventory, &release.into(), GUID).map(drop).map_err(|error| render(&error))
     };
     assert_eq!(fits(ByteSize::mib(400), ByteSize::mib(1300)), Ok(()));
     for (compressed, expanded) in [(400, 1320), (1720, 10), (10, 1720)] {
@@ -305,7 +305,7 @@ fn a_node_of_another_distribution_than_the_medium_brings_is_refused() {
         // The containerd of RKE2 and K3s tells them; that of kubeadm is the OS image's.
         let containerd = Containerd { root: brought.containerd_root().to_owned(), unpack: false };
         let distribution = (brought == Distribution::Kubeadm).then_some(brought);
-        let release = Release { containerd, distribution, ..release() };
+        let release = model::release::Release { containerd, distribution, ..release() }.into();
         for wanted in Distribution::ALL {
             let mut config = trial();
             config.kubernetes.distribution = Some(wanted);
@@ -349,6 +349,7 @@ fn a_node_that_pulls_its_images_gets_none() {
 fn images_are_unpacked_where_the_release_wants_it_and_there_are_some() {
     let mut release = release();
     release.containerd.unpack = true;
+    let release = release.into();
     let unpacked = |config: &InstallConfig| {
         let plan = plan(config, &machine(&[disk("vda", ByteSize::gib(16))]), &release, GUID).unwrap();
         let ids: Vec<_> = plan.steps.iter().map(Step::id).collect();

@@ -1,7 +1,6 @@
-//! The release manifest of a medium, and the digests that the kernel command line requires.
+//! The release manifest of a medium: the digests that the kernel command line requires, and who has signed it.
 //!
-//! A signature of the manifest would be checked in [`read_release`], over the bytes that become a [`Release`]; see
-//! [`crate::iso`].
+//! Bytes become a release that is used in [`read_release`] or [`judge_release`] only.
 
 use anyhow::Result;
 
@@ -9,10 +8,22 @@ use super::payload_source::{PayloadSource, PayloadTransport};
 use base::digest::Digest;
 use base::failure::{Class, Classify, Failure};
 use model::boot::parameter;
-use model::release::Release;
+use model::release_manifest::ReleaseManifest;
+use trust::{ReleaseTrust, TrustStore};
 
 /// The largest release manifest that is read.
 pub(super) const MANIFEST_LIMIT: u64 = 16 << 20;
+
+/// How a person says that a release may be used although not enough trusted keys have signed it.
+const ALLOW: &str =
+    "--allow-unsigned, or os.trust.unsigned: allow in a configuration that does not come with the release";
+
+/// A release whose origin was judged.
+#[derive(Clone, Debug)]
+pub struct JudgedRelease {
+    pub release: ReleaseManifest,
+    pub trust: ReleaseTrust,
+}
 
 /// The digest of the manifest that the kernel command line `cmdline` requires, if any. Two different ones are refused: one
 /// was added to a boot menu that already had one.
@@ -45,8 +56,40 @@ fn expected(cmdline: &str, parameter: &str) -> Result<Option<Digest>> {
     Ok(Some(first))
 }
 
-/// Reads the manifest of `source` and checks it against `expected`.
-pub fn read_release(source: &dyn PayloadSource, expected: Option<Digest>) -> Result<Release> {
+/// Reads the manifest of `source`, checks it against `expected`, and judges by its signatures whether it may be used by a system
+/// that trusts the keys of `store`.
+///
+/// # Errors
+/// [`Class::Verification`] if it is not the expected one, is damaged, or is not trusted.
+pub fn read_release(
+    source: &dyn PayloadSource,
+    expected: Option<Digest>,
+    store: &TrustStore,
+) -> Result<JudgedRelease> {
+    let release = read_manifest(source, expected)?;
+    let trust = judge_release(&release, &source.describe(), store)?;
+    Ok(JudgedRelease { release, trust })
+}
+
+/// Judges a release that came from `source`, for a system that trusts the keys of `store`.
+///
+/// # Errors
+/// [`Class::Verification`] if it must not be used.
+pub fn judge_release(
+    release: &ReleaseManifest,
+    source: &str,
+    store: &TrustStore,
+) -> Result<ReleaseTrust, Failure> {
+    trust::judge(release, release.bytes(), release.signatures(), store)
+        .map_err(|error| error.failure(source, ALLOW))
+}
+
+/// Reads the manifest of `source` and checks it against `expected`. Nothing of it may be used before [`judge_release`], but for the
+/// configuration that it brings, which says what is trusted.
+///
+/// # Errors
+/// [`Class::Verification`] if it is not the expected one, or is damaged.
+pub fn read_manifest(source: &dyn PayloadSource, expected: Option<Digest>) -> Result<ReleaseManifest> {
     let bytes = source.manifest()?;
     let found = Digest::of(&bytes);
     if let Some(expected) = expected.filter(|expected| *expected != found) {
@@ -56,20 +99,24 @@ pub fn read_release(source: &dyn PayloadSource, expected: Option<Digest>) -> Res
             .hint("Boot from the medium that is to be installed, or write it again.")
             .into());
     }
-    Release::parse(&bytes)
+    let signatures = source.signatures()?;
+    ReleaseManifest::parse(bytes, signatures)
         .class(Class::Verification, || format!("reading the release manifest of {}", source.describe()))
 }
 
-/// For a release without an expected digest: checks that it is from this machine, or from a server with a verified
-/// certificate. Everything in a release follows from its manifest, so its sender decides what runs as root.
+/// For a release without an expected digest: checks that trusted keys have signed it, or that it is from this machine or from a
+/// server with a verified certificate. Everything in a release follows from its manifest, so its sender decides what runs as root.
 ///
 /// # Errors
 /// [`Class::Invalid`] with `hint`, which says how to give the digest.
-pub fn require_sender(source: &dyn PayloadSource, hint: &str) -> Result<(), Failure> {
-    if source.transport() != PayloadTransport::Clear {
+pub fn require_origin(source: &dyn PayloadSource, trust: &ReleaseTrust, hint: &str) -> Result<(), Failure> {
+    if matches!(trust, ReleaseTrust::Signed(_)) || source.transport() != PayloadTransport::Clear {
         return Ok(());
     }
-    let what = format!("the release of {} is refused: its digest is not given", source.describe());
+    let what = format!(
+        "the release of {} is refused: it is {trust}, and its digest is not given",
+        source.describe()
+    );
     let why = "the server is not authenticated, so anyone on the network could send another release";
     Err(Failure::new(Class::Invalid, what).because(anyhow::anyhow!("{why}")).hint(hint.to_owned()))
 }

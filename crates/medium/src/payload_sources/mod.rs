@@ -31,14 +31,17 @@ use crate::reader::MediumReader;
 
 pub use crate::http::is_url;
 pub use again::fetch_again;
-pub use artifact::{OpenedArtifact, open_release};
+pub use artifact::{OpenedArtifact, artifact_source, open_release};
 pub use chain::Chain;
 pub use http::HttpMedium;
 pub use http_iso::HttpIso;
 pub use image::{MediumComparison, changed, compare};
 pub use iso_file::IsoFile;
 pub use local::LocalMedium;
-pub use manifest::{expected_customization, expected_manifest, read_release, require_sender};
+pub use manifest::{
+    JudgedRelease, expected_customization, expected_manifest, judge_release, read_manifest, read_release,
+    require_origin,
+};
 pub use payload_source::{PayloadPlace, PayloadSource, PayloadTransport};
 pub use registry::{Registry, RegistryMedium};
 pub use transfer::download::RetryPolicy;
@@ -62,8 +65,7 @@ pub fn source(
         Some(url) if is_url(url) => served(url, authorities, retry),
         Some(layout) if layout.starts_with(LAYOUT) => {
             // A layout is read without requests.
-            let (_, _, source) = open_release(&layout.parse()?, &Client::new(Settings::default())?)?;
-            Ok(source)
+            artifact_source(&layout.parse()?, &Client::new(Settings::default())?)
         }
         Some(path) if Path::new(path).is_dir() => {
             match BuildOutput::open(Path::new(path))?.and_then(|output| output.iso()) {

@@ -1,6 +1,7 @@
 use super::*;
 use base::digest::Digest;
 use base::failure::{Class, class_of, render};
+use formats::minisign::SecretKey;
 use model::release::{Payload, Purpose};
 use proptest::prelude::*;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -9,6 +10,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use testing::http::{AUTHORITY, Answer as FakeAnswer, BodyDelivery as FakeManner, Fake};
+use trust::TrustStore;
+use trust::{TrustedKey, UnsignedReleases, sign_release};
 
 #[derive(Clone, Copy, Debug)]
 enum ServerBehavior {
@@ -279,14 +282,92 @@ fn a_manifest_that_the_kernel_command_line_does_not_know_is_refused() {
     let (_directory, medium) = local(&[("release.json", &release)]);
     let line = |digest: Digest| format!("quiet nqrust.release={} ro\n", digest.oci());
     let good = expected_manifest(&line(Digest::of(&release))).unwrap();
-    assert_eq!(read_release(&medium, good).unwrap().id, "nqrust");
-    let error = read_release(&medium, expected_manifest(&line(Digest::of(b""))).unwrap()).unwrap_err();
+    assert_eq!(read_release(&medium, good, &TrustStore::absent()).unwrap().release.id, "nqrust");
+    let other = expected_manifest(&line(Digest::of(b""))).unwrap();
+    let error = read_release(&medium, other, &TrustStore::absent()).unwrap_err();
     assert_eq!(class_of(&error), Class::Verification);
     assert_eq!(expected_manifest("quiet").unwrap(), None);
     assert!(expected_manifest("nqrust.release=sha256:12").is_err());
     let custom = expected_customization(&format!("quiet nqrust.custom={}", Digest::of(b"x").oci())).unwrap();
     assert_eq!(custom, Some(Digest::of(b"x")));
     assert!(expected_customization("nqrust.custom=sha256:12").is_err());
+}
+
+/// The signatures of the release of the tests by the key with this number.
+fn signed(number: u8) -> String {
+    let (release, key) = (testing::release::release(), key(number));
+    let when = jiff::Timestamp::from_second(1_772_448_000).unwrap();
+    let sign = |bytes: &[u8]| -> Result<_, ()> { Ok(key.sign_bytes(bytes)) };
+    sign_release(&release, &release.to_bytes(), when, &key.public_key(), sign).unwrap().to_string()
+}
+
+fn key(number: u8) -> SecretKey {
+    SecretKey::of_seed([number; 8], [number; 32])
+}
+
+/// Trusts the first key.
+fn store(unsigned: UnsignedReleases) -> TrustStore {
+    let key = TrustedKey { name: "Maker".into(), key: key(1).public_key(), development: false };
+    TrustStore::new(vec![key], 1, unsigned).unwrap()
+}
+
+#[test]
+fn a_release_is_read_if_a_trusted_key_has_signed_it_and_otherwise_only_if_that_is_allowed() {
+    use UnsignedReleases::{Allow, Refuse};
+    let release = testing::release::release().to_bytes();
+    let [own, other] = [1, 2].map(signed);
+    let changed = own.replace("timestamp:1772448000", "timestamp:1772448001");
+    for (signatures, unsigned, told) in [
+        (Some(&own), Refuse, Ok("signed by Maker (key ")),
+        (Some(&own), Allow, Ok("signed by Maker (key ")),
+        (Some(&other), Allow, Ok("signed with the key ")),
+        (None, Allow, Ok("not signed")),
+        (Some(&other), Refuse, Err("not trusted here")),
+        (None, Refuse, Err("it is not signed")),
+        (Some(&changed), Allow, Err("its trusted comment was changed")),
+    ] {
+        let files = [("release.json", &release[..])].into_iter();
+        let signatures = signatures.map(|text| ("release.json.minisig", text.as_bytes()));
+        let files: Vec<_> = files.chain(signatures).collect();
+        let (_directory, medium) = local(&files);
+        match (read_release(&medium, None, &store(unsigned)), told) {
+            (Ok(judged), Ok(told)) => assert!(judged.trust.to_string().starts_with(told), "{}", judged.trust),
+            (Err(error), Err(told)) => {
+                let text = render(&error);
+                assert_eq!(class_of(&error), Class::Verification, "{text}");
+                assert!(text.contains(told) && text.contains("is not trusted"), "{text}");
+            }
+            (read, told) => panic!("{read:?} is not {told:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_server_without_tls_can_send_a_signed_release_and_no_unsigned_one() {
+    let release = testing::release::release();
+    let signers = [1, 2].map(signed);
+    for (signatures, accepted) in [(Some(&signers[0]), true), (Some(&signers[1]), false), (None, false)] {
+        let (release, signatures) = (release.to_bytes(), signatures.cloned());
+        let server = Fake::start(move |request| match (request.path.as_str(), &signatures) {
+            ("/release.json", _) => FakeAnswer::ok(&release),
+            ("/release.json.minisig", Some(text)) => FakeAnswer::ok(text.as_bytes()),
+            _ => FakeAnswer::new(404, b""),
+        });
+        let medium = HttpMedium::open(&server.url(), &[], RetryPolicy::default()).unwrap();
+        let judged = read_release(&medium, None, &store(UnsignedReleases::Allow)).unwrap();
+        match require_origin(&medium, &judged.trust, "Give the digest.") {
+            Ok(()) => assert!(accepted, "{}", judged.trust),
+            Err(failure) => {
+                assert!(!accepted, "{}", judged.trust);
+                assert_eq!(failure.class(), Class::Invalid);
+                let text = render(&failure.into());
+                assert!(
+                    text.contains(&judged.trust.to_string()) && text.contains("Give the digest."),
+                    "{text}"
+                );
+            }
+        }
+    }
 }
 
 #[test]

@@ -35,7 +35,7 @@ impl RecoveryFacts {
         let record = slots.change_record(|_| ())?.record;
         let mut any_good = false;
         let rows = Slot::ALL.map(|slot| {
-            let version = slots.slot(slot).release().map(|release| release.version);
+            let version = slots.slot(slot).release().map(|release| release.version.clone());
             let state = UpdateSlot::of(slot).map(|slot| record.state(slot));
             any_good |= state == Some(SlotState::Good) && version.is_some();
             [

@@ -18,11 +18,21 @@ use base::progress::Progress;
 use install::execute::{SystemHost, renew_filesystem};
 use install::plan::PartitionName;
 use machine::paths::{CONFIG, DEFAULTS, DOCUMENT, below};
+use machine::unsigned_record;
 use model::boot::{BootParameters, BootVolume, Slot};
+use model::release::{MANIFEST, SIGNATURES};
 
 /// The files of the configuration partition that a reset keeps: they belong to the machine, not to the node document.
-const KEPT: [&str; 6] =
-    ["machine-id", "release.json", "installed.json", "defaults.yaml", "reset.json", "lost+found"];
+const KEPT: [&str; 8] = [
+    "machine-id",
+    MANIFEST,
+    SIGNATURES,
+    "installed.json",
+    unsigned_record::FILE,
+    "defaults.yaml",
+    "reset.json",
+    "lost+found",
+];
 
 pub trait ResetEffects {
     /// From the next start on the boot loader starts the recovery system.
@@ -286,6 +296,8 @@ mod tests {
             "node.previous.yaml",
             "machine-id",
             "release.json",
+            "release.json.minisig",
+            "unsigned.json",
             "reset.json",
             "ssh/key",
             "health.d/own",
@@ -299,7 +311,8 @@ mod tests {
                 .map(|entry| entry.unwrap().file_name().into_string().unwrap())
                 .collect();
             names.sort();
-            assert_eq!(names, ["defaults.yaml", "machine-id", "release.json", "reset.json"]);
+            let kept = ["machine-id", "release.json", "release.json.minisig", "reset.json", "unsigned.json"];
+            assert_eq!((&names[0][..], &names[1..]), ("defaults.yaml", &kept.map(str::to_owned)[..]));
         }
     }
 }

@@ -21,9 +21,11 @@ use machine::paths::below;
 use machine::update_state::ReleaseId;
 use medium::patches::ReleasePatch;
 use medium::payload_sources::{
-    PayloadPlace, PayloadSource, PayloadTransport, damaged, fetch_again, is_medium,
+    LocalMedium, PayloadPlace, PayloadSource, PayloadTransport, damaged, fetch_again, is_medium,
+    read_manifest,
 };
-use model::release::{MANIFEST, Payload, Purpose, Release, SIGNATURES};
+use model::release::{MANIFEST, Payload, Purpose, SIGNATURES};
+use model::release_manifest::ReleaseManifest;
 
 pub(super) const DIRECTORY: &str = "/var/lib/nqrust/update/fetched";
 /// Free space that a fetch leaves in the file system.
@@ -47,8 +49,8 @@ pub fn fetched(root: &Path) -> Option<(PathBuf, Digest)> {
 #[must_use]
 pub fn fetched_release(root: &Path) -> Option<ReleaseId> {
     let (directory, digest) = fetched(root)?;
-    let release = Release::parse(&fs::read(directory.join(MANIFEST)).ok()?).ok()?;
-    Some(ReleaseId::of(&release)).filter(|id| id.digest == digest)
+    let release = read_manifest(&LocalMedium::new(directory), Some(digest)).ok()?;
+    Some(ReleaseId::of(&release))
 }
 
 pub fn forget(root: &Path) -> Result<()> {
@@ -77,7 +79,7 @@ impl<'a> KeptSource<'a> {
     /// Stores what comes from `source` of `release`, on the node at `root`. Stored parts of other releases are removed.
     pub fn new(
         root: &Path,
-        release: &Release,
+        release: &ReleaseManifest,
         source: &'a dyn PayloadSource,
         progress: &'a Progress,
         cancel: &'a Cancel,
@@ -93,21 +95,21 @@ impl<'a> KeptSource<'a> {
     }
 
     /// Fetches the missing parts of the OS of `release` now; afterwards the source is not needed.
-    pub fn fetch(&self, release: &Release) -> Result<()> {
+    pub fn fetch(&self, release: &ReleaseManifest) -> Result<()> {
         for payload in slot_payloads(release) {
             self.keep(payload)?;
         }
-        self.keep_signatures()?;
+        self.keep_signatures(release.signatures())?;
         let manifest = self.directory.join(MANIFEST);
-        files::write_atomically(&manifest, &release.to_bytes(), 0o600)
+        files::write_atomically(&manifest, release.bytes(), 0o600)
             .class(Class::DiskIo, || format!("writing {}", manifest.display()))
     }
 
-    /// Makes the kept signatures of the release those of the source. Whoever reads the release from here checks them.
-    fn keep_signatures(&self) -> Result<()> {
+    /// Keeps the signatures of the release. Whoever reads the release from here checks them.
+    fn keep_signatures(&self, signatures: Option<&[u8]>) -> Result<()> {
         let kept = self.directory.join(SIGNATURES);
-        match self.source.signatures()? {
-            Some(text) => files::write_atomically(&kept, &text, 0o600)
+        match signatures {
+            Some(text) => files::write_atomically(&kept, text, 0o600)
                 .class(Class::DiskIo, || format!("writing {}", kept.display())),
             None => remove_file(&kept),
         }
@@ -274,7 +276,6 @@ impl PayloadSource for KeptSource<'_> {
 mod tests {
     use super::*;
     use base::failure::class_of;
-    use medium::payload_sources::{LocalMedium, read_release};
     use std::sync::Mutex;
     use std::sync::atomic::AtomicBool;
     use testing::release::{contents, release};
@@ -349,11 +350,13 @@ mod tests {
 
     fn fetch(root: &Path, server: &Server) -> Result<()> {
         let (progress, cancel) = (Progress::silent(), Cancel::new(&NEVER));
-        KeptSource::new(root, &release(), server, &progress, &cancel)?.fetch(&release())
+        let signatures = server.signatures.map(Vec::from);
+        let release = ReleaseManifest::parse(release().to_bytes(), signatures)?;
+        KeptSource::new(root, &release, server, &progress, &cancel)?.fetch(&release)
     }
 
     fn file(root: &Path, path: &str) -> PathBuf {
-        below(root, DIRECTORY).join(ReleaseId::of(&release()).digest.to_string()).join(path)
+        below(root, DIRECTORY).join(ReleaseId::of(&release().into()).digest.to_string()).join(path)
     }
 
     fn image() -> &'static (Payload, Vec<u8>) {
@@ -372,7 +375,7 @@ mod tests {
         }
         fetch(root.path(), &server).unwrap();
         assert_eq!(server.image_from(), [0, third as u64, 2 * third as u64]);
-        let digest = ReleaseId::of(&release()).digest;
+        let digest = ReleaseId::of(&release().into()).digest;
         let (directory, found) = fetched(root.path()).unwrap();
         assert_eq!((found, fetched_release(root.path()).unwrap().digest), (digest, digest));
         for payload in slot_payloads(&release()) {
@@ -393,7 +396,7 @@ mod tests {
             let (directory, digest) = fetched(root.path()).unwrap();
             let kept = LocalMedium::new(&directory);
             assert_eq!(kept.signatures().unwrap().as_deref(), signatures);
-            assert_eq!(read_release(&kept, Some(digest)).unwrap(), release());
+            assert_eq!(*read_manifest(&kept, Some(digest)).unwrap(), release());
         }
     }
 
@@ -437,6 +440,7 @@ mod tests {
         for payload in &mut wrong.payloads {
             payload.sha256 = Digest::of(b"another");
         }
+        let wrong = wrong.into();
         let (progress, cancel) = (Progress::silent(), Cancel::new(&NEVER));
         let server = Server::that_ends_after(usize::MAX);
         let source = KeptSource::new(root.path(), &wrong, &server, &progress, &cancel).unwrap();

@@ -10,6 +10,7 @@ use machine::update_state::{ReleaseId, UpdateState};
 use model::boot::record::SlotState;
 use model::kubernetes::KubernetesVersion;
 use model::release::Release;
+use model::release_manifest::ReleaseManifest;
 
 /// What whoever asks has allowed.
 #[derive(Clone, Copy, Debug, Default)]
@@ -32,7 +33,7 @@ pub enum OfferStatus {
 /// The parts of the node that the decision needs.
 #[derive(Clone, Copy, Debug)]
 pub struct RunningSystem<'a> {
-    pub release: &'a Release,
+    pub release: &'a ReleaseManifest,
     /// The state of its slot; none for the recovery system.
     pub state: Option<SlotState>,
     pub memory: &'a UpdateState,
@@ -47,7 +48,7 @@ pub struct RunningSystem<'a> {
 /// [`Class::Hardware`] if the node is not ready for an update, or no step leads to the Kubernetes of the release.
 pub fn decide(
     running: RunningSystem<'_>,
-    offered: &Release,
+    offered: &ReleaseManifest,
     allowed: UpdatePermissions,
 ) -> Result<OfferStatus, Failure> {
     let RunningSystem { release: now, state, memory, kubernetes } = running;
@@ -169,9 +170,9 @@ mod tests {
         offered: &Release,
         allowed: UpdatePermissions,
     ) -> Result<OfferStatus, Class> {
-        let now = version("1.2.0");
+        let now = version("1.2.0").into();
         let running = RunningSystem { release: &now, state: Some(state), memory, kubernetes: None };
-        decide(running, offered, allowed).map_err(|failure| failure.class())
+        decide(running, &offered.clone().into(), allowed).map_err(|failure| failure.class())
     }
 
     #[test]
@@ -187,7 +188,7 @@ mod tests {
     #[test]
     fn what_runs_and_what_is_staged_is_known_again() {
         let memory = UpdateState {
-            staged: Some(WrittenRelease::now(ReleaseId::of(&version("1.3.0")), UpdateSlot::B)),
+            staged: Some(WrittenRelease::now(ReleaseId::of(&version("1.3.0").into()), UpdateSlot::B)),
             ..UpdateState::default()
         };
         let offer =
@@ -201,7 +202,7 @@ mod tests {
 
     #[test]
     fn the_recovery_system_writes_its_own_release_into_a_slot() {
-        let (now, memory) = (version("1.2.0"), UpdateState::default());
+        let (now, memory) = (version("1.2.0").into(), UpdateState::default());
         let running = RunningSystem { release: &now, state: None, memory: &memory, kubernetes: None };
         assert_eq!(decide(running, &now, UpdatePermissions::default()).unwrap(), OfferStatus::New);
     }
@@ -216,7 +217,7 @@ mod tests {
         let other = Release { id: "another".into(), ..version("1.3.0") };
         assert_eq!(good(&other, UpdatePermissions { downgrade: true, retry: true }), Err(Class::Invalid));
         let mut memory = UpdateState {
-            staged: Some(WrittenRelease::now(ReleaseId::of(&version("1.3.0")), UpdateSlot::B)),
+            staged: Some(WrittenRelease::now(ReleaseId::of(&version("1.3.0").into()), UpdateSlot::B)),
             ..UpdateState::default()
         };
         memory.conclude(false, "the kubelet never answered".into());
@@ -245,9 +246,10 @@ mod tests {
         let runs: KubernetesVersion = "v1.37.2".parse().unwrap();
         let decided = |offered: &Release| {
             let (memory, state) = (UpdateState::default(), Some(SlotState::Good));
-            let now = Release { version: "1.2.0".into(), ..now.clone() };
+            let now = Release { version: "1.2.0".into(), ..now.clone() }.into();
             let running = RunningSystem { release: &now, state, memory: &memory, kubernetes: Some(&runs) };
-            decide(running, offered, UpdatePermissions::default()).map_err(|failure| failure.class())
+            decide(running, &offered.clone().into(), UpdatePermissions::default())
+                .map_err(|failure| failure.class())
         };
         for (brought, expected) in [
             ("v1.37.2", Ok(OfferStatus::New)),

@@ -166,7 +166,7 @@ impl ConnectionService for ReleaseService {
 mod tests {
     use super::*;
     use base::failure::{Class, class_of};
-    use medium::payload_sources::{RetryPolicy, read_release, source};
+    use medium::payload_sources::{RetryPolicy, read_manifest, source};
     use std::fs;
     use std::io::{Read as _, Write as _};
     use std::sync::atomic::{AtomicBool, Ordering};
@@ -237,8 +237,17 @@ mod tests {
             });
             let url = format!("http://{}", told.recv().unwrap());
             let from = source(Some(&url), &[], RetryPolicy::default()).unwrap();
-            assert_eq!(read_release(from.as_ref(), Some(digest)).unwrap(), release);
-            assert_eq!(from.signatures().unwrap().as_deref(), Some(&b"signed\n"[..]));
+            let read = read_manifest(from.as_ref(), Some(digest)).unwrap();
+            assert_eq!(
+                (&*read, read.signatures()),
+                (
+                    &release,
+                    Some(
+                        &b"signed
+"[..]
+                    )
+                )
+            );
             for (payload, bytes) in contents().iter().filter(|(payload, _)| {
                 [Purpose::Rootfs, Purpose::Kernel, Purpose::Initrd, Purpose::ImageBlob]
                     .contains(&payload.purpose)

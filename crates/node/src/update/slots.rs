@@ -17,7 +17,7 @@ use machine::mounted::mounted;
 use machine::paths::below;
 use model::boot::record::BootRecord;
 use model::boot::{BootParameters, Slot};
-use model::release::Release;
+use model::release_manifest::ReleaseManifest;
 
 #[derive(Clone, Debug)]
 pub struct SlotDevices {
@@ -131,7 +131,7 @@ impl SlotDevices {
 
     /// The release of its boot volume; `None` if that is incomplete.
     #[must_use]
-    pub fn release(&self) -> Option<Release> {
+    pub fn release(&self) -> Option<ReleaseManifest> {
         self.source().ok().map(|source| source.release)
     }
 }

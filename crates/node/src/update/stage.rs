@@ -50,7 +50,7 @@ mod tests {
 
     #[test]
     fn the_last_verdict_counts_until_something_new_is_staged() {
-        let running = ReleaseId::of(&testing::release::release());
+        let running = ReleaseId::of(&testing::release::release().into());
         let mut memory = UpdateState::default();
         let now = |memory: &UpdateState, past, trial| stage(past, memory, &running, trial);
         assert_eq!(now(&memory, TriedRelease::Nothing, false), UpdateStage::Idle);

@@ -76,7 +76,7 @@ mod tests {
     use machine::update_state::{ReleaseId, WrittenRelease};
 
     fn staged() -> UpdateState {
-        let release = ReleaseId::of(&testing::release::release());
+        let release = ReleaseId::of(&testing::release::release().into());
         UpdateState { staged: Some(WrittenRelease::now(release, UpdateSlot::B)), ..UpdateState::default() }
     }
 

@@ -21,7 +21,7 @@ use medium::payload_sources::PayloadSource;
 use model::boot::record::{BootRecord, SlotState, TRIES, UpdateSlot};
 use model::boot::{BootParameters, Slot};
 use model::kubernetes::KubernetesVersion;
-use model::release::Release;
+use model::release_manifest::ReleaseManifest;
 
 /// What a rollback changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub enum Rollback {
 pub struct UpdatedNode {
     root: PathBuf,
     pub slots: NodeSlots,
-    pub release: Release,
+    pub release: ReleaseManifest,
     pub record: BootRecord,
     /// Why the last change of the record is missing on a disk of a mirror.
     pub unwritten: Vec<String>,
@@ -68,7 +68,7 @@ impl UpdatedNode {
                 .into());
         };
         let slots = NodeSlots::find(root, &installed)?;
-        let release = release::read(root)?;
+        let release = release::read_manifest(root)?;
         let persistent = (installed.slot == Slot::Recovery).then(|| installed.persistent.device());
         let erased = PendingReset::read(root).is_some_and(|pending| pending.is_under_way());
         let read = match &persistent {
@@ -145,7 +145,7 @@ impl UpdatedNode {
     /// Writes a release into the other slot and reads it back. If the slot has it already, it is only read.
     pub fn stage(
         &mut self,
-        offered: &Release,
+        offered: &ReleaseManifest,
         source: &dyn PayloadSource,
         progress: &Progress,
         cancel: &Cancel,

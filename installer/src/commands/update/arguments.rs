@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::Result;
 
 use super::cluster_arguments::{ClusterArgs, FromPodArgs};
+use crate::app::gather::UnsignedArgs;
 use crate::app::root_only;
 use crate::commands::update::{self, PodAccess, ResetRequest, UpdateRequest};
 use base::digest::Digest;
@@ -37,11 +38,14 @@ enum UpdateCommand {
     /// Serve the release that was fetched to other nodes, until it is interrupted; they name this node's URL with `--from`.
     ///
     /// The OS and the container images that this node has are served over http to whoever asks, and nothing else. Other nodes check
-    /// every byte by the digests of the release, whose own digest this command prints for their `--sha256`.
+    /// every byte by the digests of the release, and the release by its signatures; the digest of an unsigned one is printed for their
+    /// `--sha256`.
     Serve {
         /// Address and port to listen on.
         #[arg(long, value_name = "ADDRESS:PORT", default_value = "0.0.0.0:7480", value_parser = |text: &str| listen::address(text, 7480))]
         listen: SocketAddr,
+        #[command(flatten)]
+        unsigned: UnsignedArgs,
     },
     /// Write a release into the slot that does not run, and read it back; it starts only when `apply` says so.
     Stage {
@@ -142,7 +146,8 @@ struct ApplyArgs {
 #[derive(Debug, clap::Args)]
 struct OfferArgs {
     /// The release: an ISO, a drive that holds one, a directory with release.json, the URL of an ISO or of such a directory,
-    /// oci:DIRECTORY, or registry/name:tag. Over http, and from a registry without TLS, it is written only with --sha256.
+    /// oci:DIRECTORY, or registry/name:tag. Over http, and from a registry without TLS, an unsigned one is written only
+    /// with --sha256.
     #[arg(long, value_name = "MEDIUM")]
     from: String,
     #[command(flatten)]
@@ -160,6 +165,8 @@ struct AllowArgs {
     /// Refuse any other release than the one whose release.json has this SHA-256.
     #[arg(long, value_name = "DIGEST")]
     sha256: Option<Digest>,
+    #[command(flatten)]
+    unsigned: UnsignedArgs,
 }
 
 #[derive(Debug, clap::Args)]
@@ -186,7 +193,9 @@ impl UpdateArgs {
             UpdateCommand::Fetch { offer, run } => {
                 run.in_unit(|wait| update::fetch(&offer.request(), wait, context))
             }
-            UpdateCommand::Serve { listen } => update::serve_fetched(listen, context),
+            UpdateCommand::Serve { listen, unsigned } => {
+                update::serve_fetched(listen, unsigned.allow_unsigned, context)
+            }
             UpdateCommand::Stage { from, allow, run } => {
                 run.in_unit(|wait| update::stage(&allow.request(from), wait, context))
             }
@@ -221,8 +230,9 @@ impl OfferArgs {
 
 impl AllowArgs {
     fn request(self, from: Option<String>) -> UpdateRequest {
-        let Self { allow_downgrade, retry, sha256 } = self;
-        UpdateRequest { from, allowed: UpdatePermissions { downgrade: allow_downgrade, retry }, sha256 }
+        let Self { allow_downgrade, retry, sha256, unsigned } = self;
+        let allowed = UpdatePermissions { downgrade: allow_downgrade, retry };
+        UpdateRequest { from, allowed, sha256, allow_unsigned: unsigned.allow_unsigned }
     }
 }
 

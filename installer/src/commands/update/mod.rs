@@ -34,6 +34,8 @@ use cluster::version_skew::KubernetesStep;
 use cluster::version_step::keep_running;
 use install::execute::{MissingImages, RunningContainerd, import_missing, missing_images, slot_payloads};
 use machine::installed_node::InstalledNode;
+use machine::trust_store;
+use machine::unsigned_record::UnsignedRecord;
 use machine::update_state::ReleaseId;
 use medium::payload_sources::{PayloadPlace, PayloadSource};
 use model::boot::Slot;
@@ -41,12 +43,14 @@ use model::boot::record::UpdateSlot;
 use model::config::{Images, Role};
 use model::kubernetes::KubernetesVersion;
 use model::release::{Purpose, Release};
+use model::release_manifest::ReleaseManifest;
 use node::update::patched::{self, Patches, bytes_fetched};
 use node::update::serve::{ServedRelease, serve};
 use node::update::{
     KeptSource, OfferStatus, Rollback, RunningSystem, UpdateLock, UpdatePermissions, UpdatedNode, decide,
     fetched, forget, kubernetes_step,
 };
+use trust::ReleaseTrust;
 
 pub(crate) use self::kubernetes::move_kubernetes;
 pub(crate) use pod::{PodAccess, from_pod};
@@ -68,6 +72,8 @@ pub(crate) struct UpdateRequest {
     pub(crate) allowed: UpdatePermissions,
     /// SHA-256 of its manifest.
     pub(crate) sha256: Option<Digest>,
+    /// Whether a person has said that it may be used although not enough trusted keys have signed it.
+    pub(crate) allow_unsigned: bool,
 }
 
 /// What an update would do.
@@ -99,13 +105,18 @@ struct UpdatePlan {
     brought_kubernetes: Option<KubernetesVersion>,
     /// What that is to the one that runs.
     kubernetes_step: KubernetesStep,
-    /// Whether the digest of the release was given, or its sender is authenticated. If not, only `check` goes on.
+    /// Whether trusted keys have signed the release, its digest was given, or its sender is authenticated. If not, only `check`
+    /// goes on.
     verified: bool,
+    /// Who has signed the release.
+    trust: String,
+    /// Whether nobody but a person on this node answers for the release, or a development key.
+    trust_warning: bool,
 }
 
 impl UpdatePlan {
     fn of(node: &UpdatedNode, offered: &OfferedRelease) -> Result<Self> {
-        let OfferedRelease { source, release: offered, offer, seeding, unverified } = offered;
+        let OfferedRelease { source, release: offered, trust, offer, seeding, unverified } = offered;
         let offer = *offer;
         let parts = slot_payloads(offered);
         let away = parts.iter().filter(|part| source.place(part) == Some(PayloadPlace::Network));
@@ -134,6 +145,8 @@ impl UpdatePlan {
             brought_kubernetes: offered.kubernetes.clone(),
             kubernetes_step: kubernetes_step(node.kubernetes.as_ref(), offered)?,
             verified: unverified.is_none(),
+            trust: trust.to_string(),
+            trust_warning: trust.needs_warning(),
         })
     }
 
@@ -159,7 +172,9 @@ impl UpdatePlan {
             count => format!("{count} to add, {}", ByteSize::bytes(self.images.fetch)),
         };
         format!(
-            "{head}  images   {images}\n  restart  once; up to three tries, then {} again\n  stays    configuration, data, membership in the cluster{}\n",
+            "{head}  {:<7}  {}\n  images   {images}\n  restart  once; up to three tries, then {} again\n  stays    configuration, data, membership in the cluster{}\n",
+            if self.trust_warning { "warning" } else { "release" },
+            if self.trust_warning { format!("it is {}", self.trust) } else { self.trust.clone() },
             running.version,
             self.kubernetes_text()
         )
@@ -188,7 +203,8 @@ impl UpdatePlan {
 /// An opened release with the decision on it.
 struct OfferedRelease {
     source: Box<dyn PayloadSource>,
-    release: Release,
+    release: ReleaseManifest,
+    trust: ReleaseTrust,
     offer: OfferStatus,
     /// The role whose container images the node gets; none if it pulls its images on demand, or the role needs none.
     seeding: Option<Role>,
@@ -218,13 +234,15 @@ fn this_node(progress: &Progress) -> Result<InstalledNode> {
 }
 
 fn open(node: &UpdatedNode, request: &UpdateRequest, context: &Context) -> Result<OfferedRelease> {
-    let config = this_node(&context.progress)?.config;
+    let installed = this_node(&context.progress)?;
+    let store = trust_store::of_node(&installed)?.allowing_unsigned(request.allow_unsigned);
+    let config = installed.config;
     let opened = match &request.from {
-        Some(from) => OpenedRelease::open(from, request.sha256, &config)?,
-        None => OpenedRelease::fetched(Path::new("/"), request.sha256)?,
+        Some(from) => OpenedRelease::open(from, request.sha256, &config, &store)?,
+        None => OpenedRelease::fetched(Path::new("/"), request.sha256, &store)?,
     };
     let unverified = opened.require_verified().err();
-    let OpenedRelease { source, release, .. } = opened;
+    let OpenedRelease { source, release, trust, .. } = opened;
     let running = RunningSystem {
         release: &node.release,
         state: node.running_state(),
@@ -241,7 +259,7 @@ fn open(node: &UpdatedNode, request: &UpdateRequest, context: &Context) -> Resul
         && release.images_for(role).next().is_some();
     let seeding = seeds.then_some(role);
     let source = if seeds { source::with_images(source, &config, &release)? } else { source };
-    Ok(OfferedRelease { source, release, offer, seeding, unverified })
+    Ok(OfferedRelease { source, release, trust, offer, seeding, unverified })
 }
 
 /// Shows what the update would do.
@@ -284,21 +302,30 @@ pub(crate) fn fetch(request: &UpdateRequest, wait: Duration, context: &Context) 
 }
 
 /// Serves the release that was fetched to other nodes.
-pub(crate) fn serve_fetched(listen: SocketAddr, context: &Context) -> Result<()> {
+pub(crate) fn serve_fetched(listen: SocketAddr, allow_unsigned: bool, context: &Context) -> Result<()> {
     let root = Path::new("/");
     let Some((directory, digest)) = fetched(root) else {
         return Err(Failure::new(Class::Invalid, "no release was fetched")
             .hint("Fetch it first: installer update fetch --from MEDIUM")
             .into());
     };
-    let OpenedRelease { release, .. } = OpenedRelease::fetched(root, None)?;
+    let store = trust_store::of_node(&this_node(&context.progress)?)?.allowing_unsigned(allow_unsigned);
+    let OpenedRelease { release, trust, .. } = OpenedRelease::fetched(root, None, &store)?;
     let (name, version) = (release.name.clone(), release.version.clone());
+    if trust.needs_warning() {
+        context.progress.warn("serve", &format!("{name} {version} is {trust}"));
+    }
+    // Another node takes an unsigned release over http only by its digest.
+    let named = match trust {
+        ReleaseTrust::Signed(_) => String::new(),
+        ReleaseTrust::Unsigned(_) => format!(" --sha256 {digest}"),
+    };
     let containerd = containerd(&release);
-    let served = ServedRelease::new(directory, digest, release, containerd);
+    let served = ServedRelease::new(directory, digest, (*release).clone(), containerd);
     serve(served, listen, &context.progress, &Cancel::on_signals(), |at| {
         let port = at.port();
         let told = format!(
-            "{name} {version} is served on port {port}. On another node: installer update fetch --from http://ADDRESS-OF-THIS-NODE:{port} --sha256 {digest}"
+            "{name} {version} is served on port {port}. On another node: installer update fetch --from http://ADDRESS-OF-THIS-NODE:{port}{named}"
         );
         context.tell("serve", &told);
     })
@@ -373,7 +400,11 @@ fn stage_on(
     }
     allow(&ReleaseId::of(&offered.release))?;
     let (slot, cancel, root) = (node.target(), Cancel::on_signals(), Path::new("/"));
-    let OfferedRelease { source, release, .. } = &offered;
+    let OfferedRelease { source, release, trust, .. } = &offered;
+    if let Some(record) = UnsignedRecord::of(release, trust) {
+        // Before anything of the release can start.
+        record.keep(root)?;
+    }
     if kubernetes_step(node.kubernetes.as_ref(), release)? != KubernetesStep::None {
         keep_kubernetes(node, release, context)?;
     }
@@ -442,7 +473,7 @@ pub(crate) fn roll_back(once: bool, reboot: bool, wait: Duration, context: &Cont
             Ok(())
         }
         Rollback::To(slot) => {
-            let version = node.slots.slot(slot.into()).release().map(|release| release.version);
+            let version = node.slots.slot(slot.into()).release().map(|release| release.version.clone());
             tell_fleet(&node, &context.progress);
             let until = if once { "for one start" } else { "from the next restart on" };
             context.tell(

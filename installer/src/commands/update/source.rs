@@ -11,15 +11,17 @@ use base::failure::{Class, Failure};
 use install::execute::slot_payloads;
 use medium::artifact::{ArtifactReference, LAYOUT};
 use medium::payload_sources::{
-    Chain, LocalMedium, PayloadSource, RetryPolicy, is_url, open_release, read_release, require_sender,
-    source,
+    Chain, JudgedRelease, LocalMedium, PayloadSource, RetryPolicy, is_url, open_release, read_release,
+    require_origin, source,
 };
 use model::config::InstallConfig;
 use model::release::{Purpose, Release};
+use model::release_manifest::ReleaseManifest;
 use node::update::fetched;
+use trust::{ReleaseTrust, TrustStore};
 
 /// The hint for a release that is not verified.
-const NAME_DIGEST: &str = "Give the digest: --sha256 DIGEST, or registry/name@sha256:DIGEST; or use a server with TLS. \
+const NAME_DIGEST: &str = "Use a signed release. Or give the digest: --sha256 DIGEST, or registry/name@sha256:DIGEST; or use a server with TLS. \
     Ask for the digest where the release was built: `iso-builder inspect MEDIUM` and `iso-builder push` print it, and so does \
     `installer update serve` on a node that serves it.";
 
@@ -27,42 +29,57 @@ const NAME_DIGEST: &str = "Give the digest: --sha256 DIGEST, or registry/name@sh
 #[allow(missing_debug_implementations)]
 pub(super) struct OpenedRelease {
     pub(super) source: Box<dyn PayloadSource>,
-    pub(super) release: Release,
+    pub(super) release: ReleaseManifest,
+    /// Who has signed it.
+    pub(super) trust: ReleaseTrust,
     /// Whether its digest was given, so that it does not matter who sends it.
     pinned: bool,
 }
 
 impl OpenedRelease {
-    /// Opens the release at `from`, with the proxies, registries and authorities of the node document.
-    pub(super) fn open(from: &str, sha256: Option<Digest>, config: &InstallConfig) -> Result<Self> {
+    /// Opens the release at `from`, with the proxies, registries and authorities of the node document, and judges it by the keys of
+    /// `store`.
+    pub(super) fn open(
+        from: &str,
+        sha256: Option<Digest>,
+        config: &InstallConfig,
+        store: &TrustStore,
+    ) -> Result<Self> {
         take_proxies(config)?;
         if is_reference(from) {
-            return Self::in_registry(from, sha256, config);
+            return Self::in_registry(from, sha256, config, store);
         }
         let source = source(Some(from), &registries::authorities(config), RetryPolicy::default())?;
-        let release = read_release(source.as_ref(), sha256)?;
-        Ok(Self { source, release, pinned: sha256.is_some() })
+        let JudgedRelease { release, trust } = read_release(source.as_ref(), sha256, store)?;
+        Ok(Self { source, release, trust, pinned: sha256.is_some() })
     }
 
-    /// Opens the fetched release.
+    /// Opens the fetched release, and judges it by the keys of `store`.
     ///
     /// # Errors
     /// [`Class::Invalid`] if none was.
-    pub(super) fn fetched(root: &Path, sha256: Option<Digest>) -> Result<Self> {
+    pub(super) fn fetched(root: &Path, sha256: Option<Digest>, store: &TrustStore) -> Result<Self> {
         let Some((directory, digest)) = fetched(root) else {
             return Err(Failure::new(Class::Invalid, "no release was fetched")
                 .hint("Name one: --from MEDIUM")
                 .into());
         };
         let source = LocalMedium::new(directory);
-        let release = read_release(&source, Some(sha256.unwrap_or(digest)))?;
-        Ok(Self { source: Box::new(source), release, pinned: true })
+        let expected = Some(sha256.unwrap_or(digest));
+        let JudgedRelease { release, trust } = read_release(&source, expected, store)?;
+        Ok(Self { source: Box::new(source), release, trust, pinned: true })
     }
 
-    fn in_registry(from: &str, sha256: Option<Digest>, config: &InstallConfig) -> Result<Self> {
+    fn in_registry(
+        from: &str,
+        sha256: Option<Digest>,
+        config: &InstallConfig,
+        store: &TrustStore,
+    ) -> Result<Self> {
         let reference: ArtifactReference = from.parse()?;
         let (client, _) = registries::client(config, &[])?;
-        let (release, digest, source) = open_release(&reference, &client)?;
+        let (JudgedRelease { release, trust }, source) = open_release(&reference, &client, store)?;
+        let digest = release.digest();
         if let Some(wanted) = sha256.filter(|wanted| *wanted != digest) {
             let what =
                 format!("the release manifest of {from} has the SHA-256 {digest}, and {wanted} was wanted");
@@ -70,15 +87,15 @@ impl OpenedRelease {
                 .hint("Name the release that was meant.")
                 .into());
         }
-        Ok(Self { source, release, pinned: sha256.is_some() || reference.digest().is_some() })
+        Ok(Self { source, release, trust, pinned: sha256.is_some() || reference.digest().is_some() })
     }
 
-    /// Checks that the release is the one that was meant: its digest was given, or its sender is known.
+    /// Checks that the release is the one that was meant: its digest was given, trusted keys have signed it, or its sender is known.
     ///
     /// # Errors
     /// [`Class::Invalid`] if anyone on the network could have sent it.
     pub(super) fn require_verified(&self) -> Result<(), Failure> {
-        if self.pinned { Ok(()) } else { require_sender(self.source.as_ref(), NAME_DIGEST) }
+        if self.pinned { Ok(()) } else { require_origin(self.source.as_ref(), &self.trust, NAME_DIGEST) }
     }
 }
 
@@ -145,7 +162,8 @@ mod tests {
             (true, Some(digest), true),
         ] {
             let server = server(tls);
-            let opened = OpenedRelease::open(&server.url(), sha256, &trusting()).unwrap();
+            let opened =
+                OpenedRelease::open(&server.url(), sha256, &trusting(), &TrustStore::absent()).unwrap();
             let checked = opened.require_verified();
             assert_eq!(checked.is_ok(), verified, "{tls} {sha256:?}");
             if let Err(failure) = checked {
@@ -155,7 +173,9 @@ mod tests {
             }
         }
         let other = Some(Digest::of(b"another"));
-        let error = OpenedRelease::open(&server(false).url(), other, &trusting()).err().unwrap();
+        let error = OpenedRelease::open(&server(false).url(), other, &trusting(), &TrustStore::absent())
+            .err()
+            .unwrap();
         assert_eq!(class_of(&error), Class::Verification);
     }
 
@@ -179,7 +199,7 @@ mod tests {
             [(":1.3.0", None, false), (":1.3.0", digest, true), (pinned.as_str(), None, true)]
         {
             let name = format!("os.example/nqrust/release{version}");
-            let opened = OpenedRelease::open(&name, sha256, &config).unwrap();
+            let opened = OpenedRelease::open(&name, sha256, &config, &TrustStore::absent()).unwrap();
             assert_eq!(opened.require_verified().is_ok(), verified, "{name} {sha256:?}");
         }
     }

@@ -15,6 +15,7 @@ use medium::payload_sources::{RetryPolicy, read_release, source};
 use model::release::{MANIFEST, MediumKind, Purpose};
 use serde_json::json;
 use testing::medium::SampleMedium;
+use trust::TrustStore;
 
 use super::built_iso;
 use super::verify::VerifyCommand;
@@ -92,7 +93,7 @@ fn what_a_build_wrote_is_a_medium_by_its_iso() {
     let full = BuildOutput::open(output.path()).unwrap().unwrap().iso().unwrap();
     assert_eq!(full, output.iso);
     assert!(open().describe().contains(full.to_str().unwrap()), "{}", open().describe());
-    read_release(open().as_ref(), None).unwrap();
+    read_release(open().as_ref(), None, &TrustStore::absent()).unwrap();
 }
 
 #[test]

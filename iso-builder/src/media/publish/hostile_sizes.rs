@@ -64,7 +64,7 @@ fn commands(release: &Release, described: &Release) -> Vec<anyhow::Result<()>> {
             .map(drop),
         push(&tree, &TrustStore::absent(), &[], &target, &client, 1, &silent).map(drop),
         pull(&artifact, &TrustStore::absent(), &client, (&output, None), 1, &silent).map(drop),
-        open_release(&artifact, &client).map(drop),
+        open_release(&artifact, &client, &TrustStore::absent()).map(drop),
     ]
 }
 

@@ -24,6 +24,7 @@ use medium::reader::MediumReader;
 use model::release::{Payload, Purpose, Release};
 use tempfile::TempDir;
 use transfer::registry::Client;
+use trust::TrustStore;
 
 /// The most earlier releases: each patch takes a minute and disk space, and older nodes fetch the whole image.
 pub const PATCHES_MAX: usize = 3;
@@ -213,15 +214,17 @@ fn beside(medium: &MediumReader) -> Result<Vec<(ReleasePatch, PathBuf)>> {
 
 /// Opens what a person names as an earlier release: a medium, or a reference in a registry.
 fn open(name: &str, client: &Client) -> Result<(Box<dyn PayloadSource>, Release)> {
+    // A patch counts only by the digest of what it makes, so nobody has to answer for what it starts from.
+    let store = TrustStore::absent();
     let local = is_url(name) || name.starts_with(medium::artifact::LAYOUT) || Path::new(name).exists();
     if local || name.starts_with(['/', '.']) {
         let source = source(Some(name), &[], RetryPolicy::default())?;
-        let release = read_release(source.as_ref(), None)?;
-        return Ok((source, release));
+        let judged = read_release(source.as_ref(), None, &store)?;
+        return Ok((source, (*judged.release).clone()));
     }
     let reference: ArtifactReference = name.parse()?;
-    let (release, _, source) = open_release(&reference, client)?;
-    Ok((source, release))
+    let (judged, source) = open_release(&reference, client, &store)?;
+    Ok((source, (*judged.release).clone()))
 }
 
 fn same_product(from: &Release, release: &Release, name: &str) -> Result<(), Failure> {

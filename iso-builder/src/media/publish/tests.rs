@@ -6,7 +6,9 @@ use std::sync::LazyLock;
 
 use base::failure::{class_of, render};
 use formats::minisign::SecretKey;
-use medium::payload_sources::{PayloadPlace, VerifyingReader, open_release, source as source_of};
+use medium::payload_sources::{
+    PayloadPlace, VerifyingReader, artifact_source, open_release, source as source_of,
+};
 use medium::reader::MediumReader;
 use model::release::{MANIFEST, Purpose, SIGNATURES};
 use testing::http::{Answer, Fake, Request};
@@ -226,8 +228,9 @@ fn the_source_of_a_release_gives_every_payload_from_a_registry_and_from_a_layout
     let layout = format!("oci:{}:1", bench.path("layout").display());
     for (name, place) in [(&registry, PayloadPlace::Network), (&layout, PayloadPlace::Here)] {
         pushed(&bench.iso(), name, &client).unwrap();
-        let (release, digest, source) = open_release(&reference(name), &client).unwrap();
-        assert_eq!((&release, digest), (&bench.release, Digest::of(&bench.release.to_bytes())));
+        let (judged, source) = open_release(&reference(name), &client, &TrustStore::absent()).unwrap();
+        let release = judged.release;
+        assert_eq!((&*release, release.bytes()), (&bench.release, &bench.release.to_bytes()[..]));
         assert_eq!(source.manifest().unwrap(), bench.release.to_bytes());
         for payload in &release.payloads {
             source.probe(payload).unwrap();
@@ -609,7 +612,7 @@ fn signatures_travel_with_their_release_and_go_with_it() {
         let back = pulled(name, &client, &tree, Some(&iso)).unwrap();
         assert_eq!(fs::read(tree.join(SIGNATURES)).unwrap(), *SIGNED, "{name}");
         assert!(fs::read(&iso).unwrap() == bench.image, "the ISO has other bytes");
-        let (_, _, source) = open_release(&reference(name), &client).unwrap();
+        let source = artifact_source(&reference(name), &client).unwrap();
         assert_eq!(source.signatures().unwrap().as_deref(), Some(&SIGNED[..]), "{name}");
         assert_eq!(pushed(&tree, name, &client).unwrap().digest, report.digest, "from the directory");
 
@@ -624,7 +627,7 @@ fn signatures_travel_with_their_release_and_go_with_it() {
 
         pushed(&unsigned.iso(), name, &client).unwrap();
         assert_eq!(pulled(name, &client, &tree, None).unwrap().digest, {
-            let (_, _, source) = open_release(&reference(name), &client).unwrap();
+            let source = artifact_source(&reference(name), &client).unwrap();
             assert_eq!(source.signatures().unwrap(), None);
             is_whole(&tree, &bench.release);
             pulled(name, &client, &tree, None).unwrap().digest
@@ -645,7 +648,7 @@ fn signatures_that_are_too_long_damaged_or_missing_are_refused() {
             Some(other) => fs::write(&blob, other).unwrap(),
             None => fs::remove_file(&blob).unwrap(),
         }
-        let (_, _, source) = open_release(&reference(&name), &client).unwrap();
+        let source = artifact_source(&reference(&name), &client).unwrap();
         for error in
             [source.signatures().unwrap_err(), pulled(&name, &client, &bench.path("tree"), None).unwrap_err()]
         {
@@ -660,7 +663,7 @@ fn signatures_that_are_too_long_damaged_or_missing_are_refused() {
     let manifest = serde_json::to_vec(&manifest).unwrap();
     fs::write(layout.join("blobs/sha256").join(Digest::of(&manifest).to_string()), &manifest).unwrap();
     let pinned = format!("{name}@{}", Digest::of(&manifest).oci());
-    let error = open_release(&reference(&pinned), &client).err().unwrap();
+    let error = artifact_source(&reference(&pinned), &client).err().unwrap();
     assert_eq!(class_of(&error), Class::Verification, "{}", render(&error));
     assert!(render(&error).contains("release.json.minisig of"), "{}", render(&error));
 }

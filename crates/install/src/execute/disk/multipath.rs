@@ -49,7 +49,7 @@ mod tests {
         let mut disk = disk("dm-0", ByteSize::gib(16));
         disk.path = "/dev/mapper/mpatha".into();
         let inventory = Inventory { disks: vec![disk], nics: vec![] };
-        let plan = crate::plan::plan(&trial(), &inventory, &release(), GUID).unwrap();
+        let plan = crate::plan::plan(&trial(), &inventory, &release().into(), GUID).unwrap();
         assert!(is_map(&plan.disk));
         let runner = ScriptedRunner::silent();
         let nodes = partition_nodes(&runner, &plan.disk, &plan.partitions).unwrap();

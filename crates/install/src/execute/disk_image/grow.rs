@@ -93,7 +93,7 @@ mod tests {
     fn image() -> (Disk, Vec<Partition>) {
         let small = disk("vda", ByteSize::gib(16));
         let inventory = Inventory { disks: vec![small.clone()], nics: vec![] };
-        let plan = crate::plan::plan(&trial(), &inventory, &release(), GUID).unwrap();
+        let plan = crate::plan::plan(&trial(), &inventory, &release().into(), GUID).unwrap();
         let found = |partition: &Partition| FoundPartition {
             name: format!("vda{}", partition.number),
             path: format!("/dev/vda{}", partition.number).into(),
@@ -114,7 +114,7 @@ mod tests {
     /// The file as this disk.
     fn open(file: &tempfile::NamedTempFile, disk: &Disk) -> DiskFile {
         let inventory = Inventory { disks: vec![Disk { partitions: vec![], ..disk.clone() }], nics: vec![] };
-        let target = crate::plan::plan(&trial(), &inventory, &release(), GUID).unwrap().disk;
+        let target = crate::plan::plan(&trial(), &inventory, &release().into(), GUID).unwrap().disk;
         DiskFile::new(file.reopen().unwrap(), &target).unwrap()
     }
 

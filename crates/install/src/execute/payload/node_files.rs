@@ -17,8 +17,10 @@ use base::progress::json::JsonLines;
 use base::progress::plain::PlainLines;
 use base::progress::shared_bytes::SharedBytes;
 use machine::nics::{RememberedCards, record};
+use machine::unsigned_record;
 use model::config::Secret;
-use model::release::Release;
+use model::release::{MANIFEST, SIGNATURES};
+use model::release_manifest::ReleaseManifest;
 use reporting::fleet::handover;
 
 /// The name of the node document on the configuration partition.
@@ -32,19 +34,22 @@ pub(crate) struct NodeFiles {
     document: Option<Secret>,
     defaults: Option<Secret>,
     machine_id: Option<String>,
-    manifest: Vec<u8>,
+    release: ReleaseManifest,
     installed: Option<Secret>,
+    /// The record of an unsigned release; `None` for a signed one.
+    unsigned: Option<String>,
     /// The network cards that the node remembers; `None` if its document names none.
     cards: Option<String>,
     fleet: Option<Secret>,
 }
 
 impl NodeFiles {
-    pub(crate) fn new(texts: &NodeTexts, release: &Release, cards: &RememberedCards) -> Self {
-        let NodeTexts { document, defaults, machine_id, fleet, installed, .. } = texts.clone();
+    pub(crate) fn new(texts: &NodeTexts, release: &ReleaseManifest, cards: &RememberedCards) -> Self {
+        let NodeTexts { document, defaults, machine_id, fleet, installed, unsigned, .. } = texts.clone();
+        let unsigned = unsigned.map(|record| record.to_text());
         let machine_id = machine_id.map(|id| format!("{id}\n"));
         let cards = (!cards.is_empty()).then(|| cards.to_text());
-        Self { document, defaults, machine_id, manifest: release.to_bytes(), installed, cards, fleet }
+        Self { document, defaults, machine_id, release: release.clone(), installed, unsigned, cards, fleet }
     }
 
     /// Whether machines will start from copies of the disk.
@@ -54,13 +59,19 @@ impl NodeFiles {
 
     /// Name, content and mode of each file.
     fn files(&self) -> Vec<(&'static str, &[u8], u32)> {
-        let mut files = vec![(model::release::MANIFEST, &self.manifest[..], 0o644)];
+        let mut files = vec![(MANIFEST, self.release.bytes(), 0o644)];
+        files.extend(self.release.signatures().map(|signatures| (SIGNATURES, signatures, 0o644)));
         let secrets =
             [(DOCUMENT, &self.document), (DEFAULTS, &self.defaults), (installed::FILE, &self.installed)];
         for (name, secret) in secrets {
             files.extend(secret.iter().map(|text| (name, text.expose().as_bytes(), 0o600)));
         }
         files.extend(self.machine_id.iter().map(|id| ("machine-id", id.as_bytes(), 0o444)));
+        files.extend(
+            self.unsigned
+                .iter()
+                .map(|record| (unsigned_record::FILE, record.as_bytes(), unsigned_record::MODE)),
+        );
         files.extend(self.cards.iter().map(|cards| (record::FILE, cards.as_bytes(), record::MODE)));
         files.extend(self.fleet.iter().map(|kept| (handover::FILE, kept.expose().as_bytes(), 0o600)));
         files
@@ -117,5 +128,44 @@ impl InstallLog {
                 .class(Class::DiskIo, || format!("storing {name}"))?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use machine::unsigned_record::UnsignedRecord;
+    use trust::{ReleaseTrust, UnsignedReason};
+
+    #[test]
+    fn a_node_keeps_the_signatures_of_its_release_and_that_it_was_not_signed() {
+        let bytes = testing::release::release().to_bytes();
+        for (signatures, trust) in [
+            (Some(b"signed\n".to_vec()), ReleaseTrust::Signed(Vec::new())),
+            (
+                Some(b"signed by others\n".to_vec()),
+                ReleaseTrust::Unsigned(UnsignedReason::UnknownKeys(Vec::new())),
+            ),
+            (None, ReleaseTrust::Unsigned(UnsignedReason::Missing)),
+        ] {
+            let release = ReleaseManifest::parse(bytes.clone(), signatures.clone()).unwrap();
+            let texts = NodeTexts {
+                document: None,
+                defaults: None,
+                machine_id: None,
+                fleet: None,
+                installed: None,
+                unsigned: UnsignedRecord::of(&release, &trust),
+                preflight: String::new(),
+            };
+            let root = tempfile::tempdir().unwrap();
+            let files = NodeFiles::new(&texts, &release, &RememberedCards::default());
+            files.write(root.path()).unwrap();
+            files.verify(root.path()).unwrap();
+            assert_eq!(std::fs::read(root.path().join(MANIFEST)).unwrap(), bytes);
+            assert_eq!(std::fs::read(root.path().join(SIGNATURES)).ok(), signatures);
+            let unsigned = matches!(trust, ReleaseTrust::Unsigned(_));
+            assert_eq!(root.path().join(unsigned_record::FILE).exists(), unsigned, "{trust}");
+        }
     }
 }

@@ -13,7 +13,8 @@ use formats::iso9660::{Offset, Source};
 use medium::payload_sources::{PayloadPlace, PayloadSource};
 use medium::signatures;
 use model::boot::grub::{INITRD_FILE, KERNEL_FILE};
-use model::release::{MANIFEST, Payload, Purpose, Release, SIGNATURES};
+use model::release::{MANIFEST, Payload, Purpose, SIGNATURES};
+use model::release_manifest::ReleaseManifest;
 
 /// The slot at the start of a partition or an array, with the release that its boot volume tells.
 #[allow(missing_debug_implementations)]
@@ -21,9 +22,8 @@ pub struct SlotSource {
     device: PathBuf,
     file: File,
     partition: Partition,
-    /// As it is on the boot volume.
-    manifest: Vec<u8>,
-    pub release: Release,
+    /// With the signatures, as they are on the boot volume.
+    pub release: ReleaseManifest,
 }
 
 impl SlotSource {
@@ -32,9 +32,24 @@ impl SlotSource {
     pub fn open(device: &Path, partition: &Partition) -> Result<Self> {
         let file = File::open(device).with_context(|| format!("opening {}", device.display()))?;
         let manifest = boot_volume(&file, partition).file(MANIFEST)?;
-        let release = Release::parse(&manifest)?;
-        Ok(Self { device: device.to_owned(), file, partition: partition.clone(), manifest, release })
+        let signatures = signatures(&file, device, partition)?;
+        let release = ReleaseManifest::parse(manifest, signatures)?;
+        Ok(Self { device: device.to_owned(), file, partition: partition.clone(), release })
     }
+}
+
+fn signatures(file: &File, device: &Path, partition: &Partition) -> Result<Option<Vec<u8>>> {
+    match boot_volume(file, partition).file(SIGNATURES) {
+        Ok(bytes) => signatures::read(&*bytes, || describe(device)),
+        Err(error) => match error.downcast_ref::<io::Error>() {
+            Some(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(None),
+            _ => Err(error),
+        },
+    }
+}
+
+fn describe(device: &Path) -> String {
+    format!("the slot on {}", device.display())
 }
 
 fn boot_volume<'a>(file: &'a File, partition: &Partition) -> FatReader<'a> {
@@ -92,20 +107,14 @@ impl PayloadSource for SlotSource {
     }
 
     fn manifest(&self) -> Result<Vec<u8>> {
-        Ok(self.manifest.clone())
+        Ok(self.release.bytes().to_vec())
     }
 
     fn signatures(&self) -> Result<Option<Vec<u8>>> {
-        match boot_volume(&self.file, &self.partition).file(SIGNATURES) {
-            Ok(bytes) => signatures::read(&*bytes, || self.describe()),
-            Err(error) => match error.downcast_ref::<io::Error>() {
-                Some(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(None),
-                _ => Err(error),
-            },
-        }
+        Ok(self.release.signatures().map(<[u8]>::to_vec))
     }
 
     fn describe(&self) -> String {
-        format!("the slot on {}", self.device.display())
+        describe(&self.device)
     }
 }

@@ -115,7 +115,7 @@ mod tests {
 
     fn plan(size: ByteSize, release: &Release, guid: uuid::Uuid) -> Plan {
         let inventory = Inventory { disks: vec![disk("vda", size)], nics: vec![] };
-        crate::plan::plan(&trial(), &inventory, release, guid).unwrap()
+        crate::plan::plan(&trial(), &inventory, &release.clone().into(), guid).unwrap()
     }
 
     #[test]
@@ -170,7 +170,7 @@ mod tests {
             plan(ByteSize::gib(16), &later, GUID),
             plan(ByteSize::gib(16), &other_image, GUID),
             plan(ByteSize::gib(16), &release(), uuid::Uuid::nil()),
-            crate::plan::plan(&without_images, &inventory, &release(), GUID).unwrap(),
+            crate::plan::plan(&without_images, &inventory, &release().into(), GUID).unwrap(),
         ] {
             assert_ne!(one, fingerprint(other));
         }

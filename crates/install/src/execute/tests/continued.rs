@@ -119,7 +119,7 @@ fn has_journal(crash: &Crash) -> bool {
 #[test]
 fn another_release_begins_anew_and_says_of_which_the_other_was() {
     let cut = whole();
-    let mut later = (*cut.bench.plan.release).clone();
+    let mut later = model::release::Release::clone(&cut.bench.plan.release);
     let old = cut.bench.plan.product.clone();
     later.version = "99.1".into();
     let again = cut.again_with(before_the_node(&cut), |_| {}, &later);

@@ -84,7 +84,8 @@ impl Crash {
             nics: vec![],
         };
         let document = &self.bench.plan.document;
-        let draft = |guid| crate::plan::plan(document, &inventory, release, guid);
+        let release = release.clone().into();
+        let draft = |guid| crate::plan::plan(document, &inventory, &release, guid);
         let machine = Ext4Machine::new(&self.disk, &self.bench.plan);
         let progress = base::progress::Progress::new(vec![Box::new(self.bench.recorder.clone())]);
         let plan = take_up(draft(OTHER).unwrap(), &&*self.disk, &machine, &progress, &draft);

@@ -23,6 +23,7 @@ use model::boot::Slot;
 use model::boot::loader::decide;
 use model::boot::record::{BootRecord, SlotState};
 use model::release::{ExpandedImage, Payload, Release};
+use model::release_manifest::ReleaseManifest;
 use testing::release::expanded_image;
 
 /// A release that the test medium has.
@@ -40,7 +41,7 @@ fn place<'a>(bench: &'a Bench, disk: &'a TestDisk) -> SlotPlace<'a> {
 
 fn write(bench: &Bench, disk: &TestDisk, release: &Release) -> anyhow::Result<()> {
     let progress = Progress::new(vec![Box::new(bench.recorder.clone())]);
-    place(bench, disk).write(release, &bench.medium, &progress, &Cancel::new(bench.stop))
+    place(bench, disk).write(&release.clone().into(), &bench.medium, &progress, &Cancel::new(bench.stop))
 }
 
 /// What the slot has to hold, for the checker.
@@ -53,7 +54,11 @@ fn expected(bench: &Bench, release: &Release) -> (u64, CheckedSlot, (u64, Hash))
         name: "root-b".into(),
         tree: (geometry.tree(image.len() as u64), hash(&tree.bytes)),
         boot: geometry.boot.get(),
-        files: volume_files(&boot_volume(release, payload(Purpose::Kernel), payload(Purpose::Initrd))),
+        files: volume_files(&boot_volume(
+            &release.clone().into(),
+            payload(Purpose::Kernel),
+            payload(Purpose::Initrd),
+        )),
     };
     (geometry.start.get(), slot, hash(image))
 }
@@ -111,14 +116,28 @@ fn every_cut(sector: u32, old: Option<&Release>, new: &Release) -> [usize; 3] {
 }
 
 #[test]
-fn a_slot_gives_its_manifest_as_it_is_and_no_signatures_where_it_has_none() {
+fn a_slot_gives_its_manifest_and_its_signatures_as_they_came() {
     let bench = Bench::new();
     let disk = TestDisk::other(&bench.plan.disk, tempfile::NamedTempFile::new().unwrap());
     write(&bench, &disk, &version("2")).unwrap();
+    let source = || slot_source(&bench, &disk);
+    assert_eq!(source().manifest().unwrap(), version("2").to_bytes());
+    assert_eq!(source().signatures().unwrap(), None);
+    // The next release has signatures, and other bytes than this program would write; the one after it has none again.
+    let bytes = [&version("3").to_bytes()[..], b"\n"].concat();
+    let signed = ReleaseManifest::parse(bytes.clone(), Some(b"signed\n".to_vec())).unwrap();
+    let (progress, cancel) = (Progress::silent(), Cancel::new(bench.stop));
+    place(&bench, &disk).write(&signed, &bench.medium, &progress, &cancel).unwrap();
+    assert_eq!(source().manifest().unwrap(), bytes);
+    assert_eq!(source().signatures().unwrap().as_deref(), Some(&b"signed\n"[..]));
+    assert!(place(&bench, &disk).holds(&signed, &progress, &cancel).unwrap());
+    write(&bench, &disk, &version("4")).unwrap();
+    assert_eq!(source().signatures().unwrap(), None);
+}
+
+fn slot_source(bench: &Bench, disk: &TestDisk) -> SlotSource {
     let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(disk.file()));
-    let source = SlotSource::open(path.as_ref(), root_b(&bench)).unwrap();
-    assert_eq!(source.manifest().unwrap(), version("2").to_bytes());
-    assert_eq!(source.signatures().unwrap(), None);
+    SlotSource::open(path.as_ref(), root_b(bench)).unwrap()
 }
 
 #[test]
@@ -144,7 +163,8 @@ fn what_is_in_the_slot_is_known_again_and_every_wrong_byte_of_it_is_found() {
     let disk = TestDisk::other(&bench.plan.disk, tempfile::NamedTempFile::new().unwrap());
     let (one, other) = (version("1.1.0"), version("1.2.0"));
     let (progress, cancel) = (Progress::silent(), Cancel::new(bench.stop));
-    let holds = |release: &Release| place(&bench, &disk).holds(release, &progress, &cancel).unwrap();
+    let holds =
+        |release: &Release| place(&bench, &disk).holds(&release.clone().into(), &progress, &cancel).unwrap();
     assert!(!holds(&one));
     write(&bench, &disk, &one).unwrap();
     assert!(holds(&one) && !holds(&other));
@@ -258,7 +278,8 @@ fn both_halves_of_a_mirror_are_read_back() {
             halves: halves.iter().map(|half| half as &dyn BlockDevice).collect(),
             partition: root_b(&bench),
         };
-        let written = place.write(&new, &bench.medium, &Progress::silent(), &Cancel::new(bench.stop));
+        let written =
+            place.write(&new.clone().into(), &bench.medium, &Progress::silent(), &Cancel::new(bench.stop));
         let verdicts = [0, 1].map(|half| judged(&bench, halves[half].file(), &new));
         (written, verdicts)
     };
@@ -347,7 +368,7 @@ fn an_image_that_comes_expanded_is_good_by_its_root_hash_alone() {
         write(&bench, &disk, &version("1.0.0")).unwrap();
         let source = Expanded(&bench.medium, image);
         let (progress, cancel) = (Progress::silent(), Cancel::new(bench.stop));
-        let written = place(&bench, &disk).write(&new, &source, &progress, &cancel);
+        let written = place(&bench, &disk).write(&new.clone().into(), &source, &progress, &cancel);
         let verdict = judged(&bench, disk.file(), &new);
         match good {
             true => assert_eq!((written.is_ok(), verdict), (true, Verdict::Complete)),

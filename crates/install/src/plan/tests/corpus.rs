@@ -144,7 +144,7 @@ fn add(machine: &MachineTree, case: &Case, name: &str, number: &str) {
 fn outcome(inventory: &Inventory, wipe: Wipe) -> String {
     let mut config = trial();
     config.install.wipe = wipe;
-    match plan(&config, inventory, &release(), GUID) {
+    match plan(&config, inventory, &release().into(), GUID) {
         Ok(plan) => {
             let text = plan.to_string();
             let lost: Vec<_> = text.lines().filter_map(|line| line.strip_prefix("  lost    ")).collect();
@@ -164,7 +164,7 @@ fn wiped_with_all(case: &Case) -> bool {
     let mut config = trial();
     config.install.device = "/dev/sdb".parse().ok();
     config.install.wipe_all_disks = true;
-    let plan = plan(&config, &scan(&machine), &release(), GUID).unwrap();
+    let plan = plan(&config, &scan(&machine), &release().into(), GUID).unwrap();
     plan.wiped.iter().any(|wiped| wiped.disk.name == "sda")
 }
 
@@ -206,7 +206,7 @@ fn two_identical_disks_are_not_chosen_from() {
         machine.file(&format!("sys/block/{name}/device/model"), "DISK\n");
     }
     let told = |config: &InstallConfig, inventory: &Inventory| {
-        render(&plan(config, inventory, &release(), GUID).unwrap_err())
+        render(&plan(config, inventory, &release().into(), GUID).unwrap_err())
     };
     let inventory = scan(&machine);
     // A copy of a disk has its table's identity too.
@@ -229,7 +229,7 @@ fn a_disk_that_cannot_be_looked_at_is_not_taken_for_empty() {
     let machine = MachineTree::new("");
     machine.disk("sda", "8:0", ByteSize::gib(16));
     let inventory = scan(&machine);
-    let plan = plan(&trial(), &inventory, &release(), GUID).unwrap();
+    let plan = plan(&trial(), &inventory, &release().into(), GUID).unwrap();
     assert!(plan.warnings[0].contains("/dev/sda may hold more than is listed here"), "{:?}", plan.warnings);
     let text = outcome(&inventory, Wipe::None);
     assert!(text.contains("what is on /dev/sda is not known, and install.wipe is none"), "{text}");

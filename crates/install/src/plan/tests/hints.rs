@@ -128,7 +128,7 @@ fn merged(mut given: serde_json::Value, text: &str) -> DiskSelector {
 /// each refusal and each plan in the order in which they come.
 fn follow(config: &InstallConfig, machine: &Inventory, seen: &BTreeSet<String>, said: &mut String) {
     let step = "  ".repeat(seen.len());
-    let text = match plan(config, machine, &release(), GUID) {
+    let text = match plan(config, machine, &release().into(), GUID) {
         Ok(plan) => {
             let disks: Vec<_> = plan.disks().map(|disk| disk.path.display().to_string()).collect();
             said.push_str(&format!("{step}plan for {}\n", disks.join(", ")));

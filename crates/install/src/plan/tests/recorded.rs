@@ -31,11 +31,11 @@ fn on(selector: serde_json::Value) -> InstallConfig {
 }
 
 fn planned(config: &InstallConfig, inventory: &Inventory) -> Plan {
-    plan(config, inventory, &release(), GUID).unwrap()
+    plan(config, inventory, &release().into(), GUID).unwrap()
 }
 
 fn refused(config: &InstallConfig, inventory: &Inventory) -> String {
-    render(&plan(config, inventory, &release(), GUID).unwrap_err())
+    render(&plan(config, inventory, &release().into(), GUID).unwrap_err())
 }
 
 #[test]

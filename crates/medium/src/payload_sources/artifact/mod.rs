@@ -9,28 +9,39 @@ use std::io::Read;
 
 use anyhow::Result;
 
+use super::manifest::{JudgedRelease, read_release};
 use super::payload_source::{PayloadPlace, PayloadSource, PayloadTransport};
 use crate::artifact::ArtifactReference;
 use crate::patches::ReleasePatch;
-use base::digest::Digest;
 use base::failure::{Class, Failure};
-use model::release::{Payload, Release};
+use model::release::Payload;
 use transfer::registry::Client;
+use trust::TrustStore;
 
 pub use opened::OpenedArtifact;
 
-/// Opens the release that `reference` names. Returns the release, the digest of its `release.json`, and the source of its
-/// payloads. `client` has the mirrors, logins and certificates for registries.
+/// Opens the release that `reference` names, and judges by its signatures whether it may be used by a system that trusts the
+/// keys of `store`. Returns the release and the source of its payloads. `client` has the mirrors, logins and certificates for
+/// registries.
+///
+/// # Errors
+/// Those of [`artifact_source`] and [`read_release`].
+pub fn open_release(
+    reference: &ArtifactReference,
+    client: &Client,
+    store: &TrustStore,
+) -> Result<(JudgedRelease, Box<dyn PayloadSource>)> {
+    let source = artifact_source(reference, client)?;
+    Ok((read_release(source.as_ref(), None, store)?, source))
+}
+
+/// The release that `reference` names as a source, whose release is still to be read and judged.
 ///
 /// # Errors
 /// [`Class::Invalid`] if it is not a release, [`Class::Network`] if it cannot be fetched, [`Class::Verification`] if its
 /// content has another digest.
-pub fn open_release(
-    reference: &ArtifactReference,
-    client: &Client,
-) -> Result<(Release, Digest, Box<dyn PayloadSource>)> {
-    let opened = OpenedArtifact::open(reference, client)?;
-    Ok((opened.release().clone(), opened.release_digest(), Box::new(ReleaseSource(opened))))
+pub fn artifact_source(reference: &ArtifactReference, client: &Client) -> Result<Box<dyn PayloadSource>> {
+    Ok(Box::new(ReleaseSource(OpenedArtifact::open(reference, client)?)))
 }
 
 struct ReleaseSource(OpenedArtifact);

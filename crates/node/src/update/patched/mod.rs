@@ -16,12 +16,12 @@ use super::updated_node::UpdatedNode;
 use base::cancel::Cancel;
 use base::progress::Progress;
 use medium::payload_sources::PayloadSource;
-use model::release::Release;
+use model::release_manifest::ReleaseManifest;
 
 /// Stages `offered`, by patches if there are some.
 pub fn stage(
     node: &mut UpdatedNode,
-    offered: &Release,
+    offered: &ReleaseManifest,
     source: &dyn PayloadSource,
     progress: &Progress,
     cancel: &Cancel,

@@ -10,7 +10,7 @@ use base::failure::render;
 use formats::delta::make::make;
 use medium::patches::ReleasePatch;
 use medium::payload_sources::PayloadPlace;
-use model::release::{Payload, Purpose};
+use model::release::{Payload, Purpose, Release};
 use proptest::prelude::*;
 use testing::initrd::saying;
 use testing::release::replace;

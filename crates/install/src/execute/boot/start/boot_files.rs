@@ -126,7 +126,7 @@ mod tests {
         let mut config = trial();
         config.os.additional_kernel_arguments = arguments.parse().ok();
         let inventory = Inventory { disks: vec![disk("vda", ByteSize::gib(16))], nics: vec![] };
-        let plan = crate::plan::plan(&config, &inventory, &release(), GUID).unwrap();
+        let plan = crate::plan::plan(&config, &inventory, &release().into(), GUID).unwrap();
         let files = plan.steps.iter().flat_map(|step| match step {
             Step::Esp(content) | Step::Slot { boot: content, .. } => content.files.clone(),
             _ => vec![],

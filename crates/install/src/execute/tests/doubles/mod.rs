@@ -57,7 +57,7 @@ impl Bench {
         let inventory = Inventory { disks: disks.to_vec(), nics: vec![] };
         config.install.device = disks[0].path.to_str().unwrap().parse().ok();
         config.token = Some(Secret::new("hush-token"));
-        let plan = crate::plan::plan(&config, &inventory, &release(), GUID).unwrap();
+        let plan = crate::plan::plan(&config, &inventory, &release().into(), GUID).unwrap();
         let data = plan.data_disk.iter().map(|data| &data.disk);
         let others = data.chain(plan.wiped.iter().map(|wiped| &wiped.disk));
         let other = |target: &Target| {
@@ -96,6 +96,7 @@ impl Bench {
             machine_id: Some("0123456789abcdef0123456789abcdef".into()),
             fleet: Some(Secret::new("{\"v\": 1}\n")),
             installed: Some(Secret::new("{\"version\": 1}\n")),
+            unsigned: None,
             preflight: "passed  cpu  a test\n".into(),
         };
         let open = |target: &Target| -> Result<Box<dyn BlockDevice + '_>> {
