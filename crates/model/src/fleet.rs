@@ -98,6 +98,12 @@ pub struct UpdateReport {
     /// Why it was taken back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// Who has signed the release that runs, a clause. Nodes of earlier versions do not say it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trust: Option<String>,
+    /// What a person has to know of the origin of the node's releases, each a clause.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -19,6 +19,7 @@ use machine::arrays::{self, ArrayStatus};
 use machine::installed_node::InstalledNode;
 use machine::nics::MissingCards;
 use machine::paths::{CONFIG, DATA, DOCUMENT, PERSISTENT, below};
+use machine::release_origin::ReleaseOrigin;
 use machine::update_state::{UpdateNotice, UpdateState};
 use model::boot::{BootParameters, Slot};
 use model::config::{Images, NodeRole};
@@ -27,6 +28,8 @@ use model::config::{Images, NodeRole};
 pub struct Status {
     pub product: String,
     pub version: String,
+    /// Who has signed the release, and whether the node ever had an unsigned one.
+    pub trust: ReleaseOrigin,
     pub hostname: String,
     #[serde(flatten)]
     pub role: NodeRole,
@@ -74,6 +77,7 @@ impl Status {
         Ok(Self {
             product: release.name,
             version: release.version,
+            trust: ReleaseOrigin::of(node),
             hostname: proc_text(root, "sys/kernel/hostname")?.trim_end().to_owned(),
             role: config.install.node_role(),
             mode: config.install.mode.name(),
@@ -132,6 +136,10 @@ impl fmt::Display for Status {
             writeln!(f, "{line}")?;
         }
         writeln!(f, "product   {} {}", self.product, self.version)?;
+        writeln!(f, "release   {}", self.trust.text)?;
+        for warning in &self.trust.warnings {
+            writeln!(f, "warning   {warning}")?;
+        }
         writeln!(f, "hostname  {}", self.hostname)?;
         writeln!(f, "role      {}", self.role.beside(&format!("mode {}", self.mode)))?;
         writeln!(f, "slot      {slot}")?;
@@ -229,6 +237,8 @@ mod tests {
         assert_eq!(
             gather(root.path()).unwrap().to_string(),
             "product   NQRust Hypervisor 1.0\n\
+             release   not signed\n\
+             warning   the running release is not signed\n\
              hostname  node-1\n\
              role      management (mode join)\n\
              slot      a\n\

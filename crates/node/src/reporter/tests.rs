@@ -148,6 +148,8 @@ fn what_becomes_of_an_update_is_told_for_good_and_without_secrets() {
     let update = UpdateReport {
         state: "rolled-back".into(),
         reason: Some("own-required: MARK-cluster".into()),
+        trust: Some("signed by MARK-cluster".into()),
+        warnings: vec!["MARK-cluster".into()],
         ..UpdateReport::default()
     };
     for _ in 0..2 {
@@ -165,6 +167,8 @@ fn what_becomes_of_an_update_is_told_for_good_and_without_secrets() {
             .collect();
         let [ReportLine::Hello(hello), ReportLine::Update(told)] = &lines[..] else { panic!("{lines:?}") };
         assert_eq!((hello.run, told.reason.as_deref()), (run, Some("own-required: [hidden]")));
+        let origin = (told.trust.as_deref(), &told.warnings[..]);
+        assert_eq!(origin, (Some("signed by [hidden]"), &["[hidden]".to_owned()][..]));
     }
     // Without a server there is nobody to tell, and one that wants no more is not asked again.
     let refusing = ReportServer::new(&[ServerReaction::Status(403)]);

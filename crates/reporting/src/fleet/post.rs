@@ -203,9 +203,12 @@ fn presentable(line: &ReportLine, secrets: &Secrets) -> ReportLine {
             next: node.next.as_deref().map(short),
             ..node.clone()
         }),
-        ReportLine::Update(update) => {
-            ReportLine::Update(UpdateReport { reason: update.reason.as_deref().map(short), ..update.clone() })
-        }
+        ReportLine::Update(update) => ReportLine::Update(UpdateReport {
+            reason: update.reason.as_deref().map(short),
+            trust: update.trust.as_deref().map(short),
+            warnings: update.warnings.iter().map(|warning| short(warning)).collect(),
+            ..update.clone()
+        }),
         ReportLine::Wait {} => ReportLine::Wait {},
         ReportLine::Log(log) => ReportLine::Log(end(&secrets.hide(log), fleet::LOG).to_owned()),
     }

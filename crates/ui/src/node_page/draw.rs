@@ -111,6 +111,9 @@ fn rows(facts: &NodePageFacts, table: &mut Rows, theme: Theme) {
     if let Some(update) = &status.update {
         table.value("Update", &update.text, if update.bad { theme.error() } else { theme.warning() });
     }
+    for (index, warning) in status.trust.warnings.iter().enumerate() {
+        table.value(if index == 0 { "Release" } else { "" }, warning, theme.warning());
+    }
     if status.pending {
         table.value("Pending", "the node document has changes that are not applied", theme.warning());
     }

@@ -20,6 +20,7 @@ use install::usb_stick::{StickFormat, StickSurvey, StickVolume};
 use machine::arrays::{ArrayState as Health, ArrayStatus};
 use machine::nics::MissingCards;
 use machine::nics::missing::{MissingCard, PresentCard};
+use machine::release_origin::ReleaseOrigin;
 use machine::update_state::UpdateNotice;
 use model::boot::Slot;
 use model::config::{NodeRole, Role};
@@ -46,6 +47,12 @@ pub(super) fn ready() -> NodePageFacts {
         status: Status {
             product: "NQRust Hypervisor".into(),
             version: "1.0.0".into(),
+            trust: ReleaseOrigin {
+                text: "signed by NQRust releases (key 0102030405060708) on 2026-03-02".into(),
+                signers: Vec::new(),
+                warnings: Vec::new(),
+                unsigned: None,
+            },
             hostname: "node-2".into(),
             role: NodeRole { role: Role::Worker, asked_role: None },
             mode: "join",
@@ -124,6 +131,10 @@ fn joining_by_kubeadm() -> NodePageFacts {
 /// A node whose second disk is missing.
 fn degraded() -> NodePageFacts {
     let mut facts = ready();
+    facts.status.trust.warnings = vec![
+        "the running release is not signed".into(),
+        "was installed or updated with an unsigned release on 2026-03-02 (0.9.0)".into(),
+    ];
     facts.status.update = Some(UpdateNotice {
         version: "1.1.0".into(),
         bad: true,

@@ -46,6 +46,8 @@ impl UpdateStatus {
             offered: self.offered.clone(),
             tries_left: self.tries_left,
             reason: self.reason.clone(),
+            trust: self.trust.as_ref().map(|trust| trust.text.clone()),
+            warnings: self.trust.as_ref().map(|trust| trust.warnings.clone()).unwrap_or_default(),
         }
     }
 }

@@ -9,6 +9,8 @@ use base::failure::{Class, Failure};
 use base::program::Context;
 use cluster::kept_version::NodeKubernetes;
 use cluster::version_step::MoveRecord;
+use machine::installed_node::InstalledNode;
+use machine::release_origin::ReleaseOrigin;
 use machine::update_state::{ReleaseId, ReleaseVerdict};
 use model::boot::Slot;
 use model::boot::record::{BootFailureWord, SlotState, UpdateSlot};
@@ -16,6 +18,9 @@ use node::update::{UpdateStage, UpdatedNode, fetched_release};
 
 #[derive(Debug, Serialize)]
 pub(super) struct UpdateStatus {
+    /// Who has signed the release that runs, and whether the node ever had an unsigned one; none without a node document.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) trust: Option<ReleaseOrigin>,
     /// What the last update has come to: `idle`, `staged`, `pending`, `trial`, `rolled-back`.
     pub(super) state: &'static str,
     pub(super) running: Slot,
@@ -86,6 +91,7 @@ impl UpdateStatus {
             next: slot == next,
         };
         Self {
+            trust: InstalledNode::open(node.root()).ok().map(|node| ReleaseOrigin::of(&node)),
             state,
             running: node.slots.running,
             slots: Slot::ALL.into_iter().map(slot).collect(),
@@ -131,6 +137,10 @@ impl UpdateStatus {
             _ => "nothing under way".to_owned(),
         };
         text.push_str(&format!("update    {update}\n"));
+        if let Some(trust) = &self.trust {
+            text.push_str(&format!("release   {}\n", trust.text));
+            trust.warnings.iter().for_each(|warning| text.push_str(&format!("warning   {warning}\n")));
+        }
         for trouble in &self.unwritten {
             text.push_str(&format!("warning   {trouble}\n"));
         }

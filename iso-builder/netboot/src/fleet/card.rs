@@ -46,7 +46,10 @@ pub fn details(row: &MachineRow, message: Option<&str>, now: Moment) -> Markup {
         @if let Some(message) = message.filter(|message| !message.is_empty()) {
             p.message { bdi { (message) } }
         }
-        @if let Some(update) = &row.update { p.message { (release(update)) } }
+        @if let Some(update) = &row.update {
+            p.message { (release(update)) }
+            @for warning in &update.warnings { p.message { "Warning: " bdi { (warning) } } }
+        }
         @if let Some(progress) = &row.progress { (bar(progress, &row.name)) }
         @if row.group == StageGroup::Failed {
             (failure(row))
@@ -59,7 +62,7 @@ pub fn details(row: &MachineRow, message: Option<&str>, now: Moment) -> Markup {
 
 /// The release that runs, and the one that is to follow it.
 fn release(update: &UpdateReport) -> Markup {
-    let UpdateReport { state, running, offered, tries_left, .. } = update;
+    let UpdateReport { state, running, offered, tries_left, trust, warnings, .. } = update;
     let version = update.version().unwrap_or("an unknown release");
     let offered = offered.as_deref().unwrap_or("another release");
     html! {
@@ -70,6 +73,7 @@ fn release(update: &UpdateReport) -> Markup {
             "trial" => { " on trial, " (tries_left) " more tries" }
             _ => {}
         }
+        @if let Some(trust) = trust.as_ref().filter(|_| warnings.is_empty()) { ", " bdi { (trust) } }
     }
 }
 

@@ -16,6 +16,8 @@ use crate::moment::Moment;
 pub const LOG: usize = 256 << 10;
 /// The most slots that a node has.
 const SLOTS: usize = 8;
+/// The most warnings of a node about the origin of its releases.
+const WARNINGS: usize = 8;
 /// The most steps that are kept of a run; an install has about twenty.
 const STEPS: usize = 64;
 /// The number of byte counts from which the rate is computed.
@@ -143,15 +145,17 @@ fn check(line: &ReportLine) -> Result<(), InvalidReport> {
             short(stage, 64)?;
             [Some(detail), next.as_ref()].into_iter().flatten().try_for_each(|text| long(text))
         }
-        ReportLine::Update(UpdateReport { state, running, slots, offered, reason, .. }) => {
-            if slots.len() > SLOTS {
+        ReportLine::Update(UpdateReport {
+            state, running, slots, offered, reason, trust, warnings, ..
+        }) => {
+            if slots.len() > SLOTS || warnings.len() > WARNINGS {
                 return Err(InvalidReport::Number);
             }
             let texts = slots.iter().flat_map(|slot| {
                 [Some(&slot.slot), slot.state.as_ref(), slot.version.as_ref()].into_iter().flatten()
             });
             texts.chain([state, running]).chain(offered).try_for_each(|text| short(text, 256))?;
-            reason.as_ref().map_or(Ok(()), |reason| long(reason))
+            reason.iter().chain(trust).chain(warnings).try_for_each(|text| long(text))
         }
         ReportLine::Log(log) if log.len() > LOG => Err(InvalidReport::Text),
         ReportLine::Log(_) | ReportLine::Wait {} => Ok(()),

@@ -207,6 +207,10 @@ fn a_node_that_tells_that_it_is_ready_has_joined_and_stays_so() {
     let slots = vec![SlotReport::default(); 9];
     let strange = ReportLine::Update(UpdateReport { slots, ..UpdateReport::default() });
     assert_eq!(fleet.answer(&report(&fleet.reports, &body(&[strange])), NOW).unwrap().status, 400);
+    for warnings in [vec![String::new(); 9], vec!["\u{1b}[2J".into()], vec!["x".repeat(4097)]] {
+        let strange = ReportLine::Update(UpdateReport { warnings, ..UpdateReport::default() });
+        assert_eq!(fleet.answer(&report(&fleet.reports, &body(&[strange])), NOW).unwrap().status, 400);
+    }
     let strange = ReportLine::Node(NodeReport { detail: "\u{1b}[2J".into(), ..NodeReport::default() });
     assert_eq!(fleet.answer(&report(&fleet.reports, &body(&[strange])), NOW).unwrap().status, 400);
 }

@@ -81,6 +81,8 @@ fn update(state: &str, reason: Option<&str>) -> ReportLine {
         offered: Some("1.3.0".into()),
         tries_left: 3,
         reason: reason.map(Into::into),
+        trust: Some("signed by <Maker>".into()),
+        warnings: Vec::new(),
     })
 }
 
@@ -109,6 +111,15 @@ fn an_update_that_was_taken_back_needs_an_operator_until_there_is_another() {
         assert_eq!((trial.stage, trial.group), (MachineStage::Joined, StageGroup::Installed));
         let shown = super::super::card::card(&trial, None, "", NOW).into_string();
         assert!(shown.contains("on trial, 3 more tries"), "{shown}");
+        assert!(shown.contains(", <bdi>signed by &lt;Maker&gt;</bdi>"), "{shown}");
+        let ReportLine::Update(unsigned) = update("idle", None) else { panic!() };
+        let unsigned = UpdateReport { warnings: vec!["it is <not> signed".into()], ..unsigned };
+        let shown =
+            super::super::card::card(&with(ReportLine::Update(unsigned)), None, "", NOW).into_string();
+        assert!(
+            shown.contains("Warning: <bdi>it is &lt;not&gt; signed") && !shown.contains("Maker"),
+            "{shown}"
+        );
     }
     let after = look(vec![node(true, false), back, update("staged", None)]);
     assert_eq!((after.stage, after.error), (MachineStage::Joined, None));
