@@ -1,11 +1,14 @@
 //! Updates of a node: releases that it is updated to, and what it says of its slots.
 
-use std::fs;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Duration;
 
+use ::medium::iso::IsoMap;
 use ::medium::payload_sources::{IsoFile, PayloadSource};
 use ::medium::reader::MediumReader;
+use ::medium::signatures;
 use anyhow::{Context, Result, bail};
 use base::digest::Digest;
 use serde_json::{Value, json};
@@ -87,6 +90,16 @@ pub fn from_served(directory: &Path, port: u16, name: &str) -> Result<String> {
     let iso = IsoFile::new(MediumReader::open(&directory.join(format!("{name}.iso")))?);
     let digest = Digest::of(&iso.manifest()?);
     Ok(format!("--from http://10.0.2.2:{port}/{name}.iso --sha256 {digest}"))
+}
+
+/// Makes the ISO at `path` an unsigned one, as the build leaves it that has no key.
+pub fn remove_signatures(path: &Path) -> Result<()> {
+    let medium = MediumReader::open(path)?;
+    let release = medium.release()?;
+    let map = IsoMap::of(&release, medium.manifest())?.context("an ISO of this builder")?;
+    let unsigned = signatures::padded(None)?;
+    let file = File::options().write(true).open(path)?;
+    Ok(file.write_all_at(&unsigned, map.signatures.0)?)
 }
 
 /// The output of `installer update status`.

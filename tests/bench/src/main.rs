@@ -23,6 +23,7 @@ mod ready;
 mod release;
 mod scale;
 mod serve;
+mod signatures;
 mod update;
 mod validate;
 

@@ -10,7 +10,7 @@ use crate::figure::Figure;
 use crate::scale::Scale;
 use crate::{
     boots, cluster, corpus, customize, delta, images, install, kubernetes_programs, netboot, plan, ready,
-    serve, update, validate,
+    serve, signatures, update, validate,
 };
 
 /// A part that can be measured alone.
@@ -36,7 +36,7 @@ enum PartSelection {
 }
 
 /// In the order in which they are measured.
-pub(crate) const PARTS: [Part; 14] = [
+pub(crate) const PARTS: [Part; 15] = [
     part("builds", PartSelection::Always, |bench| bench.builds()?.measure()),
     part("install", PartSelection::Full, |bench| {
         let medium = bench.builds()?.medium()?;
@@ -50,6 +50,7 @@ pub(crate) const PARTS: [Part; 14] = [
     part("validate", PartSelection::Always, |_| Ok(vec![validate::measure()?])),
     part("corpus", PartSelection::Always, |_| corpus::measure()),
     part("plan", PartSelection::Always, |_| Ok(vec![plan::measure()?])),
+    part("signatures", PartSelection::Always, |_| signatures::measure()),
     part("customize", PartSelection::Always, |bench| customize::measure(&bench.artifacts, bench.scale)),
     part("serve", PartSelection::Always, |bench| {
         let mut figures = boots::measure(&bench.artifacts, bench.scale)?;

@@ -1,5 +1,6 @@
 //! A node that updates itself: into a release that is good, and into one that does not start.
 
+use std::fs;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
@@ -7,6 +8,7 @@ use nqrust_tests::artifacts::{Artifacts, scenario};
 use nqrust_tests::http::Server;
 use nqrust_tests::identity::Identity;
 use nqrust_tests::node::{Checks, MAC};
+use nqrust_tests::programs;
 use nqrust_tests::qemu::{Firmware, Machine};
 use nqrust_tests::ssh::Ssh;
 use nqrust_tests::steps;
@@ -53,22 +55,38 @@ fn a_node_updates_itself_and_leaves_a_release_that_does_not_start() {
         let files = boot_files(&ssh)?;
         checks.contains("GRUB's script is among the boot files", &files, "/grub.cfg");
 
-        // Anyone who impersonates the server decides the content that has no digest.
-        let unnamed = format!("--from http://10.0.2.2:{}/next.iso", server.port());
-        let shown = ssh.attempt(&format!("sudo -n installer update check {unnamed}"), UPDATE_LIMIT)?;
-        checks.that(
-            "a release of nobody is shown as such",
-            shown.code == 0 && shown.stderr.contains("unverified"),
-        );
-        let refused = ssh.attempt(&format!("sudo -n installer update stage {unnamed}"), UPDATE_LIMIT)?;
-        checks.that("and is not staged", refused.code == 2 && refused.stderr.contains("--sha256"));
+        // Anyone who impersonates the server decides the content that has no digest and no signature.
+        let unsigned = served.join("unsigned.iso");
+        fs::copy(&next.full, &unsigned)?;
+        updates::remove_signatures(&unsigned)?;
+        let unnamed = |name: &str| format!("--from http://10.0.2.2:{}/{name}.iso", server.port());
+        let stage =
+            |words: &str| ssh.attempt(&format!("sudo -n installer update stage {words}"), UPDATE_LIMIT);
+        let refused = stage(&unnamed("unsigned"))?;
+        checks.that("an unsigned release is refused", refused.code == 4);
+        checks.contains("with the reason", &refused.stderr, "it is not signed");
+        let allowed = stage(&format!("--allow-unsigned {}", unnamed("unsigned")))?;
+        checks.that("allowed, it needs a digest", allowed.code == 2 && allowed.stderr.contains("--sha256"));
+        let key = artifacts.disk("other-keys");
+        let mut sign = programs::iso_builder()?;
+        sign.args(["keys", "sign", "--sign-with", "development", "--keys"]).arg(&key).arg(&unsigned);
+        programs::run(&mut sign, UPDATE_LIMIT)?.success("iso-builder keys sign")?;
+        let refused = stage(&unnamed("unsigned"))?;
+        checks.that("a release of an unknown key is refused", refused.code == 4);
+        checks.contains("with the reason", &refused.stderr, "not trusted here");
+        let signed = unnamed("next");
+        let shown = ssh.attempt(&format!("sudo -n installer update check {signed}"), UPDATE_LIMIT)?;
+        let signer = "signed by development (development key 4852130EAC054828)";
+        checks.that("a signed one is taken over http without its digest", shown.code == 0);
+        checks.contains("and its signer is told", &(shown.stdout + &shown.stderr), signer);
+        checks.contains("that of the node is told", &ssh.run("sudo -n installer status")?, signer);
 
         // A mistake in the document, which nobody corrects: the node keeps its role and its proxies, and updates.
         ssh.run("sudo -n sed -i 's/^os:$/os:\\n  colour: blue/' /oem/node.yaml")?;
         checks.contains("the mistake is told", &ssh.run("sudo -n installer status")?, "os.colour");
 
         // A release that is good: fetched and staged ahead, then tried.
-        ssh.run(&format!("sudo -n installer update fetch {}", from("next")?))?;
+        ssh.run(&format!("sudo -n installer update fetch {signed}"))?;
         let status = updates::status(&ssh)?;
         checks.equal("it is kept", status["fetched"]["version"].as_str(), Some(NEXT));
         checks.equal("no slot is touched by that", &slot(&status, "b").1, &"empty".to_owned());
