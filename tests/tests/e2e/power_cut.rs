@@ -196,7 +196,7 @@ enum RestartOutcome {
 /// Starts the machine again without any input. Returns what it did and the console output.
 fn finish(machine: &Machine, artifacts: &Artifacts) -> Result<(RestartOutcome, String)> {
     let mut vm = machine.start(artifacts)?;
-    let ends = [steps::INSTALL_COMPLETE, " login: ", "\n  because: ", "grub rescue>"];
+    let ends = [steps::INSTALL_COMPLETE, " login: ", "\n  because: ", "grub rescue>", "Kernel panic"];
     let (end, told) = vm.serial.wait_for_any(&ends, steps::INSTALL_LIMIT)?;
     match end {
         0 => vm.wait_for_exit(steps::SHUTDOWN_LIMIT).map(|_| (RestartOutcome::Installed, told)),
