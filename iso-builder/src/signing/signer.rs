@@ -6,7 +6,9 @@ use anyhow::{Context, Result};
 use base::command::{Invocation, Runner, SystemRunner};
 use base::failure::{Class, Classify, Failure};
 use base::files::named;
-use formats::minisign::{KeyDerivation, PublicKey, SIGNATURE_BYTES, SecretKey, parse_signatures};
+use formats::minisign::{
+    KeyDerivation, ParseSecretKeyError, PublicKey, SIGNATURE_BYTES, SecretKey, parse_signatures,
+};
 use jiff::Timestamp;
 use model::release::{MANIFEST, Release};
 use trust::{TrustedKey, sign_release};
@@ -64,8 +66,18 @@ impl ReleaseSigner {
             true => Some(passphrase.read(&name)?),
             false => None,
         };
-        let secret = SecretKey::parse(&text, passphrase.as_deref().map(str::as_bytes))
-            .class(Class::Invalid, invalid)?;
+        let secret = SecretKey::parse(&text, passphrase.as_deref().map(str::as_bytes)).map_err(|error| {
+            let failure = Failure::new(Class::Invalid, invalid());
+            let failure = match error {
+                ParseSecretKeyError::Passphrase => {
+                    failure.hint("Give the passphrase again; nobody can use the key without it.")
+                }
+                _ => {
+                    failure.hint("Name the file that ends in .key, as `iso-builder keys new` has written it.")
+                }
+            };
+            failure.because(error)
+        })?;
         let public = secret.public_key();
         let comment = KeyComment::of(&text, public.id());
         let name = comment.name.map_or(name, ToOwned::to_owned);
