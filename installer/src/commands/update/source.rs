@@ -180,6 +180,40 @@ mod tests {
     }
 
     #[test]
+    fn a_signed_release_over_http_needs_no_digest_and_an_unsigned_one_does_whatever_is_allowed() {
+        use formats::minisign::SecretKey;
+        use trust::{TrustedKey, UnsignedReleases, sign_release};
+        let key = SecretKey::of_seed([1; 8], [1; 32]);
+        let sign = |bytes: &[u8]| -> Result<_, ()> { Ok(key.sign_bytes(bytes)) };
+        let when = jiff::Timestamp::UNIX_EPOCH;
+        let signed = sign_release(&release(), &release().to_bytes(), when, &key.public_key(), sign).unwrap();
+        let maker = TrustedKey { name: "Maker".into(), key: key.public_key(), development: false };
+        let store = |unsigned| TrustStore::new(vec![maker.clone()], 1, unsigned).unwrap();
+        let server = |signatures: Option<String>| {
+            Fake::start(move |request: &Request| match (request.path.as_str(), &signatures) {
+                ("/release.json", _) => Answer::ok(&release().to_bytes()),
+                ("/release.json.minisig", Some(text)) => Answer::ok(text.as_bytes()),
+                _ => Answer::new(404, b""),
+            })
+        };
+        let (with, without) = (server(Some(signed.to_string())), server(None));
+        let open =
+            |server: &Fake, sha256, store| OpenedRelease::open(&server.url(), sha256, &trusting(), store);
+        let refusing = store(UnsignedReleases::Refuse);
+        let opened = open(&with, None, &refusing).unwrap();
+        assert!(opened.require_verified().is_ok() && !opened.trust.needs_warning());
+        let digest = Some(Digest::of(&release().to_bytes()));
+        for sha256 in [None, digest] {
+            let error = open(&without, sha256, &refusing).err().unwrap();
+            assert_eq!(class_of(&error), Class::Verification);
+            assert!(render(&error).contains("--allow-unsigned"), "{}", render(&error));
+        }
+        let allowing = store(UnsignedReleases::Allow);
+        assert!(open(&without, None, &allowing).unwrap().require_verified().is_err());
+        assert!(open(&without, digest, &allowing).unwrap().require_verified().is_ok());
+    }
+
+    #[test]
     fn a_release_in_a_registry_without_tls_is_written_only_if_its_digest_is_given() {
         let (release, bytes) = (release(), release().to_bytes());
         let artifact = ReleaseArtifact::new(&release, (&bytes, None), false, &[]);
