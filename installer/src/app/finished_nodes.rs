@@ -138,6 +138,7 @@ mod tests {
             source,
             release: release().into(),
             trust: trust::ReleaseTrust::Signed(Vec::new()),
+            policy: crate::app::gather::ReleasePolicy::Any,
             combined: combine(&[]).unwrap(),
             customization: None,
         };

@@ -44,6 +44,8 @@ pub(crate) struct Media {
     pub(crate) release: ReleaseManifest,
     /// Who has signed it.
     pub(crate) trust: ReleaseTrust,
+    /// By which it was judged.
+    pub(crate) policy: ReleasePolicy,
     pub(crate) combined: CombinedConfig,
     /// SHA-256 of the medium's customization.
     pub(crate) customization: Option<Digest>,
@@ -121,6 +123,18 @@ impl Media {
             Some(_) => Ok(()),
             None => Ok(require_origin(self.source.as_ref(), &self.trust, NAME_DIGEST)?),
         }
+    }
+
+    /// Judges the release again if `config`, which is to be installed, trusts otherwise than the configuration that was found: answers
+    /// can bring another one. Both have to accept it.
+    pub(crate) fn judge_for(&self, config: &InstallConfig) -> Result<()> {
+        if config.os.trust == self.combined.config.os.trust {
+            return Ok(());
+        }
+        let combined = CombinedConfig { config: config.clone(), ..CombinedConfig::default() };
+        let store = self.policy.store(Path::new("/"), &combined)?;
+        judge_release(&self.release, &self.source.describe(), &store)?;
+        Ok(())
     }
 
     /// The plan of an install of the release, which says so if nobody but a person on this machine answers for the release.
@@ -208,14 +222,14 @@ pub(crate) fn prepare(
     let customization = (!machine.custom.is_empty()).then(|| area::bytes(&machine.custom)).transpose();
     let customization = customization.class(Class::Unexpected, || "packing the customization".into())?;
     let customization = customization.map(|bytes| Digest::of(&bytes));
-    Ok(Media { source, release, trust, combined, customization })
+    Ok(Media { source, release, trust, policy, combined, customization })
 }
 
 pub(crate) fn without_configuration(medium: Option<&str>, policy: ReleasePolicy) -> Result<Media> {
     let (source, release) = opened(source(medium, &[], RetryPolicy::default())?)?;
     let combined = combine(&[]).map_err(refusal)?;
     let trust = judge_release(&release, &source.describe(), &policy.store(Path::new("/"), &combined)?)?;
-    Ok(Media { source, release, trust, combined, customization: None })
+    Ok(Media { source, release, trust, policy, combined, customization: None })
 }
 
 /// The input of the first start of a disk image: its own manifest and defaults in place of a medium's, and the other sources of an
@@ -227,9 +241,9 @@ pub(crate) fn of_first_start(gathering: Gathering, progress: &Progress) -> Resul
     let combined = gather(Gathering { medium_at_hand: true, ..gathering }, &mut machine)?;
     take_proxies(&combined.config)?;
     // It runs already, so that refusing it for want of a signature would protect nothing. It is told and remembered.
-    let store = ReleasePolicy::Trusted { allow_unsigned: true }.store(Path::new("/"), &combined)?;
-    let trust = judge_release(&release, &source.describe(), &store)?;
-    Ok(Media { source, release, trust, combined, customization: None })
+    let policy = ReleasePolicy::Trusted { allow_unsigned: true };
+    let trust = judge_release(&release, &source.describe(), &policy.store(Path::new("/"), &combined)?)?;
+    Ok(Media { source, release, trust, policy, combined, customization: None })
 }
 
 /// Sends further requests through the proxies of a configuration.
@@ -692,6 +706,24 @@ mod tests {
             assert_eq!(told.len(), warnings, "{told:?}");
             assert!(told.iter().all(|event| event.message.contains("nqrust.custom=sha256:")), "{told:?}");
         }
+    }
+
+    #[test]
+    fn a_configuration_of_answers_that_refuses_the_release_is_heard() {
+        let directory = medium(None);
+        let text = "os: {hostname: node-1}".to_owned();
+        let file = Some(Document::yaml(SourceKind::File, "node.yaml", text));
+        let gathering = Gathering { file, ignore_command_line: true, ..Gathering::default() };
+        let policy = ReleasePolicy::Trusted { allow_unsigned: false };
+        let (progress, retry) = (Progress::silent(), RetryPolicy::default());
+        let media =
+            prepare(directory.path().to_str(), gathering, policy, retry, &progress, &mut |_| {}).unwrap();
+        assert!(media.trust_warning().unwrap().ends_with("is not signed"));
+        media.judge_for(&media.combined.config).unwrap();
+        let answered = model::config::parse("os: {trust: {unsigned: refuse}}", "f").unwrap();
+        assert_eq!(class_of(&media.judge_for(&answered).unwrap_err()), Class::Verification);
+        let allowed = Media { policy: ReleasePolicy::Trusted { allow_unsigned: true }, ..media };
+        allowed.judge_for(&answered).unwrap();
     }
 
     #[test]

@@ -55,6 +55,7 @@ pub(crate) fn carry_out(
     record: &mut RunRecord<'_>,
     cancel: &dyn Fn() -> Cancel,
 ) -> Result<InstallEnd> {
+    media.judge_for(config)?;
     let roots = Roots::default();
     let live = is_live(&kernel_command_line()?);
     let mut inventory =

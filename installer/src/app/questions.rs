@@ -474,7 +474,8 @@ mod tests {
         let combined = combine(&[]).unwrap();
         let source = Box::new(LocalMedium::new("/nonexistent"));
         let trust = ReleaseTrust::Signed(Vec::new());
-        Media { source, release: release().into(), trust, combined, customization: None }
+        let policy = gather::ReleasePolicy::Any;
+        Media { source, release: release().into(), trust, policy, combined, customization: None }
     }
 
     fn player<'a>(

@@ -100,6 +100,7 @@ pub(super) fn shown(media: &Media, config: &InstallConfig) -> ShownPlan {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::app::gather::ReleasePolicy;
     use model::config::sources::combine;
     use trust::{ReleaseTrust, UnsignedReason};
 
@@ -123,6 +124,7 @@ mod tests {
             source: Box::new(medium::payload_sources::LocalMedium::new("/nonexistent")),
             release: testing::release::release().into(),
             trust,
+            policy: ReleasePolicy::Any,
             combined: combine(&[]).unwrap(),
             customization: None,
         };
