@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use base::digest::Digest;
 use base::failure::{Class, Failure};
 use jiff::Timestamp;
 use serde::{Serialize, Serializer};
@@ -54,6 +55,12 @@ pub enum TrustError {
     /// A signature of a trusted key that does not belong to the manifest.
     #[error("the signature of {name} (key {key}) does not belong to this manifest: {why}")]
     Signature { name: String, key: KeyId, why: SignatureError },
+    /// Its maker, or the owner of the system, has taken the release back.
+    #[error("the release is revoked")]
+    RevokedRelease,
+    /// Keys have signed it that somebody else may have.
+    #[error("it is signed with {}, which {} revoked", list("key", .0), if .0.len() == 1 { "is" } else { "are" })]
+    RevokedKeys(Vec<KeyId>),
     /// A signature whose comment is about another release.
     #[error("the signature of {name} (key {key}) is for {said}, which this manifest is not")]
     Statement { name: String, key: KeyId, said: String },
@@ -62,7 +69,8 @@ pub enum TrustError {
 /// Judges the release `release`, whose manifest has the bytes `manifest`, by `signatures`, the content of the file beside it.
 ///
 /// A release may be used if as many different keys of `store` have signed it as `store` demands; other signatures do not count
-/// then, so that one damaged signature of several does no harm. Otherwise a signature of a trusted key that is wrong is refused in
+/// then, so that one damaged signature of several does no harm. A revoked release may not, and signatures of revoked keys do not
+/// count. Otherwise a signature of a trusted key that is wrong is refused in
 /// any case: the release was damaged or changed. What is only missing is refused unless `store` allows unsigned releases.
 pub fn judge(
     release: &Release,
@@ -74,10 +82,18 @@ pub fn judge(
         UnsignedReleases::Allow => Ok(ReleaseTrust::Unsigned(reason)),
         UnsignedReleases::Refuse => Err(TrustError::Unsigned(reason)),
     };
+    if store.revoked().releases.contains(&Digest::of(manifest)) {
+        return Err(TrustError::RevokedRelease);
+    }
     let Some(signatures) = signatures else { return unsigned(UnsignedReason::Missing) };
     let signatures = parse_signatures(signatures).map_err(TrustError::Format)?;
-    let (mut signers, mut unknown, mut wrong) = (Vec::<Signer>::new(), Vec::new(), None);
+    let (mut signers, mut unknown, mut revoked, mut wrong) =
+        (Vec::<Signer>::new(), Vec::new(), Vec::new(), None);
     for signature in &signatures {
+        if store.revoked().keys.contains(&signature.key()) {
+            revoked.push(signature.key());
+            continue;
+        }
         let Some(key) = store.key(signature.key()) else {
             unknown.push(signature.key());
             continue;
@@ -93,6 +109,7 @@ pub fn judge(
     }
     match wrong {
         Some(error) => Err(error),
+        None if !revoked.is_empty() => Err(TrustError::RevokedKeys(revoked)),
         None if signers.is_empty() => unsigned(UnsignedReason::UnknownKeys(unknown)),
         None => unsigned(UnsignedReason::TooFew { signers, threshold: store.threshold() }),
     }
@@ -142,6 +159,10 @@ impl TrustError {
             }
             Self::Format(_) | Self::Signature { .. } => {
                 "Copy or download the release again. If that does not help, do not use it, and tell its maker.".to_owned()
+            }
+            Self::RevokedRelease => "Take a later release.".to_owned(),
+            Self::RevokedKeys(_) => {
+                "Take a release that another key has signed. If there is none yet, ask its maker.".to_owned()
             }
             Self::Statement { .. } => "Do not use it, and tell its maker.".to_owned(),
         };

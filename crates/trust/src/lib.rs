@@ -18,4 +18,4 @@ mod tests;
 
 pub use judge::{ReleaseTrust, Signer, TrustError, UnsignedReason, judge};
 pub use statement::sign_release;
-pub use store::{ParseTrustStoreError, TrustStore, TrustedKey, UnsignedReleases};
+pub use store::{ParseTrustStoreError, Revocations, TrustStore, TrustedKey, UnsignedReleases};

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
+use base::digest::Digest;
 use formats::minisign::{KeyId, PublicKey};
 use model::config::{OwnerKey, Trust, UnsignedRelease};
 
@@ -33,6 +34,23 @@ pub struct TrustedKey {
     pub development: bool,
 }
 
+/// What must not be used any more, whoever has signed it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Revocations {
+    /// Signatures of these keys do not count, because somebody else may have them.
+    pub keys: BTreeSet<KeyId>,
+    /// The digests of the manifests of releases.
+    pub releases: BTreeSet<Digest>,
+}
+
+impl Revocations {
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TrustStore {
@@ -41,6 +59,8 @@ pub struct TrustStore {
     /// How many different keys of these have to sign a release.
     threshold: usize,
     unsigned: UnsignedReleases,
+    #[serde(default, skip_serializing_if = "Revocations::is_empty")]
+    revoked: Revocations,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -74,13 +94,14 @@ impl TrustStore {
         if threshold == 0 || threshold > most {
             return Err(ParseTrustStoreError::Threshold { threshold, keys: keys.len() });
         }
-        Ok(Self { format: FORMAT, keys, threshold, unsigned })
+        Ok(Self { format: FORMAT, keys, threshold, unsigned, revoked: Revocations::default() })
     }
 
     /// The store of a system that has none: it knows no keys, and takes releases as they are.
     #[must_use]
     pub fn absent() -> Self {
-        Self { format: FORMAT, keys: Vec::new(), threshold: 1, unsigned: UnsignedReleases::Allow }
+        let revoked = Revocations::default();
+        Self { format: FORMAT, keys: Vec::new(), threshold: 1, unsigned: UnsignedReleases::Allow, revoked }
     }
 
     pub fn parse(bytes: &[u8]) -> Result<Self, ParseTrustStoreError> {
@@ -92,8 +113,19 @@ impl TrustStore {
         if format != FORMAT {
             return Err(ParseTrustStoreError::Format(format));
         }
-        let Self { keys, threshold, unsigned, .. } = serde_json::from_slice(bytes)?;
-        Self::new(keys, threshold, unsigned)
+        let Self { keys, threshold, unsigned, revoked, .. } = serde_json::from_slice(bytes)?;
+        Ok(Self::new(keys, threshold, unsigned)?.revoking(revoked))
+    }
+
+    /// The same store, in which this is revoked.
+    #[must_use]
+    pub fn revoking(self, revoked: Revocations) -> Self {
+        Self { revoked, ..self }
+    }
+
+    #[must_use]
+    pub fn revoked(&self) -> &Revocations {
+        &self.revoked
     }
 
     /// The document: indented JSON with a final newline. The same store gives the same bytes.
@@ -124,7 +156,7 @@ impl TrustStore {
     }
 
     /// The store of a system whose OS image has this one, and whose owner has `os.trust` in the configuration. Of a key that both
-    /// have, the owner's name counts; it stays a development key if it is one.
+    /// have, the owner's name counts; it stays a development key if it is one. What the OS image revokes stays revoked.
     ///
     /// # Errors
     /// No release could have enough signatures.
@@ -144,7 +176,7 @@ impl TrustStore {
             UnsignedRelease::Allow => UnsignedReleases::Allow,
             UnsignedRelease::Refuse => UnsignedReleases::Refuse,
         });
-        Self::new(keys, threshold, unsigned)
+        Ok(Self::new(keys, threshold, unsigned)?.revoking(self.revoked))
     }
 
     /// The same store for a person who has said that releases without a trusted signature may be used.

@@ -1,3 +1,4 @@
+use base::digest::Digest;
 use formats::minisign::{KeyId, SecretKey, SignatureError};
 use jiff::Timestamp;
 use model::release::Release;
@@ -142,6 +143,34 @@ fn one_wrong_signature_does_no_harm_where_the_others_are_enough() {
         matches!(error, TrustError::Signature { key, why: SignatureError::File, .. } if key == id(3)),
         "{error}"
     );
+}
+
+#[test]
+fn what_is_revoked_is_refused_whatever_is_allowed_and_a_revoked_key_does_not_count() {
+    let (_, manifest) = release();
+    let revoking = |keys: &[u8], releases: &[Digest]| Revocations {
+        keys: keys.iter().copied().map(id).collect(),
+        releases: releases.iter().copied().collect(),
+    };
+    let lenient = || store(&[1, 2], 1).allowing_unsigned(true);
+    let one = revoking(&[1], &[]);
+    let error = judged(Some(&signed(&[1])), &lenient().revoking(one.clone())).unwrap_err();
+    assert_eq!(error.to_string(), "it is signed with the key 0101010101010101, which is revoked");
+    let trust = judged(Some(&signed(&[1, 2])), &lenient().revoking(one.clone())).unwrap();
+    assert!(
+        matches!(&trust, ReleaseTrust::Signed(signers) if signers.len() == 1 && signers[0].key == id(2)),
+        "{trust}"
+    );
+    // A key that nobody trusts any more is revoked all the same.
+    let error = judged(Some(&signed(&[7])), &lenient().revoking(revoking(&[7], &[]))).unwrap_err();
+    assert!(matches!(error, TrustError::RevokedKeys(_)), "{error}");
+    let taken_back = lenient().revoking(revoking(&[], &[Digest::of(&manifest)]));
+    for signatures in [Some(signed(&[1])), None] {
+        assert_eq!(judged(signatures.as_deref(), &taken_back).unwrap_err(), TrustError::RevokedRelease);
+    }
+    let written = store(&[1, 2], 1).revoking(one);
+    assert_eq!(TrustStore::parse(&written.to_bytes()).unwrap(), written);
+    assert!(!String::from_utf8(store(&[1], 1).to_bytes()).unwrap().contains("revoked"));
 }
 
 #[test]

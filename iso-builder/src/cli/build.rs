@@ -121,7 +121,7 @@ impl BuildCommand {
             inputs: self.inputs.into(),
             output: self.output,
             installer,
-            signer: self.signing.options(),
+            signers: self.signing.options()?,
             only: self.only,
         };
         let (media, report) = pipeline::build(&options, &context.progress)?;

@@ -154,23 +154,34 @@ impl ShowArguments {
 
 impl SignArguments {
     fn run(self, context: &Context) -> Result<()> {
-        let options = self.signing.options().ok_or_else(|| {
-            Failure::new(Class::Invalid, "no key is named to sign with").hint("Give --sign-with KEY.")
-        })?;
-        // All media are looked at before the passphrase is asked for.
+        let options = self.signing.options()?;
+        if options.is_empty() {
+            let failure = Failure::new(Class::Invalid, "no key is named to sign with");
+            return Err(failure.hint("Give --sign-with KEY.").into());
+        }
+        // All media are looked at before a passphrase is asked for.
         let media = self.medium.iter().map(|path| SignableMedia::open(path, &context.progress));
         let media = media.collect::<Result<Vec<_>>>()?;
-        let signer = ReleaseSigner::open(&options)?;
+        let signers = options.iter().map(ReleaseSigner::open).collect::<Result<Vec<_>>>()?;
         let when = moment()?;
+        let add = |manifest: &[u8], existing: Option<&[u8]>| {
+            let existing = existing.map(<[u8]>::to_vec);
+            let add = |text: Option<Vec<u8>>, signer: &ReleaseSigner| {
+                signer.add(manifest, text.as_deref(), when).map(Some)
+            };
+            Ok(signers.iter().try_fold(existing, add)?.unwrap_or_default())
+        };
         let sign = |media: SignableMedia| {
-            media.sign(&mut |manifest, existing| signer.add(manifest, existing, when), &context.progress)
+            media.sign(&mut |manifest, existing| add(manifest, existing), &context.progress)
         };
         let reports = media.into_iter().map(sign).collect::<Result<Vec<_>>>()?;
-        let TrustedKey { name, key, development } = signer.key();
-        let kind = if *development { "development key" } else { "key" };
         context.show(&reports, || {
-            let lines = reports.iter().map(ToString::to_string);
-            lines.chain([format!("signed by {name} ({kind} {})", key.id())]).collect::<Vec<_>>().join("\n")
+            let keys = signers.iter().map(|signer| {
+                let TrustedKey { name, key, development } = signer.key();
+                let kind = if *development { "development key" } else { "key" };
+                format!("signed by {name} ({kind} {})", key.id())
+            });
+            reports.iter().map(ToString::to_string).chain(keys).collect::<Vec<_>>().join("\n")
         })
     }
 }

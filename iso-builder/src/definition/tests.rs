@@ -6,6 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use base::failure::{class_of, render};
+use formats::minisign::SecretKey;
 use model::config::Invalid;
 use proptest::prelude::*;
 
@@ -161,6 +162,42 @@ manifests: [{{pth: x}}, {{path: /proc/absent}}]
         (15, "manifests[1].path"),
     ];
     assert_eq!(paths, expected.map(|(line, path)| (line, path.to_owned())));
+}
+
+#[test]
+fn keys_that_nodes_could_not_use_are_told_and_a_secret_one_is_not_shown() {
+    let key = SecretKey::of_seed([1; 8], [1; 32]);
+    let file = key.to_text("", None).unwrap();
+    let (public, secret) = (key.public_key(), file.lines().nth(1).unwrap());
+    let paths = |trust: &str| -> Vec<(usize, String)> {
+        let text = format!("{REQUIRED_KEYS}trust:\n{trust}");
+        told(&text).into_iter().map(|(line, _, path, _)| (line, path)).collect()
+    };
+    let forms = format!(
+        "  keys: [{{name: c, key: {secret}}}, {{name: d, key: RWx}}]\n  \
+         revoked: {{keys: [nonsense], releases: [sha256:00]}}\n"
+    );
+    let of_forms = [
+        (6, "trust.keys[0].key"),
+        (6, "trust.keys[1].key"),
+        (7, "trust.revoked.keys[0]"),
+        (7, "trust.revoked.releases[0]"),
+    ];
+    assert_eq!(paths(&forms), of_forms.map(|(line, path)| (line, path.to_owned())));
+    let contradictions = format!(
+        "  keys:\n  - {{name: a, key: {public}}}\n  - {{name: b, key: {public}}}\n  threshold: 0\n  \
+         revoked: {{keys: [{}]}}\n",
+        public.id()
+    );
+    let mut found = paths(&contradictions);
+    found.dedup();
+    let of_rules = [(7, "trust.keys[0].key"), (8, "trust.keys[1].key"), (9, "trust.threshold")];
+    assert_eq!(found, of_rules.map(|(line, path)| (line, path.to_owned())));
+    let text = format!("{REQUIRED_KEYS}trust:\n{forms}");
+    let shown = read(&text).unwrap_err().to_string();
+    assert!(shown.contains("is a secret key") && !shown.contains(secret), "{shown}");
+    let two = format!("{REQUIRED_KEYS}trust: {{keys: [{{name: a, key: {public}}}], threshold: 2}}\n");
+    assert!(read(&two).unwrap_err().to_string().contains("2 signatures are demanded, and 1 can be made"));
 }
 
 #[test]

@@ -19,8 +19,8 @@ pub struct BuildOptions {
     pub output: PathBuf,
     /// The `installer` executable that goes into the OS image.
     pub installer: PathBuf,
-    /// The key that signs the release.
-    pub signer: Option<SignerOptions>,
+    /// The keys that sign the release.
+    pub signers: Vec<SignerOptions>,
     /// Outputs to make instead of those of the definition.
     pub only: Option<Vec<OutputKind>>,
 }

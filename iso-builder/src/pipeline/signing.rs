@@ -3,51 +3,65 @@
 use anyhow::{Context, Result};
 use base::progress::Progress;
 use jiff::Timestamp;
-use trust::TrustStore;
+use trust::{TrustStore, TrustedKey};
 
 use crate::signing::spec::TrustSpec;
 use crate::signing::{ReleaseSigner, SignerOptions};
+
+/// The part of a build's progress that tells it.
+const STEP: &str = "signing";
 
 /// What is known of signatures before the work begins.
 #[derive(Debug)]
 pub(super) struct BuildSigning {
     /// The trust store of the OS image.
     pub(super) store: TrustStore,
-    pub(super) signer: Option<ReleaseSigner>,
+    signers: Vec<ReleaseSigner>,
 }
 
 impl BuildSigning {
-    /// Opens the key, which may ask for its passphrase, and checks that the nodes of the build will take its release.
-    pub(super) fn begin(
-        spec: &TrustSpec,
-        options: Option<&SignerOptions>,
-        progress: &Progress,
-    ) -> Result<Self> {
-        let signer = options.map(ReleaseSigner::open).transpose()?;
-        let key = signer.as_ref().map(ReleaseSigner::key);
-        let store = spec.store(key)?;
-        match key {
-            Some(key) if key.development => progress.note(
-                "signing",
-                format!("The release is signed with the development key {} of this user: for trials, not for others", key.key.id()),
-            ),
-            Some(key) => progress.note("signing", format!("The release is signed with the key {} ({})", key.name, key.key.id())),
-            None if store.keys().is_empty() => {
-                progress.warn("signing", "the release is not signed, and its nodes take any other that is not: whoever can change a medium, or answers for a server, can change them");
-            }
-            None => progress.warn(
-                "signing",
-                "the release is not signed yet; its installer refuses it until `iso-builder keys sign` has signed it",
-            ),
+    /// Opens the keys, which may ask for passphrases, and checks that the nodes of the build can take its release.
+    pub(super) fn begin(spec: &TrustSpec, options: &[SignerOptions], progress: &Progress) -> Result<Self> {
+        let signers = options.iter().map(ReleaseSigner::open).collect::<Result<Vec<_>>>()?;
+        let keys: Vec<_> = signers.iter().map(|signer| signer.key().clone()).collect();
+        let store = spec.store(&keys)?;
+        for TrustedKey { name, key, development } in &keys {
+            let text = match development {
+                true => format!(
+                    "The release is signed with the development key {}: for trials on this user's machines",
+                    key.id()
+                ),
+                false => format!("The release is signed with the key {name} ({})", key.id()),
+            };
+            progress.note(STEP, text);
         }
-        Ok(Self { store, signer })
+        let counted = keys.iter().filter(|key| store.key(key.key.id()).is_some()).count();
+        if store.keys().is_empty() {
+            progress.warn(
+                STEP,
+                "the release is not signed, and its nodes take any other that is not: whoever can change a medium, or \
+                 answers for a server, can change them",
+            );
+        } else if counted < store.threshold() {
+            let missing = store.threshold() - counted;
+            let text = format!(
+                "the release lacks {missing} of {} signatures; its installer refuses it until `iso-builder keys sign` has \
+                 added them",
+                store.threshold()
+            );
+            progress.warn(STEP, &text);
+        }
+        Ok(Self { store, signers })
     }
 
     /// The signatures of a manifest that the build makes; none without a key. They say that they were made at `epoch`, the moment that
     /// all timestamps of the build carry, so that two builds are equal.
     pub(super) fn sign(&self, manifest: &[u8], epoch: u64) -> Result<Option<Vec<u8>>> {
-        let Some(signer) = &self.signer else { return Ok(None) };
         let when = i64::try_from(epoch).ok().and_then(|second| Timestamp::from_second(second).ok());
-        signer.add(manifest, None, when.context("the time of the release is out of range")?).map(Some)
+        let when = when.context("the time of the release is out of range")?;
+        let add = |text: Option<Vec<u8>>, signer: &ReleaseSigner| {
+            signer.add(manifest, text.as_deref(), when).map(Some)
+        };
+        self.signers.iter().try_fold(None, add)
     }
 }

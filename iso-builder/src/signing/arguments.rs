@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
+use base::failure::{Class, Failure};
 use trust::TrustStore;
 
 use super::{KeyDirectory, PassphraseSource, SignerOptions, known_keys};
@@ -12,9 +13,9 @@ use super::{KeyDirectory, PassphraseSource, SignerOptions, known_keys};
 #[command(next_help_heading = "Signing")]
 pub(crate) struct SigningArguments {
     /// Sign the release with this key: the name of one of `iso-builder keys show`, a file, or env:NAME for the text of a key file
-    /// in the environment. `development` is made at its first use, and everything that shows the release says so.
+    /// in the environment. `development` is made at its first use, and everything that shows the release says so. Repeatable.
     #[arg(long, value_name = "KEY")]
-    sign_with: Option<String>,
+    sign_with: Vec<String>,
     /// Let a command of the shell sign, which asks a device or a service: it gets bytes on standard input and prints their Ed25519
     /// signature, 64 bytes. --sign-with is then the file of the public key.
     #[arg(long, value_name = "COMMAND", requires = "sign_with")]
@@ -68,10 +69,28 @@ impl PassphraseArguments {
 }
 
 impl SigningArguments {
-    /// None if no key is named.
-    pub(crate) fn options(self) -> Option<SignerOptions> {
-        let (passphrase, directory) = self.passphrase.into_parts();
-        Some(SignerOptions { key: self.sign_with?, command: self.signer, passphrase, directory })
+    /// One for each key that is named.
+    ///
+    /// # Errors
+    /// [`Class::Invalid`] for a command with several keys: it signs with one.
+    pub(crate) fn options(self) -> Result<Vec<SignerOptions>> {
+        let Self { sign_with, signer: command, passphrase } = self;
+        if command.is_some() && sign_with.len() > 1 {
+            return Err(Failure::new(
+                Class::Invalid,
+                "--signer signs with one key, and --sign-with names several",
+            )
+            .hint("Sign with the others afterwards: `iso-builder keys sign`.")
+            .into());
+        }
+        let (passphrase, directory) = passphrase.into_parts();
+        let options = |key| SignerOptions {
+            key,
+            command: command.clone(),
+            passphrase: passphrase.clone(),
+            directory: directory.clone(),
+        };
+        Ok(sign_with.into_iter().map(options).collect())
     }
 }
 

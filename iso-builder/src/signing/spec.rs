@@ -1,15 +1,14 @@
 //! `trust` of an image definition, and the trust store that goes into the OS image.
 
-use std::num::NonZeroUsize;
-
 use anyhow::Result;
+use base::digest::Digest;
 use base::failure::{Class, Classify, Failure};
 use document::finding::Finding;
-use document::format::{FormatFault, FormatResult};
-use formats::minisign::{ParsePublicKeyError, PublicKey};
+use document::format::{FormatFault, FormatResult, ensure};
+use formats::minisign::{KeyId, ParsePublicKeyError, PublicKey};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use trust::{TrustStore, TrustedKey, UnsignedReleases};
+use trust::{Revocations, TrustStore, TrustedKey, UnsignedReleases};
 
 /// Whose releases the nodes take.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -19,9 +18,46 @@ pub struct TrustSpec {
     pub keys: Vec<KeySpec>,
     /// How many different keys of these have to sign a release: one, unless set.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub threshold: Option<NonZeroUsize>,
+    pub threshold: Option<usize>,
     /// What the nodes do with a release that is not signed so.
     pub unsigned: UnsignedSpec,
+    /// What the nodes refuse from now on, whoever has signed it.
+    #[serde(skip_serializing_if = "RevokedSpec::is_empty")]
+    pub revoked: RevokedSpec,
+}
+
+/// Keys and releases that are taken back. Keep the list: a node follows that of the OS image that it runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct RevokedSpec {
+    /// The ids of keys that somebody else may have.
+    pub keys: Vec<String>,
+    /// The digests of the `release.json` of releases, as `iso-builder inspect` prints them.
+    pub releases: Vec<String>,
+}
+
+impl RevokedSpec {
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    fn read(&self) -> Result<Revocations> {
+        let what = || "reading `trust.revoked` of the definition".to_owned();
+        Ok(Revocations {
+            keys: self
+                .keys
+                .iter()
+                .map(|id| id.parse())
+                .collect::<Result<_, _>>()
+                .class(Class::Invalid, what)?,
+            releases: self
+                .releases
+                .iter()
+                .map(|digest| digest.parse())
+                .collect::<Result<_, _>>()
+                .class(Class::Invalid, what)?,
+        })
+    }
 }
 
 /// A key that signs releases.
@@ -58,6 +94,19 @@ pub(crate) fn public_key(text: &str) -> FormatResult {
     })
 }
 
+/// Checks the id of a key.
+pub(crate) fn key_id(text: &str) -> FormatResult {
+    let what = "is not the id of a key: sixteen hexadecimal digits, as `iso-builder keys show` prints it";
+    ensure(text.parse::<KeyId>().is_ok(), what)
+}
+
+/// Checks the digest of a manifest.
+pub(crate) fn release_digest(text: &str) -> FormatResult {
+    let what =
+        "is not the SHA-256 of a release.json: 64 hexadecimal digits, as `iso-builder inspect` prints it";
+    ensure(text.parse::<Digest>().is_ok(), what)
+}
+
 impl TrustSpec {
     #[must_use]
     pub fn is_default(&self) -> bool {
@@ -78,20 +127,37 @@ impl TrustSpec {
                 ));
             }
         }
+        let revoked = |id: &KeyId| {
+            self.revoked
+                .keys
+                .iter()
+                .any(|revoked| revoked.parse::<KeyId>().is_ok_and(|revoked| revoked == *id))
+        };
+        for (index, spec) in self.keys.iter().enumerate() {
+            if let Some(revoked) = id(spec).filter(revoked) {
+                let message =
+                    format!("the key {revoked} is in `trust.revoked.keys` too; leave it out of one of them");
+                found.push(Finding::new(format!("trust.keys[{index}].key"), "revoked-key", message));
+            }
+        }
         let most = self.keys.len().max(1);
-        if let Some(threshold) = self.threshold.filter(|threshold| threshold.get() > most) {
-            let message = format!("{threshold} signatures are demanded, and {most} can be made");
+        if let Some(threshold) = self.threshold.filter(|threshold| *threshold == 0 || *threshold > most) {
+            let message = match threshold {
+                0 => "at least one key has to sign; `unsigned: allow` takes releases without signatures"
+                    .to_owned(),
+                _ => format!("{threshold} signatures are demanded, and {most} can be made"),
+            };
             found.push(Finding::new("trust.threshold", "invalid-threshold", message));
         }
         found
     }
 
-    /// The trust store of the OS image of a build that is signed with `signer`, or not.
+    /// The trust store of the OS image of a build that `signers` sign, if anybody does yet.
     ///
     /// # Errors
-    /// [`Class::Invalid`] if the nodes of this build would refuse it: nobody signs it and unsigned releases are not allowed, or it
-    /// is signed with a key that is not in the definition.
-    pub fn store(&self, signer: Option<&TrustedKey>) -> Result<TrustStore> {
+    /// [`Class::Invalid`] if the nodes of this build would refuse it: nobody signs it and unsigned releases are not allowed, or none of
+    /// its keys is one of the definition.
+    pub fn store(&self, signers: &[TrustedKey]) -> Result<TrustStore> {
         let unsigned = match self.unsigned {
             UnsignedSpec::Refuse => UnsignedReleases::Refuse,
             UnsignedSpec::Allow => UnsignedReleases::Allow,
@@ -102,33 +168,31 @@ impl TrustSpec {
             Ok(TrustedKey { name: spec.name.clone(), key, development: false })
         };
         let mut keys = self.keys.iter().map(parse).collect::<Result<Vec<_>>>()?;
-        match signer {
-            Some(signer) if keys.is_empty() => keys.push(signer.clone()),
-            Some(signer) if keys.iter().all(|key| key.key != signer.key) => {
-                let what = format!(
-                    "the key {} ({}) is not one of those that the definition trusts",
-                    signer.name,
-                    signer.key.id()
-                );
-                let why = anyhow::anyhow!("nodes of this build would refuse their own release");
-                return Err(Failure::new(Class::Invalid, what)
-                    .because(why)
-                    .hint(format!(
-                        "Sign with a key of `trust.keys`, or add this one: {{name: {}, key: {}}}",
-                        signer.name, signer.key
-                    ))
-                    .into());
-            }
-            None if keys.is_empty() && unsigned == UnsignedReleases::Refuse => {
-                return Err(Failure::new(Class::Invalid, "the release would not be signed")
-                    .because(anyhow::anyhow!("its own installer refuses unsigned releases, and the definition names no keys"))
-                    .hint("To try it: --sign-with development. For others: `iso-builder keys new NAME`, then --sign-with NAME. \
-                        Without signatures: `trust: {unsigned: allow}` in the definition.").into());
-            }
-            _ => {}
+        if keys.is_empty() {
+            keys.extend(signers.iter().cloned());
         }
-        let threshold = self.threshold.map_or(1, NonZeroUsize::get);
-        TrustStore::new(keys, threshold, unsigned)
-            .class(Class::Invalid, || "making the trust store of the OS image".to_owned())
+        let is_trusted = |signer: &&TrustedKey| keys.iter().any(|key| key.key == signer.key);
+        if let Some(first) = signers.first().filter(|_| !signers.iter().any(|signer| is_trusted(&signer))) {
+            let TrustedKey { name, key, .. } = first;
+            let what =
+                format!("the key {name} ({}) is not one of those that the definition trusts", key.id());
+            let why = anyhow::anyhow!("nodes of this build would refuse their own release");
+            let hint =
+                format!("Sign with a key of `trust.keys`, or add this one: {{name: {name}, key: {key}}}");
+            return Err(Failure::new(Class::Invalid, what).because(why).hint(hint).into());
+        }
+        if keys.is_empty() && unsigned == UnsignedReleases::Refuse {
+            let why = "its own installer refuses unsigned releases, and the definition names no keys";
+            let hint = "To try it: --sign-with development. For others: `iso-builder keys new NAME`, then --sign-with NAME. \
+                Without signatures: `trust: {unsigned: allow}` in the definition.";
+            return Err(Failure::new(Class::Invalid, "the release would not be signed")
+                .because(anyhow::anyhow!(why))
+                .hint(hint)
+                .into());
+        }
+        let threshold = self.threshold.unwrap_or(1);
+        let store = TrustStore::new(keys, threshold, unsigned)
+            .class(Class::Invalid, || "making the trust store of the OS image".to_owned())?;
+        Ok(store.revoking(self.revoked.read()?))
     }
 }

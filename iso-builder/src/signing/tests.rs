@@ -11,7 +11,7 @@ use testing::release::release;
 use trust::{ReleaseTrust, UnsignedReleases, judge};
 
 use super::key_directory::DEVELOPMENT;
-use super::spec::{KeySpec, TrustSpec, UnsignedSpec};
+use super::spec::{KeySpec, RevokedSpec, TrustSpec, UnsignedSpec};
 use super::*;
 
 /// Costs little, for tests.
@@ -165,21 +165,27 @@ fn the_store_of_an_image_trusts_what_its_build_is_signed_with() {
             .iter()
             .map(|signer| KeySpec { name: "named".into(), key: signer.key().key.to_string() })
             .collect(),
-        threshold: None,
         unsigned,
+        ..TrustSpec::default()
     };
     let (refuse, allow) = (UnsignedSpec::Refuse, UnsignedSpec::Allow);
-    let store = spec(&[], refuse).store(Some(one.key())).unwrap();
+    let store = spec(&[], refuse).store(&[one.key().clone()]).unwrap();
     assert_eq!((store.keys(), store.unsigned()), (&[one.key().clone()][..], UnsignedReleases::Refuse));
-    let store = spec(&[&one, &other], refuse).store(Some(one.key())).unwrap();
+    let store = spec(&[&one, &other], refuse).store(&[one.key().clone()]).unwrap();
     assert_eq!(store.keys().iter().map(|key| key.name.as_str()).collect::<Vec<_>>(), ["named", "named"]);
-    assert_eq!(spec(&[&one], refuse).store(None).unwrap().keys().len(), 1, "it can be signed later");
-    assert!(spec(&[], allow).store(None).unwrap().keys().is_empty());
-    for (spec, signer, words) in [
-        (spec(&[], refuse), None, "the release would not be signed"),
-        (spec(&[&other], refuse), Some(one.key()), "is not one of those that the definition trusts"),
+    assert_eq!(spec(&[&one], refuse).store(&[]).unwrap().keys().len(), 1, "it can be signed later");
+    assert!(spec(&[], allow).store(&[]).unwrap().keys().is_empty());
+    // The release that brings a new key is signed with the one that nodes trust, and with the new one.
+    let both = [one.key().clone(), other.key().clone()];
+    assert_eq!(spec(&[&other], refuse).store(&both).unwrap().keys().len(), 1);
+    let revoked = RevokedSpec { keys: vec![one.key().key.id().to_string()], releases: vec!["0".repeat(64)] };
+    let store = TrustSpec { revoked, ..spec(&[&other], refuse) }.store(&[]).unwrap();
+    assert!(store.revoked().keys.contains(&one.key().key.id()) && store.revoked().releases.len() == 1);
+    for (spec, signers, words) in [
+        (spec(&[], refuse), &[][..], "the release would not be signed"),
+        (spec(&[&other], refuse), &[one.key().clone()], "is not one of those that the definition trusts"),
     ] {
-        let error = spec.store(signer).unwrap_err();
+        let error = spec.store(signers).unwrap_err();
         assert_eq!(class_of(&error), Class::Invalid);
         assert!(render(&error).contains(words), "{}", render(&error));
     }

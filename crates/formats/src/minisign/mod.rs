@@ -16,6 +16,7 @@ use std::str::FromStr;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use blake2::{Blake2b512, Digest as _};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use public_key::{ParsePublicKeyError, PublicKey};
 pub use secret_key::{KeyDerivation, ParseSecretKeyError, SecretKey};
@@ -60,6 +61,18 @@ impl FromStr for KeyId {
         let digits = text.len() == 2 * ID_BYTES && text.bytes().all(|byte| byte.is_ascii_hexdigit());
         let number = digits.then(|| u64::from_str_radix(text, 16).ok()).flatten();
         number.map(|number| Self(number.to_le_bytes())).ok_or_else(|| ParseKeyIdError(text.to_owned()))
+    }
+}
+
+impl Serialize for KeyId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for KeyId {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
     }
 }
 
