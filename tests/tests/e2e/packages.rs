@@ -93,9 +93,10 @@ fn build(system: &CleanSystem<'_>, checks: &mut Checks) -> Result<()> {
         "this host: it has the programs that a build runs",
     );
     system.run(&format!(
-        "iso-builder build {definition} --only net-install --cache-dir /project/cache --output /project/dist"
+        "iso-builder build {definition} --only net-install --cache-dir /project/cache --output /project/dist \
+         --sign-with development --keys /project/keys"
     ))?;
-    system.run("iso-builder verify /project/dist/*.iso").map(drop)
+    system.run("iso-builder verify --keys /project/keys /project/dist/*.iso").map(drop)
 }
 
 fn try_shells(system: &CleanSystem<'_>, checks: &mut Checks) -> Result<()> {
