@@ -70,7 +70,7 @@ mod tests {
     use formats::minisign::SecretKey;
     use jiff::Timestamp;
     use trust::store::TRUST_STORE;
-    use trust::{TrustStore, TrustedKey, UnsignedReleases, sign_release};
+    use trust::{TrustStore, TrustedKey, UnsignedRelease, sign_release};
 
     use super::*;
     use crate::paths::{DOCUMENT, below};
@@ -97,7 +97,7 @@ mod tests {
             fs::write(path, bytes).unwrap();
         };
         let trusted = TrustedKey { name: "Maker".into(), key: key().public_key(), development };
-        let store = TrustStore::new(vec![trusted], 1, UnsignedReleases::Refuse).unwrap();
+        let store = TrustStore::new(vec![trusted], 1, UnsignedRelease::Refuse).unwrap();
         put(&below(root.path(), TRUST_STORE), &store.to_bytes());
         put(&below(root.path(), DOCUMENT), b"os: {hostname: node-1}\n");
         put(&below(root.path(), node_release::RELEASE), &testing::release::release().to_bytes());

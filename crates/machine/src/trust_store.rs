@@ -72,7 +72,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use base::failure::{class_of, render};
-    use trust::UnsignedReleases;
+    use trust::UnsignedRelease;
 
     use super::*;
 
@@ -107,10 +107,10 @@ mod tests {
     fn the_owner_adds_to_the_store_of_the_image() {
         let root = image(store().as_bytes());
         let alone = of_image(root.path()).unwrap();
-        assert_eq!((alone.keys()[0].name.as_str(), alone.unsigned()), ("Maker", UnsignedReleases::Refuse));
+        assert_eq!((alone.keys()[0].name.as_str(), alone.unsigned()), ("Maker", UnsignedRelease::Refuse));
         let owned = format!("{{keys: [{{name: Owner, key: {KEY}}}], unsigned: allow}}");
         let both = with_owner(root.path(), &owner(&owned)).unwrap();
-        assert_eq!((both.keys()[0].name.as_str(), both.unsigned()), ("Owner", UnsignedReleases::Allow));
+        assert_eq!((both.keys()[0].name.as_str(), both.unsigned()), ("Owner", UnsignedRelease::Allow));
         let error = with_owner(root.path(), &owner("{threshold: 2}")).unwrap_err();
         assert_eq!(class_of(&error), Class::Invalid);
         assert!(render(&error).contains("os.trust.threshold"), "{}", render(&error));

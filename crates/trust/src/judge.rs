@@ -8,8 +8,9 @@ use jiff::Timestamp;
 use serde::{Serialize, Serializer};
 
 use crate::statement::SignatureStatement;
-use crate::store::{TrustStore, TrustedKey, UnsignedReleases};
+use crate::store::{TrustStore, TrustedKey};
 use formats::minisign::{KeyId, ParseSignatureError, Signature, SignatureError, parse_signatures};
+use model::config::UnsignedRelease;
 use model::release::{Release, SIGNATURES};
 
 /// A trusted key whose signature was verified.
@@ -79,8 +80,8 @@ pub fn judge(
     store: &TrustStore,
 ) -> Result<ReleaseTrust, TrustError> {
     let unsigned = |reason| match store.unsigned() {
-        UnsignedReleases::Allow => Ok(ReleaseTrust::Unsigned(reason)),
-        UnsignedReleases::Refuse => Err(TrustError::Unsigned(reason)),
+        UnsignedRelease::Allow => Ok(ReleaseTrust::Unsigned(reason)),
+        UnsignedRelease::Refuse => Err(TrustError::Unsigned(reason)),
     };
     if store.revoked().releases.contains(&Digest::of(manifest)) {
         return Err(TrustError::RevokedRelease);

@@ -17,5 +17,6 @@ pub mod store;
 mod tests;
 
 pub use judge::{ReleaseTrust, Signer, TrustError, UnsignedReason, judge};
+pub use model::config::UnsignedRelease;
 pub use statement::sign_release;
-pub use store::{ParseTrustStoreError, Revocations, TrustStore, TrustedKey, UnsignedReleases};
+pub use store::{ParseTrustStoreError, Revocations, TrustStore, TrustedKey};

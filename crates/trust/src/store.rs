@@ -14,15 +14,6 @@ pub const TRUST_STORE: &str = "/usr/share/nqrust/trust.json";
 /// The version of the document that this program writes and reads.
 const FORMAT: u32 = 1;
 
-/// What becomes of a release without a signature of a trusted key.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum UnsignedReleases {
-    #[default]
-    Refuse,
-    Allow,
-}
-
 /// A key, and what it is called wherever a release that it has signed is shown.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -58,7 +49,7 @@ pub struct TrustStore {
     keys: Vec<TrustedKey>,
     /// How many different keys of these have to sign a release.
     threshold: usize,
-    unsigned: UnsignedReleases,
+    unsigned: UnsignedRelease,
     #[serde(default, skip_serializing_if = "Revocations::is_empty")]
     revoked: Revocations,
 }
@@ -83,7 +74,7 @@ impl TrustStore {
     pub fn new(
         keys: Vec<TrustedKey>,
         threshold: usize,
-        unsigned: UnsignedReleases,
+        unsigned: UnsignedRelease,
     ) -> Result<Self, ParseTrustStoreError> {
         let mut known = BTreeSet::new();
         if let Some(twice) = keys.iter().find(|key| !known.insert(key.key.id())) {
@@ -101,7 +92,7 @@ impl TrustStore {
     #[must_use]
     pub fn absent() -> Self {
         let revoked = Revocations::default();
-        Self { format: FORMAT, keys: Vec::new(), threshold: 1, unsigned: UnsignedReleases::Allow, revoked }
+        Self { format: FORMAT, keys: Vec::new(), threshold: 1, unsigned: UnsignedRelease::Allow, revoked }
     }
 
     pub fn parse(bytes: &[u8]) -> Result<Self, ParseTrustStoreError> {
@@ -151,7 +142,7 @@ impl TrustStore {
     }
 
     #[must_use]
-    pub fn unsigned(&self) -> UnsignedReleases {
+    pub fn unsigned(&self) -> UnsignedRelease {
         self.unsigned
     }
 
@@ -172,17 +163,14 @@ impl TrustStore {
         let keys = of_image.chain(owned.iter().cloned()).collect();
         let threshold =
             threshold.map_or(self.threshold, |threshold| usize::try_from(threshold).unwrap_or(usize::MAX));
-        let unsigned = unsigned.map_or(self.unsigned, |unsigned| match unsigned {
-            UnsignedRelease::Allow => UnsignedReleases::Allow,
-            UnsignedRelease::Refuse => UnsignedReleases::Refuse,
-        });
+        let unsigned = unsigned.unwrap_or(self.unsigned);
         Ok(Self::new(keys, threshold, unsigned)?.revoking(self.revoked))
     }
 
     /// The same store for a person who has said that releases without a trusted signature may be used.
     #[must_use]
     pub fn allowing_unsigned(self, allowed: bool) -> Self {
-        let unsigned = if allowed { UnsignedReleases::Allow } else { self.unsigned };
+        let unsigned = if allowed { UnsignedRelease::Allow } else { self.unsigned };
         Self { unsigned, ..self }
     }
 }

@@ -27,7 +27,7 @@ fn trusted(number: u8) -> TrustedKey {
 /// Of the keys with these numbers.
 fn store(numbers: &[u8], threshold: usize) -> TrustStore {
     let keys = numbers.iter().copied().map(trusted).collect();
-    TrustStore::new(keys, threshold, UnsignedReleases::Refuse).unwrap()
+    TrustStore::new(keys, threshold, UnsignedRelease::Refuse).unwrap()
 }
 
 fn sign(number: u8, release: &Release, manifest: &[u8]) -> String {
@@ -247,18 +247,18 @@ fn the_keys_of_an_owner_stand_beside_those_of_the_image_or_in_their_place() {
     let image = || store(&[1, 9], 1);
     let (first, ninth) = (own_key(2), own_key(9));
     for (text, names, threshold, unsigned) in [
-        ("{}".to_owned(), &["builder 1", "builder 9"][..], 1, UnsignedReleases::Refuse),
-        (format!("{{keys: [{first}]}}"), &["builder 1", "builder 9", "owner 2"], 1, UnsignedReleases::Refuse),
+        ("{}".to_owned(), &["builder 1", "builder 9"][..], 1, UnsignedRelease::Refuse),
+        (format!("{{keys: [{first}]}}"), &["builder 1", "builder 9", "owner 2"], 1, UnsignedRelease::Refuse),
         (
             format!("{{keys: [{first}], threshold: 3}}"),
             &["builder 1", "builder 9", "owner 2"],
             3,
-            UnsignedReleases::Refuse,
+            UnsignedRelease::Refuse,
         ),
-        (format!("{{keys: [{first}], replace: true}}"), &["owner 2"], 1, UnsignedReleases::Refuse),
-        (format!("{{keys: [{ninth}]}}"), &["builder 1", "owner 9"], 1, UnsignedReleases::Refuse),
-        ("{unsigned: allow}".to_owned(), &["builder 1", "builder 9"], 1, UnsignedReleases::Allow),
-        ("{replace: true, unsigned: allow}".to_owned(), &[], 1, UnsignedReleases::Allow),
+        (format!("{{keys: [{first}], replace: true}}"), &["owner 2"], 1, UnsignedRelease::Refuse),
+        (format!("{{keys: [{ninth}]}}"), &["builder 1", "owner 9"], 1, UnsignedRelease::Refuse),
+        ("{unsigned: allow}".to_owned(), &["builder 1", "builder 9"], 1, UnsignedRelease::Allow),
+        ("{replace: true, unsigned: allow}".to_owned(), &[], 1, UnsignedRelease::Allow),
     ] {
         let made = image().with_owner(&owner(&text)).unwrap();
         let found: Vec<_> = made.keys().iter().map(|key| key.name.as_str()).collect();
@@ -266,7 +266,7 @@ fn the_keys_of_an_owner_stand_beside_those_of_the_image_or_in_their_place() {
         assert!(made.keys().iter().all(|key| key.development == key.name.ends_with('9')), "{text}");
     }
     let allowing = TrustStore::absent().with_owner(&owner("{unsigned: refuse}")).unwrap();
-    assert_eq!(allowing.unsigned(), UnsignedReleases::Refuse);
+    assert_eq!(allowing.unsigned(), UnsignedRelease::Refuse);
 }
 
 #[test]

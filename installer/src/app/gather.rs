@@ -728,7 +728,7 @@ mod tests {
 
     #[test]
     fn a_medium_cannot_vouch_for_itself() {
-        use trust::UnsignedReleases::{Allow, Refuse};
+        use trust::UnsignedRelease::{Allow, Refuse};
         const KEY: &str = "RWS/9ctmCd5dymmCZ0bSE20lzB7fGTj6II2J+ZTwzcqbHpCwTX+uBnxY";
         let root = tempfile::tempdir().unwrap();
         let file = machine::paths::below(root.path(), trust::store::TRUST_STORE);

@@ -12,7 +12,7 @@ use crate::signing::spec as signing;
 use crate::workloads::spec as workloads;
 
 /// The formats of texts, by the path of their key with `[]` for the elements of a list.
-pub(super) static FORMATS: [(&str, Format); 39] = [
+pub(super) static FORMATS: [(&str, Format); 37] = [
     ("id", format("product-id", "invalid-id", id)),
     ("name", format("product-name", "invalid-name", name)),
     ("version", format("product-version", "invalid-version", version)),
@@ -47,8 +47,6 @@ pub(super) static FORMATS: [(&str, Format); 39] = [
     ("charts[].values", format("file", "invalid-path", workloads::path)),
     ("charts[].kube_version", format("kube-version", "invalid-kube-version", workloads::version)),
     ("charts[].api_versions[]", format("api", "invalid-api", workloads::api)),
-    ("trust.keys[].name", format("product-name", "invalid-name", name)),
-    ("trust.keys[].key", format("public-key", "invalid-key", signing::public_key)),
     ("trust.revoked.keys[]", format("key-id", "invalid-key-id", signing::key_id)),
     ("trust.revoked.releases[]", format("digest", "invalid-digest", signing::release_digest)),
     ("install_config", FILE),

@@ -7,7 +7,7 @@ use anyhow::Result;
 use base::failure::{Class, Classify};
 use medium::reader::MediumReader;
 use serde::Serialize;
-use trust::{ReleaseTrust, TrustStore, TrustedKey, UnsignedReleases};
+use trust::{ReleaseTrust, TrustStore, TrustedKey, UnsignedRelease};
 
 use super::key_directory::KeyDirectory;
 use super::signer::{named_key, trusted};
@@ -20,7 +20,7 @@ pub fn known_keys(directory: &KeyDirectory, named: &[String], allow_unsigned: bo
     // A key that is named is often in the directory too.
     let mut known = BTreeSet::new();
     keys.retain(|key| known.insert(key.key.id()));
-    let unsigned = if allow_unsigned { UnsignedReleases::Allow } else { UnsignedReleases::Refuse };
+    let unsigned = if allow_unsigned { UnsignedRelease::Allow } else { UnsignedRelease::Refuse };
     TrustStore::new(keys, 1, unsigned).class(Class::Invalid, || "collecting the known keys".to_owned())
 }
 

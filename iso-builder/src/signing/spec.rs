@@ -1,26 +1,31 @@
 //! `trust` of an image definition, and the trust store that goes into the OS image.
 
+use std::collections::BTreeSet;
+
 use anyhow::Result;
 use base::digest::Digest;
 use base::failure::{Class, Classify, Failure};
 use document::finding::Finding;
-use document::format::{FormatFault, FormatResult, ensure};
-use formats::minisign::{KeyId, ParsePublicKeyError, PublicKey};
+use document::format::{FormatResult, ensure};
+use formats::minisign::KeyId;
+use model::config::{OwnerKey, UnsignedRelease};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use trust::{Revocations, TrustStore, TrustedKey, UnsignedReleases};
+use trust::{Revocations, TrustStore, TrustedKey};
 
 /// Whose releases the nodes take.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct TrustSpec {
     /// The public keys that sign releases. Without any, the key that signs the build is the only one.
-    pub keys: Vec<KeySpec>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub keys: Vec<OwnerKey>,
     /// How many different keys of these have to sign a release: one, unless set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub threshold: Option<usize>,
-    /// What the nodes do with a release that is not signed so.
-    pub unsigned: UnsignedSpec,
+    /// What the nodes do with a release that is not signed so: they refuse it, unless set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unsigned: Option<UnsignedRelease>,
     /// What the nodes refuse from now on, whoever has signed it.
     #[serde(skip_serializing_if = "RevokedSpec::is_empty")]
     pub revoked: RevokedSpec,
@@ -43,55 +48,13 @@ impl RevokedSpec {
 
     fn read(&self) -> Result<Revocations> {
         let what = || "reading `trust.revoked` of the definition".to_owned();
+        let keys = self.keys.iter().map(|id| id.parse()).collect::<Result<_, _>>();
+        let releases = self.releases.iter().map(|digest| digest.parse()).collect::<Result<_, _>>();
         Ok(Revocations {
-            keys: self
-                .keys
-                .iter()
-                .map(|id| id.parse())
-                .collect::<Result<_, _>>()
-                .class(Class::Invalid, what)?,
-            releases: self
-                .releases
-                .iter()
-                .map(|digest| digest.parse())
-                .collect::<Result<_, _>>()
-                .class(Class::Invalid, what)?,
+            keys: keys.class(Class::Invalid, what)?,
+            releases: releases.class(Class::Invalid, what)?,
         })
     }
-}
-
-/// A key that signs releases.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct KeySpec {
-    /// What it is called wherever a release that it has signed is shown.
-    pub name: String,
-    /// The second line of its file NAME.pub, as `iso-builder keys show` and minisign print it.
-    pub key: String,
-}
-
-/// What becomes of a release without enough signatures.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum UnsignedSpec {
-    /// It is refused, unless a person allows it.
-    #[default]
-    Refuse,
-    /// It is taken, with a warning. Whoever can change a medium, or answers for a server, can change the nodes.
-    Allow,
-}
-
-/// Checks the line of a public key.
-pub(crate) fn public_key(text: &str) -> FormatResult {
-    PublicKey::parse(text).map(drop).map_err(|error| match error {
-        ParsePublicKeyError::Secret => {
-            let message = "is a secret key, and everybody can read a definition; take the line of the file that ends in .pub";
-            FormatFault { sensitive: true, ..FormatFault::new(message) }
-        }
-        ParsePublicKeyError::Layout => {
-            FormatFault::new("is not a public key of minisign: 56 characters, the first of which are RW")
-        }
-    })
 }
 
 /// Checks the id of a key.
@@ -116,28 +79,17 @@ impl TrustSpec {
     /// What does not fit together.
     pub(crate) fn findings(&self) -> Vec<Finding> {
         let mut found = Vec::new();
-        let id = |spec: &KeySpec| PublicKey::parse(&spec.key).ok().map(|key| key.id());
-        for (index, spec) in self.keys.iter().enumerate() {
-            let before = || self.keys[..index].iter().filter_map(id);
-            if let Some(twice) = id(spec).filter(|id| before().any(|other| other == *id)) {
-                found.push(Finding::new(
-                    format!("trust.keys[{index}].key"),
-                    "duplicate-key",
-                    format!("the key {twice} is in the list twice"),
-                ));
+        let revoked: BTreeSet<KeyId> = self.revoked.keys.iter().filter_map(|id| id.parse().ok()).collect();
+        let mut known = BTreeSet::new();
+        for (index, OwnerKey { key, .. }) in self.keys.iter().enumerate() {
+            let (id, at) = (key.0.id(), format!("trust.keys[{index}].key"));
+            if !known.insert(id) {
+                found.push(Finding::new(&at, "duplicate-key", format!("the key {id} is in the list twice")));
             }
-        }
-        let revoked = |id: &KeyId| {
-            self.revoked
-                .keys
-                .iter()
-                .any(|revoked| revoked.parse::<KeyId>().is_ok_and(|revoked| revoked == *id))
-        };
-        for (index, spec) in self.keys.iter().enumerate() {
-            if let Some(revoked) = id(spec).filter(revoked) {
+            if revoked.contains(&id) {
                 let message =
-                    format!("the key {revoked} is in `trust.revoked.keys` too; leave it out of one of them");
-                found.push(Finding::new(format!("trust.keys[{index}].key"), "revoked-key", message));
+                    format!("the key {id} is in `trust.revoked.keys` too; leave it out of one of them");
+                found.push(Finding::new(at, "revoked-key", message));
             }
         }
         let most = self.keys.len().max(1);
@@ -158,16 +110,13 @@ impl TrustSpec {
     /// [`Class::Invalid`] if the nodes of this build would refuse it: nobody signs it and unsigned releases are not allowed, or none of
     /// its keys is one of the definition.
     pub fn store(&self, signers: &[TrustedKey]) -> Result<TrustStore> {
-        let unsigned = match self.unsigned {
-            UnsignedSpec::Refuse => UnsignedReleases::Refuse,
-            UnsignedSpec::Allow => UnsignedReleases::Allow,
+        let unsigned = self.unsigned.unwrap_or(UnsignedRelease::Refuse);
+        let trusted = |OwnerKey { name, key }: &OwnerKey| TrustedKey {
+            name: name.as_str().to_owned(),
+            key: key.0,
+            development: false,
         };
-        let parse = |spec: &KeySpec| {
-            let key = PublicKey::parse(&spec.key)
-                .class(Class::Invalid, || format!("reading the key {} of the definition", spec.name))?;
-            Ok(TrustedKey { name: spec.name.clone(), key, development: false })
-        };
-        let mut keys = self.keys.iter().map(parse).collect::<Result<Vec<_>>>()?;
+        let mut keys: Vec<_> = self.keys.iter().map(trusted).collect();
         if keys.is_empty() {
             keys.extend(signers.iter().cloned());
         }
@@ -181,7 +130,7 @@ impl TrustSpec {
                 format!("Sign with a key of `trust.keys`, or add this one: {{name: {name}, key: {key}}}");
             return Err(Failure::new(Class::Invalid, what).because(why).hint(hint).into());
         }
-        if keys.is_empty() && unsigned == UnsignedReleases::Refuse {
+        if keys.is_empty() && unsigned == UnsignedRelease::Refuse {
             let why = "its own installer refuses unsigned releases, and the definition names no keys";
             let hint = "To try it: --sign-with development. For others: `iso-builder keys new NAME`, then --sign-with NAME. \
                 Without signatures: `trust: {unsigned: allow}` in the definition.";

@@ -7,11 +7,12 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use formats::minisign::{KeyDerivation, parse_signatures};
 use jiff::Timestamp;
+use model::config::{OwnerKey, ReleaseKey};
 use testing::release::release;
-use trust::{ReleaseTrust, UnsignedReleases, judge};
+use trust::{ReleaseTrust, UnsignedRelease, judge};
 
 use super::key_directory::DEVELOPMENT;
-use super::spec::{KeySpec, RevokedSpec, TrustSpec, UnsignedSpec};
+use super::spec::{RevokedSpec, TrustSpec};
 use super::*;
 
 /// Costs little, for tests.
@@ -163,14 +164,14 @@ fn the_store_of_an_image_trusts_what_its_build_is_signed_with() {
     let spec = |keys: &[&ReleaseSigner], unsigned| TrustSpec {
         keys: keys
             .iter()
-            .map(|signer| KeySpec { name: "named".into(), key: signer.key().key.to_string() })
+            .map(|signer| OwnerKey { name: "named".parse().unwrap(), key: ReleaseKey(signer.key().key) })
             .collect(),
         unsigned,
         ..TrustSpec::default()
     };
-    let (refuse, allow) = (UnsignedSpec::Refuse, UnsignedSpec::Allow);
+    let (refuse, allow) = (None, Some(UnsignedRelease::Allow));
     let store = spec(&[], refuse).store(&[one.key().clone()]).unwrap();
-    assert_eq!((store.keys(), store.unsigned()), (&[one.key().clone()][..], UnsignedReleases::Refuse));
+    assert_eq!((store.keys(), store.unsigned()), (&[one.key().clone()][..], UnsignedRelease::Refuse));
     let store = spec(&[&one, &other], refuse).store(&[one.key().clone()]).unwrap();
     assert_eq!(store.keys().iter().map(|key| key.name.as_str()).collect::<Vec<_>>(), ["named", "named"]);
     assert_eq!(spec(&[&one], refuse).store(&[]).unwrap().keys().len(), 1, "it can be signed later");

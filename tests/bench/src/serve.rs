@@ -99,7 +99,7 @@ impl BenchServer {
     ) -> Result<Self> {
         let mut command = programs::iso_builder()?;
         let port = free_port()?;
-        command.arg("serve").arg(medium).args(["--progress", "json", "--listen"]);
+        command.args(["serve", "--allow-unsigned"]).arg(medium).args(["--progress", "json", "--listen"]);
         command.arg(format!("127.0.0.1:{port}")).arg("--state").arg(state);
         if let Some(nodes) = nodes {
             command.arg("--configs").arg(nodes);

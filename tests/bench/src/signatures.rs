@@ -7,7 +7,7 @@ use base::digest::Digest;
 use formats::minisign::SecretKey;
 use jiff::Timestamp;
 use model::release::{Payload, Purpose, Release};
-use trust::{ReleaseTrust, TrustStore, TrustedKey, UnsignedReleases, judge, sign_release};
+use trust::{ReleaseTrust, TrustStore, TrustedKey, UnsignedRelease, judge, sign_release};
 
 use crate::figure::{Figure, RatioLimit};
 
@@ -29,7 +29,7 @@ pub(crate) fn measure() -> Result<Vec<Figure>> {
         key: key.public_key(),
         development: false,
     };
-    let store = TrustStore::new(keys.iter().map(trusted).collect(), keys.len(), UnsignedReleases::Refuse)?;
+    let store = TrustStore::new(keys.iter().map(trusted).collect(), keys.len(), UnsignedRelease::Refuse)?;
     let (mut signing, mut judging) = (f64::INFINITY, f64::INFINITY);
     for _ in 0..ROUNDS {
         let begin = Instant::now();

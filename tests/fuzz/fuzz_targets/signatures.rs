@@ -5,7 +5,7 @@ use formats::minisign::{PublicKey, SecretKey};
 use libfuzzer_sys::fuzz_target;
 use medium::signatures;
 use model::release::Release;
-use trust::{TrustStore, TrustedKey, UnsignedReleases, judge};
+use trust::{TrustStore, TrustedKey, UnsignedRelease, judge};
 
 fuzz_target!(|bytes: &[u8]| {
     let text = String::from_utf8_lossy(bytes);
@@ -15,7 +15,7 @@ fuzz_target!(|bytes: &[u8]| {
     let _ = TrustStore::parse(bytes);
     let key = SecretKey::of_seed([1; 8], [2; 32]).public_key();
     let key = TrustedKey { name: "fuzz".into(), key, development: false };
-    let store = TrustStore::new(vec![key], 1, UnsignedReleases::Refuse).expect("one key");
+    let store = TrustStore::new(vec![key], 1, UnsignedRelease::Refuse).expect("one key");
     let (manifest, file) = bytes.split_at(bytes.iter().position(|byte| *byte == 0).unwrap_or(0));
     if let Ok(release) = Release::parse(manifest) {
         assert!(judge(&release, manifest, Some(file), &store).is_err());

@@ -11,7 +11,6 @@ use nqrust_tests::artifacts::{Artifacts, scenario};
 use nqrust_tests::disk::Disk;
 use nqrust_tests::identity::Identity;
 use nqrust_tests::node::{Checks, Document};
-use nqrust_tests::paths;
 use nqrust_tests::programs;
 use nqrust_tests::qemu::{Firmware, Machine};
 use nqrust_tests::secrets;

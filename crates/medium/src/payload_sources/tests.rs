@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use testing::http::{AUTHORITY, Answer as FakeAnswer, BodyDelivery as FakeManner, Fake};
 use trust::TrustStore;
-use trust::{TrustedKey, UnsignedReleases, sign_release};
+use trust::{TrustedKey, UnsignedRelease, sign_release};
 
 #[derive(Clone, Copy, Debug)]
 enum ServerBehavior {
@@ -306,14 +306,14 @@ fn key(number: u8) -> SecretKey {
 }
 
 /// Trusts the first key.
-fn store(unsigned: UnsignedReleases) -> TrustStore {
+fn store(unsigned: UnsignedRelease) -> TrustStore {
     let key = TrustedKey { name: "Maker".into(), key: key(1).public_key(), development: false };
     TrustStore::new(vec![key], 1, unsigned).unwrap()
 }
 
 #[test]
 fn a_release_is_read_if_a_trusted_key_has_signed_it_and_otherwise_only_if_that_is_allowed() {
-    use UnsignedReleases::{Allow, Refuse};
+    use UnsignedRelease::{Allow, Refuse};
     let release = testing::release::release().to_bytes();
     let [own, other] = [1, 2].map(signed);
     let changed = own.replace("timestamp:1772448000", "timestamp:1772448001");
@@ -354,7 +354,7 @@ fn a_server_without_tls_can_send_a_signed_release_and_no_unsigned_one() {
             _ => FakeAnswer::new(404, b""),
         });
         let medium = HttpMedium::open(&server.url(), &[], RetryPolicy::default()).unwrap();
-        let judged = read_release(&medium, None, &store(UnsignedReleases::Allow)).unwrap();
+        let judged = read_release(&medium, None, &store(UnsignedRelease::Allow)).unwrap();
         match require_origin(&medium, &judged.trust, "Give the digest.") {
             Ok(()) => assert!(accepted, "{}", judged.trust),
             Err(failure) => {

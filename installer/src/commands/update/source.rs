@@ -182,7 +182,7 @@ mod tests {
     #[test]
     fn a_signed_release_over_http_needs_no_digest_and_an_unsigned_one_does_whatever_is_allowed() {
         use formats::minisign::SecretKey;
-        use trust::{TrustedKey, UnsignedReleases, sign_release};
+        use trust::{TrustedKey, UnsignedRelease, sign_release};
         let key = SecretKey::of_seed([1; 8], [1; 32]);
         let sign = |bytes: &[u8]| -> Result<_, ()> { Ok(key.sign_bytes(bytes)) };
         let when = jiff::Timestamp::UNIX_EPOCH;
@@ -199,7 +199,7 @@ mod tests {
         let (with, without) = (server(Some(signed.to_string())), server(None));
         let open =
             |server: &Fake, sha256, store| OpenedRelease::open(&server.url(), sha256, &trusting(), store);
-        let refusing = store(UnsignedReleases::Refuse);
+        let refusing = store(UnsignedRelease::Refuse);
         let opened = open(&with, None, &refusing).unwrap();
         assert!(opened.require_verified().is_ok() && !opened.trust.needs_warning());
         let digest = Some(Digest::of(&release().to_bytes()));
@@ -208,7 +208,7 @@ mod tests {
             assert_eq!(class_of(&error), Class::Verification);
             assert!(render(&error).contains("--allow-unsigned"), "{}", render(&error));
         }
-        let allowing = store(UnsignedReleases::Allow);
+        let allowing = store(UnsignedRelease::Allow);
         assert!(open(&without, None, &allowing).unwrap().require_verified().is_err());
         assert!(open(&without, digest, &allowing).unwrap().require_verified().is_ok());
     }
