@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde::{Serialize, Serializer};
 
 use crate::statement::SignatureStatement;
-use crate::store::{TrustStore, TrustedKey};
+use crate::store::{TrustStore, TrustedKey, named};
 use formats::minisign::{KeyId, ParseSignatureError, Signature, SignatureError, parse_signatures};
 use model::config::UnsignedRelease;
 use model::release::{Release, SIGNATURES};
@@ -17,7 +17,6 @@ use model::release::{Release, SIGNATURES};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Signer {
     pub name: String,
-    #[serde(serialize_with = "as_text")]
     pub key: KeyId,
     pub development: bool,
     /// When it signed, by its own word.
@@ -176,8 +175,7 @@ impl TrustError {
 impl fmt::Display for Signer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, key, development, when } = self;
-        let kind = if *development { "development key" } else { "key" };
-        write!(f, "{name} ({kind} {key})")?;
+        named(f, name, *key, *development)?;
         when.map_or(Ok(()), |when| write!(f, " on {}", when.strftime("%F")))
     }
 }
@@ -222,10 +220,6 @@ fn joined(parts: &[impl fmt::Display]) -> String {
 fn list(noun: &str, keys: &[KeyId]) -> String {
     let plural = if keys.len() == 1 { "" } else { "s" };
     format!("the {noun}{plural} {}", joined(keys))
-}
-
-fn as_text<S: Serializer>(key: &KeyId, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(key)
 }
 
 fn moment_as_text<S: Serializer>(when: &Option<Timestamp>, serializer: S) -> Result<S::Ok, S::Error> {

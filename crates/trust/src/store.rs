@@ -1,6 +1,7 @@
 //! The keys that a system trusts: `trust.json` in the OS image.
 
 use std::collections::BTreeSet;
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
@@ -23,6 +24,18 @@ pub struct TrustedKey {
     /// True for a key of one machine, without a passphrase, to try things with. Everything that shows the release says so.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub development: bool,
+}
+
+/// `NAME (key ID)`, or `NAME (development key ID)`.
+impl fmt::Display for TrustedKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        named(f, &self.name, self.key.id(), self.development)
+    }
+}
+
+pub(crate) fn named(f: &mut fmt::Formatter<'_>, name: &str, key: KeyId, development: bool) -> fmt::Result {
+    let kind = if development { "development key" } else { "key" };
+    write!(f, "{name} ({kind} {key})")
 }
 
 /// What must not be used any more, whoever has signed it.

@@ -9,7 +9,6 @@ use formats::minisign::KeyDerivation;
 use jiff::Timestamp;
 use medium::reader::MediumReader;
 use serde::Serialize;
-use trust::TrustedKey;
 
 use crate::media::finished::verify::manifests_of;
 use crate::media::sign::SignableMedia;
@@ -17,7 +16,7 @@ use crate::signing::arguments::{
     KeyDirectoryArguments, KnownKeyArguments, PassphraseArguments, SigningArguments,
 };
 use crate::signing::key_directory::{DEVELOPMENT, KeyFile};
-use crate::signing::{KeyDirectory, NewKey, ReleaseSigner, SignatureSummary};
+use crate::signing::{KeyDirectory, NewKey, ReleaseSigner, SignatureSummary, add_all};
 use crate::wording::printable;
 
 /// Make and show the keys that sign releases.
@@ -125,7 +124,7 @@ fn made(key: &NewKey) -> String {
     let (secret, public) = (secret_file.display(), public_file.display());
     let advice = match development {
         true => "It is to try things with: everything that shows a release of this key says so.",
-        false => "Keep a copy of it where nobody else can read it. In the image definition:",
+        false => "Keep a copy of the secret file where nobody else can read it. In the image definition:",
     };
     let text = format!("key {id} ({name})\n  secret  {secret}\n  public  {public}\n{advice}");
     match development {
@@ -164,23 +163,15 @@ impl SignArguments {
         let media = media.collect::<Result<Vec<_>>>()?;
         let signers = options.iter().map(ReleaseSigner::open).collect::<Result<Vec<_>>>()?;
         let when = moment()?;
-        let add = |manifest: &[u8], existing: Option<&[u8]>| {
-            let existing = existing.map(<[u8]>::to_vec);
-            let add = |text: Option<Vec<u8>>, signer: &ReleaseSigner| {
-                signer.add(manifest, text.as_deref(), when).map(Some)
-            };
-            Ok(signers.iter().try_fold(existing, add)?.unwrap_or_default())
-        };
         let sign = |media: SignableMedia| {
-            media.sign(&mut |manifest, existing| add(manifest, existing), &context.progress)
+            let mut add = |manifest: &[u8], existing: Option<&[u8]>| {
+                Ok(add_all(&signers, manifest, existing, when)?.unwrap_or_default())
+            };
+            media.sign(&mut add, &context.progress)
         };
         let reports = media.into_iter().map(sign).collect::<Result<Vec<_>>>()?;
         context.show(&reports, || {
-            let keys = signers.iter().map(|signer| {
-                let TrustedKey { name, key, development } = signer.key();
-                let kind = if *development { "development key" } else { "key" };
-                format!("signed by {name} ({kind} {})", key.id())
-            });
+            let keys = signers.iter().map(|signer| format!("signed by {}", signer.key()));
             reports.iter().map(ToString::to_string).chain(keys).collect::<Vec<_>>().join("\n")
         })
     }

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use trust::{TrustStore, TrustedKey};
 
 use crate::signing::spec::TrustSpec;
-use crate::signing::{ReleaseSigner, SignerOptions};
+use crate::signing::{ReleaseSigner, SignerOptions, add_all};
 
 /// The part of a build's progress that tells it.
 const STEP: &str = "signing";
@@ -59,9 +59,6 @@ impl BuildSigning {
     pub(super) fn sign(&self, manifest: &[u8], epoch: u64) -> Result<Option<Vec<u8>>> {
         let when = i64::try_from(epoch).ok().and_then(|second| Timestamp::from_second(second).ok());
         let when = when.context("the time of the release is out of range")?;
-        let add = |text: Option<Vec<u8>>, signer: &ReleaseSigner| {
-            signer.add(manifest, text.as_deref(), when).map(Some)
-        };
-        self.signers.iter().try_fold(None, add)
+        add_all(&self.signers, manifest, None, when)
     }
 }

@@ -27,7 +27,6 @@ pub struct KeyDirectory(PathBuf);
 #[derive(Debug, Serialize)]
 pub struct NewKey {
     pub name: String,
-    #[serde(serialize_with = "as_text")]
     pub id: KeyId,
     pub key: PublicKey,
     pub secret_file: PathBuf,
@@ -39,7 +38,6 @@ pub struct NewKey {
 #[derive(Clone, Debug, Serialize)]
 pub struct KeyFile {
     pub name: String,
-    #[serde(serialize_with = "as_text")]
     pub id: KeyId,
     pub key: PublicKey,
     pub file: PathBuf,
@@ -175,8 +173,4 @@ impl<'a> KeyComment<'a> {
         let name = named.and_then(|named| Some(named.split_once(&format!(" {id}"))?.0));
         Self { name, development: development.is_some() }
     }
-}
-
-fn as_text<S: serde::Serializer>(key: &KeyId, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(key)
 }

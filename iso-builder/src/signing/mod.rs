@@ -24,4 +24,4 @@ mod tests;
 pub use key_directory::{KeyDirectory, NewKey};
 pub use known_keys::{SignatureSummary, known_keys};
 pub use passphrase::PassphraseSource;
-pub use signer::{ReleaseSigner, SignerOptions};
+pub use signer::{ReleaseSigner, SignerOptions, add_all};

@@ -42,7 +42,7 @@ impl PassphraseSource {
         };
         if passphrase.is_empty() {
             return Err(Failure::new(Class::Invalid, format!("the passphrase for the key {name} is empty"))
-                .hint("Choose one; --no-passphrase makes a key without it, which whoever reads the file can use.")
+                .hint("Choose one. --no-passphrase makes a key that everybody can use who can read its file.")
                 .into());
         }
         Ok(passphrase)

@@ -125,6 +125,17 @@ impl ReleaseSigner {
     }
 }
 
+/// The file of signatures that has those of all `signers`, as of [`ReleaseSigner::add`]; none without signers and `existing` ones.
+pub fn add_all(
+    signers: &[ReleaseSigner],
+    manifest: &[u8],
+    existing: Option<&[u8]>,
+    when: Timestamp,
+) -> Result<Option<Vec<u8>>> {
+    let existing = existing.map(<[u8]>::to_vec);
+    signers.iter().try_fold(existing, |text, signer| signer.add(manifest, text.as_deref(), when).map(Some))
+}
+
 /// The name and the text of the key file that `named` names.
 fn of_file(named: &str, directory: &KeyDirectory) -> Result<(String, String)> {
     let path = match named.contains('/') || Path::new(named).exists() {
