@@ -73,6 +73,7 @@ fn medium(directory: &Path) {
         id: "sample".into(),
         name: "Sample".into(),
         version: "1".into(),
+        rollback_index: model::rollback_index::RollbackIndex::default(),
         architecture: "amd64".into(),
         epoch: 1_700_000_000,
         medium: MediumKind::Full,

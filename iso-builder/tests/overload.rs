@@ -176,6 +176,7 @@ fn medium(directory: &Path) {
         id: "overload".into(),
         name: "Overload".into(),
         version: "1".into(),
+        rollback_index: model::rollback_index::RollbackIndex::default(),
         architecture: "amd64".into(),
         epoch: 0,
         medium: MediumKind::Full,

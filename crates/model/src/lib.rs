@@ -12,3 +12,4 @@ pub mod machine_documents;
 pub mod os_image;
 pub mod release;
 pub mod release_manifest;
+pub mod rollback_index;

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::{Distribution, Role};
 use crate::kubernetes::KubernetesVersion;
+use crate::rollback_index::RollbackIndex;
 use base::containerd;
 use base::digest::Digest;
 use base::size::ByteSize;
@@ -39,6 +40,10 @@ pub struct Release {
     /// The product's name for people.
     pub name: String,
     pub version: String,
+    /// How far back a node with this release may go: releases with a lower index are refused once nothing else can start on it.
+    /// Zero in manifests that do not say it, as those of older builders.
+    #[serde(default, skip_serializing_if = "RollbackIndex::is_zero")]
+    pub rollback_index: RollbackIndex,
     /// Debian's name of the architecture, `amd64`.
     pub architecture: String,
     /// The moment that all timestamps of the build carry, in seconds since 1970.
@@ -385,6 +390,7 @@ mod tests {
             id: "nqrust".into(),
             name: "NQRust Hypervisor".into(),
             version: "1.0".into(),
+            rollback_index: RollbackIndex::default(),
             architecture: "amd64".into(),
             epoch: 0,
             medium: MediumKind::Full,
@@ -410,6 +416,20 @@ mod tests {
         let kubernetes = Some("v1.33.1+k3s1".parse().unwrap());
         let release = Release { kubernetes, ..sample("rootfs.squashfs") };
         assert_eq!(Release::parse(&release.to_bytes()).unwrap(), release);
+    }
+
+    #[test]
+    fn a_manifest_that_says_nothing_of_rollbacks_has_the_index_zero_and_keeps_its_bytes() {
+        let sample = sample("rootfs.squashfs");
+        assert!(!String::from_utf8(sample.to_bytes()).unwrap().contains("rollback_index"));
+        assert_eq!(Release::parse(&sample.to_bytes()).unwrap().rollback_index, RollbackIndex(0));
+        let raised = Release { rollback_index: RollbackIndex(u32::MAX), ..sample };
+        assert_eq!(Release::parse(&raised.to_bytes()).unwrap(), raised);
+        let text = String::from_utf8(raised.to_bytes()).unwrap();
+        for wrong in ["-1", "4294967296", "1.5", "\"1\"", "null"] {
+            let text = text.replace(&u32::MAX.to_string(), wrong);
+            assert!(matches!(Release::parse(text.as_bytes()), Err(ParseReleaseError::Json(_))), "{wrong}");
+        }
     }
 
     #[test]

@@ -33,6 +33,7 @@ impl SampleMedium {
             id: "nqrust".into(),
             name: "NQRust Hypervisor".into(),
             version: "1.0".into(),
+            rollback_index: model::rollback_index::RollbackIndex::default(),
             architecture: "amd64".into(),
             epoch: 1_700_000_000,
             medium,

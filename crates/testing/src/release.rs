@@ -84,6 +84,7 @@ pub fn release() -> Release {
         id: "nqrust".into(),
         name: "NQRust Hypervisor".into(),
         version: "0.1.0".into(),
+        rollback_index: model::rollback_index::RollbackIndex::default(),
         architecture: "amd64".into(),
         epoch: 1_700_000_000,
         medium: MediumKind::Full,

@@ -9,6 +9,7 @@ use model::release::{MANIFEST, Release};
 const TIMESTAMP: &str = "timestamp";
 const PRODUCT: &str = "product";
 const VERSION: &str = "version";
+const ROLLBACK_INDEX: &str = "rollback_index";
 
 /// Signs the manifest of `release`, whose bytes are `manifest`, with `key`, which signs by `sign`: see [`Signature::make`]. `when`
 /// is the moment of the signature, which it says of itself.
@@ -22,10 +23,11 @@ pub fn sign_release<E>(
     key: &PublicKey,
     sign: impl FnMut(&[u8]) -> Result<[u8; SIGNATURE_BYTES], E>,
 ) -> Result<Signature, E> {
-    let Release { id, version, .. } = release;
+    let Release { id, version, rollback_index, .. } = release;
     let second = when.as_second();
-    let comment =
-        format!("{TIMESTAMP}:{second}\tfile:{MANIFEST}\t{PRODUCT}:{id}\t{VERSION}:{version}\thashed");
+    let comment = format!(
+        "{TIMESTAMP}:{second}\tfile:{MANIFEST}\t{PRODUCT}:{id}\t{VERSION}:{version}\t{ROLLBACK_INDEX}:{rollback_index}\thashed"
+    );
     Signature::make(
         key,
         manifest,
@@ -41,6 +43,7 @@ pub struct SignatureStatement<'a> {
     pub when: Option<Timestamp>,
     product: Option<&'a str>,
     version: Option<&'a str>,
+    rollback_index: Option<&'a str>,
 }
 
 impl<'a> SignatureStatement<'a> {
@@ -51,7 +54,8 @@ impl<'a> SignatureStatement<'a> {
             comment.split('\t').find_map(value)
         };
         let when = field(TIMESTAMP).and_then(|second| Timestamp::from_second(second.parse().ok()?).ok());
-        Self { when, product: field(PRODUCT), version: field(VERSION) }
+        let (product, version, rollback_index) = (field(PRODUCT), field(VERSION), field(ROLLBACK_INDEX));
+        Self { when, product, version, rollback_index }
     }
 
     /// What it says of another release than `release`, as words: `version 1.2.0`.
@@ -62,5 +66,8 @@ impl<'a> SignatureStatement<'a> {
         };
         differs(PRODUCT, self.product, &release.id)
             .or_else(|| differs(VERSION, self.version, &release.version))
+            .or_else(|| {
+                differs("a rollback index of", self.rollback_index, &release.rollback_index.to_string())
+            })
     }
 }

@@ -562,6 +562,7 @@ mod tests {
             id: "sample".into(),
             name: "Sample".into(),
             version: "1".into(),
+            rollback_index: model::rollback_index::RollbackIndex::default(),
             architecture: "amd64".into(),
             epoch: 0,
             medium: model::release::MediumKind::Full,

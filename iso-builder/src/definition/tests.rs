@@ -8,6 +8,7 @@ use std::path::Path;
 use base::failure::{class_of, render};
 use formats::minisign::SecretKey;
 use model::config::Invalid;
+use model::rollback_index::RollbackIndex;
 use proptest::prelude::*;
 
 use super::chain::DefinitionText;
@@ -196,6 +197,11 @@ fn keys_that_nodes_could_not_use_are_told_and_a_secret_one_is_not_shown() {
     let text = format!("{REQUIRED_KEYS}trust:\n{forms}");
     let shown = read(&text).unwrap_err().to_string();
     assert!(shown.contains("is a secret key") && !shown.contains(secret), "{shown}");
+    for wrong in ["-1", "4294967296", "1.5", "one"] {
+        assert_eq!(paths(&format!("  rollback_index: {wrong}\n")), [(6, "trust.rollback_index".to_owned())]);
+    }
+    let raised = read(&format!("{REQUIRED_KEYS}trust: {{rollback_index: 4294967295}}\n")).unwrap();
+    assert_eq!(raised.trust.rollback_index, RollbackIndex(u32::MAX));
     let two = format!("{REQUIRED_KEYS}trust: {{keys: [{{name: a, key: {public}}}], threshold: 2}}\n");
     assert!(read(&two).unwrap_err().to_string().contains("2 signatures are demanded, and 1 can be made"));
 }

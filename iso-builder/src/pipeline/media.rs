@@ -305,6 +305,7 @@ impl Build<'_> {
             id: definition.id.clone(),
             name: definition.name.clone(),
             version: definition.version.clone(),
+            rollback_index: definition.trust.rollback_index,
             architecture: definition.architecture.debian().into(),
             epoch: self.lock.epoch,
             medium,

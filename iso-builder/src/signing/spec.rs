@@ -9,6 +9,7 @@ use document::finding::Finding;
 use document::format::{FormatResult, ensure};
 use formats::minisign::KeyId;
 use model::config::{OwnerKey, UnsignedRelease};
+use model::rollback_index::RollbackIndex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use trust::{Revocations, TrustStore, TrustedKey};
@@ -26,6 +27,10 @@ pub struct TrustSpec {
     /// What the nodes do with a release that is not signed so: they refuse it, unless set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unsigned: Option<UnsignedRelease>,
+    /// Raise it with a release that mends a hole: once a node has nothing older left to start, it refuses every release with a lower
+    /// index, whoever has signed it.
+    #[serde(skip_serializing_if = "RollbackIndex::is_zero")]
+    pub rollback_index: RollbackIndex,
     /// What the nodes refuse from now on, whoever has signed it.
     #[serde(skip_serializing_if = "RevokedSpec::is_empty")]
     pub revoked: RevokedSpec,

@@ -10,6 +10,7 @@ pub(crate) fn release(payloads: Vec<Payload>) -> Release {
         id: "bench".into(),
         name: "Bench".into(),
         version: "1".into(),
+        rollback_index: model::rollback_index::RollbackIndex::default(),
         architecture: "amd64".into(),
         epoch: 0,
         medium: MediumKind::Full,

@@ -168,6 +168,9 @@ impl MediumDescription {
         writeln!(f, "  id        {}", printable(&release.id))?;
         writeln!(f, "  release   sha256:{}", self.release_sha256)?;
         writeln!(f, "  signed    {}", printable(&self.signatures.text))?;
+        if !release.rollback_index.is_zero() {
+            writeln!(f, "  rollback  index {}", release.rollback_index)?;
+        }
         if let Some(time) = i64::try_from(release.epoch).ok().and_then(|s| Timestamp::from_second(s).ok()) {
             writeln!(f, "  dated     {time}")?;
         }

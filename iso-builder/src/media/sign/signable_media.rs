@@ -13,6 +13,7 @@ use base::progress::Progress;
 use medium::build_output::{BUILD_AGAIN, BuildOutput};
 use medium::signatures;
 use model::release::{MANIFEST, MediumKind, Release, SIGNATURES};
+use model::rollback_index::RollbackIndex;
 use serde::Serialize;
 
 use super::listed_outputs::{ListedOutputs, as_built};
@@ -55,6 +56,8 @@ pub struct SignedMedia {
     /// Of `release.json`.
     pub release_sha256: Digest,
     pub version: String,
+    #[serde(skip_serializing_if = "RollbackIndex::is_zero")]
+    pub rollback_index: RollbackIndex,
     pub medium: MediumKind,
     /// ISOs, and directories with `release.json`.
     pub paths: Vec<PathBuf>,
@@ -165,11 +168,11 @@ impl SignableMedia {
             let mut with_it =
                 self.media.iter().zip(changed).filter(|(medium, _)| medium.digest() == *digest).peekable();
             let release = &with_it.peek()?.0.release;
-            let (version, medium) = (release.version.clone(), release.medium);
+            let Release { version, rollback_index, medium, .. } = release.clone();
             let (paths, changed): (Vec<_>, Vec<_>) =
                 with_it.map(|(signable, changed)| (signable.medium.path().to_owned(), *changed)).unzip();
             let changed = changed.contains(&true);
-            Some(SignedMedia { release_sha256: *digest, version, medium, paths, changed })
+            Some(SignedMedia { release_sha256: *digest, version, rollback_index, medium, paths, changed })
         };
         texts.keys().filter_map(of_manifest).collect()
     }
@@ -206,6 +209,9 @@ impl fmt::Display for SignReport {
         for (number, signed) in self.manifests.iter().enumerate() {
             let separator = if number == 0 { "" } else { "\n" };
             write!(f, "{separator}release {}", signed.release_sha256.oci())?;
+            if !signed.rollback_index.is_zero() {
+                write!(f, ", rollback index {}", signed.rollback_index)?;
+            }
             let how = if signed.changed { "signed" } else { "had these signatures" };
             signed.paths.iter().try_for_each(|path| write!(f, "\n{how}: {}", path.display()))?;
         }
