@@ -13,6 +13,7 @@
 //! | [`paths`], [`node_files`] | where an installed node has its parts; one file of a node |
 //! | [`machine_id`], [`hostname`], [`node_release`], [`update_state`] | the identity of the node, its name, its release, its updates |
 //! | [`trust_store`], [`release_origin`], [`unsigned_record`] | the keys that the system trusts, who has signed its release, and whether it ever had an unsigned one |
+//! | [`trust_memory`] | what it must not take any more, whichever release it runs |
 //! | [`mount`], [`mounted`], [`arrays`], [`multipath`] | file systems and the devices below them |
 //! | [`seed`] | copies of directories of the image |
 
@@ -38,6 +39,7 @@ pub mod paths;
 pub mod readable_secret;
 pub mod release_origin;
 pub mod seed;
+pub mod trust_memory;
 pub mod trust_store;
 pub mod unsigned_record;
 pub mod update_state;

@@ -4,9 +4,10 @@ use serde::Serialize;
 
 use super::installed_node::InstalledNode;
 use super::node_release;
-use super::trust_store;
 use super::unsigned_record::UnsignedRecord;
-use trust::{ReleaseTrust, Signer};
+use super::{trust_memory, trust_store};
+use model::rollback_index::RollbackIndex;
+use trust::{ReleaseTrust, Signer, TrustMemory};
 
 /// What is known of the origin of a node's releases, for people and programs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -23,6 +24,12 @@ pub struct ReleaseOrigin {
     /// The first release of this node that was not signed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unsigned: Option<UnsignedRecord>,
+    /// That of the release that runs.
+    #[serde(skip_serializing_if = "RollbackIndex::is_zero")]
+    pub rollback_index: RollbackIndex,
+    /// What the node takes no more, whichever release it runs.
+    #[serde(rename = "remembers", skip_serializing_if = "TrustMemory::is_empty")]
+    pub memory: TrustMemory,
 }
 
 impl ReleaseOrigin {
@@ -51,7 +58,22 @@ impl ReleaseOrigin {
             }
         };
         warnings.extend(unsigned.as_ref().map(UnsignedRecord::to_string));
-        Self { text, signers, warnings, unsigned }
+        let rollback_index =
+            node_release::read(root).map(|release| release.rollback_index).unwrap_or_default();
+        // A file that cannot be read has been told above: the release is judged by it.
+        let memory = trust_memory::read(root).unwrap_or_default();
+        Self { text, signers, warnings, unsigned, rollback_index, memory }
+    }
+
+    /// What a status says of it: names of at most nine letters with their values.
+    #[must_use]
+    pub fn lines(&self) -> Vec<(&'static str, String)> {
+        let Self { text, warnings, rollback_index, memory, .. } = self;
+        let mut lines = vec![("release", text.clone())];
+        lines.extend((!rollback_index.is_zero()).then(|| ("rollback", format!("index {rollback_index}"))));
+        lines.extend((!memory.is_empty()).then(|| ("remembers", memory.to_string())));
+        lines.extend(warnings.iter().map(|warning| ("warning", warning.clone())));
+        lines
     }
 }
 
@@ -141,5 +163,26 @@ mod tests {
         fs::write(root.path().join("oem/unsigned.json"), "{").unwrap();
         let [warning] = &origin(root.path()).warnings[..] else { panic!("one warning") };
         assert!(warning.starts_with("was installed or updated with an unsigned release; "), "{warning}");
+    }
+
+    #[test]
+    fn a_status_says_what_the_node_takes_no_more() {
+        let signed = signatures();
+        let root = node(false, Some(&signed));
+        let names = |origin: &ReleaseOrigin| origin.lines().iter().map(|(name, _)| *name).collect::<Vec<_>>();
+        assert_eq!(names(&origin(root.path())), ["release"]);
+        assert!(!base::encode::json_text(&origin(root.path())).contains("remembers"));
+        let release =
+            model::release::Release { rollback_index: RollbackIndex(2), ..testing::release::release() };
+        fs::write(below(root.path(), node_release::RELEASE), release.to_bytes()).unwrap();
+        let memory = TrustMemory { floor: RollbackIndex(1), ..TrustMemory::default() };
+        trust_memory::add(root.path(), memory).unwrap();
+        let lines = origin(root.path()).lines();
+        assert!(lines.contains(&("rollback", "index 2".into())), "{lines:?}");
+        assert!(lines.contains(&("remembers", "no release below the rollback index 1".into())), "{lines:?}");
+        fs::write(root.path().join("oem").join(trust_memory::FILE), "{").unwrap();
+        let origin = origin(root.path());
+        assert!(origin.text.starts_with("not known: reading "), "{}", origin.text);
+        assert_eq!(names(&origin), ["release", "rollback", "warning"]);
     }
 }

@@ -1,4 +1,4 @@
-//! The keys that this system trusts: the trust store of its OS image, with what the owner adds to it.
+//! The keys that this system trusts: the trust store of its OS image, with what the owner adds to it and what a node remembers.
 
 use std::path::Path;
 
@@ -6,6 +6,7 @@ use anyhow::Result;
 
 use super::installed_node::InstalledNode;
 use super::paths::{DOCUMENT, below};
+use super::trust_memory;
 use base::failure::{Class, Classify, Failure};
 use base::files;
 use model::config::Trust;
@@ -48,11 +49,12 @@ pub fn with_owner(root: &Path, owner: &Trust) -> Result<TrustStore> {
     })
 }
 
-/// The trust store of a node: that of its OS image, with `os.trust` of its document.
+/// The trust store of a node: that of its OS image, with `os.trust` of its document, and with what the node remembers of the releases that
+/// it has had.
 ///
 /// # Errors
-/// Those of [`with_owner`], and [`Class::Invalid`] if the document has a mistake in `os.trust`: a value that is left out must not
-/// allow what its owner has refused.
+/// Those of [`with_owner`] and [`trust_memory::read`], and [`Class::Invalid`] if the document has a mistake in `os.trust`: a value that
+/// is left out must not allow what its owner has refused.
 pub fn of_node(node: &InstalledNode) -> Result<TrustStore> {
     if let Some(mistake) = &node.trust_mistake {
         return Err(Failure::new(
@@ -63,7 +65,8 @@ pub fn of_node(node: &InstalledNode) -> Result<TrustStore> {
         .hint(format!("Correct {DOCUMENT}, then run: installer apply"))
         .into());
     }
-    with_owner(node.root(), &node.config.os.trust)
+    let store = with_owner(node.root(), &node.config.os.trust)?;
+    Ok(store.remembering(trust_memory::read(node.root())?))
 }
 
 #[cfg(test)]
@@ -72,7 +75,9 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use base::failure::{class_of, render};
-    use trust::UnsignedRelease;
+    use formats::minisign::SecretKey;
+    use jiff::Timestamp;
+    use trust::{Revocations, TrustError, TrustMemory, TrustedKey, UnsignedRelease, sign_release};
 
     use super::*;
 
@@ -114,6 +119,39 @@ mod tests {
         let error = with_owner(root.path(), &owner("{threshold: 2}")).unwrap_err();
         assert_eq!(class_of(&error), Class::Invalid);
         assert!(render(&error).contains("os.trust.threshold"), "{}", render(&error));
+    }
+
+    #[test]
+    fn what_one_release_revoked_stays_revoked_under_the_release_before_it() {
+        let key = SecretKey::of_seed([1; 8], [2; 32]);
+        let trusted = TrustedKey { name: "Maker".into(), key: key.public_key(), development: false };
+        let before = TrustStore::new(vec![trusted], 1, UnsignedRelease::Refuse).unwrap();
+        let revoked = Revocations { keys: [key.public_key().id()].into(), ..Revocations::default() };
+        let after = before.clone().revoking(revoked);
+        let release = testing::release::release();
+        let sign = |bytes: &[u8]| -> Result<_, ()> { Ok(key.sign_bytes(bytes)) };
+        let signed =
+            sign_release(&release, &release.to_bytes(), Timestamp::UNIX_EPOCH, &key.public_key(), sign)
+                .unwrap()
+                .to_string();
+        let root = image(&before.to_bytes());
+        fs::create_dir(root.path().join("oem")).unwrap();
+        fs::write(below(root.path(), DOCUMENT), "os: {hostname: node-1}\n").unwrap();
+        let judged = || {
+            let store = of_node(&InstalledNode::open(root.path()).unwrap()).unwrap();
+            trust::judge(&release, &release.to_bytes(), Some(signed.as_bytes()), &store)
+        };
+        assert!(judged().is_ok());
+        fs::write(below(root.path(), TRUST_STORE), after.to_bytes()).unwrap();
+        // A good boot of the later release.
+        let revoked = of_image(root.path()).unwrap().revoked().clone();
+        trust_memory::add(root.path(), TrustMemory { revoked, ..TrustMemory::default() }).unwrap();
+        assert!(matches!(judged(), Err(TrustError::RevokedKeys(_))));
+        fs::write(below(root.path(), TRUST_STORE), before.to_bytes()).unwrap();
+        assert!(matches!(judged(), Err(TrustError::RevokedKeys(_))));
+        fs::write(root.path().join("oem").join(trust_memory::FILE), "{").unwrap();
+        let error = of_node(&InstalledNode::open(root.path()).unwrap()).unwrap_err();
+        assert_eq!(class_of(&error), Class::Verification);
     }
 
     #[test]

@@ -136,9 +136,8 @@ impl fmt::Display for Status {
             writeln!(f, "{line}")?;
         }
         writeln!(f, "product   {} {}", self.product, self.version)?;
-        writeln!(f, "release   {}", self.trust.text)?;
-        for warning in &self.trust.warnings {
-            writeln!(f, "warning   {warning}")?;
+        for (name, value) in self.trust.lines() {
+            writeln!(f, "{name:9} {value}")?;
         }
         writeln!(f, "hostname  {}", self.hostname)?;
         writeln!(f, "role      {}", self.role.beside(&format!("mode {}", self.mode)))?;

@@ -12,6 +12,7 @@ use crate::store::{TrustStore, TrustedKey, named};
 use formats::minisign::{KeyId, ParseSignatureError, Signature, SignatureError, parse_signatures};
 use model::config::UnsignedRelease;
 use model::release::{Release, SIGNATURES};
+use model::rollback_index::RollbackIndex;
 
 /// A trusted key whose signature was verified.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -58,6 +59,11 @@ pub enum TrustError {
     /// Its maker, or the owner of the system, has taken the release back.
     #[error("the release is revoked")]
     RevokedRelease,
+    /// The system has had a release with a higher rollback index, and has nothing older left to start.
+    #[error(
+        "it is older than this node takes: its rollback index is {index}, and the floor of the node is {floor}"
+    )]
+    BelowFloor { index: RollbackIndex, floor: RollbackIndex },
     /// Keys have signed it that somebody else may have.
     #[error("it is signed with {}, which {} revoked", list("key", .0), if .0.len() == 1 { "is" } else { "are" })]
     RevokedKeys(Vec<KeyId>),
@@ -69,8 +75,8 @@ pub enum TrustError {
 /// Judges the release `release`, whose manifest has the bytes `manifest`, by `signatures`, the content of the file beside it.
 ///
 /// A release may be used if as many different keys of `store` have signed it as `store` demands; other signatures do not count
-/// then, so that one damaged signature of several does no harm. A revoked release may not, and signatures of revoked keys do not
-/// count. Otherwise a signature of a trusted key that is wrong is refused in
+/// then, so that one damaged signature of several does no harm. A release that is revoked, or below the floor, may not, and signatures
+/// of revoked keys do not count. Otherwise a signature of a trusted key that is wrong is refused in
 /// any case: the release was damaged or changed. What is only missing is refused unless `store` allows unsigned releases.
 pub fn judge(
     release: &Release,
@@ -84,6 +90,10 @@ pub fn judge(
     };
     if store.revoked().releases.contains(&Digest::of(manifest)) {
         return Err(TrustError::RevokedRelease);
+    }
+    let (index, floor) = (release.rollback_index, store.floor());
+    if index < floor {
+        return Err(TrustError::BelowFloor { index, floor });
     }
     let Some(signatures) = signatures else { return unsigned(UnsignedReason::Missing) };
     let signatures = parse_signatures(signatures).map_err(TrustError::Format)?;
@@ -161,6 +171,9 @@ impl TrustError {
                 "Copy or download the release again. If that does not help, do not use it, and tell its maker.".to_owned()
             }
             Self::RevokedRelease => "Take a later release.".to_owned(),
+            Self::BelowFloor { floor, .. } => format!(
+                "Take a release with the rollback index {floor} or a higher one. A node that is installed again from a medium has no floor."
+            ),
             Self::RevokedKeys(_) => {
                 "Take a release that another key has signed. If there is none yet, ask its maker.".to_owned()
             }

@@ -2,21 +2,24 @@
 //!
 //! A signature is over the bytes of `release.json`. Everything else of a release follows from the digests in it, so nothing else
 //! needs one. This crate reads no files and holds no keys: [`judge()`] is a function of a manifest, the signatures beside it,
-//! and a [`TrustStore`].
+//! and a [`TrustStore`], which a node extends with its [`TrustMemory`].
 //!
 //! | Module | What it knows |
 //! |---|---|
 //! | [`store`] | the keys that a system trusts, how many of them have to sign, and what becomes of unsigned releases |
+//! | [`memory`] | what a system remembers beyond the release that it runs: the lowest rollback index, and what was revoked |
 //! | [`statement`] | what a signature says of a release in its trusted comment |
 //! | [`judge`](mod@judge) | whether a release may be used, and the reason if not |
 
 pub mod judge;
+pub mod memory;
 pub mod statement;
 pub mod store;
 #[cfg(test)]
 mod tests;
 
 pub use judge::{ReleaseTrust, Signer, TrustError, UnsignedReason, judge};
+pub use memory::{ParseTrustMemoryError, TrustMemory};
 pub use model::config::UnsignedRelease;
 pub use statement::sign_release;
 pub use store::{ParseTrustStoreError, Revocations, TrustStore, TrustedKey};

@@ -5,9 +5,11 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::memory::TrustMemory;
 use base::digest::Digest;
 use formats::minisign::{KeyId, PublicKey};
 use model::config::{OwnerKey, Trust, UnsignedRelease};
+use model::rollback_index::RollbackIndex;
 
 /// Where an OS image has its trust store.
 pub const TRUST_STORE: &str = "/usr/share/nqrust/trust.json";
@@ -53,6 +55,14 @@ impl Revocations {
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
+
+    /// These and `more`.
+    #[must_use]
+    pub fn joined(mut self, mut more: Self) -> Self {
+        self.keys.append(&mut more.keys);
+        self.releases.append(&mut more.releases);
+        self
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -65,6 +75,9 @@ pub struct TrustStore {
     unsigned: UnsignedRelease,
     #[serde(default, skip_serializing_if = "Revocations::is_empty")]
     revoked: Revocations,
+    /// The lowest rollback index that a release may have. No document has it: a system remembers it.
+    #[serde(skip)]
+    floor: RollbackIndex,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -98,14 +111,15 @@ impl TrustStore {
         if threshold == 0 || threshold > most {
             return Err(ParseTrustStoreError::Threshold { threshold, keys: keys.len() });
         }
-        Ok(Self { format: FORMAT, keys, threshold, unsigned, revoked: Revocations::default() })
+        let (revoked, floor) = Default::default();
+        Ok(Self { format: FORMAT, keys, threshold, unsigned, revoked, floor })
     }
 
     /// The store of a system that has none: it knows no keys, and takes releases as they are.
     #[must_use]
     pub fn absent() -> Self {
-        let revoked = Revocations::default();
-        Self { format: FORMAT, keys: Vec::new(), threshold: 1, unsigned: UnsignedRelease::Allow, revoked }
+        let (keys, revoked, floor) = Default::default();
+        Self { format: FORMAT, keys, threshold: 1, unsigned: UnsignedRelease::Allow, revoked, floor }
     }
 
     pub fn parse(bytes: &[u8]) -> Result<Self, ParseTrustStoreError> {
@@ -127,9 +141,23 @@ impl TrustStore {
         Self { revoked, ..self }
     }
 
+    /// The store of a system that remembers `memory`: it revokes what was ever revoked there, and takes no release below the floor.
+    #[must_use]
+    pub fn remembering(self, memory: TrustMemory) -> Self {
+        let TrustMemory { floor, revoked } =
+            TrustMemory { floor: self.floor, revoked: self.revoked }.joined(memory);
+        Self { floor, revoked, ..self }
+    }
+
     #[must_use]
     pub fn revoked(&self) -> &Revocations {
         &self.revoked
+    }
+
+    /// The lowest rollback index that a release may have.
+    #[must_use]
+    pub fn floor(&self) -> RollbackIndex {
+        self.floor
     }
 
     /// The document: indented JSON with a final newline. The same store gives the same bytes.
@@ -177,7 +205,8 @@ impl TrustStore {
         let threshold =
             threshold.map_or(self.threshold, |threshold| usize::try_from(threshold).unwrap_or(usize::MAX));
         let unsigned = unsigned.unwrap_or(self.unsigned);
-        Ok(Self::new(keys, threshold, unsigned)?.revoking(self.revoked))
+        let Self { revoked, floor, .. } = self;
+        Ok(Self { revoked, floor, ..Self::new(keys, threshold, unsigned)? })
     }
 
     /// The same store for a person who has said that releases without a trusted signature may be used.

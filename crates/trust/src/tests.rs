@@ -2,6 +2,7 @@ use base::digest::Digest;
 use formats::minisign::{KeyId, SecretKey, SignatureError};
 use jiff::Timestamp;
 use model::release::Release;
+use model::rollback_index::RollbackIndex;
 use proptest::prelude::*;
 
 use super::*;
@@ -171,6 +172,114 @@ fn what_is_revoked_is_refused_whatever_is_allowed_and_a_revoked_key_does_not_cou
     let written = store(&[1, 2], 1).revoking(one);
     assert_eq!(TrustStore::parse(&written.to_bytes()).unwrap(), written);
     assert!(!String::from_utf8(store(&[1], 1).to_bytes()).unwrap().contains("revoked"));
+}
+
+fn remembering(floor: u32, revoked: Revocations) -> TrustMemory {
+    TrustMemory { floor: RollbackIndex(floor), revoked }
+}
+
+#[test]
+fn a_release_below_the_floor_is_refused_whatever_is_allowed() {
+    let indexed = |index| Release { rollback_index: RollbackIndex(index), ..release().0 };
+    let store = || store(&[1], 1).allowing_unsigned(true).remembering(remembering(3, Revocations::default()));
+    for index in 0..6 {
+        let release = indexed(index);
+        let manifest = release.to_bytes();
+        let signatures = sign(1, &release, &manifest);
+        for signatures in [Some(signatures.as_bytes()), None] {
+            let judged = judge(&release, &manifest, signatures, &store());
+            assert_eq!(judged.is_ok(), index >= 3, "{index}: {judged:?}");
+        }
+    }
+    let (release, manifest) = (indexed(1), indexed(1).to_bytes());
+    let error = judge(&release, &manifest, None, &store()).unwrap_err();
+    let text = base::failure::render(&error.failure("https://example.com", "--allow-unsigned").into());
+    assert!(text.contains("its rollback index is 1, and the floor of the node is 3"), "{text}");
+    assert!(text.contains("Take a release with the rollback index 3 or a higher one."), "{text}");
+    // The floor is of the system, and no document of keys has it.
+    assert_eq!(TrustStore::parse(&store().to_bytes()).unwrap().floor(), RollbackIndex(0));
+    let owned = store().with_owner(&owner("{unsigned: allow}")).unwrap();
+    assert_eq!(owned.floor(), RollbackIndex(3));
+}
+
+#[test]
+fn a_signature_that_says_another_rollback_index_is_refused_and_one_that_says_none_is_not() {
+    let (release, manifest) = release();
+    let lifted = Release { rollback_index: RollbackIndex(7), ..release.clone() };
+    let error = judged(Some(&sign(1, &lifted, &manifest)), &store(&[1], 1)).unwrap_err();
+    assert!(
+        error.to_string().contains("is for a rollback index of 7, which this manifest is not"),
+        "{error}"
+    );
+    // As signatures were before there was an index, and as minisign makes them.
+    let key = key(1);
+    let sign_bytes = |bytes: &[u8]| -> Result<_, ()> { Ok(key.sign_bytes(bytes)) };
+    for comment in [format!("product:{}\tversion:{}", release.id, release.version), "by hand".into()] {
+        let made =
+            formats::minisign::Signature::make(&key.public_key(), &manifest, "x", &comment, sign_bytes);
+        let trust = judged(Some(&made.unwrap().to_string()), &store(&[1], 1)).unwrap();
+        assert!(matches!(trust, ReleaseTrust::Signed(_)), "{trust}");
+    }
+}
+
+#[test]
+fn what_a_system_remembers_is_revoked_beside_what_its_release_revokes() {
+    let revoking = |number| Revocations { keys: [id(number)].into(), ..Revocations::default() };
+    let store = store(&[1, 2, 3], 1).revoking(revoking(1)).remembering(remembering(0, revoking(2)));
+    for number in [1, 2] {
+        let error = judged(Some(&signed(&[number])), &store).unwrap_err();
+        assert!(matches!(&error, TrustError::RevokedKeys(keys) if keys[..] == [id(number)]), "{error}");
+    }
+    assert!(judged(Some(&signed(&[3])), &store).is_ok());
+}
+
+#[test]
+fn a_memory_is_read_as_it_was_written_and_nothing_else_is_one() {
+    let releases = [Digest::of(b"a"), Digest::of(b"b")].into();
+    let memory = remembering(2, Revocations { keys: [id(1)].into(), releases });
+    assert_eq!(TrustMemory::parse(&memory.to_bytes()).unwrap(), memory);
+    assert_eq!(
+        memory.to_string(),
+        "no release below the rollback index 2; 1 revoked key, 2 revoked releases"
+    );
+    let whole = String::from_utf8(memory.to_bytes()).unwrap();
+    for text in [
+        "",
+        "{}",
+        "null",
+        "[]",
+        "\0\0\0\0",
+        r#"{"floor": 3}"#,
+        r#"{"revoked": {}}"#,
+        r#"{"floor": -1, "revoked": {}}"#,
+        r#"{"floor": 1, "revoked": {}, "more": 1}"#,
+        r#"{"floor": 1, "revoked": {"keys": ["x"]}}"#,
+        &whole[..whole.len() / 2],
+    ] {
+        assert!(TrustMemory::parse(text.as_bytes()).is_err(), "{text}");
+    }
+    assert!(TrustMemory::parse(br#"{"floor": 0, "revoked": {}}"#).unwrap().is_empty());
+}
+
+proptest! {
+    /// It only grows, whatever it is joined with, and in whatever order.
+    #[test]
+    fn a_memory_only_grows(
+        one in (any::<u32>(), prop::collection::btree_set(0_u8..8, 0..4)),
+        other in (any::<u32>(), prop::collection::btree_set(0_u8..8, 0..4)),
+    ) {
+        let memory = |(floor, keys): &(u32, std::collections::BTreeSet<u8>)| {
+            let keys = keys.iter().copied().map(id).collect();
+            remembering(*floor, Revocations { keys, ..Revocations::default() })
+        };
+        let (one, other) = (memory(&one), memory(&other));
+        let joined = one.clone().joined(other.clone());
+        for part in [&one, &other] {
+            prop_assert!(joined.floor >= part.floor && joined.revoked.keys.is_superset(&part.revoked.keys));
+        }
+        prop_assert_eq!(&joined, &other.joined(one));
+        prop_assert_eq!(&joined, &joined.clone().joined(joined.clone()));
+    }
 }
 
 #[test]

@@ -139,11 +139,22 @@ fn await_ready(root: &Path, limit: Duration, progress: &Progress, cancel: &Cance
     Ok(())
 }
 
-/// Writes the running release into the recovery slot, once no other update changes the slots.
+/// Writes the running release into the recovery slot, and remembers what this node must not take any more, once no other update changes
+/// the slots.
 fn renew_recovery(root: &Path, progress: &Progress, cancel: &Cancel) -> Result<()> {
     let _lock = UpdateLock::take_unless(root, LOCK_PATIENCE, || Ok(cancel.check()?))?;
     // The other update may have changed them.
-    UpdatedNode::read(root)?.renew_recovery(progress, cancel)
+    let node = UpdatedNode::read(root)?;
+    let renewed = node.renew_recovery(progress, cancel);
+    // Afterwards, because the floor follows the recovery system too.
+    match node.remember_trust() {
+        Ok(None) => {}
+        Ok(Some(memory)) => progress.note("bless", format!("This node remembers: {memory}")),
+        Err(error) => {
+            progress.warn("bless", &format!("this node remembers nothing of this release: {error:#}"))
+        }
+    }
+    renewed
 }
 
 fn judged(baseline: Option<&Baseline>, progress: &Progress) -> BootVerdict {

@@ -18,17 +18,18 @@ use base::progress::Progress;
 use install::execute::{SystemHost, renew_filesystem};
 use install::plan::PartitionName;
 use machine::paths::{CONFIG, DEFAULTS, DOCUMENT, below};
-use machine::unsigned_record;
+use machine::{trust_memory, unsigned_record};
 use model::boot::{BootParameters, BootVolume, Slot};
 use model::release::{MANIFEST, SIGNATURES};
 
 /// The files of the configuration partition that a reset keeps: they belong to the machine, not to the node document.
-const KEPT: [&str; 8] = [
+const KEPT: [&str; 9] = [
     "machine-id",
     MANIFEST,
     SIGNATURES,
     "installed.json",
     unsigned_record::FILE,
+    trust_memory::FILE,
     "defaults.yaml",
     "reset.json",
     "lost+found",
@@ -298,6 +299,7 @@ mod tests {
             "release.json",
             "release.json.minisig",
             "unsigned.json",
+            "trust-memory.json",
             "reset.json",
             "ssh/key",
             "health.d/own",
@@ -311,7 +313,14 @@ mod tests {
                 .map(|entry| entry.unwrap().file_name().into_string().unwrap())
                 .collect();
             names.sort();
-            let kept = ["machine-id", "release.json", "release.json.minisig", "reset.json", "unsigned.json"];
+            let kept = [
+                "machine-id",
+                "release.json",
+                "release.json.minisig",
+                "reset.json",
+                "trust-memory.json",
+                "unsigned.json",
+            ];
             assert_eq!((&names[0][..], &names[1..]), ("defaults.yaml", &kept.map(str::to_owned)[..]));
         }
     }

@@ -5,6 +5,7 @@
 //! | [`updated_node`] | the node: what changes its slots, its boot record and its memory |
 //! | [`slots`] | the partitions of the slots, from sysfs |
 //! | [`offer`] | whether a release may take the place of the one that runs; pure |
+//! | [`floor`](mod@floor) | the lowest rollback index that a release for this node may have; pure |
 //! | [`patched`] | a release whose OS image is made from the one that runs and a patch |
 //! | [`tried_release`] | the result of the release that was tried; pure |
 //! | [`fetched`] | a release that came over a network, kept until it is in a slot |
@@ -18,6 +19,7 @@
 
 pub mod cluster_report;
 pub mod fetched;
+pub mod floor;
 pub mod lock;
 pub mod offer;
 pub mod patched;
@@ -28,6 +30,7 @@ pub mod tried_release;
 pub mod updated_node;
 
 pub use fetched::{KeptSource, fetched, fetched_release, forget};
+pub use floor::{FloorSlot, floor};
 pub use lock::UpdateLock;
 pub use offer::{OfferStatus, RunningSystem, UpdatePermissions, decide, kubernetes_step};
 pub use slots::NodeSlots;

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
+use super::floor::{FloorSlot, floor};
 use super::slots::NodeSlots;
 use super::tried_release::{self, TriedRelease};
 use crate::pending_reset::PendingReset;
@@ -17,11 +18,13 @@ use install::execute::{ChangedRecord, MountAccess, SystemHost, with_mount};
 use machine::node_release as release;
 use machine::paths::below;
 use machine::update_state::{ReleaseId, UpdateState, WrittenRelease};
+use machine::{trust_memory, trust_store};
 use medium::payload_sources::PayloadSource;
 use model::boot::record::{BootRecord, SlotState, TRIES, UpdateSlot};
 use model::boot::{BootParameters, Slot};
 use model::kubernetes::KubernetesVersion;
 use model::release_manifest::ReleaseManifest;
+use trust::TrustMemory;
 
 /// What a rollback changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -306,6 +309,21 @@ impl UpdatedNode {
         }
         let opened = recovery.open_to_write()?;
         opened.place().write(&source.release, &source, progress, cancel)
+    }
+
+    /// Adds to what this node remembers of trust: what the OS image that runs has revoked, and the lowest rollback index of all that can
+    /// still start. Returns what is remembered then, if that is news. For a good boot only, while no other update changes the slots.
+    ///
+    /// # Errors
+    /// Those of [`trust_store::of_image`] and [`trust_memory::add`].
+    pub fn remember_trust(&self) -> Result<Option<TrustMemory>> {
+        let slot = |slot: Slot| FloorSlot {
+            state: UpdateSlot::of(slot).map(|slot| self.record.state(slot)),
+            index: self.slots.slot(slot).release().map(|release| release.rollback_index),
+        };
+        let floor = floor(Slot::ALL.map(slot)).unwrap_or_default();
+        let revoked = trust_store::of_image(&self.root)?.revoked().clone();
+        trust_memory::add(&self.root, TrustMemory { floor, revoked })
     }
 
     /// Rejects the running slot, which is on trial: the next restart starts the other, good one, which then reports `reason`.

@@ -52,6 +52,8 @@ pub(super) fn ready() -> NodePageFacts {
                 signers: Vec::new(),
                 warnings: Vec::new(),
                 unsigned: None,
+                rollback_index: Default::default(),
+                memory: Default::default(),
             },
             hostname: "node-2".into(),
             role: NodeRole { role: Role::Worker, asked_role: None },

@@ -44,6 +44,7 @@ use model::config::{Images, Role};
 use model::kubernetes::KubernetesVersion;
 use model::release::{Purpose, Release};
 use model::release_manifest::ReleaseManifest;
+use model::rollback_index::RollbackIndex;
 use node::update::patched::{self, Patches, bytes_fetched};
 use node::update::serve::{ServedRelease, serve};
 use node::update::{
@@ -112,6 +113,9 @@ struct UpdatePlan {
     trust: String,
     /// Whether nobody but a person on this node answers for the release, or a development key.
     trust_warning: bool,
+    /// That of the release.
+    #[serde(skip_serializing_if = "RollbackIndex::is_zero")]
+    rollback_index: RollbackIndex,
 }
 
 impl UpdatePlan {
@@ -147,6 +151,7 @@ impl UpdatePlan {
             verified: unverified.is_none(),
             trust: trust.to_string(),
             trust_warning: trust.needs_warning(),
+            rollback_index: offered.rollback_index,
         })
     }
 
@@ -171,8 +176,12 @@ impl UpdatePlan {
             0 => "nothing new".to_owned(),
             count => format!("{count} to add, {}", ByteSize::bytes(self.images.fetch)),
         };
+        let rollback = match self.rollback_index {
+            index if index.is_zero() => String::new(),
+            index => format!("  rollback index {index}\n"),
+        };
         format!(
-            "{head}  {:<7}  {}\n  images   {images}\n  restart  once; up to three tries, then {} again\n  stays    configuration, data, membership in the cluster{}\n",
+            "{head}  {:<7}  {}\n{rollback}  images   {images}\n  restart  once; up to three tries, then {} again\n  stays    configuration, data, membership in the cluster{}\n",
             if self.trust_warning { "warning" } else { "release" },
             if self.trust_warning { format!("it is {}", self.trust) } else { self.trust.clone() },
             running.version,

@@ -138,8 +138,8 @@ impl UpdateStatus {
         };
         text.push_str(&format!("update    {update}\n"));
         if let Some(trust) = &self.trust {
-            text.push_str(&format!("release   {}\n", trust.text));
-            trust.warnings.iter().for_each(|warning| text.push_str(&format!("warning   {warning}\n")));
+            let lines = trust.lines();
+            lines.iter().for_each(|(name, value)| text.push_str(&format!("{name:<9} {value}\n")));
         }
         for trouble in &self.unwritten {
             text.push_str(&format!("warning   {trouble}\n"));
