@@ -63,6 +63,11 @@ fn every_command_prints_one_document_of_its_result_or_of_its_error() {
         ("keys sign absent --sign-with development --keys keys", 2),
         ("keys sign node.yaml", 2),
         ("keys verify absent --keys absent", 2),
+        ("keys revoke --list revoked.json 0102030405060708", 0),
+        ("keys revoke --list revoked.json 0102030405060708", 0),
+        ("keys revoke --list node.yaml 0102030405060708", 2),
+        ("keys revoke --list revoked.json absent --keys keys", 2),
+        ("keys rotate --from absent --to new --keys keys --no-passphrase", 2),
         ("buld", 2),
         ("build wrong.yaml --colour", 2),
         ("build wrong.yaml --only netbot", 2),
@@ -91,6 +96,42 @@ fn every_command_prints_one_document_of_its_result_or_of_its_error() {
     assert_eq!((&error["class"], &error["places"][0]["code"]), (&"invalid".into(), &"unknown-key".into()));
     assert_eq!(error["places"][0]["line"], 1);
     assert!(!error["message"].as_str().unwrap().contains('\n') && error["hint"].is_string(), "{error}");
+}
+
+#[test]
+fn a_rotation_makes_the_new_key_once_and_a_revocation_names_the_old_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let run = |line: &str| {
+        let words: Vec<_> = line.split(' ').collect();
+        told(directory.path(), &[&["--format", "json", "keys"][..], &words, &["--keys", "keys"]].concat())
+    };
+    let (old, _) = run("new old --no-passphrase");
+    let (first, _) = run("rotate --from old --to new --no-passphrase");
+    let (second, code) = run("rotate --from keys/old.pub --to new");
+    assert_eq!((&first["from"]["id"], code), (&old["id"], 0));
+    assert_eq!(first["made"]["id"], first["to"]["id"]);
+    assert_eq!((&second["made"], &second["to"]["id"]), (&Value::Null, &first["to"]["id"]));
+    assert_eq!(
+        (&first["from"]["sign_with"], &second["from"]["sign_with"]),
+        (&"old".into(), &"keys/old.key".into())
+    );
+    let key = first["to"]["key"].as_str().unwrap();
+    assert_eq!(first["definition"], format!("{{name: new, key: {key}}}"));
+    for (line, code) in [
+        ("rotate --from old --to old", 2),
+        ("rotate --from old --to keys/old.pub", 2),
+        ("rotate --from old --to development", 2),
+        ("rotate --from old --to absent/new.pub", 2),
+        ("rotate --from old --to a..!b --no-passphrase", 2),
+    ] {
+        let (document, ended) = run(line);
+        assert_eq!(ended, code, "{line}: {document}");
+    }
+    let (revoked, _) = run("revoke --list revoked.json old");
+    assert_eq!(revoked["added"][0]["id"], old["id"]);
+    let (again, _) = run("revoke --list revoked.json old keys/old.pub");
+    assert_eq!((again["added"].as_array().map(Vec::len), &again["present"][0]["id"]), (Some(0), &old["id"]));
+    assert_eq!(again["revoked"]["keys"], serde_json::json!([old["id"]]));
 }
 
 #[test]

@@ -12,7 +12,7 @@ use crate::signing::spec as signing;
 use crate::workloads::spec as workloads;
 
 /// The formats of texts, by the path of their key with `[]` for the elements of a list.
-pub(super) static FORMATS: [(&str, Format); 37] = [
+pub(super) static FORMATS: [(&str, Format); 38] = [
     ("id", format("product-id", "invalid-id", id)),
     ("name", format("product-name", "invalid-name", name)),
     ("version", format("product-version", "invalid-version", version)),
@@ -47,6 +47,7 @@ pub(super) static FORMATS: [(&str, Format); 37] = [
     ("charts[].values", format("file", "invalid-path", workloads::path)),
     ("charts[].kube_version", format("kube-version", "invalid-kube-version", workloads::version)),
     ("charts[].api_versions[]", format("api", "invalid-api", workloads::api)),
+    ("trust.revoked.list", FILE),
     ("trust.revoked.keys[]", format("key-id", "invalid-key-id", signing::key_id)),
     ("trust.revoked.releases[]", format("digest", "invalid-digest", signing::release_digest)),
     ("install_config", FILE),

@@ -10,9 +10,10 @@ use base::failure::{self, Class, Failure};
 use formats::oci::ImageReference;
 use model::kubernetes::KubernetesVersion;
 use serde::Serialize;
+use trust::Revocations;
 
 use super::inputs::{built, shipped};
-use super::{base_contents, base_listing, configuration, host_programs, program};
+use super::{base_contents, base_listing, configuration, host_programs, program, signing};
 use crate::definition::{Base, DebianBase, Definition, LoadedDefinition};
 use crate::images::PreloadSource;
 use crate::images::import::{self, ImageImport};
@@ -21,6 +22,7 @@ use crate::kubernetes::program_version;
 use crate::kubernetes::texts::Artifacts;
 use crate::lock::{Lock, LockRequest, LockedFile};
 use crate::obtain::listed;
+use crate::wording::counted;
 use crate::workloads;
 
 #[derive(Clone, Debug)]
@@ -82,6 +84,7 @@ pub fn check(options: &CheckOptions) -> Result<CheckReport> {
     report.add("image lists", image_lists(&loaded));
     let local = report.collect("archives and layouts", local(&loaded));
     let found = report.collect("manifests and charts", workloads(&loaded, scratch.path()));
+    report.add("trust", trust(&loaded));
     report.add("registries", loaded.registries(None).map(|_| None));
     report.add("lock file", lock(&loaded, options.locked, local, found));
     report.add("installer", installer(&options.installer, &loaded));
@@ -143,6 +146,14 @@ fn configurations(loaded: &LoadedDefinition, scratch: &Path) -> Result<Option<Fi
         named.into_iter().filter_map(|(kind, file)| Some(format!("{kind}: {}", file.as_ref()?.display())));
     let told = told.collect::<Vec<_>>();
     Ok((!told.is_empty()).then(|| ok(told.join(", "))))
+}
+
+/// Reads what the definition revokes. Which keys sign is known only by a build.
+fn trust(loaded: &LoadedDefinition) -> Result<Option<Finding>> {
+    let Revocations { keys, releases } = signing::revocations(loaded)?;
+    let (keys, releases) = (counted(keys.len(), "key"), counted(releases.len(), "release"));
+    let told = loaded.definition.trust.revoked.list.is_some();
+    Ok(told.then(|| ok(format!("{keys} and {releases} are revoked"))))
 }
 
 /// Checks that the base has what a node needs: by the packages of the lock file or else by those that the definition names, and by

@@ -79,7 +79,7 @@ pub fn build(options: &BuildOptions, progress: &Progress) -> Result<(Vec<BuiltFi
     }
     // A host that cannot build gets no directory.
     host_programs::check()?;
-    let signing = BuildSigning::begin(&loaded.definition.trust, &options.signers, progress)?;
+    let signing = BuildSigning::begin(&loaded, &options.signers, progress)?;
     let outputs = OutputDirectory::open(&options.output, progress)?;
     options.inputs.check_room(Some(&options.output))?;
     let approve = |packages: &[ResolvedPackage]| base_contents::check_packages(&loaded, packages);

@@ -3,13 +3,21 @@
 use anyhow::{Context, Result};
 use base::progress::Progress;
 use jiff::Timestamp;
-use trust::{TrustStore, TrustedKey};
+use trust::{Revocations, TrustStore, TrustedKey};
 
-use crate::signing::spec::TrustSpec;
+use crate::definition::LoadedDefinition;
 use crate::signing::{ReleaseSigner, SignerOptions, add_all};
 
 /// The part of a build's progress that tells it.
 const STEP: &str = "signing";
+
+/// What the definition revokes.
+///
+/// # Errors
+/// Those of [`RevokedSpec::read`](crate::signing::spec::RevokedSpec::read).
+pub(super) fn revocations(loaded: &LoadedDefinition) -> Result<Revocations> {
+    loaded.definition.trust.revoked.read(&|path| loaded.resolve(path))
+}
 
 /// What is known of signatures before the work begins.
 #[derive(Debug)]
@@ -21,10 +29,16 @@ pub(super) struct BuildSigning {
 
 impl BuildSigning {
     /// Opens the keys, which may ask for passphrases, and checks that the nodes of the build can take its release.
-    pub(super) fn begin(spec: &TrustSpec, options: &[SignerOptions], progress: &Progress) -> Result<Self> {
+    pub(super) fn begin(
+        loaded: &LoadedDefinition,
+        options: &[SignerOptions],
+        progress: &Progress,
+    ) -> Result<Self> {
+        // Before anybody is asked for a passphrase.
+        let (spec, revoked) = (&loaded.definition.trust, revocations(loaded)?);
         let signers = options.iter().map(ReleaseSigner::open).collect::<Result<Vec<_>>>()?;
         let keys: Vec<_> = signers.iter().map(|signer| signer.key().clone()).collect();
-        let store = spec.store(&keys)?;
+        let store = spec.store(&keys, revoked)?;
         for TrustedKey { name, key, development } in &keys {
             let text = match development {
                 true => format!(

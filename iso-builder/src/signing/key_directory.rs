@@ -17,7 +17,7 @@ const DEVELOPMENT_COMMENT: &str = "development key";
 /// Likewise of any other key.
 const KEY_COMMENT: &str = "key";
 /// The most bytes that a file with a key has.
-pub(super) const MAX_KEY_BYTES: u64 = 4096;
+pub(crate) const MAX_KEY_BYTES: u64 = 4096;
 
 /// A directory with keys.
 #[derive(Clone, Debug)]

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | [`arguments`] | the options of commands about keys |
 //! | [`spec`] | `trust` of an image definition, and the trust store that goes into the OS image |
+//! | [`revocation_list`] | the file that `trust.revoked.list` names, which only grows |
 //! | [`key_directory`] | where a user's keys are, and how new ones get there |
 //! | [`passphrase`] | where the passphrase of a key file comes from |
 //! | [`signer`] | opening a key, and signing |
@@ -16,6 +17,7 @@ pub(crate) mod arguments;
 pub mod key_directory;
 pub mod known_keys;
 pub mod passphrase;
+pub mod revocation_list;
 pub mod signer;
 pub mod spec;
 #[cfg(test)]

@@ -7,7 +7,8 @@ use base::command::{Invocation, Runner, SystemRunner};
 use base::failure::{Class, Classify, Failure};
 use base::files::named;
 use formats::minisign::{
-    KeyDerivation, ParseSecretKeyError, PublicKey, SIGNATURE_BYTES, SecretKey, parse_signatures,
+    KeyDerivation, ParsePublicKeyError, ParseSecretKeyError, PublicKey, SIGNATURE_BYTES, SecretKey,
+    parse_signatures,
 };
 use jiff::Timestamp;
 use model::release::{MANIFEST, Release};
@@ -184,8 +185,26 @@ pub(super) fn trusted(file: &KeyFile) -> TrustedKey {
 
 /// The public key in `text`, a line of a file or the path of one.
 pub(super) fn named_key(text: &str) -> Result<TrustedKey> {
+    match key_in_line(text)? {
+        Some(key) => Ok(TrustedKey { name: key.id().to_string(), key, development: false }),
+        None => KeyFile::read(Path::new(text)).map(|file| trusted(&file)),
+    }
+}
+
+/// The public key whose line `text` is; none if it is something else.
+///
+/// # Errors
+/// [`Class::Invalid`] for the line of a secret key, which must not be shown as the name of a file that is missing.
+pub(crate) fn key_in_line(text: &str) -> Result<Option<PublicKey>> {
     match PublicKey::parse(text) {
-        Ok(key) => Ok(TrustedKey { name: key.id().to_string(), key, development: false }),
-        Err(_) => KeyFile::read(Path::new(text)).map(|file| trusted(&file)),
+        Ok(key) => Ok(Some(key)),
+        Err(error @ ParsePublicKeyError::Secret) => Err(Failure::new(
+            Class::Invalid,
+            "a secret key was given in place of a public one",
+        )
+        .because(error)
+        .hint("Name the file. Whoever can read the arguments of commands or their history has this key now.")
+        .into()),
+        Err(ParsePublicKeyError::Layout) => Ok(None),
     }
 }

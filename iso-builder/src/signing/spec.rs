@@ -1,6 +1,7 @@
 //! `trust` of an image definition, and the trust store that goes into the OS image.
 
 use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use base::digest::Digest;
@@ -13,6 +14,8 @@ use model::rollback_index::RollbackIndex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use trust::{Revocations, TrustStore, TrustedKey};
+
+use super::revocation_list;
 
 /// Whose releases the nodes take.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -36,10 +39,13 @@ pub struct TrustSpec {
     pub revoked: RevokedSpec,
 }
 
-/// Keys and releases that are taken back. Keep the list: a node follows that of the OS image that it runs.
+/// Keys and releases that are taken back.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RevokedSpec {
+    /// A file with more of both, which `iso-builder keys revoke` writes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub list: Option<PathBuf>,
     /// The ids of keys that somebody else may have.
     pub keys: Vec<String>,
     /// The digests of the `release.json` of releases, as `iso-builder inspect` prints them.
@@ -51,14 +57,20 @@ impl RevokedSpec {
         *self == Self::default()
     }
 
-    fn read(&self) -> Result<Revocations> {
+    /// All that is revoked, also by the list, whose path `resolve` makes relative to the current directory.
+    ///
+    /// # Errors
+    /// Those of [`revocation_list::read`].
+    pub fn read(&self, resolve: &dyn Fn(&Path) -> PathBuf) -> Result<Revocations> {
+        let listed = self.list.as_ref().map(|list| revocation_list::read(&resolve(list))).transpose()?;
         let what = || "reading `trust.revoked` of the definition".to_owned();
         let keys = self.keys.iter().map(|id| id.parse()).collect::<Result<_, _>>();
         let releases = self.releases.iter().map(|digest| digest.parse()).collect::<Result<_, _>>();
-        Ok(Revocations {
+        let written = Revocations {
             keys: keys.class(Class::Invalid, what)?,
             releases: releases.class(Class::Invalid, what)?,
-        })
+        };
+        Ok(written.joined(listed.unwrap_or_default()))
     }
 }
 
@@ -109,12 +121,12 @@ impl TrustSpec {
         found
     }
 
-    /// The trust store of the OS image of a build that `signers` sign, if anybody does yet.
+    /// The trust store of the OS image of a build that `signers` sign, if anybody does yet, and that revokes `revoked`.
     ///
     /// # Errors
     /// [`Class::Invalid`] if the nodes of this build would refuse it: nobody signs it and unsigned releases are not allowed, or none of
-    /// its keys is one of the definition.
-    pub fn store(&self, signers: &[TrustedKey]) -> Result<TrustStore> {
+    /// its keys is one of the definition; and if a trusted key is revoked.
+    pub fn store(&self, signers: &[TrustedKey], revoked: Revocations) -> Result<TrustStore> {
         let unsigned = self.unsigned.unwrap_or(UnsignedRelease::Refuse);
         let trusted = |OwnerKey { name, key }: &OwnerKey| TrustedKey {
             name: name.as_str().to_owned(),
@@ -124,6 +136,12 @@ impl TrustSpec {
         let mut keys: Vec<_> = self.keys.iter().map(trusted).collect();
         if keys.is_empty() {
             keys.extend(signers.iter().cloned());
+        }
+        if let Some(key) = keys.iter().find(|key| revoked.keys.contains(&key.key.id())) {
+            return Err(Failure::new(Class::Invalid, format!("the key {key} is trusted and revoked"))
+                .because(anyhow::anyhow!("`trust.revoked` has it, and nodes would not count its signatures"))
+                .hint("Leave it out of `trust.keys`, and name another key that signs.")
+                .into());
         }
         let is_trusted = |signer: &&TrustedKey| keys.iter().any(|key| key.key == signer.key);
         if let Some(first) = signers.first().filter(|_| !signers.iter().any(|signer| is_trusted(&signer))) {
@@ -147,6 +165,6 @@ impl TrustSpec {
         let threshold = self.threshold.unwrap_or(1);
         let store = TrustStore::new(keys, threshold, unsigned)
             .class(Class::Invalid, || "making the trust store of the OS image".to_owned())?;
-        Ok(store.revoking(self.revoked.read()?))
+        Ok(store.revoking(revoked))
     }
 }

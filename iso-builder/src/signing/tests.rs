@@ -9,7 +9,7 @@ use formats::minisign::{KeyDerivation, parse_signatures};
 use jiff::Timestamp;
 use model::config::{OwnerKey, ReleaseKey};
 use testing::release::release;
-use trust::{ReleaseTrust, UnsignedRelease, judge};
+use trust::{ReleaseTrust, Revocations, UnsignedRelease, judge};
 
 use super::key_directory::DEVELOPMENT;
 use super::spec::{RevokedSpec, TrustSpec};
@@ -170,26 +170,54 @@ fn the_store_of_an_image_trusts_what_its_build_is_signed_with() {
         ..TrustSpec::default()
     };
     let (refuse, allow) = (None, Some(UnsignedRelease::Allow));
-    let store = spec(&[], refuse).store(&[one.key().clone()]).unwrap();
+    let none = Revocations::default;
+    let store = spec(&[], refuse).store(&[one.key().clone()], none()).unwrap();
     assert_eq!((store.keys(), store.unsigned()), (&[one.key().clone()][..], UnsignedRelease::Refuse));
-    let store = spec(&[&one, &other], refuse).store(&[one.key().clone()]).unwrap();
+    let store = spec(&[&one, &other], refuse).store(&[one.key().clone()], none()).unwrap();
     assert_eq!(store.keys().iter().map(|key| key.name.as_str()).collect::<Vec<_>>(), ["named", "named"]);
-    assert_eq!(spec(&[&one], refuse).store(&[]).unwrap().keys().len(), 1, "it can be signed later");
-    assert!(spec(&[], allow).store(&[]).unwrap().keys().is_empty());
+    assert_eq!(spec(&[&one], refuse).store(&[], none()).unwrap().keys().len(), 1, "it can be signed later");
+    assert!(spec(&[], allow).store(&[], none()).unwrap().keys().is_empty());
     // The release that brings a new key is signed with the one that nodes trust, and with the new one.
     let both = [one.key().clone(), other.key().clone()];
-    assert_eq!(spec(&[&other], refuse).store(&both).unwrap().keys().len(), 1);
-    let revoked = RevokedSpec { keys: vec![one.key().key.id().to_string()], releases: vec!["0".repeat(64)] };
-    let store = TrustSpec { revoked, ..spec(&[&other], refuse) }.store(&[]).unwrap();
-    assert!(store.revoked().keys.contains(&one.key().key.id()) && store.revoked().releases.len() == 1);
+    assert_eq!(spec(&[&other], refuse).store(&both, none()).unwrap().keys().len(), 1);
+    let revoked = Revocations { keys: [one.key().key.id()].into(), ..none() };
+    for signers in [&both[..], &[]] {
+        let store = spec(&[&other], refuse).store(signers, revoked.clone()).unwrap();
+        assert_eq!(store.revoked(), &revoked);
+    }
+    for keys in [&[&one, &other][..], &[]] {
+        let error = spec(keys, refuse).store(&both, revoked.clone()).unwrap_err();
+        assert_eq!(class_of(&error), Class::Invalid);
+        assert!(render(&error).contains("is trusted and revoked"), "{}", render(&error));
+    }
     for (spec, signers, words) in [
         (spec(&[], refuse), &[][..], "the release would not be signed"),
         (spec(&[&other], refuse), &[one.key().clone()], "is not one of those that the definition trusts"),
     ] {
-        let error = spec.store(signers).unwrap_err();
+        let error = spec.store(signers, none()).unwrap_err();
         assert_eq!(class_of(&error), Class::Invalid);
         assert!(render(&error).contains(words), "{}", render(&error));
     }
+}
+
+#[test]
+fn a_definition_revokes_what_it_names_and_what_its_list_names() {
+    let directory = tempfile::tempdir().unwrap();
+    let (own, listed) = ("0000000000000001", "0000000000000002");
+    let list = directory.path().join("revoked.json");
+    let more = Revocations { keys: [listed.parse().unwrap()].into(), ..Revocations::default() };
+    revocation_list::add(&list, more).unwrap();
+    let spec = RevokedSpec {
+        list: Some("revoked.json".into()),
+        keys: vec![own.into()],
+        releases: vec!["0".repeat(64)],
+    };
+    let read = || spec.read(&|path| directory.path().join(path));
+    let Revocations { keys, releases } = read().unwrap();
+    assert_eq!(keys, [own, listed].map(|id| id.parse().unwrap()).into());
+    assert_eq!(releases.len(), 1);
+    fs::write(&list, "{").unwrap();
+    assert_eq!(class_of(&read().unwrap_err()), Class::Invalid);
 }
 
 #[test]

@@ -1,5 +1,8 @@
 //! `iso-builder keys`.
 
+mod revoke;
+mod rotate;
+
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
@@ -10,6 +13,8 @@ use jiff::Timestamp;
 use medium::reader::MediumReader;
 use serde::Serialize;
 
+use self::revoke::RevokeArguments;
+use self::rotate::RotateArguments;
 use crate::media::finished::verify::manifests_of;
 use crate::media::sign::SignableMedia;
 use crate::signing::arguments::{
@@ -19,7 +24,7 @@ use crate::signing::key_directory::{DEVELOPMENT, KeyFile};
 use crate::signing::{KeyDirectory, NewKey, ReleaseSigner, SignatureSummary, add_all};
 use crate::wording::printable;
 
-/// Make and show the keys that sign releases.
+/// Make, show, change and revoke the keys that sign releases.
 ///
 /// A key is two files in minisign's format: NAME.key signs, and nobody else may read it; NAME.pub verifies, and everybody may. Whoever
 /// loses NAME.key, or its passphrase, can make no more updates for nodes that trust only that key: keep a copy.
@@ -36,6 +41,8 @@ enum KeysSubcommand {
     Show(ShowArguments),
     Sign(SignArguments),
     Verify(VerifyArguments),
+    Rotate(RotateArguments),
+    Revoke(RevokeArguments),
 }
 
 /// Make a key.
@@ -93,6 +100,8 @@ const EXAMPLES: &str = "Examples:
   iso-builder build image.yaml --sign-with releases
   iso-builder keys sign dist/ --sign-with releases
   iso-builder keys verify dist/ --key releases.pub
+  iso-builder keys rotate --from releases --to releases-2027
+  iso-builder keys revoke --list revoked.json releases old/nqrust-0.1.0-amd64.iso
   NQRUST_KEY_PASSPHRASE=… iso-builder build image.yaml --sign-with env:RELEASE_KEY";
 
 impl KeysCommand {
@@ -102,6 +111,8 @@ impl KeysCommand {
             KeysSubcommand::Show(arguments) => arguments.run(context),
             KeysSubcommand::Sign(arguments) => arguments.run(context),
             KeysSubcommand::Verify(arguments) => arguments.run(context),
+            KeysSubcommand::Rotate(arguments) => arguments.run(context),
+            KeysSubcommand::Revoke(arguments) => arguments.run(context),
         }
     }
 }
@@ -120,17 +131,23 @@ impl NewArguments {
 }
 
 fn made(key: &NewKey) -> String {
-    let NewKey { name, id, key, secret_file, public_file, development } = key;
-    let (secret, public) = (secret_file.display(), public_file.display());
-    let advice = match development {
-        true => "It is to try things with: everything that shows a release of this key says so.",
-        false => "Keep a copy of the secret file where nobody else can read it. In the image definition:",
-    };
-    let text = format!("key {id} ({name})\n  secret  {secret}\n  public  {public}\n{advice}");
-    match development {
-        true => text,
-        false => format!("{text}\n  trust:\n    keys:\n      - {{name: {name}, key: {key}}}"),
+    let (files, NewKey { name, key: public, .. }) = (files_of(key), key);
+    match key.development {
+        true => {
+            format!("{files}\nIt is to try things with: everything that shows a release of this key says so.")
+        }
+        false => format!(
+            "{files}\n{KEEP_A_COPY} In the image definition:\n  trust:\n    keys:\n      - {{name: {name}, key: {public}}}"
+        ),
     }
+}
+
+const KEEP_A_COPY: &str = "Keep a copy of the secret file where nobody else can read it.";
+
+/// A new key, and where it is.
+fn files_of(NewKey { name, id, secret_file, public_file, .. }: &NewKey) -> String {
+    let (secret, public) = (secret_file.display(), public_file.display());
+    format!("key {id} ({name})\n  secret  {secret}\n  public  {public}")
 }
 
 impl ShowArguments {
