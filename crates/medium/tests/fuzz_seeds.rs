@@ -117,6 +117,7 @@ fn no_mutation_of_what_a_medium_was_customized_with_breaks_the_reader() {
         files: [(format!("etc/{}motd", "long/".repeat(30)), file)].into(),
         arguments: vec!["quiet".parse().unwrap()],
         boot_password: None,
+        signatures: Vec::new(),
     };
     let whole = area::bytes(&content).unwrap();
     let mut numbers = Numbers(0xbb67_ae85_84ca_a73b);

@@ -226,11 +226,11 @@ impl fmt::Display for ReleaseTrust {
     }
 }
 
-fn joined(parts: &[impl fmt::Display]) -> String {
+pub(crate) fn joined(parts: &[impl fmt::Display]) -> String {
     parts.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
-fn list(noun: &str, keys: &[KeyId]) -> String {
+pub(crate) fn list(noun: &str, keys: &[KeyId]) -> String {
     let plural = if keys.len() == 1 { "" } else { "s" };
     format!("the {noun}{plural} {}", joined(keys))
 }

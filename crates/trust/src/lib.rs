@@ -7,10 +7,12 @@
 //! | Module | What it knows |
 //! |---|---|
 //! | [`store`] | the keys that a system trusts, how many of them have to sign, and what becomes of unsigned releases |
+//! | [`customization`] | the same for the customization of a medium |
 //! | [`memory`] | what a system remembers beyond the release that it runs: the lowest rollback index, and what was revoked |
 //! | [`statement`] | what a signature says of a release in its trusted comment |
 //! | [`judge`](mod@judge) | whether a release may be used, and the reason if not |
 
+pub mod customization;
 pub mod judge;
 pub mod memory;
 pub mod statement;
@@ -18,8 +20,9 @@ pub mod store;
 #[cfg(test)]
 mod tests;
 
+pub use customization::{CustomizationError, CustomizationTrust, judge_customization, sign_customization};
 pub use judge::{ReleaseTrust, Signer, TrustError, UnsignedReason, judge};
 pub use memory::{ParseTrustMemoryError, TrustMemory};
-pub use model::config::UnsignedRelease;
+pub use model::config::{CustomizationPolicy, UnsignedRelease};
 pub use statement::sign_release;
 pub use store::{ParseTrustStoreError, Revocations, TrustStore, TrustedKey};

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::memory::TrustMemory;
 use base::digest::Digest;
 use formats::minisign::{KeyId, PublicKey};
-use model::config::{OwnerKey, Trust, UnsignedRelease};
+use model::config::{CustomizationPolicy, OwnerKey, Trust, UnsignedRelease};
 use model::rollback_index::RollbackIndex;
 
 /// Where an OS image has its trust store.
@@ -75,6 +75,9 @@ pub struct TrustStore {
     unsigned: UnsignedRelease,
     #[serde(default, skip_serializing_if = "Revocations::is_empty")]
     revoked: Revocations,
+    /// Which customizations of media are used.
+    #[serde(default, skip_serializing_if = "CustomizationPolicy::is_any")]
+    customization: CustomizationPolicy,
     /// The lowest rollback index that a release may have. No document has it: a system remembers it.
     #[serde(skip)]
     floor: RollbackIndex,
@@ -111,15 +114,16 @@ impl TrustStore {
         if threshold == 0 || threshold > most {
             return Err(ParseTrustStoreError::Threshold { threshold, keys: keys.len() });
         }
-        let (revoked, floor) = Default::default();
-        Ok(Self { format: FORMAT, keys, threshold, unsigned, revoked, floor })
+        let (revoked, customization, floor) = Default::default();
+        Ok(Self { format: FORMAT, keys, threshold, unsigned, revoked, customization, floor })
     }
 
     /// The store of a system that has none: it knows no keys, and takes releases as they are.
     #[must_use]
     pub fn absent() -> Self {
-        let (keys, revoked, floor) = Default::default();
-        Self { format: FORMAT, keys, threshold: 1, unsigned: UnsignedRelease::Allow, revoked, floor }
+        let (keys, revoked, customization, floor) = Default::default();
+        let unsigned = UnsignedRelease::Allow;
+        Self { format: FORMAT, keys, threshold: 1, unsigned, revoked, customization, floor }
     }
 
     pub fn parse(bytes: &[u8]) -> Result<Self, ParseTrustStoreError> {
@@ -139,6 +143,18 @@ impl TrustStore {
     #[must_use]
     pub fn revoking(self, revoked: Revocations) -> Self {
         Self { revoked, ..self }
+    }
+
+    /// The same store with this rule for the customizations of media.
+    #[must_use]
+    pub fn customized_by(self, customization: CustomizationPolicy) -> Self {
+        Self { customization, ..self }
+    }
+
+    /// Which customizations of media are used.
+    #[must_use]
+    pub fn customization(&self) -> CustomizationPolicy {
+        self.customization
     }
 
     /// The store of a system that remembers `memory`: it revokes what was ever revoked there, and takes no release below the floor.
@@ -205,8 +221,8 @@ impl TrustStore {
         let threshold =
             threshold.map_or(self.threshold, |threshold| usize::try_from(threshold).unwrap_or(usize::MAX));
         let unsigned = unsigned.unwrap_or(self.unsigned);
-        let Self { revoked, floor, .. } = self;
-        Ok(Self { revoked, floor, ..Self::new(keys, threshold, unsigned)? })
+        let Self { revoked, customization, floor, .. } = self;
+        Ok(Self { revoked, customization, floor, ..Self::new(keys, threshold, unsigned)? })
     }
 
     /// The same store for a person who has said that releases without a trusted signature may be used.

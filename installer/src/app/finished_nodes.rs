@@ -72,7 +72,12 @@ pub(crate) fn offer(media: &Media, config: &InstallConfig) -> Result<InstallOffe
             sources.push(source);
         }
     }
-    InstallOffer::of(&media.release, media.customization, config, sources)
+    InstallOffer::of(
+        &media.release,
+        media.customization.as_ref().map(|custom| custom.digest),
+        config,
+        sources,
+    )
 }
 
 pub(crate) fn present(nodes: &[FinishedNode]) -> Vec<ShownNode> {

@@ -34,7 +34,7 @@ use model::release::{Payload, Purpose, Release};
 use model::release_manifest::ReleaseManifest;
 use transfer::download::RetryPolicy;
 use transfer::download::proxies::{Proxies, choose};
-use trust::{ReleaseTrust, TrustStore};
+use trust::{CustomizationTrust, ReleaseTrust, TrustStore, judge_customization};
 use uuid::Uuid;
 
 const COMMAND_LINE: &str = "/proc/cmdline";
@@ -47,8 +47,35 @@ pub(crate) struct Media {
     /// By which it was judged.
     pub(crate) policy: ReleasePolicy,
     pub(crate) combined: CombinedConfig,
-    /// SHA-256 of the medium's customization.
-    pub(crate) customization: Option<Digest>,
+    /// What the medium was customized with, if it was.
+    pub(crate) customization: Option<MediumCustomization>,
+}
+
+/// The customization of a medium.
+pub(crate) struct MediumCustomization {
+    content: Content,
+    /// SHA-256 of it.
+    pub(crate) digest: Digest,
+    /// Who has signed it.
+    pub(crate) trust: CustomizationTrust,
+}
+
+impl MediumCustomization {
+    /// That of the medium `name`, judged by the keys of `store`; none if there is nothing.
+    ///
+    /// # Errors
+    /// [`Class::Verification`] if it must not be used.
+    fn judge(content: Content, name: &str, store: &TrustStore) -> Result<Option<Self>> {
+        if content.is_empty() {
+            return Ok(None);
+        }
+        let packing = || "packing the customization".to_owned();
+        let digest = Digest::of(&area::bytes(&content).class(Class::Unexpected, packing)?);
+        let bytes = content.signed_bytes().class(Class::Unexpected, packing)?;
+        let judged = judge_customization(&bytes, &content.signatures, store);
+        let trust = judged.map_err(|error| error.failure(name))?;
+        Ok(Some(Self { content, digest, trust }))
+    }
 }
 
 /// Which releases a command takes.
@@ -85,14 +112,28 @@ impl ReleasePolicy {
     /// The keys that count for the release of a medium, on the system at `root`. What the medium itself says of trust does not count:
     /// it cannot vouch for itself.
     fn store(self, root: &Path, combined: &CombinedConfig) -> Result<TrustStore> {
+        self.store_without(&[SourceKind::Defaults, SourceKind::Embedded], root, combined)
+    }
+
+    /// The same for the customization of a medium, which can have kernel arguments too.
+    fn customization_store(self, root: &Path, combined: &CombinedConfig) -> Result<TrustStore> {
+        let of_medium = [SourceKind::Defaults, SourceKind::Embedded, SourceKind::KernelParameters];
+        self.store_without(&of_medium, root, combined)
+    }
+
+    /// The keys that count, without what these sources of the configuration say of trust.
+    fn store_without(
+        self,
+        sources: &[SourceKind],
+        root: &Path,
+        combined: &CombinedConfig,
+    ) -> Result<TrustStore> {
         let Self::Trusted { allow_unsigned } = self else { return Ok(TrustStore::absent()) };
         let of_medium = |key: &str| {
             let within = |path: &str| {
                 path.strip_prefix(key).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
             };
-            combined.entries.iter().any(|entry| {
-                matches!(entry.source, SourceKind::Defaults | SourceKind::Embedded) && within(&entry.path)
-            })
+            combined.entries.iter().any(|entry| sources.contains(&entry.source) && within(&entry.path))
         };
         let mut owner = combined.config.os.trust.clone();
         if of_medium("os.trust.keys") {
@@ -134,6 +175,9 @@ impl Media {
         let combined = CombinedConfig { config: config.clone(), ..CombinedConfig::default() };
         let store = self.policy.store(Path::new("/"), &combined)?;
         judge_release(&self.release, &self.source.describe(), &store)?;
+        if let Some(MediumCustomization { content, .. }) = &self.customization {
+            MediumCustomization::judge(content.clone(), &self.source.describe(), &store)?;
+        }
         Ok(())
     }
 
@@ -206,6 +250,8 @@ pub(crate) fn prepare(
         named.filter(|named| !is_first(named)).map(open).transpose()?.into_iter().collect();
     others.retain(|second| second.describe() != first.describe());
     let trust = judge_release(&release, &first.describe(), &policy.store(Path::new("/"), &combined)?)?;
+    let store = policy.customization_store(Path::new("/"), &combined)?;
+    let customization = MediumCustomization::judge(machine.custom, &first.describe(), &store)?;
     let lacks = needs_registries(&combined.config, &release, first.as_ref());
     if let Some(iso) = iso.filter(|iso| others.is_empty() && !is_first(iso)) {
         if lacks {
@@ -219,9 +265,6 @@ pub(crate) fn prepare(
         others.push(registries::source(&combined.config, &combined.authorities, &release)?);
     }
     let source = if others.is_empty() { first } else { Box::new(Chain::new(first, others)) };
-    let customization = (!machine.custom.is_empty()).then(|| area::bytes(&machine.custom)).transpose();
-    let customization = customization.class(Class::Unexpected, || "packing the customization".into())?;
-    let customization = customization.map(|bytes| Digest::of(&bytes));
     Ok(Media { source, release, trust, policy, combined, customization })
 }
 
@@ -668,6 +711,47 @@ mod tests {
     }
 
     #[test]
+    fn a_customization_is_used_if_the_system_takes_any_or_a_key_that_it_trusts_has_signed_it() {
+        use formats::minisign::SecretKey;
+        use trust::{CustomizationPolicy, TrustedKey, UnsignedRelease, sign_customization};
+        let key = SecretKey::of_seed([1; 8], [1; 32]);
+        let trusted = TrustedKey { name: "Site".into(), key: key.public_key(), development: false };
+        let store = |policy| {
+            let store = TrustStore::new(vec![trusted.clone()], 1, UnsignedRelease::Refuse).unwrap();
+            store.customized_by(policy)
+        };
+        let unsigned = content("default.yaml");
+        let sign = |bytes: &[u8]| -> Result<_, ()> { Ok(key.sign_bytes(bytes)) };
+        let bytes = unsigned.signed_bytes().unwrap();
+        let signature =
+            sign_customization(&bytes, jiff::Timestamp::UNIX_EPOCH, &key.public_key(), sign).unwrap();
+        let signed = Content { signatures: vec![signature], ..unsigned.clone() };
+        let changed = Content { signatures: signed.signatures.clone(), ..content("serial-CZ12.yaml") };
+        for (content, any, demanded) in [
+            (&Content::default(), Some(None), Some(None)),
+            (&unsigned, Some(Some("added by its holder, not signed")), None),
+            (&signed, Some(Some("signed by Site")), Some(Some("signed by Site"))),
+            (&changed, None, None),
+        ] {
+            for (policy, expected) in
+                [(CustomizationPolicy::Any, any), (CustomizationPolicy::Signed, demanded)]
+            {
+                match (MediumCustomization::judge(content.clone(), "x.iso", &store(policy)), expected) {
+                    (Ok(found), Some(text)) => {
+                        let found = found.map(|custom| custom.trust.to_string());
+                        assert_eq!(found.is_some(), text.is_some());
+                        assert!(found.unwrap_or_default().starts_with(text.unwrap_or_default()));
+                    }
+                    (Err(error), None) => {
+                        assert_eq!(base::failure::class_of(&error), base::failure::Class::Verification);
+                    }
+                    (found, expected) => panic!("{policy:?} {expected:?} {}", found.is_ok()),
+                }
+            }
+        }
+    }
+
+    #[test]
     fn a_medium_over_http_brings_files_only_with_the_digest_of_what_it_was_customized_with() {
         let file = customization::content::File { mode: 0o644, bytes: b"* * * * * root x".to_vec() };
         let content = Content { files: [("etc/cron.d/x".to_owned(), file)].into(), ..Content::default() };
@@ -755,6 +839,11 @@ mod tests {
         for kind in [SourceKind::Volume, SourceKind::Url, SourceKind::File, SourceKind::KernelParameters] {
             assert_eq!(store(&[(kind, allow)], false), (0, Allow));
             assert_eq!(store(&[(kind, &keys)], false), (1, Refuse));
+            // A customization has kernel arguments.
+            let combined = combine(&[Document::yaml(kind, "a document", keys.as_str())]).unwrap();
+            let policy = ReleasePolicy::Trusted { allow_unsigned: false };
+            let found = policy.customization_store(root.path(), &combined).unwrap().keys().len();
+            assert_eq!(found, usize::from(kind != SourceKind::KernelParameters), "{kind}");
         }
     }
 }

@@ -79,6 +79,9 @@ pub(crate) fn carry_out(
         set_up_network(config, Path::new("/"), &SystemRunner, progress)?;
     }
     progress.note("release", format!("{} {} is {}", media.release.name, media.release.version, media.trust));
+    if let Some(custom) = &media.customization {
+        progress.note("release", format!("The customization of the medium is {}", custom.trust));
+    }
     record.started(&media.release);
     let fetch = SystemFetch::new(media.combined.authorities.clone(), RetryPolicy::default());
     let mut warn = |text| progress.note("configuration", format!("warning: {text}"));

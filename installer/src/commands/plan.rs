@@ -72,13 +72,18 @@ impl PlanArgs {
             Format::Text => {
                 let listing = sources.map(|sources| format!("\nSources\n{}", sources.listing()));
                 let warning = media.trust_warning().map(|warning| format!("\nwarning: {warning}\n"));
-                let [listing, warning] = [listing, warning].map(Option::unwrap_or_default);
-                print(&format!("{plan}{present}{listing}{warning}"))
+                let custom = media.customization.as_ref();
+                let custom = custom.map(|custom| format!("\nCustomization\n  {}\n", custom.trust));
+                let [listing, custom, warning] = [listing, custom, warning].map(Option::unwrap_or_default);
+                print(&format!("{plan}{present}{listing}{custom}{warning}"))
             }
             Format::Json => {
                 let mut json = serde_json::to_value(&plan)?;
                 if let (Some(object), Some(sources)) = (json.as_object_mut(), sources) {
                     object.insert("sources".into(), sources.sources());
+                }
+                if let (Some(object), Some(custom)) = (json.as_object_mut(), &media.customization) {
+                    object.insert("customization".into(), custom.trust.to_string().into());
                 }
                 if let Some(object) = json.as_object_mut().filter(|_| !present.is_empty()) {
                     object.insert("present".into(), present.trim().into());

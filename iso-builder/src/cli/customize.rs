@@ -14,10 +14,13 @@ use medium::reader::MediumReader;
 use model::machine::Selector;
 use model::release::Purpose;
 
+use super::keys::moment;
 use crate::media::customize::change::{self, AreaContents};
 use crate::media::customize::{
     Customization, CustomizationLocation, CustomizationSources, GatheredCustomization, copy,
 };
+use crate::signing::arguments::SigningArguments;
+use crate::signing::{ReleaseSigner, SignerOptions, known_keys};
 
 const MAX_DEFAULTS_BYTES: u64 = 1 << 20;
 /// The most bytes of a boot menu that are read.
@@ -47,11 +50,13 @@ pub(super) struct CustomizeCommand {
     #[arg(long, value_name = "PATH=FILE", value_parser = pair::<String>)]
     file: Vec<(String, PathBuf)>,
     /// Show what MEDIUM was customized with, without secrets.
-    #[arg(long, conflicts_with_all = ["reset", "ca", "kernel_argument", "file", "config", "config_for", "configs", "cluster"])]
+    #[arg(long, conflicts_with_all = ["reset", "ca", "kernel_argument", "file", "config", "config_for", "configs", "cluster", "sign_with"])]
     show: bool,
     /// Restore the bytes that MEDIUM was built with.
-    #[arg(long, conflicts_with_all = ["ca", "kernel_argument", "file", "config", "config_for", "configs", "cluster"])]
+    #[arg(long, conflicts_with_all = ["ca", "kernel_argument", "file", "config", "config_for", "configs", "cluster", "sign_with"])]
     reset: bool,
+    #[command(flatten)]
+    signing: SigningArguments,
 }
 
 /// Install configurations, for one machine or for many.
@@ -86,6 +91,7 @@ const EXAMPLES: &str = "Examples:
   iso-builder customize my.iso -o east.iso --cluster east.yaml
   iso-builder customize my.iso -o - --config-for serial:CZ1234=n1.yaml | ssh host dd of=/dev/sdb bs=4M
   iso-builder customize /dev/sdb --config node.yaml --kernel-argument console=ttyS1,115200
+  iso-builder customize my.iso --config node.yaml --sign-with site
   iso-builder customize my.iso --show
   iso-builder customize my.iso --reset";
 
@@ -101,13 +107,15 @@ fn pair<T: std::str::FromStr<Err: std::fmt::Display>>(text: &str) -> Result<(T, 
 impl CustomizeCommand {
     pub(super) fn run(self, context: &Context) -> Result<()> {
         let medium = MediumReader::open(&self.medium)?;
+        let known = known_keys(&self.signing.directory(), &[], true)?;
         if self.show {
-            return show(&Customization::of(&medium), &self.medium, context);
+            return show(&Customization::of(&medium, &known), &self.medium, context);
         }
         let release = medium.release()?;
         let place = CustomizationLocation::find(&medium)?;
         let reset = self.reset;
         let (path, output) = (self.medium.clone(), self.output.clone());
+        let signing = self.signing.clone().options()?;
         let mut gathered = if reset { GatheredCustomization::default() } else { self.sources().read()? };
         if gathered.content.is_empty() && !reset {
             let what = format!("no customization for {} is given", path.display());
@@ -130,6 +138,7 @@ impl CustomizeCommand {
         if gathered.content.boot_password.is_some() {
             can_have_password(&medium)?;
         }
+        sign(&mut gathered.content, &signing)?;
         let wanted = wanted(&gathered.content)?;
         match output.as_deref() {
             Some(output) if named::is_standard(output) => {
@@ -138,13 +147,13 @@ impl CustomizeCommand {
             Some(output) => {
                 refuse_itself(&place, output)?;
                 copy::to_file(&medium, &place, &wanted, output)?;
-                show(&Customization::of(&MediumReader::open(output)?), output, context)
+                show(&Customization::of(&MediumReader::open(output)?, &known), output, context)
             }
             None if medium.local().is_none() => Err(served(medium.path())),
             None => {
                 drop(medium);
                 in_place(&place, &wanted, context, reset)?;
-                show(&Customization::of(&MediumReader::open(&path)?), &path, context)
+                show(&Customization::of(&MediumReader::open(&path)?, &known), &path, context)
             }
         }
     }
@@ -175,6 +184,18 @@ fn can_have_password(medium: &MediumReader) -> Result<()> {
     let what =
         "the boot menu of this medium cannot have a password, and the configuration has os.boot_password";
     Err(Failure::new(Class::Invalid, what).hint("Build the medium again with this iso-builder.").into())
+}
+
+/// Signs the content with each of the keys, which may ask for passphrases.
+fn sign(content: &mut Content, keys: &[SignerOptions]) -> Result<()> {
+    if keys.is_empty() {
+        return Ok(());
+    }
+    let bytes = content.signed_bytes().class(Class::Invalid, || "packing the customization".into())?;
+    let when = moment()?;
+    let sign = |key| ReleaseSigner::open(key)?.sign_customization(&bytes, when);
+    content.signatures = keys.iter().map(sign).collect::<Result<_>>()?;
+    Ok(())
 }
 
 fn wanted(content: &Content) -> Result<AreaContents> {
@@ -275,6 +296,16 @@ mod tests {
         assert_eq!(now.configurations.configs, before.configurations.configs);
         let help = <Line as clap::CommandFactory>::command().render_long_help().to_string();
         assert!(!help.contains("--nodes") && !help.contains("--argument "), "{help}");
+    }
+
+    #[test]
+    fn a_key_signs_what_is_put_in_and_neither_what_is_shown_nor_nothing() {
+        let parse = |line: &str| <Line as clap::Parser>::try_parse_from(line.split(' '));
+        let signed = parse("x my.iso --config n.yaml --sign-with site --sign-with other --keys d").unwrap();
+        assert_eq!(signed.customize.signing.options().unwrap().len(), 2);
+        for line in ["x my.iso --show --sign-with site", "x my.iso --reset --sign-with site"] {
+            assert!(parse(line).is_err(), "{line}");
+        }
     }
 
     #[test]

@@ -200,6 +200,7 @@ fn keys_that_nodes_could_not_use_are_told_and_a_secret_one_is_not_shown() {
     for wrong in ["-1", "4294967296", "1.5", "one"] {
         assert_eq!(paths(&format!("  rollback_index: {wrong}\n")), [(6, "trust.rollback_index".to_owned())]);
     }
+    assert_eq!(paths("  customization: none\n"), [(6, "trust.customization".to_owned())]);
     let raised = read(&format!("{REQUIRED_KEYS}trust: {{rollback_index: 4294967295}}\n")).unwrap();
     assert_eq!(raised.trust.rollback_index, RollbackIndex(u32::MAX));
     let two = format!("{REQUIRED_KEYS}trust: {{keys: [{{name: a, key: {public}}}], threshold: 2}}\n");

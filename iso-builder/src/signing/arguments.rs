@@ -69,6 +69,11 @@ impl PassphraseArguments {
 }
 
 impl SigningArguments {
+    /// The directory with the user's keys.
+    pub(crate) fn directory(&self) -> KeyDirectory {
+        self.passphrase.directory.clone().directory()
+    }
+
     /// One for each key that is named.
     ///
     /// # Errors

@@ -5,9 +5,13 @@ use std::collections::BTreeSet;
 
 use anyhow::Result;
 use base::failure::{Class, Classify};
+use medium::customization::Content;
 use medium::reader::MediumReader;
 use serde::Serialize;
-use trust::{ReleaseTrust, TrustStore, TrustedKey, UnsignedRelease};
+use trust::{
+    CustomizationPolicy, CustomizationTrust, ReleaseTrust, TrustStore, TrustedKey, UnsignedRelease,
+    judge_customization,
+};
 
 use super::key_directory::KeyDirectory;
 use super::signer::{named_key, trusted};
@@ -34,6 +38,22 @@ pub struct SignatureSummary {
 }
 
 impl SignatureSummary {
+    /// That of the customization of a medium, by the keys of `store`, whether installs demand one or not.
+    #[must_use]
+    pub fn of_customization(content: &Content, store: &TrustStore) -> Self {
+        let judged = content.signed_bytes().map(|bytes| {
+            let store = store.clone().customized_by(CustomizationPolicy::Any);
+            judge_customization(&bytes, &content.signatures, &store)
+        });
+        match judged {
+            Ok(Ok(trust)) => {
+                Self { trusted: matches!(trust, CustomizationTrust::Signed(_)), text: trust.to_string() }
+            }
+            Ok(Err(error)) => Self { trusted: false, text: error.to_string() },
+            Err(error) => Self { trusted: false, text: error.to_string() },
+        }
+    }
+
     /// That of a medium, by the keys of `store`, whatever it says about unsigned releases.
     #[must_use]
     pub fn of(medium: &MediumReader, store: &TrustStore) -> Self {

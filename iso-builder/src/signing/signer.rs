@@ -8,11 +8,11 @@ use base::failure::{Class, Classify, Failure};
 use base::files::named;
 use formats::minisign::{
     KeyDerivation, ParsePublicKeyError, ParseSecretKeyError, PublicKey, SIGNATURE_BYTES, SecretKey,
-    parse_signatures,
+    Signature, parse_signatures,
 };
 use jiff::Timestamp;
 use model::release::{MANIFEST, Release};
-use trust::{TrustedKey, sign_release};
+use trust::{TrustedKey, sign_customization, sign_release};
 
 use super::key_directory::{DEVELOPMENT, KeyComment, KeyDirectory, KeyFile, MAX_KEY_BYTES};
 use super::passphrase::PassphraseSource;
@@ -112,17 +112,39 @@ impl ReleaseSigner {
     /// # Errors
     /// [`Class::Unexpected`] if the command fails, or makes another signature than one of this key.
     pub fn sign(&self, release: &Release, manifest: &[u8], when: Timestamp) -> Result<String> {
-        let key = &self.key.key;
-        let signature = sign_release(release, manifest, when, key, |bytes| match &self.method {
+        let sign = |bytes: &[u8]| self.sign_bytes(bytes);
+        let signature = sign_release(release, manifest, when, &self.key.key, sign)?;
+        self.check(&signature, manifest)?;
+        Ok(signature.to_string())
+    }
+
+    /// The signature over `content`, the bytes of a customization.
+    ///
+    /// # Errors
+    /// As of [`Self::sign`].
+    pub fn sign_customization(&self, content: &[u8], when: Timestamp) -> Result<Signature> {
+        let sign = |bytes: &[u8]| self.sign_bytes(bytes);
+        let signature = sign_customization(content, when, &self.key.key, sign)?;
+        self.check(&signature, content)?;
+        Ok(signature)
+    }
+
+    fn sign_bytes(&self, bytes: &[u8]) -> Result<[u8; SIGNATURE_BYTES]> {
+        match &self.method {
             SigningMethod::Key(secret) => Ok(secret.sign_bytes(bytes)),
             SigningMethod::Command(command) => by_command(command, bytes),
-        })?;
-        signature.verify(key, manifest).map_err(|_| {
+        }
+    }
+
+    /// Fails if a command has signed something else, or with another key.
+    fn check(&self, signature: &Signature, content: &[u8]) -> Result<()> {
+        let key = &self.key.key;
+        signature.verify(key, content).map_err(|_| {
             Failure::new(Class::Unexpected, format!("what the signer made is no signature of the key {}", key.id()))
                 .because(anyhow::anyhow!("it does not verify with the public key of {}", self.key.name))
                 .hint("The command has to sign with Ed25519 (RFC 8032), with the key whose public file was given, the bytes on its standard input as they are.")
-        })?;
-        Ok(signature.to_string())
+                .into()
+        })
     }
 }
 

@@ -9,7 +9,7 @@ use base::failure::{Class, Classify, Failure};
 use document::finding::Finding;
 use document::format::{FormatResult, ensure};
 use formats::minisign::KeyId;
-use model::config::{OwnerKey, UnsignedRelease};
+use model::config::{CustomizationPolicy, OwnerKey, UnsignedRelease};
 use model::rollback_index::RollbackIndex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -34,6 +34,9 @@ pub struct TrustSpec {
     /// index, whoever has signed it.
     #[serde(skip_serializing_if = "RollbackIndex::is_zero")]
     pub rollback_index: RollbackIndex,
+    /// Which customizations of media their installs use: any, unless set.
+    #[serde(skip_serializing_if = "CustomizationPolicy::is_any")]
+    pub customization: CustomizationPolicy,
     /// What the nodes refuse from now on, whoever has signed it.
     #[serde(skip_serializing_if = "RevokedSpec::is_empty")]
     pub revoked: RevokedSpec,
@@ -165,6 +168,6 @@ impl TrustSpec {
         let threshold = self.threshold.unwrap_or(1);
         let store = TrustStore::new(keys, threshold, unsigned)
             .class(Class::Invalid, || "making the trust store of the OS image".to_owned())?;
-        Ok(store.revoking(revoked))
+        Ok(store.revoking(revoked).customized_by(self.customization))
     }
 }

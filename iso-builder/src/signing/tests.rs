@@ -9,7 +9,7 @@ use formats::minisign::{KeyDerivation, parse_signatures};
 use jiff::Timestamp;
 use model::config::{OwnerKey, ReleaseKey};
 use testing::release::release;
-use trust::{ReleaseTrust, Revocations, UnsignedRelease, judge};
+use trust::{ReleaseTrust, Revocations, TrustStore, UnsignedRelease, judge};
 
 use super::key_directory::DEVELOPMENT;
 use super::spec::{RevokedSpec, TrustSpec};
@@ -92,6 +92,31 @@ fn the_development_key_is_made_at_its_first_use_and_says_so() {
     let (release, text) = (release(), signature(&first));
     let trust = judge(&release, &release.to_bytes(), Some(text.as_bytes()), &known).unwrap();
     assert!(matches!(&trust, ReleaseTrust::Signed(signers) if signers[0].development), "{trust}");
+}
+
+#[test]
+fn a_customization_is_signed_and_its_signature_is_told_by_the_keys_that_are_known() {
+    use medium::customization::{Content, area};
+    let (_scratch, directory) = directory();
+    let id = directory.make("site", None, CHEAP).unwrap().id;
+    let signer = ReleaseSigner::open(&options("site", &directory)).unwrap();
+    let mut content = Content { arguments: vec!["quiet".parse().unwrap()], ..Content::default() };
+    let known = known_keys(&directory, &[], true).unwrap();
+    let told = |content: &Content, known: &TrustStore| SignatureSummary::of_customization(content, known);
+    assert_eq!(told(&content, &known).text, "added by its holder, not signed");
+    let bytes = content.signed_bytes().unwrap();
+    content.signatures = vec![signer.sign_customization(&bytes, Timestamp::UNIX_EPOCH).unwrap()];
+    let read = area::read(&*area::bytes(&content).unwrap()).unwrap().unwrap();
+    let summary = told(&read, &known);
+    assert!(
+        summary.trusted && summary.text.starts_with(&format!("signed by site (key {id})")),
+        "{summary:?}"
+    );
+    let stranger = told(&read, &TrustStore::absent());
+    assert!(!stranger.trusted && stranger.text.contains("not trusted here"), "{stranger:?}");
+    let changed = Content { arguments: vec!["debug".parse().unwrap()], ..read };
+    let summary = told(&changed, &known);
+    assert!(!summary.trusted && summary.text.contains("does not belong to it"), "{summary:?}");
 }
 
 #[test]

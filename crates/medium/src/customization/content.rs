@@ -7,6 +7,7 @@
 //! | `files/…` | files for the node; the rest of the path is where they go |
 //! | `arguments` | kernel arguments, one a line |
 //! | `boot-password` | the password of the boot menu, a hash for GRUB |
+//! | `signatures` | signatures in minisign's format over the archive without them |
 //!
 //! The archive is uncompressed and sorted, without times and owners: the same content makes the same bytes.
 
@@ -18,6 +19,7 @@ use tar::{Archive, Builder, EntryType, Header};
 
 use super::argument::Argument;
 use super::damage::{AreaDamage, CAPACITY};
+use formats::minisign::{Signature, parse_signatures};
 use model::config::{BootPassword, Secret};
 
 const NODES: &str = "nodes";
@@ -25,6 +27,7 @@ const AUTHORITIES: &str = "ca";
 const FILES: &str = "files";
 const ARGUMENTS: &str = "arguments";
 const BOOT_PASSWORD: &str = "boot-password";
+const SIGNATURES: &str = "signatures";
 /// The default permissions in the archive.
 const PRIVATE: u32 = 0o600;
 /// The allowed permission bits: not set-user-id, set-group-id or sticky.
@@ -43,6 +46,8 @@ pub struct Content {
     /// The password of the boot menu, which the configurations have. It is here a second time so that the check of the
     /// menu need not read configurations.
     pub boot_password: Option<BootPassword>,
+    /// Signatures over [`Content::signed_bytes`]; none in media of programs that know of none.
+    pub signatures: Vec<Signature>,
 }
 
 #[derive(Clone, PartialEq, Eq)]
@@ -67,6 +72,7 @@ impl fmt::Debug for Content {
             .field("files", &self.files.keys())
             .field("arguments", &keys)
             .field("boot_password", &self.boot_password)
+            .field("signatures", &self.signatures.len())
             .finish()
     }
 }
@@ -75,6 +81,14 @@ impl Content {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
+    }
+
+    /// What is signed: the archive without the signatures.
+    ///
+    /// # Errors
+    /// A path outside the archive.
+    pub fn signed_bytes(&self) -> io::Result<Vec<u8>> {
+        Self { signatures: Vec::new(), ..self.clone() }.pack()
     }
 
     /// The archive. Fails on a path outside the archive, as [`Content::unpack`] does.
@@ -111,6 +125,10 @@ impl Content {
         }
         for (name, text) in &self.nodes {
             add(&format!("{NODES}/{name}"), PRIVATE, text.expose().as_bytes())?;
+        }
+        if !self.signatures.is_empty() {
+            let text: String = self.signatures.iter().map(ToString::to_string).collect();
+            add(SIGNATURES, PRIVATE, text.as_bytes())?;
         }
         archive.into_inner()
     }
@@ -154,6 +172,11 @@ impl Content {
                 None => Ok(()),
             };
         }
+        if path == SIGNATURES {
+            let signatures = parse_signatures(&file.bytes);
+            self.signatures = signatures.map_err(|why| bad(&format!("is damaged: {why}")))?;
+            return Ok(());
+        }
         let (directory, name) = path.split_once('/').ok_or_else(|| bad("is not a path of this archive"))?;
         if !is_inner(name) || (directory != FILES && name.contains('/')) {
             return Err(bad("is not a relative path without `..`"));
@@ -195,6 +218,40 @@ mod tests {
             .into(),
             arguments: vec!["quiet".parse().unwrap(), "a=b".parse().unwrap()],
             boot_password: Some(testing::documents::HASH.parse().unwrap()),
+            signatures: Vec::new(),
+        }
+    }
+
+    /// That of a key over the content.
+    fn signature(content: &Content) -> Signature {
+        let key = formats::minisign::SecretKey::of_seed([1; 8], [1; 32]);
+        let sign = |bytes: &[u8]| -> Result<_, ()> { Ok(key.sign_bytes(bytes)) };
+        let bytes = content.signed_bytes().unwrap();
+        Signature::make(&key.public_key(), &bytes, "a key", "timestamp:0", sign).unwrap()
+    }
+
+    #[test]
+    fn signatures_are_over_everything_but_themselves() {
+        let mut content = full();
+        let signed = content.signed_bytes().unwrap();
+        assert_eq!(signed, content.pack().unwrap(), "without signatures it is as it always was");
+        content.signatures = vec![signature(&content); 2];
+        assert_eq!(content.signed_bytes().unwrap(), signed);
+        assert_eq!(Content::unpack(&content.pack().unwrap()).unwrap(), content);
+        for changed in [
+            Content { arguments: Vec::new(), ..content.clone() },
+            Content { nodes: [("default.yaml".into(), Secret::new("token: y"))].into(), ..content.clone() },
+            Content { boot_password: None, ..content.clone() },
+        ] {
+            assert_ne!(changed.signed_bytes().unwrap(), signed);
+        }
+    }
+
+    #[test]
+    fn what_is_no_signature_is_damage_and_not_an_unsigned_customization() {
+        for bytes in [&b""[..], b"\0", b"garbage\n", signature(&full()).to_string()[..90].as_bytes()] {
+            let error = Content::unpack(&archive(SIGNATURES, EntryType::Regular, bytes)).unwrap_err();
+            assert!(error.to_string().contains("\"signatures\" is damaged: "), "{error}");
         }
     }
 

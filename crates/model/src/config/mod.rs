@@ -55,5 +55,5 @@ pub use read::{UsableDocument, ValidConfig, check, check_in_use, load, load_appl
 pub use reinstall::{OnceWord, Reinstall};
 pub use text::*;
 pub use token::{Login, Token};
-pub use trust::{OwnerKey, ReleaseKey, Trust, UnsignedRelease};
+pub use trust::{CustomizationPolicy, OwnerKey, ReleaseKey, Trust, UnsignedRelease};
 pub use webhook::Webhook;

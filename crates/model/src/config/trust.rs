@@ -47,6 +47,24 @@ pub enum UnsignedRelease {
     Refuse,
 }
 
+/// Which customizations of media are used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum CustomizationPolicy {
+    /// Any: whoever has the medium may customize it.
+    #[default]
+    Any,
+    /// Only those that a trusted key has signed.
+    Signed,
+}
+
+impl CustomizationPolicy {
+    #[must_use]
+    pub fn is_any(&self) -> bool {
+        *self == Self::Any
+    }
+}
+
 impl Trust {
     /// Whether it leaves the trust store of the OS image as it is.
     #[must_use]

@@ -195,7 +195,7 @@ impl SignArguments {
 }
 
 /// The moment of a signature: now, or what `SOURCE_DATE_EPOCH` says (<https://reproducible-builds.org/specs/source-date-epoch/>).
-fn moment() -> Result<Timestamp> {
+pub(super) fn moment() -> Result<Timestamp> {
     let Some(text) = std::env::var_os("SOURCE_DATE_EPOCH") else { return Ok(Timestamp::now()) };
     let second = text.to_str().and_then(|text| text.parse().ok());
     second.and_then(|second| Timestamp::from_second(second).ok()).ok_or_else(|| {

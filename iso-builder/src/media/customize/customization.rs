@@ -11,8 +11,10 @@ use medium::customization::{AreaDamage, Argument, Content, FILE, GRUB_FILE, area
 use medium::reader::MediumReader;
 use model::machine::Selector;
 use serde::Serialize;
+use trust::TrustStore;
 
 use super::summary::ConfigSummary;
+use crate::signing::SignatureSummary;
 use crate::wording::{counted, printable};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -32,6 +34,9 @@ pub struct Customization {
     pub state: CustomizationState,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub damage: Option<String>,
+    /// Who has signed it, by the keys that are known here; none where there is nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub signatures: Option<SignatureSummary>,
     /// The install configurations, the fallback last.
     pub configurations: Vec<ConfigurationEntry>,
     /// Files with certificates of authorities to trust.
@@ -96,12 +101,13 @@ pub fn grub_differs(medium: &MediumReader, content: &Content) -> bool {
 }
 
 impl Customization {
+    /// That of `medium`, with its signatures by the keys of `known`.
     #[must_use]
-    pub fn of(medium: &MediumReader) -> Self {
+    pub fn of(medium: &MediumReader, known: &TrustStore) -> Self {
         match read(medium) {
             None => Self::empty(CustomizationState::Impossible),
             Some(Ok(None)) => Self::empty(CustomizationState::AsBuilt),
-            Some(Ok(Some(content))) => Self::content(&content),
+            Some(Ok(Some(content))) => Self::content(&content, known),
             Some(Err(damage)) => {
                 let damage = Some(format!("{:#}", anyhow::Error::from(damage)));
                 Self { damage, ..Self::empty(CustomizationState::Damaged) }
@@ -113,6 +119,7 @@ impl Customization {
         Self {
             state,
             damage: None,
+            signatures: None,
             configurations: Vec::new(),
             authorities: Vec::new(),
             files: Vec::new(),
@@ -120,7 +127,7 @@ impl Customization {
         }
     }
 
-    fn content(content: &Content) -> Self {
+    fn content(content: &Content, known: &TrustStore) -> Self {
         let nodes = match content.by_machine() {
             Ok(nodes) => nodes,
             Err(error) => {
@@ -156,6 +163,7 @@ impl Customization {
             authorities: content.authorities.iter().map(authority).collect(),
             files: content.files.iter().map(file).collect(),
             arguments: content.arguments.iter().map(argument).collect(),
+            signatures: Some(SignatureSummary::of_customization(content, known)),
             ..Self::empty(CustomizationState::Customized)
         }
     }
@@ -187,6 +195,9 @@ impl Customization {
 impl fmt::Display for Customization {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.brief())?;
+        if let Some(signatures) = &self.signatures {
+            write!(f, "\n  {}", printable(&signatures.text))?;
+        }
         for ConfigurationEntry { machine, sha256, summary } in &self.configurations {
             let machine = machine.as_ref().map_or("every other machine".into(), ToString::to_string);
             write!(f, "\n  {}", printable(&machine))?;

@@ -83,7 +83,7 @@ fn a_customized_iso_is_whole_shows_no_secret_and_goes_back_to_its_bytes() {
     let bench = CustomizeFixture::new();
     let before = fs::read(&bench.path).unwrap();
     assert_eq!(
-        Customization::of(&MediumReader::open(&bench.path).unwrap()).state,
+        Customization::of(&MediumReader::open(&bench.path).unwrap(), &TrustStore::absent()).state,
         CustomizationState::AsBuilt
     );
     let mut gathered = bench.sources().read().unwrap();
@@ -97,7 +97,7 @@ fn a_customized_iso_is_whole_shows_no_secret_and_goes_back_to_its_bytes() {
         report.findings.is_empty() && report.to_string().contains("\ncustomized with 2 configurations,"),
         "{report}"
     );
-    let shown = Customization::of(&medium);
+    let shown = Customization::of(&medium, &TrustStore::absent());
     let text = format!("{shown} {} {shown:?}", serde_json::to_string(&shown).unwrap());
     for words in [
         "mac:52:54:00:00:00:01  first, sha256 ",
@@ -171,7 +171,7 @@ fn a_new_customization_replaces_all_of_the_old_one() {
         CustomizationSources { fallback: Some(bench.node("only")), ..CustomizationSources::default() };
     apply(&bench.path, &wanted(&sources.read().unwrap()));
     let medium = MediumReader::open(&bench.path).unwrap();
-    let shown = Customization::of(&medium);
+    let shown = Customization::of(&medium, &TrustStore::absent());
     assert_eq!(shown.brief(), "customized with 1 configuration");
     assert!(verify(&medium, &TrustStore::absent(), &Progress::silent()).unwrap().findings.is_empty());
     let bytes = fs::read(&bench.path).unwrap();
@@ -183,9 +183,15 @@ fn a_netboot_set_is_customized_beside_its_manifest() {
     let bench = CustomizeFixture::new();
     let tree = bench.sample.tree();
     apply(&tree, &wanted(&bench.sources().read().unwrap()));
-    assert_eq!(Customization::of(&MediumReader::open(&tree).unwrap()).configurations.len(), 2);
+    assert_eq!(
+        Customization::of(&MediumReader::open(&tree).unwrap(), &TrustStore::absent()).configurations.len(),
+        2
+    );
     apply(&tree, &nothing());
-    assert_eq!(Customization::of(&MediumReader::open(&tree).unwrap()).state, CustomizationState::AsBuilt);
+    assert_eq!(
+        Customization::of(&MediumReader::open(&tree).unwrap(), &TrustStore::absent()).state,
+        CustomizationState::AsBuilt
+    );
     let zeros = fs::read(tree.join(FILE)).unwrap();
     assert!(zeros.len() as u64 == area::LENGTH && zeros.iter().all(|byte| *byte == 0));
 }
@@ -206,7 +212,7 @@ fn damage_to_the_area_and_other_arguments_for_grub_fail_verification() {
     let [(path, MediumFault::Customization { reason })] = &faults(&bench.path)[..] else { panic!() };
     assert!(path == FILE && reason.contains("SHA-256"), "{reason}");
     let medium = MediumReader::open(&bench.path).unwrap();
-    assert_eq!(Customization::of(&medium).state, CustomizationState::Damaged);
+    assert_eq!(Customization::of(&medium, &TrustStore::absent()).state, CustomizationState::Damaged);
     let error =
         verify(&medium, &TrustStore::absent(), &Progress::silent()).unwrap().into_result().unwrap_err();
     assert_eq!(class_of(&error), Class::Verification);
@@ -221,7 +227,7 @@ fn media_without_room_and_cut_ones_are_refused_and_not_written() {
         assert_eq!(class_of(&error), Class::Invalid);
         assert!(render(&error).contains("built without room"), "{}", render(&error));
         assert_eq!(
-            Customization::of(&MediumReader::open(path).unwrap()).state,
+            Customization::of(&MediumReader::open(path).unwrap(), &TrustStore::absent()).state,
             CustomizationState::Impossible
         );
     }
@@ -278,7 +284,7 @@ fn a_boot_password_of_a_configuration_protects_the_menu_of_the_medium_and_is_che
     );
     assert!(String::from_utf8_lossy(&menu).contains(&line));
     assert!(verify(&medium, &TrustStore::absent(), &Progress::silent()).unwrap().findings.is_empty());
-    let shown = format!("{} {:?}", Customization::of(&medium), gathered.content);
+    let shown = format!("{} {:?}", Customization::of(&medium, &TrustStore::absent()), gathered.content);
     assert!(!shown.contains("grub.pbkdf2"), "{shown}");
     // Removed from the menu only, it is noticed.
     damage(&bench.path, b"password_pbkdf2");

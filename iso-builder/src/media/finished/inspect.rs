@@ -107,7 +107,7 @@ impl MediumDescription {
                 .payloads(Purpose::InstallConfig)
                 .map(|payload| EmbeddedConfig::read(medium, payload))
                 .collect(),
-            customized: Customization::of(medium),
+            customized: Customization::of(medium, known),
             release,
         })
     }

@@ -136,7 +136,7 @@ pub fn verify(medium: &MediumReader, known: &TrustStore, progress: &Progress) ->
         remote,
         boot_menu_checked: coverage != VerifyCoverage::Files,
         coverage,
-        customized: Customization::of(medium).brief(),
+        customized: Customization::of(medium, known).brief(),
         findings,
     })
 }
@@ -242,7 +242,7 @@ fn check_length(medium: &MediumReader) -> Option<MediumFinding> {
 
 /// Checks the customization area by its own digest, and that GRUB reads the same arguments.
 fn check_customization(medium: &MediumReader) -> Option<MediumFinding> {
-    let shown = Customization::of(medium);
+    let shown = Customization::of(medium, &TrustStore::absent());
     let content = match customization::read(medium)? {
         Ok(content) => content.unwrap_or_default(),
         Err(_) => Content::default(),
