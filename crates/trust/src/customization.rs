@@ -138,7 +138,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::store::Revocations;
+    use crate::revocations::Revocations;
 
     const CONTENT: &[u8] = b"an archive";
 

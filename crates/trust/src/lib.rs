@@ -9,12 +9,14 @@
 //! | [`store`] | the keys that a system trusts, how many of them have to sign, and what becomes of unsigned releases |
 //! | [`customization`] | the same for the customization of a medium |
 //! | [`memory`] | what a system remembers beyond the release that it runs: the lowest rollback index, and what was revoked |
+//! | [`revocations`] | keys and releases that were taken back |
 //! | [`statement`] | what a signature says of a release in its trusted comment |
 //! | [`judge`](mod@judge) | whether a release may be used, and the reason if not |
 
 pub mod customization;
 pub mod judge;
 pub mod memory;
+pub mod revocations;
 pub mod statement;
 pub mod store;
 #[cfg(test)]
@@ -24,5 +26,6 @@ pub use customization::{CustomizationError, CustomizationTrust, judge_customizat
 pub use judge::{ReleaseTrust, Signer, TrustError, UnsignedReason, judge};
 pub use memory::{ParseTrustMemoryError, TrustMemory};
 pub use model::config::{CustomizationPolicy, UnsignedRelease};
+pub use revocations::Revocations;
 pub use statement::sign_release;
-pub use store::{ParseTrustStoreError, Revocations, TrustStore, TrustedKey};
+pub use store::{ParseTrustStoreError, TrustStore, TrustedKey};

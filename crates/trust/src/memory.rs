@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::store::Revocations;
+use crate::revocations::Revocations;
 use model::rollback_index::RollbackIndex;
 
 /// What a node knows from all releases that it has had.

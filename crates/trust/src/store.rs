@@ -6,7 +6,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::memory::TrustMemory;
-use base::digest::Digest;
+use crate::revocations::Revocations;
 use formats::minisign::{KeyId, PublicKey};
 use model::config::{CustomizationPolicy, OwnerKey, Trust, UnsignedRelease};
 use model::rollback_index::RollbackIndex;
@@ -38,31 +38,6 @@ impl fmt::Display for TrustedKey {
 pub(crate) fn named(f: &mut fmt::Formatter<'_>, name: &str, key: KeyId, development: bool) -> fmt::Result {
     let kind = if development { "development key" } else { "key" };
     write!(f, "{name} ({kind} {key})")
-}
-
-/// What must not be used any more, whoever has signed it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Revocations {
-    /// Signatures of these keys do not count, because somebody else may have them.
-    pub keys: BTreeSet<KeyId>,
-    /// The digests of the manifests of releases.
-    pub releases: BTreeSet<Digest>,
-}
-
-impl Revocations {
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        *self == Self::default()
-    }
-
-    /// These and `more`.
-    #[must_use]
-    pub fn joined(mut self, mut more: Self) -> Self {
-        self.keys.append(&mut more.keys);
-        self.releases.append(&mut more.releases);
-        self
-    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
