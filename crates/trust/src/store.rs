@@ -110,8 +110,9 @@ impl TrustStore {
         if format != FORMAT {
             return Err(ParseTrustStoreError::Format(format));
         }
-        let Self { keys, threshold, unsigned, revoked, .. } = serde_json::from_slice(bytes)?;
-        Ok(Self::new(keys, threshold, unsigned)?.revoking(revoked))
+        let Self { format: _, keys, threshold, unsigned, revoked, customization, floor: _ } =
+            serde_json::from_slice(bytes)?;
+        Ok(Self::new(keys, threshold, unsigned)?.revoking(revoked).customized_by(customization))
     }
 
     /// The same store, in which this is revoked.
