@@ -1,5 +1,6 @@
 //! Where a user's keys are: `NAME.key` with the secret key, readable by nobody else, and `NAME.pub` with the public one.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -32,6 +33,18 @@ pub struct NewKey {
     pub secret_file: PathBuf,
     pub public_file: PathBuf,
     pub development: bool,
+}
+
+/// What a person has to know of a key that was made.
+pub(crate) const KEEP_A_COPY: &str = "Keep a copy of the secret file where nobody else can read it.";
+
+/// The key, and where it is.
+impl fmt::Display for NewKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, id, secret_file, public_file, .. } = self;
+        let (secret, public) = (secret_file.display(), public_file.display());
+        write!(f, "key {id} ({name})\n  secret  {secret}\n  public  {public}")
+    }
 }
 
 /// A public key in a file.
@@ -139,6 +152,22 @@ impl KeyDirectory {
             .collect::<Result<Vec<_>>>()?;
         keys.sort_by(|one, other| one.name.cmp(&other.name));
         Ok(keys)
+    }
+
+    /// The public key that `named` names: a file, or one of the directory.
+    ///
+    /// # Errors
+    /// [`Class::Invalid`] if there is none.
+    pub fn find(&self, named: &str) -> Result<KeyFile> {
+        let file = Path::new(named);
+        if named.contains('/') || file.exists() {
+            return KeyFile::read(file);
+        }
+        self.public_keys()?.into_iter().find(|key| key.name == named).ok_or_else(|| {
+            Failure::new(Class::Invalid, format!("there is no key {named} in {}", self.0.display()))
+                .hint("`iso-builder keys show` lists those that there are.")
+                .into()
+        })
     }
 }
 

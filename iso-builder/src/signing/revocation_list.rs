@@ -150,8 +150,8 @@ mod tests {
         fs::write(directory.path().join("nowhere"), whole).unwrap();
         add(&file, revoking(&[1], &[])).unwrap();
         assert!(file.is_symlink() && read(&file).unwrap() == revoking(&[1], &[]));
-        let absent = directory.path().join("absent/revoked.json");
-        assert_eq!(class_of(&add(&absent, revoking(&[1], &[])).unwrap_err()), Class::DiskIo);
+        let below_a_file = directory.path().join("nowhere/revoked.json");
+        assert_eq!(class_of(&add(&below_a_file, revoking(&[1], &[])).unwrap_err()), Class::Invalid);
     }
 
     proptest! {

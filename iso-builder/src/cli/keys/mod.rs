@@ -3,7 +3,7 @@
 mod revoke;
 mod rotate;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Result;
 use base::failure::{Class, Failure};
@@ -20,8 +20,8 @@ use crate::media::sign::SignableMedia;
 use crate::signing::arguments::{
     KeyDirectoryArguments, KnownKeyArguments, PassphraseArguments, SigningArguments,
 };
-use crate::signing::key_directory::{DEVELOPMENT, KeyFile};
-use crate::signing::{KeyDirectory, NewKey, ReleaseSigner, SignatureSummary, add_all};
+use crate::signing::key_directory::{DEVELOPMENT, KEEP_A_COPY, KeyFile};
+use crate::signing::{NewKey, ReleaseSigner, SignatureSummary, add_all};
 use crate::wording::printable;
 
 /// Make, show, change and revoke the keys that sign releases.
@@ -131,23 +131,15 @@ impl NewArguments {
 }
 
 fn made(key: &NewKey) -> String {
-    let (files, NewKey { name, key: public, .. }) = (files_of(key), key);
+    let NewKey { name, key: public, .. } = key;
     match key.development {
         true => {
-            format!("{files}\nIt is to try things with: everything that shows a release of this key says so.")
+            format!("{key}\nIt is to try things with: everything that shows a release of this key says so.")
         }
         false => format!(
-            "{files}\n{KEEP_A_COPY} In the image definition:\n  trust:\n    keys:\n      - {{name: {name}, key: {public}}}"
+            "{key}\n{KEEP_A_COPY} In the image definition:\n  trust:\n    keys:\n      - {{name: {name}, key: {public}}}"
         ),
     }
-}
-
-const KEEP_A_COPY: &str = "Keep a copy of the secret file where nobody else can read it.";
-
-/// A new key, and where it is.
-fn files_of(NewKey { name, id, secret_file, public_file, .. }: &NewKey) -> String {
-    let (secret, public) = (secret_file.display(), public_file.display());
-    format!("key {id} ({name})\n  secret  {secret}\n  public  {public}")
 }
 
 impl ShowArguments {
@@ -155,7 +147,7 @@ impl ShowArguments {
         let directory = self.directory.directory();
         let keys = match self.named.is_empty() {
             true => directory.public_keys()?,
-            false => self.named.iter().map(|named| find(named, &directory)).collect::<Result<_>>()?,
+            false => self.named.iter().map(|named| directory.find(named)).collect::<Result<_>>()?,
         };
         let line = |KeyFile { name, id, key, development, .. }: &KeyFile| {
             let note = if *development { "  development key" } else { "" };
@@ -231,16 +223,4 @@ impl VerifyArguments {
         })?;
         media.iter().try_for_each(|medium| medium.judge(&known).map(drop))
     }
-}
-
-fn find(named: &str, directory: &KeyDirectory) -> Result<KeyFile> {
-    let file = Path::new(named);
-    if named.contains('/') || file.exists() {
-        return KeyFile::read(file);
-    }
-    directory.public_keys()?.into_iter().find(|key| key.name == named).ok_or_else(|| {
-        Failure::new(Class::Invalid, format!("there is no key {named} in {}", directory.path().display()))
-            .hint("`iso-builder keys show` lists those that there are.")
-            .into()
-    })
 }

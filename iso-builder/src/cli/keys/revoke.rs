@@ -14,7 +14,6 @@ use medium::reader::MediumReader;
 use serde::Serialize;
 use trust::Revocations;
 
-use super::find;
 use crate::media::finished::verify::manifests_of;
 use crate::signing::KeyDirectory;
 use crate::signing::arguments::KeyDirectoryArguments;
@@ -114,7 +113,7 @@ impl RevokedItem {
             return manifests_of(path)?.iter().map(|path| Self::of_medium(path)).collect();
         }
         if directory.public_keys()?.iter().any(|key| key.name == text) {
-            return find(text, directory).map(|file| vec![Self::of_key(file)]);
+            return directory.find(text).map(|file| vec![Self::of_key(file)]);
         }
         Err(Failure::new(Class::Invalid, format!("{text} names neither a key nor a release"))
             .because(anyhow::anyhow!(

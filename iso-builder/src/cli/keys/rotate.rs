@@ -9,9 +9,8 @@ use base::program::Context;
 use formats::minisign::{KeyDerivation, KeyId, PublicKey};
 use serde::Serialize;
 
-use super::{KEEP_A_COPY, files_of, find};
 use crate::signing::arguments::PassphraseArguments;
-use crate::signing::key_directory::{DEVELOPMENT, KeyFile};
+use crate::signing::key_directory::{DEVELOPMENT, KEEP_A_COPY, KeyFile};
 use crate::signing::{KeyDirectory, NewKey, PassphraseSource};
 
 /// Change the key that signs releases.
@@ -58,7 +57,7 @@ struct RotationPlan {
 impl RotateArguments {
     pub(super) fn run(self, context: &Context) -> Result<()> {
         let (source, directory) = self.passphrase.into_parts();
-        let from = RotatedKey::of(&self.from, find(&self.from, &directory)?);
+        let from = RotatedKey::of(&self.from, directory.find(&self.from)?);
         if self.to == DEVELOPMENT {
             let what = "the development key cannot take the place of another key";
             return Err(Failure::new(Class::Invalid, what)
@@ -70,7 +69,7 @@ impl RotateArguments {
             Some(_) => None,
             None => Some(make(&self.to, &directory, &source, self.no_passphrase)?),
         };
-        let to = RotatedKey::of(&self.to, there.map_or_else(|| find(&self.to, &directory), Ok)?);
+        let to = RotatedKey::of(&self.to, there.map_or_else(|| directory.find(&self.to), Ok)?);
         if from.id == to.id {
             let what = format!("{} and {} are the same key, {}", self.from, self.to, from.id);
             return Err(Failure::new(Class::Invalid, what)
@@ -87,7 +86,7 @@ impl RotateArguments {
 fn existing(named: &str, directory: &KeyDirectory) -> Result<Option<KeyFile>> {
     let is_file = named.contains('/') || Path::new(named).exists();
     let is_there = is_file || directory.public_keys()?.iter().any(|key| key.name == named);
-    is_there.then(|| find(named, directory)).transpose()
+    is_there.then(|| directory.find(named)).transpose()
 }
 
 fn make(
@@ -117,7 +116,7 @@ impl fmt::Display for RotationPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { from, to, made, definition } = self;
         match made {
-            Some(made) => writeln!(f, "{}\n{KEEP_A_COPY}\n", files_of(made))?,
+            Some(made) => writeln!(f, "{made}\n{KEEP_A_COPY}\n")?,
             None => writeln!(f, "The new key is {} ({}).\n", to.id, to.name)?,
         }
         write!(
