@@ -249,7 +249,7 @@ mod tests {
 
     #[test]
     fn what_is_no_signature_is_damage_and_not_an_unsigned_customization() {
-        for bytes in [&b""[..], b"\0", b"garbage\n", signature(&full()).to_string()[..90].as_bytes()] {
+        for bytes in [&b""[..], b"\0", b"garbage\n", &signature(&full()).to_string().as_bytes()[..90]] {
             let error = Content::unpack(&archive(SIGNATURES, EntryType::Regular, bytes)).unwrap_err();
             assert!(error.to_string().contains("\"signatures\" is damaged: "), "{error}");
         }
