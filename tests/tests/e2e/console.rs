@@ -77,10 +77,20 @@ fn mistakes_in_network_and_token_are_reported_and_corrected_and_help_access_work
         screen(&mut vm, &["does not meet the requirements"], SCREEN_LIMIT, artifacts)?;
         let unfit = vm.serial.screen();
         vm.serial.keys(&format!("{DOWN}{DOWN}\r"))?;
-        screen(&mut vm, &["is erased"], SCREEN_LIMIT, artifacts)?;
+        // The warnings of a machine that is no node for production fill more than a screen, and come before the plan.
+        screen(&mut vm, &["Warning: "], SCREEN_LIMIT, artifacts)?;
+        let read_on = |vm: &mut Vm, wanted: &str| {
+            Deadline::after(SCREEN_LIMIT).poll(wanted, || {
+                if vm.serial.wait_for_screen(&[wanted], Duration::from_secs(5)).is_ok() {
+                    return Ok(Some(()));
+                }
+                vm.serial.keys(PAGE_DOWN).map(|()| None)
+            })?;
+            screen(vm, &[wanted], SCREEN_LIMIT, artifacts)
+        };
+        read_on(&mut vm, "Left out of the checks: cpu, memory")?;
+        read_on(&mut vm, "is erased")?;
         let plan = vm.serial.screen();
-        vm.serial.keys(&PAGE_DOWN.repeat(4))?;
-        screen(&mut vm, &["Left out of the checks: cpu, memory"], SCREEN_LIMIT, artifacts)?;
         vm.kill()?;
         let mut checks = Checks::default();
         checks.contains("what the machine lacks", &unfit, "Use a machine with more memory.");

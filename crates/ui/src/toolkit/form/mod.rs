@@ -341,9 +341,13 @@ impl Field {
     fn keep_cursor(&mut self, old: &Self) {
         match (&mut self.kind, &old.kind) {
             (
-                FieldKind::Choice { options, cursor, moved, .. },
+                FieldKind::Choice { options, cursor, moved, chosen },
                 FieldKind::Choice { options: old, cursor: at, moved: before, .. },
             ) => {
+                // Where the user has not moved it, Enter takes what is chosen now.
+                if !*before && chosen.is_some() {
+                    return;
+                }
                 let text = old.get(*at).map(|option| &option.text);
                 let same = options.iter().position(|option| Some(&option.text) == text);
                 *cursor = same.unwrap_or((*at).min(options.len().saturating_sub(1)));

@@ -89,6 +89,21 @@ fn fields_that_are_made_anew_keep_the_focus_and_the_cursor() {
     assert_eq!(form.field("name").unwrap().typed().as_deref(), Some("xnode-1"));
 }
 
+#[test]
+fn enter_takes_what_is_chosen_in_new_options_unless_the_user_moved_to_another() {
+    let choice = |options: &[&str], chosen| {
+        let options = options.iter().map(|option| Choice::new(*option)).collect();
+        vec![Field::choice("where", "Where to?", options, chosen)]
+    };
+    let mut form = Form::new(choice(&["A server"], None));
+    // A stick was plugged in, and is what is chosen now.
+    form.replace(choice(&["The stick", "A server"], Some(0)));
+    assert_eq!(form.decide(Key::Enter), Some(0));
+    press(&mut form, &[Key::Down]);
+    form.replace(choice(&["Another stick", "The stick", "A server"], Some(0)));
+    assert_eq!(form.decide(Key::Enter), Some(2));
+}
+
 proptest! {
     #[test]
     fn whatever_is_pressed_in_whatever_size_the_focus_is_seen(
