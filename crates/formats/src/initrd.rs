@@ -5,6 +5,7 @@
 //! in archives that come first and are plain. The last one is here a frame of zstd. The same archives, packed by the same version of the
 //! library, give the same bytes: so a node can make the initrd of a release from another one.
 
+use std::collections::BTreeSet;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 
 /// Of zstd, by which a node packs an initrd anew. Of the minimal definition's, level 12 makes 4 % less.
@@ -15,10 +16,58 @@ const HEADER_BYTES: u64 = 110;
 /// Where the header has the length of the file and that of its name, each as eight hexadecimal digits.
 const FILE_SIZE: std::ops::Range<usize> = 54..62;
 const NAME_SIZE: std::ops::Range<usize> = 94..102;
-/// The name of the entry that ends an archive.
+/// The name of the entry that ends an archive, and the same as it is stored.
+const END: &str = "TRAILER!!!";
 const TRAILER: &[u8] = b"TRAILER!!!\0";
+/// Archives are filled up to a multiple of this.
+const BLOCK_BYTES: usize = 512;
+/// The modes of directories, files and programs, with their types (inode(7)).
+const DIRECTORY: usize = 0o040_755;
+const FILE: usize = 0o100_644;
+const PROGRAM: usize = 0o100_755;
 /// Names and contents begin at multiples of this.
 const ALIGNMENT: u64 = 4;
+
+/// A file of an archive.
+#[derive(Clone, Copy, Debug)]
+pub struct ArchivedFile<'a> {
+    /// From the root, without a slash at its begin.
+    pub path: &'a str,
+    pub content: &'a [u8],
+    pub executable: bool,
+}
+
+/// A plain archive in the portable format (cpio(5), `newc`) with these files, which root owns, and the directories that they are in.
+/// Nothing in it differs from one time to the next: it has no times.
+#[must_use]
+pub fn archive(files: &[ArchivedFile<'_>]) -> Vec<u8> {
+    let parents =
+        |path: &'_ str| path.match_indices('/').map(|(at, _)| path[..at].to_owned()).collect::<Vec<_>>();
+    let directories: BTreeSet<_> = files.iter().flat_map(|file| parents(file.path)).collect();
+    let entries = directories.iter().map(|path| (path.as_str(), DIRECTORY, &b""[..])).chain(
+        files.iter().map(|file| (file.path, if file.executable { PROGRAM } else { FILE }, file.content)),
+    );
+    let mut out = Vec::new();
+    for (number, (path, mode, content)) in (1..).zip(entries) {
+        entry(&mut out, path, (number, mode), content);
+    }
+    entry(&mut out, END, (0, 0), b"");
+    out.resize(out.len().next_multiple_of(BLOCK_BYTES), 0);
+    out
+}
+
+fn entry(out: &mut Vec<u8>, path: &str, (number, mode): (usize, usize), content: &[u8]) {
+    // Number, mode, owner, group, links, time, length, four numbers of devices, length of the name with its zero, checksum.
+    let fields = [number, mode, 0, 0, 1, 0, content.len(), 0, 0, 0, 0, path.len() + 1, 0];
+    out.extend_from_slice(MAGICS[0]);
+    for field in fields {
+        out.extend_from_slice(format!("{field:08x}").as_bytes());
+    }
+    for bytes in [&[path.as_bytes(), b"\0"].concat()[..], content] {
+        out.extend_from_slice(bytes);
+        out.resize(out.len().next_multiple_of(ALIGNMENT as usize), 0);
+    }
+}
 
 /// Packs `archives`, which are plain.
 ///
@@ -110,9 +159,20 @@ fn invalid(why: &str) -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use base::command::{Invocation, Runner, SystemRunner};
     use proptest::prelude::*;
+    use std::fs;
     use std::io::Cursor;
-    use testing::initrd::archive;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn archive(files: &[(&str, &[u8])]) -> Vec<u8> {
+        super::archive(
+            &files
+                .iter()
+                .map(|(path, content)| ArchivedFile { path, content, executable: false })
+                .collect::<Vec<_>>(),
+        )
+    }
 
     fn packed(archives: &[u8]) -> io::Result<Vec<u8>> {
         let mut out = Vec::new();
@@ -136,6 +196,27 @@ mod tests {
         assert_eq!(packed(&main).unwrap()[..4], [0x28, 0xb5, 0x2f, 0xfd]);
         // The whole file system unpacks with zstd.
         assert!(zstd::decode_all(&packed(&main).unwrap()[..]).unwrap() == main);
+    }
+
+    #[test]
+    fn an_archive_has_its_files_their_directories_and_modes() {
+        let program =
+            ArchivedFile { path: "usr/bin/program", content: b"#!/bin/sh\nexit 0\n", executable: true };
+        let file = ArchivedFile { path: "usr/share/file", content: b"text", executable: false };
+        let directory = tempfile::tempdir().unwrap();
+        let at = directory.path().join("archive");
+        fs::write(&at, super::archive(&[program, file])).unwrap();
+        let extract = format!(
+            "cd {} && cpio --extract --quiet --no-preserve-owner <archive",
+            directory.path().display()
+        );
+        SystemRunner.run(&Invocation::new("sh").args(["-c", &extract])).unwrap();
+        let mode = |path: &str| fs::metadata(directory.path().join(path)).unwrap().permissions().mode();
+        let modes = ["usr", "usr/bin", "usr/share", "usr/bin/program", "usr/share/file"].map(mode);
+        assert_eq!(modes, [0o040_755, 0o040_755, 0o040_755, 0o100_755, 0o100_644]);
+        for file in [program, file] {
+            assert_eq!(fs::read(directory.path().join(file.path)).unwrap(), file.content);
+        }
     }
 
     #[test]

@@ -48,6 +48,7 @@ pub struct VerityTree {
     /// Whole blocks: the superblock, then the levels, the root's first.
     pub bytes: Vec<u8>,
     pub root: Digest,
+    salt: [u8; 32],
 }
 
 impl VerityTree {
@@ -59,21 +60,55 @@ impl VerityTree {
 }
 
 impl VerityTree {
+    /// The tree over `length` bytes of data with the root hash `root`, of its stored form, which anybody may have changed; none if that has
+    /// other hashes of blocks.
+    #[must_use]
+    pub fn of_stored(stored: &[u8], parameters: VerityParameters, length: u64, root: Digest) -> Option<Self> {
+        let blocks = usize::try_from(length.div_ceil(BLOCK_BYTES as u64)).ok()?;
+        if blocks == 1 {
+            return Some(Self { bytes: superblock(parameters, 1), root, salt: parameters.salt });
+        }
+        let start = stored.len().checked_sub(leaves_bytes(blocks))?;
+        let leaves = stored.get(start..start + blocks * HASH_BYTES)?.to_vec();
+        let tree = VerityBuilder { parameters, rest: Vec::new(), leaves }.finish();
+        (tree.root == root).then_some(tree)
+    }
+
     /// Where the first block of data begins, in bytes, of which `other` has another hash, in a tree of the same parameters; none where
     /// all are the same.
     #[must_use]
     pub fn first_other_block(&self, other: &Self) -> Option<u64> {
-        if self.root == other.root {
+        self.other_blocks(other).next().map(|block| block * BLOCK_BYTES as u64)
+    }
+
+    /// The numbers of the blocks of data of which `other` has another hash, in a tree of the same parameters.
+    pub fn other_blocks(&self, other: &Self) -> impl Iterator<Item = u64> {
+        let leaf = |tree: &Self, block: usize| tree.leaf(block).map(<[u8]>::to_vec);
+        let blocks = self.blocks().max(other.blocks());
+        let others: Vec<_> = (0..blocks).filter(|block| leaf(self, *block) != leaf(other, *block)).collect();
+        others.into_iter().map(|block| block as u64)
+    }
+
+    /// Whether the block of data with this number has these bytes.
+    #[must_use]
+    pub fn has_block(&self, block: u64, data: &[u8]) -> bool {
+        let expected = usize::try_from(block).ok().and_then(|block| self.leaf(block));
+        expected == Some(hash(&self.salt, data).as_bytes())
+    }
+
+    fn leaf(&self, block: usize) -> Option<&[u8]> {
+        if block >= self.blocks() {
             return None;
         }
-        let (ours, theirs) = (self.leaves().chunks(HASH_BYTES), other.leaves().chunks(HASH_BYTES));
-        let same = ours.zip(theirs).take_while(|(ours, theirs)| ours == theirs).count();
-        Some((same * BLOCK_BYTES) as u64)
+        if self.blocks() == 1 {
+            return Some(self.root.as_bytes());
+        }
+        self.leaves().chunks(HASH_BYTES).nth(block)
     }
 
     /// The hashes of the blocks of data, filled up to whole blocks; none of a single block, whose hash is the root.
     fn leaves(&self) -> &[u8] {
-        let level = self.blocks().div_ceil(HASHES_PER_BLOCK) * BLOCK_BYTES;
+        let level = leaves_bytes(self.blocks());
         self.bytes.get(self.bytes.len().saturating_sub(level).max(BLOCK_BYTES)..).unwrap_or_default()
     }
 
@@ -145,8 +180,13 @@ impl VerityBuilder {
         let root = levels.pop().and_then(|level| level.try_into().ok()).map(Digest::from_bytes);
         let mut bytes = superblock(self.parameters, blocks);
         levels.iter().rev().for_each(|level| bytes.extend_from_slice(level));
-        VerityTree { bytes, root: root.unwrap_or_else(|| hash(&salt, &[])) }
+        VerityTree { bytes, root: root.unwrap_or_else(|| hash(&salt, &[])), salt }
     }
+}
+
+/// How many bytes the level of the hashes of so many blocks of data takes up.
+fn leaves_bytes(blocks: usize) -> usize {
+    blocks.div_ceil(HASHES_PER_BLOCK) * BLOCK_BYTES
 }
 
 /// Fills a level up to whole blocks and returns a copy of it.
@@ -247,6 +287,50 @@ mod tests {
                 assert_eq!(place, Some((block * BLOCK_BYTES) as u64), "{blocks}");
             }
         }
+    }
+
+    #[test]
+    fn a_stored_tree_counts_only_with_all_of_its_hashes() {
+        for blocks in [1, 2, 128, 129, 300] {
+            let (whole, parameters) = (data(blocks), VerityParameters::of_image(Digest::of(b"the image")));
+            let mut builder = VerityBuilder::new(parameters);
+            builder.update(&whole);
+            let tree = builder.finish();
+            let length = whole.len() as u64;
+            let stored = |bytes: &[u8]| VerityTree::of_stored(bytes, parameters, length, tree.root);
+            assert!(stored(&tree.bytes).is_some_and(|found| found == tree), "{blocks}");
+            for block in [0, blocks / 2, blocks - 1] {
+                let at = block * BLOCK_BYTES;
+                assert!(tree.has_block(block as u64, &whole[at..at + BLOCK_BYTES]), "{blocks}");
+                assert!(!tree.has_block(block as u64, &[1; BLOCK_BYTES]), "{blocks}");
+            }
+            assert!(!tree.has_block(blocks as u64, &whole[..BLOCK_BYTES]), "{blocks}");
+            if blocks > 1 {
+                let mut wrong = tree.bytes.clone();
+                let last = wrong.len() - leaves_bytes(blocks) + blocks * HASH_BYTES - 1;
+                wrong[last] ^= 1;
+                assert!(stored(&wrong).is_none() && stored(&tree.bytes[..1000]).is_none(), "{blocks}");
+                // The levels above are made again, and what fills up the last block of hashes does not count.
+                let mut upper = tree.bytes.clone();
+                upper[BLOCK_BYTES] ^= u8::from(blocks > 128);
+                assert!(stored(&upper).is_some_and(|found| found == tree), "{blocks}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_wrong_block_is_told() {
+        let whole = data(300);
+        let mut wrong = whole.clone();
+        let places = [0, 128, 299];
+        places.iter().for_each(|block| wrong[block * BLOCK_BYTES + 77] ^= 1);
+        let made = |data: &[u8]| {
+            let mut builder = VerityBuilder::new(VerityParameters::of_image(Digest::of(b"the image")));
+            builder.update(data);
+            builder.finish()
+        };
+        let found: Vec<_> = made(&whole).other_blocks(&made(&wrong)).collect();
+        assert_eq!(found, places.map(|block| block as u64));
     }
 
     #[test]

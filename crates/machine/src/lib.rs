@@ -15,12 +15,14 @@
 //! | [`trust_store`], [`release_origin`], [`unsigned_record`] | the keys that the system trusts, who has signed its release, and whether it ever had an unsigned one |
 //! | [`trust_memory`] | what it must not take any more, whichever release it runs |
 //! | [`mount`], [`mounted`], [`arrays`], [`multipath`] | file systems and the devices below them |
+//! | [`verity_device`], [`image_health`] | the device through which the OS image is read, and what was found damaged in it |
 //! | [`seed`] | copies of directories of the image |
 
 pub mod arrays;
 pub mod clock;
 pub mod console_text;
 pub mod hostname;
+pub mod image_health;
 pub mod installed_node;
 pub mod inventory;
 pub mod keyboard;
@@ -43,3 +45,4 @@ pub mod trust_memory;
 pub mod trust_store;
 pub mod unsigned_record;
 pub mod update_state;
+pub mod verity_device;

@@ -65,6 +65,9 @@ impl fmt::Display for Slot {
     }
 }
 
+/// The kernel parameter with the root file system (`Documentation/admin-guide/kernel-parameters.txt`).
+const ROOT: &str = "root";
+
 /// The prefix of udev's links to arrays.
 const ARRAYS: &str = "/dev/disk/by-id/md-uuid-";
 
@@ -77,6 +80,14 @@ pub enum BootVolume {
 }
 
 impl BootVolume {
+    /// The slot that the kernel parameter `root` of an installed node names.
+    ///
+    /// # Errors
+    /// [`Class::Invalid`] if it names none.
+    pub fn of_root(line: &str) -> Result<Self> {
+        Self::parse(ROOT, value(line, ROOT).unwrap_or_default())
+    }
+
     /// Where udev puts the link to its device.
     #[must_use]
     pub fn device(&self) -> PathBuf {
@@ -132,13 +143,8 @@ pub struct BootParameters {
 
 impl BootParameters {
     /// Reads a command line; `None` where it is not that of an installed node (it has no `nqrust.config`).
-    /// Of a parameter that comes twice the last counts, as for the kernel.
     pub fn parse(line: &str) -> Result<Option<Self>> {
-        let value = |name: &str| {
-            let mut values =
-                line.split_whitespace().rev().filter_map(|word| word.strip_prefix(name)?.strip_prefix('='));
-            values.next()
-        };
+        let value = |name: &str| value(line, name);
         let Some(config) = value(parameter::CONFIG) else { return Ok(None) };
         let named = value(parameter::SLOT).unwrap_or_default();
         let slot = Slot::of_name(named)
@@ -153,6 +159,11 @@ impl BootParameters {
             esp: value(parameter::ESP).and_then(|id| id.parse().ok()),
         }))
     }
+}
+
+/// The value of a parameter. Of one that comes twice the last counts, as for the kernel.
+fn value<'a>(line: &'a str, name: &str) -> Option<&'a str> {
+    line.split_whitespace().rev().find_map(|word| word.strip_prefix(name)?.strip_prefix('='))
 }
 
 fn wrong(what: String) -> anyhow::Error {
@@ -189,6 +200,15 @@ mod tests {
         let installed = BootParameters::parse(&line).unwrap().unwrap();
         assert_eq!(installed.config.device(), PathBuf::from(link.to_ascii_lowercase()));
         assert_eq!(installed.data, Some(installed.config));
+    }
+
+    #[test]
+    fn the_slot_is_what_the_last_root_names() {
+        let line = format!("root=/dev/sda1 BOOT_IMAGE=x root=PARTUUID={A} rootfstype=squashfs");
+        assert_eq!(BootVolume::of_root(&line).unwrap(), BootVolume::Partition(A.parse().unwrap()));
+        for wrong in ["root=/dev/sda1", "ro", "root=live:CDLABEL=x"] {
+            assert!(BootVolume::of_root(wrong).unwrap_err().to_string().contains("root is"), "{wrong}");
+        }
     }
 
     #[test]

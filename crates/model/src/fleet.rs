@@ -101,7 +101,7 @@ pub struct UpdateReport {
     /// Who has signed the release that runs, a clause. Nodes of earlier versions do not say it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trust: Option<String>,
-    /// What a person has to know of the origin of the node's releases, each a clause.
+    /// What a person has to know of the origin of the node's releases and of damage to its OS image, each a clause.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }

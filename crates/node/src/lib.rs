@@ -3,6 +3,7 @@
 //! | Module | What it is for |
 //! |---|---|
 //! | [`boot`] | the read-only image becomes a node, in the initrd |
+//! | [`root_image`] | the OS image, opened in the initrd by the hashes of its release, and watched while the node runs |
 //! | [`apply`](mod@apply), [`apply_running`] | the files of the document, written below a root directory |
 //! | [`render`](mod@render), [`accounts`] | what those files are; pure |
 //! | [`network_trial`] | a changed network that is taken back unless somebody confirms it |
@@ -21,6 +22,7 @@ mod proxies;
 pub mod recovery;
 pub mod render;
 pub mod reporter;
+pub mod root_image;
 pub mod status;
 pub mod update;
 mod write_files;

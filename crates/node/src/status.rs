@@ -16,6 +16,7 @@ use cluster::stages::observed_node::ObservedNode;
 use cluster::stages::readiness_watch::{self, ReadyRecord};
 use cluster::stages::{self, Stage};
 use machine::arrays::{self, ArrayStatus};
+use machine::image_health::ImageHealth;
 use machine::installed_node::InstalledNode;
 use machine::nics::MissingCards;
 use machine::paths::{CONFIG, DATA, DOCUMENT, PERSISTENT, below};
@@ -34,6 +35,8 @@ pub struct Status {
     #[serde(flatten)]
     pub role: NodeRole,
     pub mode: &'static str,
+    /// What was found when the OS image was read as a whole.
+    pub image: ImageHealth,
     /// The running slot; `None` if the command line is not that of an installed node.
     pub slot: Option<Slot>,
     /// The persistent directories, and what is mounted there.
@@ -78,6 +81,7 @@ impl Status {
             product: release.name,
             version: release.version,
             trust: ReleaseOrigin::of(node),
+            image: ImageHealth::read(root),
             hostname: proc_text(root, "sys/kernel/hostname")?.trim_end().to_owned(),
             role: config.install.node_role(),
             mode: config.install.mode.name(),
@@ -142,6 +146,12 @@ impl fmt::Display for Status {
         writeln!(f, "hostname  {}", self.hostname)?;
         writeln!(f, "role      {}", self.role.beside(&format!("mode {}", self.mode)))?;
         writeln!(f, "slot      {slot}")?;
+        if let Some(read) = &self.image.read {
+            writeln!(f, "OS image  {read}")?;
+        }
+        for warning in self.image.warnings() {
+            writeln!(f, "warning   {warning}")?;
+        }
         if let Some(update) = &self.update {
             writeln!(f, "update    {}", update.text)?;
         }

@@ -16,6 +16,7 @@ use cluster::health::{Baseline, BootVerdict, FailedCheck, NodeProbe, Timing, obs
 use cluster::stages::observed_node::ObservedNode;
 use cluster::stages::readiness_watch::ReadinessWatch;
 use cluster::stages::{StageState, all_done};
+use machine::image_health::{self, ImageHealth};
 use model::boot::BootParameters;
 use node::recovery::SlotTries;
 use node::update::{TriedRelease, UpdateLock, UpdatedNode};
@@ -76,11 +77,15 @@ fn bless(progress: &Progress) -> Result<()> {
     let cancel = Cancel::on_signals();
     let ready = |limit| await_ready(root, limit, progress, &cancel);
     let reads = || node.reads_through(progress, &cancel);
-    if node.on_trial() && !read_when_ready(begun.elapsed(), ready, reads)? {
+    let on_trial = node.on_trial();
+    if on_trial && !read_when_ready(begun.elapsed(), ready, reads)? {
         let reason = "its slot does not read back as its release manifest says: the disk, or what is on it, is damaged";
         return not_good(&mut node, DAMAGE, reason.to_owned(), progress);
     }
     node.approve()?;
+    if on_trial {
+        remember_read(root, progress);
+    }
     end_deadline(progress);
     announcement.end();
     tell_fleet(&node, progress);
@@ -99,6 +104,13 @@ fn bless(progress: &Progress) -> Result<()> {
         come_back(&node, PATIENCE, &cancel, progress);
     }
     Ok(())
+}
+
+/// The slot was read as a whole: the next time is in a month.
+fn remember_read(root: &Path, progress: &Progress) {
+    if let Err(error) = ImageHealth::read(root).note(root, &image_health::now(), Vec::new()) {
+        progress.warn("bless", &format!("the OS image will be read again soon: {error:#}"));
+    }
 }
 
 /// Reads the slot once the node is ready in its cluster, or `elapsed` leaves no more time to wait; whether it matches its manifest.

@@ -21,6 +21,7 @@ mod pod_network;
 mod preflight;
 mod recovery;
 mod render;
+mod root;
 mod status;
 mod update;
 mod validate;
@@ -75,6 +76,7 @@ enum Command {
     Bless(bless::BlessArgs),
     FirstStart(first_start::FirstStartArgs),
     Recovery(recovery::RecoveryArgs),
+    Root(root::RootArgs),
     /// Let the disk of a node that was copied from an image fill its machine's disk.
     #[command(hide = true)]
     Grow(grow::GrowArgs),
@@ -128,6 +130,7 @@ impl Command {
             Self::Bless(args) => args.run(context),
             Self::FirstStart(args) => args.run(context),
             Self::Recovery(args) => args.run(context),
+            Self::Root(args) => args.run(context),
             Self::Grow(args) => args.run(context),
             Self::Kubeadm(args) => args.run(context),
             Self::KubernetesGuard(args) => args.run(context),

@@ -124,6 +124,7 @@ pub(super) struct MediumParts {
 impl MediumParts {
     pub(super) fn collect(
         kernel: StepOutputs,
+        initrd: &StepOutputs,
         rootfs: &StepOutputs,
         images: Option<&BuiltImages>,
         configuration: Vec<(Payload, PathBuf)>,
@@ -135,7 +136,7 @@ impl MediumParts {
             Ok(())
         };
         add("boot/vmlinuz".into(), Purpose::Kernel, &kernel, "vmlinuz")?;
-        add("boot/initrd".into(), Purpose::Initrd, &kernel, "initrd")?;
+        add("boot/initrd".into(), Purpose::Initrd, initrd, "initrd")?;
         for (name, purpose) in [
             (loaders::SHIM, Purpose::Shim),
             (loaders::MOK_MANAGER, Purpose::MokManager),

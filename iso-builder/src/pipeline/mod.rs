@@ -1,7 +1,7 @@
 //! A build: from a definition to media, as a graph of steps.
 //!
 //! ```text
-//! packages ─ base ┬ kernel (kernel, initrd, loaders) ──────────┐
+//! packages ─ base ┬ kernel (kernel, loaders) ─ initrd (installer) ┐
 //! distribution ───┼ rootfs (overlays, installer) ──────────────┼ media
 //! packages ─ built images ┐                                    │
 //! archives and layouts ───┼ image store ─ metadata (containerd)┘
@@ -21,6 +21,7 @@ mod host_programs;
 mod image_outputs;
 mod image_report;
 mod images;
+mod initrd;
 mod inputs;
 mod kubernetes;
 mod media;
@@ -89,9 +90,10 @@ pub fn build(options: &BuildOptions, progress: &Progress) -> Result<(Vec<BuiltFi
     let base = build.base()?;
     build.check_base(&base)?;
     let kernel = build.kernel(&base)?;
+    let initrd = build.initrd(&kernel, &installer.path, &signing.store)?;
     let rootfs = build.rootfs(&base, distribution.as_ref(), &installer.path, &signing.store)?;
     let images = build.images(&base)?;
-    let parts = media::MediumParts::collect(kernel, &rootfs, images.as_ref(), configuration)?;
+    let parts = media::MediumParts::collect(kernel, &initrd, &rootfs, images.as_ref(), configuration)?;
     let sbom = build.sbom(&base, images.as_ref())?;
     let sign = |manifest: &[u8]| signing.sign(manifest, build.lock.epoch);
     let made = build.media(&parts, &sbom, &outputs, (&wanted, &installer), &sign)?;

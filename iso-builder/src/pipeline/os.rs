@@ -11,6 +11,7 @@ use trust::TrustStore;
 use trust::store::TRUST_STORE;
 
 use super::context::Build;
+use super::initrd;
 use crate::cache::{StepKey, StepOutputs};
 use crate::definition::Base;
 use crate::files::digest_of_path;
@@ -56,7 +57,7 @@ impl Build<'_> {
         })
     }
 
-    /// `vmlinuz`, `initrd`, `kernel-release`, `loaders/`.
+    /// `vmlinuz`, `initrd` as dracut makes it, `kernel-release`, `loaders/`.
     pub(super) fn kernel(&self, base: &StepOutputs) -> Result<StepOutputs> {
         let mut overlays = vec![self.product.initrd()];
         overlays.extend(self.overlays(&self.inputs.loaded.definition.overlays.initrd)?);
@@ -69,6 +70,27 @@ impl Build<'_> {
             let work = StepWork::Kernel { base: base.path("base.tar"), overlays };
             self.progress
                 .within("initrd", "Making the initrd and the boot loaders", || self.sandboxed(work, out))
+        })
+    }
+
+    /// `initrd`: that of dracut with the installer and the trust store, by which it checks the release before it mounts its OS image. A step
+    /// of its own, because dracut takes longer than this and knows neither.
+    pub(super) fn initrd(
+        &self,
+        kernel: &StepOutputs,
+        installer: &Path,
+        trust: &TrustStore,
+    ) -> Result<StepOutputs> {
+        let (plain, store) = (kernel.path("initrd"), trust.to_bytes());
+        let inputs = json!({
+            "kernel": kernel.digest()?,
+            "installer": digest_of_path(installer)?,
+            "trust": Digest::of(&store),
+        });
+        self.inputs.cache.step(&StepKey::new("initrd", 1, inputs), |out| {
+            self.progress.within("initrd", "Adding the installer to the initrd", || {
+                initrd::complete(&plain, installer, &store, out)
+            })
         })
     }
 

@@ -7,7 +7,7 @@
 //!
 //! `run` goes through the steps of a plan with its `RunEffects`. The steps are in folders by subject: `disk` is the lowest;
 //! `payload`, `boot` and `data` write on it; `resume` continues an interrupted install.
-//! [`OpenSlot`] is for updates, which write a slot of a node that runs from another one.
+//! [`OpenSlot`] is for updates, which write a slot of a node that runs from another one, and for repairs of the slot that runs.
 
 mod boot;
 mod data;
@@ -18,6 +18,7 @@ mod kernel_calls;
 mod payload;
 mod resume;
 mod run;
+mod slot_repair;
 mod slot_update;
 
 pub use boot::esp::read_esp;
@@ -41,6 +42,7 @@ pub use payload::slot_source::SlotSource;
 pub use payload::unpack::Unpacking;
 pub use resume::unfinished::take_up;
 pub use run::execute;
+pub use slot_repair::{DamagedPart, SlotCheck, SlotDamage};
 pub use slot_update::{OpenSlot, SlotPlace, slot_payloads};
 
 #[cfg(test)]

@@ -36,6 +36,13 @@ impl OpenSlot {
         Ok(Self { whole: OpenDisk::open(whole)?, halves, partition })
     }
 
+    /// Opens the slot that runs, to repair its image: what is read through [`ROOT_DEVICE`](machine::verity_device::ROOT_DEVICE) is below
+    /// what is written.
+    pub fn to_mend(whole: &Target, halves: &[Target], partition: Partition) -> Result<Self> {
+        let halves = halves.iter().map(OpenDisk::open_to_read).collect::<Result<_>>()?;
+        Ok(Self { whole: OpenDisk::open_in_use(whole)?, halves, partition })
+    }
+
     /// Opens any slot, to read it.
     pub fn to_read(whole: &Target, halves: &[Target], partition: Partition) -> Result<Self> {
         let halves = halves.iter().map(OpenDisk::open_to_read).collect::<Result<_>>()?;
@@ -58,14 +65,14 @@ pub struct SlotPlace<'a> {
 }
 
 /// The parts of a release that a slot has.
-struct SlotRelease<'a> {
+pub(super) struct SlotRelease<'a> {
     image: &'a Payload,
     release: &'a ReleaseManifest,
     boot: FatContent,
 }
 
 impl<'a> SlotRelease<'a> {
-    fn of(release: &'a ReleaseManifest, partition: &Partition) -> Result<Self> {
+    pub(super) fn of(release: &'a ReleaseManifest, partition: &Partition) -> Result<Self> {
         let payload = |purpose| {
             let lacks =
                 || Failure::new(Class::Verification, "the release manifest does not name all parts of an OS");
@@ -77,7 +84,7 @@ impl<'a> SlotRelease<'a> {
         Ok(Self { image, release, boot: boot_volume(release, kernel, initrd) })
     }
 
-    fn content(&self) -> SlotContent<'_> {
+    pub(super) fn content(&self) -> SlotContent<'_> {
         SlotContent { image: self.image, expanded: self.release.expanded, boot: &self.boot }
     }
 }
@@ -93,7 +100,7 @@ pub fn slot_payloads(release: &Release) -> Vec<&Payload> {
 
 impl SlotPlace<'_> {
     /// Every device on which the slot has to be right.
-    fn disks(&self) -> Vec<&dyn BlockDevice> {
+    pub(super) fn disks(&self) -> Vec<&dyn BlockDevice> {
         if self.halves.is_empty() { vec![self.whole] } else { self.halves.clone() }
     }
 

@@ -27,6 +27,7 @@ mod faults;
 mod firmware;
 mod keep;
 mod mirror;
+mod slot_repair;
 mod slot_update;
 
 #[test]

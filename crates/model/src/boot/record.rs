@@ -84,6 +84,8 @@ impl BootFailureWord {
     pub const LOAD: &str = "load";
     /// GRUB's word for a good slot whose boots were not reported as good.
     pub const MISS: &str = "miss";
+    /// The initrd's word for a slot whose OS image could not be opened by the hashes of its release.
+    pub const IMAGE: &str = "image";
 
     const LONGEST: usize = 16;
 

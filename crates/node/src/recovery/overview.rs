@@ -46,6 +46,9 @@ impl RecoveryFacts {
         });
         let why = match (PendingReset::read(root), record.why.as_ref().map(BootFailureWord::as_str)) {
             (Some(pending), _) => format!("a reset of level {} is requested", pending.level.as_str()),
+            (None, Some(BootFailureWord::IMAGE)) => {
+                "the OS image of a slot could not be opened: its manifest is damaged, or not the one that was signed".to_owned()
+            }
             (None, _) if !any_good => "neither slot is good and can be loaded".to_owned(),
             (None, Some(BootFailureWord::MISS)) => {
                 format!("a slot was started {MISSES} times and was never reported as good")

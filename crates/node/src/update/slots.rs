@@ -16,7 +16,7 @@ use install::plan::{Partition, PartitionName, SectorSize, Target};
 use machine::mounted::mounted;
 use machine::paths::below;
 use model::boot::record::BootRecord;
-use model::boot::{BootParameters, Slot};
+use model::boot::{BootParameters, BootVolume, Slot};
 use model::release_manifest::ReleaseManifest;
 
 #[derive(Clone, Debug)]
@@ -62,24 +62,10 @@ impl NodeSlots {
         let disk = sys.disk_of(&sys.by_uuid(esp)?)?;
         let mut disks = BTreeSet::from([disk.clone()]);
         let mut devices = |slot: Slot| -> Result<SlotDevices> {
-            let part = sys.partition(&disk, slot.into())?;
-            let members = sys.members(&part);
-            let whole = members.as_ref().map_or(&part, |(array, _)| array);
-            let halves = members.iter().flat_map(|(_, members)| members);
-            disks.extend(halves.clone().map(|half| sys.disk_of(half)).collect::<Result<Vec<_>>>()?);
-            let partition = Partition {
-                number: 0,
-                name: slot.into(),
-                uuid: Uuid::nil(),
-                start: ByteSize::bytes(0),
-                size: sys.size(&part)?,
-            };
-            Ok(SlotDevices {
-                slot,
-                whole: sys.target(whole)?,
-                halves: halves.map(|half| sys.target(half)).collect::<Result<_>>()?,
-                partition,
-            })
+            let devices = sys.devices(slot, &sys.partition(&disk, slot.into())?)?;
+            let halves = devices.halves.iter().map(|half| sys.disk_of(&half.name));
+            disks.extend(halves.collect::<Result<Vec<_>>>()?);
+            Ok(devices)
         };
         let slots = [devices(Slot::A)?, devices(Slot::B)?, devices(Slot::Recovery)?];
         let mut esps = vec![node(&sys.by_uuid(esp)?)];
@@ -117,6 +103,28 @@ impl NodeSlots {
 }
 
 impl SlotDevices {
+    /// The slot of `root=`, whoever started this system; for the initrd too.
+    pub fn of_root(root: &Path, slot: Slot, volume: &BootVolume) -> Result<Self> {
+        let sys = Sysfs { root };
+        sys.devices(slot, &sys.part_of(volume)?)
+    }
+
+    /// The other slots of the disk on which the slot of `root=` is, as far as they are there.
+    #[must_use]
+    pub fn beside_root(root: &Path, slot: Slot, volume: &BootVolume) -> Vec<Self> {
+        let sys = Sysfs { root };
+        let Ok(disk) = sys.part_of(volume).and_then(|part| sys.disk_of(&part)) else { return Vec::new() };
+        let others = Slot::ALL.into_iter().filter(|other| *other != slot);
+        others
+            .filter_map(|other| sys.devices(other, &sys.partition(&disk, other.into()).ok()?).ok())
+            .collect()
+    }
+
+    /// Opens the slot that runs, to repair its image.
+    pub fn open_to_mend(&self) -> Result<OpenSlot> {
+        OpenSlot::to_mend(&self.whole, &self.halves, self.partition.clone())
+    }
+
     pub fn open_to_write(&self) -> Result<OpenSlot> {
         OpenSlot::to_write(&self.whole, &self.halves, self.partition.clone())
     }
@@ -140,6 +148,14 @@ fn node(name: &str) -> PathBuf {
     Path::new("/dev").join(name)
 }
 
+/// The names in a directory, in their order.
+fn names(directory: PathBuf) -> Vec<String> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let mut names: Vec<_> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
 struct Sysfs<'a> {
     root: &'a Path,
 }
@@ -153,6 +169,41 @@ impl Sysfs<'_> {
         let link = below(self.root, "/dev/disk/by-partuuid").join(uuid.to_string());
         let node = fs::canonicalize(&link).with_context(|| format!("there is no partition {uuid}"))?;
         Ok(node.file_name().context("a device without a name")?.to_string_lossy().into_owned())
+    }
+
+    /// A partition that a volume is, or is made of.
+    fn part_of(&self, volume: &BootVolume) -> Result<String> {
+        let name = match volume {
+            BootVolume::Partition(uuid) => return self.by_uuid(*uuid),
+            BootVolume::Array(_) => {
+                let link = below(self.root, &volume.to_string());
+                let node = fs::canonicalize(&link)
+                    .with_context(|| format!("there is no array {}", link.display()))?;
+                node.file_name().context("a device without a name")?.to_string_lossy().into_owned()
+            }
+        };
+        let mut members = names(self.class(&name).join("slaves")).into_iter();
+        members.next().with_context(|| format!("the array {name} has no partition"))
+    }
+
+    /// The slot in a partition, or in the array that the partition is a half of.
+    fn devices(&self, slot: Slot, part: &str) -> Result<SlotDevices> {
+        let members = self.members(part);
+        let whole = members.as_ref().map_or(part, |(array, _)| array);
+        let halves = members.iter().flat_map(|(_, members)| members);
+        let partition = Partition {
+            number: 0,
+            name: slot.into(),
+            uuid: Uuid::nil(),
+            start: ByteSize::bytes(0),
+            size: self.size(part)?,
+        };
+        Ok(SlotDevices {
+            slot,
+            whole: self.target(whole)?,
+            halves: halves.map(|half| self.target(half)).collect::<Result<_>>()?,
+            partition,
+        })
     }
 
     fn disk_of(&self, partition: &str) -> Result<String> {
@@ -178,13 +229,6 @@ impl Sysfs<'_> {
 
     /// The array that a partition is a half of, and its members.
     fn members(&self, partition: &str) -> Option<(String, Vec<String>)> {
-        let names = |path: PathBuf| {
-            let entries = fs::read_dir(path).into_iter().flatten().flatten();
-            let mut names: Vec<_> =
-                entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
-            names.sort();
-            names
-        };
         let array =
             names(self.class(partition).join("holders")).into_iter().find(|name| name.starts_with("md"))?;
         let members = names(self.class(&array).join("slaves"));
@@ -312,6 +356,41 @@ mod tests {
         // The boot volume is counted from the end of the partition, not of the array.
         assert!(b.whole.size < b.partition.size);
         assert_eq!(slots.esps, ["/dev/vda2", "/dev/vdb2"].map(Path::new));
+    }
+
+    #[test]
+    fn the_slot_that_runs_is_known_by_root_alone() {
+        let (root, uuid) = (machine(), "0a0b0c0d-0000-4000-8000-000000000004");
+        symlink("../../vda4", root.path().join("dev/disk/by-partuuid").join(uuid)).unwrap();
+        let volume = BootVolume::Partition(uuid.parse().unwrap());
+        let of_root = |volume| SlotDevices::of_root(root.path(), Slot::A, volume).unwrap();
+        assert_eq!(of_root(&volume).whole.name, "vda4");
+        let others = |volume| {
+            let others = SlotDevices::beside_root(root.path(), Slot::A, volume);
+            others.into_iter().map(|other| (other.slot, other.whole.name)).collect::<Vec<_>>()
+        };
+        let [b, recovery] =
+            [(Slot::B, "vda5"), (Slot::Recovery, "vda6")].map(|(slot, name)| (slot, name.to_owned()));
+        assert_eq!(others(&volume), [b, recovery.clone()]);
+        fs::remove_dir_all(root.path().join("sys/devices/vda/vda5")).unwrap();
+        assert_eq!(others(&volume), [recovery]);
+    }
+
+    #[test]
+    fn the_slot_that_runs_from_an_array_is_known_by_root_too() {
+        let root = machine();
+        mirror(root.path());
+        let volume = BootVolume::Array("0a0b0c0d-0000-4000-8000-000000000004".parse().unwrap());
+        let link = root.path().join(volume.to_string().trim_start_matches('/'));
+        fs::create_dir_all(link.parent().unwrap()).unwrap();
+        symlink("../../md124", &link).unwrap();
+        let a = SlotDevices::of_root(root.path(), Slot::A, &volume).unwrap();
+        assert_eq!((a.whole.name.as_str(), a.halves.len()), ("md124", 2));
+        let others = SlotDevices::beside_root(root.path(), Slot::A, &volume);
+        assert_eq!(
+            others.iter().map(|other| other.whole.name.as_str()).collect::<Vec<_>>(),
+            ["md125", "md126"]
+        );
     }
 
     #[test]

@@ -44,6 +44,7 @@ fn reason(why: Option<&str>, complaint: Option<&str>) -> String {
     match why {
         Some(BootFailureWord::LOAD) => "GRUB could not load it: a file of its boot volume is damaged or missing, or its kernel's signature is not right".to_owned(),
         Some(BootFailureWord::TRIES) => format!("it was started {TRIES} times and did not become good{told}"),
+        Some(BootFailureWord::IMAGE) => "its OS image could not be opened: its manifest is damaged, or not the one that was signed".to_owned(),
         _ => complaint.map_or_else(|| "it did not become good".to_owned(), str::to_owned),
     }
 }

@@ -111,6 +111,9 @@ fn rows(facts: &NodePageFacts, table: &mut Rows, theme: Theme) {
     if let Some(update) = &status.update {
         table.value("Update", &update.text, if update.bad { theme.error() } else { theme.warning() });
     }
+    for (index, warning) in status.image.warnings().iter().enumerate() {
+        table.value(if index == 0 { "OS image" } else { "" }, warning, theme.warning());
+    }
     for (index, warning) in status.trust.warnings.iter().enumerate() {
         table.value(if index == 0 { "Release" } else { "" }, warning, theme.warning());
     }

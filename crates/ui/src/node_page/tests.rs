@@ -18,6 +18,7 @@ use cluster::images::BlobCount;
 use cluster::stages::{Stage, StageName as Name, StageState as UpdateStage};
 use install::usb_stick::{StickFormat, StickSurvey, StickVolume};
 use machine::arrays::{ArrayState as Health, ArrayStatus};
+use machine::image_health::ImageHealth;
 use machine::nics::MissingCards;
 use machine::nics::missing::{MissingCard, PresentCard};
 use machine::release_origin::ReleaseOrigin;
@@ -45,6 +46,7 @@ pub(super) fn ready() -> NodePageFacts {
     ];
     NodePageFacts {
         status: Status {
+            image: ImageHealth::default(),
             product: "NQRust Hypervisor".into(),
             version: "1.0.0".into(),
             trust: ReleaseOrigin {

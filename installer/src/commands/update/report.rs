@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::status::UpdateStatus;
 use base::progress::Progress;
+use machine::image_health::ImageHealth;
 use machine::installed_node::InstalledNode;
 use model::fleet::{SlotReport, UpdateReport};
 use node::reporter::{ReportedNode, tell_update};
@@ -26,7 +27,9 @@ pub(crate) fn tell_fleet(node: &UpdatedNode, progress: &Progress) {
         product: format!("{} {}", node.release.name, node.release.version),
         secrets: &secrets,
     };
-    let told = tell_update(root, &about, UpdateStatus::of(node).report(), progress);
+    let mut report = UpdateStatus::of(node).report();
+    report.warnings.extend(ImageHealth::read(root).warnings());
+    let told = tell_update(root, &about, report, progress);
     if let Err(error) = told {
         progress.warn("report", &format!("the fleet server gets no report: {error:#}"));
     }

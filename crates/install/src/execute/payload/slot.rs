@@ -11,10 +11,10 @@ use crate::execute::boot::fat_volume::{self, FatPlace};
 use crate::execute::disk::device::{self, AlignedBuffer, BlockDevice, CHUNK_BYTES};
 use crate::plan::{FatContent, Partition, SlotGeometry};
 use base::cancel::Cancel;
-use base::digest::Hasher;
+use base::digest::{Digest, Hasher};
 use base::failure::{Class, Failure, class_of};
 use base::progress::{Progress, Step};
-use formats::verity::{VerityBuilder, VerityParameters, VerityTree};
+use formats::verity::{BLOCK_BYTES, VerityBuilder, VerityParameters, VerityTree, tree_bytes};
 use medium::payload_sources::{PayloadPlace, PayloadSource, fetch_again};
 use model::release::{ExpandedImage, Payload};
 
@@ -67,11 +67,16 @@ pub(crate) fn write_image(
             tree
         }
     };
-    let place = geometry.tree(content.expanded.size);
+    write_tree(device, geometry.tree(content.expanded.size), &tree)?;
+    Ok(tree)
+}
+
+/// Writes the hash tree to `place`. Does not flush.
+pub(crate) fn write_tree(device: &dyn BlockDevice, place: u64, tree: &VerityTree) -> Result<()> {
     for (piece, at) in tree.bytes.chunks(CHUNK_BYTES).zip((place..).step_by(CHUNK_BYTES)) {
         device::write(device, at, piece)?;
     }
-    Ok(tree)
+    Ok(())
 }
 
 /// Writes what `produce` writes to the start of the slot, as far as the image reaches, and returns its hash tree.
@@ -164,7 +169,18 @@ pub(crate) fn from_source<T>(
 }
 
 fn builder(image: &Payload) -> VerityBuilder {
-    VerityBuilder::new(VerityParameters::of_image(image.sha256))
+    VerityBuilder::new(parameters(image))
+}
+
+/// Those of the hash tree of an OS image in its expanded form.
+pub(crate) fn parameters(image: &Payload) -> VerityParameters {
+    VerityParameters::of_image(image.sha256)
+}
+
+/// Whether a slot in this partition can hold an expanded image of this length.
+pub(crate) fn holds_image(partition: &Partition, length: u64) -> bool {
+    let geometry = SlotGeometry::of(partition);
+    geometry.tree(length) + tree_bytes(length) <= geometry.boot.get()
 }
 
 /// Passes an image through and hashes it, on the thread that reads.
@@ -195,7 +211,11 @@ pub(crate) fn copy_image(
 }
 
 /// The first byte of the disk that is not that of the tree at `place`.
-fn tree_difference(device: &dyn BlockDevice, place: u64, tree: &VerityTree) -> Result<Option<u64>> {
+pub(crate) fn tree_difference(
+    device: &dyn BlockDevice,
+    place: u64,
+    tree: &VerityTree,
+) -> Result<Option<u64>> {
     for (piece, at) in tree.bytes.chunks(CHUNK_BYTES).zip((place..).step_by(CHUNK_BYTES)) {
         let mut found = AlignedBuffer::new(piece.len());
         device::read(device, at, &mut found)?;
@@ -285,5 +305,38 @@ fn hash_image(
         step.advance(bytes.len() as u64);
         Ok(())
     })?;
+    Ok(hashes.finish())
+}
+
+/// The same, where what the disk cannot read counts as wrong, and the rest is read all the same.
+pub(crate) fn hash_readable(
+    device: &dyn BlockDevice,
+    partition: &Partition,
+    content: &SlotContent<'_>,
+    step: &mut Step,
+    cancel: &Cancel,
+) -> Result<VerityTree> {
+    let (start, length) = (partition.start.get(), content.expanded.size);
+    let mut hashes = builder(content.image);
+    let mut buffer = AlignedBuffer::new(CHUNK_BYTES);
+    for at in (0..length).step_by(CHUNK_BYTES) {
+        cancel.check()?;
+        let count = usize::try_from((length - at).min(CHUNK_BYTES as u64))?;
+        let chunk = &mut buffer[..count];
+        if device.read_at(start + at, chunk).is_err() {
+            for (block, at) in chunk.chunks_mut(BLOCK_BYTES).zip((at..).step_by(BLOCK_BYTES)) {
+                if device.read_at(start + at, block).is_err() {
+                    // Bytes that no image has there: it would have to contain a digest of its own digest.
+                    let filler =
+                        Digest::of(&[content.image.sha256.as_bytes(), &at.to_le_bytes()[..]].concat());
+                    block
+                        .chunks_mut(filler.as_bytes().len())
+                        .for_each(|part| part.copy_from_slice(filler.as_bytes()));
+                }
+            }
+        }
+        hashes.update(chunk);
+        step.advance(count as u64);
+    }
     Ok(hashes.finish())
 }

@@ -7,9 +7,13 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
+use super::slot;
 use crate::execute::boot::read_volume::FatReader;
 use crate::plan::{BOOT_VOLUME_BYTES, Partition, SlotGeometry};
+use base::failure::{Class, Failure};
 use formats::iso9660::{Offset, Source};
+use formats::verity::BLOCK_BYTES;
+use machine::verity_device::{AtDamage, VerityDevice};
 use medium::payload_sources::{PayloadPlace, PayloadSource};
 use medium::signatures;
 use model::boot::grub::{INITRD_FILE, KERNEL_FILE};
@@ -35,6 +39,33 @@ impl SlotSource {
         let signatures = signatures(&file, device, partition)?;
         let release = ReleaseManifest::parse(manifest, signatures)?;
         Ok(Self { device: device.to_owned(), file, partition: partition.clone(), release })
+    }
+}
+
+impl SlotSource {
+    /// The device through which the slot is read once it runs.
+    ///
+    /// # Errors
+    /// [`Class::Verification`] if its manifest has no OS image, or one that the slot cannot hold.
+    pub fn verity_device(&self, at_damage: AtDamage) -> Result<VerityDevice> {
+        let length = self.release.expanded.size;
+        let image = self.release.payload(Purpose::Rootfs).filter(|_| {
+            length > 0
+                && length.is_multiple_of(BLOCK_BYTES as u64)
+                && slot::holds_image(&self.partition, length)
+        });
+        let image = image.ok_or_else(|| {
+            Failure::new(Class::Verification, format!("the release manifest of {} has no OS image that it can hold", self.describe()))
+                .hint("Start the other slot or the recovery system, and write this one anew: installer update apply --from MEDIUM")
+        })?;
+        Ok(VerityDevice {
+            device: self.device.clone(),
+            length,
+            tree: SlotGeometry::of(&self.partition).tree(length),
+            salt: image.sha256,
+            root_hash: self.release.expanded.root_hash,
+            at_damage,
+        })
     }
 }
 

@@ -27,19 +27,19 @@ use model::release_manifest::ReleaseManifest;
 use testing::release::expanded_image;
 
 /// A release that the test medium has.
-fn version(version: &str) -> Release {
+pub(super) fn version(version: &str) -> Release {
     Release { version: version.into(), ..crate::plan::tests::release() }
 }
 
-fn root_b(bench: &Bench) -> &Partition {
+pub(super) fn root_b(bench: &Bench) -> &Partition {
     bench.plan.partition(PartitionName::RootB).unwrap()
 }
 
-fn place<'a>(bench: &'a Bench, disk: &'a TestDisk) -> SlotPlace<'a> {
+pub(super) fn place<'a>(bench: &'a Bench, disk: &'a TestDisk) -> SlotPlace<'a> {
     SlotPlace { whole: disk, halves: Vec::new(), partition: root_b(bench) }
 }
 
-fn write(bench: &Bench, disk: &TestDisk, release: &Release) -> anyhow::Result<()> {
+pub(super) fn write(bench: &Bench, disk: &TestDisk, release: &Release) -> anyhow::Result<()> {
     let progress = Progress::new(vec![Box::new(bench.recorder.clone())]);
     place(bench, disk).write(&release.clone().into(), &bench.medium, &progress, &Cancel::new(bench.stop))
 }
@@ -297,7 +297,7 @@ fn both_halves_of_a_mirror_are_read_back() {
 }
 
 /// An array of two disks that reads from the first.
-struct Both<'a>(&'a [TestDisk; 2]);
+pub(super) struct Both<'a>(pub(super) &'a [TestDisk; 2]);
 
 impl BlockDevice for Both<'_> {
     fn target(&self) -> &Target {

@@ -47,6 +47,8 @@ pub(crate) struct TestDisk {
     pub(crate) fault: Option<Fault>,
     /// Reads of this byte return another value.
     pub(crate) rotten: Option<u64>,
+    /// Reads of this byte fail until it is written.
+    pub(crate) unreadable: Mutex<Option<u64>>,
     /// What reached the disk, if a test asks for that.
     pub(crate) recording: Option<Mutex<Recording>>,
 }
@@ -100,6 +102,7 @@ impl TestDisk {
             fail_write: None,
             fault: None,
             rotten: None,
+            unreadable: Mutex::default(),
             recording: None,
         }
     }
@@ -116,6 +119,11 @@ impl TestDisk {
 
     pub(crate) fn committed(&self) -> bool {
         self.bytes(self.esp, 512)[510..] == [0x55, 0xaa]
+    }
+
+    fn unreadable_in(&self, offset: u64, length: usize) -> bool {
+        let unreadable = *self.unreadable.lock().unwrap();
+        unreadable.is_some_and(|byte| (offset..offset + length as u64).contains(&byte))
     }
 
     /// Waits, and fails if this is the fault.
@@ -151,6 +159,9 @@ impl BlockDevice for TestDisk {
         self.check(offset, buffer.len())?;
         let number = self.reads.fetch_add(1, Ordering::Relaxed);
         self.fail(|fault| matches!(fault, Fault::Read(one, _) if one == number))?;
+        if self.unreadable_in(offset, buffer.len()) {
+            return Err(io::Error::from_raw_os_error(nix::libc::EIO));
+        }
         self.file().read_exact_at(buffer, offset)?;
         let place = self.rotten.and_then(|rotten| usize::try_from(rotten.checked_sub(offset)?).ok());
         if let Some(byte) = place.and_then(|place| buffer.get_mut(place)) {
@@ -172,6 +183,9 @@ impl BlockDevice for TestDisk {
             _ => bytes.len(),
         };
         self.file().write_all_at(&bytes[..comes], offset)?;
+        if self.unreadable_in(offset, comes) {
+            *self.unreadable.lock().unwrap() = None;
+        }
         if let Some(recording) = &self.recording {
             let Recording { entries, data } = &mut *recording.lock().unwrap();
             let (length, at) = (bytes.len() as u64, data.len() as u64);

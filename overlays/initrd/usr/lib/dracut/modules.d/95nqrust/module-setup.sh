@@ -1,25 +1,28 @@
 #!/bin/bash
-# dracut module: mounts an installed node's partitions before the real system starts, and fetches the OS image of a
-# system that boots from the network.
-# The program itself is in the OS image; this only places the unit that runs it.
+# dracut module: opens the OS image of an installed node by its hashes and mounts the node's partitions before the real system
+# starts; fetches the OS image of a system that boots from the network.
+# The builder adds the program that opens the image; the rest is done by that in the image. This only places the units.
 
 check() {
     return 0
 }
 
 depends() {
-    echo systemd livenet
+    echo systemd livenet dm
 }
 
 installkernel() {
-    instmods ext4 overlay squashfs
+    instmods ext4 overlay squashfs dm-verity
     # Every watchdog; dracut's own module takes that of the machine which makes the initrd. udev loads the one that is there, on
     # Intel's once the bus or the bridge that has it is known (iTCO_wdt).
     instmods "=drivers/watchdog" i2c-i801 lpc_ich
 }
 
 install() {
-    # shellcheck disable=SC2154  # moddir, initdir and systemdsystemunitdir are dracut's
+    # shellcheck disable=SC2154  # moddir, initdir and the directories of systemd are dracut's
+    inst_simple "$moddir/nqrust-root.service" "$systemdsystemunitdir/nqrust-root.service"
+    # shellcheck disable=SC2154  # the same
+    inst_script "$moddir/root-generator.sh" "$systemdutildir/system-generators/nqrust-root-generator"
     inst_simple "$moddir/nqrust-boot.service" "$systemdsystemunitdir/nqrust-boot.service"
     inst_simple "$moddir/live.conf" /usr/lib/tmpfiles.d/nqrust-live.conf
     # Without dracut's module `watchdog`, which stops the watchdog where a boot fails: systemd goes on to answer it there too.

@@ -1,0 +1,163 @@
+//! On the running node: the image is read as a whole when the kernel has found damage, and once a month. Damage is repaired from the
+//! other half of a mirror or from another slot with the same image, remembered, and told.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Result;
+use jiff::Timestamp;
+
+use crate::update::slots::SlotDevices;
+use base::cancel::Cancel;
+use base::progress::Progress;
+use cluster::node_object::{NodeEvent, NodeObject};
+use formats::verity::BLOCK_BYTES;
+use install::execute::{DamagedPart, OpenSlot, SlotCheck, SlotDamage};
+use machine::image_health::{self, DamageFinding, ImageHealth};
+use machine::node_release;
+use model::boot::{BootParameters, BootVolume, Slot};
+
+/// How often the image is read as a whole: blocks that nobody reads decay unseen.
+pub const READ_PERIOD: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+
+/// How many numbers of blocks a text has.
+const NUMBERS_MAX: usize = 4;
+
+/// What came of reading the image.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ImageVerdict {
+    Whole,
+    /// All that was damaged was written anew.
+    Repaired(Vec<DamageFinding>),
+    Damaged(Vec<DamageFinding>),
+}
+
+/// How long until the image has to be read again.
+#[must_use]
+pub fn read_due(health: &ImageHealth, now: Timestamp) -> Duration {
+    let read = health.read.as_ref().and_then(|read| read.at.parse::<Timestamp>().ok());
+    // A clock that was set back must not put it off for ever.
+    let passed = read.and_then(|read| Duration::try_from(now.duration_since(read)).ok());
+    passed.map_or(Duration::ZERO, |passed| READ_PERIOD.saturating_sub(passed))
+}
+
+/// Reads the image of the slot that the command line `line` names, repairs it, and remembers what was found.
+pub fn check(
+    root: &Path,
+    line: &str,
+    installed: &BootParameters,
+    progress: &Progress,
+    cancel: &Cancel,
+) -> Result<ImageVerdict> {
+    let (slot, volume) = (installed.slot, BootVolume::of_root(line)?);
+    let devices = SlotDevices::of_root(root, slot, &volume)?;
+    let release = node_release::read_manifest(root)?;
+    let donors: Vec<OpenSlot> = SlotDevices::beside_root(root, slot, &volume)
+        .iter()
+        .filter_map(|donor| donor.open_to_read().ok())
+        .collect();
+    let places: Vec<_> = donors.iter().map(OpenSlot::place).collect();
+    let opened = devices.open_to_mend()?;
+    let found = opened.place().mend(&release, &places, progress, cancel)?;
+    let findings = findings(&found, slot, &release.version);
+    ImageHealth::read(root).note(root, &image_health::now(), findings.clone())?;
+    if !findings.is_empty() {
+        forget_blocks();
+    }
+    Ok(match (findings.is_empty(), found.is_repaired()) {
+        (true, _) => ImageVerdict::Whole,
+        (false, true) => ImageVerdict::Repaired(findings),
+        (false, false) => ImageVerdict::Damaged(findings),
+    })
+}
+
+impl ImageVerdict {
+    /// Tells the cluster of the node at `root`, if it has one. A failure is told in words.
+    pub fn tell_cluster(&self, root: &Path) -> Result<(), String> {
+        let (reason, findings) = match self {
+            Self::Whole => return Ok(()),
+            Self::Repaired(findings) => ("ImageRepaired", findings),
+            Self::Damaged(findings) => ("ImageDamaged", findings),
+        };
+        let Some(own) = NodeObject::read(root) else { return Ok(()) };
+        let message = findings.iter().map(DamageFinding::to_string).collect::<Vec<_>>().join("; ");
+        own.tell(root, &NodeEvent { reason, message, warning: true, at: image_health::now() })
+    }
+}
+
+fn findings(check: &SlotCheck, slot: Slot, version: &str) -> Vec<DamageFinding> {
+    let at = image_health::now();
+    let finding = |damage: &SlotDamage| DamageFinding {
+        at: at.clone(),
+        text: format!("damage in {} of {version} in slot {slot} on {}", part(&damage.part), damage.disk),
+        repaired: damage.repaired,
+    };
+    check.damage.iter().map(finding).collect()
+}
+
+fn part(part: &DamagedPart) -> String {
+    match part {
+        DamagedPart::HashTree => "the hash tree".to_owned(),
+        DamagedPart::BootVolume => "the boot volume".to_owned(),
+        DamagedPart::Blocks(numbers) => match numbers.as_slice() {
+            [] => "the OS image".to_owned(),
+            [only] => format!("block {only} (byte {}) of the OS image", only * BLOCK_BYTES as u64),
+            several => {
+                let shown: Vec<_> = several.iter().take(NUMBERS_MAX).map(u64::to_string).collect();
+                let more = several.len() - shown.len();
+                let rest = if more == 0 { String::new() } else { format!(" and {more} more") };
+                format!("blocks {}{rest} of the OS image", shown.join(", "))
+            }
+        },
+    }
+}
+
+/// Blocks of the hash tree that the kernel has read stay in its memory for minutes, wrong ones too (`Documentation/admin-guide/sysctl/vm.rst`,
+/// `drop_caches`). A failure only means that they stay so long.
+fn forget_blocks() {
+    let _ = std::fs::write("/proc/sys/vm/drop_caches", "3");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use machine::image_health::WholeRead;
+
+    #[test]
+    fn an_image_is_read_once_a_month_whatever_the_clock_says() {
+        let day = 24 * 60 * 60;
+        let read = |at: &str| ImageHealth {
+            read: Some(WholeRead { at: at.to_owned(), whole: true }),
+            ..ImageHealth::default()
+        };
+        let due =
+            |health: &ImageHealth| read_due(health, "2026-12-31T00:00:00Z".parse().unwrap()).as_secs() / day;
+        assert_eq!(due(&read("2026-12-21T00:00:00Z")), 20);
+        for overdue in ["2026-11-01T00:00:00Z", "2027-06-01T00:00:00Z", "never"] {
+            assert_eq!(due(&read(overdue)), 0, "{overdue}");
+        }
+        assert_eq!(due(&ImageHealth::default()), 0);
+    }
+
+    #[test]
+    fn damage_is_told_with_its_part_slot_and_disk() {
+        let damage = |part| SlotDamage { disk: "/dev/sda4".into(), part, repaired: true };
+        let check = SlotCheck {
+            damage: vec![
+                damage(DamagedPart::Blocks(vec![7])),
+                damage(DamagedPart::Blocks((1..=6).collect())),
+                damage(DamagedPart::HashTree),
+            ],
+        };
+        let told: Vec<_> =
+            findings(&check, Slot::A, "1.2.0").into_iter().map(|finding| finding.text).collect();
+        assert_eq!(
+            told,
+            [
+                "damage in block 7 (byte 28672) of the OS image of 1.2.0 in slot a on /dev/sda4",
+                "damage in blocks 1, 2, 3, 4 and 2 more of the OS image of 1.2.0 in slot a on /dev/sda4",
+                "damage in the hash tree of 1.2.0 in slot a on /dev/sda4",
+            ]
+        );
+    }
+}

@@ -1,0 +1,162 @@
+//! `installer root`: run by units of the initrd and of the node, not by people.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Result;
+use jiff::Timestamp;
+use nix::sys::mman::{MlockAllFlags, mlockall};
+
+use crate::app::gather::kernel_command_line;
+use crate::commands::update::{reboot, tell_fleet};
+use base::cancel::Cancel;
+use base::command::SystemRunner;
+use base::failure::{Class, Failure};
+use base::program::Context;
+use base::progress::Progress;
+use machine::image_health::{DamageFinding, ImageHealth};
+use machine::verity_device::damage_was_found;
+use model::boot::{BootParameters, Slot};
+use node::root_image::{DamageEvents, ImageVerdict, check, condemn_slot, open, read_due};
+use node::update::UpdatedNode;
+
+/// Open the OS image of the node, or watch it.
+#[derive(Debug, clap::Args)]
+#[command(hide = true)]
+pub(super) struct RootArgs {
+    #[command(subcommand)]
+    command: RootCommand,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum RootCommand {
+    /// Make the device that is mounted at `/`, in the initrd.
+    Open,
+    /// Repair the image of the running slot when it is damaged, and read it once a month.
+    Watch,
+}
+
+/// Why another slot starts, for the boot record.
+const DAMAGE: &str = "damage";
+/// How long the first read of an image waits after the start, to leave the disk to what starts.
+const SETTLED: Duration = Duration::from_secs(60 * 60);
+/// The longest wait for an event; the clock may be set meanwhile.
+const LOOK_PERIOD: Duration = Duration::from_secs(60 * 60);
+/// How long to wait after a check before the next one: a disk that fails again and again is not read all the time.
+const PAUSE: Duration = Duration::from_secs(5 * 60);
+/// The same where damage stays, which whoever reads it tells again and again.
+const DAMAGED_PAUSE: Duration = Duration::from_secs(24 * 60 * 60);
+
+impl RootArgs {
+    pub(super) fn run(self, context: &Context) -> Result<()> {
+        let line = kernel_command_line()?;
+        let Some(installed) = BootParameters::parse(&line)? else { return Ok(()) };
+        let root = Path::new("/");
+        match self.command {
+            RootCommand::Open => match open(root, &line, &installed, &SystemRunner) {
+                Ok(opened) => {
+                    context.tell("root", &format!("Slot {} is opened: {}.", opened.slot, opened.text));
+                    Ok(())
+                }
+                Err(error) => {
+                    match condemn_slot(root, &installed, &error) {
+                        Ok(true) => context.progress.warn("root", "another slot starts from now on"),
+                        Ok(false) => {}
+                        Err(why) => {
+                            context.progress.warn("root", &format!("this slot starts again: {why:#}"))
+                        }
+                    }
+                    Err(error)
+                }
+            },
+            RootCommand::Watch => watch(root, &line, &installed, &context.progress),
+        }
+    }
+}
+
+fn watch(root: &Path, line: &str, installed: &BootParameters, progress: &Progress) -> Result<()> {
+    // Before the first look: what comes in between is not lost.
+    let events = DamageEvents::begin().map_err(|error| {
+        Failure::new(Class::Unexpected, "listening for events of the kernel").because(error)
+    })?;
+    // A damaged block of this program must not keep it from repairing that.
+    if let Err(error) = mlockall(MlockAllFlags::MCL_CURRENT) {
+        progress.warn("root", &format!("this program may have to be read again while it runs: {error}"));
+    }
+    let cancel = Cancel::on_signals();
+    let mut found = damage_was_found(&SystemRunner) == Some(true);
+    // The recovery system has no memory of its reads, and does not run long.
+    let due = || match installed.slot {
+        Slot::Recovery => LOOK_PERIOD,
+        Slot::A | Slot::B => read_due(&ImageHealth::read(root), Timestamp::now()),
+    };
+    let mut wait = due().max(SETTLED);
+    loop {
+        if !found {
+            found = events.wait(wait.min(LOOK_PERIOD))?;
+            cancel.check()?;
+            wait = due();
+        }
+        if !found && !wait.is_zero() {
+            continue;
+        }
+        if found {
+            progress
+                .warn("root", "the kernel has found a damaged block of the OS image: all of it is read now");
+        }
+        found = false;
+        let mut pause = PAUSE;
+        match check(root, line, installed, progress, &cancel) {
+            Ok(verdict) => {
+                conclude(root, &verdict, progress)?;
+                if matches!(verdict, ImageVerdict::Damaged(_)) {
+                    pause = DAMAGED_PAUSE;
+                }
+            }
+            Err(error) => {
+                cancel.check()?;
+                progress.warn("root", &format!("the OS image could not be checked: {error:#}"));
+            }
+        }
+        cancel.pause(pause)?;
+        // What was repaired meanwhile has made events too.
+        events.wait(Duration::ZERO)?;
+        wait = due().max(PAUSE);
+    }
+}
+
+/// Tells a verdict to everybody, and lets another good slot start if there is damage that stays.
+fn conclude(root: &Path, verdict: &ImageVerdict, progress: &Progress) -> Result<()> {
+    let findings = match verdict {
+        ImageVerdict::Whole => {
+            progress.note("root", "The OS image was read as a whole: nothing is damaged".to_owned());
+            return Ok(());
+        }
+        ImageVerdict::Repaired(findings) | ImageVerdict::Damaged(findings) => findings,
+    };
+    findings.iter().for_each(|finding| progress.warn("root", &finding.to_string()));
+    if let Err(error) = verdict.tell_cluster(root) {
+        progress.warn("root", &format!("the cluster was not told: {error}"));
+    }
+    let mut node = match UpdatedNode::read(root) {
+        Ok(node) => node,
+        Err(error) => {
+            progress.warn("root", &format!("nothing else is changed: {error:#}"));
+            return Ok(());
+        }
+    };
+    let stays = matches!(verdict, ImageVerdict::Damaged(_)) && node.slots.running != Slot::Recovery;
+    if stays && node.has_good_other() {
+        let reason = findings.iter().map(DamageFinding::to_string).collect::<Vec<_>>().join("; ");
+        node.reject(DAMAGE, reason)?;
+        tell_fleet(&node, progress);
+        progress.warn("root", "the machine restarts into the other slot, which is good");
+        return reboot(&SystemRunner);
+    }
+    tell_fleet(&node, progress);
+    if stays {
+        let next = "no other slot is good, so this one goes on: update the node, or install it again";
+        progress.warn("root", next);
+    }
+    Ok(())
+}
