@@ -6,6 +6,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use machine::verity_device::ROOT_DEVICE;
+
 const MODULE: &str = "../overlays/initrd/usr/lib/dracut/modules.d/95nqrust";
 
 /// What stands on the console after the hook has run with these kernel parameters, and what it waited.
@@ -66,6 +68,43 @@ fn the_hook_is_part_of_the_initrd_wherever_a_boot_ends_in_it() {
         assert!(setup.contains(&format!("inst_hook {hook} 99 \"$moddir/say-why.sh\"\n")), "{hook}");
     }
     assert!(setup.contains("inst_multiple curl journalctl "), "the hook's programs are there");
+}
+
+/// What the generator writes for a kernel command line: the unit that mounts the root file system, if it makes one.
+fn generated(line: &str) -> Option<String> {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    ["normal", "early", "late"].iter().for_each(|name| fs::create_dir(at(name)).unwrap());
+    fs::write(at("cmdline"), format!("{line}\n")).unwrap();
+    let generator = Path::new(env!("CARGO_MANIFEST_DIR")).join(MODULE).join("root-generator.sh");
+    let directories = ["normal", "early", "late"].map(at);
+    let output = Command::new("sh")
+        .arg(generator)
+        .args(&directories)
+        .env("NQRUST_COMMAND_LINE", at("cmdline"))
+        .output()
+        .unwrap();
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    assert_eq!(fs::read_dir(at("normal")).unwrap().count() + fs::read_dir(at("late")).unwrap().count(), 0);
+    fs::read_to_string(at("early").join("sysroot.mount")).ok()
+}
+
+#[test]
+fn only_an_installed_node_gets_its_root_through_the_device_that_checks_it() {
+    let unit = generated("root=PARTUUID=x ro nqrust.config=PARTUUID=y nqrust.slot=b quiet").unwrap();
+    assert!(
+        unit.contains(&format!("\nWhat={ROOT_DEVICE}\n")) && unit.contains("Requires=nqrust-root.service\n")
+    );
+    for live in ["root=live:CDLABEL=x nqrust.slots=1", "root=live:http://x/y nqrust.rootfs=z", ""] {
+        assert_eq!(generated(live), None, "{live}");
+    }
+    let module = Path::new(env!("CARGO_MANIFEST_DIR")).join(MODULE);
+    let setup = fs::read_to_string(module.join("module-setup.sh")).unwrap();
+    for part in ["root-generator.sh", "nqrust-root.service", " dm-verity\n", "livenet dm\n"] {
+        assert!(setup.contains(part), "{part}");
+    }
+    let service = fs::read_to_string(module.join("nqrust-root.service")).unwrap();
+    assert!(service.contains("\nExecStart=/usr/bin/installer --progress plain root open\n"));
 }
 
 #[test]

@@ -43,7 +43,7 @@ const SETTLED: Duration = Duration::from_secs(60 * 60);
 /// The longest wait for an event; the clock may be set meanwhile.
 const LOOK_PERIOD: Duration = Duration::from_secs(60 * 60);
 /// How long to wait after a check before the next one: a disk that fails again and again is not read all the time.
-const PAUSE: Duration = Duration::from_secs(5 * 60);
+const PAUSE: Duration = Duration::from_secs(60);
 /// The same where damage stays, which whoever reads it tells again and again.
 const DAMAGED_PAUSE: Duration = Duration::from_secs(24 * 60 * 60);
 

@@ -10,6 +10,7 @@ mod broken_release;
 mod cluster;
 mod console;
 mod customize;
+mod damaged_image;
 mod disk_images;
 mod hardware;
 mod images;

@@ -1,0 +1,109 @@
+//! The OS image of a node is checked at every read: a damaged block is repaired, and a slot with another manifest does not start.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use nqrust_tests::artifacts::scenario;
+use nqrust_tests::deadline::Deadline;
+use nqrust_tests::identity::Identity;
+use nqrust_tests::node::{Checks, MAC};
+use nqrust_tests::qemu::{Firmware, Machine};
+use nqrust_tests::ssh::Ssh;
+use nqrust_tests::steps;
+use nqrust_tests::updates::{UPDATE_LIMIT, restarted_where, running, settled, slot, status};
+
+/// Of a file that nothing reads, so that no memory has it.
+const SENTENCE: &str = "Every copy of the Document may be";
+const FILES: &str = "/usr/share/common-licenses/GFDL-1.*";
+
+#[test]
+fn a_node_repairs_its_damaged_os_image_and_starts_no_slot_whose_manifest_was_changed() {
+    scenario("damaged-image", |artifacts| {
+        let identity = Identity::load()?;
+        let disk = steps::installed_disk(&identity, artifacts)?;
+        let machine = Machine::new("node", Firmware::Bios).network(MAC).disk(&disk).reboots();
+        let (mut vm, ssh) = steps::boot(&machine, &identity, artifacts)?;
+        let mut checks = Checks::default();
+        checks.equal("the slot is good", &slot(&settled(&ssh)?, "a").1, &"good".to_owned());
+        let root = ssh.run("findmnt --noheadings --output SOURCE /")?;
+        checks.equal("what is mounted", root.trim(), "/dev/mapper/nqrust-root");
+        let state = ssh.run("sudo -n dmsetup status nqrust-root")?;
+        checks.that(&format!("nothing is damaged: {state}"), state.trim().ends_with(" verity V"));
+
+        // A wrong byte, which the recovery system has right.
+        let at = place_of(&ssh, "root-a", SENTENCE)?;
+        flip(&ssh, "root-a", at)?;
+        let first = ssh.attempt(&format!("cat {FILES} >/dev/null"), UPDATE_LIMIT)?;
+        checks.that(&format!("no wrong byte is read: {}", first.stderr), first.code != 0);
+        await_journal(&ssh, "written anew")?;
+        let read = ssh.attempt(&format!("cat {FILES} >/dev/null"), UPDATE_LIMIT)?;
+        checks.equal("the file is right again", &read.code, &0);
+        let told = ssh.run("sudo -n installer status")?;
+        let block = format!("damage in block {} (byte {})", at / 4096, at / 4096 * 4096);
+        checks.contains("the node tells what was damaged", &told, &block);
+        checks.contains("and that it was read", &told, "nothing is damaged");
+        vm.qmp.screendump(&artifacts.path("repaired.png"))?;
+
+        // One that is wrong in the recovery system too: no other slot is good, so the node goes on.
+        flip(&ssh, "recovery", at)?;
+        flip(&ssh, "root-a", at)?;
+        let read = ssh.attempt(&format!("cat {FILES} >/dev/null"), UPDATE_LIMIT)?;
+        checks.that("no wrong byte is read", read.code != 0);
+        // The next look comes minutes after the first.
+        await_journal(&ssh, "not repaired")?;
+        checks.contains("the node tells it", &ssh.run("sudo -n installer status")?, "not repaired");
+        checks.equal("it runs", &running(&ssh)?, &"a".to_owned());
+        steps::collect_journal(&ssh, artifacts, "damaged")?;
+
+        // A signature that does not belong to the manifest.
+        let at = place_of(&ssh, "root-a", "untrusted comment: ")?;
+        flip(&ssh, "root-a", at + 120)?;
+        let recovery = ("the recovery system", UPDATE_LIMIT);
+        let tools = (&identity, artifacts);
+        let ssh = restarted_where(&mut vm, &ssh, "sudo -n systemctl reboot", tools, recovery, |ssh| {
+            Ok(running(ssh)? == "recovery")
+        })?;
+        let told = status(&ssh)?;
+        checks.equal("the slot is bad", &slot(&told, "a").1, &"bad".to_owned());
+        checks.equal("for this reason", told["why"].as_str(), Some("image"));
+        vm.qmp.screendump(&artifacts.path("recovery.png"))?;
+        let console = vm.serial.text();
+        checks.contains("the console said why", &console, "does not belong to this manifest");
+        let damage = ssh.run("sudo -n dmsetup status nqrust-root")?;
+        checks.that(
+            &format!("the recovery system runs with its damage: {damage}"),
+            damage.contains(" verity "),
+        );
+        steps::collect_journal(&ssh, artifacts, "recovery")?;
+        checks.finish("a damaged OS image")?;
+        drop(ssh);
+        vm.power_off(steps::SHUTDOWN_LIMIT)
+    });
+}
+
+/// Where a partition has this text, in bytes.
+fn place_of(ssh: &Ssh, partition: &str, text: &str) -> Result<u64> {
+    let find = format!("sudo -n env LC_ALL=C grep -aboFm1 '{text}' /dev/disk/by-partlabel/{partition}");
+    let found = ssh.attempt(&find, UPDATE_LIMIT)?.success(&find)?;
+    let place = found.split(':').next().and_then(|place| place.parse().ok());
+    place.with_context(|| format!("{text:?} was found at {found:?}"))
+}
+
+/// Changes a byte of a partition behind the back of the file system, and lets the kernel forget what it has read.
+fn flip(ssh: &Ssh, partition: &str, at: u64) -> Result<()> {
+    let device = format!("/dev/disk/by-partlabel/{partition}");
+    ssh.run(&format!(
+        "sudo -n sh -euc 'byte=$(dd if={device} bs=1 skip={at} count=1 status=none | od -An -tu1); \
+         printf \"\\\\$(printf %o $((byte ^ 4)))\" | dd of={device} bs=1 seek={at} conv=notrunc,fsync status=none; \
+         echo 3 >/proc/sys/vm/drop_caches'"
+    ))
+    .map(drop)
+}
+
+fn await_journal(ssh: &Ssh, text: &str) -> Result<()> {
+    let wanted = format!("{text:?} in the journal");
+    Deadline::after(UPDATE_LIMIT).every(Duration::from_secs(5)).poll(&wanted, || {
+        let said = ssh.run("sudo -n journalctl --no-pager --output cat --unit nqrust-root")?;
+        Ok(said.contains(text).then_some(()))
+    })
+}
