@@ -56,6 +56,17 @@ pub fn archive(files: &[ArchivedFile<'_>]) -> Vec<u8> {
     out
 }
 
+/// Adds files to the last of `archives`, which are plain. A file of the same path takes the place of that which is there.
+///
+/// # Errors
+/// [`io::ErrorKind::InvalidData`] if they are not cpio archives.
+pub fn add(archives: &mut (impl Read + Write + Seek), files: &[ArchivedFile<'_>]) -> io::Result<()> {
+    let last = last(archives)?;
+    let end = trailer(archives, last)?;
+    archives.seek(SeekFrom::Start(end))?;
+    archives.write_all(&archive(files))
+}
+
 fn entry(out: &mut Vec<u8>, path: &str, (number, mode): (usize, usize), content: &[u8]) {
     // Number, mode, owner, group, links, time, length, four numbers of devices, length of the name with its zero, checksum.
     let fields = [number, mode, 0, 0, 1, 0, content.len(), 0, 0, 0, 0, path.len() + 1, 0];
@@ -74,10 +85,7 @@ fn entry(out: &mut Vec<u8>, path: &str, (number, mode): (usize, usize), content:
 /// # Errors
 /// [`io::ErrorKind::InvalidData`] if they are not cpio archives.
 pub fn pack(archives: &mut (impl Read + Seek), out: &mut dyn Write) -> io::Result<()> {
-    let mut last = 0;
-    while let Some(next) = end(archives, last)? {
-        last = next;
-    }
+    let last = last(archives)?;
     let length = archives.seek(SeekFrom::End(0))?;
     archives.rewind()?;
     io::copy(&mut archives.by_ref().take(last), out)?;
@@ -117,8 +125,32 @@ fn is_archive(initrd: &mut (impl Read + Seek), at: u64) -> io::Result<bool> {
     Ok(MAGICS.contains(&magic.as_slice()))
 }
 
+/// Where the last of some plain archives begins.
+fn last(archives: &mut (impl Read + Seek)) -> io::Result<u64> {
+    let mut last = 0;
+    while let Some(next) = end(archives, last)? {
+        last = next;
+    }
+    Ok(last)
+}
+
 /// Where the next data after the archive at `at` begins; none if only zeros follow.
-fn end(archives: &mut (impl Read + Seek), mut at: u64) -> io::Result<Option<u64>> {
+fn end(archives: &mut (impl Read + Seek), at: u64) -> io::Result<Option<u64>> {
+    let trailer = trailer(archives, at)? + HEADER_BYTES + TRAILER.len() as u64;
+    let mut at = trailer.next_multiple_of(ALIGNMENT);
+    archives.seek(SeekFrom::Start(at))?;
+    let mut bytes = io::BufReader::new(archives).bytes();
+    while let Some(byte) = bytes.next().transpose()? {
+        if byte != 0 {
+            return Ok(Some(at));
+        }
+        at += 1;
+    }
+    Ok(None)
+}
+
+/// Where the entry begins that ends the archive at `at`.
+fn trailer(archives: &mut (impl Read + Seek), mut at: u64) -> io::Result<u64> {
     loop {
         let mut header = [0; HEADER_BYTES as usize];
         archives.seek(SeekFrom::Start(at))?;
@@ -129,21 +161,12 @@ fn end(archives: &mut (impl Read + Seek), mut at: u64) -> io::Result<Option<u64>
         let (file, name_size) = (number(&header[FILE_SIZE])?, number(&header[NAME_SIZE])?);
         let mut name = Vec::new();
         archives.by_ref().take(name_size).read_to_end(&mut name)?;
+        if name == TRAILER {
+            return Ok(at);
+        }
         at = (at + HEADER_BYTES + name_size).next_multiple_of(ALIGNMENT);
         at = (at + file).next_multiple_of(ALIGNMENT);
-        if name == TRAILER {
-            break;
-        }
     }
-    archives.seek(SeekFrom::Start(at))?;
-    let mut bytes = io::BufReader::new(archives).bytes();
-    while let Some(byte) = bytes.next().transpose()? {
-        if byte != 0 {
-            return Ok(Some(at));
-        }
-        at += 1;
-    }
-    Ok(None)
 }
 
 fn number(digits: &[u8]) -> io::Result<u64> {
@@ -217,6 +240,23 @@ mod tests {
         for file in [program, file] {
             assert_eq!(fs::read(directory.path().join(file.path)).unwrap(), file.content);
         }
+    }
+
+    #[test]
+    fn added_files_are_in_the_last_archive_and_all_of_that_is_compressed() {
+        let early = archive(&[("early_cpio", b"1")]);
+        let main = archive(&[("init", &[9; 70_000])]);
+        let mut archives = Cursor::new([&early[..], &main].concat());
+        add(&mut archives, &[ArchivedFile { path: "usr/bin/tool", content: &[7; 50_000], executable: true }])
+            .unwrap();
+        let both = archives.into_inner();
+        assert_eq!(last(&mut Cursor::new(&both)).unwrap(), early.len() as u64);
+        let text = |part: &[u8]| both.windows(part.len()).filter(|bytes| *bytes == part).count();
+        assert_eq!((text(b"usr/bin/tool\0"), text(b"init\0"), text(TRAILER)), (1, 1, 2));
+        let initrd = packed(&both).unwrap();
+        assert!(initrd.starts_with(&early) && initrd.len() < early.len() + 1000, "{}", initrd.len());
+        assert!(unpacked(&initrd).unwrap() == both);
+        assert!(add(&mut Cursor::new(b"MZ".to_vec()), &[]).is_err());
     }
 
     #[test]

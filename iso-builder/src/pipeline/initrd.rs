@@ -2,7 +2,7 @@
 //! release, and the keys that the release has to be signed with.
 
 use std::fs::{self, File};
-use std::io::{Seek, Write};
+use std::io::Seek;
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -23,7 +23,7 @@ pub(super) fn complete(dracut: &Path, installer: &Path, trust: &[u8], out: &Path
     ];
     let mut archives = tempfile::tempfile_in(out).with_context(what)?;
     initrd::unpack(&mut File::open(dracut).with_context(what)?, &mut archives).with_context(what)?;
-    archives.write_all(&initrd::archive(&files)).with_context(what)?;
+    initrd::add(&mut archives, &files).with_context(what)?;
     archives.rewind().with_context(what)?;
     files::fill_atomically(&out.join("initrd"), 0o644, |file| initrd::pack(&mut archives, file))
         .with_context(what)
@@ -50,8 +50,9 @@ mod tests {
         assert_eq!(initrd, made());
         let mut plain = Vec::new();
         initrd::unpack(&mut std::io::Cursor::new(initrd), &mut plain).unwrap();
-        assert!(plain.starts_with(&archives));
-        let added = &plain[archives.len()..];
+        let kept = archives.windows(10).position(|bytes| bytes == b"TRAILER!!!").unwrap() - 110;
+        assert!(plain.starts_with(&archives[..kept]));
+        let added = &plain[kept..];
         for text in ["usr/bin/installer", "the program", "usr/share/nqrust/trust.json", "the store"] {
             assert!(added.windows(text.len()).any(|bytes| bytes == text.as_bytes()), "{text}");
         }

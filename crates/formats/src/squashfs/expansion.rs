@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::io::{self, Write};
+use std::ops::Range;
 
 use base::size::ByteSize;
 
@@ -24,6 +25,8 @@ const PADDING: u64 = 4096;
 const FRAGMENT_BYTES: usize = 16;
 const REFERENCE_BYTES: usize = 8;
 const ID_BYTES: usize = 4;
+/// Where an inode has its number.
+const NUMBER_AT: usize = 12;
 
 /// The expanded form of the image in a source, ready to be written.
 pub struct Expansion<'s, S> {
@@ -120,6 +123,41 @@ impl<'s, S: Source> Expansion<'s, S> {
         out.write_all(&self.superblock.expanded()?).map_err(ExpandError::Write)?;
         self.blocks.write(self.source, self.length, threads, out)?;
         self.write_tables(out).map_err(ExpandError::Write)
+    }
+
+    /// The inode numbers of the files that have data in one of these places of the expanded image, in bytes. It is that which stat(2)
+    /// tells of a file.
+    pub fn files_in(&self, places: &[Range<u64>]) -> ExpandResult<Vec<u32>> {
+        let touched =
+            |data: Range<u64>| places.iter().any(|place| place.start < data.end && data.start < place.end);
+        let (table, block_size) = (&self.inodes.bytes, self.superblock.block_size);
+        let (mut numbers, mut at) = (Vec::new(), 0);
+        while at < table.len() {
+            let (inode, next) = inode(table, at, block_size)?;
+            if let Inode::File(file) = inode
+                && (touched(self.blocks_of(&file)?) || touched(self.tail_of(&file)?))
+            {
+                numbers.push(u32_at(table, at + NUMBER_AT)?);
+            }
+            at = next;
+        }
+        Ok(numbers)
+    }
+
+    fn blocks_of(&self, file: &FileInode) -> ExpandResult<Range<u64>> {
+        let mut end = file.start;
+        for at in file.lengths.clone().step_by(4) {
+            end = end.saturating_add((u32_at(&self.inodes.bytes, at)? & !STORED).into());
+        }
+        Ok(file.start..end)
+    }
+
+    /// Where the end of a file is that lies in a fragment; an empty range without one.
+    fn tail_of(&self, file: &FileInode) -> ExpandResult<Range<u64>> {
+        let (Some(tail), Some(fragments)) = (&file.tail, &self.fragments) else { return Ok(0..0) };
+        let fragment = u64_at(&fragments.bytes, (tail.fragment as usize).saturating_mul(FRAGMENT_BYTES))?;
+        let start = fragment.saturating_add(tail.offset.into());
+        Ok(start..start.saturating_add(file.size % u64::from(self.superblock.block_size)))
     }
 
     fn write_tables(&self, out: &mut dyn Write) -> io::Result<()> {

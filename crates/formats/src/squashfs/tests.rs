@@ -70,6 +70,30 @@ fn every_number_of_the_export_table_leads_to_its_inode() {
 }
 
 #[test]
+fn the_files_at_a_place_are_known_by_their_inode_numbers() {
+    let tree = tempfile::tempdir().unwrap();
+    let large: Vec<u8> = (0..300_000_u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    std::fs::write(tree.path().join("large"), [&b"the large one"[..], &large].concat()).unwrap();
+    for name in ["one", "two"] {
+        std::fs::write(tree.path().join(name), format!("the small file {name}")).unwrap();
+    }
+    for options in WAYS {
+        let expanded = expand(&squash(tree.path(), options), 1);
+        let plan = Expansion::plan(&expanded).unwrap();
+        let files = |text: &str| {
+            let at = expanded.windows(text.len()).position(|bytes| bytes == text.as_bytes()).unwrap() as u64;
+            plan.files_in(&[at..at + 1]).unwrap()
+        };
+        let found = ["the large one", "the small file one", "the small file two"].map(files);
+        // In the order of their names, after the directory or before it.
+        let first = found[0][0];
+        assert_eq!(found, [vec![first], vec![first + 1], vec![first + 2]], "{options:?}");
+        assert_eq!(plan.files_in(&[0..90]).unwrap(), [0; 0]);
+        assert_eq!(plan.files_in(&[0..expanded.len() as u64]).unwrap(), [first, first + 1, first + 2]);
+    }
+}
+
+#[test]
 fn what_is_not_a_squashfs_or_not_ours_is_told() {
     let Some(tree) = Tree::small() else { return };
     let plan = |bytes: Vec<u8>| Expansion::plan(&bytes).map(drop).unwrap_err().to_string();

@@ -1,16 +1,19 @@
 //! On the running node: the image is read as a whole when the kernel has found damage, and once a month. Damage is repaired from the
 //! other half of a mirror or from another slot with the same image, remembered, and told.
 
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Result;
 use jiff::Timestamp;
+use walkdir::{DirEntry, DirEntryExt, WalkDir};
 
 use crate::update::slots::SlotDevices;
 use base::cancel::Cancel;
 use base::progress::Progress;
 use cluster::node_object::{NodeEvent, NodeObject};
+use formats::squashfs::Expansion;
 use formats::verity::BLOCK_BYTES;
 use install::execute::{DamagedPart, OpenSlot, SlotCheck, SlotDamage};
 use machine::image_health::{self, DamageFinding, ImageHealth};
@@ -20,8 +23,8 @@ use model::boot::{BootParameters, BootVolume, Slot};
 /// How often the image is read as a whole: blocks that nobody reads decay unseen.
 pub const READ_PERIOD: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
-/// How many numbers of blocks a text has.
-const NUMBERS_MAX: usize = 4;
+/// How many blocks, and how many files, a text names.
+const NAMES_MAX: usize = 4;
 
 /// What came of reading the image.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,7 +62,11 @@ pub fn check(
     let places: Vec<_> = donors.iter().map(OpenSlot::place).collect();
     let opened = devices.open_to_mend()?;
     let found = opened.place().mend(&release, &places, progress, cancel)?;
-    let findings = findings(&found, slot, &release.version);
+    let findings = findings(&found, slot, &release.version, &|blocks| {
+        let files = files_in(&devices, blocks).map(|numbers| paths_of(root, &numbers));
+        // What else blocks hold, such as directories, is not looked for.
+        files.unwrap_or_default()
+    });
     ImageHealth::read(root).note(root, &image_health::now(), findings.clone())?;
     if !findings.is_empty() {
         forget_blocks();
@@ -85,14 +92,46 @@ impl ImageVerdict {
     }
 }
 
-fn findings(check: &SlotCheck, slot: Slot, version: &str) -> Vec<DamageFinding> {
+/// The findings in words; `files` tells the paths of the files that have data in blocks.
+fn findings(
+    check: &SlotCheck,
+    slot: Slot,
+    version: &str,
+    files: &dyn Fn(&[u64]) -> Vec<PathBuf>,
+) -> Vec<DamageFinding> {
     let at = image_health::now();
-    let finding = |damage: &SlotDamage| DamageFinding {
-        at: at.clone(),
-        text: format!("damage in {} of {version} in slot {slot} on {}", part(&damage.part), damage.disk),
-        repaired: damage.repaired,
+    let finding = |damage: &SlotDamage| {
+        let mut text =
+            format!("damage in {} of {version} in slot {slot} on {}", part(&damage.part), damage.disk);
+        if let DamagedPart::Blocks(blocks) = &damage.part {
+            let files = files(blocks);
+            if !files.is_empty() {
+                let names: Vec<_> = files.iter().map(|path| path.display().to_string()).collect();
+                text.push_str(&format!(" ({})", some_of(&names)));
+            }
+        }
+        DamageFinding { at: at.clone(), text, repaired: damage.repaired }
     };
     check.damage.iter().map(finding).collect()
+}
+
+/// The inode numbers of the files that have data in these blocks of a slot's image.
+fn files_in(devices: &SlotDevices, blocks: &[u64]) -> Result<Vec<u32>> {
+    let block = BLOCK_BYTES as u64;
+    let places: Vec<_> = blocks.iter().map(|number| number * block..(number + 1) * block).collect();
+    let source = devices.source()?;
+    Ok(Expansion::plan(&source)?.files_in(&places)?)
+}
+
+/// The paths of the files with these inode numbers in the file system at `root`.
+fn paths_of(root: &Path, numbers: &[u32]) -> Vec<PathBuf> {
+    let numbers: BTreeSet<_> = numbers.iter().map(|number| u64::from(*number)).collect();
+    let entries =
+        WalkDir::new(root).same_file_system(true).sort_by_file_name().into_iter().filter_map(Result::ok);
+    entries
+        .filter(|entry| entry.file_type().is_file() && numbers.contains(&entry.ino()))
+        .map(DirEntry::into_path)
+        .collect()
 }
 
 fn part(part: &DamagedPart) -> String {
@@ -103,13 +142,17 @@ fn part(part: &DamagedPart) -> String {
             [] => "the OS image".to_owned(),
             [only] => format!("block {only} (byte {}) of the OS image", only * BLOCK_BYTES as u64),
             several => {
-                let shown: Vec<_> = several.iter().take(NUMBERS_MAX).map(u64::to_string).collect();
-                let more = several.len() - shown.len();
-                let rest = if more == 0 { String::new() } else { format!(" and {more} more") };
-                format!("blocks {}{rest} of the OS image", shown.join(", "))
+                let numbers: Vec<_> = several.iter().map(u64::to_string).collect();
+                format!("blocks {} of the OS image", some_of(&numbers))
             }
         },
     }
+}
+
+fn some_of(names: &[String]) -> String {
+    let (shown, more) = names.split_at(names.len().min(NAMES_MAX));
+    let rest = if more.is_empty() { String::new() } else { format!(" and {} more", more.len()) };
+    format!("{}{rest}", shown.join(", "))
 }
 
 /// Blocks of the hash tree that the kernel has read stay in its memory for minutes, wrong ones too (`Documentation/admin-guide/sysctl/vm.rst`,
@@ -140,6 +183,19 @@ mod tests {
     }
 
     #[test]
+    fn files_are_found_by_their_inode_numbers() {
+        use std::os::unix::fs::MetadataExt;
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir(root.path().join("usr")).unwrap();
+        let file = root.path().join("usr/file");
+        std::fs::write(&file, "").unwrap();
+        std::fs::write(root.path().join("other"), "").unwrap();
+        let Ok(number) = u32::try_from(std::fs::metadata(&file).unwrap().ino()) else { return };
+        assert_eq!(paths_of(root.path(), &[number]), [file]);
+        assert!(paths_of(root.path(), &[]).is_empty());
+    }
+
+    #[test]
     fn damage_is_told_with_its_part_slot_and_disk() {
         let damage = |part| SlotDamage { disk: "/dev/sda4".into(), part, repaired: true };
         let check = SlotCheck {
@@ -149,12 +205,16 @@ mod tests {
                 damage(DamagedPart::HashTree),
             ],
         };
+        let files = |blocks: &[u64]| match blocks {
+            [7] => vec!["/usr/bin/one".into(), "/usr/bin/two".into()],
+            _ => Vec::new(),
+        };
         let told: Vec<_> =
-            findings(&check, Slot::A, "1.2.0").into_iter().map(|finding| finding.text).collect();
+            findings(&check, Slot::A, "1.2.0", &files).into_iter().map(|finding| finding.text).collect();
         assert_eq!(
             told,
             [
-                "damage in block 7 (byte 28672) of the OS image of 1.2.0 in slot a on /dev/sda4",
+                "damage in block 7 (byte 28672) of the OS image of 1.2.0 in slot a on /dev/sda4 (/usr/bin/one, /usr/bin/two)",
                 "damage in blocks 1, 2, 3, 4 and 2 more of the OS image of 1.2.0 in slot a on /dev/sda4",
                 "damage in the hash tree of 1.2.0 in slot a on /dev/sda4",
             ]
