@@ -21,6 +21,7 @@ mod parts;
 mod plan;
 mod ready;
 mod release;
+mod root;
 mod scale;
 mod serve;
 mod signatures;

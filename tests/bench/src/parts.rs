@@ -10,7 +10,7 @@ use crate::figure::Figure;
 use crate::scale::Scale;
 use crate::{
     boots, cluster, corpus, customize, delta, images, install, kubernetes_programs, netboot, plan, ready,
-    serve, signatures, update, validate,
+    root, serve, signatures, update, validate,
 };
 
 /// A part that can be measured alone.
@@ -36,7 +36,7 @@ enum PartSelection {
 }
 
 /// In the order in which they are measured.
-pub(crate) const PARTS: [Part; 15] = [
+pub(crate) const PARTS: [Part; 16] = [
     part("builds", PartSelection::Always, |bench| bench.builds()?.measure()),
     part("install", PartSelection::Full, |bench| {
         let medium = bench.builds()?.medium()?;
@@ -63,6 +63,7 @@ pub(crate) const PARTS: [Part; 15] = [
     part("cluster", PartSelection::Full, |bench| cluster::measure(&bench.artifacts))
         .needing_root("make control groups and devices"),
     part("ready", PartSelection::Full, |bench| ready::measure(&bench.artifacts)),
+    part("root", PartSelection::Full, |bench| root::measure(&bench.artifacts)),
     part("update", PartSelection::Full, |bench| update::measure(&bench.artifacts)),
     part("kubernetes-programs", PartSelection::Never, |bench| {
         Ok(vec![kubernetes_programs::measure(&bench.artifacts)?])

@@ -13,7 +13,7 @@ use nqrust_tests::steps;
 use nqrust_tests::updates::{UPDATE_LIMIT, restarted_where, running, settled, slot, status};
 
 /// Of a file that nothing reads, so that no memory has it.
-const SENTENCE: &str = "Every copy of the Document may be";
+const SENTENCE: &str = "The purpose of this License is to make a manual, textbook, or other";
 const FILES: &str = "/usr/share/common-licenses/GFDL-1.*";
 
 #[test]
