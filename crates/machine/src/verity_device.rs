@@ -47,6 +47,14 @@ pub struct VerityDevice {
 }
 
 impl VerityDevice {
+    /// Puts it in the place of that which is mounted at `/`, in one call of the kernel.
+    pub fn replace(&self, runner: &dyn Runner) -> Result<()> {
+        let what = || format!("changing what {ROOT_DEVICE} does at damage");
+        let load = dmsetup().args(["load", NAME, "--readonly", "--table", &self.to_string()]);
+        runner.run(&load).with_context(what)?;
+        runner.run(&dmsetup().args(["resume", NAME])).map(drop).with_context(what)
+    }
+
     /// Makes [`ROOT_DEVICE`]. Reads nothing yet: a wrong root hash shows when the file system is mounted.
     pub fn make(&self, runner: &dyn Runner) -> Result<()> {
         let create = dmsetup().args(["create", NAME, "--readonly", "--table", &self.to_string()]);
@@ -110,6 +118,10 @@ mod tests {
         device(AtDamage::Fail).make(&runner).unwrap();
         let table = format!("0 16384 verity 1 /dev/vda4 /dev/vda4 4096 4096 2048 2049 sha256 {root} {salt}");
         assert_eq!(runner.commands(), [format!("dmsetup create nqrust-root --readonly --table {table}")]);
+        let changed = ScriptedRunner::silent();
+        device(AtDamage::Fail).replace(&changed).unwrap();
+        let load = format!("dmsetup load nqrust-root --readonly --table {table}");
+        assert_eq!(changed.commands(), [load, "dmsetup resume nqrust-root".to_owned()]);
         assert!(device(AtDamage::Restart).to_string().ends_with(" 1 restart_on_corruption"));
         assert!(device(AtDamage::Tell).to_string().ends_with(" 1 ignore_corruption"));
     }

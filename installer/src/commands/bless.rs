@@ -19,6 +19,7 @@ use cluster::stages::{StageState, all_done};
 use machine::image_health::{self, ImageHealth};
 use model::boot::BootParameters;
 use node::recovery::SlotTries;
+use node::root_image::end_trial;
 use node::update::{TriedRelease, UpdateLock, UpdatedNode};
 
 #[derive(Debug, clap::Args)]
@@ -85,6 +86,12 @@ fn bless(progress: &Progress) -> Result<()> {
     node.approve()?;
     if on_trial {
         remember_read(root, progress);
+        if let Err(error) = end_trial(root, &line, &installed, &SystemRunner) {
+            progress.warn(
+                "bless",
+                &format!("a damaged block restarts the machine until its next start: {error:#}"),
+            );
+        }
     }
     end_deadline(progress);
     announcement.end();

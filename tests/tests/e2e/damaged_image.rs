@@ -103,7 +103,7 @@ fn flip(ssh: &Ssh, partition: &str, at: u64) -> Result<()> {
 fn await_journal(ssh: &Ssh, text: &str) -> Result<()> {
     let wanted = format!("{text:?} in the journal");
     Deadline::after(UPDATE_LIMIT).every(Duration::from_secs(5)).poll(&wanted, || {
-        let said = ssh.run("sudo -n journalctl --no-pager --output cat --unit nqrust-root")?;
+        let said = ssh.run("sudo -n journalctl --no-pager --output cat --unit nqrust-image")?;
         Ok(said.contains(text).then_some(()))
     })
 }

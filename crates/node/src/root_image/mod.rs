@@ -6,5 +6,5 @@ mod open;
 mod watch;
 
 pub use damage_events::DamageEvents;
-pub use open::{OpenedImage, condemn_slot, open};
+pub use open::{OpenedImage, condemn_slot, end_trial, open};
 pub use watch::{ImageVerdict, READ_PERIOD, check, read_due};

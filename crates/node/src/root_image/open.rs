@@ -9,8 +9,9 @@ use crate::update::slots::SlotDevices;
 use crate::update::tried_release::condemn;
 use base::command::Runner;
 use base::failure::{Class, class_of};
+use machine::paths::below;
 use machine::trust_store;
-use machine::verity_device::AtDamage;
+use machine::verity_device::{AtDamage, ROOT_DEVICE};
 use model::boot::record::{BootFailureWord, UpdateSlot};
 use model::boot::{BootParameters, BootVolume, Slot, parameter};
 use model::release_manifest::ReleaseManifest;
@@ -24,7 +25,7 @@ pub struct OpenedImage {
     pub text: String,
 }
 
-/// Makes [`ROOT_DEVICE`](machine::verity_device::ROOT_DEVICE) of the slot that the command line `line` names. `root` is that of the
+/// Makes [`ROOT_DEVICE`] of the slot that the command line `line` names. `root` is that of the
 /// initrd, which has the trust store of its release.
 ///
 /// # Errors
@@ -44,6 +45,16 @@ pub fn open(root: &Path, line: &str, installed: &BootParameters, runner: &dyn Ru
     source.verity_device(at_damage)?.make(runner)?;
     let release = &source.release;
     Ok(OpenedImage { slot, text: format!("{} {}, {origin}", release.name, release.version) })
+}
+
+/// Ends the trial of a boot that has become good: from now on damage is repaired, and no longer restarts the machine. Does nothing where
+/// this boot was none.
+pub fn end_trial(root: &Path, line: &str, installed: &BootParameters, runner: &dyn Runner) -> Result<()> {
+    if !on_trial(line) || !below(root, ROOT_DEVICE).exists() {
+        return Ok(());
+    }
+    let devices = SlotDevices::of_root(root, installed.slot, &BootVolume::of_root(line)?)?;
+    devices.source()?.verity_device(AtDamage::Fail)?.replace(runner)
 }
 
 /// Who has signed a release, as far as the initrd knows: the keys of a node's owner are on a partition that is not mounted yet. So only
