@@ -41,11 +41,11 @@ const DAMAGE: &str = "damage";
 /// How long the first read of an image waits after the start, to leave the disk to what starts.
 const SETTLED: Duration = Duration::from_secs(60 * 60);
 /// The longest wait for an event; the clock may be set meanwhile.
-const LOOK_PERIOD: Duration = Duration::from_secs(60 * 60);
+const WAIT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// How long to wait after a check before the next one: a disk that fails again and again is not read all the time.
 const PAUSE: Duration = Duration::from_secs(60);
-/// The same where damage stays, which whoever reads it tells again and again.
-const DAMAGED_PAUSE: Duration = Duration::from_secs(24 * 60 * 60);
+/// The same where damage stays, of which there are events again and again.
+const DAMAGED_PAUSE: Duration = Duration::from_secs(60 * 60);
 
 impl RootArgs {
     pub(super) fn run(self, context: &Context) -> Result<()> {
@@ -84,44 +84,37 @@ fn watch(root: &Path, line: &str, installed: &BootParameters, progress: &Progres
         progress.warn("root", &format!("this program may have to be read again while it runs: {error}"));
     }
     let cancel = Cancel::on_signals();
-    let mut found = damage_was_found(&SystemRunner) == Some(true);
     // The recovery system has no memory of its reads, and does not run long.
     let due = || match installed.slot {
-        Slot::Recovery => LOOK_PERIOD,
+        Slot::Recovery => Duration::MAX,
         Slot::A | Slot::B => read_due(&ImageHealth::read(root), Timestamp::now()),
     };
+    let mut found = damage_was_found(&SystemRunner) == Some(true);
     let mut wait = due().max(SETTLED);
     loop {
-        if !found {
-            found = events.wait(wait.min(LOOK_PERIOD))?;
-            cancel.check()?;
-            wait = due();
-        }
-        if !found && !wait.is_zero() {
-            continue;
-        }
+        found = found || events.wait(wait.min(WAIT_MAX))?;
+        cancel.check()?;
         if found {
             progress
                 .warn("root", "the kernel has found a damaged block of the OS image: all of it is read now");
+        } else if !due().is_zero() {
+            wait = due();
+            continue;
         }
-        found = false;
-        let mut pause = PAUSE;
-        match check(root, line, installed, progress, &cancel) {
+        let pause = match check(root, line, installed, progress, &cancel) {
             Ok(verdict) => {
                 conclude(root, &verdict, progress)?;
-                if matches!(verdict, ImageVerdict::Damaged(_)) {
-                    pause = DAMAGED_PAUSE;
-                }
+                if matches!(verdict, ImageVerdict::Damaged(_)) { DAMAGED_PAUSE } else { PAUSE }
             }
             Err(error) => {
                 cancel.check()?;
                 progress.warn("root", &format!("the OS image could not be checked: {error:#}"));
+                PAUSE
             }
-        }
+        };
+        // Meanwhile the kernel may have found more, which is not lost: the next wait ends at once.
         cancel.pause(pause)?;
-        // What was repaired meanwhile has made events too.
-        events.wait(Duration::ZERO)?;
-        wait = due().max(PAUSE);
+        (found, wait) = (false, due());
     }
 }
 

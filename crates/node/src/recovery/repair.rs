@@ -5,13 +5,15 @@ use std::path::Path;
 use anyhow::Result;
 use serde::Serialize;
 
+use crate::root_image::damage_in_words;
 use crate::update::UpdatedNode;
 use base::cancel::Cancel;
 use base::command::Runner;
 use base::progress::Progress;
-use install::execute::{FilesystemCheck, check_filesystem, read_esp};
+use install::execute::{FilesystemCheck, OpenSlot, SlotCheck, check_filesystem, read_esp};
 use machine::mounted::is_mounted;
 use model::boot::{BootParameters, BootVolume, Slot};
+use model::release_manifest::ReleaseManifest;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -37,7 +39,7 @@ impl RepairFinding {
     }
 }
 
-/// Checks this node. Rewrites the boot record; repairs file systems only with `yes`.
+/// Checks this node. Rewrites the boot record; repairs file systems and OS images only with `yes`.
 ///
 /// # Errors
 /// The boot record cannot be written, or the work was cancelled.
@@ -61,7 +63,7 @@ pub fn repair(
     }
     let cancel = Cancel::on_signals();
     for slot in Slot::ALL {
-        findings.push(read_slot(node, slot, progress, &cancel)?);
+        findings.push(read_slot(node, slot, yes, progress, &cancel)?);
     }
     Ok(findings)
 }
@@ -102,7 +104,13 @@ fn filesystem(name: &str, volume: &BootVolume, yes: bool, runner: &dyn Runner) -
     })
 }
 
-fn read_slot(node: &UpdatedNode, slot: Slot, progress: &Progress, cancel: &Cancel) -> Result<RepairFinding> {
+fn read_slot(
+    node: &UpdatedNode,
+    slot: Slot,
+    yes: bool,
+    progress: &Progress,
+    cancel: &Cancel,
+) -> Result<RepairFinding> {
     let subject = format!("slot {slot}");
     let devices = node.slots.slot(slot);
     let Some(release) = devices.release() else {
@@ -111,17 +119,47 @@ fn read_slot(node: &UpdatedNode, slot: Slot, progress: &Progress, cancel: &Cance
         return Ok(RepairFinding::new(subject, RepairState::Unchecked, text));
     };
     cancel.check()?;
+    let version = format!("{} {}", release.name, release.version);
+    if yes {
+        let mended = mend_slot(node, slot, &release, progress, cancel);
+        cancel.check()?;
+        return Ok(match mended {
+            Ok(check) if check.damage.is_empty() => RepairFinding::new(subject, RepairState::Whole, version),
+            Ok(check) => {
+                let state = if check.is_repaired() { RepairState::Repaired } else { RepairState::Damaged };
+                RepairFinding::new(subject, state, damage_in_words(&check, slot, &release.version).join("; "))
+            }
+            Err(error) => RepairFinding::new(subject, RepairState::Damaged, format!("{version}: {error:#}")),
+        });
+    }
     let read = devices.open_to_read().and_then(|opened| opened.place().holds(&release, progress, cancel));
     cancel.check()?;
-    let version = format!("{} {}", release.name, release.version);
     Ok(match read {
         Ok(true) => RepairFinding::new(subject, RepairState::Whole, version),
         Ok(false) => {
-            let text = format!("{version} does not read back as its release manifest says");
+            let text = format!(
+                "{version} does not read back as its release manifest says; what another slot has of it is copied by: \
+                 installer update repair --yes"
+            );
             RepairFinding::new(subject, RepairState::Damaged, text)
         }
         Err(error) => RepairFinding::new(subject, RepairState::Damaged, format!("{version}: {error:#}")),
     })
+}
+
+/// Reads a slot, and repairs it from the others.
+fn mend_slot(
+    node: &UpdatedNode,
+    slot: Slot,
+    release: &ReleaseManifest,
+    progress: &Progress,
+    cancel: &Cancel,
+) -> Result<SlotCheck> {
+    let others = Slot::ALL.into_iter().filter(|other| *other != slot);
+    let donors: Vec<_> = others.filter_map(|other| node.slots.slot(other).open_to_read().ok()).collect();
+    let places: Vec<_> = donors.iter().map(OpenSlot::place).collect();
+    let opened = node.slots.slot(slot).open_to_mend()?;
+    opened.place().mend(release, &places, progress, cancel)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -29,14 +29,25 @@ impl DamageEvents {
         Ok(Self(socket))
     }
 
-    /// Waits at most `limit` until there is an event about damage. Events that came too fast to be kept count as one.
+    /// Waits at most `limit` until there is an event about damage, or a signal. Events that came too fast to be kept count as one.
     pub fn wait(&self, limit: Duration) -> io::Result<bool> {
-        let timeout = PollTimeout::try_from(limit).unwrap_or(PollTimeout::MAX);
-        match poll(&mut [PollFd::new(self.0.as_fd(), PollFlags::POLLIN)], timeout) {
-            Ok(0) | Err(Errno::EINTR) => return Ok(false),
-            Ok(_) => {}
-            Err(error) => return Err(error.into()),
+        let until = Instant::now() + limit;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
+            match poll(&mut [PollFd::new(self.0.as_fd(), PollFlags::POLLIN)], timeout) {
+                Ok(0) if Instant::now() < until => {}
+                Ok(0) | Err(Errno::EINTR) => return Ok(false),
+                // Most events are about something else.
+                Ok(_) if !self.read()? => {}
+                Ok(_) => return Ok(true),
+                Err(error) => return Err(error.into()),
+            }
         }
+    }
+
+    /// Reads all events that are there; whether one is about damage.
+    fn read(&self) -> io::Result<bool> {
         let mut found = false;
         let mut event = vec![0; EVENT_BYTES];
         loop {
@@ -59,6 +70,23 @@ fn is_about_damage(event: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nix::sys::socket::{send, socketpair};
+
+    #[test]
+    fn events_about_something_else_do_not_end_a_wait() {
+        let (ours, kernel) =
+            socketpair(AddressFamily::Unix, SockType::Datagram, None, SockFlag::SOCK_NONBLOCK).unwrap();
+        let events = DamageEvents(ours);
+        let tell = |text: &str| send(kernel.as_raw_fd(), text.as_bytes(), MsgFlags::empty()).unwrap();
+        tell("change@/devices/x\0DEVNAME=sda\0");
+        let began = Instant::now();
+        assert!(!events.wait(Duration::from_millis(80)).unwrap());
+        assert!(began.elapsed() >= Duration::from_millis(80));
+        tell("change@/devices/x\0DEVNAME=sda\0");
+        tell("change@/devices/y\0DM_VERITY_ERR_BLOCK_NR=1,7\0");
+        assert!(events.wait(Duration::from_secs(60)).unwrap());
+        assert!(!events.wait(Duration::ZERO).unwrap());
+    }
 
     #[test]
     fn only_events_about_damage_count() {

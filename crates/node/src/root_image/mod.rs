@@ -7,4 +7,4 @@ mod watch;
 
 pub use damage_events::DamageEvents;
 pub use open::{OpenedImage, condemn_slot, end_trial, open};
-pub use watch::{ImageVerdict, READ_PERIOD, check, read_due};
+pub use watch::{ImageVerdict, READ_PERIOD, check, damage_in_words, read_due};

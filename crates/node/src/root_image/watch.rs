@@ -115,6 +115,12 @@ fn findings(
     check.damage.iter().map(finding).collect()
 }
 
+/// The damage that was found in a slot with a release of this version, each a clause.
+#[must_use]
+pub fn damage_in_words(check: &SlotCheck, slot: Slot, version: &str) -> Vec<String> {
+    findings(check, slot, version, &|_| Vec::new()).iter().map(DamageFinding::to_string).collect()
+}
+
 /// The inode numbers of the files that have data in these blocks of a slot's image.
 fn files_in(devices: &SlotDevices, blocks: &[u64]) -> Result<Vec<u32>> {
     let block = BLOCK_BYTES as u64;
