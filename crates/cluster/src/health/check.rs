@@ -69,6 +69,8 @@ macro_rules! registry {
 registry! {
     ROOT = required("root", Local, Nothing,
         "The root file system is not the read-only image of the slot that the kernel command line names.");
+    IMAGE = wanted("image", Local,
+        "The OS image has damage that no other slot could repair: what reads it fails. Update the node, or install it again.");
     MOUNTS = required("mounts", Local, Nothing,
         "A partition of the node is not mounted from the device of the command line, or cannot be written.");
     ARRAYS = required("arrays", Local, Nothing,

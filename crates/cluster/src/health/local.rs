@@ -7,10 +7,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use jiff::Timestamp;
 use serde::Deserialize;
 
-use super::check::{ARRAYS, CLOCK, CheckResult, Finding, MOUNTS, ROOT, SYSTEM_UNITS, UNITS, WATCHDOG};
+use super::check::{ARRAYS, CLOCK, CheckResult, Finding, IMAGE, MOUNTS, ROOT, SYSTEM_UNITS, UNITS, WATCHDOG};
 use base::command::{Invocation, Runner};
 use base::files::read_text;
 use machine::arrays::{self, ArrayState};
+use machine::image_health::ImageHealth;
 use machine::mounted::mounted;
 use machine::node_release as release;
 use machine::paths::{CONFIG, DATA};
@@ -39,6 +40,7 @@ pub(super) fn results(root: &Path, runner: &dyn Runner) -> Vec<CheckResult> {
     };
     let mut results = vec![
         ROOT.found(of_node(&|_| root_image(root, &cmdline, &mountinfo))),
+        IMAGE.found(image(root)),
         MOUNTS.found(of_node(&|installed| mounts(root, installed, &mountinfo))),
     ];
     results.extend(mirror(root));
@@ -58,6 +60,16 @@ fn root_image(root: &Path, cmdline: &str, mountinfo: &str) -> Result<(), String>
     let mut named = cmdline.split_whitespace().rev().filter_map(|word| word.strip_prefix("root="));
     let device = named.next().and_then(device).ok_or("the command line names no device for it")?;
     mount.is_on(root, &device)
+}
+
+/// What was found when the image was last read as a whole.
+fn image(root: &Path) -> Finding {
+    let health = ImageHealth::read(root);
+    match &health.read {
+        None => Finding::NotApplicable,
+        Some(read) if read.whole => Finding::Healthy,
+        Some(_) => Finding::failing(health.warnings().join("; ")),
+    }
 }
 
 fn device(value: &str) -> Option<PathBuf> {

@@ -1,5 +1,6 @@
 use super::*;
 use crate::health::check::CheckClass;
+use machine::image_health::DamageFinding;
 use testing::machine::block_device as make;
 use testing::node::release_with_images as sample;
 use testing::runner::ScriptedRunner;
@@ -50,7 +51,27 @@ fn a_node_as_it_was_installed_has_nothing_wrong() {
     let results = results(root.path(), &systemd(Some("[]")));
     assert!(results.iter().all(|result| result.finding.holds()), "{results:?}");
     let names: Vec<_> = results.iter().map(CheckResult::name).collect();
-    assert_eq!(names, ["root", "mounts", "arrays", "units", "system-units", "clock", "watchdog"]);
+    assert_eq!(names, ["root", "image", "mounts", "arrays", "units", "system-units", "clock", "watchdog"]);
+}
+
+#[test]
+fn damage_of_the_image_that_stays_is_told() {
+    let root = node();
+    put(root.path(), "var/none", "");
+    let image = || told(root.path(), Some("[]"))[1].clone();
+    assert_eq!(image(), "image: not applicable");
+    let finding = |repaired| DamageFinding {
+        at: "2026-12-01T00:00:00Z".into(),
+        text: "damage in block 7".into(),
+        repaired,
+    };
+    for (repaired, expected) in
+        [(true, "image: healthy"), (false, "image: failing: damage in block 7, not repaired (2026-12-01)")]
+    {
+        let health = ImageHealth::read(root.path());
+        health.note(root.path(), "2026-12-01T00:00:00Z", vec![finding(repaired)]).unwrap();
+        assert_eq!(image(), expected);
+    }
 }
 
 #[test]
@@ -90,8 +111,8 @@ fn a_degraded_array_is_told_by_its_name_and_one_being_rebuilt_is_no_fault() {
     put(root.path(), "md126", "config", 1, "idle", &[("vda3", "in_sync")]);
     put(root.path(), "md125", "data", 1, "recover", &[("vda8", "spare"), ("vdb8", "in_sync")]);
     let told = told(root.path(), Some("[]"));
-    assert!(told[2].starts_with("arrays config: failing: config DEGRADED: 1 of 2"), "{told:?}");
-    assert_eq!(told[3], "arrays data: healthy");
+    assert!(told[3].starts_with("arrays config: failing: config DEGRADED: 1 of 2"), "{told:?}");
+    assert_eq!(told[4], "arrays data: healthy");
 }
 
 #[test]
@@ -101,13 +122,13 @@ fn failed_units_are_told_one_by_one_and_those_of_people_not_at_all() {
         {"unit":"run-r1.service"},{"unit":"user@1000.service"}]"#;
     let told = told(root.path(), Some(failed));
     assert_eq!(
-        told[3..5],
+        told[4..6],
         [
             "units nqrust-cards.service: failing: it has failed",
             "system-units ssh.service: failing: it has failed"
         ]
     );
-    assert_eq!(told.len(), 7);
+    assert_eq!(told.len(), 8);
 }
 
 #[test]
