@@ -1,11 +1,11 @@
-//! The signatures of a release, the files of keys, and a trust store. Nothing that the fuzzer makes can be accepted: it has no key.
+//! The signatures of a release, the files of keys, a trust store, and what a node remembers. Nothing that the fuzzer makes can be accepted: it has no key.
 #![no_main]
 
 use formats::minisign::{PublicKey, SecretKey};
 use libfuzzer_sys::fuzz_target;
 use medium::signatures;
 use model::release::Release;
-use trust::{TrustStore, TrustedKey, UnsignedRelease, judge};
+use trust::{TrustMemory, TrustStore, TrustedKey, UnsignedRelease, judge};
 
 fuzz_target!(|bytes: &[u8]| {
     let text = String::from_utf8_lossy(bytes);
@@ -13,6 +13,7 @@ fuzz_target!(|bytes: &[u8]| {
     // A passphrase would take seconds of each try.
     let _ = SecretKey::parse(&text, None);
     let _ = TrustStore::parse(bytes);
+    let _ = TrustMemory::parse(bytes);
     let key = SecretKey::of_seed([1; 8], [2; 32]).public_key();
     let key = TrustedKey { name: "fuzz".into(), key, development: false };
     let store = TrustStore::new(vec![key], 1, UnsignedRelease::Refuse).expect("one key");

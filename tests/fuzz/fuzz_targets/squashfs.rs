@@ -1,9 +1,11 @@
-//! The OS image that is expanded.
+//! The OS image that is expanded, the files at its blocks, and the hash tree that is stored behind it.
 #![no_main]
 
 use std::io::{self, Write};
 
+use base::digest::Digest;
 use formats::squashfs::Expansion;
+use formats::verity::{VerityParameters, VerityTree};
 use libfuzzer_sys::fuzz_target;
 
 /// Takes no more than a small image expands to: holes make any length.
@@ -24,5 +26,10 @@ fuzz_target!(|bytes: &[u8]| {
     let image = bytes.to_vec();
     if let Ok(expansion) = Expansion::plan(&image) {
         let _ = expansion.write(1, &mut Bounded(64 << 20));
+        let _ = expansion.files_in(&[0..4096, 1 << 20..u64::MAX]);
     }
+    // Of one block, the root hash is all there is; of more, no stored tree has that of another image.
+    let parameters = VerityParameters::of_image(Digest::of(b"the image"));
+    let root = Digest::of(b"no root");
+    assert!(VerityTree::of_stored(bytes, parameters, 4097 + bytes.len() as u64, root).is_none());
 });
