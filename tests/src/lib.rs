@@ -8,6 +8,7 @@ pub mod builder;
 pub mod ci_page;
 pub mod console;
 pub mod containers;
+pub mod damage;
 pub mod deadline;
 pub mod disk;
 pub mod distribution;

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use nqrust_tests::artifacts::scenario;
+use nqrust_tests::damage::{flip, place_of};
 use nqrust_tests::deadline::Deadline;
 use nqrust_tests::identity::Identity;
 use nqrust_tests::node::{Checks, MAC};
@@ -14,6 +15,8 @@ use nqrust_tests::updates::{UPDATE_LIMIT, restarted_where, running, settled, slo
 
 /// Of a file that nothing reads, so that no memory has it.
 const SENTENCE: &str = "The purpose of this License is to make a manual, textbook, or other";
+const ROOT_A: &str = "/dev/disk/by-partlabel/root-a";
+const RECOVERY: &str = "/dev/disk/by-partlabel/recovery";
 const FILES: &str = "/usr/share/common-licenses/GFDL-1.*";
 
 #[test]
@@ -31,8 +34,8 @@ fn a_node_repairs_its_damaged_os_image_and_starts_no_slot_whose_manifest_was_cha
         checks.that(&format!("nothing is damaged: {state}"), state.trim().ends_with(" verity V"));
 
         // A wrong byte, which the recovery system has right.
-        let at = place_of(&ssh, "root-a", SENTENCE)?;
-        flip(&ssh, "root-a", at)?;
+        let at = place_of(&ssh, ROOT_A, SENTENCE)?;
+        flip(&ssh, ROOT_A, at)?;
         let first = ssh.attempt(&format!("cat {FILES} >/dev/null"), UPDATE_LIMIT)?;
         checks.that(&format!("no wrong byte is read: {}", first.stderr), first.code != 0);
         await_journal(&ssh, "written anew")?;
@@ -45,8 +48,8 @@ fn a_node_repairs_its_damaged_os_image_and_starts_no_slot_whose_manifest_was_cha
         vm.qmp.screendump(&artifacts.path("repaired.png"))?;
 
         // One that is wrong in the recovery system too: no other slot is good, so the node goes on.
-        flip(&ssh, "recovery", at)?;
-        flip(&ssh, "root-a", at)?;
+        flip(&ssh, RECOVERY, at)?;
+        flip(&ssh, ROOT_A, at)?;
         let read = ssh.attempt(&format!("cat {FILES} >/dev/null"), UPDATE_LIMIT)?;
         checks.that("no wrong byte is read", read.code != 0);
         // The next look comes minutes after the first.
@@ -56,8 +59,8 @@ fn a_node_repairs_its_damaged_os_image_and_starts_no_slot_whose_manifest_was_cha
         steps::collect_journal(&ssh, artifacts, "damaged")?;
 
         // A signature that does not belong to the manifest.
-        let at = place_of(&ssh, "root-a", "untrusted comment: ")?;
-        flip(&ssh, "root-a", at + 120)?;
+        let at = place_of(&ssh, ROOT_A, "untrusted comment: ")?;
+        flip(&ssh, ROOT_A, at + 120)?;
         let recovery = ("the recovery system", UPDATE_LIMIT);
         let tools = (&identity, artifacts);
         let ssh = restarted_where(&mut vm, &ssh, "sudo -n systemctl reboot", tools, recovery, |ssh| {
@@ -79,25 +82,6 @@ fn a_node_repairs_its_damaged_os_image_and_starts_no_slot_whose_manifest_was_cha
         drop(ssh);
         vm.power_off(steps::SHUTDOWN_LIMIT)
     });
-}
-
-/// Where a partition has this text, in bytes.
-fn place_of(ssh: &Ssh, partition: &str, text: &str) -> Result<u64> {
-    let find = format!("sudo -n env LC_ALL=C grep -aboFm1 '{text}' /dev/disk/by-partlabel/{partition}");
-    let found = ssh.attempt(&find, UPDATE_LIMIT)?.success(&find)?;
-    let place = found.split(':').next().and_then(|place| place.parse().ok());
-    place.with_context(|| format!("{text:?} was found at {found:?}"))
-}
-
-/// Changes a byte of a partition behind the back of the file system, and lets the kernel forget what it has read.
-fn flip(ssh: &Ssh, partition: &str, at: u64) -> Result<()> {
-    let device = format!("/dev/disk/by-partlabel/{partition}");
-    ssh.run(&format!(
-        "sudo -n sh -euc 'byte=$(dd if={device} bs=1 skip={at} count=1 status=none | od -An -tu1); \
-         printf \"\\\\$(printf %o $((byte ^ 4)))\" | dd of={device} bs=1 seek={at} conv=notrunc,fsync status=none; \
-         echo 3 >/proc/sys/vm/drop_caches'"
-    ))
-    .map(drop)
 }
 
 fn await_journal(ssh: &Ssh, text: &str) -> Result<()> {

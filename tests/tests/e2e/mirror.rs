@@ -4,13 +4,14 @@
 use anyhow::{Context, Result};
 use base::size::ByteSize;
 use nqrust_tests::artifacts::{Artifacts, scenario};
+use nqrust_tests::damage::flip;
 use nqrust_tests::disk::Disk;
 use nqrust_tests::identity::Identity;
 use nqrust_tests::medium::Medium;
 use nqrust_tests::node::{self, Checks, Document};
 use nqrust_tests::qemu::{Firmware, Machine};
 use nqrust_tests::ssh::Ssh;
-use nqrust_tests::updates::{self, CURRENT, NEXT, restarted, settled, slot};
+use nqrust_tests::updates::{self, CURRENT, NEXT, UPDATE_LIMIT, restarted, settled, slot};
 use nqrust_tests::{secrets, steps};
 use serde_json::{Value, json};
 
@@ -55,8 +56,13 @@ fn check(
     node::check_immutable(&ssh, &mut checks)?;
     check_arrays(&ssh, whole, &mut checks)?;
     for place in ["/", "/oem", "/var"] {
-        let source = ssh.run(&format!("findmnt -no SOURCE {place}"))?;
-        checks.that(&format!("{place} is on an array: {source}"), source.starts_with("/dev/md"));
+        // The OS image is read through another device, which is on the array.
+        let source =
+            ssh.run(&format!("lsblk --inverse --noheadings --output PATH $(findmnt -no SOURCE {place})"))?;
+        checks.that(&format!("{place} is on an array: {source}"), source.contains("/dev/md"));
+    }
+    if whole {
+        check_repair(&ssh, &mut checks)?;
     }
     checks.that(
         "the installer's own check of the images passes",
@@ -84,6 +90,23 @@ fn check_arrays(ssh: &Ssh, whole: bool, checks: &mut Checks) -> Result<()> {
             Some(if whole { "whole" } else { "degraded" }),
         );
     }
+    Ok(())
+}
+
+/// Damages the running OS image on the second disk, and lets the node repair it from the first.
+fn check_repair(ssh: &Ssh, checks: &mut Checks) -> Result<()> {
+    let half = ssh.run(
+        "lsblk --raw --noheadings --output PATH,PARTLABEL /dev/vdb | awk '$2 == \"root-a\" { print $1 }'",
+    )?;
+    let half = half.trim();
+    flip(ssh, half, 100 * 4096 + 7)?;
+    let said = ssh.attempt("sudo -n installer update repair --yes", UPDATE_LIMIT)?;
+    let block = format!(
+        "damage in block 100 (byte 409600) of the OS image of {CURRENT} in slot a on {half}, written anew"
+    );
+    checks.contains("the damaged half is repaired", &said.said(), &block);
+    let again = ssh.attempt("sudo -n installer update repair --yes", UPDATE_LIMIT)?;
+    checks.that("and is whole then", again.code == 0 && !again.said().contains("damage in"));
     Ok(())
 }
 
