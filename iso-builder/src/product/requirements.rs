@@ -96,6 +96,7 @@ const REQUIREMENTS: &[Requirement] = &[
         &["dbus", "dbus-daemon", "dbus-broker"],
         &["network-manager", "libpam-systemd"],
     ),
+    need(Always, &[Program("dmsetup")], &["dmsetup"], &["dracut", "dracut-live", "dracut-network"]),
     need(Always, &[Program("modprobe"), Program("depmod")], &["kmod"], &["linux-image-*", "dracut"]),
     need(Always, &[Program("login")], &["login"], &[]),
     need(Always, &[Program("chpasswd")], &["passwd"], &["openssh-server", "adduser"]),
