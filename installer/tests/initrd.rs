@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test ends where it cannot go on, helpers included")]
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -29,13 +30,20 @@ fn said(shell: &str, emergency: &str) -> (String, String) {
         waited = at("waited"),
         hook = hook.display(),
     );
+    fs::write(at("installer"), "#!/bin/sh\necho \"installer $*\"\n").unwrap();
+    fs::set_permissions(at("installer"), fs::Permissions::from_mode(0o755)).unwrap();
     // The report is in memory of the initrd; here it would be the machine's.
     let script = fs::read_to_string(&hook).unwrap();
     assert!(script.contains("nqrust_report=/run/nqrust-boot-failed\n"));
     fs::write(at("hook.sh"), script.replace("/run/nqrust-boot-failed", &at("report"))).unwrap();
     let played = played.replace(&hook.display().to_string(), &at("hook.sh"));
-    let output =
-        Command::new("sh").arg("-c").arg(played).env("NQRUST_CONSOLES", at("consoles")).output().unwrap();
+    let output = Command::new("sh")
+        .arg("-c")
+        .arg(played)
+        .env("NQRUST_CONSOLES", at("consoles"))
+        .env("NQRUST_INSTALLER", at("installer"))
+        .output()
+        .unwrap();
     assert!(output.status.success(), "{output:?}");
     assert!(!Path::new("/dev/ttyNONE").exists(), "a console that is not there is not made");
     let read = |name: &str| fs::read_to_string(at(name)).unwrap_or_default();
@@ -50,6 +58,7 @@ fn a_boot_that_fails_in_the_initrd_says_why_on_the_console_and_waits_before_the_
         "nqrust-boot.service has failed:\r\n",
         "--unit nqrust-boot.service)\r\n",
         "\"/dev/disk/by-partuuid/x\" does not exist\r\n",
+        "installer --progress plain root repair\r\n",
         "It starts again in 60 seconds.\r\n",
     ] {
         assert!(console.contains(line), "{line:?} in {console:?}");

@@ -17,7 +17,7 @@ use base::progress::Progress;
 use machine::image_health::{DamageFinding, ImageHealth};
 use machine::verity_device::damage_was_found;
 use model::boot::{BootParameters, Slot};
-use node::root_image::{DamageEvents, ImageVerdict, check, condemn_slot, open, read_due};
+use node::root_image::{DamageEvents, ImageVerdict, check, condemn_slot, condemn_unopened, open, read_due};
 use node::update::UpdatedNode;
 
 /// Open the OS image of the node, or watch it.
@@ -32,10 +32,14 @@ pub(super) struct RootArgs {
 enum RootCommand {
     /// Make the device that is mounted at `/`, in the initrd.
     Open,
+    /// Repair the image after a boot that failed in the initrd, if it is damaged.
+    Repair,
     /// Repair the image of the running slot when it is damaged, and read it once a month.
     Watch,
 }
 
+/// Where the initrd mounts the image.
+const SYSROOT: &str = "/sysroot";
 /// Why another slot starts, for the boot record.
 const DAMAGE: &str = "damage";
 /// How long the first read of an image waits after the start, to leave the disk to what starts.
@@ -59,7 +63,7 @@ impl RootArgs {
                     Ok(())
                 }
                 Err(error) => {
-                    match condemn_slot(root, &installed, &error) {
+                    match condemn_unopened(root, &installed, &error) {
                         Ok(true) => context.progress.warn("root", "another slot starts from now on"),
                         Ok(false) => {}
                         Err(why) => {
@@ -69,9 +73,31 @@ impl RootArgs {
                     Err(error)
                 }
             },
+            RootCommand::Repair => repair(root, &line, &installed, context),
             RootCommand::Watch => watch(root, &line, &installed, &context.progress),
         }
     }
+}
+
+/// In the initrd, before the restart after a boot that failed: what was damaged is written anew, so that the next start succeeds. Tells
+/// nothing if nothing was damaged.
+fn repair(root: &Path, line: &str, installed: &BootParameters, context: &Context) -> Result<()> {
+    if damage_was_found(&SystemRunner) != Some(true) {
+        return Ok(());
+    }
+    let verdict =
+        check(root, Path::new(SYSROOT), line, installed, &Progress::silent(), &Cancel::on_signals())?;
+    let (findings, end) = match &verdict {
+        ImageVerdict::Whole => (&Vec::new(), "A block of the OS image was read wrong, and is right now."),
+        ImageVerdict::Repaired(findings) => (findings, "The OS image was damaged, and is repaired."),
+        ImageVerdict::Damaged(findings) => match condemn_slot(root, installed)? {
+            true => (findings, "The OS image is damaged: another slot starts from now on."),
+            false => (findings, "The OS image is damaged."),
+        },
+    };
+    let lines: Vec<_> = findings.iter().map(DamageFinding::to_string).chain([end.to_owned()]).collect();
+    context.tell("root", &lines.join("\n"));
+    Ok(())
 }
 
 fn watch(root: &Path, line: &str, installed: &BootParameters, progress: &Progress) -> Result<()> {
@@ -101,7 +127,7 @@ fn watch(root: &Path, line: &str, installed: &BootParameters, progress: &Progres
             wait = due();
             continue;
         }
-        let pause = match check(root, line, installed, progress, &cancel) {
+        let pause = match check(root, root, line, installed, progress, &cancel) {
             Ok(verdict) => {
                 conclude(root, &verdict, progress)?;
                 if matches!(verdict, ImageVerdict::Damaged(_)) { DAMAGED_PAUSE } else { PAUSE }

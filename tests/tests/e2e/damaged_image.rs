@@ -15,6 +15,8 @@ use nqrust_tests::updates::{UPDATE_LIMIT, restarted_where, running, settled, slo
 
 /// Of a file that nothing reads, so that no memory has it.
 const SENTENCE: &str = "The purpose of this License is to make a manual, textbook, or other";
+/// The key that signs the media of tests.
+const DEVELOPMENT_KEY: &str = "4852130EAC054828";
 const ROOT_A: &str = "/dev/disk/by-partlabel/root-a";
 const RECOVERY: &str = "/dev/disk/by-partlabel/recovery";
 const FILES: &str = "/usr/share/common-licenses/GFDL-1.*";
@@ -58,11 +60,26 @@ fn a_node_repairs_its_damaged_os_image_and_starts_no_slot_whose_manifest_was_cha
         checks.equal("it runs", &running(&ssh)?, &"a".to_owned());
         steps::collect_journal(&ssh, artifacts, "damaged")?;
 
-        // A signature that does not belong to the manifest.
+        // A wrong byte in the installer, which every start needs: the initrd repairs it, and the next start succeeds.
         let at = place_of(&ssh, ROOT_A, "untrusted comment: ")?;
-        flip(&ssh, ROOT_A, at + 120)?;
+        flip(&ssh, ROOT_A, at)?;
+        let (tools, again) = ((&identity, artifacts), ("the node", UPDATE_LIMIT));
+        let ssh = restarted_where(&mut vm, &ssh, "sudo -n systemctl reboot", tools, again, |ssh| {
+            Ok(running(ssh)? == "a")
+        })?;
+        let console = vm.serial.text();
+        checks.contains(
+            "the initrd said what it did",
+            &console,
+            "The OS image was damaged, and is repaired.",
+        );
+        checks.contains("and which block", &console, &format!("damage in block {}", at / 4096));
+
+        // A signature that does not belong to the manifest.
+        let id = format!("signed with the key {DEVELOPMENT_KEY}");
+        let at = place_of(&ssh, ROOT_A, &id)? + id.len() as u64 + 40;
+        flip(&ssh, ROOT_A, at)?;
         let recovery = ("the recovery system", UPDATE_LIMIT);
-        let tools = (&identity, artifacts);
         let ssh = restarted_where(&mut vm, &ssh, "sudo -n systemctl reboot", tools, recovery, |ssh| {
             Ok(running(ssh)? == "recovery")
         })?;

@@ -6,5 +6,5 @@ mod open;
 mod watch;
 
 pub use damage_events::DamageEvents;
-pub use open::{OpenedImage, condemn_slot, end_trial, open};
+pub use open::{OpenedImage, condemn_slot, condemn_unopened, end_trial, open};
 pub use watch::{ImageVerdict, READ_PERIOD, check, damage_in_words, read_due};

@@ -78,11 +78,19 @@ fn on_trial(line: &str) -> bool {
 
 /// Lets another slot start from now on, because the image of this one cannot be opened. Does nothing where a disk only could not be
 /// read, which the next start may be able to, and for the recovery system; returns whether it did something.
-pub fn condemn_slot(root: &Path, installed: &BootParameters, error: &anyhow::Error) -> Result<bool> {
-    let Some(slot) = UpdateSlot::of(installed.slot) else { return Ok(false) };
-    if class_of(error) != Class::Verification || installed.esp.is_none() {
-        return Ok(false);
+pub fn condemn_unopened(root: &Path, installed: &BootParameters, error: &anyhow::Error) -> Result<bool> {
+    match class_of(error) {
+        Class::Verification => condemn_slot(root, installed),
+        _ => Ok(false),
     }
+}
+
+/// Lets another slot start from now on. Does nothing for the recovery system, and where the boot loader did not start this one; returns
+/// whether it did something.
+pub fn condemn_slot(root: &Path, installed: &BootParameters) -> Result<bool> {
+    let Some(slot) = UpdateSlot::of(installed.slot).filter(|_| installed.esp.is_some()) else {
+        return Ok(false);
+    };
     let slots = NodeSlots::look(root, installed)?;
     slots.change_record(|record| condemn(record, slot, BootFailureWord::IMAGE)).map(|_| true)
 }

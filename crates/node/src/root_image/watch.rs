@@ -17,7 +17,6 @@ use formats::squashfs::Expansion;
 use formats::verity::BLOCK_BYTES;
 use install::execute::{DamagedPart, OpenSlot, SlotCheck, SlotDamage};
 use machine::image_health::{self, DamageFinding, ImageHealth};
-use machine::node_release;
 use model::boot::{BootParameters, BootVolume, Slot};
 
 /// How often the image is read as a whole: blocks that nobody reads decay unseen.
@@ -44,9 +43,11 @@ pub fn read_due(health: &ImageHealth, now: Timestamp) -> Duration {
     passed.map_or(Duration::ZERO, |passed| READ_PERIOD.saturating_sub(passed))
 }
 
-/// Reads the image of the slot that the command line `line` names, repairs it, and remembers what was found.
+/// Reads the image of the slot that the command line `line` names, repairs it, and remembers what was found. `mounted` is where the image
+/// is mounted: `/`, or in the initrd another directory.
 pub fn check(
     root: &Path,
+    mounted: &Path,
     line: &str,
     installed: &BootParameters,
     progress: &Progress,
@@ -54,7 +55,7 @@ pub fn check(
 ) -> Result<ImageVerdict> {
     let (slot, volume) = (installed.slot, BootVolume::of_root(line)?);
     let devices = SlotDevices::of_root(root, slot, &volume)?;
-    let release = node_release::read_manifest(root)?;
+    let release = devices.source()?.release;
     let donors: Vec<OpenSlot> = SlotDevices::beside_root(root, slot, &volume)
         .iter()
         .filter_map(|donor| donor.open_to_read().ok())
@@ -63,7 +64,7 @@ pub fn check(
     let opened = devices.open_to_mend()?;
     let found = opened.place().mend(&release, &places, progress, cancel)?;
     let findings = findings(&found, slot, &release.version, &|blocks| {
-        let files = files_in(&devices, blocks).map(|numbers| paths_of(root, &numbers));
+        let files = files_in(&devices, blocks).map(|numbers| paths_of(mounted, &numbers));
         // What else blocks hold, such as directories, is not looked for.
         files.unwrap_or_default()
     });

@@ -18,6 +18,8 @@ if [ -z "$nqrust_said_why" ] && ! getargbool 1 rd.shell; then
         # What dracut's own hooks know, such as a disk that did not come.
         source_hook emergency
         echo
+        # A damaged OS image is repaired here, so that the next start succeeds.
+        "${NQRUST_INSTALLER:-/usr/bin/installer}" --progress plain root repair
         case "$(getarg rd.emergency)" in
             reboot) echo "It starts again in $nqrust_wait seconds." ;;
             *) echo "It stops in $nqrust_wait seconds." ;;
