@@ -90,6 +90,10 @@ fn repair(root: &Path, line: &str, installed: &BootParameters, context: &Context
     let (findings, end) = match &verdict {
         ImageVerdict::Whole => (&Vec::new(), "A block of the OS image was read wrong, and is right now."),
         ImageVerdict::Repaired(findings) => (findings, "The OS image was damaged, and is repaired."),
+        // What this start needed may be among what was repaired.
+        ImageVerdict::Damaged(findings) if findings.iter().any(|finding| finding.repaired) => {
+            (findings, "The OS image is damaged, and a part of that is repaired.")
+        }
         ImageVerdict::Damaged(findings) => match condemn_slot(root, installed)? {
             true => (findings, "The OS image is damaged: another slot starts from now on."),
             false => (findings, "The OS image is damaged."),

@@ -60,6 +60,13 @@ fn a_node_repairs_its_damaged_os_image_and_starts_no_slot_whose_manifest_was_cha
         checks.equal("it runs", &running(&ssh)?, &"a".to_owned());
         steps::collect_journal(&ssh, artifacts, "damaged")?;
 
+        // With the recovery system as it was, it is repaired when a person asks.
+        flip(&ssh, RECOVERY, at)?;
+        let repair = ssh.attempt("sudo -n installer update repair --yes", UPDATE_LIMIT)?;
+        checks.that(&format!("it is repaired: {}", repair.said()), repair.code == 0);
+        let read = ssh.attempt(&format!("cat {FILES} >/dev/null"), UPDATE_LIMIT)?;
+        checks.equal("the file is right again", &read.code, &0);
+
         // A wrong byte in the installer, which every start needs: the initrd repairs it, and the next start succeeds.
         let at = place_of(&ssh, ROOT_A, "untrusted comment: ")?;
         flip(&ssh, ROOT_A, at)?;

@@ -77,10 +77,14 @@ impl SlotPlace<'_> {
                 None => trusted_tree(&places, &content, cancel)?,
             };
             if let Some(expected) = &expected {
-                let wrong: Vec<_> = expected.other_blocks(&found).collect();
-                if !wrong.is_empty() {
-                    let repaired = self.mend_blocks(disk, &wrong, expected, &places, &content);
-                    damage.push(report(DamagedPart::Blocks(wrong), tolerate(repaired, cancel)?));
+                let (mut repaired, mut left) = (Vec::new(), Vec::new());
+                for block in expected.other_blocks(&found) {
+                    let mended = self.mend_block(disk, block, expected, &places, &content);
+                    if tolerate(mended, cancel)? { &mut repaired } else { &mut left }.push(block);
+                }
+                for (blocks, repaired) in [(repaired, true), (left, false)] {
+                    damage
+                        .extend((!blocks.is_empty()).then(|| report(DamagedPart::Blocks(blocks), repaired)));
                 }
                 let at = SlotGeometry::of(self.partition).tree(release.expanded.size);
                 if slot::tree_difference(disk, at, expected).map_or(true, |differs| differs.is_some()) {
@@ -108,35 +112,29 @@ impl SlotPlace<'_> {
         self.disks().into_iter().map(|disk| (disk, self.partition)).collect()
     }
 
-    /// Whether each of the blocks was found somewhere, written, and reads back on `disk`.
-    fn mend_blocks(
+    /// Whether the right bytes of a block were found somewhere, and read back on `disk` after they were written.
+    fn mend_block(
         &self,
         disk: &dyn BlockDevice,
-        wrong: &[u64],
+        number: u64,
         expected: &VerityTree,
         places: &[(&dyn BlockDevice, &Partition)],
         content: &SlotContent<'_>,
     ) -> Result<bool> {
         let mut block = AlignedBuffer::new(BLOCK_BYTES);
-        let place = |partition: &Partition, number: u64| partition.start.get() + number * BLOCK_BYTES as u64;
-        let mut all = true;
-        for number in wrong {
-            let right = places.iter().any(|(other, partition)| {
-                let fits = slot::holds_image(partition, content.expanded.size);
-                fits && other.read_at(place(partition, *number), &mut block).is_ok()
-                    && expected.has_block(*number, &block)
-            });
-            if !right {
-                all = false;
-                continue;
-            }
-            let at = place(self.partition, *number);
-            device::write(self.whole, at, &block)?;
-            device::barrier(self.whole)?;
-            device::read(disk, at, &mut block)?;
-            all &= expected.has_block(*number, &block);
+        let place = |partition: &Partition| partition.start.get() + number * BLOCK_BYTES as u64;
+        let right = places.iter().any(|(other, partition)| {
+            slot::holds_image(partition, content.expanded.size)
+                && other.read_at(place(partition), &mut block).is_ok()
+                && expected.has_block(number, &block)
+        });
+        if !right {
+            return Ok(false);
         }
-        Ok(all)
+        device::write(self.whole, place(self.partition), &block)?;
+        device::barrier(self.whole)?;
+        device::read(disk, place(self.partition), &mut block)?;
+        Ok(expected.has_block(number, &block))
     }
 
     /// Whether the tree was written and reads back on `disk`.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use jiff::Timestamp;
-use walkdir::{DirEntry, DirEntryExt, WalkDir};
+use walkdir::{DirEntryExt, WalkDir};
 
 use crate::update::slots::SlotDevices;
 use base::cancel::Cancel;
@@ -130,14 +130,14 @@ fn files_in(devices: &SlotDevices, blocks: &[u64]) -> Result<Vec<u32>> {
     Ok(Expansion::plan(&source)?.files_in(&places)?)
 }
 
-/// The paths of the files with these inode numbers in the file system at `root`.
+/// The files with these inode numbers in the file system at `root`, by their paths there.
 fn paths_of(root: &Path, numbers: &[u32]) -> Vec<PathBuf> {
     let numbers: BTreeSet<_> = numbers.iter().map(|number| u64::from(*number)).collect();
     let entries =
         WalkDir::new(root).same_file_system(true).sort_by_file_name().into_iter().filter_map(Result::ok);
     entries
         .filter(|entry| entry.file_type().is_file() && numbers.contains(&entry.ino()))
-        .map(DirEntry::into_path)
+        .map(|entry| Path::new("/").join(entry.path().strip_prefix(root).unwrap_or(entry.path())))
         .collect()
 }
 
@@ -198,7 +198,7 @@ mod tests {
         std::fs::write(&file, "").unwrap();
         std::fs::write(root.path().join("other"), "").unwrap();
         let Ok(number) = u32::try_from(std::fs::metadata(&file).unwrap().ino()) else { return };
-        assert_eq!(paths_of(root.path(), &[number]), [file]);
+        assert_eq!(paths_of(root.path(), &[number]), [Path::new("/usr/file")]);
         assert!(paths_of(root.path(), &[]).is_empty());
     }
 

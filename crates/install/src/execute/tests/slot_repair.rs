@@ -113,7 +113,7 @@ fn what_is_damaged_everywhere_stays_and_the_rest_is_repaired() {
     }
     slots.flip(0, slots.image() + 4 * BLOCK);
     let check = slots.mend();
-    assert_eq!(parts(&check), [(DamagedPart::Blocks(vec![3, 4]), false)]);
+    assert_eq!(parts(&check), [(DamagedPart::Blocks(vec![4]), true), (DamagedPart::Blocks(vec![3]), false)]);
     assert!(!check.is_repaired());
     assert_eq!(parts(&slots.mend()), [(DamagedPart::Blocks(vec![3]), false)]);
 }
