@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use anyhow::Result;
-use nqrust_tests::artifacts::scenario;
+use anyhow::{Result, ensure};
+use nqrust_tests::artifacts::{Artifacts, scenario};
 use nqrust_tests::damage::{flip, place_of};
 use nqrust_tests::deadline::Deadline;
 use nqrust_tests::identity::Identity;
 use nqrust_tests::node::{Checks, MAC};
-use nqrust_tests::qemu::{Firmware, Machine};
+use nqrust_tests::qemu::{Firmware, Machine, Vm};
 use nqrust_tests::ssh::Ssh;
 use nqrust_tests::steps;
 use nqrust_tests::updates::{UPDATE_LIMIT, restarted_where, running, settled, slot, status};
@@ -22,33 +22,28 @@ const RECOVERY: &str = "/dev/disk/by-partlabel/recovery";
 const FILES: &str = "/usr/share/common-licenses/GFDL-1.*";
 
 #[test]
-fn a_node_repairs_its_damaged_os_image_and_starts_no_slot_whose_manifest_was_changed() {
+fn a_node_repairs_a_damaged_block_of_its_os_image() {
+    scenario("damaged-block", |artifacts| {
+        let identity = Identity::load()?;
+        let (mut vm, ssh) = start(&identity, artifacts)?;
+        let mut checks = Checks::default();
+        repair_from_recovery(&ssh, &mut checks)?;
+        vm.qmp.screendump(&artifacts.path("repaired.png"))?;
+        steps::collect_journal(&ssh, artifacts, "repaired")?;
+        checks.finish("a damaged block")?;
+        drop(ssh);
+        vm.power_off(steps::SHUTDOWN_LIMIT)
+    });
+}
+
+#[test]
+#[ignore = "four starts, two of which fail: `make soak` runs it"]
+fn a_node_whose_image_stays_damaged_goes_on_and_one_with_another_manifest_does_not_start() {
     scenario("damaged-image", |artifacts| {
         let identity = Identity::load()?;
-        let disk = steps::installed_disk(&identity, artifacts)?;
-        let machine = Machine::new("node", Firmware::Bios).network(MAC).disk(&disk).reboots();
-        let (mut vm, ssh) = steps::boot(&machine, &identity, artifacts)?;
+        let (mut vm, ssh) = start(&identity, artifacts)?;
         let mut checks = Checks::default();
-        checks.equal("the slot is good", &slot(&settled(&ssh)?, "a").1, &"good".to_owned());
-        let root = ssh.run("findmnt --noheadings --output SOURCE /")?;
-        checks.equal("what is mounted", root.trim(), "/dev/mapper/nqrust-root");
-        let state = ssh.run("sudo -n dmsetup status nqrust-root")?;
-        checks.that(&format!("nothing is damaged: {state}"), state.trim().ends_with(" verity V"));
-
-        // A wrong byte, which the recovery system has right.
-        let at = place_of(&ssh, ROOT_A, SENTENCE)?;
-        flip(&ssh, ROOT_A, at)?;
-        let first = ssh.attempt(&format!("cat {FILES} >/dev/null"), UPDATE_LIMIT)?;
-        checks.that(&format!("no wrong byte is read: {}", first.stderr), first.code != 0);
-        await_journal(&ssh, "written anew")?;
-        let read = ssh.attempt(&format!("cat {FILES} >/dev/null"), UPDATE_LIMIT)?;
-        checks.equal("the file is right again", &read.code, &0);
-        let told = ssh.run("sudo -n installer status")?;
-        let block = format!("damage in block {} (byte {})", at / 4096, at / 4096 * 4096);
-        checks.contains("the node tells what was damaged", &told, &block);
-        checks.contains("and that it was read", &told, "nothing is damaged");
-        vm.qmp.screendump(&artifacts.path("repaired.png"))?;
-
+        let at = repair_from_recovery(&ssh, &mut checks)?;
         // One that is wrong in the recovery system too: no other slot is good, so the node goes on.
         flip(&ssh, RECOVERY, at)?;
         flip(&ssh, ROOT_A, at)?;
@@ -106,6 +101,38 @@ fn a_node_repairs_its_damaged_os_image_and_starts_no_slot_whose_manifest_was_cha
         drop(ssh);
         vm.power_off(steps::SHUTDOWN_LIMIT)
     });
+}
+
+/// The node that is installed once for all tests, once its slot is known to be good.
+fn start(identity: &Identity, artifacts: &Artifacts) -> Result<(Vm, Ssh)> {
+    let disk = steps::installed_disk(identity, artifacts)?;
+    let machine = Machine::new("node", Firmware::Bios).network(MAC).disk(&disk).reboots();
+    let (vm, ssh) = steps::boot(&machine, identity, artifacts)?;
+    let status = settled(&ssh)?;
+    ensure!(slot(&status, "a").1 == "good", "slot a is not good: {status}");
+    Ok((vm, ssh))
+}
+
+/// Changes a byte of the running image that the recovery system has right; returns its place.
+fn repair_from_recovery(ssh: &Ssh, checks: &mut Checks) -> Result<u64> {
+    let root = ssh.run("findmnt --noheadings --output SOURCE /")?;
+    checks.equal("what is mounted", root.trim(), "/dev/mapper/nqrust-root");
+    let state = ssh.run("sudo -n dmsetup status nqrust-root")?;
+    checks.that(&format!("nothing is damaged: {state}"), state.trim().ends_with(" verity V"));
+
+    // A wrong byte, which the recovery system has right.
+    let at = place_of(ssh, ROOT_A, SENTENCE)?;
+    flip(ssh, ROOT_A, at)?;
+    let first = ssh.attempt(&format!("cat {FILES} >/dev/null"), UPDATE_LIMIT)?;
+    checks.that(&format!("no wrong byte is read: {}", first.stderr), first.code != 0);
+    await_journal(ssh, "written anew")?;
+    let read = ssh.attempt(&format!("cat {FILES} >/dev/null"), UPDATE_LIMIT)?;
+    checks.equal("the file is right again", &read.code, &0);
+    let told = ssh.run("sudo -n installer status")?;
+    let block = format!("damage in block {} (byte {})", at / 4096, at / 4096 * 4096);
+    checks.contains("the node tells what was damaged", &told, &block);
+    checks.contains("and that it was read", &told, "nothing is damaged");
+    Ok(at)
 }
 
 fn await_journal(ssh: &Ssh, text: &str) -> Result<()> {
