@@ -54,7 +54,7 @@ fn a_tree_without_anything_says_all_that_is_to_be_added() {
     for word in [
         "error: the base lacks what a node needs",
         "boot/vmlinuz-*",
-        "next: Add these packages of Debian to the base: curl, dbus, dracut",
+        "next: Add these packages of Debian to the base: curl, dbus, dmsetup, dracut",
         "linux-image-amd64",
         "shim-signed",
     ] {
