@@ -83,10 +83,8 @@ impl VerityTree {
 
     /// The numbers of the blocks of data of which `other` has another hash, in a tree of the same parameters.
     pub fn other_blocks(&self, other: &Self) -> impl Iterator<Item = u64> {
-        let leaf = |tree: &Self, block: usize| tree.leaf(block).map(<[u8]>::to_vec);
         let blocks = self.blocks().max(other.blocks());
-        let others: Vec<_> = (0..blocks).filter(|block| leaf(self, *block) != leaf(other, *block)).collect();
-        others.into_iter().map(|block| block as u64)
+        (0..blocks).filter(|block| self.leaf(*block) != other.leaf(*block)).map(|block| block as u64)
     }
 
     /// Whether the block of data with this number has these bytes.

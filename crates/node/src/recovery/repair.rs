@@ -10,10 +10,9 @@ use crate::update::UpdatedNode;
 use base::cancel::Cancel;
 use base::command::Runner;
 use base::progress::Progress;
-use install::execute::{FilesystemCheck, OpenSlot, SlotCheck, check_filesystem, read_esp};
+use install::execute::{FilesystemCheck, check_filesystem, read_esp};
 use machine::mounted::is_mounted;
 use model::boot::{BootParameters, BootVolume, Slot};
-use model::release_manifest::ReleaseManifest;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -121,7 +120,9 @@ fn read_slot(
     cancel.check()?;
     let version = format!("{} {}", release.name, release.version);
     if yes {
-        let mended = mend_slot(node, slot, &release, progress, cancel);
+        let others = Slot::ALL.into_iter().filter(|other| *other != slot);
+        let others: Vec<_> = others.map(|other| node.slots.slot(other).clone()).collect();
+        let mended = devices.mend(&others, &release, progress, cancel);
         cancel.check()?;
         return Ok(match mended {
             Ok(check) if check.damage.is_empty() => RepairFinding::new(subject, RepairState::Whole, version),
@@ -145,21 +146,6 @@ fn read_slot(
         }
         Err(error) => RepairFinding::new(subject, RepairState::Damaged, format!("{version}: {error:#}")),
     })
-}
-
-/// Reads a slot, and repairs it from the others.
-fn mend_slot(
-    node: &UpdatedNode,
-    slot: Slot,
-    release: &ReleaseManifest,
-    progress: &Progress,
-    cancel: &Cancel,
-) -> Result<SlotCheck> {
-    let others = Slot::ALL.into_iter().filter(|other| *other != slot);
-    let donors: Vec<_> = others.filter_map(|other| node.slots.slot(other).open_to_read().ok()).collect();
-    let places: Vec<_> = donors.iter().map(OpenSlot::place).collect();
-    let opened = node.slots.slot(slot).open_to_mend()?;
-    opened.place().mend(release, &places, progress, cancel)
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use base::progress::Progress;
 use cluster::node_object::{NodeEvent, NodeObject};
 use formats::squashfs::Expansion;
 use formats::verity::BLOCK_BYTES;
-use install::execute::{DamagedPart, OpenSlot, SlotCheck, SlotDamage};
+use install::execute::{DamagedPart, SlotCheck, SlotDamage};
 use machine::image_health::{self, DamageFinding, ImageHealth};
 use model::boot::{BootParameters, BootVolume, Slot};
 
@@ -56,13 +56,8 @@ pub fn check(
     let (slot, volume) = (installed.slot, BootVolume::of_root(line)?);
     let devices = SlotDevices::of_root(root, slot, &volume)?;
     let release = devices.source()?.release;
-    let donors: Vec<OpenSlot> = SlotDevices::beside_root(root, slot, &volume)
-        .iter()
-        .filter_map(|donor| donor.open_to_read().ok())
-        .collect();
-    let places: Vec<_> = donors.iter().map(OpenSlot::place).collect();
-    let opened = devices.open_to_mend()?;
-    let found = opened.place().mend(&release, &places, progress, cancel)?;
+    let others = SlotDevices::beside_root(root, slot, &volume);
+    let found = devices.mend(&others, &release, progress, cancel)?;
     let findings = findings(&found, slot, &release.version, &|blocks| {
         let files = files_in(&devices, blocks).map(|numbers| paths_of(mounted, &numbers));
         // What else blocks hold, such as directories, is not looked for.

@@ -8,10 +8,12 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use uuid::Uuid;
 
+use base::cancel::Cancel;
 use base::failure::{Class, Failure};
 use base::files::read_text;
+use base::progress::Progress;
 use base::size::ByteSize;
-use install::execute::{ChangedRecord, OpenSlot, SlotSource, change_record};
+use install::execute::{ChangedRecord, OpenSlot, SlotCheck, SlotSource, change_record};
 use install::plan::{Partition, PartitionName, SectorSize, Target};
 use machine::mounted::mounted;
 use machine::paths::below;
@@ -120,9 +122,18 @@ impl SlotDevices {
             .collect()
     }
 
-    /// Opens the slot that runs, to repair its image.
-    pub fn open_to_mend(&self) -> Result<OpenSlot> {
-        OpenSlot::to_mend(&self.whole, &self.halves, self.partition.clone())
+    /// Reads the slot, which has to hold `release` and may run, and repairs its image from those of `others` that can be read.
+    pub fn mend(
+        &self,
+        others: &[Self],
+        release: &ReleaseManifest,
+        progress: &Progress,
+        cancel: &Cancel,
+    ) -> Result<SlotCheck> {
+        let donors: Vec<_> = others.iter().filter_map(|other| other.open_to_read().ok()).collect();
+        let places: Vec<_> = donors.iter().map(OpenSlot::place).collect();
+        let opened = OpenSlot::to_mend(&self.whole, &self.halves, self.partition.clone())?;
+        opened.place().mend(release, &places, progress, cancel)
     }
 
     pub fn open_to_write(&self) -> Result<OpenSlot> {
