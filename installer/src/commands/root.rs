@@ -159,7 +159,7 @@ fn conclude(root: &Path, verdict: &ImageVerdict, progress: &Progress) -> Result<
     };
     findings.iter().for_each(|finding| progress.warn("root", &finding.to_string()));
     if let Err(error) = verdict.tell_cluster(root) {
-        progress.warn("root", &format!("the cluster was not told: {error}"));
+        progress.warn("root", &format!("sending the event to the cluster failed: {error}"));
     }
     let mut node = match UpdatedNode::read(root) {
         Ok(node) => node,

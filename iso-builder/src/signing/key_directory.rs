@@ -36,7 +36,7 @@ pub struct NewKey {
 }
 
 /// What a person has to know of a key that was made.
-pub(crate) const KEEP_A_COPY: &str = "Keep a copy of the secret file where nobody else can read it.";
+pub(crate) const KEEP_A_COPY: &str = "Back up the secret key file to a place where only you can read it.";
 
 /// The key, and where it is.
 impl fmt::Display for NewKey {

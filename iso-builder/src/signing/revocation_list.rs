@@ -52,7 +52,7 @@ pub fn read(file: &Path) -> Result<Revocations> {
 }
 
 fn damaged(what: String, why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> anyhow::Error {
-    let hint = "Take the file from your version control. Do not begin a new one: nodes would not be told of what it had.";
+    let hint = "Restore the file from version control. Do not start a new list: nodes would not learn what the old one revoked.";
     Failure::new(Class::Invalid, what).because(why).hint(hint).into()
 }
 
